@@ -1,0 +1,52 @@
+"""kernelzoo: the same GPU operations, side by side in several kernel languages, checked and measured honestly."""
+
+from kernelzoo.errors import (
+    AxisError,
+    BackendUnavailableError,
+    DeviceError,
+    EmptyReductionError,
+    GradientError,
+    InputTypeError,
+    KernelZooError,
+    OutputError,
+    RegistrationError,
+    UnknownNameError,
+    UnsupportedProblemError,
+)
+from kernelzoo.registry import (
+    Backend,
+    Implementation,
+    backends,
+    get,
+    implementation,
+    implementations,
+    min,
+    register,
+    softmax,
+)
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "AxisError",
+    "Backend",
+    "BackendUnavailableError",
+    "DeviceError",
+    "EmptyReductionError",
+    "GradientError",
+    "Implementation",
+    "InputTypeError",
+    "KernelZooError",
+    "OutputError",
+    "RegistrationError",
+    "UnknownNameError",
+    "UnsupportedProblemError",
+    "__version__",
+    "backends",
+    "get",
+    "implementation",
+    "implementations",
+    "min",
+    "register",
+    "softmax",
+]

@@ -1,0 +1,9 @@
+"""torch itself: the yardstick. Runs on the CPU and on any CUDA or ROCm device."""
+
+from kernelzoo.registry import require
+
+
+def probe() -> tuple[str, ...]:
+    """Device types this backend takes here. Raises BackendUnavailableError."""
+    torch = require("torch", "torch", "install it with: pip install torch")
+    return ("cpu", "cuda") if torch.cuda.is_available() else ("cpu",)

@@ -1,0 +1,66 @@
+"""torch.compile for both operations: one compiled function per problem, made once and kept."""
+
+import functools
+import shutil
+import threading
+from collections.abc import Callable
+
+import torch
+
+from kernelzoo.errors import BackendUnavailableError
+from kernelzoo.registry import Launch
+
+Into = Callable[[torch.Tensor, int, torch.Tensor], None]
+
+_lock = threading.Lock()
+
+
+def compiled(implementation: str, into: Into, x: torch.Tensor, dim: int, out: torch.Tensor) -> Launch:
+    """Launch ``into(x, dim, out)`` through torch.compile, compiled during the bind.
+
+    Raises BackendUnavailableError where Inductor has no C++ compiler (on the CPU) or no Triton (on a GPU).
+    """
+    _check_toolchain(implementation, x.device.type)
+    key = (into, x.dtype, x.shape, x.stride(), out.stride(), dim, x.device, x.data_ptr() % 16, out.data_ptr() % 16)
+    with _lock:  # Dynamo compiles one thing at a time, and this cache is filled once per problem
+        function = _compile(*key)
+        # Compile on scratch memory of the same layout: binding writes nothing that is the caller's.
+        if key not in _warmed:
+            with torch.no_grad():
+                function(_scratch(x), dim, _scratch(out))
+            _warmed.add(key)
+
+    def launch() -> None:
+        with torch.no_grad():
+            function(x, dim, out)
+
+    return launch
+
+
+_warmed: set[tuple[object, ...]] = set()
+
+
+@functools.lru_cache(maxsize=4096)
+def _compile(into: Into, *_: object) -> Into:
+    # A copy of the function has a code object, and with it a Dynamo cache and recompile limit, of its own.
+    fresh = type(into)(into.__code__.replace(), into.__globals__, into.__name__)  # type: ignore[call-arg]
+    return torch.compile(fresh, dynamic=False, fullgraph=True)
+
+
+def _scratch(x: torch.Tensor) -> torch.Tensor:
+    return torch.zeros(x.untyped_storage().nbytes() // x.element_size(), dtype=x.dtype, device=x.device).as_strided(
+        x.shape, x.stride(), x.storage_offset()
+    )
+
+
+@functools.cache
+def _check_toolchain(implementation: str, device: str) -> None:
+    if device == "cuda":
+        from torch.utils._triton import has_triton
+
+        if not has_triton():
+            raise BackendUnavailableError(implementation, "torch.compile needs Triton on a GPU", "pip install triton")
+    elif shutil.which("g++") is None and shutil.which("clang++") is None:
+        raise BackendUnavailableError(
+            implementation, "torch.compile needs a C++ compiler on the CPU", "install g++ (Debian: apt-get install g++)"
+        )

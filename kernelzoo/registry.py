@@ -1,0 +1,356 @@
+"""Who can do what: the table of backends, the implementations each one holds, and the way of one call.
+
+Listing reads source, not modules: the ``@register`` decorators of a backend are found in its files by parsing them, so
+that ``backends()`` and ``implementations()`` answer without importing, or owning, the language.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import importlib.util
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from kernelzoo import ops
+from kernelzoo.errors import BackendUnavailableError, DeviceError, RegistrationError, UnknownNameError
+
+if TYPE_CHECKING:
+    import torch
+
+Launch = Callable[[], None]
+"""What binding returns: runs the bound problem on the current stream, as often as it is called."""
+
+Bind = Callable[["torch.Tensor", "torch.Tensor"], Launch]
+"""An implementation: takes the canonical ``(x, out)`` of its operation (see :mod:`kernelzoo.ops`), returns a launch."""
+
+BindT = TypeVar("BindT", bound=Bind)
+
+ENTRY_POINTS = "kernelzoo.backends"
+"""Entry-point group of backends in other packages: name = the backend, value = a package laid out like ours."""
+
+# A backend is one line here and one folder: ``probe()`` in its __init__, and one module per operation.
+_PACKAGES = {
+    "cpu": "kernelzoo.kernels.cpu",
+    "torch": "kernelzoo.kernels.torch",
+    "triton": "kernelzoo.kernels.triton",
+}
+
+# The backends that kernelzoo.softmax and kernelzoo.min try, best first, by the input's device type. The order on CUDA
+# is that of the measured results in bench/results; torch, which runs anywhere, comes last.
+_PREFERENCE = {"cuda": ("triton", "torch"), "cpu": ("cpu", "torch")}
+
+
+@dataclass(frozen=True)
+class Implementation:
+    """One algorithm of one operation in one language, named ``backend/op/variant`` everywhere."""
+
+    backend: str
+    op: str
+    variant: str
+    summary: str
+    """The first line of its docstring."""
+
+    @property
+    def id(self) -> str:
+        return f"{self.backend}/{self.op}/{self.variant}"
+
+    @property
+    def operation(self) -> ops.Operation:
+        return ops.OPERATIONS[self.op]
+
+    def bind(self, x: torch.Tensor, out: torch.Tensor) -> Launch:
+        """Bind a canonical ``(x, out)``; load the backend first if need be.
+
+        Raises BackendUnavailableError if the backend can't run here, UnsupportedProblemError if this variant can't
+        take the problem.
+        """
+        return get(self.backend)._binds[self.op, self.variant](x, out)
+
+    def launch(self, x: torch.Tensor, *, dim: ops.Dims = -1, out: torch.Tensor) -> Launch:
+        """Bind tensors of any legal shape and layout, as :meth:`Backend.softmax` does, and return the launch.
+
+        This is what benchmarks time: the launch holds every copy, fill and workspace pass that the variant needs.
+        """
+        get(self.backend)._check_device(x)
+        dims = self.operation.check(x, dim)
+        self.operation.check_out(out, x, dims, keepdim=out.ndim == x.ndim)
+        return self.operation.launch(self.bind, x, dims, out)
+
+
+class Backend:
+    """The operations of the zoo in one kernel language; ``kernelzoo.get(name)`` makes it.
+
+    Every method takes a dense torch tensor of any rank and any strides on one of :attr:`devices`, never changes it,
+    runs on the caller's current stream without synchronising, and returns a contiguous tensor (or ``out``).
+    ``variant`` names the algorithm; ``"auto"`` picks one by the problem and takes every legal input.
+
+    Errors: UnknownNameError (variant), InputTypeError, AxisError, DeviceError, GradientError, OutputError,
+    UnsupportedProblemError (a named variant only).
+    """
+
+    def __init__(self, name: str, devices: tuple[str, ...], binds: dict[tuple[str, str], Bind]) -> None:
+        self.name = name
+        self.devices = devices
+        """Device types that this backend takes on this machine, such as ``("cuda",)``."""
+        self._binds = binds
+
+    def __repr__(self) -> str:
+        return f"<kernelzoo backend {self.name!r} on {', '.join(self.devices)}>"
+
+    def variants(self, op: str) -> tuple[str, ...]:
+        """Names of the variants of one operation, sorted. Raises UnknownNameError."""
+        _known_op(op)
+        return tuple(sorted(variant for known, variant in self._binds if known == op))
+
+    def softmax(
+        self, x: torch.Tensor, dim: int = -1, *, variant: str = "auto", out: torch.Tensor | None = None
+    ) -> torch.Tensor:
+        """Softmax of ``x`` over one axis, as ``torch.softmax``: ``exp(x - max) / sum(exp(x - max))``.
+
+        x: float16, bfloat16, float32 or float64, any rank (0-d as torch does it). Half precision is accumulated in
+        float32. Returns a contiguous tensor of x's shape and dtype. A NaN or +inf in a row, or a row of -inf alone,
+        makes that whole row NaN.
+        """
+        return self._run(ops.SOFTMAX, x, dim, False, variant, out)
+
+    def min(
+        self,
+        x: torch.Tensor,
+        dim: ops.Dims = -1,
+        keepdim: bool = False,
+        *,
+        variant: str = "auto",
+        out: torch.Tensor | None = None,
+    ) -> torch.Tensor:
+        """Minimum of ``x`` along one axis or a tuple of axes (an empty tuple: all of them), as ``torch.amin``.
+
+        x: float16, bfloat16, float32, float64, bool, uint8 or int8 to int64, any rank. Returns the values only, with
+        x's dtype. A NaN in the reduced axis gives NaN. Raises EmptyReductionError if the reduced axis is empty.
+        """
+        return self._run(ops.MIN, x, dim, keepdim, variant, out)
+
+    def _run(
+        self,
+        op: ops.Operation,
+        x: torch.Tensor,
+        dim: ops.Dims,
+        keepdim: bool,
+        variant: str,
+        out: torch.Tensor | None,
+    ) -> torch.Tensor:
+        bind = self._binds.get((op.name, variant))
+        if bind is None:
+            raise UnknownNameError(f"{self.name} {op.name} variant", variant, self.variants(op.name))
+        dims = op.check(x, dim)
+        self._check_device(x)
+        if out is None:
+            out = op.allocate(x, dims, keepdim)
+        else:
+            op.check_out(out, x, dims, keepdim)
+        if out.numel():
+            with ops.on_device_of(x):
+                op.launch(bind, x, dims, out)()
+        return out
+
+    def _check_device(self, x: torch.Tensor) -> None:
+        if x.device.type not in self.devices:
+            raise DeviceError(
+                f"backend {self.name!r} takes tensors on {' or '.join(self.devices)} here, got one on {x.device}; "
+                f"move it with x.to({self.devices[0]!r}), or use another backend: {', '.join(backends())}"
+            )
+
+
+def register(backend: str, op: str, variant: str) -> Callable[[BindT], BindT]:
+    """Register the decorated function as ``backend/op/variant`` and hand it back unchanged.
+
+    The function takes the canonical ``(x, out)`` of its operation and returns a launch. It checks what it, in
+    particular, can't take, and raises UnsupportedProblemError for that. A backend name not seen before makes a new
+    backend, which takes tensors on any device.
+
+    Raises RegistrationError if the id is taken by another function, UnknownNameError for an unknown operation.
+    """
+    _known_op(op)
+    for part in (backend, variant):
+        if not (isinstance(part, str) and part.isidentifier()):
+            raise RegistrationError(f"a backend or variant is a Python identifier, got {part!r}")
+
+    def decorate(bind: BindT) -> BindT:
+        with _lock:
+            known = _registered.get((backend, op, variant))
+            if known is not None and (known.__module__, known.__qualname__) != (bind.__module__, bind.__qualname__):
+                raise RegistrationError(
+                    f"{backend}/{op}/{variant} is taken by {known.__module__}.{known.__qualname__}; choose another name"
+                )
+            _registered[backend, op, variant] = bind
+            loaded = _loaded.get(backend)
+            if loaded is not None:
+                loaded._binds[op, variant] = bind
+        return bind
+
+    return decorate
+
+
+def backends() -> tuple[str, ...]:
+    """Names of all known backends, sorted, whether or not they can run here. Imports no language."""
+    return tuple(sorted({*_packages(), *(backend for backend, _, _ in list(_registered))}))
+
+
+def implementations(backend: str | None = None, op: str | None = None) -> tuple[Implementation, ...]:
+    """All implementations, or those of one backend or operation, sorted by id. Imports no language.
+
+    Raises UnknownNameError for an unknown backend or operation.
+    """
+    if backend is not None and backend not in backends():
+        raise UnknownNameError("backend", backend, backends())
+    if op is not None:
+        _known_op(op)
+    found = {i.id: i for name, package in _packages().items() for i in _scan(name, package)}
+    for (name, operation, variant), bind in list(_registered.items()):
+        implementation = Implementation(name, operation, variant, _first_line(bind.__doc__))
+        found.setdefault(implementation.id, implementation)
+    return tuple(
+        found[id] for id in sorted(found) if found[id].backend == (backend or found[id].backend) and found[id].op == (op or found[id].op)
+    )
+
+
+def implementation(id: str) -> Implementation:
+    """The implementation of one id, ``backend/op/variant``. Raises UnknownNameError."""
+    known = {i.id: i for i in implementations()}
+    if id not in known:
+        raise UnknownNameError("implementation", id, known)
+    return known[id]
+
+
+def get(name: str) -> Backend:
+    """The backend of that name, loaded on first use and kept.
+
+    Raises UnknownNameError, or BackendUnavailableError with the reason and the remedy if it can't run here. Safe from
+    several threads.
+    """
+    backend = _loaded.get(name)
+    return backend if backend is not None else _load(name)
+
+
+def softmax(
+    x: torch.Tensor, dim: int = -1, *, variant: str = "auto", out: torch.Tensor | None = None
+) -> torch.Tensor:
+    """Softmax over one axis by the best backend that can run here for x's device; see :meth:`Backend.softmax`."""
+    return _best(x).softmax(x, dim, variant=variant, out=out)
+
+
+def min(
+    x: torch.Tensor,
+    dim: ops.Dims = -1,
+    keepdim: bool = False,
+    *,
+    variant: str = "auto",
+    out: torch.Tensor | None = None,
+) -> torch.Tensor:
+    """Minimum along axes by the best backend that can run here for x's device; see :meth:`Backend.min`."""
+    return _best(x).min(x, dim, keepdim, variant=variant, out=out)
+
+
+def require(backend: str, module: str, remedy: str) -> Any:
+    """Import a module that a backend needs, for its ``probe``; BackendUnavailableError if that fails."""
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        raise BackendUnavailableError(backend, f"the package {error.name or module!r} is not installed", remedy) from error
+    except (ImportError, OSError, RuntimeError) as error:
+        raise BackendUnavailableError(backend, f"importing {module} failed: {error}", remedy) from error
+
+
+_lock = threading.RLock()
+_registered: dict[tuple[str, str, str], Bind] = {}
+_loaded: dict[str, Backend] = {}
+_best_by_device: dict[str, Backend] = {}
+
+
+def _known_op(op: str) -> None:
+    if op not in ops.OPERATIONS:
+        raise UnknownNameError("operation", op, ops.OPERATIONS)
+
+
+@cache
+def _packages() -> dict[str, str]:
+    """Import path of every backend's package, by name; ours win over an entry point of the same name."""
+    import importlib.metadata  # slow to import, and only this needs it
+
+    installed = {point.name: point.value for point in importlib.metadata.entry_points(group=ENTRY_POINTS)}
+    return {**installed, **_PACKAGES}
+
+
+def _load(name: str) -> Backend:
+    with _lock:
+        if name in _loaded:
+            return _loaded[name]
+        package = _packages().get(name)
+        devices: tuple[str, ...] = ("cpu", "cuda")
+        if package is not None:
+            devices = importlib.import_module(package).probe()
+            for op in ops.OPERATIONS:
+                if importlib.util.find_spec(f"{package}.{op}") is not None:
+                    require(name, f"{package}.{op}", "reinstall the backend's package")
+        elif name not in backends():
+            raise UnknownNameError("backend", name, backends())
+        binds = {(op, variant): bind for (backend, op, variant), bind in _registered.items() if backend == name}
+        _loaded[name] = Backend(name, devices, binds)
+        return _loaded[name]
+
+
+def _best(x: torch.Tensor) -> Backend:
+    ops.check_tensor(x)
+    device = x.device.type
+    if device not in _best_by_device:
+        refusals = []
+        for name in _PREFERENCE.get(device, ("torch",)):
+            try:
+                backend = get(name)
+            except BackendUnavailableError as error:
+                refusals.append(error)
+                continue
+            if device in backend.devices:
+                _best_by_device[device] = backend
+                break
+        else:
+            raise DeviceError(
+                f"no backend can take a tensor on {x.device}: " + ("; ".join(map(str, refusals)) or "none is written for it")
+            )
+    return _best_by_device[device]
+
+
+def _first_line(doc: str | None) -> str:
+    return (doc or "").strip().partition("\n")[0]
+
+
+@cache
+def _scan(backend: str, package: str) -> tuple[Implementation, ...]:
+    """The implementations that a package's modules register, read off their source."""
+    spec = importlib.util.find_spec(package)
+    folders: Sequence[str] = spec.submodule_search_locations or () if spec is not None else ()
+    return tuple(
+        found
+        for folder in folders
+        for op in ops.OPERATIONS
+        if (path := Path(folder, f"{op}.py")).is_file()
+        for found in _decorated(ast.parse(path.read_text(encoding="utf-8")))
+        if found.backend == backend
+    )
+
+
+def _decorated(tree: ast.Module) -> Iterator[Implementation]:
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef):
+            for call in node.decorator_list:
+                if (
+                    isinstance(call, ast.Call)
+                    and "register" in (getattr(call.func, "id", None), getattr(call.func, "attr", None))
+                    and len(call.args) == 3
+                ):
+                    backend, op, variant = (ast.literal_eval(argument) for argument in call.args)
+                    yield Implementation(backend, op, variant, _first_line(ast.get_docstring(node)))
