@@ -17,11 +17,10 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 from kernelzoo.errors import (
     AxisError,
-    DeviceError,
     EmptyReductionError,
     GradientError,
     InputTypeError,
@@ -46,7 +45,7 @@ class Operation(ABC):
     dtypes: tuple[str, ...]
     """Names of the dtypes it takes, without ``torch.``."""
 
-    def check(self, x: object, dim: Dims) -> tuple[int, ...]:
+    def check(self, x: torch.Tensor, dim: Dims) -> tuple[int, ...]:
         """Check the input; return the reduced axes, sorted, non-negative and distinct.
 
         Raises InputTypeError, GradientError, AxisError, EmptyReductionError.
@@ -59,7 +58,7 @@ class Operation(ABC):
 
         if x.requires_grad and torch.is_grad_enabled():
             raise GradientError(
-                f"{self.name} computes no gradient, and x requires one; pass x.detach() or call it under torch.no_grad()"
+                f"{self.name} computes no gradient, and x requires one; pass x.detach() or call under torch.no_grad()"
             )
         return _axes(dim, x.ndim)
 
@@ -113,6 +112,12 @@ class Operation(ABC):
         """Bytes of device memory that the best possible implementation moves: each input read once, each output
         written once. An expanded axis counts once."""
 
+    def contiguous_bytes(self, shape: tuple[int, ...], dtype: str, dim: Dims = -1) -> int:
+        """:meth:`bytes_moved` for a contiguous tensor, of which nothing but its shape and dtype is known."""
+        import torch
+
+        return self.bytes_moved(torch.empty(shape, dtype=getattr(torch, dtype), device="meta"), dim)
+
 
 class Softmax(Operation):
     """``exp(x - max) / sum(exp(x - max))`` over one axis."""
@@ -120,7 +125,7 @@ class Softmax(Operation):
     name = "softmax"
     dtypes = FLOATS
 
-    def check(self, x: object, dim: Dims) -> tuple[int, ...]:
+    def check(self, x: torch.Tensor, dim: Dims) -> tuple[int, ...]:
         if not isinstance(dim, int) or isinstance(dim, bool):
             raise AxisError(f"softmax takes one axis, an int; got dim={dim!r}")
         return super().check(x, dim)
@@ -152,16 +157,18 @@ class Softmax(Operation):
         )
 
     def reference(self, x: torch.Tensor, dim: Dims = -1, keepdim: bool = False) -> torch.Tensor:
-        import torch
 
-        assert isinstance(dim, int)
-        return torch.softmax(x.double(), dim)
+        # Not torch.softmax, which adds a row up in order: torch.sum adds pairwise, and so is right in float64 too.
+        wide = x.double()
+        exponentials = wide.sub(wide.amax(dim, keepdim=True) if x.numel() else wide).exp_()
+        return exponentials.div_(exponentials.sum(dim, keepdim=True))
 
     def assert_close(self, actual: torch.Tensor, x: torch.Tensor, dim: Dims = -1, keepdim: bool = False) -> None:
         """Each element within the error that honest arithmetic can make, and NaN exactly where it must be.
 
         With u the unit roundoff of the arithmetic (2^-24, for float64 2^-53) and d = max - x of the element, the
-        allowed relative error is u * (16 + 4 * d + 2 * log2(n)): the exponential's argument carries d, the sum log2(n).
+        allowed relative error is u * (16 + 4 * d + sqrt(n) / 2): the exponential's argument carries d, and the sum the
+        random walk of n additions in order, which is how torch itself adds up an axis that is not the last.
         To that comes half a unit in the last place of the output's dtype where it is a half precision, and the
         smallest normal number (half the smallest subnormal for float16), below which a result may flush to zero.
         An offset common to the row is no excuse: the bound does not grow with the size of x.
@@ -178,7 +185,7 @@ class Softmax(Operation):
         del wide
         unit = 2.0**-53 if x.dtype == torch.float64 else 2.0**-24
         n = x.size(dim) if x.ndim else 1
-        relative = depth.mul_(4).add_(16 + 2 * math.log2(n)).mul_(unit)
+        relative = depth.mul_(4).add_(16 + math.sqrt(n) / 2).mul_(unit)
         floor = torch.finfo(x.dtype).tiny
         if x.dtype in (torch.float16, torch.bfloat16):
             relative += torch.finfo(x.dtype).eps / 2
@@ -199,13 +206,13 @@ class Min(Operation):
     name = "min"
     dtypes = FLOATS + INTEGERS
 
-    def check(self, x: object, dim: Dims) -> tuple[int, ...]:
+    def check(self, x: torch.Tensor, dim: Dims) -> tuple[int, ...]:
         dims = super().check(x, dim)
-        shape = tuple(x.shape)  # type: ignore[attr-defined]  # checked to be a tensor just above
+        shape = tuple(x.shape)
         for d in dims:
             if d < len(shape) and shape[d] == 0:
                 raise EmptyReductionError(
-                    f"the minimum of nothing: axis {d} of shape {shape} is empty; every reduced axis needs a size of 1 or more"
+                    f"the minimum of nothing: axis {d} of shape {shape} is empty; a reduced axis needs a size of 1 or more"
                 )
         return dims
 
@@ -235,11 +242,18 @@ class Min(Operation):
         # cheapest to read) first, which leaves the least for the others; a minimum does not care for the order.
         first = min(reduced, key=lambda run: (run[1] == 0, run[1]))
         position = runs.index(first) if first in runs else len(runs)
-        kept = [(size, stride, out_stride, i > position) for i, (size, stride, out_stride, _) in enumerate(runs) if i != position]
+        kept = [
+            (size, stride, out_stride, i > position)
+            for i, (size, stride, out_stride, _) in enumerate(runs)
+            if i != position
+        ]
         staged = len(reduced) > 1
         if staged:
             stage = x.new_empty([size for size, *_ in kept])
-            kept = [(size, stride, stride2, after) for (size, stride, _, after), stride2 in zip(kept, stage.stride(), strict=True)]
+            kept = [
+                (size, stride, stride2, after)
+                for (size, stride, _, after), stride2 in zip(kept, stage.stride(), strict=True)
+            ]
         groups = _merge(kept)
         if len(groups) > 2:
             return _sequence(before, *_through_copies(self, bind, x, dims, out))
@@ -282,6 +296,32 @@ class Min(Operation):
 SOFTMAX = Softmax()
 MIN = Min()
 OPERATIONS: dict[str, Operation] = {op.name: op for op in (SOFTMAX, MIN)}
+
+
+def sample(op: str, shape: tuple[int, ...], dtype: str, dim: Dims = -1, *, generator: torch.Generator) -> torch.Tensor:
+    """Random input, on the generator's device, whose right answer no constant, zero or row-shifted output can pass for.
+
+    Softmax: standard normal, with one element of each row raised to hold about half of the row's weight, at any width.
+    Min: normal for floats; for integers and bool, each row has a range of its own.
+    """
+    import torch
+
+    kind = getattr(torch, dtype)
+    dims = _axes(dim, len(shape))
+    row = [1 if d in dims else size for d, size in enumerate(shape)]
+    here: dict[str, Any] = {"generator": generator, "device": generator.device}
+    if dtype == "bool":
+        return (torch.rand(shape, **here) < 0.9).logical_or_(torch.rand(row, **here) < 0.5)
+    if not kind.is_floating_point:
+        info = torch.iinfo(kind)
+        base = torch.randint(info.min // 2 if info.min else 0, info.max // 2, row, dtype=kind, **here)
+        return base + torch.randint(0, min(info.max // 2, 2**30), shape, dtype=kind, **here)
+    x = torch.randn(shape, dtype=torch.float64 if dtype == "float64" else torch.float32, **here)
+    if op == "softmax" and x.numel() and shape:
+        n = shape[dims[0]]
+        peak = torch.randint(0, n, row, **here)
+        x.scatter_(dims[0], peak, math.log(n) + 0.5 + torch.rand(row, dtype=x.dtype, **here))
+    return x.to(kind)
 
 
 def dtype_name(dtype: torch.dtype) -> str:
@@ -360,7 +400,7 @@ def _outer_inner(groups: list[Group]) -> tuple[Group, Group]:
 
 
 def _readable(x: torch.Tensor) -> tuple[torch.Tensor, Launch | None]:
-    """x as plain memory: a lazily negated view (the imaginary part of a conjugate) is negated by a copy."""
+    """X as plain memory: a lazily negated view (the imaginary part of a conjugate) is negated by a copy."""
     if not x.is_neg():
         return x, None
     import torch
@@ -419,7 +459,7 @@ def _overlap(a: torch.Tensor, b: torch.Tensor) -> bool:
     import numpy as np
 
     try:
-        return bool(np.shares_memory(_addresses(a), _addresses(b), max_work=100_000))
+        return bool(np.shares_memory(_addresses(a), _addresses(b), max_work=100_000))  # type: ignore[arg-type]  # any number of steps will do
     except (np.exceptions.TooHardError, ValueError):
         return True  # not proved apart, and a wrong guess would corrupt the input
 
@@ -429,7 +469,7 @@ def _addresses(x: torch.Tensor) -> object:
     import numpy as np
 
     class Memory:
-        __array_interface__ = {
+        __array_interface__: ClassVar[dict[str, object]] = {
             "version": 3,
             "shape": tuple(x.shape),
             "typestr": f"|V{x.element_size()}",

@@ -93,10 +93,14 @@ class Backend:
     UnsupportedProblemError (a named variant only).
     """
 
-    def __init__(self, name: str, devices: tuple[str, ...], binds: dict[tuple[str, str], Bind]) -> None:
+    def __init__(
+        self, name: str, devices: tuple[str, ...], binds: dict[tuple[str, str], Bind], emulator: str = ""
+    ) -> None:
         self.name = name
         self.devices = devices
         """Device types that this backend takes on this machine, such as ``("cuda",)``."""
+        self.emulator = emulator
+        """What runs the kernels in place of a device (an interpreter, a simulator), or "". Never to be timed."""
         self._binds = binds
 
     def __repr__(self) -> str:
@@ -214,7 +218,9 @@ def implementations(backend: str | None = None, op: str | None = None) -> tuple[
         implementation = Implementation(name, operation, variant, _first_line(bind.__doc__))
         found.setdefault(implementation.id, implementation)
     return tuple(
-        found[id] for id in sorted(found) if found[id].backend == (backend or found[id].backend) and found[id].op == (op or found[id].op)
+        found[id]
+        for id in sorted(found)
+        if found[id].backend == (backend or found[id].backend) and found[id].op == (op or found[id].op)
     )
 
 
@@ -236,9 +242,7 @@ def get(name: str) -> Backend:
     return backend if backend is not None else _load(name)
 
 
-def softmax(
-    x: torch.Tensor, dim: int = -1, *, variant: str = "auto", out: torch.Tensor | None = None
-) -> torch.Tensor:
+def softmax(x: torch.Tensor, dim: int = -1, *, variant: str = "auto", out: torch.Tensor | None = None) -> torch.Tensor:
     """Softmax over one axis by the best backend that can run here for x's device; see :meth:`Backend.softmax`."""
     return _best(x).softmax(x, dim, variant=variant, out=out)
 
@@ -260,7 +264,9 @@ def require(backend: str, module: str, remedy: str) -> Any:
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:
-        raise BackendUnavailableError(backend, f"the package {error.name or module!r} is not installed", remedy) from error
+        raise BackendUnavailableError(
+            backend, f"the package {error.name or module!r} is not installed", remedy
+        ) from error
     except (ImportError, OSError, RuntimeError) as error:
         raise BackendUnavailableError(backend, f"importing {module} failed: {error}", remedy) from error
 
@@ -291,15 +297,18 @@ def _load(name: str) -> Backend:
             return _loaded[name]
         package = _packages().get(name)
         devices: tuple[str, ...] = ("cpu", "cuda")
+        emulator = ""
         if package is not None:
-            devices = importlib.import_module(package).probe()
+            module = importlib.import_module(package)
+            devices = module.probe()
+            emulator = module.emulator() if hasattr(module, "emulator") else ""
             for op in ops.OPERATIONS:
                 if importlib.util.find_spec(f"{package}.{op}") is not None:
                     require(name, f"{package}.{op}", "reinstall the backend's package")
         elif name not in backends():
             raise UnknownNameError("backend", name, backends())
         binds = {(op, variant): bind for (backend, op, variant), bind in _registered.items() if backend == name}
-        _loaded[name] = Backend(name, devices, binds)
+        _loaded[name] = Backend(name, devices, binds, emulator)
         return _loaded[name]
 
 
@@ -319,7 +328,8 @@ def _best(x: torch.Tensor) -> Backend:
                 break
         else:
             raise DeviceError(
-                f"no backend can take a tensor on {x.device}: " + ("; ".join(map(str, refusals)) or "none is written for it")
+                f"no backend can take a tensor on {x.device}: "
+                + ("; ".join(map(str, refusals)) or "none is written for it")
             )
     return _best_by_device[device]
 

@@ -4,6 +4,7 @@ import functools
 import shutil
 import threading
 from collections.abc import Callable
+from types import FunctionType
 
 import torch
 
@@ -41,9 +42,9 @@ _warmed: set[tuple[object, ...]] = set()
 
 
 @functools.lru_cache(maxsize=4096)
-def _compile(into: Into, *_: object) -> Into:
+def _compile(into: FunctionType, *_: object) -> Into:
     # A copy of the function has a code object, and with it a Dynamo cache and recompile limit, of its own.
-    fresh = type(into)(into.__code__.replace(), into.__globals__, into.__name__)  # type: ignore[call-arg]
+    fresh: Into = FunctionType(into.__code__.replace(), into.__globals__, into.__name__)
     return torch.compile(fresh, dynamic=False, fullgraph=True)
 
 

@@ -2,6 +2,7 @@
 
 import torch
 
+from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.torch.compiled import compiled
 from kernelzoo.ops import void
 from kernelzoo.registry import Launch, register
@@ -9,13 +10,17 @@ from kernelzoo.registry import Launch, register
 
 @register("torch", "softmax", "auto")
 def auto(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """Always eager: compiling takes seconds, which no single call earns back."""
-    return eager(x, out)
+    """Eager, since compiling takes seconds that no call earns back; naive where eager is not accurate enough."""
+    return naive(x, out) if _rounds_inside(x) else eager(x, out)
 
 
 @register("torch", "softmax", "eager")
 def eager(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """torch.softmax, one fused kernel of torch's own."""
+    if _rounds_inside(x):
+        raise UnsupportedProblemError(
+            "torch/softmax/eager", "torch's CPU kernel keeps half-precision exponentials unless the axis is the last"
+        )
     x, out, dim = _natural(x, out)
 
     def launch() -> None:
@@ -45,6 +50,15 @@ def naive(x: torch.Tensor, out: torch.Tensor) -> Launch:
         torch.div(exponentials, exponentials.sum(1, keepdim=True), out=out)
 
     return launch
+
+
+def _rounds_inside(x: torch.Tensor) -> bool:
+    """Whether torch.softmax would round its intermediates to x's dtype, which the contract forbids.
+
+    Its CPU kernel does for a half-precision softmax over any axis but the last: 0.53 % off in bfloat16 on a
+    (21, 2, 3, 5) tensor over axis 0 with torch 2.13, where half a unit in the last place is 0.39 %.
+    """
+    return x.device.type == "cpu" and x.size(2) > 1 and x.dtype in (torch.float16, torch.bfloat16)
 
 
 def _natural(x: torch.Tensor, out: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, int]:

@@ -1,0 +1,79 @@
+"""The race that the benches of one problem share, and what a result file says of the machine."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from kernelzoo import measure, ops, registry
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Benches run when they are asked for, with --benchmark-only, and not as tests."""
+    return None if config.getoption("--benchmark-only", default=False) else True
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Every implementation x shape x dtype of the registry that the options leave; problem by problem."""
+    config = metafunc.config
+    backends, variants = _words(config, "--backend"), _words(config, "--variant")
+    for backend in backends:
+        registry.implementations(backend)  # an unknown name is an error here, and not an empty run
+    chosen = [
+        (problem, implementation)
+        for problem in measure.problems(
+            config.getoption("--shapes"), _words(config, "--op") or tuple(ops.OPERATIONS), _words(config, "--dtype")
+        )
+        for implementation in registry.implementations(op=problem.op)
+        if (not backends or implementation.backend in backends) and (not variants or implementation.variant in variants)
+    ]
+    metafunc.parametrize(("problem", "implementation"), chosen, ids=lambda part: part.id)
+
+
+def _words(config: pytest.Config, option: str) -> tuple[str, ...]:
+    return tuple(filter(None, config.getoption(option).split(",")))
+
+
+def _device(config: pytest.Config) -> torch.device:
+    return torch.device(config.getoption("--device") or ("cuda" if torch.cuda.is_available() else "cpu"))
+
+
+@pytest.fixture(scope="session")
+def device(pytestconfig: pytest.Config) -> torch.device:
+    return _device(pytestconfig)
+
+
+@pytest.fixture(scope="session")
+def ceilings(device: torch.device) -> measure.Ceilings | None:
+    """The device's own limits, measured in this run; None on the host."""
+    return measure.ceilings(device) if device.type == "cuda" else None
+
+
+class Races:
+    """Runs the race of a problem when its first result is asked for, with all that were collected for it."""
+
+    def __init__(self, items: list[pytest.Item], device: torch.device, rounds: int) -> None:
+        self.device, self.rounds = device, rounds
+        self.entrants: dict[measure.Problem, list[registry.Implementation]] = {}
+        for item in items:
+            params = item.callspec.params if hasattr(item, "callspec") else {}
+            if "problem" in params:
+                self.entrants.setdefault(params["problem"], []).append(params["implementation"])
+        self.last: tuple[measure.Problem, dict[str, measure.Measurement]] | None = None
+
+    def result(self, problem: measure.Problem, implementation: registry.Implementation) -> measure.Measurement:
+        if self.last is None or self.last[0] != problem:
+            self.last = (problem, measure.race(problem, self.entrants[problem], self.device, rounds=self.rounds))
+        return self.last[1][implementation.id]
+
+
+@pytest.fixture(scope="session")
+def races(request: pytest.FixtureRequest, device: torch.device) -> Races:
+    return Races(request.session.items, device, request.config.getoption("--rounds"))
+
+
+def pytest_benchmark_update_machine_info(config: pytest.Config, machine_info: dict[str, object]) -> None:
+    device = str(_device(config))
+    machine_info["device"] = measure.device_name(device)
+    machine_info["versions"] = measure.versions(device)
+    machine_info.pop("node", None)  # whose machine it was is nobody's business

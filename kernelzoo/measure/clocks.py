@@ -1,0 +1,141 @@
+"""Two clocks. Each says what it is, and the two never meet in one table.
+
+``DeviceClock`` times launches on the GPU between CUDA events, captured in a CUDA graph so that the host never starves
+the device. ``WallClock`` times them on the host.
+"""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import torch
+
+    from kernelzoo.registry import Launch
+
+
+class Clock(ABC):
+    """Times *lanes*: a lane is one implementation bound to each of the rotated input and output sets."""
+
+    name: str
+    detail: str
+    sets_bytes: int
+    """The rotated sets together must hold this many bytes for the data to be cold."""
+
+    @abstractmethod
+    def prepare(self, launches: Sequence[Launch]) -> Callable[[], float]:
+        """Warm a lane up and return its sampler, which gives the seconds that one launch takes, averaged over a run
+        through the sets."""
+
+    @abstractmethod
+    def submit(self, launches: Sequence[Launch]) -> float | None:
+        """Seconds the host takes to submit one launch, or None where that is the launch itself."""
+
+
+class DeviceClock(Clock):
+    """CUDA events around a replayed CUDA graph that holds a launch for every set, some times over.
+
+    The events and the graph are queued behind a kernel that spins, so that all of them wait on the device and no time
+    of the host's is counted. The launch of each kernel within the graph is counted: about a microsecond on an H200.
+    """
+
+    name = "device"
+    detail = "CUDA graph between events, L2 cold by rotation"
+    _RUN = 400e-6  # seconds of work in one replay, at least: 100 times what two events and a graph's start cost
+    _SPIN = 200_000  # clock cycles (0.1 ms) that hide the host's submission of one replay
+    _SUBMITS = 200  # launches to average the host's time over: fewer than the 1024 that a stream queues
+
+    def __init__(self, device: torch.device) -> None:
+        import torch
+
+        self.device = device
+        self.sets_bytes = 4 * torch.cuda.get_device_properties(device).L2_cache_size
+
+    def prepare(self, launches: Sequence[Launch]) -> Callable[[], float]:
+        import torch
+
+        for launch in launches:
+            launch()
+        torch.cuda.synchronize(self.device)
+        graph, count = self._capture(launches, 1), len(launches)
+        estimate = min(self._replay(graph, count) for _ in range(2)) * count
+        if estimate < self._RUN:
+            repeats = min(int(self._RUN / estimate) + 1, max(1, 4096 // count))
+            graph, count = self._capture(launches, repeats), len(launches) * repeats
+            self._replay(graph, count)
+        return lambda: self._replay(graph, count)
+
+    def _capture(self, launches: Sequence[Launch], repeats: int) -> Any:
+        import torch
+
+        graph = torch.cuda.CUDAGraph()
+        # Relaxed: another thread, a compiler's worker say, may talk to the driver meanwhile.
+        with torch.cuda.graph(graph, capture_error_mode="relaxed"):
+            for _ in range(repeats):
+                for launch in launches:
+                    launch()
+        return graph
+
+    def _replay(self, graph: Any, count: int) -> float:
+        import torch
+
+        event: Any = torch.cuda.Event  # torch does not type it, nor the spinning kernel
+        spin: Any = torch.cuda._sleep
+        start, end = event(enable_timing=True), event(enable_timing=True)
+        spin(self._SPIN)
+        start.record()
+        graph.replay()
+        end.record()
+        end.synchronize()
+        return float(start.elapsed_time(end)) * 1e-3 / count
+
+    def submit(self, launches: Sequence[Launch]) -> float | None:
+        import torch
+
+        best = float("inf")
+        for _ in range(3):
+            torch.cuda.synchronize(self.device)
+            started = time.perf_counter()
+            for i in range(self._SUBMITS):
+                launches[i % len(launches)]()
+            best = min(best, (time.perf_counter() - started) / self._SUBMITS)
+        torch.cuda.synchronize(self.device)
+        return best
+
+
+class WallClock(Clock):
+    """``time.perf_counter`` around launches that return when they are done."""
+
+    name = "wall"
+    detail = "time.perf_counter around the launch, last-level cache cold by rotation"
+    sets_bytes = 128 * 2**20  # past the last-level cache of a desktop processor
+    _RUN = 1e-3  # seconds in one sample, at least: 1000 times the clock's own resolution and cost
+
+    def prepare(self, launches: Sequence[Launch]) -> Callable[[], float]:
+        for launch in launches:
+            launch()
+        count = max(1, int(self._RUN / max(self._run(launches, 1), 1e-7)))
+        return lambda: self._run(launches, count)
+
+    def _run(self, launches: Sequence[Launch], count: int) -> float:
+        # Begin each sample where the last one ended, or a single launch would always meet the same set.
+        chosen = [launches[(self._next + i) % len(launches)] for i in range(count)]
+        self._next += count
+        started = time.perf_counter()
+        for launch in chosen:
+            launch()
+        return (time.perf_counter() - started) / count
+
+    def __init__(self) -> None:
+        self._next = 0
+
+    def submit(self, launches: Sequence[Launch]) -> float | None:
+        return None
+
+
+def clock_for(device: torch.device) -> Clock:
+    """The device clock on a GPU, the wall clock elsewhere."""
+    return DeviceClock(device) if device.type == "cuda" else WallClock()

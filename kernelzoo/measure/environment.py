@@ -1,0 +1,65 @@
+"""What a result was measured on: the device's name, and the version of everything that had a part in it."""
+
+from __future__ import annotations
+
+import functools
+import importlib.metadata
+import platform
+from pathlib import Path
+
+# Distributions whose versions change what is measured, where installed.
+_DISTRIBUTIONS = (
+    "kernelzoo",
+    "torch",
+    "triton",
+    "cupy-cuda12x",
+    "cupy-cuda13x",
+    "numba",
+    "numba-cuda",
+    "cuda-core",
+    "cuda-bindings",
+    "numpy",
+    "pytest-benchmark",
+)
+
+
+@functools.cache
+def device_name(device: str) -> str:
+    """The name of the GPU, or of the processor, such as ``NVIDIA H200``."""
+    if device.startswith("cuda"):
+        import torch
+
+        return torch.cuda.get_device_name(device)
+    try:
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()
+
+
+@functools.cache
+def versions(device: str) -> dict[str, str]:
+    """Versions by name: Python, the distributions that matter and are installed, CUDA or ROCm, and the driver."""
+    found = {"python": platform.python_version()}
+    for name in _DISTRIBUTIONS:
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    if "torch" in found:
+        import torch
+
+        found["torch"] = torch.__version__
+        if torch.version.cuda:
+            found["cuda"] = torch.version.cuda
+        if torch.version.hip:
+            found["rocm"] = torch.version.hip
+        if device.startswith("cpu"):
+            found["threads"] = str(torch.get_num_threads())
+    driver = Path("/proc/driver/nvidia/version")
+    if device.startswith("cuda") and driver.exists():
+        words = driver.read_text(encoding="utf-8").split()
+        found["driver"] = next((word for word in words if word[0].isdigit() and word.count(".") >= 1), "unknown")
+    return found

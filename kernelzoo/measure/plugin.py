@@ -1,0 +1,16 @@
+"""The benches' options, as a pytest plugin: a conftest below the root comes too late for ``--backend torch``."""
+
+import pytest
+
+from kernelzoo.measure.problems import SETS
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("kernelzoo", "what the benches measure")
+    group.addoption("--backend", default="", help="comma-separated backends (default: all)")
+    group.addoption("--variant", default="", help="comma-separated variants (default: all)")
+    group.addoption("--op", default="", help="comma-separated operations (default: all)")
+    group.addoption("--dtype", default="float32,bfloat16", help="comma-separated dtypes (default: %(default)s)")
+    group.addoption("--shapes", default="quick", help=f"set of shapes: {', '.join(SETS)} (default: %(default)s)")
+    group.addoption("--device", default="", help="torch device (default: cuda where there is one, else cpu)")
+    group.addoption("--rounds", default=15, type=int, help="samples of each implementation (default: %(default)s)")

@@ -1,0 +1,88 @@
+"""What is measured: an operation on a shape and dtype, and the named sets of shapes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from kernelzoo import ops
+from kernelzoo.errors import UnknownNameError
+
+if TYPE_CHECKING:
+    import torch
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One operation over the axis ``dim`` of a contiguous tensor."""
+
+    op: str
+    shape: tuple[int, ...]
+    dtype: str
+    dim: int = -1
+
+    @property
+    def operation(self) -> ops.Operation:
+        return ops.OPERATIONS[self.op]
+
+    @property
+    def id(self) -> str:
+        axis = "" if self.dim == -1 else f"-dim{self.dim}"
+        return f"{self.op}-{self.dtype}-{'x'.join(map(str, self.shape))}{axis}"
+
+    def input(self, generator: torch.Generator) -> torch.Tensor:
+        """Fresh random input on the generator's device, see :func:`kernelzoo.ops.sample`."""
+        return ops.sample(self.op, self.shape, self.dtype, self.dim, generator=generator)
+
+
+Shape = tuple[int, ...]
+
+_SWEEP = (*((4096, columns) for columns in range(256, 12673, 128)), (1823, 781), (16, 262144))
+_QUICK = (*((4096, columns) for columns in (256, 512, 1024, 2048, 4096, 8192)), (1823, 781), (16, 262144))
+# Short rows, rows a bit off a power of two, vocabularies (GPT-2, Llama 3, Qwen 2.5 and Gemma), few very long rows.
+_FULL = (
+    (1048576, 64),
+    (1000003, 33),
+    (262144, 256),
+    (65536, 1000),
+    (32768, 2048),
+    (16384, 4097),
+    (8192, 8192),
+    (3001, 5003),
+    (2048, 16384),
+    (4096, 32768),
+    (777, 50257),
+    (1024, 128256),
+    (128, 151936),
+    (512, 256000),
+    (256, 131072),
+    (61, 99991),
+    (16, 262144),
+    (8, 1048576),
+    (5, 3000017),
+    (1, 16777259),
+)
+
+SETS: dict[str, Callable[[str], tuple[Shape, ...]]] = {
+    # On a laptop in under two minutes: float32 everywhere, the other dtypes on three shapes that differ in kind.
+    "quick": lambda dtype: _QUICK if dtype == "float32" else ((4096, 1024), (1823, 781), (16, 262144)),
+    # The field's standard figure: bytes per second against columns, and two shapes with a history.
+    "sweep": lambda dtype: _SWEEP,
+    "full": lambda dtype: _FULL,
+}
+
+
+def problems(
+    shape_set: str, op_names: tuple[str, ...] = tuple(ops.OPERATIONS), dtypes: tuple[str, ...] = ("float32", "bfloat16")
+) -> tuple[Problem, ...]:
+    """The problems of a named set. Raises UnknownNameError for a set, an operation or a dtype that isn't known."""
+    if shape_set not in SETS:
+        raise UnknownNameError("shape set", shape_set, SETS)
+    for op in op_names:
+        if op not in ops.OPERATIONS:
+            raise UnknownNameError("operation", op, ops.OPERATIONS)
+        for dtype in dtypes:
+            if dtype not in ops.OPERATIONS[op].dtypes:
+                raise UnknownNameError(f"{op} dtype", dtype, ops.OPERATIONS[op].dtypes)
+    return tuple(Problem(op, shape, dtype) for op in op_names for dtype in dtypes for shape in SETS[shape_set](dtype))

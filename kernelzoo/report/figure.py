@@ -1,0 +1,167 @@
+"""The standard figure: GB/s against columns, a line per implementation; bars where the results are no sweep."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from matplotlib import rc_context
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FixedLocator, NullLocator, ScalarFormatter
+
+from kernelzoo.report.results import Group, Selection
+from kernelzoo.report.table import significant
+
+# Okabe and Ito's palette, which stays apart under the common colour blindnesses; their yellow is left out, as it is
+# too pale for a line on white. A backend from another package takes the next spare colour.
+COLOURS = {"torch": "#000000", "triton": "#0072B2", "cpu": "#009E73", "cupy": "#D55E00", "numba": "#CC79A7"}
+SPARE_COLOURS = ("#E69F00", "#56B4E9")
+
+# A variant's place in its backend gives its line and marker. The first, torch/eager or auto, is the plain thick line.
+LINES = ("-", "--", "-.", ":", (0, (7, 2)), (0, (3, 1, 1, 1, 1, 1)), (0, (1, 1)), (0, (7, 2, 1, 2)))
+MARKERS = ("", "o", "s", "^", "D", "v", "P", "X")
+
+SWEEP = 6
+"""Column counts at one row count from which a curve says more than bars."""
+
+STYLE: dict[Any, Any] = {
+    "text.parse_math": False,  # a dollar sign in a device's name is a dollar sign
+    "svg.hashsalt": "kernelzoo",  # the same results give the same file
+    "font.size": 10,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": "#dddddd",
+    "grid.linewidth": 0.6,
+}
+
+
+def draw(group: Group, op: str, dtype: str) -> Figure:
+    """The figure of one operation and dtype: curves of its longest sweep, or bars for each problem without one."""
+    selection = group.select(op, dtype)
+    with rc_context(STYLE):
+        return _curves(group, selection) if len(selection.sweep()) >= SWEEP else _bars(group, selection)
+
+
+def save(figure: Figure, path: Path) -> None:
+    """Write ``path`` with the suffixes .png and .svg, the latter the same for the same figure each time."""
+    with rc_context(STYLE):
+        figure.savefig(path.with_name(f"{path.name}.png"), dpi=150, bbox_inches="tight")
+        figure.savefig(path.with_name(f"{path.name}.svg"), bbox_inches="tight", metadata={"Date": None})
+
+
+def _curves(group: Group, selection: Selection) -> Figure:
+    points = selection.sweep()
+    columns = [problem.shape[1] for problem in points]
+    figure = Figure(figsize=(9, 5.2))
+    axes = figure.add_subplot()
+    colours, places = _colours(selection), _places(selection)
+    for index, name in enumerate(selection.names):
+        rows = {problem.shape[1]: selection.cells.get((problem, name)) for problem in points}
+        speeds = [math.nan if row is None else row.gb_per_s for row in rows.values()]
+        if all(map(math.isnan, speeds)):
+            continue
+        place = places[name]
+        every = max(1, len(columns) // 12)
+        axes.plot(
+            columns,
+            speeds,
+            label=name,
+            color=colours[name.split("/")[0]],
+            linestyle=LINES[place % len(LINES)],
+            linewidth=2.4 if place == 0 else 1.4,
+            marker=MARKERS[place % len(MARKERS)],
+            markersize=5,
+            markeredgecolor="white",
+            markeredgewidth=0.6,
+            markevery=(index % every, every),  # staggered, so that markers of close lines stay apart
+            zorder=2 if place == 0 else 3,  # auto lies under the sibling that it picks, whose markers show
+        )
+    ceiling = _ceiling(selection)
+    if ceiling is not None:
+        label = f"measured ceiling, {significant(ceiling)}"
+        axes.axhline(ceiling, color="#777777", linestyle=(0, (6, 4)), linewidth=1.2, label=label)
+    _scale_columns(axes, columns)
+    axes.set_ylim(bottom=0)
+    axes.set_xlabel(f"columns ({points[0].shape[0]} rows)")
+    axes.set_ylabel("GB/s")
+    axes.set_title(_title(group, selection), loc="left", fontsize=11)
+    axes.legend(loc="upper left", bbox_to_anchor=(1.01, 1), frameon=False, handlelength=4, borderaxespad=0)
+    return figure
+
+
+def _bars(group: Group, selection: Selection) -> Figure:
+    """A panel for each problem with a bar for each implementation, named at its side and valued at its end."""
+    problems, names = selection.problems, selection.names
+    across = min(3, len(problems))
+    down = -(-len(problems) // across)
+    height = 0.5 + 0.24 * len(names)
+    figure = Figure(figsize=(1.6 + 3.2 * across, 0.8 + (height + 0.3) * down), layout="constrained")
+    panels = figure.subplots(down, across, sharex=True, sharey=True, squeeze=False)
+    colours, ceiling = _colours(selection), _ceiling(selection)
+    for panel, problem in zip(panels.flat, problems, strict=False):
+        rows = [selection.cells.get((problem, name)) for name in names]
+        speeds = [0.0 if row is None else row.gb_per_s for row in rows]
+        values = ["no result" if row is None else significant(row.gb_per_s) for row in rows]
+        bars = panel.barh(range(len(names)), speeds, color=[colours[name.split("/")[0]] for name in names], height=0.72)
+        panel.bar_label(bars, values, padding=3, fontsize=8)
+        panel.set_title(str(problem), fontsize=9, loc="left")
+        panel.set_yticks(range(len(names)), names, fontsize=9)
+        panel.grid(visible=False, axis="y")
+        panel.tick_params(labelbottom=True, labelsize=9)
+        if ceiling is not None:
+            panel.axvline(ceiling, color="#777777", linestyle=(0, (6, 4)), linewidth=1.2)
+    for panel in panels.flat[len(problems) :]:
+        panel.set_visible(False)
+    first = panels[0, 0]
+    first.invert_yaxis()
+    first.set_xlim(0, 1.18 * max([row.gb_per_s for row in selection.rows] + [ceiling or 0]))  # room for the values
+    figure.supxlabel(
+        "GB/s" + ("" if ceiling is None else f" (dashed: measured ceiling, {significant(ceiling)})"), fontsize=9
+    )
+    figure.suptitle(_title(group, selection), fontsize=11)
+    return figure
+
+
+def _title(group: Group, selection: Selection) -> str:
+    row = selection.rows[0]
+    return f"{row.op}, {row.problem.dtype} on {group.label}"
+
+
+def _colours(selection: Selection) -> Mapping[str, str]:
+    others = sorted({row.backend for row in selection.rows} - set(COLOURS))
+    return COLOURS | {name: SPARE_COLOURS[i % len(SPARE_COLOURS)] for i, name in enumerate(others)}
+
+
+def _places(selection: Selection) -> Mapping[str, int]:
+    """Where each implementation stands among those of its backend."""
+    places: dict[str, int] = {}
+    seen: dict[str, int] = {}
+    for name in selection.names:
+        backend = name.split("/")[0]
+        places[name] = seen[backend] = seen.get(backend, -1) + 1
+    return places
+
+
+def _ceiling(selection: Selection) -> float | None:
+    """Of several runs, the middle one's."""
+    known = [row.ceiling_gb_per_s for row in selection.rows if row.ceiling_gb_per_s is not None]
+    return statistics.median(known) if known else None
+
+
+def _scale_columns(axes: Axes, columns: list[int]) -> None:
+    """Even steps on a straight axis; counts that crowd at its start, such as powers of two, on a logarithmic one."""
+    crowded = sum(count < columns[0] + (columns[-1] - columns[0]) / 10 for count in columns)
+    if crowded > len(columns) / 2:
+        axes.set_xscale("log", base=2)
+        exponents = range((columns[0] - 1).bit_length(), columns[-1].bit_length())
+        axes.xaxis.set_major_locator(FixedLocator([2.0**exponent for exponent in exponents]))
+        axes.xaxis.set_minor_locator(NullLocator())
+        axes.xaxis.set_major_formatter(ScalarFormatter())
+        axes.tick_params(axis="x", rotation=45)
+    axes.set_xlim(columns[0], columns[-1])

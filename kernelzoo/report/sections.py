@@ -1,0 +1,242 @@
+"""What a report says: its sections as Markdown, the whole report of them, and generated blocks in other documents.
+
+A block's name is what a document asks for between ``<!-- results:NAME -->`` and ``<!-- /results -->``: ``environment``,
+``summary``, ``host-ratios``, or ``table-OP-DTYPE`` such as ``table-softmax-float32``.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from kernelzoo.report.results import BASELINE, Group, Problem, Results, ResultsError, Row, Selection
+from kernelzoo.report.table import Cell, Table, escape, significant
+
+BASELINE_NAME = "/".join(BASELINE)
+BLANK = Cell("-")
+
+SUMMARY_NOTE = (
+    f"`time / {BASELINE_NAME}` is the geometric mean, over the problems that both take, of the time over that of torch "
+    "eager: below 1 is faster. `of limit` is the geometric mean of the share reached of what the device allows: the "
+    "time of the smallest launch, plus the bytes that must move at the measured ceiling. Implementations that cover "
+    "different problems (last column) are not compared by their means alone."
+)
+TIMES_NOTE = "Median time of a launch in µs, and GB/s in brackets; the fastest of each row in bold."
+RATIOS_NOTE = (
+    f"Time over that of {BASELINE_NAME} on the same problem: below 1 is faster; "
+    "the fastest in bold where it beats torch."
+)
+
+
+def report(results: Results, title: str, figures: Mapping[tuple[str, str, str, str], str]) -> str:
+    """The whole report. ``figures``: image file by device, clock, operation and dtype."""
+    parts = [f"# {escape(title)}", environment(results)]
+    for group in results.groups:
+        parts += [f"## {escape(group.label)}", *_summaries(group), SUMMARY_NOTE]
+        if group.clock == "wall":
+            parts += _host_ratios(group)
+        for op in group.operations():
+            for dtype in group.dtypes(op):
+                parts.append(f"### {op}, {dtype}")
+                figure = figures.get((group.device, group.clock, op, dtype))
+                if figure is not None:
+                    parts.append(f"![{op}, {dtype}: GB/s by implementation]({figure})")
+                parts += _times(group.select(op, dtype))
+    return "\n\n".join(parts) + "\n"
+
+
+def blocks(results: Results) -> dict[str, str]:
+    """Every block that these results can fill, by name."""
+    found = {"environment": environment(results)}
+    summary: list[str] = []
+    host: list[str] = []
+    tables: dict[str, list[str]] = {}
+    for group in results.groups:
+        summary += [_caption(group), *_summaries(group)]
+        if group.clock == "wall" and (ratios := _host_ratios(group)):
+            host += [_caption(group), *ratios]
+        for op in group.operations():
+            for dtype in group.dtypes(op):
+                tables.setdefault(f"table-{op}-{dtype}", []).extend([_caption(group), *_times(group.select(op, dtype))])
+    found["summary"] = "\n\n".join([*summary, SUMMARY_NOTE])
+    if host:
+        found["host-ratios"] = "\n\n".join(host)
+    return found | {name: "\n\n".join(parts) for name, parts in sorted(tables.items())}
+
+
+def environment(results: Results) -> str:
+    """A line for each run: where, with what and when it was measured."""
+    return "\n".join(line for group in results.groups for line in _environment(group))
+
+
+def terminal(results: Results) -> str:
+    """The ratios to torch in plain text: for each operation a summary, and on the host every problem."""
+    parts = []
+    for group in results.groups:
+        for op in group.operations():
+            selection = group.select(op)
+            parts.append(f"{op} on {group.label}; time over {BASELINE_NAME}, below 1 is faster")
+            parts.append(summary_table(selection).text())
+            if group.clock == "wall" and (table := ratio_table(selection)) is not None:
+                parts.append(table.text())
+    return "\n\n".join(parts)
+
+
+def summary_table(selection: Selection) -> Table:
+    """A line for each implementation, the smallest ratio to torch first."""
+    ratios = {name: selection.mean_ratio(name) for name in selection.names}
+    names = sorted(ratios, key=lambda name: ratios[name] or math.inf)
+    with_limit = any(row.of_limit is not None for row in selection.rows)
+    with_submit = any(row.submit_us is not None for row in selection.rows)
+    headers = ["implementation", f"time / {BASELINE_NAME}"]
+    headers += ["of limit"] * with_limit + ["host submit, us"] * with_submit + ["problems"]
+
+    def line(name: str) -> list[Cell]:
+        ratio, share, submit = ratios[name], selection.mean_of_limit(name), selection.median_submit_us(name)
+        rows = selection.of(name)
+        cells = [Cell(rows[0].id), BLANK if ratio is None else Cell(f"{ratio:.2f}")]
+        if with_limit:
+            cells.append(BLANK if share is None else Cell(f"{share:.0%}"))
+        if with_submit:
+            cells.append(BLANK if submit is None else Cell(significant(submit)))
+        return [*cells, Cell(f"{len(rows)} of {len(selection.problems)}")]
+
+    return Table(headers, [line(name) for name in names])
+
+
+def ratio_table(selection: Selection) -> Table | None:
+    """The ratio to torch of every implementation on the readable problems; None if nothing can be compared."""
+    names = [name for name in selection.names if name != BASELINE_NAME and selection.mean_ratio(name) is not None]
+    lines = []
+    for problem in selection.readable():
+        row_of = {name: selection.cells.get((problem, name)) for name in names}
+        ratios = {name: None if row is None else selection.ratio(row) for name, row in row_of.items()}
+        known = [ratio for ratio in ratios.values() if ratio is not None]
+        if known:
+            best = min(known) if min(known) < 1 else None
+            cells = [BLANK if ratio is None else Cell(f"{ratio:.2f}", ratio == best) for ratio in ratios.values()]
+            lines.append([Cell(f"{problem.dtype} {problem}"), *cells])
+    return Table(["problem", *names], lines) if lines else None
+
+
+def time_table(selection: Selection, problems: Sequence[Problem]) -> Table:
+    """Times and GB/s: a line for each shape, a column for each implementation."""
+
+    def line(problem: Problem) -> list[Cell]:
+        rows = [selection.cells.get((problem, name)) for name in selection.names]
+        best = min(row.seconds for row in rows if row is not None)
+        return [Cell(str(problem)), *(BLANK if row is None else Cell(_time(row), row.seconds == best) for row in rows)]
+
+    return Table(["shape", *selection.names], [line(problem) for problem in problems])
+
+
+MARKER = re.compile(r"^<!-- (?:results:(?P<name>\S+)|(?P<end>/results)) -->[ \t]*(?=\r?$)", re.MULTILINE)
+
+
+def insert(document: str, text: Mapping[str, str], where: str) -> tuple[str, list[str]]:
+    """The document with each block's text between its markers, and the names of the blocks that this changes.
+
+    A marker stands alone on its line. Raises ResultsError for markers that don't pair up, for a block that ``text``
+    doesn't hold, and for a document that has no markers.
+    """
+    newline = "\r\n" if "\r\n" in document else "\n"
+    parts: list[str] = []
+    changed: list[str] = []
+    copied, opened = 0, None
+    for marker in MARKER.finditer(document):
+        line = document.count("\n", 0, marker.start()) + 1
+        if marker["end"]:
+            if opened is None:
+                raise ResultsError(f"{where}, line {line}: <!-- /results --> closes no block")
+            fresh = f"\n{text[opened['name']]}\n".replace("\n", newline)
+            if document[opened.end() : marker.start()] != fresh:
+                changed.append(opened["name"])
+            parts += [document[copied : opened.end()], fresh]
+            copied, opened = marker.start(), None
+        elif opened is not None:
+            raise ResultsError(f"{where}, line {line}: close block {opened['name']!r} first, with <!-- /results -->")
+        elif marker["name"] not in text:
+            known = ", ".join(text)
+            raise ResultsError(f"{where}, line {line}: the results hold no block {marker['name']!r}; known: {known}")
+        else:
+            opened = marker
+    if opened is not None:
+        raise ResultsError(f"{where}: close block {opened['name']!r} with <!-- /results --> on a line of its own")
+    if not parts:
+        raise ResultsError(
+            f"{where} has no place for results; add <!-- results:summary --> and <!-- /results -->, on own lines"
+        )
+    return "".join([*parts, document[copied:]]), changed
+
+
+def _caption(group: Group) -> str:
+    return f"**{escape(group.label)}**"
+
+
+def _summaries(group: Group) -> Iterator[str]:
+    for op in group.operations():
+        yield summary_table(group.select(op)).markdown()
+
+
+def _host_ratios(group: Group) -> list[str]:
+    tables = [(op, ratio_table(group.select(op))) for op in group.operations()]
+    parts = [p for op, table in tables if table is not None for p in (f"{op}:", table.markdown())]
+    return [*parts, RATIOS_NOTE] if parts else []
+
+
+def _times(selection: Selection) -> list[str]:
+    readable = selection.readable()
+    parts = [time_table(selection, readable).markdown(), TIMES_NOTE]
+    if len(readable) < len(selection.problems):
+        summary = f"<details><summary>All {len(selection.problems)} shapes</summary>"
+        parts += [summary, time_table(selection, selection.problems).markdown(), "</details>"]
+    return parts
+
+
+def _environment(group: Group) -> Iterator[str]:
+    runs = {row.run: None for row in group.rows}
+    for run in runs:
+        rows = [row for row in group.rows if row.run == run]
+        facts = [f"{len(rows)} results ({_joined(row.shape_set for row in rows)})"]
+        fewest, most = min(row.samples for row in rows), max(row.samples for row in rows)
+        facts.append(f"{fewest} samples each" if fewest == most else f"{fewest} to {most} samples each")
+        for op in group.operations():
+            of_op = [row.ceiling_gb_per_s for row in rows if row.op == op]
+            ceilings = {significant(ceiling) for ceiling in of_op if ceiling is not None}
+            if ceilings:
+                facts.append(f"ceiling for {op} {_joined(ceilings)} GB/s")
+        floors = {significant(row.floor_us) for row in rows if row.floor_us is not None}
+        if floors:
+            facts.append(f"smallest launch {_joined(floors)} µs")
+        versions: dict[str, set[str]] = {}
+        for row in rows:
+            for name, version in row.versions:
+                versions.setdefault(name, set()).add(version)
+        facts += [f"{name} {_joined(values)}" for name, values in versions.items()]
+        measured = f"measured {run.date}" if run.date else "date unknown"
+        facts.append(measured + (f" at commit {run.commit}" if run.commit else ""))
+        clock = f"{group.clock} clock ({escape(_clocks(rows))})"
+        yield f"- **{escape(group.device)}**, {clock}: {escape('; '.join(facts))} ({escape(run.file)})"
+    if group.repeated:
+        yield (
+            f"- {escape(group.label)}: results of older runs left out: {group.repeated}, as a newer run measured the "
+            "same; a ratio may therefore span two runs"
+        )
+
+
+def _clocks(rows: Iterable[Row]) -> str:
+    """The commonest detail of the clock; any other with the implementations that it timed."""
+    ids: dict[str, list[str]] = {}
+    for row in rows:
+        ids.setdefault(row.clock_detail, []).append(row.id)
+    common, *others = sorted(ids, key=lambda detail: (-len(ids[detail]), detail))
+    return "; ".join([common, *(f"{detail} for {_joined(ids[detail])}" for detail in others)])
+
+
+def _joined(values: Iterable[str]) -> str:
+    return ", ".join(sorted(set(values)))
+
+
+def _time(row: Row) -> str:
+    return f"{significant(row.microseconds)} ({significant(row.gb_per_s)})"

@@ -1,0 +1,123 @@
+"""Sessions: tests and benches, each backend alone in its environment, and the checks of the source itself."""
+
+import os
+import shutil
+from pathlib import Path
+
+import nox
+
+nox.needs_version = ">=2024.10"
+nox.options.default_venv_backend = "virtualenv"
+nox.options.error_on_missing_interpreters = True
+nox.options.reuse_venv = "yes"
+nox.options.sessions = ["lint", "types", "tests", "bench"]
+
+CONSTRAINTS = Path(__file__).parent / ".ci" / "constraints.txt"
+GPU = shutil.which("nvidia-smi") is not None or shutil.which("rocm-smi") is not None
+GROUPS = nox.project.dependency_groups
+PROJECT = nox.project.load_toml("pyproject.toml")
+
+# What each backend's environment holds besides torch, and what runs its tests: (extra, list of (environment, paths)).
+# Without a GPU, Triton's kernels run in its interpreter, in a process of their own, since the switch is read when
+# triton is imported; the same kernels are compiled ahead of time in another.
+CONFORMANCE = "tests/test_conformance.py"
+INTERPRETER = {"TRITON_INTERPRET": "1"}
+
+
+def install(session: nox.Session, *groups: str, extras: tuple[str, ...] = ()) -> None:
+    """Install the project with some extras and dependency groups, at the versions of the constraints file."""
+    target = f".[{','.join(extras)}]" if extras else "."
+    session.install("-c", str(CONSTRAINTS), target, *GROUPS(PROJECT, *groups))
+
+
+def pytest(session: nox.Session, *arguments: str, **environment: str) -> None:
+    """Run pytest with two threads' worth of manners: torch and Numba share the cores without spinning on them."""
+    session.run("pytest", *arguments, env={"OMP_WAIT_POLICY": "PASSIVE", **environment})
+
+
+@nox.session
+def tests(session: nox.Session) -> None:
+    """All tests: those of the project itself here, then each backend's in an environment of its own."""
+    install(session, "test", "bench", extras=("report",))
+    pytest(session, "tests", "--ignore", CONFORMANCE, *session.posargs)
+    for backend in ("torch", "cpu", "triton"):
+        session.notify(f"tests-{backend}")
+
+
+@nox.session(name="tests-torch")
+def tests_torch(session: nox.Session) -> None:
+    """The contract, for the torch backend; nothing but torch is installed."""
+    install(session, "test")
+    pytest(session, CONFORMANCE, "-k", "torch", "--require", "torch", *session.posargs)
+
+
+@nox.session(name="tests-cpu")
+def tests_cpu(session: nox.Session) -> None:
+    """The contract, for the Numba host backend."""
+    install(session, "test", extras=("cpu",))
+    pytest(session, CONFORMANCE, "tests/cpu", "-k", "cpu", "--require", "cpu", *session.posargs)
+
+
+@nox.session(name="tests-triton")
+def tests_triton(session: nox.Session) -> None:
+    """The contract, for the Triton backend: interpreted, compiled ahead of time, and on a GPU if there is one."""
+    install(session, "test", extras=("triton",))
+    pytest(session, CONFORMANCE, "-k", "triton", "--require", "triton", *session.posargs, **INTERPRETER)
+    pytest(session, "tests/triton", *session.posargs)
+    if GPU:
+        pytest(session, CONFORMANCE, "-k", "triton", "--require", "triton", *session.posargs)
+
+
+def compare(session: nox.Session, *options: str) -> None:
+    """Run the benches, then draw and print what they measured."""
+    results = Path(os.environ.get("KERNELZOO_OUT", "out"))
+    results.mkdir(parents=True, exist_ok=True)
+    json = results / "results.json"
+    columns = "--benchmark-columns=median,iqr,rounds"
+    pytest(session, "--benchmark-only", "-q", columns, f"--benchmark-json={json}", *options, *session.posargs)
+    session.run("python", "-m", "kernelzoo.report", str(json), "-o", str(results))
+
+
+@nox.session
+def bench(session: nox.Session) -> None:
+    """Compare all that this machine can run; the table and figures go to out/. Options go after ``--``."""
+    install(session, "bench", extras=("cpu", "triton", "report") if GPU else ("cpu", "report"))
+    compare(session)
+
+
+@nox.session(name="bench-torch")
+def bench_torch(session: nox.Session) -> None:
+    """Torch alone: eager, compiled, naive."""
+    install(session, "bench", extras=("report",))
+    compare(session, "--backend=torch")
+
+
+@nox.session(name="bench-cpu")
+def bench_cpu(session: nox.Session) -> None:
+    """The Numba host backend beside torch."""
+    install(session, "bench", extras=("cpu", "report"))
+    compare(session, "--backend=torch,cpu", "--device=cpu")
+
+
+@nox.session(name="bench-triton")
+def bench_triton(session: nox.Session) -> None:
+    """The Triton backend beside torch; without a GPU there is nothing to time."""
+    if not GPU:
+        session.skip("no GPU here, and the interpreter is never timed")
+    install(session, "bench", extras=("triton", "report"))
+    compare(session, "--backend=torch,triton")
+
+
+@nox.session
+def lint(session: nox.Session) -> None:
+    """Ruff: style and formatting."""
+    install(session, "lint")
+    session.run("ruff", "check")
+    session.run("ruff", "format", "--check")
+
+
+@nox.session
+def types(session: nox.Session) -> None:
+    """Mypy, strict, with every language installed, so that their types are seen where they have any."""
+    install(session, "types", "test", "bench", extras=("cpu", "triton", "report"))
+    session.run("mypy", "kernelzoo", "bench/test_bench.py", "noxfile.py")

@@ -1,0 +1,117 @@
+"""Synthetic results: what the benches would write, with times that are easy to reckon with."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Entry = dict[str, Any]
+Write = Callable[..., Path]
+
+
+@pytest.fixture
+def entry() -> Callable[..., Entry]:
+    """Make one entry of ``benchmarks``; a keyword replaces a field of its extra_info."""
+
+    def make(
+        id: str = "torch/softmax/eager", shape: tuple[int, ...] = (4096, 256), us: float = 10.0, **extra: Any
+    ) -> Entry:
+        backend, op, variant = id.split("/")
+        size = 4
+        for length in shape:
+            size *= length
+        info = {
+            "id": id,
+            "backend": backend,
+            "op": op,
+            "variant": variant,
+            "shape": list(shape),
+            "dim": -1,
+            "dtype": "float32",
+            "bytes": 2 * size,
+            "gb_per_s": 2 * size / us / 1e3,
+            "clock": "device",
+            "clock_detail": "CUDA graph between events, L2 cold",
+            "device": "NVIDIA H200",
+            "submit_us": 5.0,
+            "ceiling_gb_per_s": 4000.0,
+            "floor_us": 1.0,
+            "shape_set": "sweep",
+            "versions": {"python": "3.12.1", "torch": "2.11.0", "driver": "580.95"},
+            "samples": 50,
+        }
+        stats = dict.fromkeys(("min", "max", "mean", "median"), us / 1e6) | {"stddev": 0.0, "iqr": 0.0, "rounds": 50}
+        return {"name": f"test_{op}[{id}]", "stats": stats, "extra_info": info | extra}
+
+    return make
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Write:
+    """Write entries as pytest-benchmark does; hands back the path."""
+
+    def to_file(entries: list[Entry], name: str = "results.json", date: str = "2026-01-02T03:04:05+00:00") -> Path:
+        path = tmp_path / name
+        commit = {"id": "0123456789abcdef", "dirty": False}
+        document = {
+            "machine_info": {},
+            "commit_info": commit,
+            "benchmarks": entries,
+            "datetime": date,
+            "version": "5.2.3",
+        }
+        path.write_text(json.dumps(document), encoding="utf-8")
+        return path
+
+    return to_file
+
+
+@pytest.fixture
+def sweep(entry: Callable[..., Entry]) -> list[Entry]:
+    """Softmax and min on the H200: 98 column counts, twelve and four implementations, and two shapes off the sweep.
+
+    ``multi_row`` takes only rows of up to 2048 columns.
+    """
+    softmax = {
+        "torch/softmax/eager": 2.0,
+        "torch/softmax/compile": 1.6,
+        "torch/softmax/naive": 6.0,
+        "triton/softmax/auto": 1.2,
+        "triton/softmax/fused": 1.3,
+        "triton/softmax/multi_row": 1.25,
+        "triton/softmax/online": 1.7,
+        "triton/softmax/persistent": 1.22,
+        "triton/softmax/split": 2.6,
+        "cupy/softmax/auto": 1.4,
+        "cupy/softmax/block": 1.45,
+        "numba/softmax/auto": 3.0,
+    }
+    minimum = {"torch/min/eager": 1.5, "torch/min/naive": 1.6, "triton/min/auto": 1.1, "triton/min/rows": 1.3}
+    shapes = [(4096, n) for n in range(256, 12673, 128)] + [(1823, 781), (16, 262144)]
+    made = []
+    for times, passes in ((softmax, 2), (minimum, 1)):
+        for id, slower in times.items():
+            for rows, columns in shapes:
+                if id.endswith("multi_row") and columns > 2048:
+                    continue
+                size = passes * 4 * rows * columns
+                wobble = 1 + 0.04 * ((columns // 128 * 7 + len(id)) % 5) / 5
+                us = 1.5 + size / 4e6 * slower * wobble * (1 + 0.1 * (columns > 8192))
+                made.append(entry(id, (rows, columns), us, bytes=size, ceiling_gb_per_s=4000.0 + 200 * (passes == 1)))
+    return made
+
+
+@pytest.fixture
+def host(entry: Callable[..., Entry]) -> list[Entry]:
+    """Softmax on a host under the wall clock: no sweep, no ceiling; ``cpu`` wins the large problem only."""
+    facts = {"device": "Some <CPU> | 2 cores", "clock": "wall", "clock_detail": "perf_counter", "shape_set": "quick"}
+    facts |= {"submit_us": None, "ceiling_gb_per_s": None, "floor_us": None}
+    times = {
+        "torch/softmax/eager": (100.0, 20000.0),
+        "torch/softmax/naive": (300.0, 60000.0),
+        "cpu/softmax/auto": (120.0, 15000.0),
+    }
+    shapes = ((128, 256), (4096, 4096))
+    return [entry(id, shape, us, **facts) for id, both in times.items() for shape, us in zip(shapes, both, strict=True)]

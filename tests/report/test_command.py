@@ -1,0 +1,86 @@
+"""``python -m kernelzoo.report`` from the outside."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kernelzoo.report.__main__ import FAILED, OUTDATED, main
+
+
+def test_report_is_written_with_its_figures(sweep, write, tmp_path: Path, capsys) -> None:
+    pytest.importorskip("matplotlib", reason="figures need matplotlib: pip install 'kernelzoo[report]'")
+    out = tmp_path / "new" / "report"
+    assert main([str(write(sweep)), "-o", str(out), "--title", "On the\nH200"]) == 0
+    names = {"report.md"} | {f"{op}-float32.{kind}" for op in ("softmax", "min") for kind in ("png", "svg")}
+    assert {path.name for path in out.iterdir()} == names
+    text = (out / "report.md").read_text(encoding="utf-8")
+    assert text.startswith("# On the H200\n") and "(softmax-float32.png)" in text
+    assert "triton/softmax/auto" in capsys.readouterr().out
+
+
+def test_figures_of_several_groups_have_names_of_their_own(host, entry, write, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib", reason="figures need matplotlib: pip install 'kernelzoo[report]'")
+    entries = [*host, entry(), entry(device="nvidia/h200")]
+    assert main([str(write(entries)), "-o", str(tmp_path / "out")]) == 0
+    assert {path.name for path in (tmp_path / "out").glob("*.svg")} == {
+        "softmax-float32-some-cpu-2-cores-wall.svg",
+        "softmax-float32-nvidia-h200-device-1.svg",
+        "softmax-float32-nvidia-h200-device-2.svg",
+    }
+
+
+def test_without_matplotlib_the_remedy_is_named(host, write, tmp_path: Path, monkeypatch, capsys) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    monkeypatch.delitem(sys.modules, "kernelzoo.report.figure", raising=False)
+    monkeypatch.delattr("kernelzoo.report.figure", raising=False)
+    path = str(write(host))
+    assert main([path]) == 0
+    assert main([path, "-o", str(tmp_path / "out")]) == FAILED
+    assert "pip install 'kernelzoo[report]'" in capsys.readouterr().err
+
+
+def test_insert_then_check(host, write, tmp_path: Path, capsys) -> None:
+    readme = tmp_path / "README.md"
+    before = "é\n<!-- results:host-ratios -->\n<!-- /results -->\n"
+    readme.write_text(before, encoding="utf-8")
+    arguments = [str(write(host)), "--insert", str(readme)]
+    assert main([*arguments, "--check"]) == OUTDATED
+    assert readme.read_text(encoding="utf-8") == before
+    assert f"{readme} is out of date: host-ratios" in capsys.readouterr().err
+    assert main(arguments) == 0
+    assert "**0.75**" in readme.read_text(encoding="utf-8")
+    assert main([*arguments, "--check"]) == 0
+
+
+def test_nothing_is_written_if_one_document_is_wrong(host, write, tmp_path: Path, capsys) -> None:
+    good, bad = tmp_path / "good.md", tmp_path / "bad.md"
+    good.write_text("<!-- results:summary -->\n<!-- /results -->\n")
+    bad.write_bytes(b"\xff")
+    arguments = [str(write(host)), "--insert", str(good), "--insert", str(bad), "-o", str(tmp_path / "out")]
+    assert main(arguments) == FAILED
+    assert "not UTF-8" in capsys.readouterr().err
+    assert good.read_text() == "<!-- results:summary -->\n<!-- /results -->\n" and not (tmp_path / "out").exists()
+
+
+def test_check_needs_a_document(host, write, capsys) -> None:
+    with pytest.raises(SystemExit) as exit:
+        main([str(write(host)), "--check"])
+    assert exit.value.code == 2 and "--check needs --insert" in capsys.readouterr().err
+
+
+def test_a_directory_that_cannot_be_made_is_told_in_words(host, write, tmp_path: Path, capsys) -> None:
+    pytest.importorskip("matplotlib", reason="figures need matplotlib: pip install 'kernelzoo[report]'")
+    path = write(host)
+    assert main([str(path), "-o", str(path)]) == FAILED
+    assert f"error: can't write {path}: File exists" in capsys.readouterr().err
+
+
+def test_errors_are_words_and_no_traceback(tmp_path: Path) -> None:
+    (tmp_path / "bad.json").write_text("nonsense")
+    done = subprocess.run(
+        [sys.executable, "-m", "kernelzoo.report", tmp_path / "bad.json"], capture_output=True, text=True
+    )
+    assert done.returncode == FAILED and done.stdout == ""
+    assert done.stderr.startswith("error: ") and "is not JSON" in done.stderr and "Traceback" not in done.stderr

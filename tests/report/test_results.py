@@ -1,0 +1,204 @@
+"""Reading results: what is taken, in what order, and what is refused in which words."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kernelzoo.errors import KernelZooError
+from kernelzoo.report import ResultsError, load
+
+
+def test_report_imports_no_kernel_language() -> None:
+    code = (
+        "import sys, kernelzoo.report, kernelzoo.report.__main__\n"
+        "heavy = {'torch', 'triton', 'cupy', 'numba', 'numpy', 'matplotlib'} & set(sys.modules)\n"
+        "kernels = [name for name in sys.modules if name.startswith('kernelzoo.kernels')]\n"
+        "assert not heavy and not kernels, (heavy, kernels)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_figures_are_reckoned_from_the_median(entry, write) -> None:
+    (group,) = load([write([entry(us=8.0, shape=(1000, 1000), gb_per_s=123.0)])]).groups
+    (row,) = group.rows
+    assert row.gb_per_s == pytest.approx(8e6 / 8e-6 / 1e9)
+    assert row.of_limit == pytest.approx((1e-6 + 8e6 / 4e12) / 8e-6)
+
+
+def test_share_of_limit_counts_an_unknown_floor_as_zero_and_needs_a_ceiling(entry, write) -> None:
+    rows = load([write([entry(us=8.0, shape=(1000, 1000), floor_us=None)])]).groups[0].rows
+    assert rows[0].of_limit == pytest.approx(0.25)
+    rows = load([write([entry(ceiling_gb_per_s=None)])]).groups[0].rows
+    assert rows[0].of_limit is None
+
+
+def test_rows_of_other_devices_and_clocks_stay_apart(entry, write) -> None:
+    entries = [entry(), entry(device="NVIDIA A100"), entry(clock="wall"), entry("triton/softmax/auto")]
+    groups = load([write(entries)]).groups
+    assert [(g.device, g.clock, len(g.rows)) for g in groups] == [
+        ("NVIDIA A100", "device", 1),
+        ("NVIDIA H200", "device", 2),
+        ("NVIDIA H200", "wall", 1),
+    ]
+
+
+@pytest.mark.parametrize("newest_first", [True, False])
+def test_newest_run_wins_whatever_the_order_given(entry, write, newest_first) -> None:
+    new = write([entry(us=5.0)], "new.json", "2026-02-01T00:00:00+00:00")
+    old = write([entry(us=9.0), entry("torch/softmax/naive", us=30.0)], "old.json", "2026-01-01T00:00:00+00:00")
+    (group,) = load([new, old] if newest_first else [old, new]).groups
+    assert group.repeated == 1
+    assert sorted(round(row.microseconds) for row in group.rows) == [5, 30]
+
+
+def test_implementations_are_ordered_baseline_first_and_auto_before_its_siblings(entry, write) -> None:
+    variants = ["triton/fused", "triton/auto", "cpu/rows", "torch/compile", "torch/eager"]
+    ids = [variant.replace("/", "/softmax/") for variant in variants]
+    selection = load([write([entry(id) for id in ids])]).groups[0].select("softmax")
+    assert selection.names == ["torch/eager", "torch/compile", "cpu/rows", "triton/auto", "triton/fused"]
+
+
+def test_problems_are_ordered_by_size_and_negative_axes_count_from_the_end(entry, write) -> None:
+    entries = [entry(shape=s) for s in ((4096, 1024), (4096, 256), (16, 262144), (7,), (2, 3, 4))]
+    entries += [entry(shape=(4096, 256), dim=0), entry("torch/softmax/naive", (4096, 256), dim=1)]
+    selection = load([write(entries)]).groups[0].select("softmax")
+    assert list(map(str, selection.problems)) == [
+        "(7,)",
+        "(4096, 256) dim 0",
+        "(16, 262144)",
+        "(4096, 256)",
+        "(4096, 1024)",
+        "(2, 3, 4)",
+    ]
+
+
+def test_ratios_are_geometric_means_over_what_both_take(entry, write) -> None:
+    entries = [entry(shape=(8, n), us=10.0) for n in (8, 16)]
+    entries += [entry("cpu/softmax/auto", (8, n), us) for n, us in ((8, 5.0), (16, 80.0), (32, 1.0))]
+    selection = load([write(entries)]).groups[0].select("softmax")
+    assert selection.mean_ratio("cpu/auto") == pytest.approx(2.0)
+    assert selection.mean_ratio("torch/eager") == 1.0
+
+
+def test_long_sweep_is_cut_to_powers_of_two_and_ends(sweep, write) -> None:
+    selection = load([write(sweep)]).groups[0].select("softmax", "float32")
+    assert len(selection.problems) == 100 and len(selection.sweep()) == 98
+    columns = [p.shape[1] for p in selection.readable() if p.shape[0] == 4096]
+    assert columns == [256, 512, 1024, 2048, 4096, 8192, 12672]
+    assert {p.shape for p in selection.readable()} >= {(1823, 781), (16, 262144)}
+
+
+def test_long_sweep_without_powers_of_two_is_cut_to_even_steps(entry, write) -> None:
+    entries = [entry(shape=(64, n)) for n in range(3, 3 + 50 * 10, 10)]
+    shown = load([write(entries)]).groups[0].select("softmax").readable()
+    assert len(shown) == 10 and shown[0].shape == (64, 3) and shown[-1].shape == (64, 493)
+
+
+def test_control_characters_never_reach_the_terminal(entry, write) -> None:
+    (group,) = load([write([entry(device="GPU\x1b[31m\nx\u202e")])]).groups
+    assert group.device == "GPU [31m x"
+
+
+BAD_FIELDS = [
+    ("clock", "sundial", "'device' or 'wall'"),
+    ("shape", "4096", "a list of sizes"),
+    ("shape", [], "a list of sizes"),
+    ("shape", [4, 0], "a list of sizes"),
+    ("shape", [True, 4], "a list of sizes"),
+    ("dim", 2, "an axis of"),
+    ("dim", -3, "an axis of"),
+    ("dtype", "../../etc", "a name such as"),
+    ("backend", 3, "a name such as"),
+    ("id", "triton/softmax/eager", "'torch/softmax/eager'"),
+    ("bytes", 0, "a positive whole number"),
+    ("bytes", 10**400, "a positive whole number"),
+    ("ceiling_gb_per_s", -1, "a positive number or null"),
+    ("floor_us", float("nan"), "a positive number or null"),
+    ("submit_us", 10**400, "a positive number or null"),
+    ("device", " \n", "text"),
+    ("versions", {"torch": 2}, "version texts"),
+    ("samples", 1.5, "a positive whole number"),
+]
+
+
+@pytest.mark.parametrize(("field", "value", "allowed"), BAD_FIELDS)
+def test_bad_field_is_named_with_what_is_allowed(entry, write, field, value, allowed) -> None:
+    path = write([entry(), entry("torch/softmax/naive")])
+    document = json.loads(path.read_text())
+    document["benchmarks"][0]["extra_info"][field] = value
+    path.write_text(json.dumps(document))
+    with pytest.raises(ResultsError) as error:
+        load([path])
+    for part in (str(path), "benchmarks[0]", field, allowed):
+        assert part in str(error.value)
+    assert isinstance(error.value, KernelZooError) and isinstance(error.value, ValueError)
+
+
+@pytest.mark.parametrize("field", ["id", "clock", "versions", "bytes", "floor_us"])
+def test_lacking_field_is_named(entry, write, field) -> None:
+    lacking = entry()
+    del lacking["extra_info"][field]
+    with pytest.raises(ResultsError, match=f"lacks '{field}'"):
+        load([write([lacking])])
+
+
+@pytest.mark.parametrize("median", [0.0, -1.0, None, "1", float("inf"), True])
+def test_median_must_be_a_time(entry, write, median) -> None:
+    bad = entry()
+    bad["stats"]["median"] = median
+    with pytest.raises(ResultsError, match="'median' must be a positive number of seconds"):
+        load([write([bad])])
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "is not JSON"),
+        ("{", "is not JSON"),
+        ("[" * 100_000, "is not JSON"),
+        ("\x00", "is not JSON"),
+        ("[]", "no list 'benchmarks'"),
+        ("{}", "no list 'benchmarks'"),
+        ('{"benchmarks": {}}', "no list 'benchmarks'"),
+        ('{"benchmarks": []}', "no bench ran"),
+        ('{"benchmarks": [1]}', "benchmarks[0] is not a JSON object"),
+        ('{"benchmarks": [{"name": "other", "stats": {}}]}', "benchmarks[0] (other) lacks the objects"),
+        ('{"benchmarks": [{"stats": {}, "extra_info": {}}]}', "lacks 'backend'"),
+    ],
+)
+def test_what_is_no_results_file_is_refused_in_words(tmp_path: Path, text, words) -> None:
+    path = tmp_path / "bad.json"
+    path.write_text(text)
+    with pytest.raises(ResultsError) as error:
+        load([path])
+    assert words in str(error.value) and str(path) in str(error.value)
+
+
+def test_unreadable_files_are_refused_in_words(tmp_path: Path) -> None:
+    (tmp_path / "latin.json").write_bytes(b'{"a": "\xff"}')
+    for path, words in (("none.json", "No such file"), (".", "Is a directory"), ("latin.json", "not JSON")):
+        with pytest.raises(ResultsError, match=words):
+            load([tmp_path / path])
+    with pytest.raises(ResultsError, match="no results given"):
+        load([])
+
+
+def test_one_run_times_a_problem_once(entry, write) -> None:
+    with pytest.raises(ResultsError, match=r"benchmarks\[0\] and \[1\] both time torch/softmax/eager on \(4096, 256\)"):
+        load([write([entry(), entry(dim=1)])])
+
+
+def test_commit_info_may_be_missing_and_dirty(entry, write) -> None:
+    path = write([entry()])
+    document = json.loads(path.read_text())
+    for info, commit in (
+        ({"id": "0123456789abc", "dirty": True}, "0123456789 with uncommitted changes"),
+        (None, ""),
+        ({}, ""),
+    ):
+        document["commit_info"] = info
+        path.write_text(json.dumps(document))
+        assert load([path]).groups[0].rows[0].run.commit == commit

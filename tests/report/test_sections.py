@@ -1,0 +1,175 @@
+"""What the report says: tables, captions, escapes, and blocks in other documents."""
+
+import pytest
+
+from kernelzoo.report import ResultsError, load, sections
+from kernelzoo.report.table import Cell, Table, escape, significant
+
+
+def cells(line: str) -> list[str]:
+    return [cell.strip() for cell in line.strip("|").split("|")]
+
+
+def test_time_table_shows_times_and_speeds_with_the_best_in_bold(entry, write) -> None:
+    entries = [entry(shape=(1000, 1000), us=8.0), entry(shape=(16, 1000), us=2.0)]
+    entries += [entry("triton/softmax/auto", (1000, 1000), 4.0), entry("cpu/softmax/auto", (16, 1000), 123.4)]
+    selection = load([write(entries)]).groups[0].select("softmax", "float32")
+    lines = sections.time_table(selection, selection.problems).markdown().splitlines()
+    assert lines[1] == "| :-- | --: | --: | --: |"
+    assert [cells(line) for line in lines[:1] + lines[2:]] == [
+        ["shape", "torch/eager", "cpu/auto", "triton/auto"],
+        ["(16, 1000)", "**2.00 (64.0)**", "123 (1.04)", "-"],
+        ["(1000, 1000)", "8.00 (1000)", "-", "**4.00 (2000)**"],
+    ]
+
+
+def test_summary_is_ordered_by_ratio_and_says_what_is_covered(entry, write) -> None:
+    entries = [entry(shape=(1000, n), us=us) for n, us in ((500, 8.0), (1000, 16.0))]
+    entries += [entry("triton/softmax/auto", (1000, n), us, submit_us=7.0) for n, us in ((500, 4.0), (1000, 4.0))]
+    entries += [entry("triton/softmax/fused", (1000, 500), 20.0)]
+    table = sections.summary_table(load([write(entries)]).groups[0].select("softmax"))
+    assert table.headers == ["implementation", "time / torch/eager", "of limit", "host submit, us", "problems"]
+    assert [[cell.text for cell in row] for row in table.rows] == [
+        ["triton/softmax/auto", "0.35", "61%", "7.00", "2 of 2"],
+        ["torch/softmax/eager", "1.00", "22%", "5.00", "2 of 2"],
+        ["triton/softmax/fused", "2.50", "10%", "5.00", "1 of 2"],
+    ]
+
+
+def test_summary_without_a_baseline_has_no_ratios(entry, write) -> None:
+    selection = load([write([entry("triton/softmax/auto"), entry("triton/softmax/fused")])]).groups[0].select("softmax")
+    assert [row[1].text for row in sections.summary_table(selection).rows] == ["-", "-"]
+    assert sections.ratio_table(selection) is None
+
+
+def test_host_ratios_are_shown_for_each_problem(host, write) -> None:
+    text = sections.blocks(load([write(host)]))["host-ratios"]
+    assert "| problem | cpu/auto | torch/naive |" not in text  # torch's own come first
+    assert "| problem | torch/naive | cpu/auto |" in text
+    assert "| float32 (128, 256) | 3.00 | 1.20 |" in text  # torch is the fastest: nothing in bold
+    assert "| float32 (4096, 4096) | 3.00 | **0.75** |" in text
+    assert "of limit" not in sections.blocks(load([write(host)]))["summary"].split("`time")[0]
+
+
+def test_report_holds_every_section_and_never_mixes_groups(sweep, host, write) -> None:
+    results = load([write(sweep + host)])
+    figures = {("NVIDIA H200", "device", "softmax", "float32"): "softmax-float32.png"}
+    text = sections.report(results, "A <title> | *x*", figures)
+    assert text.startswith("# A &lt;title&gt; \\| \\*x\\*\n")
+    headings = [line for line in text.splitlines() if line.startswith("#")][1:]
+    assert headings == [
+        "## NVIDIA H200, device clock",
+        "### min, float32",
+        "### softmax, float32",
+        "## Some &lt;CPU&gt; \\| 2 cores, wall clock",
+        "### softmax, float32",
+    ]
+    assert text.count("![") == 1 and "(softmax-float32.png)" in text
+    assert text.count("<details><summary>All 100 shapes</summary>") == 2
+    device, wall = text.split("## Some")
+    assert "cpu/softmax/auto" not in device and "triton" not in wall
+    table = next(part for part in device.split("\n\n") if part.startswith("| shape | torch/eager | torch/compile"))
+    assert len(cells(table.splitlines()[0])) == 13
+    assert len(table.splitlines()) == 2 + 7 + 2
+    assert all(line.count("**") == 2 for line in table.splitlines()[2:])
+
+
+def test_environment_names_what_the_figures_rest_on(entry, write) -> None:
+    entries = [entry(), entry("triton/softmax/auto", samples=10, versions={"torch": "2.11.0", "triton": "3.6.0"})]
+    entries += [entry("torch/softmax/compile", clock_detail="events")]
+    assert sections.environment(load([write(entries)])) == (
+        "- **NVIDIA H200**, device clock (CUDA graph between events, L2 cold; events for torch/softmax/compile): "
+        "3 results (sweep); 10 to 50 samples each; ceiling for softmax 4000 GB/s; smallest launch 1.00 µs; "
+        "python 3.12.1; torch 2.11.0; driver 580.95; triton 3.6.0; "
+        "measured 2026-01-02T03:04:05+00:00 at commit 0123456789 (results.json)"
+    )
+
+
+def test_environment_owns_up_to_what_was_left_out(entry, write) -> None:
+    paths = [write([entry()], f"{date}.json", date) for date in ("2026-01-01", "2026-01-02")]
+    lines = sections.environment(load(paths)).splitlines()
+    assert len(lines) == 2 and "2026-01-02.json" in lines[0]
+    assert "results of older runs left out: 1," in lines[1]
+
+
+def test_terminal_text_is_aligned(host, write) -> None:
+    title, summary, ratios = sections.terminal(load([write(host)])).split("\n\n")
+    assert title == "softmax on Some <CPU> | 2 cores, wall clock; time over torch/eager, below 1 is faster"
+    assert summary.splitlines() == [
+        "implementation       time / torch/eager  problems",
+        "cpu/softmax/auto                   0.95    2 of 2",
+        "torch/softmax/eager                1.00    2 of 2",
+        "torch/softmax/naive                3.00    2 of 2",
+    ]
+    assert ratios.splitlines() == [
+        "problem               torch/naive  cpu/auto",
+        "float32 (128, 256)           3.00      1.20",
+        "float32 (4096, 4096)         3.00     0.75*",
+    ]
+
+
+def test_escaped_text_stays_text() -> None:
+    assert escape("a|b `c` <!-- /results --> [x](y) *z* #1 $m$ a & b") == (
+        "a\\|b \\`c\\` &lt;!-- /results --&gt; \\[x\\](y) \\*z\\* \\#1 \\$m\\$ a &amp; b"
+    )
+    assert escape("triton/multi_row") == "triton/multi_row"
+    assert escape("_x_ \\") == "\\_x\\_ \\\\"
+    assert Table(["a"], [[Cell("b|c", best=True)]]).markdown() == "| a |\n| :-- |\n| **b\\|c** |"
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0.0123, "0.01"), (1.234, "1.23"), (9.996, "10.0"), (99.96, "100"), (99.94, "99.9"), (12345.6, "12346")],
+)
+def test_figures_have_three_digits_or_all_before_the_point(value, text) -> None:
+    assert significant(value) == text
+
+
+DOCUMENT = "# Top\n\n<!-- results:summary -->\nold\n<!-- /results -->\n\ntext <!-- results:inline --> stays\n"
+
+
+def test_insert_replaces_only_what_stands_between_markers() -> None:
+    text, changed = sections.insert(DOCUMENT, {"summary": "new\n\nlines"}, "README.md")
+    assert text == DOCUMENT.replace("old", "new\n\nlines") and changed == ["summary"]
+    assert sections.insert(text, {"summary": "new\n\nlines"}, "README.md") == (text, [])
+
+
+def test_insert_fills_an_empty_block_and_several_of_one_name() -> None:
+    empty, full = "<!-- results:a -->\n<!-- /results -->\n", "<!-- results:b -->\nx\n<!-- /results -->\n"
+    document = empty + full + empty
+    text, changed = sections.insert(document, {"a": "A", "b": "x"}, "f")
+    assert text == document.replace("results:a -->\n", "results:a -->\nA\n") and changed == ["a", "a"]
+
+
+def test_insert_keeps_the_line_ends_of_the_document() -> None:
+    document = DOCUMENT.replace("\n", "\r\n")
+    text, _ = sections.insert(document, {"summary": "new\nlines"}, "README.md")
+    assert text == document.replace("old", "new\r\nlines")
+    assert sections.insert(text, {"summary": "new\nlines"}, "README.md") == (text, [])
+
+
+@pytest.mark.parametrize(
+    ("document", "words"),
+    [
+        ("no markers", "has no place for results"),
+        ("<!-- results:summary -->\n", "close block 'summary'"),
+        ("a\n<!-- /results -->\n", "line 2: <!-- /results --> closes no block"),
+        (
+            "<!-- results:summary -->\n<!-- results:summary -->\n<!-- /results -->\n",
+            "line 2: close block 'summary' first",
+        ),
+        ("<!-- results:sumary -->\n<!-- /results -->\n", "hold no block 'sumary'; known: summary"),
+    ],
+)
+def test_insert_refuses_what_it_cannot_fill(document, words) -> None:
+    with pytest.raises(ResultsError) as error:
+        sections.insert(document, {"summary": "x"}, "README.md")
+    assert words in str(error.value) and "README.md" in str(error.value)
+
+
+def test_blocks_are_named_for_what_they_hold(sweep, host, write) -> None:
+    blocks = sections.blocks(load([write(sweep + host)]))
+    assert list(blocks) == ["environment", "summary", "host-ratios", "table-min-float32", "table-softmax-float32"]
+    assert "host-ratios" not in sections.blocks(load([write(sweep)]))
+    assert blocks["table-softmax-float32"].count("| shape |") == 3  # H200: a short and a full one; host: one
+    assert blocks["table-softmax-float32"].startswith("**NVIDIA H200, device clock**\n\n| shape |")

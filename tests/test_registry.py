@@ -1,0 +1,153 @@
+"""The registry: listing, loading, registering, and the errors of all three."""
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+import kernelzoo
+from kernelzoo import registry
+
+VARIANTS = {
+    ("torch", "softmax"): {"auto", "eager", "compile", "naive"},
+    ("torch", "min"): {"auto", "eager", "compile"},
+    ("triton", "softmax"): {"auto", "fused", "multi_row", "persistent", "online", "split"},
+    ("triton", "min"): {"auto", "rows", "rows_deferred", "atomic_eager", "atomic_batched", "split"},
+    ("cpu", "softmax"): {"auto", "fused", "online"},
+    ("cpu", "min"): {"auto", "rows", "split"},
+}
+
+
+@pytest.fixture
+def scratch() -> Iterator[str]:
+    """A backend name whose registrations are forgotten afterwards."""
+    yield "scratch"
+    for key in [key for key in registry._registered if key[0] == "scratch"]:
+        del registry._registered[key]
+    registry._loaded.pop("scratch", None)
+
+
+@pytest.mark.parametrize(("backend", "op"), VARIANTS)
+def test_the_zoo_holds_every_variant(backend: str, op: str) -> None:
+    assert {i.variant for i in kernelzoo.implementations(backend, op)} == VARIANTS[backend, op]
+
+
+def test_every_implementation_says_what_it_is() -> None:
+    for implementation in kernelzoo.implementations():
+        assert implementation.summary, implementation.id
+        assert kernelzoo.implementation(implementation.id) == implementation
+        assert implementation.id == f"{implementation.backend}/{implementation.op}/{implementation.variant}"
+
+
+def test_listing_agrees_with_what_loads() -> None:
+    loaded = kernelzoo.get("torch")
+    for op in ("softmax", "min"):
+        assert set(loaded.variants(op)) == VARIANTS["torch", op]
+
+
+def test_get_gives_one_object_to_all_threads() -> None:
+    registry._loaded.pop("torch", None)
+    start, found = threading.Barrier(16), []
+
+    def work() -> None:
+        start.wait()
+        found.append(kernelzoo.get("torch"))
+
+    threads = [threading.Thread(target=work) for _ in range(16)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 16
+    assert len(set(map(id, found))) == 1
+
+
+def test_unknown_names_list_the_known() -> None:
+    known = ", ".join(kernelzoo.backends())
+    with pytest.raises(kernelzoo.UnknownNameError, match=f"no backend 'cuda'; known: {known}"):
+        kernelzoo.get("cuda")
+    with pytest.raises(LookupError, match="no torch softmax variant 'fast'; known: auto, compile, eager, naive"):
+        kernelzoo.get("torch").softmax(torch.ones(2), variant="fast")
+    with pytest.raises(ValueError, match="known: min, softmax"):
+        kernelzoo.implementations(op="max")
+    with pytest.raises(kernelzoo.UnknownNameError, match="no backend"):
+        kernelzoo.implementations("cuda")
+    with pytest.raises(kernelzoo.UnknownNameError, match="torch/softmax/eager"):
+        kernelzoo.implementation("torch/softmax/fast")
+
+
+def test_register_and_call_ones_own(scratch: str) -> None:
+    @kernelzoo.register(scratch, "softmax", "mine")
+    def mine(x: torch.Tensor, out: torch.Tensor) -> registry.Launch:
+        """One's own."""
+        return lambda: void(torch.softmax(x, 1, out=out) if out.is_contiguous() else out.copy_(torch.softmax(x, 1)))
+
+    def void(_: object) -> None: ...
+
+    assert [i.id for i in kernelzoo.implementations(scratch)] == ["scratch/softmax/mine"]
+    x = torch.randn(3, 4, 5)
+    for dim in (0, 1, 2):
+        torch.testing.assert_close(kernelzoo.get(scratch).softmax(x, dim, variant="mine"), torch.softmax(x, dim))
+    with pytest.raises(kernelzoo.UnknownNameError, match="known: mine"):
+        kernelzoo.get(scratch).softmax(x)  # it has no auto, and says what it has
+
+    @kernelzoo.register(scratch, "min", "auto")
+    def smallest(x: torch.Tensor, out: torch.Tensor) -> registry.Launch:
+        """Registered after the backend was loaded, and found all the same."""
+        return lambda: void(torch.amin(x, 1, out=out))
+
+    torch.testing.assert_close(kernelzoo.get(scratch).min(x, 1), x.amin(1))
+
+
+def test_register_refuses(scratch: str) -> None:
+    def one(x: torch.Tensor, out: torch.Tensor) -> registry.Launch:
+        raise NotImplementedError
+
+    def two(x: torch.Tensor, out: torch.Tensor) -> registry.Launch:
+        raise NotImplementedError
+
+    assert kernelzoo.register(scratch, "min", "a")(one) is one
+    assert kernelzoo.register(scratch, "min", "a")(one) is one  # a module imported again
+    with pytest.raises(kernelzoo.RegistrationError, match="scratch/min/a is taken by"):
+        kernelzoo.register(scratch, "min", "a")(two)
+    with pytest.raises(kernelzoo.RegistrationError, match="identifier"):
+        kernelzoo.register("a/b", "min", "a")
+    with pytest.raises(kernelzoo.UnknownNameError, match="operation"):
+        kernelzoo.register(scratch, "max", "a")
+
+
+def test_entry_point_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A package laid out like ours is listed without being imported, and reports why it can't run."""
+    package = tmp_path / "guestzoo"
+    package.mkdir()
+    (package / "__init__.py").write_text(
+        "from kernelzoo.registry import require\n"
+        "def probe():\n"
+        "    require('guest', 'a_language_nobody_has', 'install it with: pip install it')\n"
+        "    return ('cpu',)\n"
+    )
+    (package / "softmax.py").write_text(
+        "import a_language_nobody_has\nfrom kernelzoo import register\n"
+        "@register('guest', 'softmax', 'only')\ndef only(x, out):\n    '''The only one.'''\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(registry, "_packages", lambda: {**registry._PACKAGES, "guest": "guestzoo"})
+    (found,) = kernelzoo.implementations("guest")
+    assert (found.id, found.summary) == ("guest/softmax/only", "The only one.")
+    with pytest.raises(kernelzoo.BackendUnavailableError) as caught:
+        kernelzoo.get("guest")
+    assert "a_language_nobody_has' is not installed; install it with: pip install it" in str(caught.value)
+    assert isinstance(caught.value, ImportError)
+    assert isinstance(caught.value, RuntimeError)
+
+
+def test_best_backend_for_the_device() -> None:
+    x = torch.randn(5, 7)
+    torch.testing.assert_close(kernelzoo.softmax(x), torch.softmax(x, -1))
+    torch.testing.assert_close(kernelzoo.min(x, 0, keepdim=True), x.amin(0, keepdim=True))
+    with pytest.raises(kernelzoo.DeviceError, match="meta"):
+        kernelzoo.softmax(torch.empty(3, device="meta"))
+    with pytest.raises(TypeError, match=r"torch\.Tensor, got builtins\.list"):
+        kernelzoo.softmax([1.0])  # type: ignore[arg-type]
