@@ -60,16 +60,34 @@ class Races:
             if "problem" in params:
                 self.entrants.setdefault(params["problem"], []).append(params["implementation"])
         self.last: tuple[measure.Problem, dict[str, measure.Measurement]] | None = None
+        self.medians: dict[measure.Problem, dict[str, float]] = {}
 
     def result(self, problem: measure.Problem, implementation: registry.Implementation) -> measure.Measurement:
         if self.last is None or self.last[0] != problem:
             self.last = (problem, measure.race(problem, self.entrants[problem], self.device, rounds=self.rounds))
+            self.medians[problem] = {id: result.median for id, result in self.last[1].items() if result.samples}
         return self.last[1][implementation.id]
+
+
+RACES = pytest.StashKey[Races]()
 
 
 @pytest.fixture(scope="session")
 def races(request: pytest.FixtureRequest, device: torch.device) -> Races:
-    return Races(request.session.items, device, request.config.getoption("--rounds"))
+    races = Races(request.session.items, device, request.config.getoption("--rounds"))
+    request.config.stash[RACES] = races
+    return races
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Each implementation's median over that of torch eager, from the same interleaved run: below 1 is faster."""
+    races = config.stash.get(RACES, None)
+    for problem, medians in races.medians.items() if races else ():
+        baseline = medians.get(f"torch/{problem.op}/eager")
+        if baseline and len(medians) > 1:
+            ratios = sorted((median / baseline, id) for id, median in medians.items())
+            listed = "  ".join(f"{id} {ratio:.2f}" for ratio, id in ratios)
+            terminalreporter.write_line(f"{problem.id}: time / torch eager: {listed}")
 
 
 def pytest_benchmark_update_machine_info(config: pytest.Config, machine_info: dict[str, object]) -> None:

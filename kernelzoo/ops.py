@@ -212,7 +212,7 @@ class Min(Operation):
         for d in dims:
             if d < len(shape) and shape[d] == 0:
                 raise EmptyReductionError(
-                    f"the minimum of nothing: axis {d} of shape {shape} is empty; a reduced axis needs a size of 1 or more"
+                    f"the minimum of nothing: axis {d} of shape {shape} is empty; a reduced axis needs an element"
                 )
         return dims
 
