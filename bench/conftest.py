@@ -8,6 +8,12 @@ import torch
 from kernelzoo import measure, ops, registry
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """A library's deprecation is for the tests to trip over; a measurement goes on."""
+    if config.getoption("--benchmark-only", default=False):
+        config.addinivalue_line("filterwarnings", "default")
+
+
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Benches run when they are asked for, with --benchmark-only, and not as tests."""
     return None if config.getoption("--benchmark-only", default=False) else True

@@ -36,7 +36,7 @@ class Measurement:
     refused: str = ""
     """Why it can't run this problem or can't run here: nothing is wrong, there is just no result."""
     wrong: str = ""
-    """What the check before the timing found; a wrong implementation is never timed."""
+    """What the check before the timing found, or what was raised; a wrong implementation is never timed."""
 
     @property
     def median(self) -> float:
@@ -79,6 +79,8 @@ def race(
                 measurement.wrong = str(error)
             except torch.OutOfMemoryError as error:
                 measurement.refused = f"out of memory: {error}"
+            except Exception as error:  # whatever else a kernel does, it costs its own row and no other
+                measurement.wrong = f"raised {type(error).__name__}: {error}"
         order = list(samplers)
         for _ in range(rounds):
             random.shuffle(order)

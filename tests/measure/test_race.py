@@ -62,7 +62,11 @@ def eats_its_input(x: torch.Tensor, out: torch.Tensor) -> Launch:
     return launch
 
 
-@pytest.mark.parametrize("bind", [zeros, shifted, nothing, once, first_row_unwritten, eats_its_input])
+def raises(x: torch.Tensor, out: torch.Tensor) -> Launch:
+    raise ZeroDivisionError("in someone's kernel")
+
+
+@pytest.mark.parametrize("bind", [zeros, shifted, nothing, once, first_row_unwritten, eats_its_input, raises])
 def test_what_is_wrong_is_not_timed(entrant: Callable[[Bind], registry.Implementation], bind: Bind) -> None:
     (result,) = measure.race(PROBLEM, [entrant(bind)], CPU, rounds=2).values()
     assert result.wrong

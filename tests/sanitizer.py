@@ -1,0 +1,127 @@
+"""Every kernel under compute-sanitizer: ``python tests/sanitizer.py -o bench/results/sanitizer-DEVICE.json``.
+
+Not a pytest module: it needs an NVIDIA GPU and compute-sanitizer of the CUDA toolkit. It runs each implementation of the
+backends under memcheck (accesses out of bounds), racecheck (shared memory raced for), initcheck (memory read before it
+was written) and synccheck (barriers misused), each in a process of its own, on problems that reach every branch: rows
+shorter and longer than each kernel holds, odd lengths, unaligned starts, rows across memory. Exits with 1 on any error.
+"""
+
+import argparse
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import torch
+
+from kernelzoo import measure, ops, registry
+from kernelzoo.errors import UnsupportedProblemError
+
+TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
+BACKENDS = ("triton", "cupy", "numba")
+SHAPES = ((3, 17), (33, 129), (5, 1000), (7, 4099), (2, 20001), (3, 65536), (2, 300001))
+
+
+def problems(op: str) -> Iterator[tuple[str, torch.Tensor, int]]:
+    generator = torch.Generator("cuda").manual_seed(0)
+
+    def draw(shape: tuple[int, ...], dtype: str) -> torch.Tensor:
+        return ops.sample(op, shape, dtype, generator=generator)
+
+    for shape in SHAPES:
+        yield f"float32 {shape}", draw(shape, "float32"), -1
+    for dtype in ("bfloat16", "float64", *(("int8", "int64") if op == "min" else ())):
+        for shape in ((33, 129), (7, 4099), (2, 20001)):
+            yield f"{dtype} {shape}", draw(shape, dtype), -1
+    yield "float32 over dim 0", draw((70, 45), "float32"), 0
+    yield "float32 over dim 0, tall", draw((5003, 21), "float32"), 0
+    yield "float32 over the middle", draw((3, 301, 37), "float32"), 1
+    yield "float32 unaligned", draw((1 + 5 * 1003,), "float32")[1:].view(5, 1003), -1
+    yield "bfloat16 unaligned, padded", draw((9, 4100), "bfloat16")[:, 3:4002], -1
+
+
+def run(backend: str) -> None:
+    """In the sanitizer: run every implementation of a backend, and check what it returns."""
+    for implementation in registry.implementations(backend):
+        ran = 0
+        for name, x, dim in problems(implementation.op):
+            try:
+                method = getattr(registry.get(backend), implementation.op)
+                result = method(x, dim, variant=implementation.variant)
+                method(x, dim, variant=implementation.variant, out=result)
+            except UnsupportedProblemError:
+                continue
+            torch.cuda.synchronize()
+            try:
+                implementation.operation.assert_close(result, x, dim)
+            except AssertionError as error:
+                raise AssertionError(f"{implementation.id} on {name}: {error}") from error
+            ran += 1
+        print(f"ran {implementation.id} {ran}", flush=True)
+
+
+def sanitize(sanitizer: str, tool: str, backend: str, log: Path | None) -> dict[str, object]:
+    # Without torch's caching, every tensor is an allocation of its own, whose bounds memcheck knows.
+    environment = {**os.environ, "PYTORCH_NO_CUDA_MEMORY_CACHING": "1", "PYTHONUNBUFFERED": "1"}
+    command = [sanitizer, "--tool", tool, "--error-exitcode", "9", sys.executable, __file__, "--run", backend]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    if log is not None:
+        (log / f"{tool}-{backend}.log").write_text(done.stdout + done.stderr, encoding="utf-8")
+    summary = re.findall(r"=+ (?:ERROR|RACECHECK) SUMMARY: (.*)", done.stdout)
+    return {
+        "tool": tool,
+        "backend": backend,
+        "exit_code": done.returncode,
+        "summary": summary[-1] if summary else (done.stdout + done.stderr)[-500:],
+        "problems": {id: int(count) for id, count in re.findall(r"^ran (\S+) (\d+)$", done.stdout, re.MULTILINE)},
+    }
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Run every kernel under compute-sanitizer.")
+    parser.add_argument("-o", "--output", type=Path, help="write the summary as JSON")
+    parser.add_argument("--log", type=Path, help="folder for the sanitizer's whole output")
+    parser.add_argument("--backends", default=",".join(BACKENDS))
+    parser.add_argument("--tools", default=",".join(TOOLS))
+    parser.add_argument("--run", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.run:
+        run(options.run)
+        return 0
+    sanitizer = shutil.which("compute-sanitizer") or shutil.which("/usr/local/cuda/bin/compute-sanitizer")
+    if sanitizer is None:
+        parser.error("compute-sanitizer is not on the PATH; it comes with the CUDA toolkit")
+    if options.log is not None:
+        options.log.mkdir(parents=True, exist_ok=True)
+    pairs = [(tool, backend) for backend in options.backends.split(",") for tool in options.tools.split(",")]
+    with ThreadPoolExecutor(len(pairs)) as pool:
+        results = list(pool.map(lambda pair: sanitize(sanitizer, *pair, options.log), pairs))
+    for result in results:
+        ran = result["problems"]
+        print(f"{result['backend']:7} {result['tool']:10} exit {result['exit_code']}: {result['summary']}; {ran}")
+    if options.output is not None:
+        report = {
+            "device": measure.device_name("cuda"),
+            "versions": measure.versions("cuda"),
+            "sanitizer": subprocess.run([sanitizer, "--version"], capture_output=True, text=True).stdout.split()[-1],
+            "results": results,
+        }
+        options.output.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+    missed = [
+        i.id
+        for backend in options.backends.split(",")
+        for i in registry.implementations(backend)
+        if not all(r["problems"].get(i.id) for r in results if r["backend"] == backend)  # type: ignore[attr-defined]
+    ]
+    if missed:
+        print("not run:", *missed)
+    return int(bool(missed) or any(result["exit_code"] for result in results))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
