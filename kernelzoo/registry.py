@@ -28,6 +28,23 @@ Launch = Callable[[], None]
 Bind = Callable[["torch.Tensor", "torch.Tensor"], Launch]
 """An implementation: takes the canonical ``(x, out)`` of its operation (see :mod:`kernelzoo.ops`), returns a launch."""
 
+
+class Movable:
+    """A launch whose only memory is x and out, and which can run on other addresses of the same layout.
+
+    ``at(x, out)`` takes the addresses of the canonical tensors. A backend keeps such launches by layout, and spares a
+    repeated call all the work of binding; one with a workspace must not be kept, since two streams would share it.
+    """
+
+    __slots__ = ("_out", "_x", "at")
+
+    def __init__(self, at: Callable[[int, int], None], x: torch.Tensor, out: torch.Tensor) -> None:
+        self.at, self._x, self._out = at, x, out
+
+    def __call__(self) -> None:
+        self.at(self._x.data_ptr(), self._out.data_ptr())
+
+
 BindT = TypeVar("BindT", bound=Bind)
 
 ENTRY_POINTS = "kernelzoo.backends"
@@ -36,6 +53,8 @@ ENTRY_POINTS = "kernelzoo.backends"
 # A backend is one line here and one folder: ``probe()`` in its __init__, and one module per operation.
 _PACKAGES = {
     "cpu": "kernelzoo.kernels.cpu",
+    "cupy": "kernelzoo.kernels.cupy",
+    "numba": "kernelzoo.kernels.numba",
     "torch": "kernelzoo.kernels.torch",
     "triton": "kernelzoo.kernels.triton",
 }
@@ -102,6 +121,12 @@ class Backend:
         self.emulator = emulator
         """What runs the kernels in place of a device (an interpreter, a simulator), or "". Never to be timed."""
         self._binds = binds
+        self._kept: dict[tuple[object, ...], tuple[Callable[[int, int], None], tuple[int, ...] | None]] = {}
+        import torch  # for the short way of a repeated call, which has no time to import anything
+
+        self._tensor = torch.Tensor
+        self._empty_like = torch.empty_like
+        self._current_device: Callable[[], int] = getattr(torch._C, "_cuda_getDevice", lambda: -1)
 
     def __repr__(self) -> str:
         return f"<kernelzoo backend {self.name!r} on {', '.join(self.devices)}>"
@@ -147,7 +172,27 @@ class Backend:
         variant: str,
         out: torch.Tensor | None,
     ) -> torch.Tensor:
-        bind = self._binds.get((op.name, variant))
+        # The short way of a repeated call. The key holds everything that a launch depends on but the addresses; what
+        # is not a plain tensor on a GPU, or needs a check that the key can't stand for, takes the long way.
+        key: tuple[object, ...] | None = None
+        if (
+            out is None
+            and type(x) is self._tensor
+            and x.is_cuda
+            and type(dim) is int
+            and type(variant) is str
+            and not x.requires_grad
+            and not x.is_neg()
+        ):
+            device = x.get_device()
+            key = (op, variant, dim, keepdim, x.dtype, x.shape, x.stride(), x.data_ptr() % 16, device)
+            kept = self._kept.get(key)
+            if kept is not None and device == self._current_device():
+                at, shape = kept
+                out = x.new_empty(shape) if shape is not None else self._empty_like(x)
+                at(x.data_ptr(), out.data_ptr())
+                return out
+        bind = self._binds.get((op.name, variant)) if isinstance(variant, str) else None
         if bind is None:
             raise UnknownNameError(f"{self.name} {op.name} variant", variant, self.variants(op.name))
         dims = op.check(x, dim)
@@ -158,7 +203,13 @@ class Backend:
             op.check_out(out, x, dims, keepdim)
         if out.numel():
             with ops.on_device_of(x):
-                op.launch(bind, x, dims, out)()
+                launch = op.launch(bind, x, dims, out)
+                launch()
+            if key is not None and isinstance(launch, Movable):
+                if len(self._kept) >= _KEPT:
+                    self._kept.clear()
+                like = out.shape == x.shape and x.is_contiguous()
+                self._kept[key] = launch.at, None if like else tuple(out.shape)
         return out
 
     def _check_device(self, x: torch.Tensor) -> None:
@@ -270,6 +321,9 @@ def require(backend: str, module: str, remedy: str) -> Any:
     except (ImportError, OSError, RuntimeError) as error:
         raise BackendUnavailableError(backend, f"importing {module} failed: {error}", remedy) from error
 
+
+_KEPT = 4096
+"""Layouts that a backend keeps a launch for; a program that goes through more begins anew."""
 
 _lock = threading.RLock()
 _registered: dict[tuple[str, str, str], Bind] = {}

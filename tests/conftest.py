@@ -1,6 +1,20 @@
+import importlib.util
+import os
 from pathlib import Path
 
 import pytest
+
+
+def pytest_configure() -> None:
+    """Under Triton's interpreter, mend its bfloat16 first: see tests/triton/interpreter.py."""
+    if os.environ.get("TRITON_INTERPRET") == "1":
+        spec = importlib.util.spec_from_file_location(
+            "interpreter", Path(__file__).parent / "triton" / "interpreter.py"
+        )
+        assert spec is not None and spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        module.install()
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

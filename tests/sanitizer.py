@@ -1,9 +1,11 @@
 """Every kernel under compute-sanitizer: ``python tests/sanitizer.py -o bench/results/sanitizer-DEVICE.json``.
 
-Not a pytest module: it needs an NVIDIA GPU and compute-sanitizer of the CUDA toolkit. It runs each implementation of the
-backends under memcheck (accesses out of bounds), racecheck (shared memory raced for), initcheck (memory read before it
-was written) and synccheck (barriers misused), each in a process of its own, on problems that reach every branch: rows
-shorter and longer than each kernel holds, odd lengths, unaligned starts, rows across memory. Exits with 1 on any error.
+Not a pytest module: it needs an NVIDIA GPU and compute-sanitizer of the CUDA toolkit. It runs each implementation under
+memcheck (accesses out of bounds), racecheck (shared memory raced for), initcheck (memory read before being written) and
+synccheck (barriers misused), in processes of their own, on problems that reach every branch: rows shorter and longer
+than each kernel holds, odd lengths, unaligned starts, rows across memory. Exits with 1 on any error.
+
+Results are checked on the host: torch's own reductions on the device (2.11) have races to report.
 """
 
 import argparse
@@ -58,7 +60,7 @@ def run(backend: str) -> None:
                 continue
             torch.cuda.synchronize()
             try:
-                implementation.operation.assert_close(result, x, dim)
+                implementation.operation.assert_close(result.cpu(), x.cpu(), dim)
             except AssertionError as error:
                 raise AssertionError(f"{implementation.id} on {name}: {error}") from error
             ran += 1
@@ -68,7 +70,9 @@ def run(backend: str) -> None:
 def sanitize(sanitizer: str, tool: str, backend: str, log: Path | None) -> dict[str, object]:
     # Without torch's caching, every tensor is an allocation of its own, whose bounds memcheck knows.
     environment = {**os.environ, "PYTORCH_NO_CUDA_MEMORY_CACHING": "1", "PYTHONUNBUFFERED": "1"}
-    command = [sanitizer, "--tool", tool, "--error-exitcode", "9", sys.executable, __file__, "--run", backend]
+    # A driver's "no such function" to a library that asks for one is an answer, and no error of a kernel.
+    checks = ["--report-api-errors", "no"] if tool == "memcheck" else []
+    command = [sanitizer, "--tool", tool, *checks, "--error-exitcode", "9", sys.executable, __file__, "--run", backend]
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
     if log is not None:
         (log / f"{tool}-{backend}.log").write_text(done.stdout + done.stderr, encoding="utf-8")

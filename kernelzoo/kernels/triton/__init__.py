@@ -1,0 +1,31 @@
+"""Triton: kernels in ``@triton.jit`` for NVIDIA and AMD GPUs, and for the CPU in Triton's interpreter."""
+
+from kernelzoo.errors import BackendUnavailableError
+from kernelzoo.registry import require
+
+
+def probe() -> tuple[str, ...]:
+    """Device types this backend takes here: cuda (ROCm too), and cpu under the interpreter.
+
+    Raises BackendUnavailableError.
+    """
+    torch = require("triton", "torch", "install it with: pip install torch")
+    triton = require("triton", "triton", "install it with: pip install triton (Linux only)")
+    devices = ("cuda",) if torch.cuda.is_available() else ()
+    if triton.knobs.runtime.interpret:
+        return (*devices, "cpu")
+    if not devices:
+        raise BackendUnavailableError(
+            "triton",
+            "torch sees no GPU",
+            "use kernelzoo.get('cpu'), or set TRITON_INTERPRET=1 before Triton is imported to run the kernels in its "
+            "interpreter (for checking, never for timing)",
+        )
+    return devices
+
+
+def emulator() -> str:
+    """What runs the kernels in place of a device, or ""."""
+    import triton
+
+    return "Triton's interpreter" if triton.knobs.runtime.interpret else ""

@@ -1,0 +1,164 @@
+"""What all kernels of this backend share: where a row lies, how wide to compute, and how a kernel is bound."""
+
+import math
+import threading
+import warnings
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+import triton
+import triton.language as tl
+
+from kernelzoo.errors import UnsupportedProblemError
+from kernelzoo.ops import dtype_name, on_device_of
+from kernelzoo.registry import Launch, Movable
+
+MAX_PROGRAMS = 2**31 - 1
+"""The largest one-dimensional grid of either vendor."""
+
+
+@triton.jit
+def row_start(row, inner, stride_outer, stride_inner, MULTIPLE: tl.constexpr):
+    """Offset of a row's first element; row in 64 bits, so that no product overflows."""
+    return (row // inner * stride_outer + row % inner * stride_inner) * MULTIPLE
+
+
+def wide_dtype(dtype: torch.dtype) -> torch.dtype:
+    """What an element is computed in: half precision in float32, narrow integers in int32, the rest in itself."""
+    if dtype.itemsize >= 4:
+        return dtype
+    return torch.float32 if dtype.is_floating_point else torch.int32
+
+
+def wide_type(dtype: torch.dtype) -> tl.dtype:
+    """``wide_dtype`` as Triton's language names it."""
+    return getattr(tl, dtype_name(wide_dtype(dtype)))
+
+
+class Rows(NamedTuple):
+    """The rows of a canonical ``(x, out)``, counted so that neighbours in number are neighbours in memory.
+
+    Row r starts at ``r // inner * stride_outer + r % inner * stride_inner``. A stride that can't matter is one that
+    Triton specialises on (1 folds away, 0 keeps the alignment of the rest), so that few kernels serve many layouts.
+    """
+
+    total: int
+    n: int
+    inner: int
+    x_outer: int
+    x_n: int
+    x_inner: int
+    out_outer: int
+    out_n: int
+    out_inner: int
+
+    @property
+    def multiple(self) -> int:
+        """The power of two, at most 8, in which a row's length and the offsets of rows are counted.
+
+        Triton sees that an integer is a multiple of 16 and otherwise nothing, so that rows of 1000 floats would be
+        read one by one. Kernels take these numbers divided by the multiple, a constant, and see 16-byte vectors.
+        """
+        written = (self.out_outer, self.out_inner) if self.out_n else ()
+        common = math.gcd(16, self.n, self.x_outer, self.x_inner, *written)
+        return common if common < 16 else 1
+
+    @property
+    def reading(self) -> tuple[int, ...]:
+        """A kernel's arguments that say where x lies: rows, n, inner, x_outer, x_n, x_inner."""
+        m = self.multiple
+        return self.total, self.n // m, self.inner, self.x_outer // m, self.x_n, self.x_inner // m
+
+    @property
+    def layout(self) -> tuple[int, ...]:
+        """``reading``, then where out lies, out_outer, out_n, out_inner, and MULTIPLE.
+
+        The output of a reduction is one element to a row, and its strides are not divided.
+        """
+        m = self.multiple
+        divisor = m if self.out_n else 1
+        return *self.reading, self.out_outer // divisor, self.out_n, self.out_inner // divisor, m
+
+    @property
+    def across(self) -> bool:
+        """Whether x is nearer to contiguous from row to row than along a row, so that a tile should hold many rows."""
+        return self.total > 1 and self.x_n > (self.x_inner if self.inner > 1 else self.x_outer)
+
+
+def rows_of(x: torch.Tensor, out: torch.Tensor) -> Rows:
+    """Count the rows of x (outer, n, inner) and out (outer, n, inner) or, for a reduction, (outer, inner)."""
+    outer, n, inner = x.shape
+    x_outer, x_n, x_inner = x.stride()
+    out_outer, out_n, out_inner = out.stride() if out.ndim == 3 else (out.stride(0), 0, out.stride(1))
+    if outer == 1 or (inner > 1 and x_outer < x_inner):
+        outer, x_outer, out_outer, inner, x_inner, out_inner = inner, x_inner, out_inner, outer, x_outer, out_outer
+    if inner == 1:
+        x_inner = out_inner = 0
+    if outer == 1:
+        x_outer = out_outer = 0
+    if n == 1:
+        x_n, out_n = 1, out_n and 1
+    return Rows(outer * inner, n, inner, x_outer, x_n, x_inner, out_outer, out_n, out_inner)
+
+
+def compiled(x: torch.Tensor, kernel: Any, args: tuple[Any, ...], warps: int, stages: int = 1) -> Any:
+    """Compile a kernel for all of its arguments, constants included, and load it; None in the interpreter.
+
+    Compiling happens here, in the bind, one at a time: a launch neither compiles nor races with another first launch.
+    """
+    with _lock, on_device_of(x):
+        program = kernel.warmup(*args, grid=(1,), num_warps=warps, num_stages=stages)
+        if program is not None:
+            program.run  # noqa: B018  # the property loads the binary, which is when registers are known
+        return program
+
+
+def launch_of(implementation: str, kernel: Any, program: Any, programs: int, args: tuple[Any, ...]) -> Launch:
+    """The launch of so many programs of a kernel that ``compiled`` returned for the same arguments, x the first of them
+    and, where there is no workspace, out the second.
+
+    Raises UnsupportedProblemError if the grid is too large.
+    """
+    if programs > MAX_PROGRAMS:
+        raise UnsupportedProblemError(implementation, f"it needs {programs} programs, a grid holds {MAX_PROGRAMS}")
+    x = args[0]
+    if program is None:
+        grid = (programs, 1, 1)
+
+        def interpret() -> None:
+            # Triton's interpreter patches the language while it runs, so it runs one launch at a time. NumPy warns of
+            # inf - inf and of a row of NaN, which are legal here.
+            with _lock, warnings.catch_warnings():
+                warnings.simplefilter("ignore", RuntimeWarning)
+                kernel[grid](*args)
+
+        return interpret
+    # Straight to the compiled kernel's launcher, without the argument handling of Triton's own call (5 us and more for
+    # a kernel of 14 arguments). An address is as good as a tensor to it, and spares it a query of the driver.
+    run, function, metadata = program.run, program.function, program.packed_metadata
+    device: int = x.get_device()
+    stream: Callable[[int], int] = torch._C._cuda_getCurrentRawStream  # the caller's, and no object made for it
+    plain = tuple(arg.data_ptr() if isinstance(arg, torch.Tensor) else arg for arg in args)
+    if sum(isinstance(arg, torch.Tensor) for arg in args) == 2:
+        rest = plain[2:]
+
+        def at(x: int, out: int) -> None:
+            run(programs, 1, 1, stream(device), function, metadata, None, None, None, x, out, *rest)
+
+        return Movable(at, x, args[1])
+
+    def launch(_alive: tuple[Any, ...] = args) -> None:
+        run(programs, 1, 1, stream(device), function, metadata, None, None, None, *plain)
+
+    return launch
+
+
+def bound(
+    implementation: str, x: torch.Tensor, kernel: Any, programs: int, args: tuple[Any, ...], warps: int
+) -> Launch:
+    """Compile a kernel and return its launch over so many programs; see ``compiled`` and ``launch_of``."""
+    return launch_of(implementation, kernel, compiled(x, kernel, args, warps), programs, args)
+
+
+_lock = threading.RLock()

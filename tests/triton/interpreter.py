@@ -1,0 +1,29 @@
+"""Mends how Triton's interpreter converts bfloat16, so that results there are held to the same bound as on a device.
+
+The interpreter cuts a float32 to bfloat16 where hardware rounds to nearest even, twice the error that an honest kernel
+makes, and it reads a subnormal bfloat16 as another number. Seen in Triton 3.6.0 and 3.7.1
+(``triton/runtime/interpreter.py``, ``_convert_float``).
+"""
+
+from typing import Any
+
+import numpy as np
+import torch
+import triton.language as tl
+from triton.runtime.interpreter import InterpreterBuilder, TensorHandle
+
+
+def install() -> None:
+    """Replace the interpreter's conversions between float32 and bfloat16 by torch's, for this process."""
+    convert = InterpreterBuilder.cast_impl
+
+    def cast_impl(self: Any, source: Any, target: Any) -> Any:
+        types = (source.dtype.scalar, target.scalar)
+        if types == (tl.float32, tl.bfloat16):
+            rounded = torch.from_numpy(np.array(source.data)).to(torch.bfloat16)
+            return TensorHandle(rounded.view(torch.int16).numpy().view(np.uint16), tl.bfloat16)
+        if types == (tl.bfloat16, tl.float32):
+            return TensorHandle((np.array(source.data).astype(np.uint32) << 16).view(np.float32), tl.float32)
+        return convert(self, source, target)
+
+    InterpreterBuilder.cast_impl = cast_impl

@@ -1,0 +1,224 @@
+"""Every Triton kernel, compiled without a device for each architecture at the tilings that the bind functions choose.
+
+Runs in a process without TRITON_INTERPRET. What is asserted is read off the generated code: no register spills where
+``auto`` chooses, and the instructions that each algorithm is about.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import fake_driver
+import pytest
+
+torch = pytest.importorskip("torch")
+triton = pytest.importorskip("triton", reason="the triton backend needs the package triton")
+if triton.knobs.runtime.interpret:
+    pytest.skip("nothing is compiled under TRITON_INTERPRET; unset it to run this file", allow_module_level=True)
+
+from kernelzoo import ops  # noqa: E402
+from kernelzoo.errors import UnsupportedProblemError  # noqa: E402
+from kernelzoo.kernels.triton import min as min_kernels  # noqa: E402
+from kernelzoo.kernels.triton import softmax as softmax_kernels  # noqa: E402
+
+NVIDIA = [arch for arch in fake_driver.CHIPS if arch.startswith("sm_")]
+VARIANTS = {
+    ops.SOFTMAX: (softmax_kernels, ("fused", "multi_row", "persistent", "online", "split")),
+    ops.MIN: (min_kernels, ("rows", "rows_deferred", "atomic_eager", "atomic_batched", "split")),
+}
+NAMED = [(op, variant) for op, (_, variants) in VARIANTS.items() for variant in variants]
+FLOATS = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
+
+# (shape, axis): short rows, middling ones even and odd, the longest on chip, few very long, one giant, other axes.
+PROBLEMS = (
+    ((1 << 20, 64), 1),
+    ((4096, 1000), 1),
+    ((4096, 4096), 1),
+    ((1823, 781), 1),
+    ((3001, 5003), 1),
+    ((4096, 12672), 1),
+    ((512, 32768), 1),
+    ((777, 50257), 1),
+    ((4096, 50304), 1),
+    ((16, 262144), 1),
+    ((1, 1 << 28), 1),
+    ((4096, 4096), 0),
+    ((300, 4099), 0),
+    ((64, 512, 96), 1),
+)
+
+
+def programs(op: ops.Operation, variant: str, shape: tuple[int, ...], axis: int, dtype: Any, arch: str) -> list[Any]:
+    """The programs that one variant compiles for a contiguous problem. Memory is never touched: tensors are meta."""
+    module, _ = VARIANTS[op]
+    x = torch.empty(shape, dtype=dtype, device="meta")
+    with fake_driver.device(arch) as driver:
+        op.launch(getattr(module, variant), x, (axis,), op.allocate(x, (axis,), False))
+        return driver.programs
+
+
+def occurrences(pattern: str, program: Any) -> int:
+    return len(re.findall(pattern, fake_driver.assembly(program)))
+
+
+@pytest.mark.parametrize("op", VARIANTS, ids=lambda op: op.name)
+@pytest.mark.parametrize("arch", fake_driver.CHIPS)
+def test_auto_spills_no_register(op: ops.Operation, arch: str) -> None:
+    dtypes = FLOATS if arch == "sm_90" else (torch.float32, torch.bfloat16)
+    spilled = [
+        f"{program.name} {shape} axis {axis} {dtype}: {program.n_spills} spilled, {program.n_regs} registers"
+        for shape, axis in PROBLEMS
+        for dtype in dtypes
+        for program in programs(op, "auto", shape, axis, dtype, arch)
+        if program.n_spills
+    ]
+    assert not spilled
+
+
+@pytest.mark.parametrize("dtype", [torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64], ids=str)
+def test_auto_spills_no_register_on_integers(dtype: Any) -> None:
+    for shape, axis in PROBLEMS:
+        for program in programs(ops.MIN, "auto", shape, axis, dtype, "sm_90"):
+            assert not program.n_spills, (program.name, shape, axis)
+
+
+@pytest.mark.parametrize("arch", fake_driver.CHIPS)
+@pytest.mark.parametrize(("op", "variant"), NAMED, ids=lambda value: getattr(value, "name", value))
+def test_every_variant_compiles(op: ops.Operation, variant: str, arch: str) -> None:
+    for dtype in (torch.float32, torch.float64, torch.bfloat16):
+        for shape, axis in (((4096, 4096), 1), ((301, 1009), 0)):
+            assert programs(op, variant, shape, axis, dtype, arch)
+
+
+def test_both_forms_of_multi_row_are_reached() -> None:
+    names = {
+        program.name
+        for shape in ((1 << 20, 64), (4096, 4096))
+        for program in programs(ops.SOFTMAX, "multi_row", shape, 1, torch.float32, "sm_90")
+    }
+    assert names == {"row_tile_kernel", "row_loop_kernel"}
+
+
+def test_a_row_too_long_for_the_chip_is_refused() -> None:
+    for variant in ("fused", "multi_row", "persistent"):
+        with pytest.raises(UnsupportedProblemError, match="must fit on chip"):
+            programs(ops.SOFTMAX, variant, (4, 32769), 1, torch.float32, "sm_90")
+
+
+@pytest.mark.parametrize("arch", NVIDIA)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_persistent_copies_asynchronously(arch: str, dtype: Any) -> None:
+    for columns in (1024, 4096, 12672):
+        (program,) = programs(ops.SOFTMAX, "persistent", (4096, columns), 1, dtype, arch)
+        assert occurrences(r"cp\.async\.c[ag]\.shared\.global", program)
+        # Rows wait in shared memory: all stages but the one in registers, unless they don't fit.
+        assert program.metadata.shared >= columns * dtype.itemsize
+        assert program.metadata.shared <= fake_driver.CHIPS[arch].properties["max_shared_mem"]
+
+
+@pytest.mark.parametrize("columns", [4096, 1000, 12672])
+@pytest.mark.parametrize("arch", [*NVIDIA, "gfx942"])
+@pytest.mark.parametrize(("op", "variant"), NAMED, ids=lambda value: getattr(value, "name", value))
+def test_aligned_rows_are_read_16_bytes_at_a_time(op: ops.Operation, variant: str, arch: str, columns: int) -> None:
+    for program in programs(op, variant, (4096, columns), 1, torch.float32, arch):
+        if variant == "persistent" and arch in NVIDIA:
+            assert occurrences(r"cp\.async\.cg\.shared\.global \[[^]]*\], \[[^]]*\], 0x10", program)
+        else:
+            assert occurrences(r"ld\.global[^;]*\.v4\.b32|(?:global|buffer)_load_dwordx4", program)
+
+
+def test_assembler_keeps_the_16_byte_loads() -> None:
+    (program,) = programs(ops.SOFTMAX, "fused", (4096, 4096), 1, torch.float32, "sm_90")
+    assert fake_driver.sass(program).count("LDG.E.EF.128") + fake_driver.sass(program).count("LDG.E.128") >= 4
+
+
+@pytest.mark.parametrize("arch", NVIDIA)
+def test_reading_across_rows_is_vectorised(arch: str) -> None:
+    for op, variant in (
+        (ops.SOFTMAX, "multi_row"),
+        (ops.SOFTMAX, "split"),
+        (ops.MIN, "rows_deferred"),
+        (ops.MIN, "split"),
+    ):
+        for program in programs(op, variant, (1024, 4096), 0, torch.float32, arch):
+            assert occurrences(r"ld\.global[^;]*\.v4\.b32", program)
+
+
+@pytest.mark.parametrize("arch", NVIDIA)
+@pytest.mark.parametrize("variant", ["fused", "multi_row", "persistent", "online", "split"])
+def test_softmax_uses_the_fast_exponential_and_no_float64(variant: str, arch: str) -> None:
+    for dtype in (torch.float32, torch.bfloat16, torch.float16):
+        for program in programs(ops.SOFTMAX, variant, (4096, 4096), 1, dtype, arch):
+            assert occurrences(r"ex2\.approx", program)
+            assert not occurrences(r"\.f64", program)
+            assert occurrences(r"shfl\.sync|redux\.sync", program)
+
+
+@pytest.mark.parametrize("variant", ["rows", "rows_deferred", "atomic_eager", "atomic_batched", "split"])
+def test_min_reduces_across_lanes_without_float64(variant: str) -> None:
+    for program in programs(ops.MIN, variant, (16, 262144), 1, torch.float32, "sm_90"):
+        assert occurrences(r"shfl\.sync|redux\.sync", program)
+        assert occurrences(r"min\.NaN\.f32", program)
+        assert not occurrences(r"\.f64", program)
+
+
+@pytest.mark.parametrize("arch", NVIDIA)
+@pytest.mark.parametrize("variant", ["atomic_eager", "atomic_batched"])
+@pytest.mark.parametrize(
+    ("dtype", "expected"),
+    [
+        # A float goes by one of two instructions, chosen by its sign: one atomic for each row all the same.
+        (torch.float32, ["relaxed.max.u32", "relaxed.min.s32"]),
+        (torch.float64, ["relaxed.max.u64", "relaxed.min.s64"]),
+        (torch.bfloat16, ["relaxed.max.u32", "relaxed.min.s32"]),
+        (torch.int32, ["relaxed.min.s32"]),
+        (torch.int64, ["relaxed.min.s64"]),
+        (torch.bool, ["relaxed.min.s32"]),
+    ],
+    ids=str,
+)
+def test_atomics_are_one_per_row(variant: str, arch: str, dtype: Any, expected: list[str]) -> None:
+    (program,) = programs(ops.MIN, variant, (16, 262144), 1, dtype, arch)
+    found = re.findall(r"atom\.global\.gpu\.(\S+)", fake_driver.assembly(program))
+    if variant == "atomic_batched":
+        assert sorted(found) == expected
+    else:  # the compiler may unroll the loop over row tiles
+        assert sorted(set(found)) == expected
+        assert len(found) in (len(expected), len(expected) * min_kernels.ATOMIC_TILES)
+
+
+@pytest.mark.parametrize("arch", NVIDIA)
+def test_last_arriver_is_ordered_by_release_and_acquire(arch: str) -> None:
+    (program,) = programs(ops.MIN, "split", (16, 262144), 1, torch.float32, arch)
+    code = fake_driver.assembly(program)
+    before, arrival, after = code.partition("atom.global.gpu.acq_rel.add.u32")
+    assert arrival
+    # The partial result is stored, then all threads meet, then one of them arrives.
+    assert re.search(r"st\.global.*bar\.sync", before, re.DOTALL)
+    assert re.search(r"bar\.sync.*ld\.global\.cg", after, re.DOTALL)
+
+
+@pytest.mark.parametrize("arch", fake_driver.CHIPS)
+def test_persistent_grid_is_of_the_device_and_capped_at_the_rows(arch: str) -> None:
+    chip = fake_driver.CHIPS[arch].properties
+    with fake_driver.device(arch) as driver:
+        for rows in (1 << 20, 1 << 18, 7):
+            x = torch.empty((rows, 4096), device="meta")
+            ops.SOFTMAX.launch(softmax_kernels.persistent, x, (1,), torch.empty_like(x))()
+    large, small, few = driver.grids
+    assert large == small
+    assert large[0] % chip["multiprocessor_count"] == 0
+    assert large[0] >= 2 * chip["multiprocessor_count"]
+    assert few == (7, 1, 1)
+
+
+@pytest.mark.parametrize("arch", ["sm_90", "gfx942"])
+def test_row_lengths_share_kernels(arch: str) -> None:
+    for op in VARIANTS:
+        names = {
+            program.hash
+            for columns in range(2176, 4097, 128)
+            for program in programs(op, "auto", (4096, columns), 1, torch.float32, arch)
+        }
+        assert len(names) == 1
