@@ -1,0 +1,189 @@
+"""What is the cpu backend's own: its bit-level conversions, sums and threads. The rest is conformance."""
+
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+
+import kernelzoo
+from kernelzoo import ops
+from kernelzoo.errors import UnsupportedProblemError
+
+numba = pytest.importorskip("numba", reason="the cpu backend is written in Numba")
+
+from kernelzoo.kernels.cpu import softmax as cpu_softmax  # noqa: E402  # needs Numba
+
+HALVES = pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+SOFTMAX_VARIANTS = pytest.mark.parametrize("variant", ["fused", "online"])
+
+
+@numba.njit
+def widen_all(elements, out):
+    for i in range(elements.size):
+        out[i] = cpu_softmax._wide(elements[i])
+
+
+@numba.njit
+def narrow_all(values, out):
+    for i in range(values.size):
+        out[i] = cpu_softmax._narrow(values[i], out[i])
+
+
+@numba.njit
+def exp_all(values, out):
+    for i in range(values.size):
+        out[i] = cpu_softmax._exp(values[i])
+
+
+def every_pattern(dtype: torch.dtype) -> torch.Tensor:
+    return torch.arange(65536, dtype=torch.int32).to(torch.uint16).view(dtype)
+
+
+def storage(x: torch.Tensor) -> np.ndarray:
+    return x.view(cpu_softmax._DTYPES[x.dtype]).numpy()
+
+
+@HALVES
+def test_every_half_widens_exactly(dtype):
+    x = every_pattern(dtype)
+    wide = torch.empty(x.shape)
+    widen_all(storage(x), wide.numpy())
+    torch.testing.assert_close(wide, x.float(), rtol=0, atol=0, equal_nan=True)
+    numbers = ~x.isnan()
+    assert torch.equal(wide.signbit()[numbers], x.signbit()[numbers])
+
+
+@HALVES
+def test_every_probability_narrows_to_the_nearest_half(dtype):
+    halves = every_pattern(dtype).float()
+    halves = halves[(halves >= 0) & (halves <= 1) & ~halves.signbit()].unique()
+    middles = (halves[1:] + halves[:-1]) / 2  # exact in float32, and where rounding to nearest turns
+    values = torch.cat([halves, middles, middles.nextafter(torch.tensor(2.0)), middles.nextafter(torch.tensor(-1.0))])
+    values = torch.cat([values.clamp(0, 1), torch.rand(100_000), torch.tensor([float("nan"), -float("nan")])])
+    narrow = torch.empty(values.shape, dtype=dtype)
+    narrow_all(values.numpy(), storage(narrow))
+    torch.testing.assert_close(narrow, values.to(dtype), rtol=0, atol=0, equal_nan=True)
+
+
+@pytest.mark.parametrize(("dtype", "lowest"), [(torch.float32, -87.336), (torch.float64, -708.39)], ids=str)
+def test_exponential_is_within_three_units_of_roundoff(dtype, lowest):
+    wide, tiny = torch.linspace(lowest, 8, 200_001, dtype=torch.float64), -torch.logspace(-30, 1, 9999)
+    t = torch.cat([wide.to(dtype), tiny.to(dtype)])
+    actual = torch.empty_like(t)
+    exp_all(t.numpy(), actual.numpy())
+    exact = np.exp(t.numpy().astype(np.longdouble))
+    error = np.abs(actual.numpy() / exact - 1).max()
+    assert error <= 3 * torch.finfo(dtype).eps / 2
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_exponential_of_special_values(dtype):
+    t = torch.tensor([0.0, -0.0, -float("inf"), torch.finfo(dtype).min, -1e4, float("nan"), -float("nan")], dtype=dtype)
+    actual = torch.empty_like(t)
+    exp_all(t.numpy(), actual.numpy())
+    expected = torch.tensor([1, 1, 0, 0, 0, float("nan"), float("nan")], dtype=dtype)
+    torch.testing.assert_close(actual, expected, rtol=0, atol=0, equal_nan=True)
+
+
+@HALVES
+@pytest.mark.parametrize("variant", ["rows", "split"])
+def test_minimum_orders_every_half(dtype, variant):
+    x = every_pattern(dtype)
+    backend = kernelzoo.get("cpu")
+    for shift in (1, 7, 1024, 31744, 32768, 40000):
+        pairs = torch.stack([x, x.roll(shift)])
+        ops.MIN.assert_close(backend.min(pairs, 0, variant=variant), pairs, 0)
+        ops.MIN.assert_close(backend.min(pairs.T, 1, variant=variant), pairs.T, 1)
+    rows = x.view(256, 256)[:, torch.randperm(256)]
+    ops.MIN.assert_close(backend.min(rows, 1, variant=variant), rows, 1)
+
+
+@SOFTMAX_VARIANTS
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("below", [0.1, 0.37, 5.01])
+def test_equal_terms_do_not_add_up_their_rounding(variant, dtype, below):
+    """Where all terms but one are equal, each addition in turn errs the same way."""
+    for n in (1024, 1 << 20):
+        x = torch.full((1, n), -below, dtype=dtype)
+        x[0, -1] = 0
+        ops.SOFTMAX.assert_close(kernelzoo.get("cpu").softmax(x, variant=variant), x)
+    columns = torch.full((9000, 16), -below, dtype=dtype)
+    columns[-1] = 0
+    ops.SOFTMAX.assert_close(kernelzoo.get("cpu").softmax(columns, 0, variant=variant), columns, 0)
+
+
+@SOFTMAX_VARIANTS
+def test_slowly_growing_maximum(variant):
+    """Each block raises the maximum by a little: rescaling for each would round the sum a thousand times."""
+    x = torch.linspace(0, 30, 1 << 20, dtype=torch.float64).expand(2, -1)
+    ops.SOFTMAX.assert_close(kernelzoo.get("cpu").softmax(x, variant=variant), x)
+    ops.SOFTMAX.assert_close(kernelzoo.get("cpu").softmax(x[:, ::64].T, 0, variant=variant), x[:, ::64].T, 0)
+
+
+@SOFTMAX_VARIANTS
+def test_same_bits_on_one_thread_and_on_all(variant):
+    x = torch.randn(67, 5003)
+    backend, threads = kernelzoo.get("cpu"), numba.get_num_threads()
+    for dim in (0, 1):
+        parallel = backend.softmax(x, dim, variant=variant)
+        numba.set_num_threads(1)
+        try:
+            serial = backend.softmax(x, dim, variant=variant)
+        finally:
+            numba.set_num_threads(threads)
+        assert torch.equal(parallel.view(torch.int32), serial.view(torch.int32))
+
+
+def test_fused_refuses_rows_that_no_cache_holds():
+    x = torch.zeros(1).expand(cpu_softmax.CACHED + 1)
+    with pytest.raises(UnsupportedProblemError, match=r"softmax/fused can't take .* up to 4194304 .*'auto'"):
+        kernelzoo.get("cpu").softmax(x, variant="fused")
+    ops.SOFTMAX.assert_close(kernelzoo.get("cpu").softmax(x), x)
+
+
+def test_elements_off_their_natural_alignment():
+    x = torch.frombuffer(bytearray(4 * 300 + 1), dtype=torch.float32, offset=1).view(3, 100)
+    x.copy_(torch.randn(3, 100))
+    ops.SOFTMAX.assert_close(kernelzoo.get("cpu").softmax(x), x)
+    ops.MIN.assert_close(kernelzoo.get("cpu").min(x), x)
+
+
+THREADS = """
+import threading
+import torch
+import kernelzoo
+from kernelzoo import ops
+
+x = torch.randn(512, 1024)
+failures = []
+gate = threading.Barrier(16)
+
+def work(dim):
+    try:
+        gate.wait()
+        for _ in range(5):
+            backend = kernelzoo.get("cpu")
+            ops.SOFTMAX.assert_close(backend.softmax(x, dim), x, dim)
+            ops.MIN.assert_close(backend.min(x, dim), x, dim)
+    except BaseException as error:
+        failures.append(error)
+
+threads = [threading.Thread(target=work, args=(i % 2,)) for i in range(16)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+assert not failures, failures
+"""
+
+
+@pytest.mark.parametrize("layer", ["workqueue", "default"])
+def test_sixteen_threads_first_call_included(layer, tmp_path):
+    """In a process of its own, with nothing compiled: the workqueue layer ends a process entered twice at once."""
+    environment = {**os.environ, "NUMBA_THREADING_LAYER": layer, "NUMBA_CACHE_DIR": str(tmp_path)}
+    command = [sys.executable, "-c", THREADS]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
