@@ -61,7 +61,7 @@ _PACKAGES = {
 
 # The backends that kernelzoo.softmax and kernelzoo.min try, best first, by the input's device type. The order on CUDA
 # is that of the measured results in bench/results; torch, which runs anywhere, comes last.
-_PREFERENCE = {"cuda": ("triton", "torch"), "cpu": ("cpu", "torch")}
+_PREFERENCE = {"cuda": ("triton", "cupy", "numba", "torch"), "cpu": ("cpu", "torch")}
 
 
 @dataclass(frozen=True)

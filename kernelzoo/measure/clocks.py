@@ -46,7 +46,8 @@ class DeviceClock(Clock):
     detail = "CUDA graph between events, L2 cold by rotation"
     _RUN = 400e-6  # seconds of work in one replay, at least: 100 times what two events and a graph's start cost
     _SPIN = 200_000  # clock cycles (0.1 ms) that hide the host's submission of one replay
-    _SUBMITS = 200  # launches to average the host's time over: fewer than the 1024 that a stream queues
+    _SUBMITS = 200  # launches to average the host's time over, at most: fewer than the 1024 that a stream queues
+    _QUEUE = 20e-3  # seconds of work to queue up meanwhile, at most
 
     def __init__(self, device: torch.device) -> None:
         import torch
@@ -95,14 +96,18 @@ class DeviceClock(Clock):
     def submit(self, launches: Sequence[Launch]) -> float | None:
         import torch
 
+        started = time.perf_counter()
+        for launch in launches[:2]:
+            launch()
+        torch.cuda.synchronize(self.device)
+        count = max(5, min(self._SUBMITS, int(self._QUEUE * 2 / (time.perf_counter() - started))))
         best = float("inf")
         for _ in range(3):
-            torch.cuda.synchronize(self.device)
             started = time.perf_counter()
-            for i in range(self._SUBMITS):
+            for i in range(count):
                 launches[i % len(launches)]()
-            best = min(best, (time.perf_counter() - started) / self._SUBMITS)
-        torch.cuda.synchronize(self.device)
+            best = min(best, (time.perf_counter() - started) / count)
+            torch.cuda.synchronize(self.device)
         return best
 
 

@@ -1,0 +1,511 @@
+// The minimum of each row in CUDA C++; see min.py for which kernel runs when.
+//
+// All of it works on bits: a word of 32 (or 64) bits holds as many elements side by side as fit, and least() compares
+// them at once. NaN wins everywhere, as in torch, which fminf and the atomics of the hardware would not give.
+
+#include "row.cuh"
+
+// --- Words: least(a, b) element by element, and the identity of each dtype -------------------------------------------
+
+template <class T> struct WordOf { using type = u32; };
+template <> struct WordOf<double> { using type = u64; };
+template <> struct WordOf<i64> { using type = u64; };
+template <class T> using Word = typename WordOf<T>::type;
+
+// In PTX, and not as a < b, since cupy compiles with -ftz=true, which would take a subnormal number for zero.
+__device__ inline u32 least(u32 a, u32 b, float) {
+  asm("{.reg .f32 x, y; mov.b32 x, %0; mov.b32 y, %1; min.NaN.f32 x, x, y; mov.b32 %0, x;}" : "+r"(a) : "r"(b));
+  return a;
+}
+__device__ inline u32 least(u32 a, u32 b, float16) {
+  asm("min.NaN.f16x2 %0, %0, %1;" : "+r"(a) : "r"(b));
+  return a;
+}
+__device__ inline u32 least(u32 a, u32 b, bfloat16) {
+  asm("min.NaN.bf16x2 %0, %0, %1;" : "+r"(a) : "r"(b));
+  return a;
+}
+__device__ inline u64 least(u64 a, u64 b, double) {
+  const double x = __longlong_as_double(a), y = __longlong_as_double(b);
+  return x != x || x < y ? a : b;  // y where y is NaN, too
+}
+__device__ inline u32 least(u32 a, u32 b, u8) { return __vminu4(a, b); }
+__device__ inline u32 least(u32 a, u32 b, signed char) { return __vmins4(a, b); }
+__device__ inline u32 least(u32 a, u32 b, short) { return __vmins2(a, b); }
+__device__ inline u32 least(u32 a, u32 b, int) { return (int)a < (int)b ? a : b; }
+__device__ inline u64 least(u64 a, u64 b, i64) { return (i64)a < (i64)b ? a : b; }
+
+// +inf, or the dtype's largest number.
+__device__ constexpr u32 identity(float) { return 0x7f800000u; }
+__device__ constexpr u32 identity(float16) { return 0x7c007c00u; }
+__device__ constexpr u32 identity(bfloat16) { return 0x7f807f80u; }
+__device__ constexpr u64 identity(double) { return 0x7ff0000000000000ull; }
+__device__ constexpr u32 identity(u8) { return 0xffffffffu; }
+__device__ constexpr u32 identity(signed char) { return 0x7f7f7f7fu; }
+__device__ constexpr u32 identity(short) { return 0x7fff7fffu; }
+__device__ constexpr u32 identity(int) { return 0x7fffffffu; }
+__device__ constexpr u64 identity(i64) { return 0x7fffffffffffffffull; }
+
+template <class T> __device__ inline Word<T> nothing() { return identity(T{}); }
+template <class T> __device__ inline u32 high_word() {
+  return (u32)(sizeof(T) == 8 ? (u64)nothing<T>() >> 32 : nothing<T>());
+}
+
+// One element in every place of a word, and back: the least of a word's places, in its lowest.
+template <class T>
+__device__ inline Word<T> spread(const T* x) {
+  if constexpr (sizeof(T) == 8) {
+    return *(const u64*)x;
+  } else if constexpr (sizeof(T) == 4) {
+    return *(const u32*)x;
+  } else if constexpr (sizeof(T) == 2) {
+    return *(const u16*)x * 0x00010001u;
+  } else {
+    return *(const u8*)x * 0x01010101u;
+  }
+}
+
+template <class T>
+__device__ inline Word<T> fold(Word<T> w) {
+  if constexpr (sizeof(T) <= 2) w = least(w, w >> 16 | w << 16, T{});
+  if constexpr (sizeof(T) == 1) w = least(w, w >> 8 | w << 24, T{});
+  return w;
+}
+
+template <class T>
+__device__ inline void put(T* out, Word<T> w) {
+  w = fold<T>(w);
+  if constexpr (sizeof(T) == 8) {
+    *(u64*)out = w;
+  } else if constexpr (sizeof(T) == 4) {
+    *(u32*)out = w;
+  } else if constexpr (sizeof(T) == 2) {
+    *(u16*)out = (u16)w;
+  } else {
+    *(u8*)out = (u8)w;
+  }
+}
+
+template <class T>
+__device__ inline Word<T> least_of(const Bytes16& v) {
+  if constexpr (sizeof(T) == 8) {
+    return least((u64)v.word[1] << 32 | v.word[0], (u64)v.word[3] << 32 | v.word[2], T{});
+  } else {
+    return least(least(v.word[0], v.word[1], T{}), least(v.word[2], v.word[3], T{}), T{});
+  }
+}
+
+// --- Reductions ------------------------------------------------------------------------------------------------------
+
+template <class T, int LANES>
+__device__ inline Word<T> least_of_lanes(Word<T> w) {
+#pragma unroll
+  for (int mask = LANES / 2; mask > 0; mask /= 2) w = least(w, exchange(w, mask), T{});
+  return w;
+}
+
+// Over the block, behind one barrier; every thread gets it. `slots` (32) may be written again after the next barrier.
+template <class T>
+__device__ inline Word<T> least_of_block(Word<T> w, Word<T>* slots) {
+  const int lane = threadIdx.x & 31;
+  w = least_of_lanes<T, 32>(w);
+  if (lane == 0) slots[threadIdx.x / 32] = w;
+  __syncthreads();
+  return least_of_lanes<T, 32>(lane < blockDim.x / 32 ? slots[lane] : nothing<T>());
+}
+
+// ITEMS packs from pack `from` on, `step` apart and before `to`, all loaded before the first is compared. Where fewer
+// are left, the last one is read again: a minimum does not mind, and no load waits for a predicate.
+template <int ITEMS, class T, int V>
+__device__ inline Word<T> least_of_batch(const Row<T, V>& row, i64 from, i64 to, int step) {
+  if (from >= to) return nothing<T>();
+  Word<T> w[ITEMS];
+  if constexpr (V > 1) {
+    Bytes16 raw[ITEMS];
+#pragma unroll
+    for (int i = 0; i < ITEMS; ++i) {
+      const i64 j = from + i * step;
+      raw[i] = load_once(row.x + row.head + (j < to ? j : to - 1) * V);
+    }
+#pragma unroll
+    for (int i = 0; i < ITEMS; ++i) w[i] = least_of<T>(raw[i]);
+  } else {
+#pragma unroll
+    for (int i = 0; i < ITEMS; ++i) {
+      const i64 j = from + i * step;
+      w[i] = spread(row.x + (j < to ? j : to - 1) * row.x_n);
+    }
+  }
+#pragma unroll
+  for (int half = ITEMS / 2; half > 0; half /= 2) {
+#pragma unroll
+    for (int i = 0; i < half; ++i) w[i] = least(w[i], w[i + half], T{});
+  }
+  return w[0];
+}
+
+// Edges of a row for lanes `lane`, `lane + lanes`, ...
+template <class T, int V>
+__device__ inline Word<T> least_of_edges(const Row<T, V>& row, int lane, int lanes) {
+  Word<T> w = nothing<T>();
+  if constexpr (V > 1) {
+    for (int e = lane; e < row.edges; e += lanes) w = least(w, spread(row.x + row.edge(e)), T{});
+  }
+  return w;
+}
+
+__device__ inline i64 block_index() { return blockIdx.x + (i64)blockIdx.y * gridDim.x; }
+
+// --- rows: one block per row, each tile of it reduced across the block before the next -------------------------------
+
+template <class T, int V, int ITEMS>
+__global__ void __launch_bounds__(256, 3) rows(const Problem p) {
+  __shared__ Word<T> slots[2][32];
+  const i64 r = block_index();
+  if (r >= p.rows) return;
+  const Row<T, V> row(p, r);
+  Word<T> running = nothing<T>();
+  int turn = 0;
+  for (i64 j = 0; j < row.packs; j += ITEMS * blockDim.x, turn ^= 1) {
+    const Word<T> tile = least_of_batch<ITEMS>(row, j + threadIdx.x, row.packs, blockDim.x);
+    running = least(running, least_of_block<T>(tile, slots[turn]), T{});
+  }
+  running = least(running, least_of_block<T>(least_of_edges(row, threadIdx.x, blockDim.x), slots[turn]), T{});
+  if (threadIdx.x == 0) put(row.out, running);
+}
+
+// --- rows_deferred: the running minimum stays in the lanes until the row's end ---------------------------------------
+
+template <class T, int V, int ITEMS>
+__global__ void __launch_bounds__(256, 3) rows_deferred(const Problem p) {
+  __shared__ Word<T> slots[32];
+  const i64 r = block_index();
+  if (r >= p.rows) return;
+  const Row<T, V> row(p, r);
+  Word<T> running = least_of_edges(row, threadIdx.x, blockDim.x);
+  for (i64 j = threadIdx.x; j < row.packs; j += ITEMS * blockDim.x) {
+    running = least(running, least_of_batch<ITEMS>(row, j, row.packs, blockDim.x), T{});
+  }
+  running = least_of_block<T>(running, slots);
+  if (threadIdx.x == 0) put(row.out, running);
+}
+
+// Short rows: LANES lanes a row of at most LANES * ITEMS packs and LANES * EDGES edges, ROWS rows per group of lanes,
+// all loaded before the first is used.
+template <class T, int V, int LANES, int ITEMS, int ROWS, int EDGES>
+__global__ void __launch_bounds__(128, 8) rows_deferred_lanes(const Problem p) {
+  constexpr int GROUPS = 128 / LANES;
+  const int lane = threadIdx.x % LANES, group = threadIdx.x / LANES;
+  const i64 first = block_index() * ROWS * GROUPS + group;
+  if (block_index() * ROWS * GROUPS >= p.rows) return;
+  Word<T> w[ROWS][ITEMS + EDGES];
+  Bytes16 raw[ROWS][ITEMS];
+#pragma unroll
+  for (int k = 0; k < ROWS; ++k) {  // for one k, neighbouring groups take neighbouring rows
+    const i64 r = first + k * GROUPS;
+    const Row<T, V> row(p, r < p.rows ? r : p.rows - 1);  // past the end, the last row again
+#pragma unroll
+    for (int i = 0; i < ITEMS; ++i) {
+      const int j = lane + i * LANES;
+      if constexpr (V > 1) {
+        raw[k][i] = Bytes16{{(u32)nothing<T>(), high_word<T>(), (u32)nothing<T>(), high_word<T>()}};
+        if (j < row.packs) raw[k][i] = load_once(row.x + row.head + j * V);
+      } else {
+        w[k][i] = nothing<T>();
+        if (j < row.packs) w[k][i] = spread(row.x + j * row.x_n);
+      }
+    }
+#pragma unroll
+    for (int i = 0; i < EDGES; ++i) {
+      const int e = lane + i * LANES;
+      w[k][ITEMS + i] = nothing<T>();
+      if (e < row.edges) w[k][ITEMS + i] = spread(row.x + row.edge(e));
+    }
+  }
+#pragma unroll
+  for (int k = 0; k < ROWS; ++k) {
+    const i64 r = first + k * GROUPS;
+    Word<T> least_here = nothing<T>();
+#pragma unroll
+    for (int i = 0; i < ITEMS + EDGES; ++i) {
+      if (V > 1 && i < ITEMS) w[k][i] = least_of<T>(raw[k][i]);
+      least_here = least(least_here, w[k][i], T{});
+    }
+    least_here = least_of_lanes<T, LANES>(least_here);
+    if (lane == 0 && r < p.rows) put(Row<T, V>(p, r).out, least_here);
+  }
+}
+
+// Short contiguous rows of any length: 128 of them, one piece of memory, are copied to shared memory 16 bytes at a
+// time, and each thread then walks one.
+template <class T>
+__global__ void __launch_bounds__(128) rows_deferred_tile(const Problem p) {
+  constexpr int V = 16 / sizeof(T);
+  extern __shared__ Bytes16 memory[];
+  const i64 first = block_index() * 128;
+  if (first >= p.rows) return;
+  const int n = (int)p.n, rows = p.rows - first < 128 ? (int)(p.rows - first) : 128, count = rows * n;
+  const T* x = (const T*)p.x + first * n;
+  const int phase = misalignment(x) / sizeof(T), before = (V - phase) % V, head = before < count ? before : count;
+  const int packs = (count - head) / V, tail = head + packs * V;
+  T* tile = (T*)memory + phase;  // the same place in a 16-byte word as in x
+  Bytes16* tile_packs = (Bytes16*)(tile + head);
+#pragma unroll 4
+  for (int j = threadIdx.x; j < packs; j += 128) tile_packs[j] = load_once(x + head + j * V);
+  if (threadIdx.x < head) tile[threadIdx.x] = x[threadIdx.x];
+  if (tail + (int)threadIdx.x < count) tile[tail + threadIdx.x] = x[tail + threadIdx.x];
+  __syncthreads();
+  if (threadIdx.x >= rows) return;
+  const T* row = tile + threadIdx.x * n;
+  Word<T> w = spread(row);
+#pragma unroll 4
+  for (int i = 1; i < n; ++i) w = least(w, spread(row + i), T{});
+  put(Row<T, 1>(p, first + threadIdx.x).out, w);
+}
+
+// --- split: several blocks per row leave their minima behind, and the last to arrive reduces them --------------------
+
+// Whether this block is the last of `chunks` to say that what its threads wrote is there; the counter ends at zero
+// again, ready for the next launch.
+__device__ inline bool arrives_last(u32* arrived, int chunks) {
+  __shared__ u32 before;
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    asm volatile("atom.inc.acq_rel.gpu.global.u32 %0, [%1], %2;"
+                 : "=r"(before) : "l"(arrived), "r"(chunks - 1) : "memory");
+  }
+  __syncthreads();
+  return before == chunks - 1;
+}
+
+template <class T, int V, int ITEMS>
+__global__ void __launch_bounds__(256, 3) split(const Problem p, Word<T>* partial, u32* arrived, const int chunks) {
+  __shared__ Word<T> slots[2][32];
+  const i64 block = block_index(), r = block / chunks;
+  if (r >= p.rows) return;
+  const int chunk = (int)(block % chunks);
+  const Row<T, V> row(p, r);
+  const i64 share = (row.packs + chunks - 1) / chunks, end = (chunk + 1) * share;
+  const i64 to = end < row.packs ? end : row.packs;
+  Word<T> running = chunk == 0 ? least_of_edges(row, threadIdx.x, blockDim.x) : nothing<T>();
+  for (i64 j = chunk * share + threadIdx.x; j < to; j += ITEMS * blockDim.x) {
+    running = least(running, least_of_batch<ITEMS>(row, j, to, blockDim.x), T{});
+  }
+  running = least_of_block<T>(running, slots[0]);
+  Word<T>* row_partial = partial + r * chunks;
+  if (threadIdx.x == 0) row_partial[chunk] = running;
+  if (!arrives_last(arrived + r, chunks)) return;
+  running = nothing<T>();
+  for (int k = threadIdx.x; k < chunks; k += blockDim.x) running = least(running, row_partial[k], T{});
+  running = least_of_block<T>(running, slots[1]);
+  if (threadIdx.x == 0) put(row.out, running);
+}
+
+// --- Columns: the rows lie side by side, so lanes run along them and each thread walks down its own ------------------
+//
+// A block takes x_lanes * V neighbouring rows (V of them a pack) and blockDim.x / x_lanes of their elements at a time;
+// a word holds PER_WORD of those rows. With SPLIT, `chunks` blocks share the reduced axis, as in split.
+template <class T, int V, int ITEMS, bool SPLIT>
+__global__ void __launch_bounds__(512, 2)
+    columns(const Problem p, Word<T>* partial, u32* arrived, const int chunks, const int x_lanes) {
+  constexpr int WORDS = V > 1 ? 16 / sizeof(Word<T>) : 1, PER_WORD = V / WORDS;
+  __shared__ Word<T> slots[16 * 32 * (V > 1 ? 2 : 1)];  // a word for each warp and x_lane: x_lanes <= 8 where V > 1
+  const int lane = threadIdx.x % x_lanes, depth = threadIdx.x / x_lanes, depths = blockDim.x / x_lanes;
+  const int warp = threadIdx.x / 32, warps = blockDim.x / 32, wide = x_lanes * WORDS;
+  const i64 tiles = (p.inner + x_lanes * V - 1) / (x_lanes * V), block = block_index();
+  const i64 tile = SPLIT ? block / chunks : block, outer = tile / tiles;
+  if (outer >= p.rows / p.inner) return;
+  const int chunk = SPLIT ? (int)(block % chunks) : 0;
+  const i64 first = (tile - outer * tiles) * x_lanes * V, inner = first + lane * V;
+  const i64 share = SPLIT ? (p.n + chunks - 1) / chunks : p.n, begin = chunk * share;
+  const i64 end = inner >= p.inner ? 0 : begin + share < p.n ? begin + share : p.n;
+  const T* x = (const T*)p.x + outer * p.x_outer + inner * p.x_inner;
+
+  Word<T> w[WORDS];
+#pragma unroll
+  for (int k = 0; k < WORDS; ++k) w[k] = nothing<T>();
+  for (i64 j = begin + depth; j < end; j += ITEMS * depths) {
+    Word<T> batch[ITEMS][WORDS];
+#pragma unroll
+    for (int i = 0; i < ITEMS; ++i) {
+      const bool inside = j + (i64)i * depths < end;
+      const T* at = x + (inside ? j + (i64)i * depths : j) * p.x_n;  // past the end, an element a second time
+      if constexpr (V > 1) {
+        const Bytes16 v = load_once(at);
+#pragma unroll
+        for (int k = 0; k < WORDS; ++k) {
+          if constexpr (sizeof(T) == 8) {
+            batch[i][k] = (u64)v.word[2 * k + 1] << 32 | v.word[2 * k];
+          } else {
+            batch[i][k] = v.word[k];
+          }
+        }
+      } else {
+        batch[i][0] = spread(at);
+      }
+    }
+#pragma unroll
+    for (int i = 0; i < ITEMS; ++i) {
+#pragma unroll
+      for (int k = 0; k < WORDS; ++k) w[k] = least(w[k], batch[i][k], T{});
+    }
+  }
+
+#pragma unroll
+  for (int k = 0; k < WORDS; ++k) {
+    for (int mask = 16; mask >= x_lanes; mask /= 2) w[k] = least(w[k], exchange(w[k], mask), T{});
+    if ((threadIdx.x & 31) < x_lanes) slots[warp * wide + lane * WORDS + k] = w[k];
+  }
+  __syncthreads();
+  Word<T> total = nothing<T>();
+  if (threadIdx.x < wide) {
+    for (int k = 0; k < warps; ++k) total = least(total, slots[k * wide + threadIdx.x], T{});
+  }
+  if constexpr (SPLIT) {
+    Word<T>* tile_partial = partial + tile * chunks * wide;
+    if (threadIdx.x < wide) tile_partial[chunk * wide + threadIdx.x] = total;
+    if (!arrives_last(arrived + tile, chunks)) return;
+    if (threadIdx.x < wide) {
+      for (int k = 0; k < chunks; ++k) total = least(total, tile_partial[k * wide + threadIdx.x], T{});
+    }
+  }
+  if (threadIdx.x >= wide) return;
+#pragma unroll
+  for (int k = 0; k < PER_WORD; ++k) {
+    const i64 at = first + threadIdx.x * PER_WORD + k;
+    if (at < p.inner) {
+      T* out = (T*)p.out + outer * p.out_outer + at * p.out_inner;
+      if constexpr (sizeof(T) == 8) {
+        *(u64*)out = total;
+      } else if constexpr (sizeof(T) == 4) {
+        *(u32*)out = total;
+      } else if constexpr (sizeof(T) == 2) {
+        *(u16*)out = (u16)(total >> 16 * k);
+      } else {
+        *(u8*)out = (u8)(total >> 8 * k);
+      }
+    }
+  }
+}
+
+// --- Atomics: the reduced axis is spread over the chip, and minima meet in memory ------------------------------------
+//
+// Where they meet (Target) an atomic must exist: float and double by their bits, narrow dtypes in a workspace of 32
+// bits. Of floats, the non-negative ones order as signed integers and the negative ones the other way round as
+// unsigned ones; all ones, a NaN, is below everything to the one comparison and above everything to the other.
+
+template <class T> struct TargetOf { using type = int; };
+template <> struct TargetOf<float> { using type = float; };
+template <> struct TargetOf<float16> { using type = float; };
+template <> struct TargetOf<bfloat16> { using type = float; };
+template <> struct TargetOf<double> { using type = double; };
+template <> struct TargetOf<i64> { using type = i64; };
+template <class T> using Target = typename TargetOf<T>::type;
+
+// The lowest place of a folded word, as its target's bits: exact.
+__device__ inline u32 as_target(u32 w, float) { return w; }
+__device__ inline u32 as_target(u32 w, int) { return w; }
+__device__ inline u64 as_target(u64 w, double) { return w; }
+__device__ inline u64 as_target(u64 w, i64) { return w; }
+__device__ inline u32 as_target(u32 w, u8) { return w & 0xffu; }
+__device__ inline u32 as_target(u32 w, signed char) { return (u32)(int)(signed char)w; }
+__device__ inline u32 as_target(u32 w, short) { return (u32)(int)(short)w; }
+__device__ inline u32 as_target(u32 w, bfloat16) { return w << 16; }
+__device__ inline u32 as_target(u32 w, float16) {
+  float wide;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(wide) : "h"((u16)w));
+  return __float_as_uint(wide);
+}
+
+__device__ inline u8 from_target(u32 bits, u8) { return (u8)bits; }
+__device__ inline signed char from_target(u32 bits, signed char) { return (signed char)bits; }
+__device__ inline short from_target(u32 bits, short) { return (short)bits; }
+__device__ inline bfloat16 from_target(u32 bits, bfloat16) { return {(u16)(bits >> 16)}; }
+__device__ inline float16 from_target(u32 bits, float16) {
+  float16 half;
+  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(half.bits) : "f"(__uint_as_float(bits)));
+  return half;
+}
+
+__device__ inline void atomic_least(float* at, u32 bits) {
+  if ((bits & 0x7fffffffu) > 0x7f800000u) bits = 0xffffffffu;
+  if ((int)bits < 0) {
+    atomicMax((u32*)at, bits);
+  } else {
+    atomicMin((int*)at, (int)bits);
+  }
+}
+__device__ inline void atomic_least(double* at, u64 bits) {
+  if ((bits & 0x7fffffffffffffffull) > 0x7ff0000000000000ull) bits = ~0ull;
+  if ((i64)bits < 0) {
+    atomicMax((u64*)at, bits);
+  } else {
+    atomicMin((i64*)at, (i64)bits);
+  }
+}
+__device__ inline void atomic_least(int* at, u32 bits) { atomicMin(at, (int)bits); }
+__device__ inline void atomic_least(i64* at, u64 bits) { atomicMin(at, (i64)bits); }
+
+// Target of row r: in the workspace where there is one, else in the output.
+template <class T>
+__device__ inline Target<T>* target(const Problem& p, Target<T>* workspace, i64 r) {
+  if constexpr (sizeof(T) < 4) {
+    return workspace + r;
+  } else {
+    return (Target<T>*)Row<T, 1>(p, r).out;
+  }
+}
+
+// The first step of an atomic minimum.
+template <class T>
+__global__ void __launch_bounds__(256) fill(const Problem p, Target<T>* workspace) {
+  const i64 r = block_index() * 256 + threadIdx.x;
+  if (r < p.rows) *(Word<T>*)target<T>(p, workspace, r) = identity(Target<T>{});
+}
+
+// Its last one, for narrow dtypes.
+template <class T>
+__global__ void __launch_bounds__(256) narrow(const Problem p, const Target<T>* workspace) {
+  const i64 r = block_index() * 256 + threadIdx.x;
+  if (r >= p.rows) return;
+  T* out = Row<T, 1>(p, r).out;
+  *out = from_target(*(const u32*)(workspace + r), T{});
+}
+
+// Block (p, q): columns [p * block_n, (p + 1) * block_n) in packs, row tiles q, q + gridDim.y, ... of a row per warp.
+// The edges of a row belong to p = 0. BATCHED holds the minima of up to 1024 rows in shared memory and sends them out
+// together.
+template <class T, int V, int ITEMS, bool BATCHED>
+__global__ void __launch_bounds__(256, 3) atomic(const Problem p, Target<T>* workspace, const i64 block_n) {
+  constexpr int WARPS = 8, ROWS = 1024;
+  __shared__ Word<T> batch[BATCHED ? ROWS : 1];
+  const int lane = threadIdx.x & 31, warp = threadIdx.x / 32;
+  const i64 from = blockIdx.x * block_n, step = (i64)gridDim.y * WARPS;
+  int held = 0;
+  for (i64 tile = (i64)blockIdx.y * WARPS; tile < p.rows; tile += step) {
+    const i64 r = tile + warp;
+    Word<T> w = nothing<T>();
+    if (r < p.rows) {  // a warp alike
+      const Row<T, V> row(p, r);
+      const i64 to = from + block_n < row.packs ? from + block_n : row.packs;
+      if (blockIdx.x == 0) w = least_of_edges(row, lane, 32);
+      for (i64 j = from + lane; j < to; j += ITEMS * 32) w = least(w, least_of_batch<ITEMS>(row, j, to, 32), T{});
+      w = fold<T>(least_of_lanes<T, 32>(w));
+      if (!BATCHED && lane == 0) atomic_least(target<T>(p, workspace, r), as_target(w, T{}));
+    }
+    if constexpr (BATCHED) {
+      if (lane == 0) batch[held + warp] = w;
+      held += WARPS;
+      if (held == ROWS || tile + step >= p.rows) {  // the block alike
+        __syncthreads();
+        const i64 first = tile - (held / WARPS - 1) * step;
+        for (int k = threadIdx.x; k < held; k += 256) {
+          const i64 row = first + k / WARPS * step + k % WARPS;
+          if (row < p.rows) atomic_least(target<T>(p, workspace, row), as_target(batch[k], T{}));
+        }
+        __syncthreads();
+        held = 0;
+      }
+    }
+  }
+}

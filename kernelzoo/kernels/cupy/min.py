@@ -1,0 +1,187 @@
+"""The minimum in CUDA C++: the launch tables of min.cu.
+
+Each table turns a problem into a plan. Sizes are in *packs*, 16 bytes of a contiguous row (one element of a strided
+one), since that is what a thread loads at a time.
+"""
+
+import ctypes
+
+import torch
+
+from kernelzoo.kernels.cupy.module import Argument, Device, Plan, Problem, Step, bind
+from kernelzoo.registry import Launch, register
+
+WARP = 32
+
+# Loads of 16 bytes in flight per thread: 128 kB with 1024 threads an SM, three times what the memory's latency takes.
+ITEMS = 8
+
+# Four blocks of 256 threads run on an SM with the 56 registers a thread that these kernels take on sm_90.
+BLOCKS_PER_SM = 4
+THREADS = 256
+
+TILE_ROWS = 128
+TILE_BYTES = 32 * 1024  # six such blocks on an SM with 200 kB of shared memory
+
+
+@register("cupy", "min", "auto")
+def auto(x: torch.Tensor, out: torch.Tensor) -> Launch:
+    """The fastest of the others: rows_deferred where the rows fill the device, split where they don't."""
+    return bind("min", _auto, x, out)
+
+
+@register("cupy", "min", "rows")
+def rows(x: torch.Tensor, out: torch.Tensor) -> Launch:
+    """One block per row; each tile of it is reduced to a scalar before the next is read."""
+    return bind("min", _rows, x, out)
+
+
+@register("cupy", "min", "rows_deferred")
+def rows_deferred(x: torch.Tensor, out: torch.Tensor) -> Launch:
+    """A block, a warp, a part of a warp or a thread per row; its running minimum meets the others' once, at the end."""
+    return bind("min", _rows_deferred, x, out)
+
+
+@register("cupy", "min", "split")
+def split(x: torch.Tensor, out: torch.Tensor) -> Launch:
+    """Several blocks per row leave partial minima behind, and the last to arrive reduces them: one launch."""
+    return bind("min", _split, x, out)
+
+
+@register("cupy", "min", "atomic_eager")
+def atomic_eager(x: torch.Tensor, out: torch.Tensor) -> Launch:
+    """The reduced axis spread over the chip; each row's minimum goes out by an atomic at once."""
+    return bind("min", _atomic_eager, x, out)
+
+
+@register("cupy", "min", "atomic_batched")
+def atomic_batched(x: torch.Tensor, out: torch.Tensor) -> Launch:
+    """As atomic_eager, but a block keeps the minima of all its rows and sends them out together."""
+    return bind("min", _atomic_batched, x, out)
+
+
+def _auto(problem: Problem, device: Device) -> Plan:
+    columns = problem.by_columns()
+    if columns is not None:
+        few = _column_tiles(columns) < BLOCKS_PER_SM * device.sms and problem.n > 64
+        return _split(problem, device) if few else _rows_deferred(problem, device)
+    # A row that one batch of one block reads gains nothing from a second block; many rows fill the device anyway.
+    if _packs(problem) <= THREADS * ITEMS // 2 or problem.rows >= 8 * BLOCKS_PER_SM * device.sms:
+        return _rows_deferred(problem, device)
+    return _split(problem, device)
+
+
+def _rows(problem: Problem, device: Device) -> Plan:
+    kernel = f"rows<{problem.c_type}, {problem.width}, {ITEMS}>"
+    return Plan(problem, (Step(kernel, problem.rows, _threads(_packs(problem), THREADS)),))
+
+
+def _rows_deferred(problem: Problem, device: Device) -> Plan:
+    columns = problem.by_columns()
+    if columns is not None:
+        lanes = _column_lanes(columns)
+        threads = max(WARP, min(THREADS, lanes * _power_of_two(-(-columns.n // ITEMS))))
+        kernel = f"columns<{columns.c_type}, {columns.column_width}, {ITEMS}, false>"
+        arguments: tuple[Argument, ...] = ("partial", "counters", (ctypes.c_int32, 1), (ctypes.c_int32, lanes))
+        return Plan(columns, (Step(kernel, _column_tiles(columns), threads, arguments),))
+    n, width, c_type, packs = problem.n, problem.width, problem.c_type, _packs(problem)
+    # Short rows that don't keep to 16-byte words: all of them as one piece of memory.
+    if (
+        problem.one_piece
+        and not problem.packed
+        and n * problem.itemsize <= 256
+        and TILE_ROWS * n * problem.itemsize <= TILE_BYTES
+    ):
+        shared = TILE_ROWS * n * problem.itemsize + 16
+        return Plan(
+            problem, (Step(f"rows_deferred_tile<{c_type}>", -(-problem.rows // TILE_ROWS), TILE_ROWS, (), shared),)
+        )
+    if packs <= WARP * ITEMS:
+        has_edges = width > 1 and not problem.packed
+        lanes = min(WARP, _power_of_two(packs))
+        if has_edges:  # one edge element a lane: a row has 2 * (width - 1) of them at most
+            lanes = max(lanes, _power_of_two(2 * (width - 1)))
+        items = _power_of_two(-(-packs // lanes))
+        group_rows = max(1, 4 // items)  # four packs in flight and 64 registers a thread: 64 kB per SM
+        blocks = -(-problem.rows // (128 // lanes * group_rows))
+        kernel = f"rows_deferred_lanes<{c_type}, {width}, {lanes}, {items}, {group_rows}, {int(has_edges)}>"
+        return Plan(problem, (Step(kernel, blocks, 128),))
+    return Plan(problem, (Step(f"rows_deferred<{c_type}, {width}, {ITEMS}>", problem.rows, _threads(packs, THREADS)),))
+
+
+def _split(problem: Problem, device: Device) -> Plan:
+    columns = problem.by_columns()
+    blocks = BLOCKS_PER_SM * device.sms
+    if columns is not None:
+        lanes, tiles = _column_lanes(columns), _column_tiles(columns)
+        chunks = max(1, min(-(-columns.n // (THREADS // lanes * ITEMS)), blocks // min(blocks, tiles)))
+        kernel = f"columns<{columns.c_type}, {columns.column_width}, {ITEMS}, true>"
+        arguments: tuple[Argument, ...] = ("partial", "counters", (ctypes.c_int32, chunks), (ctypes.c_int32, lanes))
+        step = Step(kernel, tiles * chunks, THREADS, arguments)
+        return Plan(columns, (step,), tiles * chunks * lanes * 16, tiles * 4)
+    packs = _packs(problem)
+    # One wave of blocks, each with a batch of loads at least.
+    chunks = max(1, min(-(-packs // (THREADS * ITEMS)), blocks // min(blocks, problem.rows)))
+    kernel = f"split<{problem.c_type}, {problem.width}, {ITEMS}>"
+    arguments = ("partial", "counters", (ctypes.c_int32, chunks))
+    step = Step(kernel, problem.rows * chunks, _threads(-(-packs // chunks), THREADS), arguments)
+    return Plan(problem, (step,), problem.rows * chunks * 8, problem.rows * 4)
+
+
+def _atomic_eager(problem: Problem, device: Device) -> Plan:
+    chunks = _atomic_chunks(problem, device)
+    tiles = -(-problem.rows // 8)
+    return _atomic(problem, chunks, min(tiles, max(1, BLOCKS_PER_SM * device.sms // chunks)), "false")
+
+
+def _atomic_batched(problem: Problem, device: Device) -> Plan:
+    # Each block walks all rows of its columns, unless its columns are all there are: then the rows fill the device.
+    chunks = _atomic_chunks(problem, device)
+    tiles = -(-problem.rows // 8)
+    return _atomic(problem, chunks, 1 if chunks > 1 else min(tiles, BLOCKS_PER_SM * device.sms), "true")
+
+
+def _atomic_chunks(problem: Problem, device: Device) -> int:
+    """Blocks along the reduced axis: one wave, each warp with a batch of loads per row at least."""
+    return max(1, min(-(-_packs(problem) // (WARP * ITEMS)), BLOCKS_PER_SM * device.sms))
+
+
+def _atomic(problem: Problem, chunks: int, grid_y: int, batched: str) -> Plan:
+    c_type, narrow = problem.c_type, problem.itemsize < 4
+    block_n = -(-_packs(problem) // chunks)
+    main = Step(
+        f"atomic<{c_type}, {problem.width}, {ITEMS}, {batched}>",
+        chunks,
+        256,
+        ("partial", (ctypes.c_int64, block_n)),
+        grid_y=grid_y,
+    )
+    over_rows = -(-problem.rows // 256)
+    steps = [Step(f"fill<{c_type}>", over_rows, 256, ("partial",)), main]
+    if narrow:
+        steps.append(Step(f"narrow<{c_type}>", over_rows, 256, ("partial",)))
+    return Plan(problem, tuple(steps), partial_bytes=problem.rows * 4 if narrow else 0)
+
+
+def _column_lanes(problem: Problem) -> int:
+    """Lanes along the rows: 128 bytes of neighbouring rows, or 32 single elements."""
+    return min(8 if problem.column_width > 1 else WARP, _power_of_two(-(-problem.inner // problem.column_width)))
+
+
+def _column_tiles(problem: Problem) -> int:
+    return problem.outer * -(-problem.inner // (_column_lanes(problem) * problem.column_width))
+
+
+def _packs(problem: Problem) -> int:
+    """Packs of a row; one for a row too short to have any."""
+    return max(1, problem.n // problem.width)
+
+
+def _threads(packs: int, most: int) -> int:
+    """Threads, in whole warps, that take a row in batches of ITEMS packs each."""
+    return min(most, -(-packs // (ITEMS * WARP)) * WARP)
+
+
+def _power_of_two(number: int) -> int:
+    """The smallest power of two that is not less."""
+    return 1 << (number - 1).bit_length()

@@ -1,0 +1,379 @@
+"""From a plan to a launch: compiles the kernels it names, once per device, and runs them on torch's current stream.
+
+A *plan* is what the launch tables of softmax.py and min.py answer: which template instances run, on what grid, with
+what workspace. It depends on dtype, shape, strides and 16-byte alignment alone and is kept; binding adds the pointers.
+"""
+
+import ctypes
+import functools
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+import cupy
+import torch
+from cupy_backends.cuda.api import driver
+
+from kernelzoo.ops import dtype_name
+from kernelzoo.registry import Launch, Movable
+
+MAX_GRID_X = 2**31 - 1
+
+PACK_BYTES = 16
+"""The widest load or store of one thread."""
+
+C_TYPES = {
+    "float16": "float16",
+    "bfloat16": "bfloat16",
+    "float32": "float",
+    "float64": "double",
+    "bool": "u8",
+    "uint8": "u8",
+    "int8": "signed char",
+    "int16": "short",
+    "int32": "int",
+    "int64": "i64",
+}
+"""The kernels' name of each dtype; a bool is a byte, 0 or 1."""
+
+
+@dataclass(frozen=True)
+class Device:
+    """What the launch tables need to know of a GPU."""
+
+    sms: int
+    capability: int
+    """Compute capability as one number, 90 for 9.0."""
+    shared_bytes: int
+    """Shared memory that one block may ask for."""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A canonical problem, less its pointers. ``out_n`` is 0 for a minimum, which has no such axis."""
+
+    dtype: str
+    outer: int
+    n: int
+    inner: int
+    x_outer: int
+    x_n: int
+    x_inner: int
+    out_outer: int
+    out_n: int
+    out_inner: int
+    aligned: bool
+    """Both tensors start on a 16-byte boundary."""
+
+    @property
+    def rows(self) -> int:
+        return self.outer * self.inner
+
+    @property
+    def itemsize(self) -> int:
+        return {"float16": 2, "bfloat16": 2, "float32": 4, "float64": 8, "int16": 2, "int32": 4, "int64": 8}.get(
+            self.dtype, 1
+        )
+
+    @property
+    def c_type(self) -> str:
+        return C_TYPES[self.dtype]
+
+    @property
+    def contiguous_rows(self) -> bool:
+        """Each row's elements lie side by side, in the output too."""
+        return self.n == 1 or (self.x_n == 1 and self.out_n in (0, 1))
+
+    @property
+    def width(self) -> int:
+        """Elements of a row that a thread reads at once."""
+        return PACK_BYTES // self.itemsize if self.contiguous_rows and self.n > 1 else 1
+
+    @property
+    def one_piece(self) -> bool:
+        """The rows follow each other without a gap: all of x is one piece of memory, and all of out."""
+        return (
+            self.contiguous_rows
+            and self.inner == 1
+            and self.x_outer == self.n
+            and self.out_outer == (self.n if self.out_n else 1)
+        )
+
+    @property
+    def packed(self) -> bool:
+        """Every row starts and ends on a 16-byte boundary, so that none has edges."""
+        strides = [stride for size, *both in self._row_axes() for stride in both if size > 1]
+        return self.width > 1 and self.aligned and all(stride % self.width == 0 for stride in (self.n, *strides))
+
+    def _row_axes(self) -> list[tuple[int, ...]]:
+        # A minimum's output is written element by element: where its rows start does not matter.
+        outer, inner = (self.outer, self.x_outer), (self.inner, self.x_inner)
+        return [(*outer, self.out_outer), (*inner, self.out_inner)] if self.out_n else [outer, inner]
+
+    def by_columns(self) -> "Problem | None":
+        """The same problem with the axis of neighbouring rows as ``inner``, if that axis is the one close in memory."""
+        if self.contiguous_rows:
+            return None
+        swap = self.inner == 1 or (self.outer > 1 and self.x_outer < self.x_inner)
+        rows = self.outer if swap else self.inner
+        stride = self.x_outer if swap else self.x_inner
+        if rows == 1 or stride >= self.x_n:
+            return None
+        if not swap:
+            return self
+        return Problem(
+            self.dtype, self.inner, self.n, self.outer,
+            self.x_inner, self.x_n, self.x_outer, self.out_inner, self.out_n, self.out_outer, self.aligned,
+        )  # fmt: skip
+
+    @property
+    def column_width(self) -> int:
+        """For a problem by columns: neighbouring rows that a thread reads at once."""
+        width = PACK_BYTES // self.itemsize
+        strides = [self.x_n, self.out_n] + (
+            [self.x_outer, self.out_outer if self.out_n else 0] if self.outer > 1 else []
+        )
+        packed = self.x_inner == 1 and self.inner % width == 0 and all(stride % width == 0 for stride in strides)
+        return width if packed and self.aligned and (self.out_n == 0 or self.out_inner == 1) else 1
+
+
+Argument: TypeAlias = 'Literal["partial", "counters"] | tuple[type[ctypes.c_int32 | ctypes.c_int64], int]'
+
+
+@dataclass(frozen=True)
+class Step:
+    """One kernel of a plan: a template instance, its grid and what it takes after the problem itself."""
+
+    kernel: str
+    blocks: int
+    threads: int
+    arguments: tuple[Argument, ...] = ()
+    shared_bytes: int = 0
+    """Dynamic shared memory."""
+    grid_y: int = 1
+    resident: bool = False
+    """Never more blocks than the device can run at once."""
+    cooperative: bool = False
+    """The blocks wait for each other, so all of them must run at once."""
+    cluster: int = 1
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The steps of a launch, and the workspace that they share."""
+
+    problem: Problem
+    steps: tuple[Step, ...]
+    partial_bytes: int = 0
+    counter_bytes: int = 0
+    """Zeroed when bound; the kernels leave it ready for the next launch."""
+
+
+Table: TypeAlias = Callable[[Problem, Device], Plan]
+"""A launch table: says how a variant takes a problem. Raises UnsupportedProblemError if it can't."""
+
+
+def bind(file: str, table: Table, x: torch.Tensor, out: torch.Tensor) -> Launch:
+    """Bind canonical ``(x, out)`` to the plan that ``table`` makes of them, from the kernels of ``file``.cu."""
+    x_address, out_address, device = x.data_ptr(), out.data_ptr(), x.get_device()
+    aligned = (x_address | out_address) % PACK_BYTES == 0
+    ready = _ready(file, table, x.dtype, x.shape, x.stride(), out.stride(), aligned, device)
+    if ready.alone is not None:  # the common case, kept short: one kernel, no workspace
+        run, launch_arguments = ready.alone
+        blank = ready.geometry
+
+        def at(x: int, out: int) -> None:
+            geometry = _Geometry.from_buffer_copy(blank)
+            geometry.x, geometry.out = x, out
+            pointer = _Pointer(ctypes.addressof(geometry))
+            run(*launch_arguments, _current_stream(device), ctypes.addressof(pointer))
+
+        return Movable(at, x, out)
+
+    geometry = _Geometry.from_buffer_copy(ready.geometry)
+    geometry.x, geometry.out = x_address, out_address
+    keep: list[Any] = [x, out, geometry]  # what the driver reads at every launch must outlive this call
+    workspace = {}
+    if ready.partial_bytes:
+        partial = torch.empty(ready.partial_bytes, dtype=torch.uint8, device=x.device)
+        keep.append(partial)
+        workspace["partial"] = partial.data_ptr()
+    if ready.counter_bytes:
+        counters = torch.zeros(ready.counter_bytes, dtype=torch.uint8, device=x.device)
+        keep.append(counters)
+        workspace["counters"] = counters.data_ptr()
+    launches = []
+    for run, launch_arguments, extra in ready.steps:
+        values = [ctypes.c_void_p(workspace.get(value, 0)) if isinstance(value, str) else value for value in extra]
+        pointers = (ctypes.c_void_p * (1 + len(values)))(ctypes.addressof(geometry), *map(ctypes.addressof, values))
+        keep += (values, pointers)
+        launches.append((run, launch_arguments, ctypes.addressof(pointers)))
+
+    def launch(keep: object = keep) -> None:
+        stream = _current_stream(device)
+        for run, launch_arguments, parameters in launches:
+            run(*launch_arguments, stream, parameters)
+
+    return launch
+
+
+class _Geometry(ctypes.Structure):
+    """``struct Problem`` of row.cuh."""
+
+    _fields_ = (
+        ("x", ctypes.c_void_p),
+        ("out", ctypes.c_void_p),
+        *(
+            (name, ctypes.c_int64)
+            for name in ("rows", "n", "inner", "x_outer", "x_n", "x_inner", "out_outer", "out_n", "out_inner")
+        ),
+        ("inner_inverse", ctypes.c_double),
+    )
+
+
+_Pointer = ctypes.c_void_p * 1
+
+
+@dataclass(frozen=True)
+class _Ready:
+    """A plan whose kernels are compiled and loaded: per step, how to run it, with what, and its further arguments."""
+
+    geometry: bytes
+    """A ``_Geometry`` without its pointers."""
+    steps: tuple[tuple[Callable[..., None], tuple[int, ...], tuple[Any, ...]], ...]
+    alone: tuple[Callable[..., None], tuple[int, ...]] | None
+    """The only step, where it takes no arguments of its own."""
+    partial_bytes: int
+    counter_bytes: int
+
+
+# What torch.cuda.current_stream(index).cuda_stream says, without making a Stream of it; a torch built for the CPU, on
+# which the launch tables are tested, has none.
+_current_stream: Callable[[int], int] = getattr(torch._C, "_cuda_getCurrentRawStream", lambda index: 0)
+_lock = threading.RLock()
+
+
+@functools.lru_cache(maxsize=4096)
+def _ready(
+    file: str,
+    table: Table,
+    dtype: torch.dtype,
+    shape: tuple[int, ...],
+    x_strides: tuple[int, ...],
+    out_strides: tuple[int, ...],
+    aligned: bool,
+    index: int,
+) -> _Ready:
+    device = device_of(index)
+    plan = table(problem_of(dtype, shape, x_strides, out_strides, aligned), device)
+    p = plan.problem
+    steps = []
+    for step in plan.steps:
+        function = _function(file, step, index)
+        blocks = step.blocks
+        if step.resident:
+            blocks = min(blocks, device.sms * _blocks_per_sm(function, step.threads, step.shared_bytes))
+        # Past the limit of grid.x the grid has two axes, x a multiple of any cluster; kernels skip what is too much.
+        grid = (blocks, step.grid_y) if blocks <= MAX_GRID_X else (2**30, -(-blocks // 2**30))
+        launch_arguments = (function, *grid, 1, step.threads, 1, 1, step.shared_bytes)
+        extra = tuple(a if isinstance(a, str) else a[0](a[1]) for a in step.arguments)
+        steps.append((_run_cooperative if step.cooperative else _run, launch_arguments, extra))
+    geometry = _Geometry(
+        0, 0, p.rows, p.n, p.inner, p.x_outer, p.x_n, p.x_inner, p.out_outer, p.out_n, p.out_inner, 1 / p.inner
+    )
+    alone = steps[0][:2] if len(steps) == 1 and not steps[0][2] else None
+    return _Ready(bytes(geometry), tuple(steps), alone, plan.partial_bytes, plan.counter_bytes)
+
+
+def problem_of(
+    dtype: torch.dtype, shape: tuple[int, ...], x_strides: tuple[int, ...], out_strides: tuple[int, ...], aligned: bool
+) -> Problem:
+    """The problem of a canonical x and out: three axes each, or two for the output of a minimum."""
+    outer, n, inner = shape
+    out_outer, out_n, out_inner = out_strides if len(out_strides) == 3 else (out_strides[0], 0, out_strides[1])
+    x_outer, x_n, x_inner = x_strides
+    if inner > 1 and outer == 1:  # one axis of rows is always the outer one
+        outer, inner, x_outer, x_inner, out_outer, out_inner = inner, 1, x_inner, x_outer, out_inner, out_outer
+    return Problem(dtype_name(dtype), outer, n, inner, x_outer, x_n, x_inner, out_outer, out_n, out_inner, aligned)
+
+
+@functools.cache
+def device_of(index: int) -> Device:
+    """The GPU of that index."""
+    runtime = cupy.cuda.runtime
+
+    def attribute(name: str) -> int:
+        return int(runtime.deviceGetAttribute(getattr(runtime, f"cudaDevAttr{name}"), index))
+
+    capability = int(cupy.cuda.Device(index).compute_capability)  # such as "90"
+    return Device(attribute("MultiProcessorCount"), capability, attribute("MaxSharedMemoryPerBlockOptin"))
+
+
+@functools.cache
+def source(file: str) -> str:
+    """The CUDA C++ of ``file``.cu with its header in place, so that CuPy's cache on disk keys on both."""
+    folder = Path(__file__).parent
+    header = (folder / "row.cuh").read_text(encoding="utf-8")
+    return (folder / f"{file}.cu").read_text(encoding="utf-8").replace('#include "row.cuh"', header)
+
+
+def _function(file: str, step: Step, device: int) -> int:
+    """Handle of a compiled kernel, ready for the shared memory and cluster that the step asks for."""
+    function = _compile(file, step.kernel, device)
+    with _lock:
+        if step.shared_bytes > driver.funcGetAttribute(_MAX_DYNAMIC_SHARED_BYTES, function):
+            driver.funcSetAttribute(function, _MAX_DYNAMIC_SHARED_BYTES, step.shared_bytes)
+        if step.cluster > 8:  # the largest that every part of compute capability 9.0 promises
+            driver.funcSetAttribute(function, _NON_PORTABLE_CLUSTER, 1)
+    return function
+
+
+# Values of CUfunction_attribute.
+_MAX_DYNAMIC_SHARED_BYTES = 8
+_NON_PORTABLE_CLUSTER = 14
+
+
+def _compile(file: str, kernel: str, device: int) -> int:
+    with _lock:  # once per kernel and device, also when several threads come first
+        return _compiled(file, kernel, device)
+
+
+@functools.cache
+def _compiled(file: str, kernel: str, device: int) -> int:
+    with cupy.cuda.Device(device):
+        module = cupy.RawModule(code=source(file), options=("-std=c++17",), name_expressions=(kernel,))
+        function = module.get_function(kernel).kernel
+    _loaded.append(function)  # a module is unloaded with its last function
+    return int(function.ptr)
+
+
+_loaded: list[object] = []
+
+
+def _blocks_per_sm(function: int, threads: int, shared_bytes: int) -> int:
+    return max(1, int(driver.occupancyMaxActiveBlocksPerMultiprocessor(function, threads, shared_bytes)))
+
+
+def _run(*arguments: int) -> None:
+    try:
+        driver.launchKernel(*arguments, 0)
+    except driver.CUDADriverError as error:
+        _attach_thread(error)
+        driver.launchKernel(*arguments, 0)
+
+
+def _run_cooperative(*arguments: int) -> None:
+    try:
+        driver.launchCooperativeKernel(*arguments)
+    except driver.CUDADriverError as error:
+        _attach_thread(error)
+        driver.launchCooperativeKernel(*arguments)
+
+
+def _attach_thread(error: Exception) -> None:
+    """Make torch's context current in a thread that has none yet; a thread that has one failed for another reason."""
+    if driver.ctxGetCurrent():
+        raise error
+    cupy.cuda.runtime.setDevice(torch.cuda.current_device())

@@ -1,0 +1,789 @@
+// Softmax in CUDA C++: out = exp(x - max) / sum(exp(x - max)) over each row; see softmax.py for which kernel runs
+// when.
+//
+// Every kernel keeps, per thread, a pair (m, s): the maximum of what the thread has read and the sum of exp(x - m)
+// over it. Pairs merge as in M. Milakov, N. Gimelshein, "Online normalizer calculation for softmax", 2018, in an order
+// fixed by the lanes' numbers. Where the mathematics says exp(-inf - -inf), zero_if_empty(m) puts exp(-inf - 0) = 0 in
+// its place; a row of -inf alone then ends as 0 / 0, and a NaN or +inf reaches the sum, so that its whole row is NaN.
+
+#include "row.cuh"
+
+// --- Arithmetic: half precisions in float, double in double ----------------------------------------------------------
+
+template <class T> struct WideOf { using type = float; };
+template <> struct WideOf<double> { using type = double; };
+template <class T> using Wide = typename WideOf<T>::type;
+
+__device__ inline float widen(float v) { return v; }
+__device__ inline double widen(double v) { return v; }
+__device__ inline float widen(bfloat16 v) { return __uint_as_float((u32)v.bits << 16); }
+__device__ inline float widen(float16 v) {
+  float wide;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(wide) : "h"(v.bits));
+  return wide;
+}
+
+__device__ inline void narrow(float v, float& to) { to = v; }
+__device__ inline void narrow(double v, double& to) { to = v; }
+__device__ inline void narrow(float v, float16& to) { asm("cvt.rn.f16.f32 %0, %1;" : "=h"(to.bits) : "f"(v)); }
+__device__ inline void narrow(float v, bfloat16& to) { asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(to.bits) : "f"(v)); }
+
+// The difference comes first and the scale to base 2 second: scaling x itself would lose the digits of a large offset.
+__device__ inline float exponential(float d) {
+  float e;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(e) : "f"(d * 1.4426950408889634f));
+  return e;
+}
+__device__ inline double exponential(double d) { return exp(d); }
+
+__device__ inline float larger(float a, float b) { return fmaxf(a, b); }
+__device__ inline double larger(double a, double b) { return a > b ? a : b; }
+
+template <class W> __device__ inline W lowest() { return -__int_as_float(0x7f800000); }
+template <class W> __device__ inline W zero_if_empty(W m) { return m == lowest<W>() ? W(0) : m; }
+
+template <class W> struct Pair { W m, s; };
+
+// --- Packs: V elements in 16 bytes, or one ---------------------------------------------------------------------------
+
+template <class T, int V>
+struct Pack {
+  static_assert(V * sizeof(T) == 16, "a pack is 16 bytes");
+  Bytes16 raw;
+
+  __device__ void empty() {
+    constexpr u32 odd = sizeof(T) == 8 ? 0xfff00000u : sizeof(T) == 4 ? 0xff800000u : 0u;
+    constexpr u32 even = sizeof(T) == 8 ? 0u : odd;
+    raw = Bytes16{{even, odd, even, odd}};
+  }
+  __device__ void load(const T* x, i64) { raw = load_once(x); }
+  __device__ void get(Wide<T> (&v)[V]) const {
+    if constexpr (sizeof(T) == 8) {
+      v[0] = __hiloint2double(raw.word[1], raw.word[0]);
+      v[1] = __hiloint2double(raw.word[3], raw.word[2]);
+    } else if constexpr (sizeof(T) == 4) {
+#pragma unroll
+      for (int k = 0; k < 4; ++k) v[k] = __uint_as_float(raw.word[k]);
+    } else {
+#pragma unroll
+      for (int k = 0; k < V; ++k) v[k] = widen(T{(u16)(raw.word[k / 2] >> (k % 2 * 16))});
+    }
+  }
+  __device__ void set(const Wide<T> (&v)[V]) {
+    if constexpr (sizeof(T) == 8) {
+      raw = Bytes16{{(u32)__double2loint(v[0]), (u32)__double2hiint(v[0]), (u32)__double2loint(v[1]),
+                     (u32)__double2hiint(v[1])}};
+    } else if constexpr (sizeof(T) == 4) {
+#pragma unroll
+      for (int k = 0; k < 4; ++k) raw.word[k] = __float_as_uint(v[k]);
+    } else {
+#pragma unroll
+      for (int k = 0; k < 4; ++k) raw.word[k] = both(v[2 * k], v[2 * k + 1], T{});
+    }
+  }
+  __device__ void store(T* out, i64 out_n, bool packed) const {
+    if (packed) {
+      store_once(out, raw);
+      return;
+    }
+#pragma unroll
+    for (int k = 0; k < V; ++k) {  // the output's rows start elsewhere in a 16-byte word than the input's
+      if constexpr (sizeof(T) == 8) {
+        out[k] = __hiloint2double(raw.word[2 * k + 1], raw.word[2 * k]);
+      } else if constexpr (sizeof(T) == 4) {
+        out[k] = __uint_as_float(raw.word[k]);
+      } else {
+        out[k] = T{(u16)(raw.word[k / 2] >> (k % 2 * 16))};
+      }
+    }
+  }
+
+ private:
+  static __device__ u32 both(float low, float high, float16) {
+    u32 word;
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
+    return word;
+  }
+  static __device__ u32 both(float low, float high, bfloat16) {
+    u32 word;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
+    return word;
+  }
+};
+
+template <> __device__ inline void Pack<float16, 8>::empty() {
+  raw = Bytes16{{0xfc00fc00u, 0xfc00fc00u, 0xfc00fc00u, 0xfc00fc00u}};
+}
+template <> __device__ inline void Pack<bfloat16, 8>::empty() {
+  raw = Bytes16{{0xff80ff80u, 0xff80ff80u, 0xff80ff80u, 0xff80ff80u}};
+}
+
+template <class T>
+struct Pack<T, 1> {
+  Wide<T> value;
+
+  __device__ void empty() { value = lowest<Wide<T>>(); }
+  __device__ void load(const T* x, i64) { value = widen(*x); }
+  __device__ void get(Wide<T> (&v)[1]) const { v[0] = value; }
+  __device__ void set(const Wide<T> (&v)[1]) { value = v[0]; }
+  __device__ void store(T* out, i64, bool) const { narrow(value, *out); }
+};
+
+__device__ inline u32 larger_halves(u32 a, u32 b, float16) {
+  asm("max.f16x2 %0, %0, %1;" : "+r"(a) : "r"(b));
+  return a;
+}
+__device__ inline u32 larger_halves(u32 a, u32 b, bfloat16) {
+  asm("max.bf16x2 %0, %0, %1;" : "+r"(a) : "r"(b));
+  return a;
+}
+
+// The largest element of some packs, any NaN dropped (the sum will show it). Half precisions are compared two at a
+// time.
+template <class T, int V, int ITEMS>
+__device__ inline Wide<T> top_of(const Pack<T, V> (&items)[ITEMS]) {
+  if constexpr (V == 8) {
+    u32 top = items[0].raw.word[0];
+#pragma unroll
+    for (int k = 1; k < 4 * ITEMS; ++k) top = larger_halves(top, items[k / 4].raw.word[k % 4], T{});
+    return larger(widen(T{(u16)top}), widen(T{(u16)(top >> 16)}));
+  } else {
+    Wide<T> top = lowest<Wide<T>>(), v[V];
+#pragma unroll
+    for (int i = 0; i < ITEMS; ++i) {
+      items[i].get(v);
+#pragma unroll
+      for (int k = 0; k < V; ++k) top = larger(top, v[k]);
+    }
+    return top;
+  }
+}
+
+// Half precisions stay two to a register from one pass over them to the next: the compiler, left to itself, would keep
+// the widened values and spill.
+template <class T, int V, int ITEMS>
+__device__ inline void keep_packed(Pack<T, V> (&items)[ITEMS]) {
+  if constexpr (V == 8) {
+#pragma unroll
+    for (int k = 0; k < 4 * ITEMS; ++k) asm volatile("" : "+r"(items[k / 4].raw.word[k % 4]));
+  }
+}
+
+// Sum of a pack's elements, pairwise.
+template <class W, int V>
+__device__ inline W sum_of(const W (&v)[V]) {
+  W t[V];
+#pragma unroll
+  for (int k = 0; k < V; ++k) t[k] = v[k];
+#pragma unroll
+  for (int half = V / 2; half > 0; half /= 2) {
+#pragma unroll
+    for (int k = 0; k < half; ++k) t[k] += t[k + half];
+  }
+  return t[0];
+}
+
+// --- A thread's part of a row, held in registers: ITEMS packs and EDGES edge elements --------------------------------
+
+template <class T, int V, int ITEMS, int EDGES>
+struct Held {
+  using W = Wide<T>;
+  // A dtype as wide as its arithmetic keeps the exponentials in place of the elements; a half precision has no room for
+  // them unrounded, and computes them twice.
+  static constexpr bool IN_PLACE = V == 1 || sizeof(T) == sizeof(W);
+
+  Pack<T, V> items[ITEMS];
+  W edges[EDGES ? EDGES : 1];
+
+  // Lane `lane` of `lanes`. What lies past the row's end is -inf, which adds nothing. All loads are issued before the
+  // first is waited for.
+  __device__ void load(const Row<T, V>& row, int lane, int lanes, bool live = true) {
+#pragma unroll
+    for (int i = 0; i < ITEMS; ++i) {
+      const int j = lane + i * lanes;
+      if (live && j < row.packs) {
+        items[i].load(row.x + row.head + j * (V > 1 ? (i64)V : row.x_n), row.x_n);
+      } else {
+        items[i].empty();
+      }
+    }
+#pragma unroll
+    for (int i = 0; i < EDGES; ++i) {
+      const int e = lane + i * lanes;
+      edges[i] = live && e < row.edges ? widen(row.x[row.edge(e)]) : lowest<W>();
+    }
+  }
+
+  __device__ Pair<W> exponentials() {
+    W m = top_of(items), s = 0, v[V];
+#pragma unroll
+    for (int i = 0; i < EDGES; ++i) m = larger(m, edges[i]);
+    const W shift = zero_if_empty(m);
+    keep_packed(items);
+#pragma unroll
+    for (int i = 0; i < ITEMS; ++i) {
+      items[i].get(v);
+#pragma unroll
+      for (int k = 0; k < V; ++k) v[k] = exponential(v[k] - shift);
+      s += sum_of(v);
+      if constexpr (IN_PLACE) items[i].set(v);
+    }
+#pragma unroll
+    for (int i = 0; i < EDGES; ++i) {
+      const W e = exponential(edges[i] - shift);
+      s += e;
+      if constexpr (IN_PLACE) edges[i] = e;
+    }
+    keep_packed(items);
+    return {m, s};
+  }
+
+  // `own` is what exponentials() returned, `all` the whole row's pair.
+  __device__ void write(const Row<T, V>& row, int lane, int lanes, Pair<W> own, Pair<W> all) {
+    const W shift = zero_if_empty(all.m), inverse = W(1) / all.s;
+    const W scale = IN_PLACE ? exponential(own.m - shift) * inverse : inverse;
+    W v[V];
+#pragma unroll
+    for (int i = 0; i < ITEMS; ++i) {
+      const int j = lane + i * lanes;
+      if (j < row.packs) {
+        items[i].get(v);
+#pragma unroll
+        for (int k = 0; k < V; ++k) v[k] = (IN_PLACE ? v[k] : exponential(v[k] - shift)) * scale;
+        items[i].set(v);
+        items[i].store(row.out + row.head + j * (V > 1 ? (i64)V : row.out_n), row.out_n, row.out_packed);
+      }
+    }
+#pragma unroll
+    for (int i = 0; i < EDGES; ++i) {
+      const int e = lane + i * lanes;
+      if (e < row.edges) narrow((IN_PLACE ? edges[i] : exponential(edges[i] - shift)) * scale, row.out[row.edge(e)]);
+    }
+  }
+};
+
+// --- Merging pairs ---------------------------------------------------------------------------------------------------
+
+// Over LANES neighbouring lanes, a power of two; every lane gets the result, and the same bits.
+template <int LANES, class W>
+__device__ inline Pair<W> merge_lanes(Pair<W> own) {
+  W m = own.m, s = own.s;
+#pragma unroll
+  for (int mask = LANES / 2; mask > 0; mask /= 2) m = larger(m, exchange(m, mask));
+  s *= exponential(own.m - zero_if_empty(m));
+#pragma unroll
+  for (int mask = LANES / 2; mask > 0; mask /= 2) s += exchange(s, mask);
+  return {m, s};
+}
+
+// Over `count` pairs in memory, by every warp alike.
+template <class W>
+__device__ inline Pair<W> merge_slots(const Pair<W>* slots, int count) {
+  const int lane = threadIdx.x & 31;
+  W m = lowest<W>(), s = 0;
+  for (int k = lane; k < count; k += 32) m = larger(m, slots[k].m);
+  const W shift = zero_if_empty(m);
+  for (int k = lane; k < count; k += 32) s += slots[k].s * exponential(slots[k].m - shift);
+  return merge_lanes<32>(Pair<W>{m, s});
+}
+
+// Over the block, behind one barrier. `slots` (32 pairs) may be written again after the next barrier.
+template <class W>
+__device__ inline Pair<W> merge_block(Pair<W> own, Pair<W>* slots) {
+  own = merge_lanes<32>(own);
+  if ((threadIdx.x & 31) == 0) slots[threadIdx.x / 32] = own;
+  __syncthreads();
+  return merge_slots(slots, blockDim.x / 32);
+}
+
+__device__ inline i64 block_index() { return blockIdx.x + (i64)blockIdx.y * gridDim.x; }
+
+// --- fused: one block per row, the row in registers, read once -------------------------------------------------------
+
+template <class T, int V, int ITEMS>
+__global__ void __launch_bounds__(1024) fused(const Problem p) {
+  __shared__ Pair<Wide<T>> slots[32];
+  const i64 r = block_index();
+  if (r >= p.rows) return;
+  const Row<T, V> row(p, r);
+  Held<T, V, ITEMS, (V > 1)> held;
+  held.load(row, threadIdx.x, blockDim.x);
+  const auto own = held.exponentials();
+  held.write(row, threadIdx.x, blockDim.x, own, merge_block(own, slots));
+}
+
+// --- persistent: a grid sized to the device; the next row is on its way while this one is worked on ------------------
+
+template <class T, int V, int ITEMS>
+__global__ void __launch_bounds__(512, 1) persistent(const Problem p) {
+  __shared__ Pair<Wide<T>> slots[2][32];
+  Held<T, V, ITEMS, (V > 1)> held, next;
+  i64 r = blockIdx.x;
+  next.load(Row<T, V>(p, r), threadIdx.x, blockDim.x);  // the grid is never larger than the number of rows
+  for (int turn = 0; r < p.rows; r += gridDim.x, turn ^= 1) {
+    held = next;
+    if (r + gridDim.x < p.rows) next.load(Row<T, V>(p, r + gridDim.x), threadIdx.x, blockDim.x);
+    const auto own = held.exponentials();
+    held.write(Row<T, V>(p, r), threadIdx.x, blockDim.x, own, merge_block(own, slots[turn]));
+  }
+}
+
+// --- multi_row: LANES lanes per row, ROWS rows per group of lanes, all of them loaded before the first is used -------
+
+template <class T, int V, int LANES, int ITEMS, int ROWS, int EDGES>
+__global__ void __launch_bounds__(128, 4) multi_row(const Problem p) {
+  constexpr int GROUPS = 128 / LANES;
+  const int lane = threadIdx.x % LANES, group = threadIdx.x / LANES;
+  const i64 first = block_index() * ROWS * GROUPS + group;
+  Held<T, V, ITEMS, EDGES> held[ROWS];
+#pragma unroll
+  for (int k = 0; k < ROWS; ++k) {  // for one k, neighbouring groups take neighbouring rows
+    const i64 r = first + k * GROUPS;
+    const bool live = r < p.rows;
+    held[k].load(Row<T, V>(p, live ? r : 0), lane, LANES, live);
+  }
+#pragma unroll
+  for (int k = 0; k < ROWS; ++k) {
+    const i64 r = first + k * GROUPS;
+    const auto own = held[k].exponentials();
+    const auto all = merge_lanes<LANES>(own);  // by all lanes of the warp, the row past the end included
+    if (r < p.rows) held[k].write(Row<T, V>(p, r), lane, LANES, own, all);
+  }
+}
+
+// --- multi_row, the tile: 128 short contiguous rows through shared memory, a thread per row --------------------------
+//
+// Rows of a length that is no multiple of a pack start anywhere in a 16-byte word, but 128 of them in a row are one
+// piece of memory: it is copied whole, 16 bytes at a time, and each thread then has a row at an odd multiple of its
+// element's size or nearly so, where shared memory's banks collide two-fold at worst.
+template <class T, int ITEMS>
+__global__ void __launch_bounds__(128, 2) multi_row_tile(const Problem p) {
+  using W = Wide<T>;
+  constexpr int V = 16 / sizeof(T);
+  extern __shared__ Bytes16 memory[];
+  const i64 first = block_index() * 128;
+  if (first >= p.rows) return;
+  const int n = (int)p.n, rows = p.rows - first < 128 ? (int)(p.rows - first) : 128, count = rows * n;
+  const T* x = (const T*)p.x + first * n;
+  T* out = (T*)p.out + first * n;
+  const int phase = misalignment(x) / sizeof(T), before = (V - phase) % V, head = before < count ? before : count;
+  const int packs = (count - head) / V, tail = head + packs * V;
+  T* tile = (T*)memory + phase;  // the same place in a 16-byte word as in x
+
+  Bytes16* tile_packs = (Bytes16*)(tile + head);
+#pragma unroll 4
+  for (int j = threadIdx.x; j < packs; j += 128) tile_packs[j] = load_once(x + head + j * V);
+  if (threadIdx.x < head) tile[threadIdx.x] = x[threadIdx.x];
+  if (tail + (int)threadIdx.x < count) tile[tail + threadIdx.x] = x[tail + threadIdx.x];
+  __syncthreads();
+
+  if (threadIdx.x < rows) {
+    T* row = tile + threadIdx.x * n;
+    W v[ITEMS], m = lowest<W>(), s = 0;
+#pragma unroll
+    for (int i = 0; i < ITEMS; ++i) {
+      v[i] = i < n ? widen(row[i]) : lowest<W>();
+      m = larger(m, v[i]);
+    }
+    const W shift = zero_if_empty(m);
+#pragma unroll
+    for (int i = 0; i < ITEMS; ++i) {
+      v[i] = exponential(v[i] - shift);
+      s += v[i];
+    }
+    const W inverse = W(1) / s;
+#pragma unroll
+    for (int i = 0; i < ITEMS; ++i) {
+      if (i < n) narrow(v[i] * inverse, row[i]);
+    }
+  }
+  __syncthreads();
+
+  if (misalignment(out) / sizeof(T) == phase) {
+    for (int j = threadIdx.x; j < packs; j += 128) store_once(out + head + j * V, tile_packs[j]);
+    if (threadIdx.x < head) out[threadIdx.x] = tile[threadIdx.x];
+    if (tail + (int)threadIdx.x < count) out[tail + threadIdx.x] = tile[tail + threadIdx.x];
+  } else {
+    for (int j = threadIdx.x; j < count; j += 128) out[j] = tile[j];
+  }
+}
+
+// --- Rows that don't fit: a running pair, then a second look ---------------------------------------------------------
+
+// A running pair takes in a batch of packs: the sum is rescaled when the maximum grows.
+template <class T, int V, int ITEMS>
+__device__ inline void take_in(Pair<Wide<T>>& run, Pack<T, V> (&items)[ITEMS]) {
+  using W = Wide<T>;
+  const W m = larger(run.m, top_of(items));
+  W v[V];
+  keep_packed(items);
+  const W shift = zero_if_empty(m);
+  W s = run.s * exponential(run.m - shift);
+#pragma unroll
+  for (int i = 0; i < ITEMS; ++i) {
+    items[i].get(v);
+#pragma unroll
+    for (int k = 0; k < V; ++k) v[k] = exponential(v[k] - shift);
+    s += sum_of(v);
+  }
+  keep_packed(items);
+  run = {m, s};
+}
+
+template <class T, int V>
+__device__ inline void write_pack(const Row<T, V>& row, i64 j, Pack<T, V> item, Wide<T> shift, Wide<T> inverse) {
+  Wide<T> v[V];
+  item.get(v);
+#pragma unroll
+  for (int k = 0; k < V; ++k) v[k] = exponential(v[k] - shift) * inverse;
+  item.set(v);
+  item.store(row.out + row.head + j * (V > 1 ? (i64)V : row.out_n), row.out_n, row.out_packed);
+}
+
+// Batches of ITEMS packs per thread from pack `from` up to `to`; a pack past the end is -inf.
+template <int ITEMS, class T, int V>
+__device__ inline void load_batch(Pack<T, V> (&items)[ITEMS], const Row<T, V>& row, i64 from, i64 to) {
+#pragma unroll
+  for (int i = 0; i < ITEMS; ++i) {
+    const i64 j = from + i * (int)blockDim.x;
+    if (j < to) {
+      items[i].load(row.x + row.head + j * (V > 1 ? (i64)V : row.x_n), row.x_n);
+    } else {
+      items[i].empty();
+    }
+  }
+}
+
+template <class T, int V>
+__device__ inline void take_in_edge(Pair<Wide<T>>& run, const Row<T, V>& row, Wide<T>& edge) {
+  edge = lowest<Wide<T>>();
+  if constexpr (V > 1) {
+    if (threadIdx.x < row.edges) edge = widen(row.x[row.edge(threadIdx.x)]);
+    Pack<T, 1> one[1] = {{edge}};
+    take_in<T, 1, 1>(run, one);
+  }
+}
+
+template <class T, int V>
+__device__ inline void write_edge(const Row<T, V>& row, Wide<T> edge, Wide<T> shift, Wide<T> inverse) {
+  if constexpr (V > 1) {
+    if (threadIdx.x < row.edges) narrow(exponential(edge - shift) * inverse, row.out[row.edge(threadIdx.x)]);
+  }
+}
+
+// --- online: one block per row of any length, two passes -------------------------------------------------------------
+
+template <class T, int V, int ITEMS>
+__global__ void __launch_bounds__(512, sizeof(T) == 8 ? 1 : 2) online(const Problem p) {
+  using W = Wide<T>;
+  __shared__ Pair<W> slots[32];
+  const i64 r = block_index();
+  if (r >= p.rows) return;
+  const Row<T, V> row(p, r);
+  const int step = ITEMS * (int)blockDim.x;
+  Pair<W> run = {lowest<W>(), 0};
+  Pack<T, V> items[ITEMS];
+  W edge;
+  for (i64 j = threadIdx.x; j < row.packs; j += step) {
+    load_batch(items, row, j, row.packs);
+    take_in(run, items);
+  }
+  take_in_edge(run, row, edge);
+  const auto all = merge_block(run, slots);
+  const W shift = zero_if_empty(all.m), inverse = W(1) / all.s;
+  // Backwards: what was read last is the likeliest to be in a cache still.
+  const i64 last = threadIdx.x < row.packs ? (row.packs - 1 - threadIdx.x) / step * step + threadIdx.x : -1;
+  for (i64 j = last; j >= 0; j -= step) {
+    load_batch(items, row, j, row.packs);
+#pragma unroll
+    for (int i = 0; i < ITEMS; ++i) {
+      const i64 at = j + i * (int)blockDim.x;
+      if (at < row.packs) write_pack(row, at, items[i], shift, inverse);
+    }
+  }
+  write_edge(row, edge, shift, inverse);
+}
+
+// --- split, by a thread-block cluster: the row in the registers of CLUSTER blocks, read once -------------------------
+//
+// Every warp hands its pair to every block of the cluster through distributed shared memory; one barrier of the
+// cluster, and each block has all of them.
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+
+__device__ inline void cluster_arrive() { asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory"); }
+__device__ inline void cluster_wait() { asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory"); }
+
+template <class W> __device__ inline void store_remote(Pair<W>* here, u32 rank, Pair<W> pair) {
+  u32 local = (u32)__cvta_generic_to_shared(here), remote;
+  asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(remote) : "r"(local), "r"(rank));
+  if constexpr (sizeof(W) == 4) {
+    asm volatile("st.shared::cluster.v2.f32 [%0], {%1, %2};" :: "r"(remote), "f"(pair.m), "f"(pair.s) : "memory");
+  } else {
+    asm volatile("st.shared::cluster.v2.f64 [%0], {%1, %2};" :: "r"(remote), "d"(pair.m), "d"(pair.s) : "memory");
+  }
+}
+
+template <class T, int V, int ITEMS, int CLUSTER>
+__global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(512, sizeof(T) == 8 ? 1 : 2)
+    split_cluster(const Problem p) {
+  using W = Wide<T>;
+  __shared__ alignas(16) Pair<W> slots[CLUSTER * 16];
+  const i64 r = block_index() / CLUSTER;
+  if (r >= p.rows) return;  // the whole cluster alike
+  cluster_arrive();
+  u32 rank;
+  asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+  const int lane = rank * blockDim.x + threadIdx.x, lanes = CLUSTER * blockDim.x, warps = blockDim.x / 32;
+  const Row<T, V> row(p, r);
+  Held<T, V, ITEMS, (V > 1)> held;
+  held.load(row, lane, lanes);
+  const auto own = held.exponentials();
+  const auto warp = merge_lanes<32>(own);
+  cluster_wait();  // every block of the cluster runs by now: its shared memory may be written
+  const u32 peer = threadIdx.x & 31;
+  if (peer < CLUSTER) store_remote(&slots[rank * warps + threadIdx.x / 32], peer, warp);
+  cluster_arrive();
+  cluster_wait();
+  held.write(row, lane, lanes, own, merge_slots(slots, CLUSTER * warps));
+}
+
+#endif
+
+// --- split, by the whole grid: blocks that run side by side (a co-operative launch) wait for each other --------------
+
+// Block `chunk` of `chunks` has left its pairs at `mine`, by its first threads; returns once all blocks of the same
+// row have. `arrived` only ever grows, by `chunks` a launch, so that it needs no reset.
+__device__ inline void meet(u64* arrived, int chunks) {
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    u64 before, now;
+    asm volatile("atom.add.acq_rel.gpu.global.u64 %0, [%1], 1;" : "=l"(before) : "l"(arrived) : "memory");
+    const u64 complete = (before / chunks + 1) * chunks;
+    do {
+      asm volatile("ld.acquire.gpu.global.u64 %0, [%1];" : "=l"(now) : "l"(arrived) : "memory");
+    } while (now < complete);
+  }
+  __syncthreads();
+}
+
+// `chunks` blocks a row. A thread holds ITEMS packs in registers and `shared_items` more in shared memory; only what
+// is past those is read twice, the second time most likely from the L2 cache.
+template <class T, int V, int ITEMS>
+__global__ void __launch_bounds__(512, 1)
+    split_grid(const Problem p, Pair<Wide<T>>* partial, u64* arrived, const int chunks, const int shared_items) {
+  using W = Wide<T>;
+  constexpr int BATCH = sizeof(T) == 8 ? 2 : 4;  // exp() in double takes the registers of two packs
+  extern __shared__ Bytes16 memory[];
+  Pack<T, V>* shared = (Pack<T, V>*)memory;
+  __shared__ Pair<W> slots[2][32];
+  const int lanes = blockDim.x, group = blockIdx.x / chunks, chunk = blockIdx.x % chunks, groups = gridDim.x / chunks;
+  int turn = 0;
+  for (i64 r = group; r < p.rows; r += groups, turn ^= 1) {
+    const Row<T, V> row(p, r);
+    const i64 share = (row.packs + chunks - 1) / chunks, from = chunk * share + threadIdx.x;
+    const i64 end = (chunk + 1) * share, to = end < row.packs ? end : row.packs;
+    const i64 kept = from + (i64)ITEMS * lanes, beyond = kept + (i64)shared_items * lanes;
+
+    Pair<W> run = {lowest<W>(), 0};
+    Pack<T, V> items[ITEMS], batch[BATCH];
+    load_batch(items, row, from, to);
+    for (int i = 0; i < shared_items; i += BATCH) {  // a multiple of BATCH; each thread reads back what it wrote
+      load_batch(batch, row, kept + (i64)i * lanes, to);
+#pragma unroll
+      for (int k = 0; k < BATCH; ++k) shared[(i + k) * lanes + threadIdx.x] = batch[k];
+      take_in(run, batch);
+    }
+    for (i64 j = beyond; j < to; j += BATCH * lanes) {
+      load_batch(batch, row, j, to);
+      take_in(run, batch);
+    }
+    take_in(run, items);
+    W edge = lowest<W>();
+    if (chunk == 0) take_in_edge(run, row, edge);
+
+    const auto block = merge_block(run, slots[turn]);
+    Pair<W>* row_partial = partial + r * chunks;
+    if (threadIdx.x == 0) row_partial[chunk] = block;
+    meet(arrived + r, chunks);
+    const auto all = merge_slots(row_partial, chunks);
+    const W shift = zero_if_empty(all.m), inverse = W(1) / all.s;
+
+#pragma unroll
+    for (int i = 0; i < ITEMS; ++i) {
+      const i64 j = from + (i64)i * lanes;
+      if (j < to) write_pack(row, j, items[i], shift, inverse);
+    }
+    for (int i = 0; i < shared_items; ++i) {
+      const i64 j = kept + (i64)i * lanes;
+      if (j < to) write_pack(row, j, shared[i * lanes + threadIdx.x], shift, inverse);
+    }
+    for (i64 j = beyond; j < to; j += BATCH * lanes) {
+      load_batch(batch, row, j, to);
+#pragma unroll
+      for (int k = 0; k < BATCH; ++k) {
+        const i64 at = j + (i64)k * lanes;
+        if (at < to) write_pack(row, at, batch[k], shift, inverse);
+      }
+    }
+    if (chunk == 0) write_edge(row, edge, shift, inverse);
+  }
+}
+
+// --- Columns: the rows lie side by side, so lanes run along them and each thread walks down its own ------------------
+//
+// A block takes x_lanes * V neighbouring rows (V of them a pack) and blockDim.x / x_lanes of their elements at a time.
+// The first ITEMS elements of a thread stay in registers, the others are read again. With SPLIT, `chunks` blocks share
+// the reduced axis and meet, as in split_grid.
+template <class T, int V, int ITEMS, bool SPLIT>
+__global__ void __launch_bounds__(512, 1)
+    columns(const Problem p, Pair<Wide<T>>* partial, u64* arrived, const int chunks, const int x_lanes) {
+  using W = Wide<T>;
+  constexpr int BATCH = V == 8 ? 2 : 4;  // of eight rows a pack, each with its own pair, two fill the registers
+  __shared__ Pair<W> slots[16 * 32 * (V > 1 ? V / 2 : 1)];  // warps * rows of a block: at most 16 * max(32, 16 * V)
+  const int wide = x_lanes * V, tiles = (int)((p.inner + wide - 1) / wide);
+  const int lane = threadIdx.x % x_lanes, depth = threadIdx.x / x_lanes, depths = blockDim.x / x_lanes;
+  const int warp = threadIdx.x / 32, warps = blockDim.x / 32;
+  const i64 block = block_index(), group = SPLIT ? block / chunks : block;
+  const i64 groups = SPLIT ? (i64)gridDim.x / chunks : (i64)1 << 62, all_tiles = p.rows / p.inner * tiles;
+  const i64 share = SPLIT ? (p.n + chunks - 1) / chunks : p.n, begin = SPLIT ? block % chunks * share : 0;
+  const i64 end = begin + share < p.n ? begin + share : p.n;
+
+  for (i64 g = group; g < all_tiles; g += groups) {
+    const i64 outer = g / tiles, inner = (g - outer * tiles) * wide + lane * V;
+    const bool live = inner < p.inner;
+    const T* x = (const T*)p.x + outer * p.x_outer + inner * p.x_inner;
+    T* out = (T*)p.out + outer * p.out_outer + inner * p.out_inner;
+    const i64 from = live ? begin + depth : end, beyond = from + (i64)ITEMS * depths;
+
+    W m[V], s[V], v[V];
+    Pack<T, V> items[ITEMS], batch[BATCH];
+#pragma unroll
+    for (int i = 0; i < ITEMS; ++i) {
+      const i64 j = from + (i64)i * depths;
+      if (j < end) {
+        items[i].load(x + j * p.x_n, 0);
+      } else {
+        items[i].empty();
+      }
+    }
+#pragma unroll
+    for (int k = 0; k < V; ++k) m[k] = lowest<W>(), s[k] = 0;
+#pragma unroll
+    for (int i = 0; i < ITEMS; ++i) {
+      items[i].get(v);
+#pragma unroll
+      for (int k = 0; k < V; ++k) m[k] = larger(m[k], v[k]);
+    }
+    keep_packed(items);
+#pragma unroll
+    for (int i = 0; i < ITEMS; ++i) {
+      items[i].get(v);
+#pragma unroll
+      for (int k = 0; k < V; ++k) s[k] += exponential(v[k] - zero_if_empty(m[k]));
+    }
+    keep_packed(items);
+    for (i64 j = beyond; j < end; j += BATCH * depths) {
+      W next[V];
+#pragma unroll
+      for (int k = 0; k < V; ++k) next[k] = m[k];
+#pragma unroll
+      for (int i = 0; i < BATCH; ++i) {
+        if (j + (i64)i * depths < end) {
+          batch[i].load(x + (j + (i64)i * depths) * p.x_n, 0);
+        } else {
+          batch[i].empty();
+        }
+      }
+#pragma unroll
+      for (int i = 0; i < BATCH; ++i) {
+        batch[i].get(v);
+#pragma unroll
+        for (int k = 0; k < V; ++k) next[k] = larger(next[k], v[k]);
+      }
+      keep_packed(batch);
+#pragma unroll
+      for (int k = 0; k < V; ++k) s[k] *= exponential(m[k] - zero_if_empty(next[k])), m[k] = next[k], next[k] = 0;
+#pragma unroll
+      for (int i = 0; i < BATCH; ++i) {
+        batch[i].get(v);
+#pragma unroll
+        for (int k = 0; k < V; ++k) next[k] += exponential(v[k] - zero_if_empty(m[k]));
+      }
+#pragma unroll
+      for (int k = 0; k < V; ++k) s[k] += next[k];  // a batch at a time: fewer roundings in the long sum
+    }
+
+    // Across the lanes of a warp that share a row, across the warps, and across the blocks.
+#pragma unroll
+    for (int k = 0; k < V; ++k) {
+      const W own = m[k];
+      for (int mask = 16; mask >= x_lanes; mask /= 2) m[k] = larger(m[k], exchange(m[k], mask));
+      s[k] *= exponential(own - zero_if_empty(m[k]));
+      for (int mask = 16; mask >= x_lanes; mask /= 2) s[k] += exchange(s[k], mask);
+      if ((threadIdx.x & 31) < x_lanes) slots[warp * wide + lane * V + k] = {m[k], s[k]};
+    }
+    __syncthreads();
+    const Pair<W>* pairs = slots + threadIdx.x;
+    int count = warps;
+    Pair<W> all = {lowest<W>(), 0};
+#pragma unroll
+    for (int round = 0; round <= SPLIT; ++round) {
+      if (threadIdx.x < wide) {
+        W top = lowest<W>(), sum = 0;
+        for (int k = 0; k < count; ++k) top = larger(top, pairs[(i64)k * wide].m);
+        for (int k = 0; k < count; ++k) {
+          sum += pairs[(i64)k * wide].s * exponential(pairs[(i64)k * wide].m - zero_if_empty(top));
+        }
+        all = {top, sum};
+      }
+      if (SPLIT && round == 0) {
+        Pair<W>* tile_partial = partial + g * chunks * wide;
+        if (threadIdx.x < wide) tile_partial[block % chunks * wide + threadIdx.x] = all;
+        meet(arrived + g, chunks);
+        pairs = tile_partial + threadIdx.x;
+        count = chunks;
+      }
+    }
+    __syncthreads();
+    if (threadIdx.x < wide) slots[threadIdx.x] = {zero_if_empty(all.m), W(1) / all.s};
+    __syncthreads();
+#pragma unroll
+    for (int k = 0; k < V; ++k) {
+      m[k] = slots[lane * V + k].m;  // the shift
+      s[k] = slots[lane * V + k].s;  // the scale
+    }
+
+#pragma unroll
+    for (int i = 0; i < ITEMS; ++i) {
+      const i64 j = from + (i64)i * depths;
+      if (j < end) {
+        items[i].get(v);
+#pragma unroll
+        for (int k = 0; k < V; ++k) v[k] = exponential(v[k] - m[k]) * s[k];
+        items[i].set(v);
+        items[i].store(out + j * p.out_n, 0, true);
+      }
+    }
+    for (i64 j = beyond; j < end; j += BATCH * depths) {
+#pragma unroll
+      for (int i = 0; i < BATCH; ++i) {
+        if (j + (i64)i * depths < end) {
+          batch[i].load(x + (j + (i64)i * depths) * p.x_n, 0);
+        } else {
+          batch[i].empty();
+        }
+      }
+#pragma unroll
+      for (int i = 0; i < BATCH; ++i) {
+        if (j + (i64)i * depths < end) {
+          batch[i].get(v);
+#pragma unroll
+          for (int k = 0; k < V; ++k) v[k] = exponential(v[k] - m[k]) * s[k];
+          batch[i].set(v);
+          batch[i].store(out + (j + (i64)i * depths) * p.out_n, 0, true);
+        }
+      }
+    }
+    __syncthreads();  // the slots are free for the next tile
+  }
+}

@@ -1,0 +1,62 @@
+"""Numba CUDA (the numba-cuda package): kernels in Python syntax, on NVIDIA GPUs or in Numba's simulator."""
+
+from kernelzoo.errors import BackendUnavailableError
+from kernelzoo.registry import require
+
+_INSTALL = "install it with: pip install 'kernelzoo[numba-cuda13]' (or numba-cuda12 for a CUDA 12 driver)"
+
+
+def probe() -> tuple[str, ...]:
+    """Device types this backend takes here: a GPU, or the CPU in the simulator. Raises BackendUnavailableError."""
+    torch = require("numba", "torch", "install it with: pip install torch")
+    numpy = require("numba", "numpy", _INSTALL)
+    if tuple(map(int, numpy.__version__.split(".")[:2])) >= (2, 5):
+        raise BackendUnavailableError(
+            "numba",
+            f"numba-cuda fails with NumPy {numpy.__version__}",
+            "install an older one with: pip install 'numpy<2.5'",
+        )
+    cuda = require("numba", "numba.cuda", _INSTALL)
+    if getattr(cuda, "implementation", None) != "NVIDIA":
+        raise BackendUnavailableError("numba", "numba.cuda here is Numba's own old target, not numba-cuda", _INSTALL)
+    if cuda.config.ENABLE_CUDASIM:
+        from numba.cuda.simulator.kernelapi import FakeCUDAModule
+
+        if not hasattr(FakeCUDAModule, "shfl_xor_sync"):
+            raise BackendUnavailableError(
+                "numba",
+                "NUMBA_ENABLE_CUDASIM is set, and Numba's simulator has no warp shuffles",
+                "unset it, or supply them as tests/numba/simulator.py does",
+            )
+        return ("cpu",)
+    if not torch.cuda.is_available():
+        raise BackendUnavailableError(
+            "numba",
+            "torch sees no CUDA device",
+            "it needs an NVIDIA GPU, its driver and a CUDA build of torch; NUMBA_ENABLE_CUDASIM=1 simulates, slowly",
+        )
+    if torch.version.cuda is None:
+        raise BackendUnavailableError("numba", "torch was built for ROCm", "Numba CUDA needs an NVIDIA GPU")
+    require("numba", "cuda.core", _INSTALL)
+    driver = require("numba", "cuda.bindings.driver", _INSTALL)
+    nvvm = require("numba", "numba.cuda.cudadrv.nvvm", _INSTALL)
+    try:
+        nvvm.NVVM()
+    except Exception as error:  # Numba raises one of several types of its own
+        raise BackendUnavailableError("numba", f"its compiler, libNVVM, can't be loaded: {error}", _INSTALL) from error
+    status, version = driver.cuDriverGetVersion()
+    toolkit = cuda.runtime.get_version()
+    if status or toolkit[0] > version // 1000:
+        raise BackendUnavailableError(
+            "numba",
+            f"the CUDA {toolkit[0]} toolkit found makes code that this driver, for CUDA {version // 1000}, can't load",
+            f"pip install 'kernelzoo[numba-cuda{version // 1000}]' installs the matching one; or update the driver",
+        )
+    return ("cuda",)
+
+
+def emulator() -> str:
+    """What runs the kernels in place of a device, or ""."""
+    from numba import cuda
+
+    return "Numba's CUDA simulator" if cuda.config.ENABLE_CUDASIM else ""

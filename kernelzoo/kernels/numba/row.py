@@ -1,0 +1,235 @@
+"""How a block of threads holds rows: who reads what, in vectors of 16 bytes, and how threads agree on one value.
+
+A *row* is the n elements to be reduced. ``Tiling`` cuts a block into ``rows`` groups of ``lanes`` threads, one group to
+a row, and gives each thread ``tiles`` vectors of ``vec`` elements at a time. Neighbouring threads take neighbouring
+elements of one row, or, with ``across``, the same element of neighbouring rows, which is what memory wants when the
+reduced axis is not the innermost one.
+
+A row that begins or ends off a 16-byte boundary is read in whole aligned vectors all the same; the few elements before
+the first and after the last, its *edges*, are one more scalar of the first ``2 * vec`` lanes.
+
+Everything is unrolled at compile time: a local array whose every index is then a constant lives in registers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from numba import cuda
+from numba.cuda import config, types
+
+from kernelzoo.kernels.numba.dtypes import STORAGE
+
+if config.ENABLE_CUDASIM:
+    from kernelzoo.kernels.numba import simulated as machine
+else:
+    from kernelzoo.kernels.numba import machine  # type: ignore[no-redef]
+
+WARP = 32
+EVERY_LANE = 0xFFFFFFFF
+
+arrive, atomic_min, exponential = machine.arrive, machine.atomic_min, machine.exponential
+maximum, minimum = machine.maximum, machine.minimum
+
+
+@dataclass(frozen=True)
+class Tiling:
+    """How one block covers rows. ``lanes``, ``rows`` and ``vec`` are powers of two."""
+
+    lanes: int
+    """Threads to a row."""
+    rows: int
+    """Rows that a block holds side by side; with lanes over a warp, 1, and across, a warp at most."""
+    tiles: int
+    """Vectors that a thread reads of a row at once: this many loads are in flight."""
+    vec: int
+    """Elements in a vector."""
+    edges: bool = False
+    """Whether rows may begin or end off a vector's boundary."""
+    across: bool = False
+    """Whether neighbouring threads belong to neighbouring rows."""
+    stack: int = 1
+    """Rows that a thread takes one above the other, their loads all in flight at once."""
+
+    @property
+    def threads(self) -> int:
+        return self.lanes * self.rows
+
+    @property
+    def size(self) -> int:
+        """Elements of a row that a thread reads at once."""
+        return self.tiles * self.vec
+
+    @property
+    def tile(self) -> int:
+        """Elements of a row that its group reads at once."""
+        return self.lanes * self.size
+
+    @property
+    def lane_step(self) -> int:
+        """The lane of thread t is t // lane_step % lanes."""
+        return self.rows if self.across else 1
+
+    @property
+    def group_step(self) -> int:
+        """The group of thread t is t // group_step % rows."""
+        return 1 if self.across else self.lanes
+
+    @property
+    def scratch(self) -> int:
+        """Elements of shared memory that a reduction needs."""
+        return max(self.threads // WARP, 1) * (self.rows if self.across else 1)
+
+
+@cache
+def elements(dtype: str) -> tuple[Any, Any]:
+    """``load(pointer, i)``, ``store(pointer, i, value)``."""
+    load, store = machine.element_functions(dtype)
+    return load, store
+
+
+@cache
+def access(dtype: str, tiling: Tiling, identity: Any) -> tuple[Any, Any, Any, Any, Any]:
+    """``bounds``, ``read``, ``write``, ``read_edge``, ``write_edge``: a thread's share of a row, in and out.
+
+    ``bounds(phase, n)`` is the part [head, end) of a row that whole aligned vectors cover, for a row that begins
+    ``phase`` elements past some 16-byte boundary.
+    ``read(pointer, base, stride, lane, head, end, row, k)`` fills ``row[k : k + size]`` with the thread's share of the
+    tile that begins at element ``head``, and with the identity past ``end``; ``write`` is its inverse.
+    ``read_edge(pointer, base, lane, head, end, n)`` is the edge element of this lane, or the identity.
+    """
+    load, store = elements(dtype)
+    load_vector, store_vector = machine.vector_functions(dtype, tiling.vec)
+    LANES, TILES, VEC = tiling.lanes, tiling.tiles, tiling.vec
+    LOW_BITS = VEC - 1
+    WHOLE = not tiling.edges
+
+    @cuda.jit(device=True, inline="always")
+    def bounds(phase, n):
+        head = types.int64(0)
+        if not WHOLE:
+            head = min((-phase) & LOW_BITS, n)
+        return head, n - ((n - head) & LOW_BITS)
+
+    @cuda.jit(device=True, inline="always")
+    def read(pointer, base, stride, lane, head, end, row, k):
+        for tile in range(TILES):
+            i = head + (tile * LANES + lane) * VEC
+            for j in range(VEC):
+                row[k + tile * VEC + j] = identity
+            if i < end:
+                load_vector(pointer, base + i * stride, row, k + tile * VEC)
+
+    @cuda.jit(device=True, inline="always")
+    def write(pointer, base, stride, lane, head, end, row, k):
+        for tile in range(TILES):
+            i = head + (tile * LANES + lane) * VEC
+            if i < end:
+                store_vector(pointer, base + i * stride, row, k + tile * VEC)
+
+    @cuda.jit(device=True, inline="always")
+    def read_edge(pointer, base, lane, head, end, n):
+        value = identity
+        if not WHOLE:
+            i = lane if lane < VEC else end + lane - VEC
+            if (lane < VEC and i < head) or (lane >= VEC and i < n):
+                value = load(pointer, base + i)
+        return value
+
+    @cuda.jit(device=True, inline="always")
+    def write_edge(pointer, base, lane, head, end, n, value):
+        if not WHOLE:
+            i = lane if lane < VEC else end + lane - VEC
+            if (lane < VEC and i < head) or (lane >= VEC and i < n):
+                store(pointer, base + i, value)
+
+    return bounds, read, write, read_edge, write_edge
+
+
+@cuda.jit(device=True, inline="always")
+def begin(r, inner, x_outer, x_inner, out_outer, out_inner):
+    """Where row r begins in x and in out. The branch saves a 64-bit division, which costs as much as a short row."""
+    source = r * x_outer
+    target = r * out_outer
+    if inner > 1:
+        quotient = r // inner
+        remainder = r - quotient * inner
+        source = quotient * x_outer + remainder * x_inner
+        target = quotient * out_outer + remainder * out_inner
+    return source, target
+
+
+@cuda.jit(device=True, inline="always")
+def _add(a, b):
+    return a + b
+
+
+@cache
+def reductions(tiling: Tiling) -> tuple[Any, Any, Any]:
+    """``reduce_max``, ``reduce_min``, ``reduce_sum``: of one value a thread, over the lanes of each row.
+
+    ``reduce(value, scratch)`` gives every lane the result, the same bits in each: a butterfly adds the same two numbers
+    on both sides, and warps are met in a fixed order. ``scratch`` is shared memory of ``tiling.scratch`` elements, free
+    again on return.
+    """
+    return _reduction(maximum, tiling), _reduction(minimum, tiling), _reduction(_add, tiling)
+
+
+def _reduction(combine: Any, tiling: Tiling) -> Any:
+    ROWS = tiling.rows
+    WARPS = tiling.threads // WARP
+    if tiling.across:
+        # The lanes of a row that share a warp stand ``rows`` apart.
+        reach, low = (WARP, ROWS) if tiling.lanes > 1 else (1, 1)
+    else:
+        reach, low = min(tiling.lanes, WARP), 1
+    STEPS = (reach // low).bit_length() - 1
+    FIRST = reach // 2
+    FIRST_WARP = WARPS // 2
+    WARP_STEPS = WARPS.bit_length() - 1
+
+    @cuda.jit(device=True, inline="always")
+    def within_warp(value, scratch):
+        for step in range(STEPS):
+            value = combine(value, cuda.shfl_xor_sync(EVERY_LANE, value, FIRST >> step))
+        return value
+
+    @cuda.jit(device=True, inline="always")
+    def over_block(value, scratch):
+        for step in range(STEPS):
+            value = combine(value, cuda.shfl_xor_sync(EVERY_LANE, value, FIRST >> step))
+        t = cuda.threadIdx.x
+        if t % WARP == 0:
+            scratch[t // WARP] = value
+        cuda.syncthreads()
+        value = scratch[t % WARPS]
+        for step in range(WARP_STEPS):
+            value = combine(value, cuda.shfl_xor_sync(EVERY_LANE, value, FIRST_WARP >> step))
+        cuda.syncthreads()
+        return value
+
+    @cuda.jit(device=True, inline="always")
+    def over_columns(value, scratch):
+        for step in range(STEPS):
+            value = combine(value, cuda.shfl_xor_sync(EVERY_LANE, value, FIRST >> step))
+        t = cuda.threadIdx.x
+        row = t % ROWS
+        if t % WARP < ROWS:
+            scratch[t // WARP * ROWS + row] = value
+        cuda.syncthreads()
+        value = scratch[row]
+        for warp in range(1, WARPS):
+            value = combine(value, scratch[warp * ROWS + row])
+        cuda.syncthreads()
+        return value
+
+    if tiling.across and tiling.lanes > 1 and tiling.threads > WARP:
+        return over_columns
+    return over_block if not tiling.across and tiling.lanes > WARP else within_warp
+
+
+def pointer(dtype: str) -> Any:
+    """Numba's type of a raw pointer to elements of that dtype."""
+    return types.CPointer(STORAGE[dtype])

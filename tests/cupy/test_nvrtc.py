@@ -1,0 +1,288 @@
+"""The CUDA C++ kernels without a GPU: the launch tables' limits, and every template instance compiled by NVRTC.
+
+What runs here is the compiler, for each architecture; nothing is executed.
+"""
+
+import ctypes
+import itertools
+import os
+import re
+import shutil
+import subprocess
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+cupy = pytest.importorskip("cupy", reason="CuPy is not installed")
+torch = pytest.importorskip("torch", reason="torch is not installed")
+
+from cupy_backends.cuda.libs import nvrtc  # noqa: E402  (after the skips)
+
+try:
+    nvrtc.getVersion()
+except Exception as error:  # a missing library shows as an ImportError, OSError or RuntimeError, by CuPy's version
+    pytest.skip(f"NVRTC can't be loaded: {error}", allow_module_level=True)
+
+from kernelzoo.errors import UnsupportedProblemError  # noqa: E402
+from kernelzoo.kernels.cupy import min as min_module  # noqa: E402
+from kernelzoo.kernels.cupy import module  # noqa: E402
+from kernelzoo.kernels.cupy import softmax as softmax_module  # noqa: E402
+from kernelzoo.kernels.cupy.module import Device, Plan, Problem, Step, Table  # noqa: E402
+from kernelzoo.ops import MIN, SOFTMAX  # noqa: E402
+
+TABLES: dict[str, dict[str, Table]] = {
+    "softmax": {
+        name: getattr(softmax_module, f"_{name}")
+        for name in ("auto", "fused", "persistent", "multi_row", "online", "split")
+    },
+    "min": {
+        name: getattr(min_module, f"_{name}")
+        for name in ("auto", "rows", "rows_deferred", "split", "atomic_eager", "atomic_batched")
+    },
+}
+DTYPES = {"softmax": SOFTMAX.dtypes, "min": MIN.dtypes}
+DEVICES = {
+    80: Device(108, 80, 163 * 1024),
+    90: Device(132, 90, 227 * 1024),
+    100: Device(148, 100, 227 * 1024),
+    120: Device(170, 120, 99 * 1024),
+}
+LENGTHS = (1, 2, 3, 5, 8, 9, 16, 17, 31, 33, 63, 64, 65, 127, 128, 200, 257, 512, 781, 1000, 1024, 1025, 2048, 2049,
+           4096, 5003, 8192, 16385, 32768, 50257, 65537, 131072, 262144, 262145, 1048576, 3000017,
+           2**31 + 1)  # fmt: skip
+ROWS = (1, 2, 3, 16, 133, 4096, 1048576, 2**33)
+
+
+def problems(op: str, dtype: str) -> list[Problem]:
+    """Problems of every layout: contiguous rows, stepped ones, columns side by side, an odd start, expanded rows."""
+    found = []
+    torch_dtype = getattr(torch, dtype)
+    for rows, n in itertools.product(ROWS, LENGTHS):
+        if rows * n > 2**40:
+            continue
+        out = (n, 1, 1) if op == "softmax" else (1, 1)
+        by_columns = (1, rows, 1) if op == "softmax" else (1, 1)
+        layouts = [
+            ((rows, n, 1), (n, 1, 1), out, True),
+            ((rows, n, 1), (n, 1, 1), out, False),
+            ((rows, n, 1), (2 * n, 2, 1), out, True),
+            ((rows, n, 1), (0, 1, 1), out, True),
+            ((1, n, rows), (n * rows, rows, 1), (n * rows, rows, 1) if op == "softmax" else (rows, 1), True),
+            ((rows, n, 1), (1, rows, 1), by_columns, True),
+            ((3, n, rows), (n * rows, rows, 1), (n * rows, rows, 1) if op == "softmax" else (rows, 1), False),
+        ]
+        found += [module.problem_of(torch_dtype, *layout) for layout in layouts]
+    return found
+
+
+@cache
+def plans(op: str, dtype: str, device: Device) -> list[tuple[str, Problem, Plan]]:
+    found = []
+    for problem in problems(op, dtype):
+        for variant, table in TABLES[op].items():
+            try:
+                found.append((variant, problem, table(problem, device)))
+            except UnsupportedProblemError:
+                assert variant != "auto", problem
+    return found
+
+
+@pytest.mark.parametrize("architecture", DEVICES)
+@pytest.mark.parametrize(("op", "dtype"), [(op, dtype) for op in TABLES for dtype in DTYPES[op]])
+def test_no_plan_asks_for_more_than_the_device_has(op: str, dtype: str, architecture: int) -> None:
+    device = DEVICES[architecture]
+    for variant, problem, plan in plans(op, dtype, device):
+        for step in plan.steps:
+            what = (variant, problem, step)
+            assert step.threads % 32 == 0 and 32 <= step.threads <= most_threads(op, step.kernel.partition("<")[0]), (
+                what
+            )
+            assert 0 <= step.shared_bytes <= device.shared_bytes - 2048, what
+            assert step.blocks >= 1 and 1 <= step.grid_y <= 65535, what
+            assert step.grid_y == 1 or step.blocks <= module.MAX_GRID_X, what
+            assert step.blocks <= module.MAX_GRID_X * 32768, what
+            assert step.blocks % step.cluster == 0 and step.cluster <= 16, what
+            assert step.cluster == 1 or architecture >= 90, what
+            if step.cooperative:  # all blocks at once: the bound on registers lets that many run
+                assert step.blocks <= device.sms * (1 if step.kernel.startswith("split_grid") else 2), what
+            for value in step.arguments:
+                assert isinstance(value, str) or value[0](value[1]).value == value[1], what
+            covers_every_element(problem, step)
+
+
+@cache
+def most_threads(op: str, name: str) -> int:
+    """The kernel's own launch bound, read off its source."""
+    found = re.search(rf"__launch_bounds__\((\d+)[^;{{}}]*?\)\s+{name}\(", module.source(op))
+    assert found is not None, name
+    return int(found[1])
+
+
+@cache
+def words(kernel: str) -> list[str]:
+    return re.findall(r"\w+", kernel.replace("signed char", "signed_char"))
+
+
+def covers_every_element(problem: Problem, step: Step) -> None:
+    """Kernels that hold a row in registers: the threads and their packs are enough for the longest one."""
+    name, *numbers = words(step.kernel)
+    packs = max(1, problem.n // problem.width)
+    if name in ("fused", "persistent"):
+        assert step.threads * int(numbers[2]) >= packs, (problem, step)
+    if name == "split_cluster":
+        assert step.threads * int(numbers[2]) * int(numbers[3]) >= packs, (problem, step)
+    if name in ("multi_row", "rows_deferred_lanes"):
+        _, width, lanes, items, _, edges = numbers
+        assert int(lanes) * int(items) >= packs, (problem, step)
+        assert problem.packed or int(width) == 1 or int(lanes) * int(edges) >= 2 * (int(width) - 1), (problem, step)
+
+
+@cache
+def instances(op: str, dtype: str, architecture: int) -> tuple[str, ...]:
+    """Every template instance that some plan names, with the threads it runs on left out."""
+    return tuple(sorted({step.kernel for _, _, plan in plans(op, dtype, DEVICES[architecture]) for step in plan.steps}))
+
+
+CASES = [
+    (op, dtype, architecture) for op in TABLES for dtype in DTYPES[op] if dtype != "bool" for architecture in DEVICES
+]
+Compiled = tuple[bytes, str, dict[str, str]]
+_workers = ThreadPoolExecutor(os.cpu_count())
+
+
+def compiled(op: str, dtype: str, architecture: int) -> Compiled:
+    """Machine code, the assembler's log, and the name in it of each instance; the next cases start alongside."""
+    at = CASES.index((op, dtype, architecture))
+    futures = [_compiling(*case) for case in CASES[at : at + (os.cpu_count() or 1)]]
+    return futures[0].result()
+
+
+@cache
+def _compiling(op: str, dtype: str, architecture: int) -> Future[Compiled]:
+    return _workers.submit(_compile, op, dtype, architecture)
+
+
+def _compile(op: str, dtype: str, architecture: int) -> Compiled:
+    program = nvrtc.createProgram(module.source(op), f"{op}.cu", (), ())
+    names = instances(op, dtype, architecture)
+    for name in names:
+        nvrtc.addNameExpression(program, name)
+    options = (
+        "-std=c++17",
+        "-ftz=true",
+        f"-arch=sm_{architecture}",
+        "--ptxas-options=-v",
+        "--device-as-default-execution-space",
+    )
+    try:
+        nvrtc.compileProgram(program, options)
+    except nvrtc.NVRTCError as error:
+        raise AssertionError(nvrtc.getProgramLog(program)) from error
+    lowered = {name: nvrtc.getLoweredName(program, name) for name in names}
+    # CuPy cuts the last byte off, taking it for a string's end; disassemblers want it.
+    return nvrtc.getCUBIN(program) + b"\0", nvrtc.getProgramLog(program), lowered
+
+
+@pytest.mark.parametrize(("op", "dtype", "architecture"), CASES)
+def test_every_instance_compiles_without_spills(op: str, dtype: str, architecture: int) -> None:
+    _, log, lowered = compiled(op, dtype, architecture)
+    assert "warning" not in log.lower(), log
+    reports = dict(re.findall(r"entry function '(\w+)' for '\w+'(.*?)(?=Compiling entry|\Z)", log, re.DOTALL))
+    assert set(reports) == set(lowered.values())
+    spilled = []
+    for name, symbol in lowered.items():
+        if not re.search(r"\b0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads", reports[symbol]):
+            spilled.append(f"{name}: {reports[symbol].strip()}")
+    assert not spilled, "\n".join(spilled)
+
+
+@cache
+def disassembler() -> Path | None:
+    found = shutil.which("nvdisasm")
+    if found is not None:
+        return Path(found)
+    try:
+        import triton
+    except ModuleNotFoundError:
+        return None
+    shipped = Path(triton.__file__).parent / "backends/nvidia/bin/nvdisasm"
+    return shipped if shipped.is_file() else None
+
+
+# A kernel's instructions in machine code: 16-byte loads and stores past the caches, exchanges between lanes, the
+# exponential, the two-at-a-time minimum, atomics, the cluster's barrier.
+EXPECTED = {
+    ("softmax", "float32"): {
+        "fused<float, 4, 4>": (r"LDG\.E\S*\.128", r"STG\.E\S*\.128", r"SHFL\.BFLY", r"MUFU\.EX2"),
+        "persistent<float, 4, 4>": (r"LDG\.E\S*\.128", r"STG\.E\S*\.128", r"SHFL\.BFLY", r"MUFU\.EX2"),
+        "multi_row<float, 4, 16, 1, 4, 0>": (r"LDG\.E\S*\.128", r"STG\.E\S*\.128", r"SHFL\.BFLY", r"MUFU\.EX2"),
+        "online<float, 4, 4>": (r"LDG\.E\S*\.128", r"STG\.E\S*\.128", r"SHFL\.BFLY", r"MUFU\.EX2"),
+        "split_cluster<float, 4, 8, 4>": (
+            r"LDG\.E\S*\.128",
+            r"STG\.E\S*\.128",
+            r"MUFU\.EX2",
+            r"UCGABAR|CGABAR|BAR\S*CGA",
+            r"MAPA|PRMT",
+        ),
+        "split_grid<float, 4, 12>": (r"LDG\.E\S*\.128", r"STG\.E\S*\.128", r"STS\.128", r"ATOM"),
+        "columns<float, 4, 8, false>": (r"LDG\.E\S*\.128", r"STG\.E\S*\.128", r"MUFU\.EX2"),
+    },
+    ("softmax", "bfloat16"): {
+        "fused<bfloat16, 8, 4>": (r"LDG\.E\S*\.128", r"STG\.E\S*\.128", r"HMNMX2\S*BF16", r"F2F\S*BF16|F2FP\S*BF16"),
+    },
+    ("min", "float32"): {
+        "rows_deferred<float, 4, 8>": (r"LDG\.E\S*\.128", r"SHFL\.BFLY", r"FMNMX\S*\.NAN"),
+        "split<float, 4, 8>": (r"LDG\.E\S*\.128", r"ATOM"),
+        "atomic<float, 4, 8, true>": (r"LDG\.E\S*\.128", r"(RED|ATOM)\S*\.MIN", r"(RED|ATOM)\S*\.MAX"),
+    },
+    ("min", "bfloat16"): {"rows_deferred<bfloat16, 8, 8>": (r"LDG\.E\S*\.128", r"HMNMX2\S*NAN")},
+    ("min", "float16"): {"rows_deferred<float16, 8, 8>": (r"LDG\.E\S*\.128", r"HMNMX2\S*NAN")},
+}
+
+
+@pytest.mark.parametrize("architecture", DEVICES)
+@pytest.mark.parametrize(("op", "dtype"), EXPECTED)
+def test_machine_code_holds_the_expected_instructions(op: str, dtype: str, architecture: int, tmp_path: Path) -> None:
+    tool = disassembler()
+    if tool is None:
+        pytest.skip("no nvdisasm: it comes with the CUDA toolkit, and with triton")
+    cubin, _, lowered = compiled(op, dtype, architecture)
+    path = tmp_path / "kernels.cubin"
+    path.write_bytes(cubin)
+    done = subprocess.run([tool, "-c", path], capture_output=True, text=True, check=False)
+    if done.returncode:
+        pytest.skip(f"{tool} is older than the compiler: {done.stderr.strip()}")
+    sections = dict(re.findall(r"\.section\s+\.text\.(\w+).*?\n(.*?)(?=\.section\s|\Z)", done.stdout, re.DOTALL))
+    for name, patterns in EXPECTED[op, dtype].items():
+        if name.startswith("split_cluster") and architecture < 90:
+            continue
+        assert name in lowered, f"{name} is in no plan: {sorted(lowered)}"
+        for pattern in patterns:
+            assert re.search(pattern, sections[lowered[name]]), f"{name}: no {pattern}"
+
+
+def test_every_load_of_a_batch_is_in_flight_before_the_first_is_used(tmp_path: Path) -> None:
+    tool = disassembler()
+    if tool is None:
+        pytest.skip("no nvdisasm: it comes with the CUDA toolkit, and with triton")
+    cubin, _, lowered = compiled("min", "float32", 90)
+    path = tmp_path / "kernels.cubin"
+    path.write_bytes(cubin)
+    done = subprocess.run([tool, "-c", path], capture_output=True, text=True, check=False)
+    if done.returncode:
+        pytest.skip(f"{tool} is older than the compiler: {done.stderr.strip()}")
+    sections = dict(re.findall(r"\.section\s+\.text\.(\w+).*?\n(.*?)(?=\.section\s|\Z)", done.stdout, re.DOTALL))
+    for name in ("rows_deferred<float, 4, 8>", "split<float, 4, 8>"):
+        kinds = re.findall(r"(LDG\.E\S*\.128|FMNMX)", sections[lowered[name]])
+        runs = [len(list(group)) for kind, group in itertools.groupby(kinds, key=lambda k: k[:3]) if kind == "LDG"]
+        assert max(runs) == 8, f"{name}: {runs}"
+
+
+def test_the_problem_has_the_kernels_layout() -> None:
+    assert ctypes.sizeof(module._Geometry) == 96
+    fields = re.search(r"struct Problem \{(.*?)\};", module.source("min"), re.DOTALL)
+    assert fields is not None
+    names = re.findall(r"(\w+)[,;]", fields[1])
+    assert names == [name for name, *_ in module._Geometry._fields_]

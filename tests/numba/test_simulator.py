@@ -1,0 +1,167 @@
+"""Every numba variant executed in Numba's CUDA simulator, as Python, on tiny shapes. It shows that the kernels compute
+the right thing thread by thread; machine code is test_ptx.py's matter, and speed and races are a GPU's.
+
+The simulator must be on before Numba is imported, so this module runs in a process of its own:
+
+    NUMBA_ENABLE_CUDASIM=1 python -m pytest tests/numba/test_simulator.py
+"""
+
+# ruff: noqa: E402 - what Numba is at import depends on the simulator, so that is asked first
+
+import os
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+import torch
+
+if os.environ.get("NUMBA_ENABLE_CUDASIM") != "1":
+    pytest.skip("simulator only: run with NUMBA_ENABLE_CUDASIM=1, in a process of its own", allow_module_level=True)
+
+pytest.importorskip("numba.cuda", reason="numba-cuda is not installed")
+
+import simulator
+from numba import cuda  # a global of that name, which the simulator replaces while a kernel runs
+
+simulator.install()
+
+import kernelzoo
+from kernelzoo import ops
+from kernelzoo.errors import BackendUnavailableError, UnsupportedProblemError
+
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::RuntimeWarning"
+)  # NumPy remarks on inf - inf and 1 / 0, which are meant
+
+INF, NAN = float("inf"), float("nan")
+SOFTMAX = list(kernelzoo.implementations("numba", "softmax"))
+MIN = list(kernelzoo.implementations("numba", "min"))
+NAMED = [i for i in SOFTMAX + MIN if i.variant != "auto"]  # which only hands on to these
+FLOATS = [torch.float32, torch.bfloat16, torch.float16, torch.float64]
+INTEGERS = [torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64]
+
+
+def names(values: list) -> list[str]:
+    return [getattr(value, "variant", None) or str(value).removeprefix("torch.") for value in values]
+
+
+def run(implementation: kernelzoo.Implementation, x: torch.Tensor, dim: int = -1, launches: int = 1) -> None:
+    """Each launch right to the operation's own tolerance, all of them alike to the bit; the input unchanged."""
+    before = x.clone()
+    op = implementation.operation
+    out = op.allocate(x, (dim % x.ndim,), keepdim=False)
+    launch = implementation.launch(x, dim=dim, out=out)
+    launch()
+    op.assert_close(out, x, dim)
+    first = out.clone()
+    for _ in range(1, launches):
+        launch()
+        assert torch.equal(bits(out), bits(first))
+    assert torch.equal(bits(x), bits(before))
+
+
+def bits(x: torch.Tensor) -> torch.Tensor:
+    return x.contiguous().view(torch.uint8)
+
+
+def values(shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(0)
+    if dtype == torch.bool:
+        return torch.rand(shape, generator=generator) > 0.1
+    return (torch.randn(shape, generator=generator) * 40).to(dtype)
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=names(FLOATS))
+@pytest.mark.parametrize("implementation", SOFTMAX, ids=names(SOFTMAX))
+def test_softmax(implementation: kernelzoo.Implementation, dtype: torch.dtype) -> None:
+    run(implementation, values((3, 67), dtype), launches=2 if dtype == torch.float32 else 1)
+
+
+@pytest.mark.parametrize("dtype", FLOATS + INTEGERS, ids=names(FLOATS + INTEGERS))
+@pytest.mark.parametrize("implementation", MIN, ids=names(MIN))
+def test_min(implementation: kernelzoo.Implementation, dtype: torch.dtype) -> None:
+    run(implementation, values((3, 67), dtype), launches=2 if dtype == torch.float32 else 1)
+
+
+def layouts() -> Iterator[tuple[str, torch.Tensor, int]]:
+    """Layouts that take a path of their own each."""
+    x = values((3, 80), torch.float32)
+    yield "aligned vectors", x[:, :64].contiguous(), -1
+    yield "an unaligned start", x[:, 1:78], -1
+    yield "stepped", x[:, ::2], -1
+    yield "expanded", x[:, :1].expand(3, 9), -1
+    yield "across rows", x, 0
+    yield "across rows, a thread each", values((3, 40), torch.float32), 0
+    yield "a middle axis", values((2, 35, 5), torch.float32), 1
+    yield "one column", values((6, 1), torch.float32), -1
+    yield "several warps to a row", values((2, 1030), torch.float32), -1
+    yield "across rows, several warps", values((90, 6), torch.float32), 0
+
+
+LAYOUTS = list(layouts())
+
+
+@pytest.mark.parametrize(("x", "dim"), [case[1:] for case in LAYOUTS], ids=[case[0] for case in LAYOUTS])
+@pytest.mark.parametrize("implementation", NAMED, ids=[i.id for i in NAMED])
+def test_layouts(implementation: kernelzoo.Implementation, x: torch.Tensor, dim: int) -> None:
+    try:
+        run(implementation, x, dim)
+    except UnsupportedProblemError:
+        if implementation.variant != "multi_row":
+            raise
+        pytest.skip("a row of this length is more than a warp holds")
+
+
+@pytest.mark.parametrize("implementation", NAMED, ids=[i.id for i in NAMED])
+def test_special_values(implementation: kernelzoo.Implementation) -> None:
+    x = values((8, 37), torch.float32)
+    x[0] = -INF
+    x[1, 5] = NAN
+    x[2, 36] = INF
+    x[3, :30] = -INF
+    x[4, 0] = torch.tensor(-1, dtype=torch.int32).view(torch.float32)  # a NaN with the sign bit set
+    x[5] = INF
+    x[6, :18], x[6, 18:] = 0.0, -0.0
+    x[7] += 1e6  # a large offset is no excuse
+    run(implementation, x)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=names([torch.float16, torch.bfloat16]))
+def test_simulated_half_precision_converts_like_torch(dtype: torch.dtype) -> None:
+    """The NumPy twins of the conversion instructions, on every half and on ties, carries and overflows of float32."""
+    from kernelzoo.kernels.numba import simulated
+
+    name = ops.dtype_name(dtype)
+    every = torch.arange(65536, dtype=torch.int32).to(torch.uint16)
+    wide = simulated._widen(every.numpy(), name)
+    np.testing.assert_array_equal(wide, every.view(dtype).float().numpy())
+    edges = np.nextafter(wide, np.float32(INF)), np.nextafter(wide, np.float32(-INF)), wide * np.float32(1 + 2**-9)
+    for value in (wide, *edges):
+        narrow = torch.from_numpy(np.asarray(simulated._narrow(value, name, np.uint16))).view(dtype)
+        torch.testing.assert_close(narrow, torch.from_numpy(value).to(dtype), rtol=0, atol=0, equal_nan=True)
+
+
+def test_shuffle_exchanges_within_a_warp() -> None:
+    """The shim itself: two warps of a block that shuffle at different times, and a partial last warp."""
+
+    @cuda.jit
+    def shuffle(out):
+        t = cuda.threadIdx.x
+        value = t * 10
+        if t < 32:
+            value = cuda.shfl_xor_sync(0xFFFFFFFF, value, 16)
+        cuda.syncthreads()
+        out[t] = cuda.shfl_xor_sync(0xFFFFFFFF, value, 1)
+
+    out = np.zeros(48, dtype=np.int64)
+    shuffle[1, 48](out)
+    expected = [(t ^ 1 ^ 16) * 10 if t < 32 else (t ^ 1) * 10 for t in range(48)]
+    np.testing.assert_array_equal(out, expected)
+
+
+def test_backend_without_shuffles_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    from kernelzoo.kernels.numba import probe
+
+    monkeypatch.delattr("numba.cuda.simulator.kernelapi.FakeCUDAModule.shfl_xor_sync")
+    with pytest.raises(BackendUnavailableError, match="no warp shuffles"):
+        probe()
