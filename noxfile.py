@@ -13,15 +13,18 @@ nox.options.reuse_venv = "yes"
 nox.options.sessions = ["lint", "types", "tests", "bench"]
 
 CONSTRAINTS = Path(__file__).parent / ".ci" / "constraints.txt"
+BACKENDS = ("torch", "cpu", "triton", "cupy", "numba")
 GPU = shutil.which("nvidia-smi") is not None or shutil.which("rocm-smi") is not None
 GROUPS = nox.project.dependency_groups
 PROJECT = nox.project.load_toml("pyproject.toml")
 
-# What each backend's environment holds besides torch, and what runs its tests: (extra, list of (environment, paths)).
-# Without a GPU, Triton's kernels run in its interpreter, in a process of their own, since the switch is read when
-# triton is imported; the same kernels are compiled ahead of time in another.
+# The CUDA toolkit whose wheels CuPy and numba-cuda get: that of the driver, 12 or 13.
+CUDA = os.environ.get("KERNELZOO_CUDA", "13")
 CONFORMANCE = "tests/test_conformance.py"
+# Without a GPU, kernels run in Triton's interpreter or Numba's simulator, in a process of their own, since the switch is
+# read at import; the same kernels are compiled ahead of time in another.
 INTERPRETER = {"TRITON_INTERPRET": "1"}
+SIMULATOR = {"NUMBA_ENABLE_CUDASIM": "1"}
 
 
 def install(session: nox.Session, *groups: str, extras: tuple[str, ...] = ()) -> None:
@@ -39,8 +42,9 @@ def pytest(session: nox.Session, *arguments: str, **environment: str) -> None:
 def tests(session: nox.Session) -> None:
     """All tests: those of the project itself here, then each backend's in an environment of its own."""
     install(session, "test", "bench", extras=("report",))
-    pytest(session, "tests", "--ignore", CONFORMANCE, *session.posargs)
-    for backend in ("torch", "cpu", "triton"):
+    others = [word for backend in BACKENDS for word in ("--ignore", f"tests/{backend}")]
+    pytest(session, "tests", "--ignore", CONFORMANCE, *others, *session.posargs)
+    for backend in BACKENDS:
         session.notify(f"tests-{backend}")
 
 
@@ -62,10 +66,30 @@ def tests_cpu(session: nox.Session) -> None:
 def tests_triton(session: nox.Session) -> None:
     """The contract, for the Triton backend: interpreted, compiled ahead of time, and on a GPU if there is one."""
     install(session, "test", extras=("triton",))
-    pytest(session, CONFORMANCE, "-k", "triton", "--require", "triton", *session.posargs, **INTERPRETER)
+    conformance = (CONFORMANCE, "-k", "triton", "--require", "triton", *session.posargs)
+    pytest(session, *conformance, "-n", "auto", **INTERPRETER)
     pytest(session, "tests/triton", *session.posargs)
     if GPU:
-        pytest(session, CONFORMANCE, "-k", "triton", "--require", "triton", *session.posargs)
+        pytest(session, *conformance)
+
+
+@nox.session(name="tests-cupy")
+def tests_cupy(session: nox.Session) -> None:
+    """The contract, for the CuPy backend: every kernel compiled ahead of time, and on a GPU if there is one."""
+    install(session, "test", extras=(f"cupy-cuda{CUDA}",))
+    pytest(session, "tests/cupy", *session.posargs)
+    if GPU:
+        pytest(session, CONFORMANCE, "-k", "cupy", "--require", "cupy", *session.posargs)
+
+
+@nox.session(name="tests-numba")
+def tests_numba(session: nox.Session) -> None:
+    """The contract, for the Numba backend: simulated, compiled ahead of time, and on a GPU if there is one."""
+    install(session, "test", extras=(f"numba-cuda{CUDA}",))
+    pytest(session, "tests/numba/test_simulator.py", *session.posargs, **SIMULATOR)
+    pytest(session, "tests/numba/test_ptx.py", *session.posargs)
+    if GPU:
+        pytest(session, CONFORMANCE, "-k", "numba", "--require", "numba", *session.posargs)
 
 
 def compare(session: nox.Session, *options: str) -> None:
@@ -81,7 +105,8 @@ def compare(session: nox.Session, *options: str) -> None:
 @nox.session
 def bench(session: nox.Session) -> None:
     """Compare all that this machine can run; the table and figures go to out/. Options go after ``--``."""
-    install(session, "bench", extras=("cpu", "triton", "report") if GPU else ("cpu", "report"))
+    languages = ("triton", f"cupy-cuda{CUDA}", f"numba-cuda{CUDA}") if GPU else ()
+    install(session, "bench", extras=("cpu", *languages, "report"))
     compare(session)
 
 
@@ -106,6 +131,24 @@ def bench_triton(session: nox.Session) -> None:
         session.skip("no GPU here, and the interpreter is never timed")
     install(session, "bench", extras=("triton", "report"))
     compare(session, "--backend=torch,triton")
+
+
+@nox.session(name="bench-cupy")
+def bench_cupy(session: nox.Session) -> None:
+    """The CuPy backend beside torch; without a GPU there is nothing to time."""
+    if not GPU:
+        session.skip("no GPU here")
+    install(session, "bench", extras=(f"cupy-cuda{CUDA}", "report"))
+    compare(session, "--backend=torch,cupy")
+
+
+@nox.session(name="bench-numba")
+def bench_numba(session: nox.Session) -> None:
+    """The Numba backend beside torch; without a GPU there is nothing to time."""
+    if not GPU:
+        session.skip("no GPU here, and the simulator is never timed")
+    install(session, "bench", extras=(f"numba-cuda{CUDA}", "report"))
+    compare(session, "--backend=torch,numba")
 
 
 @nox.session

@@ -61,7 +61,7 @@ def race(
     Inputs are drawn anew, several sets of them, so that a run through the sets finds none of its data in the cache.
     Each implementation is bound to each set, and checked on the first and the last against the reference, with the
     outputs poisoned first and the inputs compared after. Those that pass then take turns, in an order shuffled anew
-    each round, and each turn gives one sample.
+    each round, and each turn gives one sample. At the end the very thing that was timed, a CUDA graph say, is checked.
     """
     import torch
 
@@ -86,6 +86,8 @@ def race(
             random.shuffle(order)
             for id in order:
                 results[id].samples.append(samplers[id]())
+        for id in order:
+            _check_again(results[id], sets[0], samplers[id])
     return results
 
 
@@ -127,6 +129,18 @@ def _admit(measurement: Measurement, sets: Sequence[Set], clock: Clock) -> Calla
             raise AssertionError("the input was changed")
     measurement.submit = clock.submit(launches)
     return clock.prepare(launches)
+
+
+def _check_again(measurement: Measurement, first: Set, sampler: Callable[[], float]) -> None:
+    """What was timed must have computed: run the sampler once more on a poisoned output, and check that."""
+    x, out = first
+    out.fill_(-7)
+    sampler()
+    try:
+        measurement.problem.operation.assert_close(out, x, measurement.problem.dim)
+    except AssertionError as error:
+        measurement.samples.clear()
+        measurement.wrong = f"right when checked alone, wrong as it was timed: {error}"
 
 
 def _wait(x: torch.Tensor) -> None:

@@ -74,6 +74,24 @@ def test_what_is_wrong_is_not_timed(entrant: Callable[[Bind], registry.Implement
     assert not result.refused
 
 
+def test_what_goes_wrong_while_timed_is_not_reported(entrant: Callable[[Bind], registry.Implementation]) -> None:
+    """Right when it is checked alone, wrong after some launches: a workspace that is not reset, say."""
+
+    def wears_out(x: torch.Tensor, out: torch.Tensor) -> Launch:
+        launches = 0
+
+        def launch() -> None:
+            nonlocal launches
+            launches += 1
+            out.copy_(torch.softmax(x, 1)) if launches < 4 else out.zero_()
+
+        return launch
+
+    (result,) = measure.race(PROBLEM, [entrant(wears_out)], CPU, rounds=5).values()
+    assert "wrong as it was timed" in result.wrong
+    assert not result.samples
+
+
 def test_what_is_right_is_timed(entrant: Callable[[Bind], registry.Implementation]) -> None:
     """And in turns with the others: the same rounds for each, times that are those of a launch."""
 

@@ -19,7 +19,7 @@ from typing import Any
 
 import triton
 from triton.backends.compiler import GPUTarget
-from triton.compiler import CompiledKernel
+from triton.runtime.jit import JITFunction
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class Resources:
 class FakeDriver:
     """What ``triton.runtime.driver.active`` is asked for, and no more.
 
-    ``programs`` lists every compiled kernel that was loaded, ``grids`` every launch, in order.
+    ``programs`` lists every kernel that was compiled, ``grids`` every launch, in order.
     """
 
     def __init__(self, arch: str) -> None:
@@ -101,23 +101,24 @@ def _driver(arch: str) -> FakeDriver:
 
 @contextmanager
 def device(arch: str) -> Iterator[FakeDriver]:
-    """Within the context Triton's current device is one of that architecture, and loaded programs are recorded."""
+    """Within the context Triton's current device is one of that architecture, and compiled programs are recorded."""
     driver = _driver(arch)
     driver.programs, driver.grids = [], []
-    load = CompiledKernel._init_handles
+    warmup = JITFunction.warmup
 
-    def recording(self: Any) -> None:
-        load(self)
-        if all(self is not program for program in driver.programs):
-            driver.programs.append(self)
+    def recording(self: Any, *args: Any, **options: Any) -> Any:
+        program = warmup(self, *args, **options)
+        if all(program is not known for known in driver.programs):
+            driver.programs.append(program)
+        return program
 
     before = triton.runtime.driver._active
     triton.runtime.driver.set_active(driver)
-    CompiledKernel._init_handles = recording
+    JITFunction.warmup = recording
     try:
         yield driver
     finally:
-        CompiledKernel._init_handles = load
+        JITFunction.warmup = warmup
         triton.runtime.driver._active = before
 
 

@@ -138,7 +138,7 @@ def launch_of(implementation: str, kernel: Any, program: Any, programs: int, arg
     # a kernel of 14 arguments). An address is as good as a tensor to it, and spares it a query of the driver.
     run, function, metadata = program.run, program.function, program.packed_metadata
     device: int = x.get_device()
-    stream: Callable[[int], int] = torch._C._cuda_getCurrentRawStream  # the caller's, and no object made for it
+    stream = _current_stream
     plain = tuple(arg.data_ptr() if isinstance(arg, torch.Tensor) else arg for arg in args)
     if sum(isinstance(arg, torch.Tensor) for arg in args) == 2:
         rest = plain[2:]
@@ -162,3 +162,7 @@ def bound(
 
 
 _lock = threading.RLock()
+
+# The caller's stream, and no object made for it; a torch built for the CPU, where kernels are compiled ahead of time,
+# has none.
+_current_stream: Callable[[int], int] = getattr(torch._C, "_cuda_getCurrentRawStream", lambda device: 0)
