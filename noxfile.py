@@ -21,7 +21,7 @@ PROJECT = nox.project.load_toml("pyproject.toml")
 # The CUDA toolkit whose wheels CuPy and numba-cuda get: that of the driver, 12 or 13.
 CUDA = os.environ.get("KERNELZOO_CUDA", "13")
 CONFORMANCE = "tests/test_conformance.py"
-# Without a GPU, kernels run in Triton's interpreter or Numba's simulator, in a process of their own, since the switch is
+# Without a GPU, kernels run in Triton's interpreter or Numba's simulator, in a process of their own, as the switch is
 # read at import; the same kernels are compiled ahead of time in another.
 INTERPRETER = {"TRITON_INTERPRET": "1"}
 SIMULATOR = {"NUMBA_ENABLE_CUDASIM": "1"}

@@ -476,7 +476,7 @@ __global__ void __launch_bounds__(256) narrow(const Problem p, const Target<T>* 
 // The edges of a row belong to p = 0. BATCHED holds the minima of up to 1024 rows in shared memory and sends them out
 // together.
 template <class T, int V, int ITEMS, bool BATCHED>
-__global__ void __launch_bounds__(256, 3) atomic(const Problem p, Target<T>* workspace, const i64 block_n) {
+__global__ void __launch_bounds__(256, BATCHED ? 4 : 3) atomic(const Problem p, Target<T>* workspace, const i64 block_n) {
   constexpr int WARPS = 8, ROWS = 1024;
   __shared__ Word<T> batch[BATCHED ? ROWS : 1];
   const int lane = threadIdx.x & 31, warp = threadIdx.x / 32;
