@@ -21,6 +21,8 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Every implementation x shape x dtype of the registry that the options leave; problem by problem."""
+    if "problem" not in metafunc.fixturenames:
+        return
     config = metafunc.config
     backends, variants = _words(config, "--backend"), _words(config, "--variant")
     for backend in backends:

@@ -11,22 +11,7 @@ import pytest
 import torch
 
 from kernelzoo import measure, registry
-from kernelzoo.measure import Measurement, Problem
-
-
-class Replay:
-    """A timer whose time passes in the samples already measured."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-        self.samples: list[float] = []
-
-    def __call__(self) -> float:
-        return self.now
-
-    def step(self) -> None:
-        self.now += self.samples.pop(0)
-
+from kernelzoo.measure import Measurement, Problem, Replay
 
 REPLAY = Replay()
 

@@ -8,6 +8,7 @@ from kernelzoo.measure.clocks import DeviceClock, WallClock, clock_for
 from kernelzoo.measure.environment import device_name, versions
 from kernelzoo.measure.problems import SETS, Problem, problems
 from kernelzoo.measure.race import Measurement, race
+from kernelzoo.measure.replay import Replay
 
 __all__ = [
     "SETS",
@@ -15,6 +16,7 @@ __all__ = [
     "DeviceClock",
     "Measurement",
     "Problem",
+    "Replay",
     "WallClock",
     "ceilings",
     "clock_for",

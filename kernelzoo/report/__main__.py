@@ -86,6 +86,8 @@ def _write(results: Results, title: str, directory: Path) -> None:
     directory.mkdir(parents=True, exist_ok=True)
     figures = {}
     for group, suffix in zip(results.groups, _suffixes(results), strict=True):
+        if group.clock == "submit":  # a table says it all
+            continue
         for op in group.operations():
             for dtype in group.dtypes(op):
                 name = f"{op}-{dtype}{suffix}"
@@ -98,8 +100,8 @@ def _write(results: Results, title: str, directory: Path) -> None:
 
 def _suffixes(results: Results) -> list[str]:
     """What tells the figures of several groups apart; nothing if there is one."""
-    if len(results.groups) == 1:
-        return [""]
+    if sum(group.clock != "submit" for group in results.groups) == 1:
+        return [""] * len(results.groups)
     slugs = [re.sub(r"[^a-z0-9]+", "-", f"-{group.device}-{group.clock}".lower()) for group in results.groups]
     return [slug if slugs.count(slug) == 1 else f"{slug}-{i}" for i, slug in enumerate(slugs, start=1)]
 

@@ -19,7 +19,7 @@ from kernelzoo.errors import KernelZooError
 BASELINE = "torch", "eager"
 """Backend and variant that every ratio is taken to: what a torch user has without kernelzoo."""
 
-CLOCKS = ("device", "wall")
+CLOCKS = ("device", "wall", "submit")
 
 
 class ResultsError(KernelZooError, ValueError):
@@ -73,7 +73,7 @@ class Row:
     """What the operation must move, whatever the implementation does move."""
     device: str
     clock: str
-    """``"device"`` or ``"wall"``."""
+    """``"device"``, ``"wall"``, or ``"submit"``: the host's time to submit a call, which says nothing of a kernel."""
     clock_detail: str
     submit_us: float | None
     """The host's time to submit one launch."""

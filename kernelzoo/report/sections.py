@@ -33,6 +33,9 @@ def report(results: Results, title: str, figures: Mapping[tuple[str, str, str, s
     """The whole report. ``figures``: image file by device, clock, operation and dtype."""
     parts = [f"# {escape(title)}", environment(results)]
     for group in results.groups:
+        if group.clock == "submit":
+            parts += [f"## {escape(group.label)}", *_submits(group)]
+            continue
         parts += [f"## {escape(group.label)}", *_summaries(group), SUMMARY_NOTE]
         if group.clock == "wall":
             parts += _host_ratios(group)
@@ -51,8 +54,12 @@ def blocks(results: Results) -> dict[str, str]:
     found = {"environment": environment(results)}
     summary: list[str] = []
     host: list[str] = []
+    submit: list[str] = []
     tables: dict[str, list[str]] = {}
     for group in results.groups:
+        if group.clock == "submit":
+            submit += [_caption(group), *_submits(group)]
+            continue
         summary += [_caption(group), *_summaries(group)]
         if group.clock == "wall" and (ratios := _host_ratios(group)):
             host += [_caption(group), *ratios]
@@ -60,6 +67,8 @@ def blocks(results: Results) -> dict[str, str]:
             for dtype in group.dtypes(op):
                 tables.setdefault(f"table-{op}-{dtype}", []).extend([_caption(group), *_times(group.select(op, dtype))])
     found["summary"] = "\n\n".join([*summary, SUMMARY_NOTE])
+    if submit:
+        found["submit"] = "\n\n".join(submit)
     if host:
         found["host-ratios"] = "\n\n".join(host)
     return found | {name: "\n\n".join(parts) for name, parts in sorted(tables.items())}
@@ -172,6 +181,20 @@ def insert(document: str, text: Mapping[str, str], where: str) -> tuple[str, lis
 
 def _caption(group: Group) -> str:
     return f"**{escape(group.label)}**"
+
+
+def _submits(group: Group) -> Iterator[str]:
+    """The host's time to submit a call, each way of calling beside torch's own."""
+    for op in group.operations():
+        selection = group.select(op)
+        rows = sorted(selection.rows, key=lambda row: row.seconds)
+        lines = [[Cell(row.id), Cell(significant(row.microseconds)), _ratio_cell(selection, row)] for row in rows]
+        yield Table(["way of calling", "host's time, µs", f"time / {BASELINE_NAME}"], lines).markdown()
+
+
+def _ratio_cell(selection: Selection, row: Row) -> Cell:
+    ratio = selection.ratio(row)
+    return BLANK if ratio is None else Cell(f"{ratio:.2f}")
 
 
 def _summaries(group: Group) -> Iterator[str]:

@@ -473,10 +473,11 @@ __global__ void __launch_bounds__(256) narrow(const Problem p, const Target<T>* 
 }
 
 // Block (p, q): columns [p * block_n, (p + 1) * block_n) in packs, row tiles q, q + gridDim.y, ... of a row per warp.
-// The edges of a row belong to p = 0. BATCHED holds the minima of up to 1024 rows in shared memory and sends them out
-// together.
+// The edges of a row belong to p = 0. BATCHED holds the minima of all its rows in shared memory and sends them out
+// together, once (past 2^26 rows, which gridDim.y has no blocks for, once every 1024 rows).
 template <class T, int V, int ITEMS, bool BATCHED>
-__global__ void __launch_bounds__(256, BATCHED ? 4 : 3) atomic(const Problem p, Target<T>* workspace, const i64 block_n) {
+__global__ void __launch_bounds__(256, BATCHED ? 4 : 3)
+    atomic(const Problem p, Target<T>* workspace, const i64 block_n) {
   constexpr int WARPS = 8, ROWS = 1024;
   __shared__ Word<T> batch[BATCHED ? ROWS : 1];
   const int lane = threadIdx.x & 31, warp = threadIdx.x / 32;

@@ -20,6 +20,9 @@ ITEMS = 8
 BLOCKS_PER_SM = 4
 THREADS = 256
 
+BATCH_TILES = 128  # row tiles, of 8 rows, whose minima a block of atomic_batched holds at a time: 8 kB at most
+MAX_GRID_Y = 65535
+
 TILE_ROWS = 128
 TILE_BYTES = 32 * 1024  # six such blocks on an SM with 200 kB of shared memory
 
@@ -135,10 +138,14 @@ def _atomic_eager(problem: Problem, device: Device) -> Plan:
 
 
 def _atomic_batched(problem: Problem, device: Device) -> Plan:
-    # Each block walks all rows of its columns, unless its columns are all there are: then the rows fill the device.
     chunks = _atomic_chunks(problem, device)
     tiles = -(-problem.rows // 8)
-    return _atomic(problem, chunks, 1 if chunks > 1 else min(tiles, BLOCKS_PER_SM * device.sms), "true")
+    # Row groups that fill the device, of as many tiles as a block holds the minima of; a batch is of two tiles at
+    # least, where that leaves every SM a block.
+    groups = max(1, BLOCKS_PER_SM * device.sms // chunks)
+    least = 2 if tiles * chunks >= 2 * device.sms else 1
+    share = min(BATCH_TILES, max(least, -(-tiles // groups)))
+    return _atomic(problem, chunks, min(-(-tiles // share), MAX_GRID_Y), "true")
 
 
 def _atomic_chunks(problem: Problem, device: Device) -> int:

@@ -254,10 +254,12 @@ def split_kernel(
 @register("triton", "min", "auto")
 def auto(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """By rows where there are enough of them for all of the device, otherwise by parts of rows."""
-    rows = rows_of(x, out)
-    side, block = tile(rows, x.dtype, TILE_ELEMENTS)
-    crowded = rows.total >= CROWD * current_device().multiprocessors * side
-    return (rows_deferred if crowded or rows.n <= 2 * block else split)(x, out)
+    layout = rows_of(x, out)
+    side, block = tile(layout, x.dtype, TILE_ELEMENTS)
+    if layout.n <= 2 * block:  # nothing to defer: on an H200 rows was 3 to 22 % faster from 512 to 8192 columns
+        return rows(x, out)
+    crowded = layout.total >= CROWD * current_device().multiprocessors * side
+    return (rows_deferred if crowded else split)(x, out)
 
 
 @register("triton", "min", "rows")

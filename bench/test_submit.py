@@ -1,0 +1,143 @@
+"""The host's time to submit one call on a GPU: ``pytest bench/test_submit.py --benchmark-only``.
+
+A small problem waits for the host, where that takes longer to submit a kernel than the device takes to run it. Measured
+on (64, 64) float32, with no synchronisation in the timed region, the ways of calling in turns:
+
+    torch/softmax/eager    torch.softmax(x, -1), or torch.amin: the yardstick
+    B/softmax/call         kernelzoo.get(B).softmax(x), the output's allocation included
+    B/softmax/bound        the launch of a problem already bound
+    B/softmax/language     an empty kernel of two tensors and a number, launched the way the language documents
+"""
+
+import functools
+import random
+import statistics
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+import kernelzoo
+from kernelzoo import measure
+from kernelzoo.errors import KernelZooError
+
+CALLS = 200  # in one sample: fewer than the 1024 that a stream queues
+SAMPLES = 25
+BACKENDS = ("triton", "cupy", "numba")
+
+
+def triton_own(x: torch.Tensor, out: torch.Tensor) -> Callable[[], Any]:
+    import triton
+    import triton.language as tl
+
+    @triton.jit
+    def empty(x, out, n, BLOCK: tl.constexpr):
+        pass
+
+    return lambda: empty[(1,)](x, out, 64, BLOCK=64)
+
+
+def cupy_own(x: torch.Tensor, out: torch.Tensor) -> Callable[[], Any]:
+    import cupy
+
+    empty = cupy.RawKernel('extern "C" __global__ void empty(const float* x, float* out, long long n) {}', "empty")
+
+    def call() -> None:
+        with cupy.cuda.ExternalStream(torch.cuda.current_stream().cuda_stream):
+            empty((1,), (64,), (x.data_ptr(), out.data_ptr(), 64))
+
+    return call
+
+
+def numba_own(x: torch.Tensor, out: torch.Tensor) -> Callable[[], Any]:
+    from numba import cuda
+
+    @cuda.jit
+    def empty(x, out, n):
+        pass
+
+    stream = cuda.external_stream(torch.cuda.current_stream().cuda_stream)
+    return lambda: empty[1, 64, stream](x, out, 64)
+
+
+OWN = {"triton": triton_own, "cupy": cupy_own, "numba": numba_own}
+
+
+def ways(op: str) -> dict[str, Callable[[], Any]]:
+    x = torch.randn(64, 64, device="cuda")
+    out = torch.empty_like(x) if op == "softmax" else torch.empty(64, device="cuda")
+    torchs: Callable[..., Any] = torch.softmax if op == "softmax" else torch.amin
+    found: dict[str, Callable[[], Any]] = {f"torch/{op}/eager": lambda: torchs(x, -1)}
+    for name in BACKENDS:
+        try:
+            method = getattr(kernelzoo.get(name), op)
+        except KernelZooError:
+            continue
+        found[f"{name}/{op}/call"] = functools.partial(lambda name, op: getattr(kernelzoo.get(name), op)(x), name, op)
+        method(x)
+        found[f"{name}/{op}/bound"] = kernelzoo.implementation(f"{name}/{op}/auto").launch(x, out=out)
+        found[f"{name}/{op}/language"] = OWN[name](x, out)
+    return found
+
+
+@functools.cache
+def measured(op: str) -> dict[str, list[float]]:
+    """Seconds per call of each way, in shuffled turns."""
+    calls = ways(op)
+    samples: dict[str, list[float]] = {way: [] for way in calls}
+    for call in calls.values():
+        for _ in range(CALLS):
+            call()
+    order = list(calls)
+    for _ in range(SAMPLES):
+        random.shuffle(order)
+        for way in order:
+            call = calls[way]
+            torch.cuda.synchronize()
+            started = time.perf_counter()
+            for _ in range(CALLS):
+                call()
+            samples[way].append((time.perf_counter() - started) / CALLS)
+    torch.cuda.synchronize()
+    return samples
+
+
+REPLAY = measure.Replay()
+WAYS = ["torch/{}/eager", *(f"{name}/{{}}/{way}" for name in BACKENDS for way in ("call", "bound", "language"))]
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="submitting is a matter of GPUs, and there is none")
+@pytest.mark.benchmark(timer=REPLAY)
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.format("OP"))
+@pytest.mark.parametrize("op", ["softmax", "min"])
+def test_submit(benchmark: Any, op: str, way: str) -> None:
+    id = way.format(op)
+    if id not in measured(op):
+        pytest.skip(f"{id.partition('/')[0]} can't run here")
+    REPLAY.now, REPLAY.samples = 0.0, list(measured(op)[id])
+    backend, _, variant = id.split("/")
+    bytes_moved = measure.Problem(op, (64, 64), "float32").operation.contiguous_bytes((64, 64), "float32")
+    benchmark.group = f"submit-{op}"
+    benchmark.extra_info.update(
+        id=id,
+        backend=backend,
+        op=op,
+        variant=variant,
+        shape=[64, 64],
+        dim=-1,
+        dtype="float32",
+        bytes=bytes_moved,
+        gb_per_s=bytes_moved / statistics.median(measured(op)[id]) / 1e9,
+        clock="submit",
+        clock_detail="time.perf_counter around calls that are not waited for",
+        device=measure.device_name("cuda"),
+        versions=measure.versions("cuda"),
+        samples=SAMPLES,
+        submit_us=None,
+        ceiling_gb_per_s=None,
+        floor_us=None,
+        shape_set="submit",
+    )
+    benchmark.pedantic(REPLAY.step, rounds=SAMPLES, iterations=1)
