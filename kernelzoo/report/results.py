@@ -5,6 +5,7 @@ Everything that a report needs is checked here, once, so that the tables and fig
 
 from __future__ import annotations
 
+import gzip
 import json
 import math
 import statistics
@@ -248,10 +249,14 @@ def printable(text: str) -> str:
 
 def _read(path: Path) -> list[Row]:
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
+        raw = path.read_bytes()
+        # A sweep of every implementation is megabytes of JSON, and a twentieth of that compressed.
+        data = json.loads((gzip.decompress(raw) if path.suffix == ".gz" else raw).decode("utf-8"))
+    except gzip.BadGzipFile as error:
+        raise ResultsError(f"{path} is named .gz and is not: {error}") from error
     except OSError as error:
         raise ResultsError(f"can't read {path}: {error.strerror or error}") from error
-    except (ValueError, RecursionError) as error:
+    except (ValueError, RecursionError, EOFError) as error:
         raise ResultsError(f"{path} is not JSON: {error}; write it with pytest --benchmark-json=FILE") from error
     if not isinstance(data, dict) or not isinstance(data.get("benchmarks"), list):
         raise ResultsError(

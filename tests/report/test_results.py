@@ -1,5 +1,6 @@
 """Reading results: what is taken, in what order, and what is refused in which words."""
 
+import gzip
 import json
 import subprocess
 import sys
@@ -202,3 +203,13 @@ def test_commit_info_may_be_missing_and_dirty(entry, write) -> None:
         document["commit_info"] = info
         path.write_text(json.dumps(document))
         assert load([path]).groups[0].rows[0].run.commit == commit
+
+
+def test_compressed_results_are_the_same_results(entry, write) -> None:
+    path = write([entry()])
+    packed = path.with_suffix(".json.gz")
+    packed.write_bytes(gzip.compress(path.read_bytes()))
+    assert load([packed]).groups[0].rows[0].seconds == load([path]).groups[0].rows[0].seconds
+    packed.write_bytes(path.read_bytes())
+    with pytest.raises(ResultsError, match=r"named \.gz and is not"):
+        load([packed])

@@ -173,3 +173,17 @@ def test_blocks_are_named_for_what_they_hold(sweep, host, write) -> None:
     assert "host-ratios" not in sections.blocks(load([write(sweep)]))
     assert blocks["table-softmax-float32"].count("| shape |") == 3  # H200: a short and a full one; host: one
     assert blocks["table-softmax-float32"].startswith("**NVIDIA H200, device clock**\n\n| shape |")
+
+
+def test_submit_times_are_a_table_of_their_own(entry, write) -> None:
+    """What the host takes to submit a call is no speed of a kernel, and never meets one in a table."""
+    submit = {"clock": "submit", "submit_us": None, "ceiling_gb_per_s": None, "floor_us": None}
+    calls = [
+        entry("torch/softmax/eager", (64, 64), 8.0, **submit),
+        entry("triton/softmax/call", (64, 64), 10.0, **submit),
+    ]
+    results = load([write([*calls, entry("torch/softmax/eager", us=3.0)])])
+    found = sections.blocks(results)
+    assert "| triton/softmax/call | 10.0 | 1.25 |" in found["submit"]
+    assert "triton/softmax/call" not in found["summary"] + found["table-softmax-float32"]
+    assert "| triton/softmax/call | 10.0 | 1.25 |" in sections.report(results, "t", {})

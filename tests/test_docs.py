@@ -1,0 +1,149 @@
+"""The documentation stays true: links lead somewhere, names are in the source, excerpts are the source's own lines."""
+
+import re
+import textwrap
+from pathlib import Path
+
+import pytest
+
+import kernelzoo
+
+ROOT = Path(__file__).parents[1]
+PAGES = [*sorted(ROOT.glob("docs/*.md")), ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
+KERNELS = ROOT / "docs" / "kernels.md"
+SOURCES = ROOT / "kernelzoo" / "kernels"
+
+LANGUAGES = {"python": ("py",), "cpp": ("cu", "cuh")}
+"""The fences of kernels.md, and the files whose lines stand in them."""
+
+_FENCE = re.compile(r"^( *)```(\w*)\n(.*?)^ *```$", re.DOTALL | re.MULTILINE)
+_INLINE = re.compile(r"\[([^\]\[]*)\]\(([^()\s]+)\)")
+_REFERENCE = re.compile(r"\[([^\]\[]*)\]\[([^\]\[]+)\]")
+_DEFINITION = re.compile(r"^\[([^\]\[]+)\]: (\S+)$", re.MULTILINE)
+
+
+def links(page: str) -> list[tuple[str, str]]:
+    """(text, target) of a page's links, code blocks aside: [text](target), and [text][label] by its definition.
+
+    A label without a definition is its own target, which then leads nowhere.
+    """
+    page = _FENCE.sub("", page)
+    targets = dict(_DEFINITION.findall(page))
+    return _INLINE.findall(page) + [(text, targets.get(label, label)) for text, label in _REFERENCE.findall(page)]
+
+
+def broken_links(page: str, folder: Path) -> list[str]:
+    """Targets that lead nowhere: a missing file, or a heading that a page does not have."""
+    broken = []
+    for _, target in links(page):
+        if re.match(r"[a-z]+:", target):
+            continue
+        name, _, anchor = target.partition("#")
+        file = folder / name if name else None
+        if file is not None and not file.exists():
+            broken.append(target)
+            continue
+        if anchor and anchor not in anchors(file.read_text(encoding="utf-8") if file is not None else page):
+            broken.append(target)
+    return broken
+
+
+def anchors(page: str) -> set[str]:
+    """What the headings of a page are called in a link."""
+    headings = re.findall(r"^#+ +(.+)$", _FENCE.sub("", page), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def missing_names(page: str, folder: Path) -> list[str]:
+    """Names in a link whose text is `name` alone, that the file at its end does not hold as a word."""
+    missing = []
+    for text, target in links(page):
+        if not re.fullmatch(r"`.+`", text):
+            continue
+        name = text.strip("`")
+        if not re.search(rf"(?<!\w){re.escape(name)}(?!\w)", (folder / target).read_text(encoding="utf-8")):
+            missing.append(f"{name} in {target}")
+    return missing
+
+
+def strange_excerpts(page: str) -> list[str]:
+    """Code blocks that are not consecutive lines, as indented, of some file of their language."""
+    strange = []
+    for margin, language, block in _FENCE.findall(page):
+        code = textwrap.dedent(re.sub(rf"^{margin}", "", block, flags=re.MULTILINE)).splitlines()
+        if not any(_holds(file, code) for suffix in LANGUAGES[language] for file in SOURCES.rglob(f"*.{suffix}")):
+            strange.append(block)
+    return strange
+
+
+def _holds(file: Path, code: list[str]) -> bool:
+    # Lines that begin with # in CUDA C (#pragma unroll) stand at the margin, and would only distract in an excerpt.
+    lines = [
+        line
+        for line in file.read_text(encoding="utf-8").splitlines()
+        if file.suffix == ".py" or not line.startswith("#")
+    ]
+    starts = (i for i, line in enumerate(lines) if line.strip() == code[0].strip())
+    return any(textwrap.dedent("\n".join(lines[i : i + len(code)])).splitlines() == code for i in starts)
+
+
+def tables(page: str) -> dict[str, dict[str, set[str]]]:
+    """Of the tables of what exists where: operation -> backend -> variants."""
+    held: dict[str, dict[str, set[str]]] = {}
+    op, backends = "", list[str]()
+    for line in page.splitlines():
+        if not line.startswith("|"):
+            op = ""
+            continue
+        first, *cells = [cell.strip() for cell in line.strip("|").split("|")]
+        if first in ("softmax", "min"):
+            op, backends = first, cells
+            held[op] = {backend: set() for backend in backends}
+        elif op and first.startswith("`"):
+            for backend, cell in zip(backends, cells, strict=True):
+                if cell != "–":
+                    held[op][backend].add(first.strip("`"))
+    return held
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page: Path) -> None:
+    assert broken_links(page.read_text(encoding="utf-8"), page.parent) == []
+
+
+def test_linked_names_are_in_the_source() -> None:
+    assert missing_names(KERNELS.read_text(encoding="utf-8"), KERNELS.parent) == []
+
+
+def test_excerpts_are_the_source() -> None:
+    assert strange_excerpts(KERNELS.read_text(encoding="utf-8")) == []
+
+
+def test_tables_say_what_is_registered() -> None:
+    held = tables(KERNELS.read_text(encoding="utf-8"))
+    backends = ("torch", "triton", "cupy", "numba", "cpu")
+    for op in ("softmax", "min"):
+        assert held[op] == {name: {i.variant for i in kernelzoo.implementations(name, op)} for name in backends}
+
+
+def test_every_variant_has_its_section() -> None:
+    page = KERNELS.read_text(encoding="utf-8")
+    for op, heading in (("softmax", "Softmax"), ("min", "Minimum")):
+        part = page.split(f"\n## {heading}\n")[1].split("\n## ")[0]
+        walked = {name for title in re.findall(r"^### (.+)$", part, re.MULTILINE) for name in title.split(", ")}
+        registered = {
+            i.variant
+            for backend in ("torch", "triton", "cupy", "numba", "cpu")
+            for i in kernelzoo.implementations(backend, op)
+        }
+        assert walked == registered - {"auto"}
+
+
+def test_the_checks_above_can_fail() -> None:
+    folder = Path(__file__).parent
+    page = "# One heading\n[a](nowhere.md) [b](#another) [c](#one-heading) [d][no-label] [e][here]\n\n[here]: gone.md\n"
+    assert broken_links(page, folder) == ["nowhere.md", "#another", "no-label", "gone.md"]
+    named = "[`folder`](test_docs.py) [`Nowhere`][here]\n\n[here]: test_import.py\n"
+    assert missing_names(named, folder) == ["Nowhere in test_import.py"]
+    assert strange_excerpts("```python\ndef not_there(): ...\n```\n") == ["def not_there(): ...\n"]
+    assert tables("| min | cpu |\n|:--|:--|\n| `a` | – |\n| `b` | yes |\n") == {"min": {"cpu": {"b"}}}
