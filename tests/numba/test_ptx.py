@@ -107,7 +107,7 @@ def fullest() -> set[tuple[str, str, str, str]]:
     return set(found.values())
 
 
-# Half and double precision are sm_90's matter.
+# float16, which is bfloat16 with other conversions, and float64 are sm_90's matter.
 KINDS = fullest()
 CASES = [
     (*key, capability)
