@@ -147,3 +147,13 @@ def test_the_checks_above_can_fail() -> None:
     assert missing_names(named, folder) == ["Nowhere in test_import.py"]
     assert strange_excerpts("```python\ndef not_there(): ...\n```\n") == ["def not_there(): ...\n"]
     assert tables("| min | cpu |\n|:--|:--|\n| `a` | – |\n| `b` | yes |\n") == {"min": {"cpu": {"b"}}}
+
+
+def test_figures_of_the_readme_come_from_the_committed_results() -> None:
+    """Generated blocks say what bench/results/ holds, and no more."""
+    from kernelzoo.report.__main__ import main
+
+    assert (
+        main([str(ROOT / "bench" / "results" / "h200-full.json.gz"), "--insert", str(ROOT / "README.md"), "--check"])
+        == 0
+    )

@@ -23,6 +23,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("results", nargs="+", metavar="RESULTS.json", help="what the benches' --benchmark-json wrote")
     parser.add_argument("-o", "--output", type=Path, metavar="DIR", help="write DIR/report.md and its figures")
+    parser.add_argument("--variant", default="", help="comma-separated variants to show (default: all)")
+    parser.add_argument("--no-figures", action="store_true", help="write the tables alone")
     parser.add_argument("--title", default="Results", help="heading of report.md")
     parser.add_argument(
         "--insert",
@@ -40,10 +42,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.reconfigure(errors="replace")  # a device's name may hold what the terminal can't show
     try:
         results = load(options.results)
+        if options.variant:
+            results = results.only(tuple(options.variant.split(",")))
         documents = _refreshed(results, options.insert)
         print(sections.terminal(results))
         if options.output is not None:
-            _write(results, printable(options.title), options.output)
+            _write(results, printable(options.title), options.output, figures=not options.no_figures)
         outdated = False
         for path, (text, changed) in documents.items():
             if not changed:
@@ -78,13 +82,21 @@ def _refreshed(results: Results, paths: Sequence[Path]) -> dict[Path, tuple[str,
     return documents
 
 
-def _write(results: Results, title: str, directory: Path) -> None:
+def _write(results: Results, title: str, directory: Path, figures: bool) -> None:
+    directory.mkdir(parents=True, exist_ok=True)
+    drawn = _draw(results, directory) if figures else {}
+    path = directory / "report.md"
+    path.write_text(sections.report(results, title, drawn), encoding="utf-8", newline="\n")
+    print(f"\n{path} written" + (f"; figures beside it, as PNG and SVG: {len(drawn)}" if figures else ""))
+
+
+def _draw(results: Results, directory: Path) -> dict[tuple[str, str, str, str], str]:
+    """Draw every figure into a folder; their names by device, clock, operation and dtype."""
     try:
         from kernelzoo.report import figure
     except ImportError as error:
         raise ResultsError(f"figures need matplotlib ({error}); pip install 'kernelzoo[report]'") from error
-    directory.mkdir(parents=True, exist_ok=True)
-    figures = {}
+    drawn = {}
     for group, suffix in zip(results.groups, _suffixes(results), strict=True):
         if group.clock == "submit":  # a table says it all
             continue
@@ -92,10 +104,8 @@ def _write(results: Results, title: str, directory: Path) -> None:
             for dtype in group.dtypes(op):
                 name = f"{op}-{dtype}{suffix}"
                 figure.save(figure.draw(group, op, dtype), directory / name)
-                figures[group.device, group.clock, op, dtype] = f"{name}.png"
-    path = directory / "report.md"
-    path.write_text(sections.report(results, title, figures), encoding="utf-8", newline="\n")
-    print(f"\n{path} written; figures beside it, as PNG and SVG: {len(figures)}")
+                drawn[group.device, group.clock, op, dtype] = f"{name}.png"
+    return drawn
 
 
 def _suffixes(results: Results) -> list[str]:

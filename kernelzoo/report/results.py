@@ -10,7 +10,7 @@ import json
 import math
 import statistics
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -214,6 +214,15 @@ class Results:
     """All that some results files hold, by device and clock."""
 
     groups: tuple[Group, ...]
+
+    def only(self, variants: tuple[str, ...]) -> Results:
+        """The rows of these variants. Raises ResultsError if one of them has none."""
+        known = {row.variant for group in self.groups for row in group.rows}
+        for variant in variants:
+            if variant not in known:
+                raise ResultsError(f"no results of variant {variant!r}; known: {', '.join(sorted(known))}")
+        groups = (replace(g, rows=tuple(row for row in g.rows if row.variant in variants)) for g in self.groups)
+        return Results(tuple(group for group in groups if group.rows))
 
 
 def load(paths: Iterable[str | Path]) -> Results:

@@ -213,3 +213,13 @@ def test_compressed_results_are_the_same_results(entry, write) -> None:
     packed.write_bytes(path.read_bytes())
     with pytest.raises(ResultsError, match=r"named \.gz and is not"):
         load([packed])
+
+
+def test_only_some_variants_are_shown_and_an_unknown_one_is_refused(entry, write) -> None:
+    results = load([write([entry(), entry("triton/softmax/auto"), entry("triton/softmax/fused")])])
+    assert {row.id for row in results.only(("eager", "auto")).groups[0].rows} == {
+        "torch/softmax/eager",
+        "triton/softmax/auto",
+    }
+    with pytest.raises(ResultsError, match="no results of variant 'fast'; known: auto, eager, fused"):
+        results.only(("fast",))
