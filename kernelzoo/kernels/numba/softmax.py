@@ -400,8 +400,8 @@ def online(x: torch.Tensor, out: torch.Tensor) -> Launch:
 
 
 ONLINE_COLUMNS = 2**22
-"""A lane adds up its part of a row in order, in float32 but for float64: with 16777259 columns the sum was 1.7e-4 off on
-an H200, more than the contract allows, with 3000017 within it."""
+"""A lane adds up its part of a row in order, in float32 but for float64: with 16777259 columns the sum was 1.7e-4 off
+on an H200, more than the contract allows, with 3000017 within it."""
 
 
 def plan_online(v: View, device: torch.device) -> BindView:
