@@ -321,20 +321,29 @@ def _top(x, start, step, n):
     return top
 
 
-@njit(fastmath={"reassoc"})
+@njit
 def _exponentiate(x, start, step, n, top, row, to):
-    """Write the exponentials of n elements of x, less their row's maximum, to row[to:]; return their sum."""
-    total = row.dtype.type(0)
+    """Write the exponentials of n elements of x, less their row's maximum, to row[to:]; return their sum.
+
+    The sum has a loop of its own. In the first LLVM takes the vectorised form or, where it can't prove x and row apart
+    (a temporary that happens to lie near the input), the plain one; adding there would add in another order, and give
+    other bits by where memory was allocated.
+    """
     if step == np.uint64(1):
         for j in range(n):
-            value = _exp(_wide(x[start + j]) - top)
-            row[to + j] = value
-            total += value
+            row[to + j] = _exp(_wide(x[start + j]) - top)
     else:
         for j in range(n):
-            value = _exp(_wide(x[start + j * step]) - top)
-            row[to + j] = value
-            total += value
+            row[to + j] = _exp(_wide(x[start + j * step]) - top)
+    return _sum(row, to, n)
+
+
+@njit(fastmath={"reassoc"})
+def _sum(row, start, n):
+    """The sum of n elements of row[start:], none negative, in an order that n alone decides."""
+    total = row.dtype.type(0)
+    for j in range(n):
+        total += row[start + j]
     return total
 
 
