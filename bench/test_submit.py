@@ -44,7 +44,8 @@ def cupy_own(x: torch.Tensor, out: torch.Tensor) -> Callable[[], Any]:
     empty = cupy.RawKernel('extern "C" __global__ void empty(const float* x, float* out, long long n) {}', "empty")
 
     def call() -> None:
-        with cupy.cuda.ExternalStream(torch.cuda.current_stream().cuda_stream):
+        stream = torch.cuda.current_stream().cuda_stream
+        with cupy.cuda.ExternalStream(stream) if stream else cupy.cuda.Stream.null:
             empty((1,), (64,), (x.data_ptr(), out.data_ptr(), 64))
 
     return call
@@ -57,7 +58,8 @@ def numba_own(x: torch.Tensor, out: torch.Tensor) -> Callable[[], Any]:
     def empty(x, out, n):
         pass
 
-    stream = cuda.external_stream(torch.cuda.current_stream().cuda_stream)
+    current = torch.cuda.current_stream().cuda_stream
+    stream = cuda.external_stream(current) if current else cuda.default_stream()
     return lambda: empty[1, 64, stream](x, out, 64)
 
 
