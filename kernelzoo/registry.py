@@ -225,7 +225,7 @@ def register(backend: str, op: str, variant: str) -> Callable[[BindT], BindT]:
 
     The function takes the canonical ``(x, out)`` of its operation and returns a launch. It checks what it, in
     particular, can't take, and raises UnsupportedProblemError for that. A backend name not seen before makes a new
-    backend, which takes tensors on any device.
+    backend, which takes tensors on the CPU and on any GPU.
 
     Raises RegistrationError if the id is taken by another function, UnknownNameError for an unknown operation.
     """
@@ -350,7 +350,9 @@ def _load(name: str) -> Backend:
         if name in _loaded:
             return _loaded[name]
         package = _packages().get(name)
-        devices: tuple[str, ...] = ("cpu", "cuda")
+        import torch
+
+        devices: tuple[str, ...] = ("cpu", "cuda") if torch.cuda.is_available() else ("cpu",)
         emulator = ""
         if package is not None:
             module = importlib.import_module(package)
