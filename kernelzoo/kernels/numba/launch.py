@@ -1,9 +1,9 @@
 """From a kernel written in Numba to a launch on torch's stream: compiled once, its arguments packed at bind.
 
 Numba's own way, ``kernel[grid, block, stream](tensors)``, asks each tensor for its array interface and unpacks it into
-seven arguments: about 46 us a call with torch tensors, 18 us with Numba's device arrays. A kernel here takes raw
-pointers and 64-bit integers instead, so that ``cuda.compile`` gives PTX with a plain parameter list, and its launch is
-one ``cuLaunchKernel`` with arguments that lie ready. Compiling needs no GPU.
+seven arguments, at every call. A kernel here takes raw pointers and 64-bit integers instead, so that ``cuda.compile``
+gives PTX with a plain parameter list, and its launch is one ``cuLaunchKernel``. Compiling needs no GPU.
+bench/test_submit.py measures both ways.
 
 In Numba's simulator (``NUMBA_ENABLE_CUDASIM=1``) the same kernels run as Python over flat NumPy views of CPU tensors.
 """
