@@ -94,8 +94,8 @@ def tests_numba(session: nox.Session) -> None:
 
 def compare(session: nox.Session, *options: str) -> None:
     """Run the benches, then draw and print what they measured."""
-    results = Path(os.environ.get("KERNELZOO_OUT", "out"))
-    results.mkdir(parents=True, exist_ok=True)
+    results = Path("out")
+    results.mkdir(exist_ok=True)
     json = results / "results.json"
     columns = "--benchmark-columns=median,iqr,rounds"
     pytest(session, "--benchmark-only", "-q", columns, f"--benchmark-json={json}", *options, *session.posargs)
