@@ -1,11 +1,13 @@
 """The race that the benches of one problem share, and what a result file says of the machine."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import torch
 
 from kernelzoo import measure, ops, registry
+from kernelzoo.measure.guard import Guard
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -60,8 +62,12 @@ def ceilings(device: torch.device) -> measure.Ceilings | None:
 class Races:
     """Runs the race of a problem when its first result is asked for, with all that were collected for it."""
 
-    def __init__(self, items: list[pytest.Item], device: torch.device, rounds: int) -> None:
-        self.device, self.rounds = device, rounds
+    def __init__(
+        self, items: list[pytest.Item], device: torch.device, config: pytest.Config, ceilings: measure.Ceilings | None
+    ) -> None:
+        self.device, self.ceilings = device, ceilings
+        self.rounds, self.cache = config.getoption("--rounds"), config.getoption("--cache")
+        self.checker = Guard(str(device), config.getoption("--module")) if config.getoption("--cross-check") else None
         self.entrants: dict[measure.Problem, list[registry.Implementation]] = {}
         for item in items:
             params = item.callspec.params if hasattr(item, "callspec") else {}
@@ -72,7 +78,19 @@ class Races:
 
     def result(self, problem: measure.Problem, implementation: registry.Implementation) -> measure.Measurement:
         if self.last is None or self.last[0] != problem:
-            self.last = (problem, measure.race(problem, self.entrants[problem], self.device, rounds=self.rounds))
+            measured = measure.race(
+                problem,
+                self.entrants[problem],
+                self.device,
+                rounds=self.rounds,
+                cache=self.cache,
+                ceilings=self.ceilings,
+            )
+            if self.checker is not None:
+                timed = [id for id, m in measured.items() if m.samples and m.clock == "device" and m.cache == "cold"]
+                for id, seconds in self.checker.cross_check(problem, timed, lambda stage, id: None).items():
+                    measured[id].cupti = seconds
+            self.last = (problem, measured)
             self.medians[problem] = {id: result.median for id, result in self.last[1].items() if result.samples}
         return self.last[1][implementation.id]
 
@@ -81,10 +99,12 @@ RACES = pytest.StashKey[Races]()
 
 
 @pytest.fixture(scope="session")
-def races(request: pytest.FixtureRequest, device: torch.device) -> Races:
-    races = Races(request.session.items, device, request.config.getoption("--rounds"))
+def races(request: pytest.FixtureRequest, device: torch.device, ceilings: measure.Ceilings | None) -> Iterator[Races]:
+    races = Races(request.session.items, device, request.config, ceilings)
     request.config.stash[RACES] = races
-    return races
+    yield races
+    if races.checker is not None:
+        races.checker.close()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:

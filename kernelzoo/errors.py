@@ -71,3 +71,7 @@ class UnsupportedProblemError(KernelZooError, ValueError):
     def __init__(self, implementation: str, reason: str) -> None:
         super().__init__(f"{implementation} can't take this problem: {reason}; variant='auto' takes every legal input")
         self.implementation, self.reason = implementation, reason
+
+
+class InspectionError(KernelZooError, RuntimeError):
+    """An implementation's kernels can't be shown: it has none of its own, or a compiler or tool is missing or fails."""

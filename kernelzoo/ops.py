@@ -15,8 +15,9 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 from kernelzoo.errors import (
@@ -36,6 +37,44 @@ Dims: TypeAlias = "int | tuple[int, ...]"
 
 FLOATS = ("float16", "bfloat16", "float32", "float64")
 INTEGERS = ("bool", "uint8", "int8", "int16", "int32", "int64")
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What is right for each element of a result: anything from ``lower`` to ``upper``, and NaN where these are NaN.
+
+    Both are in the result's own shape and dtype, rounded inwards, so that no value that is wrong in float64 gets by.
+    """
+
+    op: str
+    lower: torch.Tensor
+    upper: torch.Tensor
+
+    def check(self, actual: torch.Tensor) -> None:
+        """Raise AssertionError, with the first wrong element, unless the whole of ``actual`` is right."""
+        for what, given, want in (
+            ("shape", tuple(actual.shape), tuple(self.lower.shape)),
+            ("dtype", actual.dtype, self.lower.dtype),
+            ("device", actual.device, self.lower.device),
+        ):
+            if given != want:
+                raise AssertionError(f"result has {what} {given}, must have {want}")
+        # A NaN is never within two bounds; where one is due is asked only when something is not.
+        right = (actual >= self.lower).logical_and_(actual <= self.upper)
+        if bool(right.all()):
+            return
+        wrong = ~(right | (actual != actual) & (self.lower != self.lower))
+        count = int(wrong.sum())
+        if count:
+            import torch
+
+            first = wrong.flatten().view(torch.uint8).argmax()
+            where = tuple(int(i) for i in torch.unravel_index(first, wrong.shape))
+            got, lower, upper = (repr(tensor[where].item()) for tensor in (actual, self.lower, self.upper))
+            raise AssertionError(
+                f"{self.op}: {count} of {wrong.numel()} elements wrong; first at {where}: "
+                f"got {got}, expected {lower if lower == upper else f'{lower} to {upper}'}"
+            )
 
 
 class Operation(ABC):
@@ -104,8 +143,12 @@ class Operation(ABC):
         """The exact result as float64 can say it, of the input as it is (already quantised)."""
 
     @abstractmethod
+    def expect(self, x: torch.Tensor, dim: Dims = -1, keepdim: bool = False) -> Expected:
+        """What is right for this input, to the documented tolerance: made once, it checks any number of results."""
+
     def assert_close(self, actual: torch.Tensor, x: torch.Tensor, dim: Dims = -1, keepdim: bool = False) -> None:
-        """Raise AssertionError unless ``actual`` is the right result, to the documented tolerance."""
+        """Raise AssertionError unless ``actual`` is the right result, to the tolerance of :meth:`expect`."""
+        self.expect(x, dim, keepdim).check(actual)
 
     @abstractmethod
     def bytes_moved(self, x: torch.Tensor, dim: Dims = -1) -> int:
@@ -157,13 +200,15 @@ class Softmax(Operation):
         )
 
     def reference(self, x: torch.Tensor, dim: Dims = -1, keepdim: bool = False) -> torch.Tensor:
-
         # Not torch.softmax, which adds a row up in order: torch.sum adds pairwise, and so is right in float64 too.
-        wide = x.double()
-        exponentials = wide.sub(wide.amax(dim, keepdim=True) if x.numel() else wide).exp_()
+        exponentials = self._below_maximum(x, dim).exp_()
         return exponentials.div_(exponentials.sum(dim, keepdim=True))
 
-    def assert_close(self, actual: torch.Tensor, x: torch.Tensor, dim: Dims = -1, keepdim: bool = False) -> None:
+    def _below_maximum(self, x: torch.Tensor, dim: Dims) -> torch.Tensor:
+        wide = x.double()
+        return wide.sub(wide.amax(dim, keepdim=True) if x.numel() else wide)
+
+    def expect(self, x: torch.Tensor, dim: Dims = -1, keepdim: bool = False) -> Expected:
         """Each element within the error that honest arithmetic can make, and NaN exactly where it must be.
 
         With u the unit roundoff of the arithmetic (2^-24, for float64 2^-53) and d = max - x of the element, the
@@ -175,26 +220,20 @@ class Softmax(Operation):
         """
         import torch
 
-        expected = self.reference(x, dim)
-        _assert_meta(actual, tuple(x.shape), x)
-        if not x.numel():
-            return
         assert isinstance(dim, int)
-        wide = x.double()
-        depth = (wide.amax(dim, keepdim=True) - wide).clamp_(0, 1100).nan_to_num_(0)
-        del wide
         unit = 2.0**-53 if x.dtype == torch.float64 else 2.0**-24
-        n = x.size(dim) if x.ndim else 1
-        relative = depth.mul_(4).add_(16 + math.sqrt(n) / 2).mul_(unit)
-        floor = torch.finfo(x.dtype).tiny
+        fixed = unit * (16 + math.sqrt(x.size(dim) if x.ndim else 1) / 2)
         if x.dtype in (torch.float16, torch.bfloat16):
-            relative += torch.finfo(x.dtype).eps / 2
-            if x.dtype == torch.float16:
-                floor = 2.0**-25
-        # A NaN is never within a bound, so the comparison is by "not within", NaN where NaN is due excepted.
-        bound = relative.mul_(expected).add_(floor)
-        bad = ~((actual.double() - expected).abs_() <= bound) & ~(actual.isnan() & expected.isnan())
-        _raise_if(bad, actual, expected, self.name)
+            fixed += torch.finfo(x.dtype).eps / 2
+        floor = 2.0**-25 if x.dtype == torch.float16 else torch.finfo(x.dtype).tiny
+        lower, upper = (torch.empty(x.shape, dtype=x.dtype, device=x.device) for _ in range(2))
+        for x_part, lower_part, upper_part in _parts((x, lower, upper), dim) if x.numel() else ():
+            expected = self.reference(x_part, dim)
+            depth = self._below_maximum(x_part, dim).neg_().clamp_(0, 1100).nan_to_num_(0)
+            bound = depth.mul_(4 * unit).add_(fixed).mul_(expected).add_(floor)
+            lower_part.copy_(_rounded(expected - bound, x.dtype, up=True))
+            upper_part.copy_(_rounded(expected.add_(bound), x.dtype, up=False))
+        return Expected(self.name, lower, upper)
 
     def bytes_moved(self, x: torch.Tensor, dim: Dims = -1) -> int:
         return (_distinct(x) + x.numel()) * x.element_size()
@@ -278,15 +317,10 @@ class Min(Operation):
 
         return torch.amin(x, _axes(dim, x.ndim), keepdim=keepdim)  # a minimum rounds nothing: exact in any dtype
 
-    def assert_close(self, actual: torch.Tensor, x: torch.Tensor, dim: Dims = -1, keepdim: bool = False) -> None:
+    def expect(self, x: torch.Tensor, dim: Dims = -1, keepdim: bool = False) -> Expected:
         """Equal by value: -0.0 equals +0.0, NaN exactly where it must be."""
-        dims = _axes(dim, x.ndim)
-        _assert_meta(actual, self.out_shape(tuple(x.shape), dims, keepdim), x)
         expected = self.reference(x, dim, keepdim)
-        bad = actual != expected
-        if x.is_floating_point():
-            bad &= ~(actual.isnan() & expected.isnan())
-        _raise_if(bad, actual, expected, self.name)
+        return Expected(self.name, expected, expected)
 
     def bytes_moved(self, x: torch.Tensor, dim: Dims = -1) -> int:
         dims = _axes(dim, x.ndim)
@@ -480,6 +514,34 @@ def _addresses(x: torch.Tensor) -> object:
     return np.asarray(Memory())
 
 
+_PART = 2**20
+"""Elements whose float64 temporaries exist at once: 8 MB each, and some five of them."""
+
+
+def _parts(tensors: tuple[torch.Tensor, ...], dim: int) -> Iterable[tuple[torch.Tensor, ...]]:
+    """Tensors of one shape in parts of whole rows along ``dim``, of up to _PART elements where a row has no more."""
+    x = tensors[0]
+    kept = [d for d in range(x.ndim) if d != dim % x.ndim]
+    if not kept:
+        return (tensors,)
+    axis, count = max(kept, key=x.size), -(-x.numel() // _PART)
+    return zip(*(tensor.chunk(count, axis) for tensor in tensors), strict=True)
+
+
+def _rounded(exact: torch.Tensor, dtype: torch.dtype, *, up: bool) -> torch.Tensor:
+    """Float64 in another float dtype, rounded up or down: the least value of it that is no less, or the greatest no
+    greater."""
+    import torch
+
+    rounded = exact.to(dtype)
+    missed = rounded.double() < exact if up else rounded.double() > exact
+    # The next value up has the next bits as an integer, the next value down those before; below zero the other way.
+    bits = rounded.view({2: torch.int16, 4: torch.int32, 8: torch.int64}[dtype.itemsize])
+    before = rounded.signbit().eq_(up)
+    bits.add_(missed & ~before).add_(missed & before, alpha=-1)
+    return rounded
+
+
 def _overlaps_itself(x: torch.Tensor) -> bool:
     """Whether two indices may name one element: a sufficient test, exact for what slicing and stepping make."""
     if x.is_contiguous():
@@ -494,29 +556,6 @@ def _overlaps_itself(x: torch.Tensor) -> bool:
 
 def _distinct(x: torch.Tensor) -> int:
     return math.prod(size for size, stride in zip(x.shape, x.stride(), strict=True) if stride) if x.numel() else 0
-
-
-def _assert_meta(actual: torch.Tensor, shape: tuple[int, ...], x: torch.Tensor) -> None:
-    for what, given, want in (
-        ("shape", tuple(actual.shape), shape),
-        ("dtype", actual.dtype, x.dtype),
-        ("device", actual.device, x.device),
-    ):
-        if given != want:
-            raise AssertionError(f"result has {what} {given}, must have {want}")
-
-
-def _raise_if(bad: torch.Tensor, actual: torch.Tensor, expected: torch.Tensor, name: str) -> None:
-    count = int(bad.sum())
-    if count:
-        import torch
-
-        first = bad.flatten().view(torch.uint8).argmax()
-        where = tuple(int(i) for i in torch.unravel_index(first, bad.shape))
-        raise AssertionError(
-            f"{name}: {count} of {bad.numel()} elements wrong; first at {where}: "
-            f"got {actual[where].item()!r}, expected {expected[where].item()!r}"
-        )
 
 
 def _describe(x: object) -> str:

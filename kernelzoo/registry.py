@@ -7,8 +7,10 @@ that ``backends()`` and ``implementations()`` answer without importing, or ownin
 from __future__ import annotations
 
 import ast
+import hashlib
 import importlib
 import importlib.util
+import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -51,7 +53,7 @@ ENTRY_POINTS = "kernelzoo.backends"
 """Entry-point group of backends in other packages: name = the backend, value = a package laid out like ours."""
 
 # A backend is one line here and one folder: ``probe()`` in its __init__, and one module per operation.
-_PACKAGES = {
+BUILT_IN = {
     "cpu": "kernelzoo.kernels.cpu",
     "cupy": "kernelzoo.kernels.cupy",
     "numba": "kernelzoo.kernels.numba",
@@ -121,7 +123,7 @@ class Backend:
         self.emulator = emulator
         """What runs the kernels in place of a device (an interpreter, a simulator), or "". Never to be timed."""
         self._binds = binds
-        self._kept: dict[tuple[object, ...], tuple[Callable[[int, int], None], tuple[int, ...] | None]] = {}
+        self._kept: dict[tuple[object, ...], tuple[Callable[[int, int], None], tuple[int, ...] | int | None]] = {}
         import torch  # for the short way of a repeated call, which has no time to import anything
 
         self._tensor = torch.Tensor
@@ -178,19 +180,19 @@ class Backend:
         if (
             out is None
             and type(x) is self._tensor
-            and x.is_cuda
+            and (device := x.get_device()) >= 0  # negative on the host
             and type(dim) is int
             and type(variant) is str
             and not x.requires_grad
             and not x.is_neg()
         ):
-            device = x.get_device()
-            key = (op, variant, dim, keepdim, x.dtype, x.shape, x.stride(), x.data_ptr() % 16, device)
+            address = x.data_ptr()
+            key = (op, variant, dim, keepdim, x.dtype, x.shape, x.stride(), address % 16, device)
             kept = self._kept.get(key)
             if kept is not None and device == self._current_device():
                 at, shape = kept
-                out = x.new_empty(shape) if shape is not None else self._empty_like(x)
-                at(x.data_ptr(), out.data_ptr())
+                out = self._empty_like(x) if shape is None else x.new_empty(shape)
+                at(address, out.data_ptr())
                 return out
         bind = self._binds.get((op.name, variant)) if isinstance(variant, str) else None
         if bind is None:
@@ -208,8 +210,9 @@ class Backend:
             if key is not None and isinstance(launch, Movable):
                 if len(self._kept) >= _KEPT:
                     self._kept.clear()
-                like = out.shape == x.shape and x.is_contiguous()
-                self._kept[key] = launch.at, None if like else tuple(out.shape)
+                # What to allocate, in the form that torch takes fastest: like x, or one size as a plain number.
+                shape = tuple(out.shape) if out.ndim != 1 else out.size(0)
+                self._kept[key] = launch.at, None if out.shape == x.shape and x.is_contiguous() else shape
         return out
 
     def _check_device(self, x: torch.Tensor) -> None:
@@ -310,6 +313,26 @@ def min(
     return _best(x).min(x, dim, keepdim, variant=variant, out=out)
 
 
+def load_module(path: str | Path) -> None:
+    """Run a Python file of anyone's that registers implementations; a second time, nothing.
+
+    Raises UnknownNameError if there is no such file, and whatever the file itself raises.
+    """
+    file = Path(path).resolve()
+    name = f"kernelzoo_module_{hashlib.sha256(str(file).encode()).hexdigest()[:12]}"
+    if name in sys.modules:
+        return
+    spec = importlib.util.spec_from_file_location(name, file)
+    if spec is None or spec.loader is None or not file.is_file():
+        raise UnknownNameError("Python file", str(path), sorted(map(str, Path(path).parent.glob("*.py"))))
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+
+
 def require(backend: str, module: str, remedy: str) -> Any:
     """Import a module that a backend needs, for its ``probe``; BackendUnavailableError if that fails."""
     try:
@@ -342,7 +365,7 @@ def _packages() -> dict[str, str]:
     import importlib.metadata  # slow to import, and only this needs it
 
     installed = {point.name: point.value for point in importlib.metadata.entry_points(group=ENTRY_POINTS)}
-    return {**installed, **_PACKAGES}
+    return {**installed, **BUILT_IN}
 
 
 def _load(name: str) -> Backend:

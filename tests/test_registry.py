@@ -133,7 +133,7 @@ def test_entry_point_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         "@register('guest', 'softmax', 'only')\ndef only(x, out):\n    '''The only one.'''\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(registry, "_packages", lambda: {**registry._PACKAGES, "guest": "guestzoo"})
+    monkeypatch.setattr(registry, "_packages", lambda: {**registry.BUILT_IN, "guest": "guestzoo"})
     (found,) = kernelzoo.implementations("guest")
     assert (found.id, found.summary) == ("guest/softmax/only", "The only one.")
     with pytest.raises(kernelzoo.BackendUnavailableError) as caught:

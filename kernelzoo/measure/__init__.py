@@ -6,21 +6,28 @@ Knows implementations, and no backend by name.
 from kernelzoo.measure.ceilings import Ceilings, ceilings
 from kernelzoo.measure.clocks import DeviceClock, WallClock, clock_for
 from kernelzoo.measure.environment import device_name, versions
+from kernelzoo.measure.gate import Gate
 from kernelzoo.measure.problems import SETS, Problem, problems
-from kernelzoo.measure.race import Measurement, race
+from kernelzoo.measure.race import Cache, DeviceLostError, Measurement, cross_check, device_lives, draw_sets, race
 from kernelzoo.measure.replay import Replay
 
 __all__ = [
     "SETS",
+    "Cache",
     "Ceilings",
     "DeviceClock",
+    "DeviceLostError",
+    "Gate",
     "Measurement",
     "Problem",
     "Replay",
     "WallClock",
     "ceilings",
     "clock_for",
+    "cross_check",
+    "device_lives",
     "device_name",
+    "draw_sets",
     "problems",
     "race",
     "versions",

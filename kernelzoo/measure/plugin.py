@@ -2,15 +2,32 @@
 
 import pytest
 
+from kernelzoo import registry
 from kernelzoo.measure.problems import SETS
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("kernelzoo", "what the benches measure")
     group.addoption("--backend", default="", help="comma-separated backends (default: all)")
+    group.addoption(
+        "--module",
+        default=[],
+        action="append",
+        metavar="FILE.py",
+        help="a file that registers kernels; may be repeated",
+    )
     group.addoption("--variant", default="", help="comma-separated variants (default: all)")
     group.addoption("--op", default="", help="comma-separated operations (default: all)")
     group.addoption("--dtype", default="float32,bfloat16", help="comma-separated dtypes (default: %(default)s)")
     group.addoption("--shapes", default="quick", help=f"set of shapes: {', '.join(SETS)} (default: %(default)s)")
     group.addoption("--device", default="", help="torch device (default: cuda where there is one, else cpu)")
     group.addoption("--rounds", default=15, type=int, help="samples of each implementation (default: %(default)s)")
+    group.addoption(
+        "--cache", default="cold", choices=("cold", "hot"), help="state of the cache (default: %(default)s)"
+    )
+    group.addoption("--cross-check", action="store_true", help="time with the profiler's clock too, on a GPU")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    for path in config.getoption("--module"):
+        registry.load_module(path)

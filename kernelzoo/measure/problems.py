@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -64,12 +64,35 @@ _FULL = (
     (1, 16777259),
 )
 
-SETS: dict[str, Callable[[str], tuple[Shape, ...]]] = {
+# The map by which the backends are scored: the kinds above, some of the sweep, and odd and prime lengths from the shortest
+# rows to the longest, where vector loads, tilings by powers of two and even splits over the device all come out ragged.
+_MAP = (
+    *_FULL,
+    *((4096, columns) for columns in (256, 768, 1024, 2048, 4096, 6144, 12672)),
+    (1823, 781),
+    (64, 4194304),
+    *((499979, 61), (100003, 127), (20011, 509), (9973, 1021), (4099, 2053), (1009, 9973)),
+    *((251, 40009), (127, 65537), (31, 262147), (13, 524309), (7, 2000003)),
+)
+# Other axes than the last: tall and wide matrices over dim 0, and a middle axis.
+_AXES = (
+    *(((8192, 8192), 0), ((16384, 1000), 0), ((1000003, 33), 0), ((100, 65537), 0)),
+    *(((64, 1024, 96), 1), ((16, 4099, 333), 1)),
+)
+
+
+def _last(shapes: Iterable[Shape]) -> tuple[tuple[Shape, int], ...]:
+    return tuple((shape, -1) for shape in shapes)
+
+
+SETS: dict[str, Callable[[str], tuple[tuple[Shape, int], ...]]] = {
     # On a laptop in under two minutes: float32 everywhere, the other dtypes on three shapes that differ in kind.
-    "quick": lambda dtype: _QUICK if dtype == "float32" else ((4096, 1024), (1823, 781), (16, 262144)),
+    "quick": lambda dtype: _last(_QUICK if dtype == "float32" else ((4096, 1024), (1823, 781), (16, 262144))),
     # The field's standard figure: bytes per second against columns, and two shapes with a history.
-    "sweep": lambda dtype: _SWEEP,
-    "full": lambda dtype: _FULL,
+    "sweep": lambda dtype: _last(_SWEEP),
+    "full": lambda dtype: _last(_FULL),
+    "map": lambda dtype: _last(_MAP),
+    "axes": lambda dtype: _AXES,
 }
 
 
@@ -85,4 +108,6 @@ def problems(
         for dtype in dtypes:
             if dtype not in ops.OPERATIONS[op].dtypes:
                 raise UnknownNameError(f"{op} dtype", dtype, ops.OPERATIONS[op].dtypes)
-    return tuple(Problem(op, shape, dtype) for op in op_names for dtype in dtypes for shape in SETS[shape_set](dtype))
+    return tuple(
+        Problem(op, shape, dtype, dim) for op in op_names for dtype in dtypes for shape, dim in SETS[shape_set](dtype)
+    )

@@ -4,19 +4,38 @@ from __future__ import annotations
 
 import random
 import statistics
-import time
+import uuid
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from kernelzoo import registry
 from kernelzoo.errors import KernelZooError
+from kernelzoo.measure import profiler
+from kernelzoo.measure.ceilings import Ceilings
 from kernelzoo.measure.clocks import Clock, clock_for
+from kernelzoo.measure.condition import Condition, watch
+from kernelzoo.measure.gate import Gate
 from kernelzoo.measure.problems import Problem
 
 if TYPE_CHECKING:
     import torch
+
+Cache = Literal["cold", "hot"]
+Stage = Literal["check", "time", "cross-check"]
+"""Of a measurement: the gate, the samples, and the second clock."""
+
+BEYOND = 1.05
+"""A cold result this many times faster than the device's own limit is an error of the measurement, or a cheat."""
+
+
+class DeviceLostError(KernelZooError, RuntimeError):
+    """An implementation broke the device's context (an illegal access, say): this process can measure no more."""
+
+    def __init__(self, id: str, reason: str) -> None:
+        super().__init__(f"{id} broke the device for this process: {reason}")
+        self.id, self.reason = id, reason
 
 
 @dataclass
@@ -27,16 +46,31 @@ class Measurement:
     problem: Problem
     clock: str
     clock_detail: str
+    cache: Cache = "cold"
+    race: str = ""
+    """Names the race: the samples of two measurements of one race are paired, round by round."""
     samples: list[float] = field(default_factory=list)
-    """Seconds per launch, one per round."""
+    """Seconds per launch, one per round, in the order of the rounds."""
     submit: float | None = None
     """Seconds of the host's time to submit one bound launch; None on the host, where the launch is that time."""
     first_call: float | None = None
     """Seconds to bind and to run the first time, compilation included unless a cache held it."""
+    cupti: float | None = None
+    """Seconds per launch by a second clock, the profiler's; None where it was not asked, or can't be."""
+    limit: float | None = None
+    """Seconds that the best possible implementation takes on this device; None where no ceiling was measured."""
+    repeated_rounds: int = 0
+    """Rounds of the race that were measured again, since the device was disturbed."""
+    disturbed_rounds: int = 0
+    """Rounds that count although the device was disturbed, since it never came to rest."""
+    condition: tuple[Condition, Condition] | None = None
+    """The device's state before the race and after."""
     refused: str = ""
     """Why it can't run this problem or can't run here: nothing is wrong, there is just no result."""
     wrong: str = ""
-    """What the check before the timing found, or what was raised; a wrong implementation is never timed."""
+    """What the gate found; a wrong implementation is never timed, and one that timed wrong has no result."""
+    failed: str = ""
+    """What was raised, where nothing should be."""
 
     @property
     def median(self) -> float:
@@ -52,27 +86,61 @@ class Measurement:
         x_shape, op = self.problem.shape, self.problem.operation
         return op.contiguous_bytes(x_shape, self.problem.dtype, self.problem.dim)
 
+    @property
+    def of_limit(self) -> float | None:
+        """Share of the limit reached; None where there is no limit, or the cache is hot, which knows no such limit."""
+        return None if self.limit is None or self.cache == "hot" else self.limit / self.median
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """What a reader of this number must know: the host can't keep up with it; two clocks tell different times; the
+        device was never left alone while it was measured."""
+        found = []
+        if self.submit is not None and self.median < self.submit:
+            found.append("host-bound")
+        if self.cupti is not None and profiler.disagree(self.median, self.cupti):
+            found.append("clocks disagree")
+        if self.disturbed_rounds:
+            found.append("disturbed")
+        return tuple(found)
+
 
 def race(
-    problem: Problem, implementations: Sequence[registry.Implementation], device: torch.device, *, rounds: int = 15
+    problem: Problem,
+    implementations: Sequence[registry.Implementation],
+    device: torch.device,
+    *,
+    rounds: int = 15,
+    cache: Cache = "cold",
+    ceilings: Ceilings | None = None,
+    progress: Callable[[Stage, str], None] = lambda stage, id: None,
 ) -> dict[str, Measurement]:
     """Measure implementations of one problem on one device; the result has every id, in the order given.
 
-    Inputs are drawn anew, several sets of them, so that a run through the sets finds none of its data in the cache.
-    Each implementation is bound to each set, and checked on the first and the last against the reference, with the
-    outputs poisoned first and the inputs compared after. Those that pass then take turns, in an order shuffled anew
-    each round, and each turn gives one sample. At the end the very thing that was timed, a CUDA graph say, is checked.
+    Inputs are drawn anew. Cold: several sets of them, so that a run through the sets finds none of its data in the
+    cache. Hot: one set, launched again and again. Each implementation is bound to each set and goes through the gate
+    (see :class:`kernelzoo.measure.gate.Gate`). Those that pass then take turns, in an order shuffled anew each round,
+    and each turn gives one sample; a round in which the device was disturbed (see
+    :mod:`kernelzoo.measure.condition`) is measured again, up to as many as were asked for. At the end the very thing
+    that was timed, a CUDA graph say, is checked. With ``ceilings``, a cold result that lies beyond its limit by more
+    than 5 % is thrown out as wrong. ``progress`` is told of each step before it is taken.
+
+    Raises DeviceLostError if an implementation broke the device for this process.
     """
     import torch
 
     clock = clock_for(device)
-    results = {i.id: Measurement(i, problem, clock.name, clock.detail) for i in implementations}
+    detail = f"{clock.detail}, {_CACHES[cache][device.type == 'cuda']}"
+    name = uuid.uuid4().hex
+    results = {i.id: Measurement(i, problem, clock.name, detail, cache, name) for i in implementations}
     with torch.cuda.device(device) if device.type == "cuda" else nullcontext():
-        sets = _sets(problem, device, clock)
-        samplers: dict[str, Callable[[], float]] = {}
-        for measurement in results.values():
+        sets = _rotated(problem, device, clock, cache)
+        gate = Gate(problem, sets)
+        lanes: dict[str, Callable[[], float]] = {}
+        for id, measurement in results.items():
+            progress("check", id)
             try:
-                samplers[measurement.implementation.id] = _admit(measurement, sets, clock)
+                lanes[id] = _admit(measurement, gate, clock)
             except KernelZooError as refusal:
                 measurement.refused = str(refusal)
             except AssertionError as error:
@@ -80,27 +148,69 @@ def race(
             except torch.OutOfMemoryError as error:
                 measurement.refused = f"out of memory: {error}"
             except Exception as error:  # whatever else a kernel does, it costs its own row and no other
-                measurement.wrong = f"raised {type(error).__name__}: {error}"
-        order = list(samplers)
-        for _ in range(rounds):
-            random.shuffle(order)
-            for id in order:
-                results[id].samples.append(samplers[id]())
-        for id in order:
-            _check_again(results[id], sets, samplers[id])
+                measurement.failed = f"raised {type(error).__name__}: {error}"
+                device_lives(device, id, measurement.failed)
+        _rounds(results, lanes, rounds, device, progress)
+        for id, sampler in lanes.items():
+            measurement = results[id]
+            try:
+                gate.check_timed(sampler)
+            except AssertionError as error:
+                measurement.samples.clear()
+                measurement.wrong = f"right when checked alone, wrong as it was timed: {error}"
+                continue
+            if ceilings is not None:
+                measurement.limit = ceilings.limit(problem.op, measurement.bytes)
+                if (measurement.of_limit or 0) > BEYOND:
+                    measurement.wrong = (
+                        f"{measurement.median * 1e6:.2f} us is {measurement.of_limit:.2f} times faster than this device"
+                        f" can move the bytes ({measurement.limit * 1e6:.2f} us): an error, and no result"
+                    )
+                    measurement.samples.clear()
     return results
 
+
+def cross_check(
+    problem: Problem,
+    implementations: Sequence[registry.Implementation],
+    device: torch.device,
+    *,
+    progress: Callable[[Stage, str], None] = lambda stage, id: None,
+) -> dict[str, float]:
+    """Seconds per launch by a second clock, the profiler's (see :mod:`kernelzoo.measure.profiler`), by id.
+
+    On cold data, drawn anew, for implementations that have been through a race; those that the profiler tells nothing
+    of are left out. For a process that times nothing afterwards: the profiler stays, and slows it down.
+    """
+    import torch
+
+    found = {}
+    with torch.cuda.device(device) if device.type == "cuda" else nullcontext():
+        sets = _rotated(problem, device, clock_for(device), "cold")
+        for implementation in implementations:
+            progress("cross-check", implementation.id)
+            launches = [implementation.launch(x, dim=problem.dim, out=out) for x, out in sets]
+            for launch in launches:
+                launch()
+            seconds = profiler.kernel_seconds(launches, device)
+            if seconds is not None:
+                found[implementation.id] = seconds
+    return found
+
+
+_CACHES = {
+    "cold": ("last-level cache cold by rotation", "L2 cold by rotation"),
+    "hot": ("last-level cache hot: one set of data again and again", "L2 hot: one set of data again and again"),
+}
 
 Set = tuple["torch.Tensor", "torch.Tensor"]
 
 
-def _sets(problem: Problem, device: torch.device, clock: Clock) -> list[Set]:
-    """Inputs and outputs to rotate through: together past the cache, at least two, and no more than 2048."""
+def draw_sets(problem: Problem, device: torch.device, *, count: int) -> list[Set]:
+    """Fresh inputs, and outputs for them, to rotate through."""
     import torch
 
     generator = torch.Generator(device).manual_seed(random.getrandbits(48))
-    one = problem.operation.contiguous_bytes(problem.shape, problem.dtype, problem.dim)
-    count = min(max(2, -(-clock.sets_bytes // one)), 2048)
     dims = problem.operation.check(
         torch.empty(problem.shape, dtype=getattr(torch, problem.dtype), device="meta"), problem.dim
     )
@@ -108,46 +218,67 @@ def _sets(problem: Problem, device: torch.device, clock: Clock) -> list[Set]:
     return [(x, problem.operation.allocate(x, dims, False)) for x in inputs]
 
 
-def _admit(measurement: Measurement, sets: Sequence[Set], clock: Clock) -> Callable[[], float]:
-    """Bind, check, warm up and capture one implementation. Raises AssertionError if it is wrong."""
-    implementation, problem = measurement.implementation, measurement.problem
-    backend = registry.get(implementation.backend)
+def _rotated(problem: Problem, device: torch.device, clock: Clock, cache: Cache) -> list[Set]:
+    """As many sets as make the data cold: together past the cache, at least two, and no more than 2048. Hot: one."""
+    one = problem.operation.contiguous_bytes(problem.shape, problem.dtype, problem.dim)
+    return draw_sets(problem, device, count=1 if cache == "hot" else min(max(2, -(-clock.sets_bytes // one)), 2048))
+
+
+def _admit(measurement: Measurement, gate: Gate, clock: Clock) -> Callable[[], float]:
+    """Take one implementation through the gate, warm it up and capture it. Raises AssertionError if it is wrong."""
+    backend = registry.get(measurement.implementation.backend)
     if backend.emulator:
         raise KernelZooError(f"{backend.emulator} is running, whose time says nothing about a device's")
-    started = time.perf_counter()
-    launches = [implementation.launch(sets[0][0], dim=problem.dim, out=sets[0][1])]
-    launches[0]()
-    _wait(sets[0][0])
-    measurement.first_call = time.perf_counter() - started
-    launches += [implementation.launch(x, dim=problem.dim, out=out) for x, out in sets[1:]]
-    for (x, out), launch in {0: (sets[0], launches[0]), -1: (sets[-1], launches[-1])}.values():
-        before = x.clone()
-        out.fill_(-7)  # no softmax holds it, and no minimum of these inputs does everywhere
-        launch()
-        problem.operation.assert_close(out, x, problem.dim)
-        if not bool((x == before).all()):
-            raise AssertionError("the input was changed")
-    measurement.submit = clock.submit(launches)
-    return clock.prepare(launches)
+    admitted = gate.admit(measurement.implementation)
+    measurement.first_call = admitted.first_call
+    measurement.submit = clock.submit(admitted.launches)
+    return clock.prepare(admitted.launches)
 
 
-def _check_again(measurement: Measurement, sets: Sequence[Set], sampler: Callable[[], float]) -> None:
-    """What was timed must have computed: sample once more over a poisoned output, and check that."""
-    x, out = sets[0]
-    poison = out.fill_(-7).clone()
-    for _ in sets:  # one sample of the wall clock may run through some of the sets only
-        sampler()
-        if not bool((out == poison).all()):
+def _rounds(
+    results: dict[str, Measurement],
+    lanes: dict[str, Callable[[], float]],
+    rounds: int,
+    device: torch.device,
+    progress: Callable[[Stage, str], None],
+) -> None:
+    """Let the lanes take turns until each has its samples; every lane has one of each round or none."""
+    order = list(lanes)
+    watcher = watch(device)
+    start = watcher.read() if watcher else None
+    for id in order:  # brings the device from its rest up to its working clock, and counts for nothing
+        lanes[id]()
+    repeated = disturbed = 0
+    for _ in range(2 * rounds):
+        random.shuffle(order)
+        before = watcher.read() if watcher else None
+        sampled = {}
+        for id in order:
+            progress("time", id)
+            sampled[id] = lanes[id]()
+        if watcher and before and watcher.disturbed(before, watcher.read()):
+            if repeated < rounds:
+                repeated += 1
+                continue
+            disturbed += 1
+        for id, sample in sampled.items():
+            results[id].samples.append(sample)
+        if order and len(results[order[0]].samples) == rounds:
             break
+    end = watcher.read() if watcher else None
+    for id in order:
+        results[id].repeated_rounds, results[id].disturbed_rounds = repeated, disturbed
+        results[id].condition = (start, end) if start and end else None
+
+
+def device_lives(device: torch.device, id: str, reason: str) -> None:
+    """After an unexpected error: raise DeviceLostError if the device answers this process no more."""
+    if device.type != "cuda":
+        return
+    import torch
+
     try:
-        measurement.problem.operation.assert_close(out, x, measurement.problem.dim)
-    except AssertionError as error:
-        measurement.samples.clear()
-        measurement.wrong = f"right when checked alone, wrong as it was timed: {error}"
-
-
-def _wait(x: torch.Tensor) -> None:
-    if x.is_cuda:
-        import torch
-
-        torch.cuda.synchronize(x.device)
+        torch.cuda.synchronize(device)
+        torch.zeros(1, device=device).add_(1).item()
+    except RuntimeError as error:
+        raise DeviceLostError(id, f"{reason}; then {error}") from error

@@ -1,5 +1,6 @@
 """The race: what is wrong is not timed, what is refused says why, and what is timed has every sample."""
 
+import sys
 import time
 from collections.abc import Callable, Iterator
 
@@ -66,12 +67,20 @@ def raises(x: torch.Tensor, out: torch.Tensor) -> Launch:
     raise ZeroDivisionError("in someone's kernel")
 
 
-@pytest.mark.parametrize("bind", [zeros, shifted, nothing, once, first_row_unwritten, eats_its_input, raises])
+@pytest.mark.parametrize("bind", [zeros, shifted, nothing, once, first_row_unwritten, eats_its_input])
 def test_what_is_wrong_is_not_timed(entrant: Callable[[Bind], registry.Implementation], bind: Bind) -> None:
     (result,) = measure.race(PROBLEM, [entrant(bind)], CPU, rounds=2).values()
     assert result.wrong
     assert not result.samples
     assert not result.refused
+
+
+def test_what_raises_costs_its_own_row(entrant: Callable[[Bind], registry.Implementation]) -> None:
+    good = kernelzoo.implementation("torch/softmax/eager")
+    results = measure.race(PROBLEM, [entrant(raises), good], CPU, rounds=2)
+    assert results["entrant/softmax/only"].failed == "raised ZeroDivisionError: in someone's kernel"
+    assert not results["entrant/softmax/only"].samples
+    assert len(results[good.id].samples) == 2
 
 
 def test_what_goes_wrong_while_timed_is_not_reported(entrant: Callable[[Bind], registry.Implementation]) -> None:
@@ -83,11 +92,12 @@ def test_what_goes_wrong_while_timed_is_not_reported(entrant: Callable[[Bind], r
         def launch() -> None:
             nonlocal launches
             launches += 1
-            out.copy_(torch.softmax(x, 1)) if launches < 4 else out.zero_()
+            out.copy_(torch.softmax(x, 1)) if launches < 300 else out.zero_()
 
         return launch
 
-    (result,) = measure.race(PROBLEM, [entrant(wears_out)], CPU, rounds=5).values()
+    # Hot: all launches are of one set, far more of them in the samples than in the gate.
+    (result,) = measure.race(PROBLEM, [entrant(wears_out)], CPU, rounds=15, cache="hot").values()
     assert "wrong as it was timed" in result.wrong
     assert not result.samples
 
@@ -117,6 +127,73 @@ def test_what_is_right_is_timed(entrant: Callable[[Bind], registry.Implementatio
     assert slowed.gb_per_s == pytest.approx(slowed.bytes / slowed.median / 1e9)
 
 
+def test_hot_and_cold_are_told_apart(entrant: Callable[[Bind], registry.Implementation]) -> None:
+    """Cold rotates through sets past the cache, hot launches on one set; each says so, and only cold has a limit."""
+    memory: dict[str, set[int]] = {"cold": set(), "hot": set()}
+
+    for cache in ("cold", "hot"):
+
+        def noting(x: torch.Tensor, out: torch.Tensor, seen: set[int] = memory[cache]) -> Launch:
+            def launch() -> None:
+                seen.add(x.data_ptr())
+                out.copy_(torch.softmax(x.squeeze(2), 1).unsqueeze(2))
+
+            return launch
+
+        unlimited = measure.Ceilings(copy=1e30, read=1e30, floor=1e-9)
+        problem = Problem("softmax", (2048, 2048), "float32")
+        registry._registered.pop(("entrant", "softmax", "only"), None)
+        implementation = entrant(noting)
+        (result,) = measure.race(problem, [implementation], CPU, rounds=2, cache=cache, ceilings=unlimited).values()
+        assert result.samples, result
+        assert result.cache == cache and f"cache {cache}" in result.clock_detail
+        assert (result.of_limit is None) == (cache == "hot")
+    sets_bytes = measure.WallClock.sets_bytes
+    assert len(memory["cold"]) * 2 * 2048 * 2048 * 4 >= sets_bytes > len(memory["hot"]) * 2 * 2048 * 2048 * 4
+
+
+def test_beyond_the_limit_is_no_result() -> None:
+    """A time that the device's own ceilings don't allow is thrown out; one within them keeps its share."""
+    eager = kernelzoo.implementation("torch/softmax/eager")
+    for floor, possible in ((10.0, False), (1e-9, True)):
+        ceilings = measure.Ceilings(copy=1e15, read=1e15, floor=floor)
+        (result,) = measure.race(PROBLEM, [eager], CPU, rounds=3, ceilings=ceilings).values()
+        assert bool(result.samples) == possible
+        assert ("faster than this device" in result.wrong) != possible
+
+
+class Restless:
+    """A watch on a device whose state changes during the first rounds."""
+
+    def __init__(self, disturbed_rounds: int) -> None:
+        self.left = disturbed_rounds
+
+    def read(self) -> object:
+        return object()
+
+    def disturbed(self, before: object, after: object) -> str:
+        self.left -= 1
+        return "" if self.left < 0 else "the clock fell"
+
+
+@pytest.mark.parametrize(("disturbed", "repeated"), [(0, 0), (2, 2), (5, 4), (99, 4)])
+def test_disturbed_rounds_are_measured_again(disturbed: int, repeated: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Up to as many as were asked for; a device that never rests gives its samples all the same, and the count."""
+    monkeypatch.setattr(sys.modules[measure.race.__module__], "watch", lambda device: Restless(disturbed))
+    eager = kernelzoo.implementation("torch/softmax/eager")
+    (result,) = measure.race(PROBLEM, [eager], CPU, rounds=4).values()
+    assert (len(result.samples), result.repeated_rounds) == (4, repeated)
+    assert result.flags == (("disturbed",) if disturbed > 4 else ())
+
+
+def test_flags() -> None:
+    eager = kernelzoo.implementation("torch/softmax/eager")
+    result = measure.Measurement(eager, PROBLEM, "device", "", samples=[20e-6], submit=30e-6, cupti=25e-6)
+    assert result.flags == ("host-bound", "clocks disagree")
+    result.submit, result.cupti = 10e-6, 20.1e-6
+    assert result.flags == ()
+
+
 def test_refusals_say_why(entrant: Callable[[Bind], registry.Implementation]) -> None:
     def picky(x: torch.Tensor, out: torch.Tensor) -> Launch:
         raise kernelzoo.UnsupportedProblemError("entrant/softmax/only", "it never can")
@@ -138,12 +215,13 @@ def test_an_emulator_is_never_timed(
 
 def test_problem_sets() -> None:
     for name in measure.SETS:
-        for problem in measure.problems(name):
-            assert len(set(measure.problems(name))) == len(measure.problems(name))
-            assert problem.id.startswith(problem.op)
+        found = measure.problems(name)
+        assert len({problem.id for problem in found}) == len(found)
+    columns = [problem.shape[1] for problem in measure.problems("map", ("min",), ("float32",))]
+    assert 0.45 < sum(n % 2 for n in columns) / len(columns) < 0.55  # as many odd lengths as even ones
     sweep = {problem.shape for problem in measure.problems("sweep", ("softmax",), ("float32",))}
     assert {(4096, n) for n in range(256, 12673, 128)} | {(1823, 781), (16, 262144)} == sweep
-    with pytest.raises(ValueError, match="no shape set 'huge'; known: full, quick, sweep"):
+    with pytest.raises(ValueError, match="no shape set 'huge'; known: axes, full, map, quick, sweep"):
         measure.problems("huge")
     with pytest.raises(LookupError, match="no softmax dtype 'int8'"):
         measure.problems("quick", ("softmax",), ("int8",))

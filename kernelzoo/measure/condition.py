@@ -1,0 +1,224 @@
+"""The state of what measures, read beside the samples: was the device itself while they were taken?
+
+A GPU is asked through NVML (the package nvidia-ml-py), a host through Linux's scheduler. Where neither can be asked,
+nothing is watched, and :func:`unwatched` says why; measuring goes on.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import torch
+
+MOVED = 0.02
+"""A clock that moved by more than this share, or a thread that waited for that share of the time, is a disturbance."""
+
+# Clock event reasons (nvml.h) that slow a GPU down. Not idle, and not the limits that somebody set: those hold for
+# every sample alike.
+_SLOWING = {
+    0x04: "software power cap",
+    0x08: "hardware slowdown",
+    0x20: "software thermal slowdown",
+    0x40: "hardware thermal slowdown",
+    0x80: "hardware power brake",
+}
+_CLOCK_SM, _CLOCK_MEMORY, _TEMPERATURE_GPU = 1, 2, 0  # nvml.h's own numbers
+
+_TASKS = Path("/proc/self/task")
+
+
+@dataclass(frozen=True)
+class Condition:
+    """The state of a device at one moment; None is what it does not tell."""
+
+    sm_mhz: int | None = None
+    memory_mhz: int | None = None
+    temperature_c: int | None = None
+    power_w: float | None = None
+    """Averaged by the device, over a second on recent ones."""
+    throttled: tuple[str, ...] = ()
+    """What holds the clocks down at this moment."""
+    processes: int | None = None
+    """Processes that have a compute context on the device, this one among them; in a container often none is told."""
+    waited_s: float | None = None
+    """Host: seconds that this process's threads waited for a processor since the watch began (see :class:`Watch`)."""
+    at_s: float = 0.0
+    """Seconds since the watch began."""
+
+
+class Watch(ABC):
+    """Reads one device's condition; :func:`watch` makes it."""
+
+    def __init__(self) -> None:
+        self._began = time.perf_counter()
+
+    @abstractmethod
+    def read(self) -> Condition:
+        """The condition now. Takes well under a millisecond, and never raises."""
+
+    @abstractmethod
+    def disturbed(self, before: Condition, after: Condition) -> str:
+        """Why samples taken between the two are not to be trusted, or "" if nothing speaks against them."""
+
+    def _now(self) -> float:
+        return time.perf_counter() - self._began
+
+
+class _Gpu(Watch):
+    """Samples are disturbed if at either end something holds the clocks down, if the SM's or the memory's clock is
+    not what it was, or if another process came to the device.
+
+    A GPU at rest clocks down, and needs milliseconds of work to come back up: samples taken meanwhile are disturbed,
+    as they should be. So give the device some work before the first reading that samples are judged by.
+
+    What happens and passes between the two readings is not seen. Nor is a process that was on the device all along: it
+    may be at rest, and there is no telling. Its share of the device shows in the spread of the samples;
+    ``Condition.processes`` is there to be read beside them.
+    """
+
+    def __init__(self, nvml: Any, handle: Any) -> None:
+        super().__init__()
+        self._nvml, self._handle = nvml, handle
+        # Drivers before 535 know the reasons by their old name.
+        self._reasons = nvml.nvmlDeviceGetCurrentClocksEventReasons
+        if self._ask(self._reasons) is None:
+            self._reasons = nvml.nvmlDeviceGetCurrentClocksThrottleReasons
+
+    def read(self) -> Condition:
+        nvml = self._nvml
+        reasons = self._ask(self._reasons) or 0
+        milliwatts = self._ask(nvml.nvmlDeviceGetPowerUsage)
+        processes = self._ask(nvml.nvmlDeviceGetComputeRunningProcesses)
+        return Condition(
+            sm_mhz=self._ask(nvml.nvmlDeviceGetClockInfo, _CLOCK_SM),
+            memory_mhz=self._ask(nvml.nvmlDeviceGetClockInfo, _CLOCK_MEMORY),
+            temperature_c=self._ask(nvml.nvmlDeviceGetTemperature, _TEMPERATURE_GPU),
+            power_w=None if milliwatts is None else milliwatts / 1e3,
+            throttled=tuple(name for bit, name in _SLOWING.items() if reasons & bit),
+            processes=None if processes is None else len(processes),
+            at_s=self._now(),
+        )
+
+    def disturbed(self, before: Condition, after: Condition) -> str:
+        slowing = [name for name in _SLOWING.values() if name in before.throttled + after.throttled]
+        if slowing:
+            return f"the GPU held its clocks down: {', '.join(slowing)}"
+        clocks = (("SM", before.sm_mhz, after.sm_mhz), ("memory", before.memory_mhz, after.memory_mhz))
+        for name, was, now in clocks:
+            if was and now and abs(now - was) > MOVED * was:
+                return f"the {name} clock went from {was} to {now} MHz"
+        if before.processes is not None and after.processes is not None and after.processes > before.processes:
+            return f"another process came to the device: {after.processes} compute on it, {before.processes} did"
+        return ""
+
+    def _ask(self, function: Callable[..., Any], *arguments: int) -> Any:
+        """What NVML answers about the device, or None if this device or driver does not tell."""
+        try:
+            return function(self._handle, *arguments)
+        except self._nvml.NVMLError:
+            return None
+
+
+class _Host(Watch):
+    """Samples are disturbed if a thread of this process was ready to run, and waited for a processor, for more than
+    2 % of the time: others had it, or there are more threads than processors.
+
+    Linux counts that wait in nanoseconds, thread by thread, which tells the truth about a millisecond; /proc/stat
+    counts whole ticks of 10 ms, and /proc/pressure/cpu the waits of every process. On two processors shared with other
+    work, samples of 2 to 4 ms that had not waited spread by 2 to 8 %, and all of them by 16 to 200 %. What it does not
+    see: a neighbour on the same core's other thread, on the same memory, or on the same physical machine, and a clock
+    that changes.
+
+    ``waited_s`` adds up, from reading to reading, the wait of the thread that waited longest: as long a delay as that
+    a kernel on all threads may have had, while their sum grows with their number.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._waits, self._waited = _waits(), 0.0
+
+    def read(self) -> Condition:
+        waits = _waits()
+        longest = max((wait - self._waits.get(thread, 0) for thread, wait in waits.items()), default=0)
+        self._waits, self._waited = waits, self._waited + longest * 1e-9
+        return Condition(waited_s=self._waited, at_s=self._now())
+
+    def disturbed(self, before: Condition, after: Condition) -> str:
+        waited, passed = (after.waited_s or 0) - (before.waited_s or 0), after.at_s - before.at_s
+        if waited <= MOVED * passed:
+            return ""
+        return f"a thread waited {waited * 1e3:.1f} of {passed * 1e3:.1f} ms for a processor"
+
+
+def watch(device: torch.device) -> Watch | None:
+    """A watch on the device, or None where there is nothing to ask; :func:`unwatched` says why."""
+    found = _open(device)
+    return found if isinstance(found, Watch) else None
+
+
+def unwatched(device: torch.device) -> str:
+    """Why :func:`watch` gives None for this device, or "" if it does not."""
+    found = _open(device)
+    return "" if isinstance(found, Watch) else found
+
+
+def _open(device: torch.device) -> Watch | str:
+    if device.type == "cuda":
+        return _open_gpu(device)
+    if device.type == "cpu":
+        return _Host() if _waits() else f"this system does not count how long threads wait ({_TASKS}/*/schedstat)"
+    return f"nothing here knows how to ask a device of type {device.type!r}"
+
+
+def _open_gpu(device: torch.device) -> Watch | str:
+    try:
+        import pynvml
+    except ImportError:
+        return "the package nvidia-ml-py is not installed; pip install nvidia-ml-py"
+    import torch
+
+    if not torch.cuda.is_available():
+        return "torch sees no GPU"
+    try:
+        pynvml.nvmlInit()  # counted by NVML, and cheap when it was done before; it stays so until this process ends
+        return _Gpu(pynvml, _handle(pynvml, torch.cuda.get_device_properties(device)))
+    except pynvml.NVMLError as error:
+        return f"NVML does not know the device: {error}"
+
+
+def _handle(nvml: Any, properties: Any) -> Any:
+    """NVML's handle of the device that torch describes. Raises NVMLError.
+
+    NVML numbers the devices of the machine, torch those that CUDA_VISIBLE_DEVICES leaves, in its order; what both know
+    is a device's UUID, and its place on the bus. A slice of a GPU (MIG) has a UUID of its own, which NVML would need in
+    another form; its place on the bus is that of the whole GPU, whose clocks it runs at.
+    """
+    try:
+        return nvml.nvmlDeviceGetHandleByUUID(f"GPU-{properties.uuid}")
+    except nvml.NVMLError:
+        if not hasattr(properties, "pci_bus_id"):  # a torch that does not tell
+            raise
+        place = f"{properties.pci_domain_id:08x}:{properties.pci_bus_id:02x}:{properties.pci_device_id:02x}.0"
+        return nvml.nvmlDeviceGetHandleByPciBusId(place)
+
+
+def _waits() -> dict[str, int]:
+    """Nanoseconds that each thread of this process has waited for a processor while it was ready to run."""
+    waits = {}
+    try:
+        threads = os.listdir(_TASKS)
+    except OSError:  # no Linux
+        return {}
+    for thread in threads:
+        try:
+            waits[thread] = int((_TASKS / thread / "schedstat").read_bytes().split()[1])
+        except (OSError, IndexError):  # the thread has ended, or the kernel does not count
+            continue
+    return waits

@@ -1,0 +1,473 @@
+"""The gate: nothing is timed that has not passed it, in the very memory that it will be timed in."""
+
+from __future__ import annotations
+
+import math
+import random
+import secrets
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from kernelzoo import ops, registry
+from kernelzoo.conformance import bits, poison_like, special_rows
+from kernelzoo.measure.problems import Problem
+
+if TYPE_CHECKING:
+    import torch
+
+    from kernelzoo.registry import Launch
+
+Set = tuple["torch.Tensor", "torch.Tensor"]
+Index = tuple[int, ...]
+
+_SPIN = 4_000_000
+"""Clock cycles (2 ms at 2 GHz) that hold a stream up: ten times what the host needs to queue a fill, a launch and a
+copy behind them."""
+
+_GUARD = 2**15
+"""Bytes on either side of a tensor that nobody may write: whatever runs over an end begins there."""
+
+_BATCH = 2**22
+"""Elements of small sets that are checked together, so that thousands of them cost few operations."""
+
+
+@dataclass(frozen=True)
+class Admitted:
+    """An implementation that has passed: what may be timed."""
+
+    launches: list[Launch]
+    """Bound to each of the sets, in their order."""
+    first_call: float
+    """Seconds to bind and to run the first time, compilation included unless a cache held it."""
+
+
+class Gate:
+    """Checks implementations of one problem in the memory of ``sets``, pairs (x, out) of contiguous tensors.
+
+    What is right is computed here once, for all that come through; that and the copies to put everything back take up
+    to three times the bytes of the sets. The values that are put to an implementation differ from one gate to the next;
+    an error names the ``seed`` that repeats them.
+    """
+
+    def __init__(self, problem: Problem, sets: Sequence[Set], *, seed: int | None = None) -> None:
+        import torch
+
+        self.problem, self.sets = problem, list(sets)
+        self.seed = secrets.randbits(48) if seed is None else seed
+        x, out = self.sets[0]
+        python = random.Random(self.seed)
+        self._place = tuple(python.randrange(size) for size in x.shape)
+        generator = torch.Generator(x.device).manual_seed(self.seed)
+        with ops.on_device_of(x):
+            self._rows = _Rows(x, problem.operation.check(x, problem.dim))
+            self._guarded_x, self._guarded_out = _Guarded(x, generator), _Guarded(out, generator)
+            self._original = self._guarded_x.inner.copy_(x)
+            first, *others = _parts(self.sets)
+            poison = _poison(out.dtype, python)
+            self._batches = [_Batch(problem, first, self._original.unsqueeze(0), poison)]
+            self._batches += [_Batch(problem, part, torch.stack([x for x, _ in part]), poison) for part in others]
+            # A launch sees the version counters of the tensors it was given, and could tell by them that something was
+            # written. These are aliases, with counters of their own.
+            (self._x,), (self._out,) = self._batches[0].xs, self._batches[0].outs
+            self._first = torch.empty_like(self._out)
+            self._fresh = self._draw(generator)
+        self._metadata = [(tensor, _metadata(tensor), tensor.data) for pair in self.sets for tensor in pair]
+
+    def admit(self, implementation: registry.Implementation) -> Admitted:
+        """Bind one implementation to every set, and check it.
+
+        The results of all sets, over outputs that held something else, against the float64 reference. Then, in the
+        memory of the first set: fresh data, every special value of the contract among them, read in the order of the
+        current stream, without which a GPU may still be at work; a single other element; the first data again, which
+        must give the same bits, on a stream of its own too. The inputs must stay as they were, so must the bytes around
+        x and out, and so must the tensors themselves.
+
+        Raises AssertionError, which says what is wrong; KernelZooError where the implementation refuses the problem;
+        and whatever the implementation raises.
+        """
+        with self._undone():
+            _wait(self._x)
+            started = time.perf_counter()
+            launches = [implementation.launch(self.sets[0][0], dim=self.problem.dim, out=self.sets[0][1])]
+            _wait(self._x)
+            bound = time.perf_counter()
+            launches += [implementation.launch(x, dim=self.problem.dim, out=out) for x, out in self.sets[1:]]
+            for batch in self._batches:  # not before, or what was bound could have written what the launch does not
+                batch.poison()
+            _wait(self._x)
+            run = time.perf_counter()
+            _run(launches[0])
+            _wait(self._x)
+            first_call = time.perf_counter() - run + bound - started
+            for launch in launches[1:]:
+                _run(launch)
+            _wait(self._x)
+            self._check_metadata()
+            for batch in self._batches:
+                batch.check()
+            self._first.copy_(self._out)
+            for fresh in reversed(self._fresh):
+                self._check_values(self._launched(launches[0], fresh.x), fresh)
+            self._check_again(launches[0])
+            self._check_guards(implementation)
+            self._check_one_element(launches[0])
+            if self._x.is_cuda:
+                self._check_stream(launches[0])
+            self._check_metadata()
+        return Admitted(launches, first_call)
+
+    def check_timed(self, sampler: Callable[[], float]) -> None:
+        """Check what was timed: sample once more over other outputs, and over fresh data in the first set.
+
+        Raises AssertionError, which says what is wrong.
+        """
+        import torch
+
+        with self._undone():
+            fresh = self._fresh[0]
+            for batch in self._batches:
+                batch.poison()
+            self._x.copy_(fresh.x)
+            heads = [out.view(-1)[:1] for batch in self._batches for out in batch.outs]
+            before = bits(torch.cat(heads))
+            for _ in self.sets:  # one sample of the wall clock may run through some of the sets only
+                sampler()
+                if not bool((bits(torch.cat(heads)) == before).any()):
+                    break
+            _wait(self._x)
+            self._check_metadata()
+            self._check_values(self._out, fresh)
+            for batch in self._batches[1:]:
+                batch.check()
+
+    def _draw(self, generator: torch.Generator) -> list[_Fresh]:
+        """Fresh data with the special values in some of its rows, every other row at most."""
+        rules = list(special_rows(self.problem.dtype).items())
+        count, elements = self._rows.count, self._x.numel()
+        at_once = min(len(rules), (count + 1) // 2)
+        # Few rows take several passes; where one is long, too few for every rule, and the most telling come first.
+        passes = min(-(-len(rules) // at_once), max(1 if elements > 2**26 else 4, 2**24 // elements))
+        fresh = []
+        for i in range(passes):
+            x = self.problem.input(generator)
+            chosen = rules[i * at_once : (i + 1) * at_once]
+            names = {}
+            for j, (name, write) in enumerate(chosen):
+                index = self._rows.index(j * (count - 1) // max(1, len(chosen) - 1))
+                self._rows.write(x, index, write)
+                names[index] = name
+            fresh.append(_Fresh(x, self.problem.operation.expect(x, self.problem.dim), names))
+        return fresh
+
+    def _check_values(self, result: torch.Tensor, fresh: _Fresh) -> None:
+        try:
+            fresh.expected.check(result)
+        except AssertionError as error:
+            wrong = [name for index, name in fresh.rules.items() if not self._rows.right(fresh.expected, result, index)]
+            told = f", in rows of {' / '.join(wrong)}" if 0 < len(wrong) < len(fresh.rules) else ""
+            raise AssertionError(f"right at first, wrong on fresh data in the same memory{told}: {error}") from None
+        if not _equal(self._x, fresh.x):
+            raise AssertionError("the input was changed, when there was fresh data in it")
+
+    def _check_guards(self, implementation: registry.Implementation) -> None:
+        """The first data in memory whose surroundings are known."""
+        x, out = self._guarded_x, self._guarded_out
+        out.inner.copy_(poison_like(self._first))
+        try:
+            _run(implementation.launch(x.inner, dim=self.problem.dim, out=out.inner))
+            _wait(self._x)
+        finally:
+            written = {name: guarded.mend() for name, guarded in (("x", x), ("out", out))}
+            changed = not _equal(x.inner, self._x)  # which holds the first data again
+            x.inner.copy_(self._x)
+        for name, count in written.items():
+            if count:
+                raise AssertionError(f"wrote outside its output: {count} of the bytes beside {name} have changed")
+        if changed:
+            raise AssertionError("the input was changed, when it lay elsewhere in memory")
+        try:
+            self._batches[0].check_results(out.inner.unsqueeze(0))
+        except AssertionError as error:
+            raise AssertionError(
+                f"right in one place, wrong elsewhere in memory, among random bytes: {error}"
+            ) from None
+
+    def _check_one_element(self, launch: Launch) -> None:
+        """One element in one place is all that differs from the first data: its row must follow, and no other."""
+        import torch
+
+        place, kind = self._place, self._x.dtype
+        self._x.copy_(self._original)
+        self._x[place] = math.nan if kind.is_floating_point else kind != torch.bool and torch.iinfo(kind).min
+        index = self._rows.of(place)
+        expected = self.problem.operation.expect(self._rows.x(self._x, index), self.problem.dim)
+        self._out.copy_(self._first)
+        _run(launch)
+        _wait(self._x)
+        row = self._rows.out(self._out, index)
+        try:
+            expected.check(row)
+        except AssertionError as error:
+            raise AssertionError(f"wrong after the one element at {place} was changed: {error}") from None
+        row.copy_(self._rows.out(self._first, index))
+        if not _equal(self._out, self._first):
+            raise AssertionError(f"the one element at {place} was changed, and the results of other rows with it")
+
+    def _check_again(self, launch: Launch) -> None:
+        self._x.copy_(self._original)
+        self._out.copy_(poison_like(self._first))
+        _run(launch)
+        _wait(self._x)
+        if not _equal(self._out, self._first):
+            raise AssertionError("launched again, the same input gave other bits, or not all was written")
+
+    def _check_stream(self, launch: Launch) -> None:
+        """Under a current stream that is not the default one, x and out holding something else until its turn comes."""
+        import torch
+
+        self._x.copy_(self._fresh[0].x)
+        self._out.copy_(poison_like(self._first))
+        stream: Any = torch.cuda.Stream  # torch does not type it
+        if not _equal(self._launched(launch, self._original, stream(self._x.device)), self._first):
+            raise AssertionError("under another current stream, the same input gave other bits")
+
+    def _launched(self, launch: Launch, values: torch.Tensor, stream: object = None) -> torch.Tensor:
+        """What out holds for whoever reads it in the order of the current stream, right after x was filled in it.
+
+        The stream is held up meanwhile, so that work that is not in its order overtakes it. A launch that does nothing,
+        or comes late, leaves what out held before. The result lies in the guarded out.
+        """
+        result = self._guarded_out.inner
+        _wait(self._x)
+        with _held_up(self._x, stream):
+            self._x.copy_(values)
+            _run(launch)
+            result.copy_(self._out)
+        _wait(self._x)
+        return result
+
+    def _check_metadata(self) -> None:
+        for tensor, before, _ in self._metadata:
+            now = _metadata(tensor)
+            if now != before:
+                name = "an out" if any(tensor is out for _, out in self.sets) else "an x"
+                changes = ", ".join(f"{key} was {before[key]}, is {now[key]}" for key in now if now[key] != before[key])
+                raise AssertionError(
+                    f"a launch writes into out, and leaves the tensors as they are; of {name}, {changes}"
+                )
+
+    @contextmanager
+    def _undone(self) -> Iterator[None]:
+        """Whatever happens within, the sets are left as they were, but for what out holds; an error says the seed."""
+        failed = True
+        try:
+            with ops.on_device_of(self._x):
+                yield
+            failed = False
+        except AssertionError as error:
+            raise AssertionError(f"{error} (gate seed {self.seed})") from error
+        finally:
+            for tensor, before, alias in self._metadata if failed else ():
+                if _metadata(tensor) != before:
+                    tensor.__class__ = before["type"]
+                    tensor.data = alias
+            for batch in self._batches if failed else self._batches[:1]:
+                batch.restore()
+
+
+@dataclass(frozen=True)
+class _Fresh:
+    """Data that an implementation has not seen."""
+
+    x: torch.Tensor
+    expected: ops.Expected
+    rules: dict[Index, str]
+    """Which special values are in which row."""
+
+
+class _Rows:
+    """Finds one row of x, and what belongs to it in out; a row's index names its place on the axes that are kept."""
+
+    def __init__(self, x: torch.Tensor, reduced: tuple[int, ...]) -> None:
+        self._kept = [d for d in range(x.ndim) if d not in reduced]
+        self._sizes = [x.size(d) for d in self._kept]
+        self._ndim = x.ndim
+        self.count = math.prod(self._sizes)
+
+    def index(self, row: int) -> Index:
+        """Of the row of that number."""
+        places = []
+        for size in reversed(self._sizes):
+            row, place = divmod(row, size)
+            places.append(place)
+        return tuple(reversed(places))
+
+    def of(self, place: Index) -> Index:
+        """Of the row that an element of x is in."""
+        return tuple(place[d] for d in self._kept)
+
+    def x(self, x: torch.Tensor, index: Index) -> torch.Tensor:
+        """One row of x, with all its axes."""
+        for d, i in zip(self._kept, index, strict=True):
+            x = x.narrow(d, i, 1)
+        return x
+
+    def out(self, out: torch.Tensor, index: Index) -> torch.Tensor:
+        """What belongs to that row in out, with all its axes."""
+        for d, i in zip(self._kept if out.ndim == self._ndim else range(out.ndim), index, strict=True):
+            out = out.narrow(d, i, 1)
+        return out
+
+    def write(self, x: torch.Tensor, index: Index, write: Callable[[torch.Tensor], object]) -> None:
+        """Let ``write`` fill a row of x, as a tensor of one axis."""
+        row = self.x(x, index)
+        flat = row.flatten()
+        write(flat)
+        if flat.data_ptr() != row.data_ptr():  # several axes that are not one in memory
+            row.copy_(flat.view(row.shape))
+
+    def right(self, expected: ops.Expected, result: torch.Tensor, index: Index) -> bool:
+        """Whether what belongs to one row is right."""
+        try:
+            ops.Expected(expected.op, self.out(expected.lower, index), self.out(expected.upper, index)).check(
+                self.out(result, index)
+            )
+        except AssertionError:
+            return False
+        return True
+
+
+class _Batch:
+    """Some sets, or a large one, what is right for them, and a copy of their inputs."""
+
+    def __init__(self, problem: Problem, sets: Sequence[Set], originals: torch.Tensor, poison: float | None) -> None:
+        self.xs, self.outs = [x.data for x, _ in sets], [out.data for _, out in sets]
+        self._originals, self._poison = originals, poison
+        self._expected = problem.operation.expect(originals, problem.dim + (problem.dim >= 0))
+
+    def poison(self) -> None:
+        """Fill the outputs with what is wrong everywhere, and known to this gate alone."""
+        if self._poison is None:
+            for out, right in zip(self.outs, self._expected.lower, strict=True):
+                out.copy_(~right)
+        else:
+            for out in self.outs:
+                out.fill_(self._poison)
+
+    def check(self) -> None:
+        """Raise AssertionError unless each output is right for its input, and that as it was."""
+        self.check_results(_stacked(self.outs))
+        if not _equal(_stacked(self.xs), self._originals):
+            raise AssertionError("the input was changed")
+
+    def check_results(self, results: torch.Tensor) -> None:
+        """The same for results that lie elsewhere, stacked."""
+        self._expected.check(results)
+
+    def restore(self) -> None:
+        for x, original in zip(self.xs, self._originals, strict=True):
+            x.copy_(original)
+
+
+class _Guarded:
+    """A tensor like another in the middle of random bytes: what reads them goes wrong, and what writes them is seen."""
+
+    def __init__(self, like: torch.Tensor, generator: torch.Generator) -> None:
+        import torch
+
+        size = like.numel() * like.element_size()
+        memory = torch.empty(2 * _GUARD + size, dtype=torch.uint8, device=like.device)
+        self.inner = memory[_GUARD : _GUARD + size].view(like.dtype).view(like.shape)
+        self._guards = (memory[:_GUARD], memory[_GUARD + size :])
+        for guard in self._guards:
+            words = torch.empty(_GUARD // 8, dtype=torch.int64, device=like.device)
+            guard.copy_(words.random_(-(2**63), None, generator=generator).view(torch.uint8))
+        self._right = [guard.clone() for guard in self._guards]
+
+    def mend(self) -> int:
+        """The number of bytes around the tensor that have changed; puts them back."""
+        changed = 0
+        for guard, right in zip(self._guards, self._right, strict=True):
+            changed += int((guard != right).sum())
+            guard.copy_(right)
+        return changed
+
+
+def _parts(sets: Sequence[Set]) -> Iterator[Sequence[Set]]:
+    """The first set alone, the others by as many as may be checked together."""
+    yield sets[:1]
+    step = max(1, _BATCH // sets[0][0].numel())
+    for start in range(1, len(sets), step):
+        yield sets[start : start + step]
+
+
+def _poison(dtype: torch.dtype, python: random.Random) -> float | None:
+    """What no result of ours holds, and no minimum gets past, drawn anew for nobody to know it; a bool has no such."""
+    if dtype.is_floating_point:
+        return -python.uniform(10, 1000)
+    import torch
+
+    return None if dtype == torch.bool else torch.iinfo(dtype).min
+
+
+def _stacked(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
+    """As one tensor with an axis more; a single one isn't copied."""
+    import torch
+
+    return torch.stack(list(tensors)) if len(tensors) > 1 else tensors[0].unsqueeze(0)
+
+
+def _equal(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """To the bit."""
+    import torch
+
+    return torch.equal(bits(a), bits(b))
+
+
+def _run(launch: Launch) -> None:
+    result: object = launch()  # type: ignore[func-returns-value]  # which is what is checked here
+    if result is not None:
+        raise AssertionError(
+            f"a launch returns nothing, and writes its result into out; this one returned {type(result)}"
+        )
+
+
+def _wait(x: torch.Tensor) -> None:
+    if x.is_cuda:
+        import torch
+
+        torch.cuda.synchronize(x.device)
+
+
+@contextmanager
+def _held_up(x: torch.Tensor, stream: Any) -> Iterator[None]:
+    """Make a stream the current one, if it is given, and keep it busy for a while; on the host there is none."""
+    if not x.is_cuda:
+        yield
+        return
+    import torch
+
+    with torch.cuda.stream(stream) if stream is not None else nullcontext():
+        spin: Any = torch.cuda._sleep  # torch does not type it
+        spin(_SPIN)
+        yield
+
+
+def _metadata(tensor: torch.Tensor) -> dict[str, Any]:
+    """What a tensor is, apart from the values in its memory. Of a type that is not torch's own, that alone."""
+    import torch
+
+    found: dict[str, Any] = {"type": type(tensor)}
+    if type(tensor) is torch.Tensor:
+        storage = tensor.untyped_storage()
+        found |= {
+            "dtype": tensor.dtype,
+            "shape": tuple(tensor.shape),
+            "strides": tensor.stride(),
+            "address": tensor.data_ptr(),
+            "storage": (storage.data_ptr(), storage.nbytes()),
+        }
+    return found

@@ -1,0 +1,274 @@
+"""Measuring behind a guard: in a process that may crash, hang or lose its device, which costs one row and no other."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import IO, Any, Self
+
+from kernelzoo.errors import KernelZooError
+from kernelzoo.measure import record
+from kernelzoo.measure.problems import Problem
+
+_IMPORTING = 180.0
+"""Seconds that a start may take, however short the patience with kernels: it loads torch, from a cold disk perhaps."""
+
+Json = dict[str, Any]
+Progress = Callable[[str, str], None]
+
+
+class GuardError(KernelZooError, RuntimeError):
+    """The process that measures can't start, or refuses what it is asked for."""
+
+
+class _DiedError(Exception):
+    """The process died or was killed; ``id`` is the implementation it had in hand, "" if none."""
+
+    def __init__(self, id: str, reason: str) -> None:
+        super().__init__(reason)
+        self.id, self.reason = id, reason
+
+
+@dataclass(frozen=True)
+class About:
+    """What the measuring process found: where it measures, and what there is to measure."""
+
+    device: str
+    device_name: str
+    versions: dict[str, str]
+    summaries: dict[str, str]
+    """The first line of each known implementation's docstring, by id; the modules' own among them."""
+
+
+class Guard:
+    """Lets implementations run in a process of its own, and replaces that process when one of them breaks it.
+
+    ``modules`` are paths of Python files that register implementations: they run there and never here. ``patience`` is
+    the seconds that one step (compile and check, or one sample) may take before it counts as hung. Use it as a context
+    manager. Raises GuardError if the process can't start.
+    """
+
+    def __init__(self, device: str = "", modules: Sequence[str] = (), *, patience: float = 180.0) -> None:
+        self._device, self._modules, self._patience = device, [os.path.abspath(module) for module in modules], patience
+        self._ceilings: list[float] | None = None
+        self._process: subprocess.Popen[str] | None = None
+        self._replies: IO[bytes] | None = None
+        self._pending = b""
+        self._log: IO[str] | None = None
+        self._checker: Guard | None = None
+        self.about = self._start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the process, and the one of the second clock."""
+        self._stop()
+        if self._checker is not None:
+            self._checker.close()
+
+    def ceilings(self) -> list[float] | None:
+        """Copy and read bandwidth in bytes per second and the launch floor in seconds, measured once on this device;
+        None on the host."""
+        if self._ceilings is None:
+            try:
+                self._ceilings = self._ask({"do": "ceilings"}, _quiet, at_least=_IMPORTING)["ceilings"]
+            except _DiedError as error:
+                self._restart()
+                raise GuardError(f"the ceilings could not be measured: {error.reason}") from None
+        return self._ceilings
+
+    def race(
+        self,
+        problem: Problem,
+        ids: Sequence[str],
+        *,
+        rounds: int = 15,
+        cache: str = "cold",
+        cross_check: bool = False,
+        label: str = "",
+        progress: Progress = lambda stage, id: None,
+    ) -> tuple[list[Json], list[Json]]:
+        """Measure implementations on one problem: the entries of a results file, and the failures.
+
+        An implementation that kills the process, hangs, or breaks its device is a failure, and the others are measured
+        again without it, in a new process. With ``cross_check``, cold results of a GPU are timed by the profiler's
+        clock too.
+        """
+        left, lost = list(ids), list[Json]()
+        while left:
+            request = {"do": "race", "problem": _shape(problem), "ids": left, "rounds": rounds, "cache": cache}
+            try:
+                done = self._ask({**request, "label": label}, progress)
+                if cross_check and cache == "cold":
+                    timed = {e["extra_info"]["id"]: e for e in done["entries"] if e["extra_info"]["clock"] == "device"}
+                    for id, seconds in self.cross_check(problem, list(timed), progress).items() if timed else ():
+                        record.cross_checked(timed[id], seconds)
+                return done["entries"], lost + done["failed"]
+            except _DiedError as error:
+                self._restart()
+                # Nobody in hand: it died between them, so that none of them can be blamed, and none has a result.
+                blamed = [error.id] if error.id in left else left
+                lost += [record.failure(problem, id, "failed", error.reason) for id in blamed]
+                left = [id for id in left if id not in blamed]
+        return [], lost
+
+    def cross_check(self, problem: Problem, ids: Sequence[str], progress: Progress) -> dict[str, float]:
+        """Seconds per launch by the profiler's clock, by id; those that it tells nothing of are left out.
+
+        In a second process, since a profiler slows down the one that it has been in. A second opinion that can't be
+        had is none, and costs the first nothing.
+        """
+        if self._checker is None:
+            self._checker = Guard(self._device, self._modules, patience=self._patience)
+        try:
+            request = {"do": "cross_check", "problem": _shape(problem), "ids": list(ids)}
+            told: dict[str, float] = self._checker._ask(request, progress)
+        except (_DiedError, GuardError):
+            self._checker._restart()
+            return {}
+        return told
+
+    def verify(self, id: str, problems: Sequence[Problem], progress: Progress = lambda stage, id: None) -> Json:
+        """Check one implementation against the contract: ``passed``, ``refused`` and ``no_room`` (counts of cases; the
+        last are those that this machine's memory can't hold), ``wrong`` (a list of findings), ``unavailable`` (why it
+        can't run here, or "")."""
+        try:
+            return self._ask({"do": "verify", "id": id, "problems": [_shape(p) for p in problems]}, progress)
+        except _DiedError as error:
+            self._restart()
+            wrong = [f"{error.id or id}: {error.reason}"]
+            return {"passed": 0, "refused": 0, "no_room": 0, "wrong": wrong, "unavailable": ""}
+
+    def _start(self) -> About:
+        read, write = os.pipe()
+        self._log = tempfile.TemporaryFile("w+", errors="replace")  # noqa: SIM115 - lives as long as the process
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "kernelzoo.measure.worker", str(write)],
+            stdin=subprocess.PIPE,
+            stdout=self._log,
+            stderr=self._log,
+            pass_fds=[write],
+            text=True,
+            start_new_session=True,
+        )
+        os.close(write)
+        self._replies, self._pending = os.fdopen(read, "rb", buffering=0), b""
+        opening = {"do": "open", "device": self._device, "modules": self._modules, "ceilings": self._ceilings}
+        try:
+            done = self._ask(opening, _quiet, at_least=_IMPORTING)
+        except _DiedError as error:
+            self._stop()
+            raise GuardError(f"the measuring process did not start: {error.reason}") from None
+        except GuardError:
+            self._stop()
+            raise
+        summaries = {i["id"]: i["summary"] for i in done["implementations"]}
+        return About(done["device"], done["device_name"], done["versions"], summaries)
+
+    def _restart(self) -> None:
+        self._stop()
+        self._start()
+
+    def _stop(self) -> None:
+        process, self._process = self._process, None
+        if process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            for pipe in (process.stdin, self._replies, self._log):
+                if pipe is not None:
+                    with contextlib.suppress(OSError):
+                        pipe.close()
+
+    def _ask(self, request: Json, progress: Progress, *, at_least: float = 0.0) -> Json:
+        """Send a request and wait for what is done, each step for the patience or the seconds given, if that is more.
+
+        Raises _DiedError, or GuardError for a refusal.
+        """
+        assert self._process is not None and self._process.stdin is not None
+        in_hand = stage = ""
+        patience = max(self._patience, at_least)
+        try:
+            self._process.stdin.write(json.dumps(request) + "\n")
+            self._process.stdin.flush()
+        except OSError:
+            raise _DiedError("", self._last_words()) from None
+        while True:
+            line = self._line(patience)
+            if line is None:
+                where = f" in {stage} of {in_hand}" if in_hand else ""
+                raise _DiedError(in_hand, f"hung{where}: no sign of life for {patience:g} s")
+            if not line:
+                raise _DiedError(in_hand, self._last_words())
+            reply = json.loads(line)
+            if "done" in reply:
+                done: Json = reply["done"]
+                return done
+            if "error" in reply:
+                raise GuardError(reply["error"])
+            if "lost" in reply:
+                raise _DiedError(reply["lost"], reply["reason"])
+            stage, in_hand = reply["stage"], reply["id"]
+            progress(stage, in_hand)
+
+    def _line(self, patience: float) -> bytes | None:
+        """The next reply; empty if the process is gone, None if it says nothing for so many seconds."""
+        assert self._replies is not None
+        deadline = time.monotonic() + patience
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._replies, selectors.EVENT_READ)
+            while b"\n" not in self._pending:
+                if not selector.select(max(0.0, deadline - time.monotonic())):
+                    return None
+                read = self._replies.read(65536)
+                if not read:
+                    return b""
+                self._pending += read
+        line, _, self._pending = self._pending.partition(b"\n")
+        return line
+
+    def _last_words(self) -> str:
+        """How the process ended, and the end of what it printed."""
+        assert self._process is not None and self._log is not None
+        code = self._process.wait()
+        how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with status {code}"
+        if code == -signal.SIGKILL:
+            how += ", most often by the system for want of memory"
+        self._log.seek(0)
+        said = _told([line.strip() for line in self._log.read().splitlines() if line.strip()])
+        return f"the process {how}" + (f": {' | '.join(said)}" if said else "")
+
+
+def _told(lines: list[str]) -> list[str]:
+    """Of what a process printed before it ended, what tells why: of a crash or an exception, what it was, and where;
+    else the last lines."""
+    frames = [index for index, line in enumerate(lines) if line.startswith('File "')]
+    for index, line in enumerate(lines):
+        if line.startswith("Fatal Python error"):
+            current = [later for later in range(index, len(lines)) if lines[later].startswith("Current thread")]
+            return [line, *(lines[frame] for frame in frames if current and frame > current[0])][:3]
+    if frames and any(line.startswith("Traceback") for line in lines):
+        return [lines[-1], lines[frames[-1]]]
+    return lines[-4:]
+
+
+def _shape(problem: Problem) -> Json:
+    return {"op": problem.op, "shape": list(problem.shape), "dtype": problem.dtype, "dim": problem.dim}
+
+
+def _quiet(stage: str, id: str) -> None:
+    """Progress that nobody watches."""

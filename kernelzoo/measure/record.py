@@ -1,0 +1,258 @@
+"""Results on disk: one JSON layout, pytest-benchmark's, whether pytest or the command line measured them.
+
+So ``pytest-benchmark compare`` reads what the command line wrote, and the report reads both.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import gzip
+import json
+import math
+import os
+import platform
+import statistics
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from kernelzoo.errors import KernelZooError
+from kernelzoo.measure import profiler
+from kernelzoo.measure.ceilings import Ceilings
+from kernelzoo.measure.environment import device_name, versions
+from kernelzoo.measure.problems import Problem
+from kernelzoo.measure.race import Measurement
+
+FORMAT = 1
+"""Of the object ``kernelzoo`` in a results file; a reader refuses a newer one."""
+
+Json = dict[str, Any]
+
+
+class RecordError(KernelZooError, ValueError):
+    """A results file can't be gone on with: it is not ours, or it is another device's."""
+
+
+def extra_info(measured: Measurement, device: str, ceilings: Ceilings | None, shape_set: str) -> Json:
+    """What a result says of itself beside its samples; the report reads nothing else."""
+    problem, implementation = measured.problem, measured.implementation
+    return {
+        "id": implementation.id,
+        "backend": implementation.backend,
+        "op": problem.op,
+        "variant": implementation.variant,
+        "shape": list(problem.shape),
+        "dim": problem.dim,
+        "dtype": problem.dtype,
+        "bytes": measured.bytes,
+        "gb_per_s": _round(measured.gb_per_s),
+        "clock": measured.clock,
+        "clock_detail": measured.clock_detail,
+        "cache": measured.cache,
+        "device": device_name(device),
+        "versions": versions(device),
+        "samples": len(measured.samples),
+        "race": measured.race,
+        "submit_us": _micro(measured.submit),
+        "first_call_ms": _round(measured.first_call * 1e3) if measured.first_call is not None else None,
+        "cupti_us": _micro(measured.cupti),
+        "ceiling_gb_per_s": _round(ceilings.bandwidth(problem.op) / 1e9) if ceilings else None,
+        "floor_us": _micro(ceilings.floor) if ceilings else None,
+        "limit_us": _micro(measured.limit),
+        "of_limit": _round(measured.of_limit) if measured.of_limit is not None else None,
+        "repeated_rounds": measured.repeated_rounds,
+        "flags": list(measured.flags),
+        "condition": [asdict(condition) for condition in measured.condition] if measured.condition else None,
+        "shape_set": shape_set,
+    }
+
+
+def entry(measured: Measurement, device: str, ceilings: Ceilings | None, shape_set: str) -> Json:
+    """One of a results file's ``benchmarks``, as pytest-benchmark itself would have written it."""
+    data = measured.samples
+    middle, quartiles = statistics.median(data), _quartiles(data)
+    spread = statistics.stdev(data) if len(data) > 1 else 0.0
+    name = f"{measured.problem.id}-{measured.implementation.id}"
+    return {
+        "group": measured.problem.id,
+        "name": f"test_bench[{name}]",
+        "fullname": f"bench/test_bench.py::test_bench[{name}]",
+        "params": None,
+        "param": name,
+        "extra_info": extra_info(measured, device, ceilings, shape_set),
+        "options": {},
+        "stats": {
+            "min": min(data),
+            "max": max(data),
+            "mean": statistics.fmean(data),
+            "stddev": spread,
+            "rounds": len(data),
+            "median": middle,
+            "iqr": quartiles[1] - quartiles[0],
+            "q1": quartiles[0],
+            "q3": quartiles[1],
+            "iqr_outliers": 0,
+            "stddev_outliers": 0,
+            "outliers": "0;0",
+            "ld15iqr": min(data),
+            "hd15iqr": max(data),
+            "ops": 1 / statistics.fmean(data),
+            "total": math.fsum(data),
+            "data": list(data),
+            "iterations": 1,
+        },
+    }
+
+
+def cross_checked(entry: Json, seconds: float) -> None:
+    """Note what a second clock tells of a result."""
+    info = entry["extra_info"]
+    info["cupti_us"] = _micro(seconds)
+    if profiler.disagree(entry["stats"]["median"], seconds):
+        info["flags"] = [*info["flags"], "clocks disagree"]
+
+
+def failure(problem: Problem, id: str, outcome: str, reason: str) -> Json:
+    """Why an implementation has no result on a problem: ``refused``, ``wrong`` or ``failed``, in words."""
+    shape = {"op": problem.op, "shape": list(problem.shape), "dim": problem.dim, "dtype": problem.dtype}
+    return {"id": id, **shape, "outcome": outcome, "reason": reason}
+
+
+def failure_of(measured: Measurement) -> Json | None:
+    """The failure of a measurement, or None if it has samples."""
+    for outcome in ("wrong", "failed", "refused"):
+        if reason := getattr(measured, outcome):
+            return failure(measured.problem, measured.implementation.id, outcome, reason)
+    return None
+
+
+class Record:
+    """A results file that grows problem by problem: each time it is written whole, beside the old one, which it then
+    replaces. Whatever stops the run, the file is whole and holds all that was measured until then."""
+
+    def __init__(self, path: Path, device: str, *, resume: bool = False) -> None:
+        """``device`` is the name of what measures, as :func:`kernelzoo.measure.device_name` gives it.
+
+        With ``resume``, what the file holds is kept, if there is one. Raises RecordError if it can't be: it is no
+        results file of ours, or it was measured on another device.
+        """
+        self.path = path
+        self._document: Json = {
+            "machine_info": {
+                "machine": platform.machine(),
+                "system": platform.system(),
+                "release": platform.release(),
+                "python_version": platform.python_version(),
+                "python_implementation": platform.python_implementation(),
+                "cpu": {"brand_raw": device_name("cpu")},
+                "device": device,
+            },
+            "commit_info": _commit(),
+            "benchmarks": [],
+            "datetime": datetime.datetime.now(datetime.UTC).isoformat(),
+            "version": "5.1.0",  # of pytest-benchmark, whose layout this is
+            "kernelzoo": {"format": FORMAT, "failed": []},
+        }
+        if resume and path.exists():
+            self._document = _resumed(path, device)
+
+    @property
+    def entries(self) -> list[Json]:
+        return list(self._document["benchmarks"])
+
+    @property
+    def failed(self) -> list[Json]:
+        return list(self._document["kernelzoo"]["failed"])
+
+    def missing(self, problem: Problem, ids: Sequence[str], cache: str = "cold") -> list[str]:
+        """Of these implementations, those that the file says nothing of on this problem with this state of the cache;
+        what has failed has failed for both."""
+        held = {_key(e["extra_info"]) for e in self._document["benchmarks"] if e["extra_info"]["cache"] == cache} | {
+            _key(f) for f in self._document["kernelzoo"]["failed"]
+        }
+        return [id for id in ids if (id, problem.op, problem.shape, problem.dim, problem.dtype) not in held]
+
+    def add(self, entries: Sequence[Json], failed: Sequence[Json]) -> None:
+        """Take up what one problem gave, and write the file."""
+        self._document["benchmarks"] += entries
+        self._document["kernelzoo"]["failed"] += failed
+        text = json.dumps(self._document, indent=1).encode()
+        write_whole(self.path, gzip.compress(text, mtime=0) if self.path.suffix == ".gz" else text)
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Write, sync, rename: whoever reads the file sees the old content or the new, never a part.
+
+    Raises OSError, the old file being left as it was.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        umask = os.umask(0)
+        os.umask(umask)
+        os.chmod(name, 0o666 & ~umask)
+        os.replace(name, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(name)
+        raise
+
+
+def _resumed(path: Path, device: str) -> Json:
+    try:
+        raw = path.read_bytes()
+        document = json.loads(gzip.decompress(raw) if path.suffix == ".gz" else raw)
+        ours = document["kernelzoo"]
+        if ours["format"] > FORMAT:
+            raise RecordError(f"{path} was written by a newer kernelzoo (format {ours['format']}); update this one")
+        held = [_key(e["extra_info"]) for e in document["benchmarks"]] + [_key(f) for f in ours["failed"]]
+        measured_on = document["machine_info"]["device"]
+    except (OSError, ValueError, EOFError, KeyError, TypeError) as error:
+        if isinstance(error, RecordError):
+            raise
+        raise RecordError(
+            f"{path} can't be resumed: it is no results file of kernelzoo bench ({type(error).__name__}: {error})"
+        ) from error
+    if held and measured_on != device:
+        raise RecordError(f"{path} was measured on {measured_on!r}, this is {device!r}; name another file")
+    resumed: Json = document
+    return resumed
+
+
+def _key(of: Mapping[str, Any]) -> tuple[str, str, tuple[int, ...], int, str]:
+    return of["id"], of["op"], tuple(of["shape"]), of["dim"], of["dtype"]
+
+
+def _commit() -> Json:
+    """The commit of the working directory, as pytest-benchmark's own file names it; empty outside a repository."""
+    try:
+        options = {"capture_output": True, "text": True, "timeout": 10, "check": True}
+        id = subprocess.run(["git", "rev-parse", "HEAD"], **options).stdout.strip()  # type: ignore[call-overload]
+        dirty = subprocess.run(["git", "status", "--porcelain"], **options).stdout.strip()  # type: ignore[call-overload]
+    except (OSError, subprocess.SubprocessError):
+        return {"id": "", "dirty": False}
+    return {"id": id, "dirty": bool(dirty)}
+
+
+def _quartiles(data: Sequence[float]) -> tuple[float, float]:
+    if len(data) < 2:
+        return data[0], data[0]
+    first, _, third = statistics.quantiles(data, n=4, method="inclusive")
+    return first, third
+
+
+def _micro(seconds: float | None) -> float | None:
+    return None if seconds is None else _round(seconds * 1e6)
+
+
+def _round(value: float, digits: int = 5) -> float:
+    """To significant digits: more would claim what no clock here can tell."""
+    return round(value, digits - 1 - math.floor(math.log10(value))) if value > 0 else value

@@ -1,0 +1,200 @@
+"""The process in which a guard lets implementations run: ``python -m kernelzoo.measure.worker``, never by hand.
+
+Requests come as lines of JSON on standard input, replies go as lines of JSON to the file descriptor given; what a
+kernel prints goes where the guard keeps it. See :mod:`kernelzoo.measure.guard`, which speaks to it.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import json
+import os
+import queue
+import sys
+import threading
+import traceback
+from collections.abc import Callable
+from functools import partial
+from typing import IO, TYPE_CHECKING, Any
+
+from kernelzoo import conformance, measure, registry
+from kernelzoo.errors import BackendUnavailableError, KernelZooError, UnsupportedProblemError
+from kernelzoo.measure import record
+from kernelzoo.measure.gate import Gate
+from kernelzoo.measure.problems import Problem
+from kernelzoo.measure.race import DeviceLostError
+
+if TYPE_CHECKING:
+    import torch
+
+
+def main(descriptor: int) -> None:
+    faulthandler.enable()
+    replies = os.fdopen(descriptor, "w", buffering=1)
+    worker = Worker(replies)
+    requests: queue.SimpleQueue[str] = queue.SimpleQueue()
+    # A thread reads, so that this process ends with the one that asked, even out of a kernel that hangs.
+    threading.Thread(target=_read, args=(requests,), daemon=True).start()
+    while True:
+        request = json.loads(requests.get())
+        handle: Callable[..., dict[str, Any]] = getattr(worker, f"on_{request.pop('do')}")
+        try:
+            reply: dict[str, Any] = {"done": handle(**request)}
+        except DeviceLostError as error:
+            reply = {"lost": error.id, "reason": error.reason}
+        except KernelZooError as error:
+            reply = {"error": str(error)}
+        print(json.dumps(reply), file=replies, flush=True)
+
+
+def _read(requests: queue.SimpleQueue[str]) -> None:
+    for line in sys.stdin:
+        requests.put(line)
+    os._exit(0)
+
+
+class OpenError(KernelZooError, RuntimeError):
+    """A file of kernels fails, or a device can't be used."""
+
+
+class Worker:
+    """Answers requests; one method for each."""
+
+    def __init__(self, replies: IO[str]) -> None:
+        self._replies = replies
+        self._device: Any = None
+        self._ceilings: measure.Ceilings | None = None
+
+    def on_open(self, device: str, modules: list[str], ceilings: list[float] | None) -> dict[str, Any]:
+        """Take up the user's modules and the device; tell what there is."""
+        import torch
+
+        for path in modules:
+            _load(path)
+        try:
+            self._device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+            if self._device.type == "cuda":
+                self._device = torch.device("cuda", self._device.index or 0)
+                torch.empty(1, device=self._device)
+        except (RuntimeError, AssertionError) as error:  # a torch without CUDA asserts
+            raise OpenError(f"device {device!r} can't be used: {str(error).partition(chr(10))[0]}") from error
+        if self._device.type not in ("cpu", "cuda"):  # the wall clock needs launches that return when they are done
+            raise OpenError(f"device {device!r} can't be measured on; allowed: cpu, cuda, cuda:1 and so on")
+        if ceilings is not None:
+            self._ceilings = measure.Ceilings(*ceilings)
+        return {
+            "device": str(self._device),
+            "device_name": measure.device_name(str(self._device)),
+            "versions": measure.versions(str(self._device)),
+            "implementations": [{"id": i.id, "summary": i.summary} for i in registry.implementations()],
+        }
+
+    def on_ceilings(self) -> dict[str, Any]:
+        """Measure the device's ceilings, if it is a GPU."""
+        if self._device.type != "cuda":
+            return {"ceilings": None}
+        self._ceilings = measure.ceilings(self._device)
+        return {"ceilings": [self._ceilings.copy, self._ceilings.read, self._ceilings.floor]}
+
+    def on_race(
+        self, problem: dict[str, Any], ids: list[str], rounds: int, cache: measure.Cache, label: str
+    ) -> dict[str, Any]:
+        """Measure one problem; entries as a results file holds them."""
+        measured = measure.race(
+            _problem(problem),
+            [registry.implementation(id) for id in ids],
+            self._device,
+            rounds=rounds,
+            cache=cache,
+            ceilings=self._ceilings,
+            progress=self._tell,
+        )
+        device = str(self._device)
+        return {
+            "entries": [record.entry(m, device, self._ceilings, label) for m in measured.values() if m.samples],
+            "failed": [failure for m in measured.values() if (failure := record.failure_of(m))],
+        }
+
+    def on_cross_check(self, problem: dict[str, Any], ids: list[str]) -> dict[str, float]:
+        """Time by the profiler's clock; this process must not be used for a race afterwards."""
+        chosen = [registry.implementation(id) for id in ids]
+        return measure.cross_check(_problem(problem), chosen, self._device, progress=self._tell)
+
+    def on_verify(self, id: str, problems: list[dict[str, Any]]) -> dict[str, Any]:
+        """The contract's cases, then the gate at the problems' own shapes; what was found, in words."""
+        import torch
+
+        implementation = registry.implementation(id)
+        try:
+            backend = registry.get(implementation.backend)
+        except Exception as error:  # a language that is installed and broken may raise anything as it is imported
+            words = (
+                str(error) if isinstance(error, KernelZooError) else f"importing {implementation.backend}: {error!r}"
+            )
+            return {"passed": 0, "refused": 0, "no_room": 0, "wrong": [], "unavailable": words}
+        device = self._device if self._device.type in backend.devices else torch.device(backend.devices[-1])
+        found: dict[str, Any] = {"passed": 0, "refused": 0, "no_room": 0, "wrong": [], "unavailable": ""}
+        limit = conformance.largest(implementation)
+        cases = [
+            case
+            for case in conformance.cases(implementation.op)
+            if case.elements <= limit and (case.core or id not in conformance.CORE_ONLY)
+        ]
+        checks = [(str(case), partial(conformance.check, implementation, case, str(device))) for case in cases]
+        if not backend.emulator:
+            checks += [(p.id, partial(_admit, implementation, p, device)) for p in map(_problem, problems)]
+        for name, check in checks:
+            self._judge(found, id, name, check)
+            if found["unavailable"]:
+                break
+        empty = sum(case.elements == 0 for case in cases)  # for which no kernel is ever asked
+        if found["passed"] <= empty and not found["wrong"] and not found["unavailable"]:
+            found["wrong"].append("it refused every case, so that nothing was checked")
+        return found
+
+    def _judge(self, found: dict[str, Any], id: str, name: str, check: Callable[[], object]) -> None:
+        """Run one check of an implementation, and add what came of it to what was found."""
+        self._tell("check", f"{id} {name}")
+        try:
+            check()
+            found["passed"] += 1
+        except BackendUnavailableError as error:  # a compiler is missing, say, which shows at the first bind
+            found["unavailable"] = str(error)
+        except conformance.NoRoomError:
+            found["no_room"] += 1
+        except UnsupportedProblemError as error:
+            found["refused"] += 1
+            if id.endswith("/auto"):
+                found["wrong"].append(f"{name}: auto takes every legal input, and refused this: {error.reason}")
+        except Exception as error:  # anything else that a kernel may raise is a finding
+            words = str(error) if isinstance(error, AssertionError) else f"raised {type(error).__name__}: {error}"
+            found["wrong"].append(f"{name}: {words}")
+            measure.device_lives(self._device, id, found["wrong"][-1])
+
+    def _tell(self, stage: str, id: str) -> None:
+        print(json.dumps({"stage": stage, "id": id}), file=self._replies, flush=True)
+
+
+def _load(path: str) -> None:
+    """Run a file of kernels. Raises KernelZooError, whatever the file itself raises."""
+    try:
+        registry.load_module(path)
+    except KernelZooError:
+        raise
+    except BaseException as error:
+        lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == path]
+        line = error.lineno if isinstance(error, SyntaxError) else lines[-1] if lines else None
+        where = "" if line is None else f", line {line}"
+        raise OpenError(f"{path}{where}: {type(error).__name__}: {error}") from error
+
+
+def _problem(given: dict[str, Any]) -> Problem:
+    return Problem(given["op"], tuple(given["shape"]), given["dtype"], given["dim"])
+
+
+def _admit(implementation: registry.Implementation, problem: Problem, device: torch.device) -> None:
+    Gate(problem, measure.draw_sets(problem, device, count=2)).admit(implementation)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))

@@ -1,0 +1,321 @@
+"""The watch on a device: what NVML and Linux tell, what they don't, and which samples that speaks against."""
+
+# ruff: noqa: N802 - the fake bears NVML's own names
+
+import subprocess
+import sys
+import types
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+
+from kernelzoo.measure import condition
+from kernelzoo.measure.condition import Condition, unwatched, watch
+
+CUDA = torch.device("cuda", 1)
+UUID = "8f6a24c1-0000-1111-2222-333344445555"
+
+
+class NVMLError(Exception):
+    pass
+
+
+class Nvml(types.ModuleType):
+    """pynvml as far as it is used: a machine with two GPUs. What ``refused`` names raises, as NVML does."""
+
+    NVMLError = NVMLError
+
+    def __init__(self) -> None:
+        super().__init__("pynvml")
+        self.refused: set[str] = set()
+        self.reasons = 0x1 | 0x2  # idle, and clocks that somebody set
+        self.clocks = {1: 1980, 2: 3201}
+        self.processes = [object()]
+
+    def _call(self, name: str, answer: Any) -> Any:
+        if name in self.refused:
+            raise NVMLError("Not Supported")
+        return answer
+
+    def nvmlInit(self) -> None:
+        self._call("nvmlInit", None)
+
+    def nvmlDeviceGetHandleByUUID(self, uuid: str) -> str:
+        if uuid != f"GPU-{UUID}":
+            raise NVMLError("Not Found")
+        return self._call("nvmlDeviceGetHandleByUUID", "by uuid")
+
+    def nvmlDeviceGetHandleByPciBusId(self, place: str) -> str:
+        if place != "00000001:1b:00.0":
+            raise NVMLError("Not Found")
+        return "by place"
+
+    def nvmlDeviceGetCurrentClocksEventReasons(self, handle: str) -> int:
+        return self._call("nvmlDeviceGetCurrentClocksEventReasons", self.reasons)
+
+    def nvmlDeviceGetCurrentClocksThrottleReasons(self, handle: str) -> int:
+        return self._call("nvmlDeviceGetCurrentClocksThrottleReasons", self.reasons)
+
+    def nvmlDeviceGetClockInfo(self, handle: str, kind: int) -> int:
+        return self._call("nvmlDeviceGetClockInfo", self.clocks[kind])
+
+    def nvmlDeviceGetTemperature(self, handle: str, sensor: int) -> int:
+        assert sensor == 0
+        return self._call("nvmlDeviceGetTemperature", 41)
+
+    def nvmlDeviceGetPowerUsage(self, handle: str) -> int:
+        return self._call("nvmlDeviceGetPowerUsage", 118_250)
+
+    def nvmlDeviceGetComputeRunningProcesses(self, handle: str) -> list[object]:
+        return self._call("nvmlDeviceGetComputeRunningProcesses", self.processes)
+
+
+@pytest.fixture
+def nvml(monkeypatch: pytest.MonkeyPatch) -> Nvml:
+    """A machine on which torch's cuda:1 is the GPU that NVML's fake knows by UUID and by place."""
+    fake = Nvml()
+    properties = types.SimpleNamespace(uuid=UUID, pci_domain_id=1, pci_bus_id=0x1B, pci_device_id=0)
+    monkeypatch.setitem(sys.modules, "pynvml", fake)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", {CUDA: properties}.__getitem__)
+    return fake
+
+
+def test_reads_what_nvml_tells(nvml: Nvml) -> None:
+    watcher = watch(CUDA)
+    assert watcher is not None and unwatched(CUDA) == ""
+    assert watcher._handle == "by uuid"
+    first = watcher.read()
+    assert replace(first, at_s=0.0) == Condition(1980, 3201, 41, 118.25, (), processes=1)
+    assert watcher.read().at_s > first.at_s > 0
+
+
+@pytest.mark.parametrize(
+    ("bit", "name"),
+    [
+        (0x04, "software power cap"),
+        (0x08, "hardware slowdown"),
+        (0x20, "software thermal slowdown"),
+        (0x40, "hardware thermal slowdown"),
+        (0x80, "hardware power brake"),
+    ],
+)
+def test_what_slows_a_gpu_disturbs_at_either_end(nvml: Nvml, bit: int, name: str) -> None:
+    watcher = watch(CUDA)
+    assert watcher is not None
+    calm = watcher.read()
+    nvml.reasons |= bit
+    slowed = watcher.read()
+    assert slowed.throttled == (name,)
+    assert watcher.disturbed(calm, calm) == ""
+    for before, after in ((calm, slowed), (slowed, calm), (slowed, slowed)):
+        assert watcher.disturbed(before, after) == f"the GPU held its clocks down: {name}"
+
+
+@pytest.mark.parametrize("bit", [0x1, 0x2, 0x10, 0x100])
+def test_rest_and_set_clocks_are_no_disturbance(nvml: Nvml, bit: int) -> None:
+    """Idle, application clocks, sync boost, display clocks: what holds for every sample alike."""
+    nvml.reasons = bit
+    watcher = watch(CUDA)
+    assert watcher is not None
+    assert watcher.read().throttled == ()
+
+
+def test_real_nvml_numbers_the_reasons_and_clocks_the_same() -> None:
+    pynvml = pytest.importorskip("pynvml", reason="nvidia-ml-py is not installed")
+    assert set(condition._SLOWING) == {
+        pynvml.nvmlClocksEventReasonSwPowerCap,
+        pynvml.nvmlClocksEventReasonHwSlowdown,
+        pynvml.nvmlClocksEventReasonSwThermalSlowdown,
+        pynvml.nvmlClocksEventReasonHwThermalSlowdown,
+        pynvml.nvmlClocksEventReasonHwPowerBrakeSlowdown,
+    }
+    assert (pynvml.NVML_CLOCK_SM, pynvml.NVML_CLOCK_MEM) == (condition._CLOCK_SM, condition._CLOCK_MEMORY)
+    assert condition._TEMPERATURE_GPU == pynvml.NVML_TEMPERATURE_GPU
+    used = [name for name in vars(Nvml) if name.startswith("nvml")]
+    assert len(used) == 9 and all(callable(getattr(pynvml, name)) for name in used)
+
+
+@pytest.mark.parametrize(
+    ("clock", "mhz", "words"),
+    [
+        (1, 1950, ""),
+        (1, 1900, "the SM clock went from 1980 to 1900 MHz"),
+        (2, 2619, "the memory clock went from 3201 to 2619 MHz"),
+    ],
+)
+def test_a_clock_that_moved_disturbs(nvml: Nvml, clock: int, mhz: int, words: str) -> None:
+    watcher = watch(CUDA)
+    assert watcher is not None
+    before = watcher.read()
+    nvml.clocks[clock] = mhz
+    assert watcher.disturbed(before, watcher.read()) == words
+
+
+def test_a_gpu_that_comes_up_from_rest_disturbs(nvml: Nvml) -> None:
+    nvml.clocks[1] = 345
+    watcher = watch(CUDA)
+    assert watcher is not None
+    before = watcher.read()
+    nvml.clocks[1] = 1980
+    assert "from 345 to 1980" in watcher.disturbed(before, watcher.read())
+
+
+def test_a_process_that_comes_disturbs_and_one_that_stays_does_not(nvml: Nvml) -> None:
+    watcher = watch(CUDA)
+    assert watcher is not None
+    alone = watcher.read()
+    nvml.processes.append(object())
+    shared = watcher.read()
+    assert "another process came" in watcher.disturbed(alone, shared)
+    assert watcher.disturbed(shared, shared) == ""
+    assert watcher.disturbed(shared, alone) == ""
+
+
+READS = {
+    "nvmlDeviceGetClockInfo": {"sm_mhz": None, "memory_mhz": None},
+    "nvmlDeviceGetTemperature": {"temperature_c": None},
+    "nvmlDeviceGetPowerUsage": {"power_w": None},
+    "nvmlDeviceGetComputeRunningProcesses": {"processes": None},
+}
+
+
+@pytest.mark.parametrize("refused", [*([name] for name in READS), list(READS)], ids=lambda names: "+".join(names)[:40])
+def test_what_a_device_does_not_tell_is_none(nvml: Nvml, refused: list[str]) -> None:
+    watcher = watch(CUDA)
+    assert watcher is not None
+    whole = watcher.read()
+    nvml.refused.update(refused)
+    expected = whole
+    for name in refused:
+        expected = replace(expected, **READS[name])
+    read = watcher.read()
+    assert replace(read, at_s=whole.at_s) == expected
+    assert watcher.disturbed(whole, read) == watcher.disturbed(read, whole) == ""
+
+
+def test_an_older_driver_tells_its_reasons_by_the_old_name(nvml: Nvml) -> None:
+    nvml.refused.add("nvmlDeviceGetCurrentClocksEventReasons")
+    nvml.reasons = 0x40
+    watcher = watch(CUDA)
+    assert watcher is not None
+    assert watcher.read().throttled == ("hardware thermal slowdown",)
+    nvml.refused.add("nvmlDeviceGetCurrentClocksThrottleReasons")
+    assert watcher.read().throttled == ()
+
+
+def test_a_device_is_found_by_its_place_where_its_uuid_is_not_known(nvml: Nvml) -> None:
+    nvml.refused.add("nvmlDeviceGetHandleByUUID")
+    watcher = watch(CUDA)
+    assert watcher is not None
+    assert watcher._handle == "by place"
+
+
+def _no_module(nvml: Nvml, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pynvml", None)
+
+
+def _no_library(nvml: Nvml, monkeypatch: pytest.MonkeyPatch) -> None:
+    nvml.refused.add("nvmlInit")
+
+
+def _no_gpu(nvml: Nvml, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+
+
+def _unknown(nvml: Nvml, monkeypatch: pytest.MonkeyPatch) -> None:
+    elsewhere = types.SimpleNamespace(uuid="other", pci_domain_id=0, pci_bus_id=0, pci_device_id=0)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: elsewhere)
+
+
+def _unknown_and_no_place(nvml: Nvml, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: types.SimpleNamespace(uuid="other"))
+
+
+@pytest.mark.parametrize(
+    ("broken", "words"),
+    [
+        (_no_module, "pip install nvidia-ml-py"),
+        (_no_library, "NVML does not know the device: Not Supported"),
+        (_no_gpu, "torch sees no GPU"),
+        (_unknown, "NVML does not know the device: Not Found"),
+        (_unknown_and_no_place, "NVML does not know the device: Not Found"),
+    ],
+)
+def test_what_cannot_be_watched_says_why_and_does_not_raise(
+    nvml: Nvml,
+    monkeypatch: pytest.MonkeyPatch,
+    broken: Callable[[Nvml, pytest.MonkeyPatch], None],
+    words: str,
+) -> None:
+    broken(nvml, monkeypatch)
+    assert watch(CUDA) is None
+    assert words in unwatched(CUDA)
+
+
+def test_another_kind_of_device_is_not_watched() -> None:
+    assert watch(torch.device("meta")) is None
+    assert "'meta'" in unwatched(torch.device("meta"))
+
+
+CPU = torch.device("cpu")
+
+CONTENTION = """
+import os, subprocess, sys, time
+import torch
+from kernelzoo.measure.condition import watch
+
+processor = min(os.sched_getaffinity(0))
+os.sched_setaffinity(0, {processor})
+watcher = watch(torch.device("cpu"))
+
+def work(seconds):
+    before, end = watcher.read(), time.perf_counter() + seconds
+    while time.perf_counter() < end:
+        pass
+    return watcher.disturbed(before, watcher.read())
+
+other = subprocess.Popen([sys.executable, "-c", "while True: pass"])  # on the same processor: it inherits that
+time.sleep(0.3)
+contended = [work(0.05) for _ in range(5)]
+other.kill()
+other.wait()
+before = watcher.read()
+time.sleep(0.05)  # not ready to run, so no wait
+rest = watcher.disturbed(before, watcher.read())
+print(sum("for a processor" in reason for reason in contended), repr(rest))
+"""
+
+
+@pytest.mark.skipif(bool(unwatched(CPU)), reason="this system does not count how long threads wait")
+def test_a_host_that_shares_its_processor_is_disturbed() -> None:
+    """Two processes on one processor: each waits half of the time. At rest, none does."""
+    done = subprocess.run([sys.executable, "-c", CONTENTION], capture_output=True, text=True, timeout=120, check=True)
+    assert done.stdout.split(maxsplit=1) == ["5", "''\n"], done.stdout
+
+
+def test_a_host_counts_the_longest_wait_of_any_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    waits = {"1": 0, "2": 5_000_000}
+    monkeypatch.setattr(condition, "_waits", lambda: dict(waits))
+    watcher = watch(CPU)
+    assert watcher is not None
+    before = watcher.read()
+    assert before.waited_s == 0.0
+    waits.update({"1": 1_000_000, "2": 8_000_000, "3": 2_000_000})
+    after = watcher.read()
+    assert after.waited_s == pytest.approx(3e-3)
+    hundred = replace(after, at_s=before.at_s + 0.1)
+    assert watcher.disturbed(before, hundred) == "a thread waited 3.0 of 100.0 ms for a processor"
+    assert watcher.disturbed(before, replace(after, at_s=before.at_s + 0.2)) == ""
+
+
+def test_a_host_without_the_counters_is_not_watched(monkeypatch: pytest.MonkeyPatch, tmp_path) -> None:
+    monkeypatch.setattr(condition, "_TASKS", tmp_path / "nowhere")
+    assert watch(CPU) is None
+    assert "schedstat" in unwatched(CPU)
+    monkeypatch.setattr(condition, "_TASKS", tmp_path)
+    (tmp_path / "17").mkdir()  # a thread whose file is missing
+    assert watch(CPU) is None
