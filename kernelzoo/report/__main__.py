@@ -1,16 +1,15 @@
-"""``python -m kernelzoo.report RESULTS.json... [-o DIR] [--insert FILE]``: the report of measured results."""
+"""``python -m kernelzoo.report RESULTS.json... [-o PAGE.html | -o DIR] [--insert FILE]``: the report of results."""
 
 from __future__ import annotations
 
 import argparse
-import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from kernelzoo.errors import KernelZooError
-from kernelzoo.report import sections
-from kernelzoo.report.results import Results, ResultsError, load, printable
+from kernelzoo.report import output, sections
+from kernelzoo.report.results import BASELINE, Results, ResultsError, load
 
 OUTDATED, FAILED = 1, 2
 """Exit statuses: ``--check`` found a document that would change; the report could not be made."""
@@ -19,13 +18,28 @@ OUTDATED, FAILED = 1, 2
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m kernelzoo.report",
-        description="Print the ratios to torch of benchmark results, and write them as a report or into documents.",
+        description="Print the ratios of benchmark results to a baseline; write them as a report or into documents.",
     )
     parser.add_argument("results", nargs="+", metavar="RESULTS.json", help="what the benches' --benchmark-json wrote")
-    parser.add_argument("-o", "--output", type=Path, metavar="DIR", help="write DIR/report.md and its figures")
+    parser.add_argument(
+        "-o",
+        "--output",
+        type=Path,
+        metavar="PATH",
+        help="write one page with everything in it if this ends in .html, else PATH/report.md and its figures",
+    )
+    parser.add_argument(
+        "--against",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="OLD.json",
+        help="older results, for the page to say what changed since; may be repeated",
+    )
+    parser.add_argument("--baseline", metavar="BACKEND/VARIANT", help=f"what ratios are taken to (default: {BASELINE})")
     parser.add_argument("--variant", default="", help="comma-separated variants to show (default: all)")
-    parser.add_argument("--no-figures", action="store_true", help="write the tables alone")
-    parser.add_argument("--title", default="Results", help="heading of report.md")
+    parser.add_argument("--no-figures", action="store_true", help="of report.md, write the tables alone")
+    parser.add_argument("--title", default="Results", help="heading of the report")
     parser.add_argument(
         "--insert",
         type=Path,
@@ -38,16 +52,26 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = parser.parse_args(argv)
     if options.check and not options.insert:
         parser.error("--check needs --insert FILE.md, the file to check")
+    if options.against and (options.output is None or not output.is_page(options.output)):
+        parser.error("--against is for the page: name one with -o PAGE.html")
     if hasattr(sys.stdout, "reconfigure"):
         sys.stdout.reconfigure(errors="replace")  # a device's name may hold what the terminal can't show
     try:
         results = load(options.results)
+        against = load(options.against) if options.against else None
         if options.variant:
-            results = results.only(tuple(options.variant.split(",")))
+            variants = tuple(options.variant.split(","))
+            results = results.only(variants)
+            against = against and against.only(tuple(variant for variant in variants if variant in against.variants))
+        if options.baseline:
+            results = results.relative_to(options.baseline)
         documents = _refreshed(results, options.insert)
         print(sections.terminal(results))
         if options.output is not None:
-            _write(results, printable(options.title), options.output, figures=not options.no_figures)
+            written = output.write(
+                results, options.output, against=against, title=options.title, figures=not options.no_figures
+            )
+            print(f"\n{written}")
         outdated = False
         for path, (text, changed) in documents.items():
             if not changed:
@@ -80,40 +104,6 @@ def _refreshed(results: Results, paths: Sequence[Path]) -> dict[Path, tuple[str,
             raise ResultsError(f"{path} is not UTF-8 text: {error}") from error
         documents[path] = sections.insert(document, text, str(path))
     return documents
-
-
-def _write(results: Results, title: str, directory: Path, figures: bool) -> None:
-    directory.mkdir(parents=True, exist_ok=True)
-    drawn = _draw(results, directory) if figures else {}
-    path = directory / "report.md"
-    path.write_text(sections.report(results, title, drawn), encoding="utf-8", newline="\n")
-    print(f"\n{path} written" + (f"; figures beside it, as PNG and SVG: {len(drawn)}" if figures else ""))
-
-
-def _draw(results: Results, directory: Path) -> dict[tuple[str, str, str, str], str]:
-    """Draw every figure into a folder; their names by device, clock, operation and dtype."""
-    try:
-        from kernelzoo.report import figure
-    except ImportError as error:
-        raise ResultsError(f"figures need matplotlib ({error}); pip install 'kernelzoo[report]'") from error
-    drawn = {}
-    for group, suffix in zip(results.groups, _suffixes(results), strict=True):
-        if group.clock == "submit":  # a table says it all
-            continue
-        for op in group.operations():
-            for dtype in group.dtypes(op):
-                name = f"{op}-{dtype}{suffix}"
-                figure.save(figure.draw(group, op, dtype), directory / name)
-                drawn[group.device, group.clock, op, dtype] = f"{name}.png"
-    return drawn
-
-
-def _suffixes(results: Results) -> list[str]:
-    """What tells the figures of several groups apart; nothing if there is one."""
-    if sum(group.clock != "submit" for group in results.groups) == 1:
-        return [""] * len(results.groups)
-    slugs = [re.sub(r"[^a-z0-9]+", "-", f"-{group.device}-{group.clock}".lower()) for group in results.groups]
-    return [slug if slugs.count(slug) == 1 else f"{slug}-{i}" for i, slug in enumerate(slugs, start=1)]
 
 
 if __name__ == "__main__":

@@ -10,42 +10,49 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from kernelzoo.report.results import BASELINE, Group, Problem, Results, ResultsError, Row, Selection
+from kernelzoo.report.results import OUTCOMES, Group, Problem, Results, ResultsError, Row, Selection
 from kernelzoo.report.table import Cell, Table, escape, significant
 
-BASELINE_NAME = "/".join(BASELINE)
 BLANK = Cell("-")
 
-SUMMARY_NOTE = (
-    f"`time / {BASELINE_NAME}` is the geometric mean, over the problems that both take, of the time over that of torch "
-    "eager: below 1 is faster. `of limit` is the geometric mean of the share reached of what the device allows: the "
-    "time of the smallest launch, plus the bytes that must move at the measured ceiling. Implementations that cover "
-    "different problems (last column) are not compared by their means alone."
-)
 TIMES_NOTE = "Median time of a launch in µs, and GB/s in brackets; the fastest of each row in bold."
-RATIOS_NOTE = (
-    f"Time over that of {BASELINE_NAME} on the same problem: below 1 is faster; "
-    "the fastest in bold where it beats torch."
-)
 
 
-def report(results: Results, title: str, figures: Mapping[tuple[str, str, str, str], str]) -> str:
-    """The whole report. ``figures``: image file by device, clock, operation and dtype."""
+def summary_note(baseline: str) -> str:
+    return (
+        f"`time / {baseline}` is the geometric mean, over the problems that both take, of the time over that of "
+        f"{baseline.replace('/', ' ')}: below 1 is faster. `of limit` is the geometric mean of the share reached of "
+        "what the device allows: the time of the smallest launch, plus the bytes that must move at the measured "
+        "ceiling. Implementations that cover different problems (last column) are not compared by their means alone."
+    )
+
+
+def ratios_note(baseline: str) -> str:
+    return (
+        f"Time over that of {baseline} on the same problem: below 1 is faster; "
+        f"the fastest in bold where it beats {baseline.partition('/')[0]}."
+    )
+
+
+def report(results: Results, title: str, figures: Mapping[tuple[str, str, str], str]) -> str:
+    """The whole report. ``figures``: image file by label of the group, operation and dtype."""
     parts = [f"# {escape(title)}", environment(results)]
     for group in results.groups:
         if group.clock == "submit":
             parts += [f"## {escape(group.label)}", *_submits(group)]
             continue
-        parts += [f"## {escape(group.label)}", *_summaries(group), SUMMARY_NOTE]
+        parts += [f"## {escape(group.label)}", *_summaries(group), summary_note(results.baseline)]
         if group.clock == "wall":
             parts += _host_ratios(group)
         for op in group.operations():
             for dtype in group.dtypes(op):
                 parts.append(f"### {op}, {dtype}")
-                figure = figures.get((group.device, group.clock, op, dtype))
+                figure = figures.get((group.label, op, dtype))
                 if figure is not None:
                     parts.append(f"![{op}, {dtype}: GB/s by implementation]({figure})")
                 parts += _times(group.select(op, dtype))
+    if results.failed:
+        parts += ["## Without a result", failure_table(results).markdown()]
     return "\n\n".join(parts) + "\n"
 
 
@@ -66,7 +73,7 @@ def blocks(results: Results) -> dict[str, str]:
         for op in group.operations():
             for dtype in group.dtypes(op):
                 tables.setdefault(f"table-{op}-{dtype}", []).extend([_caption(group), *_times(group.select(op, dtype))])
-    found["summary"] = "\n\n".join([*summary, SUMMARY_NOTE])
+    found["summary"] = "\n\n".join([*summary, summary_note(results.baseline)])
     if submit:
         found["submit"] = "\n\n".join(submit)
     if host:
@@ -80,12 +87,12 @@ def environment(results: Results) -> str:
 
 
 def terminal(results: Results) -> str:
-    """The ratios to torch in plain text: for each operation a summary, and on the host every problem."""
+    """The ratios to the baseline in plain text: for each operation a summary, and on the host every problem."""
     parts = []
     for group in results.groups:
         for op in group.operations():
             selection = group.select(op)
-            parts.append(f"{op} on {group.label}; time over {BASELINE_NAME}, below 1 is faster")
+            parts.append(f"{op} on {group.label}; time over {results.baseline}, below 1 is faster")
             parts.append(summary_table(selection).text())
             if group.clock == "wall" and (table := ratio_table(selection)) is not None:
                 parts.append(table.text())
@@ -93,12 +100,12 @@ def terminal(results: Results) -> str:
 
 
 def summary_table(selection: Selection) -> Table:
-    """A line for each implementation, the smallest ratio to torch first."""
+    """A line for each implementation, the smallest ratio to the baseline first."""
     ratios = {name: selection.mean_ratio(name) for name in selection.names}
     names = sorted(ratios, key=lambda name: ratios[name] or math.inf)
     with_limit = any(row.of_limit is not None for row in selection.rows)
     with_submit = any(row.submit_us is not None for row in selection.rows)
-    headers = ["implementation", f"time / {BASELINE_NAME}"]
+    headers = ["implementation", f"time / {selection.baseline}"]
     headers += ["of limit"] * with_limit + ["host submit, us"] * with_submit + ["problems"]
 
     def line(name: str) -> list[Cell]:
@@ -115,8 +122,8 @@ def summary_table(selection: Selection) -> Table:
 
 
 def ratio_table(selection: Selection) -> Table | None:
-    """The ratio to torch of every implementation on the readable problems; None if nothing can be compared."""
-    names = [name for name in selection.names if name != BASELINE_NAME and selection.mean_ratio(name) is not None]
+    """The ratio to the baseline of every implementation on the readable problems; None if nothing can be compared."""
+    names = [name for name in selection.names if name != selection.baseline and selection.mean_ratio(name) is not None]
     lines = []
     for problem in selection.readable():
         row_of = {name: selection.cells.get((problem, name)) for name in names}
@@ -138,6 +145,26 @@ def time_table(selection: Selection, problems: Sequence[Problem]) -> Table:
         return [Cell(str(problem)), *(BLANK if row is None else Cell(_time(row), row.seconds == best) for row in rows)]
 
     return Table(["shape", *selection.names], [line(problem) for problem in problems])
+
+
+def failure_table(results: Results) -> Table:
+    """What has no time, and why: a line for each implementation, outcome and reason, what is worst first."""
+    found: dict[tuple[str, str, str, str], list[str]] = {}
+    for failure in sorted(results.failed, key=lambda f: (-OUTCOMES.index(f.outcome), f.id, f.problem)):
+        key = failure.id, failure.outcome, failure.reason, failure.run.file
+        found.setdefault(key, []).append(f"{failure.problem.dtype} {failure.problem}")
+    lines = [
+        [Cell(id), Cell(outcome), Cell("; ".join(problems)), Cell(reason), Cell(file)]
+        for (id, outcome, reason, file), problems in found.items()
+    ]
+    return Table(["implementation", "outcome", "problems", "reason", "file"], lines)
+
+
+def submit_table(selection: Selection) -> Table:
+    """The host's time to submit a call: a line for each way of calling, the fastest first."""
+    rows = sorted(selection.rows, key=lambda row: row.seconds)
+    lines = [[Cell(row.id), Cell(significant(row.microseconds)), _ratio_cell(selection, row)] for row in rows]
+    return Table(["way of calling", "host's time, µs", f"time / {selection.baseline}"], lines)
 
 
 MARKER = re.compile(r"^<!-- (?:results:(?P<name>\S+)|(?P<end>/results)) -->[ \t]*(?=\r?$)", re.MULTILINE)
@@ -184,12 +211,9 @@ def _caption(group: Group) -> str:
 
 
 def _submits(group: Group) -> Iterator[str]:
-    """The host's time to submit a call, each way of calling beside torch's own."""
+    """The host's time to submit a call, each way of calling beside the baseline's own."""
     for op in group.operations():
-        selection = group.select(op)
-        rows = sorted(selection.rows, key=lambda row: row.seconds)
-        lines = [[Cell(row.id), Cell(significant(row.microseconds)), _ratio_cell(selection, row)] for row in rows]
-        yield Table(["way of calling", "host's time, µs", f"time / {BASELINE_NAME}"], lines).markdown()
+        yield submit_table(group.select(op)).markdown()
 
 
 def _ratio_cell(selection: Selection, row: Row) -> Cell:
@@ -205,7 +229,7 @@ def _summaries(group: Group) -> Iterator[str]:
 def _host_ratios(group: Group) -> list[str]:
     tables = [(op, ratio_table(group.select(op))) for op in group.operations()]
     parts = [p for op, table in tables if table is not None for p in (f"{op}:", table.markdown())]
-    return [*parts, RATIOS_NOTE] if parts else []
+    return [*parts, ratios_note(group.baseline)] if parts else []
 
 
 def _times(selection: Selection) -> list[str]:
@@ -218,28 +242,12 @@ def _times(selection: Selection) -> list[str]:
 
 
 def _environment(group: Group) -> Iterator[str]:
-    runs = {row.run: None for row in group.rows}
-    for run in runs:
-        rows = [row for row in group.rows if row.run == run]
-        facts = [f"{len(rows)} results ({_joined(row.shape_set for row in rows)})"]
-        fewest, most = min(row.samples for row in rows), max(row.samples for row in rows)
-        facts.append(f"{fewest} samples each" if fewest == most else f"{fewest} to {most} samples each")
-        for op in group.operations():
-            of_op = [row.ceiling_gb_per_s for row in rows if row.op == op]
-            ceilings = {significant(ceiling) for ceiling in of_op if ceiling is not None}
-            if ceilings:
-                facts.append(f"ceiling for {op} {_joined(ceilings)} GB/s")
-        floors = {significant(row.floor_us) for row in rows if row.floor_us is not None}
-        if floors:
-            facts.append(f"smallest launch {_joined(floors)} µs")
-        versions: dict[str, set[str]] = {}
-        for row in rows:
-            for name, version in row.versions:
-                versions.setdefault(name, set()).add(version)
-        facts += [f"{name} {_joined(values)}" for name, values in versions.items()]
+    for run, rows in group.runs():
+        facts = [f"{len(rows)} results ({_joined(row.shape_set for row in rows)})", f"{samples(rows)} samples each"]
+        facts += [f"{name} {value}" for name, value in [*limits(rows), *versions(rows)]]
         measured = f"measured {run.date}" if run.date else "date unknown"
         facts.append(measured + (f" at commit {run.commit}" if run.commit else ""))
-        clock = f"{group.clock} clock ({escape(_clocks(rows))})"
+        clock = f"{group.clock} clock ({escape(clocks(rows))})"
         yield f"- **{escape(group.device)}**, {clock}: {escape('; '.join(facts))} ({escape(run.file)})"
     if group.repeated:
         yield (
@@ -248,7 +256,31 @@ def _environment(group: Group) -> Iterator[str]:
         )
 
 
-def _clocks(rows: Iterable[Row]) -> str:
+def samples(rows: Sequence[Row]) -> str:
+    fewest, most = min(row.samples for row in rows), max(row.samples for row in rows)
+    return str(fewest) if fewest == most else f"{fewest} to {most}"
+
+
+def limits(rows: Sequence[Row]) -> Iterator[tuple[str, str]]:
+    """What the device was found to be able to do, by name."""
+    for op in sorted({row.op for row in rows}):
+        of_op = [row.ceiling_gb_per_s for row in rows if row.op == op]
+        if ceilings := {significant(ceiling) for ceiling in of_op if ceiling is not None}:
+            yield f"ceiling for {op}", f"{_joined(ceilings)} GB/s"
+    if floors := {significant(row.floor_us) for row in rows if row.floor_us is not None}:
+        yield "smallest launch", f"{_joined(floors)} µs"
+
+
+def versions(rows: Iterable[Row]) -> list[tuple[str, str]]:
+    """The versions of what took part, by name; several where the rows differ."""
+    found: dict[str, set[str]] = {}
+    for row in rows:
+        for name, version in row.versions:
+            found.setdefault(name, set()).add(version)
+    return [(name, _joined(values)) for name, values in found.items()]
+
+
+def clocks(rows: Iterable[Row]) -> str:
     """The commonest detail of the clock; any other with the implementations that it timed."""
     ids: dict[str, list[str]] = {}
     for row in rows:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +12,19 @@ Entry = dict[str, Any]
 Write = Callable[..., Path]
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def entry() -> Callable[..., Entry]:
-    """Make one entry of ``benchmarks``; a keyword replaces a field of its extra_info."""
+    """Make one entry of ``benchmarks``; a keyword replaces a field of its extra_info.
+
+    ``data`` are the samples, in microseconds, of which there are then as many as there.
+    """
 
     def make(
-        id: str = "torch/softmax/eager", shape: tuple[int, ...] = (4096, 256), us: float = 10.0, **extra: Any
+        id: str = "torch/softmax/eager",
+        shape: tuple[int, ...] = (4096, 256),
+        us: float = 10.0,
+        data: list[float] | None = None,
+        **extra: Any,
     ) -> Entry:
         backend, op, variant = id.split("/")
         size = 4
@@ -43,17 +51,26 @@ def entry() -> Callable[..., Entry]:
             "samples": 50,
         }
         stats = dict.fromkeys(("min", "max", "mean", "median"), us / 1e6) | {"stddev": 0.0, "iqr": 0.0, "rounds": 50}
+        if data is not None:
+            stats["data"] = [sample / 1e6 for sample in data]
+            info["samples"] = len(data)
         return {"name": f"test_{op}[{id}]", "stats": stats, "extra_info": info | extra}
 
     return make
 
 
-@pytest.fixture
-def write(tmp_path: Path) -> Write:
-    """Write entries as pytest-benchmark does; hands back the path."""
+@pytest.fixture(scope="session")
+def write_into() -> Callable[..., Path]:
+    """Write entries into a folder as pytest-benchmark does, and ``ours`` beside them; hands back the path."""
 
-    def to_file(entries: list[Entry], name: str = "results.json", date: str = "2026-01-02T03:04:05+00:00") -> Path:
-        path = tmp_path / name
+    def to_file(
+        folder: Path,
+        entries: list[Entry],
+        name: str = "results.json",
+        date: str = "2026-01-02T03:04:05+00:00",
+        ours: Any = None,
+    ) -> Path:
+        path = folder / name
         commit = {"id": "0123456789abcdef", "dirty": False}
         document = {
             "machine_info": {},
@@ -62,6 +79,8 @@ def write(tmp_path: Path) -> Write:
             "datetime": date,
             "version": "5.2.3",
         }
+        if ours is not None:
+            document["kernelzoo"] = ours
         path.write_text(json.dumps(document), encoding="utf-8")
         return path
 
@@ -69,6 +88,11 @@ def write(tmp_path: Path) -> Write:
 
 
 @pytest.fixture
+def write(write_into: Callable[..., Path], tmp_path: Path) -> Write:
+    return partial(write_into, tmp_path)
+
+
+@pytest.fixture(scope="session")
 def sweep(entry: Callable[..., Entry]) -> list[Entry]:
     """Softmax and min on the H200: 98 column counts, twelve and four implementations, and two shapes off the sweep.
 
@@ -103,7 +127,7 @@ def sweep(entry: Callable[..., Entry]) -> list[Entry]:
     return made
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def host(entry: Callable[..., Entry]) -> list[Entry]:
     """Softmax on a host under the wall clock: no sweep, no ceiling; ``cpu`` wins the large problem only."""
     facts = {"device": "Some <CPU> | 2 cores", "clock": "wall", "clock_detail": "perf_counter", "shape_set": "quick"}
@@ -115,3 +139,14 @@ def host(entry: Callable[..., Entry]) -> list[Entry]:
     }
     shapes = ((128, 256), (4096, 4096))
     return [entry(id, shape, us, **facts) for id, both in times.items() for shape, us in zip(shapes, both, strict=True)]
+
+
+@pytest.fixture
+def failure() -> Callable[..., Entry]:
+    """Make one entry of ``failed`` in the object ``kernelzoo``; a keyword replaces a field."""
+
+    def make(**fields: Any) -> Entry:
+        made = {"id": "triton/softmax/fused", "op": "softmax", "shape": [8, 1048576], "dim": -1, "dtype": "float32"}
+        return made | {"outcome": "refused", "reason": "holds a row in registers; use online"} | fields
+
+    return make

@@ -46,6 +46,110 @@ def test_rows_of_other_devices_and_clocks_stay_apart(entry, write) -> None:
     ]
 
 
+def test_hot_and_cold_caches_stay_apart_and_cold_is_what_older_files_mean(entry, write) -> None:
+    groups = load([write([entry(), entry(cache="hot"), entry("triton/softmax/auto", cache="cold")])]).groups
+    assert [(g.cache, g.label, len(g.rows)) for g in groups] == [
+        ("cold", "NVIDIA H200, device clock", 2),
+        ("hot", "NVIDIA H200, device clock, hot cache", 1),
+    ]
+    assert [group.select("softmax").mean_ratio("torch/eager") for group in groups] == [1.0, 1.0]
+
+
+def test_share_of_limit_is_the_one_told_and_hot_data_has_none_of_its_own(entry, write) -> None:
+    made = [
+        entry(of_limit=0.5),
+        entry("cpu/softmax/auto", of_limit=None),
+        entry("cpu/softmax/rows", cache="hot"),
+    ]
+    shares = {row.id: row.of_limit for group in load([write(made)]).groups for row in group.rows}
+    assert shares == {"torch/softmax/eager": 0.5, "cpu/softmax/auto": None, "cpu/softmax/rows": None}
+
+
+def test_what_newer_files_tell_is_read_and_what_older_ones_lack_is_empty(entry, write) -> None:
+    told = {"race": "a1", "repeated_rounds": 2, "first_call_ms": 3.5, "cupti_us": 9.5, "flags": ["host-bound"]}
+    state = [{"sm_mhz": 1980, "throttled": ["power", "heat"]}, {"sm_mhz": 1975, "power_w": None, "idle": False}]
+    new = entry("triton/softmax/auto", data=[9.0, 10.0, 11.0], condition=state, **told)
+    old, row = load([write([entry(), new])]).groups[0].rows
+    assert (old.times, old.race, old.repeated_rounds, old.flags, old.condition) == ((), "", 0, (), ())
+    assert old.first_call_ms is old.cupti_us is None
+    assert row.times == pytest.approx((9e-6, 10e-6, 11e-6))
+    assert (row.race, row.repeated_rounds, row.first_call_ms, row.cupti_us) == ("a1", 2, 3.5, 9.5)
+    assert row.flags == ("host-bound",)
+    assert row.condition == (
+        ("sm_mhz", 1980.0),
+        ("throttled", "power"),
+        ("throttled", "heat"),
+        ("sm_mhz", 1975.0),
+        ("idle", "false"),
+    )
+
+
+@pytest.mark.parametrize("data", [[1.0], [1.0, -1.0], [1.0, "2"], "1.0", [1.0, float("nan")]])
+def test_samples_are_as_many_times_as_the_file_says(entry, write, data) -> None:
+    bad = entry(samples=2)
+    bad["stats"]["data"] = data
+    with pytest.raises(ResultsError, match="stats 'data' must be a list of 2 positive numbers of seconds"):
+        load([write([bad])])
+
+
+def test_failures_are_read_with_their_reason(entry, write, failure) -> None:
+    ours = {"format": 1, "failed": [failure(), failure(id="mine/softmax/x", outcome="wrong", reason="off by\n0.5")]}
+    results = load([write([entry()], ours=ours)])
+    first, second = results.failed
+    assert (first.id, first.outcome, first.problem.shape) == ("triton/softmax/fused", "refused", (8, 1048576))
+    assert (second.id, second.reason, second.run.file) == ("mine/softmax/x", "off by 0.5", "results.json")
+    assert results.only(("eager",)).failed == ()
+
+
+@pytest.mark.parametrize(
+    ("ours", "words"),
+    [
+        ({"format": 2}, "is of format 2, and this kernelzoo reads formats up to 1; read it with the kernelzoo that"),
+        ({}, "lacks 'format'"),
+        ({"format": "1"}, "'format' must be a positive whole number"),
+        ([], "'kernelzoo' must be an object"),
+        ({"format": 1, "failed": {}}, "'failed' must be a list"),
+        ({"format": 1, "failed": [7]}, "failed[0] is not a JSON object"),
+        ({"format": 1, "failed": [{"outcome": "late"}]}, "failed[0] 'outcome' must be 'refused', 'wrong' or 'failed'"),
+        ({"format": 1, "failed": [{"outcome": "wrong"}]}, "failed[0] lacks 'reason'"),
+    ],
+)
+def test_what_ours_cannot_be_is_told_in_words(entry, write, ours, words) -> None:
+    with pytest.raises(ResultsError) as error:
+        load([write([entry()], ours=ours)])
+    assert words in str(error.value) and "results.json" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("id", "softmax"), ("op", "min"), ("shape", []), ("dim", 2), ("dtype", "a b"), ("reason", None)],
+)
+def test_a_failure_names_its_implementation_and_problem(entry, write, failure, field, value) -> None:
+    with pytest.raises(ResultsError, match=rf"failed\[0\] '{field}' must be"):
+        load([write([entry()], ours={"format": 1, "failed": [failure(**{field: value})]})])
+
+
+def test_a_run_in_which_everything_failed_holds_no_results_but_joins_others(entry, write, failure) -> None:
+    ours = {"format": 1, "failed": [failure()]}
+    with pytest.raises(
+        ResultsError, match="everything was refused, wrong or failed, the first triton/softmax/fused on"
+    ):
+        load([write([], "bad.json", ours=ours)])
+    results = load([write([entry()], "good.json"), write([], "bad.json", ours=ours)])
+    assert len(results.groups[0].rows) == len(results.failed) == 1
+
+
+def test_ratios_are_taken_to_the_baseline_that_is_asked_for(entry, write) -> None:
+    results = load([write([entry(us=10.0), entry("triton/softmax/auto", us=5.0)])])
+    selection = results.relative_to("triton/auto").groups[0].select("softmax")
+    assert selection.names == ["triton/auto", "torch/eager"]
+    assert selection.mean_ratio("torch/eager") == pytest.approx(2.0)
+    with pytest.raises(
+        ResultsError, match="no results of 'triton/fast' to take ratios to; known: torch/eager, triton/a"
+    ):
+        results.relative_to("triton/fast")
+
+
 @pytest.mark.parametrize("newest_first", [True, False])
 def test_newest_run_wins_whatever_the_order_given(entry, write, newest_first) -> None:
     new = write([entry(us=5.0)], "new.json", "2026-02-01T00:00:00+00:00")
@@ -104,7 +208,7 @@ def test_control_characters_never_reach_the_terminal(entry, write) -> None:
 
 
 BAD_FIELDS = [
-    ("clock", "sundial", "'device' or 'wall'"),
+    ("clock", "sundial", "'device', 'wall' or 'submit'"),
     ("shape", "4096", "a list of sizes"),
     ("shape", [], "a list of sizes"),
     ("shape", [4, 0], "a list of sizes"),
@@ -122,6 +226,18 @@ BAD_FIELDS = [
     ("device", " \n", "text"),
     ("versions", {"torch": 2}, "version texts"),
     ("samples", 1.5, "a positive whole number"),
+    ("cache", "warm", "'cold' or 'hot'"),
+    ("cache", None, "'cold' or 'hot'"),
+    ("of_limit", 0, "a positive number or null"),
+    ("first_call_ms", "1", "a positive number or null"),
+    ("cupti_us", -1.0, "a positive number or null"),
+    ("repeated_rounds", -1, "a whole number, 0 or more"),
+    ("repeated_rounds", True, "a whole number, 0 or more"),
+    ("race", 7, "text"),
+    ("flags", "host-bound", "a list of texts"),
+    ("flags", [""], "a list of texts"),
+    ("condition", "fine", "an object, a list of objects, or null"),
+    ("condition", ["fine"], "an object, a list of objects, or null"),
 ]
 
 

@@ -53,7 +53,7 @@ def test_host_ratios_are_shown_for_each_problem(host, write) -> None:
 
 def test_report_holds_every_section_and_never_mixes_groups(sweep, host, write) -> None:
     results = load([write(sweep + host)])
-    figures = {("NVIDIA H200", "device", "softmax", "float32"): "softmax-float32.png"}
+    figures = {("NVIDIA H200, device clock", "softmax", "float32"): "softmax-float32.png"}
     text = sections.report(results, "A <title> | *x*", figures)
     assert text.startswith("# A &lt;title&gt; \\| \\*x\\*\n")
     headings = [line for line in text.splitlines() if line.startswith("#")][1:]
@@ -90,6 +90,29 @@ def test_environment_owns_up_to_what_was_left_out(entry, write) -> None:
     lines = sections.environment(load(paths)).splitlines()
     assert len(lines) == 2 and "2026-01-02.json" in lines[0]
     assert "results of older runs left out: 1," in lines[1]
+
+
+def test_report_owns_up_to_what_has_no_result(entry, write, failure) -> None:
+    failed = [failure(), failure(shape=[8, 5]), failure(id="a/softmax/b", outcome="wrong", reason="3 | *off*")]
+    text = sections.report(load([write([entry()], ours={"format": 1, "failed": failed})]), "t", {})
+    table = text.split("## Without a result\n\n")[1].splitlines()
+    assert [cells(line)[:4] for line in table[2:]] == [
+        ["a/softmax/b", "wrong", "float32 (8, 1048576)", "3 \\"],  # the escaped bar is no new column
+        [
+            "triton/softmax/fused",
+            "refused",
+            "float32 (8, 5); float32 (8, 1048576)",
+            "holds a row in registers; use online",
+        ],
+    ]
+    assert "Without a result" not in sections.report(load([write([entry()])]), "t", {})
+
+
+def test_another_baseline_is_named_wherever_ratios_are(entry, write) -> None:
+    results = load([write([entry(us=10.0), entry("triton/softmax/auto", us=5.0)])]).relative_to("triton/auto")
+    assert "| torch/softmax/eager | 2.00 |" in sections.report(results, "t", {})
+    everything = sections.report(results, "t", {}) + sections.terminal(results)
+    assert "time / triton/auto" in everything and "/ torch/eager" not in everything
 
 
 def test_terminal_text_is_aligned(host, write) -> None:

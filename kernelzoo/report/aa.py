@@ -1,0 +1,152 @@
+"""What the A/A experiment found: ``python -m kernelzoo.report.aa FILE.json [--insert FILE.md]``.
+
+The file is what ``bench/aa.py`` wrote of implementations raced with themselves. The block that this makes of it is
+printed, or put into a document between ``<!-- results:aa -->`` and ``<!-- /results -->``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+import statistics
+import sys
+import zlib
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kernelzoo.errors import KernelZooError
+from kernelzoo.measure.statistics import Interval, Verdict, verdict
+from kernelzoo.report import sections
+from kernelzoo.report.results import ResultsError
+from kernelzoo.report.table import Cell, Table, escape, significant
+
+WANTED = 0.95
+"""Share of the races of an implementation with itself that must say SAME."""
+
+NOTE = (
+    "Each race times an implementation against itself under a second name, bound, checked and captured anew. `spread` "
+    "is what lies between the largest and the smallest of the races' medians, and `sd` their standard deviation, both "
+    "over the median of them all."
+)
+
+
+@dataclass(frozen=True)
+class Twin:
+    """One implementation raced with itself, again and again; or why it was not."""
+
+    id: str
+    refused: str
+    """Why it can't run there, which is nobody's fault."""
+    failed: str
+    """Why it has no result though it should: it is wrong, or it raised."""
+    medians: tuple[float, ...]
+    """Seconds, one per race."""
+    ratios: tuple[Interval, ...]
+    """Time under the second name over that under the first, one per race."""
+
+    @property
+    def verdicts(self) -> Counter[Verdict]:
+        return Counter(map(verdict, self.ratios))
+
+    @property
+    def passed(self) -> bool:
+        """Whether enough of the races say SAME; what can't run there has nothing to pass."""
+        return not self.failed and self.verdicts[Verdict.SAME] >= WANTED * len(self.ratios)
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """One run of ``bench/aa.py``."""
+
+    caption: str
+    twins: tuple[Twin, ...]
+
+    def table(self) -> Table:
+        """A line for each implementation that was raced."""
+        headers = ("implementation", "races", "same", "faster or slower", "unclear", "median, µs", "spread", "sd")
+        return Table(headers, [_line(twin) for twin in self.twins if twin.ratios])
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m kernelzoo.report.aa", description="Report an A/A experiment.")
+    parser.add_argument("results", type=Path, metavar="FILE.json", help="what bench/aa.py wrote")
+    parser.add_argument("--insert", type=Path, metavar="FILE.md", help="put the block into this document")
+    options = parser.parse_args(argv)
+    try:
+        block = aa_block(options.results)
+        if options.insert is None:
+            print(block)
+        else:
+            document = options.insert.read_bytes().decode()
+            text, _ = sections.insert(document, {"aa": block}, str(options.insert))
+            options.insert.write_bytes(text.encode())
+    except (KernelZooError, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+def aa_block(path: Path) -> str:
+    """The block ``aa`` of a document: what one run of the experiment found. Raises ResultsError."""
+    experiment = load(path)
+    without = [f"Not raced: {escape(f'{t.id}: {t.refused or t.failed}')}" for t in experiment.twins if not t.ratios]
+    return "\n\n".join([f"**{escape(experiment.caption)}**", experiment.table().markdown(), *without, NOTE])
+
+
+def load(path: Path) -> Experiment:
+    """Read what ``bench/aa.py`` wrote. Raises ResultsError."""
+    try:
+        raw = path.read_bytes()
+        return parse(json.loads(gzip.decompress(raw) if path.suffix == ".gz" else raw))
+    except gzip.BadGzipFile as error:
+        raise ResultsError(f"{path} is named .gz and is not: {error}") from error
+    except OSError as error:
+        raise ResultsError(f"can't read {path}: {error.strerror or error}") from error
+    except (ValueError, EOFError, zlib.error, KeyError, TypeError, AttributeError) as error:
+        wrong = f"{type(error).__name__}: {error}"
+        raise ResultsError(f"{path} is no A/A experiment ({wrong}); write it with python bench/aa.py -o") from error
+
+
+def parse(document: Any) -> Experiment:
+    """An experiment as JSON holds it. Raises one of KeyError, TypeError, AttributeError, ValueError if it is none."""
+    problem, versions = document["problem"], document["versions"]
+    shape = ", ".join(map(str, problem["shape"]))
+    with_versions = ", ".join(f"{name} {version}" for name, version in versions.items())
+    caption = (
+        f"{document['device']}, {document['clock']} clock: {problem['op']} of ({shape}) {problem['dtype']}, "
+        f"{document['rounds']} rounds in a race; {with_versions}; measured {document['datetime']}"
+    )
+    return Experiment(caption, tuple(_twin(entry) for entry in document["implementations"]))
+
+
+def _twin(entry: Any) -> Twin:
+    medians = tuple(float(median) for median in entry["medians"])
+    ratios = tuple(Interval(float(low), float(mid), float(high)) for low, mid, high in entry["ratios"])
+    twin = Twin(str(entry["id"]), str(entry["refused"]), str(entry["failed"]), medians, ratios)
+    why = twin.refused or twin.failed
+    if len(medians) != len(ratios) or bool(ratios) == bool(why):
+        raise ValueError(f"{twin.id} has {len(medians)} medians, {len(ratios)} ratios, and is without: {why!r}")
+    return twin
+
+
+def _line(twin: Twin) -> list[Cell]:
+    middle, said = statistics.median(twin.medians), twin.verdicts
+    deviation = statistics.stdev(twin.medians) if len(twin.medians) > 1 else 0.0
+    return [
+        Cell(twin.id),
+        Cell(str(len(twin.ratios))),
+        Cell(str(said[Verdict.SAME])),
+        Cell(str(said[Verdict.FASTER] + said[Verdict.SLOWER])),
+        Cell(str(said[Verdict.UNCLEAR])),
+        Cell(significant(middle * 1e6)),
+        Cell(f"{(max(twin.medians) - min(twin.medians)) / middle:.2%}"),
+        Cell(f"{deviation / middle:.2%}"),
+    ]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,81 @@
+"""How much faster one row is than another, with an interval where the samples are there to make one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from kernelzoo.measure.statistics import FEWEST, Interval, Verdict, ratio_interval, verdict
+from kernelzoo.report.results import Group, Problem, Results, Row, Selection
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The time of ``row`` over that of ``base`` on the same problem: below 1 is faster."""
+
+    row: Row
+    base: Row
+    interval: Interval | None
+    """None where a file holds no samples, or fewer than an interval needs."""
+
+    @property
+    def ratio(self) -> float:
+        return self.row.seconds / self.base.seconds if self.interval is None else self.interval.mid
+
+    @property
+    def verdict(self) -> Verdict | None:
+        return None if self.interval is None else verdict(self.interval)
+
+
+@dataclass(frozen=True)
+class Change:
+    """What became of one group between an older run and a newer one."""
+
+    new: Group
+    old: Group
+    comparisons: tuple[Comparison, ...]
+    """Of each implementation on each problem that both measured, new over old; the worst slowdown first."""
+    only_new: tuple[Row, ...]
+    only_old: tuple[Row, ...]
+
+
+def compare(row: Row, base: Row) -> Comparison:
+    """Samples of one race are paired by round, which takes out what slowed both; others are not."""
+    interval = None
+    if min(len(row.times), len(base.times)) >= FEWEST:
+        paired = row.run == base.run and row.race == base.race != "" and len(row.times) == len(base.times)
+        interval = ratio_interval(row.times, base.times, paired=paired)
+    return Comparison(row, base, interval)
+
+
+def to_baseline(selection: Selection) -> Mapping[tuple[Problem, str], Comparison]:
+    """Every row beside the baseline's on the same problem, by problem and name; the baseline's own are left out."""
+    found = {}
+    for (problem, name), row in selection.cells.items():
+        base = selection.cells.get((problem, selection.baseline))
+        if base is not None and base is not row:
+            found[problem, name] = compare(row, base)
+    return found
+
+
+def changes(new: Results, old: Results) -> list[Change]:
+    """The groups that both have, each with what both measured. Another device or clock is never compared."""
+    olds = {(group.device, group.clock, group.cache): group for group in old.groups}
+    found = []
+    for group in new.groups:
+        before = olds.get((group.device, group.clock, group.cache))
+        if before is None:
+            continue
+        rows = {(row.id, row.problem): row for row in group.rows}
+        bases = {(row.id, row.problem): row for row in before.rows}
+        comparisons = [compare(row, bases[key]) for key, row in rows.items() if key in bases]
+        found.append(
+            Change(
+                group,
+                before,
+                tuple(sorted(comparisons, key=lambda c: -c.ratio)),
+                tuple(row for key, row in rows.items() if key not in bases),
+                tuple(row for key, row in bases.items() if key not in rows),
+            )
+        )
+    return found

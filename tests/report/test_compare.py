@@ -1,0 +1,68 @@
+"""Comparisons: what is paired, what is too little, and what two files have in common."""
+
+import pytest
+
+from kernelzoo.measure.statistics import Verdict
+from kernelzoo.report import load
+from kernelzoo.report.compare import changes, to_baseline
+
+EAGER = [10.0, 12.0, 14.0, 16.0, 18.0, 20.0, 22.0]
+HALF = [sample / 2 for sample in EAGER]
+
+
+def interval(entries, write):
+    (comparison,) = to_baseline(load([write(entries)]).groups[0].select("softmax")).values()
+    return comparison
+
+
+def test_rounds_of_one_race_are_paired_so_that_a_common_drift_cancels(entry, write) -> None:
+    told = interval([entry(data=EAGER, race="a"), entry("triton/softmax/auto", data=HALF, race="a")], write)
+    assert (told.interval.low, told.ratio, told.interval.high) == pytest.approx((0.5, 0.5, 0.5))
+    assert told.verdict is Verdict.FASTER
+
+
+@pytest.mark.parametrize(
+    ("mine", "other"),
+    [({}, {}), ({"race": "a"}, {"race": "b"}), ({"race": "a"}, {}), ({"race": "a"}, {"race": "a", "data": EAGER[:6]})],
+)
+def test_samples_of_no_common_race_are_not(entry, write, mine, other) -> None:
+    eager = entry(us=16.0, **{"data": EAGER} | other)
+    told = interval([eager, entry("triton/softmax/auto", us=8.0, data=HALF, **mine)], write)
+    assert told.interval.low < 0.45 and told.interval.high > 0.55 and told.interval.low < told.ratio
+
+
+def test_races_of_two_files_are_two_races(entry, write) -> None:
+    paths = [
+        write([entry(data=EAGER, race="a")], "one.json"),
+        write([entry("triton/softmax/auto", data=HALF, race="a")], "two.json"),
+    ]
+    (told,) = to_baseline(load(paths).groups[0].select("softmax")).values()
+    assert told.interval.high > 0.55
+
+
+@pytest.mark.parametrize("data", [None, EAGER[:5]])
+def test_too_few_samples_give_the_ratio_of_the_medians_and_no_verdict(entry, write, data) -> None:
+    told = interval([entry(us=10.0, data=EAGER), entry("triton/softmax/auto", us=4.0, data=data)], write)
+    assert told.ratio == pytest.approx(0.4) and told.interval is None and told.verdict is None
+
+
+def test_changes_are_sorted_worst_first_and_name_what_only_one_has(entry, write) -> None:
+    def made(name, *times):
+        return load([write([entry(id, shape, us, data=[us] * 9) for id, shape, us in times], name)])
+
+    triton, both = "triton/softmax/auto", "torch/softmax/eager"
+    old = made("old.json", (both, (8, 8), 10.0), (both, (8, 16), 10.0), (triton, (8, 8), 5.0), (triton, (8, 32), 5.0))
+    new = made("new.json", (both, (8, 8), 10.0), (both, (8, 16), 9.0), (triton, (8, 8), 8.0), (triton, (8, 64), 5.0))
+    (change,) = changes(new, old)
+    assert [(c.row.id, round(c.ratio, 3), c.verdict) for c in change.comparisons] == [
+        (triton, 1.6, Verdict.SLOWER),
+        (both, 1.0, Verdict.SAME),
+        (both, 0.9, Verdict.FASTER),
+    ]
+    assert [row.problem.shape for row in change.only_new] == [(8, 64)]
+    assert [row.problem.shape for row in change.only_old] == [(8, 32)]
+
+
+@pytest.mark.parametrize("other", [{"device": "NVIDIA A100"}, {"clock": "wall"}, {"cache": "hot"}])
+def test_another_device_clock_or_cache_is_never_compared(entry, write, other) -> None:
+    assert changes(load([write([entry()], "new.json")]), load([write([entry(**other)], "old.json")])) == []
