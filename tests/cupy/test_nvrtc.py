@@ -7,27 +7,23 @@ import ctypes
 import itertools
 import os
 import re
-import shutil
-import subprocess
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cache
-from pathlib import Path
 
 import pytest
 
 cupy = pytest.importorskip("cupy", reason="CuPy is not installed")
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
-from cupy_backends.cuda.libs import nvrtc  # noqa: E402  (after the skips)
-
 try:
-    nvrtc.getVersion()
+    cupy.cuda.nvrtc.getVersion()
 except Exception as error:  # a missing library shows as an ImportError, OSError or RuntimeError, by CuPy's version
     pytest.skip(f"NVRTC can't be loaded: {error}", allow_module_level=True)
 
-from kernelzoo.errors import UnsupportedProblemError  # noqa: E402
+from kernelzoo.errors import UnsupportedProblemError  # noqa: E402  (after the skips)
+from kernelzoo.kernels import cubin  # noqa: E402
+from kernelzoo.kernels.cupy import inspection, module  # noqa: E402
 from kernelzoo.kernels.cupy import min as min_module  # noqa: E402
-from kernelzoo.kernels.cupy import module  # noqa: E402
 from kernelzoo.kernels.cupy import softmax as softmax_module  # noqa: E402
 from kernelzoo.kernels.cupy.module import Device, Plan, Problem, Step, Table  # noqa: E402
 from kernelzoo.ops import MIN, SOFTMAX  # noqa: E402
@@ -163,46 +159,29 @@ def _lanes_and_rest(kernel: str) -> tuple[int, str]:
 CASES = [
     (op, dtype, architecture) for op in TABLES for dtype in DTYPES[op] if dtype != "bool" for architecture in DEVICES
 ]
-Compiled = tuple[bytes, str, dict[str, str]]
 _workers = ThreadPoolExecutor(os.cpu_count())
 
 
-def compiled(op: str, dtype: str, architecture: int) -> Compiled:
-    """Machine code, the assembler's log, and the name in it of each instance; the next cases start alongside."""
+def compiled(op: str, dtype: str, architecture: int) -> inspection.Compiled:
+    """Every instance of a case, compiled; the next cases start alongside."""
     at = CASES.index((op, dtype, architecture))
     futures = [_compiling(*case) for case in CASES[at : at + (os.cpu_count() or 1)]]
     return futures[0].result()
 
 
 @cache
-def _compiling(op: str, dtype: str, architecture: int) -> Future[Compiled]:
+def _compiling(op: str, dtype: str, architecture: int) -> Future[inspection.Compiled]:
     return _workers.submit(_compile, op, dtype, architecture)
 
 
-def _compile(op: str, dtype: str, architecture: int) -> Compiled:
-    program = nvrtc.createProgram(module.source(op), f"{op}.cu", (), ())
-    names = instances(op, dtype, architecture)
-    for name in names:
-        nvrtc.addNameExpression(program, name)
-    options = (
-        "-std=c++17",
-        "-ftz=true",
-        f"-arch=sm_{architecture}",
-        "--ptxas-options=-v",
-        "--device-as-default-execution-space",
-    )
-    try:
-        nvrtc.compileProgram(program, options)
-    except nvrtc.NVRTCError as error:
-        raise AssertionError(nvrtc.getProgramLog(program)) from error
-    lowered = {name: nvrtc.getLoweredName(program, name) for name in names}
-    # CuPy cuts the last byte off, taking it for a string's end; disassemblers want it.
-    return nvrtc.getCUBIN(program) + b"\0", nvrtc.getProgramLog(program), lowered
+def _compile(op: str, dtype: str, architecture: int) -> inspection.Compiled:
+    return inspection.compiled(module.source(op), instances(op, dtype, architecture), architecture, ("-std=c++17",))
 
 
 @pytest.mark.parametrize(("op", "dtype", "architecture"), CASES)
 def test_every_instance_compiles_without_spills(op: str, dtype: str, architecture: int) -> None:
-    _, log, lowered = compiled(op, dtype, architecture)
+    made = compiled(op, dtype, architecture)
+    log, lowered = made.log, made.symbols
     assert "warning" not in log.lower(), log
     reports = dict(re.findall(r"entry function '(\w+)' for '\w+'(.*?)(?=Compiling entry|\Z)", log, re.DOTALL))
     assert set(reports) == set(lowered.values())
@@ -213,17 +192,13 @@ def test_every_instance_compiles_without_spills(op: str, dtype: str, architectur
     assert not spilled, "\n".join(spilled)
 
 
-@cache
-def disassembler() -> Path | None:
-    found = shutil.which("nvdisasm")
-    if found is not None:
-        return Path(found)
-    try:
-        import triton
-    except ModuleNotFoundError:
-        return None
-    shipped = Path(triton.__file__).parent / "backends/nvidia/bin/nvdisasm"
-    return shipped if shipped.is_file() else None
+def disassembled(op: str, dtype: str, architecture: int) -> dict[str, str]:
+    """SASS of each instance."""
+    made = compiled(op, dtype, architecture)
+    functions, missing = cubin.disassembly(made.cubin)
+    if missing is not None:
+        pytest.skip(missing)
+    return {name: functions[symbol] for name, symbol in made.symbols.items()}
 
 
 # A kernel's instructions in machine code: 16-byte loads and stores past the caches, exchanges between lanes, the
@@ -259,38 +234,20 @@ EXPECTED = {
 
 @pytest.mark.parametrize("architecture", DEVICES)
 @pytest.mark.parametrize(("op", "dtype"), EXPECTED)
-def test_machine_code_holds_the_expected_instructions(op: str, dtype: str, architecture: int, tmp_path: Path) -> None:
-    tool = disassembler()
-    if tool is None:
-        pytest.skip("no nvdisasm: it comes with the CUDA toolkit, and with triton")
-    cubin, _, lowered = compiled(op, dtype, architecture)
-    path = tmp_path / "kernels.cubin"
-    path.write_bytes(cubin)
-    done = subprocess.run([tool, "-c", path], capture_output=True, text=True, check=False)
-    if done.returncode:
-        pytest.skip(f"{tool} is older than the compiler: {done.stderr.strip()}")
-    sections = dict(re.findall(r"\.section\s+\.text\.(\w+).*?\n(.*?)(?=\.section\s|\Z)", done.stdout, re.DOTALL))
+def test_machine_code_holds_the_expected_instructions(op: str, dtype: str, architecture: int) -> None:
+    sass = disassembled(op, dtype, architecture)
     for name, patterns in EXPECTED[op, dtype].items():
         if name.startswith("split_cluster") and architecture < 90:
             continue
-        assert name in lowered, f"{name} is in no plan: {sorted(lowered)}"
+        assert name in sass, f"{name} is in no plan: {sorted(sass)}"
         for pattern in patterns:
-            assert re.search(pattern, sections[lowered[name]]), f"{name}: no {pattern}"
+            assert re.search(pattern, sass[name]), f"{name}: no {pattern}"
 
 
-def test_every_load_of_a_batch_is_in_flight_before_the_first_is_used(tmp_path: Path) -> None:
-    tool = disassembler()
-    if tool is None:
-        pytest.skip("no nvdisasm: it comes with the CUDA toolkit, and with triton")
-    cubin, _, lowered = compiled("min", "float32", 90)
-    path = tmp_path / "kernels.cubin"
-    path.write_bytes(cubin)
-    done = subprocess.run([tool, "-c", path], capture_output=True, text=True, check=False)
-    if done.returncode:
-        pytest.skip(f"{tool} is older than the compiler: {done.stderr.strip()}")
-    sections = dict(re.findall(r"\.section\s+\.text\.(\w+).*?\n(.*?)(?=\.section\s|\Z)", done.stdout, re.DOTALL))
+def test_every_load_of_a_batch_is_in_flight_before_the_first_is_used() -> None:
+    sass = disassembled("min", "float32", 90)
     for name in ("rows_deferred<float, 4, 8>", "split<float, 4, 8>"):
-        kinds = re.findall(r"(LDG\.E\S*\.128|FMNMX)", sections[lowered[name]])
+        kinds = re.findall(r"(LDG\.E\S*\.128|FMNMX)", sass[name])
         runs = [len(list(group)) for kind, group in itertools.groupby(kinds, key=lambda k: k[:3]) if kind == "LDG"]
         assert max(runs) == 8, f"{name}: {runs}"
 

@@ -8,13 +8,7 @@ It runs nothing: results are test_simulator.py's matter, and a GPU's.
 
 import os
 import re
-import shutil
-import struct
-import subprocess
 from collections.abc import Iterator
-from functools import cache
-from importlib.util import find_spec
-from pathlib import Path
 
 import pytest
 import torch
@@ -25,9 +19,11 @@ if os.environ.get("NUMBA_ENABLE_CUDASIM") == "1":
 for package in ("numba.cuda", "cuda.core", "cuda.bindings"):
     pytest.importorskip(package, reason=f"{package} is not installed")
 
+from kernelzoo.kernels import cubin
 from kernelzoo.kernels.numba import min as minima
 from kernelzoo.kernels.numba import softmax
 from kernelzoo.kernels.numba.dtypes import itemsize
+from kernelzoo.kernels.numba.inspection import Compiled
 from kernelzoo.kernels.numba.launch import Source, to_cubin, to_ptx
 from kernelzoo.kernels.numba.view import View, view
 
@@ -139,7 +135,7 @@ def count(pattern: str, text: str) -> int:
     ids=["-".join((*case[:4], "sm_{}{}".format(*case[4]))) for case in CASES],
 )
 def test_compiles_to_what_it_is_written_for(
-    op: str, dtype: str, shape: str, name: str, capability: tuple[int, int], tmp_path: Path
+    op: str, dtype: str, shape: str, name: str, capability: tuple[int, int]
 ) -> None:
     source = KERNELS[op, dtype, shape, name]
     ptx = to_ptx(source, capability)
@@ -170,17 +166,16 @@ def test_compiles_to_what_it_is_written_for(
     if name == "cluster":
         assert count(r"mapa\.shared::cluster", ptx) == 2 and count(r"barrier\.cluster\.arrive", ptx) == 2
 
-    cubin = to_cubin(ptx, capability)
-    assert stack_bytes(cubin) == 0, "registers were spilled"
-    if capability != (9, 0) or (tool := disassembler()) is None:
+    made = Compiled(source, ptx, to_cubin(ptx, capability))
+    taken = cubin.resources(made.cubin, made.symbol, 10 * capability[0] + capability[1])
+    assert taken.local_bytes == 0, "registers were spilled"
+    if capability != (9, 0) or not cubin.tools("nvdisasm"):
         return
-    path = tmp_path / "kernel.cubin"
-    path.write_bytes(cubin)
-    done = subprocess.run([tool, "-c", path], capture_output=True, text=True, check=False)
-    if done.returncode:
-        pytest.skip(f"{tool} is older than the compiler: {done.stderr.strip()}")
+    functions, missing = cubin.disassembly(made.cubin)
+    if missing is not None:
+        pytest.skip(missing)
     for instruction in expected_instructions(op, dtype, name, v):
-        assert count(instruction, done.stdout) > 0, instruction
+        assert count(instruction, functions[made.symbol]) > 0, instruction
 
 
 def expected_instructions(op: str, dtype: str, name: str, v: View) -> Iterator[str]:
@@ -196,34 +191,6 @@ def expected_instructions(op: str, dtype: str, name: str, v: View) -> Iterator[s
         yield r"(RED|ATOM)G?\.\S*MIN"
     if op == "min" and name == "split":
         yield r"ATOMG?\.\S*INC"
-
-
-@cache
-def disassembler() -> Path | None:
-    found = shutil.which("nvdisasm")
-    if found is not None:
-        return Path(found)
-    triton = find_spec("triton")
-    if triton is None or triton.origin is None:
-        return None
-    shipped = Path(triton.origin).parent / "backends/nvidia/bin/nvdisasm"
-    return shipped if shipped.is_file() else None
-
-
-def stack_bytes(cubin: bytes) -> int:
-    """Bytes of stack that a cubin's functions take: the FRAME_SIZE attributes (04 11, size 8) in section .nv.info."""
-    table, size, entries, names = (*struct.unpack_from("<Q", cubin, 40), *struct.unpack_from("<HHH", cubin, 58))
-    sections = [struct.unpack_from("<IIQQQQ", cubin, table + size * i) for i in range(entries)]
-    total = 0
-    for name, _, _, _, offset, length in sections:
-        if cubin[sections[names][4] + name :].startswith(b".nv.info\0"):
-            at = offset
-            while at < offset + length:
-                form, attribute, extent = struct.unpack_from("<BBH", cubin, at)
-                if (form, attribute) == (4, 0x11):
-                    total += struct.unpack_from("<I", cubin, at + 8)[0]
-                at += 4 + (extent if form == 4 else 0)
-    return total
 
 
 def test_remaining_dtypes_of_min_compile() -> None:

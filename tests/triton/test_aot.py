@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from typing import Any
 
-import fake_driver
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -19,10 +18,14 @@ if triton.knobs.runtime.interpret:
 
 from kernelzoo import ops  # noqa: E402
 from kernelzoo.errors import UnsupportedProblemError  # noqa: E402
+from kernelzoo.inspect import ARCHITECTURES  # noqa: E402
+from kernelzoo.kernels import cubin  # noqa: E402
+from kernelzoo.kernels.triton import inspection  # noqa: E402
 from kernelzoo.kernels.triton import min as min_kernels  # noqa: E402
 from kernelzoo.kernels.triton import softmax as softmax_kernels  # noqa: E402
 
-NVIDIA = [arch for arch in fake_driver.CHIPS if arch.startswith("sm_")]
+NVIDIA = ["sm_80", "sm_90", "sm_100", "sm_120"]
+CHIPS = [*NVIDIA, "gfx942"]
 VARIANTS = {
     ops.SOFTMAX: (softmax_kernels, ("fused", "multi_row", "persistent", "online", "split")),
     ops.MIN: (min_kernels, ("rows", "rows_deferred", "atomic_eager", "atomic_batched", "split")),
@@ -53,17 +56,17 @@ def programs(op: ops.Operation, variant: str, shape: tuple[int, ...], axis: int,
     """The programs that one variant compiles for a contiguous problem. Memory is never touched: tensors are meta."""
     module, _ = VARIANTS[op]
     x = torch.empty(shape, dtype=dtype, device="meta")
-    with fake_driver.device(arch) as driver:
+    with inspection.device(arch) as driver:
         op.launch(getattr(module, variant), x, (axis,), op.allocate(x, (axis,), False))
         return driver.programs
 
 
 def occurrences(pattern: str, program: Any) -> int:
-    return len(re.findall(pattern, fake_driver.assembly(program)))
+    return len(re.findall(pattern, inspection.assembly(program)))
 
 
 @pytest.mark.parametrize("op", VARIANTS, ids=lambda op: op.name)
-@pytest.mark.parametrize("arch", fake_driver.CHIPS)
+@pytest.mark.parametrize("arch", CHIPS)
 def test_auto_spills_no_register(op: ops.Operation, arch: str) -> None:
     dtypes = FLOATS if arch == "sm_90" else (torch.float32, torch.bfloat16)
     spilled = [
@@ -83,7 +86,7 @@ def test_auto_spills_no_register_on_integers(dtype: Any) -> None:
             assert not program.n_spills, (program.name, shape, axis)
 
 
-@pytest.mark.parametrize("arch", fake_driver.CHIPS)
+@pytest.mark.parametrize("arch", CHIPS)
 @pytest.mark.parametrize(("op", "variant"), NAMED, ids=lambda value: getattr(value, "name", value))
 def test_every_variant_compiles(op: ops.Operation, variant: str, arch: str) -> None:
     for dtype in (torch.float32, torch.float64, torch.bfloat16):
@@ -114,7 +117,7 @@ def test_persistent_copies_asynchronously(arch: str, dtype: Any) -> None:
         assert occurrences(r"cp\.async\.c[ag]\.shared\.global", program)
         # Rows wait in shared memory: all stages but the one in registers, unless they don't fit.
         assert program.metadata.shared >= columns * dtype.itemsize
-        assert program.metadata.shared <= fake_driver.CHIPS[arch].properties["max_shared_mem"]
+        assert program.metadata.shared <= ARCHITECTURES[arch].shared_per_block
 
 
 @pytest.mark.parametrize("columns", [4096, 1000, 12672])
@@ -130,7 +133,10 @@ def test_aligned_rows_are_read_16_bytes_at_a_time(op: ops.Operation, variant: st
 
 def test_assembler_keeps_the_16_byte_loads() -> None:
     (program,) = programs(ops.SOFTMAX, "fused", (4096, 4096), 1, torch.float32, "sm_90")
-    assert fake_driver.sass(program).count("LDG.E.EF.128") + fake_driver.sass(program).count("LDG.E.128") >= 4
+    functions, missing = cubin.disassembly(program.kernel)
+    assert missing is None
+    sass = functions[program.name]
+    assert sass.count("LDG.E.EF.128") + sass.count("LDG.E.128") >= 4
 
 
 @pytest.mark.parametrize("arch", NVIDIA)
@@ -180,7 +186,7 @@ def test_min_reduces_across_lanes_without_float64(variant: str) -> None:
 )
 def test_atomics_are_one_per_row(variant: str, arch: str, dtype: Any, expected: list[str]) -> None:
     (program,) = programs(ops.MIN, variant, (16, 262144), 1, dtype, arch)
-    found = re.findall(r"atom\.global\.gpu\.(\S+)", fake_driver.assembly(program))
+    found = re.findall(r"atom\.global\.gpu\.(\S+)", inspection.assembly(program))
     if variant == "atomic_batched":
         assert sorted(found) == expected
     else:  # the compiler may unroll the loop over row tiles
@@ -191,7 +197,7 @@ def test_atomics_are_one_per_row(variant: str, arch: str, dtype: Any, expected: 
 @pytest.mark.parametrize("arch", NVIDIA)
 def test_last_arriver_is_ordered_by_release_and_acquire(arch: str) -> None:
     (program,) = programs(ops.MIN, "split", (16, 262144), 1, torch.float32, arch)
-    code = fake_driver.assembly(program)
+    code = inspection.assembly(program)
     before, arrival, after = code.partition("atom.global.gpu.acq_rel.add.u32")
     assert arrival
     # The partial result is stored, then all threads meet, then one of them arrives.
@@ -199,17 +205,17 @@ def test_last_arriver_is_ordered_by_release_and_acquire(arch: str) -> None:
     assert re.search(r"bar\.sync.*ld\.global\.cg", after, re.DOTALL)
 
 
-@pytest.mark.parametrize("arch", fake_driver.CHIPS)
+@pytest.mark.parametrize("arch", CHIPS)
 def test_persistent_grid_is_of_the_device_and_capped_at_the_rows(arch: str) -> None:
-    chip = fake_driver.CHIPS[arch].properties
-    with fake_driver.device(arch) as driver:
+    processors = ARCHITECTURES[arch].multiprocessors
+    with inspection.device(arch) as driver:
         for rows in (1 << 20, 1 << 18, 7):
             x = torch.empty((rows, 4096), device="meta")
             ops.SOFTMAX.launch(softmax_kernels.persistent, x, (1,), torch.empty_like(x))()
     large, small, few = driver.grids
     assert large == small
-    assert large[0] % chip["multiprocessor_count"] == 0
-    assert large[0] >= 2 * chip["multiprocessor_count"]
+    assert large[0] % processors == 0
+    assert large[0] >= 2 * processors
     assert few == (7, 1, 1)
 
 

@@ -1,0 +1,115 @@
+"""NVIDIA machine code, whatever language it comes from: what a kernel takes of an SM, and its disassembly.
+
+Resources are read off the ELF file, which needs no tool; text needs nvdisasm, which comes with the CUDA toolkit, with
+NVIDIA's wheel nvidia-cuda-nvdisasm, and with triton.
+"""
+
+import os
+import re
+import shutil
+import struct
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import NamedTuple
+
+
+@dataclass(frozen=True)
+class Resources:
+    """What one kernel takes; ``cuobjdump --dump-resource-usage`` says the same."""
+
+    registers: int
+    """Per thread."""
+    local_bytes: int
+    """Stack and local memory per thread: where spilled registers go."""
+    shared_bytes: int
+    """Static, per block, without the system's own part."""
+
+
+RESERVED_FROM = 90
+"""The compute capability from which the 1 KiB of shared memory that the system takes of each block is in the file."""
+
+# Attributes of section .nv.info, each of a function's symbol and a number. The stack is that of what it calls, too.
+_STACK, _REGISTERS = 0x12, 0x2F
+
+
+class _Section(NamedTuple):
+    name: int
+    kind: int
+    flags: int
+    address: int
+    offset: int
+    size: int
+
+
+def resources(cubin: bytes, entry: str, capability: int) -> Resources:
+    """Resources of the kernel of that symbol in machine code for a compute capability (90 for 9.0)."""
+    sections = _sections(cubin)
+    symbols, names = sections[".symtab"], sections[".strtab"]
+    attributes = {}
+    at, end = sections[".nv.info"].offset, sections[".nv.info"].offset + sections[".nv.info"].size
+    while at < end:
+        form, attribute, extent = struct.unpack_from("<BBH", cubin, at)
+        if (form, extent) == (4, 8):
+            symbol, number = struct.unpack_from("<II", cubin, at + 4)
+            (name,) = struct.unpack_from("<I", cubin, symbols.offset + 24 * symbol)
+            attributes[attribute, _text(cubin, names.offset + name)] = number
+        at += 4 + (extent if form == 4 else 0)
+    local, shared = (sections.get(f".nv.{kind}.{entry}") for kind in ("local", "shared"))
+    reserved = 1024 if capability >= RESERVED_FROM else 0
+    return Resources(
+        attributes[_REGISTERS, entry],
+        attributes[_STACK, entry] + (local.size if local else 0),
+        shared.size - reserved if shared else 0,
+    )
+
+
+def _sections(cubin: bytes) -> dict[str, _Section]:
+    table, size, entries, names = (*struct.unpack_from("<Q", cubin, 40), *struct.unpack_from("<HHH", cubin, 58))
+    found = [_Section(*struct.unpack_from("<IIQQQQ", cubin, table + size * i)) for i in range(entries)]
+    return {_text(cubin, found[names].offset + section.name): section for section in found}
+
+
+def _text(cubin: bytes, at: int) -> str:
+    return cubin[at : cubin.index(b"\0", at)].decode()
+
+
+def disassembly(cubin: bytes) -> tuple[dict[str, str], str | None]:
+    """SASS of each function by its symbol, or nothing and why. An nvdisasm older than the compiler may fail."""
+    reason = "no nvdisasm found; pip install nvidia-cuda-nvdisasm brings it, and so do triton and the CUDA toolkit"
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        file.write(cubin)
+        file.flush()
+        for tool in tools("nvdisasm"):
+            done = subprocess.run([tool, "-c", file.name], capture_output=True, text=True, check=False)
+            if not done.returncode:
+                # Each function stands in a section of its own, between lines that name the sections.
+                parts = re.split(r"^//-+ +(\S+) +-+\n", done.stdout, flags=re.MULTILINE)
+                sections = dict(zip(parts[1::2], parts[2::2], strict=True))
+                return {n[6:]: text.strip("\n") for n, text in sections.items() if n.startswith(".text.")}, None
+            reason = f"{tool} fails: {done.stderr.strip() or done.returncode}; is it older than the compiler?"
+    return {}, reason
+
+
+@cache
+def tools(name: str) -> tuple[Path, ...]:
+    """Where a tool of the CUDA toolkit is: on the path, in NVIDIA's wheels, in triton's, in the toolkit's folder."""
+    return tuple(dict.fromkeys(path for path in _candidates(name) if path.is_file()))
+
+
+def _candidates(name: str) -> Iterator[Path]:
+    on_path = shutil.which(name)
+    if on_path is not None:
+        yield Path(on_path)
+    for package, pattern in (("nvidia", "*/bin"), ("triton", "backends/nvidia/bin")):
+        spec = find_spec(package)
+        for folder in (spec.submodule_search_locations or ()) if spec is not None else ():
+            for binaries in sorted(Path(folder).glob(pattern), reverse=True):
+                yield binaries / name
+    for toolkit in (os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), "/usr/local/cuda"):
+        if toolkit:
+            yield Path(toolkit, "bin", name)

@@ -1,0 +1,32 @@
+"""The host's kernels inspected: source and assembly, of this processor whatever architecture is named."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("numba", reason="numba is not installed")
+pytest.importorskip("torch", reason="torch is not installed")
+
+import kernelzoo
+from kernelzoo import inspect
+from kernelzoo.inspect import Request
+
+IMPLEMENTATIONS = kernelzoo.implementations("cpu")
+
+
+def test_every_cpu_implementation_is_shown() -> None:
+    requests = [Request("cpu", i.op, i.variant, (64, 4096), "float32", -1, "sm_90") for i in IMPLEMENTATIONS]
+    for request, kernels in zip(requests, inspect.ask(requests), strict=True):
+        assert not isinstance(kernels, kernelzoo.KernelZooError), kernels
+        assert kernels[0].constants["n"] == 4096
+        for kernel in kernels:
+            assert kernel.arch != "sm_90" and kernel.language == "Numba"
+            # The kernel shares out the work, and what does it is a function that it calls.
+            assert kernel.source is not None and f"def {kernel.name}(" in kernel.source
+            assert f"def {kernel.name}_task(" in kernel.source
+            assert kernel.sass is not None and f"{kernel.name}_task" in kernel.sass and "ret" in kernel.sass
+            assert kernel.ptx is kernel.registers is kernel.occupancy is kernel.grid is None
+            if request.variant == "auto":
+                assert kernel.implementation in {i.id for i in IMPLEMENTATIONS if i.variant != "auto"}
+            else:
+                assert kernel.implementation == request.id

@@ -1,0 +1,201 @@
+"""Every Triton implementation inspected without a device, in a process of its own as a user has it."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch")
+triton = pytest.importorskip("triton", reason="the triton backend needs the package triton")
+
+import kernelzoo  # noqa: E402  (after the skips)
+from kernelzoo import inspect, ops  # noqa: E402
+from kernelzoo.errors import UnsupportedProblemError  # noqa: E402
+from kernelzoo.inspect import ARCHITECTURES, Kernel, Request, occupancy  # noqa: E402
+from kernelzoo.kernels import cubin  # noqa: E402
+
+PROBLEMS = (((4096, 4096), "float32"), ((16, 262144), "bfloat16"))
+IMPLEMENTATIONS = kernelzoo.implementations("triton")
+Answers = dict[tuple[str, str], tuple[Kernel, ...]]
+
+
+def ask(arch: str, *ids: str) -> Answers:
+    """Kernels by id and dtype, of all implementations unless some are named, less what a named variant refuses."""
+    requests = [
+        Request("triton", i.op, i.variant, shape, dtype, -1, arch)
+        for i in IMPLEMENTATIONS
+        for shape, dtype in PROBLEMS
+        if not ids or i.id in ids
+    ]
+    found = {}
+    for request, answer in zip(requests, inspect.ask(requests), strict=True):
+        if isinstance(answer, UnsupportedProblemError):
+            assert request.variant != "auto", answer
+        elif isinstance(answer, kernelzoo.KernelZooError):
+            raise answer
+        else:
+            found[request.id, request.dtype] = answer
+    return found
+
+
+@pytest.fixture(scope="module")
+def on_h200() -> Answers:
+    return ask("sm_90")
+
+
+def test_every_implementation_is_shown(on_h200: Answers) -> None:
+    assert {id for id, _ in on_h200} == {i.id for i in IMPLEMENTATIONS}
+    for (id, _), kernels in on_h200.items():
+        for kernel in kernels:
+            if kernel.language == "torch":
+                assert kernel.name.startswith("aten.") and kernel.source is kernel.registers is None
+            else:
+                assert_whole(kernel, id)
+        assert any(kernel.language == "triton" for kernel in kernels)
+
+
+def assert_whole(kernel: Kernel, id: str) -> None:
+    """Every field says something, and what can be told from another field agrees with it."""
+    architecture = ARCHITECTURES[kernel.arch]
+    assert kernel.device == str(architecture)
+    assert kernel.source is not None and f"def {kernel.name}(" in kernel.source and "@triton.jit" in kernel.source
+    assert kernel.source_file is not None and kernel.source_file.startswith("kernelzoo/kernels/triton/")
+    file, _, line = kernel.source_file.partition(":")
+    lines = (Path(kernelzoo.__file__).parents[1] / file).read_text(encoding="utf-8").splitlines()
+    assert lines[int(line) - 1] == kernel.source.splitlines()[0]
+    assert kernel.sass is not None and kernel.sass_missing is None
+    if architecture.is_nvidia:
+        assert kernel.ptx is not None and f".visible .entry {kernel.name}(" in kernel.ptx
+        assert f".target {kernel.arch}" in kernel.ptx and "EXIT" in kernel.sass
+    else:
+        assert kernel.ptx is None and "s_endpgm" in kernel.sass
+    assert kernel.registers is not None and kernel.shared_bytes is not None and kernel.local_bytes is not None
+    assert kernel.grid is not None and kernel.grid[0] >= 1 and kernel.cluster == (1, 1, 1)
+    threads = kernel.constants["num_warps"] * architecture.warp_size
+    assert kernel.block == (threads, 1, 1)
+    assert kernel.occupancy == occupancy(architecture, kernel.registers, threads, kernel.shared_bytes)
+    assert kernel.occupancy.blocks >= 1
+    assert kernel.implementation == id or (id.endswith("/auto") and not kernel.implementation.endswith("/auto"))
+    assert all(name.isupper() or name in ("num_warps", "num_stages") for name in kernel.constants)
+
+
+def test_auto_shows_the_sibling_that_it_hands_on_to(on_h200: Answers) -> None:
+    for op in ops.OPERATIONS:
+        for _, dtype in PROBLEMS:
+            kernels = on_h200[f"triton/{op}/auto", dtype]
+            (sibling,) = {kernel.implementation for kernel in kernels}
+            assert kernels == on_h200[sibling, dtype]
+
+
+def test_steps_that_torch_runs_are_told(on_h200: Answers) -> None:
+    names = [kernel.name for kernel in on_h200["triton/min/atomic_eager", "bfloat16"]]
+    assert names == ["aten.fill_.Scalar", "atomic_eager_kernel", "aten.copy_.default"]
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_120", "gfx942"])
+def test_the_described_device_sizes_what_fills_it(arch: str) -> None:
+    found = ask(arch, "triton/softmax/persistent", "triton/softmax/online")
+    for (id, _), (kernel,) in found.items():
+        assert_whole(kernel, id)
+    (persistent,) = found["triton/softmax/persistent", "float32"]
+    assert persistent.grid is not None and persistent.grid[0] % ARCHITECTURES[arch].multiprocessors == 0
+
+
+def test_the_interpreters_switch_changes_nothing(monkeypatch: pytest.MonkeyPatch, on_h200: Answers) -> None:
+    monkeypatch.setenv("TRITON_INTERPRET", "1")
+    again = ask("sm_90", "triton/softmax/online")
+    assert again["triton/softmax/online", "float32"] == on_h200["triton/softmax/online", "float32"]
+
+
+def test_without_a_disassembler_there_is_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cubin, "tools", lambda name: ())
+    functions, missing = cubin.disassembly(b"")
+    assert not functions and missing is not None and "pip install nvidia-cuda-nvdisasm" in missing
+    monkeypatch.setattr(cubin, "tools", lambda name: (Path(shutil.which("false") or "false"),))
+    functions, missing = cubin.disassembly(b"")
+    assert not functions and missing is not None and "false fails: 1" in missing
+
+
+def test_resources_are_those_that_cuobjdump_reads(tmp_path: Path) -> None:
+    if triton.knobs.runtime.interpret:
+        pytest.skip("nothing is compiled under TRITON_INTERPRET; unset it to run this test")
+    from kernelzoo.kernels.triton import inspection, softmax
+    from kernelzoo.kernels.triton import min as minima
+
+    x = torch.empty((300, 4099), device="meta", dtype=torch.bfloat16)
+    (tool, *_) = cubin.tools("cuobjdump")
+    for arch in ("sm_80", "sm_90", "sm_100", "sm_120"):
+        capability = ARCHITECTURES[arch].capability
+        with inspection.device(arch) as driver:
+            for op, bind in ((ops.SOFTMAX, softmax.persistent), (ops.MIN, minima.rows), (ops.MIN, minima.split)):
+                op.launch(bind, x, (1,), op.allocate(x, (1,), False))
+        for program in driver.programs:
+            path = tmp_path / "kernel.cubin"
+            path.write_bytes(program.kernel)
+            done = subprocess.run([tool, "--dump-resource-usage", path], capture_output=True, text=True, check=True)
+            numbers = {name: int(value) for name, value in re.findall(r"(REG|STACK|LOCAL|SHARED):(\d+)", done.stdout)}
+            reserved = 1024 if capability >= cubin.RESERVED_FROM and numbers["SHARED"] else 0
+            assert cubin.resources(program.kernel, program.name, capability) == cubin.Resources(
+                numbers["REG"], numbers["STACK"] + numbers["LOCAL"], numbers["SHARED"] - reserved
+            )
+
+
+OCCUPANCY = """
+#include <climits>
+#include <cstdio>
+#include <initializer_list>
+#include "cuda_occupancy.h"
+int main() {
+  int major, minor, threads, per_block, reserved;
+  long shared;
+  while (scanf("%d %d %d %ld %d %d", &major, &minor, &threads, &shared, &per_block, &reserved) == 6) {
+    cudaOccDeviceProp device;
+    device.computeMajor = major, device.computeMinor = minor;
+    device.maxThreadsPerBlock = 1024, device.maxThreadsPerMultiprocessor = threads;
+    device.regsPerBlock = device.regsPerMultiprocessor = 65536;
+    device.warpSize = 32, device.numSms = 1;
+    device.sharedMemPerBlock = 49152, device.sharedMemPerMultiprocessor = shared;
+    device.sharedMemPerBlockOptin = per_block, device.reservedSharedMemPerBlock = reserved;
+    cudaOccDeviceState state;
+    state.carveoutConfig = SHAREDMEM_CARVEOUT_MAX_SHARED;
+    for (int registers = 16; registers <= 255; registers += 7)
+      for (int block = 32; block <= 1024; block += 96)
+        for (int bytes : {0, 1, 1024, 4000, 16384, 33000, 50000, 65536, 99 * 1024, 100000, 163 * 1024, 227 * 1024}) {
+          cudaOccFuncAttributes kernel;
+          kernel.maxThreadsPerBlock = 1024, kernel.numRegs = registers, kernel.numBlockBarriers = 1;
+          kernel.shmemLimitConfig = FUNC_SHMEM_LIMIT_OPTIN;
+          kernel.maxDynamicSharedSizeBytes = bytes, kernel.sharedSizeBytes = 0;
+          cudaOccResult result;
+          if (cudaOccMaxActiveBlocksPerMultiprocessor(&result, &device, &kernel, &state, block, bytes))
+            return 1;
+          printf("%d %d %d %d\\n", registers, block, bytes, result.activeBlocksPerMultiprocessor);
+        }
+  }
+}
+"""
+
+
+def test_the_occupancy_rule_is_nvidias(tmp_path: Path) -> None:
+    compiler = shutil.which("g++")
+    if compiler is None:
+        pytest.skip("no g++ to compile NVIDIA's own rule with")
+    spec = find_spec("triton")
+    assert spec is not None and spec.origin is not None
+    (tmp_path / "rule.cpp").write_text(OCCUPANCY, encoding="utf-8")
+    headers = Path(spec.origin).parent / "backends/nvidia/include"
+    rule = tmp_path / "rule"
+    subprocess.run([compiler, "-w", "-O1", f"-I{headers}", tmp_path / "rule.cpp", "-o", rule], check=True)
+    nvidia = [a for a in ARCHITECTURES.values() if a.is_nvidia]
+    for a in nvidia:
+        major, minor = divmod(a.capability, 10)
+        limits = f"{major} {minor} {a.threads} {a.shared_bytes} {a.shared_per_block} {a.shared_reserved}"
+        done = subprocess.run([rule], input=limits, capture_output=True, text=True, check=True)
+        lines = [tuple(map(int, line.split())) for line in done.stdout.splitlines()]
+        assert len(lines) > 4000
+        wrong = [(*case, blocks, found) for *case, blocks in lines if (found := occupancy(a, *case).blocks) != blocks]
+        assert not wrong, (a.name, len(wrong), wrong[:5])
