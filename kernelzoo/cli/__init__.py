@@ -1,0 +1,87 @@
+"""The command line: ``kernelzoo list | doctor | verify | bench | compare | inspect | report``.
+
+Each command is a function that returns the exit status; options stand in its signature, and what it needs is imported
+when it runs, so that ``kernelzoo --help`` loads nothing heavy.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+import kernelzoo
+from kernelzoo.cli import bench, compare, doctor, inspection, listing, reporting, verify
+from kernelzoo.errors import KernelZooError
+
+WRONG, UNUSABLE, INTERRUPTED = 1, 2, 130
+"""Exit statuses beside 0: something is wrong or slower; bad usage or environment; Ctrl-C."""
+
+app = typer.Typer(
+    name="kernelzoo",
+    help=(
+        "The same GPU operations side by side in several kernel languages, checked and measured honestly.\n\n"
+        "Every command takes --json: then standard output is one JSON document, and nothing else.\n\n"
+        "Exit status: 0 all is well; 1 something is wrong or slower (a finding, a failed row, a regression); "
+        "2 bad usage, or the machine can't do it; 130 interrupted."
+    ),
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+@app.callback(invoke_without_command=True)
+def _root(
+    context: typer.Context,
+    version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
+) -> int:
+    if version:
+        print(f"kernelzoo {kernelzoo.__version__}")
+        raise typer.Exit
+    if context.invoked_subcommand is None:
+        print(context.get_help())
+        raise typer.Exit(UNUSABLE)
+    return 0
+
+
+app.command("list")(listing.list_implementations)
+app.command("doctor")(doctor.doctor)
+app.command("verify")(verify.verify)
+app.command("bench")(bench.bench)
+app.command("compare")(compare.compare)
+app.command("inspect")(inspection.inspect)
+app.command("report", add_help_option=False, context_settings=reporting.PASS_ON)(reporting.report)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command; the exit status. Errors are one line on standard error, and in the JSON where that was asked."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")  # a device's name may hold what the terminal can't show
+    try:
+        status = typer.main.get_command(app).main(given, prog_name="kernelzoo", standalone_mode=False)
+    except (KeyboardInterrupt, typer.Abort):
+        return INTERRUPTED
+    except KernelZooError as error:
+        return _refuse(str(error), given)
+    except OSError as error:
+        return _refuse(f"{error.filename or 'input or output'}: {error.strerror or error}", given)
+    except Exception as error:
+        if not hasattr(error, "format_message"):  # what typer, or the click in it, raises for bad usage
+            raise
+        command = getattr(getattr(error, "ctx", None), "command_path", "kernelzoo")
+        return _refuse(f"{error.format_message().rstrip('.')}; see {command} --help", given)
+    return status if isinstance(status, int) else 0
+
+
+def _refuse(words: str, given: Sequence[str]) -> int:
+    line = " ".join(words.split())
+    print(f"error: {line}", file=sys.stderr)
+    if "--json" in given:
+        print(json.dumps({"error": line}))
+    return UNUSABLE

@@ -1,0 +1,95 @@
+"""Holding new results to those of a results file: the same row on the same device by the same clock, or none."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kernelzoo.cli.options import OptionError
+
+if TYPE_CHECKING:
+    from kernelzoo.report.results import Problem, Row
+
+Entry = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Held:
+    """One new result held to its row in the file: what can be said, or ``refusal``, why nothing can be."""
+
+    id: str
+    problem: str
+    ratio: float | None = None
+    """Time over that in the file."""
+    interval: tuple[float, float] | None = None
+    slower: bool = False
+    """Slower than is allowed, or without a result that the file has."""
+    unclear: bool = False
+    refusal: str = ""
+
+    @property
+    def words(self) -> str:
+        return self.refusal or ("SLOWER" if self.slower else "UNCLEAR" if self.unclear else "ok")
+
+
+class Old:
+    """The rows of a results file. Raises ResultsError if it is none."""
+
+    def __init__(self, path: Path) -> None:
+        from kernelzoo.report.results import load
+
+        self.path = path
+        self._rows: dict[tuple[str, Problem], list[Row]] = {}
+        for group in load([path]).groups:
+            for row in group.rows:
+                self._rows.setdefault((row.id, row.problem), []).append(row)
+
+    def hold(self, described: Entry, entries: Sequence[Entry], failed: Sequence[Entry], allowed: float) -> list[Held]:
+        """What one problem gave, see :func:`kernelzoo.cli.rows.described`, held to the file."""
+        from kernelzoo.report.results import Problem
+
+        shape = tuple(described["shape"])
+        problem = Problem(described["dim"] % len(shape), shape, described["dtype"])
+        found = [
+            self._held(entry, described["problem"], self._rows.get((entry["extra_info"]["id"], problem), []), allowed)
+            for entry in entries
+        ]
+        return found + [
+            Held(failure["id"], described["problem"], slower=True, refusal="has a result there, and none now")
+            for failure in failed
+            if (failure["id"], problem) in self._rows
+        ]
+
+    def _held(self, entry: Entry, problem: str, rows: Sequence[Row], allowed: float) -> Held:
+        from kernelzoo.measure import statistics
+
+        info = entry["extra_info"]
+        id, here = info["id"], (info["device"], info["clock"], info["cache"])
+        if not rows:
+            return Held(id, problem, refusal="no such row there")
+        alike = [row for row in rows if (row.device, row.clock, row.cache) == here]
+        if not alike:
+            there = " and ".join(_place(row.device, row.clock, row.cache) for row in rows)
+            return Held(id, problem, refusal=f"never compared: there {there}, here {_place(*here)}")
+        times = alike[0].times
+        if reason := statistics.noisy(times, allowed):
+            return Held(id, problem, refusal=f"the row there is too noisy to hold anything to it: {reason}")
+        told = statistics.regression(entry["stats"]["data"], times, allowed=allowed, paired=False)
+        return Held(id, problem, told.ratio.mid, (told.ratio.low, told.ratio.high), told.slower, told.unclear)
+
+
+def share(text: str) -> float:
+    """``"5%"`` or ``"0.05"`` as 0.05. Raises OptionError."""
+    try:
+        given = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    except ValueError:
+        given = -1.0
+    if not 0 <= given < 1:
+        raise OptionError(f"no share {text!r}; write it like 5% or 0.05")
+    return given
+
+
+def _place(device: str, clock: str, cache: str) -> str:
+    return f"{device} by the {clock} clock, cache {cache}"

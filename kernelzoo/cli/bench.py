@@ -1,0 +1,123 @@
+"""``kernelzoo bench``: measure many implementations on many problems, into a results file."""
+
+from __future__ import annotations
+
+import datetime
+import shlex
+import sys
+from contextlib import nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from kernelzoo.cli import measuring, options, output
+from kernelzoo.cli import rows as rows_of
+
+if TYPE_CHECKING:
+    from kernelzoo.measure.record import Record
+
+Variants = Annotated[
+    list[str],
+    typer.Option("--variant", metavar="NAME", default_factory=list, help="Variants, comma-separated or repeated."),
+]
+ShapeSet = Annotated[
+    str, typer.Option("--shapes", metavar="SET", help="A set of shapes: quick, sweep, full, map or axes.")
+]
+Output = Annotated[
+    Path | None,
+    typer.Option("-o", "--output", metavar="FILE.json[.gz]", help="The results file; by default out/bench-TIME.json."),
+]
+Resume = Annotated[bool, typer.Option("--resume", help="Go on with the results file: measure what it doesn't hold.")]
+
+
+def bench(
+    *,
+    shapes: ShapeSet = "quick",
+    shape: options.Shapes,
+    dim: options.Dim = -1,
+    op: options.Ops,
+    dtype: options.Dtypes,
+    backend: options.Backends,
+    variant: Variants,
+    module: options.Modules,
+    device: options.Device = "",
+    rounds: options.Rounds = 15,
+    cache: options.Cache = "cold",
+    cross_check: options.CrossCheck = False,
+    patience: options.Patience = 180.0,
+    to: Output = None,
+    resume: Resume = False,
+    json: options.Json = False,
+) -> int:
+    """Measure implementations side by side on a set of problems; each result is kept as it comes.
+
+    Each implementation is checked before it is timed. One that is wrong, crashes or hangs costs its own row; whatever
+    ends the run, the file is whole, and --resume goes on with it. Dtypes are float32 and bfloat16 by default.
+
+    Exit status: 0; 1 if a row is wrong or failed; 2 for bad usage, or where nothing could be measured; 130 after
+    Ctrl-C.
+    """
+    from kernelzoo import ops
+    from kernelzoo.cli.progress import Bar
+    from kernelzoo.measure.guard import Guard
+    from kernelzoo.measure.record import Record
+
+    wanted = options.words(op) or tuple(ops.OPERATIONS)
+    problems = options.problems(wanted, shape, options.words(dtype) or ("float32", "bfloat16"), shapes, dim)
+    how = measuring.How(rounds, options.check_cache(cache), cross_check, "custom" if shape else shapes)
+    if resume and to is None:
+        raise options.OptionError("--resume needs the file to go on with: -o FILE")
+    path = to or Path("out", f"bench-{datetime.datetime.now():%Y%m%d-%H%M%S}.json")
+    measuring.prepare(path, resume=resume)
+    console, errors = output.console(), output.console(errors=True)
+    tables = rows_of.Tables(console)
+    measured: list[dict[str, Any]] = []
+    record: Record | None = None
+    interrupted = False
+    try:
+        with Guard(device, options.check_modules(module), patience=patience) as guard:
+            ids = options.select(guard.about.summaries, (), wanted, options.words(backend), options.words(variant))
+            record = Record(path, guard.about.device_name, resume=resume)
+            plan = [(p, record.missing(p, [id for id in ids if id.split("/")[1] == p.op], cache)) for p in problems]
+            plan = [(problem, left) for problem, left in plan if left]
+            if resume:
+                errors.print(f"{path} holds {len(record.entries)} results; {len(plan)} problems are left")
+            if plan:
+                with errors.status("measuring what the device can do") if errors.is_terminal else nullcontext():
+                    guard.ceilings()
+            with Bar(measuring.steps(plan, how)) as bar:
+                for problem, entries, failed in measuring.races(guard, plan, how, bar):
+                    record.add(entries, failed)
+                    baseline = f"torch/{problem.op}/eager"
+                    found = rows_of.rows(entries, failed, baseline)
+                    measured.append(rows_of.described(problem, entries, found, baseline))
+                    if not json:
+                        with bar.aside():
+                            tables.show(measured[-1])
+    except KeyboardInterrupt:
+        interrupted = True
+    kept = record.entries if record else []
+    bad = [f for f in record.failed if f["outcome"] != "refused"] if record else []
+    if json:
+        output.emit(
+            {
+                "file": str(path) if path.exists() else None,
+                "results": len(kept),
+                "interrupted": interrupted,
+                "problems": measured,
+            }
+        )
+    else:
+        for line in rows_of.without_result(measured):
+            console.print(line)
+        console.print(f"{len(kept)} results in {path}" if kept else "nothing could be measured")
+    if interrupted:
+        errors.print(f"interrupted; {_again(path, to, resume) if path.exists() else 'nothing was measured yet'}")
+        return 130
+    return 1 if bad else 0 if kept else 2
+
+
+def _again(path: Path, given: Path | None, resumed: bool) -> str:
+    command = ["kernelzoo", *sys.argv[1:], *([] if given else ["-o", str(path)]), *([] if resumed else ["--resume"])]
+    return f"{path} is whole; to go on: {shlex.join(command)}"

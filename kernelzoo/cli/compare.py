@@ -1,0 +1,157 @@
+"""``kernelzoo compare``: a few implementations on a few problems, closely; and against an older results file."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import nullcontext
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from kernelzoo.cli import against as older
+from kernelzoo.cli import measuring, options, output
+from kernelzoo.cli import rows as rows_of
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from kernelzoo.cli.against import Held
+
+Baseline = Annotated[
+    str, typer.Option("--baseline", metavar="ID", help="What ratios are to; by default the first named.")
+]
+Against = Annotated[
+    Path | None, typer.Option("--against", metavar="FILE", help="A results file of this device, not to fall behind.")
+]
+Allowed = Annotated[str, typer.Option("--allowed", metavar="SHARE", help="The slowdown that --against lets pass.")]
+Output = Annotated[
+    Path | None, typer.Option("-o", "--output", metavar="FILE.json[.gz]", help="Keep the results in this file.")
+]
+
+
+def compare(
+    names: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="A B...", help="Ids, globs of ids or, with --op: backend/variant, or backend for its auto."
+        ),
+    ],
+    *,
+    op: options.Ops,
+    shape: options.Shapes,
+    dtype: options.Dtypes,
+    dim: options.Dim = -1,
+    baseline: Baseline = "",
+    against: Against = None,
+    allowed: Allowed = "5%",
+    module: options.Modules,
+    device: options.Device = "",
+    rounds: options.Rounds = 15,
+    cache: options.Cache = "cold",
+    cross_check: options.CrossCheck = True,
+    patience: options.Patience = 180.0,
+    to: Output = None,
+    json: options.Json = False,
+) -> int:
+    """Compare implementations on a problem or a few: times, their ratios, intervals, and a verdict on each.
+
+    FASTER, SLOWER or SAME (within 1 %) hold at 95 %; UNCLEAR says that these samples can't tell. By default the shape
+    is 4096x4096 and the dtype float32. With --against, each row is held to the file's row of the same device, clock
+    and cache.
+
+    Exit status: 0; 1 if a row is wrong or failed, or slower than --against by more than is --allowed; 2 for bad usage,
+    where nothing could be measured, or where --against can't be judged.
+    """
+    from kernelzoo.cli.progress import Bar
+    from kernelzoo.measure.guard import Guard
+    from kernelzoo.measure.record import Record
+
+    limit = older.share(allowed)
+    old = older.Old(against) if against else None
+    how = measuring.How(rounds, options.check_cache(cache), cross_check, "compare")
+    if to is not None:
+        measuring.prepare(to)
+    console, errors = output.console(), output.console(errors=True)
+    tables = rows_of.Tables(console, full=True)
+    described: list[dict[str, Any]] = []
+    held: list[Held] = []
+    with Guard(device, options.check_modules(module), patience=patience) as guard:
+        known = guard.about.summaries
+        wanted = options.words(op)
+        ids = options.choose(known, names, wanted)
+        by_op = {name: [id for id in ids if id.split("/")[1] == name] for name in dict.fromkeys(map(_op, ids))}
+        bases = {name: _baseline(known, baseline, name, found) for name, found in by_op.items()}
+        plan = [
+            (problem, list(dict.fromkeys([bases[problem.op], *by_op[problem.op]])))
+            for problem in options.problems(
+                list(by_op), shape or ["4096x4096"], options.words(dtype) or ("float32",), dim=dim
+            )
+        ]
+        record = Record(to, guard.about.device_name) if to else None
+        with errors.status("measuring what the device can do") if errors.is_terminal else nullcontext():
+            guard.ceilings()
+        with Bar(measuring.steps(plan, how)) as bar:
+            for problem, entries, failed in measuring.races(guard, plan, how, bar):
+                if record:
+                    record.add(entries, failed)
+                found = rows_of.rows(entries, failed, bases[problem.op])
+                described.append(rows_of.described(problem, entries, found, bases[problem.op]))
+                if old:
+                    held += old.hold(described[-1], entries, failed, limit)
+                if not json:
+                    with bar.aside():
+                        tables.show(described[-1])
+        about = guard.about
+    if json:
+        output.emit(
+            {
+                "device": about.device,
+                "device_name": about.device_name,
+                "versions": about.versions,
+                "file": str(to) if to else None,
+                "problems": described,
+                "against": {"file": str(against), "allowed": limit, "rows": [asdict(one) for one in held]}
+                if against
+                else None,
+            }
+        )
+    else:
+        for line in rows_of.without_result(described):
+            console.print(line)
+        if against:
+            console.print(f"against {against}, {limit:.1%} slower allowed", style="bold")
+            output.show(console, _table(held))
+    return _status(described, held if against else None)
+
+
+def _op(id: str) -> str:
+    return id.split("/")[1]
+
+
+def _baseline(known: dict[str, str], asked: str, op: str, ids: Sequence[str]) -> str:
+    """The id that ratios are to: the one asked for, or the first named. Raises OptionError."""
+    if not asked:
+        return ids[0]
+    found = options.choose(known, [asked], [op])
+    if len(found) > 1:
+        raise options.OptionError(f"--baseline {asked!r} names {len(found)} implementations, must name one")
+    return found[0]
+
+
+def _status(described: Sequence[dict[str, Any]], held: Sequence[Held] | None) -> int:
+    outcomes = [row["outcome"] for one in described for row in one["rows"]]
+    if "wrong" in outcomes or "failed" in outcomes or any(one.slower for one in held or ()):
+        return 1
+    if "measured" not in outcomes:
+        return 2
+    return 2 if held is not None and any(one.refusal for one in held) else 0
+
+
+def _table(held: Sequence[Held]) -> Table:
+    made = output.table("problem", "implementation", ">time / file's", "verdict")
+    for one in held:
+        ratio = output.number(one.ratio) + (output.interval(*one.interval) if one.interval else "")
+        made.add_row(one.problem, one.id, ratio, one.words, style="red" if one.slower else None)
+    return made

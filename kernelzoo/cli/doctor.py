@@ -1,0 +1,133 @@
+"""``kernelzoo doctor``: what this machine has, what each backend lacks, and what would spoil a measurement."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+import re
+import sys
+from contextlib import nullcontext
+from dataclasses import asdict
+from pathlib import Path
+
+from kernelzoo.cli import options, output
+from kernelzoo.cli.suspicions import Machine, Suspicion, suspicions
+
+_PACKAGES = re.compile(
+    r"kernelzoo|torch|triton|pytorch-triton.*|cupy(-.*)?|numba|numba-cuda|llvmlite|numpy|cuda-(core|bindings|pathfinder"
+    r"|toolkit)|nvidia-(cuda-(nvrtc|nvcc|runtime)|nvvm|nvjitlink|ml-py)(-cu\d+)?|matplotlib|pytest-benchmark|typer|rich"
+)
+_LABELS = {
+    "driver": "driver's CUDA",
+    "nvml": "NVML",
+    "nvcc": "nvcc",
+    "nvrtc": "NVRTC, for cupy",
+    "nvvm": "libNVVM, for numba",
+    "ptxas": "ptxas, for triton",
+}
+
+
+def doctor(json: options.Json = False) -> int:
+    """Look at this machine: devices, driver, toolkits, versions; what each backend lacks; what would spoil a time.
+
+    Exit status: 0; 1 if no backend but torch can run here.
+    """
+    console = output.console(errors=True)
+    with console.status("looking at this machine") if console.is_terminal else nullcontext():
+        machine = examine()
+    found = suspicions(machine)
+    backends = {name.partition(":")[2]: machine.looks[name] for name in machine.looks if name.startswith("backend:")}
+    runnable = [name for name, look in backends.items() if look.get("devices")]
+    if json:
+        output.emit(
+            {
+                "python": platform.python_version(),
+                "platform": platform.platform(),
+                **asdict(machine),
+                "suspicions": [asdict(one) for one in found],
+                "runnable": runnable,
+            }
+        )
+    else:
+        _print(machine, found)
+    return 0 if set(runnable) - {"torch"} else 1
+
+
+def examine() -> Machine:
+    """Look at everything, each thing in a process of its own."""
+    from kernelzoo import registry
+    from kernelzoo.cli import probe
+
+    load = os.getloadavg()[0]  # before the looks themselves make one
+    governor = Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
+    names = ("OMP_", "MKL_", "NUMBA_", "TRITON_", "CUDA_", "CUPY_", "PYTORCH_")
+    return Machine(
+        packages={
+            name: found.version
+            for found in importlib.metadata.distributions()
+            if (name := (found.metadata["Name"] or "").lower()) and _PACKAGES.fullmatch(name)
+        },
+        torch_pins=_pin("torch", "triton"),
+        environment={name: value for name, value in os.environ.items() if name.startswith(names)},
+        cores=len(os.sched_getaffinity(0)),
+        load=load,
+        governor=governor.read_text().strip() if governor.exists() else "",
+        looks=probe.look([*probe.LOOKS, *(f"backend:{name}" for name in registry.backends())]),
+    )
+
+
+def _pin(distribution: str, wanted: str) -> str:
+    """The exact version of another that a distribution asks for, or ""."""
+    try:
+        asked = importlib.metadata.requires(distribution) or []
+    except importlib.metadata.PackageNotFoundError:
+        return ""
+    found = (re.match(rf"{wanted}\s*==\s*([\w.]+)", line) for line in asked)
+    return next((match[1] for match in found if match), "")
+
+
+def _print(machine: Machine, found: list[Suspicion]) -> None:
+    from kernelzoo.measure.environment import device_name
+
+    console = output.console()
+    console.print(f"Python {platform.python_version()} at {sys.executable}, on {platform.platform()}")
+    console.print(f"{device_name('cpu')}, {machine.cores} cores to use, load {machine.load:.1f}")
+    for index, device in enumerate(machine.devices):
+        console.print(
+            f"GPU {index}: {device['name']}, compute capability {device['capability']}, "
+            f"{device['multiprocessors']} SMs, {device['l2_bytes'] / 2**20:.0f} MiB L2, "
+            f"{device['free_bytes'] / 2**30:.1f} of {device['memory_bytes'] / 2**30:.1f} GiB free"
+        )
+    for index, device in enumerate(machine.look("nvml").get("devices", [])):
+        console.print(
+            f"GPU {index} by NVML: SM clock {device['sm_mhz']} of {device['sm_max_mhz']} MHz, {device['temperature']} "
+            "°C; clocks need no locking: implementations take turns, and a round that was disturbed is repeated"
+        )
+    if not machine.devices:
+        console.print("no GPU: " + (machine.looks["torch"].get("error") or "torch sees none"))
+    console.print("packages: " + ", ".join(f"{name} {version}" for name, version in sorted(machine.packages.items())))
+    table = output.table("CUDA's tools and libraries", "version", "where, or why not")
+    for name, label in _LABELS.items():
+        look = machine.looks[name]
+        version = look.get("version") or look.get("cuda") or look.get("driver") or "-"
+        path = look.get("path", "").removeprefix(f"{sys.prefix}{os.sep}")
+        table.add_row(label, version, path or look.get("error") or "")
+    output.show(console, table)
+    console.print()
+    table = output.table("backend", "here", "what mends it")
+    for name, look in machine.looks.items():
+        if name.startswith("backend:"):
+            runs = f"runs on {' and '.join(look['devices'])}" if look.get("devices") else look.get("reason")
+            emulated = f" (in {look['emulator']}: never timed)" if look.get("emulator") else ""
+            table.add_row(name.partition(":")[2], f"{runs or look['error']}{emulated}", look.get("remedy", ""))
+    output.show(console, table)
+    console.print()
+    if found:
+        table = output.table("suspicious", "what to do")
+        for one in found:
+            table.add_row(one.what, one.remedy)
+        output.show(console, table)
+        console.print()
+    else:
+        console.print("Nothing suspicious.")

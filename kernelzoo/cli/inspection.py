@@ -1,0 +1,117 @@
+"""``kernelzoo inspect``: what a kernel is compiled to, with a GPU or without."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from kernelzoo.cli import options, output
+
+if TYPE_CHECKING:
+    from kernelzoo.inspect import Kernel
+
+Id = Annotated[str, typer.Argument(metavar="ID", help="backend/op/variant, as kernelzoo list shows it.")]
+Shape = Annotated[str, typer.Option("--shape", metavar="4096x4096", help="The shape it is bound to.")]
+Dtype = Annotated[str, typer.Option("--dtype", help="The dtype it is bound to.")]
+Arch = Annotated[str, typer.Option("--arch", help="The architecture that it is compiled for, such as sm_80 or sm_100.")]
+Source = Annotated[bool, typer.Option("--source", help="Print the source.")]
+Ptx = Annotated[bool, typer.Option("--ptx", help="Print the PTX.")]
+Sass = Annotated[bool, typer.Option("--sass", help="Print the machine code.")]
+
+
+def inspect(
+    id: Id,
+    shape: Shape = "4096x4096",
+    dtype: Dtype = "float32",
+    dim: options.Dim = -1,
+    arch: Arch = "sm_90",
+    source: Source = False,
+    ptx: Ptx = False,
+    sass: Sass = False,
+    json: options.Json = False,
+) -> int:
+    """Show the kernels that one call launches: registers, shared memory, grid, occupancy; source, PTX, machine code.
+
+    Nothing is run, and no GPU is needed: a device of the architecture is assumed, and named.
+
+    Exit status: 0; 2 for an unknown name, a problem that the variant refuses, or a compiler that is missing.
+    """
+    from kernelzoo import registry
+    from kernelzoo.inspect import inspect as inspected
+
+    (known,) = options.choose((i.id for i in registry.implementations()), [id])[:1]
+    kernels = inspected(known, options.shape(shape), dtype, dim, arch)
+    asked = [name for name, wanted in (("source", source), ("ptx", ptx), ("sass", sass)) if wanted]
+    if json:
+        output.emit({"id": known, "kernels": [asdict(kernel) for kernel in kernels]})
+    elif asked:
+        for kernel in kernels:
+            for name in asked:
+                _print_code(kernel, name)
+    else:
+        for kernel in kernels:
+            _print_summary(kernel)
+    return 0
+
+
+def _print_summary(kernel: Kernel) -> None:
+    console = output.console()
+    console.print(f"{kernel.name} ({kernel.language})", style="bold")
+    table = output.table("", "")
+    for name, value in _facts(kernel).items():
+        table.add_row(name, value)
+    output.show(console, table)
+
+
+def _facts(kernel: Kernel) -> dict[str, str]:
+    """What is known of a kernel, in words."""
+    spilled = "" if not kernel.local_bytes else f", {kernel.local_bytes} bytes of local memory"
+    facts: dict[str, Any] = {
+        "implementation": kernel.implementation,
+        "assumed": f"{kernel.arch}: {kernel.device}",
+        "source": kernel.source_file,
+        "registers per thread": None if kernel.registers is None else f"{kernel.registers}{spilled}",
+        "shared memory per block": None if kernel.shared_bytes is None else f"{kernel.shared_bytes} bytes",
+        "grid": _by(kernel.grid),
+        "block": _by(kernel.block),
+        "cluster": None if kernel.cluster in (None, (1, 1, 1)) else _by(kernel.cluster),
+        "cooperative": "yes: all blocks at once" if kernel.cooperative else None,
+        "launches": None if kernel.launches == 1 else kernel.launches,
+        "occupancy": None
+        if kernel.occupancy is None
+        else f"{kernel.occupancy.fraction:.0%}, {kernel.occupancy.blocks} blocks per multiprocessor, "
+        f"limited by {', '.join(kernel.occupancy.limited_by)}",
+        "constants": ", ".join(f"{name}={value}" for name, value in kernel.constants.items()) or None,
+        "machine code": kernel.sass_missing,
+    }
+    return {name: str(value) for name, value in facts.items() if value is not None}
+
+
+def _by(sizes: tuple[int, ...] | None) -> str | None:
+    return None if sizes is None else " x ".join(map(str, sizes))
+
+
+def _print_code(kernel: Kernel, what: str) -> None:
+    """The code itself: highlighted on a terminal, as it is anywhere else."""
+    code = getattr(kernel, what)
+    console = output.console()
+    if code is None:
+        missing = (kernel.sass_missing if what == "sass" else None) or f"{kernel.language} has none here"
+        output.console(errors=True).print(f"no {what} of {kernel.name}: {missing}")
+    elif console.is_terminal:
+        from rich.syntax import Syntax
+
+        console.print(Syntax(code, _lexer(kernel, what)))
+    else:
+        print(code)
+
+
+def _lexer(kernel: Kernel, what: str) -> str:
+    """The name by which Pygments knows the code's language."""
+    if what == "ptx":
+        return "ptx"
+    if what == "sass":
+        return "text"
+    return "python" if (kernel.source_file or "").partition(":")[0].endswith(".py") else "cuda"

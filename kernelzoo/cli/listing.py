@@ -1,0 +1,76 @@
+"""``kernelzoo list``: every implementation, what it takes, and whether it can run here."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+from kernelzoo.cli import options, output
+
+if TYPE_CHECKING:
+    from kernelzoo.cli.availability import Availability
+
+
+def list_implementations(
+    *,
+    backend: options.Backends,
+    op: options.Ops,
+    module: options.Modules,
+    json: options.Json = False,
+) -> int:
+    """Show every implementation: its id, what it is, what it takes, and whether it can run here.
+
+    Exit status: 0; 2 for an unknown name, or a --module that fails.
+    """
+    from kernelzoo import ops, registry
+    from kernelzoo.cli.availability import availability
+
+    backends, wanted = options.words(backend), options.words(op)
+    known = [(i.id, i.summary) for i in registry.implementations()]
+    if module:
+        from kernelzoo.measure.guard import Guard
+
+        with Guard("cpu", options.check_modules(module)) as guard:
+            known = sorted(guard.about.summaries.items())
+    chosen = options.select((id for id, _ in known), (), wanted, backends)
+    ours = registry.backends()
+    here: dict[str, Availability] = {}
+    rows: list[dict[str, Any]] = []
+    for id, summary in known:
+        name, operation, variant = id.split("/")
+        if id not in chosen:
+            continue
+        if name not in here:  # what only a module knows runs wherever torch does
+            here[name] = availability(name) if name in ours else replace(availability("torch"), backend=name)
+        rows.append(
+            {
+                "id": id,
+                "backend": name,
+                "op": operation,
+                "variant": variant,
+                "summary": summary,
+                "dtypes": list(ops.OPERATIONS[operation].dtypes),
+                "may_refuse": variant != "auto",
+                "runs_here": bool(here[name].devices),
+            }
+        )
+    if json:
+        output.emit({"implementations": rows, "backends": [asdict(found) for found in here.values()]})
+    else:
+        _print(rows, here)
+    return 0
+
+
+def _print(rows: list[dict[str, Any]], here: dict[str, Availability]) -> None:
+    console = output.console()
+    for name, group in groupby(rows, lambda row: str(row["backend"])):
+        console.print(f"{name}: {here[name].words}", style="bold" if here[name].devices else "dim")
+        table = output.table("implementation", "takes", "what it is")
+        for row in group:
+            table.add_row(row["id"], "some" if row["may_refuse"] else "all", row["summary"])
+        output.show(console, table)
+        console.print()
+    for operation, dtypes in {row["op"]: row["dtypes"] for row in rows}.items():
+        console.print(f"{operation} takes {', '.join(dtypes)}.")
+    console.print("all: every legal input; some: it may refuse a problem, and says why.")

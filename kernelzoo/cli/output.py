@@ -1,0 +1,82 @@
+"""What commands print: tables for people on standard output, progress on standard error, or one JSON document."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+NOWHERE = 160
+"""Columns of a table that goes to no terminal: enough for the widest row, so that a file or a pipe gets it whole."""
+
+
+def console(*, errors: bool = False) -> Console:
+    """Standard output, or standard error. Brackets and colons in what is printed mean nothing. No line is broken but by
+    the terminal itself, since a command in it is to be copied whole."""
+    from rich.console import Console
+
+    plain: dict[str, Any] = {"stderr": errors, "markup": False, "emoji": False, "highlight": False, "soft_wrap": True}
+    found = Console(**plain)
+    return found if found.is_terminal else Console(**plain, width=NOWHERE)
+
+
+def show(console: Console, table: Table) -> None:
+    """Print a table, its cells wrapped to the width that there is."""
+    console.print(table, soft_wrap=False)
+
+
+def table(*columns: str) -> Table:
+    """An empty table. A column that begins with ``>`` is aligned to the right; unnamed ones have no heading."""
+    from rich import box
+    from rich.table import Table
+
+    made = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, show_header=any(columns))
+    for column in columns:
+        right = column.startswith(">")
+        made.add_column(column.removeprefix(">"), justify="right" if right else "left", no_wrap=right)
+    return made
+
+
+def emit(document: dict[str, Any]) -> None:
+    """Print the JSON document."""
+    print(json.dumps(_finite(document), indent=1))
+
+
+def _finite(value: Any) -> Any:
+    """JSON has no infinity and no NaN: an end that an interval does not have is null."""
+    if isinstance(value, dict):
+        return {key: _finite(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(part) for part in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def number(value: float | None, digits: int = 3) -> str:
+    """To significant digits, without an exponent; a dash for none."""
+    if value is None:
+        return "-"
+    if value <= 0 or not math.isfinite(value):
+        return f"{value:g}"
+    places = max(0, digits - 1 - math.floor(math.log10(value)))
+    return f"{value:.{places}f}"
+
+
+def interval(low: float | None, high: float | None, digits: int = 3) -> str:
+    """``[low, high]``, or nothing where too few samples bound it."""
+    if low is None or high is None or not (math.isfinite(low) and math.isfinite(high)):
+        return ""
+    return f" [{number(low, digits)}, {number(high, digits)}]"
+
+
+def percent(share: float | None) -> str:
+    return "-" if share is None else f"{share:.0%}"
+
+
+def some(ids: Sequence[str]) -> str:
+    """A few ids by name, many by their number."""
+    return ", ".join(ids) if len(ids) <= 3 else f"{len(ids)} implementations"

@@ -1,0 +1,186 @@
+"""One look at this machine, in a process of its own: ``python -m kernelzoo.cli.probe NAME``, JSON on standard output.
+
+What it looks at may be broken in any way, a crash at import included; that costs one answer, see :func:`look`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from typing import Any
+
+Facts = dict[str, Any]
+
+_PATIENCE = 120  # seconds for all the looks together: importing every language from a cold disk
+
+
+def torch() -> Facts:
+    """Torch's build, and the devices that it sees."""
+    import torch
+
+    devices = []
+    for index in range(torch.cuda.device_count()):
+        about = torch.cuda.get_device_properties(index)
+        free, total = torch.cuda.mem_get_info(index)
+        devices.append(
+            {
+                "name": about.name,
+                "capability": f"{about.major}.{about.minor}",
+                "multiprocessors": about.multi_processor_count,
+                "l2_bytes": about.L2_cache_size,
+                "memory_bytes": total,
+                "free_bytes": free,
+            }
+        )
+    return {
+        "version": torch.__version__,
+        "cuda": torch.version.cuda,
+        "hip": torch.version.hip,
+        "threads": torch.get_num_threads(),
+        "devices": devices,
+    }
+
+
+def driver() -> Facts:
+    """The newest CUDA that the driver takes, by the driver's own library."""
+    library = ctypes.CDLL("libcuda.so.1")
+    version = ctypes.c_int()
+    status = library.cuDriverGetVersion(ctypes.byref(version))
+    if status:
+        raise RuntimeError(f"cuDriverGetVersion answers {status}")
+    return {"cuda": f"{version.value // 1000}.{version.value % 1000 // 10}"}
+
+
+def nvml() -> Facts:
+    """What NVIDIA's management library says of the devices: clocks, persistence, and who else is there."""
+    import pynvml  # type: ignore[import-untyped]  # it carries none
+
+    pynvml.nvmlInit()
+    devices = []
+    for index in range(pynvml.nvmlDeviceGetCount()):
+        handle = pynvml.nvmlDeviceGetHandleByIndex(index)
+
+        def ask(question: str, *arguments: Any, _handle: Any = handle) -> Any:
+            try:
+                return getattr(pynvml, question)(_handle, *arguments)
+            except pynvml.NVMLError:  # not every card, nor every container, answers everything
+                return None
+
+        others = ask("nvmlDeviceGetComputeRunningProcesses")
+        devices.append(
+            {
+                "name": pynvml.nvmlDeviceGetName(handle),
+                "persistence": ask("nvmlDeviceGetPersistenceMode"),
+                "sm_mhz": ask("nvmlDeviceGetClockInfo", pynvml.NVML_CLOCK_SM),
+                "sm_max_mhz": ask("nvmlDeviceGetMaxClockInfo", pynvml.NVML_CLOCK_SM),
+                "throttled": ask("nvmlDeviceGetCurrentClocksThrottleReasons"),
+                "temperature": ask("nvmlDeviceGetTemperature", pynvml.NVML_TEMPERATURE_GPU),
+                "processes": None if others is None else [process.pid for process in others],
+            }
+        )
+    return {"driver": pynvml.nvmlSystemGetDriverVersion(), "devices": devices}
+
+
+def nvcc() -> Facts:
+    """The CUDA compiler on the path."""
+    path = shutil.which("nvcc")
+    if path is None:
+        raise FileNotFoundError("not on the path (no backend needs it)")
+    said = subprocess.run([path, "--version"], capture_output=True, text=True, check=True).stdout
+    version = re.search(r"release ([\d.]+)", said)
+    return {"version": version[1] if version else "unknown", "path": path}
+
+
+def nvrtc() -> Facts:
+    """The runtime compiler that CuPy uses."""
+    from cuda.pathfinder import load_nvidia_dynamic_lib
+
+    path = load_nvidia_dynamic_lib("nvrtc").abs_path
+    major, minor = ctypes.c_int(), ctypes.c_int()
+    ctypes.CDLL(path).nvrtcVersion(ctypes.byref(major), ctypes.byref(minor))
+    return {"version": f"{major.value}.{minor.value}", "path": path}
+
+
+def nvvm() -> Facts:
+    """The compiler library that Numba uses."""
+    from cuda.pathfinder import load_nvidia_dynamic_lib
+
+    path = load_nvidia_dynamic_lib("nvvm").abs_path
+    major, minor, ir, debug = (ctypes.c_int() for _ in range(4))
+    ctypes.CDLL(path).nvvmIRVersion(*map(ctypes.byref, (major, minor, ir, debug)))
+    return {"version": f"IR {major.value}.{minor.value}", "path": path}
+
+
+def ptxas() -> Facts:
+    """The assembler that Triton brings and uses."""
+    import triton
+
+    tool = triton.knobs.nvidia.ptxas
+    return {"version": tool.version, "path": tool.path}
+
+
+LOOKS: dict[str, Callable[[], Facts]] = {
+    look.__name__: look for look in (torch, driver, nvml, nvcc, nvrtc, nvvm, ptxas)
+}
+
+
+def look(names: Sequence[str]) -> dict[str, Facts]:
+    """What each look, or ``backend:NAME``, found, each in a process of its own, all at once.
+
+    One that fails, crashes or hangs gives ``{"error": in words}``.
+    """
+    running = {
+        name: subprocess.Popen(
+            [sys.executable, "-m", "kernelzoo.cli.probe", name],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            stdin=subprocess.DEVNULL,
+            text=True,
+            errors="replace",
+        )
+        for name in names
+    }
+    return {name: _answer(process) for name, process in running.items()}
+
+
+def _answer(process: subprocess.Popen[str]) -> Facts:
+    try:
+        said, complaints = process.communicate(timeout=_PATIENCE)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.communicate()
+        return {"error": f"hung: no answer in {_PATIENCE} s"}
+    try:
+        found: Facts = json.loads(said.splitlines()[-1])
+    except (IndexError, ValueError):
+        code = process.returncode
+        how = f"crashed ({signal.Signals(-code).name})" if code < 0 else f"ended with status {code}"
+        last = [line.strip() for line in complaints.splitlines() if line.strip()][-1:]
+        return {"error": ": ".join([how, *last])}
+    return found
+
+
+def main(name: str) -> None:
+    try:
+        if name.startswith("backend:"):
+            from kernelzoo.cli.availability import availability
+
+            found = asdict(availability(name.removeprefix("backend:")))
+        else:
+            found = LOOKS[name]()
+    except Exception as error:  # whatever is wrong there, it is the answer
+        found = {"error": f"{type(error).__name__}: {' '.join(str(error).split())}"}
+    print("\n" + json.dumps(found), flush=True)
+    os._exit(0)  # a broken library may crash at exit, and has no more to say
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,186 @@
+"""What is suspicious about a machine, from what was found there: each with what mends it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What the doctor found; the rules below read nothing else."""
+
+    packages: Mapping[str, str] = field(default_factory=dict)
+    """Versions of the installed distributions that matter, by name."""
+    torch_pins: str = ""
+    """The version of triton that the installed torch asks for, or ""."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    cores: int = 1
+    load: float = 0.0
+    """Processes that wanted to run, averaged over the last minute."""
+    governor: str = ""
+    """How the processor's clock is governed, or "" if unknown."""
+    looks: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """What :mod:`kernelzoo.cli.probe` answered, by its names."""
+
+    def look(self, name: str) -> Mapping[str, Any]:
+        """One answer, empty where it failed."""
+        found = self.looks.get(name, {})
+        return {} if "error" in found else found
+
+    @property
+    def devices(self) -> list[Mapping[str, Any]]:
+        return list(self.look("torch").get("devices", []))
+
+
+@dataclass(frozen=True)
+class Suspicion:
+    """Something that spoils a run or a number, and the way out."""
+
+    what: str
+    remedy: str
+
+
+def suspicions(machine: Machine) -> list[Suspicion]:
+    """All that is suspicious, what breaks things first."""
+    return [found for rule in (_packages, _toolkit, _hidden, _busy, _environment, _clocks) for found in rule(machine)]
+
+
+def _packages(machine: Machine) -> Iterator[Suspicion]:
+    packages = machine.packages
+    numpy = packages.get("numpy", "")
+    numbas = [name for name in ("numba", "numba-cuda") if name in packages]
+    if numpy and _version(numpy) >= (2, 5) and numbas:
+        yield Suspicion(f"NumPy {numpy} is too new for {' and '.join(numbas)}", "pip install 'numpy<2.5'")
+    triton = packages.get("triton", "")
+    if machine.torch_pins and triton and triton != machine.torch_pins:
+        yield Suspicion(
+            f"triton {triton} is installed, and torch {packages.get('torch', '')} was built for {machine.torch_pins}",
+            f"pip install triton=={machine.torch_pins}",
+        )
+    cupys = sorted(name for name in packages if name.startswith("cupy-cuda"))
+    if len(cupys) > 1:
+        yield Suspicion(
+            f"{' and '.join(cupys)} overwrite each other's files",
+            f"pip uninstall {' '.join(cupys)}, then install the one of the driver's CUDA",
+        )
+
+
+def _toolkit(machine: Machine) -> Iterator[Suspicion]:
+    """Code that a newer toolkit makes may not load on an older driver."""
+    driver = machine.look("driver").get("cuda")
+    if not driver:
+        return
+    newer = [
+        f"{name} {version}"
+        for name, version in machine.packages.items()
+        if name.startswith(("nvidia-cuda-nvrtc", "nvidia-nvvm", "nvidia-nvjitlink", "nvidia-cuda-nvcc"))
+        and _version(version) > _version(driver)
+    ]
+    if newer:
+        yield Suspicion(
+            f"the driver takes CUDA {driver}, and newer compilers are installed: {', '.join(newer)}",
+            f"pip install 'cuda-toolkit=={driver}.*', or update the driver",
+        )
+
+
+def _hidden(machine: Machine) -> Iterator[Suspicion]:
+    """GPUs that are there, and that torch doesn't see."""
+    there = len(machine.look("nvml").get("devices", []))
+    torch = machine.look("torch")
+    if not torch or len(machine.devices) >= there:
+        return
+    if not torch["cuda"]:
+        yield Suspicion(
+            f"{there} NVIDIA GPU here, and torch {torch['version']} was built without CUDA",
+            "install a CUDA build: pip install torch, or the command that pytorch.org names",
+        )
+    elif "CUDA_VISIBLE_DEVICES" in machine.environment:
+        yield Suspicion(
+            f"{there} GPUs here, of which CUDA_VISIBLE_DEVICES={machine.environment['CUDA_VISIBLE_DEVICES']!r} shows "
+            f"{len(machine.devices)}",
+            "unset it, if that was not meant",
+        )
+    else:
+        yield Suspicion(
+            f"{there} GPUs here, of which torch sees {len(machine.devices)}",
+            "update the driver to the CUDA that torch was built for",
+        )
+
+
+def _busy(machine: Machine) -> Iterator[Suspicion]:
+    for index, device in enumerate(machine.look("nvml").get("devices", [])):
+        others = device.get("processes")
+        if others:
+            yield Suspicion(
+                f"GPU {index} has company: process {', '.join(map(str, others))}",
+                "times of a shared GPU are not to be trusted; end those processes, or measure later",
+            )
+    # Where a container hides others' processes, the memory that they hold still shows; 1 GiB is more than a context.
+    for index, device in enumerate(machine.devices):
+        held = device["memory_bytes"] - device["free_bytes"]
+        if held > 2**30 and not any(d.get("processes") for d in machine.look("nvml").get("devices", [])):
+            yield Suspicion(
+                f"{held / 2**30:.1f} GiB of GPU {index}'s memory are taken, by processes that don't show here",
+                "see nvidia-smi on the host; times of a shared GPU are not to be trusted",
+            )
+    if machine.load > 0.5 * machine.cores:
+        yield Suspicion(
+            f"the processor is busy: a load of {machine.load:.1f} on {machine.cores} cores",
+            "times on the host, and of submitting to a GPU, will be noisy; wait, or end what runs",
+        )
+
+
+_SWITCHES = {
+    "TRITON_INTERPRET": "Triton's kernels run in its interpreter, which is never timed",
+    "NUMBA_ENABLE_CUDASIM": "Numba's kernels run in its simulator, which is never timed",
+    "CUDA_LAUNCH_BLOCKING": "every launch waits for the device, so that submit times say nothing",
+    "PYTORCH_NO_CUDA_MEMORY_CACHING": "every allocation waits for the device, so that times of whole calls say nothing",
+}
+
+
+def _environment(machine: Machine) -> Iterator[Suspicion]:
+    for name, effect in _SWITCHES.items():
+        if machine.environment.get(name, "0") not in ("", "0"):
+            yield Suspicion(f"{name}={machine.environment[name]}: {effect}", f"unset {name}")
+    for name in ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS"):
+        threads = machine.environment.get(name, "")
+        if threads.isdigit() and int(threads) != machine.cores:
+            yield Suspicion(
+                f"{name}={threads}, and there are {machine.cores} cores: host times are those of {threads} threads",
+                f"unset {name}, if that was not meant",
+            )
+    if (
+        machine.look("backend:cpu").get("devices")
+        and machine.environment.get("OMP_WAIT_POLICY", "").upper() != "PASSIVE"
+    ):
+        yield Suspicion(
+            "torch's idle threads spin for a while after each of its calls, in the way of Numba's on the host",
+            "OMP_WAIT_POLICY=PASSIVE kernelzoo ..., for times on the host",
+        )
+
+
+def _clocks(machine: Machine) -> Iterator[Suspicion]:
+    if machine.governor and machine.governor not in ("performance", "schedutil"):
+        yield Suspicion(
+            f"the processor's clock is governed by {machine.governor!r}",
+            "sudo cpupower frequency-set -g performance, for times on the host",
+        )
+    for index, device in enumerate(machine.look("nvml").get("devices", [])):
+        if device.get("persistence") == 0:
+            yield Suspicion(
+                f"GPU {index} is not in persistence mode: its first use after a rest takes seconds",
+                "sudo nvidia-smi -pm 1; no measured time depends on it, since each begins with warm launches",
+            )
+
+
+def _version(text: str) -> tuple[int, ...]:
+    """The first two numbers of a version."""
+    numbers = []
+    for part in text.split(".")[:2]:
+        digits = part[: len(part) - len(part.lstrip("0123456789"))]
+        if not digits:
+            break
+        numbers.append(int(digits))
+    return tuple(numbers)

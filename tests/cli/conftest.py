@@ -1,0 +1,121 @@
+"""The command line in a process of its own, as its users run it; tiny problems, on torch and files of kernels."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+# Enough to prove the wiring: small, hot (one set of data instead of thousands), three rounds.
+SMALL = ("--shape", "32x64", "--dtype", "float32", "--cache", "hot", "--rounds", "3", "--device", "cpu")
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
+
+
+def environment(**changes: str) -> dict[str, str]:
+    """One thread, whose times on a busy machine are not those of a spinning team; output of a known width."""
+    return {**os.environ, "OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1", "COLUMNS": "160", **changes}
+
+
+@pytest.fixture
+def kernelzoo(tmp_path: Path) -> Run:
+    """Run the command line in a folder of its own."""
+
+    def run(*arguments: object, **changes: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "kernelzoo", *map(str, arguments)]
+        return subprocess.run(
+            command, cwd=tmp_path, env=environment(**changes), capture_output=True, text=True, timeout=300
+        )
+
+    return run
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Callable[..., subprocess.Popen[str]]:
+    """Start the command line, to be interrupted."""
+
+    def popen(*arguments: object) -> subprocess.Popen[str]:
+        command = [sys.executable, "-m", "kernelzoo", *map(str, arguments)]
+        pipe = subprocess.PIPE
+        return subprocess.Popen(command, cwd=tmp_path, env=environment(), stdout=pipe, stderr=pipe, text=True)
+
+    return popen
+
+
+@pytest.fixture
+def small() -> tuple[str, ...]:
+    return SMALL
+
+
+@pytest.fixture
+def answer(kernelzoo: Run) -> Callable[..., tuple[int, Any]]:
+    """Run a command with --json: the exit status, and the document that must be all of standard output."""
+
+    def run(*arguments: object, **changes: str) -> tuple[int, Any]:
+        done = kernelzoo(*arguments, "--json", **changes)
+        assert "Traceback" not in done.stderr, done.stderr
+        return done.returncode, json.loads(done.stdout)
+
+    return run
+
+
+HEAD = """
+import ctypes, os, sys, time
+import torch
+import kernelzoo
+
+def fine(x, out):
+    def launch():
+        torch.softmax(x.float(), 1, out=out) if x.dtype == torch.float32 else out.copy_(torch.softmax(x, 1))
+    return launch
+"""
+
+# How a kernel may go wrong, each in its launch, and the outcome and words that its row must have.
+BAD = {
+    "crashes": ("ctypes.string_at(0)", "failed", "SIGSEGV"),
+    "hangs": ("time.sleep(600)", "failed", "hung in check of bad/softmax/hangs"),
+    "leaves": ("os._exit(3)", "failed", "ended with status 3"),
+    "exits": ("sys.exit('a kernel that ends the process')", "failed", "a kernel that ends the process"),
+    "starves": ("raise MemoryError('none left')", "failed", "MemoryError: none left"),
+    "starves_device": ("raise torch.OutOfMemoryError('none left there')", "refused", "out of memory: none left there"),
+    "is_killed": ("os.kill(os.getpid(), 9)", "failed", "SIGKILL"),
+    "zeros": ("out.zero_()", "wrong", "elements wrong"),
+}
+
+
+@pytest.fixture
+def bad(tmp_path: Path) -> Path:
+    """A file of kernels that do what no kernel should; and one that is right, and noisy on both streams."""
+    text = HEAD
+    for name, (act, _, _) in BAD.items():
+        text += f"""
+@kernelzoo.register("bad", "softmax", "{name}")
+def {name}(x, out):
+    def launch():
+        {act}
+    return launch
+"""
+    text += """
+@kernelzoo.register("bad", "softmax", "garbage")
+def garbage(x, out):
+    inner = fine(x, out)
+    def launch():
+        print('{"done": "garbage"}', flush=True)
+        os.write(1, b"\\xff\\xfe}\\n")
+        os.write(2, b"more of it\\n")
+        inner()
+    return launch
+"""
+    path = tmp_path / "bad_kernels.py"
+    path.write_text(text)
+    return path
+
+
+@pytest.fixture
+def outcomes() -> dict[str, tuple[str, str]]:
+    """What must become of each of the bad kernels."""
+    return {f"bad/softmax/{name}": (outcome, words) for name, (_, outcome, words) in BAD.items()}

@@ -1,0 +1,182 @@
+"""``kernelzoo bench``: every result kept as it comes, whatever the kernels and the user do meanwhile."""
+
+import gzip
+import json
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Answer = Callable[..., tuple[int, Any]]
+Small = tuple[str, ...]
+
+
+def load(path: Path) -> Any:
+    raw = path.read_bytes()
+    return json.loads(gzip.decompress(raw) if path.suffix == ".gz" else raw)
+
+
+def test_bad_kernels_cost_their_own_rows(
+    answer: Answer, bad: Path, small: Small, outcomes: dict[str, tuple[str, str]], tmp_path: Path
+) -> None:
+    path = tmp_path / "deep" / "results.json.gz"
+    options = ("--op", "softmax", "--backend", "bad,torch", "--variant", ",".join(i.split("/")[2] for i in outcomes))
+    status, told = answer(
+        "bench", *small, *options, "--variant", "eager,garbage", "--module", bad, "--patience", "8", "-o", path
+    )
+    assert status == 1
+    rows = {row["id"]: row for row in told["problems"][0]["rows"]}
+    assert set(rows) == {*outcomes, "torch/softmax/eager", "bad/softmax/garbage"}
+    for id, (outcome, words) in outcomes.items():
+        assert rows[id]["outcome"] == outcome and words in rows[id]["reason"], rows[id]
+    for id in ("torch/softmax/eager", "bad/softmax/garbage"):
+        assert rows[id]["outcome"] == "measured" and rows[id]["samples"] == 3
+    assert rows["bad/softmax/garbage"]["ratio"] > 0
+    document = load(path)
+    assert {f["id"]: f["outcome"] for f in document["kernelzoo"]["failed"]} == {i: o for i, (o, _) in outcomes.items()}
+    assert len(document["benchmarks"]) == told["results"] == 2
+
+
+def test_the_file_is_one_of_pytest_benchmark_and_of_the_report(
+    kernelzoo: Callable[..., Any], small: Small, tmp_path: Path
+) -> None:
+    pytest.importorskip("pytest_benchmark", reason="pytest-benchmark is not installed")
+    done = kernelzoo("bench", *small, "--op", "min", "--backend", "torch", "--variant", "eager,auto", "-o", "r.json")
+    assert done.returncode == 0, done.stderr
+    assert "torch/min/auto" in done.stdout and "2 results in r.json" in done.stdout
+    assert "wall clock: time.perf_counter around the launch, last-level cache hot" in done.stdout
+    assert "[1/1] min-float32-32x64: 2 measured, 0 without a result" in done.stderr
+    compared = subprocess.run(
+        [sys.executable, "-m", "pytest_benchmark", "compare", "r.json"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert compared.returncode == 0, compared.stderr
+    assert "min-float32-32x64" in compared.stdout and "torch/min/eager" in compared.stdout
+    reported = kernelzoo("report", "r.json", "--json")
+    assert reported.returncode == 0
+    assert any("torch/min/auto" in line for line in json.loads(reported.stdout)["said"])
+
+
+SLOW = """
+import time
+import torch
+import kernelzoo
+
+@kernelzoo.register("slow", "softmax", "auto")
+def auto(x, out):
+    time.sleep({seconds})
+    def launch():
+        out.copy_(torch.softmax(x, 1))
+    return launch
+"""
+
+
+def wait_for(path: Path, process: subprocess.Popen[str], count: int) -> None:
+    """Until the file holds so many results; at every look it must be whole JSON."""
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline:
+        if path.exists() and len(load(path)["benchmarks"]) >= count:
+            return
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.02)
+    raise AssertionError("nothing was written in two minutes")
+
+
+@pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGINT], ids=["killed", "interrupted"])
+def test_a_run_that_is_ended_can_be_resumed(
+    end: signal.Signals,
+    start: Callable[..., subprocess.Popen[str]],
+    kernelzoo: Callable[..., Any],
+    small: Small,
+    tmp_path: Path,
+) -> None:
+    path, module = tmp_path / "results.json", tmp_path / "slow.py"
+    module.write_text(SLOW.format(seconds=0.3))
+    options = ("bench", *small, "--shape", "32x96,32x128,32x160", "--op", "softmax", "--backend", "slow,torch")
+    options = (*options, "--variant", "auto", "--module", module, "-o", path)
+    process = start(*options)
+    wait_for(path, process, 2)
+    workers = children(process.pid)
+    assert workers
+    process.send_signal(end)
+    _, err = process.communicate(timeout=60)
+    before = load(path)
+    held = [entry["param"] for entry in before["benchmarks"]]
+    assert 2 <= len(held) < 8
+    if end == signal.SIGINT:
+        assert process.returncode == 130
+        assert f"{path} is whole; to go on: kernelzoo " in err and err.rstrip().endswith("--resume")
+        assert shlex.split(err.strip().splitlines()[-1].partition("to go on: ")[2])[1:-1] == [*map(str, options)]
+    else:
+        assert process.returncode == -signal.SIGKILL
+    deadline = time.monotonic() + 10
+    while any(worker.exists() for worker in workers) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert not any(worker.exists() for worker in workers)  # the measuring process ends with the one that asked
+
+    done = kernelzoo(*options, "--resume", "--json")
+    assert done.returncode == 0, done.stderr
+    assert f"holds {len(held)} results" in done.stderr
+    after = load(path)
+    names = [entry["param"] for entry in after["benchmarks"]]
+    assert names[: len(held)] == held and len(names) == len(set(names)) == 8
+    assert after["benchmarks"][: len(held)] == before["benchmarks"]
+    again = json.loads(done.stdout)
+    assert sum(len(problem["rows"]) for problem in again["problems"]) == 8 - len(held)
+
+    assert kernelzoo(*options).returncode == 2  # without --resume, it is not written over
+    assert load(path) == after
+
+
+def children(parent: int) -> list[Path]:
+    """The processes that a process has started, as their folders in /proc."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            if int((entry / "stat").read_text().rpartition(")")[2].split()[1]) == parent:
+                found.append(entry)
+        except OSError:  # it has ended meanwhile
+            continue
+    return found
+
+
+def test_resuming_what_is_not_ours_is_refused(answer: Answer, small: Small, tmp_path: Path) -> None:
+    path = tmp_path / "other.json"
+    ours = {"machine_info": {"device": "a toaster"}, "commit_info": {}, "benchmarks": [], "datetime": "now"}
+    row = {"id": "torch/min/eager", "op": "min", "shape": [32, 64], "dim": -1, "dtype": "float32", "outcome": "refused"}
+    for content, told in (
+        ('{"benchmarks": []}', "is no results file of kernelzoo bench"),
+        (json.dumps({**ours, "kernelzoo": {"format": 99, "failed": []}}), "was written by a newer kernelzoo"),
+        (json.dumps({**ours, "kernelzoo": {"format": 1, "failed": [row]}}), "was measured on 'a toaster', this is"),
+    ):
+        path.write_text(content)
+        status, document = answer("bench", *small, "--op", "min", "--backend", "torch", "-o", path, "--resume")
+        assert status == 2 and told in document["error"]
+        assert path.read_text() == content
+
+
+def test_nothing_to_measure_is_status_2(kernelzoo: Callable[..., Any], small: Small) -> None:
+    done = kernelzoo("bench", *small, "--op", "min", "--backend", "cupy", "-o", "r.json", CUDA_VISIBLE_DEVICES="")
+    assert done.returncode == 2
+    assert "nothing could be measured" in done.stdout and "backend 'cupy' can't run here" in done.stdout
+    for options, told in (
+        (("--device", "cuda:7"), "'cuda:7' can't be used"),
+        (("--device", "meta"), "allowed: cpu, cuda"),
+    ):
+        done = kernelzoo("bench", *small, *options, CUDA_VISIBLE_DEVICES="")
+        assert done.returncode == 2 and done.stderr.startswith("error: ") and told in done.stderr
+
+
+def test_where_nothing_can_be_written_nothing_is_measured(kernelzoo: Callable[..., Any], tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    done = kernelzoo("bench", "-o", "file/results.json")
+    assert done.returncode == 2 and done.stderr.startswith("error: file") and done.stderr.count("\n") == 1

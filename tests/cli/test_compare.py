@@ -1,0 +1,92 @@
+"""``kernelzoo compare``: side by side, and against an older file."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Answer = Callable[..., tuple[int, Any]]
+Small = tuple[str, ...]
+
+
+def test_torch_and_the_host_side_by_side(kernelzoo: Callable[..., Any], answer: Answer, small: Small) -> None:
+    pytest.importorskip("numba", reason="the cpu backend needs Numba")
+    status, told = answer("compare", "torch", "cpu", "--op", "softmax", *small, "--rounds", "7")
+    assert status == 0
+    (problem,) = told["problems"]
+    assert (problem["clock"], problem["cache"], problem["baseline"]) == ("wall", "hot", "torch/softmax/auto")
+    rows = {row["id"]: row for row in problem["rows"]}
+    assert set(rows) == {"torch/softmax/auto", "cpu/softmax/auto"}
+    cpu = rows["cpu/softmax/auto"]
+    low, high = cpu["ratio_interval"]
+    assert low <= cpu["ratio"] <= high and cpu["verdict"] in ("FASTER", "SLOWER", "SAME", "UNCLEAR")
+    assert cpu["interval_us"][0] <= cpu["median_us"] <= cpu["interval_us"][1]
+    assert cpu["first_call_ms"] > 0 and cpu["submit_us"] is None
+    assert rows["torch/softmax/auto"]["ratio"] == 1
+
+
+def test_baseline_files_and_several_problems(kernelzoo: Callable[..., Any], small: Small, tmp_path: Path) -> None:
+    command = ("compare", "torch/min/auto", "--op", "min", "--baseline", "torch/eager", *small)
+    done = kernelzoo(*command, "--shape", "9x8x7", "--dtype", "int32", "--dim", "1", "-o", "kept.json")
+    assert done.returncode == 0, done.stderr
+    assert "time / torch/min/eager" in done.stdout and "min-int32-9x8x7-dim1" in done.stdout
+    entries = json.loads((tmp_path / "kept.json").read_text())["benchmarks"]
+    assert len(entries) == 8  # two implementations, shapes and dtypes
+    assert kernelzoo(*command, "-o", "kept.json").returncode == 2
+
+
+def rewritten(path: Path, to: Path, factor: float, **info: Any) -> Path:
+    """A results file with times of that many times the median, hardly any noise, and other facts in its rows."""
+    document = json.loads(path.read_text())
+    for entry in document["benchmarks"]:
+        stats = entry["stats"]
+        stats["data"] = [stats["median"] * factor * (1 + i * 1e-4) for i in range(len(stats["data"]))]
+        entry["extra_info"].update(info)
+    to.write_text(json.dumps(document))
+    return to
+
+
+def test_against_an_older_file(kernelzoo: Callable[..., Any], answer: Answer, small: Small, tmp_path: Path) -> None:
+    """The older times are made up, a thousand times slower or faster, so that this machine's noise decides nothing."""
+    command = ("compare", "torch/eager", "torch/auto", "--op", "softmax", *small, "--rounds", "9")
+    done = kernelzoo(*command, "-o", "old.json")
+    assert done.returncode == 0, done.stderr
+    old = tmp_path / "old.json"
+
+    status, told = answer(*command, "--against", rewritten(old, tmp_path / "slow.json", 1e3))
+    assert status == 0
+    assert all(0 < row["ratio"] < 0.5 and not row["slower"] and not row["refusal"] for row in told["against"]["rows"])
+
+    done = kernelzoo(*command, "--against", rewritten(old, tmp_path / "fast.json", 1e-3), "--allowed", "90%")
+    assert done.returncode == 1
+    assert "fast.json, 90.0% slower allowed" in done.stdout and done.stdout.count("SLOWER") >= 2
+
+    other = rewritten(old, tmp_path / "other.json", 1.0, device="a toaster")
+    done = kernelzoo(*command, "--against", other)
+    assert done.returncode == 2
+    assert "never compared: there a toaster by the wall clock, cache hot, here" in " ".join(done.stdout.split())
+
+    status, told = answer("compare", "torch/naive", "--op", "softmax", *small, "--against", old)
+    assert status == 2 and told["against"]["rows"][0]["refusal"] == "no such row there"
+
+
+def test_a_noisy_baseline_is_not_blessed(answer: Answer, small: Small, tmp_path: Path) -> None:
+    status, _ = answer("compare", "torch/eager", "--op", "min", *small, "-o", "old.json")  # three samples
+    assert status == 0
+    status, told = answer("compare", "torch/eager", "--op", "min", *small, "--against", "old.json")
+    assert status == 2
+    assert "too noisy to hold anything to it: 3 samples" in told["against"]["rows"][0]["refusal"]
+
+
+def test_a_result_that_is_gone_is_a_regression(answer: Answer, small: Small, bad: Path, tmp_path: Path) -> None:
+    command = ("compare", "bad/garbage", "--op", "softmax", *small, "--module", bad)
+    status, _ = answer(*command, "-o", "old.json")
+    assert status == 0
+    text = bad.read_text()
+    assert "inner()" in text
+    bad.write_text(text.replace("inner()", "raise torch.OutOfMemoryError('none left there')"))
+    status, told = answer(*command, "--against", "old.json")
+    assert status == 1
+    assert told["against"]["rows"][0]["refusal"] == "has a result there, and none now"

@@ -1,0 +1,132 @@
+"""``kernelzoo doctor``: the rules on made-up machines, and one look at this one."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kernelzoo.cli import probe
+from kernelzoo.cli.suspicions import Machine, suspicions
+
+QUIET = {"OMP_WAIT_POLICY": "PASSIVE"}
+GPU = {"name": "a GPU", "memory_bytes": 80 * 2**30, "free_bytes": 79.5 * 2**30}
+TORCH = {"version": "2.11.0+cu130", "cuda": "13.0", "devices": [GPU]}
+NVML = {"driver": "580", "devices": [{"persistence": 1, "processes": []}]}
+GOOD = {"torch": TORCH, "driver": {"cuda": "13.0"}, "nvml": NVML, "backend:cpu": {"devices": ["cpu"]}}
+PACKAGES = {"numpy": "2.4.6", "numba": "0.68.1", "torch": "2.11.0", "triton": "3.6.0", "nvidia-cuda-nvrtc": "13.0.88"}
+
+
+def machine(**changes: Any) -> Machine:
+    """A machine that nothing is wrong with, but for the changes."""
+    good: dict[str, Any] = {
+        "packages": PACKAGES,
+        "torch_pins": "3.6.0",
+        "environment": QUIET,
+        "cores": 8,
+        "load": 0.2,
+        "governor": "performance",
+        "looks": GOOD,
+    }
+    return Machine(**{**good, **changes})
+
+
+def test_a_good_machine_is_not_suspicious() -> None:
+    assert suspicions(machine()) == []
+
+
+def test_an_empty_machine_is_not_suspicious() -> None:
+    assert suspicions(Machine()) == []
+    assert suspicions(machine(looks={name: {"error": "broken"} for name in GOOD})) == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "what", "remedy"),
+    [
+        ({"packages": {**PACKAGES, "numpy": "2.5.0rc1"}}, "NumPy 2.5.0rc1 is too new for numba", "numpy<2.5"),
+        ({"packages": {**PACKAGES, "triton": "3.7.1"}}, "triton 3.7.1 is installed", "pip install triton==3.6.0"),
+        (
+            {"packages": {"cupy-cuda12x": "14.2", "cupy-cuda13x": "14.2"}},
+            "cupy-cuda12x and cupy-cuda13x overwrite",
+            "pip uninstall",
+        ),
+        ({"packages": {"nvidia-nvvm": "13.4.1"}}, "takes CUDA 13.0, and newer compilers", "cuda-toolkit==13.0.*"),
+        (
+            {"looks": {**GOOD, "torch": {**TORCH, "cuda": None, "version": "2.13.0+cpu", "devices": []}}},
+            "built without CUDA",
+            "CUDA build",
+        ),
+        (
+            {
+                "looks": {**GOOD, "torch": {**TORCH, "devices": []}},
+                "environment": {**QUIET, "CUDA_VISIBLE_DEVICES": ""},
+            },
+            "CUDA_VISIBLE_DEVICES='' shows 0",
+            "unset",
+        ),
+        ({"looks": {**GOOD, "torch": {**TORCH, "devices": []}}}, "of which torch sees 0", "update the driver"),
+        (
+            {"looks": {**GOOD, "nvml": {**NVML, "devices": [{"processes": [41, 42]}]}}},
+            "GPU 0 has company: process 41, 42",
+            "not to be trusted",
+        ),
+        (
+            {"looks": {**GOOD, "torch": {**TORCH, "devices": [{**GPU, "free_bytes": 70 * 2**30}]}}},
+            "10.0 GiB of GPU 0's memory are taken",
+            "nvidia-smi",
+        ),
+        ({"load": 5.0}, "a load of 5.0 on 8 cores", "noisy"),
+        ({"environment": {**QUIET, "TRITON_INTERPRET": "1"}}, "TRITON_INTERPRET=1", "unset"),
+        ({"environment": {**QUIET, "CUDA_LAUNCH_BLOCKING": "1"}}, "every launch waits", "unset"),
+        ({"environment": {**QUIET, "OMP_NUM_THREADS": "2"}}, "those of 2 threads", "unset"),
+        (
+            {"environment": {}, "looks": {"torch": {**TORCH, "devices": []}, "backend:cpu": {"devices": ["cpu"]}}},
+            "idle threads spin",
+            "OMP_WAIT_POLICY=PASSIVE",
+        ),
+        ({"governor": "powersave"}, "governed by 'powersave'", "cpupower"),
+        (
+            {"looks": {**GOOD, "nvml": {**NVML, "devices": [{"persistence": 0}]}}},
+            "not in persistence mode",
+            "nvidia-smi -pm 1",
+        ),
+    ],
+    ids=lambda part: part[:24] if isinstance(part, str) else "",
+)
+def test_suspicions(changes: dict[str, Any], what: str, remedy: str) -> None:
+    (found,) = suspicions(machine(**changes))
+    assert what in found.what and remedy in found.remedy
+
+
+def test_this_machine(answer: Callable[..., tuple[int, Any]]) -> None:
+    status, told = answer("doctor")
+    assert told["packages"]["torch"] and told["looks"]["torch"]["version"]
+    assert set(told["looks"]) == {
+        *probe.LOOKS,
+        *(f"backend:{name}" for name in ("cpu", "cupy", "numba", "torch", "triton")),
+    }
+    assert "torch" in told["runnable"]
+    assert status == (0 if len(told["runnable"]) > 1 else 1)
+
+
+def test_looks_survive_what_is_broken(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Packages that raise, crash, hang or are not there, in place of the real ones."""
+    (tmp_path / "torch.py").write_text("raise SystemError('numpy.dtype size changed')")
+    (tmp_path / "triton.py").write_text("import ctypes; ctypes.string_at(0)")
+    (tmp_path / "pynvml.py").write_text("import time; time.sleep(600)")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setattr(probe, "_PATIENCE", 3)
+    found = probe.look(["torch", "ptxas", "nvml", "backend:torch"])
+    assert found["torch"] == {"error": "SystemError: numpy.dtype size changed"}
+    assert found["ptxas"]["error"].startswith("crashed (SIGSEGV)")
+    assert found["nvml"] == {"error": "hung: no answer in 3 s"}
+    assert found["backend:torch"]["reason"] == "importing it raised SystemError: numpy.dtype size changed"
+
+
+def test_nothing_but_torch_is_status_1(kernelzoo: Callable[..., Any], tmp_path: Path) -> None:
+    for name in ("triton", "cupy", "numba"):
+        (tmp_path / f"{name}.py").write_text(f"raise ImportError('{name} is broken on purpose')")
+    done = kernelzoo("doctor", PYTHONPATH=str(tmp_path))
+    assert done.returncode == 1, done.stdout
+    assert "numba is broken on purpose" in done.stdout
+    assert "Traceback" not in done.stdout + done.stderr

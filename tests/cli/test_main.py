@@ -1,0 +1,87 @@
+"""The command line as a whole: what it loads, what it says to bad usage, and with which status it ends."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import kernelzoo as package
+from kernelzoo.cli import main
+
+COMMANDS = ("list", "doctor", "verify", "bench", "compare", "inspect", "report")
+
+
+def loaded(use: str) -> list[str]:
+    """What of the heavy packages some code loads."""
+    code = f"import sys\n{use}\nprint(*(m for m in ('torch', 'numpy', 'typer', 'rich') if m in sys.modules))"
+    return subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.split()
+
+
+def test_importing_the_package_loads_no_command_line() -> None:
+    assert loaded("import kernelzoo") == []
+
+
+def test_importing_the_command_line_loads_no_torch() -> None:
+    assert {"torch", "numpy"}.isdisjoint(loaded("import kernelzoo.cli")) and "typer" in loaded("import kernelzoo.cli")
+
+
+def test_help_names_every_command_and_the_exit_statuses(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--help"]) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert all(command in out for command in COMMANDS)
+    assert "Exit status: 0 all is well; 1 something is wrong or slower" in out
+    for command in COMMANDS[:-1]:
+        assert main([command, "--help"]) == 0
+        assert "Exit status" in capsys.readouterr().out
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"kernelzoo {package.__version__}\n"
+
+
+def test_no_command_is_bad_usage(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 2
+    assert "Commands" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["frobnicate"], "frobnicate"),
+        (["list", "--op", "max"], "no operation 'max'; known: min, softmax"),
+        (["list", "--backend", "cuda"], "no backend 'cuda'; known: cpu"),
+        (["bench", "--rounds", "many"], "--rounds"),
+        (["bench", "--rounds", "0"], "--rounds"),
+        (["bench", "--shapes", "huge"], "no shape set 'huge'; known: "),
+        (["bench", "--shape", "3x0"], "no shape '3x0'"),
+        (["bench", "--dtype", "float8"], "dtype 'float8'; known: "),
+        (["bench", "--cache", "warm"], "no state of the cache 'warm'; known: cold, hot"),
+        (["bench", "--resume"], "-o FILE"),
+        (["bench", "--module", "nowhere.py"], "no file 'nowhere.py' for --module"),
+        (["compare"], "A B..."),
+        (["compare", "torch", "--op", "softmax", "--allowed", "5"], "like 5% or 0.05"),
+        (["compare", "torch", "--op", "softmax", "--against", "nowhere.json"], "nowhere.json"),
+        (["inspect", "triton/softmax/fusd"], "did you mean triton/softmax/fused"),
+        (["inspect", "cpu/min/auto", "--arch", "sm_1"], "sm_1"),
+    ],
+    ids=lambda part: " ".join(part) if isinstance(part, list) else "",
+)
+def test_bad_usage_is_one_line_and_status_2(
+    arguments: list[str], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(arguments) == 2
+    out, err = capsys.readouterr()
+    assert out == "" and err.startswith("error: ") and err.count("\n") == 1 and told in err
+    assert main([*arguments, "--json"]) == 2
+    out, err = capsys.readouterr()
+    assert told in json.loads(out)["error"] and err.count("\n") == 1
+
+
+def test_the_module_runs_and_ends_with_the_status(kernelzoo: Callable[..., Any]) -> None:
+    done = kernelzoo("list", "--op", "max")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "error: no operation 'max'; known: min, softmax\n"

@@ -1,0 +1,74 @@
+"""Numbers and tables as people read them, and JSON as machines do."""
+
+import json
+import math
+
+import pytest
+
+from kernelzoo.cli import output, rows
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (None, "-"),
+        (0.0123456, "0.0123"),
+        (1.0, "1.00"),
+        (9.999, "10.00"),
+        (123.4, "123"),
+        (98765.4, "98765"),
+        (0.0, "0"),
+    ],
+)
+def test_numbers(value: float | None, text: str) -> None:
+    assert output.number(value) == text
+
+
+def test_intervals_that_have_no_end_are_left_out() -> None:
+    assert output.interval(1.0, 2.0) == " [1.00, 2.00]"
+    assert output.interval(-math.inf, math.inf) == ""
+    assert output.interval(None, None) == ""
+
+
+def test_json_has_no_infinity(capsys: pytest.CaptureFixture[str]) -> None:
+    output.emit({"a": [1.5, math.inf, (math.nan, {"b": -math.inf})], "c": True})
+    assert json.loads(capsys.readouterr().out) == {"a": [1.5, None, [None, {"b": None}]], "c": True}
+
+
+def test_brackets_are_printed_as_they_are(capsys: pytest.CaptureFixture[str]) -> None:
+    table = output.table("a", ">b")
+    table.add_row("[bold]x[/]", "[1, 2]")
+    output.show(output.console(), table)
+    assert "[bold]x[/]" in (out := capsys.readouterr().out) and "[1, 2]" in out
+
+
+def test_a_long_line_is_not_broken(capsys: pytest.CaptureFixture[str]) -> None:
+    line = "kernelzoo bench " + "--module a/file.py " * 20
+    output.console().print(line)
+    assert capsys.readouterr().out == f"{line}\n"
+
+
+def entry(id: str, data: list[float], race: str = "r") -> rows.Row:
+    info = {"id": id, "race": race, "gb_per_s": 1.0, "of_limit": None, "submit_us": None, "first_call_ms": None}
+    return {"extra_info": {**info, "cupti_us": None, "flags": []}, "stats": {"data": data}}
+
+
+def test_rows_are_ordered_and_paired() -> None:
+    base = [float(i) for i in range(10, 22)]
+    entries = [entry("torch/min/eager", base), entry("cpu/min/auto", [t / 2 for t in base]), entry("x/y/z", base, "s")]
+    failed = [{"id": "bad/min/a", "outcome": "wrong", "reason": "why"}]
+    found = rows.rows(entries, failed, "torch/min/eager")
+    assert [row["id"] for row in found] == ["cpu/min/auto", "torch/min/eager", "x/y/z", "bad/min/a"]
+    fast, itself, other, wrong = found
+    assert (fast["ratio"], fast["verdict"]) == (pytest.approx(0.5), "FASTER")
+    assert fast["ratio_interval"] == pytest.approx([0.5, 0.5])  # the drift of the rounds cancels, as they are paired
+    assert (itself["ratio"], itself["verdict"]) == (1.0, None)
+    assert (other["ratio"], other["verdict"]) == (None, None)  # of another race
+    assert wrong["outcome"] == "wrong"
+
+
+def test_what_has_no_result_is_told_by_reason() -> None:
+    refused = [{"id": f"a/min/{i}", "outcome": "refused", "reason": "no GPU"} for i in range(5)]
+    failed = [{"id": "b/min/c", "outcome": "failed", "reason": "crashed"}]
+    lines = rows.without_result([{"problem": "p", "rows": refused + failed}, {"problem": "q", "rows": refused}])
+    assert lines == ["FAILED b/min/c on p: crashed", "refused by 5 implementations, 10 times: no GPU"]

@@ -1,0 +1,38 @@
+"""``kernelzoo report``: the options of ``python -m kernelzoo.report``, and one document for machines."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from kernelzoo.cli import main
+
+RESULTS = Path(__file__).parents[2] / "bench" / "results" / "h200-submit.json.gz"
+
+
+def test_prints_what_the_module_prints(capsys: pytest.CaptureFixture[str]) -> None:
+    from kernelzoo.report.__main__ import main as module
+
+    assert module([str(RESULTS)]) == 0
+    expected = capsys.readouterr().out
+    assert main(["report", str(RESULTS)]) == 0
+    assert capsys.readouterr().out == expected != ""
+    assert main(["report", str(RESULTS), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["said"] == expected.splitlines()
+
+
+@pytest.mark.parametrize("arguments", [["nowhere.json"], ["--check", str(RESULTS)], [str(RESULTS), "--frobnicate"]])
+def test_refuses_with_status_2(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["report", *arguments, "--json"]) == 2
+    out, err = capsys.readouterr()
+    told = json.loads(out)
+    assert told["status"] == 2 and told["complaints"] == err.splitlines() != []
+
+
+def test_an_outdated_document_is_status_1(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "README.md"
+    path.write_text("<!-- results:submit -->\nold\n<!-- /results -->\n")
+    assert main(["report", str(RESULTS), "--insert", str(path), "--check"]) == 1
+    assert "out of date" in capsys.readouterr().err
+    assert main(["report", str(RESULTS), "--insert", str(path)]) == 0
+    assert main(["report", str(RESULTS), "--insert", str(path), "--check"]) == 0

@@ -1,0 +1,56 @@
+"""``kernelzoo verify``: the contract alone, and what becomes of kernels that break more than the contract."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+Answer = Callable[..., tuple[int, Any]]
+
+
+def test_what_conforms_is_status_0(answer: Answer) -> None:
+    status, told = answer("verify", "torch/softmax/eager", "--device", "cpu")
+    found = told["results"]["torch/softmax/eager"]
+    assert (status, told["wrong"], found["wrong"]) == (0, [], [])
+    assert found["passed"] > 200
+
+
+def test_findings_are_status_1_and_cost_no_other(kernelzoo: Callable[..., Any], answer: Answer, bad: Path) -> None:
+    bad.write_text(
+        bad.read_text()
+        + """
+@kernelzoo.register("shy", "softmax", "auto")
+def auto(x, out):
+    raise kernelzoo.UnsupportedProblemError("shy/softmax/auto", "it takes nothing")
+
+@kernelzoo.register("shy", "softmax", "other")
+def other(x, out):
+    raise kernelzoo.UnsupportedProblemError("shy/softmax/other", "it takes nothing")
+"""
+    )
+    ids = ["bad/softmax/crashes", "bad/softmax/zeros", "bad/softmax/hangs", "shy/softmax/*"]
+    options = ("--module", bad, "--device", "cpu", "--patience", "5")
+    status, told = answer("verify", *ids, *options)
+    assert status == 1
+    found = told["results"]
+    assert told["wrong"] == list(found) == [*ids[:3], "shy/softmax/auto", "shy/softmax/other"]
+    (crash,) = found["bad/softmax/crashes"]["wrong"]
+    assert "float32-scalar" in crash and "SIGSEGV" in crash and "bad_kernels.py" in crash
+    assert "hung in check of bad/softmax/hangs" in found["bad/softmax/hangs"]["wrong"][0]
+    zeros = found["bad/softmax/zeros"]
+    assert len(zeros["wrong"]) > 200 and zeros["passed"] < 10  # those that are empty
+    assert "auto takes every legal input" in found["shy/softmax/auto"]["wrong"][0]
+    assert (
+        "refused every case" in found["shy/softmax/other"]["wrong"][0] and found["shy/softmax/other"]["refused"] > 200
+    )
+
+    done = kernelzoo("verify", "bad/softmax/zeros", *options)
+    assert done.returncode == 1
+    assert "and 2" in done.stdout and "more; --json has them all" in done.stdout
+    assert "1 checked, 1 with findings, 0 not checked" in done.stdout
+
+
+def test_what_cannot_run_here_is_status_2(kernelzoo: Callable[..., Any]) -> None:
+    done = kernelzoo("verify", "cupy/*/*", CUDA_VISIBLE_DEVICES="")
+    assert done.returncode == 2
+    assert "implementations can't be checked here: backend 'cupy' can't run here: " in done.stdout
+    assert "0 checked, 0 with findings" in done.stdout
