@@ -194,9 +194,9 @@ class Step:
     """One launch as a described device received it; how the language knows its kernel is its own matter."""
 
     kernel: Any
-    grid: tuple[int, int, int]
-    block: tuple[int, int, int]
-    cluster: tuple[int, int, int] = (1, 1, 1)
+    grid: tuple[int, ...]
+    block: tuple[int, ...]
+    cluster: tuple[int, ...] = (1, 1, 1)
     dynamic_shared_bytes: int = 0
     cooperative: bool = False
 

@@ -128,6 +128,33 @@ def test_min_check_catches_a_dropped_nan() -> None:
     ops.MIN.assert_close(x.amin(1), x)
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+@pytest.mark.parametrize("up", [True, False])
+def test_bounds_are_rounded_inwards(dtype: torch.dtype, up: bool) -> None:
+    """To the last value of the dtype that is within, so that a narrow dtype loosens no bound, and tightens none."""
+    generator = torch.Generator().manual_seed(3)
+    scale = torch.tensor([1.0, 1e-3, 1e-7, 1e-30, 1e-39, 1e-45, 0.0], dtype=torch.float64)
+    exact = (torch.randn(7, 1000, dtype=torch.float64, generator=generator) * scale[:, None]).flatten()
+    rounded = ops._rounded(exact.clone(), dtype, up=up)
+    beyond = torch.nextafter(rounded, torch.full_like(rounded, -math.inf if up else math.inf))
+    assert bool((rounded.double() >= exact if up else rounded.double() <= exact).all())
+    assert bool((beyond.double() < exact if up else beyond.double() > exact).all())
+    assert bool(ops._rounded(torch.full((1,), math.nan, dtype=torch.float64), dtype, up=up).isnan().all())
+
+
+def test_parts_change_no_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A large tensor is taken in parts of whole rows, along whichever axis."""
+    x = torch.randn(5, 6, 7, generator=torch.Generator().manual_seed(4))
+    for dim in (0, 1, -1):
+        whole = ops.SOFTMAX.expect(x, dim)
+        with monkeypatch.context() as patch:
+            patch.setattr(ops, "_PART", 20)
+            in_parts = ops.SOFTMAX.expect(x, dim)
+        torch.testing.assert_close(in_parts.lower, whole.lower, rtol=2e-7, atol=0)
+        torch.testing.assert_close(in_parts.upper, whole.upper, rtol=2e-7, atol=0)
+        in_parts.check(torch.softmax(x, dim))
+
+
 def test_checks_catch_shape_and_dtype() -> None:
     right = torch.softmax(X, -1)
     for wrong, words in ((right.t(), "shape"), (right.double(), "dtype"), (right.to("meta"), "device")):

@@ -73,7 +73,12 @@ def examine() -> Machine:
         cores=len(os.sched_getaffinity(0)),
         load=load,
         governor=governor.read_text().strip() if governor.exists() else "",
-        looks=probe.look([*probe.LOOKS, *(f"backend:{name}" for name in registry.backends())]),
+        # In turns: who else is on a GPU is seen before the looks that go there themselves, and its free memory next.
+        looks={
+            **probe.look([name for name in probe.LOOKS if name != "torch"]),
+            **probe.look(["torch"]),
+            **probe.look([f"backend:{name}" for name in registry.backends()]),
+        },
     )
 
 
@@ -100,9 +105,11 @@ def _print(machine: Machine, found: list[Suspicion]) -> None:
             f"{device['free_bytes'] / 2**30:.1f} of {device['memory_bytes'] / 2**30:.1f} GiB free"
         )
     for index, device in enumerate(machine.look("nvml").get("devices", [])):
+        known = {name: value for name, value in device.items() if value is not None}
         console.print(
-            f"GPU {index} by NVML: SM clock {device['sm_mhz']} of {device['sm_max_mhz']} MHz, {device['temperature']} "
-            "°C; clocks need no locking: implementations take turns, and a round that was disturbed is repeated"
+            f"GPU {index} by NVML: SM clock {known.get('sm_mhz', '?')} of {known.get('sm_max_mhz', '?')} MHz, "
+            f"{known.get('temperature', '?')} °C; clocks need no locking: implementations take turns, and a round in "
+            "which they changed is repeated"
         )
     if not machine.devices:
         console.print("no GPU: " + (machine.looks["torch"].get("error") or "torch sees none"))

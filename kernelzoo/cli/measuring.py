@@ -59,7 +59,7 @@ def steps(plan: Plan, how: How) -> int:
 
 
 def _steps(ids: Sequence[str], how: How) -> int:
-    return len(ids) * (how.rounds + 1)
+    return len(ids) * (1 + how.rounds + how.cross_check)
 
 
 def prepare(path: Path, *, resume: bool | None = None) -> None:

@@ -61,7 +61,7 @@ def driver() -> Facts:
 
 def nvml() -> Facts:
     """What NVIDIA's management library says of the devices: clocks, persistence, and who else is there."""
-    import pynvml  # type: ignore[import-untyped]  # it carries none
+    import pynvml
 
     pynvml.nvmlInit()
     devices = []

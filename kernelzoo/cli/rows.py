@@ -95,9 +95,7 @@ class Tables:
             table.add_row(*(cell[name] for name in columns), style=_STYLES.get(cell["verdict"]))
         output.show(self._console, table)
         if again := described["repeated_rounds"]:
-            rounds = max(row["samples"] for row in described["rows"] if row["outcome"] == "measured")
-            spent = "" if again < rounds else "; no more are repeated, so that some that count may be disturbed too"
-            self._console.print(f"{again} rounds were disturbed and measured again{spent}")
+            self._console.print(f"{again} rounds were disturbed and measured again")
         self._console.print()
 
     def _cells(self, row: Row, baseline: str) -> dict[str, str]:

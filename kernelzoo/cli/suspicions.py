@@ -117,10 +117,11 @@ def _busy(machine: Machine) -> Iterator[Suspicion]:
                 f"GPU {index} has company: process {', '.join(map(str, others))}",
                 "times of a shared GPU are not to be trusted; end those processes, or measure later",
             )
-    # Where a container hides others' processes, the memory that they hold still shows; 1 GiB is more than a context.
+    # Where a container hides others' processes, the memory that they hold still shows; 2 GiB is more than a context
+    # of our own, and what the driver keeps to itself.
     for index, device in enumerate(machine.devices):
         held = device["memory_bytes"] - device["free_bytes"]
-        if held > 2**30 and not any(d.get("processes") for d in machine.look("nvml").get("devices", [])):
+        if held > 2**31 and not any(d.get("processes") for d in machine.look("nvml").get("devices", [])):
             yield Suspicion(
                 f"{held / 2**30:.1f} GiB of GPU {index}'s memory are taken, by processes that don't show here",
                 "see nvidia-smi on the host; times of a shared GPU are not to be trusted",
@@ -162,6 +163,11 @@ def _environment(machine: Machine) -> Iterator[Suspicion]:
 
 
 def _clocks(machine: Machine) -> Iterator[Suspicion]:
+    if machine.devices and (error := machine.looks.get("nvml", {}).get("error")):
+        yield Suspicion(
+            f"NVML can't be asked ({error}), so that rounds in which a GPU's clocks changed are not seen",
+            "pip install nvidia-ml-py, and see that the container shows libnvidia-ml.so.1",
+        )
     if machine.governor and machine.governor not in ("performance", "schedutil"):
         yield Suspicion(
             f"the processor's clock is governed by {machine.governor!r}",

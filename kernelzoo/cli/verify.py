@@ -32,17 +32,22 @@ def verify(
 ) -> int:
     """Check implementations against the contract: special values, layouts, odd sizes, and a few large shapes.
 
-    Each runs in a process of its own kind: one that crashes or hangs is a finding. Without an ID, all are checked.
+    They run in a process of their own: one that crashes or hangs is a finding. Without an ID, all are checked; with a
+    --module, those that it adds.
 
     Exit status: 0; 1 for any finding; 2 for an unknown name, or where nothing could be checked.
     """
+    from kernelzoo import registry
     from kernelzoo.cli.progress import Bar
     from kernelzoo.measure.guard import Guard
 
     results: dict[str, Any] = {}
     console = output.console()
     with Guard(device, options.check_modules(module), patience=patience) as guard:
-        chosen = options.select(guard.about.summaries, ids or [], options.words(op), options.words(backend))
+        known = set(guard.about.summaries)
+        if module and not ids:
+            known -= {i.id for i in registry.implementations()}  # no module is ever run in this process
+        chosen = options.select(known, ids or [], options.words(op), options.words(backend))
         with Bar(len(chosen)) as bar:
             for id in chosen:
                 bar.item(1)

@@ -35,8 +35,9 @@ def ceilings(device: torch.device) -> Ceilings:
     """Measure the ceilings of a GPU: the best of several kernels that only copy, and of several that only read.
 
     A contiguous ``copy_`` is no such kernel: in a CUDA graph it runs on the copy engine, at two thirds of the speed.
-    Among the readers is the minimum of each of the zoo's own backends, where it passes for right: no plain sum of torch's reads as fast as they
-    do, and a ceiling that a kernel passes through is none.
+    Among the readers is the minimum of each of the zoo's own backends, where it passes for right: no plain sum of
+    torch's reads as fast as they do, and a ceiling that a kernel passes through is none. So it is with the floor: a
+    backend may have a way to launch that takes less than torch's smallest kernel.
     """
     import torch
 
@@ -45,7 +46,7 @@ def ceilings(device: torch.device) -> Ceilings:
     with torch.cuda.device(device):
         x = torch.randn(count, device=device)
         y = torch.empty_like(x)
-        smallest = torch.zeros(1, device=device)
+        smallest, shortest = torch.zeros(1, device=device), torch.zeros(1, 32, device=device)
         square = x.view(2**14, -1)
         row = torch.empty(2**14, device=device)
         copies = (
@@ -68,7 +69,7 @@ def ceilings(device: torch.device) -> Ceilings:
         return Ceilings(
             copy=2 * bytes_read / min(map(best, copies)),
             read=bytes_read / min(map(best, reads)),
-            floor=best(lambda: torch.neg(smallest, out=smallest)),
+            floor=min(map(best, (lambda: torch.neg(smallest, out=smallest), *_minima(shortest, smallest)))),
         )
 
 

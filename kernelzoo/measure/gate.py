@@ -47,9 +47,9 @@ class Admitted:
 class Gate:
     """Checks implementations of one problem in the memory of ``sets``, pairs (x, out) of contiguous tensors.
 
-    What is right is computed here once, for all that come through; that and the copies to put everything back take up
-    to three times the bytes of the sets. The values that are put to an implementation differ from one gate to the next;
-    an error names the ``seed`` that repeats them.
+    What is right is computed here once, for all that come through; that and the copies to put everything back take
+    some three times the bytes of the sets, five for few long rows. The values that are put to an implementation differ
+    from one gate to the next; an error names the ``seed`` that repeats them.
     """
 
     def __init__(self, problem: Problem, sets: Sequence[Set], *, seed: int | None = None) -> None:

@@ -1,5 +1,6 @@
 """``kernelzoo doctor``: the rules on made-up machines, and one look at this one."""
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -84,6 +85,11 @@ def test_an_empty_machine_is_not_suspicious() -> None:
             "idle threads spin",
             "OMP_WAIT_POLICY=PASSIVE",
         ),
+        (
+            {"looks": {**GOOD, "nvml": {"error": "NVMLError_LibraryNotFound"}}},
+            "NVML can't be asked (NVMLError_LibraryNotFound)",
+            "nvidia-ml-py",
+        ),
         ({"governor": "powersave"}, "governed by 'powersave'", "cpupower"),
         (
             {"looks": {**GOOD, "nvml": {**NVML, "devices": [{"persistence": 0}]}}},
@@ -96,6 +102,11 @@ def test_an_empty_machine_is_not_suspicious() -> None:
 def test_suspicions(changes: dict[str, Any], what: str, remedy: str) -> None:
     (found,) = suspicions(machine(**changes))
     assert what in found.what and remedy in found.remedy
+
+
+def before(folder: Path) -> str:
+    """PYTHONPATH with a folder in front, whose modules stand in for the installed ones."""
+    return os.pathsep.join(filter(None, (str(folder), os.environ.get("PYTHONPATH"))))
 
 
 def test_this_machine(answer: Callable[..., tuple[int, Any]]) -> None:
@@ -114,7 +125,7 @@ def test_looks_survive_what_is_broken(monkeypatch: pytest.MonkeyPatch, tmp_path:
     (tmp_path / "torch.py").write_text("raise SystemError('numpy.dtype size changed')")
     (tmp_path / "triton.py").write_text("import ctypes; ctypes.string_at(0)")
     (tmp_path / "pynvml.py").write_text("import time; time.sleep(600)")
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setenv("PYTHONPATH", before(tmp_path))
     monkeypatch.setattr(probe, "_PATIENCE", 3)
     found = probe.look(["torch", "ptxas", "nvml", "backend:torch"])
     assert found["torch"] == {"error": "SystemError: numpy.dtype size changed"}
@@ -126,7 +137,7 @@ def test_looks_survive_what_is_broken(monkeypatch: pytest.MonkeyPatch, tmp_path:
 def test_nothing_but_torch_is_status_1(kernelzoo: Callable[..., Any], tmp_path: Path) -> None:
     for name in ("triton", "cupy", "numba"):
         (tmp_path / f"{name}.py").write_text(f"raise ImportError('{name} is broken on purpose')")
-    done = kernelzoo("doctor", PYTHONPATH=str(tmp_path))
+    done = kernelzoo("doctor", PYTHONPATH=before(tmp_path))
     assert done.returncode == 1, done.stdout
     assert "numba is broken on purpose" in done.stdout
     assert "Traceback" not in done.stdout + done.stderr

@@ -49,6 +49,23 @@ def other(x, out):
     assert "1 checked, 1 with findings, 0 not checked" in done.stdout
 
 
+def test_a_file_alone_is_checked_for_what_it_adds(answer: Answer, tmp_path: Path) -> None:
+    text = """
+import kernelzoo
+
+@kernelzoo.register("{backend}", "min", "{variant}")
+def refuses(x, out):
+    raise kernelzoo.UnsupportedProblemError("it", "takes nothing")
+"""
+    path = tmp_path / "mine.py"
+    path.write_text(text.format(backend="mine", variant="one") + text.format(backend="torch", variant="extra"))
+    status, told = answer("verify", "--module", path, "--device", "cpu")
+    assert status == 1 and list(told["results"]) == ["mine/min/one", "torch/min/extra"]
+    path.write_text("")
+    status, told = answer("verify", "--module", path)
+    assert status == 2 and "leave no implementation" in told["error"]
+
+
 def test_what_cannot_run_here_is_status_2(kernelzoo: Callable[..., Any]) -> None:
     done = kernelzoo("verify", "cupy/*/*", CUDA_VISIBLE_DEVICES="")
     assert done.returncode == 2

@@ -99,6 +99,7 @@ def test_auto_shows_the_sibling_that_it_hands_on_to(on_h200: Answers) -> None:
 def test_a_cluster_and_a_cooperative_grid_are_told(on_h200: Answers) -> None:
     (kernel,) = on_h200["cupy/softmax/split", (4096, 4096)]
     assert kernel.cluster == (kernel.constants["CLUSTER"], 1, 1) and not kernel.cooperative
+    assert kernel.cluster[0] > 1
     (kernel,) = ask("sm_80", "cupy/softmax/split")["cupy/softmax/split", (16, 262144)]
     assert kernel.cluster == (1, 1, 1) and kernel.cooperative
 

@@ -59,17 +59,14 @@ def sampler_of(launches: list[Launch]) -> Callable[[], float]:
     return sample
 
 
-def device_for(bad: Bad) -> torch.device:
-    if not bad.gpu:
-        return CPU
-    if not torch.cuda.is_available():
-        pytest.skip("it is wrong on a GPU alone, and torch sees none")
-    return CUDA
+NO_GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no GPU")
+
+EVERYWHERE = [pytest.param(bad, CPU, id=f"{bad}-cpu") for bad in KNOWN_BAD if not bad.gpu]
+EVERYWHERE += [pytest.param(bad, CUDA, id=f"{bad}-cuda", marks=NO_GPU) for bad in KNOWN_BAD]
 
 
-@pytest.mark.parametrize("bad", KNOWN_BAD, ids=str)
-def test_a_wrong_kernel_is_caught(bad: Bad, enter: Enter) -> None:
-    device = device_for(bad)
+@pytest.mark.parametrize(("bad", "device"), EVERYWHERE)
+def test_a_wrong_kernel_is_caught(bad: Bad, device: torch.device, enter: Enter) -> None:
     if not bad.gate and not bad.timed:
         assert bad.suite, "nothing catches it"
         return
@@ -109,6 +106,7 @@ def test_the_set_is_whole() -> None:
     names = [bad.name for bad in KNOWN_BAD]
     assert len(names) == len(set(names)) == 40
     assert sum(bad.gpu for bad in KNOWN_BAD) == 4
+    assert len(EVERYWHERE) == 40 + 36
     assert all(bad.gate or bad.timed or bad.suite for bad in KNOWN_BAD)
 
 
@@ -170,7 +168,7 @@ def test_right_kernels_pass(backend: str, problem: Problem) -> None:
         gate.check_timed(sampler_of(admitted.launches))
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no GPU")
+@NO_GPU
 @pytest.mark.parametrize("shape", [(64, 64), (1823, 781), (16, 262144), (1, 1_000_003), (4096, 8192)], ids=str)
 @pytest.mark.parametrize("op", ops.OPERATIONS)
 def test_right_kernels_pass_on_a_gpu(op: str, shape: tuple[int, ...]) -> None:
@@ -193,7 +191,7 @@ def test_right_kernels_pass_on_a_gpu(op: str, shape: tuple[int, ...]) -> None:
     assert passed
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no GPU")
+@NO_GPU
 def test_the_kernel_without_its_barrier_is_wrong_for_that_alone(enter: Enter) -> None:
     pytest.importorskip("cupy", reason="cupy is not installed")
 

@@ -23,7 +23,7 @@ from kernelzoo.kernels import cubin
 from kernelzoo.kernels.numba import min as minima
 from kernelzoo.kernels.numba import softmax
 from kernelzoo.kernels.numba.dtypes import itemsize
-from kernelzoo.kernels.numba.inspection import Compiled
+from kernelzoo.kernels.numba.inspection import loaded
 from kernelzoo.kernels.numba.launch import Source, to_cubin, to_ptx
 from kernelzoo.kernels.numba.view import View, view
 
@@ -166,7 +166,7 @@ def test_compiles_to_what_it_is_written_for(
     if name == "cluster":
         assert count(r"mapa\.shared::cluster", ptx) == 2 and count(r"barrier\.cluster\.arrive", ptx) == 2
 
-    made = Compiled(source, ptx, to_cubin(ptx, capability))
+    made = loaded(source, ptx, to_cubin(ptx, capability))
     taken = cubin.resources(made.cubin, made.symbol, 10 * capability[0] + capability[1])
     assert taken.local_bytes == 0, "registers were spilled"
     if capability != (9, 0) or not cubin.tools("nvdisasm"):

@@ -81,7 +81,8 @@ def assert_whole(kernel: Kernel, id: str) -> None:
     assert kernel.occupancy == occupancy(architecture, kernel.registers, threads, kernel.shared_bytes)
     assert kernel.occupancy.blocks >= 1
     assert kernel.implementation == id or (id.endswith("/auto") and not kernel.implementation.endswith("/auto"))
-    assert all(name.isupper() or name in ("num_warps", "num_stages") for name in kernel.constants)
+    signature = kernel.source.partition("):")[0]
+    assert set(re.findall(r"(\w+): tl\.constexpr", signature)) <= set(kernel.constants)
 
 
 def test_auto_shows_the_sibling_that_it_hands_on_to(on_h200: Answers) -> None:

@@ -5,11 +5,12 @@ In place of CuPy's own way to the device stand a compiler that loads nothing and
 
 from __future__ import annotations
 
+import ctypes
 import re
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,22 +18,11 @@ from unittest import mock
 
 import cupy
 from cupy.cuda import nvrtc, runtime
-from cupy_backends.cuda.api import driver
+from cupy_backends.cuda.api import driver as cupy_driver
 
 from kernelzoo.errors import InspectionError
-from kernelzoo.inspect import (
-    Architecture,
-    Kernel,
-    Request,
-    Step,
-    answer,
-    counted,
-    described,
-    launched,
-    occupancy,
-    place,
-)
-from kernelzoo.kernels import cubin
+from kernelzoo.inspect import ARCHITECTURES, Kernel, Request, answer, described, launched, place
+from kernelzoo.kernels.driver import Driver, Loaded
 
 LEAST_CAPABILITY = 80
 """The kernels use instructions of sm_80, and the backend's ``probe`` asks for them."""
@@ -69,35 +59,21 @@ def compiled(code: str, instances: tuple[str, ...], capability: int, options: tu
 
 
 @contextmanager
-def device(architecture: Architecture, loaded: list[tuple[str, Compiled]], steps: list[Any]) -> Iterator[None]:
-    """Within the context CuPy's current device is one of that architecture.
-
-    A function's handle is one more than its place in ``loaded``, which gets each instance with what it was compiled
-    to; launches are appended to ``steps``.
-    """
-    a = architecture
-    attributes = {
-        getattr(runtime, f"cudaDevAttr{name}"): value
-        for name, value in {
-            "L2CacheSize": a.l2_bytes,
-            "MaxRegistersPerMultiprocessor": a.registers,
-            "MaxSharedMemoryPerBlockOptin": a.shared_per_block,
-            "MaxSharedMemoryPerMultiprocessor": a.shared_bytes,
-            "MaxThreadsPerMultiProcessor": a.threads,
-            "MultiProcessorCount": a.multiprocessors,
-        }.items()
-    }
+def device(driver: Driver) -> Iterator[None]:
+    """Within the context CuPy, and the driver in C, are those of the described device."""
+    capability = driver.attribute(75) * 10 + driver.attribute(76)
+    cdll = ctypes.CDLL
 
     class Module:
         def __init__(self, code: str, options: tuple[str, ...], name_expressions: tuple[str, ...]) -> None:
-            self._compiled = compiled(code, tuple(name_expressions), a.capability, tuple(options))
+            self._made = compiled(code, tuple(name_expressions), capability, tuple(options))
 
         def get_function(self, name: str) -> Any:
-            loaded.append((name, self._compiled))
-            return SimpleNamespace(kernel=SimpleNamespace(ptr=len(loaded)))
+            kernel = Loaded(name, self._made.ptx, self._made.cubin, self._made.symbols[name])
+            return SimpleNamespace(kernel=SimpleNamespace(ptr=driver.load(kernel)))
 
     class Device:
-        compute_capability = str(a.capability)
+        compute_capability = str(capability)
 
         def __init__(self, index: int) -> None:
             pass
@@ -108,29 +84,17 @@ def device(architecture: Architecture, loaded: list[tuple[str, Compiled]], steps
         def __exit__(self, *exception: object) -> None:
             pass
 
-    def blocks(function: int, threads: int, shared_bytes: int) -> int:
-        name, made = loaded[function - 1]
-        found = cubin.resources(made.cubin, made.symbols[name], a.capability)
-        return occupancy(a, found.registers, threads, found.shared_bytes + shared_bytes).blocks
-
-    def launch(cooperative: bool, function: int, *sizes: int) -> None:
-        gx, gy, gz, bx, by, bz, shared, *_ = sizes
-        # A cluster's size is a property of the kernel.
-        name, made = loaded[function - 1]
-        found = re.search(rf"{made.symbols[name]}\([^{{]*\.reqnctapercluster (\d+)", made.ptx)
-        cluster = (int(found[1]) if found else 1, 1, 1)
-        steps.append(Step(function, (gx, gy, gz), (bx, by, bz), cluster, shared, cooperative))
-
     with ExitStack() as stack:
         for owner, name, value in (
             (cupy, "RawModule", Module),
             (cupy.cuda, "Device", Device),
-            (runtime, "deviceGetAttribute", lambda attribute, index: attributes[attribute]),
-            (driver, "funcGetAttribute", lambda attribute, function: 0),
-            (driver, "funcSetAttribute", lambda function, attribute, value: None),
-            (driver, "occupancyMaxActiveBlocksPerMultiprocessor", blocks),
-            (driver, "launchKernel", lambda *arguments: launch(False, *arguments)),
-            (driver, "launchCooperativeKernel", lambda *arguments: launch(True, *arguments)),
+            (runtime, "deviceGetAttribute", lambda attribute, index: driver.attribute(attribute)),
+            (cupy_driver, "funcGetAttribute", lambda attribute, function: 0),
+            (cupy_driver, "funcSetAttribute", lambda function, attribute, value: None),
+            (cupy_driver, "occupancyMaxActiveBlocksPerMultiprocessor", driver.blocks),
+            (cupy_driver, "launchKernel", driver.launch),
+            (cupy_driver, "launchCooperativeKernel", partial(driver.launch, cooperative=True)),
+            (ctypes, "CDLL", lambda name, *a, **k: driver.library if name == "libcuda.so.1" else cdll(name, *a, **k)),
         ):
             stack.enter_context(mock.patch.object(owner, name, value))
         yield
@@ -139,51 +103,30 @@ def device(architecture: Architecture, loaded: list[tuple[str, Compiled]], steps
 def kernels(request: Request) -> tuple[Kernel, ...]:
     """The kernels of a launch, for NVIDIA; see :func:`kernelzoo.inspect.inspect`."""
     request.require_nvidia("CUDA C++", LEAST_CAPABILITY)
-    architecture = request.architecture
-    _steps.clear()
-    with described(architecture), device(architecture, _loaded, _steps):
-        ran = launched(request, _steps, sibling="_{}")
-    return tuple(
-        step if isinstance(step, Kernel) else _kernel(step, count, _loaded[step.kernel - 1], ran, request)
-        for step, count in counted(_steps)
-    )
-
-
-# Of this process: binds keep the handles of what they compiled.
-_loaded: list[tuple[str, Compiled]] = []
-_steps: list[Any] = []
-
-
-def _kernel(step: Step, count: int, instance: tuple[str, Compiled], ran: str, request: Request) -> Kernel:
-    name, made = instance
-    architecture, symbol = request.architecture, made.symbols[name]
-    found = cubin.resources(made.cubin, symbol, architecture.capability)
-    functions, missing = cubin.disassembly(made.cubin)
+    driver = _driver(request.arch)
+    driver.steps.clear()
+    with described(request.architecture), device(driver):
+        ran = launched(request, driver.steps, sibling="_{}")
     file = Path(__file__).with_name(f"{request.op}.cu")
-    text, line, parameters = template(file, name)
-    shared = found.shared_bytes + step.dynamic_shared_bytes
-    return Kernel(
-        name=name,
-        language="CUDA C++",
-        implementation=ran,
-        arch=architecture.name,
-        device=str(architecture),
-        source=text,
-        source_file=place(file, line),
-        ptx=made.ptx,
-        sass=functions.get(symbol),
-        sass_missing=missing,
-        registers=found.registers,
-        local_bytes=found.local_bytes,
-        shared_bytes=shared,
-        grid=step.grid,
-        block=step.block,
-        cluster=step.cluster,
-        cooperative=step.cooperative,
-        launches=count,
-        occupancy=occupancy(architecture, found.registers, step.block[0], shared),
-        constants=parameters,
-    )
+
+    def facts(kernel: Loaded) -> dict[str, Any]:
+        text, line, parameters = template(file, kernel.origin)
+        return {
+            "name": kernel.origin,
+            "language": "CUDA C++",
+            "implementation": ran,
+            "source": text,
+            "source_file": place(file, line),
+            "constants": parameters,
+        }
+
+    return driver.kernels(facts)
+
+
+@cache
+def _driver(arch: str) -> Driver:
+    """One driver to each architecture: binds keep the handles of what they loaded, and the functions they launch by."""
+    return Driver(ARCHITECTURES[arch])
 
 
 @cache

@@ -2,7 +2,7 @@
 
 import torch
 
-from kernelzoo.errors import UnsupportedProblemError
+from kernelzoo.errors import BackendUnavailableError, UnsupportedProblemError
 from kernelzoo.kernels.torch.compiled import compiled
 from kernelzoo.ops import void
 from kernelzoo.registry import Launch, register
@@ -31,7 +31,14 @@ def eager(x: torch.Tensor, out: torch.Tensor) -> Launch:
 
 @register("torch", "softmax", "compile")
 def compile(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """torch.softmax under torch.compile with static shapes, so that Inductor may specialise on each problem."""
+    """torch.softmax under torch.compile with static shapes, so that Inductor may specialise on each problem.
+
+    On a GPU only: Inductor's code for the host missed the contract on 19 of the 12.6 million elements of three inputs of
+    (4096, 1024), by up to 54 units of float32's roundoff.
+    """
+    if x.device.type == "cpu":
+        reason = "what Inductor makes for the host is not exact enough for the contract"
+        raise BackendUnavailableError("torch/softmax/compile", reason, "use a GPU, or the variant eager")
     x, out, dim = _natural(x, out)
     return compiled("torch/softmax/compile", _softmax_into, x, dim, out)
 

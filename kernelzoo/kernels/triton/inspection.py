@@ -19,6 +19,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import triton
+import triton.language as tl
 from triton.backends.compiler import GPUTarget
 from triton.runtime.jit import JITFunction
 
@@ -47,8 +48,8 @@ class DescribedDriver:
 
     def __init__(self, architecture: Architecture) -> None:
         a = architecture
-        # Triton keeps its caches by device: one index to each architecture.
-        self._index = list(ARCHITECTURES).index(a.name)
+        # Triton keeps its caches by device: one index to each architecture, which no device here has.
+        self._index = 1000 + list(ARCHITECTURES).index(a.name)
         self._target = GPUTarget("cuda", a.capability, 32) if a.is_nvidia else GPUTarget("hip", a.name, a.warp_size)
         self._architecture = a
         properties = {
@@ -70,7 +71,7 @@ class DescribedDriver:
         )
 
     @property
-    def grids(self) -> list[tuple[int, int, int]]:
+    def grids(self) -> list[tuple[int, ...]]:
         """The grid of every launch."""
         return [step.grid for step in self.launches if isinstance(step, Step)]
 
@@ -198,7 +199,7 @@ def _kernel(step: Step, count: int, driver: DescribedDriver, ran: str, architect
         cooperative=step.cooperative,
         launches=count,
         occupancy=occupancy(architecture, found.registers, step.block[0], shared),
-        constants={name: plain(value) for name, value in chosen.items()},
+        constants={n: plain(v.value if isinstance(v, tl.constexpr) else v) for n, v in chosen.items()},
     )
 
 

@@ -1,0 +1,133 @@
+"""The examples do what they are there to show: a kernel in a file, and a backend in a package of its own."""
+
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+import torch
+
+ROOT = Path(__file__).parents[1]
+EXAMPLES = ROOT / "examples"
+PACKAGE = EXAMPLES / "kernelzoo-example"
+
+WHOLE = re.compile(r"(?m)^[1-9]\d\d passed\b(?!.*failed)")
+"""The last line of a suite that was run over all its cases."""
+
+
+def run(*arguments: str, cwd: Path = ROOT, path: tuple[Path, ...] = ()) -> subprocess.CompletedProcess[str]:
+    """Run Python on this checkout, and on what else is on ``path``."""
+    folders = filter(None, (*map(str, path), str(ROOT), os.environ.get("PYTHONPATH")))
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(folders)}
+    return subprocess.run([sys.executable, *arguments], cwd=cwd, env=environment, capture_output=True, text=True)
+
+
+def suite(*arguments: str, cwd: Path, path: tuple[Path, ...] = ()) -> str:
+    """What pytest prints of a suite; it must pass."""
+    done = run("-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments, cwd=cwd, path=path)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-1000:]
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder that holds the example package as pip would install it, built by its own build system."""
+    pytest.importorskip("hatchling", reason="hatchling, which builds the example, is not installed")
+    folder = tmp_path_factory.mktemp("example")
+    source = shutil.copytree(PACKAGE, folder / "source", ignore=shutil.ignore_patterns("__pycache__", ".*"))
+    done = run("-m", "hatchling", "build", "-t", "wheel", "-d", str(folder / "wheel"), cwd=source)
+    assert done.returncode == 0, done.stderr
+    (wheel,) = (folder / "wheel").glob("*.whl")
+    site = folder / "site"
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(site)
+    return site
+
+
+def test_a_file_of_kernels_passes_the_whole_suite(tmp_path: Path) -> None:
+    (tmp_path / "test_mine.py").write_text(
+        "import my_kernel\n"
+        "from kernelzoo.testing import Conformance\n\n\n"
+        "class TestMine(Conformance):\n"
+        '    backends = ("mine",)\n'
+    )
+    assert WHOLE.search(suite("test_mine.py", cwd=tmp_path, path=(EXAMPLES,)))
+
+
+def test_a_file_of_kernels_is_verified_and_measured_by_the_command_line(tmp_path: Path) -> None:
+    """As its docstring says, on a small shape."""
+    file = str(EXAMPLES / "my_kernel.py")
+    verified = run("-m", "kernelzoo", "verify", "mine/min/*", "--module", file, "--device", "cpu")
+    assert verified.returncode == 0, verified.stdout + verified.stderr
+    assert re.search(r"mine/min/halving: \d+ passed, 0 refused, 0 findings", verified.stdout)
+    options = ("--backend", "mine", "--shape", "64x33", "--dtype", "float32", "--device", "cpu", "--rounds", "1")
+    bench = run("-m", "kernelzoo", "bench", "--module", file, *options, "-o", str(tmp_path / "out.json"))
+    assert bench.returncode == 0, bench.stdout + bench.stderr
+    assert "mine/softmax/base_two" in bench.stdout
+    assert "mine/min/halving" in bench.stdout
+
+
+def test_the_triton_file_says_where_it_runs() -> None:
+    if importlib.util.find_spec("triton") is None:
+        pytest.skip("Triton is not installed")
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    done = run(
+        "-c",
+        "import torch, kernelzoo\n"
+        "from kernelzoo.registry import load_module\n"
+        f"load_module({str(EXAMPLES / 'my_triton_kernel.py')!r})\n"
+        f"x = torch.randn(37, 129, device={device!r})\n"
+        "result = kernelzoo.get('mine').softmax(x, variant='one_row')\n"
+        "kernelzoo.implementation('mine/softmax/one_row').operation.assert_close(result, x)\n",
+    )
+    if device == "cuda":
+        assert done.returncode == 0, done.stderr
+    else:
+        assert "UnsupportedProblemError" in done.stderr
+        assert "Triton compiles it for a GPU, and x is on the cpu" in done.stderr
+
+
+def test_an_installed_package_is_a_backend(installed: Path, tmp_path: Path) -> None:
+    """Found by its entry point, listed without importing it, and used like any other."""
+    done = run(
+        "-c",
+        "import sys, kernelzoo\n"
+        "print(*(i.id for i in kernelzoo.implementations('example')), 'numpy' in sys.modules)\n"
+        "import torch\n"
+        "x = torch.randn(5, 7)\n"
+        "torch.testing.assert_close(kernelzoo.get('example').softmax(x, 0), torch.softmax(x, 0))\n"
+        "torch.testing.assert_close(kernelzoo.get('example').min(x), x.amin(-1))\n",
+        cwd=tmp_path,
+        path=(installed,),
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == ["example/min/auto", "example/softmax/auto", "False"]
+
+
+def test_an_installed_package_passes_its_own_tests(installed: Path, tmp_path: Path) -> None:
+    settings = ("-c", str(PACKAGE / "pyproject.toml"), str(PACKAGE / "tests"))
+    assert WHOLE.search(suite(*settings, cwd=tmp_path, path=(installed,)))
+    # Where it is not installed, its tests are an error, and no empty run.
+    done = run("-m", "pytest", "-q", "-p", "no:cacheprovider", *settings, cwd=tmp_path)
+    assert done.returncode != 0
+    assert "no backend 'example'; known: " in done.stdout
+
+
+@pytest.mark.parametrize("named", [True, False], ids=["named too", "announced alone"])
+def test_the_plugin_may_be_announced_and_named(named: bool, tmp_path: Path) -> None:
+    """An entry point of the plugin's own name, beside ``-p kernelzoo.testing``, registers it once."""
+    info = tmp_path / "site" / "announced-0.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: announced\nVersion: 0\n")
+    (info / "entry_points.txt").write_text("[pytest11]\nkernelzoo.testing = kernelzoo.testing\n")
+    options = ("-p", "kernelzoo.testing") if named else ()
+    done = run(
+        "-m", "pytest", "-c", os.devnull, *options, "--require", "torch", "--help", cwd=tmp_path, path=(info.parent,)
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("--require=REQUIRE") == 1
