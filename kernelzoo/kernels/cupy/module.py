@@ -268,10 +268,9 @@ def _ready(
     alone = None
     for step in plan.steps:
         function = _function(file, step, index)
-        config = _config(step, device)
         if step.resident:
-            blocks = min(step.blocks, _blocks_at_once(function, config, step, device))
-            config = _config(replace(step, blocks=blocks), device)
+            step = replace(step, blocks=min(step.blocks, _blocks_at_once(function, step, device)))
+        config = _config(step, device)
         extra = tuple(a if isinstance(a, str) else a[0](a[1]) for a in step.arguments)
         steps.append((_runner(function, config), extra))
         if len(plan.steps) == 1 and not any(isinstance(a, str) for a in extra):
@@ -344,16 +343,10 @@ def _compiled(file: str, kernel: str, device: int) -> int:
 _loaded: list[object] = []
 
 
-def _blocks_at_once(function: int, config: "_Config", step: Step, device: Device) -> int:
-    """Blocks that the device runs at once, in whole clusters."""
-    if step.cluster == 1:
-        per_sm = int(driver.occupancyMaxActiveBlocksPerMultiprocessor(function, step.threads, step.shared_bytes))
-        return device.sms * max(1, per_sm)
-    clusters = ctypes.c_int()
-    driver.check_status(
-        _libcuda().cuOccupancyMaxActiveClusters(ctypes.byref(clusters), ctypes.c_void_p(function), ctypes.byref(config))
-    )
-    return step.cluster * max(1, clusters.value)
+def _blocks_at_once(function: int, step: Step, device: Device) -> int:
+    """Blocks that the device runs at once."""
+    per_sm = driver.occupancyMaxActiveBlocksPerMultiprocessor(function, step.threads, step.shared_bytes)
+    return device.sms * max(1, int(per_sm))
 
 
 # --- cuLaunchKernelEx, which CuPy has no word for: it takes clusters, co-operative grids and dependent launches ------

@@ -158,8 +158,8 @@ __device__ inline void arrive_expecting(u64* barrier, u32 bytes) {
 __device__ inline void wait_for(u64* barrier, u32 parity) {
   u32 done;
   do {
-    asm volatile("{.reg .pred p; mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 p, [%1], %2; selp.u32 %0, 1, 0, p;}"
-                 : "=r"(done) : "r"(shared_address(barrier)), "r"(parity) : "memory");
+    asm volatile("{.reg .pred p; mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 p, [%1], %2;"
+                 " selp.u32 %0, 1, 0, p;}" : "=r"(done) : "r"(shared_address(barrier)), "r"(parity) : "memory");
   } while (!done);
 }
 

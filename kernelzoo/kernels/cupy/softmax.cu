@@ -375,7 +375,7 @@ __global__ void __launch_bounds__(128, 4) multi_row(const Problem given) {
 // so that for an odd length no two lanes of a warp meet in a bank of shared memory. Half precisions are read two to a
 // word, of which the row's first and last may be shared with a neighbour.
 template <class T, int LANES, int WORDS>
-__global__ void __launch_bounds__(128, sizeof(T) <= 4 && WORDS * 4 / sizeof(T) <= 40 ? 8 : 4)
+__global__ void __launch_bounds__(128, sizeof(T) <= 4 && WORDS * 4 / sizeof(T) <= 44 ? 8 : 4)
     multi_row_tile(const Problem given) {
   const Problem p = begin(given);
   using W = Wide<T>;
@@ -847,8 +847,14 @@ __global__ void __launch_bounds__(512, 1)
 // A block takes x_lanes * V neighbouring rows (V of them a pack) and blockDim.x / x_lanes of their elements at a time.
 // The first ITEMS elements of a thread stay in registers, the others are read again. With SPLIT, `chunks` blocks share
 // the reduced axis and meet, as in split_grid.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ == 900
+constexpr int COLUMN_BLOCKS = 4, CLUSTER_BLOCKS = 2;  // on an SM, 64 registers a thread
+#else
+constexpr int COLUMN_BLOCKS = 3, CLUSTER_BLOCKS = 1;  // for other devices the compiler would spill
+#endif
+
 template <class T, int V, int ITEMS, bool SPLIT>
-__global__ void __launch_bounds__(V == 1 ? 256 : 512, V > 1 ? 1 : SPLIT || sizeof(T) == 8 ? 2 : 4)
+__global__ void __launch_bounds__(V == 1 ? 256 : 512, V > 1 ? 1 : SPLIT || sizeof(T) == 8 ? 2 : COLUMN_BLOCKS)
     columns(const Problem given, Pair<Wide<T>>* partial, u64* arrived, const int chunks, const int x_lanes) {
   const Problem p = begin(given);
   using W = Wide<T>;
@@ -1010,7 +1016,7 @@ __global__ void __launch_bounds__(V == 1 ? 256 : 512, V > 1 ? 1 : SPLIT || sizeo
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
 template <class T, int V>
-__global__ void __launch_bounds__(512, sizeof(T) == 8 ? 1 : 2) columns_cluster(const Problem given, const int x_lanes) {
+__global__ void __launch_bounds__(512, sizeof(T) == 8 ? 1 : CLUSTER_BLOCKS) columns_cluster(const Problem given, const int x_lanes) {
   using W = Wide<T>;
   extern __shared__ Bytes16 memory[];
   __shared__ u64 met;

@@ -89,7 +89,7 @@ def _auto(problem: Problem, device: Device) -> Plan:
         held = problem.n <= _column_capacity(columns)
         return _multi_row(problem, device) if held else _online(problem, device)
     packs = _packs(problem)
-    if _in_tiles(problem) or packs <= (128 if problem.itemsize == 2 else 192):
+    if _in_tiles(problem) or packs <= 7 * WARP:
         return _multi_row(problem, device)
     if problem.width == 1:
         return _fused(problem, device) if packs <= 1024 * FUSED_ITEMS[-1] else _online(problem, device)
@@ -156,7 +156,7 @@ def _multi_row(problem: Problem, device: Device) -> Plan:
     lanes = min(WARP, _power_of_two(packs))
     if has_edges:  # one edge element a lane: a row has 2 * (width - 1) of them at most
         lanes = max(lanes, _power_of_two(2 * (width - 1)))
-    items = _power_of_two(-(-packs // lanes))
+    items = -(-packs // lanes)
     # Two rows a group of lanes, unless one each is all that the device runs at once or a row is work enough.
     rows = 2 if items == 1 and problem.rows * lanes > device.sms * 2048 else 1
     blocks = -(-problem.rows // (128 // lanes * rows))
@@ -176,7 +176,7 @@ def _tile(problem: Problem) -> Plan:
     words = n // 2 + 1 if problem.itemsize == 2 else n  # half precisions come in twos, wherever they begin
     lanes = 1 if problem.itemsize == 8 else next(c for c in (1, 2, 4, 8, 16, 32) if n <= 40 * c)
     each = -(-words // WARP) * WARP // lanes if lanes > 1 else words
-    each = -(-each // 4) * 4  # a kernel for every fourth length
+    each += each % 2  # a kernel for every second length
     rows = 128 // lanes
     kernel = f"multi_row_tile<{problem.c_type}, {lanes}, {each}>"
     return Plan(problem, (Step(kernel, -(-problem.rows // rows), 128, (), rows * n * problem.itemsize + 16),))
@@ -196,7 +196,8 @@ def _split(problem: Problem, device: Device) -> Plan:
     if columns is not None:
         return _columns_cluster(columns, device) or _columns_split(columns, device)
     packs = _packs(problem)
-    if device.capability < 90 or problem.width == 1:
+    # The registers that the ring leaves a thread on compute capability 12.0 don't hold the double exponential's.
+    if device.capability < 90 or problem.width == 1 or (problem.dtype == "float64" and device.capability >= 120):
         return _split_grid(problem, device)
     held = CLUSTER_THREADS * FUSED_ITEMS[-1]
     few = 2 * problem.rows <= device.sms
@@ -303,12 +304,12 @@ def _columns_cluster(problem: Problem, device: Device) -> Plan | None:
     for lanes in (8, 4):  # 128 bytes of neighbouring rows, or 64
         lanes = min(lanes, _power_of_two(-(-problem.inner // width)))
         tiles = problem.outer * -(-problem.inner // (lanes * width))
-        for parts in (1, *CLUSTERS[:-1]):
+        for parts in (1, *(CLUSTERS if lanes <= 4 else CLUSTERS[:-1])):
             share = -(-n // parts)
             if share * lanes > most * 512:
                 continue
             fits = lanes, parts, tiles
-            if tiles * parts >= 2 * device.sms or share <= 64:
+            if tiles * parts >= device.sms or share <= 64:
                 break
         if fits is not None:
             break
