@@ -848,9 +848,9 @@ __global__ void __launch_bounds__(512, 1)
 // The first ITEMS elements of a thread stay in registers, the others are read again. With SPLIT, `chunks` blocks share
 // the reduced axis and meet, as in split_grid.
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ == 900
-constexpr int COLUMN_BLOCKS = 4, CLUSTER_BLOCKS = 2;  // on an SM, 64 registers a thread
+constexpr int COLUMN_BLOCKS = 4;  // on an SM, of single elements, 64 registers a thread
 #else
-constexpr int COLUMN_BLOCKS = 3, CLUSTER_BLOCKS = 1;  // for other devices the compiler would spill
+constexpr int COLUMN_BLOCKS = 3;  // for other devices the compiler would spill
 #endif
 
 template <class T, int V, int ITEMS, bool SPLIT>
@@ -1014,6 +1014,8 @@ __global__ void __launch_bounds__(V == 1 ? 256 : 512, V > 1 ? 1 : SPLIT || sizeo
 // at once; each thread reads back what it copied itself. Pairs of a row meet within the warp, within the block, and
 // through distributed shared memory within the cluster.
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+
+constexpr int CLUSTER_BLOCKS = COLUMN_BLOCKS == 4 ? 2 : 1;  // on an SM, likewise
 
 template <class T, int V>
 __global__ void __launch_bounds__(512, sizeof(T) == 8 ? 1 : CLUSTER_BLOCKS) columns_cluster(const Problem given, const int x_lanes) {
