@@ -64,8 +64,8 @@ _FULL = (
     (1, 16777259),
 )
 
-# The map by which the backends are scored: the kinds above, some of the sweep, and odd and prime lengths from the shortest
-# rows to the longest, where vector loads, tilings by powers of two and even splits over the device all come out ragged.
+# The map by which the backends are scored: the kinds above, some of the sweep, and odd and prime lengths from the
+# shortest rows to the longest, where vector loads, tilings by powers of two and even splits all come out ragged.
 _MAP = (
     *_FULL,
     *((4096, columns) for columns in (256, 768, 1024, 2048, 4096, 6144, 12672)),

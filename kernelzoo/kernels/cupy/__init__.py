@@ -34,7 +34,8 @@ def probe() -> tuple[str, ...]:
         raise unavailable(f"CuPy finds no CUDA device: {error}", f"update the driver, or {_INSTALL}") from error
     if devices == 0:
         raise unavailable("CuPy finds no CUDA device", "check nvidia-smi and CUDA_VISIBLE_DEVICES")
-    oldest = min(torch.cuda.get_device_capability(index) for index in range(torch.cuda.device_count()))
+    # Not min(): once this package's min.py is imported, that is what the name means here.
+    oldest = sorted(torch.cuda.get_device_capability(index) for index in range(torch.cuda.device_count()))[0]
     if oldest < (8, 0):
         raise unavailable(
             f"its kernels need compute capability 8.0, and a device here has {oldest[0]}.{oldest[1]}",

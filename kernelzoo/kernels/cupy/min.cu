@@ -159,7 +159,8 @@ __device__ inline i64 block_index() { return blockIdx.x + (i64)blockIdx.y * grid
 // --- rows: one block per row, each tile of it reduced across the block before the next -------------------------------
 
 template <class T, int V, int ITEMS>
-__global__ void __launch_bounds__(256, 3) rows(const Problem p) {
+__global__ void __launch_bounds__(256, 3) rows(const Problem given) {
+  const Problem p = begin(given);
   __shared__ Word<T> slots[2][32];
   const i64 r = block_index();
   if (r >= p.rows) return;
@@ -177,7 +178,8 @@ __global__ void __launch_bounds__(256, 3) rows(const Problem p) {
 // --- rows_deferred: the running minimum stays in the lanes until the row's end ---------------------------------------
 
 template <class T, int V, int ITEMS>
-__global__ void __launch_bounds__(256, 3) rows_deferred(const Problem p) {
+__global__ void __launch_bounds__(1024, 1) rows_deferred(const Problem given) {
+  const Problem p = begin(given);
   __shared__ Word<T> slots[32];
   const i64 r = block_index();
   if (r >= p.rows) return;
@@ -193,7 +195,8 @@ __global__ void __launch_bounds__(256, 3) rows_deferred(const Problem p) {
 // Short rows: LANES lanes a row of at most LANES * ITEMS packs and LANES * EDGES edges, ROWS rows per group of lanes,
 // all loaded before the first is used.
 template <class T, int V, int LANES, int ITEMS, int ROWS, int EDGES>
-__global__ void __launch_bounds__(128, 8) rows_deferred_lanes(const Problem p) {
+__global__ void __launch_bounds__(128, 8) rows_deferred_lanes(const Problem given) {
+  const Problem p = begin(given);
   constexpr int GROUPS = 128 / LANES;
   const int lane = threadIdx.x % LANES, group = threadIdx.x / LANES;
   const i64 first = block_index() * ROWS * GROUPS + group;
@@ -239,7 +242,8 @@ __global__ void __launch_bounds__(128, 8) rows_deferred_lanes(const Problem p) {
 // Short contiguous rows of any length: 128 of them, one piece of memory, are copied to shared memory 16 bytes at a
 // time, and each thread then walks one.
 template <class T>
-__global__ void __launch_bounds__(128) rows_deferred_tile(const Problem p) {
+__global__ void __launch_bounds__(128) rows_deferred_tile(const Problem given) {
+  const Problem p = begin(given);
   constexpr int V = 16 / sizeof(T);
   extern __shared__ Bytes16 memory[];
   const i64 first = block_index() * 128;
@@ -257,9 +261,17 @@ __global__ void __launch_bounds__(128) rows_deferred_tile(const Problem p) {
   __syncthreads();
   if (threadIdx.x >= rows) return;
   const T* row = tile + threadIdx.x * n;
-  Word<T> w = spread(row);
+  Word<T> w = nothing<T>();
+  int i = 0;
+  if constexpr (sizeof(T) < 4) {  // a word of narrow elements at a time, from the first that lies within the row
+    constexpr int PER = 4 / sizeof(T);
+    const int ragged = shared_address(row) / sizeof(T) % PER, lead = ragged ? PER - ragged : 0;
+    for (; i < lead && i < n; ++i) w = least(w, spread(row + i), T{});
 #pragma unroll 4
-  for (int i = 1; i < n; ++i) w = least(w, spread(row + i), T{});
+    for (; i + PER <= n; i += PER) w = least(w, *(const u32*)(row + i), T{});
+  }
+#pragma unroll 4
+  for (; i < n; ++i) w = least(w, spread(row + i), T{});
   put(Row<T, 1>(p, first + threadIdx.x).out, w);
 }
 
@@ -279,7 +291,8 @@ __device__ inline bool arrives_last(u32* arrived, int chunks) {
 }
 
 template <class T, int V, int ITEMS>
-__global__ void __launch_bounds__(256, 3) split(const Problem p, Word<T>* partial, u32* arrived, const int chunks) {
+__global__ void __launch_bounds__(256, 3) split(const Problem given, Word<T>* partial, u32* arrived, const int chunks) {
+  const Problem p = begin(given);
   __shared__ Word<T> slots[2][32];
   const i64 block = block_index(), r = block / chunks;
   if (r >= p.rows) return;
@@ -301,13 +314,49 @@ __global__ void __launch_bounds__(256, 3) split(const Problem p, Word<T>* partia
   if (threadIdx.x == 0) put(row.out, running);
 }
 
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+
+// A cluster per row: every warp sends its minimum to the first block through distributed shared memory.
+template <class T, int V, int ITEMS>
+__global__ void __launch_bounds__(512, 2) split_cluster(const Problem given) {
+  __shared__ u64 met, slots[16 * 16];
+  if (threadIdx.x == 0) {
+    init_barrier(&met, 1);
+    fence_barriers();
+  }
+  cluster_arrive();
+  const Problem p = begin(given);
+  const int parts = cluster_size(), part = cluster_rank(), warps = blockDim.x / 32, lane = threadIdx.x & 31;
+  const i64 r = block_index() / parts;
+  if (r >= p.rows) return;  // the whole cluster alike
+  const Row<T, V> row(p, r);
+  const i64 share = (row.packs + parts - 1) / parts, end = (part + 1) * share;
+  const i64 to = end < row.packs ? end : row.packs;
+  Word<T> running = part == 0 ? least_of_edges(row, threadIdx.x, blockDim.x) : nothing<T>();
+  for (i64 j = part * share + threadIdx.x; j < to; j += ITEMS * blockDim.x) {
+    running = least(running, least_of_batch<ITEMS>(row, j, to, blockDim.x), T{});
+  }
+  running = least_of_lanes<T, 32>(running);
+  cluster_wait();
+  if (lane == 0) send_remote(&slots[part * warps + threadIdx.x / 32], &met, 0, running);
+  if (part != 0 || threadIdx.x >= 32) return;
+  if (threadIdx.x == 0) arrive_expecting(&met, parts * warps * 8);
+  wait_for(&met, 0);
+  for (int k = lane; k < parts * warps; k += 32) running = least(running, (Word<T>)slots[k], T{});
+  running = least_of_lanes<T, 32>(running);
+  if (lane == 0) put(row.out, running);
+}
+
+#endif
+
 // --- Columns: the rows lie side by side, so lanes run along them and each thread walks down its own ------------------
 //
 // A block takes x_lanes * V neighbouring rows (V of them a pack) and blockDim.x / x_lanes of their elements at a time;
 // a word holds PER_WORD of those rows. With SPLIT, `chunks` blocks share the reduced axis, as in split.
 template <class T, int V, int ITEMS, bool SPLIT>
 __global__ void __launch_bounds__(512, 2)
-    columns(const Problem p, Word<T>* partial, u32* arrived, const int chunks, const int x_lanes) {
+    columns(const Problem given, Word<T>* partial, u32* arrived, const int chunks, const int x_lanes) {
+  const Problem p = begin(given);
   constexpr int WORDS = V > 1 ? 16 / sizeof(Word<T>) : 1, PER_WORD = V / WORDS;
   __shared__ Word<T> slots[16 * 32 * (V > 1 ? 2 : 1)];  // a word for each warp and x_lane: x_lanes <= 8 where V > 1
   const int lane = threadIdx.x % x_lanes, depth = threadIdx.x / x_lanes, depths = blockDim.x / x_lanes;
@@ -388,6 +437,81 @@ __global__ void __launch_bounds__(512, 2)
   }
 }
 
+// --- Columns of an odd number of rows: all of memory as one piece ----------------------------------------------------
+//
+// `active` threads, a multiple of the rows, walk over it pack by pack, so that each place of a thread's pack stays with
+// one row all the way; the places meet at the end, and blocks as in split.
+template <class T, int ITEMS>
+__global__ void __launch_bounds__(512, 2) columns_flat(const Problem given, Word<T>* partial, u32* arrived) {
+  const Problem p = begin(given);
+  constexpr int V = 16 / sizeof(T), WORDS = 16 / sizeof(Word<T>);
+  __shared__ Bytes16 places[512];
+  __shared__ Word<T> slots[512];
+  const int rows = (int)p.inner, groups = blockDim.x / rows, active = groups * rows, row = threadIdx.x % rows;
+  const int group = threadIdx.x / rows;
+  const i64 total = p.n * rows, packs = total / V, turns = (packs + active - 1) / active;
+  const i64 share = (turns + gridDim.x - 1) / gridDim.x, from = blockIdx.x * share * active + threadIdx.x;
+  const i64 end = (blockIdx.x + 1) * share * active, to = end < packs ? end : packs;
+  const T* x = (const T*)p.x;
+
+  Word<T> w[WORDS];
+#pragma unroll
+  for (int k = 0; k < WORDS; ++k) w[k] = nothing<T>();
+  if (group < groups) {
+    for (i64 j = from; j < to; j += ITEMS * active) {
+      Bytes16 raw[ITEMS];
+#pragma unroll
+      for (int i = 0; i < ITEMS; ++i) {
+        const i64 at = j + i * active;
+        raw[i] = load_once(x + (at < to ? at : j) * V);  // past the end, a pack a second time
+      }
+#pragma unroll
+      for (int i = 0; i < ITEMS; ++i) {
+#pragma unroll
+        for (int k = 0; k < WORDS; ++k) {
+          if constexpr (sizeof(T) == 8) {
+            w[k] = least(w[k], (u64)raw[i].word[2 * k + 1] << 32 | raw[i].word[2 * k], T{});
+          } else {
+            w[k] = least(w[k], raw[i].word[k], T{});
+          }
+        }
+      }
+    }
+#pragma unroll
+    for (int k = 0; k < WORDS; ++k) ((Word<T>*)places)[threadIdx.x * WORDS + k] = w[k];
+  }
+  __syncthreads();
+  // `group` takes every groups-th of its row's places, then of its row's blocks.
+  const T* flat = (const T*)places;
+  Word<T> least_here = nothing<T>();
+  if (group < groups) {
+    for (int k = group; k < groups * V; k += groups) least_here = least(least_here, spread(flat + row + k * rows), T{});
+    if (blockIdx.x == 0) {
+      for (i64 e = packs * V; e < total; ++e) {
+        if (e % rows == row) least_here = least(least_here, spread(x + e), T{});
+      }
+    }
+  }
+  const auto meet_groups = [&] {
+    __syncthreads();
+    slots[threadIdx.x] = least_here;
+    __syncthreads();
+    if (threadIdx.x < rows) {
+      for (int k = 1; k < groups; ++k) least_here = least(least_here, slots[k * rows + threadIdx.x], T{});
+    }
+  };
+  meet_groups();
+  if (threadIdx.x < rows) partial[(i64)blockIdx.x * rows + threadIdx.x] = least_here;
+  if (!arrives_last(arrived, gridDim.x)) return;
+  least_here = nothing<T>();
+  if (group < groups) {
+#pragma unroll 8
+    for (int k = group; k < gridDim.x; k += groups) least_here = least(least_here, partial[(i64)k * rows + row], T{});
+  }
+  meet_groups();
+  if (threadIdx.x < rows) put((T*)p.out + threadIdx.x * p.out_inner, least_here);
+}
+
 // --- Atomics: the reduced axis is spread over the chip, and minima meet in memory ------------------------------------
 //
 // Where they meet (Target) an atomic must exist: float and double by their bits, narrow dtypes in a workspace of 32
@@ -458,14 +582,16 @@ __device__ inline Target<T>* target(const Problem& p, Target<T>* workspace, i64 
 
 // The first step of an atomic minimum.
 template <class T>
-__global__ void __launch_bounds__(256) fill(const Problem p, Target<T>* workspace) {
+__global__ void __launch_bounds__(256) fill(const Problem given, Target<T>* workspace) {
+  const Problem p = begin(given);
   const i64 r = block_index() * 256 + threadIdx.x;
   if (r < p.rows) *(Word<T>*)target<T>(p, workspace, r) = identity(Target<T>{});
 }
 
 // Its last one, for narrow dtypes.
 template <class T>
-__global__ void __launch_bounds__(256) narrow(const Problem p, const Target<T>* workspace) {
+__global__ void __launch_bounds__(256) narrow(const Problem given, const Target<T>* workspace) {
+  const Problem p = begin(given);
   const i64 r = block_index() * 256 + threadIdx.x;
   if (r >= p.rows) return;
   T* out = Row<T, 1>(p, r).out;
@@ -477,7 +603,8 @@ __global__ void __launch_bounds__(256) narrow(const Problem p, const Target<T>* 
 // together, once (past 2^26 rows, which gridDim.y has no blocks for, once every 1024 rows).
 template <class T, int V, int ITEMS, bool BATCHED>
 __global__ void __launch_bounds__(256, BATCHED ? 4 : 3)
-    atomic(const Problem p, Target<T>* workspace, const i64 block_n) {
+    atomic(const Problem given, Target<T>* workspace, const i64 block_n) {
+  const Problem p = begin(given);
   constexpr int WARPS = 8, ROWS = 1024;
   __shared__ Word<T> batch[BATCHED ? ROWS : 1];
   const int lane = threadIdx.x & 31, warp = threadIdx.x / 32;

@@ -20,6 +20,10 @@ ITEMS = 8
 BLOCKS_PER_SM = 4
 THREADS = 256
 
+# Rows from which four blocks each, as a cluster, fill the device: their minima meet without a trip to memory.
+CLUSTER = 4
+CLUSTER_ROWS = 24
+
 BATCH_TILES = 128  # row tiles, of 8 rows, whose minima a block of atomic_batched holds at a time: 8 kB at most
 MAX_GRID_Y = 65535
 
@@ -66,10 +70,12 @@ def atomic_batched(x: torch.Tensor, out: torch.Tensor) -> Launch:
 def _auto(problem: Problem, device: Device) -> Plan:
     columns = problem.by_columns()
     if columns is not None:
-        few = _column_tiles(columns) < BLOCKS_PER_SM * device.sms and problem.n > 64
+        if _is_flat(columns):
+            return _split(problem, device)
+        few = 2 * _column_tiles(columns) < device.sms and problem.n > 64
         return _split(problem, device) if few else _rows_deferred(problem, device)
-    # A row that one batch of one block reads gains nothing from a second block; many rows fill the device anyway.
-    if _packs(problem) <= THREADS * ITEMS // 2 or problem.rows >= 8 * BLOCKS_PER_SM * device.sms:
+    # A block per row fills the device from half as many rows as SMs; a row that one batch reads gains nothing either.
+    if 2 * problem.rows > device.sms or _packs(problem) <= THREADS * ITEMS // 2:
         return _rows_deferred(problem, device)
     return _split(problem, device)
 
@@ -82,9 +88,12 @@ def _rows(problem: Problem, device: Device) -> Plan:
 def _rows_deferred(problem: Problem, device: Device) -> Plan:
     columns = problem.by_columns()
     if columns is not None:
-        lanes = _column_lanes(columns)
-        threads = max(WARP, min(THREADS, lanes * _power_of_two(-(-columns.n // ITEMS))))
-        kernel = f"columns<{columns.c_type}, {columns.column_width}, {ITEMS}, false>"
+        # Single elements: as many bytes on their way take more items a thread and more blocks.
+        lanes, items, most = _column_lanes(columns), ITEMS, 512
+        if columns.column_width == 1:
+            items, most = 2 * ITEMS, 128
+        threads = max(WARP, min(most, lanes * _power_of_two(-(-columns.n // items))))
+        kernel = f"columns<{columns.c_type}, {columns.column_width}, {items}, false>"
         arguments: tuple[Argument, ...] = ("partial", "counters", (ctypes.c_int32, 1), (ctypes.c_int32, lanes))
         return Plan(columns, (Step(kernel, _column_tiles(columns), threads, arguments),))
     n, width, c_type, packs = problem.n, problem.width, problem.c_type, _packs(problem)
@@ -105,16 +114,23 @@ def _rows_deferred(problem: Problem, device: Device) -> Plan:
         if has_edges:  # one edge element a lane: a row has 2 * (width - 1) of them at most
             lanes = max(lanes, _power_of_two(2 * (width - 1)))
         items = _power_of_two(-(-packs // lanes))
-        group_rows = max(1, 4 // items)  # four packs in flight and 64 registers a thread: 64 kB per SM
+        # Four packs in flight and 64 registers a thread, 64 kB per SM; two where one wave of blocks holds all rows.
+        group_rows = max(1, (4 if problem.rows * lanes > device.sms * 2048 else 2) // items)
         blocks = -(-problem.rows // (128 // lanes * group_rows))
         kernel = f"rows_deferred_lanes<{c_type}, {width}, {lanes}, {items}, {group_rows}, {int(has_edges)}>"
         return Plan(problem, (Step(kernel, blocks, 128),))
-    return Plan(problem, (Step(f"rows_deferred<{c_type}, {width}, {ITEMS}>", problem.rows, _threads(packs, THREADS)),))
+    # 512 threads a row, or 1024 where no SM has a second row.
+    threads = _threads(packs, 1024 if problem.rows <= device.sms else 512)
+    return Plan(problem, (Step(f"rows_deferred<{c_type}, {width}, {ITEMS}>", problem.rows, threads),))
 
 
 def _split(problem: Problem, device: Device) -> Plan:
     columns = problem.by_columns()
     blocks = BLOCKS_PER_SM * device.sms
+    if columns is not None and _is_flat(columns):
+        blocks = min(2 * device.sms, max(1, columns.n * columns.inner // (512 * ITEMS)))
+        step = Step(f"columns_flat<{columns.c_type}, {ITEMS}>", blocks, 512, ("partial", "counters"))
+        return Plan(columns, (step,), blocks * columns.inner * 8, 4)
     if columns is not None:
         lanes, tiles = _column_lanes(columns), _column_tiles(columns)
         chunks = max(1, min(-(-columns.n // (THREADS // lanes * ITEMS)), blocks // min(blocks, tiles)))
@@ -123,6 +139,10 @@ def _split(problem: Problem, device: Device) -> Plan:
         step = Step(kernel, tiles * chunks, THREADS, arguments)
         return Plan(columns, (step,), tiles * chunks * lanes * 16, tiles * 4)
     packs = _packs(problem)
+    if device.capability >= 90 and problem.width > 1 and problem.rows >= CLUSTER_ROWS and packs >= CLUSTER * 512:
+        threads = _threads(-(-packs // CLUSTER), 512)
+        kernel = f"split_cluster<{problem.c_type}, {problem.width}, {ITEMS}>"
+        return Plan(problem, (Step(kernel, problem.rows * CLUSTER, threads, cluster=CLUSTER),))
     # One wave of blocks, each with a batch of loads at least.
     chunks = max(1, min(-(-packs // (THREADS * ITEMS)), blocks // min(blocks, problem.rows)))
     kernel = f"split<{problem.c_type}, {problem.width}, {ITEMS}>"
@@ -168,6 +188,18 @@ def _atomic(problem: Problem, chunks: int, grid_y: int, batched: str) -> Plan:
     if narrow:
         steps.append(Step(f"narrow<{c_type}>", over_rows, 256, ("partial",)))
     return Plan(problem, tuple(steps), partial_bytes=problem.rows * 4 if narrow else 0)
+
+
+def _is_flat(problem: Problem) -> bool:
+    """Columns that fill one piece of memory, of so few rows that blocks of 512 threads go round them, at odd widths."""
+    return (
+        problem.column_width == 1
+        and problem.aligned
+        and problem.outer == 1
+        and problem.x_inner == 1
+        and problem.x_n == problem.inner <= 256
+        and problem.n >= 1024
+    )
 
 
 def _column_lanes(problem: Problem) -> int:

@@ -8,7 +8,7 @@ import ctypes
 import functools
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -181,16 +181,7 @@ def bind(file: str, table: Table, x: torch.Tensor, out: torch.Tensor) -> Launch:
     aligned = (x_address | out_address) % PACK_BYTES == 0
     ready = _ready(file, table, x.dtype, x.shape, x.stride(), out.stride(), aligned, device)
     if ready.alone is not None:  # the common case, kept short: one kernel, no workspace
-        run, launch_arguments = ready.alone
-        blank = ready.geometry
-
-        def at(x: int, out: int) -> None:
-            geometry = _Geometry.from_buffer_copy(blank)
-            geometry.x, geometry.out = x, out
-            pointer = _Pointer(ctypes.addressof(geometry))
-            run(*launch_arguments, _current_stream(device), ctypes.addressof(pointer))
-
-        return Movable(at, x, out)
+        return Movable(ready.alone, x, out)
 
     geometry = _Geometry.from_buffer_copy(ready.geometry)
     geometry.x, geometry.out = x_address, out_address
@@ -205,16 +196,16 @@ def bind(file: str, table: Table, x: torch.Tensor, out: torch.Tensor) -> Launch:
         keep.append(counters)
         workspace["counters"] = counters.data_ptr()
     launches = []
-    for run, launch_arguments, extra in ready.steps:
+    for run, extra in ready.steps:
         values = [ctypes.c_void_p(workspace.get(value, 0)) if isinstance(value, str) else value for value in extra]
         pointers = (ctypes.c_void_p * (1 + len(values)))(ctypes.addressof(geometry), *map(ctypes.addressof, values))
         keep += (values, pointers)
-        launches.append((run, launch_arguments, ctypes.addressof(pointers)))
+        launches.append((run, pointers))
 
     def launch(keep: object = keep) -> None:
         stream = _current_stream(device)
-        for run, launch_arguments, parameters in launches:
-            run(*launch_arguments, stream, parameters)
+        for run, parameters in launches:
+            run(stream, parameters)
 
     return launch
 
@@ -233,18 +224,19 @@ class _Geometry(ctypes.Structure):
     )
 
 
-_Pointer = ctypes.c_void_p * 1
+Run: TypeAlias = "Callable[[int, object], None]"
+"""Takes a stream, and a ctypes array of pointers to the kernel's parameters."""
 
 
 @dataclass(frozen=True)
 class _Ready:
-    """A plan whose kernels are compiled and loaded: per step, how to run it, with what, and its further arguments."""
+    """A plan whose kernels are compiled and loaded: per step, how to run it, and its further arguments."""
 
     geometry: bytes
     """A ``_Geometry`` without its pointers."""
-    steps: tuple[tuple[Callable[..., None], tuple[int, ...], tuple[Any, ...]], ...]
-    alone: tuple[Callable[..., None], tuple[int, ...]] | None
-    """The only step, where it takes no arguments of its own."""
+    steps: tuple[tuple[Run, tuple[Any, ...]], ...]
+    alone: Callable[[int, int], None] | None
+    """Runs the only step, where it needs no workspace, on the addresses of an x and an out."""
     partial_bytes: int
     counter_bytes: int
 
@@ -269,21 +261,20 @@ def _ready(
     device = device_of(index)
     plan = table(problem_of(dtype, shape, x_strides, out_strides, aligned), device)
     p = plan.problem
-    steps = []
-    for step in plan.steps:
-        function = _function(file, step, index)
-        blocks = step.blocks
-        if step.resident:
-            blocks = min(blocks, device.sms * _blocks_per_sm(function, step.threads, step.shared_bytes))
-        # Past the limit of grid.x the grid has two axes, x a multiple of any cluster; kernels skip what is too much.
-        grid = (blocks, step.grid_y) if blocks <= MAX_GRID_X else (2**30, -(-blocks // 2**30))
-        launch_arguments = (function, *grid, 1, step.threads, 1, 1, step.shared_bytes)
-        extra = tuple(a if isinstance(a, str) else a[0](a[1]) for a in step.arguments)
-        steps.append((_run_cooperative if step.cooperative else _run, launch_arguments, extra))
     geometry = _Geometry(
         0, 0, p.rows, p.n, p.inner, p.x_outer, p.x_n, p.x_inner, p.out_outer, p.out_n, p.out_inner, 1 / p.inner
     )
-    alone = steps[0][:2] if len(steps) == 1 and not steps[0][2] else None
+    steps = []
+    alone = None
+    for step in plan.steps:
+        function = _function(file, step, index)
+        if step.resident:
+            step = replace(step, blocks=min(step.blocks, _blocks_at_once(function, step, device)))
+        config = _config(step, device)
+        extra = tuple(a if isinstance(a, str) else a[0](a[1]) for a in step.arguments)
+        steps.append((_runner(function, config), extra))
+        if len(plan.steps) == 1 and not any(isinstance(a, str) for a in extra):
+            alone = _mover(function, config, bytes(geometry), extra, index)
     return _Ready(bytes(geometry), tuple(steps), alone, plan.partial_bytes, plan.counter_bytes)
 
 
@@ -352,28 +343,105 @@ def _compiled(file: str, kernel: str, device: int) -> int:
 _loaded: list[object] = []
 
 
-def _blocks_per_sm(function: int, threads: int, shared_bytes: int) -> int:
-    return max(1, int(driver.occupancyMaxActiveBlocksPerMultiprocessor(function, threads, shared_bytes)))
+def _blocks_at_once(function: int, step: Step, device: Device) -> int:
+    """Blocks that the device runs at once."""
+    per_sm = driver.occupancyMaxActiveBlocksPerMultiprocessor(function, step.threads, step.shared_bytes)
+    return device.sms * max(1, int(per_sm))
 
 
-def _run(*arguments: int) -> None:
-    try:
-        driver.launchKernel(*arguments, 0)
-    except driver.CUDADriverError as error:
-        _attach_thread(error)
-        driver.launchKernel(*arguments, 0)
+# --- cuLaunchKernelEx, which CuPy has no word for: it takes clusters, co-operative grids and dependent launches ------
 
 
-def _run_cooperative(*arguments: int) -> None:
-    try:
-        driver.launchCooperativeKernel(*arguments)
-    except driver.CUDADriverError as error:
-        _attach_thread(error)
-        driver.launchCooperativeKernel(*arguments)
+class _Attribute(ctypes.Structure):
+    """``CUlaunchAttribute``: what is set, and a union of 64 bytes that all attributes here fill with int32."""
+
+    _fields_ = (("id", ctypes.c_int32), ("pad", ctypes.c_int32), ("value", ctypes.c_int32 * 16))
 
 
-def _attach_thread(error: Exception) -> None:
+class _Config(ctypes.Structure):
+    """``CUlaunchConfig``, and the attributes that it points to."""
+
+    _fields_ = (
+        ("grid", ctypes.c_uint32 * 3),
+        ("block", ctypes.c_uint32 * 3),
+        ("shared_bytes", ctypes.c_uint32),
+        ("stream", ctypes.c_void_p),
+        ("attributes", ctypes.c_void_p),
+        ("count", ctypes.c_uint32),
+    )
+    held: object
+
+
+# Values of CUlaunchAttributeID.
+_COOPERATIVE = 2
+_CLUSTER_DIMENSION = 4
+_PROGRAMMATIC_STREAM_SERIALIZATION = 6
+
+
+def _config(step: Step, device: Device) -> _Config:
+    attributes: list[tuple[int, ...]] = []
+    if step.cooperative:
+        attributes.append((_COOPERATIVE, 1))
+    if step.cluster > 1:
+        attributes.append((_CLUSTER_DIMENSION, step.cluster, 1, 1))
+    if device.capability >= 90:
+        # The launch may be prepared while the kernel before it ends; every kernel here begins by waiting for that
+        # (begin() in row.cuh), so that only the time of the launch overlaps.
+        attributes.append((_PROGRAMMATIC_STREAM_SERIALIZATION, 1))
+    held = (_Attribute * len(attributes))(*(_Attribute(id, 0, tuple(value)) for id, *value in attributes))
+    # Past the limit of grid.x the grid has two axes, x a multiple of any cluster; kernels skip what is too much.
+    x, y = (step.blocks, step.grid_y) if step.blocks <= MAX_GRID_X else (2**30, -(-step.blocks // 2**30))
+    config = _Config((x, y, 1), (step.threads, 1, 1), step.shared_bytes, None, ctypes.addressof(held), len(attributes))
+    config.held = held
+    return config
+
+
+@functools.cache
+def _libcuda() -> ctypes.CDLL:
+    return ctypes.CDLL("libcuda.so.1")
+
+
+def _mover(
+    function: int, config: _Config, geometry: bytes, extra: tuple[Any, ...], device: int
+) -> Callable[[int, int], None]:
+    """A launch on any x and out of one layout. What the driver reads is made once and used by one thread at a time."""
+    launch, handle, blank = _libcuda().cuLaunchKernelEx, ctypes.c_void_p(function), bytes(config)
+    free: list[tuple[_Geometry, _Config, tuple[object, ...]]] = []
+
+    def at(x: int, out: int, held: object = config.held) -> None:
+        try:
+            here, settings, arguments = free.pop()
+        except IndexError:
+            here, settings = _Geometry.from_buffer_copy(geometry), _Config.from_buffer_copy(blank)
+            pointers = (ctypes.c_void_p * (1 + len(extra)))(ctypes.addressof(here), *map(ctypes.addressof, extra))
+            arguments = (ctypes.byref(settings), handle, pointers, None)
+        here.x, here.out, settings.stream = x, out, _current_stream(device)
+        status = launch(*arguments)
+        if status:
+            _attach_thread(status)
+            driver.check_status(launch(*arguments))
+        free.append((here, settings, arguments))
+
+    return at
+
+
+def _attach_thread(status: int) -> None:
     """Make torch's context current in a thread that has none yet; a thread that has one failed for another reason."""
     if driver.ctxGetCurrent():
-        raise error
+        driver.check_status(status)
     cupy.cuda.runtime.setDevice(torch.cuda.current_device())
+
+
+def _runner(function: int, config: _Config) -> Run:
+    launch = _libcuda().cuLaunchKernelEx
+    blank, handle = bytes(config), ctypes.c_void_p(function)
+
+    def run(stream: int, parameters: object, held: object = config.held) -> None:
+        here = _Config.from_buffer_copy(blank)  # another thread may be launching on its own stream
+        here.stream = stream
+        status = launch(ctypes.byref(here), handle, parameters, None)
+        if status:
+            _attach_thread(status)
+            driver.check_status(launch(ctypes.byref(here), handle, parameters, None))
+
+    return run

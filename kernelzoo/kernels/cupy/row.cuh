@@ -24,6 +24,18 @@ struct Problem {
   double inner_inverse;  // 1 / inner
 };
 
+// How every kernel begins. The launch before this one may still be ending (see _config in module.py): wait until all that
+// came before has ended and is visible. The addresses pass through the wait, so that no load can be moved ahead of it.
+// No kernel here lets the next launch begin early (griddepcontrol.launch_dependents): that would help two launches of
+// ours in a row, as a benchmark makes them, and no one who calls us between kernels of others.
+__device__ inline Problem begin(const Problem& given) {
+  Problem p = given;
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" : "+l"(p.x), "+l"(p.out) :: "memory");
+#endif
+  return p;
+}
+
 // Row r is (r / inner, r % inner).
 __device__ inline void place(const Problem& p, i64 r, i64& x_offset, i64& out_offset) {
   i64 outer = r, inner = 0;
@@ -41,10 +53,11 @@ __device__ inline void place(const Problem& p, i64 r, i64& x_offset, i64& out_of
 
 struct alignas(16) Bytes16 { u32 word[4]; };
 
-// Read once: past the L1 cache. The input never changes while a kernel runs, so the read may go the read-only way.
+// Read once: past the L1 cache. Not the read-only way (ld.global.nc): a launch may begin before the one that wrote the
+// input has ended.
 __device__ inline Bytes16 load_once(const void* p) {
   Bytes16 v;
-  asm("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
+  asm("ld.global.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
       : "=r"(v.word[0]), "=r"(v.word[1]), "=r"(v.word[2]), "=r"(v.word[3]) : "l"(p));
   return v;
 }
@@ -101,5 +114,94 @@ __device__ inline float exchange(float v, int mask) { return __shfl_xor_sync(0xf
 __device__ inline double exchange(double v, int mask) { return __shfl_xor_sync(0xffffffffu, v, mask); }
 __device__ inline u32 exchange(u32 v, int mask) { return __shfl_xor_sync(0xffffffffu, v, mask); }
 __device__ inline u64 exchange(u64 v, int mask) { return __shfl_xor_sync(0xffffffffu, v, mask); }
+
+__device__ inline u32 shared_address(const void* p) { return (u32)__cvta_generic_to_shared(p); }
+
+// 16 bytes to shared memory without a register between, past the L1 cache.
+__device__ inline void copy_async(void* to, const void* from) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" :: "r"(shared_address(to)), "l"(from) : "memory");
+}
+__device__ inline void wait_async() { asm volatile("cp.async.wait_all;" ::: "memory"); }
+
+// Values that meet in device memory: 32 bits at a time, each beside a tag that says which launch it is of, in one
+// 64-bit word. A reader that sees the tag has the value too: no fence, and no trip to a counter. Tags count launches;
+// each block takes the one after its own last.
+__device__ inline void send_tagged(u64* at, u32 tag, u32 value) {
+  asm volatile("st.relaxed.gpu.global.u64 [%0], %1;" :: "l"(at), "l"((u64)tag << 32 | value) : "memory");
+}
+__device__ inline u64 peek_tagged(const u64* at) {
+  u64 word;
+  asm volatile("ld.relaxed.gpu.global.u64 %0, [%1];" : "=l"(word) : "l"(at) : "memory");
+  return word;
+}
+__device__ inline u32 receive_tagged(const u64* at, u32 tag) {
+  u64 word;
+  do word = peek_tagged(at);
+  while ((u32)(word >> 32) != tag);
+  return (u32)word;
+}
+
+// --- Of compute capability 9.0: barriers in shared memory, bulk copies, clusters -------------------------------------
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+
+__device__ inline void init_barrier(u64* barrier, u32 arrivals) {
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" :: "r"(shared_address(barrier)), "r"(arrivals) : "memory");
+}
+__device__ inline void fence_barriers() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
+__device__ inline void arrive(u64* barrier) {
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" :: "r"(shared_address(barrier)) : "memory");
+}
+__device__ inline void arrive_expecting(u64* barrier, u32 bytes) {
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;"
+               :: "r"(shared_address(barrier)), "r"(bytes) : "memory");
+}
+__device__ inline void wait_for(u64* barrier, u32 parity) {
+  u32 done;
+  do {
+    asm volatile("{.reg .pred p; mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 p, [%1], %2;"
+                 " selp.u32 %0, 1, 0, p;}" : "=r"(done) : "r"(shared_address(barrier)), "r"(parity) : "memory");
+  } while (!done);
+}
+
+// A contiguous piece of device memory to shared memory, both on 16-byte boundaries; the barrier counts its bytes.
+__device__ inline u64 keep_policy() {
+  u64 policy;
+  asm("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(policy));
+  return policy;
+}
+__device__ inline u64 stream_policy() {
+  u64 policy;
+  asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+  return policy;
+}
+__device__ inline void copy_bulk(void* to, const void* from, u32 bytes, u64* barrier, u64 policy) {
+  asm volatile(
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1], %2, [%3], %4;"
+      :: "r"(shared_address(to)), "l"(from), "r"(bytes), "r"(shared_address(barrier)), "l"(policy) : "memory");
+}
+
+__device__ inline void cluster_arrive() { asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory"); }
+__device__ inline void cluster_wait() { asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory"); }
+__device__ inline u32 cluster_rank() {
+  u32 rank;
+  asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+  return rank;
+}
+__device__ inline u32 cluster_size() {
+  u32 size;
+  asm("mov.u32 %0, %%cluster_nctarank;" : "=r"(size));
+  return size;
+}
+
+// 64 bits to the same place in the shared memory of block `rank` of the cluster, whose barrier counts the bytes.
+__device__ inline void send_remote(const void* place, u64* barrier, u32 rank, u64 value) {
+  u32 to, counted;
+  asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(to) : "r"(shared_address(place)), "r"(rank));
+  asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(counted) : "r"(shared_address(barrier)), "r"(rank));
+  asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.b64 [%0], %1, [%2];"
+               :: "r"(to), "l"(value), "r"(counted) : "memory");
+}
+
+#endif
 
 #endif

@@ -28,6 +28,17 @@ __device__ inline void narrow(double v, double& to) { to = v; }
 __device__ inline void narrow(float v, float16& to) { asm("cvt.rn.f16.f32 %0, %1;" : "=h"(to.bits) : "f"(v)); }
 __device__ inline void narrow(float v, bfloat16& to) { asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(to.bits) : "f"(v)); }
 
+__device__ inline u32 two_halves(float low, float high, float16) {
+  u32 word;
+  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
+  return word;
+}
+__device__ inline u32 two_halves(float low, float high, bfloat16) {
+  u32 word;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
+  return word;
+}
+
 // The difference comes first and the scale to base 2 second: scaling x itself would lose the digits of a large offset.
 __device__ inline float exponential(float d) {
   float e;
@@ -78,7 +89,7 @@ struct Pack {
       for (int k = 0; k < 4; ++k) raw.word[k] = __float_as_uint(v[k]);
     } else {
 #pragma unroll
-      for (int k = 0; k < 4; ++k) raw.word[k] = both(v[2 * k], v[2 * k + 1], T{});
+      for (int k = 0; k < 4; ++k) raw.word[k] = two_halves(v[2 * k], v[2 * k + 1], T{});
     }
   }
   __device__ void store(T* out, i64 out_n, bool packed) const {
@@ -98,17 +109,6 @@ struct Pack {
     }
   }
 
- private:
-  static __device__ u32 both(float low, float high, float16) {
-    u32 word;
-    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
-    return word;
-  }
-  static __device__ u32 both(float low, float high, bfloat16) {
-    u32 word;
-    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
-    return word;
-  }
 };
 
 template <> __device__ inline void Pack<float16, 8>::empty() {
@@ -188,12 +188,13 @@ __device__ inline W sum_of(const W (&v)[V]) {
 template <class T, int V, int ITEMS, int EDGES>
 struct Held {
   using W = Wide<T>;
-  // A dtype as wide as its arithmetic keeps the exponentials in place of the elements; a half precision has no room for
-  // them unrounded, and computes them twice.
-  static constexpr bool IN_PLACE = V == 1 || sizeof(T) == sizeof(W);
+  // The exponentials are kept: in place of the elements where the dtype is as wide as its arithmetic, beside them where
+  // half precisions are few. Of more of those they are computed twice, for want of registers.
+  static constexpr bool IN_PLACE = V == 1 || sizeof(T) == sizeof(W), KEPT = IN_PLACE || ITEMS <= 4;
 
   Pack<T, V> items[ITEMS];
   W edges[EDGES ? EDGES : 1];
+  W wide[IN_PLACE || !KEPT ? 1 : ITEMS * V];
 
   // Lane `lane` of `lanes`. What lies past the row's end is -inf, which adds nothing. All loads are issued before the
   // first is waited for.
@@ -226,30 +227,43 @@ struct Held {
 #pragma unroll
       for (int k = 0; k < V; ++k) v[k] = exponential(v[k] - shift);
       s += sum_of(v);
-      if constexpr (IN_PLACE) items[i].set(v);
+      if constexpr (IN_PLACE) {
+        items[i].set(v);
+      } else if constexpr (KEPT) {
+#pragma unroll
+        for (int k = 0; k < V; ++k) wide[i * V + k] = v[k];
+      }
     }
 #pragma unroll
     for (int i = 0; i < EDGES; ++i) {
       const W e = exponential(edges[i] - shift);
       s += e;
-      if constexpr (IN_PLACE) edges[i] = e;
+      if constexpr (KEPT) edges[i] = e;
     }
-    keep_packed(items);
+    if constexpr (!KEPT) keep_packed(items);
     return {m, s};
   }
 
   // `own` is what exponentials() returned, `all` the whole row's pair.
   __device__ void write(const Row<T, V>& row, int lane, int lanes, Pair<W> own, Pair<W> all) {
     const W shift = zero_if_empty(all.m), inverse = W(1) / all.s;
-    const W scale = IN_PLACE ? exponential(own.m - shift) * inverse : inverse;
+    const W scale = KEPT ? exponential(own.m - shift) * inverse : inverse;
     W v[V];
 #pragma unroll
     for (int i = 0; i < ITEMS; ++i) {
       const int j = lane + i * lanes;
       if (j < row.packs) {
-        items[i].get(v);
+        if constexpr (IN_PLACE || !KEPT) items[i].get(v);
 #pragma unroll
-        for (int k = 0; k < V; ++k) v[k] = (IN_PLACE ? v[k] : exponential(v[k] - shift)) * scale;
+        for (int k = 0; k < V; ++k) {
+          if constexpr (IN_PLACE) {
+            v[k] *= scale;
+          } else if constexpr (KEPT) {
+            v[k] = wide[i * V + k] * scale;
+          } else {
+            v[k] = exponential(v[k] - shift) * scale;
+          }
+        }
         items[i].set(v);
         items[i].store(row.out + row.head + j * (V > 1 ? (i64)V : row.out_n), row.out_n, row.out_packed);
       }
@@ -257,7 +271,7 @@ struct Held {
 #pragma unroll
     for (int i = 0; i < EDGES; ++i) {
       const int e = lane + i * lanes;
-      if (e < row.edges) narrow((IN_PLACE ? edges[i] : exponential(edges[i] - shift)) * scale, row.out[row.edge(e)]);
+      if (e < row.edges) narrow((KEPT ? edges[i] : exponential(edges[i] - shift)) * scale, row.out[row.edge(e)]);
     }
   }
 };
@@ -301,7 +315,8 @@ __device__ inline i64 block_index() { return blockIdx.x + (i64)blockIdx.y * grid
 // --- fused: one block per row, the row in registers, read once -------------------------------------------------------
 
 template <class T, int V, int ITEMS>
-__global__ void __launch_bounds__(1024) fused(const Problem p) {
+__global__ void __launch_bounds__(1024) fused(const Problem given) {
+  const Problem p = begin(given);
   __shared__ Pair<Wide<T>> slots[32];
   const i64 r = block_index();
   if (r >= p.rows) return;
@@ -315,7 +330,8 @@ __global__ void __launch_bounds__(1024) fused(const Problem p) {
 // --- persistent: a grid sized to the device; the next row is on its way while this one is worked on ------------------
 
 template <class T, int V, int ITEMS>
-__global__ void __launch_bounds__(512, 1) persistent(const Problem p) {
+__global__ void __launch_bounds__(512, 1) persistent(const Problem given) {
+  const Problem p = begin(given);
   __shared__ Pair<Wide<T>> slots[2][32];
   Held<T, V, ITEMS, (V > 1)> held, next;
   i64 r = blockIdx.x;
@@ -331,7 +347,8 @@ __global__ void __launch_bounds__(512, 1) persistent(const Problem p) {
 // --- multi_row: LANES lanes per row, ROWS rows per group of lanes, all of them loaded before the first is used -------
 
 template <class T, int V, int LANES, int ITEMS, int ROWS, int EDGES>
-__global__ void __launch_bounds__(128, 4) multi_row(const Problem p) {
+__global__ void __launch_bounds__(128, 4) multi_row(const Problem given) {
+  const Problem p = begin(given);
   constexpr int GROUPS = 128 / LANES;
   const int lane = threadIdx.x % LANES, group = threadIdx.x / LANES;
   const i64 first = block_index() * ROWS * GROUPS + group;
@@ -351,19 +368,22 @@ __global__ void __launch_bounds__(128, 4) multi_row(const Problem p) {
   }
 }
 
-// --- multi_row, the tile: 128 short contiguous rows through shared memory, a thread per row --------------------------
+// --- multi_row, the tile: short contiguous rows through shared memory, one thread per row or a few -------------------
 //
 // Rows of a length that is no multiple of a pack start anywhere in a 16-byte word, but 128 of them in a row are one
-// piece of memory: it is copied whole, 16 bytes at a time, and each thread then has a row at an odd multiple of its
-// element's size or nearly so, where shared memory's banks collide two-fold at worst.
-template <class T, int ITEMS>
-__global__ void __launch_bounds__(128, 2) multi_row_tile(const Problem p) {
+// piece of memory: it is copied whole, 16 bytes at a time. LANES threads then take a row, in runs of 32 / LANES words,
+// so that for an odd length no two lanes of a warp meet in a bank of shared memory. Half precisions are read two to a
+// word, of which the row's first and last may be shared with a neighbour.
+template <class T, int LANES, int WORDS>
+__global__ void __launch_bounds__(128, sizeof(T) <= 4 && WORDS * 4 / sizeof(T) <= 44 ? 8 : 4)
+    multi_row_tile(const Problem given) {
+  const Problem p = begin(given);
   using W = Wide<T>;
-  constexpr int V = 16 / sizeof(T);
+  constexpr int V = 16 / sizeof(T), PER = sizeof(T) == 2 ? 2 : 1, ROWS = 128 / LANES, RUN = 32 / LANES;
   extern __shared__ Bytes16 memory[];
-  const i64 first = block_index() * 128;
+  const i64 first = block_index() * ROWS;
   if (first >= p.rows) return;
-  const int n = (int)p.n, rows = p.rows - first < 128 ? (int)(p.rows - first) : 128, count = rows * n;
+  const int n = (int)p.n, rows = p.rows - first < ROWS ? (int)(p.rows - first) : ROWS, count = rows * n;
   const T* x = (const T*)p.x + first * n;
   T* out = (T*)p.out + first * n;
   const int phase = misalignment(x) / sizeof(T), before = (V - phase) % V, head = before < count ? before : count;
@@ -371,30 +391,65 @@ __global__ void __launch_bounds__(128, 2) multi_row_tile(const Problem p) {
   T* tile = (T*)memory + phase;  // the same place in a 16-byte word as in x
 
   Bytes16* tile_packs = (Bytes16*)(tile + head);
-#pragma unroll 4
-  for (int j = threadIdx.x; j < packs; j += 128) tile_packs[j] = load_once(x + head + j * V);
+  for (int j = threadIdx.x; j < packs; j += 128) copy_async(tile_packs + j, x + head + j * V);
   if (threadIdx.x < head) tile[threadIdx.x] = x[threadIdx.x];
   if (tail + (int)threadIdx.x < count) tile[tail + threadIdx.x] = x[tail + threadIdx.x];
+  wait_async();
   __syncthreads();
 
-  if (threadIdx.x < rows) {
-    T* row = tile + threadIdx.x * n;
-    W v[ITEMS], m = lowest<W>(), s = 0;
+  // Word i of this thread is word place(i) of its row, which lies `skew` words on from where the thread begins.
+  const int own = threadIdx.x / LANES, skew = threadIdx.x % LANES * RUN, start = phase + own * n;
+  const int odd = PER == 2 ? start & 1 : 0, mine = own < rows ? n : -1;
+  const auto place = [&](int i) { return skew + i / RUN * 32 + i % RUN; };
+  W v[WORDS * PER], m = lowest<W>(), s = 0;
+  if constexpr (PER == 2) {
+    const u32* words = (const u32*)memory + start / 2;
 #pragma unroll
-    for (int i = 0; i < ITEMS; ++i) {
-      v[i] = i < n ? widen(row[i]) : lowest<W>();
-      m = larger(m, v[i]);
+    for (int i = 0; i < WORDS; ++i) {
+      const int low = 2 * place(i) - odd;  // the row's element in the low half
+      const u32 word = low < mine ? words[place(i)] : 0;
+      v[2 * i] = low < mine && low >= 0 ? widen(T{(u16)word}) : lowest<W>();
+      v[2 * i + 1] = low + 1 < mine ? widen(T{(u16)(word >> 16)}) : lowest<W>();
     }
-    const W shift = zero_if_empty(m);
+  } else {
+    const T* row = tile + own * n;
 #pragma unroll
-    for (int i = 0; i < ITEMS; ++i) {
-      v[i] = exponential(v[i] - shift);
-      s += v[i];
+    for (int i = 0; i < WORDS; ++i) v[i] = place(i) < mine ? widen(row[place(i)]) : lowest<W>();
+  }
+#pragma unroll
+  for (int i = 0; i < WORDS * PER; ++i) m = larger(m, v[i]);
+#pragma unroll
+  for (int mask = LANES / 2; mask > 0; mask /= 2) m = larger(m, exchange(m, mask));
+  const W shift = zero_if_empty(m);
+#pragma unroll
+  for (int i = 0; i < WORDS * PER; ++i) {
+    v[i] = exponential(v[i] - shift);
+    s += v[i];
+  }
+#pragma unroll
+  for (int mask = LANES / 2; mask > 0; mask /= 2) s += exchange(s, mask);
+  const W inverse = W(1) / s;
+  __syncthreads();  // a neighbour may have read a word that is half this row's
+  if constexpr (PER == 2) {
+    u32* words = (u32*)memory + start / 2;
+#pragma unroll
+    for (int i = 0; i < WORDS; ++i) {
+      const int low = 2 * place(i) - odd;
+      const u32 word = two_halves(v[2 * i] * inverse, v[2 * i + 1] * inverse, T{});
+      const bool has_low = low < mine && low >= 0, has_high = low + 1 < mine;
+      if (has_low && has_high) {
+        words[place(i)] = word;
+      } else if (has_low) {
+        *(u16*)(words + place(i)) = (u16)word;
+      } else if (has_high) {
+        *((u16*)(words + place(i)) + 1) = (u16)(word >> 16);
+      }
     }
-    const W inverse = W(1) / s;
+  } else {
+    T* row = tile + own * n;
 #pragma unroll
-    for (int i = 0; i < ITEMS; ++i) {
-      if (i < n) narrow(v[i] * inverse, row[i]);
+    for (int i = 0; i < WORDS; ++i) {
+      if (place(i) < mine) narrow(v[i] * inverse, row[place(i)]);
     }
   }
   __syncthreads();
@@ -474,7 +529,8 @@ __device__ inline void write_edge(const Row<T, V>& row, Wide<T> edge, Wide<T> sh
 // --- online: one block per row of any length, two passes -------------------------------------------------------------
 
 template <class T, int V, int ITEMS>
-__global__ void __launch_bounds__(512, sizeof(T) == 8 ? 1 : 2) online(const Problem p) {
+__global__ void __launch_bounds__(512, sizeof(T) == 8 ? 1 : 2) online(const Problem given) {
+  const Problem p = begin(given);
   using W = Wide<T>;
   __shared__ Pair<W> slots[32];
   const i64 r = block_index();
@@ -510,9 +566,6 @@ __global__ void __launch_bounds__(512, sizeof(T) == 8 ? 1 : 2) online(const Prob
 // cluster, and each block has all of them.
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
-__device__ inline void cluster_arrive() { asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory"); }
-__device__ inline void cluster_wait() { asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory"); }
-
 template <class W> __device__ inline void store_remote(Pair<W>* here, u32 rank, Pair<W> pair) {
   u32 local = (u32)__cvta_generic_to_shared(here), remote;
   asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(remote) : "r"(local), "r"(rank));
@@ -525,7 +578,8 @@ template <class W> __device__ inline void store_remote(Pair<W>* here, u32 rank, 
 
 template <class T, int V, int ITEMS, int CLUSTER>
 __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(512, sizeof(T) == 8 ? 1 : 2)
-    split_cluster(const Problem p) {
+    split_cluster(const Problem given) {
+  const Problem p = begin(given);
   using W = Wide<T>;
   __shared__ alignas(16) Pair<W> slots[CLUSTER * 16];
   const i64 r = block_index() / CLUSTER;
@@ -545,6 +599,164 @@ __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(512, sizeof(T)
   cluster_arrive();
   cluster_wait();
   held.write(row, lane, lanes, own, merge_slots(slots, CLUSTER * warps));
+}
+
+#endif
+
+// --- split, a ring of tiles in shared memory: for few rows, each spread over many blocks -----------------------------
+//
+// `parts` blocks of a co-operative launch take a row each time. One warp of a block keeps bulk copies in flight, tile
+// by tile, as far ahead as the ring has room; the others take a running pair of each tile that arrives, merge with the
+// other blocks through tagged words in device memory, and write from the same tiles, which then are free. Of a part
+// longer than the ring, the tiles that had to make room are read a second time at the end, most likely from the L2
+// cache.
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+
+// The part of a row that falls to one of `parts` blocks: packs [from, from + count), in `tiles` tiles of TILE packs.
+template <int TILE>
+struct Part {
+  i64 from;
+  int count, tiles;
+
+  __device__ Part(i64 packs, int parts, int part) {
+    const i64 share = ((packs + parts - 1) / parts + 7) / 8 * 8;  // whole lines of 128 bytes
+    from = part * share;
+    const i64 left = packs - from;
+    count = (int)(left < 0 ? 0 : left < share ? left : share);
+    tiles = (count + TILE - 1) / TILE;
+  }
+};
+
+// Where in the ring the next tile lies, and how often it has come round.
+struct RingPlace {
+  int slot = 0;
+  u32 parity = 0;
+
+  __device__ void next(int slots) {
+    if (++slot == slots) slot = 0, parity ^= 1;
+  }
+};
+
+template <class T, int LANES>
+__global__ void __launch_bounds__(LANES + 32, 1)
+    split_ring(const Problem given, u64* packets, const int parts, const int ring_tiles) {
+  using W = Wide<T>;
+  constexpr int V = 16 / sizeof(T), WARPS = LANES / 32, ITEMS = 2, TILE = ITEMS * LANES, MOST = 16;
+  constexpr int WORDS = sizeof(Pair<W>) / 4;
+  extern __shared__ Bytes16 ring[];
+  __shared__ u64 full[MOST], empty[MOST];
+  __shared__ alignas(16) Pair<W> slots[2][256], warp_slots[2][WARPS];
+  const int warp = threadIdx.x / 32, lane = threadIdx.x & 31;
+  if (threadIdx.x == 0) {
+    for (int k = 0; k < ring_tiles; ++k) init_barrier(&full[k], 1), init_barrier(&empty[k], WARPS);
+    fence_barriers();
+  }
+  const Problem p = begin(given);
+  __syncthreads();
+  const int part = blockIdx.x % parts, group = blockIdx.x / parts, groups = gridDim.x / parts;
+  RingPlace at;
+
+  if (warp == WARPS) {  // the copies
+    if (lane != 0) return;
+    const u64 keep = keep_policy(), stream = stream_policy();
+    at.parity = 1;  // every tile of the ring is free at first
+    for (i64 r = group; r < p.rows; r += groups) {
+      const Row<T, V> row(p, r);
+      const Part<TILE> mine(row.packs, parts, part);
+      const int over = mine.tiles > ring_tiles ? mine.tiles - ring_tiles : 0;
+      const Bytes16* x = (const Bytes16*)(row.x + row.head + mine.from * V);
+      for (int k = 0; k < mine.tiles + over; ++k) {
+        const int tile = k < mine.tiles ? k : k - mine.tiles, left = mine.count - tile * TILE;
+        const u32 bytes = (left < TILE ? left : TILE) * 16;
+        wait_for(&empty[at.slot], at.parity);
+        arrive_expecting(&full[at.slot], bytes);
+        copy_bulk(ring + at.slot * TILE, x + (i64)tile * TILE, bytes, &full[at.slot], k < over ? keep : stream);
+        at.next(ring_tiles);
+      }
+    }
+    return;
+  }
+
+  const auto sync = [&] { asm volatile("bar.sync 1, %0;" :: "n"(LANES) : "memory"); };  // all warps but that one
+  const auto take_tile = [&](Pack<T, V>(&items)[ITEMS], int slot, int left) {
+    const Bytes16* tile = ring + slot * TILE + threadIdx.x;
+#pragma unroll
+    for (int i = 0; i < ITEMS; ++i) {
+      if (i * LANES + (int)threadIdx.x < left) {
+        items[i].raw = tile[i * LANES];
+      } else {
+        items[i].empty();
+      }
+    }
+  };
+  const auto release = [&](int slot) {
+    __syncwarp();
+    if (lane == 0) arrive(&empty[slot]);
+  };
+
+  u32 turn = 0;
+  for (i64 r = group; r < p.rows; r += groups, turn ^= 1) {
+    const Row<T, V> row(p, r);
+    const Part<TILE> mine(row.packs, parts, part);
+    const int over = mine.tiles > ring_tiles ? mine.tiles - ring_tiles : 0;
+    u64* row_packets = packets + r * parts * WORDS;
+    const u32 tag = (u32)(peek_tagged(row_packets + part * WORDS) >> 32) + 1;
+
+    Pair<W> run = {lowest<W>(), 0};
+    Pack<T, V> items[ITEMS];
+    W edge = lowest<W>();
+    if (part == 0) take_in_edge(run, row, edge);
+    for (int k = 0; k < mine.tiles; ++k) {
+      wait_for(&full[at.slot], at.parity);
+      take_tile(items, at.slot, mine.count - k * TILE);
+      if (k < over) release(at.slot);
+      take_in(run, items);
+      at.next(ring_tiles);
+    }
+
+    run = merge_lanes<32>(run);
+    if (lane == 0) warp_slots[turn][warp] = run;
+    sync();
+    const Pair<W> block = merge_slots(warp_slots[turn], WARPS);
+    if ((int)threadIdx.x < WORDS) {
+      const u32* words = (const u32*)&block;
+      u32 word = words[0];
+#pragma unroll
+      for (int k = 1; k < WORDS; ++k) word = threadIdx.x == k ? words[k] : word;
+      send_tagged(row_packets + part * WORDS + threadIdx.x, tag, word);
+    }
+    for (int k = threadIdx.x; k < parts * WORDS; k += LANES) {
+      ((u32*)slots[turn])[k] = receive_tagged(row_packets + k, tag);
+    }
+    sync();
+    const Pair<W> all = merge_slots(slots[turn], parts);
+
+    const W shift = zero_if_empty(all.m), inverse = W(1) / all.s;
+    const auto write_tile = [&](int tile) {
+      const i64 from = mine.from + (i64)tile * TILE + threadIdx.x;
+      const int left = mine.count - tile * TILE;
+#pragma unroll
+      for (int i = 0; i < ITEMS; ++i) {
+        if (i * LANES + (int)threadIdx.x < left) write_pack(row, from + i * LANES, items[i], shift, inverse);
+      }
+    };
+    int slot = at.slot - (mine.tiles - over);
+    if (slot < 0) slot += ring_tiles;
+    for (int k = over; k < mine.tiles; ++k) {
+      take_tile(items, slot, mine.count - k * TILE);
+      release(slot);
+      write_tile(k);
+      if (++slot == ring_tiles) slot = 0;
+    }
+    for (int k = 0; k < over; ++k) {
+      wait_for(&full[at.slot], at.parity);
+      take_tile(items, at.slot, mine.count - k * TILE);
+      release(at.slot);
+      write_tile(k);
+      at.next(ring_tiles);
+    }
+    if (part == 0) write_edge(row, edge, shift, inverse);
+  }
 }
 
 #endif
@@ -570,7 +782,8 @@ __device__ inline void meet(u64* arrived, int chunks) {
 // is past those is read twice, the second time most likely from the L2 cache.
 template <class T, int V, int ITEMS>
 __global__ void __launch_bounds__(512, 1)
-    split_grid(const Problem p, Pair<Wide<T>>* partial, u64* arrived, const int chunks, const int shared_items) {
+    split_grid(const Problem given, Pair<Wide<T>>* partial, u64* arrived, const int chunks, const int shared_items) {
+  const Problem p = begin(given);
   using W = Wide<T>;
   constexpr int BATCH = sizeof(T) == 8 ? 2 : 4;  // exp() in double takes the registers of two packs
   extern __shared__ Bytes16 memory[];
@@ -634,9 +847,16 @@ __global__ void __launch_bounds__(512, 1)
 // A block takes x_lanes * V neighbouring rows (V of them a pack) and blockDim.x / x_lanes of their elements at a time.
 // The first ITEMS elements of a thread stay in registers, the others are read again. With SPLIT, `chunks` blocks share
 // the reduced axis and meet, as in split_grid.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ == 900
+constexpr int COLUMN_BLOCKS = 4;  // on an SM, of single elements, 64 registers a thread
+#else
+constexpr int COLUMN_BLOCKS = 3;  // for other devices the compiler would spill
+#endif
+
 template <class T, int V, int ITEMS, bool SPLIT>
-__global__ void __launch_bounds__(512, 1)
-    columns(const Problem p, Pair<Wide<T>>* partial, u64* arrived, const int chunks, const int x_lanes) {
+__global__ void __launch_bounds__(V == 1 ? 256 : 512, V > 1 ? 1 : SPLIT || sizeof(T) == 8 ? 2 : COLUMN_BLOCKS)
+    columns(const Problem given, Pair<Wide<T>>* partial, u64* arrived, const int chunks, const int x_lanes) {
+  const Problem p = begin(given);
   using W = Wide<T>;
   constexpr int BATCH = V == 8 ? 2 : 4;  // of eight rows a pack, each with its own pair, two fill the registers
   __shared__ Pair<W> slots[16 * 32 * (V > 1 ? V / 2 : 1)];  // warps * rows of a block: at most 16 * max(32, 16 * V)
@@ -787,3 +1007,110 @@ __global__ void __launch_bounds__(512, 1)
     __syncthreads();  // the slots are free for the next tile
   }
 }
+
+// --- Columns, by a thread-block cluster: every element in shared memory, read once -----------------------------------
+//
+// A block takes x_lanes * V neighbouring rows and its part of their elements, `items` packs a thread, all on their way
+// at once; each thread reads back what it copied itself. Pairs of a row meet within the warp, within the block, and
+// through distributed shared memory within the cluster.
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+
+constexpr int CLUSTER_BLOCKS = COLUMN_BLOCKS == 4 ? 2 : 1;  // on an SM, likewise
+
+template <class T, int V>
+__global__ void __launch_bounds__(512, sizeof(T) == 8 ? 1 : CLUSTER_BLOCKS) columns_cluster(const Problem given, const int x_lanes) {
+  using W = Wide<T>;
+  extern __shared__ Bytes16 memory[];
+  __shared__ u64 met;
+  __shared__ alignas(16) Pair<W> slots[16 * 8 * V], peers[16 * 8 * V];  // per warp, then per block: x_lanes <= 8
+  if (threadIdx.x == 0) {
+    init_barrier(&met, 1);
+    fence_barriers();
+  }
+  cluster_arrive();
+  const Problem p = begin(given);
+  const int lanes = blockDim.x, lane = threadIdx.x % x_lanes, depth = threadIdx.x / x_lanes, depths = lanes / x_lanes;
+  const int warp = threadIdx.x / 32, warps = lanes / 32, wide = x_lanes * V;
+  const int parts = cluster_size(), part = cluster_rank();
+  const i64 tiles = (p.inner + wide - 1) / wide, tile = block_index() / parts, outer = tile / tiles;
+  cluster_wait();
+  if (outer >= p.rows / p.inner) return;  // the whole cluster alike
+  const i64 inner = (tile - outer * tiles) * wide + lane * V, share = (p.n + parts - 1) / parts;
+  const i64 end = (part + 1) * share < p.n ? (part + 1) * share : p.n, from = part * share + depth;
+  const int count = inner < p.inner && from < end ? (int)((end - from + depths - 1) / depths) : 0;
+  const T* x = (const T*)p.x + outer * p.x_outer + inner * p.x_inner + from * p.x_n;
+  T* out = (T*)p.out + outer * p.out_outer + inner * p.out_inner + from * p.out_n;
+  Bytes16* mine = memory + threadIdx.x;
+  for (int i = 0; i < count; ++i) copy_async(mine + i * lanes, x + (i64)i * depths * p.x_n);
+  wait_async();
+
+  W m[V], s[V], v[V];
+  Pack<T, V> item;
+#pragma unroll
+  for (int k = 0; k < V; ++k) m[k] = lowest<W>(), s[k] = 0;
+#pragma unroll 4
+  for (int i = 0; i < count; ++i) {
+    item.raw = mine[i * lanes];
+    item.get(v);
+#pragma unroll
+    for (int k = 0; k < V; ++k) m[k] = larger(m[k], v[k]);
+  }
+#pragma unroll 2
+  for (int i = 0; i < count; ++i) {
+    item.raw = mine[i * lanes];
+    item.get(v);
+#pragma unroll
+    for (int k = 0; k < V; ++k) s[k] += exponential(v[k] - zero_if_empty(m[k]));
+  }
+
+#pragma unroll
+  for (int k = 0; k < V; ++k) {
+    const W own = m[k];
+    for (int mask = 16; mask >= x_lanes; mask /= 2) m[k] = larger(m[k], exchange(m[k], mask));
+    s[k] *= exponential(own - zero_if_empty(m[k]));
+    for (int mask = 16; mask >= x_lanes; mask /= 2) s[k] += exchange(s[k], mask);
+    if ((threadIdx.x & 31) < x_lanes) slots[warp * wide + lane * V + k] = {m[k], s[k]};
+  }
+  __syncthreads();
+  Pair<W> all = {lowest<W>(), 0};
+  const auto merge = [&](const Pair<W>* pairs, int count_of) {
+    W top = lowest<W>(), sum = 0;
+    for (int k = 0; k < count_of; ++k) top = larger(top, pairs[k * wide].m);
+    for (int k = 0; k < count_of; ++k) sum += pairs[k * wide].s * exponential(pairs[k * wide].m - zero_if_empty(top));
+    all = {top, sum};
+  };
+  if (threadIdx.x < wide) merge(slots + threadIdx.x, warps);
+  if (parts > 1) {
+    if (threadIdx.x == 0) arrive_expecting(&met, parts * wide * sizeof(Pair<W>));
+    if (threadIdx.x < wide) {
+      const u64* words = (const u64*)&all;
+      for (int rank = 0; rank < parts; ++rank) {
+#pragma unroll
+        for (int k = 0; k < (int)(sizeof(all) / 8); ++k) {
+          send_remote((u64*)&peers[part * wide + threadIdx.x] + k, &met, rank, words[k]);
+        }
+      }
+      wait_for(&met, 0);
+      merge(peers + threadIdx.x, parts);
+    }
+  }
+  __syncthreads();
+  if (threadIdx.x < wide) slots[threadIdx.x] = {zero_if_empty(all.m), W(1) / all.s};
+  __syncthreads();
+#pragma unroll
+  for (int k = 0; k < V; ++k) {
+    m[k] = slots[lane * V + k].m;  // the shift
+    s[k] = slots[lane * V + k].s;  // the scale
+  }
+#pragma unroll 2
+  for (int i = 0; i < count; ++i) {
+    item.raw = mine[i * lanes];
+    item.get(v);
+#pragma unroll
+    for (int k = 0; k < V; ++k) v[k] = exponential(v[k] - m[k]) * s[k];
+    item.set(v);
+    item.store(out + (i64)i * depths * p.out_n, 0, true);
+  }
+}
+
+#endif

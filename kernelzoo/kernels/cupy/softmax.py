@@ -17,16 +17,22 @@ WARP = 32
 # A thread holds 8 packs at most: 32 registers of elements and as many for the rest, which 1024 threads an SM can have.
 FUSED_ITEMS = (1, 2, 4, 8)
 
-# Rows of the tile's threads: a row sits in the registers of one thread, which is cheap up to 64 elements.
-TILE_ROWS = 128
-TILE_ITEMS = (8, 16, 32, 64)
-
-# What a block may ask for without a special permission, less one pack for the tile's phase.
-TILE_BYTES = 48 * 1024 - 16
+# Elements of a row that a tile takes: 40 to a thread, at most eight threads.
+TILE_ELEMENTS = 264
 
 # Blocks of 512 threads, of which an SM runs two with 64 registers a thread: one computes while the other loads.
 CLUSTER_THREADS = 512
 CLUSTERS = (2, 4, 8, 16)
+
+# Threads of an SM with 64 registers each.
+SM_THREADS = 1024
+
+# The ring: threads that compute, and packs of a tile, two of each thread. 13 tiles of 16 kB are all of shared memory.
+RING_LANES = 512
+RING_TILE = 2 * RING_LANES
+
+# Packs of a column that a thread holds in shared memory: 96 kB, and two blocks of 512 threads on an SM.
+COLUMN_ITEMS = 12
 
 
 @register("cupy", "softmax", "auto")
@@ -75,13 +81,15 @@ def split(x: torch.Tensor, out: torch.Tensor) -> Launch:
 def _auto(problem: Problem, device: Device) -> Plan:
     columns = problem.by_columns()
     if columns is not None:
+        if columns.n > 128 and _columns_cluster(columns, device) is not None:
+            return _split(problem, device)
         # Held in registers if it fits; split where the tiles alone don't give each SM two blocks.
-        if _column_tiles(columns, 512) < 2 * device.sms and problem.n > 1024:
+        if _column_tiles(columns, _column_threads(columns)) < 2 * device.sms and problem.n > 1024:
             return _split(problem, device)
         held = problem.n <= _column_capacity(columns)
         return _multi_row(problem, device) if held else _online(problem, device)
     packs = _packs(problem)
-    if packs <= WARP * FUSED_ITEMS[-1]:
+    if _in_tiles(problem) or packs <= 7 * WARP:
         return _multi_row(problem, device)
     if problem.width == 1:
         return _fused(problem, device) if packs <= 1024 * FUSED_ITEMS[-1] else _online(problem, device)
@@ -99,10 +107,17 @@ def _fused(problem: Problem, device: Device) -> Plan:
             f"a row of {problem.n} elements doesn't fit in the registers of one block, which hold "
             f"{1024 * FUSED_ITEMS[-1] * problem.width}",
         )
-    # 4 packs a thread keep enough loads in flight; fewer only where a block would have less than four warps.
-    items = 1 if packs <= 128 else 2 if packs <= 256 else 4 if packs <= 512 * 4 else 8
+    items = _fused_items(packs)
     kernel = f"fused<{problem.c_type}, {problem.width}, {items}>"
     return Plan(problem, (Step(kernel, problem.rows, _threads(packs, items)),))
+
+
+def _fused_items(packs: int) -> int:
+    """Packs a thread: 4, or 8 where blocks with 4 would leave an SM with less than 3600 packs (56 kB) on their way."""
+    if packs <= 240:  # two warps at least
+        return 1 if packs <= 128 else 2
+    threads = _threads(packs, 4)
+    return 4 if threads <= SM_THREADS // 2 and SM_THREADS // threads * packs >= 3600 else 8
 
 
 def _persistent(problem: Problem, device: Device) -> Plan:
@@ -113,6 +128,7 @@ def _persistent(problem: Problem, device: Device) -> Plan:
             f"two rows of {problem.n} elements don't fit in the registers of one block, which hold two of "
             f"{512 * FUSED_ITEMS[-1] * problem.width}",
         )
+    # 4 packs a thread keep enough loads in flight; fewer only where a block would have less than four warps.
     items = 1 if packs <= 128 else 2 if packs <= 256 else 4 if packs <= 512 * 4 else 8
     kernel = f"persistent<{problem.c_type}, {problem.width}, {items}>"
     return Plan(problem, (Step(kernel, problem.rows, _threads(packs, items), resident=True),))
@@ -128,13 +144,8 @@ def _multi_row(problem: Problem, device: Device) -> Plan:
             )
         return _columns(columns)
     n, width, c_type = problem.n, problem.width, problem.c_type
-    limit = 16 if problem.dtype == "float64" else TILE_ITEMS[-1]  # double's exp leaves fewer registers
-    if problem.one_piece and not problem.packed and n <= limit and TILE_ROWS * n * problem.itemsize <= TILE_BYTES:
-        items = next(items for items in TILE_ITEMS if n <= items)
-        shared = TILE_ROWS * n * problem.itemsize + 16
-        return Plan(
-            problem, (Step(f"multi_row_tile<{c_type}, {items}>", -(-problem.rows // TILE_ROWS), TILE_ROWS, (), shared),)
-        )
+    if _in_tiles(problem):
+        return _tile(problem)
     packs = _packs(problem)
     if packs > WARP * FUSED_ITEMS[-1]:
         raise UnsupportedProblemError(
@@ -145,12 +156,30 @@ def _multi_row(problem: Problem, device: Device) -> Plan:
     lanes = min(WARP, _power_of_two(packs))
     if has_edges:  # one edge element a lane: a row has 2 * (width - 1) of them at most
         lanes = max(lanes, _power_of_two(2 * (width - 1)))
-    items = _power_of_two(-(-packs // lanes))
-    rows = max(1, 4 // items)  # about four packs in flight per thread
+    items = -(-packs // lanes)
+    # Two rows a group of lanes, unless one each is all that the device runs at once or a row is work enough.
+    rows = 2 if items == 1 and problem.rows * lanes > device.sms * 2048 else 1
     blocks = -(-problem.rows // (128 // lanes * rows))
     return Plan(
         problem, (Step(f"multi_row<{c_type}, {width}, {lanes}, {items}, {rows}, {int(has_edges)}>", blocks, 128),)
     )
+
+
+def _in_tiles(problem: Problem) -> bool:
+    """Short rows that don't keep to 16-byte words, all of them one piece of memory."""
+    limit = 16 if problem.dtype == "float64" else TILE_ELEMENTS  # double's exp leaves fewer registers
+    return problem.one_piece and not problem.packed and problem.n <= limit
+
+
+def _tile(problem: Problem) -> Plan:
+    n = problem.n
+    words = n // 2 + 1 if problem.itemsize == 2 else n  # half precisions come in twos, wherever they begin
+    lanes = 1 if problem.itemsize == 8 else next(c for c in (1, 2, 4, 8, 16, 32) if n <= 40 * c)
+    each = -(-words // WARP) * WARP // lanes if lanes > 1 else words
+    each += each % 2  # a kernel for every second length
+    rows = 128 // lanes
+    kernel = f"multi_row_tile<{problem.c_type}, {lanes}, {each}>"
+    return Plan(problem, (Step(kernel, -(-problem.rows // rows), 128, (), rows * n * problem.itemsize + 16),))
 
 
 def _online(problem: Problem, device: Device) -> Plan:
@@ -165,24 +194,49 @@ def _online(problem: Problem, device: Device) -> Plan:
 def _split(problem: Problem, device: Device) -> Plan:
     columns = problem.by_columns()
     if columns is not None:
-        return _columns_split(columns, device)
+        return _columns_cluster(columns, device) or _columns_split(columns, device)
     packs = _packs(problem)
+    # The registers that the ring leaves a thread on compute capability 12.0 don't hold the double exponential's.
+    if device.capability < 90 or problem.width == 1 or (problem.dtype == "float64" and device.capability >= 120):
+        return _split_grid(problem, device)
     held = CLUSTER_THREADS * FUSED_ITEMS[-1]
-    if device.capability >= 90 and packs <= CLUSTERS[-1] * held:
-        # As few blocks as hold the row, or more until there are two for each SM.
-        cluster = next(
-            (
-                c
-                for c in CLUSTERS
-                if packs <= c * held and (c * problem.rows >= 2 * device.sms or packs < c * held // 4)
-            ),
-            CLUSTERS[-1],
-        )
-        items = 4 if packs <= cluster * CLUSTER_THREADS * 4 else 8
-        kernel = f"split_cluster<{problem.c_type}, {problem.width}, {items}, {cluster}>"
-        threads = _threads(-(-packs // cluster), items)
-        return Plan(problem, (Step(kernel, problem.rows * cluster, threads, cluster=cluster),))
-    return _split_grid(problem, device)
+    few = 2 * problem.rows <= device.sms
+    few = few or (problem.rows <= device.sms and packs <= _ring_tiles(device) * RING_TILE)
+    if (few and packs > held) or packs > CLUSTERS[-1] * held:
+        return _split_ring(problem, device)
+    # As few blocks as hold the row, or more until there are two for each SM.
+    cluster = next(
+        (c for c in CLUSTERS if packs <= c * held and (c * problem.rows >= 2 * device.sms or packs < c * held // 4)),
+        CLUSTERS[-1],
+    )
+    items = 4 if packs <= cluster * CLUSTER_THREADS * 4 else 8
+    kernel = f"split_cluster<{problem.c_type}, {problem.width}, {items}, {cluster}>"
+    threads = _threads(-(-packs // cluster), items)
+    return Plan(problem, (Step(kernel, problem.rows * cluster, threads, cluster=cluster),))
+
+
+def _split_ring(problem: Problem, device: Device) -> Plan:
+    """All SMs on the rows there are; of more rows than that, each on as many blocks as hold it, in turn."""
+    packs, tiles = _packs(problem), _ring_tiles(device)
+    # To read a part's end twice from the cache costs less than to take rows in turn; of more rows than SMs, as few
+    # parts as hold one.
+    parts = device.sms // problem.rows or -(-packs // (tiles * RING_TILE))
+    parts = max(1, min(parts, device.sms, 256, packs // RING_LANES))
+    groups = min(problem.rows, device.sms // parts)
+    step = Step(
+        f"split_ring<{problem.c_type}, {RING_LANES}>",
+        groups * parts,
+        RING_LANES + WARP,
+        ("counters", (ctypes.c_int32, parts), (ctypes.c_int32, tiles)),
+        tiles * RING_TILE * 16,
+        cooperative=True,
+    )
+    return Plan(problem, (step,), counter_bytes=problem.rows * parts * 2 * _pair_bytes(problem))
+
+
+def _ring_tiles(device: Device) -> int:
+    """As many tiles as shared memory holds beside 12 kB for all else."""
+    return min(13, (device.shared_bytes - 12 * 1024) // (RING_TILE * 16))
 
 
 def _split_grid(problem: Problem, device: Device) -> Plan:
@@ -216,20 +270,21 @@ def _split_grid(problem: Problem, device: Device) -> Plan:
 
 
 def _columns(problem: Problem) -> Plan:
-    lanes, threads = _column_block(problem, 512)
+    lanes, threads = _column_block(problem, _column_threads(problem))
     kernel = f"columns<{problem.c_type}, {problem.column_width}, {_column_items(problem)}, false>"
     arguments: tuple[Argument, ...] = ("partial", "counters", (ctypes.c_int32, 1), (ctypes.c_int32, lanes))
-    return Plan(problem, (Step(kernel, _column_tiles(problem, 512), threads, arguments),))
+    return Plan(problem, (Step(kernel, _column_tiles(problem, _column_threads(problem)), threads, arguments),))
 
 
 def _columns_split(problem: Problem, device: Device) -> Plan:
     # Two blocks of 256 threads always fit on an SM: the kernel is bound to 128 registers.
     lanes, threads = _column_block(problem, 256)
     tiles, resident = _column_tiles(problem, 256), 2 * device.sms
-    share = threads // lanes * _column_items(problem)  # elements of one column that a block holds
+    items = min(8, _column_items(problem))
+    share = threads // lanes * items  # elements of one column that a block holds
     chunks = max(1, min(-(-problem.n // share), resident // min(tiles, resident)))
     groups = min(tiles, resident // chunks)
-    kernel = f"columns<{problem.c_type}, {problem.column_width}, {_column_items(problem)}, true>"
+    kernel = f"columns<{problem.c_type}, {problem.column_width}, {items}, true>"
     arguments: tuple[Argument, ...] = ("partial", "counters", (ctypes.c_int32, chunks), (ctypes.c_int32, lanes))
     return Plan(
         problem,
@@ -239,8 +294,43 @@ def _columns_split(problem: Problem, device: Device) -> Plan:
     )
 
 
+def _columns_cluster(problem: Problem, device: Device) -> Plan | None:
+    """Every element in shared memory, 12 packs a thread so that an SM runs two blocks; None if it doesn't fit."""
+    width, n = problem.column_width, problem.n
+    if device.capability < 90 or width == 1:
+        return None
+    most = min(COLUMN_ITEMS, (device.shared_bytes - 18 * 1024) // (512 * 16))  # beside 16 kB for pairs
+    fits = None
+    for lanes in (8, 4):  # 128 bytes of neighbouring rows, or 64
+        lanes = min(lanes, _power_of_two(-(-problem.inner // width)))
+        tiles = problem.outer * -(-problem.inner // (lanes * width))
+        for parts in (1, *(CLUSTERS if lanes <= 4 else CLUSTERS[:-1])):
+            share = -(-n // parts)
+            if share * lanes > most * 512:
+                continue
+            fits = lanes, parts, tiles
+            if tiles * parts >= device.sms or share <= 64:
+                break
+        if fits is not None:
+            break
+    if fits is None:
+        return None
+    lanes, parts, tiles = fits
+    share = -(-n // parts)
+    threads = min(512, max(WARP, lanes * width, lanes * _power_of_two(-(-share // 4))))
+    items = -(-share // (threads // lanes))
+    kernel = f"columns_cluster<{problem.c_type}, {width}>"
+    arguments: tuple[Argument, ...] = ((ctypes.c_int32, lanes),)
+    return Plan(problem, (Step(kernel, tiles * parts, threads, arguments, items * threads * 16, cluster=parts),))
+
+
+def _column_threads(problem: Problem) -> int:
+    """Threads of a block at most: four blocks of 256 run on an SM where a thread reads single elements."""
+    return 512 if problem.column_width > 1 else 256
+
+
 def _column_items(problem: Problem) -> int:
-    return 4 if problem.dtype == "float64" else 8
+    return 4 if problem.dtype == "float64" else 8 if problem.column_width > 1 else 16
 
 
 def _column_block(problem: Problem, most_threads: int) -> tuple[int, int]:
@@ -255,9 +345,10 @@ def _column_block(problem: Problem, most_threads: int) -> tuple[int, int]:
 
 
 def _column_capacity(problem: Problem) -> int:
-    """Elements of a column that a block of 512 threads holds in registers."""
-    lanes, _ = _column_block(problem, 512)
-    return 512 // lanes * _column_items(problem)
+    """Elements of a column that the largest block holds in registers."""
+    threads = _column_threads(problem)
+    lanes, _ = _column_block(problem, threads)
+    return threads // lanes * _column_items(problem)
 
 
 def _column_tiles(problem: Problem, most_threads: int) -> int:
