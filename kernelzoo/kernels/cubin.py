@@ -98,7 +98,7 @@ def disassembly(cubin: bytes) -> tuple[dict[str, str], str | None]:
 @cache
 def tools(name: str) -> tuple[Path, ...]:
     """Where a tool of the CUDA toolkit is: on the path, in NVIDIA's wheels, in triton's, in the toolkit's folder."""
-    return tuple(dict.fromkeys(path for path in _candidates(name) if path.is_file()))
+    return tuple(dict.fromkeys(path for path in _candidates(name) if os.access(path, os.X_OK)))
 
 
 def _candidates(name: str) -> Iterator[Path]:

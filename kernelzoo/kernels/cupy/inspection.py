@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -92,8 +92,6 @@ def device(driver: Driver) -> Iterator[None]:
             (cupy_driver, "funcGetAttribute", lambda attribute, function: 0),
             (cupy_driver, "funcSetAttribute", lambda function, attribute, value: None),
             (cupy_driver, "occupancyMaxActiveBlocksPerMultiprocessor", driver.blocks),
-            (cupy_driver, "launchKernel", driver.launch),
-            (cupy_driver, "launchCooperativeKernel", partial(driver.launch, cooperative=True)),
             (ctypes, "CDLL", lambda name, *a, **k: driver.library if name == "libcuda.so.1" else cdll(name, *a, **k)),
         ):
             stack.enter_context(mock.patch.object(owner, name, value))
