@@ -19,7 +19,7 @@ elements each of them has."""
 
 @dataclass(frozen=True)
 class Columns:
-    """A view whose rows lie side by side without a gap: row r is number ``r % neighbours`` of group ``r // neighbours``."""
+    """Rows that lie side by side without a gap: row r is number ``r % neighbours`` of group ``r // neighbours``."""
 
     groups: int
     neighbours: int
@@ -28,6 +28,7 @@ class Columns:
     x_step: int
     out_group: int
     out_step: int
+    """From one element of a row to the next; of a minimum, which has one a row, from one row to the next."""
     vec: int
 
     @property
@@ -51,6 +52,11 @@ def columns(v: View) -> Columns | None:
         steps = v.x_outer, v.out_outer
     vec = VECTOR_BYTES // itemsize(v.dtype)
     written = (v.out_step, out_group, v.out_phase) if v.out_step else ()  # in vectors, but for a minimum
-    if steps != (1, 1) or any(offset % vec for offset in (v.neighbours, v.x_step, x_group, v.phase, *written)):
+    if (
+        steps[0] != 1
+        or (v.out_step and steps[1] != 1)
+        or any(offset % vec for offset in (v.neighbours, v.x_step, x_group, v.phase, *written))
+    ):
         return None
-    return Columns(groups, v.neighbours, v.n, x_group, v.x_step, out_group, v.out_step, vec)
+    out_step = v.out_step or steps[1]
+    return Columns(groups, v.neighbours, v.n, x_group, v.x_step, out_group, out_step, vec)

@@ -60,8 +60,8 @@ def store(source: Source, capability: tuple[int, int], name: str, cubin: bytes) 
 
 
 def _path(source: Source, capability: tuple[int, int]) -> Path:
-    key = (_compiler(), capability, source.function.__qualname__, source.constants)
-    key += (source.arguments, source.threads, source.blocks)
+    made_with = (source.constants, source.arguments, source.threads, source.blocks)
+    key = (_compiler(), capability, source.function.__qualname__, made_with)
     return folder() / f"{hashlib.sha256(repr(key).encode()).hexdigest()}.bin"
 
 

@@ -2,7 +2,8 @@
 
 Numba's own way, ``kernel[grid, block, stream](tensors)``, asks each tensor for its array interface and unpacks it into
 seven arguments, at every call. A kernel here takes raw pointers and 64-bit integers instead, so that ``cuda.compile``
-gives PTX with a plain parameter list, and its launch is one ``cuLaunchKernel``. Compiling needs no GPU.
+gives PTX with a plain parameter list, and its launch is one
+``cuLaunchKernelEx``. Compiling needs no GPU.
 bench/test_submit.py measures both ways.
 
 In Numba's simulator (``NUMBA_ENABLE_CUDASIM=1``) the same kernels run as Python over flat NumPy views of CPU tensors.
@@ -68,6 +69,16 @@ class Kernel:
         blocks = _check(driver.cuOccupancyMaxActiveBlocksPerMultiprocessor(self.function, threads, 0))
         return max(1, int(blocks)) * int(_properties(self.device).multi_processor_count)
 
+    def _allow(self, shared: int, cluster: int) -> None:
+        """Ask for what a kernel isn't granted unasked."""
+        if shared > 48 * 1024:
+            attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+            if shared > _check(driver.cuFuncGetAttribute(attribute, self.function)):
+                _check(driver.cuFuncSetAttribute(self.function, attribute, shared))
+        if cluster > 8:  # the largest that every device with clusters grants
+            attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
+            _check(driver.cuFuncSetAttribute(self.function, attribute, 1))
+
     def call(
         self,
         grid: int,
@@ -79,20 +90,14 @@ class Kernel:
     ) -> Callable[..., Launch]:
         """A call over ``grid`` blocks that lacks only its tensors: give it those, and it returns a launch.
 
-        ``threads`` per block, if not as many as it was compiled for; ``shared`` bytes of dynamic shared memory; blocks in
-        clusters of ``cluster``; ``cooperative`` if they wait for each other. Tensors are passed by their address, and
-        kept alive by the launch.
+        ``threads`` per block, if not as many as it was compiled for; ``shared`` bytes of dynamic shared memory; blocks
+        in clusters of ``cluster``; ``cooperative`` if they wait for each other. Tensors are passed by their address,
+        and kept alive by the launch.
         """
         threads = threads or self.threads
         if SIMULATED:
             return partial(self._simulate, grid, threads, shared, integers)
-        if shared > 48 * 1024:  # what a block may have without asking
-            attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-            if shared > _check(driver.cuFuncGetAttribute(attribute, self.function)):
-                _check(driver.cuFuncSetAttribute(self.function, attribute, shared))
-        if cluster > 8:  # the largest that every device with clusters grants unasked
-            attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
-            _check(driver.cuFuncSetAttribute(self.function, attribute, 1))
+        self._allow(shared, cluster)
         function, device = int(self.function), self.device
         shape = _Shape(grid, threads, shared, cluster, cooperative)
         current_stream = torch._C._cuda_getCurrentRawStream
@@ -165,7 +170,7 @@ class _Configuration(ctypes.Structure):
     """The driver's ``CUlaunchConfig``."""
 
     _fields_ = (
-        *((name, ctypes.c_uint) for name in ("grid", "grid_y", "grid_z", "threads", "threads_y", "threads_z", "shared")),
+        *((name, ctypes.c_uint) for name in ("grid", "grid_y", "grid_z", "block", "block_y", "block_z", "shared")),
         ("stream", ctypes.c_void_p),
         ("attributes", ctypes.c_void_p),
         ("count", ctypes.c_uint),
@@ -292,7 +297,7 @@ def has_clusters(device: torch.device) -> bool:
 
 
 def shared_bytes(device: torch.device) -> int:
-    """Dynamic shared memory that a block can have beside 2 kB of its own; in the simulator, which has no clusters, none."""
+    """Dynamic shared memory that a block can have beside 2 kB of its own; none in the simulator, without clusters."""
     if SIMULATED:
         return 0
     attribute = driver.CUdevice_attribute.CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN

@@ -98,8 +98,8 @@ def is_packed(dtype: str, width: int) -> bool:
 
 
 def vector_functions(dtype: str, width: int) -> tuple[Any, Any]:
-    """``load_vector(pointer, i, row, k, inside)`` and ``store_vector(...)``: ``width`` elements in one instruction, between
-    memory at i, aligned to the vector's size, and the registers from ``row[k]`` on; nothing where not ``inside``.
+    """``load_vector(pointer, i, row, k, inside)`` and ``store_vector(...)``: ``width`` elements in one instruction,
+    between memory at i, aligned to the vector's size, and the registers from ``row[k]`` on; nothing if not ``inside``.
 
     Packed halves (:func:`is_packed`) are words, two elements each; anything else is one element each, widened. Whole
     vectors of 16 bytes are read past the L1 cache, and written to be the first to leave the L2 cache.
@@ -187,14 +187,14 @@ def _store_whole(builder: Any, address: Any, values: list[Any], inside: Any) -> 
     letter, suffix = _LETTERS[values[0].type]
     count = len(values)
     names = ", ".join(f"${j + 2}" for j in range(count))
-    code = (
-        f"{{ .reg .pred inside; setp.ne.b32 inside, $1, 0; @inside st.global{STORE_HINT}.v{count}.{suffix} [$0], {{{names}}}; }}"
-    )
+    store = f"st.global{STORE_HINT}.v{count}.{suffix} [$0], {{{names}}};"
+    code = f"{{ .reg .pred inside; setp.ne.b32 inside, $1, 0; @inside {store} }}"
     operands = [address, builder.zext(inside, I32), *values]
     _asm(builder, ir.VoidType(), operands, code, ",".join(["l", "r", *[letter] * count]), True)
 
 
 STORE_HINT = ".cs"
+"""What is written is not read again here: first to leave the caches."""
 
 
 def word_functions(dtype: str) -> tuple[Any, Any, Any, Any, Any]:
@@ -322,10 +322,10 @@ def tile_functions(dtype: str) -> tuple[Any, Any, Any, Any, Any]:
 
 
 def tile_vector(dtype: str) -> Any:
-    """``load_tile(tile, j, row)``: 16 bytes of shared memory from element j on, into the registers of ``row``."""
+    """``load_tile(tile, j, row, k)``: 16 bytes of shared memory from element j on, to registers from ``row[k]`` on."""
 
     @intrinsic
-    def load_tile(typing, tile, j, row):
+    def load_tile(typing, tile, j, row, k):
         def codegen(context, builder, signature, args):
             shared = cgutils.create_struct_proxy(signature.args[0])(context, builder, args[0]).data
             at = builder.gep(shared, [args[1]])
@@ -338,10 +338,11 @@ def tile_vector(dtype: str) -> Any:
             kind = ir.LiteralStructType([data.type.pointee] * count)
             loaded = _asm(builder, kind, [address], code, ",".join([f"={letter}"] * count) + ",r,~{memory}", True)
             for k in range(count):
-                builder.store(builder.extract_value(loaded, k), builder.gep(data, [I64(k)]))
+                target = builder.gep(data, [builder.add(args[3], I64(k))])
+                builder.store(builder.extract_value(loaded, k), target)
             return context.get_dummy_value()
 
-        return types.void(tile, types.int64, row), codegen
+        return types.void(tile, types.int64, row, types.int64), codegen
 
     return load_tile
 
@@ -438,7 +439,7 @@ def arrive(typing, counters, i, last):
 
 @intrinsic
 def count_up(typing, counters, i):
-    """Count one more arrival at the 64-bit ``counters[i]`` and return how many came before, ever; acquire and release."""
+    """Count an arrival at the 64-bit ``counters[i]`` and return how many came before it, ever; acquire and release."""
 
     def codegen(context, builder, signature, args):
         address = builder.ptrtoint(builder.gep(args[0], [args[1]]), I64)

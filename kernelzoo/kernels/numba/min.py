@@ -15,6 +15,8 @@ from numba import cuda
 from numba.cuda import types
 
 from kernelzoo.errors import UnsupportedProblemError
+from kernelzoo.kernels.numba import columns as columns_of
+from kernelzoo.kernels.numba.columns import Columns
 from kernelzoo.kernels.numba.dtypes import STORAGE, WIDE, highest, itemsize
 from kernelzoo.kernels.numba.launch import Source, has_clusters, multiprocessors, prepare
 from kernelzoo.kernels.numba.row import (
@@ -32,6 +34,7 @@ from kernelzoo.kernels.numba.row import (
     pointer,
     reductions,
     seating,
+    spread,
     word_type,
 )
 from kernelzoo.kernels.numba.view import VECTOR_BYTES, BindView, View, planned, power_of_two
@@ -116,7 +119,7 @@ def rows_deferred_kernel(dtype: str, tiling: Tiling) -> Source:
     smallest_of, seat = folding(dtype, tiling), seating(tiling)
     WORD, WORDS, SIZE = word_type(dtype, tiling.vec), tiling.words(dtype), tiling.size
     ROWS, SCRATCH = tiling.rows, tiling.scratch
-    STACK = tiling.stack
+    STACK, ONCE = tiling.stack, not (tiling.flexible or tiling.across)  # short rows are read at once
     HELD = WORDS * STACK
 
     def deferred(x, out, rows, inner, n, x_outer, x_step, x_inner, out_outer, out_step, out_inner, phase):
@@ -141,7 +144,7 @@ def rows_deferred_kernel(dtype: str, tiling: Tiling) -> Source:
                 read(x, source, x_step, lane, lanes, head + first, end, tiles, level * WORDS)
             for level in range(STACK):
                 smallest[level] = smallest_of(tiles, level * WORDS, smallest[level])
-            first += lanes * SIZE
+            first = n if ONCE else first + lanes * SIZE
         for level in range(STACK):
             r = r0 + level * ROWS
             value = reduce_min(smallest[level], scratch)
@@ -149,13 +152,14 @@ def rows_deferred_kernel(dtype: str, tiling: Tiling) -> Source:
                 _, target = begin(r, inner, x_outer, x_inner, out_outer, out_inner)
                 store(out, target, value)
 
-    return Source(deferred, (pointer(dtype), pointer(dtype), *OFFSETS), tiling.threads, (dtype, tiling))
+    blocks = 8 if ONCE and tiling.threads <= 128 else 1  # 1024 threads an SM with 64 registers each
+    return Source(deferred, (pointer(dtype), pointer(dtype), *OFFSETS), tiling.threads, (dtype, tiling), blocks)
 
 
 @cache
 def rows_deferred_tile_kernel(dtype: str) -> Source:
-    """A block takes TILE_ROWS consecutive short rows, a thread each, by way of shared memory: as one piece of memory they
-    are copied in whole vectors, wherever the rows begin."""
+    """A block takes TILE_ROWS consecutive short rows, a thread each, by way of shared memory: as one piece of memory
+    they are copied in whole vectors, wherever the rows begin."""
     storage = STORAGE[dtype]
     load, store = elements(dtype)
     copy_in, wait_copies, _, widened, set_narrow = machine.tile_functions(dtype)
@@ -217,8 +221,9 @@ def deep(v: View) -> int:
 
 
 def rows_tiling(v: View) -> Tiling:
-    """Short rows have as few lanes as hold them, several rows a thread, and share a block of 128 threads; a longer row
-    has a block of up to 256, of which an SM runs four or more."""
+    """A warp to a row of over 64 vectors, half a warp to a shorter one, several rows a thread, in blocks of 128
+    threads; a longer row has a block of up to 256, of which an SM runs four or more, or 512 where that saves a second
+    batch of loads or rows are few."""
     if v.across:
         if v.n <= 32 and v.neighbours >= 32:
             return Tiling(1, 256, v.n, 1, across=True, stack=max(1, 16 // power_of_two(v.n)))
@@ -229,14 +234,17 @@ def rows_tiling(v: View) -> Tiling:
     if v.n < 4 * vec and edges:  # too short for aligned vectors: lane by lane
         vec, edges = 1, False
     vectors = max(1, v.n // vec)
-    lanes = min(power_of_two(vectors), WARP)
+    lanes = min(power_of_two(vectors), 16 if vectors <= 64 and vec > 1 else WARP)
     if edges:
         lanes = max(lanes, min(2 * vec, WARP))  # an edge element each
-    tiles = -(-vectors // lanes)
+    tiles = power_of_two(-(-vectors // lanes))
     if tiles <= most and (not edges or 2 * vec <= WARP):
-        tiles = power_of_two(tiles)
         return Tiling(lanes, 128 // lanes, tiles, vec, edges, stack=max(1, min(4, most) // tiles))
-    return Tiling(256, 1, most, v.vec, v.edges, flexible=True)
+    wide = v.rows <= FEW_ROWS or vectors <= 320 * most
+    return Tiling(512 if wide else 256, 1, most, v.vec, v.edges, flexible=True)
+
+
+FEW_ROWS = 132  # an SM's share of an H200's is one at most, and takes all threads that it can get
 
 
 @register("numba", "min", "rows")
@@ -257,6 +265,9 @@ def rows_deferred(x: torch.Tensor, out: torch.Tensor) -> Launch:
 
 
 def plan_rows_deferred(v: View, device: torch.device) -> BindView:
+    by_columns = _on_columns(v, device, 1)
+    if by_columns is not None:
+        return by_columns
     grid = -(-v.rows // TILE_ROWS)
     if is_tiled(v) and grid <= GRID_LIMIT:
         shared = TILE_ROWS * v.n * itemsize(v.dtype) + VECTOR_BYTES
@@ -325,7 +336,6 @@ def atomic_eager_kernel(dtype: str, tiling: Tiling) -> Source:
     ):
         tile = cuda.local.array(WORDS, WORD)
         scratch = cuda.shared.array(SCRATCH, kind)
-        t = types.int64(cuda.threadIdx.x)
         lane, lanes, group = seat()
         block = types.int64(cuda.blockIdx.x)
         chunk, r0 = block % chunks, block // chunks * slab
@@ -590,10 +600,12 @@ def split_tiling(v: View) -> Tiling:
 
 
 def chunking(v: View, tiling: Tiling, processors: int) -> tuple[int, int]:
-    """``(chunks, span)``: one wave of blocks, four to an SM, each with a batch of loads at least."""
+    """``(chunks, span)``: one wave of blocks, two to an SM, each with a batch of loads at least. Four would be as many
+    as run at once, but each adds an arrival to the end; across rows, with narrower loads, four are better."""
+    blocks = (4 if tiling.across else 2) * processors
     groups = -(-v.rows // tiling.rows)
     tile = tiling.lanes * tiling.size
-    chunks = max(1, min(-(-v.n // tile), 4 * processors // min(4 * processors, groups)))
+    chunks = max(1, min(-(-v.n // tile), blocks // min(blocks, groups)))
     span = -(-v.n // (chunks * LINE)) * LINE
     return -(-v.n // span), span
 
@@ -654,9 +666,17 @@ def cluster_kernel(dtype: str, tiling: Tiling) -> Source:
     return Source(cluster, arguments, tiling.threads, (dtype, tiling))
 
 
-def cluster_shape(v: View, processors: int) -> tuple[int, int] | None:
-    """``(blocks, threads)`` of a cluster per row, or None where it has no advantage."""
-    return None
+def cluster_tiling(v: View) -> Tiling:
+    """Up to 1024 threads: so each has 64 registers, and an SM runs two blocks of 512."""
+    return Tiling(1024, 1, deep(v), v.vec, v.edges, flexible=True)
+
+
+def cluster_shape(v: View) -> tuple[int, int] | None:
+    """``(blocks, threads)`` of a cluster per row, or None where an arrival in memory does better: with few blocks a
+    row, the cluster's barrier is the shorter way; more rows fill the device alone."""
+    if not 12 <= v.rows <= 64 or not 2**14 <= v.n <= 2**19:
+        return None
+    return (8 if v.rows <= 16 else 4), 512
 
 
 @register("numba", "min", "split")
@@ -666,13 +686,15 @@ def split(x: torch.Tensor, out: torch.Tensor) -> Launch:
 
 
 def plan_split(v: View, device: torch.device) -> BindView:
+    by_columns = _on_columns(v, device, 8) if has_clusters(device) else None
+    if by_columns is not None:
+        return by_columns
     tiling = split_tiling(v)
-    shape = cluster_shape(v, multiprocessors(device)) if has_clusters(device) and not v.across else None
+    shape = cluster_shape(v) if has_clusters(device) and not v.across else None
     if shape is not None:
         blocks, threads = shape
-        tiling = replace(tiling, lanes=1024)
         share = -(-v.n // (blocks * LINE)) * LINE
-        kernel = prepare(cluster_kernel(v.dtype, tiling), device)
+        kernel = prepare(cluster_kernel(v.dtype, cluster_tiling(v)), device)
         return kernel.call(v.rows * blocks, *v.offsets, blocks, share, threads=threads, cluster=blocks)
     chunks, span = chunking(v, tiling, multiprocessors(device))
     groups = -(-v.rows // tiling.rows)
@@ -693,6 +715,144 @@ def plan_split(v: View, device: torch.device) -> BindView:
 
 
 # ---------------------------------------------------------------------------------------------------------------------
+# rows_deferred and split by columns
+
+
+COLUMN_OFFSETS = (types.int64,) * columns_of.OFFSETS
+COLUMN_THREADS = 256
+COLUMN_LANES = 8  # vectors side by side: 128 bytes, a line of the cache
+
+
+@cache
+def columns_kernel(dtype: str, tiles: int, in_clusters: bool) -> Source:
+    """Rows side by side: each thread goes down its own, ``tiles`` vectors in flight; they meet once, at the end.
+
+    In clusters, each block has ``share`` elements of the rows, and the first of them reduces what all have found.
+    """
+    kind, HIGHEST = WIDE[dtype], highest(dtype)
+    VEC = VECTOR_BYTES // itemsize(dtype)
+    LANES, TILES, WIDE_ROWS = COLUMN_LANES, tiles, COLUMN_LANES * VEC
+    WORD, WORDS = word_type(dtype, VEC), Tiling(1, 1, 1, VEC).words(dtype)
+    HELD, SLOTS = WORDS * tiles, WIDE_ROWS * (COLUMN_THREADS // WARP)
+    STEPS = (WARP // COLUMN_LANES).bit_length() - 1
+    IDENTITY = spread(dtype, VEC, HIGHEST)
+    load_vector, _ = machine.vector_functions(dtype, VEC)
+    _, store = elements(dtype)
+    combine, unfold = _by_column(dtype, VEC, WORDS)
+    if in_clusters:
+        from kernelzoo.kernels.numba.cluster import cluster_arrive, cluster_wait, store_to_block
+    else:
+        cluster_arrive = cluster_wait = store_to_block = _nothing
+
+    def columns(x, out, groups, neighbours, n, x_group, x_step, out_group, out_step, blocks, share):
+        cluster_arrive()
+        held = cuda.local.array(HELD, WORD)
+        least = cuda.local.array(WORDS, WORD)
+        own = cuda.local.array(VEC, kind)
+        minima = cuda.shared.array(SLOTS, kind)
+        all_minima = cuda.shared.array(SLOTS, kind)
+        t, threads = types.int64(cuda.threadIdx.x), types.int64(cuda.blockDim.x)
+        lane, depth, depths = t % LANES, t // LANES, threads // LANES
+        block = types.int64(cuda.blockIdx.x)
+        place, rank = block // blocks, block % blocks
+        across = (neighbours + WIDE_ROWS - 1) // WIDE_ROWS
+        group = place // across
+        column = (place - group * across) * WIDE_ROWS
+        i = rank * share + depth
+        end = min(rank * share + share, n) if column + lane * VEC < neighbours else types.int64(0)
+        source = group * x_group + column + lane * VEC
+        for k in range(WORDS):
+            least[k] = IDENTITY
+        while i < end:
+            for tile in range(TILES):
+                for k in range(WORDS):
+                    held[tile * WORDS + k] = IDENTITY
+                at = i + tile * depths
+                load_vector(x, source + at * x_step, held, tile * WORDS, at < end)
+            for tile in range(TILES):
+                for k in range(WORDS):
+                    least[k] = combine(least[k], held[tile * WORDS + k])
+            i += TILES * depths
+
+        unfold(least, own)
+        for k in range(VEC):
+            value = own[k]
+            for step in range(STEPS):
+                value = minimum(value, cuda.shfl_xor_sync(EVERY_LANE, value, 16 >> step))
+            if t % WARP < LANES:
+                minima[t // WARP * WIDE_ROWS + lane * VEC + k] = value
+        cuda.syncthreads()
+        for row in range(t, WIDE_ROWS, threads):
+            value = minima[row]
+            for warp in range(1, threads // WARP):
+                value = minimum(value, minima[warp * WIDE_ROWS + row])
+            minima[row] = value
+        if in_clusters:
+            cluster_wait()  # the other blocks have begun: their shared memory is there
+            for row in range(t, WIDE_ROWS, threads):
+                store_to_block(all_minima, rank * WIDE_ROWS + row, minima[row], types.int64(0))
+            cluster_arrive()
+            cluster_wait()
+        for row in range(t, WIDE_ROWS, threads):
+            if rank == 0 and column + row < neighbours:
+                value = minima[row]
+                if in_clusters:
+                    for peer in range(1, blocks):
+                        value = minimum(value, all_minima[peer * WIDE_ROWS + row])
+                store(out, group * out_group + (column + row) * out_step, value)
+
+    arguments = (pointer(dtype), pointer(dtype), *COLUMN_OFFSETS)
+    return Source(columns, arguments, COLUMN_THREADS, (dtype, tiles, in_clusters))
+
+
+@cuda.jit(device=True, inline="always")
+def _nothing():
+    pass
+
+
+@cache
+def _by_column(dtype: str, vec: int, words: int) -> tuple[Any, Any]:
+    """``combine(a, b)`` of two words of rows side by side, and ``unfold(words, row)`` into one element for each row."""
+
+    @cuda.jit(device=True, inline="always")
+    def copy(row, elements):
+        for j in range(words):
+            elements[j] = row[j]
+
+    if not machine.is_packed(dtype, vec):
+        return minimum, copy
+    low, high, _, _, least = machine.word_functions(dtype)
+
+    @cuda.jit(device=True, inline="always")
+    def widen(row, elements):
+        for j in range(words):
+            elements[2 * j] = low(row[j])
+            elements[2 * j + 1] = high(row[j])
+
+    return least, widen
+
+
+def columns_blocks(c: Columns, processors: int) -> int:
+    """Blocks to a cluster: as many as give each SM four blocks, but each a batch of loads of its own."""
+    wanted = -(-4 * processors // c.tiles(COLUMN_LANES))
+    batch = COLUMN_THREADS // COLUMN_LANES * 8
+    return max(1, min(8, power_of_two(wanted), c.n // batch))
+
+
+def _on_columns(v: View, device: torch.device, most_blocks: int) -> BindView | None:
+    """A call by columns, in clusters of up to so many blocks; None if vectors don't cover them."""
+    c = columns_of.columns(v)
+    if c is None:
+        return None
+    blocks = min(most_blocks, columns_blocks(c, multiprocessors(device)))
+    grid = c.tiles(COLUMN_LANES) * blocks
+    if grid > GRID_LIMIT:
+        return None
+    kernel = prepare(columns_kernel(v.dtype, deep(v), blocks > 1), device)
+    return kernel.call(grid, *c.offsets, blocks, -(-c.n // blocks), cluster=blocks)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
 
 
 @register("numba", "min", "auto")
@@ -702,10 +862,15 @@ def auto(x: torch.Tensor, out: torch.Tensor) -> Launch:
 
 
 def plan_auto(v: View, device: torch.device) -> BindView:
+    c = columns_of.columns(v)
+    # Short columns of whole words are read lane by lane as fast: (64, 1024, 96) in float32 was 16 % slower by vectors.
+    if c is not None and has_clusters(device) and (c.n > 1024 or itemsize(v.dtype) <= 2):
+        many = columns_blocks(c, multiprocessors(device)) == 1
+        return plan_rows_deferred(v, device) if many else plan_split(v, device)
     tiling = rows_tiling(v)
     groups = -(-v.rows // (tiling.rows * tiling.stack))
     if v.across:
         few = groups < 4 * multiprocessors(device) and v.n > 2 * tiling.lanes * tiling.size
     else:
-        few = v.rows <= multiprocessors(device) and v.n > tiling.lanes * tiling.size
+        few = v.rows <= 64 and v.n > 256 * tiling.size
     return plan_split(v, device) if few and not is_tiled(v) else plan_rows_deferred(v, device)

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -23,10 +24,7 @@ from numba.cuda import config, types
 
 from kernelzoo.kernels.numba.dtypes import STORAGE, WIDE
 
-if config.ENABLE_CUDASIM:
-    from kernelzoo.kernels.numba import simulated as machine
-else:
-    from kernelzoo.kernels.numba import machine  # type: ignore[no-redef]
+machine: Any = import_module(f"kernelzoo.kernels.numba.{'simulated' if config.ENABLE_CUDASIM else 'machine'}")
 
 WARP = 32
 ALIGNED = None if config.ENABLE_CUDASIM else 16
@@ -136,8 +134,8 @@ def access(dtype: str, tiling: Tiling, identity: Any) -> tuple[Any, Any, Any, An
 
     ``bounds(phase, n)`` is the part [head, end) of a row that whole aligned vectors cover, for a row that begins
     ``phase`` elements past some 16-byte boundary.
-    ``read(pointer, base, stride, lane, lanes, head, end, row, k)`` fills the words of ``row`` from k on with the thread's
-    share of the tile that begins at element ``head``, and with the identity past ``end``; ``write`` is its inverse.
+    ``read(pointer, base, stride, lane, lanes, head, end, row, k)`` fills the words of ``row`` from k on with the
+    thread's share of the tile that begins at element ``head``, and the identity past ``end``; ``write`` is its inverse.
     ``read_edge(pointer, base, lane, head, end, n)`` is the edge element of this lane, or the identity.
     """
     load, store = elements(dtype)

@@ -55,13 +55,13 @@ def arithmetic(dtype: str, vec: int, words: int) -> tuple[Any, Any, Any, Any, An
     ``finite(m)`` is what to subtract for a largest value of m: m, but 0 for -inf.
     ``top(row, k)`` is the largest of the elements in ``row[k : k + words]``, a NaN dropped.
     ``total(row, k, shift)`` is the sum of exp(element - shift).
-    ``finish(row, k, shift, scale)`` makes the elements results. A dtype as wide as its arithmetic keeps the exponentials
-    of ``total`` in place of the elements, and multiplies them by ``scale`` alone. A packed half has no room for them
-    unrounded: it takes exp(element - shift) again, of any shift.
+    ``finish(row, k, shift, scale)`` makes the elements results. A dtype as wide as its arithmetic keeps the
+    exponentials of ``total`` in place of the elements, and multiplies them by ``scale`` alone. A packed half has no
+    room for them unrounded: it takes exp(element - shift) again, of any shift.
     ``rescale(own, shift, scale)`` is the scale to finish with if the largest value turns out to be ``shift``, and
     ``total`` was taken with ``own``.
     """
-    LOWEST = lowest(dtype)
+    LOWEST: Any = lowest(dtype)
     ZERO = type(LOWEST)(0)
 
     @cuda.jit(device=True, inline="always")
@@ -168,25 +168,27 @@ def fused_kernel(dtype: str, tiling: Tiling) -> Source:
 
 
 def fused_tiling(v: View) -> Tiling | None:
-    """Four vectors of 16 bytes a thread, so that 2048 threads keep 128 kB of an SM's loads in flight; fewer where a block
-    would have less than four warps, eight where the row needs them. Of up to 512 threads an SM runs two blocks then."""
+    """Four vectors of 16 bytes a thread, so that 2048 threads keep 128 kB of an SM's loads in flight; fewer for short
+    rows, eight where the row needs them. Of up to 512 threads an SM runs two blocks then."""
     if v.across:
         return _column_tiling(v, 16 * 4 // max(itemsize(v.dtype), 4))
-    vectors = max(1, v.n // v.vec)
-    tiles = _tiles(vectors, v.vec * itemsize(v.dtype), BLOCK_LIMIT)
+    tiles = _tiles(v, BLOCK_LIMIT)
     return None if tiles is None else Tiling(BLOCK_LIMIT, 1, tiles, v.vec, v.edges, flexible=True)
 
 
-def _tiles(vectors: int, vector_bytes: int, threads: int) -> int | None:
-    """Vectors for each of up to ``threads`` threads; None if the row is too long for that. Vectors below 16 bytes, which
-    an unaligned layout has, leave room for twice as many."""
-    most = 8 if vector_bytes == VECTOR_BYTES else 16
+def _tiles(v: View, threads: int) -> int | None:
+    """Vectors for each of up to ``threads`` threads; None if the row is too long for that.
+
+    Of packed halves eight pay off sooner, since they are more arithmetic for as many bytes: past 1024 vectors, and past
+    320 where rows have edges, which every thread computes along. Vectors below 16 bytes, which an unaligned layout
+    has, leave room for twice as many.
+    """
+    vectors = max(1, v.n // v.vec)
     if vectors <= 128:
-        return 1
-    if vectors <= 256:
-        return 2
-    if vectors <= 512 * 4:
+        return 1 if vectors <= 64 else 2
+    if vectors <= (2048 if itemsize(v.dtype) > 2 else 320 if v.edges else 1024):
         return 4
+    most = 8 if v.vec * itemsize(v.dtype) == VECTOR_BYTES else 16
     return most if vectors <= threads * most else None
 
 
@@ -276,25 +278,27 @@ def multi_row_kernel(dtype: str, tiling: Tiling) -> Source:
 
 
 @cache
-def multi_row_tile_kernel(dtype: str, items: int) -> Source:
-    """A block takes TILE_ROWS consecutive rows of up to ``items`` elements, a thread each, by way of shared memory.
+def multi_row_tile_kernel(dtype: str, lanes: int, items: int) -> Source:
+    """A block takes consecutive rows of up to ``lanes * items`` elements, ``lanes`` threads each, by shared memory.
 
     Rows whose length is no multiple of a vector begin anywhere between two boundaries of 16 bytes, but as one piece of
     memory they are copied whole, without a register. A thread then finds its row some odd number of elements from its
     neighbours', so that the banks of shared memory seldom collide.
     """
-    kind, storage, ONE, LOWEST = WIDE[dtype], STORAGE[dtype], one(dtype), lowest(dtype)
-    ZERO = type(ONE)(0)
+    kind, storage = WIDE[dtype], STORAGE[dtype]
+    LOWEST: Any = lowest(dtype)
+    ZERO, ONE = type(LOWEST)(0), type(LOWEST)(1)
     load, store = elements(dtype)
     copy_in, wait_copies, copy_out, widened, set_narrow = machine.tile_functions(dtype)
-    VEC = VECTOR_BYTES // itemsize(dtype)
-    ROWS, ITEMS, SURE = TILE_ROWS, items, items - TILE_STEP
-    HELD = ROWS * ITEMS + VEC
+    VEC, THREADS = VECTOR_BYTES // itemsize(dtype), TILE_THREADS
+    LANES, ROWS, ITEMS, SURE = lanes, TILE_THREADS // lanes, items, items - TILE_STEP
+    HELD, STEPS, FIRST = TILE_THREADS * items + VEC, lanes.bit_length() - 1, lanes // 2
 
     def multi_row_tile(x, out, rows, inner, n, x_outer, x_step, x_inner, out_outer, out_step, out_inner, phase):
         tile = cuda.shared.array(HELD, storage, ALIGNED)
         row = cuda.local.array(ITEMS, kind)
         t = types.int64(cuda.threadIdx.x)
+        lane = t % LANES
         first = types.int64(cuda.blockIdx.x) * ROWS
         base = first * n
         held = min(types.int64(ROWS), rows - first)
@@ -306,7 +310,7 @@ def multi_row_tile_kernel(dtype: str, items: int) -> Source:
         j = t
         while j < vectors:
             copy_in(x, base + head + j * VEC, tile, begins + head + j * VEC)
-            j += ROWS
+            j += THREADS
         if t < head:
             set_narrow(tile, begins + t, load(x, base + t))
         if tail + t < count:
@@ -314,53 +318,65 @@ def multi_row_tile_kernel(dtype: str, items: int) -> Source:
         wait_copies()
         cuda.syncthreads()
 
-        if t < held:
-            at = begins + t * n
-            m = LOWEST
-            for i in range(ITEMS):
-                row[i] = LOWEST
-                if i < SURE or i < n:
-                    row[i] = widened(tile, at + i)
-                m = maximum(m, row[i])
-            shift = m if m > LOWEST else ZERO
-            s = ZERO
-            for i in range(ITEMS):
-                row[i] = exponential(row[i] - shift)
-                s += row[i]
-            scale = ONE / s
-            for i in range(ITEMS):
-                if i < SURE or i < n:
-                    set_narrow(tile, at + i, row[i] * scale)
+        at = begins + t // LANES * n + lane
+        left = n - lane  # threads past the last row go along, for the shuffles, over what no one copies out
+        m = LOWEST
+        for i in range(ITEMS):
+            row[i] = LOWEST
+            if i < SURE or i * LANES < left:
+                row[i] = widened(tile, at + i * LANES)
+            m = maximum(m, row[i])
+        for step in range(STEPS):
+            m = maximum(m, cuda.shfl_xor_sync(EVERY_LANE, m, FIRST >> step))
+        shift = m if m > LOWEST else ZERO
+        s = ZERO
+        for i in range(ITEMS):
+            row[i] = exponential(row[i] - shift)
+            s += row[i]
+        for step in range(STEPS):
+            s += cuda.shfl_xor_sync(EVERY_LANE, s, FIRST >> step)
+        scale = ONE / s
+        for i in range(ITEMS):
+            if i < SURE or i * LANES < left:
+                set_narrow(tile, at + i * LANES, row[i] * scale)
         cuda.syncthreads()
 
         j = t
         while j < vectors:
             copy_out(tile, begins + head + j * VEC, out, base + head + j * VEC)
-            j += ROWS
+            j += THREADS
         if t < head:
             store(out, base + t, widened(tile, begins + t))
         if tail + t < count:
             store(out, base + tail + t, widened(tile, begins + tail + t))
 
-    return Source(multi_row_tile, (pointer(dtype), pointer(dtype), *OFFSETS), TILE_ROWS, (dtype, items), 7 if items <= 40 else 5)
+    # Seven blocks an SM leave a thread 72 registers, for 40 elements and the rest; five leave 96, for 64.
+    blocks = 7 if items <= 40 else 5
+    arguments = (pointer(dtype), pointer(dtype), *OFFSETS)
+    return Source(multi_row_tile, arguments, TILE_THREADS, (dtype, lanes, items), blocks)
 
 
-TILE_ROWS = 128
-TILE_STEP = 8  # row lengths share a kernel in steps of so many elements
+TILE_THREADS = 128
+TILE_STEP = 8  # row lengths share a kernel in steps of so many elements a thread
 TILE_ITEMS = 64  # what a thread's registers hold beside the rest; of float64 a quarter, for its exponential takes many
+TILE_LANES = 2  # rows of over 128 elements have lanes and vectors enough
 
 
-def tile_items(v: View) -> int | None:
-    """Elements that a thread holds of a row in the kernel above, or None where that is not the one to take."""
-    items = -(-v.n // TILE_STEP) * TILE_STEP
+def tile_shape(v: View) -> tuple[int, int] | None:
+    """``(lanes, items)`` of the kernel above, or None where that is not the one to take."""
     whole = v.vec == VECTOR_BYTES // itemsize(v.dtype)
     limit = TILE_ITEMS // 4 if v.dtype == "float64" else TILE_ITEMS
-    return items if v.edges and v.one_piece and whole and items <= limit else None
+    if not (v.edges and v.one_piece and whole):
+        return None
+    lanes = power_of_two(-(-v.n // limit))
+    items = -(-v.n // (lanes * TILE_STEP)) * TILE_STEP
+    return (lanes, items) if lanes <= TILE_LANES else None
 
 
 def multi_row_tiling(v: View) -> Tiling | None:
-    """Blocks of 256 threads; as few lanes as hold the row in one vector each, a warp at most; about four vectors a
-    thread in flight, over its rows together, up to eight where a warp's row needs them (float64 half of that)."""
+    """Blocks of 128 threads; a warp to a row of over 64 vectors, half a warp to a shorter one: fewer lanes with more
+    vectors each shuffle less. About four vectors a thread in flight, over its rows together, up to eight where a warp's
+    row needs them (float64 half of that)."""
     size = 16 * 4 // max(itemsize(v.dtype), 4)
     if v.across:
         if v.n > 2 * size or v.neighbours < 32:
@@ -368,17 +384,17 @@ def multi_row_tiling(v: View) -> Tiling | None:
         # One thread to a row: neighbours in a warp are neighbours in memory already.
         return Tiling(1, 256, v.n, 1, across=True, stack=max(1, size // power_of_two(v.n)))
     vec = v.vec
-    lanes = min(power_of_two(max(1, v.n // vec)), 32)
-    if v.edges:
-        lanes = max(lanes, min(2 * vec, 32))  # an edge element each
     if v.edges and v.n < 4 * vec:  # too short for aligned vectors: lane by lane
-        vec, lanes = 1, min(power_of_two(v.n), 32)
-    tiles = -(-max(1, v.n // vec) // lanes)
-    tiles = tiles if tiles <= 4 else -(-tiles // 2) * 2
-    deep = 4 if v.vec * itemsize(v.dtype) == VECTOR_BYTES and v.dtype != "float64" else max(1, size // v.vec)
+        vec = 1
+    vectors = max(1, v.n // vec)
+    lanes = min(power_of_two(vectors), 16 if vectors <= 64 and vec > 1 else WARP)
+    if v.edges and vec > 1:
+        lanes = max(lanes, min(2 * vec, WARP))  # an edge element each
+    tiles = power_of_two(-(-vectors // lanes))
+    deep = 4 if vec * itemsize(v.dtype) == VECTOR_BYTES and v.dtype != "float64" else max(1, size // vec)
     if tiles > 2 * deep:
         return None
-    return Tiling(lanes, 256 // lanes, tiles, vec, v.edges and vec > 1, stack=max(1, deep // power_of_two(tiles)))
+    return Tiling(lanes, 128 // lanes, tiles, vec, v.edges and vec > 1, stack=max(1, deep // tiles))
 
 
 @register("numba", "softmax", "multi_row")
@@ -388,9 +404,11 @@ def multi_row(x: torch.Tensor, out: torch.Tensor) -> Launch:
 
 
 def plan_multi_row(v: View, device: torch.device) -> BindView:
-    items, grid = tile_items(v), -(-v.rows // TILE_ROWS)
-    if items is not None and grid <= GRID_LIMIT:
-        return prepare(multi_row_tile_kernel(v.dtype, items), device).call(grid, *v.offsets)
+    shape = tile_shape(v)
+    if shape is not None:
+        grid = -(-v.rows // (TILE_THREADS // shape[0]))
+        if grid <= GRID_LIMIT:
+            return prepare(multi_row_tile_kernel(v.dtype, *shape), device).call(grid, *v.offsets)
     tiling = multi_row_tiling(v)
     if tiling is None:
         raise UnsupportedProblemError(
@@ -455,7 +473,7 @@ def persistent_tiling(v: View) -> Tiling | None:
     """As for fused, but two rows share the registers, so that a block has 512 threads with up to 128 registers each."""
     if v.across:
         return _column_tiling(v, 4 * 4 // max(itemsize(v.dtype), 4))  # and each load of either row an address
-    tiles = _tiles(max(1, v.n // v.vec), v.vec * itemsize(v.dtype), 512)
+    tiles = _tiles(v, 512)
     return None if tiles is None else Tiling(512, 1, tiles, v.vec, v.edges, flexible=True)
 
 
@@ -487,7 +505,7 @@ def online_kernel(dtype: str, tiling: Tiling) -> Source:
     WORD, WORDS, SIZE = word_type(dtype, tiling.vec), tiling.words(dtype), tiling.size
     bounds, read, write, read_edge, write_edge = access(dtype, tiling, LOWEST)
     reduce_max, _, reduce_sum = reductions(tiling, LOWEST)
-    finite, top, total, finish, rescale = arithmetic(dtype, tiling.vec, WORDS)
+    finite, top, total, finish, _ = arithmetic(dtype, tiling.vec, WORDS)
     seat = seating(tiling)
     ROWS, SCRATCH = tiling.rows, tiling.scratch
 
@@ -563,6 +581,11 @@ def plan_online(v: View, device: torch.device) -> BindView:
 # split: several blocks on one row
 
 
+@cuda.jit(device=True, inline="always")
+def _nothing():
+    pass
+
+
 def _warp_pair(finite: Any) -> Any:
     """``warp_pair(m, s)``: the pair of a warp's 32 pairs, the same bits in every lane."""
 
@@ -583,12 +606,13 @@ def _warp_pair(finite: Any) -> Any:
 def holding(dtype: str, tiling: Tiling) -> tuple[Any, Any, Any, Any]:
     """``start``, ``take``, ``meet``, ``write_kept``: a block's share of a row, on chip from its one reading on.
 
-    Each thread has ``tiling.tiles`` vectors in registers, and ``kept`` more in ``memory``, which is shared memory that it
-    alone reads back. ``start(x, source, t, threads, first, last, memory, kept)`` has the latter copied;
-    ``take(memory, t, threads, first, last, kept, m, s)`` takes them into the running pair. ``meet(maxima, sums, count)``
-    is the pair of so many in memory, by each warp alike; ``write_kept(...)`` writes the results of what was kept.
+    Each thread has ``tiling.tiles`` vectors in registers, and ``kept`` more in ``memory``, which is shared memory that
+    it alone reads back. ``start(x, source, t, threads, first, last, memory, kept)`` has the latter copied;
+    ``take(memory, t, threads, first, last, kept, m, s)`` takes them into the running pair.
+    ``meet(maxima, sums, count)`` is the pair of so many in memory, by each warp alike; ``write_kept(...)`` writes the
+    results of what was kept.
     """
-    LOWEST = lowest(dtype)
+    LOWEST: Any = lowest(dtype)
     ZERO = type(LOWEST)(0)
     VEC, TILES = tiling.vec, tiling.tiles
     WORD, WORDS = word_type(dtype, VEC), tiling.words(dtype) // TILES
@@ -613,7 +637,7 @@ def holding(dtype: str, tiling: Tiling) -> tuple[Any, Any, Any, Any]:
         i = first + (TILES * threads + t) * VEC
         for k in range(kept):
             if i < last:
-                load_tile(memory, (k * threads + t) * VEC, vector)
+                load_tile(memory, (k * threads + t) * VEC, vector, 0)
                 grown = maximum(m, top(vector, 0))
                 s = s * exponential(m - finite(grown)) + total(vector, 0, finite(grown))
                 m = grown
@@ -642,7 +666,7 @@ def holding(dtype: str, tiling: Tiling) -> tuple[Any, Any, Any, Any]:
         i = first + (TILES * threads + t) * VEC
         for k in range(kept):
             if i < last:
-                load_tile(memory, (k * threads + t) * VEC, vector)
+                load_tile(memory, (k * threads + t) * VEC, vector, 0)
                 total(vector, 0, shift)
                 finish(vector, 0, shift, scale)
                 store_vector(out, target + i, vector, 0, True)
@@ -660,8 +684,8 @@ MOST_WARPS = 32
 def cluster_kernel(dtype: str, tiling: Tiling) -> Source:
     """A row on chip in a cluster of ``blocks`` blocks, ``share`` elements each: read once, and written once.
 
-    Each warp leaves its (max, sum) pair in the shared memory of every block of its cluster; after one barrier each block
-    merges the same pairs in the same order. The same way as Quack's softmax (Dao-AILab/quack).
+    Each warp leaves its (max, sum) pair in the shared memory of every block of its cluster; after one barrier each
+    block merges the same pairs in the same order. The same way as Quack's softmax (Dao-AILab/quack).
     """
     from kernelzoo.kernels.numba.cluster import cluster_arrive, cluster_wait, store_to_block
 
@@ -723,8 +747,8 @@ GRID_OFFSETS = (types.int64,) * 13  # View.offsets, then chunks, share, kept
 def grid_kernel(dtype: str, tiling: Tiling) -> Source:
     """As cluster_kernel, for blocks anywhere on the device, all of which run at once (a co-operative launch).
 
-    ``chunks`` blocks leave their pairs in memory and wait for each other at a counter, which only ever grows. What is on
-    chip neither in registers nor in shared memory is read a second time, from the L2 cache with luck.
+    ``chunks`` blocks leave their pairs in memory and wait for each other at a counter, which only ever grows. What is
+    held neither in registers nor in shared memory is read a second time, from the L2 cache with luck.
     """
     kind, ONE, LOWEST = WIDE[dtype], one(dtype), lowest(dtype)
     WORD, WORDS, SIZE, VEC = word_type(dtype, tiling.vec), tiling.words(dtype), tiling.size, tiling.vec
@@ -803,11 +827,10 @@ def grid_kernel(dtype: str, tiling: Tiling) -> Source:
             m, s = LOWEST, exponential(LOWEST)
             i = t % WARP
             while i < chunks:
-                m = maximum(m, pairs[(r * chunks + i) * 2])
-                i += WARP
-            i = t % WARP
-            while i < chunks:
-                s += pairs[(r * chunks + i) * 2 + 1] * exponential(pairs[(r * chunks + i) * 2] - finite(m))
+                part_max, part_sum = pairs[(r * chunks + i) * 2], pairs[(r * chunks + i) * 2 + 1]
+                grown = maximum(m, part_max)
+                s = s * exponential(m - finite(grown)) + part_sum * exponential(part_max - finite(grown))
+                m = grown
                 i += WARP
             m, s = warp_pair(m, s)
             shift, scale = finite(m), ONE / s
@@ -886,7 +909,7 @@ def merge_kernel(dtype: str, tiling: Tiling) -> Source:
     WORD, WORDS, SIZE = word_type(dtype, tiling.vec), tiling.words(dtype), tiling.size
     bounds, read, write, read_edge, write_edge = access(dtype, tiling, LOWEST)
     reduce_max, _, reduce_sum = reductions(tiling, LOWEST)
-    finite, top, total, finish, _ = arithmetic(dtype, tiling.vec, WORDS)
+    finite, _, total, finish, _ = arithmetic(dtype, tiling.vec, WORDS)
     seat = seating(tiling)
     ROWS, SCRATCH = tiling.rows, tiling.scratch
 
@@ -925,7 +948,9 @@ def merge_kernel(dtype: str, tiling: Tiling) -> Source:
             edge = read_edge(x, source, lane, head, end, length)
             write_edge(out, target, lane, head, end, length, exponential(edge - highest) * scale)
 
-    return Source(merge, (pointer(dtype), types.CPointer(kind), pointer(dtype), *SPLIT_OFFSETS), tiling.threads, (dtype, tiling))
+    return Source(
+        merge, (pointer(dtype), types.CPointer(kind), pointer(dtype), *SPLIT_OFFSETS), tiling.threads, (dtype, tiling)
+    )
 
 
 def chunking(v: View, tiling: Tiling) -> tuple[int, int]:
@@ -938,29 +963,44 @@ def chunking(v: View, tiling: Tiling) -> tuple[int, int]:
 
 @register("numba", "softmax", "split")
 def split(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """Several blocks share a row, which stays on chip: a cluster, or the whole grid for longer rows; else two launches."""
+    """Several blocks share a row, which stays on chip: a cluster, the grid for longer rows; or else two launches."""
     return planned(plan_split, x, out)
 
 
-HELD = 8  # vectors that a thread of 1024 has in registers: 32 of the 64 there are for it
+HELD = 8  # vectors that a thread of 512 has in registers in grid_kernel, and of up to 1024 in cluster_kernel
+KEPT = 12  # and at most in shared memory, of which two blocks of 512 threads then have 192 kB
 
 
 def cluster_shape(v: View, processors: int) -> tuple[int, int, int] | None:
-    """``(blocks, threads, vectors that each keeps)`` of a cluster for a row."""
+    """``(blocks, threads, tiles)`` of a cluster for a row, or None where one can't hold it or wins nothing.
+
+    As few blocks as hold the row, with 4 vectors a thread in registers and up to 12 in shared memory: the fewer blocks
+    must find room and wait for each other, the better. More blocks only where two to an SM would not come together; and
+    smaller ones for few rows of packed halves, where arithmetic counts, and more warps share it.
+    """
     vectors = max(1, v.n // v.vec)
-    for blocks in (2, 4, 8, 16):
-        full = vectors <= blocks * 512 * HELD
-        if full and (blocks * v.rows >= 2 * processors or vectors < blocks * 512 * HELD // 4 or blocks == 16):
-            tiles = 4 if vectors <= blocks * 512 * 4 else HELD
-            return blocks, -(-vectors // (blocks * tiles * WARP)) * WARP, tiles
-    return None
+    packed = itemsize(v.dtype) == 2
+    if packed and v.rows <= processors:
+        blocks = min(MOST_BLOCKS, -(-vectors // (256 * HELD)))
+        threads = -(-vectors // (blocks * HELD * WARP)) * WARP
+        return (max(2, blocks), threads, HELD) if threads <= 512 else None
+    blocks = -(-vectors // (512 * (4 + KEPT)))
+    if blocks * v.rows < 2 * processors and packed:
+        blocks *= 2
+        return (blocks, -(-vectors // (blocks * HELD * WARP)) * WARP, HELD) if blocks <= MOST_BLOCKS else None
+    if blocks * v.rows <= processors:
+        if vectors > 4096:
+            return None
+        blocks = 4  # short enough for that to beat the way through memory that the grid goes
+    blocks = max(2 if vectors > 2048 and v.rows <= 2 * processors else 1, blocks)
+    return (min(blocks, MOST_BLOCKS), 512, 4) if blocks <= MOST_BLOCKS + 1 else None
 
 
 def grid_shape(v: View, processors: int, shared: int) -> tuple[int, int]:
-    """``(chunks, threads)``: all SMs on the rows there are; more rows than that in turn, each on as many as hold it."""
+    """``(chunks, threads)``: all SMs on the rows there are; of more rows, some in turn on as many SMs as hold one."""
     vectors, threads = max(1, v.n // v.vec), 512
     capacity = threads * HELD + shared // VECTOR_BYTES
-    chunks = max(1, processors // v.rows, min(processors, -(-vectors // capacity)))
+    chunks = processors // v.rows if v.rows <= processors else min(processors, -(-vectors // capacity))
     return min(chunks, max(1, vectors // threads)), threads
 
 
@@ -1002,14 +1042,24 @@ def plan_split(v: View, device: torch.device) -> BindView:
 
 
 def _share(v: View, blocks: int, threads: int, tiles: int) -> tuple[int, int]:
-    """``(share, kept)``: elements of a row for each block, in whole lines of 128 bytes; and how many vectors a thread keeps
-    in shared memory, past the ``tiles`` in its registers."""
+    """``(share, kept)``: elements of a row for each block, in whole lines of 128 bytes; and how many vectors a thread
+    keeps in shared memory, past the ``tiles`` in its registers."""
     vectors = -(-max(1, v.n // v.vec) // (blocks * 8)) * 8
     return vectors * v.vec, max(0, -(-vectors // threads) - tiles)
 
 
+def held_tiling(v: View, tiles: int) -> Tiling:
+    """Up to 1024 threads: so each has 64 registers, and an SM runs two blocks of 512."""
+    return Tiling(BLOCK_LIMIT, 1, tiles, v.vec, v.edges, flexible=True)
+
+
+def grid_tiling(v: View) -> Tiling:
+    """512 threads with 128 registers each, which hold two batches of 8 vectors; one in float64, for its exponential."""
+    return Tiling(512, 1, HELD if v.dtype != "float64" else 4, v.vec, v.edges, flexible=True)
+
+
 def _on_cluster(v: View, device: torch.device, blocks: int, threads: int, tiles: int) -> BindView:
-    tiling = Tiling(BLOCK_LIMIT, 1, tiles, v.vec, v.edges, flexible=True)
+    tiling = held_tiling(v, tiles)
     share, kept = _share(v, blocks, threads, tiles)
     return prepare(cluster_kernel(v.dtype, tiling), device).call(
         *(v.rows * blocks, *v.offsets, blocks, share, kept),
@@ -1020,7 +1070,7 @@ def _on_cluster(v: View, device: torch.device, blocks: int, threads: int, tiles:
 
 
 def _on_grid(v: View, device: torch.device, chunks: int, threads: int) -> BindView:
-    tiling = Tiling(threads, 1, 8 if v.dtype != "float64" else 4, v.vec, v.edges, flexible=True)
+    tiling = grid_tiling(v)
     share, kept = _share(v, chunks, threads, tiling.tiles)
     kept = min(kept, shared_bytes(device) // (threads * VECTOR_BYTES))
     groups = min(v.rows, multiprocessors(device) // chunks)
@@ -1056,8 +1106,8 @@ COLUMN_WARPS = 16
 def columns_kernel(dtype: str, lanes: int, tiles: int, in_clusters: bool) -> Source:
     """Rows side by side, on chip in a block, or in the blocks of a cluster: read once, and written once.
 
-    Each thread has ``tiles`` vectors one below the other, and the (max, sum) pair of each row in them. Pairs meet in the
-    warp, in the block, and in the cluster, in a fixed order.
+    Each thread has ``tiles`` vectors one below the other, and the (max, sum) pair of each row in them. Pairs meet in
+    the warp, in the block, and in the cluster, in a fixed order.
     """
     kind, ONE, LOWEST = WIDE[dtype], one(dtype), lowest(dtype)
     ZERO = type(ONE)(0)
@@ -1168,14 +1218,9 @@ def columns_kernel(dtype: str, lanes: int, tiles: int, in_clusters: bool) -> Sou
     return Source(columns, arguments, COLUMN_WARPS * WARP, (dtype, lanes, tiles, in_clusters))
 
 
-@cuda.jit(device=True, inline="always")
-def _nothing():
-    pass
-
-
 @cache
 def _by_column(dtype: str, vec: int, words: int) -> tuple[Any, Any, Any]:
-    """``tops``, ``totals``, ``finishes``: as ``arithmetic``, but each element of a vector belongs to a row of its own."""
+    """``tops``, ``totals``, ``finishes``: as ``arithmetic``, but each element of a vector is of another row."""
     if machine.is_packed(dtype, vec):
         low, high, pair, _, _ = machine.word_functions(dtype)
         keep = machine.keep
@@ -1224,12 +1269,12 @@ def _by_column(dtype: str, vec: int, words: int) -> tuple[Any, Any, Any]:
 
 
 def columns_shape(c: Columns, dtype: str, most_blocks: int) -> tuple[int, int, int, int] | None:
-    """``(lanes, tiles, blocks, threads)``: 128 bytes of neighbouring rows, down to a sector of 32 for longer columns; eight
-    vectors a thread, four in float64, whose exponential takes registers."""
+    """``(lanes, tiles, blocks, threads)``: 64 bytes of neighbouring rows, or a sector of 32 for longer columns; eight
+    vectors a thread, four in float64, whose exponential takes registers. Blocks of 256 threads, if they suffice: an SM
+    runs three."""
     tiles = 4 if dtype == "float64" else 8
-    for lanes in (8, 4, 2):
-        depth = COLUMN_WARPS * WARP // lanes * tiles
-        blocks = -(-c.n // depth)
+    for lanes, most_threads in ((4, 256), (4, 512), (2, 512)):
+        blocks = -(-c.n // (most_threads // lanes * tiles))
         if blocks <= most_blocks:
             share = -(-c.n // blocks)
             threads = max(-(-share // tiles) * lanes, lanes * c.vec)
@@ -1238,7 +1283,7 @@ def columns_shape(c: Columns, dtype: str, most_blocks: int) -> tuple[int, int, i
 
 
 def _on_columns(v: View, device: torch.device, most_blocks: int) -> BindView | None:
-    """A call by columns, in clusters of up to so many blocks; None where vectors don't cover them or they are too long."""
+    """A call by columns, in clusters of up to so many blocks; None if vectors don't cover them or they are too long."""
     c = columns_of.columns(v)
     shape = columns_shape(c, v.dtype, most_blocks) if c is not None else None
     if c is None or shape is None or c.tiles(shape[0]) * shape[2] > GRID_LIMIT:
@@ -1259,7 +1304,9 @@ def auto(x: torch.Tensor, out: torch.Tensor) -> Launch:
 
 
 def plan_auto(v: View, device: torch.device) -> BindView:
-    if not v.across and (tile_items(v) is not None or multi_row_tiling(v) is not None):
+    # From 192 vectors on, a block of two warps does better than a warp, but for its edges.
+    short = v.edges or v.n <= 192 * v.vec
+    if not v.across and (tile_shape(v) is not None or (short and multi_row_tiling(v) is not None)):
         return plan_multi_row(v, device)
     tiling = fused_tiling(v)
     if v.across:
@@ -1267,9 +1314,9 @@ def plan_auto(v: View, device: torch.device) -> BindView:
         if c is not None and columns_shape(c, v.dtype, MOST_BLOCKS if has_clusters(device) else 1) is not None:
             return plan_split(v, device)
         return plan_fused(v, device) if tiling is not None else plan_split(v, device)
-    # A block of its own per row, up to the 512 threads of which an SM runs several, unless so few rows leave SMs idle.
+    # A block of its own per row, unless it is longer than a block of 512 threads holds and so few rows leave SMs idle.
     vectors = v.n // v.vec
-    enough = v.rows >= multiprocessors(device) or vectors <= 1024
-    if tiling is not None and enough and vectors <= 512 * HELD and v.rows <= GRID_LIMIT:
+    most = 1024 if v.rows < 2 * multiprocessors(device) else 512 * HELD if v.edges else 1024 * HELD
+    if tiling is not None and (vectors <= most or v.vec * itemsize(v.dtype) < VECTOR_BYTES) and v.rows <= GRID_LIMIT:
         return plan_fused(v, device)
     return plan_split(v, device)
