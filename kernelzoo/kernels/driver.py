@@ -58,7 +58,6 @@ class _Attribute(ctypes.Structure):
 _COOPERATIVE, _CLUSTER_DIMENSION = 2, 4  # of CUlaunchAttributeID
 _FAILED = 999  # CUDA_ERROR_UNKNOWN
 _Launch = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
-_Clusters = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(ctypes.c_int), ctypes.c_void_p, ctypes.c_void_p)
 
 
 class Driver:
@@ -84,7 +83,6 @@ class Driver:
         }
         self.library = SimpleNamespace(
             cuLaunchKernelEx=_Launch(_status(self.launch_extended)),
-            cuOccupancyMaxActiveClusters=_Clusters(_status(self._clusters)),
         )
         """Its functions in C."""
 
@@ -104,11 +102,11 @@ class Driver:
         found = self._resources(self.loaded[function - 1])
         return occupancy(self._architecture, found.registers, threads, found.shared_bytes + shared_bytes).blocks
 
-    def launch(self, function: int, *sizes: int, cooperative: bool = False) -> None:
-        """``cuLaunchKernel``, or its co-operative form."""
+    def launch(self, function: int, *sizes: int) -> None:
+        """``cuLaunchKernel``."""
         gx, gy, gz, bx, by, bz, shared, *_ = sizes
         cluster = self.loaded[function - 1].cluster
-        self.steps.append(Step(function, (gx, gy, gz), (bx, by, bz), cluster, shared, cooperative))
+        self.steps.append(Step(function, (gx, gy, gz), (bx, by, bz), cluster, shared))
 
     def launch_extended(self, config: int, function: int, *_: object) -> None:
         """``cuLaunchKernelEx``, of the configuration at that address."""
@@ -118,13 +116,6 @@ class Driver:
         cluster = values.get(_CLUSTER_DIMENSION, self.loaded[function - 1].cluster)[:3]
         cooperative = values.get(_COOPERATIVE, (0,))[0] != 0
         self.steps.append(Step(function, tuple(c.grid), tuple(c.block), cluster, c.shared_bytes, cooperative))
-
-    def _clusters(self, answer: Any, function: int, config: int) -> None:
-        # As many as fit one by one; how SMs are grouped, which may leave fewer, no architecture says.
-        c = _Config.from_address(config)
-        sizes = [a.value[0] for a in (_Attribute * c.count).from_address(c.attributes) if a.id == _CLUSTER_DIMENSION]
-        per_sm = self.blocks(function, c.block[0] * c.block[1] * c.block[2], c.shared_bytes)
-        answer[0] = self._architecture.multiprocessors * per_sm // sizes[0]
 
     def kernels(self, facts: Callable[[Loaded], dict[str, Any]]) -> tuple[Kernel, ...]:
         """What was launched, in order, each kernel with what its language says of it."""

@@ -43,7 +43,12 @@ def cluster_wait(typing):
 @intrinsic
 def store_to_block(typing, array, i, value, rank):
     """``array[i] = value`` in the shared memory of the cluster's block of that rank."""
-    kind, letter = ("f32", "f") if value == types.float32 else ("f64", "d")
+    kind, letter = {
+        types.float32: ("f32", "f"),
+        types.float64: ("f64", "d"),
+        types.int32: ("s32", "r"),
+        types.int64: ("s64", "l"),
+    }[value]
 
     def codegen(context, builder, signature, args):
         shared = cgutils.create_struct_proxy(signature.args[0])(context, builder, args[0]).data

@@ -2,7 +2,8 @@
 
 Numba's own way, ``kernel[grid, block, stream](tensors)``, asks each tensor for its array interface and unpacks it into
 seven arguments, at every call. A kernel here takes raw pointers and 64-bit integers instead, so that ``cuda.compile``
-gives PTX with a plain parameter list, and its launch is one ``cuLaunchKernel``. Compiling needs no GPU.
+gives PTX with a plain parameter list, and its launch is one
+``cuLaunchKernelEx``. Compiling needs no GPU.
 bench/test_submit.py measures both ways.
 
 In Numba's simulator (``NUMBA_ENABLE_CUDASIM=1``) the same kernels run as Python over flat NumPy views of CPU tensors.
@@ -24,6 +25,7 @@ from cuda.core import Program, ProgramOptions
 from numba import cuda
 from numba.cuda import config, types
 
+from kernelzoo.kernels.numba.disk import store, stored
 from kernelzoo.registry import Launch, Movable
 
 SIMULATED: bool = config.ENABLE_CUDASIM
@@ -37,9 +39,11 @@ class Source:
     arguments: tuple[Any, ...]
     """Numba's types: pointers and int64."""
     threads: int
-    """Threads per block."""
-    cluster: int = 1
-    """Blocks per cluster."""
+    """Threads per block, at most."""
+    constants: tuple[object, ...]
+    """What the function around it was given: with its qualified name, this says which kernel it is."""
+    blocks: int = 1
+    """Blocks that an SM must be able to run at once, which bounds the registers of a thread."""
 
     @property
     def pointers(self) -> int:
@@ -52,79 +56,162 @@ class Kernel:
     """A kernel on one device."""
 
     function: Any
+    """The driver's handle, or the simulated kernel."""
     threads: int
     device: int
-    resident: int
-    """Blocks that the device can hold at once: its SMs times the kernel's occupancy."""
-    cluster: int
     pointers: int
     """How many of its arguments are tensors."""
 
-    def call(self, grid: int, *integers: int) -> Callable[..., Launch]:
+    def resident(self, threads: int) -> int:
+        """Blocks of so many threads that the device can hold at once: its SMs times the kernel's occupancy."""
+        if SIMULATED:
+            return 2
+        blocks = _check(driver.cuOccupancyMaxActiveBlocksPerMultiprocessor(self.function, threads, 0))
+        return max(1, int(blocks)) * int(_properties(self.device).multi_processor_count)
+
+    def _allow(self, shared: int, cluster: int) -> None:
+        """Ask for what a kernel isn't granted unasked."""
+        if shared > 48 * 1024:
+            attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+            if shared > _check(driver.cuFuncGetAttribute(attribute, self.function)):
+                _check(driver.cuFuncSetAttribute(self.function, attribute, shared))
+        if cluster > 8:  # the largest that every device with clusters grants
+            attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
+            _check(driver.cuFuncSetAttribute(self.function, attribute, 1))
+
+    def call(
+        self,
+        grid: int,
+        *integers: int,
+        threads: int = 0,
+        shared: int = 0,
+        cluster: int = 1,
+        cooperative: bool = False,
+    ) -> Callable[..., Launch]:
         """A call over ``grid`` blocks that lacks only its tensors: give it those, and it returns a launch.
 
-        Tensors are passed by their address, and kept alive by the launch.
+        ``threads`` per block, if not as many as it was compiled for; ``shared`` bytes of dynamic shared memory; blocks
+        in clusters of ``cluster``; ``cooperative`` if they wait for each other. Tensors are passed by their address,
+        and kept alive by the launch.
         """
+        threads = threads or self.threads
         if SIMULATED:
-            return partial(self._simulate, grid, integers)
-        function, threads, device = self.function, self.threads, self.device
-        count = len(integers) + self.pointers
-        array = ctypes.c_uint64 * count
-        steps = range(0, 8 * count, 8)
+            return partial(self._simulate, grid, threads, shared, integers)
+        self._allow(shared, cluster)
+        function, device = int(self.function), self.device
+        shape = _Shape(grid, threads, shared, cluster, cooperative)
         current_stream = torch._C._cuda_getCurrentRawStream
-        submit = driver.cuLaunchKernel if self.cluster == 1 else self._clusters(grid)
+        submit = _submit()
+        frames: list[_Frame] = []  # those not in use: taking and giving back are each one step to other threads
 
-        def submit_with(values: ctypes.Array[ctypes.c_uint64]) -> None:
-            start = ctypes.addressof(values)
-            addresses = array(*[start + step for step in steps])
-            packed = ctypes.addressof(addresses)
-            (status,) = submit(function, grid, 1, 1, threads, 1, 1, 0, current_stream(device), packed, 0)
+        def submit_with(addresses: tuple[int, ...]) -> None:
+            frame = frames.pop() if frames else _Frame(shape, len(addresses), integers)
+            values = frame.values
+            for i, address in enumerate(addresses):
+                values[i] = address
+            frame.configuration.stream = current_stream(device)
+            status = submit(frame.where, function, frame.parameters, None)
             if status:
                 torch.cuda.set_device(device)  # a thread that has not used the device yet has no context
-                _check(submit(function, grid, 1, 1, threads, 1, 1, 0, current_stream(device), packed, 0))
+                _check((driver.CUresult(submit(frame.where, function, frame.parameters, None)),))
+            frames.append(frame)
 
         def at(x: int, out: int) -> None:
-            submit_with(array(x, out, *integers))
+            frame = frames.pop() if frames else _Frame(shape, 2, integers)
+            values = frame.values
+            values[0] = x
+            values[1] = out
+            frame.configuration.stream = current_stream(device)
+            if submit(frame.where, function, frame.parameters, None):
+                submit_with((x, out))
+            frames.append(frame)
 
         def bind(*tensors: torch.Tensor) -> Launch:
             if self.pointers == 2:
                 return Movable(at, *tensors)
-            values = array(*[tensor.data_ptr() for tensor in tensors], *integers)
+            addresses = tuple(tensor.data_ptr() for tensor in tensors)
 
             def launch(keep: object = tensors) -> None:
-                submit_with(values)
+                submit_with(addresses)
 
             return launch
 
         return bind
 
-    def _simulate(self, grid: int, integers: tuple[int, ...], *tensors: torch.Tensor) -> Launch:
+    def _simulate(
+        self, grid: int, threads: int, shared: int, integers: tuple[int, ...], *tensors: torch.Tensor
+    ) -> Launch:
         flat = [_flat(tensor) for tensor in tensors]
 
         def launch() -> None:
-            self.function[grid, self.threads](*flat, *integers)
+            self.function[grid, threads, 0, shared](*flat, *integers)
 
         return launch
 
-    def _clusters(self, grid: int) -> Callable[..., Any]:
-        """``cuLaunchKernel`` for blocks in clusters, which only the extended launch can say."""
-        attribute = driver.CUlaunchAttribute()
-        attribute.id = driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
-        attribute.value.clusterDim.x, attribute.value.clusterDim.y, attribute.value.clusterDim.z = self.cluster, 1, 1
-        configurations = threading.local()  # it carries the stream, and threads may share a launch
 
-        def submit(function: Any, *rest: int) -> Any:
-            *_, stream, packed, extra = rest
-            configuration = getattr(configurations, "own", None)
-            if configuration is None:
-                configuration = configurations.own = driver.CUlaunchConfig()
-                configuration.gridDimX, configuration.gridDimY, configuration.gridDimZ = grid, 1, 1
-                configuration.blockDimX, configuration.blockDimY, configuration.blockDimZ = self.threads, 1, 1
-                configuration.attrs, configuration.numAttrs = [attribute], 1
-            configuration.hStream = stream
-            return driver.cuLaunchKernelEx(configuration, function, packed, extra)
+@dataclass(frozen=True)
+class _Shape:
+    """What a launch says beside its arguments and its stream."""
 
-        return submit
+    grid: int
+    threads: int
+    shared: int
+    cluster: int
+    cooperative: bool
+
+
+class _Attribute(ctypes.Structure):
+    """The driver's ``CUlaunchAttribute``."""
+
+    _fields_ = (("id", ctypes.c_uint), ("padding", ctypes.c_uint), ("value", ctypes.c_uint * 16))
+
+
+class _Configuration(ctypes.Structure):
+    """The driver's ``CUlaunchConfig``."""
+
+    _fields_ = (
+        *((name, ctypes.c_uint) for name in ("grid", "grid_y", "grid_z", "block", "block_y", "block_z", "shared")),
+        ("stream", ctypes.c_void_p),
+        ("attributes", ctypes.c_void_p),
+        ("count", ctypes.c_uint),
+    )
+
+
+_CLUSTER_DIMENSION, _COOPERATIVE = 4, 2  # of enum CUlaunchAttributeID
+
+
+class _Frame:
+    """All that the driver reads of one launch while it is submitted; another thread that submits takes another."""
+
+    __slots__ = ("_attributes", "_pointers", "configuration", "parameters", "values", "where")
+
+    def __init__(self, shape: _Shape, pointers: int, integers: tuple[int, ...]) -> None:
+        count = pointers + len(integers)
+        self.values = (ctypes.c_uint64 * count)(*[0] * pointers, *integers)
+        start = ctypes.addressof(self.values)
+        self._pointers = (ctypes.c_uint64 * count)(*range(start, start + 8 * count, 8))
+        self.parameters = ctypes.addressof(self._pointers)
+        attributes = []
+        if shape.cluster > 1:
+            attributes.append(_Attribute(_CLUSTER_DIMENSION, 0, (shape.cluster, 1, 1)))
+        if shape.cooperative:
+            attributes.append(_Attribute(_COOPERATIVE, 0, (1,)))
+        self._attributes = (_Attribute * max(1, len(attributes)))(*attributes)
+        self.configuration = _Configuration(
+            *(shape.grid, 1, 1, shape.threads, 1, 1, shape.shared),
+            None,
+            ctypes.addressof(self._attributes),
+            len(attributes),
+        )
+        self.where = ctypes.addressof(self.configuration)
+
+
+@cache
+def _submit() -> Callable[..., int]:
+    """The driver's ``cuLaunchKernelEx``, called by its address: its binding in Python takes twice the time."""
+    address, _ = _check_all(driver.cuGetProcAddress(b"cuLaunchKernelEx", 11080, 0))
+    kind = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
+    return kind(int(address))
 
 
 def prepare(source: Source, device: torch.device) -> Kernel:
@@ -144,7 +231,7 @@ _kernels: dict[tuple[Source, int], Kernel] = {}
 
 
 def _simulated(source: Source) -> Kernel:
-    return Kernel(cuda.jit(source.function), source.threads, 0, 2, source.cluster, source.pointers)
+    return Kernel(cuda.jit(source.function), source.threads, 0, source.pointers)
 
 
 def to_ptx(source: Source, capability: tuple[int, int]) -> str:
@@ -156,7 +243,7 @@ def to_ptx(source: Source, capability: tuple[int, int]) -> str:
         abi="numba",
         cc=capability,
         output="ptx",
-        launch_bounds=source.threads,
+        launch_bounds=(source.threads, source.blocks),
     )
     return str(ptx)
 
@@ -170,20 +257,23 @@ def to_cubin(ptx: str, capability: tuple[int, int]) -> bytes:
 def _load(source: Source, device: int) -> Kernel:
     torch.cuda.set_device(device)
     capability = torch.cuda.get_device_capability(device)
+    name, cubin = compiled(source, capability)
+    module = _check(driver.cuModuleLoadData(cubin))
+    function = _check(driver.cuModuleGetFunction(module, name.encode()))
+    return Kernel(function, source.threads, device, source.pointers)
+
+
+def compiled(source: Source, capability: tuple[int, int]) -> tuple[str, bytes]:
+    """The kernel's name and machine code for a compute capability, from the cache on disk if it is there."""
+    kept = stored(source, capability)
+    if kept is not None:
+        return kept
     ptx = to_ptx(source, capability)
     match = re.search(r"\.visible \.entry (\w+)", ptx)
     assert match is not None, "Numba's PTX of a kernel has one entry"
-    module = _check(driver.cuModuleLoadData(to_cubin(ptx, capability)))
-    function = _check(driver.cuModuleGetFunction(module, match.group(1).encode()))
-    blocks = _check(driver.cuOccupancyMaxActiveBlocksPerMultiprocessor(function, source.threads, 0))
-    return Kernel(
-        function,
-        source.threads,
-        device,
-        blocks * _properties(device).multi_processor_count,
-        source.cluster,
-        source.pointers,
-    )
+    name, cubin = match.group(1), to_cubin(ptx, capability)
+    store(source, capability, name, cubin)
+    return name, cubin
 
 
 @cache
@@ -206,12 +296,25 @@ def has_clusters(device: torch.device) -> bool:
     return not SIMULATED and bool(_properties(device.index or 0).major >= 9)
 
 
+def shared_bytes(device: torch.device) -> int:
+    """Dynamic shared memory that a block can have beside 2 kB of its own; none in the simulator, without clusters."""
+    if SIMULATED:
+        return 0
+    attribute = driver.CUdevice_attribute.CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN
+    return int(_check(driver.cuDeviceGetAttribute(attribute, device.index or 0))) - 2048
+
+
 def _check(answer: tuple[Any, ...]) -> Any:
+    values = _check_all(answer)
+    return values[0] if values else None
+
+
+def _check_all(answer: tuple[Any, ...]) -> list[Any]:
     status, *values = answer
     if status:
         _, text = driver.cuGetErrorString(status)
         raise RuntimeError(f"CUDA driver: {text.decode() if text else status}")
-    return values[0] if values else None
+    return values
 
 
 def _flat(x: torch.Tensor) -> Any:

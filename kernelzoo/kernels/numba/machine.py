@@ -92,55 +92,259 @@ def element_functions(dtype: str) -> tuple[Any, Any]:
     return load, store
 
 
+def is_packed(dtype: str, width: int) -> bool:
+    """Whether vectors of that width stay in registers as they lie in memory: halves, two to a word of 32 bits."""
+    return dtype in ("float16", "bfloat16") and width > 1
+
+
 def vector_functions(dtype: str, width: int) -> tuple[Any, Any]:
-    """``load_vector(pointer, i, row, k)`` and ``store_vector(pointer, i, row, k)``: ``width`` elements in one
-    instruction, between memory at i, aligned to the vector's size, and ``row[k : k + width]`` in registers."""
+    """``load_vector(pointer, i, row, k, inside)`` and ``store_vector(...)``: ``width`` elements in one instruction,
+    between memory at i, aligned to the vector's size, and the registers from ``row[k]`` on; nothing if not ``inside``.
+
+    Packed halves (:func:`is_packed`) are words, two elements each; anything else is one element each, widened. Whole
+    vectors of 16 bytes are read past the L1 cache, and written to be the first to leave the L2 cache.
+    """
     vector, shared = _words(dtype, width)
     one_word = not isinstance(vector, ir.VectorType)
     bits = STORAGE[dtype].bitwidth
     align = width * bits // 8
+    packed = is_packed(dtype, width)
+    registers_per_word = 1 if packed else shared
+    whole = align == 16 and registers_per_word == 1
+
+    def registers(context: Any, builder: Any, kind: Any, row: Any, k: Any) -> list[Any]:
+        data = cgutils.create_struct_proxy(kind)(context, builder, row).data
+        return [builder.gep(data, [builder.add(k, k.type(j))]) for j in range(width // (shared if packed else 1))]
 
     @intrinsic
-    def load_vector(typing, pointer, i, row, k):
+    def load_vector(typing, pointer, i, row, k, inside):
         def codegen(context, builder, signature, args):
-            loaded = builder.load(_at(builder, args[0], args[1], vector), align=align)
-            registers = cgutils.create_struct_proxy(signature.args[2])(context, builder, args[2]).data
-            for j in range(width):
-                word = loaded if one_word else builder.extract_element(loaded, I32(j // shared))
-                if shared > 1:
-                    word = builder.trunc(builder.lshr(word, word.type(j % shared * bits)), ir.IntType(bits))
-                target = builder.gep(registers, [builder.add(args[3], args[3].type(j))])
-                builder.store(_widen(builder, word, dtype), target)
+            targets = registers(context, builder, signature.args[2], args[2], args[3])
+            if whole:
+                address = builder.ptrtoint(builder.gep(args[0], [args[1]]), I64)
+                _load_whole(builder, address, targets, args[4])
+                return context.get_dummy_value()
+            with builder.if_then(args[4]):
+                loaded = builder.load(_at(builder, args[0], args[1], vector), align=align)
+                for j, target in enumerate(targets):
+                    at = j // registers_per_word
+                    word = loaded if one_word else builder.extract_element(loaded, I32(at))
+                    if packed:
+                        builder.store(word, target)
+                        continue
+                    if shared > 1:
+                        word = builder.trunc(builder.lshr(word, word.type(j % shared * bits)), ir.IntType(bits))
+                    builder.store(_widen(builder, word, dtype), target)
             return context.get_dummy_value()
 
-        return types.void(pointer, types.int64, row, types.int64), codegen
+        return types.void(pointer, types.int64, row, types.int64, types.boolean), codegen
 
     @intrinsic
-    def store_vector(typing, pointer, i, row, k):
+    def store_vector(typing, pointer, i, row, k, inside):
         def codegen(context, builder, signature, args):
-            registers = cgutils.create_struct_proxy(signature.args[2])(context, builder, args[2]).data
-            values = [
-                builder.load(builder.gep(registers, [builder.add(args[3], args[3].type(j))])) for j in range(width)
-            ]
-            if dtype in ("float16", "bfloat16") and width > 1:
-                kind = "f16x2" if dtype == "float16" else "bf16x2"
-                words = [
-                    _asm(builder, I32, [high, low], f"cvt.rn.{kind}.f32 $0, $1, $2;", "=r,f,f")
-                    for low, high in zip(values[::2], values[1::2], strict=True)
-                ]
-            else:
-                words = [_narrow(builder, value, dtype) for value in values]
-            packed = words[0]
-            if not one_word:
-                packed = ir.Constant(vector, ir.Undefined)
-                for j, word in enumerate(words):
-                    packed = builder.insert_element(packed, word, I32(j))
-            builder.store(packed, _at(builder, args[0], args[1], vector), align=align)
+            sources = registers(context, builder, signature.args[2], args[2], args[3])
+            values = [builder.load(source) for source in sources]
+            if whole:
+                address = builder.ptrtoint(builder.gep(args[0], [args[1]]), I64)
+                _store_whole(builder, address, values, args[4])
+                return context.get_dummy_value()
+            with builder.if_then(args[4]):
+                words = values if packed else [_narrow(builder, value, dtype) for value in values]
+                together = words[0]
+                if not one_word:
+                    together = ir.Constant(vector, ir.Undefined)
+                    for j, word in enumerate(words):
+                        together = builder.insert_element(together, word, I32(j))
+                builder.store(together, _at(builder, args[0], args[1], vector), align=align)
             return context.get_dummy_value()
 
-        return types.void(pointer, types.int64, row, types.int64), codegen
+        return types.void(pointer, types.int64, row, types.int64, types.boolean), codegen
 
     return load_vector, store_vector
+
+
+_LETTERS = {I32: ("r", "b32"), I64: ("l", "b64"), F32: ("f", "f32"), F64: ("d", "f64")}
+
+
+def _load_whole(builder: Any, address: Any, targets: list[Any], inside: Any) -> None:
+    """16 bytes from an address into registers, which keep what they hold where not ``inside``: no branch."""
+    kind = targets[0].type.pointee
+    letter, suffix = _LETTERS[kind]
+    count = len(targets)
+    names = ", ".join(f"${j}" for j in range(count))
+    code = (
+        f"{{ .reg .pred inside; setp.ne.b32 inside, ${count + 1}, 0; "
+        f"@inside ld.global.nc.L1::no_allocate.v{count}.{suffix} {{{names}}}, [${count}]; }}"
+    )
+    operands = [address, builder.zext(inside, I32), *(builder.load(target) for target in targets)]
+    constraints = ",".join([*[f"={letter}"] * count, "l", "r", *map(str, range(count))])
+    loaded = _asm(builder, ir.LiteralStructType([kind] * count), operands, code, constraints)
+    for j, target in enumerate(targets):
+        builder.store(builder.extract_value(loaded, j), target)
+
+
+def _store_whole(builder: Any, address: Any, values: list[Any], inside: Any) -> None:
+    letter, suffix = _LETTERS[values[0].type]
+    count = len(values)
+    names = ", ".join(f"${j + 2}" for j in range(count))
+    store = f"st.global{STORE_HINT}.v{count}.{suffix} [$0], {{{names}}};"
+    code = f"{{ .reg .pred inside; setp.ne.b32 inside, $1, 0; @inside {store} }}"
+    operands = [address, builder.zext(inside, I32), *values]
+    _asm(builder, ir.VoidType(), operands, code, ",".join(["l", "r", *[letter] * count]), True)
+
+
+STORE_HINT = ".cs"
+"""What is written is not read again here: first to leave the caches."""
+
+
+def word_functions(dtype: str) -> tuple[Any, Any, Any, Any, Any]:
+    """``low(word)``, ``high(word)``, ``pair(low, high)``, ``larger(a, b)``, ``least(a, b)``: two halves in 32 bits.
+
+    ``low`` and ``high`` widen to float32, ``pair`` rounds to nearest even; ``larger`` drops a NaN, ``least`` keeps it.
+    """
+    kind = "f16x2" if dtype == "float16" else "bf16x2"
+
+    @intrinsic
+    def low(typing, word):
+        def codegen(context, builder, signature, args):
+            if dtype == "bfloat16":
+                return builder.bitcast(builder.shl(args[0], I32(16)), F32)
+            return _widen(builder, builder.trunc(args[0], I16), dtype)
+
+        return types.float32(types.uint32), codegen
+
+    @intrinsic
+    def high(typing, word):
+        def codegen(context, builder, signature, args):
+            if dtype == "bfloat16":
+                return builder.bitcast(builder.and_(args[0], I32(0xFFFF0000)), F32)
+            return _widen(builder, builder.trunc(builder.lshr(args[0], I32(16)), I16), dtype)
+
+        return types.float32(types.uint32), codegen
+
+    @intrinsic
+    def pair(typing, first, second):
+        def codegen(context, builder, signature, args):
+            return _asm(builder, I32, [args[1], args[0]], f"cvt.rn.{kind}.f32 $0, $1, $2;", "=r,f,f")
+
+        return types.uint32(types.float32, types.float32), codegen
+
+    def both(instruction: str) -> Any:
+        @intrinsic
+        def compare(typing, a, b):
+            def codegen(context, builder, signature, args):
+                return _asm(builder, I32, list(args), f"{instruction}.{kind} $0, $1, $2;", "=r,r,r")
+
+            return types.uint32(types.uint32, types.uint32), codegen
+
+        return compare
+
+    return low, high, pair, both("max"), both("min.NaN")
+
+
+@intrinsic
+def keep(typing, word):
+    """The same word, as if it were new: the compiler, left to itself, would keep widened values from one pass over
+    packed halves to the next, and run out of registers."""
+
+    def codegen(context, builder, signature, args):
+        return _asm(builder, I32, [args[0]], "", "=r,0", True)
+
+    return types.uint32(types.uint32), codegen
+
+
+def tile_functions(dtype: str) -> tuple[Any, Any, Any, Any, Any]:
+    """A piece of memory in shared memory, as it is: ``copy_in(pointer, i, tile, j)`` starts to copy 16 bytes there,
+    ``wait_copies()`` waits for all that this thread started, ``copy_out(tile, j, pointer, i, inside)`` copies 16 bytes
+    back at once; ``widened(tile, j)`` and ``set_narrow(tile, j, value)`` are single elements."""
+    bits = ir.IntType(STORAGE[dtype].bitwidth)
+    wide = WIDE[dtype]
+
+    def element(context: Any, builder: Any, kind: Any, tile: Any, j: Any) -> Any:
+        data = cgutils.create_struct_proxy(kind)(context, builder, tile).data
+        return builder.gep(data, [j])
+
+    def in_shared(context: Any, builder: Any, kind: Any, tile: Any, j: Any) -> Any:
+        at = element(context, builder, kind, tile, j)
+        return builder.ptrtoint(builder.addrspacecast(at, at.type.pointee.as_pointer(3)), I32)
+
+    @intrinsic
+    def copy_in(typing, pointer, i, tile, j):
+        def codegen(context, builder, signature, args):
+            source = builder.ptrtoint(builder.gep(args[0], [args[1]]), I64)
+            target = in_shared(context, builder, signature.args[2], args[2], args[3])
+            code = "cp.async.cg.shared.global [$0], [$1], 16;"
+            _asm(builder, ir.VoidType(), [target, source], code, "r,l,~{memory}", True)
+            return context.get_dummy_value()
+
+        return types.void(pointer, types.int64, tile, types.int64), codegen
+
+    @intrinsic
+    def wait_copies(typing):
+        def codegen(context, builder, signature, args):
+            _asm(builder, ir.VoidType(), [], "cp.async.wait_all;", "~{memory}", True)
+            return context.get_dummy_value()
+
+        return types.void(), codegen
+
+    @intrinsic
+    def copy_out(typing, tile, j, pointer, i):
+        def codegen(context, builder, signature, args):
+            source = in_shared(context, builder, signature.args[0], args[0], args[1])
+            target = builder.ptrtoint(builder.gep(args[2], [args[3]]), I64)
+            code = (
+                "{ .reg .b32 a, b, c, d; ld.shared.v4.b32 {a, b, c, d}, [$1]; "
+                f"st.global{STORE_HINT}.v4.b32 [$0], {{a, b, c, d}}; }}"
+            )
+            _asm(builder, ir.VoidType(), [target, source], code, "l,r,~{memory}", True)
+            return context.get_dummy_value()
+
+        return types.void(tile, types.int64, pointer, types.int64), codegen
+
+    @intrinsic
+    def widened(typing, tile, j):
+        def codegen(context, builder, signature, args):
+            at = element(context, builder, signature.args[0], args[0], args[1])
+            return _widen(builder, builder.load(builder.bitcast(at, bits.as_pointer())), dtype)
+
+        return wide(tile, types.int64), codegen
+
+    @intrinsic
+    def set_narrow(typing, tile, j, value):
+        def codegen(context, builder, signature, args):
+            at = element(context, builder, signature.args[0], args[0], args[1])
+            builder.store(_narrow(builder, args[2], dtype), builder.bitcast(at, bits.as_pointer()))
+            return context.get_dummy_value()
+
+        return types.void(tile, types.int64, wide), codegen
+
+    return copy_in, wait_copies, copy_out, widened, set_narrow
+
+
+def tile_vector(dtype: str) -> Any:
+    """``load_tile(tile, j, row, k)``: 16 bytes of shared memory from element j on, to registers from ``row[k]`` on."""
+
+    @intrinsic
+    def load_tile(typing, tile, j, row, k):
+        def codegen(context, builder, signature, args):
+            shared = cgutils.create_struct_proxy(signature.args[0])(context, builder, args[0]).data
+            at = builder.gep(shared, [args[1]])
+            address = builder.ptrtoint(builder.addrspacecast(at, at.type.pointee.as_pointer(3)), I32)
+            data = cgutils.create_struct_proxy(signature.args[2])(context, builder, args[2]).data
+            letter, suffix = _LETTERS[data.type.pointee]
+            count = 2 if letter in "ld" else 4
+            names = ", ".join(f"${j}" for j in range(count))
+            code = f"ld.shared.v{count}.{suffix} {{{names}}}, [${count}];"
+            kind = ir.LiteralStructType([data.type.pointee] * count)
+            loaded = _asm(builder, kind, [address], code, ",".join([f"={letter}"] * count) + ",r,~{memory}", True)
+            for k in range(count):
+                target = builder.gep(data, [builder.add(args[3], I64(k))])
+                builder.store(builder.extract_value(loaded, k), target)
+            return context.get_dummy_value()
+
+        return types.void(tile, types.int64, row, types.int64), codegen
+
+    return load_tile
 
 
 @intrinsic
@@ -231,3 +435,25 @@ def arrive(typing, counters, i, last):
         return builder.zext(before, I64)
 
     return types.int64(counters, types.int64, types.int64), codegen
+
+
+@intrinsic
+def count_up(typing, counters, i):
+    """Count an arrival at the 64-bit ``counters[i]`` and return how many came before it, ever; acquire and release."""
+
+    def codegen(context, builder, signature, args):
+        address = builder.ptrtoint(builder.gep(args[0], [args[1]]), I64)
+        return _asm(builder, I64, [address], "atom.acq_rel.gpu.global.add.u64 $0, [$1], 1;", "=l,l,~{memory}", True)
+
+    return types.int64(counters, types.int64), codegen
+
+
+@intrinsic
+def seen(typing, counters, i):
+    """What the 64-bit ``counters[i]`` holds now; what was written before those arrivals may be read after it."""
+
+    def codegen(context, builder, signature, args):
+        address = builder.ptrtoint(builder.gep(args[0], [args[1]]), I64)
+        return _asm(builder, I64, [address], "ld.acquire.gpu.global.u64 $0, [$1];", "=l,l,~{memory}", True)
+
+    return types.int64(counters, types.int64), codegen

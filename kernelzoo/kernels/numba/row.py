@@ -15,23 +15,25 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
+from importlib import import_module
 from typing import Any
 
+import numpy as np
 from numba import cuda
 from numba.cuda import config, types
 
-from kernelzoo.kernels.numba.dtypes import STORAGE
+from kernelzoo.kernels.numba.dtypes import STORAGE, WIDE
 
-if config.ENABLE_CUDASIM:
-    from kernelzoo.kernels.numba import simulated as machine
-else:
-    from kernelzoo.kernels.numba import machine  # type: ignore[no-redef]
+machine: Any = import_module(f"kernelzoo.kernels.numba.{'simulated' if config.ENABLE_CUDASIM else 'machine'}")
 
 WARP = 32
+ALIGNED = None if config.ENABLE_CUDASIM else 16
+"""Alignment of shared memory that is copied in vectors; the simulator's arrays have none to ask for."""
 EVERY_LANE = 0xFFFFFFFF
+FAR = 2**30  # elements: more than any block reads at once
 
 arrive, atomic_min, exponential = machine.arrive, machine.atomic_min, machine.exponential
-maximum, minimum = machine.maximum, machine.minimum
+maximum, minimum, keep = machine.maximum, machine.minimum, machine.keep
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,8 @@ class Tiling:
     """Whether neighbouring threads belong to neighbouring rows."""
     stack: int = 1
     """Rows that a thread takes one above the other, their loads all in flight at once."""
+    flexible: bool = False
+    """Whether each launch says how many threads take the row, ``lanes`` being the most: one kernel for many lengths."""
 
     @property
     def threads(self) -> int:
@@ -62,10 +66,9 @@ class Tiling:
         """Elements of a row that a thread reads at once."""
         return self.tiles * self.vec
 
-    @property
-    def tile(self) -> int:
-        """Elements of a row that its group reads at once."""
-        return self.lanes * self.size
+    def words(self, dtype: str) -> int:
+        """Registers that those elements take; two packed halves share one."""
+        return self.size // 2 if machine.is_packed(dtype, self.vec) else self.size
 
     @property
     def lane_step(self) -> int:
@@ -82,6 +85,10 @@ class Tiling:
         """Elements of shared memory that a reduction needs."""
         return max(self.threads // WARP, 1) * (self.rows if self.across else 1)
 
+    def lanes_for(self, n: int) -> int:
+        """Threads for a row of n elements, in whole warps, if the launch is to say it."""
+        return min(self.lanes, -(-n // (self.size * WARP)) * WARP) if self.flexible else self.lanes
+
 
 @cache
 def elements(dtype: str) -> tuple[Any, Any]:
@@ -91,18 +98,50 @@ def elements(dtype: str) -> tuple[Any, Any]:
 
 
 @cache
+def seating(tiling: Tiling) -> Any:
+    """``seat()``: this thread's lane, how many lanes its row has, and the row's place among those of the block."""
+    ROWS, LANES, FLEXIBLE = tiling.rows, tiling.lanes, tiling.flexible
+    LANE_STEP, GROUP_STEP = tiling.lane_step, tiling.group_step
+
+    @cuda.jit(device=True, inline="always")
+    def whole_block():
+        return types.int64(cuda.threadIdx.x), types.int64(cuda.blockDim.x), types.int64(0)
+
+    @cuda.jit(device=True, inline="always")
+    def shared():
+        t = cuda.threadIdx.x
+        return types.int64(t // LANE_STEP % LANES), types.int64(LANES), types.int64(t // GROUP_STEP % ROWS)
+
+    return whole_block if FLEXIBLE else shared
+
+
+def word_type(dtype: str, vec: int) -> Any:
+    """What a thread's registers hold of a row: elements widened, or halves two to a word."""
+    return types.uint32 if machine.is_packed(dtype, vec) else WIDE[dtype]
+
+
+def spread(dtype: str, vec: int, identity: Any) -> Any:
+    """An identity as such a word."""
+    if not machine.is_packed(dtype, vec):
+        return identity
+    half = {"float16": 0x7C00, "bfloat16": 0x7F80}[dtype] | (0x8000 if identity < 0 else 0)
+    return np.uint32(half << 16 | half)
+
+
+@cache
 def access(dtype: str, tiling: Tiling, identity: Any) -> tuple[Any, Any, Any, Any, Any]:
     """``bounds``, ``read``, ``write``, ``read_edge``, ``write_edge``: a thread's share of a row, in and out.
 
     ``bounds(phase, n)`` is the part [head, end) of a row that whole aligned vectors cover, for a row that begins
     ``phase`` elements past some 16-byte boundary.
-    ``read(pointer, base, stride, lane, head, end, row, k)`` fills ``row[k : k + size]`` with the thread's share of the
-    tile that begins at element ``head``, and with the identity past ``end``; ``write`` is its inverse.
+    ``read(pointer, base, stride, lane, lanes, head, end, row, k)`` fills the words of ``row`` from k on with the
+    thread's share of the tile that begins at element ``head``, and the identity past ``end``; ``write`` is its inverse.
     ``read_edge(pointer, base, lane, head, end, n)`` is the edge element of this lane, or the identity.
     """
     load, store = elements(dtype)
     load_vector, store_vector = machine.vector_functions(dtype, tiling.vec)
-    LANES, TILES, VEC = tiling.lanes, tiling.tiles, tiling.vec
+    TILES, VEC, WORDS = tiling.tiles, tiling.vec, tiling.words(dtype) // tiling.tiles
+    IDENTITY = spread(dtype, tiling.vec, identity)
     LOW_BITS = VEC - 1
     WHOLE = not tiling.edges
 
@@ -114,20 +153,28 @@ def access(dtype: str, tiling: Tiling, identity: Any) -> tuple[Any, Any, Any, An
         return head, n - ((n - head) & LOW_BITS)
 
     @cuda.jit(device=True, inline="always")
-    def read(pointer, base, stride, lane, head, end, row, k):
-        for tile in range(TILES):
-            i = head + (tile * LANES + lane) * VEC
-            for j in range(VEC):
-                row[k + tile * VEC + j] = identity
-            if i < end:
-                load_vector(pointer, base + i * stride, row, k + tile * VEC)
+    def share(lane, lanes, head, end):
+        # Where this thread begins; then in 32 bits, to save registers: how far that is from the end, and to the next.
+        first = head + lane * VEC
+        return first, types.int32(min(end - first, FAR)), types.int32(lanes * VEC)
 
     @cuda.jit(device=True, inline="always")
-    def write(pointer, base, stride, lane, head, end, row, k):
+    def read(pointer, base, stride, lane, lanes, head, end, row, k):
+        first, left, step = share(lane, lanes, head, end)
         for tile in range(TILES):
-            i = head + (tile * LANES + lane) * VEC
-            if i < end:
-                store_vector(pointer, base + i * stride, row, k + tile * VEC)
+            for j in range(WORDS):
+                row[k + tile * WORDS + j] = IDENTITY
+            offset = types.int32(tile * step)
+            i = base + (first + offset) * stride if VEC == 1 else base + first + offset
+            load_vector(pointer, i, row, k + tile * WORDS, offset < left)
+
+    @cuda.jit(device=True, inline="always")
+    def write(pointer, base, stride, lane, lanes, head, end, row, k):
+        first, left, step = share(lane, lanes, head, end)
+        for tile in range(TILES):
+            offset = types.int32(tile * step)
+            i = base + (first + offset) * stride if VEC == 1 else base + first + offset
+            store_vector(pointer, i, row, k + tile * WORDS, offset < left)
 
     @cuda.jit(device=True, inline="always")
     def read_edge(pointer, base, lane, head, end, n):
@@ -167,17 +214,22 @@ def _add(a, b):
 
 
 @cache
-def reductions(tiling: Tiling) -> tuple[Any, Any, Any]:
+def reductions(tiling: Tiling, identity: Any) -> tuple[Any, Any, Any]:
     """``reduce_max``, ``reduce_min``, ``reduce_sum``: of one value a thread, over the lanes of each row.
 
     ``reduce(value, scratch)`` gives every lane the result, the same bits in each: a butterfly adds the same two numbers
-    on both sides, and warps are met in a fixed order. ``scratch`` is shared memory of ``tiling.scratch`` elements, free
-    again on return.
+    on both sides, and warps are met in a fixed order. ``scratch`` is shared memory of ``tiling.scratch`` elements; who
+    uses it again first puts a barrier in between. ``identity`` is that of the maximum or the minimum.
     """
-    return _reduction(maximum, tiling), _reduction(minimum, tiling), _reduction(_add, tiling)
+    zero = type(identity)(0)
+    return (
+        _reduction(maximum, tiling, identity),
+        _reduction(minimum, tiling, identity),
+        _reduction(_add, tiling, zero),
+    )
 
 
-def _reduction(combine: Any, tiling: Tiling) -> Any:
+def _reduction(combine: Any, tiling: Tiling, identity: Any) -> Any:
     ROWS = tiling.rows
     WARPS = tiling.threads // WARP
     if tiling.across:
@@ -187,8 +239,6 @@ def _reduction(combine: Any, tiling: Tiling) -> Any:
         reach, low = min(tiling.lanes, WARP), 1
     STEPS = (reach // low).bit_length() - 1
     FIRST = reach // 2
-    FIRST_WARP = WARPS // 2
-    WARP_STEPS = WARPS.bit_length() - 1
 
     @cuda.jit(device=True, inline="always")
     def within_warp(value, scratch):
@@ -198,16 +248,17 @@ def _reduction(combine: Any, tiling: Tiling) -> Any:
 
     @cuda.jit(device=True, inline="always")
     def over_block(value, scratch):
-        for step in range(STEPS):
-            value = combine(value, cuda.shfl_xor_sync(EVERY_LANE, value, FIRST >> step))
+        for step in range(5):
+            value = combine(value, cuda.shfl_xor_sync(EVERY_LANE, value, 16 >> step))
         t = cuda.threadIdx.x
         if t % WARP == 0:
             scratch[t // WARP] = value
         cuda.syncthreads()
-        value = scratch[t % WARPS]
-        for step in range(WARP_STEPS):
-            value = combine(value, cuda.shfl_xor_sync(EVERY_LANE, value, FIRST_WARP >> step))
-        cuda.syncthreads()
+        value = identity
+        if t % WARP < cuda.blockDim.x // WARP:
+            value = scratch[t % WARP]
+        for step in range(5):
+            value = combine(value, cuda.shfl_xor_sync(EVERY_LANE, value, 16 >> step))
         return value
 
     @cuda.jit(device=True, inline="always")

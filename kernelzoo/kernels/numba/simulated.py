@@ -44,15 +44,73 @@ def element_functions(dtype: str) -> tuple[Any, Any]:
     return load, store
 
 
-def vector_functions(dtype: str, width: int) -> tuple[Any, Any]:
-    def load_vector(pointer: Any, i: int, row: Any, k: int) -> None:
-        row[k : k + width] = _widen([pointer[i + j] for j in range(width)], dtype)
+def is_packed(dtype: str, width: int) -> bool:
+    return dtype in ("float16", "bfloat16") and width > 1
 
-    def store_vector(pointer: Any, i: int, row: Any, k: int) -> None:
-        for j, bits in enumerate(_narrow(row[k : k + width], dtype, pointer.dtype)):
-            pointer[i + j] = bits
+
+def vector_functions(dtype: str, width: int) -> tuple[Any, Any]:
+    packed = is_packed(dtype, width)
+    registers = width // 2 if packed else width
+
+    def load_vector(pointer: Any, i: int, row: Any, k: int, inside: bool) -> None:
+        if inside:
+            bits = np.array([pointer[i + j] for j in range(width)])
+            row[k : k + registers] = bits.view(np.uint32) if packed else _widen(bits, dtype)
+
+    def store_vector(pointer: Any, i: int, row: Any, k: int, inside: bool) -> None:
+        if inside:
+            held = row[k : k + registers]
+            for j, bits in enumerate(held.view(np.uint16) if packed else _narrow(held, dtype, pointer.dtype)):
+                pointer[i + j] = bits
 
     return load_vector, store_vector
+
+
+def word_functions(dtype: str) -> tuple[Any, Any, Any, Any, Any]:
+    def halves(word: Any) -> Any:
+        return _widen(np.array([word], dtype=np.uint32).view(np.uint16), dtype)
+
+    def low(word: Any) -> Any:
+        return halves(word)[0]
+
+    def high(word: Any) -> Any:
+        return halves(word)[1]
+
+    def pair(low: Any, high: Any) -> Any:
+        return _narrow(np.array([low, high], dtype=np.float32), dtype, np.uint16).view(np.uint32)[0]
+
+    def larger(a: Any, b: Any) -> Any:
+        return pair(*np.fmax(halves(a), halves(b)))
+
+    def least(a: Any, b: Any) -> Any:
+        return pair(*np.minimum(halves(a), halves(b)))
+
+    return low, high, pair, larger, least
+
+
+def keep(word: Any) -> Any:
+    return word
+
+
+def tile_functions(dtype: str) -> tuple[Any, Any, Any, Any, Any]:
+    def copy_in(pointer: Any, i: int, tile: Any, j: int) -> None:
+        width = 16 // tile.itemsize
+        tile[j : j + width] = pointer[i : i + width]
+
+    def wait_copies() -> None:
+        pass
+
+    def copy_out(tile: Any, j: int, pointer: Any, i: int) -> None:
+        width = 16 // tile.itemsize
+        pointer[i : i + width] = tile[j : j + width]
+
+    def widened(tile: Any, j: int) -> Any:
+        return _widen(tile[j], dtype)[()]
+
+    def set_narrow(tile: Any, j: int, value: Any) -> None:
+        tile[j] = _narrow(value, dtype, tile.dtype)
+
+    return copy_in, wait_copies, copy_out, widened, set_narrow
 
 
 def maximum(a: Any, b: Any) -> Any:

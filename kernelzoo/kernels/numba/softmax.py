@@ -11,7 +11,6 @@ is replaced by 0 before it is subtracted, or -inf - -inf would make a NaN out of
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -20,10 +19,28 @@ from numba import cuda
 from numba.cuda import types
 
 from kernelzoo.errors import UnsupportedProblemError
-from kernelzoo.kernels.numba.dtypes import WIDE, itemsize, lowest, one
-from kernelzoo.kernels.numba.launch import Source, has_clusters, l2_bytes, multiprocessors, prepare
-from kernelzoo.kernels.numba.row import Tiling, access, begin, exponential, maximum, pointer, reductions
-from kernelzoo.kernels.numba.view import BindView, View, planned, power_of_two
+from kernelzoo.kernels.numba import columns as columns_of
+from kernelzoo.kernels.numba.columns import Columns
+from kernelzoo.kernels.numba.dtypes import STORAGE, WIDE, itemsize, lowest, one
+from kernelzoo.kernels.numba.launch import Source, has_clusters, l2_bytes, multiprocessors, prepare, shared_bytes
+from kernelzoo.kernels.numba.row import (
+    ALIGNED,
+    EVERY_LANE,
+    WARP,
+    Tiling,
+    access,
+    begin,
+    elements,
+    exponential,
+    machine,
+    maximum,
+    pointer,
+    reductions,
+    seating,
+    spread,
+    word_type,
+)
+from kernelzoo.kernels.numba.view import VECTOR_BYTES, BindView, View, planned, power_of_two
 from kernelzoo.registry import Launch, register
 
 GRID_LIMIT = 2**31 - 1  # blocks in a launch
@@ -32,32 +49,82 @@ OFFSETS = (types.int64,) * 10  # View.offsets
 
 
 @cache
-def running(dtype: str, size: int) -> tuple[Any, Any]:
-    """``finite``, ``absorb``: the running (max, sum) pair of one thread.
+def arithmetic(dtype: str, vec: int, words: int) -> tuple[Any, Any, Any, Any, Any]:
+    """``finite``, ``top``, ``total``, ``finish``, ``rescale``: what a thread does with ``words`` registers of a row.
 
     ``finite(m)`` is what to subtract for a largest value of m: m, but 0 for -inf.
-    ``absorb(row, m, s)`` takes ``size`` more elements into the pair, rescaling the sum when the max grows
-    (Milakov and Gimelshein, "Online normalizer calculation for softmax", arXiv:1805.02867).
+    ``top(row, k)`` is the largest of the elements in ``row[k : k + words]``, a NaN dropped.
+    ``total(row, k, shift)`` is the sum of exp(element - shift).
+    ``finish(row, k, shift, scale)`` makes the elements results. A dtype as wide as its arithmetic keeps the
+    exponentials of ``total`` in place of the elements, and multiplies them by ``scale`` alone. A packed half has no
+    room for them unrounded: it takes exp(element - shift) again, of any shift.
+    ``rescale(own, shift, scale)`` is the scale to finish with if the largest value turns out to be ``shift``, and
+    ``total`` was taken with ``own``.
     """
-    LOWEST = lowest(dtype)
+    LOWEST: Any = lowest(dtype)
     ZERO = type(LOWEST)(0)
 
     @cuda.jit(device=True, inline="always")
     def finite(m):
         return m if m > LOWEST else ZERO
 
-    @cuda.jit(device=True, inline="always")
-    def absorb(row, m, s):
-        grown = m
-        for k in range(size):
-            grown = maximum(grown, row[k])
-        shift = grown if grown > LOWEST else ZERO
-        s *= exponential(m - shift)
-        for k in range(size):
-            s += exponential(row[k] - shift)
-        return grown, s
+    if machine.is_packed(dtype, vec):
+        low, high, pair, larger, _ = machine.word_functions(dtype)
+        keep = machine.keep
 
-    return finite, absorb
+        @cuda.jit(device=True, inline="always")
+        def top(row, k):
+            m = row[k]
+            for j in range(1, words):
+                m = larger(m, row[k + j])
+            return maximum(low(m), high(m))
+
+        @cuda.jit(device=True, inline="always")
+        def total(row, k, shift):
+            s, other = ZERO, ZERO
+            for j in range(words):
+                word = keep(row[k + j])
+                s += exponential(low(word) - shift)
+                other += exponential(high(word) - shift)
+            return s + other
+
+        @cuda.jit(device=True, inline="always")
+        def finish(row, k, shift, scale):
+            for j in range(words):
+                word = keep(row[k + j])
+                row[k + j] = pair(exponential(low(word) - shift) * scale, exponential(high(word) - shift) * scale)
+
+        @cuda.jit(device=True, inline="always")
+        def rescale(own, shift, scale):
+            return scale
+
+        return finite, top, total, finish, rescale
+
+    @cuda.jit(device=True, inline="always")
+    def wide_top(row, k):
+        m = row[k]
+        for j in range(1, words):
+            m = maximum(m, row[k + j])
+        return m
+
+    @cuda.jit(device=True, inline="always")
+    def wide_total(row, k, shift):
+        s = ZERO
+        for j in range(words):
+            row[k + j] = exponential(row[k + j] - shift)
+            s += row[k + j]
+        return s
+
+    @cuda.jit(device=True, inline="always")
+    def wide_finish(row, k, shift, scale):
+        for j in range(words):
+            row[k + j] *= scale
+
+    @cuda.jit(device=True, inline="always")
+    def wide_rescale(own, shift, scale):
+        return exponential(own - shift) * scale
+
+    return finite, wide_top, wide_total, wide_finish, wide_rescale
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -67,56 +134,62 @@ def running(dtype: str, size: int) -> tuple[Any, Any]:
 @cache
 def fused_kernel(dtype: str, tiling: Tiling) -> Source:
     """One group of threads per row, which it reads once, keeps in registers, and writes once."""
-    kind, ONE = WIDE[dtype], one(dtype)
-    bounds, read, write, read_edge, write_edge = access(dtype, tiling, lowest(dtype))
-    reduce_max, _, reduce_sum = reductions(tiling)
-    finite, _ = running(dtype, tiling.size)
-    ROWS, LANES, SIZE, SCRATCH = tiling.rows, tiling.lanes, tiling.size, tiling.scratch
-    LANE_STEP, GROUP_STEP = tiling.lane_step, tiling.group_step
+    kind, ONE, LOWEST = WIDE[dtype], one(dtype), lowest(dtype)
+    WORD, WORDS = word_type(dtype, tiling.vec), tiling.words(dtype)
+    bounds, read, write, read_edge, write_edge = access(dtype, tiling, LOWEST)
+    reduce_max, _, reduce_sum = reductions(tiling, LOWEST)
+    finite, top, total, finish, _ = arithmetic(dtype, tiling.vec, WORDS)
+    seat = seating(tiling)
+    ROWS, SCRATCH = tiling.rows, tiling.scratch
 
     def fused(x, out, rows, inner, n, x_outer, x_step, x_inner, out_outer, out_step, out_inner, phase):
-        row = cuda.local.array(SIZE, kind)
+        row = cuda.local.array(WORDS, WORD)
         maxima = cuda.shared.array(SCRATCH, kind)
         sums = cuda.shared.array(SCRATCH, kind)
-        t = cuda.threadIdx.x
-        lane = types.int64(t // LANE_STEP % LANES)
-        r = types.int64(cuda.blockIdx.x) * ROWS + t // GROUP_STEP % ROWS
+        lane, lanes, group = seat()
+        r = types.int64(cuda.blockIdx.x) * ROWS + group
         if r >= rows:
             n = types.int64(0)  # threads without a row go along, for the reductions need whole warps
         source, target = begin(r, inner, x_outer, x_inner, out_outer, out_inner)
         head, end = bounds(phase + source, n)
-        read(x, source, x_step, lane, head, end, row, 0)
+        read(x, source, x_step, lane, lanes, head, end, row, 0)
         edge = read_edge(x, source, lane, head, end, n)
 
-        m = edge
-        for k in range(SIZE):
-            m = maximum(m, row[k])
-        m = finite(reduce_max(m, maxima))
+        m = finite(reduce_max(maximum(top(row, 0), edge), maxima))
         edge = exponential(edge - m)
-        s = edge
-        for k in range(SIZE):
-            row[k] = exponential(row[k] - m)
-            s += row[k]
+        s = edge + total(row, 0, m)
         scale = ONE / reduce_sum(s, sums)
-        for k in range(SIZE):
-            row[k] *= scale
+        finish(row, 0, m, scale)
 
-        write(out, target, out_step, lane, head, end, row, 0)
+        write(out, target, out_step, lane, lanes, head, end, row, 0)
         write_edge(out, target, lane, head, end, n, edge * scale)
 
-    return Source(fused, (pointer(dtype), pointer(dtype), *OFFSETS), tiling.threads)
+    return Source(fused, (pointer(dtype), pointer(dtype), *OFFSETS), tiling.threads, (dtype, tiling))
 
 
 def fused_tiling(v: View) -> Tiling | None:
-    """16 elements a thread (64 bytes of float32, so 2048 threads keep 128 kB of an SM's loads in flight), 32 where a
-    block of 1024 threads needs them and its 64 registers a thread still hold them; float64 half of that."""
-    size = 16 * 4 // max(itemsize(v.dtype), 4)
+    """Four vectors of 16 bytes a thread, so that 2048 threads keep 128 kB of an SM's loads in flight; fewer for short
+    rows, eight where the row needs them. Of up to 512 threads an SM runs two blocks then."""
     if v.across:
-        return _column_tiling(v, size)
-    vec = v.vec
-    lanes = min(max(power_of_two(-(-v.n // size)), 32), BLOCK_LIMIT)
-    tiles = max(1, -(-(v.n // vec) // lanes))
-    return Tiling(lanes, 1, tiles, vec, v.edges) if tiles * vec <= 2 * size else None
+        return _column_tiling(v, 16 * 4 // max(itemsize(v.dtype), 4))
+    tiles = _tiles(v, BLOCK_LIMIT)
+    return None if tiles is None else Tiling(BLOCK_LIMIT, 1, tiles, v.vec, v.edges, flexible=True)
+
+
+def _tiles(v: View, threads: int) -> int | None:
+    """Vectors for each of up to ``threads`` threads; None if the row is too long for that.
+
+    Of packed halves eight pay off sooner, since they are more arithmetic for as many bytes: past 1024 vectors, and past
+    320 where rows have edges, which every thread computes along. Vectors below 16 bytes, which an unaligned layout
+    has, leave room for twice as many.
+    """
+    vectors = max(1, v.n // v.vec)
+    if vectors <= 128:
+        return 1 if vectors <= 64 else 2
+    if vectors <= (2048 if itemsize(v.dtype) > 2 else 320 if v.edges else 1024):
+        return 4
+    most = 8 if v.vec * itemsize(v.dtype) == VECTOR_BYTES else 16
+    return most if vectors <= threads * most else None
 
 
 def _column_tiling(v: View, size: int) -> Tiling | None:
@@ -137,6 +210,9 @@ def fused(x: torch.Tensor, out: torch.Tensor) -> Launch:
 
 
 def plan_fused(v: View, device: torch.device) -> BindView:
+    by_columns = _on_columns(v, device, 1)
+    if by_columns is not None:
+        return by_columns
     tiling = fused_tiling(v)
     if tiling is None:
         raise UnsupportedProblemError(
@@ -150,7 +226,7 @@ def _over_rows(id: str, source: Source, tiling: Tiling, v: View, device: torch.d
     grid = -(-v.rows // (tiling.rows * tiling.stack))
     if grid > GRID_LIMIT:
         raise UnsupportedProblemError(id, f"{v.rows} rows need {grid} blocks, and a launch has {GRID_LIMIT} at most")
-    return prepare(source, device).call(grid, *v.offsets)
+    return prepare(source, device).call(grid, *v.offsets, threads=tiling.lanes_for(v.n) * tiling.rows)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -162,57 +238,145 @@ def multi_row_kernel(dtype: str, tiling: Tiling) -> Source:
     """A block takes ``rows * stack`` consecutive rows: side by side one per group of lanes, and ``stack`` of those one
     above the other in each thread's registers, all of them read before the first is reduced. No shared memory."""
     kind, ONE, LOWEST = WIDE[dtype], one(dtype), lowest(dtype)
+    WORD, WORDS = word_type(dtype, tiling.vec), tiling.words(dtype)
     bounds, read, write, read_edge, write_edge = access(dtype, tiling, LOWEST)
-    reduce_max, _, reduce_sum = reductions(tiling)
-    finite, _ = running(dtype, tiling.size)
-    ROWS, LANES, SIZE, STACK = tiling.rows, tiling.lanes, tiling.size, tiling.stack
-    LANE_STEP, GROUP_STEP = tiling.lane_step, tiling.group_step
-    HELD = SIZE * STACK
+    reduce_max, _, reduce_sum = reductions(tiling, LOWEST)
+    finite, top, total, finish, _ = arithmetic(dtype, tiling.vec, WORDS)
+    seat = seating(tiling)
+    ROWS, STACK = tiling.rows, tiling.stack
+    HELD = WORDS * STACK
 
     def multi_row(x, out, rows, inner, n, x_outer, x_step, x_inner, out_outer, out_step, out_inner, phase):
-        held = cuda.local.array(HELD, kind)
+        held = cuda.local.array(HELD, WORD)
         edges = cuda.local.array(STACK, kind)
         scratch = cuda.shared.array(1, kind)
-        t = cuda.threadIdx.x
-        lane = types.int64(t // LANE_STEP % LANES)
-        first = types.int64(cuda.blockIdx.x) * (ROWS * STACK) + t // GROUP_STEP % ROWS
+        lane, lanes, group = seat()
+        first = types.int64(cuda.blockIdx.x) * (ROWS * STACK) + group
         for level in range(STACK):
             r = first + level * ROWS
             length = n if r < rows else types.int64(0)
             source, target = begin(r, inner, x_outer, x_inner, out_outer, out_inner)
             head, end = bounds(phase + source, length)
-            read(x, source, x_step, lane, head, end, held, level * SIZE)
+            read(x, source, x_step, lane, lanes, head, end, held, level * WORDS)
             edges[level] = read_edge(x, source, lane, head, end, length)
 
         for level in range(STACK):
-            m = edges[level]
-            for k in range(SIZE):
-                m = maximum(m, held[level * SIZE + k])
-            m = finite(reduce_max(m, scratch))
+            m = finite(reduce_max(maximum(top(held, level * WORDS), edges[level]), scratch))
             edges[level] = exponential(edges[level] - m)
-            s = edges[level]
-            for k in range(SIZE):
-                held[level * SIZE + k] = exponential(held[level * SIZE + k] - m)
-                s += held[level * SIZE + k]
-            scale = ONE / reduce_sum(s, scratch)
+            scale = ONE / reduce_sum(edges[level] + total(held, level * WORDS, m), scratch)
             edges[level] *= scale
-            for k in range(SIZE):
-                held[level * SIZE + k] *= scale
+            finish(held, level * WORDS, m, scale)
 
-        for level in range(STACK):
             r = first + level * ROWS
             length = n if r < rows else types.int64(0)
             source, target = begin(r, inner, x_outer, x_inner, out_outer, out_inner)
             head, end = bounds(phase + source, length)
-            write(out, target, out_step, lane, head, end, held, level * SIZE)
+            write(out, target, out_step, lane, lanes, head, end, held, level * WORDS)
             write_edge(out, target, lane, head, end, length, edges[level])
 
-    return Source(multi_row, (pointer(dtype), pointer(dtype), *OFFSETS), tiling.threads)
+    return Source(multi_row, (pointer(dtype), pointer(dtype), *OFFSETS), tiling.threads, (dtype, tiling))
+
+
+@cache
+def multi_row_tile_kernel(dtype: str, lanes: int, items: int) -> Source:
+    """A block takes consecutive rows of up to ``lanes * items`` elements, ``lanes`` threads each, by shared memory.
+
+    Rows whose length is no multiple of a vector begin anywhere between two boundaries of 16 bytes, but as one piece of
+    memory they are copied whole, without a register. A thread then finds its row some odd number of elements from its
+    neighbours', so that the banks of shared memory seldom collide.
+    """
+    kind, storage = WIDE[dtype], STORAGE[dtype]
+    LOWEST: Any = lowest(dtype)
+    ZERO, ONE = type(LOWEST)(0), type(LOWEST)(1)
+    load, store = elements(dtype)
+    copy_in, wait_copies, copy_out, widened, set_narrow = machine.tile_functions(dtype)
+    VEC, THREADS = VECTOR_BYTES // itemsize(dtype), TILE_THREADS
+    LANES, ROWS, ITEMS, SURE = lanes, TILE_THREADS // lanes, items, items - TILE_STEP
+    HELD, STEPS, FIRST = TILE_THREADS * items + VEC, lanes.bit_length() - 1, lanes // 2
+
+    def multi_row_tile(x, out, rows, inner, n, x_outer, x_step, x_inner, out_outer, out_step, out_inner, phase):
+        tile = cuda.shared.array(HELD, storage, ALIGNED)
+        row = cuda.local.array(ITEMS, kind)
+        t = types.int64(cuda.threadIdx.x)
+        lane = t % LANES
+        first = types.int64(cuda.blockIdx.x) * ROWS
+        base = first * n
+        held = min(types.int64(ROWS), rows - first)
+        count = held * n
+        begins = (phase + base) % VEC  # the same place between two boundaries as in memory
+        head = min((VEC - begins) % VEC, count)
+        vectors = (count - head) // VEC
+        tail = head + vectors * VEC
+        j = t
+        while j < vectors:
+            copy_in(x, base + head + j * VEC, tile, begins + head + j * VEC)
+            j += THREADS
+        if t < head:
+            set_narrow(tile, begins + t, load(x, base + t))
+        if tail + t < count:
+            set_narrow(tile, begins + tail + t, load(x, base + tail + t))
+        wait_copies()
+        cuda.syncthreads()
+
+        at = begins + t // LANES * n + lane
+        left = n - lane  # threads past the last row go along, for the shuffles, over what no one copies out
+        m = LOWEST
+        for i in range(ITEMS):
+            row[i] = LOWEST
+            if i < SURE or i * LANES < left:
+                row[i] = widened(tile, at + i * LANES)
+            m = maximum(m, row[i])
+        for step in range(STEPS):
+            m = maximum(m, cuda.shfl_xor_sync(EVERY_LANE, m, FIRST >> step))
+        shift = m if m > LOWEST else ZERO
+        s = ZERO
+        for i in range(ITEMS):
+            row[i] = exponential(row[i] - shift)
+            s += row[i]
+        for step in range(STEPS):
+            s += cuda.shfl_xor_sync(EVERY_LANE, s, FIRST >> step)
+        scale = ONE / s
+        for i in range(ITEMS):
+            if i < SURE or i * LANES < left:
+                set_narrow(tile, at + i * LANES, row[i] * scale)
+        cuda.syncthreads()
+
+        j = t
+        while j < vectors:
+            copy_out(tile, begins + head + j * VEC, out, base + head + j * VEC)
+            j += THREADS
+        if t < head:
+            store(out, base + t, widened(tile, begins + t))
+        if tail + t < count:
+            store(out, base + tail + t, widened(tile, begins + tail + t))
+
+    # Seven blocks an SM leave a thread 72 registers, for 40 elements and the rest; five leave 96, for 64.
+    blocks = 7 if items <= 40 else 5
+    arguments = (pointer(dtype), pointer(dtype), *OFFSETS)
+    return Source(multi_row_tile, arguments, TILE_THREADS, (dtype, lanes, items), blocks)
+
+
+TILE_THREADS = 128
+TILE_STEP = 8  # row lengths share a kernel in steps of so many elements a thread
+TILE_ITEMS = 64  # what a thread's registers hold beside the rest; of float64 a quarter, for its exponential takes many
+TILE_LANES = 2  # rows of over 128 elements have lanes and vectors enough
+
+
+def tile_shape(v: View) -> tuple[int, int] | None:
+    """``(lanes, items)`` of the kernel above, or None where that is not the one to take."""
+    whole = v.vec == VECTOR_BYTES // itemsize(v.dtype)
+    limit = TILE_ITEMS // 4 if v.dtype == "float64" else TILE_ITEMS
+    if not (v.edges and v.one_piece and whole):
+        return None
+    lanes = power_of_two(-(-v.n // limit))
+    items = -(-v.n // (lanes * TILE_STEP)) * TILE_STEP
+    return (lanes, items) if lanes <= TILE_LANES else None
 
 
 def multi_row_tiling(v: View) -> Tiling | None:
-    """Blocks of 256 threads; as few lanes as hold the row in one vector each, a warp at most; about 16 elements a
-    thread in flight, over its rows together, up to 32 where a warp's row needs them (float64 half of that)."""
+    """Blocks of 128 threads; a warp to a row of over 64 vectors, half a warp to a shorter one: fewer lanes with more
+    vectors each shuffle less. About four vectors a thread in flight, over its rows together, up to eight where a warp's
+    row needs them (float64 half of that)."""
     size = 16 * 4 // max(itemsize(v.dtype), 4)
     if v.across:
         if v.n > 2 * size or v.neighbours < 32:
@@ -220,13 +384,17 @@ def multi_row_tiling(v: View) -> Tiling | None:
         # One thread to a row: neighbours in a warp are neighbours in memory already.
         return Tiling(1, 256, v.n, 1, across=True, stack=max(1, size // power_of_two(v.n)))
     vec = v.vec
-    lanes = min(power_of_two(-(-v.n // vec)), 32)
-    if v.edges and (2 * vec > lanes or v.n < 8 * vec):  # too short for aligned vectors: lane by lane
-        vec, lanes = 1, min(power_of_two(v.n), 32)
-    tiles = -(-v.n // (lanes * vec))
-    if tiles * vec > 2 * size:
+    if v.edges and v.n < 4 * vec:  # too short for aligned vectors: lane by lane
+        vec = 1
+    vectors = max(1, v.n // vec)
+    lanes = min(power_of_two(vectors), 16 if vectors <= 64 and vec > 1 else WARP)
+    if v.edges and vec > 1:
+        lanes = max(lanes, min(2 * vec, WARP))  # an edge element each
+    tiles = power_of_two(-(-vectors // lanes))
+    deep = 4 if vec * itemsize(v.dtype) == VECTOR_BYTES and v.dtype != "float64" else max(1, size // vec)
+    if tiles > 2 * deep:
         return None
-    return Tiling(lanes, 256 // lanes, tiles, vec, v.edges and vec > 1, stack=max(1, size // power_of_two(tiles * vec)))
+    return Tiling(lanes, 128 // lanes, tiles, vec, v.edges and vec > 1, stack=max(1, deep // tiles))
 
 
 @register("numba", "softmax", "multi_row")
@@ -236,6 +404,11 @@ def multi_row(x: torch.Tensor, out: torch.Tensor) -> Launch:
 
 
 def plan_multi_row(v: View, device: torch.device) -> BindView:
+    shape = tile_shape(v)
+    if shape is not None:
+        grid = -(-v.rows // (TILE_THREADS // shape[0]))
+        if grid <= GRID_LIMIT:
+            return prepare(multi_row_tile_kernel(v.dtype, *shape), device).call(grid, *v.offsets)
     tiling = multi_row_tiling(v)
     if tiling is None:
         raise UnsupportedProblemError(
@@ -252,67 +425,56 @@ def plan_multi_row(v: View, device: torch.device) -> BindView:
 def persistent_kernel(dtype: str, tiling: Tiling) -> Source:
     """Program p takes rows p, p + programs, p + 2 programs, ..., and reads the next row before it reduces this one:
     a software pipeline of two stages, both in registers."""
-    kind, ONE = WIDE[dtype], one(dtype)
-    bounds, read, write, read_edge, write_edge = access(dtype, tiling, lowest(dtype))
-    reduce_max, _, reduce_sum = reductions(tiling)
-    finite, _ = running(dtype, tiling.size)
-    ROWS, LANES, SIZE, SCRATCH = tiling.rows, tiling.lanes, tiling.size, tiling.scratch
-    LANE_STEP, GROUP_STEP = tiling.lane_step, tiling.group_step
+    kind, ONE, LOWEST = WIDE[dtype], one(dtype), lowest(dtype)
+    WORD, WORDS = word_type(dtype, tiling.vec), tiling.words(dtype)
+    bounds, read, write, read_edge, write_edge = access(dtype, tiling, LOWEST)
+    reduce_max, _, reduce_sum = reductions(tiling, LOWEST)
+    finite, top, total, finish, _ = arithmetic(dtype, tiling.vec, WORDS)
+    seat = seating(tiling)
+    ROWS, SCRATCH = tiling.rows, tiling.scratch
 
     def persistent(x, out, rows, inner, n, x_outer, x_step, x_inner, out_outer, out_step, out_inner, phase):
-        row = cuda.local.array(SIZE, kind)
-        following = cuda.local.array(SIZE, kind)
+        row = cuda.local.array(WORDS, WORD)
+        following = cuda.local.array(WORDS, WORD)
         maxima = cuda.shared.array(SCRATCH, kind)
         sums = cuda.shared.array(SCRATCH, kind)
-        t = cuda.threadIdx.x
-        lane = types.int64(t // LANE_STEP % LANES)
-        group = types.int64(t // GROUP_STEP % ROWS)
+        lane, lanes, group = seat()
         stride = types.int64(cuda.gridDim.x) * ROWS
         r0 = types.int64(cuda.blockIdx.x) * ROWS
         length = n if r0 + group < rows else types.int64(0)
         source, target = begin(r0 + group, inner, x_outer, x_inner, out_outer, out_inner)
         head, end = bounds(phase + source, length)
-        read(x, source, x_step, lane, head, end, row, 0)
+        read(x, source, x_step, lane, lanes, head, end, row, 0)
         edge = read_edge(x, source, lane, head, end, length)
         while r0 < rows:
             next_length = n if r0 + stride + group < rows else types.int64(0)
             next_source, next_target = begin(r0 + stride + group, inner, x_outer, x_inner, out_outer, out_inner)
             next_head, next_end = bounds(phase + next_source, next_length)
-            read(x, next_source, x_step, lane, next_head, next_end, following, 0)
+            read(x, next_source, x_step, lane, lanes, next_head, next_end, following, 0)
             next_edge = read_edge(x, next_source, lane, next_head, next_end, next_length)
 
-            m = edge
-            for k in range(SIZE):
-                m = maximum(m, row[k])
-            m = finite(reduce_max(m, maxima))
+            # Either barrier parts the other's scratch memory from the next row's.
+            m = finite(reduce_max(maximum(top(row, 0), edge), maxima))
             edge = exponential(edge - m)
-            s = edge
-            for k in range(SIZE):
-                row[k] = exponential(row[k] - m)
-                s += row[k]
-            scale = ONE / reduce_sum(s, sums)
-            for k in range(SIZE):
-                row[k] *= scale
-            write(out, target, out_step, lane, head, end, row, 0)
+            scale = ONE / reduce_sum(edge + total(row, 0, m), sums)
+            finish(row, 0, m, scale)
+            write(out, target, out_step, lane, lanes, head, end, row, 0)
             write_edge(out, target, lane, head, end, length, edge * scale)
 
-            for k in range(SIZE):
+            for k in range(WORDS):
                 row[k] = following[k]
             edge, target, head, end, length = next_edge, next_target, next_head, next_end, next_length
             r0 += stride
 
-    return Source(persistent, (pointer(dtype), pointer(dtype), *OFFSETS), tiling.threads)
+    return Source(persistent, (pointer(dtype), pointer(dtype), *OFFSETS), tiling.threads, (dtype, tiling))
 
 
 def persistent_tiling(v: View) -> Tiling | None:
     """As for fused, but two rows share the registers, so that a block has 512 threads with up to 128 registers each."""
-    size = 16 * 4 // max(itemsize(v.dtype), 4)
     if v.across:
-        return _column_tiling(v, size // 4)  # and each load of either row an address
-    vec = v.vec
-    lanes = min(max(power_of_two(-(-v.n // size)), 128), 512)
-    tiles = max(1, -(-(v.n // vec) // lanes))
-    return Tiling(lanes, 1, tiles, vec, v.edges) if tiles * vec <= 2 * size else None
+        return _column_tiling(v, 4 * 4 // max(itemsize(v.dtype), 4))  # and each load of either row an address
+    tiles = _tiles(v, 512)
+    return None if tiles is None else Tiling(512, 1, tiles, v.vec, v.edges, flexible=True)
 
 
 @register("numba", "softmax", "persistent")
@@ -328,7 +490,8 @@ def plan_persistent(v: View, device: torch.device) -> BindView:
             "numba/softmax/persistent", f"two rows of {v.n} elements are more than a block's registers hold"
         )
     kernel = prepare(persistent_kernel(v.dtype, tiling), device)
-    return kernel.call(min(kernel.resident, -(-v.rows // tiling.rows)), *v.offsets)
+    threads = tiling.lanes_for(v.n) * tiling.rows
+    return kernel.call(min(kernel.resident(threads), -(-v.rows // tiling.rows)), *v.offsets, threads=threads)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -339,19 +502,19 @@ def plan_persistent(v: View, device: torch.device) -> BindView:
 def online_kernel(dtype: str, tiling: Tiling) -> Source:
     """Each thread keeps a running (max, sum) of its share, met once at the end; a second pass reads and writes."""
     kind, ONE, LOWEST = WIDE[dtype], one(dtype), lowest(dtype)
+    WORD, WORDS, SIZE = word_type(dtype, tiling.vec), tiling.words(dtype), tiling.size
     bounds, read, write, read_edge, write_edge = access(dtype, tiling, LOWEST)
-    reduce_max, _, reduce_sum = reductions(tiling)
-    finite, absorb = running(dtype, tiling.size)
-    ROWS, LANES, SIZE, SCRATCH, TILE = tiling.rows, tiling.lanes, tiling.size, tiling.scratch, tiling.tile
-    LANE_STEP, GROUP_STEP = tiling.lane_step, tiling.group_step
+    reduce_max, _, reduce_sum = reductions(tiling, LOWEST)
+    finite, top, total, finish, _ = arithmetic(dtype, tiling.vec, WORDS)
+    seat = seating(tiling)
+    ROWS, SCRATCH = tiling.rows, tiling.scratch
 
     def online(x, out, rows, inner, n, x_outer, x_step, x_inner, out_outer, out_step, out_inner, phase):
-        row = cuda.local.array(SIZE, kind)
+        row = cuda.local.array(WORDS, WORD)
         maxima = cuda.shared.array(SCRATCH, kind)
         sums = cuda.shared.array(SCRATCH, kind)
-        t = cuda.threadIdx.x
-        lane = types.int64(t // LANE_STEP % LANES)
-        r = types.int64(cuda.blockIdx.x) * ROWS + t // GROUP_STEP % ROWS
+        lane, lanes, group = seat()
+        r = types.int64(cuda.blockIdx.x) * ROWS + group
         if r >= rows:
             n = types.int64(0)
         source, target = begin(r, inner, x_outer, x_inner, out_outer, out_inner)
@@ -361,36 +524,37 @@ def online_kernel(dtype: str, tiling: Tiling) -> Source:
         s = exponential(edge - finite(m))
         first = head
         while first < end:
-            read(x, source, x_step, lane, first, end, row, 0)
-            m, s = absorb(row, m, s)
-            first += TILE
+            read(x, source, x_step, lane, lanes, first, end, row, 0)
+            grown = maximum(m, top(row, 0))
+            s = s * exponential(m - finite(grown)) + total(row, 0, finite(grown))
+            m = grown
+            first += lanes * SIZE
 
         highest = finite(reduce_max(m, maxima))
-        s = s * exponential(m - highest)
-        scale = ONE / reduce_sum(s, sums)
+        scale = ONE / reduce_sum(s * exponential(m - highest), sums)
 
-        first = head
-        while first < end:
-            read(x, source, x_step, lane, first, end, row, 0)
-            for k in range(SIZE):
-                row[k] = exponential(row[k] - highest) * scale
-            write(out, target, out_step, lane, first, end, row, 0)
-            first += TILE
+        # Backwards: what was read last is the likeliest to be in a cache still.
+        while first > head:
+            first -= lanes * SIZE
+            read(x, source, x_step, lane, lanes, first, end, row, 0)
+            total(row, 0, highest)
+            finish(row, 0, highest, scale)
+            write(out, target, out_step, lane, lanes, first, end, row, 0)
         write_edge(out, target, lane, head, end, n, exponential(edge - highest) * scale)
 
-    return Source(online, (pointer(dtype), pointer(dtype), *OFFSETS), tiling.threads)
+    return Source(online, (pointer(dtype), pointer(dtype), *OFFSETS), tiling.threads, (dtype, tiling))
 
 
 def streaming_tiling(v: View) -> Tiling:
-    """A block that goes along a row of any length, up to 512 threads, since they may have 128 registers each. 16
-    elements a thread at a time put 64 kB of float32 in flight from two blocks; 4 in float64, whose exponential takes
-    registers, and half of that across rows, where each load has an address of its own."""
+    """A block that goes along a row of any length, up to 512 threads with four vectors each in flight, of which an SM
+    runs two or more; 4 elements in float64, whose exponential takes registers, and half of that across rows, where each
+    load has an address of its own."""
     size = 16 if itemsize(v.dtype) <= 4 else 4
     if v.across:
         rows = min(32, power_of_two(v.neighbours))
         return Tiling(512 // rows, rows, min(size // 2, power_of_two(-(-v.n * rows // 512))), 1, across=True)
-    lanes = min(512, max(power_of_two(-(-v.n // size)), 32))
-    return Tiling(lanes, 1, min(size // v.vec, power_of_two(-(-v.n // (lanes * v.vec)))), v.vec, v.edges)
+    tiles = size // v.vec if v.dtype == "float64" else 4 if v.vec * itemsize(v.dtype) == VECTOR_BYTES else 16 // v.vec
+    return Tiling(512, 1, tiles, v.vec, v.edges, flexible=True)
 
 
 @register("numba", "softmax", "online")
@@ -417,86 +581,276 @@ def plan_online(v: View, device: torch.device) -> BindView:
 # split: several blocks on one row
 
 
-@cache
-def cluster_kernel(dtype: str, tiling: Tiling, blocks: int) -> Source:
-    """A cluster of blocks holds one row in its registers, read once and written once, and meets in shared memory.
+@cuda.jit(device=True, inline="always")
+def _nothing():
+    pass
 
-    Each block finds the (max, sum) of its part, and puts the pair into the shared memory of every block of its cluster;
-    after one barrier each merges the same pairs in the same order. ``tiling`` is that of one block.
-    The same way as Quack's softmax (Dao-AILab/quack).
+
+def _warp_pair(finite: Any) -> Any:
+    """``warp_pair(m, s)``: the pair of a warp's 32 pairs, the same bits in every lane."""
+
+    @cuda.jit(device=True, inline="always")
+    def warp_pair(m, s):
+        own = m
+        for step in range(5):
+            m = maximum(m, cuda.shfl_xor_sync(EVERY_LANE, m, 16 >> step))
+        s *= exponential(own - finite(m))
+        for step in range(5):
+            s += cuda.shfl_xor_sync(EVERY_LANE, s, 16 >> step)
+        return m, s
+
+    return warp_pair
+
+
+@cache
+def holding(dtype: str, tiling: Tiling) -> tuple[Any, Any, Any, Any]:
+    """``start``, ``take``, ``meet``, ``write_kept``: a block's share of a row, on chip from its one reading on.
+
+    Each thread has ``tiling.tiles`` vectors in registers, and ``kept`` more in ``memory``, which is shared memory that
+    it alone reads back. ``start(x, source, t, threads, first, last, memory, kept)`` has the latter copied;
+    ``take(memory, t, threads, first, last, kept, m, s)`` takes them into the running pair.
+    ``meet(maxima, sums, count)`` is the pair of so many in memory, by each warp alike; ``write_kept(...)`` writes the
+    results of what was kept.
+    """
+    LOWEST: Any = lowest(dtype)
+    ZERO = type(LOWEST)(0)
+    VEC, TILES = tiling.vec, tiling.tiles
+    WORD, WORDS = word_type(dtype, VEC), tiling.words(dtype) // TILES
+    finite, top, total, finish, _ = arithmetic(dtype, VEC, WORDS)
+    _, store_vector = machine.vector_functions(dtype, VEC)
+    copy_in, wait_copies, _, _, _ = machine.tile_functions(dtype)
+    load_tile = machine.tile_vector(dtype)
+    warp_pair = _warp_pair(finite)
+
+    @cuda.jit(device=True, inline="always")
+    def start(x, source, t, threads, first, last, memory, kept):
+        i = first + (TILES * threads + t) * VEC
+        for k in range(kept):
+            if i < last:
+                copy_in(x, source + i, memory, (k * threads + t) * VEC)
+            i += threads * VEC
+
+    @cuda.jit(device=True, inline="always")
+    def take(memory, t, threads, first, last, kept, m, s):
+        vector = cuda.local.array(WORDS, WORD)
+        wait_copies()
+        i = first + (TILES * threads + t) * VEC
+        for k in range(kept):
+            if i < last:
+                load_tile(memory, (k * threads + t) * VEC, vector, 0)
+                grown = maximum(m, top(vector, 0))
+                s = s * exponential(m - finite(grown)) + total(vector, 0, finite(grown))
+                m = grown
+            i += threads * VEC
+        return m, s
+
+    @cuda.jit(device=True, inline="always")
+    def meet(maxima, sums, count):
+        lane = types.int64(cuda.threadIdx.x % WARP)
+        m = LOWEST
+        i = lane
+        while i < count:
+            m = maximum(m, maxima[i])
+            i += WARP
+        shift = finite(m)
+        s = ZERO
+        i = lane
+        while i < count:
+            s += sums[i] * exponential(maxima[i] - shift)
+            i += WARP
+        return warp_pair(m, s)
+
+    @cuda.jit(device=True, inline="always")
+    def write_kept(memory, out, target, t, threads, first, last, kept, shift, scale):
+        vector = cuda.local.array(WORDS, WORD)
+        i = first + (TILES * threads + t) * VEC
+        for k in range(kept):
+            if i < last:
+                load_tile(memory, (k * threads + t) * VEC, vector, 0)
+                total(vector, 0, shift)
+                finish(vector, 0, shift, scale)
+                store_vector(out, target + i, vector, 0, True)
+            i += threads * VEC
+
+    return start, take, meet, write_kept
+
+
+CLUSTER_OFFSETS = (types.int64,) * 13  # View.offsets, then blocks, share, kept
+MOST_BLOCKS = 16  # in a cluster, with leave; 8 are what every device grants
+MOST_WARPS = 32
+
+
+@cache
+def cluster_kernel(dtype: str, tiling: Tiling) -> Source:
+    """A row on chip in a cluster of ``blocks`` blocks, ``share`` elements each: read once, and written once.
+
+    Each warp leaves its (max, sum) pair in the shared memory of every block of its cluster; after one barrier each
+    block merges the same pairs in the same order. The same way as Quack's softmax (Dao-AILab/quack).
     """
     from kernelzoo.kernels.numba.cluster import cluster_arrive, cluster_wait, store_to_block
 
     kind, ONE, LOWEST = WIDE[dtype], one(dtype), lowest(dtype)
-    row_tiling = replace(tiling, lanes=tiling.lanes * blocks)
-    bounds, read, write, read_edge, write_edge = access(dtype, row_tiling, LOWEST)
-    reduce_max, _, reduce_sum = reductions(tiling)
-    finite, _ = running(dtype, tiling.size)
-    LANES, SIZE, SCRATCH, BLOCKS = tiling.lanes, tiling.size, tiling.scratch, blocks
+    WORD, WORDS, PAIRS = word_type(dtype, tiling.vec), tiling.words(dtype), MOST_BLOCKS * MOST_WARPS
+    storage = STORAGE[dtype]
+    bounds, read, write, read_edge, write_edge = access(dtype, tiling, LOWEST)
+    finite, top, total, finish, rescale = arithmetic(dtype, tiling.vec, WORDS)
+    start, take, meet, write_kept = holding(dtype, tiling)
+    warp_pair = _warp_pair(finite)
 
-    def cluster(x, out, rows, inner, n, x_outer, x_step, x_inner, out_outer, out_step, out_inner, phase):
+    def cluster(
+        x, out, rows, inner, n, x_outer, x_step, x_inner, out_outer, out_step, out_inner, phase, blocks, share, kept
+    ):
         cluster_arrive()
-        row = cuda.local.array(SIZE, kind)
-        maxima = cuda.shared.array(SCRATCH, kind)
-        sums = cuda.shared.array(SCRATCH, kind)
-        all_maxima = cuda.shared.array(BLOCKS, kind)
-        all_sums = cuda.shared.array(BLOCKS, kind)
-        t = types.int64(cuda.threadIdx.x)
+        row = cuda.local.array(WORDS, WORD)
+        maxima = cuda.shared.array(PAIRS, kind)
+        sums = cuda.shared.array(PAIRS, kind)
+        memory = cuda.shared.array(0, storage, ALIGNED)
+        t, threads = types.int64(cuda.threadIdx.x), types.int64(cuda.blockDim.x)
         block = types.int64(cuda.blockIdx.x)
-        r, rank = block // BLOCKS, block % BLOCKS
-        lane = rank * LANES + t
+        r, rank = block // blocks, block % blocks
         source, target = begin(r, inner, x_outer, x_inner, out_outer, out_inner)
         head, end = bounds(phase + source, n)
-        read(x, source, x_step, lane, head, end, row, 0)
-        edge = read_edge(x, source, lane, head, end, n)
+        first = head + rank * share
+        last = min(first + share, end)
+        read(x, source, x_step, t, threads, first, last, row, 0)
+        start(x, source, t, threads, first, last, memory, kept)
+        edge = LOWEST
+        if rank == 0:
+            edge = read_edge(x, source, t, head, end, n)
 
-        m = edge
-        for k in range(SIZE):
-            m = maximum(m, row[k])
-        m = reduce_max(m, maxima)
-        shift = finite(m)
-        edge = exponential(edge - shift)
-        s = edge
-        for k in range(SIZE):
-            row[k] = exponential(row[k] - shift)
-            s += row[k]
-        s = reduce_sum(s, sums)
+        own = finite(maximum(top(row, 0), edge))
+        m, s = take(memory, t, threads, first, last, kept, own, total(row, 0, own) + exponential(edge - own))
+        m, s = warp_pair(m, s)
         cluster_wait()  # the other blocks have begun: their shared memory is there
-        if t < BLOCKS:
-            store_to_block(all_maxima, rank, m, t)
-            store_to_block(all_sums, rank, s, t)
+        warps = threads // WARP
+        if t % WARP < blocks:
+            store_to_block(maxima, rank * warps + t // WARP, m, t % WARP)
+            store_to_block(sums, rank * warps + t // WARP, s, t % WARP)
         cluster_arrive()
         cluster_wait()
 
-        highest = LOWEST
-        for b in range(BLOCKS):
-            highest = maximum(highest, all_maxima[b])
-        highest = finite(highest)
-        s = all_sums[0] * exponential(all_maxima[0] - highest)
-        for b in range(1, BLOCKS):
-            s += all_sums[b] * exponential(all_maxima[b] - highest)
-        scale = exponential(m - highest) * (ONE / s)
-        for k in range(SIZE):
-            row[k] *= scale
-        write(out, target, out_step, lane, head, end, row, 0)
-        write_edge(out, target, lane, head, end, n, edge * scale)
+        m, s = meet(maxima, sums, blocks * warps)
+        shift, scale = finite(m), ONE / s
+        finish(row, 0, shift, rescale(own, shift, scale))
+        write(out, target, out_step, t, threads, first, last, row, 0)
+        write_kept(memory, out, target, t, threads, first, last, kept, shift, scale)
+        if rank == 0:
+            write_edge(out, target, t, head, end, n, exponential(edge - shift) * scale)
 
-    return Source(cluster, (pointer(dtype), pointer(dtype), *OFFSETS), tiling.threads, cluster=blocks)
+    return Source(cluster, (pointer(dtype), pointer(dtype), *CLUSTER_OFFSETS), tiling.threads, (dtype, tiling))
 
 
-def cluster_tiling(v: View) -> tuple[Tiling, int] | None:
-    """32 elements a thread, half of it in float64. Two blocks of 512 threads to an SM, so that one reads while the
-    other writes; past 8 of them, which is what every device grants to a cluster, blocks of 1024."""
-    size = 32 * 4 // max(itemsize(v.dtype), 4)
-    if v.across:
-        return None
-    vectors = max(1, v.n // v.vec)
-    for lanes in (512, 1024):
-        blocks = max(2, power_of_two(-(-vectors * v.vec // (lanes * size))))
-        if blocks <= 8:
-            tiles = -(-vectors // (lanes * blocks))
-            return Tiling(lanes, 1, tiles, v.vec, v.edges), blocks
-    return None
+GRID_OFFSETS = (types.int64,) * 13  # View.offsets, then chunks, share, kept
+
+
+@cache
+def grid_kernel(dtype: str, tiling: Tiling) -> Source:
+    """As cluster_kernel, for blocks anywhere on the device, all of which run at once (a co-operative launch).
+
+    ``chunks`` blocks leave their pairs in memory and wait for each other at a counter, which only ever grows. What is
+    held neither in registers nor in shared memory is read a second time, from the L2 cache with luck.
+    """
+    kind, ONE, LOWEST = WIDE[dtype], one(dtype), lowest(dtype)
+    WORD, WORDS, SIZE, VEC = word_type(dtype, tiling.vec), tiling.words(dtype), tiling.size, tiling.vec
+    storage = STORAGE[dtype]
+    bounds, read, write, read_edge, write_edge = access(dtype, tiling, LOWEST)
+    finite, top, total, finish, rescale = arithmetic(dtype, tiling.vec, WORDS)
+    start, take, meet, write_kept = holding(dtype, tiling)
+    warp_pair = _warp_pair(finite)
+    count_up, seen = machine.count_up, machine.seen
+
+    def grid(
+        x,
+        pairs,
+        counters,
+        out,
+        rows,
+        inner,
+        n,
+        x_outer,
+        x_step,
+        x_inner,
+        out_outer,
+        out_step,
+        out_inner,
+        phase,
+        chunks,
+        share,
+        kept,
+    ):
+        row = cuda.local.array(WORDS, WORD)
+        batch = cuda.local.array(WORDS, WORD)
+        maxima = cuda.shared.array(MOST_WARPS, kind)
+        sums = cuda.shared.array(MOST_WARPS, kind)
+        memory = cuda.shared.array(0, storage, ALIGNED)
+        t, threads = types.int64(cuda.threadIdx.x), types.int64(cuda.blockDim.x)
+        block = types.int64(cuda.blockIdx.x)
+        groups = types.int64(cuda.gridDim.x) // chunks
+        r, chunk = block // chunks, block % chunks
+        while r < rows:
+            source, target = begin(r, inner, x_outer, x_inner, out_outer, out_inner)
+            head, end = bounds(phase + source, n)
+            first = head + chunk * share
+            last = min(first + share, end)
+            beyond = first + threads * (SIZE + kept * VEC)
+            read(x, source, x_step, t, threads, first, last, row, 0)
+            start(x, source, t, threads, first, last, memory, kept)
+            edge = LOWEST
+            if chunk == 0:
+                edge = read_edge(x, source, t, head, end, n)
+            own = finite(maximum(top(row, 0), edge))
+            m, s = take(memory, t, threads, first, last, kept, own, total(row, 0, own) + exponential(edge - own))
+            i = beyond
+            while i < last:
+                read(x, source, x_step, t, threads, i, last, batch, 0)
+                grown = maximum(m, top(batch, 0))
+                s = s * exponential(m - finite(grown)) + total(batch, 0, finite(grown))
+                m = grown
+                i += threads * SIZE
+
+            m, s = warp_pair(m, s)
+            if t % WARP == 0:
+                maxima[t // WARP] = m
+                sums[t // WARP] = s
+            cuda.syncthreads()
+            if t < WARP:
+                m, s = meet(maxima, sums, threads // WARP)
+                if t == 0:
+                    place = (r * chunks + chunk) * 2
+                    pairs[place] = m
+                    pairs[place + 1] = s
+                    before = count_up(counters, r)
+                    complete = (before // chunks + 1) * chunks
+                    while seen(counters, r) < complete:
+                        pass
+            cuda.syncthreads()
+            m, s = LOWEST, exponential(LOWEST)
+            i = t % WARP
+            while i < chunks:
+                part_max, part_sum = pairs[(r * chunks + i) * 2], pairs[(r * chunks + i) * 2 + 1]
+                grown = maximum(m, part_max)
+                s = s * exponential(m - finite(grown)) + part_sum * exponential(part_max - finite(grown))
+                m = grown
+                i += WARP
+            m, s = warp_pair(m, s)
+            shift, scale = finite(m), ONE / s
+
+            finish(row, 0, shift, rescale(own, shift, scale))
+            write(out, target, out_step, t, threads, first, last, row, 0)
+            write_kept(memory, out, target, t, threads, first, last, kept, shift, scale)
+            i = beyond
+            while i < last:
+                read(x, source, x_step, t, threads, i, last, batch, 0)
+                total(batch, 0, shift)
+                finish(batch, 0, shift, scale)
+                write(out, target, out_step, t, threads, i, last, batch, 0)
+                i += threads * SIZE
+            if chunk == 0:
+                write_edge(out, target, t, head, end, n, exponential(edge - shift) * scale)
+            r += groups
+
+    arguments = (pointer(dtype), types.CPointer(kind), types.CPointer(types.int64), pointer(dtype), *GRID_OFFSETS)
+    return Source(grid, arguments, tiling.threads, (dtype, tiling))
 
 
 SPLIT_OFFSETS = (types.int64,) * 13  # View.offsets, then chunks, span, first
@@ -504,24 +858,24 @@ SPLIT_OFFSETS = (types.int64,) * 13  # View.offsets, then chunks, span, first
 
 @cache
 def partial_kernel(dtype: str, tiling: Tiling) -> Source:
-    """First phase without clusters, or of a row too long for one: the (max, sum) of each chunk of each row."""
+    """First of two launches, where a row can't stay on chip: the (max, sum) of each chunk of each row."""
     kind, LOWEST = WIDE[dtype], lowest(dtype)
+    WORD, WORDS, SIZE = word_type(dtype, tiling.vec), tiling.words(dtype), tiling.size
     bounds, read, _, read_edge, _ = access(dtype, tiling, LOWEST)
-    reduce_max, _, reduce_sum = reductions(tiling)
-    finite, absorb = running(dtype, tiling.size)
-    ROWS, LANES, SIZE, SCRATCH, TILE = tiling.rows, tiling.lanes, tiling.size, tiling.scratch, tiling.tile
-    LANE_STEP, GROUP_STEP = tiling.lane_step, tiling.group_step
+    reduce_max, _, reduce_sum = reductions(tiling, LOWEST)
+    finite, top, total, _, _ = arithmetic(dtype, tiling.vec, WORDS)
+    seat = seating(tiling)
+    ROWS, SCRATCH = tiling.rows, tiling.scratch
 
     def partial(
         x, pairs, rows, inner, n, x_outer, x_step, x_inner, out_outer, out_step, out_inner, phase, chunks, span, r0
     ):
-        row = cuda.local.array(SIZE, kind)
+        row = cuda.local.array(WORDS, WORD)
         maxima = cuda.shared.array(SCRATCH, kind)
         sums = cuda.shared.array(SCRATCH, kind)
-        t = cuda.threadIdx.x
-        lane = types.int64(t // LANE_STEP % LANES)
+        lane, lanes, group = seat()
         block = types.int64(cuda.blockIdx.x)
-        r, chunk = r0 + block // chunks * ROWS + t // GROUP_STEP % ROWS, block % chunks
+        r, chunk = r0 + block // chunks * ROWS + group, block % chunks
         length = n if r < rows else types.int64(0)
         source, _ = begin(r, inner, x_outer, x_inner, out_outer, out_inner)
         head, end = bounds(phase + source, length)
@@ -533,39 +887,41 @@ def partial_kernel(dtype: str, tiling: Tiling) -> Source:
         first = head + chunk * span
         last = min(first + span, end)
         while first < last:
-            read(x, source, x_step, lane, first, last, row, 0)
-            m, s = absorb(row, m, s)
-            first += TILE
+            read(x, source, x_step, lane, lanes, first, last, row, 0)
+            grown = maximum(m, top(row, 0))
+            s = s * exponential(m - finite(grown)) + total(row, 0, finite(grown))
+            m = grown
+            first += lanes * SIZE
         highest = reduce_max(m, maxima)
         s = reduce_sum(s * exponential(m - finite(highest)), sums)
         if lane == 0 and r < rows:
             pairs[(r * chunks + chunk) * 2] = highest
             pairs[(r * chunks + chunk) * 2 + 1] = s
 
-    return Source(partial, (pointer(dtype), types.CPointer(kind), *SPLIT_OFFSETS), tiling.threads)
+    return Source(partial, (pointer(dtype), types.CPointer(kind), *SPLIT_OFFSETS), tiling.threads, (dtype, tiling))
 
 
 @cache
 def merge_kernel(dtype: str, tiling: Tiling) -> Source:
-    """Second phase: every block merges its row's pairs, the same way as the others, and writes its chunk."""
+    """Second of them: every block merges its row's pairs, the same way as the others, and writes its chunk."""
     kind, ONE, LOWEST = WIDE[dtype], one(dtype), lowest(dtype)
     ZERO = type(ONE)(0)
+    WORD, WORDS, SIZE = word_type(dtype, tiling.vec), tiling.words(dtype), tiling.size
     bounds, read, write, read_edge, write_edge = access(dtype, tiling, LOWEST)
-    reduce_max, _, reduce_sum = reductions(tiling)
-    finite, _ = running(dtype, tiling.size)
-    ROWS, LANES, SIZE, SCRATCH, TILE = tiling.rows, tiling.lanes, tiling.size, tiling.scratch, tiling.tile
-    LANE_STEP, GROUP_STEP = tiling.lane_step, tiling.group_step
+    reduce_max, _, reduce_sum = reductions(tiling, LOWEST)
+    finite, _, total, finish, _ = arithmetic(dtype, tiling.vec, WORDS)
+    seat = seating(tiling)
+    ROWS, SCRATCH = tiling.rows, tiling.scratch
 
     def merge(
         x, pairs, out, rows, inner, n, x_outer, x_step, x_inner, out_outer, out_step, out_inner, phase, chunks, span, r0
     ):
-        row = cuda.local.array(SIZE, kind)
+        row = cuda.local.array(WORDS, WORD)
         maxima = cuda.shared.array(SCRATCH, kind)
         sums = cuda.shared.array(SCRATCH, kind)
-        t = cuda.threadIdx.x
-        lane = types.int64(t // LANE_STEP % LANES)
+        lane, lanes, group = seat()
         block = types.int64(cuda.blockIdx.x)
-        r, chunk = r0 + block // chunks * ROWS + t // GROUP_STEP % ROWS, block % chunks
+        r, chunk = r0 + block // chunks * ROWS + group, block % chunks
         length = n if r < rows else types.int64(0)
         m, s = LOWEST, ZERO
         pair = lane if r < rows else chunks
@@ -574,7 +930,7 @@ def merge_kernel(dtype: str, tiling: Tiling) -> Source:
             grown = maximum(m, part_max)
             s = s * exponential(m - finite(grown)) + part_sum * exponential(part_max - finite(grown))
             m = grown
-            pair += LANES
+            pair += lanes
         highest = finite(reduce_max(m, maxima))
         scale = ONE / reduce_sum(s * exponential(m - highest), sums)
 
@@ -583,54 +939,97 @@ def merge_kernel(dtype: str, tiling: Tiling) -> Source:
         first = head + chunk * span
         last = min(first + span, end)
         while first < last:
-            read(x, source, x_step, lane, first, last, row, 0)
-            for k in range(SIZE):
-                row[k] = exponential(row[k] - highest) * scale
-            write(out, target, out_step, lane, first, last, row, 0)
-            first += TILE
+            read(x, source, x_step, lane, lanes, first, last, row, 0)
+            total(row, 0, highest)
+            finish(row, 0, highest, scale)
+            write(out, target, out_step, lane, lanes, first, last, row, 0)
+            first += lanes * SIZE
         if chunk == 0:
             edge = read_edge(x, source, lane, head, end, length)
             write_edge(out, target, lane, head, end, length, exponential(edge - highest) * scale)
 
-    return Source(merge, (pointer(dtype), types.CPointer(kind), pointer(dtype), *SPLIT_OFFSETS), tiling.threads)
+    return Source(
+        merge, (pointer(dtype), types.CPointer(kind), pointer(dtype), *SPLIT_OFFSETS), tiling.threads, (dtype, tiling)
+    )
 
 
 def chunking(v: View, tiling: Tiling) -> tuple[int, int]:
     """``(chunks, span)``: one tile a chunk, which is the finest cut; more where a row would have over 1024 chunks,
     whose pairs every block of the second phase reads."""
-    span = tiling.tile * -(-v.n // (tiling.tile * 1024))
+    tile = tiling.lanes_for(v.n) * tiling.size
+    span = tile * -(-v.n // (tile * 1024))
     return -(-v.n // span), span
 
 
 @register("numba", "softmax", "split")
 def split(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """Several blocks per row: a cluster that keeps the row in registers, or two launches over chunks; for long rows."""
+    """Several blocks share a row, which stays on chip: a cluster, the grid for longer rows; or else two launches."""
     return planned(plan_split, x, out)
 
 
+HELD = 8  # vectors that a thread of 512 has in registers in grid_kernel, and of up to 1024 in cluster_kernel
+KEPT = 12  # and at most in shared memory, of which two blocks of 512 threads then have 192 kB
+
+
+def cluster_shape(v: View, processors: int) -> tuple[int, int, int] | None:
+    """``(blocks, threads, tiles)`` of a cluster for a row, or None where one can't hold it or wins nothing.
+
+    As few blocks as hold the row, with 4 vectors a thread in registers and up to 12 in shared memory: the fewer blocks
+    must find room and wait for each other, the better. More blocks only where two to an SM would not come together; and
+    smaller ones for few rows of packed halves, where arithmetic counts, and more warps share it.
+    """
+    vectors = max(1, v.n // v.vec)
+    packed = itemsize(v.dtype) == 2
+    if packed and v.rows <= processors:
+        blocks = min(MOST_BLOCKS, -(-vectors // (256 * HELD)))
+        threads = -(-vectors // (blocks * HELD * WARP)) * WARP
+        return (max(2, blocks), threads, HELD) if threads <= 512 else None
+    blocks = -(-vectors // (512 * (4 + KEPT)))
+    if blocks * v.rows < 2 * processors and packed:
+        blocks *= 2
+        return (blocks, -(-vectors // (blocks * HELD * WARP)) * WARP, HELD) if blocks <= MOST_BLOCKS else None
+    if blocks * v.rows <= processors:
+        if vectors > 4096:
+            return None
+        blocks = 4  # short enough for that to beat the way through memory that the grid goes
+    blocks = max(2 if vectors > 2048 and v.rows <= 2 * processors else 1, blocks)
+    return (min(blocks, MOST_BLOCKS), 512, 4) if blocks <= MOST_BLOCKS + 1 else None
+
+
+def grid_shape(v: View, processors: int, shared: int) -> tuple[int, int]:
+    """``(chunks, threads)``: all SMs on the rows there are; of more rows, some in turn on as many SMs as hold one."""
+    vectors, threads = max(1, v.n // v.vec), 512
+    capacity = threads * HELD + shared // VECTOR_BYTES
+    chunks = processors // v.rows if v.rows <= processors else min(processors, -(-vectors // capacity))
+    return min(chunks, max(1, vectors // threads)), threads
+
+
 def plan_split(v: View, device: torch.device) -> BindView:
-    held = cluster_tiling(v) if has_clusters(device) else None
-    if held is not None:
-        tiling, blocks = held
-        if v.rows * blocks <= GRID_LIMIT:
-            return prepare(cluster_kernel(v.dtype, tiling, blocks), device).call(v.rows * blocks, *v.offsets)
+    if has_clusters(device) and not v.across and v.vec * itemsize(v.dtype) == VECTOR_BYTES:
+        shape = cluster_shape(v, multiprocessors(device))
+        if shape is not None and v.rows * shape[0] <= GRID_LIMIT:
+            return _on_cluster(v, device, *shape)
+        return _on_grid(v, device, *grid_shape(v, multiprocessors(device), shared_bytes(device)))
+    by_columns = _on_columns(v, device, MOST_BLOCKS if has_clusters(device) else 1)
+    if by_columns is not None:
+        return by_columns
     tiling = streaming_tiling(v)
     chunks, span = chunking(v, tiling)
     # The second phase reads again what the first has read: from the L2 cache, if the rows in flight fill half of it.
     groups = -(-v.rows // tiling.rows)
     abreast = l2_bytes(device) // 2 // (v.n * itemsize(v.dtype) * tiling.rows)
     abreast = max(1, min(groups, abreast, GRID_LIMIT // chunks))
+    threads = tiling.lanes_for(v.n) * tiling.rows
     partial = prepare(partial_kernel(v.dtype, tiling), device)
     merge = prepare(merge_kernel(v.dtype, tiling), device)
     waves = [
-        (partial.call(blocks, *v.offsets, chunks, span, r0), merge.call(blocks, *v.offsets, chunks, span, r0))
+        tuple(kernel.call(blocks, *v.offsets, chunks, span, r0, threads=threads) for kernel in (partial, merge))
         for first in range(0, groups, abreast)
         for blocks, r0 in [(min(abreast, groups - first) * chunks, first * tiling.rows)]
     ]
-    accumulate = torch.float64 if v.dtype == "float64" else torch.float32
 
     def bind(x: torch.Tensor, out: torch.Tensor) -> Launch:
-        pairs = torch.empty(v.rows * chunks * 2, dtype=accumulate, device=device)
+        pairs = torch.empty(v.rows * chunks * 2, dtype=_accumulate(v), device=device)
         steps = [step for first, second in waves for step in (first(x, pairs), second(x, pairs, out))]
 
         def launch() -> None:
@@ -640,6 +1039,259 @@ def plan_split(v: View, device: torch.device) -> BindView:
         return launch
 
     return bind
+
+
+def _share(v: View, blocks: int, threads: int, tiles: int) -> tuple[int, int]:
+    """``(share, kept)``: elements of a row for each block, in whole lines of 128 bytes; and how many vectors a thread
+    keeps in shared memory, past the ``tiles`` in its registers."""
+    vectors = -(-max(1, v.n // v.vec) // (blocks * 8)) * 8
+    return vectors * v.vec, max(0, -(-vectors // threads) - tiles)
+
+
+def held_tiling(v: View, tiles: int) -> Tiling:
+    """Up to 1024 threads: so each has 64 registers, and an SM runs two blocks of 512."""
+    return Tiling(BLOCK_LIMIT, 1, tiles, v.vec, v.edges, flexible=True)
+
+
+def grid_tiling(v: View) -> Tiling:
+    """512 threads with 128 registers each, which hold two batches of 8 vectors; one in float64, for its exponential."""
+    return Tiling(512, 1, HELD if v.dtype != "float64" else 4, v.vec, v.edges, flexible=True)
+
+
+def _on_cluster(v: View, device: torch.device, blocks: int, threads: int, tiles: int) -> BindView:
+    tiling = held_tiling(v, tiles)
+    share, kept = _share(v, blocks, threads, tiles)
+    return prepare(cluster_kernel(v.dtype, tiling), device).call(
+        *(v.rows * blocks, *v.offsets, blocks, share, kept),
+        threads=threads,
+        shared=kept * threads * VECTOR_BYTES,
+        cluster=blocks,
+    )
+
+
+def _on_grid(v: View, device: torch.device, chunks: int, threads: int) -> BindView:
+    tiling = grid_tiling(v)
+    share, kept = _share(v, chunks, threads, tiling.tiles)
+    kept = min(kept, shared_bytes(device) // (threads * VECTOR_BYTES))
+    groups = min(v.rows, multiprocessors(device) // chunks)
+    kernel = prepare(grid_kernel(v.dtype, tiling), device)
+    call = kernel.call(
+        *(groups * chunks, *v.offsets, chunks, share, kept),
+        threads=threads,
+        shared=kept * threads * VECTOR_BYTES,
+        cooperative=True,
+    )
+
+    def bind(x: torch.Tensor, out: torch.Tensor) -> Launch:
+        pairs = torch.empty(v.rows * chunks * 2, dtype=_accumulate(v), device=device)
+        counters = torch.zeros(v.rows, dtype=torch.int64, device=device)
+        return call(x, pairs, counters, out)
+
+    return bind
+
+
+def _accumulate(v: View) -> torch.dtype:
+    return torch.float64 if v.dtype == "float64" else torch.float32
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# fused and split by columns
+
+
+COLUMN_OFFSETS = (types.int64,) * columns_of.OFFSETS
+COLUMN_WARPS = 16
+
+
+@cache
+def columns_kernel(dtype: str, lanes: int, tiles: int, in_clusters: bool) -> Source:
+    """Rows side by side, on chip in a block, or in the blocks of a cluster: read once, and written once.
+
+    Each thread has ``tiles`` vectors one below the other, and the (max, sum) pair of each row in them. Pairs meet in
+    the warp, in the block, and in the cluster, in a fixed order.
+    """
+    kind, ONE, LOWEST = WIDE[dtype], one(dtype), lowest(dtype)
+    ZERO = type(ONE)(0)
+    VEC = VECTOR_BYTES // itemsize(dtype)
+    LANES, TILES, WIDE_ROWS = lanes, tiles, lanes * VEC
+    WORD, WORDS = word_type(dtype, VEC), Tiling(1, 1, 1, VEC).words(dtype)
+    HELD, SLOTS = WORDS * tiles, WIDE_ROWS * COLUMN_WARPS
+    STEPS = (WARP // lanes).bit_length() - 1
+    IDENTITY = spread(dtype, VEC, LOWEST)
+    PACKED = machine.is_packed(dtype, VEC)
+    load_vector, store_vector = machine.vector_functions(dtype, VEC)
+    finite, _, _, _, _ = arithmetic(dtype, VEC, WORDS)
+    tops, totals, finishes = _by_column(dtype, VEC, WORDS)
+    if in_clusters:
+        from kernelzoo.kernels.numba.cluster import cluster_arrive, cluster_wait, store_to_block
+    else:
+        cluster_arrive = cluster_wait = store_to_block = _nothing
+
+    def columns(x, out, groups, neighbours, n, x_group, x_step, out_group, out_step, blocks, share):
+        cluster_arrive()
+        held = cuda.local.array(HELD, WORD)
+        own = cuda.local.array(VEC, kind)
+        top = cuda.local.array(VEC, kind)
+        total = cuda.local.array(VEC, kind)
+        maxima = cuda.shared.array(SLOTS, kind)
+        sums = cuda.shared.array(SLOTS, kind)
+        all_maxima = cuda.shared.array(SLOTS, kind)
+        all_sums = cuda.shared.array(SLOTS, kind)
+        t, threads = types.int64(cuda.threadIdx.x), types.int64(cuda.blockDim.x)
+        lane, depth, depths = t % LANES, t // LANES, threads // LANES
+        block = types.int64(cuda.blockIdx.x)
+        place, rank = block // blocks, block % blocks
+        across = (neighbours + WIDE_ROWS - 1) // WIDE_ROWS
+        group = place // across
+        column = (place - group * across) * WIDE_ROWS + lane * VEC
+        first = rank * share + depth
+        end = min(rank * share + share, n) if column < neighbours else types.int64(0)
+        source = group * x_group + column
+        for tile in range(TILES):
+            for k in range(WORDS):
+                held[tile * WORDS + k] = IDENTITY
+            i = first + tile * depths
+            load_vector(x, source + i * x_step, held, tile * WORDS, i < end)
+
+        for k in range(VEC):
+            own[k] = LOWEST
+        for tile in range(TILES):
+            tops(held, tile * WORDS, own)
+        for k in range(VEC):
+            top[k] = own[k]
+            own[k] = finite(own[k])
+            total[k] = ZERO
+        for tile in range(TILES):
+            totals(held, tile * WORDS, own, total)
+
+        warp, warps = t // WARP, threads // WARP
+        for k in range(VEC):
+            m, s = top[k], total[k]
+            for step in range(STEPS):
+                m = maximum(m, cuda.shfl_xor_sync(EVERY_LANE, m, 16 >> step))
+            s *= exponential(top[k] - finite(m))
+            for step in range(STEPS):
+                s += cuda.shfl_xor_sync(EVERY_LANE, s, 16 >> step)
+            if t % WARP < LANES:
+                maxima[warp * WIDE_ROWS + lane * VEC + k] = m
+                sums[warp * WIDE_ROWS + lane * VEC + k] = s
+        cuda.syncthreads()
+        m, s = LOWEST, ZERO
+        if t < WIDE_ROWS:
+            for i in range(warps):
+                m = maximum(m, maxima[i * WIDE_ROWS + t])
+            for i in range(warps):
+                s += sums[i * WIDE_ROWS + t] * exponential(maxima[i * WIDE_ROWS + t] - finite(m))
+        if in_clusters:
+            cluster_wait()  # the other blocks have begun: their shared memory is there
+            if t < WIDE_ROWS:
+                for peer in range(blocks):
+                    store_to_block(all_maxima, rank * WIDE_ROWS + t, m, types.int64(peer))
+                    store_to_block(all_sums, rank * WIDE_ROWS + t, s, types.int64(peer))
+            cluster_arrive()
+            cluster_wait()
+            if t < WIDE_ROWS:
+                m, s = LOWEST, ZERO
+                for i in range(blocks):
+                    m = maximum(m, all_maxima[i * WIDE_ROWS + t])
+                for i in range(blocks):
+                    s += all_sums[i * WIDE_ROWS + t] * exponential(all_maxima[i * WIDE_ROWS + t] - finite(m))
+        else:
+            cuda.syncthreads()
+        if t < WIDE_ROWS:
+            maxima[t] = finite(m)
+            sums[t] = ONE / s
+        cuda.syncthreads()
+        for k in range(VEC):
+            top[k] = maxima[lane * VEC + k]
+            total[k] = sums[lane * VEC + k]
+            if not PACKED:
+                total[k] *= exponential(own[k] - top[k])
+        for tile in range(TILES):
+            finishes(held, tile * WORDS, top, total)
+
+        target = group * out_group + column
+        for tile in range(TILES):
+            i = first + tile * depths
+            store_vector(out, target + i * out_step, held, tile * WORDS, i < end)
+
+    arguments = (pointer(dtype), pointer(dtype), *COLUMN_OFFSETS)
+    return Source(columns, arguments, COLUMN_WARPS * WARP, (dtype, lanes, tiles, in_clusters))
+
+
+@cache
+def _by_column(dtype: str, vec: int, words: int) -> tuple[Any, Any, Any]:
+    """``tops``, ``totals``, ``finishes``: as ``arithmetic``, but each element of a vector is of another row."""
+    if machine.is_packed(dtype, vec):
+        low, high, pair, _, _ = machine.word_functions(dtype)
+        keep = machine.keep
+
+        @cuda.jit(device=True, inline="always")
+        def tops(row, k, m):
+            for j in range(words):
+                m[2 * j] = maximum(m[2 * j], low(row[k + j]))
+                m[2 * j + 1] = maximum(m[2 * j + 1], high(row[k + j]))
+
+        @cuda.jit(device=True, inline="always")
+        def totals(row, k, shift, s):
+            for j in range(words):
+                word = keep(row[k + j])
+                s[2 * j] += exponential(low(word) - shift[2 * j])
+                s[2 * j + 1] += exponential(high(word) - shift[2 * j + 1])
+
+        @cuda.jit(device=True, inline="always")
+        def finishes(row, k, shift, scale):
+            for j in range(words):
+                word = keep(row[k + j])
+                row[k + j] = pair(
+                    exponential(low(word) - shift[2 * j]) * scale[2 * j],
+                    exponential(high(word) - shift[2 * j + 1]) * scale[2 * j + 1],
+                )
+
+        return tops, totals, finishes
+
+    @cuda.jit(device=True, inline="always")
+    def wide_tops(row, k, m):
+        for j in range(words):
+            m[j] = maximum(m[j], row[k + j])
+
+    @cuda.jit(device=True, inline="always")
+    def wide_totals(row, k, shift, s):
+        for j in range(words):
+            row[k + j] = exponential(row[k + j] - shift[j])
+            s[j] += row[k + j]
+
+    @cuda.jit(device=True, inline="always")
+    def wide_finishes(row, k, shift, scale):
+        for j in range(words):
+            row[k + j] *= scale[j]
+
+    return wide_tops, wide_totals, wide_finishes
+
+
+def columns_shape(c: Columns, dtype: str, most_blocks: int) -> tuple[int, int, int, int] | None:
+    """``(lanes, tiles, blocks, threads)``: 64 bytes of neighbouring rows, or a sector of 32 for longer columns; eight
+    vectors a thread, four in float64, whose exponential takes registers. Blocks of 256 threads, if they suffice: an SM
+    runs three."""
+    tiles = 4 if dtype == "float64" else 8
+    for lanes, most_threads in ((4, 256), (4, 512), (2, 512)):
+        blocks = -(-c.n // (most_threads // lanes * tiles))
+        if blocks <= most_blocks:
+            share = -(-c.n // blocks)
+            threads = max(-(-share // tiles) * lanes, lanes * c.vec)
+            return lanes, tiles, blocks, -(-threads // WARP) * WARP
+    return None
+
+
+def _on_columns(v: View, device: torch.device, most_blocks: int) -> BindView | None:
+    """A call by columns, in clusters of up to so many blocks; None if vectors don't cover them or they are too long."""
+    c = columns_of.columns(v)
+    shape = columns_shape(c, v.dtype, most_blocks) if c is not None else None
+    if c is None or shape is None or c.tiles(shape[0]) * shape[2] > GRID_LIMIT:
+        return None
+    lanes, tiles, blocks, threads = shape
+    kernel = prepare(columns_kernel(v.dtype, lanes, tiles, blocks > 1), device)
+    grid, share = c.tiles(lanes) * blocks, -(-c.n // blocks)
+    return kernel.call(grid, *c.offsets, blocks, share, threads=threads, cluster=blocks)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -652,11 +1304,19 @@ def auto(x: torch.Tensor, out: torch.Tensor) -> Launch:
 
 
 def plan_auto(v: View, device: torch.device) -> BindView:
-    if multi_row_tiling(v) is not None:
+    # From 192 vectors on, a block of two warps does better than a warp, but for its edges.
+    short = v.edges or v.n <= 192 * v.vec
+    if not v.across and (tile_shape(v) is not None or (short and multi_row_tiling(v) is not None)):
         return plan_multi_row(v, device)
     tiling = fused_tiling(v)
-    # Where one block a row would leave most SMs idle, several share it; 4096 elements are not worth the exchange.
-    few = v.rows * 2 <= multiprocessors(device) and v.n > 4096
-    if tiling is not None and not few and -(-v.rows // tiling.rows) <= GRID_LIMIT:
+    if v.across:
+        c = columns_of.columns(v)
+        if c is not None and columns_shape(c, v.dtype, MOST_BLOCKS if has_clusters(device) else 1) is not None:
+            return plan_split(v, device)
+        return plan_fused(v, device) if tiling is not None else plan_split(v, device)
+    # A block of its own per row, unless it is longer than a block of 512 threads holds and so few rows leave SMs idle.
+    vectors = v.n // v.vec
+    most = 1024 if v.rows < 2 * multiprocessors(device) else 512 * HELD if v.edges else 1024 * HELD
+    if tiling is not None and (vectors <= most or v.vec * itemsize(v.dtype) < VECTOR_BYTES) and v.rows <= GRID_LIMIT:
         return plan_fused(v, device)
     return plan_split(v, device)

@@ -31,6 +31,8 @@ class View:
     out_inner: int
     phase: int
     """Elements by which x begins past a boundary of 16 bytes."""
+    out_phase: int
+    """And out."""
     across: bool
     """Whether neighbouring rows, and not neighbouring elements of a row, are neighbours in memory."""
     vec: int
@@ -42,6 +44,12 @@ class View:
     def neighbours(self) -> int:
         """Rows that follow each other at one stride."""
         return self.inner if self.inner > 1 else self.rows
+
+    @property
+    def one_piece(self) -> bool:
+        """Whether the rows follow each other without a gap, in x and in out."""
+        along = self.x_step == 1 and self.inner == 1 and self.x_outer == self.n
+        return along and self.out_outer == (self.n if self.out_step else 1)
 
     @property
     def offsets(self) -> tuple[int, ...]:
@@ -72,7 +80,7 @@ def view(x: torch.Tensor, out: torch.Tensor) -> View:
     dtype = dtype_name(x.dtype)
     size = itemsize(dtype)
     widest = VECTOR_BYTES // size
-    phase = x.data_ptr() // size % widest
+    phase, out_phase = x.data_ptr() // size % widest, out.data_ptr() // size % widest
     neighbour = x_inner if inner > 1 else x_outer
     rows = outer * inner
     across = rows > 1 and n > 1 and x_step != 1 and 0 < neighbour < x_step
@@ -80,12 +88,13 @@ def view(x: torch.Tensor, out: torch.Tensor) -> View:
     if x_step == 1 and n > 1 and (out.ndim == 2 or out_step == 1):
         vec = widest
         if out.ndim == 3:
-            apart = (phase - out.data_ptr() // size) | (x_outer - out_outer) | (x_inner - out_inner)
+            apart = (phase - out_phase) | (x_outer - out_outer) | (x_inner - out_inner)
             while apart % vec:
                 vec //= 2
         edges = (phase | n | x_outer | x_inner) % vec != 0
     return View(
-        dtype, rows, inner, n, x_outer, x_step, x_inner, out_outer, out_step, out_inner, phase, across, vec, edges
+        *(dtype, rows, inner, n, x_outer, x_step, x_inner, out_outer, out_step, out_inner, phase, out_phase),
+        *(across, vec, edges),
     )
 
 
