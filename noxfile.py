@@ -46,9 +46,9 @@ def pytest(session: nox.Session, *arguments: str, **environment: str) -> None:
 @nox.session
 def tests(session: nox.Session) -> None:
     """All tests: those of the project itself here, then each backend's in an environment of its own."""
-    install(session, "test", "bench", extras=("report",))
+    install(session, "test", "bench", extras=("cpu", "report"))
     others = [word for backend in BACKENDS for word in ("--ignore", f"tests/{backend}")]
-    pytest(session, "tests", "--ignore", CONFORMANCE, *others, *session.posargs)
+    pytest(session, "tests", "--ignore", CONFORMANCE, *others, "-n", "auto", *session.posargs)
     for backend in BACKENDS:
         session.notify(f"tests-{backend}")
 

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-HEAVY = ("torch", "triton", "cupy", "numba", "numpy", "matplotlib", "pytest")
+HEAVY = ("torch", "triton", "cupy", "numba", "numpy", "matplotlib", "pytest", "typer", "rich")
 
 
 def run(code: str) -> str:

@@ -70,7 +70,7 @@ class Driver:
         """Launches, and what torch runs between them, since they were last cleared."""
         # By their number, which is the same in the driver (CUdevice_attribute) and in the runtime (cudaDeviceAttr).
         self._attributes = {
-            10: a.warp_size,
+            10: a.warp_size,  # WARP_SIZE
             16: a.multiprocessors,  # MULTIPROCESSOR_COUNT
             38: a.l2_bytes,  # L2_CACHE_SIZE
             39: a.threads,  # MAX_THREADS_PER_MULTIPROCESSOR
@@ -81,9 +81,7 @@ class Driver:
             97: a.shared_per_block,  # MAX_SHARED_MEMORY_PER_BLOCK_OPTIN
             106: a.blocks,  # MAX_BLOCKS_PER_MULTIPROCESSOR
         }
-        self.library = SimpleNamespace(
-            cuLaunchKernelEx=_Launch(_status(self.launch_extended)),
-        )
+        self.library = SimpleNamespace(cuLaunchKernelEx=_Launch(_status(self.launch_extended)))
         """Its functions in C."""
 
     def attribute(self, number: int) -> int:

@@ -153,6 +153,7 @@ def race(
         _rounds(results, lanes, rounds, device, progress)
         for id, sampler in lanes.items():
             measurement = results[id]
+            progress("check", id)
             try:
                 gate.check_timed(sampler)
             except AssertionError as error:
@@ -247,6 +248,7 @@ def _rounds(
     watcher = watch(device)
     start = watcher.read() if watcher else None
     for id in order:  # brings the device from its rest up to its working clock, and counts for nothing
+        progress("time", id)
         lanes[id]()
     repeated = disturbed = 0
     for _ in range(2 * rounds):
