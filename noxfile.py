@@ -102,7 +102,7 @@ def tests_numba(session: nox.Session) -> None:
     """The contract, for the Numba backend: simulated, compiled ahead of time, and on a GPU if there is one."""
     install(session, "test", extras=(f"numba-cuda{CUDA}",))
     pytest(session, "tests/numba/test_simulator.py", *session.posargs, **SIMULATOR)
-    pytest(session, "tests/numba/test_ptx.py", *session.posargs)
+    pytest(session, "tests/numba/test_ptx.py", "tests/numba/test_inspection.py", *session.posargs)
     if GPU:
         pytest(session, CONFORMANCE, "-k", "numba", "--require", "numba", *session.posargs)
 

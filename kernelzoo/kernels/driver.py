@@ -100,12 +100,6 @@ class Driver:
         found = self._resources(self.loaded[function - 1])
         return occupancy(self._architecture, found.registers, threads, found.shared_bytes + shared_bytes).blocks
 
-    def launch(self, function: int, *sizes: int) -> None:
-        """``cuLaunchKernel``."""
-        gx, gy, gz, bx, by, bz, shared, *_ = sizes
-        cluster = self.loaded[function - 1].cluster
-        self.steps.append(Step(function, (gx, gy, gz), (bx, by, bz), cluster, shared))
-
     def launch_extended(self, config: int, function: int, *_: object) -> None:
         """``cuLaunchKernelEx``, of the configuration at that address."""
         c = _Config.from_address(config)

@@ -61,14 +61,6 @@ def device(driver: Driver) -> Iterator[None]:
         function = getattr(driver.library, name.decode())
         return 0, ctypes.cast(function, ctypes.c_void_p).value or 0, 0
 
-    def run(function: int, *sizes: int) -> tuple[int]:
-        driver.launch(function, *sizes)
-        return (0,)
-
-    def run_extended(config: Any, function: int, *_: int) -> tuple[int]:
-        driver.launch_extended(config.getPtr(), function)
-        return (0,)
-
     # A module's handle is its kernel's, of which it has one.
     replaced: tuple[tuple[Any, str, Callable[..., Any]], ...] = (
         (launch, "to_ptx", ptx_of),
@@ -80,8 +72,6 @@ def device(driver: Driver) -> Iterator[None]:
         (bindings, "cuFuncSetAttribute", lambda function, attribute, value: (0,)),
         (bindings, "cuOccupancyMaxActiveBlocksPerMultiprocessor", lambda *arguments: (0, driver.blocks(*arguments))),
         (bindings, "cuGetProcAddress", address),
-        (bindings, "cuLaunchKernel", run),
-        (bindings, "cuLaunchKernelEx", run_extended),
     )
     with ExitStack() as stack:
         for owner, name, value in replaced:
