@@ -103,8 +103,8 @@ def block_tile(rows: Rows, dtype: torch.dtype, most_rows: int) -> Tile:
         return Tile(side, min(elements // side, triton.next_power_of_2(rows.n)), 512)
     elements = min(TILE_BYTES // dtype.itemsize, TILE_ELEMENTS)
     block = min(elements, triton.next_power_of_2(rows.n))
-    # 16 elements to a thread.
-    return Tile(min(elements // block, most_rows), block, max(256, min(512, elements // 16)))
+    # 16 elements to a thread, of bytes 64, which take fewer registers so.
+    return Tile(min(elements // block, most_rows), block, {1: 128, 2: 512}.get(dtype.itemsize, 256))
 
 
 def fold_of(rows: Rows, dtype: torch.dtype, block: int) -> int:
