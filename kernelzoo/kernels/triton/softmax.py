@@ -45,6 +45,10 @@ PACKED_ROW = 4096
 """A longer row of half precision is held as it is read, two numbers to a register: 7 % faster on an H200 at
 (3001, 5003), 14 % at (1009, 9973), and even at (8192, 8192)."""
 
+PACKED_LIMIT = 16384
+"""Of the longest such row, 32 words to each of 256 threads. Longer ones are read ahead into shared memory by
+`persistent`, 0.90 of what the device allows at (4096, 32768), where a program per row reached 0.73."""
+
 WARP_ELEMENTS = 1024
 """Of a tile of short rows, all of which one warp holds: no program waits for a second warp."""
 
@@ -59,9 +63,6 @@ ROWS_PER_PROGRAM = 4
 
 LINE_BYTES, SECTOR_BYTES = 128, 32
 """Rows across which memory is contiguous are taken by the cache line, at the least by the sector of a line."""
-
-SPLIT_STEP = 4
-"""Of the columns that a program of split holds, so large a part at a time is what it reads twice beside them."""
 
 ONLINE_BYTES = 4096 * 4
 """A block of the running pair: 16 float32 elements to each of 256 threads, with a maximum and a sum for each."""
@@ -90,14 +91,13 @@ def tile_warps(device: Device, dtype: torch.dtype, elements: int) -> int:
     return device.warps(elements * wide_dtype(dtype).itemsize // THREAD_BYTES)
 
 
-def row_warps(device: Device, dtype: torch.dtype, n: int) -> int:
+def row_warps(device: Device, dtype: torch.dtype, n: int, edges: int) -> int:
     """Warps for one row of n elements: no more than the row itself can feed, however wide its tile is."""
-    if dtype.itemsize == 2 and n <= ON_CHIP_BYTES // 8:
-        # 32 elements to a thread, and twice that of the longest, packed.
-        threads = max(32, min(256, n // 32))
+    if dtype.itemsize == 2 and n <= PACKED_LIMIT:
+        threads = max(32, min(256, n // 32))  # 32 elements to a thread, and twice that of the longest, packed
     else:
-        # 16 elements to a thread, 8 of 8192: the most threads that a program may have were best from there on.
-        threads = 1024 if n >= 8192 else max(32, n // 16)
+        # 16 elements to a thread; from 8192 on without edges the most threads that a program may have.
+        threads = 1024 if n >= 8192 and not edges else max(32, n // 16)
     return device.warps(triton.next_power_of_2(threads + 1) // 2)
 
 
@@ -139,18 +139,20 @@ def split_tiling(rows: Rows, dtype: torch.dtype, packed: bool, twice: bool, devi
     """64 registers of a row to each of 128 threads, four such programs to an SM: 128 kB of rows at a time.
 
     Few warps, which wait for each other for less time, each with many loads in flight. Packed halves take 32 registers
-    of a row, for the 64 numbers that come of them. What is read twice needs registers beside what is held. The
-    registers that suffice on an H200 spill a few on some other architectures, which get more.
+    of a row, for the 64 numbers that come of them. The registers that suffice on an H200 spill a few on some other
+    architectures, which get more. What is read twice needs registers beside what is held, so fewer to a thread hold it.
     """
+    itemsize = wide_dtype(dtype).itemsize
     if rows.across:
-        return SplitTiling(8192 * 4 // wide_dtype(dtype).itemsize, 256, 128, 2)
-    tight = device.arch in ("90", "100") and not twice
+        return SplitTiling(8192 * 4 // itemsize, 256, 128, 2)
+    if twice:
+        return SplitTiling(16384 * 4 // itemsize, 512, 128, 1)
+    tight = device.arch in ("90", "100")
     if packed:
-        return (
-            SplitTiling(8192, 128, 96, 5) if tight else SplitTiling(8192, 128, 168 if twice else 128, 3 if twice else 4)
-        )
-    elements = 2048 if dtype.itemsize == 8 else 8192
-    return SplitTiling(elements, 128, 128, 4) if tight else SplitTiling(elements, 128, 168, 3)
+        return SplitTiling(8192, 128, 96, 5) if tight else SplitTiling(8192, 128, 128, 4)
+    if itemsize == 8:
+        return SplitTiling(4096, 256, 128, 2)
+    return SplitTiling(8192, 128, 128, 4) if tight else SplitTiling(8192, 128, 168, 3)
 
 
 def split_parts(rows: int, n: int, itemsize: int, elements: int, resident: int) -> int:
@@ -166,11 +168,13 @@ def split_parts(rows: int, n: int, itemsize: int, elements: int, resident: int) 
     def time(parts: int) -> float:
         groups = min(rows, resident // parts)
         rounds = triton.cdiv(rows, groups)
-        again = 1 + 0.6 * max(0.0, 1 - parts / held)
+        again = 1.2 + 0.6 * (1 - parts / held) if parts < held else 1.0
         move = max(groups * parts, 0.8 * resident) * triton.cdiv(n, parts) / elements_per_us
         return float(rounds * (again * move + 1 + 10 / groups))
 
-    return min(range(1, min(resident, MANY_PARTS, triton.cdiv(n, 64)) + 1), key=time)
+    # More than a few programs to a row only where they read it twice: merging many pairs costs registers and time.
+    most = min(resident, MANY_PARTS, triton.cdiv(n, 64))
+    return min((parts for parts in range(1, most + 1) if parts <= FEW_PARTS or parts < held), key=time)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -505,7 +509,7 @@ def split_kernel(
     MULTIPLE: tl.constexpr, parts, span, blocks,
     WIDE: tl.constexpr, BITS: tl.constexpr, LOWEST: tl.constexpr, EDGES: tl.constexpr, PACKED: tl.constexpr,
     PHASE: tl.constexpr, MORE: tl.constexpr, VECTOR: tl.constexpr,
-    ROWS: tl.constexpr, COLS: tl.constexpr, STEP: tl.constexpr, PARTS: tl.constexpr,
+    ROWS: tl.constexpr, COLS: tl.constexpr, PARTS: tl.constexpr,
 ):  # fmt: skip
     DTYPE: tl.constexpr = out.dtype.element_ty
     n = tl.cast(n, tl.int64) * MULTIPLE
@@ -554,10 +558,10 @@ def split_kernel(
             total = total_of(held, top, DTYPE, WIDE)
             if EDGES:
                 total += tl.sum(exponential(edges - top), 1, keep_dims=True)
-            for k in range(blocks if MORE else 0):
-                start = begin + COLS + k * STEP
-                left = columns_left(in_rows, inside, start, STEP)
-                tile = load_tile(x, x_body + start * x_n, x_n, left, STEP, PACKED)
+            for k in range(1, blocks if MORE else 1):
+                start = begin + k * COLS
+                left = columns_left(in_rows, inside, start, COLS)
+                tile = load_tile(x, x_body + start * x_n, x_n, left, COLS, PACKED)
                 new_top = tl.maximum(top, top_of(tile, DTYPE, WIDE))
                 total = total * exponential(top - new_top) + total_of(tile, new_top, DTYPE, WIDE)
                 top = new_top
@@ -589,12 +593,12 @@ def split_kernel(
             store_tile(out, out_body + begin * out_n, out_n, length, held, row_top, inverse, DTYPE, WIDE, ROWS, COLS)
             if EDGES:
                 tl.store(out + (out_start + edge), (exponential(edges - row_top) * inverse).to(DTYPE), known)
-            for k in range(blocks if MORE else 0):
+            for k in range(1, blocks if MORE else 1):
                 # Backwards: what was read last is likeliest to be in L2 still.
-                start = begin + COLS + (blocks - 1 - k) * STEP
-                left = columns_left(in_rows, inside, start, STEP)
-                tile = load_tile(x, x_body + start * x_n, x_n, left, STEP, PACKED)
-                store_tile(out, out_body + start * out_n, out_n, left, tile, row_top, inverse, DTYPE, WIDE, ROWS, STEP)
+                start = begin + (blocks - k) * COLS
+                left = columns_left(in_rows, inside, start, COLS)
+                tile = load_tile(x, x_body + start * x_n, x_n, left, COLS, PACKED)
+                store_tile(out, out_body + start * out_n, out_n, left, tile, row_top, inverse, DTYPE, WIDE, ROWS, COLS)
     if PHASE == EXCHANGE:
         tl.atomic_add(arrivals, 1, sem="relaxed")
 
@@ -606,15 +610,21 @@ def split_kernel(
 
 @register("triton", "softmax", "auto")
 def auto(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """Tiles of short rows, a program per row that fits on chip, and several programs to each row that is longer."""
+    """Tiles of short rows, a program per row that fits on chip, and several programs to each row that is longer.
+
+    Across rows, tiles of short columns, and for longer ones online if many, split if few.
+    """
     rows = rows_of(x, out)
+    multiprocessors = current_device().multiprocessors
     if row_tile(rows, x.dtype, edges_of(rows, x, out)) is not None:
         return multi_row(x, out)
-    if not rows.across:
-        fits = rows.n <= ON_CHIP_BYTES // wide_dtype(x.dtype).itemsize
-        return (fused if fits else split)(x, out)
-    side, _ = column_tile(rows, x.dtype, ONLINE_BYTES)
-    return (online if rows.total >= current_device().multiprocessors * side else split)(x, out)
+    if rows.across:
+        side, _ = column_tile(rows, x.dtype, ONLINE_BYTES)
+        return (online if rows.total >= 0.9 * multiprocessors * side else split)(x, out)
+    if rows.n > ON_CHIP_BYTES // wide_dtype(x.dtype).itemsize:
+        return split(x, out)
+    ahead = x.element_size() == 2 and rows.n > PACKED_LIMIT and rows.total >= 2 * multiprocessors
+    return (persistent if ahead else fused)(x, out)
 
 
 @register("triton", "softmax", "fused")
@@ -628,11 +638,12 @@ def fused(x: torch.Tensor, out: torch.Tensor) -> Launch:
     columns = row_columns(rows.n, x.dtype, "triton/softmax/fused", edges)
     args = (x, out, *rows.layout, wide_type(x.dtype), edges, columns)
     packed = rows.n > PACKED_ROW and rows.packed(x, out)
-    kernel = fused_packed_kernel if packed and rows.n <= ON_CHIP_BYTES // 8 else fused_kernel
+    kernel = fused_packed_kernel if packed and rows.n <= PACKED_LIMIT else fused_kernel
     device = current_device()
-    # Left to itself, the assembler spills one register of ragged rows to save sixteen.
-    options = {"maxnreg": 96} if kernel is fused_packed_kernel and edges and device.vendor == "cuda" else {}
-    return bound("triton/softmax/fused", x, kernel, rows.total, args, row_warps(device, x.dtype, rows.n), **options)
+    warps = row_warps(device, x.dtype, rows.n, edges)
+    # Left to itself, the assembler spills one register of four warps with edges to save sixteen.
+    few = kernel is fused_packed_kernel and edges and warps <= 4 and device.vendor == "cuda"
+    return bound("triton/softmax/fused", x, kernel, rows.total, args, warps, **({"maxnreg": 96} if few else {}))
 
 
 @register("triton", "softmax", "multi_row")
@@ -652,7 +663,7 @@ def multi_row(x: torch.Tensor, out: torch.Tensor) -> Launch:
     else:
         side, columns = ROWS_PER_PROGRAM, row_columns(rows.n, x.dtype, "triton/softmax/multi_row", edges)
         kernel, constants = row_loop_kernel, (columns, side)
-        warps = row_warps(device, x.dtype, rows.n)
+        warps = row_warps(device, x.dtype, rows.n, edges)
     args = (x, out, *rows.layout, wide_type(x.dtype), edges, *constants)
     return bound("triton/softmax/multi_row", x, kernel, triton.cdiv(rows.total, side), args, warps)
 
@@ -719,9 +730,7 @@ def split(x: torch.Tensor, out: torch.Tensor) -> Launch:
     warps = device.warps(tiling.threads)
     parts = triton.cdiv(rows.n, span)
     groups = min(tiles, max(1, resident // parts))
-    # Columns beyond those that a program holds are read twice, in blocks of the registers that these leave.
-    step = columns // SPLIT_STEP
-    blocks = triton.cdiv(max(0, span - columns), step)
+    blocks = triton.cdiv(span, columns)
     merge = triton.next_power_of_2(parts) if side > 1 else FEW_PARTS if parts <= FEW_PARTS else MANY_PARTS
     wide = wide_dtype(x.dtype)
     bits, bits_type = (torch.int64, tl.int64) if wide == torch.float64 else (torch.int32, tl.int32)
@@ -730,7 +739,7 @@ def split(x: torch.Tensor, out: torch.Tensor) -> Launch:
     lowest = torch.finfo(wide).min
     place = (x, out, pairs, arrivals, *rows.layout, parts, span // vector, blocks)
     kinds = (wide_type(x.dtype), bits_type, lowest, edges, packed)
-    sizes = (blocks > 0, vector, side, columns, step, merge)
+    sizes = (blocks > 1, vector, side, columns, merge)
     if device.vendor == "cuda" and side == 1:
         options = {"maxnreg": tiling.registers, "launch_cooperative_grid": True}
         args = (*place, *kinds, EXCHANGE, *sizes)
