@@ -4,12 +4,24 @@
 joined by a minimum that propagates NaN, lanes and memory by integers in which a NaN is the lowest of all.
 """
 
+from typing import NamedTuple
+
 import torch
 import triton
 import triton.language as tl
 
 from kernelzoo.kernels.triton.occupancy import current_device
-from kernelzoo.kernels.triton.program import Rows, bound, row_start, rows_of, wide_dtype, wide_type
+from kernelzoo.kernels.triton.program import (
+    Rows,
+    bound,
+    edge_columns,
+    edges_of,
+    row_start,
+    rows_of,
+    whole_vectors,
+    wide_dtype,
+    wide_type,
+)
 from kernelzoo.registry import Launch, register
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -17,19 +29,36 @@ from kernelzoo.registry import Launch, register
 # ---------------------------------------------------------------------------------------------------------------------
 
 TILE_BYTES = 16384
-"""Input under way in a program: four 16-byte loads to each of 256 threads; three programs an SM make the 40 kB in
-flight that its share of the memory's speed takes."""
+"""Input under way in a program of one row: three or four such programs an SM make the 40 kB and more in flight that
+its share of the memory's speed takes."""
 
 TILE_ELEMENTS = 8192
-"""A tile of one-byte elements ends here: 32 elements to a thread, which are int32 once loaded."""
+"""A tile of elements narrower than that ends here."""
 
-TILE_THREADS = 256
+WARP_BYTES = 4096
+"""A tile of short rows, all of which one warp reads, eight 16-byte loads to a lane. No warp waits for another."""
+
+ROW_BYTES = 32768
+"""A row up to here is read at once, or in halves at the most: nothing to defer."""
 
 LINE_BYTES = 128
 """Rows across which memory is contiguous are taken by the cache line."""
 
+ACROSS_BYTES = 65536
+"""A tile across rows, to 512 threads: on an H200 four times as much as along rows was better, 0.95 of what the device
+allows at (8192, 8192), reduced over dim 0, where 16 kB reached 0.70."""
+
+SHORT_ACROSS = 256
+"""Columns up to here make a tile of half a line's rows, to 128 threads."""
+
 CROWD = 4
-"""Programs per SM from which a chip is well filled."""
+"""Programs per SM from which a chip is well filled: of rows with fewer, several programs take each."""
+
+FLAT_ROW = 64
+"""Rows up to here, without gaps and of a length that is no multiple of 16 bytes, are read as one piece of memory."""
+
+FLAT_LANES = 128
+"""Rows of such a piece: one to a thread, so that no lane asks another."""
 
 ATOMIC_ROWS = 8
 """BLOCK_M: rows of a tile of the atomic variants, as in the reference case's published tuning."""
@@ -37,25 +66,50 @@ ATOMIC_ROWS = 8
 ATOMIC_TILES = 4
 """Row tiles of one program of the atomic variants: what the batched one keeps on chip until its end."""
 
-SPAN_ELEMENTS = 4096, 32768
-"""Columns of one program of a split row, at the least and at the most: in a trial on an H200, 16384 were best for
-(16, 262144) and 32768 for (64, 4194304)."""
+SPAN_ELEMENTS = 4096
+"""Columns of one program of a split row, at the least."""
 
 FEW_PARTS, MANY_PARTS = 64, 1024
 """Programs to one row: the last to arrive reads the results of all. Two sizes of that tile, so that row lengths share
 kernels; many rows side by side get the small one."""
 
 
-def tile(rows: Rows, dtype: torch.dtype, most_rows: int) -> tuple[int, int]:
-    """(ROWS, BLOCK) of a tile: whole lines of memory, along the rows or across them."""
-    elements = min(TILE_BYTES // dtype.itemsize, TILE_ELEMENTS)
+class Tile(NamedTuple):
+    """A tile of a program, its sides powers of two, and the threads that read it."""
+
+    rows: int
+    block: int
+    threads: int
+
+
+def row_tile(rows: Rows, dtype: torch.dtype, edges: int) -> Tile:
+    """The tile of the kernels that take whole rows: several short ones, one at once, or a block of a long one."""
+    columns = triton.next_power_of_2(rows.n // edges * edges if edges else rows.n)
+    if rows.across or columns * dtype.itemsize > ROW_BYTES:
+        return block_tile(rows, dtype, TILE_ELEMENTS)
+    # 64 bytes to a thread, and more to the threads of a single warp.
+    block = min(columns, TILE_ELEMENTS)
+    most = WARP_BYTES // dtype.itemsize if dtype.itemsize > 1 else TILE_ELEMENTS // 4
+    threads = max(32, min(rows.n, block) * dtype.itemsize // 64)
+    return Tile(max(1, most // block), block, triton.next_power_of_2(threads + 1) // 2)
+
+
+def block_tile(rows: Rows, dtype: torch.dtype, most_rows: int) -> Tile:
+    """The tile of the kernels that loop over blocks of columns: whole lines of memory, along rows or across them."""
     if rows.across:
         side = LINE_BYTES // dtype.itemsize
-        block = min(elements // side, triton.next_power_of_2(rows.n))
-        return max(side, min(elements // block, most_rows)), block
+        if rows.n <= SHORT_ACROSS:
+            return Tile(side // 2, triton.next_power_of_2(rows.n), 128)
+        elements = min(ACROSS_BYTES // dtype.itemsize, (4 if dtype.itemsize > 1 else 2) * TILE_ELEMENTS)
+        return Tile(side, min(elements // side, triton.next_power_of_2(rows.n)), 512)
+    elements = min(TILE_BYTES // dtype.itemsize, TILE_ELEMENTS)
     block = min(elements, triton.next_power_of_2(rows.n))
-    side = min(elements // block, most_rows)
-    return side, block
+    return Tile(min(elements // block, most_rows), block, 128 if dtype.itemsize == 1 else 256)
+
+
+def fold_of(rows: Rows, dtype: torch.dtype, block: int) -> int:
+    """Neighbouring columns that one thread loads, and can reduce by itself."""
+    return min(16 // dtype.itemsize, block) if rows.x_n == 1 and not rows.across and dtype.is_floating_point else 1
 
 
 def identity(dtype: torch.dtype) -> float | int:
@@ -99,6 +153,34 @@ def lowest(x, AXIS: tl.constexpr):
 
 
 @triton.jit
+def folded(x, ROWS: tl.constexpr, COLS: tl.constexpr, FOLD: tl.constexpr):
+    """Minima of FOLD (1, 2, 4 or 8) neighbouring columns, which one thread has loaded: no lane has to ask another."""
+    if FOLD == 1:
+        result = x
+    else:
+        low, high = tl.split(tl.reshape(x, [ROWS, COLS // 2, 2]))
+        result = folded(lower(low, high), ROWS, COLS // 2, FOLD // 2)
+    return result
+
+
+@triton.jit
+def body_and_edges(
+    x, x_start, n, in_rows, WIDE: tl.constexpr, IDENTITY: tl.constexpr, EDGES: tl.constexpr, ROWS: tl.constexpr
+):
+    """(start, columns, edges): where rows' whole vectors begin, elements there, and the elements outside of them."""
+    if EDGES:
+        before, inside = whole_vectors(x_start, n, EDGES)
+        edge, known = edge_columns(tl.arange(0, 2 * EDGES)[None, :], before, inside, n, EDGES)
+        edges = tl.load(x + (x_start + edge), in_rows & known, other=IDENTITY).to(WIDE)
+        start = (x_start + EDGES - 1) // EDGES * EDGES
+    else:
+        inside = n
+        edges = tl.full([ROWS, 1], IDENTITY, WIDE)
+        start = x_start
+    return start, inside, edges
+
+
+@triton.jit
 def send(out, value, mask):
     """Lower out to value by atomics, which may come in any order; out begins as the identity.
 
@@ -121,44 +203,101 @@ def send(out, value, mask):
 @triton.jit
 def rows_kernel(
     x, out, rows, n, inner, x_outer, x_n, x_inner, out_outer, out_n, out_inner,
-    MULTIPLE: tl.constexpr, WIDE: tl.constexpr, IDENTITY: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
+    MULTIPLE: tl.constexpr, WIDE: tl.constexpr, IDENTITY: tl.constexpr, EDGES: tl.constexpr, FOLD: tl.constexpr,
+    ROWS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     n = tl.cast(n, tl.int64) * MULTIPLE
     row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
     cols = tl.arange(0, BLOCK).to(tl.int64)
-    x_rows = x + row_start(row, inner, x_outer, x_inner, MULTIPLE)[:, None]
+    x_start = row_start(row, inner, x_outer, x_inner, MULTIPLE)[:, None]
     in_rows = (row < rows)[:, None]
+    start, columns, edges = body_and_edges(x, x_start, n, in_rows, WIDE, IDENTITY, EDGES, ROWS)
     least = tl.full([ROWS], IDENTITY, WIDE)
-    for start in range(0, n, BLOCK):
-        here = start + cols[None, :]
-        block = tl.load(x_rows + here * x_n, in_rows & (here < n), other=IDENTITY, eviction_policy="evict_first")
-        least = lower(least, lowest(block.to(WIDE), 1))
+    for first in range(0, n, BLOCK):
+        here = first + cols[None, :]
+        mask = in_rows & (here < columns)
+        block = tl.load(x + (start + here * x_n), mask, other=IDENTITY, eviction_policy="evict_first")
+        least = lower(least, lowest(folded(block.to(WIDE), ROWS, BLOCK, FOLD), 1))
+    least = lower(least, lowest(edges, 1))  # last, so that nothing waits for the edges before the rest is under way
     tl.store(out + row_start(row, inner, out_outer, out_inner, 1), least.to(out.dtype.element_ty), row < rows)
 
 
 @triton.jit
 def rows_deferred_kernel(
     x, out, rows, n, inner, x_outer, x_n, x_inner, out_outer, out_n, out_inner,
-    MULTIPLE: tl.constexpr, WIDE: tl.constexpr, IDENTITY: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
+    MULTIPLE: tl.constexpr, WIDE: tl.constexpr, IDENTITY: tl.constexpr, EDGES: tl.constexpr, FOLD: tl.constexpr,
+    ROWS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     n = tl.cast(n, tl.int64) * MULTIPLE
     row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
     cols = tl.arange(0, BLOCK).to(tl.int64)
-    x_rows = x + row_start(row, inner, x_outer, x_inner, MULTIPLE)[:, None]
+    x_start = row_start(row, inner, x_outer, x_inner, MULTIPLE)[:, None]
     in_rows = (row < rows)[:, None]
+    start, columns, edges = body_and_edges(x, x_start, n, in_rows, WIDE, IDENTITY, EDGES, ROWS)
     least = tl.full([ROWS, BLOCK], IDENTITY, WIDE)
-    for start in range(0, n, BLOCK):
-        here = start + cols[None, :]
-        block = tl.load(x_rows + here * x_n, in_rows & (here < n), other=IDENTITY, eviction_policy="evict_first")
+    for first in range(0, n, BLOCK):
+        here = first + cols[None, :]
+        mask = in_rows & (here < columns)
+        block = tl.load(x + (start + here * x_n), mask, other=IDENTITY, eviction_policy="evict_first")
         least = lower(least, block.to(WIDE))
-    result = lowest(least, 1).to(out.dtype.element_ty)
-    tl.store(out + row_start(row, inner, out_outer, out_inner, 1), result, row < rows)
+    least = lower(lowest(folded(least, ROWS, BLOCK, FOLD), 1), lowest(edges, 1))
+    tl.store(out + row_start(row, inner, out_outer, out_inner, 1), least.to(out.dtype.element_ty), row < rows)
+
+
+@triton.jit
+def columns_of(flat, n, last, first, nothing, WIDE: tl.constexpr, LANES: tl.constexpr, COLS: tl.constexpr):
+    """Columns [first, first + COLS) of rows that lie in flat, n elements each, as a tile [COLS, LANES].
+
+    A column is then one register to all threads, since each of LANES threads has a row; the last row serves for those
+    that have none.
+    """
+    at = tl.arange(0, LANES * COLS)
+    at = tl.minimum(at % LANES, last) * n + (first + at // LANES)
+    columns = tl.reshape(tl.gather(flat, at, 0), [COLS, LANES]).to(WIDE)
+    return tl.where((first + tl.arange(0, COLS) < n)[:, None], columns, nothing)
+
+
+@triton.jit
+def folded_rows(x, COLS: tl.constexpr, LANES: tl.constexpr):
+    """Minima down a tile [COLS, LANES], of which a thread has whole columns: [1, LANES]."""
+    if COLS == 1:
+        result = x
+    else:
+        low, high = tl.split(tl.permute(tl.reshape(x, [2, COLS // 2, LANES]), (1, 2, 0)))
+        result = folded_rows(lower(low, high), COLS // 2, LANES)
+    return result
+
+
+@triton.jit
+def rows_flat_kernel(
+    x, out, rows, out_outer, n, side,
+    WIDE: tl.constexpr, IDENTITY: tl.constexpr, VECTOR: tl.constexpr,
+    LANES: tl.constexpr, COLS: tl.constexpr, REST: tl.constexpr, FLAT: tl.constexpr,
+):  # fmt: skip
+    """Short rows without gaps: side times VECTOR of them are one piece of memory, which is read by whole vectors."""
+    first = tl.program_id(0).to(tl.int64) * side * VECTOR
+    here = tl.minimum(rows - first, side * VECTOR).to(tl.int32)
+    x += first * n
+    flat = tl.arange(0, FLAT)
+    inside = here * n // VECTOR * VECTOR
+    tile = tl.load(x + flat, flat < inside, other=0, eviction_policy="evict_first")
+    if inside < here * n:
+        ragged = (flat >= inside) & (flat < here * n)
+        tile = tl.where(ragged, tl.load(x + flat, ragged, other=0), tile)
+    columns = columns_of(tile, n, here - 1, 0, IDENTITY, WIDE, LANES, COLS)
+    least = lowest(folded_rows(columns, COLS, LANES), 0)
+    if REST:
+        columns = columns_of(tile, n, here - 1, COLS, IDENTITY, WIDE, LANES, REST)
+        least = lower(least, lowest(folded_rows(columns, REST, LANES), 0))
+    row = tl.arange(0, LANES)
+    tl.store(out + (first + row) * out_outer, least.to(out.dtype.element_ty), row < here)
 
 
 @triton.jit(do_not_specialize=["blocks", "pieces"])
 def atomic_eager_kernel(
     x, out, rows, n, inner, x_outer, x_n, x_inner, out_outer, out_n, out_inner,
     MULTIPLE: tl.constexpr, blocks, pieces, WIDE: tl.constexpr, IDENTITY: tl.constexpr,
+    EDGES: tl.constexpr, FOLD: tl.constexpr,
     TILES: tl.constexpr, BLOCK_M: tl.constexpr, SUB_BLOCK_N: tl.constexpr,
 ):  # fmt: skip
     n = tl.cast(n, tl.int64) * MULTIPLE
@@ -171,21 +310,25 @@ def atomic_eager_kernel(
     for tile in range(TILES):
         if first + tile * BLOCK_M < rows:
             row = first + tile * BLOCK_M + tl.arange(0, BLOCK_M)
-            x_rows = x + row_start(row, inner, x_outer, x_inner, MULTIPLE)[:, None]
+            x_start = row_start(row, inner, x_outer, x_inner, MULTIPLE)[:, None]
             in_rows = (row < rows)[:, None]
+            # Of the edges, every block may take them: a minimum doesn't mind to see an element twice.
+            start, columns, edges = body_and_edges(x, x_start, n, in_rows, WIDE, IDENTITY, EDGES, BLOCK_M)
             least = tl.full([BLOCK_M, SUB_BLOCK_N], IDENTITY, WIDE)
-            for start in range(start_n, end_n, SUB_BLOCK_N):
-                here = start + cols[None, :]
-                mask = in_rows & (here < n)
-                piece = tl.load(x_rows + here * x_n, mask, other=IDENTITY, eviction_policy="evict_first")
+            for first_n in range(start_n, end_n, SUB_BLOCK_N):
+                here = first_n + cols[None, :]
+                mask = in_rows & (here < columns)
+                piece = tl.load(x + (start + here * x_n), mask, other=IDENTITY, eviction_policy="evict_first")
                 least = lower(least, piece.to(WIDE))
-            send(out + row_start(row, inner, out_outer, out_inner, 1), lowest(least, 1), row < rows)
+            result = lower(lowest(folded(least, BLOCK_M, SUB_BLOCK_N, FOLD), 1), lowest(edges, 1))
+            send(out + row_start(row, inner, out_outer, out_inner, 1), result, row < rows)
 
 
 @triton.jit(do_not_specialize=["blocks", "pieces"])
 def atomic_batched_kernel(
     x, out, rows, n, inner, x_outer, x_n, x_inner, out_outer, out_n, out_inner,
     MULTIPLE: tl.constexpr, blocks, pieces, WIDE: tl.constexpr, IDENTITY: tl.constexpr,
+    EDGES: tl.constexpr, FOLD: tl.constexpr,
     TILES: tl.constexpr, BLOCK_M: tl.constexpr, SUB_BLOCK_N: tl.constexpr,
 ):  # fmt: skip
     n = tl.cast(n, tl.int64) * MULTIPLE
@@ -200,24 +343,28 @@ def atomic_batched_kernel(
     for tile in range(TILES):
         if first + tile * BLOCK_M < rows:
             row = first + tile * BLOCK_M + tl.arange(0, BLOCK_M)
-            x_rows = x + row_start(row, inner, x_outer, x_inner, MULTIPLE)[:, None]
+            x_start = row_start(row, inner, x_outer, x_inner, MULTIPLE)[:, None]
             in_rows = (row < rows)[:, None]
+            # Of the edges, every block may take them: a minimum doesn't mind to see an element twice.
+            start, columns, edges = body_and_edges(x, x_start, n, in_rows, WIDE, IDENTITY, EDGES, BLOCK_M)
             least = tl.full([BLOCK_M, SUB_BLOCK_N], IDENTITY, WIDE)
-            for start in range(start_n, end_n, SUB_BLOCK_N):
-                here = start + cols[None, :]
-                mask = in_rows & (here < n)
-                piece = tl.load(x_rows + here * x_n, mask, other=IDENTITY, eviction_policy="evict_first")
+            for first_n in range(start_n, end_n, SUB_BLOCK_N):
+                here = first_n + cols[None, :]
+                mask = in_rows & (here < columns)
+                piece = tl.load(x + (start + here * x_n), mask, other=IDENTITY, eviction_policy="evict_first")
                 least = lower(least, piece.to(WIDE))
-            minima = tl.where(tiles == tile, lowest(least, 1)[None, :], minima)
+            result = lower(lowest(folded(least, BLOCK_M, SUB_BLOCK_N, FOLD), 1), lowest(edges, 1))
+            minima = tl.where(tiles == tile, result[None, :], minima)
     row = first + tiles * BLOCK_M + tl.arange(0, BLOCK_M)[None, :]
     send(out + row_start(row, inner, out_outer, out_inner, 1), minima, row < rows)
 
 
-@triton.jit(do_not_specialize=["parts", "blocks"])
+@triton.jit(do_not_specialize=["parts", "span"])
 def split_kernel(
     x, out, partials, arrivals, rows, n, inner, x_outer, x_n, x_inner, out_outer, out_n, out_inner,
-    MULTIPLE: tl.constexpr, parts, blocks,
-    WIDE: tl.constexpr, IDENTITY: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr, PARTS: tl.constexpr,
+    MULTIPLE: tl.constexpr, parts, span, WIDE: tl.constexpr, IDENTITY: tl.constexpr,
+    EDGES: tl.constexpr, FOLD: tl.constexpr, VECTOR: tl.constexpr, ONCE: tl.constexpr,
+    ROWS: tl.constexpr, BLOCK: tl.constexpr, PARTS: tl.constexpr,
 ):  # fmt: skip
     n = tl.cast(n, tl.int64) * MULTIPLE
     program = tl.program_id(0)
@@ -225,14 +372,24 @@ def split_kernel(
     part = (program % parts).to(tl.int64)
     row = tile.to(tl.int64) * ROWS + tl.arange(0, ROWS)
     cols = tl.arange(0, BLOCK).to(tl.int64)
-    x_rows = x + row_start(row, inner, x_outer, x_inner, MULTIPLE)[:, None]
+    x_start = row_start(row, inner, x_outer, x_inner, MULTIPLE)[:, None]
     in_rows = (row < rows)[:, None]
-    least = tl.full([ROWS, BLOCK], IDENTITY, WIDE)
-    for start in range(part * blocks * BLOCK, tl.minimum((part + 1) * blocks * BLOCK, n), BLOCK):
-        here = start + cols[None, :]
-        block = tl.load(x_rows + here * x_n, in_rows & (here < n), other=IDENTITY, eviction_policy="evict_first")
-        least = lower(least, block.to(WIDE))
-    tl.store(partials + row * parts + part, lowest(least, 1), row < rows)
+    start, columns, edges = body_and_edges(x, x_start, n, in_rows & (part == 0), WIDE, IDENTITY, EDGES, ROWS)
+    begin = part * span * VECTOR
+    columns = tl.minimum(columns, begin + tl.cast(span, tl.int64) * VECTOR)
+    if ONCE:
+        here = begin + cols[None, :]
+        mask = in_rows & (here < columns)
+        least = tl.load(x + (start + here * x_n), mask, other=IDENTITY, eviction_policy="evict_first").to(WIDE)
+    else:
+        least = tl.full([ROWS, BLOCK], IDENTITY, WIDE)
+        for first in range(begin, tl.minimum(begin + tl.cast(span, tl.int64) * VECTOR, n), BLOCK):
+            here = first + cols[None, :]
+            mask = in_rows & (here < columns)
+            block = tl.load(x + (start + here * x_n), mask, other=IDENTITY, eviction_policy="evict_first")
+            least = lower(least, block.to(WIDE))
+    least = lower(lowest(folded(least, ROWS, BLOCK, FOLD), 1), lowest(edges, 1))
+    tl.store(partials + row * parts + part, least, row < rows)
     # The barrier puts the stores of all threads before the arrival, whose release hands them to the device. The last
     # program to arrive acquires those of all others.
     tl.debug_barrier()
@@ -255,25 +412,65 @@ def split_kernel(
 def auto(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """By rows where there are enough of them for all of the device, otherwise by parts of rows."""
     layout = rows_of(x, out)
-    side, block = tile(layout, x.dtype, TILE_ELEMENTS)
-    if layout.n <= 2 * block:
-        # Nothing to defer: on an H200 rows was 3 to 22 % faster from 512 to 8192 columns of floats. Of integers it was
-        # not measured, and spills registers on int16.
+    multiprocessors = current_device().multiprocessors
+    if layout.across:
+        side, _, _ = block_tile(layout, x.dtype, TILE_ELEMENTS)
+        few = layout.n > SHORT_ACROSS and triton.cdiv(layout.total, side) < 0.5 * multiprocessors
+        return (split if few else rows_deferred)(x, out)
+    if layout.n * x.element_size() <= ROW_BYTES:
+        # Integers as the minimum takes them spill registers in rows.
         return (rows if x.dtype.is_floating_point else rows_deferred)(x, out)
-    crowded = layout.total >= CROWD * current_device().multiprocessors * side
-    return (rows_deferred if crowded else split)(x, out)
+    return (rows_deferred if layout.total >= CROWD * multiprocessors else split)(x, out)
 
 
 @register("triton", "min", "rows")
 def rows(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """Parallel over rows; every block of a row is reduced to a scalar before it is combined."""
-    return _by_rows("triton/min/rows", rows_kernel, x, out)
+    x, out = plain(x), plain(out)
+    layout = rows_of(x, out)
+    edges = edges_of(layout, x, out)
+    device = current_device()
+    if edges and layout.n <= FLAT_ROW and layout.inner == 1 and layout.x_outer == layout.n:
+        side, sizes = flat_tiling(layout.n, 16 // x.element_size())
+        args = (x, out, layout.total, layout.out_outer, layout.n, side, wide_type(x.dtype), identity(x.dtype), *sizes)
+        programs = triton.cdiv(layout.total, side * sizes[0])
+        return bound("triton/min/rows", x, rows_flat_kernel, programs, args, device.warps(FLAT_LANES))
+    tile = row_tile(layout, x.dtype, edges)
+    constants = (wide_type(x.dtype), identity(x.dtype), edges, fold_of(layout, x.dtype, tile.block))
+    args = (x, out, *layout.layout, *constants, tile.rows, tile.block)
+    programs = triton.cdiv(layout.total, tile.rows)
+    return bound("triton/min/rows", x, rows_kernel, programs, args, device.warps(tile.threads))
+
+
+def flat_tiling(n: int, vector: int) -> tuple[int, tuple[int, ...]]:
+    """(side, sizes): rows to a program, by the vector, and VECTOR, LANES, COLS, REST and FLAT of rows_flat_kernel."""
+    columns = triton.next_power_of_2(n + 1) // 2
+    rest = triton.next_power_of_2(n - columns) if n > columns else 0
+    # Some lanes without a row, rather than half of the tile without memory.
+    flat = triton.next_power_of_2(FLAT_LANES * n)
+    if flat > 1.3 * FLAT_LANES * n:
+        flat //= 2
+    # The last row's columns must lie in the tile as well, those beyond its end included.
+    side = min((flat - (columns + rest - n)) // (n * vector), FLAT_LANES // vector)
+    return side, (vector, FLAT_LANES, columns, rest, flat)
 
 
 @register("triton", "min", "rows_deferred")
 def rows_deferred(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """Parallel over rows; the running minimum stays a whole tile, reduced across lanes once, after the loop."""
-    return _by_rows("triton/min/rows_deferred", rows_deferred_kernel, x, out)
+    x, out = plain(x), plain(out)
+    layout = rows_of(x, out)
+    tile = block_tile(layout, x.dtype, TILE_ELEMENTS)
+    if not layout.across and tile.block * x.element_size() == TILE_BYTES:
+        # Half a tile, of which twice as many programs share an SM: 0.94 of what the device allows for bfloat16
+        # (777, 50257), where a whole one reached 0.65.
+        tile = tile._replace(block=tile.block // 2)
+    constants = (wide_type(x.dtype), identity(x.dtype), edges_of(layout, x, out), fold_of(layout, x.dtype, tile.block))
+    args = (x, out, *layout.layout, *constants, tile.rows, tile.block)
+    programs = triton.cdiv(layout.total, tile.rows)
+    return bound(
+        "triton/min/rows_deferred", x, rows_deferred_kernel, programs, args, current_device().warps(tile.threads)
+    )
 
 
 @register("triton", "min", "atomic_eager")
@@ -294,32 +491,26 @@ def split(x: torch.Tensor, out: torch.Tensor) -> Launch:
 
     The launch leaves its count of arrivals at zero, and so may be repeated.
     """
-    rows = rows_of(x, out)
+    x, out = plain(x), plain(out)
+    layout = rows_of(x, out)
     device = current_device()
-    side, block = tile(rows, x.dtype, 1)
-    least, most = SPAN_ELEMENTS
-    # As many columns to a program as leave twice as many programs as there are SMs.
-    span = min(max(rows.total * rows.n // (2 * device.multiprocessors * side), least // side), most // side)
-    limit = MANY_PARTS if side == 1 else FEW_PARTS
-    blocks = triton.cdiv(max(span, triton.cdiv(rows.n, limit)), block)
-    parts = triton.cdiv(rows.n, blocks * block)
+    tile = block_tile(layout, x.dtype, 1)
+    vector = 16 // x.element_size()
+    tiles = triton.cdiv(layout.total, tile.rows)
+    # Programs for all of the device, fewer of large tiles, and columns enough for each.
+    wanted = (2 if layout.across else CROWD) * device.multiprocessors // tiles
+    most = min(MANY_PARTS if tile.rows == 1 else FEW_PARTS, triton.cdiv(layout.n, max(1, SPAN_ELEMENTS // tile.rows)))
+    span = triton.cdiv(layout.n, max(1, min(wanted, most)) * vector) * vector
+    parts = triton.cdiv(layout.n, span)
     merge = FEW_PARTS if parts <= FEW_PARTS else MANY_PARTS
-    tiles = triton.cdiv(rows.total, side)
-    x, out = plain(x), plain(out)
-    partials = x.new_empty((rows.total, parts), dtype=wide_dtype(x.dtype))
+    partials = x.new_empty((layout.total, parts), dtype=wide_dtype(x.dtype))
     arrivals = x.new_zeros(tiles, dtype=torch.int32)
-    args = (x, out, partials, arrivals, *rows.layout, parts, blocks)
-    constants = (wide_type(x.dtype), identity(x.dtype), side, block, merge)
-    return bound("triton/min/split", x, split_kernel, tiles * parts, args + constants, device.warps(TILE_THREADS))
-
-
-def _by_rows(implementation: str, kernel: object, x: torch.Tensor, out: torch.Tensor) -> Launch:
-    x, out = plain(x), plain(out)
-    rows = rows_of(x, out)
-    side, block = tile(rows, x.dtype, TILE_ELEMENTS)
-    args = (x, out, *rows.layout, wide_type(x.dtype), identity(x.dtype), side, block)
-    warps = current_device().warps(TILE_THREADS)
-    return bound(implementation, x, kernel, triton.cdiv(rows.total, side), args, warps)
+    fold = fold_of(layout, x.dtype, tile.block)
+    args = (x, out, partials, arrivals, *layout.layout, parts, span // vector)
+    constants = (wide_type(x.dtype), identity(x.dtype), edges_of(layout, x, out), fold, vector, span <= tile.block)
+    sizes = (tile.rows, tile.block, merge)
+    warps = device.warps(tile.threads)
+    return bound("triton/min/split", x, split_kernel, tiles * parts, args + constants + sizes, warps)
 
 
 def _by_atomics(implementation: str, kernel: object, x: torch.Tensor, out: torch.Tensor) -> Launch:
@@ -328,13 +519,15 @@ def _by_atomics(implementation: str, kernel: object, x: torch.Tensor, out: torch
     target = out if out.dtype.itemsize >= 4 else x.new_empty(out.shape, dtype=wide_dtype(x.dtype))
     rows = rows_of(x, target)
     device = current_device()
-    side, piece = tile(rows, x.dtype, ATOMIC_ROWS)
+    tile = block_tile(rows, x.dtype, ATOMIC_ROWS)
+    side, piece = tile.rows, tile.block
     groups = triton.cdiv(rows.total, side * ATOMIC_TILES)
     blocks = min(triton.cdiv(rows.n, piece), triton.cdiv(CROWD * device.multiprocessors, groups))
     pieces = triton.cdiv(rows.n, piece * blocks)
     blocks = triton.cdiv(rows.n, piece * pieces)
-    args = (x, target, *rows.layout, blocks, pieces, wide_type(x.dtype), identity(x.dtype), ATOMIC_TILES, side, piece)
-    lower_all = bound(implementation, x, kernel, groups * blocks, args, device.warps(TILE_THREADS))
+    constants = (wide_type(x.dtype), identity(x.dtype), edges_of(rows, x, out), fold_of(rows, x.dtype, piece))
+    args = (x, target, *rows.layout, blocks, pieces, *constants, ATOMIC_TILES, side, piece)
+    lower_all = bound(implementation, x, kernel, groups * blocks, args, device.warps(tile.threads))
     nothing = identity(target.dtype)
 
     def launch() -> None:

@@ -24,6 +24,20 @@ def row_start(row, inner, stride_outer, stride_inner, MULTIPLE: tl.constexpr):
     return (row // inner * stride_outer + row % inner * stride_inner) * MULTIPLE
 
 
+@triton.jit
+def whole_vectors(start, n, VECTOR: tl.constexpr):
+    """(before, inside): elements of a row ahead of its first aligned vector, and elements in whole vectors after."""
+    before = tl.minimum((-start) & (VECTOR - 1), n)
+    return before, (n - before) // VECTOR * VECTOR
+
+
+@triton.jit
+def edge_columns(lane, before, inside, n, VECTOR: tl.constexpr):
+    """(columns, known) of the elements outside whole vectors, fewer than VECTOR at either end; 2 * VECTOR lanes."""
+    cols = tl.where(lane < VECTOR, lane, before + inside + lane - VECTOR)
+    return cols, tl.where(lane < VECTOR, lane < before, cols < n)
+
+
 def wide_dtype(dtype: torch.dtype) -> torch.dtype:
     """What an element is computed in: half precision in float32, narrow integers in int32, the rest in itself."""
     if dtype.itemsize >= 4:
@@ -60,9 +74,14 @@ class Rows(NamedTuple):
         Triton sees that an integer is a multiple of 16 and otherwise nothing, so that rows of 1000 floats would be
         read one by one. Kernels take these numbers divided by the multiple, a constant, and see 16-byte vectors.
         """
-        written = (self.out_outer, self.out_inner) if self.out_n else ()
-        common = math.gcd(16, self.n, self.x_outer, self.x_inner, *written)
+        common = self.common
         return common if common < 16 else 1
+
+    @property
+    def common(self) -> int:
+        """The power of two, at most 16, of which a row's length and the offsets of rows are multiples."""
+        written = (self.out_outer, self.out_inner) if self.out_n else ()
+        return math.gcd(16, self.n, self.x_outer, self.x_inner, *written)
 
     @property
     def reading(self) -> tuple[int, ...]:
@@ -79,6 +98,12 @@ class Rows(NamedTuple):
         m = self.multiple
         divisor = m if self.out_n else 1
         return *self.reading, self.out_outer // divisor, self.out_n, self.out_inner // divisor, m
+
+    def packed(self, x: torch.Tensor, out: torch.Tensor) -> bool:
+        """Whether rows of half precision may be read as whole vectors of pairs, their edges aside."""
+        whole = x.element_size() == 2 and self.x_n == self.out_n == 1 and not self.across
+        aligned = self.common >= 8 and x.data_ptr() % 16 == out.data_ptr() % 16 == 0
+        return whole and (aligned or edges_of(self, x, out) > 0)
 
     @property
     def across(self) -> bool:
@@ -102,13 +127,31 @@ def rows_of(x: torch.Tensor, out: torch.Tensor) -> Rows:
     return Rows(outer * inner, n, inner, x_outer, x_n, x_inner, out_outer, out_n, out_inner)
 
 
-def compiled(x: torch.Tensor, kernel: Any, args: tuple[Any, ...], warps: int, stages: int = 1) -> Any:
+def edges_of(rows: Rows, x: torch.Tensor, out: torch.Tensor) -> int:
+    """Elements of a 16-byte vector where rows start or end within one and may be read by whole ones in between, else 0.
+
+    x and out must agree in where their rows start within a vector; a reduction's output is of no concern.
+    """
+    vector = 16 // x.element_size()
+    if rows.common >= vector or rows.n < 2 * vector or rows.x_n != 1 or rows.across or x.data_ptr() % 16:
+        return 0
+    if rows.out_n and (
+        rows.out_n != 1
+        or out.data_ptr() % 16
+        or (rows.x_outer - rows.out_outer) % vector
+        or (rows.x_inner - rows.out_inner) % vector
+    ):
+        return 0
+    return vector
+
+
+def compiled(x: torch.Tensor, kernel: Any, args: tuple[Any, ...], warps: int, stages: int = 1, **options: Any) -> Any:
     """Compile a kernel for all of its arguments, constants included, and load it; None in the interpreter.
 
     Compiling happens here, in the bind, one at a time: a launch neither compiles nor races with another first launch.
     """
     with _lock, on_device_of(x):
-        program = kernel.warmup(*args, grid=(1,), num_warps=warps, num_stages=stages)
+        program = kernel.warmup(*args, grid=(1,), num_warps=warps, num_stages=stages, **options)
         if program is not None:
             program.run  # noqa: B018  # the property loads the binary, which is when registers are known
         return program
@@ -155,10 +198,10 @@ def launch_of(implementation: str, kernel: Any, program: Any, programs: int, arg
 
 
 def bound(
-    implementation: str, x: torch.Tensor, kernel: Any, programs: int, args: tuple[Any, ...], warps: int
+    implementation: str, x: torch.Tensor, kernel: Any, programs: int, args: tuple[Any, ...], warps: int, **options: Any
 ) -> Launch:
     """Compile a kernel and return its launch over so many programs; see ``compiled`` and ``launch_of``."""
-    return launch_of(implementation, kernel, compiled(x, kernel, args, warps), programs, args)
+    return launch_of(implementation, kernel, compiled(x, kernel, args, warps, **options), programs, args)
 
 
 _lock = threading.RLock()

@@ -1,8 +1,13 @@
 """Softmax in Triton: a row on chip, rows side by side, a resident grid, a running pair, several programs to a row.
 
-All kernels subtract the maximum first and scale by log2(e) after (``tl.exp`` does), since the other order loses bits
-on rows with a large offset. ``tl.max`` drops a NaN, and the sum brings it back: exp(NaN - max) is NaN.
+All kernels subtract the maximum first and scale by log2(e) after (``exponential`` does), since the other order loses
+bits on rows with a large offset. ``tl.max`` drops a NaN, and the sum brings it back: exp(NaN - max) is NaN.
+
+Where rows start and end inside a 16-byte vector, EDGES is the length of one: a row is then its whole vectors, and at
+either end an edge of fewer elements than that. Else EDGES is 0.
 """
+
+from typing import NamedTuple
 
 import torch
 import triton
@@ -10,11 +15,23 @@ import triton.language as tl
 
 from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.triton.occupancy import Device, current_device, occupancy
-from kernelzoo.kernels.triton.program import Rows, bound, compiled, launch_of, row_start, rows_of, wide_dtype, wide_type
+from kernelzoo.kernels.triton.program import (
+    Rows,
+    bound,
+    compiled,
+    edge_columns,
+    edges_of,
+    launch_of,
+    row_start,
+    rows_of,
+    whole_vectors,
+    wide_dtype,
+    wide_type,
+)
 from kernelzoo.registry import Launch, register
 
 # ---------------------------------------------------------------------------------------------------------------------
-# Launch table
+# Launch table: docs/performance-triton.md has the measurements
 # ---------------------------------------------------------------------------------------------------------------------
 
 ON_CHIP_BYTES = 32768 * 4
@@ -24,15 +41,22 @@ float32, or 16 of float64, which leaves half of the 64 registers a thread has th
 THREAD_BYTES = 64
 """Of a tile to a thread, as computed: four 16-byte loads in flight in float32, two in half precision."""
 
-SHORT_ROW = 256
-"""Up to here a program of one row has too little to do, and tiles of several rows win. On an H200 a program per row was
-faster from 512 columns on, in float32 and more so in bfloat16: (4096, 512) by 8 %, bfloat16 (4096, 1024) by 18 %."""
+PACKED_ROW = 4096
+"""A longer row of half precision is held as it is read, two numbers to a register: 5 % faster on an H200 at
+(3001, 5003), 14 % at (1009, 9973), and even at (8192, 8192)."""
+
+PACKED_LIMIT = 16384
+"""Of the longest such row, 32 words to each of 256 threads. Longer ones are read ahead into shared memory by
+`persistent`, 0.90 of what the device allows at (4096, 32768), where a program per row reached 0.73."""
+
+WARP_ELEMENTS = 1024
+"""Of a tile of short rows, all of which one warp holds: no program waits for a second warp."""
 
 TILES_PER_SM = 8
-"""Tiles are made no larger than leaves each SM so many: at (4096, 256), tiles of 4 rows and not of 16."""
+"""Tiles are made no larger than leaves each SM so many."""
 
 TILE_BYTES = 4096 * 4
-"""A tile of short rows: 16 elements to each of 256 threads in float32; about four such programs share an SM."""
+"""A tile across rows: 16 elements to each of 256 threads in float32; about four such programs share an SM."""
 
 ROWS_PER_PROGRAM = 4
 """Rows of a guarded loop: enough to spread the cost of starting a program, few enough for an even last wave."""
@@ -43,23 +67,22 @@ LINE_BYTES, SECTOR_BYTES = 128, 32
 ONLINE_BYTES = 4096 * 4
 """A block of the running pair: 16 float32 elements to each of 256 threads, with a maximum and a sum for each."""
 
-SPLIT_BYTES = 8192 * 4
-"""Columns of one program of a split row: 8192 in float32 was the best of a trial on an H200, (16, 262144)."""
-
-FEW_PARTS, MANY_PARTS = 64, 1024
-"""Programs to one row: each reads all partial results of its rows, so there must not be too many; many rows side by
-side get few. Two sizes of the merge and no more, so that row lengths share kernels."""
-
-CROWD = 4
-"""Programs per SM from which a chip is well filled: with fewer rows than that, rows are split."""
+FEW_PARTS, MANY_PARTS = 32, 512
+"""Programs to one row, as the sizes of the tile that merges them: two, so that row lengths share kernels. The smaller
+is a warp's lanes, the larger no smaller than a program: each lane has pairs of its own to wait for."""
 
 
-def row_columns(n: int, dtype: torch.dtype, implementation: str) -> int:
-    """Columns of a tile that holds a whole row. Raises UnsupportedProblemError if none can."""
+def row_columns(n: int, dtype: torch.dtype, implementation: str, edges: int) -> int:
+    """Columns of a tile that holds a whole row, its edges aside. Raises UnsupportedProblemError if none can."""
     capacity = ON_CHIP_BYTES // wide_dtype(dtype).itemsize
     if n > capacity:
         raise UnsupportedProblemError(implementation, f"a row must fit on chip, {capacity} of {dtype}; got {n}")
-    columns: int = triton.next_power_of_2(n)
+    return tile_columns(n, edges)
+
+
+def tile_columns(n: int, edges: int) -> int:
+    """The power of two that holds the whole vectors of a row of n elements, or all of it if it has no edges."""
+    columns: int = triton.next_power_of_2(n // edges * edges if edges else n)
     return columns
 
 
@@ -68,15 +91,25 @@ def tile_warps(device: Device, dtype: torch.dtype, elements: int) -> int:
     return device.warps(elements * wide_dtype(dtype).itemsize // THREAD_BYTES)
 
 
-def row_tile(rows: Rows, dtype: torch.dtype) -> tuple[int, int] | None:
+def row_warps(device: Device, dtype: torch.dtype, n: int, edges: int) -> int:
+    """Warps for one row of n elements: no more than the row itself can feed, however wide its tile is."""
+    if dtype.itemsize == 2 and n <= PACKED_LIMIT:
+        threads = max(32, min(256, n // 32))  # 32 elements to a thread, and twice that of the longest, packed
+    else:
+        # 16 elements to a thread; from 8192 on without edges the most threads that a program may have.
+        threads = 1024 if n >= 8192 and not edges else max(32, n // 16)
+    return device.warps(triton.next_power_of_2(threads + 1) // 2)
+
+
+def row_tile(rows: Rows, dtype: torch.dtype, edges: int) -> tuple[int, int] | None:
     """(ROWS, COLS) of a tile of whole rows, or None if rows are too long to be taken side by side."""
-    columns = triton.next_power_of_2(rows.n)
+    columns = tile_columns(rows.n, edges)
     wide = wide_dtype(dtype).itemsize
     if not rows.across:
-        if columns > SHORT_ROW:
-            return None
+        # Edges take registers of their own; halves of them are few.
+        elements = WARP_ELEMENTS // (2 if wide == 8 or (edges and dtype.itemsize == 4) else 1)
         even = triton.next_power_of_2(1 + rows.total // (TILES_PER_SM * current_device().multiprocessors))
-        return max(1, min(TILE_BYTES // wide // columns, even)), columns
+        return (max(1, min(elements // columns, even)), columns) if 2 * columns <= elements else None
     # A line of memory at a time while the tile is small, then what fits on chip (a quarter of it: each element of
     # such a tile may need an address, two registers more), down to a sector.
     side = max(LINE_BYTES // dtype.itemsize, TILE_BYTES // wide // columns)
@@ -93,174 +126,481 @@ def column_tile(rows: Rows, dtype: torch.dtype, tile_bytes: int) -> tuple[int, i
     return 1, min(elements, triton.next_power_of_2(rows.n))
 
 
+class SplitTiling(NamedTuple):
+    """A program of split: elements it holds on chip, its threads, its registers per thread, and programs to an SM."""
+
+    elements: int
+    threads: int
+    registers: int
+    programs: int
+
+
+def split_tiling(rows: Rows, dtype: torch.dtype, packed: bool, twice: bool, device: Device) -> SplitTiling:
+    """64 registers of a row to each of 128 threads, four such programs to an SM: 128 kB of rows at a time.
+
+    Few warps, which wait for each other for less time, each with many loads in flight. Packed halves take 32 registers
+    of a row, for the 64 numbers that come of them. The registers that suffice on an H200 spill a few on some other
+    architectures, which get more. What is read twice needs registers beside what is held, so fewer to a thread hold it.
+    """
+    itemsize = wide_dtype(dtype).itemsize
+    if rows.across:
+        return SplitTiling(8192 * 4 // itemsize, 256, 128, 2)
+    if twice:
+        return SplitTiling(16384 * 4 // itemsize, 512, 128, 1)
+    tight = device.arch in ("90", "100")
+    if packed:
+        return SplitTiling(8192, 128, 96, 5) if tight else SplitTiling(8192, 128, 128, 4)
+    if itemsize == 8:
+        return SplitTiling(4096, 256, 128, 2)
+    return SplitTiling(8192, 128, 128, 4) if tight else SplitTiling(8192, 128, 168, 3)
+
+
+def split_parts(rows: int, n: int, itemsize: int, elements: int, resident: int) -> int:
+    """Programs to one row, by an estimate of the microseconds that each choice takes on an H200.
+
+    Rows are taken in rounds. A round takes the time to move its bytes, at the speed of a chip of which a fifth of the
+    programs may be idle; longer if it doesn't fit on chip, and is read twice; and the time that programs wait for each
+    other, which is hidden if there are others.
+    """
+    elements_per_us = 4.2e6 / (2 * itemsize)
+    held = triton.cdiv(n, elements)
+
+    def time(parts: int) -> float:
+        groups = min(rows, resident // parts)
+        rounds = triton.cdiv(rows, groups)
+        again = 1.2 + 0.6 * (1 - parts / held) if parts < held else 1.0
+        move = max(groups * parts, 0.8 * resident) * triton.cdiv(n, parts) / elements_per_us
+        return float(rounds * (again * move + 1 + 10 / groups))
+
+    # More than a few programs to a row only where they read it twice: merging many pairs costs registers and time.
+    most = min(resident, MANY_PARTS, triton.cdiv(n, 64))
+    return min((parts for parts in range(1, most + 1) if parts <= FEW_PARTS or parts < held), key=time)
+
+
 # ---------------------------------------------------------------------------------------------------------------------
 # Kernels
 # ---------------------------------------------------------------------------------------------------------------------
 
 
 @triton.jit
+def exponential(x):
+    """e^x; in float32 by the device's power of two, results below the smallest normal number flushed to zero."""
+    return tl.exp(x) if x.dtype == tl.float64 else tl.exp2(x * 1.4426950408889634)
+
+
+@triton.jit
+def empty_words(DTYPE: tl.constexpr):
+    """Two half-precision -inf, as the int32 that holds them."""
+    return -0x7F0080 if tl.bfloat16 == DTYPE else -0x3FF0400
+
+
+@triton.jit
+def halves(words, DTYPE: tl.constexpr):
+    """The two half-precision numbers in each int32, in float32."""
+    low = words.to(tl.int16).to(DTYPE, bitcast=True).to(tl.float32)
+    high = (words >> 16).to(tl.int16).to(DTYPE, bitcast=True).to(tl.float32)
+    return low, high
+
+
+@triton.jit
+def not_before(words, value, never):
+    """words, which the compiler can't unpack before it has value: it would keep them unpacked, in twice the registers.
+
+    never is False, but not for all that the compiler knows.
+    """
+    return words ^ ((value < 0) & never).to(tl.int32)
+
+
+@triton.jit
+def zero_if_empty(top):
+    """What to subtract: of a row of -inf alone 0, so that 0 / 0 makes its NaN, and no lane computes -inf - -inf."""
+    return tl.where(top == float("-inf"), 0.0, top)
+
+
+@triton.jit
 def softmax_of(x, AXIS: tl.constexpr):
     """Softmax of a whole tile along an axis, in the tile's own precision."""
-    top = tl.max(x, AXIS, keep_dims=True)
-    top = tl.where(top == float("-inf"), 0.0, top)  # a row of -inf alone: 0 / 0 makes the NaN, not -inf - -inf here
-    exponentials = tl.exp(x - top)
+    top = zero_if_empty(tl.max(x, AXIS, keep_dims=True))
+    exponentials = exponential(x - top)
     return exponentials * (1.0 / tl.sum(exponentials, AXIS, keep_dims=True))
+
+
+@triton.jit
+def softmax_with_edges(x, edges, AXIS: tl.constexpr):
+    """Softmax of a whole tile and its rows' edges along an axis, in the tile's own precision."""
+    top = zero_if_empty(tl.maximum(tl.max(x, AXIS, keep_dims=True), tl.max(edges, AXIS, keep_dims=True)))
+    exponentials = exponential(x - top)
+    edges = exponential(edges - top)
+    inverse = 1.0 / (tl.sum(exponentials, AXIS, keep_dims=True) + tl.sum(edges, AXIS, keep_dims=True))
+    return exponentials * inverse, edges * inverse
+
+
+@triton.jit
+def softmax_row(
+    x, x_start, x_n, out, out_start, out_n, n, cols, WIDE: tl.constexpr, EDGES: tl.constexpr
+):  # fmt: skip
+    """Softmax of one row that is held on chip."""
+    if EDGES:
+        before, inside = whole_vectors(x_start, n, EDGES)
+        before, inside = before.to(tl.int32), inside.to(tl.int32)
+        x_body = x + (x_start + EDGES - 1) // EDGES * EDGES + cols
+        out_body = out + (out_start + EDGES - 1) // EDGES * EDGES + cols
+        mask = cols < inside
+        edge, known = edge_columns(tl.arange(0, 2 * EDGES), before, inside, n, EDGES)
+        edges = tl.load(x + x_start + edge, known, other=float("-inf"))
+        tile = tl.load(x_body, mask, other=float("-inf"), eviction_policy="evict_first")
+        result, edges = softmax_with_edges(tile.to(WIDE), edges.to(WIDE), 0)
+        tl.store(out_body, result.to(out.dtype.element_ty), mask)
+        tl.store(out + out_start + edge, edges.to(out.dtype.element_ty), known)
+    else:
+        mask = cols < n
+        here = cols.to(tl.int64)
+        tile = tl.load(x + x_start + here * x_n, mask, other=float("-inf"), eviction_policy="evict_first")
+        tl.store(out + out_start + here * out_n, softmax_of(tile.to(WIDE), 0).to(out.dtype.element_ty), mask)
 
 
 @triton.jit
 def fused_kernel(
     x, out, rows, n, inner, x_outer, x_n, x_inner, out_outer, out_n, out_inner,
-    MULTIPLE: tl.constexpr, WIDE: tl.constexpr, COLS: tl.constexpr,
+    MULTIPLE: tl.constexpr, WIDE: tl.constexpr, EDGES: tl.constexpr, COLS: tl.constexpr,
 ):  # fmt: skip
     n *= MULTIPLE
     row = tl.program_id(0).to(tl.int64)
+    x_start = row_start(row, inner, x_outer, x_inner, MULTIPLE)
+    out_start = row_start(row, inner, out_outer, out_inner, MULTIPLE)
+    softmax_row(x, x_start, x_n, out, out_start, out_n, n, tl.arange(0, COLS), WIDE, EDGES)
+
+
+@triton.jit
+def fused_packed_kernel(
+    x, out, rows, n, inner, x_outer, x_n, x_inner, out_outer, out_n, out_inner,
+    MULTIPLE: tl.constexpr, WIDE: tl.constexpr, EDGES: tl.constexpr, COLS: tl.constexpr,
+):  # fmt: skip
+    """Half precision, two numbers to a register until they are computed with."""
+    DTYPE: tl.constexpr = out.dtype.element_ty
+    n *= MULTIPLE
+    row = tl.program_id(0).to(tl.int64)
+    x_start = row_start(row, inner, x_outer, x_inner, MULTIPLE)
+    out_start = row_start(row, inner, out_outer, out_inner, MULTIPLE)
     cols = tl.arange(0, COLS)
-    x += row_start(row, inner, x_outer, x_inner, MULTIPLE)
-    out += row_start(row, inner, out_outer, out_inner, MULTIPLE)
-    mask = cols < n
-    tile = tl.load(x + cols.to(tl.int64) * x_n, mask, other=float("-inf"), eviction_policy="evict_first")
-    result = softmax_of(tile.to(WIDE), 0)
-    tl.store(out + cols.to(tl.int64) * out_n, result.to(out.dtype.element_ty), mask)
+    words = tl.arange(0, COLS // 2)
+    if EDGES:
+        before, inside = whole_vectors(x_start, n, EDGES)
+        before, inside = before.to(tl.int32), inside.to(tl.int32)
+        x_body = x + (x_start + EDGES - 1) // EDGES * EDGES
+        out_body = out + (out_start + EDGES - 1) // EDGES * EDGES
+        edge, known = edge_columns(tl.arange(0, 2 * EDGES), before, inside, n, EDGES)
+        edges = tl.load(x + x_start + edge, known, other=float("-inf")).to(WIDE)
+    else:
+        inside = n
+        x_body = x + x_start
+        out_body = out + out_start
+    here = x_body.to(tl.pointer_type(tl.int32), bitcast=True) + words
+    tile = tl.load(here, words < inside // 8 * 4, other=empty_words(DTYPE), eviction_policy="evict_first")
+    low, high = halves(tile, DTYPE)
+    top = tl.max(tl.maximum(low, high), 0, keep_dims=True)
+    if EDGES:
+        top = tl.maximum(top, tl.max(edges, 0, keep_dims=True))
+    top = zero_if_empty(top)
+    tile = not_before(tile, top, rows < 0)
+    low, high = halves(tile, DTYPE)
+    total = tl.sum(exponential(low - top) + exponential(high - top), 0, keep_dims=True)
+    if EDGES:
+        edges = exponential(edges - top)
+        total += tl.sum(edges, 0, keep_dims=True)
+    inverse = 1.0 / total
+    tile = not_before(tile, inverse, rows < 0)
+    low, high = halves(tile, DTYPE)
+    result = tl.join((exponential(low - top) * inverse).to(DTYPE), (exponential(high - top) * inverse).to(DTYPE))
+    tl.store(out_body + cols, tl.reshape(result, [COLS]), cols < inside // 8 * 8)
+    if EDGES:
+        tl.store(out + out_start + edge, (edges * inverse).to(DTYPE), known)
 
 
 @triton.jit
 def row_loop_kernel(
     x, out, rows, n, inner, x_outer, x_n, x_inner, out_outer, out_n, out_inner,
-    MULTIPLE: tl.constexpr, WIDE: tl.constexpr, COLS: tl.constexpr, ROWS_PER_PROGRAM: tl.constexpr,
+    MULTIPLE: tl.constexpr, WIDE: tl.constexpr, EDGES: tl.constexpr,
+    COLS: tl.constexpr, ROWS_PER_PROGRAM: tl.constexpr,
 ):  # fmt: skip
     n *= MULTIPLE
     first = tl.program_id(0).to(tl.int64) * ROWS_PER_PROGRAM
     cols = tl.arange(0, COLS)
-    mask = cols < n
     for i in range(ROWS_PER_PROGRAM):
         row = first + i
         if row < rows:
-            x_row = x + row_start(row, inner, x_outer, x_inner, MULTIPLE)
-            out_row = out + row_start(row, inner, out_outer, out_inner, MULTIPLE)
-            tile = tl.load(x_row + cols.to(tl.int64) * x_n, mask, other=float("-inf"), eviction_policy="evict_first")
-            result = softmax_of(tile.to(WIDE), 0)
-            tl.store(out_row + cols.to(tl.int64) * out_n, result.to(out.dtype.element_ty), mask)
+            x_start = row_start(row, inner, x_outer, x_inner, MULTIPLE)
+            out_start = row_start(row, inner, out_outer, out_inner, MULTIPLE)
+            softmax_row(x, x_start, x_n, out, out_start, out_n, n, cols, WIDE, EDGES)
 
 
 @triton.jit
 def row_tile_kernel(
     x, out, rows, n, inner, x_outer, x_n, x_inner, out_outer, out_n, out_inner,
-    MULTIPLE: tl.constexpr, WIDE: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr,
+    MULTIPLE: tl.constexpr, WIDE: tl.constexpr, EDGES: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr,
 ):  # fmt: skip
     n *= MULTIPLE
     row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
-    cols = tl.arange(0, COLS)
-    mask = (row < rows)[:, None] & (cols < n)[None, :]
-    x_rows = x + row_start(row, inner, x_outer, x_inner, MULTIPLE)[:, None]
-    out_rows = out + row_start(row, inner, out_outer, out_inner, MULTIPLE)[:, None]
-    here = cols.to(tl.int64)[None, :]
-    tile = tl.load(x_rows + here * x_n, mask, other=float("-inf"), eviction_policy="evict_first")
-    tl.store(out_rows + here * out_n, softmax_of(tile.to(WIDE), 1).to(out.dtype.element_ty), mask)
+    cols = tl.arange(0, COLS)[None, :]
+    in_rows = (row < rows)[:, None]
+    x_start = row_start(row, inner, x_outer, x_inner, MULTIPLE)[:, None]
+    out_start = row_start(row, inner, out_outer, out_inner, MULTIPLE)[:, None]
+    if EDGES:
+        before, inside = whole_vectors(x_start, n, EDGES)
+        before, inside = before.to(tl.int32), inside.to(tl.int32)
+        mask = in_rows & (cols < inside)
+        edge, known = edge_columns(tl.arange(0, 2 * EDGES)[None, :], before, inside, n, EDGES)
+        known = known & in_rows
+        edges = tl.load(x + (x_start + edge), known, other=float("-inf"))
+        here = (x_start + EDGES - 1) // EDGES * EDGES + cols
+        tile = tl.load(x + here, mask, other=float("-inf"), eviction_policy="evict_first")
+        result, edges = softmax_with_edges(tile.to(WIDE), edges.to(WIDE), 1)
+        here = (out_start + EDGES - 1) // EDGES * EDGES + cols
+        tl.store(out + here, result.to(out.dtype.element_ty), mask)
+        tl.store(out + (out_start + edge), edges.to(out.dtype.element_ty), known)
+    else:
+        mask = in_rows & (cols < n)
+        here = cols.to(tl.int64)
+        tile = tl.load(x + x_start + here * x_n, mask, other=float("-inf"), eviction_policy="evict_first")
+        tl.store(out + out_start + here * out_n, softmax_of(tile.to(WIDE), 1).to(out.dtype.element_ty), mask)
 
 
 @triton.jit
 def persistent_kernel(
     x, out, rows, n, inner, x_outer, x_n, x_inner, out_outer, out_n, out_inner,
-    MULTIPLE: tl.constexpr, WIDE: tl.constexpr, COLS: tl.constexpr, STAGES: tl.constexpr,
+    MULTIPLE: tl.constexpr, WIDE: tl.constexpr, EDGES: tl.constexpr, COLS: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
     n *= MULTIPLE
     cols = tl.arange(0, COLS)
-    mask = cols < n
     for i in tl.range(tl.program_id(0).to(tl.int64), rows, tl.num_programs(0), num_stages=STAGES):
         row = tl.cast(i, tl.int64)
-        x_row = x + row_start(row, inner, x_outer, x_inner, MULTIPLE)
-        out_row = out + row_start(row, inner, out_outer, out_inner, MULTIPLE)
-        tile = tl.load(x_row + cols.to(tl.int64) * x_n, mask, other=float("-inf"))
-        result = softmax_of(tile.to(WIDE), 0)
-        tl.store(out_row + cols.to(tl.int64) * out_n, result.to(out.dtype.element_ty), mask)
+        x_start = row_start(row, inner, x_outer, x_inner, MULTIPLE)
+        out_start = row_start(row, inner, out_outer, out_inner, MULTIPLE)
+        softmax_row(x, x_start, x_n, out, out_start, out_n, n, cols, WIDE, EDGES)
 
 
 @triton.jit
 def online_kernel(
     x, out, rows, n, inner, x_outer, x_n, x_inner, out_outer, out_n, out_inner,
-    MULTIPLE: tl.constexpr, WIDE: tl.constexpr, LOWEST: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
+    MULTIPLE: tl.constexpr, WIDE: tl.constexpr, LOWEST: tl.constexpr, EDGES: tl.constexpr,
+    ROWS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     n = tl.cast(n, tl.int64) * MULTIPLE
     row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
-    cols = tl.arange(0, BLOCK).to(tl.int64)
-    x_rows = x + row_start(row, inner, x_outer, x_inner, MULTIPLE)[:, None]
-    out_rows = out + row_start(row, inner, out_outer, out_inner, MULTIPLE)[:, None]
+    cols = tl.arange(0, BLOCK).to(tl.int64)[None, :]
+    x_start = row_start(row, inner, x_outer, x_inner, MULTIPLE)[:, None]
+    out_start = row_start(row, inner, out_outer, out_inner, MULTIPLE)[:, None]
     in_rows = (row < rows)[:, None]
     # Every lane keeps a pair of its own, and lanes meet once, after the loop. A maximum starts at the lowest finite
     # number, so that no difference of two is -inf - -inf.
     top = tl.full([ROWS, BLOCK], LOWEST, WIDE)
     total = tl.zeros_like(top)
-    for start in range(0, n, BLOCK):
-        here = start + cols[None, :]
-        tile = tl.load(x_rows + here * x_n, in_rows & (here < n), other=float("-inf")).to(WIDE)
+    if EDGES:
+        before, inside = whole_vectors(x_start, n, EDGES)
+        edge, known = edge_columns(tl.arange(0, 2 * EDGES)[None, :], before, inside, n, EDGES)
+        known = known & in_rows
+        edges = tl.load(x + (x_start + edge), known, other=float("-inf")).to(WIDE)
+        x_body = (x_start + EDGES - 1) // EDGES * EDGES
+        out_body = (out_start + EDGES - 1) // EDGES * EDGES
+        longest = tl.max(inside)
+    else:
+        inside = n
+        x_body = x_start
+        out_body = out_start
+        longest = n
+    for start in range(0, longest, BLOCK):
+        here = start + cols
+        tile = tl.load(x + (x_body + here * x_n), in_rows & (here < inside), other=float("-inf")).to(WIDE)
         rise = tile - top
         # Of exp(top - new top) and exp(tile - new top) one is 1, and this is the other.
-        scale = tl.exp(-tl.abs(rise))
+        scale = exponential(-tl.abs(rise))
         total = tl.where(rise > 0, total * scale + 1, total + scale)
         top = tl.maximum(top, tile)
     row_top = tl.max(top, 1, keep_dims=True)
-    inverse = 1.0 / tl.sum(total * tl.exp(top - row_top), 1, keep_dims=True)
-    for start in range(0, n, BLOCK):
-        here = start + cols[None, :]
-        mask = in_rows & (here < n)
-        tile = tl.load(x_rows + here * x_n, mask, other=float("-inf"), eviction_policy="evict_first")
-        result = tl.exp(tile.to(WIDE) - row_top) * inverse
-        tl.store(out_rows + here * out_n, result.to(out.dtype.element_ty), mask)
+    if EDGES:
+        row_top = tl.maximum(row_top, tl.max(edges, 1, keep_dims=True))
+    row_total = tl.sum(total * exponential(top - row_top), 1, keep_dims=True)
+    if EDGES:
+        edges = exponential(edges - row_top)
+        row_total += tl.sum(edges, 1, keep_dims=True)
+    inverse = 1.0 / row_total
+    if EDGES:
+        tl.store(out + (out_start + edge), (edges * inverse).to(out.dtype.element_ty), known)
+    blocks = tl.cdiv(longest, BLOCK)
+    for i in range(blocks):
+        here = (blocks - 1 - i) * BLOCK + cols  # backwards: what was read last is likeliest to be in a cache still
+        mask = in_rows & (here < inside)
+        tile = tl.load(x + (x_body + here * x_n), mask, other=float("-inf"), eviction_policy="evict_first")
+        result = exponential(tile.to(WIDE) - row_top) * inverse
+        tl.store(out + (out_body + here * out_n), result.to(out.dtype.element_ty), mask)
 
 
-@triton.jit(do_not_specialize=["parts", "blocks"])
-def split_partials_kernel(
-    x, tops, totals, rows, n, inner, x_outer, x_n, x_inner,
-    MULTIPLE: tl.constexpr, parts, blocks,
-    WIDE: tl.constexpr, LOWEST: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
+@triton.jit
+def load_tile(x, start, x_n, length, COLS: tl.constexpr, PACKED: tl.constexpr):
+    """The first length of COLS columns of rows from start: numbers, or words of two halves."""
+    if PACKED:
+        DTYPE: tl.constexpr = x.dtype.element_ty
+        words = tl.arange(0, COLS // 2)[None, :]
+        here = (x + start).to(tl.pointer_type(tl.int32), bitcast=True) + words
+        tile = tl.load(here, words < length // 8 * 4, other=empty_words(DTYPE))
+    else:
+        cols = tl.arange(0, COLS)[None, :]
+        here = x + start + cols.to(tl.int64) * x_n
+        tile = tl.load(here, cols < length, other=float("-inf"))
+    return tile
+
+
+@triton.jit
+def top_of(tile, DTYPE: tl.constexpr, WIDE: tl.constexpr):
+    """Maximum of each row of a tile, of numbers or of words."""
+    if tile.dtype == tl.int32:
+        low, high = halves(tile, DTYPE)
+        values = tl.maximum(low, high)
+    else:
+        values = tile.to(WIDE)
+    return tl.max(values, 1, keep_dims=True)
+
+
+@triton.jit
+def total_of(tile, top, DTYPE: tl.constexpr, WIDE: tl.constexpr):
+    """Sum of a tile's exponentials below top, row by row."""
+    if tile.dtype == tl.int32:
+        low, high = halves(tile, DTYPE)
+        exponentials = exponential(low - top) + exponential(high - top)
+    else:
+        exponentials = exponential(tile.to(WIDE) - top)
+    return tl.sum(exponentials, 1, keep_dims=True)
+
+
+@triton.jit
+def store_tile(
+    out, start, out_n, length, tile, top, inverse,
+    DTYPE: tl.constexpr, WIDE: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr,
 ):  # fmt: skip
+    """Write a tile's exponentials below top, times inverse, to the first length of COLS columns of rows from start."""
+    cols = tl.arange(0, COLS)[None, :]
+    if tile.dtype == tl.int32:
+        low, high = halves(tile, DTYPE)
+        result = tl.join((exponential(low - top) * inverse).to(DTYPE), (exponential(high - top) * inverse).to(DTYPE))
+        result = tl.reshape(result, [ROWS, COLS])
+        length = length // 8 * 8
+    else:
+        result = (exponential(tile.to(WIDE) - top) * inverse).to(DTYPE)
+    tl.store(out + start + cols.to(tl.int64) * out_n, result, cols < length)
+
+
+@triton.jit
+def columns_left(in_rows, inside, start, COLS: tl.constexpr):
+    """How many of COLS columns from start lie inside rows, as int32."""
+    return tl.where(in_rows, tl.minimum(inside - start, COLS), 0).to(tl.int32)
+
+
+EXCHANGE = tl.constexpr(0)
+"""What a launch of split does: programs of a row run at once, exchange their pairs, and write; or only..."""
+LEAVE = tl.constexpr(1)
+"""...leave their pairs for another launch, or..."""
+WRITE = tl.constexpr(2)
+"""...read them and write."""
+
+
+@triton.jit(do_not_specialize=["parts", "span", "blocks"])
+def split_kernel(
+    x, out, pairs, arrivals, rows, n, inner, x_outer, x_n, x_inner, out_outer, out_n, out_inner,
+    MULTIPLE: tl.constexpr, parts, span, blocks,
+    WIDE: tl.constexpr, BITS: tl.constexpr, LOWEST: tl.constexpr, EDGES: tl.constexpr, PACKED: tl.constexpr,
+    PHASE: tl.constexpr, MORE: tl.constexpr, VECTOR: tl.constexpr,
+    ROWS: tl.constexpr, COLS: tl.constexpr, PARTS: tl.constexpr,
+):  # fmt: skip
+    DTYPE: tl.constexpr = out.dtype.element_ty
     n = tl.cast(n, tl.int64) * MULTIPLE
     program = tl.program_id(0)
-    part = (program % parts).to(tl.int64)
-    row = (program // parts).to(tl.int64) * ROWS + tl.arange(0, ROWS)
-    cols = tl.arange(0, BLOCK).to(tl.int64)
-    x_rows = x + row_start(row, inner, x_outer, x_inner, MULTIPLE)[:, None]
-    in_rows = (row < rows)[:, None]
-    top = tl.full([ROWS], LOWEST, tops.dtype.element_ty)  # finite: see online_kernel
-    total = tl.zeros_like(top)
-    for start in range(part * blocks * BLOCK, tl.minimum((part + 1) * blocks * BLOCK, n), BLOCK):
-        here = start + cols[None, :]
-        tile = tl.load(x_rows + here * x_n, in_rows & (here < n), other=float("-inf")).to(WIDE)
-        new_top = tl.maximum(top, tl.max(tile, 1))
-        total = total * tl.exp(top - new_top) + tl.sum(tl.exp(tile - new_top[:, None]), 1)
-        top = new_top
-    tl.store(tops + row * parts + part, top, row < rows)
-    tl.store(totals + row * parts + part, total, row < rows)
-
-
-@triton.jit(do_not_specialize=["parts", "blocks"])
-def split_write_kernel(
-    x, out, tops, totals, rows, n, inner, x_outer, x_n, x_inner, out_outer, out_n, out_inner,
-    MULTIPLE: tl.constexpr, parts, blocks,
-    WIDE: tl.constexpr, LOWEST: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr, PARTS: tl.constexpr,
-):  # fmt: skip
-    n = tl.cast(n, tl.int64) * MULTIPLE
-    # The first pass left its last programs' columns in L2, so this one begins with them.
-    program = tl.num_programs(0) - 1 - tl.program_id(0)
-    part = (program % parts).to(tl.int64)
-    row = (program // parts).to(tl.int64) * ROWS + tl.arange(0, ROWS)
-    cols = tl.arange(0, BLOCK).to(tl.int64)
-    x_rows = x + row_start(row, inner, x_outer, x_inner, MULTIPLE)[:, None]
-    out_rows = out + row_start(row, inner, out_outer, out_inner, MULTIPLE)[:, None]
-    in_rows = (row < rows)[:, None]
-    # Every program merges all pairs of its rows in the same order, so that all agree to the bit.
+    programs = tl.num_programs(0)
+    part = program % parts
+    groups = programs // parts
     lanes = tl.arange(0, PARTS)[None, :]
-    known = in_rows & (lanes < parts)
-    row_tops = tl.load(tops + row[:, None] * parts + lanes, known, other=LOWEST)
-    row_totals = tl.load(totals + row[:, None] * parts + lanes, known, other=0)
-    top = tl.max(row_tops, 1, keep_dims=True)
-    inverse = 1.0 / tl.sum(row_totals * tl.exp(row_tops - top), 1, keep_dims=True)
-    for start in range(part * blocks * BLOCK, tl.minimum((part + 1) * blocks * BLOCK, n), BLOCK):
-        here = start + cols[None, :]
-        mask = in_rows & (here < n)
-        tile = tl.load(x_rows + here * x_n, mask, other=float("-inf"), eviction_policy="evict_first")
-        result = tl.exp(tile.to(WIDE) - top) * inverse
-        tl.store(out_rows + here * out_n, result.to(out.dtype.element_ty), mask)
+    begin = part.to(tl.int64) * span * VECTOR
+    end = begin + tl.cast(span, tl.int64) * VECTOR
+    mine = tl.cast(0, tl.int64)
+    for i in range(program // parts, tl.cdiv(rows, ROWS), groups):
+        row = tl.cast(i, tl.int64) * ROWS + tl.arange(0, ROWS)[:, None]
+        in_rows = row < rows
+        x_start = row_start(row, inner, x_outer, x_inner, MULTIPLE)
+        out_start = row_start(row, inner, out_outer, out_inner, MULTIPLE)
+        if EDGES:
+            before, inside = whole_vectors(x_start, n, EDGES)
+            edge, known = edge_columns(tl.arange(0, 2 * EDGES)[None, :], before, inside, n, EDGES)
+            known = known & in_rows & (part == 0)
+            x_body = (x_start + EDGES - 1) // EDGES * EDGES
+            out_body = (out_start + EDGES - 1) // EDGES * EDGES
+            inside = tl.minimum(inside, end)
+        else:
+            x_body = x_start
+            out_body = out_start
+            inside = tl.minimum(n, end)
+        length = columns_left(in_rows, inside, begin, COLS)
+        held = load_tile(x, x_body + begin * x_n, x_n, length, COLS, PACKED)
+        if EDGES:
+            edges = tl.load(x + (x_start + edge), known, other=float("-inf")).to(WIDE)
+        if PHASE == EXCHANGE:
+            # Launches alternate between two sets of pairs: each clears the next one's.
+            mine = tl.load(arrivals, volatile=True) // programs % 2
+        tops = pairs + (mine * rows + row) * (2 * parts)
+        totals = tops + parts
+        there = in_rows & (lanes < parts)
+        if PHASE == EXCHANGE:
+            tl.load(tops + lanes, there, other=0, volatile=True)  # into L2, where the exchange will take place
+        if PHASE != WRITE:
+            top = tl.maximum(top_of(held, DTYPE, WIDE), LOWEST)  # finite: see online_kernel
+            if EDGES:
+                top = tl.maximum(top, tl.max(edges, 1, keep_dims=True))
+            if PACKED:
+                held = not_before(held, top, rows < 0)
+            total = total_of(held, top, DTYPE, WIDE)
+            if EDGES:
+                total += tl.sum(exponential(edges - top), 1, keep_dims=True)
+            for k in range(1, blocks if MORE else 1):
+                start = begin + k * COLS
+                left = columns_left(in_rows, inside, start, COLS)
+                tile = load_tile(x, x_body + start * x_n, x_n, left, COLS, PACKED)
+                new_top = tl.maximum(top, top_of(tile, DTYPE, WIDE))
+                total = total * exponential(top - new_top) + total_of(tile, new_top, DTYPE, WIDE)
+                top = new_top
+            # All bits set is what no number is, nor any NaN from here: a pair that isn't there yet.
+            total = tl.where(total == total, total, float("nan"))
+            if PHASE == EXCHANGE:
+                tl.atomic_xchg(tops + part, top.to(BITS, bitcast=True), in_rows, sem="relaxed")
+                tl.atomic_xchg(totals + part, total.to(BITS, bitcast=True), in_rows, sem="relaxed")
+                other = (1 - 2 * mine) * rows * (2 * parts) + part
+                tl.store(tops + other, tl.full([ROWS, 1], -1, BITS), in_rows)
+                tl.store(totals + other, tl.full([ROWS, 1], -1, BITS), in_rows)
+            else:
+                tl.store(tops + part, top.to(BITS, bitcast=True), in_rows)
+                tl.store(totals + part, total.to(BITS, bitcast=True), in_rows)
+        if PHASE != LEAVE:
+            row_tops = tl.load(tops + lanes, there, other=0, volatile=True)
+            row_totals = tl.load(totals + lanes, there, other=0, volatile=True)
+            if PHASE == EXCHANGE:
+                while tl.max(((row_tops == -1) | (row_totals == -1)).to(tl.int32)) > 0:
+                    row_tops = tl.load(tops + lanes, there, other=0, volatile=True)
+                    row_totals = tl.load(totals + lanes, there, other=0, volatile=True)
+            # Every program merges all pairs of its rows in the same order, so that all agree to the bit.
+            row_tops = tl.where(there, row_tops.to(WIDE, bitcast=True), LOWEST)
+            row_totals = tl.where(there, row_totals.to(WIDE, bitcast=True), 0.0)
+            row_top = tl.max(row_tops, 1, keep_dims=True)
+            inverse = 1.0 / tl.sum(row_totals * exponential(row_tops - row_top), 1, keep_dims=True)
+            if PACKED:
+                held = not_before(held, inverse, rows < 0)
+            store_tile(out, out_body + begin * out_n, out_n, length, held, row_top, inverse, DTYPE, WIDE, ROWS, COLS)
+            if EDGES:
+                tl.store(out + (out_start + edge), (exponential(edges - row_top) * inverse).to(DTYPE), known)
+            for k in range(1, blocks if MORE else 1):
+                # Backwards: what was read last is likeliest to be in L2 still.
+                start = begin + (blocks - k) * COLS
+                left = columns_left(in_rows, inside, start, COLS)
+                tile = load_tile(x, x_body + start * x_n, x_n, left, COLS, PACKED)
+                store_tile(out, out_body + start * out_n, out_n, left, tile, row_top, inverse, DTYPE, WIDE, ROWS, COLS)
+    if PHASE == EXCHANGE:
+        tl.atomic_add(arrivals, 1, sem="relaxed")
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -270,15 +610,21 @@ def split_write_kernel(
 
 @register("triton", "softmax", "auto")
 def auto(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """Tiles of short rows, a program per row that fits on chip, and for longer rows online if many, split if few."""
+    """Tiles of short rows, a program per row that fits on chip, and several programs to each row that is longer.
+
+    Across rows, tiles of short columns, and for longer ones online if many, split if few.
+    """
     rows = rows_of(x, out)
-    crowd = CROWD * current_device().multiprocessors
-    if row_tile(rows, x.dtype) is not None:
+    multiprocessors = current_device().multiprocessors
+    if row_tile(rows, x.dtype, edges_of(rows, x, out)) is not None:
         return multi_row(x, out)
-    if not rows.across and rows.n <= ON_CHIP_BYTES // wide_dtype(x.dtype).itemsize:
-        return fused(x, out)
-    side, _ = column_tile(rows, x.dtype, ONLINE_BYTES)
-    return (online if rows.total >= crowd * side else split)(x, out)
+    if rows.across:
+        side, _ = column_tile(rows, x.dtype, ONLINE_BYTES)
+        return (online if rows.total >= 0.9 * multiprocessors * side else split)(x, out)
+    if rows.n > ON_CHIP_BYTES // wide_dtype(x.dtype).itemsize:
+        return split(x, out)
+    ahead = x.element_size() == 2 and rows.n > PACKED_LIMIT and rows.total >= 2 * multiprocessors
+    return (persistent if ahead else fused)(x, out)
 
 
 @register("triton", "softmax", "fused")
@@ -288,10 +634,16 @@ def fused(x: torch.Tensor, out: torch.Tensor) -> Launch:
     After Triton's tutorial (python/tutorials/02-fused-softmax.py) in its first form.
     """
     rows = rows_of(x, out)
-    columns = row_columns(rows.n, x.dtype, "triton/softmax/fused")
-    warps = tile_warps(current_device(), x.dtype, columns)
-    args = (x, out, *rows.layout, wide_type(x.dtype), columns)
-    return bound("triton/softmax/fused", x, fused_kernel, rows.total, args, warps)
+    edges = edges_of(rows, x, out)
+    columns = row_columns(rows.n, x.dtype, "triton/softmax/fused", edges)
+    args = (x, out, *rows.layout, wide_type(x.dtype), edges, columns)
+    packed = rows.n > PACKED_ROW and rows.packed(x, out)
+    kernel = fused_packed_kernel if packed and rows.n <= PACKED_LIMIT else fused_kernel
+    device = current_device()
+    warps = row_warps(device, x.dtype, rows.n, edges)
+    # Left to itself, the assembler spills one register of four warps with edges to save sixteen.
+    few = kernel is fused_packed_kernel and edges and warps <= 4 and device.vendor == "cuda"
+    return bound("triton/softmax/fused", x, kernel, rows.total, args, warps, **({"maxnreg": 96} if few else {}))
 
 
 @register("triton", "softmax", "multi_row")
@@ -302,16 +654,18 @@ def multi_row(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """
     rows = rows_of(x, out)
     device = current_device()
-    tile = row_tile(rows, x.dtype)
+    edges = edges_of(rows, x, out)
+    tile = row_tile(rows, x.dtype, edges)
     if tile is not None:
         side, columns = tile
-        kernel, constants, elements = row_tile_kernel, (side, columns), side * columns
+        kernel, constants = row_tile_kernel, (side, columns)
+        warps = tile_warps(device, x.dtype, side * columns) if rows.across else 1
     else:
-        side, columns = ROWS_PER_PROGRAM, row_columns(rows.n, x.dtype, "triton/softmax/multi_row")
-        kernel, constants, elements = row_loop_kernel, (columns, side), columns
-    args = (x, out, *rows.layout, wide_type(x.dtype), *constants)
-    programs = triton.cdiv(rows.total, side)
-    return bound("triton/softmax/multi_row", x, kernel, programs, args, tile_warps(device, x.dtype, elements))
+        side, columns = ROWS_PER_PROGRAM, row_columns(rows.n, x.dtype, "triton/softmax/multi_row", edges)
+        kernel, constants = row_loop_kernel, (columns, side)
+        warps = row_warps(device, x.dtype, rows.n, edges)
+    args = (x, out, *rows.layout, wide_type(x.dtype), edges, *constants)
+    return bound("triton/softmax/multi_row", x, kernel, triton.cdiv(rows.total, side), args, warps)
 
 
 @register("triton", "softmax", "persistent")
@@ -321,14 +675,15 @@ def persistent(x: torch.Tensor, out: torch.Tensor) -> Launch:
     After Triton's tutorial (python/tutorials/02-fused-softmax.py) in its last form.
     """
     rows = rows_of(x, out)
-    columns = row_columns(rows.n, x.dtype, "triton/softmax/persistent")
+    edges = edges_of(rows, x, out)
+    columns = row_columns(rows.n, x.dtype, "triton/softmax/persistent", edges)
     device = current_device()
     warps = tile_warps(device, x.dtype, columns)
     # Four rows under way where an SM has the shared memory for it, two otherwise. All but the one in registers lie in
     # shared memory, beside 4 kB for reductions: the longest rows are fewer.
     stages = 4 if device.shared_memory > 200 * 1024 else 2
     stages = min(stages, 1 + (device.shared_memory - 4096) // (columns * x.element_size()))
-    args = (x, out, *rows.layout, wide_type(x.dtype), columns, stages)
+    args = (x, out, *rows.layout, wide_type(x.dtype), edges, columns, stages)
     program = compiled(x, persistent_kernel, args, warps, stages)
     resident = 1 if program is None else occupancy(device, program.n_regs, warps, program.metadata.shared)
     programs = min(rows.total, device.multiprocessors * resident)
@@ -342,38 +697,58 @@ def online(x: torch.Tensor, out: torch.Tensor) -> Launch:
     After Milakov and Gimelshein, "Online normalizer calculation for softmax" (arXiv 1805.02867).
     """
     rows = rows_of(x, out)
+    edges = edges_of(rows, x, out)
     side, block = column_tile(rows, x.dtype, ONLINE_BYTES)
-    args = (x, out, *rows.layout, wide_type(x.dtype), torch.finfo(wide_dtype(x.dtype)).min, side, block)
+    args = (x, out, *rows.layout, wide_type(x.dtype), torch.finfo(wide_dtype(x.dtype)).min, edges, side, block)
     warps = tile_warps(current_device(), x.dtype, side * block)
     return bound("triton/softmax/online", x, online_kernel, triton.cdiv(rows.total, side), args, warps)
 
 
 @register("triton", "softmax", "split")
 def split(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """Several programs to one row: a launch for their partial (max, sum) pairs, a launch that merges and writes."""
+    """Several programs to one row, which they hold on chip while they exchange (max, sum) pairs: one launch.
+
+    All programs run at once (a co-operative launch), so that they may wait for each other. Where that can't be had (on
+    AMD devices and in the interpreter) or doesn't pay (across rows), one launch leaves the pairs and a second merges
+    them and writes.
+    """
     rows = rows_of(x, out)
     device = current_device()
-    side, block = column_tile(rows, x.dtype, SPLIT_BYTES)
+    edges = edges_of(rows, x, out)
+    packed = rows.packed(x, out)
+    vector = 16 // x.element_size()
+    side = LINE_BYTES // x.element_size() if rows.across else 1
     tiles = triton.cdiv(rows.total, side)
-    # Blocks as long as SPLIT_BYTES says, or half of it where that leaves the chip short of programs.
-    if not rows.across and tiles * triton.cdiv(rows.n, block) < CROWD * device.multiprocessors:
-        block = max(1, block // 2)
-    limit = MANY_PARTS if side == 1 else FEW_PARTS
-    blocks = triton.cdiv(rows.n, block * limit)
-    parts = triton.cdiv(rows.n, blocks * block)
-    merge = FEW_PARTS if parts <= FEW_PARTS else MANY_PARTS
+    for twice in (False, True):
+        tiling = split_tiling(rows, x.dtype, packed, twice, device)
+        columns = tiling.elements // side
+        resident = tiling.programs * device.multiprocessors
+        parts = split_parts(tiles, rows.n, x.element_size() * side, columns, resident)
+        span = triton.cdiv(rows.n, parts * vector) * vector
+        if span <= columns:
+            break
+    warps = device.warps(tiling.threads)
+    parts = triton.cdiv(rows.n, span)
+    groups = min(tiles, max(1, resident // parts))
+    blocks = triton.cdiv(span, columns)
+    merge = triton.next_power_of_2(parts) if side > 1 else FEW_PARTS if parts <= FEW_PARTS else MANY_PARTS
     wide = wide_dtype(x.dtype)
-    tops, totals = x.new_empty((2, rows.total, parts), dtype=wide)
+    bits, bits_type = (torch.int64, tl.int64) if wide == torch.float64 else (torch.int32, tl.int32)
+    pairs = x.new_full((2, rows.total, 2, parts), -1, dtype=bits)
+    arrivals = x.new_zeros(1, dtype=torch.int64)
     lowest = torch.finfo(wide).min
-    warps = tile_warps(device, x.dtype, side * block)
-    constants = (parts, blocks, wide_type(x.dtype), lowest, side, block)
-    pairs = (x, tops, totals, *rows.reading, rows.multiple, *constants)
-    partials = bound("triton/softmax/split", x, split_partials_kernel, tiles * parts, pairs, warps)
-    whole = (x, out, tops, totals, *rows.layout, *constants, merge)
-    write = bound("triton/softmax/split", x, split_write_kernel, tiles * parts, whole, warps)
+    place = (x, out, pairs, arrivals, *rows.layout, parts, span // vector, blocks)
+    kinds = (wide_type(x.dtype), bits_type, lowest, edges, packed)
+    sizes = (blocks > 1, vector, side, columns, merge)
+    if device.vendor == "cuda" and side == 1:
+        options = {"maxnreg": tiling.registers, "launch_cooperative_grid": True}
+        args = (*place, *kinds, EXCHANGE, *sizes)
+        return bound("triton/softmax/split", x, split_kernel, groups * parts, args, warps, **options)
+    leave = bound("triton/softmax/split", x, split_kernel, groups * parts, (*place, *kinds, LEAVE, *sizes), warps)
+    write = bound("triton/softmax/split", x, split_kernel, groups * parts, (*place, *kinds, WRITE, *sizes), warps)
 
     def launch() -> None:
-        partials()
+        leave()
         write()
 
     return launch
