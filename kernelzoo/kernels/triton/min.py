@@ -90,7 +90,8 @@ def row_tile(rows: Rows, dtype: torch.dtype, edges: int) -> Tile:
     # 64 bytes to a thread, and more to the threads of a single warp.
     block = min(columns, TILE_ELEMENTS)
     most = WARP_BYTES // dtype.itemsize if dtype.itemsize > 1 else TILE_ELEMENTS // 4
-    threads = max(32, min(rows.n, block) * dtype.itemsize // 64)
+    # As many as the row can feed, of halves as many as the tile has, lest a thread hold more than 32.
+    threads = max(32, (block if dtype.itemsize == 2 else min(rows.n, block)) * dtype.itemsize // 64)
     return Tile(max(1, most // block), block, triton.next_power_of_2(threads + 1) // 2)
 
 
@@ -100,7 +101,9 @@ def block_tile(rows: Rows, dtype: torch.dtype, most_rows: int) -> Tile:
         side = LINE_BYTES // dtype.itemsize
         if rows.n <= SHORT_ACROSS:
             return Tile(side // 2, triton.next_power_of_2(rows.n), 128)
-        elements = min(ACROSS_BYTES // dtype.itemsize, (4 if dtype.itemsize > 1 else 2) * TILE_ELEMENTS)
+        # Elements that are read one by one need an address each, and registers for it.
+        wide = dtype.itemsize > 1 and rows.x_n * dtype.itemsize % 16 == 0
+        elements = min(ACROSS_BYTES // dtype.itemsize, (4 if wide else 2) * TILE_ELEMENTS)
         return Tile(side, min(elements // side, triton.next_power_of_2(rows.n)), 512)
     elements = min(TILE_BYTES // dtype.itemsize, TILE_ELEMENTS)
     block = min(elements, triton.next_power_of_2(rows.n))
