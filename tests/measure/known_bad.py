@@ -5,6 +5,7 @@ a GPU are marked so. What it says is what the gate must say of it.
 """
 
 import threading
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -502,7 +503,10 @@ def minimum_of_64(x: Tensor, out: Tensor, barrier: str) -> Launch:
     arrays = cupy.asarray(x), cupy.asarray(out)
 
     def launch() -> None:
-        with cupy.cuda.ExternalStream(torch.cuda.current_stream(x.device).cuda_stream):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # there is no other way yet to name the default stream
+            stream = cupy.cuda.ExternalStream(torch.cuda.current_stream(x.device).cuda_stream)
+        with stream:
             kernel((x.size(0),), (64,), arrays)
 
     return launch
