@@ -153,5 +153,14 @@ def test_figures_of_the_readme_come_from_the_committed_results() -> None:
     """Generated blocks say what bench/results/ holds, and no more."""
     from kernelzoo.report.__main__ import main
 
-    measured = [str(ROOT / "bench" / "results" / f"h200-{name}.json.gz") for name in ("full", "submit")]
+    measured = [str(ROOT / "bench" / "results" / f"h200-{name}.json.gz") for name in ("map", "submit")]
     assert main([*measured, "--insert", str(ROOT / "README.md"), "--check"]) == 0
+
+
+def test_figures_of_the_measuring_page_come_from_the_committed_results() -> None:
+    from kernelzoo.report import sections
+    from kernelzoo.report.aa import aa_block
+
+    page = ROOT / "docs" / "measuring.md"
+    block = aa_block(ROOT / "bench" / "results" / "h200-aa.json")
+    assert sections.insert(page.read_text(encoding="utf-8"), {"aa": block}, page.name)[1] == []
