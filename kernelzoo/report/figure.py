@@ -25,9 +25,6 @@ SPARE_COLOURS = ("#E69F00", "#56B4E9")
 LINES = ("-", "--", "-.", ":", (0, (7, 2)), (0, (3, 1, 1, 1, 1, 1)), (0, (1, 1)), (0, (7, 2, 1, 2)))
 MARKERS = ("", "o", "s", "^", "D", "v", "P", "X")
 
-SWEEP = 6
-"""Column counts at one row count from which a curve says more than bars."""
-
 STYLE: dict[Any, Any] = {
     "text.parse_math": False,  # a dollar sign in a device's name is a dollar sign
     "svg.hashsalt": "kernelzoo",  # the same results give the same file
@@ -45,7 +42,7 @@ def draw(group: Group, op: str, dtype: str) -> Figure:
     """The figure of one operation and dtype: curves of its longest sweep, or bars for each problem without one."""
     selection = group.select(op, dtype)
     with rc_context(STYLE):
-        return _curves(group, selection) if len(selection.sweep()) >= SWEEP else _bars(group, selection)
+        return _curves(group, selection) if selection.is_sweep else _bars(group, selection)
 
 
 def save(figure: Figure, path: Path) -> None:

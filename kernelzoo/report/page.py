@@ -298,7 +298,7 @@ def _plot(selection: Selection, looks: Mapping[str, plots.Style]) -> Plot:
     what = "GB/s" + (" and share of the limit" if with_limit else "") + f" by {plots.x_title(selection)}"
     fastest = _fastest(selection, visible)
     caption = [f"{what[0].upper()}{what[1:]}; GB/s on a logarithmic scale."]
-    if not plots.is_sweep(selection):
+    if not selection.is_sweep:
         caption.append("From short rows to long ones.")
     if with_limit:
         caption.append("Dotted: the limit, which counts the smallest launch too.")

@@ -37,9 +37,6 @@ GREY = "#808080"
 CROWDED, MARKERS = 40, 14
 """Above so many points a line has so many markers: more would run together."""
 
-SWEEP = 6
-"""Column counts at one row count from which the figure shows those alone, so that one thing varies along its axis."""
-
 LABELS = 24
 """Shapes named along an axis, at most: as many as a telephone's screen holds side by side."""
 
@@ -78,17 +75,13 @@ def by_length(problems: Iterable[Problem]) -> list[Problem]:
     return sorted(problems, key=lambda problem: (problem.length, math.prod(problem.shape), problem))
 
 
-def is_sweep(selection: Selection) -> bool:
-    return len(selection.sweep()) >= SWEEP
-
-
 def points(selection: Selection) -> list[Problem]:
     """The problems that the figure shows: the longest sweep, or all of them where there is none."""
-    return by_length(selection.sweep() if is_sweep(selection) else selection.problems)
+    return by_length(selection.sweep() if selection.is_sweep else selection.problems)
 
 
 def x_title(selection: Selection) -> str:
-    if is_sweep(selection):
+    if selection.is_sweep:
         return f"columns ({selection.sweep()[0].shape[0]} rows)"
     return "shape"
 
@@ -100,7 +93,7 @@ def draw(selection: Selection, styles: Mapping[str, Style], shown: Collection[st
     """
     problems = points(selection)
     along: list[float]
-    if is_sweep(selection):
+    if selection.is_sweep:
         along = [problem.length for problem in problems]
         span = [along[0] / 1.06, along[-1] * 1.06]
         axis = {"type": "log", "range": [math.log10(end) for end in span]} | _binary_ticks(problems)

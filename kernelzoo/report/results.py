@@ -232,6 +232,12 @@ class Selection:
         """The matrices of the row count that has the most column counts: the points of the standard figure."""
         return max(self._by_row_count().values(), key=len, default=[])
 
+    @cached_property
+    def is_sweep(self) -> bool:
+        """Whether a curve over columns shows what there is: points enough at one row count, most of the problems."""
+        points = len(self.sweep())
+        return points >= SWEEP and 2 * points >= len(self.problems)
+
     def readable(self) -> list[Problem]:
         """The problems for a table that is read at a glance: of a long sweep only the powers of two and the ends."""
         hidden: set[Problem] = set()
@@ -253,6 +259,7 @@ class Selection:
         return found
 
 
+SWEEP = 6  # points of a curve: fewer are told better by themselves
 READABLE = 10  # lines of one sweep in a table that still fit one screen together with the other shapes
 
 
