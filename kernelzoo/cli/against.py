@@ -73,6 +73,10 @@ class Old:
         if not alike:
             there = " and ".join(_place(row.device, row.clock, row.cache) for row in rows)
             return Held(id, problem, refusal=f"never compared: there {there}, here {_place(*here)}")
+        if "disturbed" in alike[0].flags:
+            return Held(
+                id, problem, refusal="the row there was measured while the device was disturbed: measure it anew"
+            )
         times = alike[0].times
         if reason := statistics.noisy(times, allowed):
             return Held(id, problem, refusal=f"the row there is too noisy to hold anything to it: {reason}")

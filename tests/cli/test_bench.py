@@ -100,7 +100,7 @@ def test_a_run_that_is_ended_can_be_resumed(
     tmp_path: Path,
 ) -> None:
     path, module = tmp_path / "results.json", tmp_path / "slow.py"
-    module.write_text(SLOW.format(seconds=0.3))
+    module.write_text(SLOW.format(seconds=3))  # long enough to be ended in time on a busy machine
     options = ("bench", *small, "--shape", "32x96,32x128,32x160", "--op", "softmax", "--backend", "slow,torch")
     options = (*options, "--variant", "auto", "--module", module, "-o", path)
     process = start(*options)
@@ -123,6 +123,7 @@ def test_a_run_that_is_ended_can_be_resumed(
         time.sleep(0.1)
     assert not any(worker.exists() for worker in workers)  # the measuring process ends with the one that asked
 
+    module.write_text(SLOW.format(seconds=0))
     done = kernelzoo(*options, "--resume", "--json")
     assert done.returncode == 0, done.stderr
     assert f"holds {len(held)} results" in done.stderr

@@ -38,12 +38,12 @@ def test_baseline_files_and_several_problems(kernelzoo: Callable[..., Any], smal
 
 
 def rewritten(path: Path, to: Path, factor: float, **info: Any) -> Path:
-    """A results file with times of that many times the median, hardly any noise, and other facts in its rows."""
+    """A results file with times of that many times the median, hardly any noise, no flags, and other facts."""
     document = json.loads(path.read_text())
     for entry in document["benchmarks"]:
         stats = entry["stats"]
         stats["data"] = [stats["median"] * factor * (1 + i * 1e-4) for i in range(len(stats["data"]))]
-        entry["extra_info"].update(info)
+        entry["extra_info"].update({"flags": [], **info})
     to.write_text(json.dumps(document))
     return to
 
@@ -75,9 +75,14 @@ def test_against_an_older_file(kernelzoo: Callable[..., Any], answer: Answer, sm
 def test_a_noisy_baseline_is_not_blessed(answer: Answer, small: Small, tmp_path: Path) -> None:
     status, _ = answer("compare", "torch/eager", "--op", "min", *small, "-o", "old.json")  # three samples
     assert status == 0
-    status, told = answer("compare", "torch/eager", "--op", "min", *small, "--against", "old.json")
-    assert status == 2
-    assert "too noisy to hold anything to it: 3 samples" in told["against"]["rows"][0]["refusal"]
+    for flags, reason in (
+        ([], "too noisy to hold anything to it: 3 samples"),
+        (["disturbed"], "was measured while the device was disturbed"),
+    ):
+        old = rewritten(tmp_path / "old.json", tmp_path / "flagged.json", 1.0, flags=flags)
+        status, told = answer("compare", "torch/eager", "--op", "min", *small, "--against", old)
+        assert status == 2
+        assert reason in told["against"]["rows"][0]["refusal"]
 
 
 def test_a_result_that_is_gone_is_a_regression(answer: Answer, small: Small, bad: Path, tmp_path: Path) -> None:
