@@ -21,6 +21,7 @@ PROJECT = nox.project.load_toml("pyproject.toml")
 # The CUDA toolkit whose wheels CuPy and numba-cuda get: that of the driver, 12 or 13.
 CUDA = os.environ.get("KERNELZOO_CUDA", "13")
 CONFORMANCE = "tests/test_conformance.py"
+PARALLEL = ("-n", "auto")  # what compiles, interprets or waits, and is not in the way of threads of its own
 # Without a GPU, kernels run in Triton's interpreter or Numba's simulator, in a process of their own, as the switch is
 # read at import; the same kernels are compiled ahead of time in another.
 INTERPRETER = {"TRITON_INTERPRET": "1"}
@@ -48,7 +49,7 @@ def tests(session: nox.Session) -> None:
     """All tests: those of the project itself here, then each backend's in an environment of its own."""
     install(session, "test", "bench", extras=("cpu", "report"))
     others = [word for backend in BACKENDS for word in ("--ignore", f"tests/{backend}")]
-    pytest(session, "tests", "--ignore", CONFORMANCE, *others, "-n", "auto", *session.posargs)
+    pytest(session, "tests", "--ignore", CONFORMANCE, *others, *PARALLEL, *session.posargs)
     for backend in BACKENDS:
         session.notify(f"tests-{backend}")
 
@@ -82,8 +83,8 @@ def tests_triton(session: nox.Session) -> None:
     """The contract, for the Triton backend: interpreted, compiled ahead of time, and on a GPU if there is one."""
     install(session, "test", extras=("triton",))
     conformance = (CONFORMANCE, "-k", "triton", "--require", "triton", *session.posargs)
-    pytest(session, *conformance, "-n", "auto", **INTERPRETER)
-    pytest(session, "tests/triton", *session.posargs)
+    pytest(session, *conformance, *PARALLEL, **INTERPRETER)
+    pytest(session, "tests/triton", *PARALLEL, *session.posargs)
     if GPU:
         pytest(session, *conformance)
 
@@ -92,7 +93,7 @@ def tests_triton(session: nox.Session) -> None:
 def tests_cupy(session: nox.Session) -> None:
     """The contract, for the CuPy backend: every kernel compiled ahead of time, and on a GPU if there is one."""
     install(session, "test", extras=(f"cupy-cuda{CUDA}",))
-    pytest(session, "tests/cupy", *session.posargs)
+    pytest(session, "tests/cupy", *PARALLEL, *session.posargs)
     if GPU:
         pytest(session, CONFORMANCE, "-k", "cupy", "--require", "cupy", *session.posargs)
 
@@ -101,8 +102,8 @@ def tests_cupy(session: nox.Session) -> None:
 def tests_numba(session: nox.Session) -> None:
     """The contract, for the Numba backend: simulated, compiled ahead of time, and on a GPU if there is one."""
     install(session, "test", extras=(f"numba-cuda{CUDA}",))
-    pytest(session, "tests/numba/test_simulator.py", *session.posargs, **SIMULATOR)
-    pytest(session, "tests/numba/test_ptx.py", "tests/numba/test_inspection.py", *session.posargs)
+    pytest(session, "tests/numba/test_simulator.py", *PARALLEL, *session.posargs, **SIMULATOR)
+    pytest(session, "tests/numba/test_ptx.py", "tests/numba/test_inspection.py", *PARALLEL, *session.posargs)
     if GPU:
         pytest(session, CONFORMANCE, "-k", "numba", "--require", "numba", *session.posargs)
 
