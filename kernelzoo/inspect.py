@@ -52,6 +52,8 @@ class Architecture:
     """Of that product."""
     l2_bytes: int
     """Of that product, as its driver reports it."""
+    bandwidth: float
+    """Of that product's memory by its data sheet, in bytes per second: more than any kernel reaches."""
     threads: int
     blocks: int
     shared_bytes: int
@@ -88,19 +90,21 @@ class Architecture:
 # getVGPRAllocGranule): four SIMDs of 512 vector registers by 64 lanes, in eights; eight waves each. The driver reports
 # half of those registers, and the L2 of one die.
 _NVIDIA = (
-    Architecture("sm_75", "Tesla T4", 40, 4 * MIB, 1024, 16, 64 * KIB, 64 * KIB, shared_unit=256, shared_reserved=0),
-    Architecture("sm_80", "NVIDIA A100", 108, 40 * MIB, 2048, 32, 164 * KIB, 163 * KIB),
-    Architecture("sm_86", "NVIDIA A10", 72, 6 * MIB, 1536, 16, 100 * KIB, 99 * KIB),
-    Architecture("sm_89", "NVIDIA L40S", 142, 96 * MIB, 1536, 24, 100 * KIB, 99 * KIB),
-    Architecture("sm_90", "NVIDIA H200", 132, 60 * MIB, 2048, 32, 228 * KIB, 227 * KIB),
-    Architecture("sm_100", "NVIDIA B200", 148, 132644864, 2048, 32, 228 * KIB, 227 * KIB),
-    Architecture("sm_103", "NVIDIA B300", 148, 132644864, 2048, 32, 228 * KIB, 227 * KIB),
-    Architecture("sm_120", "NVIDIA GeForce RTX 5090", 170, 96 * MIB, 1536, 24, 100 * KIB, 99 * KIB),
+    Architecture(
+        "sm_75", "Tesla T4", 40, 4 * MIB, 320e9, 1024, 16, 64 * KIB, 64 * KIB, shared_unit=256, shared_reserved=0
+    ),
+    Architecture("sm_80", "NVIDIA A100 80 GB", 108, 40 * MIB, 2039e9, 2048, 32, 164 * KIB, 163 * KIB),
+    Architecture("sm_86", "NVIDIA A10", 72, 6 * MIB, 600e9, 1536, 16, 100 * KIB, 99 * KIB),
+    Architecture("sm_89", "NVIDIA L40S", 142, 96 * MIB, 864e9, 1536, 24, 100 * KIB, 99 * KIB),
+    Architecture("sm_90", "NVIDIA H200", 132, 60 * MIB, 4.8e12, 2048, 32, 228 * KIB, 227 * KIB),
+    Architecture("sm_100", "NVIDIA B200", 148, 132644864, 8e12, 2048, 32, 228 * KIB, 227 * KIB),
+    Architecture("sm_103", "NVIDIA B300", 148, 132644864, 8e12, 2048, 32, 228 * KIB, 227 * KIB),
+    Architecture("sm_120", "NVIDIA GeForce RTX 5090", 170, 96 * MIB, 1792e9, 1536, 24, 100 * KIB, 99 * KIB),
 )
 _CDNA = {"registers": 131072, "register_unit": 512, "shared_unit": 512, "shared_reserved": 0, "warp_size": 64}
 _AMD = (
-    Architecture("gfx90a", "AMD Instinct MI250X, one die", 110, 8 * MIB, 2048, 32, 64 * KIB, 64 * KIB, **_CDNA),
-    Architecture("gfx942", "AMD Instinct MI300X", 304, 4 * MIB, 2048, 32, 64 * KIB, 64 * KIB, **_CDNA),
+    Architecture("gfx90a", "AMD Instinct MI250X, one die", 110, 8 * MIB, 1638e9, 2048, 32, 64 * KIB, 64 * KIB, **_CDNA),
+    Architecture("gfx942", "AMD Instinct MI300X", 304, 4 * MIB, 5.3e12, 2048, 32, 64 * KIB, 64 * KIB, **_CDNA),
 )
 ARCHITECTURES = {architecture.name: architecture for architecture in (*_NVIDIA, *_AMD)}
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -18,6 +19,10 @@ Dtype = Annotated[str, typer.Option("--dtype", help="The dtype it is bound to.")
 Arch = Annotated[str, typer.Option("--arch", help="The architecture that it is compiled for, such as sm_80 or sm_100.")]
 Source = Annotated[bool, typer.Option("--source", help="Print the source.")]
 Ptx = Annotated[bool, typer.Option("--ptx", help="Print the PTX.")]
+Results = Annotated[
+    Path | None,
+    typer.Option("--results", metavar="FILE.json", help="Predict the limit by the ceilings measured there."),
+]
 Sass = Annotated[bool, typer.Option("--sass", help="Print the machine code.")]
 
 
@@ -30,11 +35,14 @@ def inspect(
     source: Source = False,
     ptx: Ptx = False,
     sass: Sass = False,
+    results: Results = None,
     json: options.Json = False,
 ) -> int:
     """Show the kernels that one call launches: registers, shared memory, grid, occupancy; source, PTX, machine code.
 
-    Nothing is run, and no GPU is needed: a device of the architecture is assumed, and named.
+    And the time that no kernel can beat: the bytes that must move, at the bandwidth of the device's data sheet, or by
+    the ceilings that --results holds for the operation. Nothing is run, and no GPU is needed: a device of the
+    architecture is assumed, and named.
 
     Exit status: 0; 2 for an unknown name, a problem that the variant refuses, or a compiler that is missing.
     """
@@ -43,9 +51,12 @@ def inspect(
 
     (known,) = options.choose((i.id for i in registry.implementations()), [id])[:1]
     kernels = inspected(known, options.shape(shape), dtype, dim, arch)
+    limit = _limit(known.split("/")[1], options.shape(shape), dtype, dim, kernels[0].arch, results)
     asked = [name for name, wanted in (("source", source), ("ptx", ptx), ("sass", sass)) if wanted]
     if json:
-        output.emit({"id": known, "kernels": [asdict(kernel) for kernel in kernels]})
+        output.emit(
+            {"id": known, "limit": asdict(limit) if limit else None, "kernels": [asdict(kernel) for kernel in kernels]}
+        )
     elif asked:
         for kernel in kernels:
             for name in asked:
@@ -53,7 +64,41 @@ def inspect(
     else:
         for kernel in kernels:
             _print_summary(kernel)
+        if limit is not None:
+            output.console().print(f"limit of the problem: {limit.us:.2f} µs, {limit.bytes / 1e6:.1f} MB {limit.by}")
     return 0
+
+
+@dataclass(frozen=True)
+class Limit:
+    """The time that no kernel can beat on a problem."""
+
+    us: float
+    bytes: int
+    by: str
+    """What it is predicted by, in words."""
+
+
+def _limit(op: str, shape: tuple[int, ...], dtype: str, dim: int, arch: str, results: Path | None) -> Limit | None:
+    """None for a host without ``results``, of whose memory no data sheet tells. Raises ResultsError."""
+    from kernelzoo import ops
+    from kernelzoo.inspect import ARCHITECTURES
+    from kernelzoo.report.results import ResultsError, load
+
+    moved = ops.OPERATIONS[op].contiguous_bytes(shape, dtype, dim)
+    if results is not None:
+        rows = [row for group in load([results]).groups for row in group.rows if row.op == op and row.ceiling_gb_per_s]
+        if not rows:
+            raise ResultsError(f"{results} holds no ceiling for {op}: it has no result of a GPU")
+        ceiling, floor = rows[-1].ceiling_gb_per_s or 0.0, rows[-1].floor_us or 0.0
+        by = f"at the {ceiling:.0f} GB/s measured on {rows[-1].device}, after {floor:.2f} µs for a launch"
+        return Limit(floor + moved / ceiling / 1e3, moved, by)
+    if arch not in ARCHITECTURES:
+        return None
+    a = ARCHITECTURES[arch]
+    return Limit(
+        moved / a.bandwidth * 1e6, moved, f"at the {a.bandwidth / 1e9:.0f} GB/s of the {a.device}'s data sheet"
+    )
 
 
 def _print_summary(kernel: Kernel) -> None:

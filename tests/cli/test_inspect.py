@@ -1,9 +1,11 @@
 """``kernelzoo inspect``: a kernel's facts and code, without a GPU."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 
 def test_a_kernel_of_the_host(kernelzoo: Callable[..., Any], answer: Callable[..., tuple[int, Any]]) -> None:
@@ -25,3 +27,40 @@ def test_a_kernel_of_the_host(kernelzoo: Callable[..., Any], answer: Callable[..
 def test_what_has_no_kernels_says_so(kernelzoo: Callable[..., Any]) -> None:
     done = kernelzoo("inspect", "torch/softmax/eager")
     assert done.returncode == 2 and done.stderr.startswith("error: ") and done.stderr.count("\n") == 1
+
+
+def test_the_limit_is_predicted(
+    kernelzoo: Callable[..., Any], answer: Callable[..., tuple[int, Any]], tmp_path: Path
+) -> None:
+    """By a data sheet, or by what was measured: floor + bytes / ceiling."""
+    pytest.importorskip("numba", reason="the cpu backend needs Numba")
+    command = ("inspect", "cpu/min/auto", "--shape", "64x64")
+    status, told = answer(*command)
+    assert status == 0 and told["limit"] is None  # no data sheet is known of this host
+    extra = {"ceiling_gb_per_s": 4000.0, "floor_us": 1.0}
+    path = results_file(tmp_path / "results.json", extra)
+    status, told = answer(*command, "--results", path)
+    assert status == 0
+    assert told["limit"]["bytes"] == (64 * 64 + 64) * 4
+    assert told["limit"]["us"] == pytest.approx(1.0 + (64 * 64 + 64) * 4 / 4000e9 * 1e6)
+    assert "at the 4000 GB/s measured on" in kernelzoo(*command, "--results", path).stdout
+    done = kernelzoo(*command, "--results", results_file(path, {}))
+    assert done.returncode == 2 and "holds no ceiling for min" in done.stderr
+
+    from kernelzoo.cli.inspection import _limit
+
+    sheet = _limit("softmax", (4096, 4096), "float32", -1, "sm_90", None)
+    assert sheet is not None and sheet.us == pytest.approx(2 * 4096 * 4096 * 4 / 4.8e12 * 1e6)
+
+
+def results_file(path: Path, extra: dict[str, float]) -> Path:
+    """A results file of one row, measured here, with other facts."""
+    from kernelzoo import implementation, measure
+    from kernelzoo.measure import record
+
+    problem = measure.Problem("min", (8, 8), "float32")
+    raced = measure.race(problem, [implementation("torch/min/eager")], torch.device("cpu"), rounds=1, cache="hot")
+    (entry,) = [record.entry(measured, "cpu", None, "test") for measured in raced.values()]
+    entry["extra_info"].update(extra)
+    record.Record(path, "cpu").add([entry], [])
+    return path
