@@ -318,7 +318,7 @@ __global__ void __launch_bounds__(256, 3) split(const Problem given, Word<T>* pa
 
 // A cluster per row: every warp sends its minimum to the first block through distributed shared memory.
 template <class T, int V, int ITEMS>
-__global__ void __launch_bounds__(512, 2) split_cluster(const Problem given) {
+__global__ void __launch_bounds__(512, SPLIT_BLOCKS) split_cluster(const Problem given) {
   __shared__ u64 met, slots[16 * 16];
   if (threadIdx.x == 0) {
     init_barrier(&met, 1);

@@ -374,8 +374,13 @@ __global__ void __launch_bounds__(128, 4) multi_row(const Problem given) {
 // piece of memory: it is copied whole, 16 bytes at a time. LANES threads then take a row, in runs of 32 / LANES words,
 // so that for an odd length no two lanes of a warp meet in a bank of shared memory. Half precisions are read two to a
 // word, of which the row's first and last may be shared with a neighbour.
+template <class T>
+constexpr int TILE_ELEMENTS = 44;  // of a thread, up to which its registers let eight blocks on an SM
+template <>
+constexpr int TILE_ELEMENTS<float16> = 32;  // their conversions need more
+
 template <class T, int LANES, int WORDS>
-__global__ void __launch_bounds__(128, sizeof(T) <= 4 && WORDS * 4 / sizeof(T) <= 44 ? 8 : 4)
+__global__ void __launch_bounds__(128, sizeof(T) <= 4 && WORDS * 4 / sizeof(T) <= TILE_ELEMENTS<T> ? 8 : 4)
     multi_row_tile(const Problem given) {
   const Problem p = begin(given);
   using W = Wide<T>;
@@ -577,7 +582,7 @@ template <class W> __device__ inline void store_remote(Pair<W>* here, u32 rank, 
 }
 
 template <class T, int V, int ITEMS, int CLUSTER>
-__global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(512, sizeof(T) == 8 ? 1 : 2)
+__global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(512, sizeof(T) == 8 ? 1 : SPLIT_BLOCKS)
     split_cluster(const Problem given) {
   const Problem p = begin(given);
   using W = Wide<T>;
