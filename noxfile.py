@@ -74,6 +74,7 @@ def tests_cpu(session: nox.Session) -> None:
         "cpu",
         "--require",
         "cpu",
+        *PARALLEL,
         *session.posargs,
     )
 
