@@ -277,3 +277,13 @@ def test_row_lengths_share_kernels(arch: str) -> None:
             for program in programs(op, "auto", (4096, columns), 1, torch.float32, arch)
         }
         assert len(names) <= 2  # lengths that fill the tile may have more warps for it
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("variant", VARIANTS[ops.MIN][1])
+def test_a_minimum_keeps_nan(variant: str, dtype: Any) -> None:
+    """The interpreter's minimum keeps a NaN whether or not it is told to: here the instruction says it."""
+    for columns in (4096, 5003):
+        for program in programs(ops.MIN, variant, (4096, columns), 1, dtype, "sm_90"):
+            assert occurrences(r"\bmin\.NaN\.(?:xorsign\.abs\.)?b?f(?:32|16)", program)
+            assert not occurrences(r"\bmin\.(?:ftz\.)?b?f(?:16|32)", program)

@@ -22,7 +22,7 @@ from cupy_backends.cuda.api import driver as cupy_driver
 
 from kernelzoo.errors import InspectionError
 from kernelzoo.inspect import ARCHITECTURES, Kernel, Request, answer, described, launched, place
-from kernelzoo.kernels.driver import Driver, Loaded
+from kernelzoo.kernels.described_driver import Driver, Loaded
 
 LEAST_CAPABILITY = 80
 """The kernels use instructions of sm_80, and the backend's ``probe`` asks for them."""

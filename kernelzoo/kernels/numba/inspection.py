@@ -28,7 +28,7 @@ from unittest import mock
 from cuda.bindings import driver as bindings
 
 from kernelzoo.inspect import ARCHITECTURES, Kernel, Request, answer, described, launched, place, plain
-from kernelzoo.kernels.driver import Driver, Loaded
+from kernelzoo.kernels.described_driver import Driver, Loaded
 from kernelzoo.kernels.numba import launch
 from kernelzoo.kernels.numba.launch import Source
 
