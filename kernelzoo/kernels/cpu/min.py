@@ -13,6 +13,7 @@ import torch
 from numba import njit, prange, types
 from numba.extending import overload
 
+from kernelzoo.kernels.cpu.disk import compiled
 from kernelzoo.kernels.cpu.parallel import flat, lanes_last, launcher, side_by_side, tasks
 from kernelzoo.registry import Launch, register
 
@@ -140,7 +141,7 @@ def _row(x, start, step, n, shift):
     return least
 
 
-@njit(cache=True)
+@compiled()
 def _rows_task(
     x, out, shift, n, lanes, chunk, chunks, x_group, x_n, x_lane, out_group, out_chunk, out_lane, first, last
 ):
@@ -153,7 +154,7 @@ def _rows_task(
         out[np.uint64(group * out_group + part * out_chunk + lane * out_lane)] = _element(least, shift)
 
 
-@njit(cache=True)
+@compiled()
 def _columns_task(
     x, out, shift, n, lanes, chunk, chunks, x_group, x_n, x_lane, out_group, out_chunk, out_lane, first, last
 ):
@@ -179,7 +180,7 @@ def _columns_task(
             out[to + i * np.uint64(out_lane)] = _element(least[i], shift)
 
 
-@njit(cache=True, parallel=True)
+@compiled(parallel=True)
 def _rows(x, out, shift, n, lanes, chunk, chunks, x_group, x_n, x_lane, out_group, out_chunk, out_lane, units, tasks):
     if tasks == 1:
         _rows_task(
@@ -193,7 +194,7 @@ def _rows(x, out, shift, n, lanes, chunk, chunks, x_group, x_n, x_lane, out_grou
         )
 
 
-@njit(cache=True, parallel=True)
+@compiled(parallel=True)
 def _columns(
     x, out, shift, n, lanes, chunk, chunks, x_group, x_n, x_lane, out_group, out_chunk, out_lane, units, tasks
 ):

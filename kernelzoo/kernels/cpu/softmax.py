@@ -17,6 +17,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic, overload
 
 from kernelzoo.errors import UnsupportedProblemError
+from kernelzoo.kernels.cpu.disk import compiled
 from kernelzoo.kernels.cpu.parallel import flat, lanes_last, launcher, side_by_side, tasks
 from kernelzoo.registry import Launch, register
 
@@ -375,7 +376,7 @@ def _prefetch(x, at, count):
         _prefetch_line(x, at + j)
 
 
-@njit(cache=True, error_model="numpy")
+@compiled(error_model="numpy")
 def _fused_rows_task(x, out, n, lanes, x_group, x_n, x_lane, out_group, out_n, out_lane, first, last):
     n, x_n, out_n = np.uint64(n), np.uint64(x_n), np.uint64(out_n)
     block, zero, one = np.uint64(BLOCK), np.uint64(0), np.uint64(1)
@@ -419,7 +420,7 @@ def _fused_rows_task(x, out, n, lanes, x_group, x_n, x_lane, out_group, out_n, o
             _scale(row, base, scale, n, out, to, out_n)
 
 
-@njit(cache=True, error_model="numpy")
+@compiled(error_model="numpy")
 def _online_rows_task(x, out, n, lanes, x_group, x_n, x_lane, out_group, out_n, out_lane, first, last):
     n, x_n, out_n = np.uint64(n), np.uint64(x_n), np.uint64(out_n)
     long_block, block, zero, one = np.uint64(ONLINE_BLOCK), np.uint64(BLOCK), np.uint64(0), np.uint64(1)
@@ -530,7 +531,7 @@ def _store_lanes(tile, begin, end, pitch, scale, out, to, out_n, out_lane, width
                 out[at + i * out_lane] = _narrow(tile[j * pitch + i] * scale[i], out[to])
 
 
-@njit(cache=True, error_model="numpy")
+@compiled(error_model="numpy")
 def _fused_columns_task(x, out, n, lanes, x_group, x_n, x_lane, out_group, out_n, out_lane, pitch, first, last):
     tiles = (lanes - 1) // pitch + 1
     n, x_n, out_n, pitch = np.uint64(n), np.uint64(x_n), np.uint64(out_n), np.uint64(pitch)
@@ -555,7 +556,7 @@ def _fused_columns_task(x, out, n, lanes, x_group, x_n, x_lane, out_group, out_n
             _store_lanes(tile, begin, end, pitch, total, out, to, out_n, np.uint64(out_lane), width)
 
 
-@njit(cache=True, error_model="numpy")
+@compiled(error_model="numpy")
 def _online_columns_task(x, out, n, lanes, x_group, x_n, x_lane, out_group, out_n, out_lane, pitch, first, last):
     tiles = (lanes - 1) // pitch + 1
     n, x_n, out_n, pitch = np.uint64(n), np.uint64(x_n), np.uint64(out_n), np.uint64(pitch)
@@ -594,7 +595,7 @@ def _online_columns_task(x, out, n, lanes, x_group, x_n, x_lane, out_group, out_
 # The parallel loops. One task runs on the caller, without waking the other threads.
 
 
-@njit(cache=True, parallel=True)
+@compiled(parallel=True)
 def _fused_rows(x, out, n, lanes, xg, xn, xl, og, on, ol, units, tasks):
     if tasks == 1:
         _fused_rows_task(x, out, n, lanes, xg, xn, xl, og, on, ol, 0, units)
@@ -604,7 +605,7 @@ def _fused_rows(x, out, n, lanes, xg, xn, xl, og, on, ol, units, tasks):
         _fused_rows_task(x, out, n, lanes, xg, xn, xl, og, on, ol, begin, end)
 
 
-@njit(cache=True, parallel=True)
+@compiled(parallel=True)
 def _fused_columns(x, out, n, lanes, xg, xn, xl, og, on, ol, pitch, units, tasks):
     if tasks == 1:
         _fused_columns_task(x, out, n, lanes, xg, xn, xl, og, on, ol, pitch, 0, units)
@@ -614,7 +615,7 @@ def _fused_columns(x, out, n, lanes, xg, xn, xl, og, on, ol, pitch, units, tasks
         _fused_columns_task(x, out, n, lanes, xg, xn, xl, og, on, ol, pitch, begin, end)
 
 
-@njit(cache=True, parallel=True)
+@compiled(parallel=True)
 def _online_rows(x, out, n, lanes, xg, xn, xl, og, on, ol, units, tasks):
     if tasks == 1:
         _online_rows_task(x, out, n, lanes, xg, xn, xl, og, on, ol, 0, units)
@@ -624,7 +625,7 @@ def _online_rows(x, out, n, lanes, xg, xn, xl, og, on, ol, units, tasks):
         _online_rows_task(x, out, n, lanes, xg, xn, xl, og, on, ol, begin, end)
 
 
-@njit(cache=True, parallel=True)
+@compiled(parallel=True)
 def _online_columns(x, out, n, lanes, xg, xn, xl, og, on, ol, pitch, units, tasks):
     if tasks == 1:
         _online_columns_task(x, out, n, lanes, xg, xn, xl, og, on, ol, pitch, 0, units)

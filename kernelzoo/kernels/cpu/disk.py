@@ -1,0 +1,88 @@
+"""Machine code kept on disk, so that a kernel is compiled once and not once per process.
+
+Numba's own cache numbers its files by an index that processes rewrite without a lock: two that compile at once can give
+one number to two signatures, and a third then loads the code of the wrong one. Here a file's name says what it is for,
+its content says so again with a digest of the rest, and it appears whole or not at all; what is damaged is compiled
+anew. Where no folder can be written, every process compiles for itself.
+"""
+
+import hashlib
+import pickle
+import uuid
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numba
+from numba.core import caching, serialize
+
+_DIGEST = hashlib.sha256().digest_size
+
+
+def compiled(**options: Any) -> Callable[[Callable[..., None]], Any]:
+    """``numba.njit`` with these options, the machine code kept in Numba's folder for this source file."""
+
+    def decorate(function: Callable[..., None]) -> Any:
+        dispatcher = numba.njit(**options)(function)
+        with suppress(RuntimeError):  # no folder for it
+            dispatcher._cache = _Cache(function)
+        return dispatcher
+
+    return decorate
+
+
+class _Cache(caching.FunctionCache):
+    """Numba's cache of a function's signatures, each in a file of its own that no other signature shares."""
+
+    def __init__(self, function: Callable[..., None]) -> None:
+        super().__init__(function)
+        self._cache_file = _Files(
+            Path(self.cache_path), self._impl.filename_base, self._impl.locator.get_source_stamp()
+        )
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        with suppress(OSError):  # read-only, full, or another user's: nothing is kept
+            super().save_overload(sig, data)
+
+
+class _Files:
+    """What was compiled from one state of the source, by key; the interface of Numba's ``IndexDataCacheFile``."""
+
+    def __init__(self, folder: Path, base: str, stamp: Any) -> None:
+        self.folder, self.base = folder, base
+        self.made_from = repr((numba.__version__, stamp)).encode()
+
+    def save(self, key: Any, data: Any) -> None:
+        """Keep a signature's code; OSError where that can't be."""
+        content = self._content(key, serialize.dumps(data))
+        path = self._path(key)
+        partial = path.with_suffix(f".{uuid.uuid4().hex[:16]}.tmp")
+        try:
+            partial.write_bytes(hashlib.sha256(content).digest() + content)
+            partial.replace(path)
+        finally:
+            partial.unlink(missing_ok=True)
+
+    def load(self, key: Any) -> Any:
+        """A signature's code, or None if it isn't there whole, from this source and by this Numba."""
+        try:
+            held = self._path(key).read_bytes()
+        except OSError:
+            return None
+        digest, content = held[:_DIGEST], held[_DIGEST:]
+        if hashlib.sha256(content).digest() != digest:
+            return None
+        expected = self._content(key, b"")
+        return pickle.loads(content[len(expected) :]) if content.startswith(expected) else None
+
+    def flush(self) -> None:
+        """Forget all signatures."""
+        for path in self.folder.glob(f"{self.base}.*.nbc"):
+            path.unlink(missing_ok=True)
+
+    def _content(self, key: Any, code: bytes) -> bytes:
+        return self.made_from + repr(key).encode() + b"\0" + code
+
+    def _path(self, key: Any) -> Path:
+        return self.folder / f"{self.base}.{hashlib.sha256(repr(key).encode()).hexdigest()[:16]}.nbc"

@@ -1,0 +1,112 @@
+"""Machine code on disk: shared by processes that compile at once, and never trusted when it is damaged or strange."""
+
+import errno
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("numba", reason="the cpu backend is written in Numba")
+
+from kernelzoo.kernels.cpu import disk  # needs Numba
+
+# Kernels of several signatures each, in an order of the process's own; prints how many came from the disk.
+COMPILE = """
+import sys, torch, kernelzoo
+from kernelzoo.kernels.cpu import min, softmax
+dtypes = [torch.int8, torch.uint8, torch.int16, torch.int32]
+turn = int(sys.argv[1])
+for dtype in dtypes[turn:] + dtypes[:turn]:
+    x = torch.arange(400_000).remainder(100).to(dtype).view(-1, 2)
+    assert torch.equal(kernelzoo.get("cpu").min(x), torch.amin(x, -1)), dtype
+print(sum(function.stats.cache_hits.total() for function in (min._columns, min._columns_task)))
+"""
+
+
+def start(folder: Path, turn: int) -> "subprocess.Popen[str]":
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(folder)}
+    return subprocess.Popen(
+        [sys.executable, "-c", COMPILE, str(turn)], env=environment, stdout=subprocess.PIPE, text=True
+    )
+
+
+def hits(process: "subprocess.Popen[str]") -> int:
+    printed, _ = process.communicate()
+    assert process.returncode == 0
+    return int(printed)
+
+
+def files(folder: Path, stamp: object = "source", base: str = "kernel") -> disk._Files:
+    return disk._Files(folder, base, stamp)
+
+
+def test_processes_compile_at_once(tmp_path):
+    for process in [start(tmp_path, turn) for turn in range(4)]:
+        hits(process)
+    # Four dtypes of the parallel kernel; its task comes with it.
+    assert hits(start(tmp_path, 0)) == 4
+    # Damaged or cut short: compiled anew, and kept again.
+    kept = sorted(tmp_path.rglob("*.nbc"))
+    for number, path in enumerate(kept):
+        content = bytearray(path.read_bytes())
+        content[-100] ^= 1
+        path.write_bytes(content if number % 2 else content[:100])
+    assert hits(start(tmp_path, 0)) == 0
+    assert hits(start(tmp_path, 0)) == 4
+    assert not list(tmp_path.rglob("*.tmp"))
+
+
+def test_signatures_never_share_a_file(tmp_path):
+    # Both wrote before either had read what the other wrote.
+    one, other = files(tmp_path), files(tmp_path)
+    one.save("int8", "code for int8")
+    other.save("uint8", "code for uint8")
+    for each in (one, other, files(tmp_path)):
+        assert (each.load("int8"), each.load("uint8")) == ("code for int8", "code for uint8")
+    assert files(tmp_path).load("int16") is None
+
+
+def test_other_source_is_compiled_anew(tmp_path):
+    files(tmp_path, "one").save("int8", "old")
+    assert files(tmp_path, "two").load("int8") is None
+    files(tmp_path, "two").save("int8", "new")
+    assert files(tmp_path, "two").load("int8") == "new"
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_a_file_moved_over_another_is_refused(tmp_path):
+    kept = files(tmp_path)
+    kept.save("int8", "code for int8")
+    kept._path("int8").rename(kept._path("uint8"))
+    assert kept.load("uint8") is None
+
+
+def test_flush_forgets_this_function_alone(tmp_path):
+    kept, other = files(tmp_path), files(tmp_path, base="other")
+    kept.save("int8", 1)
+    other.save("int8", 2)
+    kept.flush()
+    assert kept.load("int8") is None and other.load("int8") == 2
+
+
+@pytest.mark.parametrize("fault", [errno.ENOSPC, errno.EROFS, errno.EACCES], ids=errno.errorcode.get)
+def test_nothing_is_kept_where_nothing_can_be_written(tmp_path, monkeypatch, fault):
+    monkeypatch.setattr(disk.numba.config, "CACHE_DIR", str(tmp_path))
+
+    @disk.compiled()
+    def kernel(a, out):
+        out[0] = a[0]
+
+    written = Path.write_bytes
+
+    def full(path: Path, content: bytes) -> int:
+        written(path, content[:10])
+        raise OSError(fault, os.strerror(fault))
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    array = np.zeros(1, "f4")
+    kernel(array, array)
+    assert not list(tmp_path.rglob("*.nbc")) and not list(tmp_path.rglob("*.tmp"))
