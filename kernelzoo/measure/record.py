@@ -62,6 +62,7 @@ def extra_info(measured: Measurement, device: str, ceilings: Ceilings | None, sh
         "cupti_us": _micro(measured.cupti),
         "ceiling_gb_per_s": _round(ceilings.bandwidth(problem.op) / 1e9) if ceilings else None,
         "floor_us": _micro(ceilings.floor) if ceilings else None,
+        "copy_us": _micro(measured.copy),
         "limit_us": _micro(measured.limit),
         "of_limit": _round(measured.of_limit) if measured.of_limit is not None else None,
         "repeated_rounds": measured.repeated_rounds,

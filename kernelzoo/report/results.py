@@ -93,6 +93,8 @@ class Row:
     """The fastest that this device moved bytes in the same run: a copy or a read, as the operation does."""
     floor_us: float | None
     """The time of the smallest launch."""
+    copy_us: float | None
+    """Time of a plain copy of the same data, measured in turns with this; None where that is not what moves."""
     of_limit: float | None
     """Share reached of what the device allows; None where no ceiling was measured, or the cache was hot."""
     shape_set: str
@@ -477,6 +479,7 @@ def _row(run: Run, entry: object, where: str) -> Row:
         submit_us=optional("submit_us"),
         ceiling_gb_per_s=ceiling,
         floor_us=floor,
+        copy_us=late("copy_us"),
         of_limit=of_limit,
         shape_set=printable(extra.take("shape_set", _is_text, text)),
         versions=tuple(

@@ -48,12 +48,14 @@ def shortfall_table(group: Group, op: str) -> Table | None:
     selection = group.select(op)
     zoo = dict(_sides(group, selection)).get(ZOO, {})
     short = [row for row in zoo.values() if row.of_limit is not None and row.of_limit < SHORT]
+    with_copy = any(row.copy_us is not None for row in short)
     lines = []
     for row in sorted(short, key=lambda row: row.of_limit or 0)[:WIDEST_GAP]:
         autos = [selection.cells.get((row.problem, f"{backend}/auto")) for backend in _own_backends(selection)]
         shares = [Cell("-") if auto is None else _share(auto) for auto in autos]
-        lines.append([_problem(row.problem), Cell(row.name), _share(row), *shares])
+        lines.append([_problem(row.problem), Cell(row.name), _share(row), *shares, *[_copy_share(row)] * with_copy])
     headers = ["problem", "best", "limit / time", *(f"{backend}/auto" for backend in _own_backends(selection))]
+    headers += ["a plain copy"] * with_copy
     return Table(headers, lines) if lines else None
 
 
@@ -151,6 +153,13 @@ def _mean(values: Iterable[float | None]) -> Cell:
 
 def _share(row: Row) -> Cell:
     return Cell("-") if row.of_limit is None else Cell(f"{row.of_limit:.2f}")
+
+
+def _copy_share(row: Row) -> Cell:
+    """What a plain copy of the same data reaches of the limit."""
+    if row.of_limit is None or row.copy_us is None:
+        return Cell("-")
+    return Cell(f"{row.of_limit * row.microseconds / row.copy_us:.2f}")
 
 
 def _verdict(verdict: Verdict | None) -> Cell:

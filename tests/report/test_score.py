@@ -44,6 +44,12 @@ def test_shortfall_lists_what_no_backend_reaches(group) -> None:
     assert texts(table) == [["float32 (8, 8)", "cupy/auto", "0.50", "0.50", "0.25"]]
 
 
+def test_shortfall_shows_what_a_plain_copy_reaches(entry, write) -> None:
+    row = entry("triton/softmax/auto", us=8.0, of_limit=0.25, copy_us=4.0)
+    table = score.shortfall_table(load([write([row])]).groups[0], "softmax")
+    assert table.headers[-1] == "a plain copy" and texts(table)[0][-1] == "0.50"
+
+
 def test_behind_lists_what_another_project_wins(group) -> None:
     assert texts(score.behind_table(group, "softmax")) == [
         ["float32 (8, 8)", "cupy/auto", "4.00", "rival/auto", "2.50", "1.60", "slower"]
