@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from kernelzoo.report import score
 from kernelzoo.report.results import OUTCOMES, Group, Problem, Results, ResultsError, Row, Selection
@@ -44,7 +45,7 @@ def report(results: Results, title: str, figures: Mapping[tuple[str, str, str], 
             parts += [f"## {escape(group.label)}", *_submits(group)]
             continue
         parts += [f"## {escape(group.label)}", *_summaries(group), summary_note(results.baseline)]
-        for kind in _SCORES:
+        for kind in SCORES:
             parts += _scores(group, kind)
         if group.clock == "wall":
             parts += _host_ratios(group)
@@ -73,7 +74,7 @@ def blocks(results: Results) -> dict[str, str]:
             submit += [_caption(group), *_submits(group)]
             continue
         summary += [_caption(group), *_summaries(group)]
-        for kind in _SCORES:
+        for kind in SCORES:
             if parts := _scores(group, kind):
                 scores.setdefault(kind, []).extend([_caption(group), *parts])
         if group.clock == "wall" and (ratios := _host_ratios(group)):
@@ -235,18 +236,34 @@ def _summaries(group: Group) -> Iterator[str]:
         yield summary_table(group.select(op)).markdown()
 
 
-_SCORES = {
-    "score": (
+@dataclass(frozen=True)
+class Scores:
+    """One way to look at how near the limit a group comes."""
+
+    caption: str
+    table: Callable[[Group, str], Table | None]
+    note: str
+
+
+SCORES = {
+    "score": Scores(
+        "share of the limit, over all problems",
         score.score_table,
         "`score` is the geometric mean of limit / time, 1.00 being all that the device allows; even and odd are the "
         "lengths of the reduced axis. The best at each problem stands last, the zoo's own and that of all others.",
     ),
-    "shortfall": (
+    "shortfall": Scores(
+        "what falls short of the limit",
         score.shortfall_table,
         f"Problems on which even the best of the zoo reaches less than {score.SHORT:.0%} of the limit.",
     ),
-    "behind": (score.behind_table, "Problems on which another project's kernel is faster than all of the zoo's."),
-    "variants": (
+    "behind": Scores(
+        "what another project does faster",
+        score.behind_table,
+        "Problems on which another project's kernel is faster than all of the zoo's.",
+    ),
+    "variants": Scores(
+        "each variant beside the fastest of its backend",
         score.variant_table,
         "The time over that of the fastest variant of the same backend: the best and the median over the problems that "
         f"it takes, and on how many it is within {score.NEAR - 1:.0%}.",
@@ -256,13 +273,13 @@ _SCORES = {
 
 def _scores(group: Group, kind: str) -> list[str]:
     """One table per operation, "none" where there is nothing to list; nothing at all where no limit was measured."""
-    table, note = _SCORES[kind]
+    made = SCORES[kind]
     parts = []
     for op in group.operations():
         if any(row.of_limit is not None for row in group.select(op).rows):
-            found = table(group, op)
+            found = made.table(group, op)
             parts.append(f"{op}: none" if found is None else f"{op}:\n\n{found.markdown()}")
-    return [*parts, note] if parts else []
+    return [*parts, made.note] if parts else []
 
 
 def _host_ratios(group: Group) -> list[str]:
