@@ -21,7 +21,7 @@ from cupy.cuda import nvrtc, runtime
 from cupy_backends.cuda.api import driver as cupy_driver
 
 from kernelzoo.errors import InspectionError
-from kernelzoo.inspect import ARCHITECTURES, Kernel, Request, answer, described, launched, place
+from kernelzoo.inspect import ARCHITECTURES, Architecture, Kernel, Request, answer, described, launched, place
 from kernelzoo.kernels.described_driver import Driver, Loaded
 
 LEAST_CAPABILITY = 80
@@ -95,6 +95,15 @@ def device(driver: Driver) -> Iterator[None]:
             (ctypes, "CDLL", lambda name, *a, **k: driver.library if name == "libcuda.so.1" else cdll(name, *a, **k)),
         ):
             stack.enter_context(mock.patch.object(owner, name, value))
+        yield
+
+
+@contextmanager
+def assumed(architecture: Architecture) -> Iterator[None]:
+    """Within the context, bind functions plan and compile for that architecture's device. Raises InspectionError."""
+    if not architecture.is_nvidia or architecture.capability < LEAST_CAPABILITY:
+        raise InspectionError(f"CUDA C++ here is for sm_{LEAST_CAPABILITY} and later, and not for {architecture.name}")
+    with device(_driver(architecture.name)):
         yield
 
 

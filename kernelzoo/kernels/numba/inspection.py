@@ -27,7 +27,8 @@ from unittest import mock
 
 from cuda.bindings import driver as bindings
 
-from kernelzoo.inspect import ARCHITECTURES, Kernel, Request, answer, described, launched, place, plain
+from kernelzoo.errors import InspectionError
+from kernelzoo.inspect import ARCHITECTURES, Architecture, Kernel, Request, answer, described, launched, place, plain
 from kernelzoo.kernels.described_driver import Driver, Loaded
 from kernelzoo.kernels.numba import launch
 from kernelzoo.kernels.numba.launch import Source
@@ -76,6 +77,15 @@ def device(driver: Driver) -> Iterator[None]:
     with ExitStack() as stack:
         for owner, name, value in replaced:
             stack.enter_context(mock.patch.object(owner, name, value))
+        yield
+
+
+@contextmanager
+def assumed(architecture: Architecture) -> Iterator[None]:
+    """Within the context, bind functions plan and compile for that architecture's device. Raises InspectionError."""
+    if not architecture.is_nvidia:
+        raise InspectionError(f"Numba CUDA is for NVIDIA's devices, and not for {architecture.name}")
+    with device(_driver(architecture.name)):
         yield
 
 

@@ -1,0 +1,208 @@
+"""What a launch table makes of problems: which plans it changes, without compiling a kernel; and lanes bound with one.
+
+Needs the languages, and so runs in the measuring process, or in one that only describes a device.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kernelzoo import inspect, ops, registry, tables
+from kernelzoo.errors import BackendUnavailableError, InspectionError, KernelZooError
+from kernelzoo.measure.problems import Problem
+
+if TYPE_CHECKING:
+    import torch
+
+    from kernelzoo.registry import Launch
+
+Values = Mapping[str, int]
+"""Knobs of a table that are not as shipped."""
+
+REFUSED = "refused"
+"""What stands for the plan of a problem that the implementation refuses."""
+
+_LARGEST = 2**26
+"""Elements of a problem: the sets that are rotated, and the gate's copies, are some eight times its bytes."""
+
+
+@dataclass(frozen=True)
+class Lane(registry.Implementation):
+    """An implementation that is bound with a table of its own, whatever is in force; its name says so."""
+
+    table: Any
+    label: str
+
+    @property
+    def id(self) -> str:
+        return f"{super().id}@{self.label}"
+
+    def bind(self, x: torch.Tensor, out: torch.Tensor) -> Launch:
+        with tables.using(self.table):
+            return super().bind(x, out)
+
+
+def lane(name: str, values: Values) -> Lane:
+    """The lane of a name, ``backend/op/variant@label``, with these values. Raises TableError for what isn't allowed."""
+    id, _, label = name.partition("@")
+    i = registry.implementation(id)
+    registry.get(i.backend)  # which declares its tables
+    return Lane(i.backend, i.op, i.variant, i.summary, _made(i, values), label)
+
+
+def declarations(backend: str, op: str) -> dict[str, Any] | None:
+    """What a loaded backend declares for an operation: its knobs, and its variants, ``auto`` first."""
+    table = tables.declared(backend, op)
+    if table is None:
+        return None
+    variants = sorted(
+        (v for b, o, v in registry._registered if (b, o) == (backend, op)), key=lambda v: (v != "auto", v)
+    )
+    return {
+        "backend": backend,
+        "op": op,
+        "declared": tables.digest(table),
+        "knobs": [asdict(knob) for knob in tables.knobs(table)],
+        "ids": [f"{backend}/{op}/{variant}" for variant in variants],
+    }
+
+
+def plans(id: str, problems: Sequence[Problem], values: Sequence[Values], device: torch.device) -> list[list[str]]:
+    """For each problem, the plan that each table makes of it, as a digest: equal digests are equal launches.
+
+    Nothing is compiled and nothing runs. On the device ``meta`` tensors have no memory. A problem that the device has
+    no room for counts as refused.
+    """
+    import torch
+
+    implementation = registry.implementation(id)
+    bind = registry._registered[implementation.backend, implementation.op, implementation.variant]
+    made = [_made(implementation, one) for one in values]
+    found = []
+    with torch.cuda.device(device) if device.type == "cuda" else nullcontext():
+        for problem in problems:
+            operation = problem.operation
+            try:
+                x = torch.empty(problem.shape, dtype=getattr(torch, problem.dtype), device=device)
+                dims = operation.check(x, problem.dim)
+                out = operation.allocate(x, dims, False)
+                found.append([_planned(bind, operation, x, dims, out, table) for table in made])
+            except torch.OutOfMemoryError:
+                found.append([REFUSED] * len(made))
+    return found
+
+
+def _planned(bind: Any, operation: ops.Operation, x: torch.Tensor, dims: Any, out: torch.Tensor, table: Any) -> str:
+    with tables.using(table), tables.noted() as steps:
+        try:
+            operation.launch(bind, x, dims, out)
+        except KernelZooError:
+            return REFUSED
+    return hashlib.sha256(repr(steps).encode()).hexdigest()[:16]
+
+
+def _made(implementation: registry.Implementation, values: Values) -> Any:
+    table = tables.declared(implementation.backend, implementation.op)
+    if table is None:
+        raise tables.TableError(f"{implementation.backend} declares no launch table for {implementation.op}")
+    return tables.made(table, values)
+
+
+def pool(op: str, dtypes: Sequence[str], multiprocessors: int) -> list[Problem]:
+    """Problems to tune on: rows from a few to many, some about the number of SMs, of lengths on both sides of powers of
+    two, and other axes than the last."""
+    m = multiprocessors
+    rows = sorted({8, 16, 40, m // 2 + 1, m - 1, m, 2 * m + 1, 3 * m, 1000, 4096, 20011, 100003, 499979})
+    lengths = (
+        *(33, 61, 64, 127, 256, 509, 781, 1000, 1024, 1536, 2048, 3000, 4097, 5003, 6144, 8192, 12672, 16384, 25000),
+        *(32768, 50257, 65537, 99991, 131072, 262144, 524309, 1048576),
+    )
+    shapes: list[tuple[tuple[int, ...], int]] = [((r, n), -1) for n in lengths for r in rows]
+    columns = ((8192, 8192), (2048, 2048), (16384, 1000), (4096, 300), (300, 16384), (600, 4096), (200, 65536))
+    shapes += [(shape, 0) for shape in (*columns, (1000003, 33), (100, 65537), (1000, 4 * m), (3000, 8 * m))]
+    shapes += [(shape, 1) for shape in ((64, 1024, 96), (16, 4099, 333), (32, 512, 512), (8, 2000, 1024))]
+    sized = [(shape, dim) for shape, dim in shapes if 2**19 <= _elements(shape) <= _LARGEST]
+    return [Problem(op, shape, dtype, dim) for shape, dim in sized for dtype in dtypes]
+
+
+def _elements(shape: Sequence[int]) -> int:
+    count = 1
+    for size in shape:
+        count *= size
+    return count
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# On a device that is described and not there
+
+
+def described(backend: str, arch: str, requests: Sequence[dict[str, Any]]) -> list[Any]:
+    """Answers of a process in which the backend plans for an architecture's device; see ``_answer`` for requests.
+
+    Raises BackendUnavailableError if its language can't be imported, InspectionError if the backend can't be led to
+    such a device, or the process dies.
+    """
+    package = registry._packages().get(backend, "")
+    if not package or importlib.util.find_spec(f"{package}.inspection") is None:
+        raise InspectionError(f"backend {backend!r} can't plan for {arch}: it has no module 'inspection'")
+    environment = {
+        **os.environ,
+        "CUDA_VISIBLE_DEVICES": "",
+        "HIP_VISIBLE_DEVICES": "",
+        "TRITON_INTERPRET": "0",
+        "NUMBA_ENABLE_CUDASIM": "0",
+        "PYTHONPATH": os.pathsep.join(filter(None, (str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH")))),
+    }
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", "kernelzoo.measure.planning", backend, arch],
+        input=json.dumps(list(requests)),
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        last = done.stderr.strip().rpartition("\n")[2] or f"exit status {done.returncode}"
+        if last.startswith(("ImportError:", "ModuleNotFoundError:")):
+            raise BackendUnavailableError(backend, last, "install what its row of the README's table names")
+        raise InspectionError(f"{backend} can't plan for {arch} here: {last}")
+    answers: list[Any] = json.loads(done.stdout)
+    return answers
+
+
+def _answer(backend: str, request: dict[str, Any]) -> Any:
+    """``{"op"}``: what is declared for it. ``{"id", "problems", "tables"}``: their plans."""
+    import torch
+
+    if "id" not in request:
+        return declarations(backend, request["op"])
+    problems = [Problem(p["op"], tuple(p["shape"]), p["dtype"], p["dim"]) for p in request["problems"]]
+    return plans(request["id"], problems, request["tables"], torch.device("meta"))
+
+
+def main(backend: str, arch: str) -> None:
+    replies = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # what a language prints is no answer
+    requests = json.load(sys.stdin)
+    package = registry._packages()[backend]
+    inspection = importlib.import_module(f"{package}.inspection")
+    architecture = inspect.ARCHITECTURES[arch]
+    with inspect.described(architecture), inspection.assumed(architecture):
+        for op in ops.OPERATIONS:
+            importlib.import_module(f"{package}.{op}")
+        json.dump([_answer(backend, request) for request in requests], replies)
+    replies.close()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
