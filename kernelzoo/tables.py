@@ -221,21 +221,24 @@ def path(card: Card, backend: str) -> Path:
     return folder("tables") / f"{name}-{backend}.json"
 
 
-def store(card: Card, backend: str, op: str, table: Any, about: Json, evidence: Sequence[Json]) -> Path:
+def make_folder(where: Path) -> None:
+    """Make the folder of stored tables, if need be, for its owner alone. Raises OSError."""
+    where.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+
+def store(
+    card: Card, backend: str, op: str, declared: str, values: Mapping[str, int], about: Json, evidence: Sequence[Json]
+) -> Path:
     """Keep a table for a card, beside those of other operations; the file's path.
 
-    about: what it was measured with. evidence: for each knob, what its value rests on. Whoever reads the file sees the
-    old content or the new; of several that write at once, each finds what the one before has written. Raises OSError
-    where the folder can't be written, RuntimeError for a user without a home.
+    declared: the ``digest`` of the table. values: its knobs that are not as shipped. about: what they were measured
+    with. evidence: what they rest on. Whoever reads the file sees the old content or the new; of several that write at
+    once, each finds what the one before has written. Raises OSError where the folder can't be written, RuntimeError for
+    a user without a home.
     """
     file = path(card, backend)
-    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    section = {
-        "declared": digest(type(table)),
-        "values": {k.name: getattr(table, k.name) for k in knobs(type(table))},
-        "about": about,
-        "evidence": list(evidence),
-    }
+    make_folder(file.parent)
+    section = {"declared": declared, "values": dict(values), "about": about, "evidence": list(evidence)}
     with _locked(file):
         sections = {}
         with contextlib.suppress(OSError, ValueError, TypeError, KeyError, TableError):  # what is damaged goes
@@ -292,12 +295,13 @@ def _load(table: type[T], device: int) -> T:
     except OSError as error:
         return _ignored(file, error.strerror or str(error), shipped)
     try:
-        section = _checked(content, here, backend).get(op)
-        if section is None:
+        sections = _checked(content, here, backend)
+        if op not in sections:
             return shipped
+        section = sections[op]
         if section["declared"] != digest(table):
             return _ignored(file, f"its {op} table is of another version of kernelzoo", shipped)
-        return made(table, section["values"])
+        return made(table, dict(section["values"]))
     except TableError as error:
         return _ignored(file, str(error), shipped)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:

@@ -128,9 +128,14 @@ def pool(op: str, dtypes: Sequence[str], multiprocessors: int) -> list[Problem]:
         *(32768, 50257, 65537, 99991, 131072, 262144, 524309, 1048576),
     )
     shapes: list[tuple[tuple[int, ...], int]] = [((r, n), -1) for n in lengths for r in rows]
-    columns = ((8192, 8192), (2048, 2048), (16384, 1000), (4096, 300), (300, 16384), (600, 4096), (200, 65536))
-    shapes += [(shape, 0) for shape in (*columns, (1000003, 33), (100, 65537), (1000, 4 * m), (3000, 8 * m))]
-    shapes += [(shape, 1) for shape in ((64, 1024, 96), (16, 4099, 333), (32, 512, 512), (8, 2000, 1024))]
+    even = (
+        *((8192, 8192), (2048, 2048), (16384, 1000), (4096, 300), (300, 16384), (600, 4096), (200, 65536)),
+        *((1000, 4 * m), (3000, 8 * m), (800, 2000), (1536, 4096), (1000, 8192), (100, 100000), (30000, 256)),
+    )
+    odd = ((1000003, 33), (100, 65537), (5003, 333), (1500, 1999), (20011, 77), (3001, 4097), (800, 1111), (500009, 61))
+    shapes += [(shape, 0) for shape in (*even, *odd)]
+    middle = ((64, 1024, 96), (16, 4099, 333), (32, 512, 512), (8, 2000, 1024), (4, 1500, 777), (64, 300, 1000))
+    shapes += [(shape, 1) for shape in middle]
     sized = [(shape, dim) for shape, dim in shapes if 2**19 <= _elements(shape) <= _LARGEST]
     return [Problem(op, shape, dtype, dim) for shape, dim in sized for dtype in dtypes]
 
@@ -180,6 +185,23 @@ def described(backend: str, arch: str, requests: Sequence[dict[str, Any]]) -> li
     return answers
 
 
+class DescribedBench:
+    """Plans on a described device, a process for each call; nothing can be measured there."""
+
+    def __init__(self, backend: str, arch: str) -> None:
+        self._backend, self._arch = backend, arch
+
+    def plans(self, id: str, problems: Sequence[Problem], values: Sequence[Values]) -> list[list[str]]:
+        """See :func:`plans`."""
+        request = {"id": id, "problems": [asdict(problem) for problem in problems], "tables": [dict(v) for v in values]}
+        found: list[list[str]] = described(self._backend, self._arch, [request])[0]
+        return found
+
+    def race(self, id: str, problem: Problem, values: Mapping[str, Values], rounds: int) -> Any:
+        """Raises InspectionError."""
+        raise InspectionError(f"{id} can't be measured on {self._arch}, which is described and not here")
+
+
 def _answer(backend: str, request: dict[str, Any]) -> Any:
     """``{"op"}``: what is declared for it. ``{"id", "problems", "tables"}``: their plans."""
     import torch
@@ -197,6 +219,10 @@ def main(backend: str, arch: str) -> None:
     package = registry._packages()[backend]
     inspection = importlib.import_module(f"{package}.inspection")
     architecture = inspect.ARCHITECTURES[arch]
+    if not hasattr(inspection, "assumed"):  # a backend for the host, or of torch's own kernels: no launch tables
+        json.dump([None for _ in requests], replies)
+        replies.close()
+        return
     with inspect.described(architecture), inspection.assumed(architecture):
         for op in ops.OPERATIONS:
             importlib.import_module(f"{package}.{op}")

@@ -120,9 +120,9 @@ class Outcome:
 class Tuner:
     """Tunes one table.
 
-    ids: the implementations that use it, best to measure first. pool: problems, of which every second is kept to
-    verify on. ``tell`` is told of each step, with the share that is done. Raises TuningError if the rounds are too few
-    for any verdict.
+    ids: the implementations that use it, best to measure first. pool: problems; those of every second shape are kept
+    to verify on. ``tell`` is told of each step, with the share that is done. Raises TuningError if the rounds are too
+    few for any verdict.
     """
 
     def __init__(
@@ -138,7 +138,9 @@ class Tuner:
         tell: Callable[[str, float], None] = lambda words, share: None,
     ) -> None:
         self.knobs, self.ids, self.bench, self.rounds = tuple(knobs), tuple(ids), bench, rounds
-        self.pool, self.held = list(pool[0::2]), list(pool[1::2])
+        places = {place: k for k, place in enumerate(dict.fromkeys((p.shape, p.dim) for p in pool))}
+        self.pool = [p for p in pool if places[p.shape, p.dim] % 2 == 0]
+        self.held = [p for p in pool if places[p.shape, p.dim] % 2]
         self._clock, self._limit, self._tell = clock, time_limit, tell
         tests = PASSES * sum(len(knob.among) - 1 for knob in self.knobs)
         self.confidence = 1 - (1 - CONFIDENCE) / max(1, tests)
@@ -146,9 +148,28 @@ class Tuner:
         if rounds < least:
             raise TuningError(f"{rounds} rounds can't tell {tests} changes apart from chance; at least {least} can")
 
+    def surveys(self) -> list[Site | None]:
+        """Where each knob shows, the others being as shipped; None if nowhere in the pool."""
+        left, found = list(self.knobs), dict[str, Site]()
+        for id in self.ids:
+            if left:  # all at once: to plan may take a process
+                tables = [{knob.name: value} for knob in left for value in knob.among]
+                plans = [iter(of_tables) for of_tables in self.bench.plans(id, self.pool, tables)]
+                for knob in left:
+                    of_values = [[next(plan) for _ in knob.among] for plan in plans]
+                    if (site := _site(id, knob, knob.shipped, self.pool, of_values)) is not None:
+                        found[knob.name] = site
+                left = [knob for knob in left if knob.name not in found]
+        return [found.get(knob.name) for knob in self.knobs]
+
     def survey(self, knob: Knob, values: Values) -> Site | None:
         """Where a knob shows, the others being as they are; None if nowhere in the pool."""
-        return self._site(knob, values, self.pool, PROBLEMS)
+        now = values.get(knob.name, knob.shipped)
+        for id in self.ids:
+            plans = self.bench.plans(id, self.pool, [{**values, knob.name: value} for value in knob.among])
+            if (site := _site(id, knob, now, self.pool, plans)) is not None:
+                return site
+        return None
 
     def run(self) -> Outcome:
         """Turn the knobs, verify what comes of it, and say what is better than shipped."""
@@ -251,7 +272,7 @@ class Tuner:
             if found.verdict == Verdict.FASTER and not slow:
                 outcome.values = values
                 return
-            blamed = {name for id, problem in slow for name in values if self._matters(id, problem, values, name)}
+            blamed = {name for id, problem in slow for name in self._blamed(id, problem, values)}
             values = {name: value for name, value in values.items() if name not in blamed} if blamed else {}
 
     def _against_shipped(self, values: Values, outcome: Outcome) -> tuple[Verified, list[tuple[str, Problem]]]:
@@ -299,30 +320,36 @@ class Tuner:
             found += [(id, problem) for problem in _some(first, [problem for problem, _ in differ], HELD_OUT)]
         return found
 
-    def _matters(self, id: str, problem: Problem, values: Values, name: str) -> bool:
-        ((whole, without),) = self.bench.plans(id, [problem], [values, {k: v for k, v in values.items() if k != name}])
-        return whole != without
+    def _blamed(self, id: str, problem: Problem, values: Values) -> set[str]:
+        """Which knobs make a problem slow: those without which it is faster, or all that it shows, if that can't say."""
+        without = {name: {k: v for k, v in values.items() if k != name} for name in values}
+        ((whole, *rest),) = self.bench.plans(id, [problem], [values, *without.values()])
+        left = {name: of for (name, of), plan in zip(without.items(), rest, strict=True) if plan != whole}
+        if len(left) < 2:
+            return set(left)
+        samples, _ = self.bench.race(id, problem, {"tuned": values, **left}, self.rounds)
+        base = samples.get("tuned", [])
+        ratios = {name: ratio_interval(samples[name], base, paired=True) for name in left if samples.get(name) and base}
+        return {name for name, ratio in ratios.items() if verdict(ratio) is Verdict.FASTER} or set(left)
 
-    def _site(self, knob: Knob, values: Values, pool: Sequence[Problem], most: int) -> Site | None:
-        for id in self.ids:
-            plans = self.bench.plans(id, pool, [{**values, knob.name: value} for value in knob.among])
-            affected = [
-                (problem, tuple(of_values))
-                for problem, of_values in zip(pool, plans, strict=True)
-                if len(set(of_values)) > 1 and REFUSED not in of_values
-            ]
-            if not affected:
-                continue
-            now = knob.among.index(values.get(knob.name, knob.shipped))
-            first = [
-                next((problem for problem, of_values in affected if of_values[k] != of_values[now]), None)
-                for k in range(len(knob.among))
-                if k != now
-            ]
-            all_plans = dict(affected)
-            chosen = _some([problem for problem in first if problem], list(all_plans), most)
-            return Site(id, tuple(chosen), tuple(all_plans[problem] for problem in chosen), len(affected))
+
+def _site(id: str, knob: Knob, now: int, pool: Sequence[Problem], plans: Sequence[Sequence[str]]) -> Site | None:
+    """Where the knob's values make different plans: of each value a problem that tells it from the one at hand."""
+    affected = {
+        problem: tuple(of_values)
+        for problem, of_values in zip(pool, plans, strict=True)
+        if len(set(of_values)) > 1 and REFUSED not in of_values
+    }
+    if not affected:
         return None
+    at = knob.among.index(now)
+    others = [k for k in range(len(knob.among)) if k != at]
+    telling = []
+    for turn, k in enumerate(others):
+        those = [p for p, of_values in affected.items() if of_values[k] != of_values[at]]
+        telling += [those[(2 * turn + 1) * len(those) // (2 * len(others))]] if those else []
+    chosen = _some(telling, list(affected), PROBLEMS)
+    return Site(id, tuple(chosen), tuple(affected[problem] for problem in chosen), len(affected))
 
 
 def _some(first: Sequence[Problem], others: Sequence[Problem], most: int) -> list[Problem]:
