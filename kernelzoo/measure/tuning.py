@@ -321,7 +321,7 @@ class Tuner:
         return found
 
     def _blamed(self, id: str, problem: Problem, values: Values) -> set[str]:
-        """Which knobs make a problem slow: those without which it is faster, or all that it shows, if that can't say."""
+        """Which knobs make a problem slow: those without which it is faster, or all that show there."""
         without = {name: {k: v for k, v in values.items() if k != name} for name in values}
         ((whole, *rest),) = self.bench.plans(id, [problem], [values, *without.values()])
         left = {name: of for (name, of), plan in zip(without.items(), rest, strict=True) if plan != whole}
