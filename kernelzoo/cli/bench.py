@@ -146,21 +146,18 @@ def _first_calls(
     *,
     given: bool,
 ) -> int:
-    from kernelzoo import registry
     from kernelzoo.cli.first_calls import first_calls
+    from kernelzoo.measure.guard import Guard
 
     if given:
         raise options.OptionError("--first-call has problems of its own, and takes neither --shape nor --resume")
     modules = options.check_modules(module)
-    if modules:
-        raise options.OptionError(
-            "--first-call takes no --module; register kernels by an entry point to measure theirs"
-        )
     dtypes = options.words(dtype) or ("float32",)
     options.problems(ops, (), dtypes)  # raises for a name that isn't known
-    known = [implementation.id for implementation in registry.implementations()]
-    ids = options.select(known, (), ops, options.words(backend), options.words(variant) or ("auto",))
-    return first_calls(ids, dtypes, device, modules, patience, to, json)
+    with Guard(device, modules) as guard:  # for what there is, and where; the calls are in processes of their own
+        about = guard.about
+    ids = options.select(about.summaries, (), ops, options.words(backend), options.words(variant) or ("auto",))
+    return first_calls(ids, dtypes, about, modules, patience, to, json)
 
 
 def _again(path: Path, given: Path | None, resumed: bool) -> str:

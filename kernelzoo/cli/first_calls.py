@@ -15,6 +15,7 @@ from kernelzoo.cli import options, output
 
 if TYPE_CHECKING:
     from kernelzoo.measure.first import FirstCall
+    from kernelzoo.measure.guard import About
 
 FORMAT = "kernelzoo-first-call/1"
 
@@ -22,7 +23,7 @@ FORMAT = "kernelzoo-first-call/1"
 def first_calls(
     ids: Sequence[str],
     dtypes: Sequence[str],
-    device: str,
+    about: About,
     modules: Sequence[str],
     patience: float,
     to: Path | None,
@@ -31,7 +32,6 @@ def first_calls(
     """Measure, tell and keep; the exit status."""
     from kernelzoo.cli.progress import Bar
     from kernelzoo.measure import first
-    from kernelzoo.measure.environment import device_name, versions
     from kernelzoo.measure.record import write_whole
 
     if to is not None and to.exists():
@@ -42,7 +42,7 @@ def first_calls(
     with Bar(count) as bar:
         try:
             bar.step(f"first calls of {output.some(ids)}")
-            for one in first.first_calls(ids, dtypes, device, modules, patience=patience):
+            for one in first.first_calls(ids, dtypes, about.device, modules, patience=patience):
                 found.append(one)
                 bar.item(1)
                 bar.step(f"after {one.id}, {one.problem_class}")
@@ -52,10 +52,7 @@ def first_calls(
     document: dict[str, Any] = {
         "format": FORMAT,
         "command": shlex.join(["kernelzoo", *sys.argv[1:]]),
-        "environment": {
-            "device": next((one.device for one in found if one.device), device_name("cpu")),
-            "versions": versions(device or "cpu"),
-        },
+        "environment": {"device": about.device_name, "versions": about.versions},
         "started": began,
         "seconds": round(time.monotonic() - started, 1),
         "interrupted": interrupted,

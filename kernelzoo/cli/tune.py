@@ -362,15 +362,14 @@ def _described(backend: str, arch: str, ops: Sequence[str], dtypes: Sequence[str
 
     if arch not in ARCHITECTURES:
         raise UnknownNameError("architecture", arch, ARCHITECTURES)
+    rows = []
     try:
-        declared = [one for one in planning.described(backend, arch, [{"op": op} for op in ops]) if one is not None]
+        with planning.Described(backend, arch) as there:
+            for declared in filter(None, [there.declarations(op) for op in ops]):
+                problems = planning.pool(declared["op"], dtypes, ARCHITECTURES[arch].multiprocessors)
+                rows += _listed(declared, Tuner(_knobs(declared), declared["ids"], problems, there))
     except KernelZooError as error:
         output.console(errors=True).print(f"{backend} is left out: {error}")
-        return []
-    rows = []
-    for one in declared:
-        problems = planning.pool(one["op"], dtypes, ARCHITECTURES[arch].multiprocessors)
-        rows += _listed(one, Tuner(_knobs(one), one["ids"], problems, planning.DescribedBench(backend, arch)))
     return rows
 
 

@@ -78,10 +78,10 @@ class FirstCall:
 def first_calls(
     ids: Sequence[str],
     dtypes: Sequence[str],
-    device: str = "",
-    modules: Sequence[str] = (),
+    device: str,
+    modules: Sequence[str],
     *,
-    patience: float = 180.0,
+    patience: float,
 ) -> Iterator[FirstCall]:
     """Measure implementations, each class of problems in two new processes; one row if a backend can't run here."""
     unavailable = set[str]()
@@ -97,14 +97,17 @@ def first_calls(
 
 
 def first_call(
-    id: str, problem_class: str, dtype: str, device: str = "", modules: Sequence[str] = (), *, patience: float = 180.0
+    id: str, problem_class: str, dtype: str, device: str, modules: Sequence[str], *, patience: float
 ) -> FirstCall:
     """Measure one implementation on one class of problems. ``patience``: seconds that a process may take."""
     shapes = CLASSES[problem_class]
     first, second = ("x".join(map(str, shape)) for shape, _ in shapes)
     about: Json = {
-        "id": id, "problem_class": problem_class, "dtype": dtype,
-        "shape": first, "second_shape": second,
+        "id": id,
+        "problem_class": problem_class,
+        "dtype": dtype,
+        "shape": first,
+        "second_shape": second,
     }
     request = {"id": id, "dtype": dtype, "problems": shapes, "device": device, "modules": list(modules)}
     with tempfile.TemporaryDirectory(prefix="kernelzoo-first-") as folder:
@@ -148,7 +151,7 @@ def _measured(request: Json) -> Json:
     """In the new process: one call on each shape, and a second on the first."""
     import torch
 
-    device = torch.device(request["device"] or ("cuda" if torch.cuda.is_available() else "cpu"))
+    device = torch.device(request["device"])
     found: Json = {"outcome": "measured", "device": _named(device)}
     for module in request["modules"]:
         registry.load_module(module)

@@ -11,11 +11,13 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import ExitStack, nullcontext, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
 
 from kernelzoo import inspect, ops, registry, tables
 from kernelzoo.errors import BackendUnavailableError, InspectionError, KernelZooError
@@ -151,83 +153,98 @@ def _elements(shape: Sequence[int]) -> int:
 # On a device that is described and not there
 
 
-def described(backend: str, arch: str, requests: Sequence[dict[str, Any]]) -> list[Any]:
-    """Answers of a process in which the backend plans for an architecture's device; see ``_answer`` for requests.
+class Described:
+    """A process in which a backend plans for an architecture's device; a bench that can't measure.
 
-    Raises BackendUnavailableError if its language can't be imported, InspectionError if the backend can't be led to
-    such a device, or the process dies.
+    Use it as a context manager. Raises InspectionError if the backend can't be led to such a device or the process
+    dies, BackendUnavailableError if its language can't be imported.
     """
-    package = registry._packages().get(backend, "")
-    if not package or importlib.util.find_spec(f"{package}.inspection") is None:
-        raise InspectionError(f"backend {backend!r} can't plan for {arch}: it has no module 'inspection'")
-    environment = {
-        **os.environ,
-        "CUDA_VISIBLE_DEVICES": "",
-        "HIP_VISIBLE_DEVICES": "",
-        "TRITON_INTERPRET": "0",
-        "NUMBA_ENABLE_CUDASIM": "0",
-        "PYTHONPATH": os.pathsep.join(filter(None, (str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH")))),
-    }
-    done = subprocess.run(
-        [sys.executable, "-P", "-m", "kernelzoo.measure.planning", backend, arch],
-        input=json.dumps(list(requests)),
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if done.returncode:
-        last = done.stderr.strip().rpartition("\n")[2] or f"exit status {done.returncode}"
-        if last.startswith(("ImportError:", "ModuleNotFoundError:")):
-            raise BackendUnavailableError(backend, last, "install what its row of the README's table names")
-        raise InspectionError(f"{backend} can't plan for {arch} here: {last}")
-    answers: list[Any] = json.loads(done.stdout)
-    return answers
-
-
-class DescribedBench:
-    """Plans on a described device, a process for each call; nothing can be measured there."""
 
     def __init__(self, backend: str, arch: str) -> None:
         self._backend, self._arch = backend, arch
+        package = registry._packages().get(backend, "")
+        if not package or importlib.util.find_spec(f"{package}.inspection") is None:
+            raise InspectionError(f"{backend} can't plan for {arch}: it has no module 'inspection'")
+        here = str(Path(__file__).parents[2])
+        environment = {
+            **os.environ,
+            **dict.fromkeys(("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"), ""),
+            **dict.fromkeys(("TRITON_INTERPRET", "NUMBA_ENABLE_CUDASIM"), "0"),
+            "PYTHONPATH": os.pathsep.join(filter(None, (here, os.environ.get("PYTHONPATH")))),
+        }
+        self._log = tempfile.TemporaryFile("w+", errors="replace")  # noqa: SIM115 - lives as long as the process
+        self._process = subprocess.Popen(
+            [sys.executable, "-P", "-m", "kernelzoo.measure.planning", backend, arch],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._log,
+            env=environment,
+            text=True,
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._process.kill()
+        self._process.communicate()
+        self._log.close()
+
+    def declarations(self, op: str) -> dict[str, Any] | None:
+        """See :func:`declarations`."""
+        found: dict[str, Any] | None = self._ask({"op": op})
+        return found
 
     def plans(self, id: str, problems: Sequence[Problem], values: Sequence[Values]) -> list[list[str]]:
         """See :func:`plans`."""
-        request = {"id": id, "problems": [asdict(problem) for problem in problems], "tables": [dict(v) for v in values]}
-        found: list[list[str]] = described(self._backend, self._arch, [request])[0]
+        request = {"id": id, "problems": [asdict(problem) for problem in problems], "values": [dict(v) for v in values]}
+        found: list[list[str]] = self._ask(request)
         return found
 
     def race(self, id: str, problem: Problem, values: Mapping[str, Values], rounds: int) -> Any:
         """Raises InspectionError."""
         raise InspectionError(f"{id} can't be measured on {self._arch}, which is described and not here")
 
+    def _ask(self, request: dict[str, Any]) -> Any:
+        assert self._process.stdin is not None and self._process.stdout is not None
+        with suppress(OSError):  # a process that is gone answers nothing
+            self._process.stdin.write(json.dumps(request) + "\n")
+            self._process.stdin.flush()
+        line = self._process.stdout.readline()
+        if line:
+            return json.loads(line)
+        self._process.wait()
+        self._log.seek(0)
+        last = self._log.read().strip().rpartition("\n")[2] or f"exit status {self._process.returncode}"
+        if last.startswith(("ImportError:", "ModuleNotFoundError:")):
+            raise BackendUnavailableError(self._backend, last, "install what its row of the README's table names")
+        raise InspectionError(f"{self._backend} can't plan for {self._arch} here: {last}")
+
 
 def _answer(backend: str, request: dict[str, Any]) -> Any:
-    """``{"op"}``: what is declared for it. ``{"id", "problems", "tables"}``: their plans."""
     import torch
 
     if "id" not in request:
         return declarations(backend, request["op"])
     problems = [Problem(p["op"], tuple(p["shape"]), p["dtype"], p["dim"]) for p in request["problems"]]
-    return plans(request["id"], problems, request["tables"], torch.device("meta"))
+    return plans(request["id"], problems, request["values"], torch.device("meta"))
 
 
 def main(backend: str, arch: str) -> None:
+    """The process of :class:`Described`: requests and replies are lines of JSON."""
     replies = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what a language prints is no answer
-    requests = json.load(sys.stdin)
     package = registry._packages()[backend]
     inspection = importlib.import_module(f"{package}.inspection")
     architecture = inspect.ARCHITECTURES[arch]
-    if not hasattr(inspection, "assumed"):  # a backend for the host, or of torch's own kernels: no launch tables
-        json.dump([None for _ in requests], replies)
-        replies.close()
-        return
-    with inspect.described(architecture), inspection.assumed(architecture):
-        for op in ops.OPERATIONS:
-            importlib.import_module(f"{package}.{op}")
-        json.dump([_answer(backend, request) for request in requests], replies)
-    replies.close()
+    with ExitStack() as stack:
+        if hasattr(inspection, "assumed"):  # else a backend for the host, or of torch's own kernels, without tables
+            stack.enter_context(inspect.described(architecture))
+            stack.enter_context(inspection.assumed(architecture))
+            for op in ops.OPERATIONS:
+                importlib.import_module(f"{package}.{op}")
+        for line in sys.stdin:
+            print(json.dumps(_answer(backend, json.loads(line))), file=replies, flush=True)
 
 
 if __name__ == "__main__":
