@@ -30,7 +30,7 @@ from cuda.bindings import driver as bindings
 from kernelzoo.errors import InspectionError
 from kernelzoo.inspect import ARCHITECTURES, Architecture, Kernel, Request, answer, described, launched, place, plain
 from kernelzoo.kernels.described_driver import Driver, Loaded
-from kernelzoo.kernels.numba import launch
+from kernelzoo.kernels.numba import launch, view
 from kernelzoo.kernels.numba.launch import Source
 
 
@@ -86,7 +86,18 @@ def assumed(architecture: Architecture) -> Iterator[None]:
     if not architecture.is_nvidia:
         raise InspectionError(f"Numba CUDA is for NVIDIA's devices, and not for {architecture.name}")
     with device(_driver(architecture.name)):
-        yield
+        _forget()
+        try:
+            yield
+        finally:
+            _forget()
+
+
+def _forget() -> None:
+    """What is kept by a device's index is of another device now."""
+    launch._properties.cache_clear()
+    launch._kernels.clear()
+    view._plans.clear()
 
 
 def kernels(request: Request) -> tuple[Kernel, ...]:
