@@ -18,7 +18,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from kernelzoo import ops
+from kernelzoo import ops, tables
 from kernelzoo.errors import BackendUnavailableError, DeviceError, RegistrationError, UnknownNameError
 
 if TYPE_CHECKING:
@@ -128,6 +128,7 @@ class Backend:
 
         self._tensor = torch.Tensor
         self._empty_like = torch.empty_like
+        self._chosen = tables.chosen.get
         self._current_device: Callable[[], int] = getattr(torch._C, "_cuda_getDevice", lambda: -1)
 
     def __repr__(self) -> str:
@@ -185,6 +186,7 @@ class Backend:
             and type(variant) is str
             and not x.requires_grad
             and not x.is_neg()
+            and not self._chosen()  # what is bound by another launch table than that in force is not kept
         ):
             address = x.data_ptr()
             key = (op, variant, dim, keepdim, x.dtype, x.shape, x.stride(), address % 16, device)

@@ -1,4 +1,4 @@
-"""The command line: ``kernelzoo list | doctor | verify | bench | compare | inspect | report``.
+"""The command line: ``kernelzoo list | doctor | verify | bench | compare | inspect | tune | report``.
 
 Each command is a function that returns the exit status; options stand in its signature, and what it needs is imported
 when it runs, so that ``kernelzoo --help`` loads nothing heavy.
@@ -14,7 +14,7 @@ from typing import Annotated
 import typer
 
 import kernelzoo
-from kernelzoo.cli import bench, compare, doctor, inspection, listing, reporting, verify
+from kernelzoo.cli import bench, compare, doctor, inspection, listing, reporting, tune, verify
 from kernelzoo.errors import KernelZooError
 
 WRONG, UNUSABLE, INTERRUPTED = 1, 2, 130
@@ -54,6 +54,7 @@ app.command("verify")(verify.verify)
 app.command("bench")(bench.bench)
 app.command("compare")(compare.compare)
 app.command("inspect")(inspection.inspect)
+app.command("tune")(tune.tune)
 app.command("report", add_help_option=False, context_settings=reporting.PASS_ON)(reporting.report)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import shlex
 import sys
+from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -30,6 +31,11 @@ Output = Annotated[
 ]
 Resume = Annotated[bool, typer.Option("--resume", help="Go on with the results file: measure what it doesn't hold.")]
 
+FirstCall = Annotated[
+    bool,
+    typer.Option("--first-call", help="Instead: what the first call costs, with caches on disk empty and filled."),
+]
+
 
 def bench(
     *,
@@ -46,6 +52,7 @@ def bench(
     cache: options.Cache = "cold",
     cross_check: options.CrossCheck = False,
     patience: options.Patience = 180.0,
+    first_call: FirstCall = False,
     to: Output = None,
     resume: Resume = False,
     json: options.Json = False,
@@ -54,6 +61,10 @@ def bench(
 
     Each implementation is checked before it is timed. One that is wrong, crashes or hangs costs its own row; whatever
     ends the run, the file is whole, and --resume goes on with it. Dtypes are float32 and bfloat16 by default.
+
+    With --first-call, nothing is compared: of each backend's auto, or the variants named, it measures what the first
+    call of a process costs, and what a second shape of the same class adds. Its classes of problems are its own, and
+    its dtype is float32 by default.
 
     Exit status: 0; 1 if a row is wrong or failed; 2 for bad usage, or where nothing could be measured; 130 after
     Ctrl-C.
@@ -64,6 +75,10 @@ def bench(
     from kernelzoo.measure.record import Record
 
     wanted = options.words(op) or tuple(ops.OPERATIONS)
+    if first_call:
+        return _first_calls(
+            wanted, dtype, backend, variant, module, device, patience, to, json, given=bool(shape or resume)
+        )
     problems = options.problems(wanted, shape, options.words(dtype) or ("float32", "bfloat16"), shapes, dim)
     how = measuring.How(rounds, options.check_cache(cache), cross_check, "custom" if shape else shapes)
     if resume and to is None:
@@ -116,6 +131,33 @@ def bench(
         errors.print(f"interrupted; {_again(path, to, resume) if path.exists() else 'nothing was measured yet'}")
         return 130
     return 1 if bad else 0 if kept else 2
+
+
+def _first_calls(
+    ops: Sequence[str],
+    dtype: Sequence[str],
+    backend: Sequence[str],
+    variant: Sequence[str],
+    module: Sequence[Path],
+    device: str,
+    patience: float,
+    to: Path | None,
+    json: bool,
+    *,
+    given: bool,
+) -> int:
+    from kernelzoo.cli.first_calls import first_calls
+    from kernelzoo.measure.guard import Guard
+
+    if given:
+        raise options.OptionError("--first-call has problems of its own, and takes neither --shape nor --resume")
+    modules = options.check_modules(module)
+    dtypes = options.words(dtype) or ("float32",)
+    options.problems(ops, (), dtypes)  # raises for a name that isn't known
+    with Guard(device, modules) as guard:  # for what there is, and where; the calls are in processes of their own
+        about = guard.about
+    ids = options.select(about.summaries, (), ops, options.words(backend), options.words(variant) or ("auto",))
+    return first_calls(ids, dtypes, about, modules, patience, to, json)
 
 
 def _again(path: Path, given: Path | None, resumed: bool) -> str:

@@ -44,15 +44,15 @@ def table(*columns: str) -> Table:
 
 def emit(document: dict[str, Any]) -> None:
     """Print the JSON document."""
-    print(json.dumps(_finite(document), indent=1))
+    print(json.dumps(finite(document), indent=1))
 
 
-def _finite(value: Any) -> Any:
+def finite(value: Any) -> Any:
     """JSON has no infinity and no NaN: an end that an interval does not have is null."""
     if isinstance(value, dict):
-        return {key: _finite(part) for key, part in value.items()}
+        return {key: finite(part) for key, part in value.items()}
     if isinstance(value, list | tuple):
-        return [_finite(part) for part in value]
+        return [finite(part) for part in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import IO, Any, Self
@@ -100,19 +100,23 @@ class Guard:
         cache: str = "cold",
         cross_check: bool = False,
         label: str = "",
+        tables: Mapping[str, Mapping[str, int]] | None = None,
         progress: Progress = lambda stage, id: None,
     ) -> tuple[list[Json], list[Json]]:
         """Measure implementations on one problem: the entries of a results file, and the failures.
+
+        An id ``backend/op/variant@label`` is a lane of its own, bound with the knobs that ``tables`` has for it.
 
         An implementation that kills the process, hangs, or breaks its device is a failure, and the others are measured
         again without it, in a new process. With ``cross_check``, cold results of a GPU are timed by the profiler's
         clock too.
         """
         left, lost = list(ids), list[Json]()
+        lanes = {id: dict(values) for id, values in (tables or {}).items()}
         while left:
             request = {"do": "race", "problem": _shape(problem), "ids": left, "rounds": rounds, "cache": cache}
             try:
-                done = self._ask({**request, "label": label}, progress)
+                done = self._ask({**request, "label": label, "tables": lanes}, progress)
                 if cross_check and cache == "cold":
                     timed = {e["extra_info"]["id"]: e for e in done["entries"] if e["extra_info"]["clock"] == "device"}
                     for id, seconds in self.cross_check(problem, list(timed), progress).items() if timed else ():
@@ -125,6 +129,24 @@ class Guard:
                 lost += [record.failure(problem, id, "failed", error.reason) for id in blamed]
                 left = [id for id in left if id not in blamed]
         return [], lost
+
+    def tables(self, backends: Sequence[str], ops: Sequence[str]) -> Json:
+        """What can be tuned here: ``card`` (None without a GPU), ``declared``, and ``unavailable`` by backend."""
+        return self._answered({"do": "tables", "backends": list(backends), "ops": list(ops)})
+
+    def plans(self, id: str, problems: Sequence[Problem], values: Sequence[Mapping[str, int]]) -> list[list[str]]:
+        """What tables make of problems; see :func:`kernelzoo.measure.planning.plans`."""
+        request = {"do": "plans", "id": id, "problems": [_shape(p) for p in problems]}
+        found: list[list[str]] = self._answered({**request, "values": [dict(one) for one in values]})["plans"]
+        return found
+
+    def _answered(self, request: Json) -> Json:
+        """The answer to a request that runs no kernel. Raises GuardError if the process dies over it."""
+        try:
+            return self._ask(request, _quiet, at_least=_IMPORTING)
+        except _DiedError as error:
+            self._restart()
+            raise GuardError(f"{request['do']} could not be had: {error.reason}") from None
 
     def cross_check(self, problem: Problem, ids: Sequence[str], progress: Progress) -> dict[str, float]:
         """Seconds per launch by the profiler's clock, by id; those that it tells nothing of are left out.

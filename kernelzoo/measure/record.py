@@ -20,12 +20,14 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from kernelzoo import tables
 from kernelzoo.errors import KernelZooError
 from kernelzoo.measure import profiler
 from kernelzoo.measure.ceilings import Ceilings
 from kernelzoo.measure.environment import device_name, versions
 from kernelzoo.measure.problems import Problem
 from kernelzoo.measure.race import Measurement
+from kernelzoo.registry import Implementation
 
 FORMAT = 1
 """Of the object ``kernelzoo`` in a results file; a reader refuses a newer one."""
@@ -54,6 +56,7 @@ def extra_info(measured: Measurement, device: str, ceilings: Ceilings | None, sh
         "clock_detail": measured.clock_detail,
         "cache": measured.cache,
         "device": device_name(device),
+        "table": table_of(implementation, device),
         "versions": versions(device),
         "samples": len(measured.samples),
         "race": measured.race,
@@ -70,6 +73,12 @@ def extra_info(measured: Measurement, device: str, ceilings: Ceilings | None, sh
         "condition": [asdict(condition) for condition in measured.condition] if measured.condition else None,
         "shape_set": shape_set,
     }
+
+
+def table_of(implementation: Implementation, device: str) -> str | None:
+    """The launch table that an implementation was bound with on a device, in a word or two; None if it has none."""
+    index = int(device.partition(":")[2] or 0) if device.startswith("cuda") else -1
+    return tables.label(implementation.backend, implementation.op, index)
 
 
 def entry(measured: Measurement, device: str, ceilings: Ceilings | None, shape_set: str) -> Json:

@@ -14,12 +14,13 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable
+from dataclasses import asdict
 from functools import partial
 from typing import IO, TYPE_CHECKING, Any
 
-from kernelzoo import conformance, measure, registry
+from kernelzoo import conformance, measure, registry, tables
 from kernelzoo.errors import BackendUnavailableError, KernelZooError, UnsupportedProblemError
-from kernelzoo.measure import record
+from kernelzoo.measure import planning, record
 from kernelzoo.measure.gate import Gate
 from kernelzoo.measure.problems import Problem
 from kernelzoo.measure.race import DeviceLostError
@@ -97,12 +98,18 @@ class Worker:
         return {"ceilings": [self._ceilings.copy, self._ceilings.read, self._ceilings.floor]}
 
     def on_race(
-        self, problem: dict[str, Any], ids: list[str], rounds: int, cache: measure.Cache, label: str
+        self,
+        problem: dict[str, Any],
+        ids: list[str],
+        rounds: int,
+        cache: measure.Cache,
+        label: str,
+        tables: dict[str, dict[str, int]],
     ) -> dict[str, Any]:
-        """Measure one problem; entries as a results file holds them."""
+        """Measure one problem; entries as a results file holds them. An id in ``tables`` is a lane with that table."""
         measured = measure.race(
             _problem(problem),
-            [registry.implementation(id) for id in ids],
+            [planning.lane(id, tables[id]) if id in tables else registry.implementation(id) for id in ids],
             self._device,
             rounds=rounds,
             cache=cache,
@@ -114,6 +121,29 @@ class Worker:
             "entries": [record.entry(m, device, self._ceilings, label) for m in measured.values() if m.samples],
             "failed": [failure for m in measured.values() if (failure := record.failure_of(m))],
         }
+
+    def on_tables(self, backends: list[str], ops: list[str]) -> dict[str, Any]:
+        """The launch tables that can be tuned on this device, the card, and why a backend has none to tune."""
+        card = tables.card(self._device.index) if self._device.type == "cuda" else None
+        found: dict[str, Any] = {"card": asdict(card) if card else None, "declared": [], "unavailable": {}}
+        for name in backends:
+            try:
+                backend = registry.get(name)
+            except Exception as error:  # a language that is installed and broken may raise anything as it is imported
+                found["unavailable"][name] = str(error) if isinstance(error, KernelZooError) else repr(error)
+                continue
+            if backend.emulator or self._device.type not in backend.devices:
+                found["unavailable"][name] = f"it runs on {backend.emulator or ' and '.join(backend.devices)} here"
+                continue
+            found["declared"] += filter(None, (planning.declarations(name, op) for op in ops))
+        return found
+
+    def on_plans(
+        self, id: str, problems: list[dict[str, Any]], values: list[dict[str, int]]
+    ) -> dict[str, list[list[str]]]:
+        """What tables make of problems; see :func:`kernelzoo.measure.planning.plans`."""
+        self._tell("plan", id)
+        return {"plans": planning.plans(id, [_problem(problem) for problem in problems], values, self._device)}
 
     def on_cross_check(self, problem: dict[str, Any], ids: list[str]) -> dict[str, float]:
         """Time by the profiler's clock; this process must not be used for a race afterwards."""

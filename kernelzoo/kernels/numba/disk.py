@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING
 
 from numba.cuda.cudadrv.nvvm import NVVM
 
+from kernelzoo import cache as kept
+
 if TYPE_CHECKING:
     from kernelzoo.kernels.numba.launch import Source
 
@@ -26,8 +28,8 @@ _DIGEST = hashlib.sha256().digest_size
 
 
 def folder() -> Path:
-    """``kernelzoo/numba`` in the user's folder for caches, which may be deleted at any time."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "kernelzoo" / "numba"
+    """This backend's part of the user's folder for caches, which may be deleted at any time."""
+    return kept.folder("numba")
 
 
 def stored(source: Source, capability: tuple[int, int]) -> tuple[str, bytes] | None:

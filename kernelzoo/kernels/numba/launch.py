@@ -27,6 +27,7 @@ from numba.cuda import config, types
 
 from kernelzoo.kernels.numba.disk import store, stored
 from kernelzoo.registry import Launch, Movable
+from kernelzoo.tables import Step, noting
 
 SIMULATED: bool = config.ENABLE_CUDASIM
 
@@ -214,8 +215,32 @@ def _submit() -> Callable[..., int]:
     return kind(int(address))
 
 
+class _Noted(Kernel):
+    """A kernel that nobody has compiled: its calls note what they would launch, see :mod:`kernelzoo.tables`."""
+
+    def resident(self, threads: int) -> int:
+        return 1
+
+    def call(
+        self,
+        grid: int,
+        *integers: int,
+        threads: int = 0,
+        shared: int = 0,
+        cluster: int = 1,
+        cooperative: bool = False,
+    ) -> Callable[..., Launch]:
+        steps = noting.get()
+        if steps is not None:
+            kernel = f"{self.function.function.__qualname__}{self.function.constants}"
+            steps.append(Step(kernel, (grid,), threads or self.threads, shared, cluster, cooperative, integers))
+        return lambda *tensors: lambda: None
+
+
 def prepare(source: Source, device: torch.device) -> Kernel:
     """The kernel on that device, compiled on first use and kept. Safe from several threads."""
+    if noting.get() is not None:
+        return _Noted(source, source.threads, device.index or 0, source.pointers)
     index = device.index or 0
     kernel = _kernels.get((source, index))
     if kernel is None:

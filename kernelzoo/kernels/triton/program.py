@@ -11,8 +11,10 @@ import triton
 import triton.language as tl
 
 from kernelzoo.errors import UnsupportedProblemError
+from kernelzoo.kernels.triton.occupancy import current_device
 from kernelzoo.ops import dtype_name, on_device_of
 from kernelzoo.registry import Launch, Movable
+from kernelzoo.tables import Step, noting
 
 MAX_PROGRAMS = 2**31 - 1
 """The largest one-dimensional grid of either vendor."""
@@ -146,10 +148,13 @@ def edges_of(rows: Rows, x: torch.Tensor, out: torch.Tensor) -> int:
 
 
 def compiled(x: torch.Tensor, kernel: Any, args: tuple[Any, ...], warps: int, stages: int = 1, **options: Any) -> Any:
-    """Compile a kernel for all of its arguments, constants included, and load it; None in the interpreter.
+    """Compile a kernel for all of its arguments, constants included, and load it; None in the interpreter, and where
+    plans are only noted.
 
     Compiling happens here, in the bind, one at a time: a launch neither compiles nor races with another first launch.
     """
+    if noting.get() is not None:
+        return None
     with _lock, on_device_of(x):
         program = kernel.warmup(*args, grid=(1,), num_warps=warps, num_stages=stages, **options)
         if program is not None:
@@ -201,7 +206,17 @@ def bound(
     implementation: str, x: torch.Tensor, kernel: Any, programs: int, args: tuple[Any, ...], warps: int, **options: Any
 ) -> Launch:
     """Compile a kernel and return its launch over so many programs; see ``compiled`` and ``launch_of``."""
+    note(kernel, programs, args, warps, **options)
     return launch_of(implementation, kernel, compiled(x, kernel, args, warps, **options), programs, args)
+
+
+def note(kernel: Any, programs: int, args: tuple[Any, ...], warps: int, stages: int = 1, **options: Any) -> None:
+    """Where plans are noted (see :mod:`kernelzoo.tables`), note this one."""
+    steps = noting.get()
+    if steps is not None:
+        numbers = tuple(str(arg) for arg in args if not isinstance(arg, torch.Tensor))
+        what = f"{kernel.__name__}, {warps} warps, {stages} stages, {options}"
+        steps.append(Step(what, (programs,), warps * current_device().warp_size, arguments=numbers))
 
 
 _lock = threading.RLock()
