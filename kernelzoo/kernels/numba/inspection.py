@@ -61,6 +61,10 @@ def device(driver: Driver) -> Iterator[None]:
         function = getattr(driver.library, name.decode())
         return 0, ctypes.cast(function, ctypes.c_void_p).value or 0, 0
 
+    def allow(function: int, attribute: int, value: int) -> tuple[int]:
+        driver.allow(function, attribute, value)
+        return (0,)
+
     # A module's handle is its kernel's, of which it has one.
     replaced: tuple[tuple[Any, str, Callable[..., Any]], ...] = (
         (launch, "to_ptx", ptx_of),
