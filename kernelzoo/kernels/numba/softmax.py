@@ -22,7 +22,15 @@ from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.numba import columns as columns_of
 from kernelzoo.kernels.numba.columns import Columns
 from kernelzoo.kernels.numba.dtypes import STORAGE, WIDE, itemsize, lowest, one
-from kernelzoo.kernels.numba.launch import Source, has_clusters, l2_bytes, multiprocessors, prepare, shared_bytes
+from kernelzoo.kernels.numba.launch import (
+    Source,
+    has_clusters,
+    l2_bytes,
+    most_blocks,
+    multiprocessors,
+    prepare,
+    shared_bytes,
+)
 from kernelzoo.kernels.numba.row import (
     ALIGNED,
     EVERY_LANE,
@@ -676,7 +684,7 @@ def holding(dtype: str, tiling: Tiling) -> tuple[Any, Any, Any, Any]:
 
 
 CLUSTER_OFFSETS = (types.int64,) * 13  # View.offsets, then blocks, share, kept
-MOST_BLOCKS = 16  # in a cluster, with leave; 8 are what every device grants
+MOST_BLOCKS = 16  # in a cluster, where there are most; 8 are what every device grants
 MOST_WARPS = 32
 
 
@@ -971,7 +979,7 @@ HELD = 8  # vectors that a thread of 512 has in registers in grid_kernel, and of
 KEPT = 12  # and at most in shared memory, of which two blocks of 512 threads then have 192 kB
 
 
-def cluster_shape(v: View, processors: int) -> tuple[int, int, int] | None:
+def cluster_shape(v: View, processors: int, shared: int) -> tuple[int, int, int] | None:
     """``(blocks, threads, tiles)`` of a cluster for a row, or None where one can't hold it or wins nothing.
 
     As few blocks as hold the row, with 4 vectors a thread in registers and up to 12 in shared memory: the fewer blocks
@@ -980,11 +988,12 @@ def cluster_shape(v: View, processors: int) -> tuple[int, int, int] | None:
     """
     vectors = max(1, v.n // v.vec)
     packed = itemsize(v.dtype) == 2
+    fit = (shared - 2 * MOST_BLOCKS * MOST_WARPS * 8) // (512 * VECTOR_BYTES)  # beside the pairs of all warps
     if packed and v.rows <= processors:
         blocks = min(MOST_BLOCKS, -(-vectors // (256 * HELD)))
         threads = -(-vectors // (blocks * HELD * WARP)) * WARP
         return (max(2, blocks), threads, HELD) if threads <= 512 else None
-    blocks = -(-vectors // (512 * (4 + KEPT)))
+    blocks = -(-vectors // (512 * (4 + min(fit, KEPT))))
     if blocks * v.rows < 2 * processors and packed:
         blocks *= 2
         return (blocks, -(-vectors // (blocks * HELD * WARP)) * WARP, HELD) if blocks <= MOST_BLOCKS else None
@@ -993,6 +1002,8 @@ def cluster_shape(v: View, processors: int) -> tuple[int, int, int] | None:
             return None
         blocks = 4  # short enough for that to beat the way through memory that the grid goes
     blocks = max(2 if vectors > 2048 and v.rows <= 2 * processors else 1, blocks)
+    if blocks > MOST_BLOCKS and -(-vectors // (512 * MOST_BLOCKS)) > 4 + fit:
+        return None
     return (min(blocks, MOST_BLOCKS), 512, 4) if blocks <= MOST_BLOCKS + 1 else None
 
 
@@ -1006,11 +1017,11 @@ def grid_shape(v: View, processors: int, shared: int) -> tuple[int, int]:
 
 def plan_split(v: View, device: torch.device) -> BindView:
     if has_clusters(device) and not v.across and v.vec * itemsize(v.dtype) == VECTOR_BYTES:
-        shape = cluster_shape(v, multiprocessors(device))
-        if shape is not None and v.rows * shape[0] <= GRID_LIMIT:
+        shape = cluster_shape(v, multiprocessors(device), shared_bytes(device))
+        if shape is not None and shape[0] <= most_blocks(device) and v.rows * shape[0] <= GRID_LIMIT:
             return _on_cluster(v, device, *shape)
         return _on_grid(v, device, *grid_shape(v, multiprocessors(device), shared_bytes(device)))
-    by_columns = _on_columns(v, device, MOST_BLOCKS if has_clusters(device) else 1)
+    by_columns = _on_columns(v, device, most_blocks(device))
     if by_columns is not None:
         return by_columns
     tiling = streaming_tiling(v)
@@ -1311,7 +1322,7 @@ def plan_auto(v: View, device: torch.device) -> BindView:
     tiling = fused_tiling(v)
     if v.across:
         c = columns_of.columns(v)
-        if c is not None and columns_shape(c, v.dtype, MOST_BLOCKS if has_clusters(device) else 1) is not None:
+        if c is not None and columns_shape(c, v.dtype, most_blocks(device)) is not None:
             return plan_split(v, device)
         return plan_fused(v, device) if tiling is not None else plan_split(v, device)
     # A block of its own per row, unless it is longer than a block of 512 threads holds and so few rows leave SMs idle.
