@@ -54,8 +54,8 @@ def tests(session: nox.Session) -> None:
         session.notify(f"tests-{backend}")
 
 
-# Python, torch and triton: each torch with the triton that its build for GPUs pins, and newer ones with the torch of the
-# constraints. None of these sessions runs unless it is named.
+# Python, torch and triton: each torch with the triton that its build for GPUs pins, and other tritons with the torch of
+# the constraints. None of these sessions runs unless it is named.
 COMBINATIONS = (
     ("3.11", "2.13", "3.7"),
     ("3.11", "2.13", "3.6"),
