@@ -91,7 +91,7 @@ def device(driver: Driver) -> Iterator[None]:
             (cupy.cuda, "Device", Device),
             (runtime, "deviceGetAttribute", lambda attribute, index: driver.attribute(attribute)),
             (cupy_driver, "funcGetAttribute", lambda attribute, function: 0),
-            (cupy_driver, "funcSetAttribute", lambda function, attribute, value: None),
+            (cupy_driver, "funcSetAttribute", driver.allow),
             (cupy_driver, "occupancyMaxActiveBlocksPerMultiprocessor", driver.blocks),
             (ctypes, "CDLL", lambda name, *a, **k: driver.library if name == "libcuda.so.1" else cdll(name, *a, **k)),
         ):

@@ -24,6 +24,7 @@ TILE_ELEMENTS = 264
 # Blocks of 512 threads, of which an SM runs two with 64 registers a thread: one computes while the other loads.
 CLUSTER_THREADS = 512
 CLUSTERS = (2, 4, 8, 16)
+LARGE_CLUSTERS = (9, 10)  # compute capabilities, major, that have them of 16 blocks, with leave: 12 has 8
 
 # Threads of an SM with 64 registers each.
 SM_THREADS = 1024
@@ -244,21 +245,25 @@ def _split(problem: Problem, device: Device, knobs: Knobs) -> Plan:
     # The registers that the ring leaves a thread on compute capability 12.0 don't hold the double exponential's.
     if device.capability < 90 or problem.width == 1 or (problem.dtype == "float64" and device.capability >= 120):
         return _split_grid(problem, device)
-    held = CLUSTER_THREADS * FUSED_ITEMS[-1]
+    held, clusters = CLUSTER_THREADS * FUSED_ITEMS[-1], _clusters(device)
     few = 2 * problem.rows <= device.sms
     few = few or (problem.rows <= device.sms and packs <= _ring_tiles(device) * RING_TILE)
-    if (few and packs > held) or packs > CLUSTERS[-1] * held:
+    if (few and packs > held) or packs > clusters[-1] * held:
         return _split_ring(problem, device)
     # As few blocks as hold the row, or more until there are two for each SM.
     enough = knobs.cluster_blocks * device.sms
     cluster = next(
-        (c for c in CLUSTERS if packs <= c * held and (c * problem.rows >= enough or packs < c * held // 4)),
-        CLUSTERS[-1],
+        (c for c in clusters if packs <= c * held and (c * problem.rows >= enough or packs < c * held // 4)),
+        clusters[-1],
     )
     items = 4 if packs <= cluster * CLUSTER_THREADS * 4 else 8
     kernel = f"split_cluster<{problem.c_type}, {problem.width}, {items}, {cluster}>"
     threads = _threads(-(-packs // cluster), items)
     return Plan(problem, (Step(kernel, problem.rows * cluster, threads, cluster=cluster),))
+
+
+def _clusters(device: Device) -> tuple[int, ...]:
+    return CLUSTERS if device.capability // 10 in LARGE_CLUSTERS else CLUSTERS[:-1]
 
 
 def _split_ring(problem: Problem, device: Device) -> Plan:
@@ -350,7 +355,7 @@ def _columns_cluster(problem: Problem, device: Device, knobs: Knobs) -> Plan | N
     for lanes in (8, 4):  # 128 bytes of neighbouring rows, or 64
         lanes = min(lanes, _power_of_two(-(-problem.inner // width)))
         tiles = problem.outer * -(-problem.inner // (lanes * width))
-        for parts in (1, *(CLUSTERS if lanes <= 4 else CLUSTERS[:-1])):
+        for parts in (1, *(_clusters(device) if lanes <= 4 else CLUSTERS[:-1])):
             share = -(-n // parts)
             if share * lanes > most * 512:
                 continue

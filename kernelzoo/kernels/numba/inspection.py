@@ -33,6 +33,9 @@ from kernelzoo.kernels.described_driver import Driver, Loaded
 from kernelzoo.kernels.numba import launch, view
 from kernelzoo.kernels.numba.launch import Source
 
+LEAST_CAPABILITY = 80
+"""Halves two at once and a minimum that keeps NaN are sm_80's, and the backend's ``probe`` asks for it."""
+
 
 def loaded(source: Source, ptx: str, cubin: bytes) -> Loaded:
     """A kernel that Numba compiled; its PTX has one entry."""
@@ -62,6 +65,10 @@ def device(driver: Driver) -> Iterator[None]:
         function = getattr(driver.library, name.decode())
         return 0, ctypes.cast(function, ctypes.c_void_p).value or 0, 0
 
+    def allow(function: int, attribute: int, value: int) -> tuple[int]:
+        driver.allow(function, attribute, value)
+        return (0,)
+
     # A module's handle is its kernel's, of which it has one.
     replaced: tuple[tuple[Any, str, Callable[..., Any]], ...] = (
         (launch, "to_ptx", ptx_of),
@@ -70,7 +77,7 @@ def device(driver: Driver) -> Iterator[None]:
         (bindings, "cuModuleLoadData", lambda cubin: (0, driver.load(made[cubin]))),
         (bindings, "cuModuleGetFunction", lambda module, name: (0, module)),
         (bindings, "cuFuncGetAttribute", lambda attribute, function: (0, 0)),
-        (bindings, "cuFuncSetAttribute", lambda function, attribute, value: (0,)),
+        (bindings, "cuFuncSetAttribute", allow),
         (bindings, "cuOccupancyMaxActiveBlocksPerMultiprocessor", lambda *arguments: (0, driver.blocks(*arguments))),
         (bindings, "cuGetProcAddress", address),
     )
@@ -102,7 +109,7 @@ def _forget() -> None:
 
 def kernels(request: Request) -> tuple[Kernel, ...]:
     """The kernels of a launch, for NVIDIA; see :func:`kernelzoo.inspect.inspect`."""
-    request.require_nvidia("Numba CUDA")
+    request.require_nvidia("Numba CUDA", LEAST_CAPABILITY)
     driver = _driver(request.arch)
     driver.steps.clear()
     with described(request.architecture), device(driver):

@@ -321,6 +321,13 @@ def has_clusters(device: torch.device) -> bool:
     return not SIMULATED and bool(_properties(device.index or 0).major >= 9)
 
 
+def most_blocks(device: torch.device) -> int:
+    """Blocks to a cluster: 16, with leave, on Hopper and data-centre Blackwell, 8 on later ones, 1 without clusters."""
+    if not has_clusters(device):
+        return 1
+    return 16 if _properties(device.index or 0).major in (9, 10) else 8
+
+
 def shared_bytes(device: torch.device) -> int:
     """Dynamic shared memory that a block can have beside 2 kB of its own; none in the simulator, without clusters."""
     if SIMULATED:

@@ -22,7 +22,15 @@ from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.numba import columns as columns_of
 from kernelzoo.kernels.numba.columns import Columns
 from kernelzoo.kernels.numba.dtypes import STORAGE, WIDE, itemsize, lowest, one
-from kernelzoo.kernels.numba.launch import Source, has_clusters, l2_bytes, multiprocessors, prepare, shared_bytes
+from kernelzoo.kernels.numba.launch import (
+    Source,
+    has_clusters,
+    l2_bytes,
+    most_blocks,
+    multiprocessors,
+    prepare,
+    shared_bytes,
+)
 from kernelzoo.kernels.numba.row import (
     ALIGNED,
     EVERY_LANE,
@@ -721,7 +729,7 @@ def holding(dtype: str, tiling: Tiling) -> tuple[Any, Any, Any, Any]:
 
 
 CLUSTER_OFFSETS = (types.int64,) * 13  # View.offsets, then blocks, share, kept
-MOST_BLOCKS = 16  # in a cluster, with leave; 8 are what every device grants
+MOST_BLOCKS = 16  # in a cluster, where there are most; 8 are what every device grants
 MOST_WARPS = 32
 
 
@@ -1054,10 +1062,10 @@ def grid_shape(v: View, processors: int, shared: int) -> tuple[int, int]:
 def plan_split(v: View, device: torch.device, knobs: Knobs) -> BindView:
     if has_clusters(device) and not v.across and v.vec * itemsize(v.dtype) == VECTOR_BYTES:
         shape = cluster_shape(v, multiprocessors(device), shared_bytes(device), knobs)
-        if shape is not None and v.rows * shape[0] <= GRID_LIMIT:
+        if shape is not None and shape[0] <= most_blocks(device) and v.rows * shape[0] <= GRID_LIMIT:
             return _on_cluster(v, device, *shape)
         return _on_grid(v, device, *grid_shape(v, multiprocessors(device), shared_bytes(device)))
-    by_columns = _on_columns(v, device, MOST_BLOCKS if has_clusters(device) else 1)
+    by_columns = _on_columns(v, device, most_blocks(device))
     if by_columns is not None:
         return by_columns
     tiling = streaming_tiling(v)
@@ -1357,7 +1365,7 @@ def plan_auto(v: View, device: torch.device, knobs: Knobs) -> BindView:
     tiling = fused_tiling(v, knobs)
     if v.across:
         c = columns_of.columns(v)
-        if c is not None and columns_shape(c, v.dtype, MOST_BLOCKS if has_clusters(device) else 1) is not None:
+        if c is not None and columns_shape(c, v.dtype, most_blocks(device)) is not None:
             return plan_split(v, device, knobs)
         return plan_fused(v, device, knobs) if tiling is not None else plan_split(v, device, knobs)
     # A block of its own per row, unless it is longer than a block of 512 threads holds and so few rows leave SMs idle.

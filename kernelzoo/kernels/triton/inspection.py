@@ -121,7 +121,7 @@ def device(arch: str) -> Iterator[DescribedDriver]:
         if all(program is not known for known in driver.programs):
             driver.programs.append(program)
         chosen = {p.name: value for p, value in zip(self.params, args, strict=False) if p.is_constexpr}
-        chosen |= {name: value for name, value in options.items() if name != "grid"}
+        chosen |= {name: value for name, value in options.items() if name not in ("grid", "enable_fp_fusion")}
         driver.known[program.metadata.hash] = program, self, chosen
         return program
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import triton
 
-CDNA = ("gfx908", "gfx90a", "gfx940", "gfx941", "gfx942")
+CDNA = ("gfx908", "gfx90a", "gfx940", "gfx941", "gfx942", "gfx950")
 """AMD parts whose vector registers are twice the reported number: the accumulation registers are usable as well."""
 
 
