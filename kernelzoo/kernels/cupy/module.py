@@ -17,8 +17,9 @@ import torch
 from cupy_backends.cuda.api import driver
 
 from kernelzoo import tables
-from kernelzoo.ops import dtype_name
+from kernelzoo.ops import attached, dtype_name
 from kernelzoo.registry import Launch, Movable
+from kernelzoo.workspace import owning
 
 MAX_GRID_X = 2**31 - 1
 
@@ -196,16 +197,13 @@ def bind(file: str, planner: Planner, table: type[Any], x: torch.Tensor, out: to
     keep: list[Any] = [x, out, geometry]  # what the driver reads at every launch must outlive this call
     workspace = {}
     if ready.partial_bytes:
-        partial = torch.empty(ready.partial_bytes, dtype=torch.uint8, device=x.device)
-        keep.append(partial)
-        workspace["partial"] = partial.data_ptr()
+        workspace["partial"] = torch.empty(ready.partial_bytes, dtype=torch.uint8, device=x.device)
     if ready.counter_bytes:
-        counters = torch.zeros(ready.counter_bytes, dtype=torch.uint8, device=x.device)
-        keep.append(counters)
-        workspace["counters"] = counters.data_ptr()
+        workspace["counters"] = torch.zeros(ready.counter_bytes, dtype=torch.uint8, device=x.device)
+    address = {name: tensor.data_ptr() for name, tensor in workspace.items()}
     launches = []
     for run, extra in ready.steps:
-        values = [ctypes.c_void_p(workspace.get(value, 0)) if isinstance(value, str) else value for value in extra]
+        values = [ctypes.c_void_p(address.get(value, 0)) if isinstance(value, str) else value for value in extra]
         pointers = (ctypes.c_void_p * (1 + len(values)))(ctypes.addressof(geometry), *map(ctypes.addressof, values))
         keep += (values, pointers)
         launches.append((run, pointers))
@@ -215,7 +213,7 @@ def bind(file: str, planner: Planner, table: type[Any], x: torch.Tensor, out: to
         for run, parameters in launches:
             run(stream, parameters)
 
-    return launch
+    return owning(launch, *workspace.values()) if workspace else launch
 
 
 class _Geometry(ctypes.Structure):
@@ -267,8 +265,14 @@ def _ready(
     aligned: bool,
     index: int,
 ) -> _Ready:
+    with attached(index):
+        problem = problem_of(dtype, shape, x_strides, out_strides, aligned)
+        return _made_ready(file, planner, knobs, problem, index)
+
+
+def _made_ready(file: str, planner: Planner, knobs: Any, problem: Problem, index: int) -> _Ready:
     device = device_of(index)
-    plan = planner(problem_of(dtype, shape, x_strides, out_strides, aligned), device, knobs)
+    plan = planner(problem, device, knobs)
     p = plan.problem
     geometry = _Geometry(
         0, 0, p.rows, p.n, p.inner, p.x_outer, p.x_n, p.x_inner, p.out_outer, p.out_n, p.out_inner, 1 / p.inner

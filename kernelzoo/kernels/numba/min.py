@@ -38,8 +38,10 @@ from kernelzoo.kernels.numba.row import (
     word_type,
 )
 from kernelzoo.kernels.numba.view import VECTOR_BYTES, BindView, View, planned, power_of_two
+from kernelzoo.ops import in_halves
 from kernelzoo.registry import Launch, register
 from kernelzoo.tables import knob, launch_table
+from kernelzoo.workspace import owning
 
 GRID_LIMIT = 2**31 - 1  # blocks in a launch
 OFFSETS = (types.int64,) * 10  # View.offsets
@@ -505,7 +507,7 @@ def _by_atomics(id: str, kernel: Any, slab_limit: int, v: View, device: torch.de
             second()
             third()
 
-        return launch
+        return owning(launch, results)
 
     return bind_narrow
 
@@ -740,7 +742,7 @@ def plan_split(v: View, device: torch.device, knobs: Knobs) -> BindView:
     def bind(x: torch.Tensor, out: torch.Tensor) -> Launch:
         partials = torch.empty(v.rows * chunks, dtype=WORKSPACE[WIDE[v.dtype]], device=device)
         counters = torch.zeros(groups, dtype=torch.int32, device=device)
-        return reduce(x, partials, counters, out)
+        return owning(reduce(x, partials, counters, out), partials, counters)
 
     return bind
 
@@ -889,6 +891,8 @@ def _on_columns(v: View, device: torch.device, knobs: Knobs, most_blocks: int) -
 @register("numba", "min", "auto")
 def auto(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """Parallel over rows, unless they are too few to fill the device and long enough to be worth splitting."""
+    if x.size(0) * x.size(2) > GRID_LIMIT:
+        return in_halves(auto, x, out)
     return planned(plan_auto, Knobs, x, out)
 
 

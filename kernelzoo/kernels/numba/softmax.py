@@ -51,6 +51,7 @@ from kernelzoo.kernels.numba.row import (
 from kernelzoo.kernels.numba.view import VECTOR_BYTES, BindView, View, planned, power_of_two
 from kernelzoo.registry import Launch, register
 from kernelzoo.tables import knob, launch_table
+from kernelzoo.workspace import owning
 
 GRID_LIMIT = 2**31 - 1  # blocks in a launch
 BLOCK_LIMIT = 1024  # threads in a block
@@ -1091,7 +1092,7 @@ def plan_split(v: View, device: torch.device, knobs: Knobs) -> BindView:
             for step in steps:
                 step()
 
-        return launch
+        return owning(launch, pairs)
 
     return bind
 
@@ -1140,7 +1141,7 @@ def _on_grid(v: View, device: torch.device, chunks: int, threads: int) -> BindVi
     def bind(x: torch.Tensor, out: torch.Tensor) -> Launch:
         pairs = torch.empty(v.rows * chunks * 2, dtype=_accumulate(v), device=device)
         counters = torch.zeros(v.rows, dtype=torch.int64, device=device)
-        return call(x, pairs, counters, out)
+        return owning(call(x, pairs, counters, out), pairs, counters)
 
     return bind
 

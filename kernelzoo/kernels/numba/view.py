@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +12,7 @@ import torch
 
 from kernelzoo.kernels.numba.dtypes import itemsize
 from kernelzoo.kernels.numba.launch import SIMULATED
-from kernelzoo.ops import dtype_name
+from kernelzoo.ops import attached, dtype_name
 from kernelzoo.registry import Launch
 from kernelzoo.tables import noting, of
 
@@ -118,12 +120,17 @@ def planned(plan: Plan, table: type[Any], x: torch.Tensor, out: torch.Tensor) ->
     key = (plan, knobs, x.dtype, x.device, x.shape, x.stride(), out.stride(), x.data_ptr() % 16, out.data_ptr() % 16)
     bind = _plans.get(key)
     if bind is None:
-        if len(_plans) >= PLANS:
-            _plans.clear()
-        bind = _plans[key] = plan(view(x, out), x.device, knobs)
+        # One at a time: the functions that a kernel is made of enter tables of Numba's, which its compiler reads.
+        with _lock, nullcontext() if SIMULATED else attached(x.device.index or 0):
+            bind = _plans.get(key)
+            if bind is None:
+                if len(_plans) >= PLANS:
+                    _plans.clear()
+                bind = _plans[key] = plan(view(x, out), x.device, knobs)
     return bind(x, out)
 
 
+_lock = threading.RLock()
 PLANS = 4096  # kept at most; some hundred bytes each
 _plans: dict[tuple[object, ...], BindView] = {}
 

@@ -12,6 +12,7 @@ from kernelzoo.errors import BackendUnavailableError
 from kernelzoo.registry import Launch
 
 Into = Callable[[torch.Tensor, int, torch.Tensor], None]
+"""A plain function, of whose code copies can be made."""
 
 _lock = threading.Lock()
 
@@ -24,12 +25,18 @@ def compiled(implementation: str, into: Into, x: torch.Tensor, dim: int, out: to
     _check_toolchain(implementation, x.device.type)
     key = (into, x.dtype, x.shape, x.stride(), out.stride(), dim, x.device, x.data_ptr() % 16, out.data_ptr() % 16)
     with _lock:  # Dynamo compiles one thing at a time, and this cache is filled once per problem
-        function = _compile(*key)
-        # Compile on scratch memory of the same layout: binding writes nothing that is the caller's.
-        if key not in _warmed:
+        function = _compiled.pop(key, None)
+        if function is None:
+            assert isinstance(into, FunctionType)
+            # A copy of the function has a code object, and with it a Dynamo cache and recompile limit, of its own.
+            fresh = FunctionType(into.__code__.replace(), into.__globals__, into.__name__)
+            function = torch.compile(fresh, dynamic=False, fullgraph=True)
+            # Compile on scratch memory of the same layout: binding writes nothing that is the caller's.
             with torch.no_grad():
                 function(_scratch(x), dim, _scratch(out))
-            _warmed.add(key)
+        _compiled[key] = function
+        if len(_compiled) > KEPT:
+            _compiled.pop(next(iter(_compiled)))
 
     def launch() -> None:
         with torch.no_grad():
@@ -38,14 +45,10 @@ def compiled(implementation: str, into: Into, x: torch.Tensor, dim: int, out: to
     return launch
 
 
-_warmed: set[tuple[object, ...]] = set()
+KEPT = 256
+"""Problems, those last bound, whose compiled function is kept; torch itself keeps some of each for ever."""
 
-
-@functools.lru_cache(maxsize=4096)
-def _compile(into: FunctionType, *_: object) -> Into:
-    # A copy of the function has a code object, and with it a Dynamo cache and recompile limit, of its own.
-    fresh: Into = FunctionType(into.__code__.replace(), into.__globals__, into.__name__)
-    return torch.compile(fresh, dynamic=False, fullgraph=True)
+_compiled: dict[tuple[object, ...], Into] = {}
 
 
 def _scratch(x: torch.Tensor) -> torch.Tensor:

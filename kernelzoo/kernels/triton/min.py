@@ -12,6 +12,7 @@ import triton.language as tl
 
 from kernelzoo.kernels.triton.occupancy import current_device
 from kernelzoo.kernels.triton.program import (
+    MAX_PROGRAMS,
     Rows,
     bound,
     edge_columns,
@@ -22,8 +23,10 @@ from kernelzoo.kernels.triton.program import (
     wide_dtype,
     wide_type,
 )
+from kernelzoo.ops import in_halves
 from kernelzoo.registry import Launch, register
 from kernelzoo.tables import knob, launch_table, of
+from kernelzoo.workspace import owning
 
 # ---------------------------------------------------------------------------------------------------------------------
 # Launch table
@@ -339,7 +342,7 @@ def atomic_eager_kernel(
     first = (program // blocks).to(tl.int64) * (TILES * BLOCK_M)
     cols = tl.arange(0, SUB_BLOCK_N).to(tl.int64)
     start_n = block * pieces * SUB_BLOCK_N
-    end_n = tl.minimum(start_n + pieces * SUB_BLOCK_N, n)
+    end_n = tl.minimum(start_n + tl.cast(pieces, tl.int64) * SUB_BLOCK_N, n)
     for tile in range(TILES):
         if first + tile * BLOCK_M < rows:
             row = first + tile * BLOCK_M + tl.arange(0, BLOCK_M)
@@ -370,7 +373,7 @@ def atomic_batched_kernel(
     first = (program // blocks).to(tl.int64) * (TILES * BLOCK_M)
     cols = tl.arange(0, SUB_BLOCK_N).to(tl.int64)
     start_n = block * pieces * SUB_BLOCK_N
-    end_n = tl.minimum(start_n + pieces * SUB_BLOCK_N, n)
+    end_n = tl.minimum(start_n + tl.cast(pieces, tl.int64) * SUB_BLOCK_N, n)
     tiles = tl.arange(0, TILES)[:, None]
     minima = tl.full([TILES, BLOCK_M], IDENTITY, WIDE)
     for tile in range(TILES):
@@ -445,6 +448,8 @@ def split_kernel(
 def auto(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """By rows where there are enough of them for all of the device, otherwise by parts of rows."""
     layout = rows_of(x, out)
+    if layout.total > MAX_PROGRAMS:
+        return in_halves(auto, x, out)
     device = current_device()
     knobs, multiprocessors = of(Knobs, device.index), device.multiprocessors
     if layout.across:
@@ -574,4 +579,4 @@ def _by_atomics(implementation: str, kernel: object, x: torch.Tensor, out: torch
         if target is not out:
             out.copy_(target)
 
-    return launch
+    return launch if target is out else owning(launch, target)

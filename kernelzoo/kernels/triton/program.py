@@ -15,6 +15,7 @@ from kernelzoo.kernels.triton.occupancy import current_device
 from kernelzoo.ops import dtype_name, on_device_of
 from kernelzoo.registry import Launch, Movable
 from kernelzoo.tables import Step, noting
+from kernelzoo.workspace import owning
 
 MAX_PROGRAMS = 2**31 - 1
 """The largest one-dimensional grid of either vendor."""
@@ -190,7 +191,8 @@ def launch_of(implementation: str, kernel: Any, program: Any, programs: int, arg
     device: int = x.get_device()
     stream = _current_stream
     plain = tuple(arg.data_ptr() if isinstance(arg, torch.Tensor) else arg for arg in args)
-    if sum(isinstance(arg, torch.Tensor) for arg in args) == 2:
+    tensors = [arg for arg in args if isinstance(arg, torch.Tensor)]
+    if len(tensors) == 2:
         rest = plain[2:]
 
         def at(x: int, out: int) -> None:
@@ -201,7 +203,7 @@ def launch_of(implementation: str, kernel: Any, program: Any, programs: int, arg
     def launch(_alive: tuple[Any, ...] = args) -> None:
         run(programs, 1, 1, stream(device), function, metadata, None, None, None, *plain)
 
-    return launch
+    return owning(launch, *tensors[2:])
 
 
 def bound(

@@ -574,7 +574,7 @@ def split_kernel(
     begin = part.to(tl.int64) * span * VECTOR
     end = begin + tl.cast(span, tl.int64) * VECTOR
     mine = tl.cast(0, tl.int64)
-    for i in range(program // parts, tl.cdiv(rows, ROWS), groups):
+    for i in range(program // parts, (rows - 1) // ROWS + 1, groups):  # rows + ROWS may be past 2^31
         row = tl.cast(i, tl.int64) * ROWS + tl.arange(0, ROWS)[:, None]
         in_rows = row < rows
         x_start = row_start(row, inner, x_outer, x_inner, MULTIPLE)
