@@ -37,8 +37,10 @@ def read_json(path: Path) -> Any:
     Raises FileError if it is no regular file, or no JSON with finite numbers, or larger or deeper than any results.
     """
     try:
-        with path.open("rb") as file:
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):  # a pipe would be waited for
+        with open(
+            path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)
+        ) as file:  # waits for none
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 raise FileError(f"can't read {path}: it is no regular file")
             packed = path.suffix == ".gz"
             raw = (gzip.GzipFile(fileobj=file) if packed else file).read(LARGEST + 1)  # so much of a bomb, no more
