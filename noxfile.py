@@ -104,7 +104,7 @@ def tests_numba(session: nox.Session) -> None:
     """The contract, for the Numba backend: simulated, compiled ahead of time, and on a GPU if there is one."""
     install(session, "test", extras=(f"numba-cuda{CUDA}",))
     pytest(session, "tests/numba/test_simulator.py", *PARALLEL, *session.posargs, **SIMULATOR)
-    pytest(session, "tests/numba/test_ptx.py", "tests/numba/test_inspection.py", *PARALLEL, *session.posargs)
+    pytest(session, "tests/numba/test_ptx.py", "tests/numba/test_inspection.py", "tests/numba/test_disk.py", *PARALLEL, *session.posargs)
     if GPU:
         pytest(session, CONFORMANCE, "-k", "numba", "--require", "numba", *session.posargs)
 
