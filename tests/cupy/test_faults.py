@@ -8,15 +8,20 @@ pytest.importorskip("cupy", reason="CuPy is not installed")
 
 from cupy.cuda._compiler_cache import DiskKernelCacheBackend
 
+from kernelzoo.kernels.cupy import module
 from kernelzoo.measure import Problem
 from kernelzoo.measure.guard import Guard
 
 MODULE = """
 import cupy, torch, kernelzoo
-from cupy.cuda import compiler
+from cupy.cuda import nvrtc
 
 def compile(source):
-    compiler._NVRTCProgram(source, "mine.cu").compile(("-arch=sm_90",))
+    program = nvrtc.createProgram(source, "mine.cu", [], [])
+    try:
+        nvrtc.compileProgram(program, ["-arch=sm_90"])
+    except nvrtc.NVRTCError:
+        raise RuntimeError(nvrtc.getProgramLog(program)) from None
 
 @kernelzoo.register("mine", "min", "typo")
 def typo(x, out):
@@ -32,9 +37,9 @@ def fine(x, out):
 
 
 def test_what_does_not_compile_costs_its_own_row(tmp_path: Path) -> None:
-    module = tmp_path / "mine.py"
-    module.write_text(MODULE)
-    with Guard("cpu", [str(module)]) as guard:
+    path = tmp_path / "mine.py"
+    path.write_text(MODULE)
+    with Guard("cpu", [str(path)]) as guard:
         done, (failed,) = guard.race(
             Problem("min", (4, 64), "float32"), ["mine/min/typo", "mine/min/fine"], rounds=1, cache="hot"
         )
@@ -51,3 +56,20 @@ def test_its_cache_is_whole_by_a_digest_of_its_own(tmp_path: Path) -> None:
     for damaged in (whole[:10], whole[:-1], whole[:-1] + b"x", b""):
         path.write_bytes(damaged)
         assert cache.load("kernel.cubin") is None
+
+
+def test_a_kernel_s_name_is_of_known_words_alone() -> None:
+    """The name of a template goes to the compiler as it is."""
+    for name in ("rows<float, 4, 8>", "split<bfloat16, 8, 8>", "columns<signed char, 1, 2, true>", "kernel"):
+        assert module._known(name) == name
+    for name in (
+        "rows<float> evil",
+        'rows<"">',
+        "x; y",
+        "rows<a\n#include>",
+        "rows<system()>",
+        "",
+        "rows<float, evil>",
+    ):
+        with pytest.raises(ValueError, match="is no kernel's name"):
+            module._known(name)
