@@ -392,12 +392,21 @@ def _known_op(op: str) -> None:
 
 
 @cache
-def _packages() -> dict[str, str]:
-    """Import path of every backend's package, by name; ours win over an entry point of the same name."""
+def announced() -> tuple[tuple[str, str, str], ...]:
+    """Name, package and distribution of every backend that another distribution announces. Nothing of it is run."""
     import importlib.metadata  # slow to import, and only this needs it
 
-    installed = {point.name: point.value for point in importlib.metadata.entry_points(group=ENTRY_POINTS)}
-    return {**installed, **BUILT_IN}
+    return tuple(
+        (point.name, point.value, f"{point.dist.name} {point.dist.version}" if point.dist else "unknown")
+        for point in importlib.metadata.entry_points(group=ENTRY_POINTS)
+        if point.name not in BUILT_IN
+    )
+
+
+@cache
+def _packages() -> dict[str, str]:
+    """Import path of every backend's package, by name; ours win over an entry point of the same name."""
+    return {**{name: package for name, package, _ in announced()}, **BUILT_IN}
 
 
 def _load(name: str) -> Backend:

@@ -71,8 +71,8 @@ def bench(
     """
     from kernelzoo import ops
     from kernelzoo.cli.progress import Bar
-    from kernelzoo.measure.guard import Guard
-    from kernelzoo.measure.record import Record
+    from kernelzoo.measure.guard import Guard, GuardError
+    from kernelzoo.measure.record import Record, RecordError
 
     wanted = options.words(op) or tuple(ops.OPERATIONS)
     if first_call:
@@ -84,16 +84,18 @@ def bench(
     if resume and to is None:
         raise options.OptionError("--resume needs the file to go on with: -o FILE")
     path = to or Path("out", f"bench-{datetime.datetime.now():%Y%m%d-%H%M%S}.json")
-    measuring.prepare(path, resume=resume)
     console, errors = output.console(), output.console(errors=True)
     tables = rows_of.Tables(console)
     measured: list[dict[str, Any]] = []
     record: Record | None = None
-    interrupted = False
+    ended = ""
     try:
-        with Guard(device, options.check_modules(module), patience=patience) as guard:
+        with (
+            measuring.prepared(path, resume=resume),
+            Guard(device, options.check_modules(module), patience=patience) as guard,
+        ):
             ids = options.select(guard.about.summaries, (), wanted, options.words(backend), options.words(variant))
-            record = Record(path, guard.about.device_name, resume=resume)
+            record = Record(path, guard.about.device_name, resume=resume, versions=guard.about.versions, rounds=rounds)
             plan = [(p, record.missing(p, [id for id in ids if id.split("/")[1] == p.op], cache)) for p in problems]
             plan = [(problem, left) for problem, left in plan if left]
             if resume:
@@ -111,7 +113,11 @@ def bench(
                         with bar.aside():
                             tables.show(measured[-1])
     except KeyboardInterrupt:
-        interrupted = True
+        ended = "interrupted"
+    except (GuardError, RecordError) as error:
+        if record is None or not record.entries:  # nothing to go on with
+            raise
+        ended = f"error: {output.brief(str(error))}"
     kept = record.entries if record else []
     bad = [f for f in record.failed if f["outcome"] != "refused"] if record else []
     if json:
@@ -119,7 +125,8 @@ def bench(
             {
                 "file": str(path) if path.exists() else None,
                 "results": len(kept),
-                "interrupted": interrupted,
+                "interrupted": ended == "interrupted",
+                "error": ended.removeprefix("error: ") if ended.startswith("error: ") else None,
                 "problems": measured,
             }
         )
@@ -127,9 +134,9 @@ def bench(
         for line in rows_of.without_result(measured):
             console.print(line)
         console.print(f"{len(kept)} results in {path}" if kept else "nothing could be measured")
-    if interrupted:
-        errors.print(f"interrupted; {_again(path, to, resume) if path.exists() else 'nothing was measured yet'}")
-        return 130
+    if ended:
+        errors.print(f"{ended}; {_again(path, to, resume) if path.exists() else 'nothing was measured yet'}")
+        return 130 if ended == "interrupted" else 2
     return 1 if bad else 0 if kept else 2
 
 

@@ -32,7 +32,7 @@ def first_calls(
     """Measure, tell and keep; the exit status."""
     from kernelzoo.cli.progress import Bar
     from kernelzoo.measure import first
-    from kernelzoo.measure.record import write_whole
+    from kernelzoo.files import write_whole
 
     if to is not None and to.exists():
         raise options.OptionError(f"{to} is there already; name another file, or remove it")

@@ -179,7 +179,7 @@ class Session:
         if to is not None:
             import json as json_module
 
-            from kernelzoo.measure.record import write_whole
+            from kernelzoo.files import write_whole
 
             write_whole(to, json_module.dumps(output.finite(document), indent=1).encode())
         if json:

@@ -139,8 +139,15 @@ def race(
     name = uuid.uuid4().hex
     results = {i.id: Measurement(i, problem, clock.name, detail, cache, name) for i in implementations}
     with torch.cuda.device(device) if device.type == "cuda" else nullcontext():
-        sets = _rotated(problem, device, clock, cache)
-        gate = Gate(problem, sets)
+        try:
+            sets = _rotated(problem, device, clock, cache)
+            gate = Gate(problem, sets)
+        except (RuntimeError, MemoryError) as error:  # of a processor's memory torch raises nothing more particular
+            if not (isinstance(error, torch.OutOfMemoryError | MemoryError) or "can't allocate memory" in str(error)):
+                raise
+            for measurement in results.values():
+                measurement.refused = f"this device's memory does not hold the problem's data: {error}"
+            return results
         lanes: dict[str, Callable[[], float]] = {}
         for id, measurement in results.items():
             progress("check", id)

@@ -6,16 +6,19 @@ kernel prints goes where the guard keeps it. See :mod:`kernelzoo.measure.guard`,
 
 from __future__ import annotations
 
+import contextlib
 import faulthandler
 import json
 import os
 import queue
+import signal
 import sys
 import threading
 import traceback
 from collections.abc import Callable
 from dataclasses import asdict
 from functools import partial
+from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from kernelzoo import conformance, measure, registry, tables
@@ -29,12 +32,14 @@ if TYPE_CHECKING:
     import torch
 
 
-def main(descriptor: int) -> None:
+def main(descriptor: int, lifeline: int) -> None:
+    _end_with(lifeline)
+    with contextlib.suppress(OSError):  # where memory runs out, this is what the system ends first
+        Path("/proc/self/oom_score_adj").write_text("1000")
     faulthandler.enable()
     replies = os.fdopen(descriptor, "w", buffering=1)
     worker = Worker(replies)
     requests: queue.SimpleQueue[str] = queue.SimpleQueue()
-    # A thread reads, so that this process ends with the one that asked, even out of a kernel that hangs.
     threading.Thread(target=_read, args=(requests,), daemon=True).start()
     while True:
         request = json.loads(requests.get())
@@ -46,6 +51,24 @@ def main(descriptor: int) -> None:
         except KernelZooError as error:
             reply = {"error": str(error)}
         print(json.dumps(reply), file=replies, flush=True)
+
+
+def _end_with(lifeline: int) -> None:
+    """End this process, and all that it starts, when the guard ends, whatever a kernel does here meanwhile: another
+    process waits for that. A thread could not, since a kernel may hold Python's lock, or close its files."""
+    if child := os.fork():
+        os.waitpid(child, 0)
+        os.close(lifeline)
+        return
+    if os.fork() == 0:  # nobody's child, which no kernel that waits for its own ever meets
+        with contextlib.suppress(BaseException):
+            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+                signal.signal(number, signal.SIG_IGN)
+            os.closerange(0, lifeline)
+            os.closerange(lifeline + 1, 4096)
+            os.read(lifeline, 1)
+            os.killpg(0, signal.SIGKILL)
+    os._exit(0)
 
 
 def _read(requests: queue.SimpleQueue[str]) -> None:
@@ -227,4 +250,4 @@ def _admit(implementation: registry.Implementation, problem: Problem, device: to
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]))
+    main(*map(int, sys.argv[1:]))

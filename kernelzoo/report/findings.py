@@ -9,19 +9,18 @@ looked at. The block of a kind is printed, or put into a document between ``<!--
 from __future__ import annotations
 
 import argparse
-import gzip
-import json
 import re
 import sys
-import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from kernelzoo import files
 from kernelzoo.errors import KernelZooError
+from kernelzoo.files import printable
 from kernelzoo.report import sections
-from kernelzoo.report.results import ResultsError, printable
+from kernelzoo.report.results import ResultsError
 from kernelzoo.report.table import Cell, Table, escape
 
 FORMAT = re.compile(r"kernelzoo-([a-z]+)/1")
@@ -72,11 +71,10 @@ def blocks(paths: Sequence[Path]) -> dict[str, str]:
 def load(path: Path) -> Findings:
     """Read one file. Raises ResultsError."""
     try:
-        raw = path.read_bytes()
-        return _parsed(json.loads(gzip.decompress(raw) if path.suffix == ".gz" else raw), path.name)
-    except OSError as error:
-        raise ResultsError(f"can't read {path}: {error.strerror or error}") from error
-    except (ValueError, EOFError, zlib.error, KeyError, TypeError, AttributeError) as error:
+        return _parsed(files.read_json(path), path.name)
+    except files.FileError as error:
+        raise ResultsError(str(error)) from error
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         wrong = f"{type(error).__name__}: {error}"
         raise ResultsError(f"{path} holds no findings of kernelzoo's ({wrong})") from error
 

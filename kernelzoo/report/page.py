@@ -19,11 +19,11 @@ from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
 from kernelzoo import __version__
-from kernelzoo.measure.record import write_whole
+from kernelzoo.files import printable, write_whole
 from kernelzoo.measure.statistics import Verdict
 from kernelzoo.report import compare, plots, sections
 from kernelzoo.report.compare import Change, Comparison
-from kernelzoo.report.results import Group, Problem, Results, Row, Run, Selection, geometric_mean, printable
+from kernelzoo.report.results import Group, Problem, Results, Row, Run, Selection, geometric_mean
 from kernelzoo.report.table import Table, significant
 
 FEW = 25

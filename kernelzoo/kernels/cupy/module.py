@@ -6,6 +6,7 @@ what workspace. It depends on dtype, shape, strides and 16-byte alignment alone 
 
 import ctypes
 import functools
+import re
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -359,13 +360,23 @@ def _compile(file: str, kernel: str, device: int) -> int:
 @functools.cache
 def _compiled(file: str, kernel: str, device: int) -> int:
     with cupy.cuda.Device(device):
-        module = cupy.RawModule(code=source(file), options=("-std=c++17",), name_expressions=(kernel,))
+        module = cupy.RawModule(code=source(file), options=("-std=c++17",), name_expressions=(_known(kernel),))
         function = module.get_function(kernel).kernel
     _loaded.append(function)  # a module is unloaded with its last function
     return int(function.ptr)
 
 
 _loaded: list[object] = []
+
+_PARAMETER = rf"(?:\d+|true|false|{'|'.join(map(re.escape, set(C_TYPES.values())))})"
+_NAME = re.compile(rf"[a-z_]+(?:<{_PARAMETER}(?:, {_PARAMETER})*>)?")
+
+
+def _known(kernel: str) -> str:
+    """The name itself, which the compiler reads as a program: a template's, of numbers and types that are known."""
+    if not _NAME.fullmatch(kernel):
+        raise ValueError(f"{kernel!r} is no kernel's name: a template's, of numbers and {', '.join(C_TYPES.values())}")
+    return kernel
 
 
 def _blocks_at_once(function: int, step: Step, device: Device) -> int:

@@ -4,6 +4,7 @@ import math
 import threading
 import warnings
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
@@ -11,6 +12,7 @@ import triton
 import triton.language as tl
 
 from kernelzoo.errors import UnsupportedProblemError
+from kernelzoo.kernels import private
 from kernelzoo.kernels.triton.occupancy import current_device
 from kernelzoo.ops import dtype_name, on_device_of
 from kernelzoo.registry import Launch, Movable
@@ -159,7 +161,11 @@ def compiled(x: torch.Tensor, kernel: Any, args: tuple[Any, ...], warps: int, st
     with _lock, on_device_of(x):
         # Said outright, since Triton's default is to change with 3.10, and 3.9 warns of it.
         options |= {"enable_fp_fusion": True, "num_warps": warps, "num_stages": stages}
-        program = kernel.warmup(*args, grid=(1,), **options)
+        try:
+            program = kernel.warmup(*args, grid=(1,), **options)
+        except (OSError, ValueError, KeyError) as error:  # not the compiler's: files of its cache, cut short or refused
+            private.thrown_away("TRITON_CACHE_DIR", Path(triton.knobs.cache.dir), f"{type(error).__name__}: {error}")
+            program = kernel.warmup(*args, grid=(1,), **options)
         if program is not None:
             program.run  # noqa: B018  # the property loads the binary, which is when registers are known
         return program
