@@ -31,8 +31,8 @@ def first_calls(
 ) -> int:
     """Measure, tell and keep; the exit status."""
     from kernelzoo.cli.progress import Bar
-    from kernelzoo.measure import first
     from kernelzoo.files import write_whole
+    from kernelzoo.measure import first
 
     if to is not None and to.exists():
         raise options.OptionError(f"{to} is there already; name another file, or remove it")

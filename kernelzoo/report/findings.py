@@ -53,7 +53,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         else:
             document = options.insert.read_bytes().decode()
             text, _ = sections.insert(document, found, str(options.insert))
-            options.insert.write_bytes(text.encode())
+            files.write_whole(options.insert, text.encode())
     except (KernelZooError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
