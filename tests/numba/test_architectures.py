@@ -18,9 +18,12 @@ for package in ("torch", "numba.cuda", "cuda.core", "cuda.bindings"):
 
 import devices
 import matrix
+import torch
 
+from kernelzoo.errors import BackendUnavailableError
 from kernelzoo.inspect import Architecture, described
 from kernelzoo.kernels.described_driver import Driver
+from kernelzoo.kernels.numba import probe
 
 with described(devices.NVIDIA["one multiprocessor"]):
     from kernelzoo.kernels.numba import inspection, launch, softmax, view
@@ -77,3 +80,11 @@ def test_plans_for_unusual_devices(name: str, dtype: str, monkeypatch: pytest.Mo
             seen += 1
     launch._properties.cache_clear()
     assert seen > 100
+
+
+def test_a_device_below_8_0_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in (("is_available", True), ("device_count", 1), ("get_device_capability", (7, 5))):
+        monkeypatch.setattr(torch.cuda, name, lambda *_, value=value: value)
+    monkeypatch.setattr(torch.version, "cuda", "13.0")
+    with pytest.raises(BackendUnavailableError, match=r"need compute capability 8\.0, and a device here has 7\.5"):
+        probe()
