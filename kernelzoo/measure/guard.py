@@ -37,6 +37,8 @@ _LIVENESS = 1.0
 
 _LONGEST = 64 * 2**20
 """Bytes of one answer; the largest race's is a thousandth of that."""
+_DEATHS = 4
+"""Processes that one implementation may break in one batch of cases: each takes seconds to replace."""
 
 Json = dict[str, Any]
 Progress = Callable[[str, str], None]
@@ -190,6 +192,61 @@ class Guard:
             self._restart()
             wrong = [f"{error.id or id}: {error.reason}"]
             return {"passed": 0, "refused": 0, "no_room": 0, "wrong": wrong, "unavailable": ""}
+
+    def largest(self, id: str) -> Json:
+        """What fuzzing must know of an implementation: ``unavailable`` (why it can't run here, or ""), ``elements`` of
+        the largest case to make up for it, ``emulator`` (what runs it in place of a device, or "")."""
+        try:
+            return self._ask({"do": "largest", "id": id}, _quiet, at_least=_IMPORTING)
+        except _DiedError as error:
+            self._restart()
+            return {"unavailable": f"importing its backend: {error.reason}", "elements": 0, "emulator": ""}
+
+    def fuzz(self, id: str, cases: Sequence[str]) -> Json:
+        """Run cases of fuzzing through one implementation; see :class:`kernelzoo.fuzz_check.Found`.
+
+        A case that kills the process, or hangs, is one of those that are ``wrong``, and the others are run without it:
+        up to so many of them (_DEATHS), after which the rest is left.
+        """
+        total: Json = {"wrong": [], "unavailable": ""}
+        deaths = 0
+        spans = [(0, len(cases), "")]  # first, one past the last, and of suspects, which run one by one, of what
+        while spans:
+            start, stop, suspicion = spans.pop(0)
+            at = [0, 0]
+
+            def told(stage: str, id: str, at: list[int] = at) -> None:
+                at[:] = map(int, stage.split())
+
+            request = {"do": "fuzz", "id": id, "cases": list(cases[start:stop]), "one_by_one": bool(suspicion)}
+            try:
+                found = self._ask(request, told) if start < stop else {}
+            except _DiedError as error:
+                self._restart()
+                waiting, number = (start + place for place in at)
+                # Nothing was told of what came before: that is run again.
+                if waiting == number:
+                    total["wrong"].append([number, error.reason])
+                    again = [(start, number, suspicion), (number + 1, stop, suspicion)]
+                else:
+                    again = [(start, waiting, ""), (waiting, number + 1, error.reason), (number + 1, stop, "")]
+                spans = again + spans
+                deaths += 1
+                if deaths == _DEATHS:
+                    break
+                continue
+            if suspicion and not found["wrong"]:
+                found["wrong"].append([stop - 1 - start, f"{suspicion}; not so when run one by one"])
+            for name, value in found.items():
+                if name == "wrong":
+                    total["wrong"] += [[start + number, words] for number, words in value]
+                elif name == "unavailable":
+                    total[name] = total[name] or value
+                else:
+                    total[name] = total.get(name, 0) + value
+            if total["unavailable"]:
+                break
+        return total
 
     def _start(self) -> About:
         read, write = os.pipe()

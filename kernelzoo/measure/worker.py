@@ -175,17 +175,11 @@ class Worker:
 
     def on_verify(self, id: str, problems: list[dict[str, Any]]) -> dict[str, Any]:
         """The contract's cases, then the gate at the problems' own shapes; what was found, in words."""
-        import torch
-
         implementation = registry.implementation(id)
-        try:
-            backend = registry.get(implementation.backend)
-        except Exception as error:  # a language that is installed and broken may raise anything as it is imported
-            words = (
-                str(error) if isinstance(error, KernelZooError) else f"importing {implementation.backend}: {error!r}"
-            )
-            return {"passed": 0, "refused": 0, "no_room": 0, "wrong": [], "unavailable": words}
-        device = self._device if self._device.type in backend.devices else torch.device(backend.devices[-1])
+        device = self._device_for(implementation)
+        if isinstance(device, str):
+            return {"passed": 0, "refused": 0, "no_room": 0, "wrong": [], "unavailable": device}
+        backend = registry.get(implementation.backend)
         found: dict[str, Any] = {"passed": 0, "refused": 0, "no_room": 0, "wrong": [], "unavailable": ""}
         limit = conformance.largest(implementation)
         cases = [
@@ -204,6 +198,48 @@ class Worker:
         if found["passed"] <= empty and not found["wrong"] and not found["unavailable"]:
             found["wrong"].append("it refused every case, so that nothing was checked")
         return found
+
+    def on_fuzz(self, id: str, cases: list[str], one_by_one: bool) -> dict[str, Any]:
+        """Run cases of fuzzing; what was found, as :class:`kernelzoo.fuzz_check.Found` has it."""
+        import torch
+
+        from kernelzoo import fuzz, fuzz_check
+
+        torch.set_num_threads(1)  # there are as many of these processes as there is work for
+        implementation = registry.implementation(id)
+        device = self._device_for(implementation)
+        if isinstance(device, str):
+            return {**vars(fuzz_check.Found()), "unavailable": device}
+        found = fuzz_check.run(
+            implementation,
+            [fuzz.parse(case, implementation.op) for case in cases],
+            device,
+            one_by_one=one_by_one,
+            progress=lambda waiting, number: self._tell(f"{waiting} {number}", id),
+        )
+        return vars(found)
+
+    def on_largest(self, id: str) -> dict[str, Any]:
+        """Elements of the largest case to make up for an implementation, and what runs it in place of a device."""
+        from kernelzoo import fuzz
+
+        implementation = registry.implementation(id)
+        unavailable = self._device_for(implementation)
+        if isinstance(unavailable, str):
+            return {"unavailable": unavailable, "elements": 0, "emulator": ""}
+        emulator = registry.get(implementation.backend).emulator
+        return {"unavailable": "", "elements": fuzz.largest(implementation), "emulator": emulator}
+
+    def _device_for(self, implementation: registry.Implementation) -> torch.device | str:
+        """The device to run it on, or why it can't run here."""
+        import torch
+
+        try:
+            backend = registry.get(implementation.backend)
+        except Exception as error:  # a language that is installed and broken may raise anything as it is imported
+            broken = f"importing {implementation.backend}: {error!r}"
+            return str(error) if isinstance(error, KernelZooError) else broken
+        return self._device if self._device.type in backend.devices else torch.device(backend.devices[-1])
 
     def _judge(self, found: dict[str, Any], id: str, name: str, check: Callable[[], object]) -> None:
         """Run one check of an implementation, and add what came of it to what was found."""
