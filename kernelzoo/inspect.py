@@ -244,8 +244,9 @@ class Request:
 def inspect(id: str, shape: tuple[int, ...], dtype: str, dim: int = -1, arch: str = "sm_90") -> tuple[Kernel, ...]:
     """The kernels that one call of an implementation launches for a contiguous tensor, compiled for ``arch``.
 
-    arch: a name in ARCHITECTURES, whose device is assumed; a backend for the host compiles for this host instead, and
-    says so. Needs the language's compiler and no GPU, and touches none.
+    By the shipped launch tables, whatever is stored here. arch: a name in ARCHITECTURES, whose device is assumed; a
+    backend for the host compiles for this host instead, and says so. Needs the language's compiler and no GPU, and
+    touches none.
 
     Raises UnknownNameError, InputTypeError, AxisError, EmptyReductionError, UnsupportedProblemError as a call does,
     BackendUnavailableError if the language is not installed, and InspectionError where there is nothing to show or its
@@ -280,6 +281,7 @@ def ask(requests: list[Request]) -> list[tuple[Kernel, ...] | KernelZooError]:
         **os.environ,
         "CUDA_VISIBLE_DEVICES": "",
         "HIP_VISIBLE_DEVICES": "",
+        tables.ENVIRONMENT: "shipped",
         "PYTHONPATH": os.pathsep.join(filter(None, (str(here), os.environ.get("PYTHONPATH")))),
     }
     done = subprocess.run(

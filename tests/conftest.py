@@ -10,7 +10,9 @@ sys.path.insert(0, str(Path(__file__).parent / "described"))
 
 
 def pytest_configure() -> None:
-    """Under Triton's interpreter, mend its bfloat16 first: see tests/triton/interpreter.py."""
+    """Test the shipped launch tables, unless KERNELZOO_TABLES is set. Under Triton's interpreter, mend its bfloat16
+    first: see tests/triton/interpreter.py."""
+    os.environ.setdefault("KERNELZOO_TABLES", "shipped")
     if os.environ.get("TRITON_INTERPRET") == "1":
         spec = importlib.util.spec_from_file_location(
             "interpreter", Path(__file__).parent / "triton" / "interpreter.py"

@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
+from kernelzoo import tables
 from kernelzoo.cli import probe
+from kernelzoo.cli.availability import launch_tables
 from kernelzoo.cli.suspicions import Machine, suspicions
 
 QUIET = {"OMP_WAIT_POLICY": "PASSIVE"}
@@ -141,3 +143,28 @@ def test_nothing_but_torch_is_status_1(kernelzoo: Callable[..., Any], tmp_path: 
     assert done.returncode == 1, done.stdout
     assert "numba is broken on purpose" in done.stdout
     assert "Traceback" not in done.stdout + done.stderr
+
+
+def test_the_launch_tables_in_force_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    card = tables.Card("NVIDIA Toy 1", "9.9", 7)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.delenv(tables.ENVIRONMENT, raising=False)
+    monkeypatch.setattr(tables, "card", lambda index: card)
+    monkeypatch.setattr(tables, "_declared", {})
+    tables.forget_loaded()
+    for op in ("softmax", "min"):
+
+        @tables.launch_table("toy", op)
+        class Knobs:
+            tile: int = tables.knob(4, among=(2, 4, 8), unit="rows", why="of a tile")
+
+    assert launch_tables("toy") == "shipped"
+    assert launch_tables("other") == ""
+    file = tables.store(card, "toy", "min", tables.digest(Knobs), {"tile": 8}, {}, [])
+    tables.forget_loaded()
+    assert launch_tables("toy").startswith("softmax shipped, min tuned ")
+    file.write_bytes(b"no table")
+    tables.forget_loaded()
+    told = launch_tables("toy")
+    assert told.startswith("shipped; the launch table in ") and told.count("is not used") == 1
+    tables.forget_loaded()

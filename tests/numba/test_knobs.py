@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import importlib.util
+import os
+import subprocess
+import sys
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -37,3 +40,18 @@ def static_shared(step: Any) -> int:
 def test_every_value_of_every_knob_keeps_within_the_device(arch: str, op: str) -> None:
     dtypes = ("float32", "bfloat16") if arch in ("sm_90", "sm_120") else ("float32",)
     assert knobs.check_all("numba", arch, op, dtypes, static_shared) > 500
+
+
+def test_a_few_kernels_are_right_at_other_values() -> None:
+    """Some are simulated here; ``python tests/knob_values.py numba`` takes all."""
+    script = Path(__file__).parents[1] / "knob_values.py"
+    command = [sys.executable, str(script), "numba", "--few"]
+    done = subprocess.run(
+        command,
+        env={**os.environ, "NUMBA_ENABLE_CUDASIM": "1"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr[-2000:]
