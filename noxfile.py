@@ -10,7 +10,7 @@ nox.needs_version = ">=2024.10"
 nox.options.default_venv_backend = "virtualenv"
 nox.options.error_on_missing_interpreters = True
 nox.options.reuse_venv = "yes"
-nox.options.sessions = ["lint", "types", "tests", "bench"]
+nox.options.sessions = ["lint", "types", "audit", "tests", "bench"]
 
 CONSTRAINTS = Path(__file__).parent / ".ci" / "constraints.txt"
 BACKENDS = ("torch", "cpu", "triton", "cupy", "numba")
@@ -146,7 +146,7 @@ def tests_numba(session: nox.Session) -> None:
     """The contract, for the Numba backend: simulated, compiled ahead of time, and on a GPU if there is one."""
     install(session, "test", extras=(f"numba-cuda{CUDA}",))
     pytest(session, "tests/numba/test_simulator.py", *PARALLEL, *session.posargs, **SIMULATOR)
-    compiled = [f"tests/numba/test_{name}.py" for name in ("ptx", "inspection", "architectures")]
+    compiled = [f"tests/numba/test_{name}.py" for name in ("ptx", "inspection", "architectures", "disk")]
     pytest(session, *compiled, *PARALLEL, *session.posargs)
     if GPU:
         pytest(session, CONFORMANCE, "-k", "numba", "--require", "numba", *session.posargs)
@@ -217,6 +217,13 @@ def lint(session: nox.Session) -> None:
     install(session, "lint")
     session.run("ruff", "check")
     session.run("ruff", "format", "--check")
+
+
+@nox.session
+def audit(session: nox.Session) -> None:
+    """Known vulnerabilities in the pinned versions; that the service which knows them is away is said, and passes."""
+    session.install("-c", str(CONSTRAINTS), *GROUPS(PROJECT, "audit"))
+    session.run("python", ".ci/audit.py")
 
 
 @nox.session

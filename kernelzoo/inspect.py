@@ -23,7 +23,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
-from kernelzoo import errors, ops, registry
+from kernelzoo import errors, ops, registry, tables
 from kernelzoo.errors import (
     BackendUnavailableError,
     InputTypeError,
@@ -380,6 +380,8 @@ def described(architecture: Architecture) -> Iterator[None]:
             "get_device_capability": lambda device=None: (properties.major, properties.minor),
         }.items():
             stack.enter_context(mock.patch.object(torch.cuda, name, value))
+        tables.forget_loaded()  # those in force are kept by a device's index
+        stack.callback(tables.forget_loaded)
         stack.enter_context(mock.patch.object(torch._C, "_cuda_getCurrentRawStream", stream, create=True))
         yield
 

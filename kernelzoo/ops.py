@@ -15,8 +15,8 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
@@ -27,6 +27,7 @@ from kernelzoo.errors import (
     InputTypeError,
     OutputError,
 )
+from kernelzoo.workspace import owning
 
 if TYPE_CHECKING:
     import torch
@@ -188,7 +189,7 @@ class Softmax(Operation):
         groups = _merge(kept)
         if len(groups) > 2:
             # More row axes than the canonical form has: copy what can't be read in place, write what can't in place.
-            return _sequence(before, *_through_copies(self, bind, x, dims, out))
+            return _sequence(before, _through_copies(self, bind, x, dims, out))
         outer, inner = _outer_inner(groups)
         shape = (outer[0], x.size(dim), inner[0])
         return _sequence(
@@ -295,7 +296,7 @@ class Min(Operation):
             ]
         groups = _merge(kept)
         if len(groups) > 2:
-            return _sequence(before, *_through_copies(self, bind, x, dims, out))
+            return _sequence(before, _through_copies(self, bind, x, dims, out))
         outer, inner = _outer_inner(groups)
         target = stage if staged else out
         launch = bind(
@@ -310,7 +311,7 @@ class Min(Operation):
             [size for size, _, _, is_reduced in rest if not is_reduced],
             [stride for _, _, stride, is_reduced in rest if not is_reduced],
         )
-        return _sequence(before, launch, self.launch(bind, stage, rest_dims, rest_out))
+        return owning(_sequence(before, launch, self.launch(bind, stage, rest_dims, rest_out)), stage)
 
     def reference(self, x: torch.Tensor, dim: Dims = -1, keepdim: bool = False) -> torch.Tensor:
         import torch
@@ -382,6 +383,37 @@ def on_device_of(x: torch.Tensor) -> AbstractContextManager[object]:
     return torch.cuda.device(x.device)
 
 
+@contextmanager
+def attached(index: int) -> Iterator[None]:
+    """A context in which that GPU is the current one to the driver too, which a thread that has not used any has none
+    of: what calls the driver itself needs that, whatever torch's idea of the current device is."""
+    import torch
+
+    before = torch.cuda.current_device()
+    torch.cuda.set_device(index)
+    try:
+        yield
+    finally:
+        if before != index:
+            torch.cuda.set_device(before)
+
+
+def on_its_device(launch: Launch, x: torch.Tensor) -> Launch:
+    """The launch with x's device made current for its time, where there are several."""
+    if not x.is_cuda:
+        return launch
+    import torch
+
+    if torch.cuda.device_count() == 1:
+        return launch
+
+    def there() -> None:
+        with on_device_of(x):
+            launch()
+
+    return there
+
+
 def _axes(dim: Dims, ndim: int) -> tuple[int, ...]:
     given = dim if isinstance(dim, tuple) else (dim,)
     if not given:
@@ -440,16 +472,22 @@ def _readable(x: torch.Tensor) -> tuple[torch.Tensor, Launch | None]:
     import torch
 
     plain = torch.empty(x.shape, dtype=x.dtype, device=x.device)
-    return plain, lambda: void(plain.copy_(x))
+    return plain, owning(lambda: void(plain.copy_(x)), plain)
+
+
+def in_halves(bind: Bind, x: torch.Tensor, out: torch.Tensor) -> Launch:
+    """Canonical ``(x, out)`` of a reduction bound as two, for a grid that has no blocks for so many rows."""
+    axis = 0 if x.size(0) >= x.size(2) else 2
+    half = x.size(axis) // 512 * 256  # where one half is aligned, so is the other
+    parts = ((0, half), (half, x.size(axis) - half))
+    return _sequence(*(bind(x.narrow(axis, *part), out.narrow(axis // 2, *part)) for part in parts))
 
 
 def void(_: object) -> None:
     """Drop a value, so that an expression is a launch."""
 
 
-def _through_copies(
-    op: Operation, bind: Bind, x: torch.Tensor, dims: tuple[int, ...], out: torch.Tensor
-) -> list[Launch]:
+def _through_copies(op: Operation, bind: Bind, x: torch.Tensor, dims: tuple[int, ...], out: torch.Tensor) -> Launch:
     """Copy x in and the result out, where their layouts need it, around a launch on contiguous tensors."""
     steps: list[Launch] = []
     staged = x if x.is_contiguous() else x.new_empty(x.shape)
@@ -459,7 +497,8 @@ def _through_copies(
     steps.append(op.launch(bind, staged, dims, target))
     if target is not out:
         steps.append(lambda: void(out.copy_(target)))
-    return steps
+    launch, own = _sequence(*steps), [tensor for tensor in (staged, target) if tensor is not x and tensor is not out]
+    return owning(launch, *own) if own else launch
 
 
 def _sequence(*launches: Callable[[], None] | None) -> Launch:

@@ -10,6 +10,7 @@ import ast
 import hashlib
 import importlib
 import importlib.util
+import os
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -18,14 +19,19 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from kernelzoo import ops
+from kernelzoo import ops, tables
 from kernelzoo.errors import BackendUnavailableError, DeviceError, RegistrationError, UnknownNameError
 
 if TYPE_CHECKING:
     import torch
 
 Launch = Callable[[], None]
-"""What binding returns: runs the bound problem on the current stream, as often as it is called."""
+"""What binding returns: runs the bound problem on the current stream, as often as it is called.
+
+It may run on another stream than it was bound on, and from any thread, but not twice at once: both would write the same
+``out``. A CUDA graph that captured it holds the addresses of its memory and not the memory: keep the launch as long as
+the graph.
+"""
 
 Bind = Callable[["torch.Tensor", "torch.Tensor"], Launch]
 """An implementation: takes the canonical ``(x, out)`` of its operation (see :mod:`kernelzoo.ops`), returns a launch."""
@@ -100,7 +106,8 @@ class Implementation:
         get(self.backend)._check_device(x)
         dims = self.operation.check(x, dim)
         self.operation.check_out(out, x, dims, keepdim=out.ndim == x.ndim)
-        return self.operation.launch(self.bind, x, dims, out)
+        with ops.on_device_of(x):
+            return ops.on_its_device(self.operation.launch(self.bind, x, dims, out), x)
 
 
 class Backend:
@@ -128,7 +135,15 @@ class Backend:
 
         self._tensor = torch.Tensor
         self._empty_like = torch.empty_like
+        self._chosen = tables.chosen.get
         self._current_device: Callable[[], int] = getattr(torch._C, "_cuda_getDevice", lambda: -1)
+        self._is_compiling = torch.compiler.is_compiling
+
+        def run(*arguments: Any) -> torch.Tensor:
+            return self._run(*arguments)
+
+        # torch.compiler.disable, which imports torch's compiler, a second's work, only when it is at work already.
+        self._uncompiled: Callable[..., torch.Tensor] = torch._compile._disable_dynamo(run)
 
     def __repr__(self) -> str:
         return f"<kernelzoo backend {self.name!r} on {', '.join(self.devices)}>"
@@ -136,7 +151,7 @@ class Backend:
     def variants(self, op: str) -> tuple[str, ...]:
         """Names of the variants of one operation, sorted. Raises UnknownNameError."""
         _known_op(op)
-        return tuple(sorted(variant for known, variant in self._binds if known == op))
+        return tuple(sorted(variant for known, variant in list(self._binds) if known == op))
 
     def softmax(
         self, x: torch.Tensor, dim: int = -1, *, variant: str = "auto", out: torch.Tensor | None = None
@@ -174,6 +189,8 @@ class Backend:
         variant: str,
         out: torch.Tensor | None,
     ) -> torch.Tensor:
+        if self._is_compiling():  # torch.compile breaks its graph here: what binds and compiles kernels can't be traced
+            return self._uncompiled(op, x, dim, keepdim, variant, out)
         # The short way of a repeated call. The key holds everything that a launch depends on but the addresses; what
         # is not a plain tensor on a GPU, or needs a check that the key can't stand for, takes the long way.
         key: tuple[object, ...] | None = None
@@ -185,6 +202,7 @@ class Backend:
             and type(variant) is str
             and not x.requires_grad
             and not x.is_neg()
+            and not self._chosen()  # what is bound by another launch table than that in force is not kept
         ):
             address = x.data_ptr()
             key = (op, variant, dim, keepdim, x.dtype, x.shape, x.stride(), address % 16, device)
@@ -221,6 +239,15 @@ class Backend:
                 f"backend {self.name!r} takes tensors on {' or '.join(self.devices)} here, got one on {x.device}; "
                 f"move it with x.to({self.devices[0]!r}), or use another backend: {', '.join(backends())}"
             )
+        if x.is_cuda and _forked:
+            import torch
+
+            if torch.cuda._is_in_bad_fork():
+                raise BackendUnavailableError(
+                    self.name,
+                    "this process was forked from one that had used CUDA, which a fork can't go on with",
+                    "start it with multiprocessing's method 'spawn' or 'forkserver', or fork before the first use",
+                )
 
 
 def register(backend: str, op: str, variant: str) -> Callable[[BindT], BindT]:
@@ -348,7 +375,12 @@ def require(backend: str, module: str, remedy: str) -> Any:
 _KEPT = 4096
 """Layouts that a backend keeps a launch for; a program that goes through more begins anew."""
 
+# Guards the tables below. Never held while a module is imported, which may wait for a thread that waits here.
 _lock = threading.RLock()
+_loading: dict[str, threading.RLock] = {}
+"""By backend, what lets one thread at a time import it."""
+
+_forked = False
 _registered: dict[tuple[str, str, str], Bind] = {}
 _loaded: dict[str, Backend] = {}
 _best_by_device: dict[str, Backend] = {}
@@ -360,16 +392,27 @@ def _known_op(op: str) -> None:
 
 
 @cache
-def _packages() -> dict[str, str]:
-    """Import path of every backend's package, by name; ours win over an entry point of the same name."""
+def announced() -> tuple[tuple[str, str, str], ...]:
+    """Name, package and distribution of every backend that another distribution announces. Nothing of it is run."""
     import importlib.metadata  # slow to import, and only this needs it
 
-    installed = {point.name: point.value for point in importlib.metadata.entry_points(group=ENTRY_POINTS)}
-    return {**installed, **BUILT_IN}
+    return tuple(
+        (point.name, point.value, f"{point.dist.name} {point.dist.version}" if point.dist else "unknown")
+        for point in importlib.metadata.entry_points(group=ENTRY_POINTS)
+        if point.name not in BUILT_IN
+    )
+
+
+@cache
+def _packages() -> dict[str, str]:
+    """Import path of every backend's package, by name; ours win over an entry point of the same name."""
+    return {**{name: package for name, package, _ in announced()}, **BUILT_IN}
 
 
 def _load(name: str) -> Backend:
     with _lock:
+        loading = _loading.setdefault(name, threading.RLock())
+    with loading:
         if name in _loaded:
             return _loaded[name]
         package = _packages().get(name)
@@ -386,9 +429,23 @@ def _load(name: str) -> Backend:
                     require(name, f"{package}.{op}", "reinstall the backend's package")
         elif name not in backends():
             raise UnknownNameError("backend", name, backends())
-        binds = {(op, variant): bind for (backend, op, variant), bind in _registered.items() if backend == name}
-        _loaded[name] = Backend(name, devices, binds, emulator)
+        with _lock:
+            binds = {(op, variant): bind for (backend, op, variant), bind in _registered.items() if backend == name}
+            _loaded[name] = Backend(name, devices, binds, emulator)
         return _loaded[name]
+
+
+def _after_fork() -> None:
+    """In a forked child: locks that another thread of the parent held are free, and no launch of its device is kept."""
+    global _lock, _forked
+    _lock, _forked = threading.RLock(), True
+    _loading.clear()
+    for backend in _loaded.values():
+        backend._kept.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 def _best(x: torch.Tensor) -> Backend:

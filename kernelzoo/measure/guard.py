@@ -1,4 +1,8 @@
-"""Measuring behind a guard: in a process that may crash, hang or lose its device, which costs one row and no other."""
+"""Measuring behind a guard: in a process that may crash, hang or lose its device, which costs one row and no other.
+
+Nothing that the process does is trusted: it may print without end, answer with nonsense, close what it answers through,
+leave processes behind that hold it open, or not even end when it is killed.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +13,9 @@ import selectors
 import signal
 import subprocess
 import sys
-import tempfile
+import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import IO, Any, Self
@@ -22,6 +26,19 @@ from kernelzoo.measure.problems import Problem
 
 _IMPORTING = 180.0
 """Seconds that a start may take, however short the patience with kernels: it loads torch, from a cold disk perhaps."""
+
+_WORKER = [sys.executable, "-m", "kernelzoo.measure.worker"]
+
+_ENDING = 10.0
+"""Seconds for a process to be gone that was killed, or that answers no more: one that the driver holds may never be."""
+
+_LIVENESS = 1.0
+"""Seconds between looks whether the process is there at all; its answers are waited for without looking."""
+
+_LONGEST = 64 * 2**20
+"""Bytes of one answer; the largest race's is a thousandth of that."""
+_DEATHS = 4
+"""Processes that one implementation may break in one batch of cases: each takes seconds to replace."""
 
 Json = dict[str, Any]
 Progress = Callable[[str, str], None]
@@ -61,10 +78,11 @@ class Guard:
     def __init__(self, device: str = "", modules: Sequence[str] = (), *, patience: float = 180.0) -> None:
         self._device, self._modules, self._patience = device, [os.path.abspath(module) for module in modules], patience
         self._ceilings: list[float] | None = None
-        self._process: subprocess.Popen[str] | None = None
+        self._process: subprocess.Popen[bytes] | None = None
         self._replies: IO[bytes] | None = None
-        self._pending = b""
-        self._log: IO[str] | None = None
+        self._lifeline: int | None = None
+        self._pending = bytearray()
+        self._said: _Tail | None = None
         self._checker: Guard | None = None
         self.about = self._start()
 
@@ -100,19 +118,23 @@ class Guard:
         cache: str = "cold",
         cross_check: bool = False,
         label: str = "",
+        tables: Mapping[str, Mapping[str, int]] | None = None,
         progress: Progress = lambda stage, id: None,
     ) -> tuple[list[Json], list[Json]]:
         """Measure implementations on one problem: the entries of a results file, and the failures.
+
+        An id ``backend/op/variant@label`` is a lane of its own, bound with the knobs that ``tables`` has for it.
 
         An implementation that kills the process, hangs, or breaks its device is a failure, and the others are measured
         again without it, in a new process. With ``cross_check``, cold results of a GPU are timed by the profiler's
         clock too.
         """
         left, lost = list(ids), list[Json]()
+        lanes = {id: dict(values) for id, values in (tables or {}).items()}
         while left:
             request = {"do": "race", "problem": _shape(problem), "ids": left, "rounds": rounds, "cache": cache}
             try:
-                done = self._ask({**request, "label": label}, progress)
+                done = self._ask({**request, "label": label, "tables": lanes}, progress)
                 if cross_check and cache == "cold":
                     timed = {e["extra_info"]["id"]: e for e in done["entries"] if e["extra_info"]["clock"] == "device"}
                     for id, seconds in self.cross_check(problem, list(timed), progress).items() if timed else ():
@@ -125,6 +147,24 @@ class Guard:
                 lost += [record.failure(problem, id, "failed", error.reason) for id in blamed]
                 left = [id for id in left if id not in blamed]
         return [], lost
+
+    def tables(self, backends: Sequence[str], ops: Sequence[str]) -> Json:
+        """What can be tuned here: ``card`` (None without a GPU), ``declared``, and ``unavailable`` by backend."""
+        return self._answered({"do": "tables", "backends": list(backends), "ops": list(ops)})
+
+    def plans(self, id: str, problems: Sequence[Problem], values: Sequence[Mapping[str, int]]) -> list[list[str]]:
+        """What tables make of problems; see :func:`kernelzoo.measure.planning.plans`."""
+        request = {"do": "plans", "id": id, "problems": [_shape(p) for p in problems]}
+        found: list[list[str]] = self._answered({**request, "values": [dict(one) for one in values]})["plans"]
+        return found
+
+    def _answered(self, request: Json) -> Json:
+        """The answer to a request that runs no kernel. Raises GuardError if the process dies over it."""
+        try:
+            return self._ask(request, _quiet, at_least=_IMPORTING)
+        except _DiedError as error:
+            self._restart()
+            raise GuardError(f"{request['do']} could not be had: {error.reason}") from None
 
     def cross_check(self, problem: Problem, ids: Sequence[str], progress: Progress) -> dict[str, float]:
         """Seconds per launch by the profiler's clock, by id; those that it tells nothing of are left out.
@@ -153,20 +193,78 @@ class Guard:
             wrong = [f"{error.id or id}: {error.reason}"]
             return {"passed": 0, "refused": 0, "no_room": 0, "wrong": wrong, "unavailable": ""}
 
+    def largest(self, id: str) -> Json:
+        """What fuzzing must know of an implementation: ``unavailable`` (why it can't run here, or ""), ``elements`` of
+        the largest case to make up for it, ``emulator`` (what runs it in place of a device, or "")."""
+        try:
+            return self._ask({"do": "largest", "id": id}, _quiet, at_least=_IMPORTING)
+        except _DiedError as error:
+            self._restart()
+            return {"unavailable": f"importing its backend: {error.reason}", "elements": 0, "emulator": ""}
+
+    def fuzz(self, id: str, cases: Sequence[str]) -> Json:
+        """Run cases of fuzzing through one implementation; see :class:`kernelzoo.fuzz_check.Found`.
+
+        A case that kills the process, or hangs, is one of those that are ``wrong``, and the others are run without it:
+        up to so many of them (_DEATHS), after which the rest is left.
+        """
+        total: Json = {"wrong": [], "unavailable": ""}
+        deaths = 0
+        spans = [(0, len(cases), "")]  # first, one past the last, and of suspects, which run one by one, of what
+        while spans:
+            start, stop, suspicion = spans.pop(0)
+            at = [0, 0]
+
+            def told(stage: str, id: str, at: list[int] = at) -> None:
+                at[:] = map(int, stage.split())
+
+            request = {"do": "fuzz", "id": id, "cases": list(cases[start:stop]), "one_by_one": bool(suspicion)}
+            try:
+                found = self._ask(request, told) if start < stop else {}
+            except _DiedError as error:
+                self._restart()
+                waiting, number = (start + place for place in at)
+                # Nothing was told of what came before: that is run again.
+                if waiting == number:
+                    total["wrong"].append([number, error.reason])
+                    again = [(start, number, suspicion), (number + 1, stop, suspicion)]
+                else:
+                    again = [(start, waiting, ""), (waiting, number + 1, error.reason), (number + 1, stop, "")]
+                spans = again + spans
+                deaths += 1
+                if deaths == _DEATHS:
+                    break
+                continue
+            if suspicion and not found["wrong"]:
+                found["wrong"].append([stop - 1 - start, f"{suspicion}; not so when run one by one"])
+            for name, value in found.items():
+                if name == "wrong":
+                    total["wrong"] += [[start + number, words] for number, words in value]
+                elif name == "unavailable":
+                    total[name] = total[name] or value
+                else:
+                    total[name] = total.get(name, 0) + value
+            if total["unavailable"]:
+                break
+        return total
+
     def _start(self) -> About:
         read, write = os.pipe()
-        self._log = tempfile.TemporaryFile("w+", errors="replace")  # noqa: SIM115 - lives as long as the process
+        alive, self._lifeline = os.pipe()
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "kernelzoo.measure.worker", str(write)],
+            [*_WORKER, str(write), str(alive)],
             stdin=subprocess.PIPE,
-            stdout=self._log,
-            stderr=self._log,
-            pass_fds=[write],
-            text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            pass_fds=[write, alive],
+            bufsize=0,
             start_new_session=True,
         )
         os.close(write)
-        self._replies, self._pending = os.fdopen(read, "rb", buffering=0), b""
+        os.close(alive)
+        self._replies, self._pending = os.fdopen(read, "rb", buffering=0), bytearray()
+        assert self._process.stdout is not None
+        self._said = _Tail(self._process.stdout)
         opening = {"do": "open", "device": self._device, "modules": self._modules, "ceilings": self._ceilings}
         try:
             done = self._ask(opening, _quiet, at_least=_IMPORTING)
@@ -188,11 +286,15 @@ class Guard:
         if process is not None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-            for pipe in (process.stdin, self._replies, self._log):
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(_ENDING)
+            for pipe in (process.stdin, self._replies):
                 if pipe is not None:
                     with contextlib.suppress(OSError):
                         pipe.close()
+            if self._lifeline is not None:
+                os.close(self._lifeline)
+                self._lifeline = None
 
     def _ask(self, request: Json, progress: Progress, *, at_least: float = 0.0) -> Json:
         """Send a request and wait for what is done, each step for the patience or the seconds given, if that is more.
@@ -203,8 +305,7 @@ class Guard:
         in_hand = stage = ""
         patience = max(self._patience, at_least)
         try:
-            self._process.stdin.write(json.dumps(request) + "\n")
-            self._process.stdin.flush()
+            self._process.stdin.write(json.dumps(request).encode() + b"\n")
         except OSError:
             raise _DiedError("", self._last_words()) from None
         while True:
@@ -214,43 +315,91 @@ class Guard:
                 raise _DiedError(in_hand, f"hung{where}: no sign of life for {patience:g} s")
             if not line:
                 raise _DiedError(in_hand, self._last_words())
-            reply = json.loads(line)
-            if "done" in reply:
-                done: Json = reply["done"]
-                return done
-            if "error" in reply:
-                raise GuardError(reply["error"])
-            if "lost" in reply:
-                raise _DiedError(reply["lost"], reply["reason"])
-            stage, in_hand = reply["stage"], reply["id"]
-            progress(stage, in_hand)
+            match _parsed(line):
+                case {"done": dict() as done}:
+                    return done
+                case {"error": str() as error}:
+                    raise GuardError(error)
+                case {"lost": str() as id, "reason": str() as reason}:
+                    raise _DiedError(id, reason)
+                case {"stage": str() as stage, "id": str() as in_hand}:
+                    progress(stage, in_hand)
+                case _:
+                    raise _DiedError(in_hand, f"something else writes where the process answers: {line[:80]!r}")
 
     def _line(self, patience: float) -> bytes | None:
         """The next reply; empty if the process is gone, None if it says nothing for so many seconds."""
         assert self._replies is not None
+        assert self._process is not None
         deadline = time.monotonic() + patience
         with selectors.DefaultSelector() as selector:
             selector.register(self._replies, selectors.EVENT_READ)
-            while b"\n" not in self._pending:
-                if not selector.select(max(0.0, deadline - time.monotonic())):
-                    return None
+            while b"\n" not in self._pending[-65536:]:
+                left = deadline - time.monotonic()
+                gone = self._process.poll() is not None  # before the last look: what it said before it went is there
+                if not selector.select(0.0 if gone else max(0.0, min(left, _LIVENESS))):
+                    if gone:  # though what it left behind may hold the pipe open
+                        return b""
+                    if left <= 0:
+                        return None
+                    continue
                 read = self._replies.read(65536)
                 if not read:
                     return b""
                 self._pending += read
-        line, _, self._pending = self._pending.partition(b"\n")
-        return line
+                if len(self._pending) > _LONGEST:
+                    break
+        line, _, rest = self._pending.partition(b"\n")
+        self._pending = rest
+        return bytes(line)
 
     def _last_words(self) -> str:
         """How the process ended, and the end of what it printed."""
-        assert self._process is not None and self._log is not None
-        code = self._process.wait()
-        how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with status {code}"
+        assert self._process is not None and self._said is not None
+        try:
+            code = self._process.wait(_ENDING)
+        except subprocess.TimeoutExpired:
+            return "the process closed what it answers through, and went on"
+        how = f"was killed by {_signal(-code)}" if code < 0 else f"ended with status {code}"
         if code == -signal.SIGKILL:
             how += ", most often by the system for want of memory"
-        self._log.seek(0)
-        said = _told([line.strip() for line in self._log.read().splitlines() if line.strip()])
+        said = _told([line.strip() for line in self._said.text().splitlines() if line.strip()])
         return f"the process {how}" + (f": {' | '.join(said)}" if said else "")
+
+
+class _Tail:
+    """Reads what a process prints, so that it never waits for a reader, and keeps the end of it."""
+
+    _KEPT = 2**16
+
+    def __init__(self, pipe: IO[bytes]) -> None:
+        self._pipe, self._end = pipe, b""
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def text(self) -> str:
+        """What was printed last, once the process has ended; what it left behind may go on printing."""
+        self._reader.join(_LIVENESS)
+        return self._end.decode(errors="replace")
+
+    def _read(self) -> None:
+        with self._pipe:
+            while read := self._pipe.read(2**16):
+                self._end = (self._end + read)[-self._KEPT :]
+
+
+def _parsed(line: bytes) -> object:
+    try:
+        return json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _signal(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # a real-time signal has no name
+        return f"signal {number}"
 
 
 def _told(lines: list[str]) -> list[str]:

@@ -31,9 +31,9 @@ from unittest import mock
 import kernelzoo
 from kernelzoo import inspect, measure, ops, registry
 from kernelzoo.errors import InspectionError, KernelZooError, UnsupportedProblemError
+from kernelzoo.files import write_whole
 from kernelzoo.inspect import ARCHITECTURES, Architecture, Kernel, Request, occupancy
 from kernelzoo.kernels import cubin
-from kernelzoo.measure.record import write_whole
 
 if TYPE_CHECKING:
     import torch

@@ -1,7 +1,9 @@
 """How a problem is laid out for the host's kernels: flat arrays, which rows go side by side, tasks, launches."""
 
+import os
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import numba
@@ -21,6 +23,22 @@ SHORT = 32
 # Numba's workqueue threading layer, which it falls back to where neither TBB nor OpenMP is installed, ends the process
 # when two Python threads are inside parallel kernels at once. One launch uses all cores, so waiting costs little.
 _launching = threading.Lock()
+
+_alone = False
+"""Whether this process may not start parallel loops: see _after_fork."""
+
+
+def _after_fork() -> None:
+    """In a forked child: the lock may be held by a thread that only the parent has, and GNU OpenMP, which Numba takes
+    where TBB is not installed, can't be forked. Numba ends a child that enters a parallel loop if its parent had."""
+    global _launching, _alone
+    _launching = threading.Lock()
+    with suppress(ValueError):  # the parent had started no threads: the child may start its own
+        _alone = _alone or numba.threading_layer() == "omp"
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 def flat(x: torch.Tensor, dtype: torch.dtype) -> Any:
@@ -49,6 +67,8 @@ def side_by_side(x: torch.Tensor) -> bool:
 
 def tasks(units: int, elements: int) -> int:
     """Number of parallel tasks for so many independent units of work over so many elements; 1 runs on the caller."""
+    if _alone:
+        return 1
     threads: int = numba.get_num_threads()
     return max(1, min(threads, units, elements // TASK_ELEMENTS))
 

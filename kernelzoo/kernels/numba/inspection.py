@@ -27,9 +27,10 @@ from unittest import mock
 
 from cuda.bindings import driver as bindings
 
-from kernelzoo.inspect import ARCHITECTURES, Kernel, Request, answer, described, launched, place, plain
+from kernelzoo.errors import InspectionError
+from kernelzoo.inspect import ARCHITECTURES, Architecture, Kernel, Request, answer, described, launched, place, plain
 from kernelzoo.kernels.described_driver import Driver, Loaded
-from kernelzoo.kernels.numba import launch
+from kernelzoo.kernels.numba import launch, view
 from kernelzoo.kernels.numba.launch import Source
 
 LEAST_CAPABILITY = 80
@@ -84,6 +85,26 @@ def device(driver: Driver) -> Iterator[None]:
         for owner, name, value in replaced:
             stack.enter_context(mock.patch.object(owner, name, value))
         yield
+
+
+@contextmanager
+def assumed(architecture: Architecture) -> Iterator[None]:
+    """Within the context, bind functions plan and compile for that architecture's device. Raises InspectionError."""
+    if not architecture.is_nvidia:
+        raise InspectionError(f"Numba CUDA is for NVIDIA's devices, and not for {architecture.name}")
+    with device(_driver(architecture.name)):
+        _forget()
+        try:
+            yield
+        finally:
+            _forget()
+
+
+def _forget() -> None:
+    """What is kept by a device's index is of another device now."""
+    launch._properties.cache_clear()
+    launch._kernels.clear()
+    view._plans.clear()
 
 
 def kernels(request: Request) -> tuple[Kernel, ...]:

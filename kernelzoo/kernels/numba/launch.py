@@ -26,7 +26,9 @@ from numba import cuda
 from numba.cuda import config, types
 
 from kernelzoo.kernels.numba.disk import store, stored
+from kernelzoo.ops import attached
 from kernelzoo.registry import Launch, Movable
+from kernelzoo.tables import Step, noting
 
 SIMULATED: bool = config.ENABLE_CUDASIM
 
@@ -104,20 +106,29 @@ class Kernel:
         submit = _submit()
         frames: list[_Frame] = []  # those not in use: taking and giving back are each one step to other threads
 
+        def frame_for(pointers: int) -> _Frame:
+            try:
+                return frames.pop()
+            except IndexError:  # and not asked for beforehand: another thread may take the last one in between
+                return _Frame(shape, pointers, integers)
+
         def submit_with(addresses: tuple[int, ...]) -> None:
-            frame = frames.pop() if frames else _Frame(shape, len(addresses), integers)
+            frame = frame_for(len(addresses))
             values = frame.values
             for i, address in enumerate(addresses):
                 values[i] = address
             frame.configuration.stream = current_stream(device)
             status = submit(frame.where, function, frame.parameters, None)
             if status:
-                torch.cuda.set_device(device)  # a thread that has not used the device yet has no context
-                _check((driver.CUresult(submit(frame.where, function, frame.parameters, None)),))
+                with attached(device):
+                    _check((driver.CUresult(submit(frame.where, function, frame.parameters, None)),))
             frames.append(frame)
 
         def at(x: int, out: int) -> None:
-            frame = frames.pop() if frames else _Frame(shape, 2, integers)
+            try:
+                frame = frames.pop()
+            except IndexError:
+                frame = _Frame(shape, 2, integers)
             values = frame.values
             values[0] = x
             values[1] = out
@@ -214,8 +225,32 @@ def _submit() -> Callable[..., int]:
     return kind(int(address))
 
 
+class _Noted(Kernel):
+    """A kernel that nobody has compiled: its calls note what they would launch, see :mod:`kernelzoo.tables`."""
+
+    def resident(self, threads: int) -> int:
+        return 1
+
+    def call(
+        self,
+        grid: int,
+        *integers: int,
+        threads: int = 0,
+        shared: int = 0,
+        cluster: int = 1,
+        cooperative: bool = False,
+    ) -> Callable[..., Launch]:
+        steps = noting.get()
+        if steps is not None:
+            kernel = f"{self.function.function.__qualname__}{self.function.constants}"
+            steps.append(Step(kernel, (grid,), threads or self.threads, shared, cluster, cooperative, integers))
+        return lambda *tensors: lambda: None
+
+
 def prepare(source: Source, device: torch.device) -> Kernel:
     """The kernel on that device, compiled on first use and kept. Safe from several threads."""
+    if noting.get() is not None:
+        return _Noted(source, source.threads, device.index or 0, source.pointers)
     index = device.index or 0
     kernel = _kernels.get((source, index))
     if kernel is None:
@@ -255,11 +290,11 @@ def to_cubin(ptx: str, capability: tuple[int, int]) -> bytes:
 
 
 def _load(source: Source, device: int) -> Kernel:
-    torch.cuda.set_device(device)
     capability = torch.cuda.get_device_capability(device)
     name, cubin = compiled(source, capability)
-    module = _check(driver.cuModuleLoadData(cubin))
-    function = _check(driver.cuModuleGetFunction(module, name.encode()))
+    with attached(device):
+        module = _check(driver.cuModuleLoadData(cubin))
+        function = _check(driver.cuModuleGetFunction(module, name.encode()))
     return Kernel(function, source.threads, device, source.pointers)
 
 

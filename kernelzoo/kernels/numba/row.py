@@ -143,7 +143,7 @@ def access(dtype: str, tiling: Tiling, identity: Any) -> tuple[Any, Any, Any, An
     TILES, VEC, WORDS = tiling.tiles, tiling.vec, tiling.words(dtype) // tiling.tiles
     IDENTITY = spread(dtype, tiling.vec, identity)
     LOW_BITS = VEC - 1
-    WHOLE = not tiling.edges
+    WHOLE, ACROSS = not tiling.edges, tiling.across
 
     @cuda.jit(device=True, inline="always")
     def bounds(phase, n):
@@ -156,7 +156,10 @@ def access(dtype: str, tiling: Tiling, identity: Any) -> tuple[Any, Any, Any, An
     def share(lane, lanes, head, end):
         # Where this thread begins; then in 32 bits, to save registers: how far that is from the end, and to the next.
         first = head + lane * VEC
-        return first, types.int32(min(end - first, FAR)), types.int32(lanes * VEC)
+        left = min(end - first, FAR)
+        if ACROSS:  # a row that is not there, beside one that is, ends at 0: 2^31 elements back, and further
+            left = max(left, -FAR)
+        return first, types.int32(left), types.int32(lanes * VEC)
 
     @cuda.jit(device=True, inline="always")
     def read(pointer, base, stride, lane, lanes, head, end, row, k):

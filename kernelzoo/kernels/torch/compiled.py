@@ -4,14 +4,17 @@ import functools
 import shutil
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from types import FunctionType
 
 import torch
 
 from kernelzoo.errors import BackendUnavailableError
+from kernelzoo.kernels import private
 from kernelzoo.registry import Launch
 
 Into = Callable[[torch.Tensor, int, torch.Tensor], None]
+"""A plain function, of whose code copies can be made."""
 
 _lock = threading.Lock()
 
@@ -22,14 +25,21 @@ def compiled(implementation: str, into: Into, x: torch.Tensor, dim: int, out: to
     Raises BackendUnavailableError where Inductor has no C++ compiler (on the CPU) or no Triton (on a GPU).
     """
     _check_toolchain(implementation, x.device.type)
+    _check_cache()
     key = (into, x.dtype, x.shape, x.stride(), out.stride(), dim, x.device, x.data_ptr() % 16, out.data_ptr() % 16)
     with _lock:  # Dynamo compiles one thing at a time, and this cache is filled once per problem
-        function = _compile(*key)
-        # Compile on scratch memory of the same layout: binding writes nothing that is the caller's.
-        if key not in _warmed:
+        function = _compiled.pop(key, None)
+        if function is None:
+            assert isinstance(into, FunctionType)
+            # A copy of the function has a code object, and with it a Dynamo cache and recompile limit, of its own.
+            fresh = FunctionType(into.__code__.replace(), into.__globals__, into.__name__)
+            function = torch.compile(fresh, dynamic=False, fullgraph=True)
+            # Compile on scratch memory of the same layout: binding writes nothing that is the caller's.
             with torch.no_grad():
                 function(_scratch(x), dim, _scratch(out))
-            _warmed.add(key)
+        _compiled[key] = function
+        if len(_compiled) > KEPT:
+            _compiled.pop(next(iter(_compiled)))
 
     def launch() -> None:
         with torch.no_grad():
@@ -38,20 +48,24 @@ def compiled(implementation: str, into: Into, x: torch.Tensor, dim: int, out: to
     return launch
 
 
-_warmed: set[tuple[object, ...]] = set()
+KEPT = 256
+"""Problems, those last bound, whose compiled function is kept; torch itself keeps some of each for ever."""
 
-
-@functools.lru_cache(maxsize=4096)
-def _compile(into: FunctionType, *_: object) -> Into:
-    # A copy of the function has a code object, and with it a Dynamo cache and recompile limit, of its own.
-    fresh: Into = FunctionType(into.__code__.replace(), into.__globals__, into.__name__)
-    return torch.compile(fresh, dynamic=False, fullgraph=True)
+_compiled: dict[tuple[object, ...], Into] = {}
 
 
 def _scratch(x: torch.Tensor) -> torch.Tensor:
     return torch.zeros(x.untyped_storage().nbytes() // x.element_size(), dtype=x.dtype, device=x.device).as_strided(
         x.shape, x.stride(), x.storage_offset()
     )
+
+
+@functools.cache
+def _check_cache() -> None:
+    """Inductor takes programs from a folder in /tmp whose name anyone can guess, and make before us."""
+    from torch._inductor.runtime.cache_dir_utils import default_cache_dir
+
+    private.for_language("TORCHINDUCTOR_CACHE_DIR", Path(default_cache_dir()))
 
 
 @functools.cache

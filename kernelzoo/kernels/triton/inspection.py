@@ -135,6 +135,13 @@ def device(arch: str) -> Iterator[DescribedDriver]:
         triton.runtime.driver._active = before
 
 
+@contextmanager
+def assumed(architecture: Architecture) -> Iterator[None]:
+    """Within the context, bind functions plan and compile for that architecture's device."""
+    with device(architecture.name):
+        yield
+
+
 def assembly(program: Any) -> str:
     """PTX, or AMD assembly, of a compiled kernel."""
     text: str = program.asm["ptx"] if "ptx" in program.asm else program.asm["amdgcn"]

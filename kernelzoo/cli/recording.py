@@ -1,0 +1,55 @@
+"""The file that a run leaves behind: what was asked, on what, and one flat row for each thing that was looked at."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import shlex
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kernelzoo.cli import options
+
+if TYPE_CHECKING:
+    from kernelzoo.measure.guard import About
+
+
+class Recording:
+    """Begins when it is made; ``document`` is what the file holds."""
+
+    def __init__(self, format: str) -> None:
+        self._format = format
+        self._started = datetime.datetime.now(datetime.UTC)
+        self._clock = time.monotonic()
+
+    @property
+    def seconds(self) -> float:
+        """Since it began."""
+        return time.monotonic() - self._clock
+
+    def document(self, about: About, rows: list[dict[str, Any]], **more: Any) -> dict[str, Any]:
+        """The whole, with the environment as the results of a bench name it."""
+        return {
+            "format": self._format,
+            "command": shlex.join(["kernelzoo", *sys.argv[1:]]),
+            "environment": {"device": about.device_name, "versions": about.versions},
+            "started": self._started.isoformat(),
+            "seconds": round(self.seconds, 3),
+            "rows": rows,
+            **more,
+        }
+
+
+def check_output(path: Path | None) -> None:
+    """Raise OptionError unless a file can come to be there; one that is there is replaced in the end."""
+    if path is not None and (path.is_dir() or not path.absolute().parent.is_dir()):
+        raise options.OptionError(f"no file can be written to {str(path)!r}; name one in a folder that is there")
+
+
+def write(path: Path, document: dict[str, Any]) -> None:
+    """Write the file whole or not at all."""
+    from kernelzoo.files import write_whole
+
+    write_whole(path, (json.dumps(document, indent=1) + "\n").encode())

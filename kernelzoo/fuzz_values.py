@@ -1,0 +1,224 @@
+"""Named families of values, drawn on a device from a seed: what fills the tensors of fuzzing.
+
+A family takes ``(shape, dtype, generator)`` and draws on the generator's device. A special value is one element of a
+dtype that kernels are known to break on. Both have names, so that a case can be written down.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+if TYPE_CHECKING:
+    import torch
+
+Family: TypeAlias = "Callable[[tuple[int, ...], torch.dtype, torch.Generator], torch.Tensor]"
+
+
+def families(dtype: str) -> tuple[str, ...]:
+    """Names of the families that a dtype has, the plainest first."""
+    return tuple(_table(dtype))
+
+
+def draw(family: str, shape: tuple[int, ...], dtype: str, generator: torch.Generator) -> torch.Tensor:
+    """Values of a named family, a new contiguous tensor on the generator's device."""
+    import torch
+
+    kind = getattr(torch, dtype)
+    return _table(dtype)[family](shape, kind, generator).to(kind)
+
+
+def specials(dtype: str) -> tuple[str, ...]:
+    """Names of a dtype's special values."""
+    if dtype == "bool":
+        return ("false", "true")
+    return tuple(_SPECIAL_FLOATS) if "float" in dtype else ("least", "most", "zero", "ones")
+
+
+def special(name: str, dtype: str) -> int:
+    """A special value, as the integer of its width that has the same bits."""
+    import torch
+
+    kind = getattr(torch, dtype)
+    bits = 8 * kind.itemsize
+    if not kind.is_floating_point:
+        if kind == torch.bool:
+            return int(name == "true")
+        info = torch.iinfo(kind)
+        number = {"least": info.min, "most": info.max, "zero": 0, "ones": -1}[name]
+        return _signed(number % (1 << bits), bits)
+    return _signed(_SPECIAL_FLOATS[name](bits, _mantissa(kind)), bits)
+
+
+def _signed(pattern: int, bits: int) -> int:
+    return pattern - (1 << bits) if pattern >> (bits - 1) else pattern
+
+
+def _mantissa(kind: torch.dtype) -> int:
+    """Bits of a float's mantissa."""
+    import torch
+
+    return round(-math.log2(torch.finfo(kind).eps))
+
+
+def _infinity(bits: int, mantissa: int) -> int:
+    return (1 << (bits - 1)) - (1 << mantissa)
+
+
+# Bit patterns of a float of so many bits, so many of them mantissa.
+_SPECIAL_FLOATS: dict[str, Callable[[int, int], int]] = {
+    "nan": lambda bits, mantissa: _infinity(bits, mantissa) | 1 << (mantissa - 1),
+    "-nan": lambda bits, mantissa: (1 << bits) - 1,  # every bit set: the sign and the whole payload
+    "signaling nan": lambda bits, mantissa: _infinity(bits, mantissa) | 1,
+    "inf": _infinity,
+    "-inf": lambda bits, mantissa: _infinity(bits, mantissa) | 1 << (bits - 1),
+    "0": lambda bits, mantissa: 0,
+    "-0": lambda bits, mantissa: 1 << (bits - 1),
+    "max": lambda bits, mantissa: _infinity(bits, mantissa) - 1,
+    "-max": lambda bits, mantissa: (_infinity(bits, mantissa) - 1) | 1 << (bits - 1),
+    "tiny": lambda bits, mantissa: 1 << mantissa,  # the smallest normal number
+    "-tiny": lambda bits, mantissa: 1 << mantissa | 1 << (bits - 1),
+    "subnormal": lambda bits, mantissa: 1,
+    "-subnormal": lambda bits, mantissa: 1 | 1 << (bits - 1),
+}
+
+
+def _table(dtype: str) -> dict[str, Family]:
+    return _BOOLS if dtype == "bool" else _FLOATS if "float" in dtype else _INTEGERS
+
+
+def _here(generator: torch.Generator) -> dict[str, Any]:
+    return {"generator": generator, "device": generator.device}
+
+
+def _normal(shape: tuple[int, ...], kind: torch.dtype, generator: torch.Generator) -> torch.Tensor:
+    import torch
+
+    return torch.randn(shape, dtype=torch.float64 if kind.itemsize == 8 else torch.float32, **_here(generator))
+
+
+def _uniform(shape: tuple[int, ...], kind: torch.dtype, generator: torch.Generator) -> torch.Tensor:
+    """From 0 to 1."""
+    import torch
+
+    return torch.rand(shape, dtype=torch.float64 if kind.itemsize == 8 else torch.float32, **_here(generator))
+
+
+def _signs(shape: tuple[int, ...], kind: torch.dtype, generator: torch.Generator) -> torch.Tensor:
+    return _uniform(shape, kind, generator).sub_(0.5).sign_()
+
+
+def _wide(shape: tuple[int, ...], kind: torch.dtype, generator: torch.Generator) -> torch.Tensor:
+    """Every exponent that the dtype has, both signs."""
+    import torch
+
+    info = torch.finfo(kind)
+    low, high = math.log2(info.tiny), math.log2(info.max)
+    exponent = _uniform(shape, torch.float64, generator).mul_(high - low).add_(low)
+    return exponent.exp2_().mul_(_signs(shape, torch.float64, generator)).clamp_(-info.max, info.max)
+
+
+def _subnormal(shape: tuple[int, ...], kind: torch.dtype, generator: torch.Generator) -> torch.Tensor:
+    """Below the smallest normal number, zeros of both signs among them."""
+    import torch
+
+    return _normal(shape, torch.float64, generator).mul_(torch.finfo(kind).tiny / 4)
+
+
+def _constant(shape: tuple[int, ...], kind: torch.dtype, generator: torch.Generator) -> torch.Tensor:
+    return _normal((), kind, generator).expand(shape)
+
+
+def _close(shape: tuple[int, ...], kind: torch.dtype, generator: torch.Generator) -> torch.Tensor:
+    """A few units in the last place around one value."""
+    import torch
+
+    steps = torch.randint(-3, 4, shape, **_here(generator))
+    return steps.to(torch.float64).mul_(torch.finfo(kind).eps).add_(1).mul_(_normal((), torch.float64, generator))
+
+
+def _ladder(shape: tuple[int, ...], kind: torch.dtype, generator: torch.Generator) -> torch.Tensor:
+    """Down by three quarters from element to element, over 100 of them, then again."""
+    import torch
+
+    steps = torch.arange(math.prod(shape), dtype=torch.float32, device=generator.device).remainder_(100)
+    return steps.mul_(-0.75).view(shape)
+
+
+def _masked(shape: tuple[int, ...], kind: torch.dtype, generator: torch.Generator) -> torch.Tensor:
+    """Half of them -inf, in runs of 32 as in a causal mask, and alone."""
+    import torch
+
+    runs = torch.rand(math.prod(shape) // 32 + 1, **_here(generator)).repeat_interleave(32)[: math.prod(shape)]
+    alone = torch.rand(shape, **_here(generator)) < 0.1
+    return _normal(shape, kind, generator).masked_fill_(alone.logical_or_(runs.view(shape) < 0.4), -math.inf)
+
+
+def _extremes(shape: tuple[int, ...], kind: torch.dtype, generator: torch.Generator) -> torch.Tensor:
+    """The largest number of either sign."""
+    import torch
+
+    return _signs(shape, torch.float64, generator).mul_(torch.finfo(kind).max)
+
+
+def _bits(shape: tuple[int, ...], kind: torch.dtype, generator: torch.Generator) -> torch.Tensor:
+    """Any bits; a float that is not finite is made zero, since one of them would decide the whole row."""
+    import torch
+
+    words = torch.empty(shape, dtype=torch.int64, device=generator.device).random_(-(2**63), None, generator=generator)
+    if not kind.is_floating_point:
+        return words.to(kind)  # wraps around
+    values = words.to({2: torch.int16, 4: torch.int32, 8: torch.int64}[kind.itemsize]).view(kind)
+    return values.nan_to_num_(0.0, 0.0, 0.0)
+
+
+def _few(shape: tuple[int, ...], kind: torch.dtype, generator: torch.Generator) -> torch.Tensor:
+    """Few different integers, so that the least stands in many places."""
+    import torch
+
+    return torch.randint(0 if torch.iinfo(kind).min == 0 else -2, 4, shape, **_here(generator))
+
+
+def _highest(shape: tuple[int, ...], kind: torch.dtype, generator: torch.Generator) -> torch.Tensor:
+    """The largest integers, which are next to a minimum's identity."""
+    import torch
+
+    return torch.randint(0, 3, shape, **_here(generator)).neg_().add_(torch.iinfo(kind).max)
+
+
+def _ends(shape: tuple[int, ...], kind: torch.dtype, generator: torch.Generator) -> torch.Tensor:
+    """The least integer, rarely, among the largest."""
+    import torch
+
+    info = torch.iinfo(kind)
+    full = torch.full(shape, info.max, dtype=kind, device=generator.device)
+    return full.masked_fill_(torch.rand(shape, **_here(generator)) < 0.02, info.min)
+
+
+def _true(share: float) -> Family:
+    def draw(shape: tuple[int, ...], kind: torch.dtype, generator: torch.Generator) -> torch.Tensor:
+        import torch
+
+        return torch.rand(shape, **_here(generator)) < share
+
+    return draw
+
+
+_FLOATS: dict[str, Family] = {
+    "normal": _normal,
+    "constant": _constant,
+    "offset": lambda shape, kind, generator: _normal(shape, kind, generator).add_(1000.0),
+    "spread": lambda shape, kind, generator: _normal(shape, kind, generator).mul_(40.0),
+    "spikes": lambda shape, kind, generator: _normal(shape, kind, generator).pow_(5),
+    "close": _close,
+    "ladder": _ladder,
+    "wide": _wide,
+    "subnormal": _subnormal,
+    "zeros": lambda shape, kind, generator: _signs(shape, kind, generator).mul_(0.0),
+    "masked": _masked,
+    "extremes": _extremes,
+    "bits": _bits,
+}
+_INTEGERS: dict[str, Family] = {"few": _few, "bits": _bits, "highest": _highest, "ends": _ends}
+_BOOLS: dict[str, Family] = {"half": _true(0.5), "mostly true": _true(0.98), "true": _true(2.0), "false": _true(-1.0)}

@@ -1,0 +1,88 @@
+"""``kernelzoo fuzz``: what it prints can be pasted, its record is whole, and what breaks a process costs one case."""
+
+import json
+import re
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kernelzoo import fuzz
+from kernelzoo.measure.guard import Guard
+
+Answer = Callable[..., tuple[int, Any]]
+
+KERNELS = """
+import os
+import torch
+import kernelzoo
+
+@kernelzoo.register("mine", "min", "right")
+def right(x, out):
+    return lambda: (out.copy_(x.amin(1)), None)[1]
+
+@kernelzoo.register("mine", "min", "first")
+def first(x, out):
+    return lambda: (out.copy_(x[:, :16].amin(1)), None)[1]
+
+@kernelzoo.register("mine", "min", "dies")
+def dies(x, out):
+    def launch():
+        if x.size(1) == 13:
+            os.abort()
+        out.copy_(x.amin(1))
+    return launch
+"""
+
+
+@pytest.fixture
+def module(tmp_path: Path) -> Path:
+    path = tmp_path / "mine.py"
+    path.write_text(KERNELS)
+    return path
+
+
+def test_the_host_passes(answer: Answer, tmp_path: Path) -> None:
+    """A small budget of every run of the tests: what runs on the host here, on the same cases each time."""
+    file = tmp_path / "fuzz.json"
+    ids = ("torch/*/auto", "torch/softmax/naive", "torch/min/eager", "cpu/*")
+    status, told = answer("fuzz", *ids, "--cases", "300", "--seed", "1", "--jobs", "2", "--device", "cpu", "-o", file)
+    assert (status, told["failures"]) == (0, [])
+    assert told == json.loads(file.read_text())
+    assert told["format"] == "kernelzoo-fuzz/1" and told["command"].startswith("kernelzoo fuzz ")
+    assert told["environment"]["device"] and told["environment"]["versions"]["torch"] and told["seconds"] > 0
+    rows = {row["id"]: row for row in told["rows"]}
+    assert {"torch/softmax/auto", "torch/min/auto", "torch/softmax/naive", "torch/min/eager"} < set(rows)
+    ran = [row for row in rows.values() if not row["unavailable"]]
+    assert len(ran) >= 4
+    for row in ran:
+        assert row["cases"] == 300 == row["right"] + row["refused"] + row["faults"] + row["no_room"]
+        assert (row["failed"], row["seed"]) == (0, 1) and row["right"] > 250 and row["layouts"] > 40
+
+
+def test_failures_can_be_pasted_and_cost_no_other(kernelzoo: Callable[..., Any], answer: Answer, module: Path) -> None:
+    options = ("--module", module, "--device", "cpu", "--cases", "96", "--seed", "3", "--jobs", "2")
+    done = kernelzoo("fuzz", "mine/min/first", *options)
+    assert done.returncode == 1
+    lines = re.findall(r"^kernelzoo (fuzz .*--case .*)$", done.stdout, re.MULTILINE)
+    assert len(lines) > 1 and "seed 3" in done.stdout
+    again = kernelzoo(*shlex.split(lines[0]))
+    assert again.returncode == 1 and "elements wrong; first at" in again.stdout
+
+
+def test_a_crash_costs_a_case(module: Path) -> None:
+    shapes = [(3,), (4, 5), (13,), (7,), (2, 2)]
+    cases = [str(fuzz.Case("float32", shape, fuzz.Layout(fuzz.contiguous(shape)))) for shape in shapes]
+    with Guard("cpu", [str(module)]) as guard:
+        found = guard.fuzz("mine/min/dies", cases)
+    ((number, words),) = found["wrong"]
+    assert (number, found["right"]) == (2, 4) and "SIGABRT" in words and "mine.py" in words
+
+
+def test_bad_usage_is_status_2(answer: Answer, tmp_path: Path) -> None:
+    status, told = answer("fuzz", "torch/min/auto", "-o", tmp_path / "nowhere" / "file.json")
+    assert status == 2 and "no file can be written" in told["error"]
+    status, told = answer("fuzz", "cupy/*", CUDA_VISIBLE_DEVICES="")
+    assert status == 2 and all("can't run here" in row["unavailable"] for row in told["rows"])
