@@ -25,7 +25,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 from kernelzoo import measure
-from kernelzoo.measure.record import write_whole
+from kernelzoo.files import write_whole
 
 FORMAT = "kernelzoo-portability/1"
 HERE = Path(__file__).parent

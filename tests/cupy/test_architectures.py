@@ -17,6 +17,7 @@ except Exception as error:  # a missing library shows as an ImportError, OSError
 import devices  # noqa: E402  (after the skips)
 import matrix  # noqa: E402
 
+from kernelzoo import tables  # noqa: E402
 from kernelzoo.inspect import described  # noqa: E402
 
 with described(devices.NVIDIA["one multiprocessor"]):
@@ -35,13 +36,16 @@ def test_launches_ask_for_no_more_than_the_device_has(arch: str) -> None:
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float64", "int8"])
 @pytest.mark.parametrize("name", devices.NVIDIA)
 def test_plans_for_unusual_devices(name: str, dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(tables.ENVIRONMENT, "shipped")
+    tables.forget_loaded()
     a = devices.NVIDIA[name]
     device = module.Device(a.multiprocessors, a.capability, a.shared_per_block)
     steps: list[module.Step] = []
 
-    def planned(file: str, table: module.Table, x, out):
+    def planned(file: str, planner: module.Planner, table: type, x, out):
         aligned = (x.data_ptr() | out.data_ptr()) % module.PACK_BYTES == 0
-        plan = table(module.problem_of(x.dtype, tuple(x.shape), x.stride(), out.stride(), aligned), device)
+        problem = module.problem_of(x.dtype, tuple(x.shape), x.stride(), out.stride(), aligned)
+        plan = planner(problem, device, table())
         return lambda: steps.extend(plan.steps)
 
     for file in (softmax, minima):

@@ -29,11 +29,11 @@ from typing import TYPE_CHECKING, Any
 from unittest import mock
 
 import kernelzoo
-from kernelzoo import inspect, measure, ops, registry
+from kernelzoo import inspect, measure, ops, registry, tables
 from kernelzoo.errors import InspectionError, KernelZooError, UnsupportedProblemError
+from kernelzoo.files import write_whole
 from kernelzoo.inspect import ARCHITECTURES, Architecture, Kernel, Request, occupancy
 from kernelzoo.kernels import cubin
-from kernelzoo.measure.record import write_whole
 
 if TYPE_CHECKING:
     import torch
@@ -264,11 +264,11 @@ def prepared(backend: str, asked: Sequence[Laid]) -> Iterator[None]:
         from kernelzoo.kernels.cupy import min as minima
     named: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
 
-    def planned(file: str, table: Any, x: Any, out: Any) -> Any:
+    def planned(file: str, planner: Any, table: Any, x: Any, out: Any) -> Any:
         aligned = (x.data_ptr() | out.data_ptr()) % module.PACK_BYTES == 0
         problem = module.problem_of(x.dtype, tuple(x.shape), x.stride(), out.stride(), aligned)
         device = module.Device(a.multiprocessors, a.capability, a.shared_per_block)
-        named[module.source(file)][problem.dtype] |= {step.kernel for step in table(problem, device).steps}
+        named[module.source(file)][problem.dtype] |= {step.kernel for step in planner(problem, device, table()).steps}
         return lambda: None
 
     binds = registry._registered
@@ -306,6 +306,7 @@ def examined(asked: Sequence[Laid]) -> Findings:
             "HIP_VISIBLE_DEVICES": "",
             "TRITON_INTERPRET": "0",
             "NUMBA_ENABLE_CUDASIM": "0",
+            tables.ENVIRONMENT: "shipped",
             "TRITON_CACHE_DIR": empty,
             "XDG_CACHE_HOME": empty,
             "PYTHONPATH": os.pathsep.join(
