@@ -19,7 +19,7 @@ import warnings
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, TextIO
 
 from kernelzoo import conformance, measure, registry
 from kernelzoo.errors import BackendUnavailableError, CacheWarning, KernelZooError, UnsupportedProblemError
@@ -196,12 +196,20 @@ class Worker:
             found["wrong"].append(f"{name}: {words}")
             measure.device_lives(self._device, id, found["wrong"][-1])
 
-    def warn(self, message: Warning | str, category: type[Warning], *where: object) -> None:
+    def warn(
+        self,
+        message: Warning | str,
+        category: type[Warning],
+        filename: str,
+        lineno: int,
+        file: TextIO | None = None,
+        line: str | None = None,
+    ) -> None:
         """Pass on what the user is to know; the rest goes where all goes that is printed here."""
         if issubclass(category, CacheWarning):
             print(json.dumps({"warning": str(message)}), file=self._replies, flush=True)
         else:
-            print(f"{category.__name__}: {message}", file=sys.stderr)
+            print(f"{filename}:{lineno}: {category.__name__}: {message}", file=file or sys.stderr)
 
     def _tell(self, stage: str, id: str) -> None:
         print(json.dumps({"stage": stage, "id": id}), file=self._replies, flush=True)
