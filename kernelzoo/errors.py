@@ -73,5 +73,9 @@ class UnsupportedProblemError(KernelZooError, ValueError):
         self.implementation, self.reason = implementation, reason
 
 
+class CacheWarning(RuntimeWarning):
+    """Machine code can't be kept on disk, or what is kept is not to be trusted: each process compiles for itself."""
+
+
 class InspectionError(KernelZooError, RuntimeError):
     """An implementation's kernels can't be shown: it has none of its own, or a compiler or tool is missing or fails."""

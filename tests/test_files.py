@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kernelzoo import files
@@ -26,6 +26,7 @@ JSON = st.recursive(
 )
 
 
+@settings(deadline=None, max_examples=40)
 @given(document=JSON)
 def test_what_is_written_is_read(document: object, tmp_path_factory: pytest.TempPathFactory) -> None:
     folder = tmp_path_factory.mktemp("files")
@@ -177,7 +178,7 @@ def test_a_writer_that_is_killed_leaves_a_whole_file(tmp_path: Path, end: signal
     path = tmp_path / "a.json"
     context = multiprocessing.get_context("fork")
     for turn in range(8):
-        writer = context.Process(target=write_on, args=(path,))
+        writer = context.Process(target=write_on, args=(path,), daemon=True)
         writer.start()
         until = time.monotonic() + 0.03 + 0.005 * turn
         while time.monotonic() < until or not path.exists():
@@ -206,7 +207,7 @@ def test_one_process_at_a_time(tmp_path: Path) -> None:
     path = tmp_path / "new" / "r.json"
     context = multiprocessing.get_context("fork")
     answers = context.Queue()
-    first = context.Process(target=claim, args=(path, answers, 600))
+    first = context.Process(target=claim, args=(path, answers, 600), daemon=True)
     first.start()
     assert answers.get(timeout=10) == "claimed"
     with pytest.raises(FileError, match=r"another process is writing to .*r\.json"), claimed(path):

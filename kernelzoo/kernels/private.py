@@ -12,6 +12,8 @@ import warnings
 from contextlib import suppress
 from pathlib import Path
 
+from kernelzoo.errors import CacheWarning
+
 _DIGEST = hashlib.sha256().digest_size
 
 
@@ -115,7 +117,7 @@ def _warn(folder: Path, reason: str) -> None:
         _warned.add(folder)
         warnings.warn(
             f"no machine code is kept in {folder}, and each process compiles for itself: {reason}",
-            RuntimeWarning,
+            CacheWarning,
             stacklevel=3,
         )
 

@@ -15,12 +15,14 @@ import subprocess
 import sys
 import threading
 import time
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import IO, Any, Self
 
-from kernelzoo.errors import KernelZooError
+from kernelzoo.errors import CacheWarning, KernelZooError
+from kernelzoo.files import printable
 from kernelzoo.measure import record
 from kernelzoo.measure.problems import Problem
 
@@ -172,13 +174,15 @@ class Guard:
         In a second process, since a profiler slows down the one that it has been in. A second opinion that can't be
         had is none, and costs the first nothing.
         """
-        if self._checker is None:
-            self._checker = Guard(self._device, self._modules, patience=self._patience)
         try:
+            if self._checker is None:
+                self._checker = Guard(self._device, self._modules, patience=self._patience)
             request = {"do": "cross_check", "problem": _shape(problem), "ids": list(ids)}
             told: dict[str, float] = self._checker._ask(request, progress)
         except (_DiedError, GuardError):
-            self._checker._restart()
+            if self._checker is not None:
+                self._checker.close()
+                self._checker = None
             return {}
         return told
 
@@ -322,6 +326,8 @@ class Guard:
                     raise GuardError(error)
                 case {"lost": str() as id, "reason": str() as reason}:
                     raise _DiedError(id, reason)
+                case {"warning": str() as words}:
+                    warnings.warn(printable(words), CacheWarning, stacklevel=2)
                 case {"stage": str() as stage, "id": str() as in_hand}:
                     progress(stage, in_hand)
                 case _:

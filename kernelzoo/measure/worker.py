@@ -15,14 +15,15 @@ import signal
 import sys
 import threading
 import traceback
+import warnings
 from collections.abc import Callable
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, TextIO
 
 from kernelzoo import conformance, measure, registry, tables
-from kernelzoo.errors import BackendUnavailableError, KernelZooError, UnsupportedProblemError
+from kernelzoo.errors import BackendUnavailableError, CacheWarning, KernelZooError, UnsupportedProblemError
 from kernelzoo.measure import planning, record
 from kernelzoo.measure.gate import Gate
 from kernelzoo.measure.problems import Problem
@@ -39,6 +40,7 @@ def main(descriptor: int, lifeline: int) -> None:
     faulthandler.enable()
     replies = os.fdopen(descriptor, "w", buffering=1)
     worker = Worker(replies)
+    warnings.showwarning = worker.warn
     requests: queue.SimpleQueue[str] = queue.SimpleQueue()
     threading.Thread(target=_read, args=(requests,), daemon=True).start()
     while True:
@@ -259,6 +261,21 @@ class Worker:
             words = str(error) if isinstance(error, AssertionError) else f"raised {type(error).__name__}: {error}"
             found["wrong"].append(f"{name}: {words}")
             measure.device_lives(self._device, id, found["wrong"][-1])
+
+    def warn(
+        self,
+        message: Warning | str,
+        category: type[Warning],
+        filename: str,
+        lineno: int,
+        file: TextIO | None = None,
+        line: str | None = None,
+    ) -> None:
+        """Pass on what the user is to know; the rest goes where all goes that is printed here."""
+        if issubclass(category, CacheWarning):
+            print(json.dumps({"warning": str(message)}), file=self._replies, flush=True)
+        else:
+            print(f"{filename}:{lineno}: {category.__name__}: {message}", file=file or sys.stderr)
 
     def _tell(self, stage: str, id: str) -> None:
         print(json.dumps({"stage": stage, "id": id}), file=self._replies, flush=True)

@@ -42,6 +42,23 @@ def test_brackets_are_printed_as_they_are(capsys: pytest.CaptureFixture[str]) ->
     assert "[bold]x[/]" in (out := capsys.readouterr().out) and "[1, 2]" in out
 
 
+def test_nothing_commands_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    evil = "\x1b[31m\x1b]0;title\x07\x9b1m\u202e\r\x00"
+    table = output.table(f"a{evil}")
+    table.add_row(f"b{evil}")
+    output.show(output.console(), table)
+    output.console().print(f"c{evil}")
+    out = capsys.readouterr().out
+    assert not set(evil) - set("[]31m0;title") & set(out)
+    assert all(letter in out for letter in "abc") and out.count("[31m") == 3
+
+
+def test_a_reason_is_cut_in_its_middle() -> None:
+    assert output.brief("a\nb") == "a b"
+    told = output.brief("start " + "x" * 5000 + " end")
+    assert told.startswith("start x") and told.endswith("x end") and " ... " in told and len(told) < 420
+
+
 def test_a_long_line_is_not_broken(capsys: pytest.CaptureFixture[str]) -> None:
     line = "kernelzoo bench " + "--module a/file.py " * 20
     output.console().print(line)
