@@ -5,6 +5,10 @@ from pathlib import Path
 import pytest
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--load", action="store_true", help="run the heavy tests of tests/load too, some minutes")
+
+
 def pytest_configure() -> None:
     """Under Triton's interpreter, mend its bfloat16 first: see tests/triton/interpreter.py."""
     if os.environ.get("TRITON_INTERPRET") == "1":
