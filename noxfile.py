@@ -10,7 +10,7 @@ nox.needs_version = ">=2024.10"
 nox.options.default_venv_backend = "virtualenv"
 nox.options.error_on_missing_interpreters = True
 nox.options.reuse_venv = "yes"
-nox.options.sessions = ["lint", "types", "tests", "bench"]
+nox.options.sessions = ["lint", "types", "audit", "tests", "bench"]
 
 CONSTRAINTS = Path(__file__).parent / ".ci" / "constraints.txt"
 BACKENDS = ("torch", "cpu", "triton", "cupy", "numba")
@@ -52,6 +52,48 @@ def tests(session: nox.Session) -> None:
     pytest(session, "tests", "--ignore", CONFORMANCE, *others, *PARALLEL, *session.posargs)
     for backend in BACKENDS:
         session.notify(f"tests-{backend}")
+
+
+# Python, torch and triton: each torch with the triton that its build for GPUs pins, and other tritons with the torch of
+# the constraints. None of these sessions runs unless it is named.
+COMBINATIONS = (
+    ("3.11", "2.13", "3.7"),
+    ("3.11", "2.13", "3.6"),
+    ("3.11", "2.13", "3.9"),
+    ("3.12", "2.6", "3.2"),
+    ("3.12", "2.8", "3.4"),
+    ("3.12", "2.11", "3.6"),
+    ("3.12", "2.14", "3.8"),
+    ("3.13", "2.13", "3.7"),
+    ("3.13", "2.15", "3.9"),
+)
+
+
+@nox.session
+@nox.parametrize("python,torch,triton", COMBINATIONS)
+def portability(session: nox.Session, torch: str, triton: str) -> None:
+    """What runs on the host with those versions, whatever pyproject.toml allows; the record is in bench/results/.
+
+    A torch from PyPI brings CUDA: five GB, which are removed again.
+    """
+    extras = PROJECT["project"]["optional-dependencies"]
+    wanted = [*PROJECT["project"]["dependencies"], *extras["cpu"], *extras["cupy-cuda13"], *extras["numba-cuda13"]]
+    # torch and triton are named here, and the toolkit is torch's.
+    others = [word for word in wanted if not word.startswith(("torch", "triton", "cuda-toolkit"))]
+    tools = [word for word in GROUPS(PROJECT, "test") if not word.startswith("playwright")]
+    session.install("--no-cache-dir", f"torch=={torch}.*", *others, *tools)
+    session.install("--no-deps", f"triton=={triton}.*", ".")  # which may be another than torch's own
+    try:
+        session.run("python", "tests/portability.py", "-o", "bench/results/portability.json", *session.posargs)
+    finally:
+        shutil.rmtree(session.virtualenv.location)
+
+
+@nox.session
+def architectures(session: nox.Session) -> None:
+    """Every kernel compiled for every architecture that is described: an hour of one core, into bench/results/."""
+    install(session, "test", extras=("triton", f"cupy-cuda{CUDA}", f"numba-cuda{CUDA}"))
+    session.run("python", "tests/described/matrix.py", "-o", "bench/results/architectures.json", *session.posargs)
 
 
 @nox.session(name="tests-torch")
@@ -104,7 +146,8 @@ def tests_numba(session: nox.Session) -> None:
     """The contract, for the Numba backend: simulated, compiled ahead of time, and on a GPU if there is one."""
     install(session, "test", extras=(f"numba-cuda{CUDA}",))
     pytest(session, "tests/numba/test_simulator.py", *PARALLEL, *session.posargs, **SIMULATOR)
-    pytest(session, "tests/numba/test_ptx.py", "tests/numba/test_inspection.py", *PARALLEL, *session.posargs)
+    compiled = [f"tests/numba/test_{name}.py" for name in ("ptx", "inspection", "architectures", "disk")]
+    pytest(session, *compiled, *PARALLEL, *session.posargs)
     if GPU:
         pytest(session, CONFORMANCE, "-k", "numba", "--require", "numba", *session.posargs)
 
@@ -174,6 +217,13 @@ def lint(session: nox.Session) -> None:
     install(session, "lint")
     session.run("ruff", "check")
     session.run("ruff", "format", "--check")
+
+
+@nox.session
+def audit(session: nox.Session) -> None:
+    """Known vulnerabilities in the pinned versions; that the service which knows them is away is said, and passes."""
+    session.install("-c", str(CONSTRAINTS), *GROUPS(PROJECT, "audit"))
+    session.run("python", ".ci/audit.py")
 
 
 @nox.session

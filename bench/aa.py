@@ -23,6 +23,7 @@ import torch
 import kernelzoo
 from kernelzoo import measure, registry
 from kernelzoo.errors import KernelZooError
+from kernelzoo.files import write_whole
 from kernelzoo.measure.statistics import FEWEST, ratio_interval
 from kernelzoo.ops import OPERATIONS
 from kernelzoo.registry import Launch
@@ -90,7 +91,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"{entry['id']}: {entry['refused'] or entry['failed'] or options.pairs}", flush=True)
         document["implementations"].append(entry)
         text = json.dumps(document, indent=1).encode()
-        options.output.write_bytes(gzip.compress(text, mtime=0) if options.output.suffix == ".gz" else text)
+        write_whole(options.output, gzip.compress(text, mtime=0) if options.output.suffix == ".gz" else text)
     found = aa.parse(document)
     print(f"\n{found.caption}\n\n{found.table().text()}")
     return 0 if all(twin.passed for twin in found.twins) else 1

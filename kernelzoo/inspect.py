@@ -23,7 +23,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
-from kernelzoo import errors, ops, registry
+from kernelzoo import errors, ops, registry, tables
 from kernelzoo.errors import (
     BackendUnavailableError,
     InputTypeError,
@@ -86,7 +86,7 @@ class Architecture:
 # NVIDIA: the table of technical specifications per compute capability in the CUDA C++ programming guide; the same in
 # cuda/__device/arch_traits.h of NVIDIA's CCCL; units from cuda_occupancy.h of the CUDA runtime. Devices: NVIDIA's data
 # sheets; the H200's L2 as its driver reports it (seen), those of B200 and B300 as others have published them.
-# AMD: the ISA documents of CDNA 2 and 3, and LLVM's AMDGPU back end (getTotalNumVGPRs, getMaxWavesPerEU,
+# AMD: the ISA documents of CDNA 2 to 4, and LLVM's AMDGPU back end (getTotalNumVGPRs, getMaxWavesPerEU,
 # getVGPRAllocGranule): four SIMDs of 512 vector registers by 64 lanes, in eights; eight waves each. The driver reports
 # half of those registers, and the L2 of one die.
 _NVIDIA = (
@@ -95,6 +95,7 @@ _NVIDIA = (
     ),
     Architecture("sm_80", "NVIDIA A100 80 GB", 108, 40 * MIB, 2039e9, 2048, 32, 164 * KIB, 163 * KIB),
     Architecture("sm_86", "NVIDIA A10", 72, 6 * MIB, 600e9, 1536, 16, 100 * KIB, 99 * KIB),
+    Architecture("sm_87", "NVIDIA Jetson AGX Orin 64 GB", 16, 4 * MIB, 204.8e9, 1536, 16, 164 * KIB, 163 * KIB),
     Architecture("sm_89", "NVIDIA L40S", 142, 96 * MIB, 864e9, 1536, 24, 100 * KIB, 99 * KIB),
     Architecture("sm_90", "NVIDIA H200", 132, 60 * MIB, 4.8e12, 2048, 32, 228 * KIB, 227 * KIB),
     Architecture("sm_100", "NVIDIA B200", 148, 132644864, 8e12, 2048, 32, 228 * KIB, 227 * KIB),
@@ -102,9 +103,11 @@ _NVIDIA = (
     Architecture("sm_120", "NVIDIA GeForce RTX 5090", 170, 96 * MIB, 1792e9, 1536, 24, 100 * KIB, 99 * KIB),
 )
 _CDNA = {"registers": 131072, "register_unit": 512, "shared_unit": 512, "shared_reserved": 0, "warp_size": 64}
+_CDNA_4 = {**_CDNA, "shared_unit": 1280}
 _AMD = (
     Architecture("gfx90a", "AMD Instinct MI250X, one die", 110, 8 * MIB, 1638e9, 2048, 32, 64 * KIB, 64 * KIB, **_CDNA),
     Architecture("gfx942", "AMD Instinct MI300X", 304, 4 * MIB, 5.3e12, 2048, 32, 64 * KIB, 64 * KIB, **_CDNA),
+    Architecture("gfx950", "AMD Instinct MI350X", 256, 4 * MIB, 8e12, 2048, 32, 160 * KIB, 160 * KIB, **_CDNA_4),
 )
 ARCHITECTURES = {architecture.name: architecture for architecture in (*_NVIDIA, *_AMD)}
 
@@ -224,6 +227,12 @@ class Request:
     @property
     def architecture(self) -> Architecture:
         return ARCHITECTURES[self.arch]
+
+    def input(self, device: str) -> torch.Tensor:
+        """The tensor to bind, on a device; on ``meta`` it has no memory."""
+        import torch
+
+        return torch.empty(self.shape, dtype=getattr(torch, self.dtype), device=device)
 
     def require_nvidia(self, language: str, least: int = 0) -> None:
         """Raise InspectionError unless the architecture is NVIDIA's, and of that compute capability at least."""
@@ -371,6 +380,8 @@ def described(architecture: Architecture) -> Iterator[None]:
             "get_device_capability": lambda device=None: (properties.major, properties.minor),
         }.items():
             stack.enter_context(mock.patch.object(torch.cuda, name, value))
+        tables.forget_loaded()  # those in force are kept by a device's index
+        stack.callback(tables.forget_loaded)
         stack.enter_context(mock.patch.object(torch._C, "_cuda_getCurrentRawStream", stream, create=True))
         yield
 
@@ -382,8 +393,6 @@ def launched(request: Request, steps: list[Any], sibling: str = "{}", device: st
     device appends. ``auto`` hands on to a sibling by calling a function of its module: ``sibling`` is that function's
     name, given the name of the variant's own. On the device ``meta`` tensors have no memory.
     """
-    import torch
-
     module = importlib.import_module(f"{registry._packages()[request.backend]}.{request.op}")
     binds = {
         variant: bind
@@ -393,7 +402,7 @@ def launched(request: Request, steps: list[Any], sibling: str = "{}", device: st
     if request.variant not in binds:
         raise InspectionError(f"{request.id} is registered outside its backend's package; only those in it are shown")
     operation = ops.OPERATIONS[request.op]
-    x = torch.empty(request.shape, dtype=getattr(torch, request.dtype), device=device)
+    x = request.input(device)
     dims = operation.check(x, request.dim)
     out = operation.allocate(x, dims, keepdim=False)
     if not out.numel():

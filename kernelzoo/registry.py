@@ -19,7 +19,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from kernelzoo import ops
+from kernelzoo import ops, tables
 from kernelzoo.errors import BackendUnavailableError, DeviceError, RegistrationError, UnknownNameError
 
 if TYPE_CHECKING:
@@ -135,6 +135,7 @@ class Backend:
 
         self._tensor = torch.Tensor
         self._empty_like = torch.empty_like
+        self._chosen = tables.chosen.get
         self._current_device: Callable[[], int] = getattr(torch._C, "_cuda_getDevice", lambda: -1)
         self._is_compiling = torch.compiler.is_compiling
 
@@ -201,6 +202,7 @@ class Backend:
             and type(variant) is str
             and not x.requires_grad
             and not x.is_neg()
+            and not self._chosen()  # what is bound by another launch table than that in force is not kept
         ):
             address = x.data_ptr()
             key = (op, variant, dim, keepdim, x.dtype, x.shape, x.stride(), address % 16, device)
@@ -390,12 +392,21 @@ def _known_op(op: str) -> None:
 
 
 @cache
-def _packages() -> dict[str, str]:
-    """Import path of every backend's package, by name; ours win over an entry point of the same name."""
+def announced() -> tuple[tuple[str, str, str], ...]:
+    """Name, package and distribution of every backend that another distribution announces. Nothing of it is run."""
     import importlib.metadata  # slow to import, and only this needs it
 
-    installed = {point.name: point.value for point in importlib.metadata.entry_points(group=ENTRY_POINTS)}
-    return {**installed, **BUILT_IN}
+    return tuple(
+        (point.name, point.value, f"{point.dist.name} {point.dist.version}" if point.dist else "unknown")
+        for point in importlib.metadata.entry_points(group=ENTRY_POINTS)
+        if point.name not in BUILT_IN
+    )
+
+
+@cache
+def _packages() -> dict[str, str]:
+    """Import path of every backend's package, by name; ours win over an entry point of the same name."""
+    return {**{name: package for name, package, _ in announced()}, **BUILT_IN}
 
 
 def _load(name: str) -> Backend:

@@ -1,8 +1,12 @@
 import importlib.util
 import os
+import sys
 from pathlib import Path
 
 import pytest
+
+# Test modules are imported by path, each by itself: this is how they find what several languages share.
+sys.path.insert(0, str(Path(__file__).parent / "described"))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -149,12 +149,13 @@ def test_the_checks_above_can_fail() -> None:
     assert tables("| min | cpu |\n|:--|:--|\n| `a` | – |\n| `b` | yes |\n") == {"min": {"cpu": {"b"}}}
 
 
-def test_figures_of_the_readme_come_from_the_committed_results() -> None:
+@pytest.mark.parametrize(("page", "files"), [("README.md", ("map", "submit")), ("docs/performance.md", ("map",))])
+def test_figures_come_from_the_committed_results(page, files) -> None:
     """Generated blocks say what bench/results/ holds, and no more."""
     from kernelzoo.report.__main__ import main
 
-    measured = [str(ROOT / "bench" / "results" / f"h200-{name}.json.gz") for name in ("map", "submit")]
-    assert main([*measured, "--insert", str(ROOT / "README.md"), "--check"]) == 0
+    measured = [str(ROOT / "bench" / "results" / f"h200-{name}.json.gz") for name in files]
+    assert main([*measured, "--insert", str(ROOT / page), "--check"]) == 0
 
 
 def test_figures_of_the_measuring_page_come_from_the_committed_results() -> None:

@@ -1,4 +1,4 @@
-"""The command line: ``kernelzoo list | doctor | verify | bench | compare | inspect | report``.
+"""The command line: ``kernelzoo list | doctor | verify | bench | compare | inspect | tune | report``.
 
 Each command is a function that returns the exit status; options stand in its signature, and what it needs is imported
 when it runs, so that ``kernelzoo --help`` loads nothing heavy.
@@ -7,15 +7,19 @@ when it runs, so that ``kernelzoo --help`` loads nothing heavy.
 from __future__ import annotations
 
 import json
+import signal
 import sys
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Annotated
 
 import typer
 
 import kernelzoo
-from kernelzoo.cli import bench, compare, doctor, inspection, listing, reporting, verify
+from kernelzoo.cli import bench, compare, doctor, inspection, listing, reporting, tune, verify
 from kernelzoo.errors import KernelZooError
+from kernelzoo.files import printable
 
 WRONG, UNUSABLE, INTERRUPTED = 1, 2, 130
 """Exit statuses beside 0: something is wrong or slower; bad usage or environment; Ctrl-C."""
@@ -54,6 +58,7 @@ app.command("verify")(verify.verify)
 app.command("bench")(bench.bench)
 app.command("compare")(compare.compare)
 app.command("inspect")(inspection.inspect)
+app.command("tune")(tune.tune)
 app.command("report", add_help_option=False, context_settings=reporting.PASS_ON)(reporting.report)
 
 
@@ -63,6 +68,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")  # a device's name may hold what the terminal can't show
+    with _terminated():
+        return _run(given)
+
+
+def _run(given: list[str]) -> int:
     try:
         status = typer.main.get_command(app).main(given, prog_name="kernelzoo", standalone_mode=False)
     except (KeyboardInterrupt, typer.Abort):
@@ -79,8 +89,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return status if isinstance(status, int) else 0
 
 
+@contextmanager
+def _terminated() -> Iterator[None]:
+    """SIGTERM, and a terminal that goes away, end a command the way Ctrl-C does: in order, and saying how to go on."""
+    signals = (signal.SIGTERM, signal.SIGHUP) if threading.current_thread() is threading.main_thread() else ()
+    before = {number: signal.getsignal(number) for number in signals}
+    for number in signals:
+        if before[number] == signal.SIG_DFL:  # nohup's, for one, is left alone
+            signal.signal(number, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
 def _refuse(words: str, given: Sequence[str]) -> int:
-    line = " ".join(words.split())
+    line = printable(words)
     print(f"error: {line}", file=sys.stderr)
     if "--json" in given:
         print(json.dumps({"error": line}))

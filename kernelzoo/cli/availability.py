@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 
 from kernelzoo.errors import BackendUnavailableError, KernelZooError
@@ -17,6 +18,8 @@ class Availability:
     """What runs the kernels in place of a device; it is for checking, and never timed."""
     reason: str = ""
     remedy: str = ""
+    tables: str = ""
+    """Which launch tables are in force on the first GPU, in words, or "" if it has none."""
 
     @property
     def words(self) -> str:
@@ -47,4 +50,17 @@ def availability(backend: str) -> Availability:
         return Availability(
             backend, reason=f"importing it raised {type(error).__name__}: {error}", remedy="reinstall that package"
         )
-    return Availability(backend, found.devices, found.emulator)
+    tables = launch_tables(backend) if "cuda" in found.devices and not found.emulator else ""
+    return Availability(backend, found.devices, found.emulator, tables=tables)
+
+
+def launch_tables(backend: str, device: int = 0) -> str:
+    """Which launch tables of a loaded backend are in force on a GPU, and why a stored one is not, in words."""
+    from kernelzoo import ops, tables
+
+    with warnings.catch_warnings(record=True) as ignored:
+        warnings.simplefilter("always")
+        told = {op: label for op in ops.OPERATIONS if (label := tables.label(backend, op, device)) is not None}
+    alike = len(set(told.values())) == 1
+    words = next(iter(told.values())) if alike else ", ".join(f"{op} {label}" for op, label in told.items())
+    return "; ".join([words, *(str(one.message) for one in ignored)] if words else [])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import shlex
 import sys
+from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -30,6 +31,11 @@ Output = Annotated[
 ]
 Resume = Annotated[bool, typer.Option("--resume", help="Go on with the results file: measure what it doesn't hold.")]
 
+FirstCall = Annotated[
+    bool,
+    typer.Option("--first-call", help="Instead: what the first call costs, with caches on disk empty and filled."),
+]
+
 
 def bench(
     *,
@@ -46,6 +52,7 @@ def bench(
     cache: options.Cache = "cold",
     cross_check: options.CrossCheck = False,
     patience: options.Patience = 180.0,
+    first_call: FirstCall = False,
     to: Output = None,
     resume: Resume = False,
     json: options.Json = False,
@@ -55,30 +62,40 @@ def bench(
     Each implementation is checked before it is timed. One that is wrong, crashes or hangs costs its own row; whatever
     ends the run, the file is whole, and --resume goes on with it. Dtypes are float32 and bfloat16 by default.
 
+    With --first-call, nothing is compared: of each backend's auto, or the variants named, it measures what the first
+    call of a process costs, and what a second shape of the same class adds. Its classes of problems are its own, and
+    its dtype is float32 by default.
+
     Exit status: 0; 1 if a row is wrong or failed; 2 for bad usage, or where nothing could be measured; 130 after
     Ctrl-C.
     """
     from kernelzoo import ops
     from kernelzoo.cli.progress import Bar
-    from kernelzoo.measure.guard import Guard
-    from kernelzoo.measure.record import Record
+    from kernelzoo.measure.guard import Guard, GuardError
+    from kernelzoo.measure.record import Record, RecordError
 
     wanted = options.words(op) or tuple(ops.OPERATIONS)
+    if first_call:
+        return _first_calls(
+            wanted, dtype, backend, variant, module, device, patience, to, json, given=bool(shape or resume)
+        )
     problems = options.problems(wanted, shape, options.words(dtype) or ("float32", "bfloat16"), shapes, dim)
     how = measuring.How(rounds, options.check_cache(cache), cross_check, "custom" if shape else shapes)
     if resume and to is None:
         raise options.OptionError("--resume needs the file to go on with: -o FILE")
     path = to or Path("out", f"bench-{datetime.datetime.now():%Y%m%d-%H%M%S}.json")
-    measuring.prepare(path, resume=resume)
     console, errors = output.console(), output.console(errors=True)
     tables = rows_of.Tables(console)
     measured: list[dict[str, Any]] = []
     record: Record | None = None
-    interrupted = False
+    ended = ""
     try:
-        with Guard(device, options.check_modules(module), patience=patience) as guard:
+        with (
+            measuring.prepared(path, resume=resume),
+            Guard(device, options.check_modules(module), patience=patience) as guard,
+        ):
             ids = options.select(guard.about.summaries, (), wanted, options.words(backend), options.words(variant))
-            record = Record(path, guard.about.device_name, resume=resume)
+            record = Record(path, guard.about.device_name, resume=resume, versions=guard.about.versions, rounds=rounds)
             plan = [(p, record.missing(p, [id for id in ids if id.split("/")[1] == p.op], cache)) for p in problems]
             plan = [(problem, left) for problem, left in plan if left]
             if resume:
@@ -96,7 +113,11 @@ def bench(
                         with bar.aside():
                             tables.show(measured[-1])
     except KeyboardInterrupt:
-        interrupted = True
+        ended = "interrupted"
+    except (GuardError, RecordError) as error:
+        if record is None or not record.entries:  # nothing to go on with
+            raise
+        ended = f"error: {output.brief(str(error))}"
     kept = record.entries if record else []
     bad = [f for f in record.failed if f["outcome"] != "refused"] if record else []
     if json:
@@ -104,7 +125,8 @@ def bench(
             {
                 "file": str(path) if path.exists() else None,
                 "results": len(kept),
-                "interrupted": interrupted,
+                "interrupted": ended == "interrupted",
+                "error": ended.removeprefix("error: ") if ended.startswith("error: ") else None,
                 "problems": measured,
             }
         )
@@ -112,10 +134,37 @@ def bench(
         for line in rows_of.without_result(measured):
             console.print(line)
         console.print(f"{len(kept)} results in {path}" if kept else "nothing could be measured")
-    if interrupted:
-        errors.print(f"interrupted; {_again(path, to, resume) if path.exists() else 'nothing was measured yet'}")
-        return 130
+    if ended:
+        errors.print(f"{ended}; {_again(path, to, resume) if path.exists() else 'nothing was measured yet'}")
+        return 130 if ended == "interrupted" else 2
     return 1 if bad else 0 if kept else 2
+
+
+def _first_calls(
+    ops: Sequence[str],
+    dtype: Sequence[str],
+    backend: Sequence[str],
+    variant: Sequence[str],
+    module: Sequence[Path],
+    device: str,
+    patience: float,
+    to: Path | None,
+    json: bool,
+    *,
+    given: bool,
+) -> int:
+    from kernelzoo.cli.first_calls import first_calls
+    from kernelzoo.measure.guard import Guard
+
+    if given:
+        raise options.OptionError("--first-call has problems of its own, and takes neither --shape nor --resume")
+    modules = options.check_modules(module)
+    dtypes = options.words(dtype) or ("float32",)
+    options.problems(ops, (), dtypes)  # raises for a name that isn't known
+    with Guard(device, modules) as guard:  # for what there is, and where; the calls are in processes of their own
+        about = guard.about
+    ids = options.select(about.summaries, (), ops, options.words(backend), options.words(variant) or ("auto",))
+    return first_calls(ids, dtypes, about, modules, patience, to, json)
 
 
 def _again(path: Path, given: Path | None, resumed: bool) -> str:

@@ -71,13 +71,14 @@ def compare(
     limit = older.share(allowed)
     old = older.Old(against) if against else None
     how = measuring.How(rounds, options.check_cache(cache), cross_check, "compare")
-    if to is not None:
-        measuring.prepare(to)
     console, errors = output.console(), output.console(errors=True)
     tables = rows_of.Tables(console, full=True)
     described: list[dict[str, Any]] = []
     held: list[Held] = []
-    with Guard(device, options.check_modules(module), patience=patience) as guard:
+    with (
+        nullcontext() if to is None else measuring.prepared(to),
+        Guard(device, options.check_modules(module), patience=patience) as guard,
+    ):
         known = guard.about.summaries
         wanted = options.words(op)
         ids = options.choose(known, names, wanted)

@@ -122,12 +122,14 @@ def _print(machine: Machine, found: list[Suspicion]) -> None:
         table.add_row(label, version, path or look.get("error") or "")
     output.show(console, table)
     console.print()
-    table = output.table("backend", "here", "what mends it")
-    for name, look in machine.looks.items():
-        if name.startswith("backend:"):
-            runs = f"runs on {' and '.join(look['devices'])}" if look.get("devices") else look.get("reason")
-            emulated = f" (in {look['emulator']}: never timed)" if look.get("emulator") else ""
-            table.add_row(name.partition(":")[2], f"{runs or look['error']}{emulated}", look.get("remedy", ""))
+    backends = {n.partition(":")[2]: look for n, look in machine.looks.items() if n.startswith("backend:")}
+    tuned = any(look.get("tables") for look in backends.values())
+    table = output.table("backend", "here", *(["launch tables"] if tuned else []), "what mends it")
+    for name, look in backends.items():
+        runs = f"runs on {' and '.join(look['devices'])}" if look.get("devices") else look.get("reason")
+        emulated = f" (in {look['emulator']}: never timed)" if look.get("emulator") else ""
+        in_force = [look.get("tables", "")] if tuned else []
+        table.add_row(name, f"{runs or look['error']}{emulated}", *in_force, look.get("remedy", ""))
     output.show(console, table)
     console.print()
     if found:

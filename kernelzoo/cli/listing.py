@@ -27,11 +27,12 @@ def list_implementations(
     from kernelzoo.cli.availability import availability
 
     backends, wanted = options.words(backend), options.words(op)
+    modules = options.check_modules(module)
     known = [(i.id, i.summary) for i in registry.implementations()]
-    if module:
+    if modules:
         from kernelzoo.measure.guard import Guard
 
-        with Guard("cpu", options.check_modules(module)) as guard:
+        with Guard("cpu", modules) as guard:
             known = sorted(guard.about.summaries.items())
     chosen = options.select((id for id, _ in known), (), wanted, backends)
     ours = registry.backends()

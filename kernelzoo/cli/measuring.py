@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from kernelzoo.cli.options import OptionError
 from kernelzoo.cli.progress import Bar
+from kernelzoo.files import claimed
 
 if TYPE_CHECKING:
     from kernelzoo.measure import Problem
@@ -62,15 +64,22 @@ def _steps(ids: Sequence[str], how: How) -> int:
     return len(ids) * (1 + how.rounds + how.cross_check)
 
 
-def prepare(path: Path, *, resume: bool | None = None) -> None:
-    """Make sure that results can be kept there, before an hour is spent on them. ``resume`` is None where none can.
+@contextmanager
+def prepared(path: Path, *, resume: bool | None = None) -> Iterator[None]:
+    """Make sure that results can be kept there, before an hour is spent on them, and keep other processes from writing
+    there meanwhile. ``resume`` is None where none can.
 
-    Raises OptionError if a file is there that would be written over, or if the folder takes none; OSError if it can't
-    be made.
+    Raises OptionError if a file is there that would be written over, or if the folder takes none; FileError if another
+    process is writing there; OSError if it can't be made.
     """
+    with claimed(path):
+        _check(path, resume)
+        yield
+
+
+def _check(path: Path, resume: bool | None) -> None:
     if path.exists() and not resume:
         instead = "" if resume is None else "--resume goes on with it; "
         raise OptionError(f"{path} is there already; {instead}name another file, or remove it")
-    path.parent.mkdir(parents=True, exist_ok=True)
     if not os.access(path.parent, os.W_OK):
         raise OptionError(f"no file can be written in {path.parent}; name another with -o")

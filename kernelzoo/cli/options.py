@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from kernelzoo.cli import output
 from kernelzoo.errors import KernelZooError, UnknownNameError
 
 if TYPE_CHECKING:
@@ -81,11 +82,22 @@ def check_cache(cache: str) -> str:
 
 
 def check_modules(modules: Sequence[Path]) -> list[str]:
-    """Their paths as text. Raises OptionError for one that isn't there."""
+    """Their paths as text, after it was said on standard error that they will run, and which backends that other
+    distributions announce. No other code of anyone's is ever run. Raises OptionError for a path that isn't there."""
+    from kernelzoo import registry
+
     for module in modules:
         if not module.is_file():
             raise OptionError(f"no file {str(module)!r} for --module")
+    console = output.console(errors=True)
+    for name, package, distribution in registry.announced():
+        console.print(f"runs {package} (entry point {name} of {distribution}), {_MAY}")
+    for module in modules:
+        console.print(f"runs {module} (--module), {_MAY}")
     return [str(module) for module in modules]
+
+
+_MAY = "with all that this user may do"
 
 
 def problems(

@@ -7,9 +7,12 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from kernelzoo.files import printable
+
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
 NOWHERE = 160
 """Columns of a table that goes to no terminal: enough for the widest row, so that a file or a pipe gets it whole."""
@@ -18,11 +21,20 @@ NOWHERE = 160
 def console(*, errors: bool = False) -> Console:
     """Standard output, or standard error. Brackets and colons in what is printed mean nothing. No line is broken but by
     the terminal itself, since a command in it is to be copied whole."""
-    from rich.console import Console
+    from rich.console import Console as RichConsole
+
+    class Console(RichConsole):
+        def render_str(self, text: str, **options: Any) -> Text:
+            """What is printed comes from files and kernels too: no control character of theirs reaches the terminal."""
+            return super().render_str("\n".join(map(_visible, text.split("\n"))), **options)
 
     plain: dict[str, Any] = {"stderr": errors, "markup": False, "emoji": False, "highlight": False, "soft_wrap": True}
     found = Console(**plain)
     return found if found.is_terminal else Console(**plain, width=NOWHERE)
+
+
+def _visible(line: str) -> str:
+    return "".join(c if c.isprintable() else " " for c in line)
 
 
 def show(console: Console, table: Table) -> None:
@@ -44,16 +56,28 @@ def table(*columns: str) -> Table:
 
 def emit(document: dict[str, Any]) -> None:
     """Print the JSON document."""
-    print(json.dumps(_finite(document), indent=1))
+    print(json.dumps(finite(document), indent=1))
 
 
-def _finite(value: Any) -> Any:
+def finite(value: Any) -> Any:
     """JSON has no infinity and no NaN: an end that an interval does not have is null."""
     if isinstance(value, dict):
-        return {key: _finite(part) for key, part in value.items()}
+        return {key: finite(part) for key, part in value.items()}
     if isinstance(value, list | tuple):
-        return [_finite(part) for part in value]
+        return [finite(part) for part in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+BRIEF = 400
+"""Characters of a reason that are printed; the JSON and the results file have all of it."""
+
+
+def brief(text: str) -> str:
+    """On one line, and no longer than is read: of what a compiler says, where it stops and how it ends."""
+    line = printable(text)
+    if len(line) <= BRIEF:
+        return line
+    return f"{line[: BRIEF // 2].rstrip()} ... {line[-BRIEF // 2 :].lstrip()}"
 
 
 def number(value: float | None, digits: int = 3) -> str:

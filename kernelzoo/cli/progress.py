@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Self
 
 from kernelzoo.cli import output
+from kernelzoo.files import printable
 
 
 class Bar:
@@ -52,7 +53,7 @@ class Bar:
 
     def step(self, words: str) -> None:
         """Tell what is done next."""
-        self._bar.update(self._task, description=words)
+        self._bar.update(self._task, description=printable(words))
         if self._bar.tasks[0].completed < self._done + self._item:
             self._bar.advance(self._task)
 

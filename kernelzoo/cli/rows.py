@@ -126,11 +126,12 @@ def without_result(problems: Sequence[Row]) -> list[str]:
     for described in problems:
         for row in described["rows"]:
             if row["outcome"] in ("wrong", "failed"):
-                lines.append(f"{row['outcome'].upper()} {row['id']} on {described['problem']}: {row['reason']}")
+                why = output.brief(row["reason"])
+                lines.append(f"{row['outcome'].upper()} {row['id']} on {described['problem']}: {why}")
             elif row["outcome"] == "refused":
                 refusals.setdefault(row["reason"], []).append(row["id"])
     for reason, ids in refusals.items():
         distinct = sorted(set(ids))
         times = "" if len(ids) == len(distinct) else f", {len(ids)} times"
-        lines.append(f"refused by {output.some(distinct)}{times}: {reason}")
+        lines.append(f"refused by {output.some(distinct)}{times}: {output.brief(reason)}")
     return lines

@@ -78,6 +78,6 @@ def _print(id: str, found: dict[str, Any], console: Console) -> None:
         style="red" if found["wrong"] else "green",
     )
     for finding in found["wrong"][:_FEW]:
-        console.print(f"    {' '.join(finding.split())}")
+        console.print(f"    {output.brief(finding)}")
     if len(found["wrong"]) > _FEW:
         console.print(f"    and {len(found['wrong']) - _FEW} more; --json has them all")

@@ -7,6 +7,7 @@ lead all of these ways here. Kernels are loaded into one list and launched into 
 from __future__ import annotations
 
 import ctypes
+import math
 import re
 import traceback
 from collections.abc import Callable
@@ -56,6 +57,8 @@ class _Attribute(ctypes.Structure):
 
 
 _COOPERATIVE, _CLUSTER_DIMENSION = 2, 4  # of CUlaunchAttributeID
+_SHARED_LEAVE, _CLUSTER_LEAVE = 8, 14  # of CUfunction_attribute
+_SHARED_UNASKED, _CLUSTER_UNASKED = 48 * 1024, 8  # bytes of shared memory, and blocks to a cluster, without leave
 _FAILED = 999  # CUDA_ERROR_UNKNOWN
 _Launch = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
 
@@ -66,6 +69,8 @@ class Driver:
     def __init__(self, architecture: Architecture) -> None:
         a = self._architecture = architecture
         self.loaded: list[Loaded] = []
+        self._leave: dict[tuple[int, int], int] = {}
+        """What was asked for of a kernel, by its handle and the number of the CUfunction_attribute."""
         self.steps: list[Any] = []
         """Launches, and what torch runs between them, since they were last cleared."""
         # By their number, which is the same in the driver (CUdevice_attribute) and in the runtime (cudaDeviceAttr).
@@ -95,6 +100,10 @@ class Driver:
         self.loaded.append(kernel)
         return len(self.loaded)
 
+    def allow(self, function: int, attribute: int, value: int) -> None:
+        """``cuFuncSetAttribute``: give a kernel leave for what it isn't granted unasked."""
+        self._leave[function, int(attribute)] = value
+
     def blocks(self, function: int, threads: int, shared_bytes: int) -> int:
         """Blocks of a kernel that one SM holds at once, with so much dynamic shared memory."""
         found = self._resources(self.loaded[function - 1])
@@ -117,6 +126,7 @@ class Driver:
         )
 
     def _kernel(self, step: Step, count: int, facts: Callable[[Loaded], dict[str, Any]]) -> Kernel:
+        self._require_leave(step)
         kernel = self.loaded[step.kernel - 1]
         found = self._resources(kernel)
         functions, missing = cubin.disassembly(kernel.cubin)
@@ -139,6 +149,17 @@ class Driver:
             occupancy=occupancy(self._architecture, found.registers, threads, shared),
             **facts(kernel),
         )
+
+    def _require_leave(self, step: Step) -> None:
+        """Raise InspectionError for a launch that a driver would refuse for want of leave."""
+        shared, blocks = step.dynamic_shared_bytes, math.prod(step.cluster)
+        symbol, leave = self.loaded[step.kernel - 1].symbol, self._leave.get((step.kernel, _SHARED_LEAVE), 0)
+        if shared > max(_SHARED_UNASKED, leave):
+            raise InspectionError(
+                f"{symbol} is launched with {shared} bytes of shared memory, of which {leave} were asked for"
+            )
+        if blocks > _CLUSTER_UNASKED and not self._leave.get((step.kernel, _CLUSTER_LEAVE)):
+            raise InspectionError(f"{symbol} is launched in clusters of {blocks}, without leave for more than 8")
 
     def _resources(self, kernel: Loaded) -> cubin.Resources:
         return cubin.resources(kernel.cubin, kernel.symbol, self._architecture.capability)

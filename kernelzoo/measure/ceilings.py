@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from kernelzoo import ops, registry
@@ -71,6 +72,24 @@ def ceilings(device: torch.device) -> Ceilings:
             read=bytes_read / min(map(best, reads)),
             floor=min(map(best, (lambda: torch.neg(smallest, out=smallest), *_minima(shortest, smallest)))),
         )
+
+
+def copies(sets: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> list[registry.Launch]:
+    """A launch for each of these inputs and outputs that does no more than to read the one and write the other.
+
+    By a kernel of torch's that copies words of 4 bytes, or of 2 where there is an odd number of those; ``copy_`` would
+    be none (see above). What an operation takes beyond this is its own; what this takes beyond the limit, the device's.
+    """
+    import torch
+
+    def words(x: torch.Tensor) -> torch.Tensor:
+        flat = x.view(-1)
+        return flat.view(torch.int32 if x.nbytes % 4 == 0 else torch.int16)
+
+    def copy(x: torch.Tensor, out: torch.Tensor) -> None:
+        torch.bitwise_or(x, 0, out=out)
+
+    return [partial(copy, words(x), words(out)) for x, out in sets]
 
 
 def _minima(x: torch.Tensor, out: torch.Tensor) -> Iterator[registry.Launch]:

@@ -1,4 +1,8 @@
-"""Measuring behind a guard: in a process that may crash, hang or lose its device, which costs one row and no other."""
+"""Measuring behind a guard: in a process that may crash, hang or lose its device, which costs one row and no other.
+
+Nothing that the process does is trusted: it may print without end, answer with nonsense, close what it answers through,
+leave processes behind that hold it open, or not even end when it is killed.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +13,9 @@ import selectors
 import signal
 import subprocess
 import sys
-import tempfile
+import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import IO, Any, Self
@@ -22,6 +26,17 @@ from kernelzoo.measure.problems import Problem
 
 _IMPORTING = 180.0
 """Seconds that a start may take, however short the patience with kernels: it loads torch, from a cold disk perhaps."""
+
+_WORKER = [sys.executable, "-m", "kernelzoo.measure.worker"]
+
+_ENDING = 10.0
+"""Seconds for a process to be gone that was killed, or that answers no more: one that the driver holds may never be."""
+
+_LIVENESS = 1.0
+"""Seconds between looks whether the process is there at all; its answers are waited for without looking."""
+
+_LONGEST = 64 * 2**20
+"""Bytes of one answer; the largest race's is a thousandth of that."""
 
 Json = dict[str, Any]
 Progress = Callable[[str, str], None]
@@ -61,10 +76,11 @@ class Guard:
     def __init__(self, device: str = "", modules: Sequence[str] = (), *, patience: float = 180.0) -> None:
         self._device, self._modules, self._patience = device, [os.path.abspath(module) for module in modules], patience
         self._ceilings: list[float] | None = None
-        self._process: subprocess.Popen[str] | None = None
+        self._process: subprocess.Popen[bytes] | None = None
         self._replies: IO[bytes] | None = None
-        self._pending = b""
-        self._log: IO[str] | None = None
+        self._lifeline: int | None = None
+        self._pending = bytearray()
+        self._said: _Tail | None = None
         self._checker: Guard | None = None
         self.about = self._start()
 
@@ -100,19 +116,23 @@ class Guard:
         cache: str = "cold",
         cross_check: bool = False,
         label: str = "",
+        tables: Mapping[str, Mapping[str, int]] | None = None,
         progress: Progress = lambda stage, id: None,
     ) -> tuple[list[Json], list[Json]]:
         """Measure implementations on one problem: the entries of a results file, and the failures.
+
+        An id ``backend/op/variant@label`` is a lane of its own, bound with the knobs that ``tables`` has for it.
 
         An implementation that kills the process, hangs, or breaks its device is a failure, and the others are measured
         again without it, in a new process. With ``cross_check``, cold results of a GPU are timed by the profiler's
         clock too.
         """
         left, lost = list(ids), list[Json]()
+        lanes = {id: dict(values) for id, values in (tables or {}).items()}
         while left:
             request = {"do": "race", "problem": _shape(problem), "ids": left, "rounds": rounds, "cache": cache}
             try:
-                done = self._ask({**request, "label": label}, progress)
+                done = self._ask({**request, "label": label, "tables": lanes}, progress)
                 if cross_check and cache == "cold":
                     timed = {e["extra_info"]["id"]: e for e in done["entries"] if e["extra_info"]["clock"] == "device"}
                     for id, seconds in self.cross_check(problem, list(timed), progress).items() if timed else ():
@@ -125,6 +145,24 @@ class Guard:
                 lost += [record.failure(problem, id, "failed", error.reason) for id in blamed]
                 left = [id for id in left if id not in blamed]
         return [], lost
+
+    def tables(self, backends: Sequence[str], ops: Sequence[str]) -> Json:
+        """What can be tuned here: ``card`` (None without a GPU), ``declared``, and ``unavailable`` by backend."""
+        return self._answered({"do": "tables", "backends": list(backends), "ops": list(ops)})
+
+    def plans(self, id: str, problems: Sequence[Problem], values: Sequence[Mapping[str, int]]) -> list[list[str]]:
+        """What tables make of problems; see :func:`kernelzoo.measure.planning.plans`."""
+        request = {"do": "plans", "id": id, "problems": [_shape(p) for p in problems]}
+        found: list[list[str]] = self._answered({**request, "values": [dict(one) for one in values]})["plans"]
+        return found
+
+    def _answered(self, request: Json) -> Json:
+        """The answer to a request that runs no kernel. Raises GuardError if the process dies over it."""
+        try:
+            return self._ask(request, _quiet, at_least=_IMPORTING)
+        except _DiedError as error:
+            self._restart()
+            raise GuardError(f"{request['do']} could not be had: {error.reason}") from None
 
     def cross_check(self, problem: Problem, ids: Sequence[str], progress: Progress) -> dict[str, float]:
         """Seconds per launch by the profiler's clock, by id; those that it tells nothing of are left out.
@@ -155,18 +193,21 @@ class Guard:
 
     def _start(self) -> About:
         read, write = os.pipe()
-        self._log = tempfile.TemporaryFile("w+", errors="replace")  # noqa: SIM115 - lives as long as the process
+        alive, self._lifeline = os.pipe()
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "kernelzoo.measure.worker", str(write)],
+            [*_WORKER, str(write), str(alive)],
             stdin=subprocess.PIPE,
-            stdout=self._log,
-            stderr=self._log,
-            pass_fds=[write],
-            text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            pass_fds=[write, alive],
+            bufsize=0,
             start_new_session=True,
         )
         os.close(write)
-        self._replies, self._pending = os.fdopen(read, "rb", buffering=0), b""
+        os.close(alive)
+        self._replies, self._pending = os.fdopen(read, "rb", buffering=0), bytearray()
+        assert self._process.stdout is not None
+        self._said = _Tail(self._process.stdout)
         opening = {"do": "open", "device": self._device, "modules": self._modules, "ceilings": self._ceilings}
         try:
             done = self._ask(opening, _quiet, at_least=_IMPORTING)
@@ -188,11 +229,15 @@ class Guard:
         if process is not None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-            for pipe in (process.stdin, self._replies, self._log):
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(_ENDING)
+            for pipe in (process.stdin, self._replies):
                 if pipe is not None:
                     with contextlib.suppress(OSError):
                         pipe.close()
+            if self._lifeline is not None:
+                os.close(self._lifeline)
+                self._lifeline = None
 
     def _ask(self, request: Json, progress: Progress, *, at_least: float = 0.0) -> Json:
         """Send a request and wait for what is done, each step for the patience or the seconds given, if that is more.
@@ -203,8 +248,7 @@ class Guard:
         in_hand = stage = ""
         patience = max(self._patience, at_least)
         try:
-            self._process.stdin.write(json.dumps(request) + "\n")
-            self._process.stdin.flush()
+            self._process.stdin.write(json.dumps(request).encode() + b"\n")
         except OSError:
             raise _DiedError("", self._last_words()) from None
         while True:
@@ -214,43 +258,91 @@ class Guard:
                 raise _DiedError(in_hand, f"hung{where}: no sign of life for {patience:g} s")
             if not line:
                 raise _DiedError(in_hand, self._last_words())
-            reply = json.loads(line)
-            if "done" in reply:
-                done: Json = reply["done"]
-                return done
-            if "error" in reply:
-                raise GuardError(reply["error"])
-            if "lost" in reply:
-                raise _DiedError(reply["lost"], reply["reason"])
-            stage, in_hand = reply["stage"], reply["id"]
-            progress(stage, in_hand)
+            match _parsed(line):
+                case {"done": dict() as done}:
+                    return done
+                case {"error": str() as error}:
+                    raise GuardError(error)
+                case {"lost": str() as id, "reason": str() as reason}:
+                    raise _DiedError(id, reason)
+                case {"stage": str() as stage, "id": str() as in_hand}:
+                    progress(stage, in_hand)
+                case _:
+                    raise _DiedError(in_hand, f"something else writes where the process answers: {line[:80]!r}")
 
     def _line(self, patience: float) -> bytes | None:
         """The next reply; empty if the process is gone, None if it says nothing for so many seconds."""
         assert self._replies is not None
+        assert self._process is not None
         deadline = time.monotonic() + patience
         with selectors.DefaultSelector() as selector:
             selector.register(self._replies, selectors.EVENT_READ)
-            while b"\n" not in self._pending:
-                if not selector.select(max(0.0, deadline - time.monotonic())):
-                    return None
+            while b"\n" not in self._pending[-65536:]:
+                left = deadline - time.monotonic()
+                gone = self._process.poll() is not None  # before the last look: what it said before it went is there
+                if not selector.select(0.0 if gone else max(0.0, min(left, _LIVENESS))):
+                    if gone:  # though what it left behind may hold the pipe open
+                        return b""
+                    if left <= 0:
+                        return None
+                    continue
                 read = self._replies.read(65536)
                 if not read:
                     return b""
                 self._pending += read
-        line, _, self._pending = self._pending.partition(b"\n")
-        return line
+                if len(self._pending) > _LONGEST:
+                    break
+        line, _, rest = self._pending.partition(b"\n")
+        self._pending = rest
+        return bytes(line)
 
     def _last_words(self) -> str:
         """How the process ended, and the end of what it printed."""
-        assert self._process is not None and self._log is not None
-        code = self._process.wait()
-        how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with status {code}"
+        assert self._process is not None and self._said is not None
+        try:
+            code = self._process.wait(_ENDING)
+        except subprocess.TimeoutExpired:
+            return "the process closed what it answers through, and went on"
+        how = f"was killed by {_signal(-code)}" if code < 0 else f"ended with status {code}"
         if code == -signal.SIGKILL:
             how += ", most often by the system for want of memory"
-        self._log.seek(0)
-        said = _told([line.strip() for line in self._log.read().splitlines() if line.strip()])
+        said = _told([line.strip() for line in self._said.text().splitlines() if line.strip()])
         return f"the process {how}" + (f": {' | '.join(said)}" if said else "")
+
+
+class _Tail:
+    """Reads what a process prints, so that it never waits for a reader, and keeps the end of it."""
+
+    _KEPT = 2**16
+
+    def __init__(self, pipe: IO[bytes]) -> None:
+        self._pipe, self._end = pipe, b""
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def text(self) -> str:
+        """What was printed last, once the process has ended; what it left behind may go on printing."""
+        self._reader.join(_LIVENESS)
+        return self._end.decode(errors="replace")
+
+    def _read(self) -> None:
+        with self._pipe:
+            while read := self._pipe.read(2**16):
+                self._end = (self._end + read)[-self._KEPT :]
+
+
+def _parsed(line: bytes) -> object:
+    try:
+        return json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _signal(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # a real-time signal has no name
+        return f"signal {number}"
 
 
 def _told(lines: list[str]) -> list[str]:

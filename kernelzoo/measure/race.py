@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal
 from kernelzoo import registry
 from kernelzoo.errors import KernelZooError
 from kernelzoo.measure import profiler
-from kernelzoo.measure.ceilings import Ceilings
+from kernelzoo.measure.ceilings import Ceilings, copies
 from kernelzoo.measure.clocks import Clock, clock_for
 from kernelzoo.measure.condition import Condition, watch
 from kernelzoo.measure.gate import Gate
@@ -57,6 +57,9 @@ class Measurement:
     """Seconds to bind and to run the first time, compilation included unless a cache held it."""
     cupti: float | None = None
     """Seconds per launch by a second clock, the profiler's; None where it was not asked, or can't be."""
+    copy: float | None = None
+    """Seconds that a plain copy of the same input to the same output took in the same rounds (median); None where the
+    operation writes less than it reads."""
     limit: float | None = None
     """Seconds that the best possible implementation takes on this device; None where no ceiling was measured."""
     repeated_rounds: int = 0
@@ -122,8 +125,10 @@ def race(
     (see :class:`kernelzoo.measure.gate.Gate`). Those that pass then take turns, in an order shuffled anew each round,
     and each turn gives one sample; a round in which the device was disturbed (see
     :mod:`kernelzoo.measure.condition`) is measured again, up to as many as were asked for. At the end the very thing
-    that was timed, a CUDA graph say, is checked. With ``ceilings``, a cold result that lies beyond its limit by more
-    than 5 % is thrown out as wrong. ``progress`` is told of each step before it is taken.
+    that was timed, a CUDA graph say, is checked. Where the operation writes as much as it reads, a plain copy of the
+    same data takes its turn too, as a measure of what the device does at this very size. With ``ceilings``, a cold
+    result that lies beyond its limit by more than 5 % is thrown out as wrong. ``progress`` is told of each step before
+    it is taken.
 
     Raises DeviceLostError if an implementation broke the device for this process.
     """
@@ -134,8 +139,15 @@ def race(
     name = uuid.uuid4().hex
     results = {i.id: Measurement(i, problem, clock.name, detail, cache, name) for i in implementations}
     with torch.cuda.device(device) if device.type == "cuda" else nullcontext():
-        sets = _rotated(problem, device, clock, cache)
-        gate = Gate(problem, sets)
+        try:
+            sets = _rotated(problem, device, clock, cache)
+            gate = Gate(problem, sets)
+        except (RuntimeError, MemoryError) as error:  # of a processor's memory torch raises nothing more particular
+            if not (isinstance(error, torch.OutOfMemoryError | MemoryError) or "can't allocate memory" in str(error)):
+                raise
+            for measurement in results.values():
+                measurement.refused = f"this device's memory does not hold the problem's data: {error}"
+            return results
         lanes: dict[str, Callable[[], float]] = {}
         for id, measurement in results.items():
             progress("check", id)
@@ -150,7 +162,8 @@ def race(
             except Exception as error:  # whatever else a kernel does, it costs its own row and no other
                 measurement.failed = f"raised {type(error).__name__}: {error}"
                 device_lives(device, id, measurement.failed)
-        _rounds(results, lanes, rounds, device, progress)
+        copy = clock.prepare(copies(sets)) if lanes and sets[0][0].nbytes == sets[0][1].nbytes else None
+        _rounds(results, lanes, copy, rounds, device, progress)
         for id, sampler in lanes.items():
             measurement = results[id]
             progress("check", id)
@@ -239,12 +252,14 @@ def _admit(measurement: Measurement, gate: Gate, clock: Clock) -> Callable[[], f
 def _rounds(
     results: dict[str, Measurement],
     lanes: dict[str, Callable[[], float]],
+    copy: Callable[[], float] | None,
     rounds: int,
     device: torch.device,
     progress: Callable[[Stage, str], None],
 ) -> None:
     """Let the lanes take turns until each has its samples; every lane has one of each round or none."""
     order = list(lanes)
+    copied: list[float] = []
     watcher = watch(device)
     start = watcher.read() if watcher else None
     for id in order:  # brings the device from its rest up to its working clock, and counts for nothing
@@ -258,6 +273,7 @@ def _rounds(
         for id in order:
             progress("time", id)
             sampled[id] = lanes[id]()
+        plain = copy() if copy else None
         if watcher and before and watcher.disturbed(before, watcher.read()):
             if repeated < rounds:
                 repeated += 1
@@ -265,10 +281,13 @@ def _rounds(
             disturbed += 1
         for id, sample in sampled.items():
             results[id].samples.append(sample)
+        if plain is not None:
+            copied.append(plain)
         if order and len(results[order[0]].samples) == rounds:
             break
     end = watcher.read() if watcher else None
     for id in order:
+        results[id].copy = statistics.median(copied) if copied else None
         results[id].repeated_rounds, results[id].disturbed_rounds = repeated, disturbed
         results[id].condition = (start, end) if start and end else None
 

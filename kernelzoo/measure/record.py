@@ -5,36 +5,32 @@ So ``pytest-benchmark compare`` reads what the command line wrote, and the repor
 
 from __future__ import annotations
 
-import contextlib
 import datetime
 import gzip
 import json
 import math
-import os
 import platform
 import statistics
 import subprocess
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from kernelzoo import files, tables
 from kernelzoo.errors import KernelZooError
-from kernelzoo.measure import profiler
+from kernelzoo.measure import profiler, schema
 from kernelzoo.measure.ceilings import Ceilings
 from kernelzoo.measure.environment import device_name, versions
 from kernelzoo.measure.problems import Problem
 from kernelzoo.measure.race import Measurement
-
-FORMAT = 1
-"""Of the object ``kernelzoo`` in a results file; a reader refuses a newer one."""
+from kernelzoo.registry import Implementation
 
 Json = dict[str, Any]
 
 
 class RecordError(KernelZooError, ValueError):
-    """A results file can't be gone on with: it is not ours, or it is another device's."""
+    """A results file can't be written, or gone on with: it is not ours, or was measured elsewhere or otherwise."""
 
 
 def extra_info(measured: Measurement, device: str, ceilings: Ceilings | None, shape_set: str) -> Json:
@@ -54,6 +50,7 @@ def extra_info(measured: Measurement, device: str, ceilings: Ceilings | None, sh
         "clock_detail": measured.clock_detail,
         "cache": measured.cache,
         "device": device_name(device),
+        "table": table_of(implementation, device),
         "versions": versions(device),
         "samples": len(measured.samples),
         "race": measured.race,
@@ -62,6 +59,7 @@ def extra_info(measured: Measurement, device: str, ceilings: Ceilings | None, sh
         "cupti_us": _micro(measured.cupti),
         "ceiling_gb_per_s": _round(ceilings.bandwidth(problem.op) / 1e9) if ceilings else None,
         "floor_us": _micro(ceilings.floor) if ceilings else None,
+        "copy_us": _micro(measured.copy),
         "limit_us": _micro(measured.limit),
         "of_limit": _round(measured.of_limit) if measured.of_limit is not None else None,
         "repeated_rounds": measured.repeated_rounds,
@@ -69,6 +67,12 @@ def extra_info(measured: Measurement, device: str, ceilings: Ceilings | None, sh
         "condition": [asdict(condition) for condition in measured.condition] if measured.condition else None,
         "shape_set": shape_set,
     }
+
+
+def table_of(implementation: Implementation, device: str) -> str | None:
+    """The launch table that an implementation was bound with on a device, in a word or two; None if it has none."""
+    index = int(device.partition(":")[2] or 0) if device.startswith("cuda") else -1
+    return tables.label(implementation.backend, implementation.op, index)
 
 
 def entry(measured: Measurement, device: str, ceilings: Ceilings | None, shape_set: str) -> Json:
@@ -134,11 +138,20 @@ class Record:
     """A results file that grows problem by problem: each time it is written whole, beside the old one, which it then
     replaces. Whatever stops the run, the file is whole and holds all that was measured until then."""
 
-    def __init__(self, path: Path, device: str, *, resume: bool = False) -> None:
+    def __init__(
+        self,
+        path: Path,
+        device: str,
+        *,
+        resume: bool = False,
+        versions: Mapping[str, str] | None = None,
+        rounds: int | None = None,
+    ) -> None:
         """``device`` is the name of what measures, as :func:`kernelzoo.measure.device_name` gives it.
 
         With ``resume``, what the file holds is kept, if there is one. Raises RecordError if it can't be: it is no
-        results file of ours, or it was measured on another device.
+        results file of ours, or was measured on another device, or with other ``versions`` or ``rounds`` than these,
+        where they are given.
         """
         self.path = path
         self._document: Json = {
@@ -155,10 +168,10 @@ class Record:
             "benchmarks": [],
             "datetime": datetime.datetime.now(datetime.UTC).isoformat(),
             "version": "5.1.0",  # of pytest-benchmark, whose layout this is
-            "kernelzoo": {"format": FORMAT, "failed": []},
+            "kernelzoo": {"format": schema.FORMAT, "failed": []},
         }
         if resume and path.exists():
-            self._document = _resumed(path, device)
+            self._document = _resumed(path, device, versions, rounds)
 
     @property
     def entries(self) -> list[Json]:
@@ -171,60 +184,60 @@ class Record:
     def missing(self, problem: Problem, ids: Sequence[str], cache: str = "cold") -> list[str]:
         """Of these implementations, those that the file says nothing of on this problem with this state of the cache;
         what has failed has failed for both."""
-        held = {_key(e["extra_info"]) for e in self._document["benchmarks"] if e["extra_info"]["cache"] == cache} | {
+        infos = [e["extra_info"] for e in self._document["benchmarks"]]
+        held = {_key(info) for info in infos if info.get("cache", "cold") == cache} | {
             _key(f) for f in self._document["kernelzoo"]["failed"]
         }
         return [id for id in ids if (id, problem.op, problem.shape, problem.dim, problem.dtype) not in held]
 
     def add(self, entries: Sequence[Json], failed: Sequence[Json]) -> None:
-        """Take up what one problem gave, and write the file."""
-        self._document["benchmarks"] += entries
-        self._document["kernelzoo"]["failed"] += failed
-        text = json.dumps(self._document, indent=1).encode()
-        write_whole(self.path, gzip.compress(text, mtime=0) if self.path.suffix == ".gz" else text)
+        """Take up what one problem gave, and write the file. Raises RecordError if it can't be written."""
+        grown = {
+            **self._document,
+            "benchmarks": [*self._document["benchmarks"], *entries],
+            "kernelzoo": {**self._document["kernelzoo"], "failed": [*self._document["kernelzoo"]["failed"], *failed]},
+        }
+        text = json.dumps(grown, indent=1, allow_nan=False).encode()
+        try:
+            files.write_whole(self.path, gzip.compress(text, mtime=0) if self.path.suffix == ".gz" else text)
+        except OSError as error:
+            there = f"; it is whole, without the last {len(entries)} results" if self.path.exists() else ""
+            raise RecordError(f"{self.path} can't be written: {error.strerror}{there}") from error
+        self._document = grown
 
 
-def write_whole(path: Path, content: bytes) -> None:
-    """Write, sync, rename: whoever reads the file sees the old content or the new, never a part.
-
-    Raises OSError, the old file being left as it was.
-    """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+def _resumed(path: Path, device: str, versions: Mapping[str, str] | None, rounds: int | None) -> Json:
     try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        umask = os.umask(0)
-        os.umask(umask)
-        os.chmod(name, 0o666 & ~umask)
-        os.replace(name, path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(name)
-        raise
-
-
-def _resumed(path: Path, device: str) -> Json:
-    try:
-        raw = path.read_bytes()
-        document = json.loads(gzip.decompress(raw) if path.suffix == ".gz" else raw)
-        ours = document["kernelzoo"]
-        if ours["format"] > FORMAT:
-            raise RecordError(f"{path} was written by a newer kernelzoo (format {ours['format']}); update this one")
-        held = [_key(e["extra_info"]) for e in document["benchmarks"]] + [_key(f) for f in ours["failed"]]
-        measured_on = document["machine_info"]["device"]
-    except (OSError, ValueError, EOFError, KeyError, TypeError) as error:
-        if isinstance(error, RecordError):
-            raise
+        document: Json = files.read_json(path)
+    except files.FileError as error:
+        raise RecordError(f"can't resume: {error}") from error
+    if wrong := schema.wrong(document):
+        raise RecordError(f"{path} can't be resumed: it is no results file of kernelzoo bench: {wrong.lstrip(': ')}")
+    machine = document.get("machine_info")
+    if "kernelzoo" not in document or not isinstance(machine, dict):
+        raise RecordError(f"{path} can't be resumed: it is no results file of kernelzoo bench, which says so in it")
+    entries, ours = document["benchmarks"], document["kernelzoo"]
+    if (entries or ours.setdefault("failed", [])) and machine.get("device") != device:
         raise RecordError(
-            f"{path} can't be resumed: it is no results file of kernelzoo bench ({type(error).__name__}: {error})"
-        ) from error
-    if held and measured_on != device:
-        raise RecordError(f"{path} was measured on {measured_on!r}, this is {device!r}; name another file")
-    resumed: Json = document
-    return resumed
+            f"{path} was measured on {machine.get('device')!r:.200}, this is {device!r}; name another file"
+        )
+    for info in (entry["extra_info"] for entry in entries):
+        if versions is not None and (other := _differing(info["versions"], versions)):
+            raise RecordError(f"{path} was measured with {other}; name another file, or go back to those versions")
+        if rounds is not None and info["samples"] != rounds:
+            raise RecordError(
+                f"{path} holds {info['samples']} samples of each, and --rounds asks for {rounds}; name another file, "
+                f"or go on with --rounds {info['samples']}"
+            )
+    return document
+
+
+def _differing(there: Mapping[str, str], here: Mapping[str, str]) -> str:
+    """The first version that is not the same, in words, or ""."""
+    for name in dict.fromkeys([*there, *here]):
+        if there.get(name) != here.get(name):
+            return f"{name} {there.get(name, 'absent')}, and this is {name} {here.get(name, 'absent')}"
+    return ""
 
 
 def _key(of: Mapping[str, Any]) -> tuple[str, str, tuple[int, ...], int, str]:

@@ -6,20 +6,24 @@ kernel prints goes where the guard keeps it. See :mod:`kernelzoo.measure.guard`,
 
 from __future__ import annotations
 
+import contextlib
 import faulthandler
 import json
 import os
 import queue
+import signal
 import sys
 import threading
 import traceback
 from collections.abc import Callable
+from dataclasses import asdict
 from functools import partial
+from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from kernelzoo import conformance, measure, registry
+from kernelzoo import conformance, measure, registry, tables
 from kernelzoo.errors import BackendUnavailableError, KernelZooError, UnsupportedProblemError
-from kernelzoo.measure import record
+from kernelzoo.measure import planning, record
 from kernelzoo.measure.gate import Gate
 from kernelzoo.measure.problems import Problem
 from kernelzoo.measure.race import DeviceLostError
@@ -28,12 +32,14 @@ if TYPE_CHECKING:
     import torch
 
 
-def main(descriptor: int) -> None:
+def main(descriptor: int, lifeline: int) -> None:
+    _end_with(lifeline)
+    with contextlib.suppress(OSError):  # where memory runs out, this is what the system ends first
+        Path("/proc/self/oom_score_adj").write_text("1000")
     faulthandler.enable()
     replies = os.fdopen(descriptor, "w", buffering=1)
     worker = Worker(replies)
     requests: queue.SimpleQueue[str] = queue.SimpleQueue()
-    # A thread reads, so that this process ends with the one that asked, even out of a kernel that hangs.
     threading.Thread(target=_read, args=(requests,), daemon=True).start()
     while True:
         request = json.loads(requests.get())
@@ -45,6 +51,24 @@ def main(descriptor: int) -> None:
         except KernelZooError as error:
             reply = {"error": str(error)}
         print(json.dumps(reply), file=replies, flush=True)
+
+
+def _end_with(lifeline: int) -> None:
+    """End this process, and all that it starts, when the guard ends, whatever a kernel does here meanwhile: another
+    process waits for that. A thread could not, since a kernel may hold Python's lock, or close its files."""
+    if child := os.fork():
+        os.waitpid(child, 0)
+        os.close(lifeline)
+        return
+    if os.fork() == 0:  # nobody's child, which no kernel that waits for its own ever meets
+        with contextlib.suppress(BaseException):
+            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+                signal.signal(number, signal.SIG_IGN)
+            os.closerange(0, lifeline)
+            os.closerange(lifeline + 1, 4096)
+            os.read(lifeline, 1)
+            os.killpg(0, signal.SIGKILL)
+    os._exit(0)
 
 
 def _read(requests: queue.SimpleQueue[str]) -> None:
@@ -97,12 +121,18 @@ class Worker:
         return {"ceilings": [self._ceilings.copy, self._ceilings.read, self._ceilings.floor]}
 
     def on_race(
-        self, problem: dict[str, Any], ids: list[str], rounds: int, cache: measure.Cache, label: str
+        self,
+        problem: dict[str, Any],
+        ids: list[str],
+        rounds: int,
+        cache: measure.Cache,
+        label: str,
+        tables: dict[str, dict[str, int]],
     ) -> dict[str, Any]:
-        """Measure one problem; entries as a results file holds them."""
+        """Measure one problem; entries as a results file holds them. An id in ``tables`` is a lane with that table."""
         measured = measure.race(
             _problem(problem),
-            [registry.implementation(id) for id in ids],
+            [planning.lane(id, tables[id]) if id in tables else registry.implementation(id) for id in ids],
             self._device,
             rounds=rounds,
             cache=cache,
@@ -114,6 +144,29 @@ class Worker:
             "entries": [record.entry(m, device, self._ceilings, label) for m in measured.values() if m.samples],
             "failed": [failure for m in measured.values() if (failure := record.failure_of(m))],
         }
+
+    def on_tables(self, backends: list[str], ops: list[str]) -> dict[str, Any]:
+        """The launch tables that can be tuned on this device, the card, and why a backend has none to tune."""
+        card = tables.card(self._device.index) if self._device.type == "cuda" else None
+        found: dict[str, Any] = {"card": asdict(card) if card else None, "declared": [], "unavailable": {}}
+        for name in backends:
+            try:
+                backend = registry.get(name)
+            except Exception as error:  # a language that is installed and broken may raise anything as it is imported
+                found["unavailable"][name] = str(error) if isinstance(error, KernelZooError) else repr(error)
+                continue
+            if backend.emulator or self._device.type not in backend.devices:
+                found["unavailable"][name] = f"it runs on {backend.emulator or ' and '.join(backend.devices)} here"
+                continue
+            found["declared"] += filter(None, (planning.declarations(name, op) for op in ops))
+        return found
+
+    def on_plans(
+        self, id: str, problems: list[dict[str, Any]], values: list[dict[str, int]]
+    ) -> dict[str, list[list[str]]]:
+        """What tables make of problems; see :func:`kernelzoo.measure.planning.plans`."""
+        self._tell("plan", id)
+        return {"plans": planning.plans(id, [_problem(problem) for problem in problems], values, self._device)}
 
     def on_cross_check(self, problem: dict[str, Any], ids: list[str]) -> dict[str, float]:
         """Time by the profiler's clock; this process must not be used for a race afterwards."""
@@ -197,4 +250,4 @@ def _admit(implementation: registry.Implementation, problem: Problem, device: to
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]))
+    main(*map(int, sys.argv[1:]))

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from kernelzoo.errors import KernelZooError
+from kernelzoo.files import printable, write_whole
 from kernelzoo.report import output, sections
 from kernelzoo.report.results import BASELINE, Results, ResultsError, load
 
@@ -80,13 +81,13 @@ def main(argv: Sequence[str] | None = None) -> int:
                 outdated = True
                 print(f"{path} is out of date: {', '.join(changed)}; run again without --check", file=sys.stderr)
             else:
-                path.write_text(text, encoding="utf-8", newline="")
+                write_whole(path, text.encode())
                 print(f"{path}: {', '.join(changed)} refreshed")
     except KernelZooError as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(f"error: {printable(str(error))}", file=sys.stderr)
         return FAILED
     except OSError as error:
-        print(f"error: can't write {error.filename or 'the output'}: {error.strerror}", file=sys.stderr)
+        print(printable(f"error: can't write {error.filename or 'the output'}: {error.strerror}"), file=sys.stderr)
         return FAILED
     return OUTDATED if outdated else 0
 

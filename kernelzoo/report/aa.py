@@ -7,11 +7,8 @@ printed, or put into a document between ``<!-- results:aa -->`` and ``<!-- /resu
 from __future__ import annotations
 
 import argparse
-import gzip
-import json
 import statistics
 import sys
-import zlib
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from kernelzoo.errors import KernelZooError
+from kernelzoo.files import FileError, printable, read_json, write_whole
 from kernelzoo.measure.statistics import Interval, Verdict, verdict
 from kernelzoo.report import sections
 from kernelzoo.report.results import ResultsError
@@ -83,9 +81,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         else:
             document = options.insert.read_bytes().decode()
             text, _ = sections.insert(document, {"aa": block}, str(options.insert))
-            options.insert.write_bytes(text.encode())
+            write_whole(options.insert, text.encode())
     except (KernelZooError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(f"error: {printable(str(error))}", file=sys.stderr)
         return 2
     return 0
 
@@ -100,13 +98,10 @@ def aa_block(path: Path) -> str:
 def load(path: Path) -> Experiment:
     """Read what ``bench/aa.py`` wrote. Raises ResultsError."""
     try:
-        raw = path.read_bytes()
-        return parse(json.loads(gzip.decompress(raw) if path.suffix == ".gz" else raw))
-    except gzip.BadGzipFile as error:
-        raise ResultsError(f"{path} is named .gz and is not: {error}") from error
-    except OSError as error:
-        raise ResultsError(f"can't read {path}: {error.strerror or error}") from error
-    except (ValueError, EOFError, zlib.error, KeyError, TypeError, AttributeError) as error:
+        return parse(read_json(path))
+    except FileError as error:
+        raise ResultsError(f"{error}; write it with python bench/aa.py -o") from error
+    except (ValueError, KeyError, TypeError, AttributeError, ArithmeticError) as error:
         wrong = f"{type(error).__name__}: {error}"
         raise ResultsError(f"{path} is no A/A experiment ({wrong}); write it with python bench/aa.py -o") from error
 
@@ -120,13 +115,14 @@ def parse(document: Any) -> Experiment:
         f"{document['device']}, {document['clock']} clock: {problem['op']} of ({shape}) {problem['dtype']}, "
         f"{document['rounds']} rounds in a race; {with_versions}; measured {document['datetime']}"
     )
-    return Experiment(caption, tuple(_twin(entry) for entry in document["implementations"]))
+    return Experiment(printable(caption), tuple(_twin(entry) for entry in document["implementations"]))
 
 
 def _twin(entry: Any) -> Twin:
     medians = tuple(float(median) for median in entry["medians"])
     ratios = tuple(Interval(float(low), float(mid), float(high)) for low, mid, high in entry["ratios"])
-    twin = Twin(str(entry["id"]), str(entry["refused"]), str(entry["failed"]), medians, ratios)
+    id, refused, failed = (printable(str(entry[key])) for key in ("id", "refused", "failed"))
+    twin = Twin(id, refused, failed, medians, ratios)
     why = twin.refused or twin.failed
     if len(medians) != len(ratios) or bool(ratios) == bool(why):
         raise ValueError(f"{twin.id} has {len(medians)} medians, {len(ratios)} ratios, and is without: {why!r}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import math
 import statistics
 from collections.abc import Mapping
@@ -13,6 +14,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, NullLocator, ScalarFormatter
 
+from kernelzoo.files import write_whole
 from kernelzoo.report.results import Group, Selection
 from kernelzoo.report.table import significant
 
@@ -48,8 +50,10 @@ def draw(group: Group, op: str, dtype: str) -> Figure:
 def save(figure: Figure, path: Path) -> None:
     """Write ``path`` with the suffixes .png and .svg, the latter the same for the same figure each time."""
     with rc_context(STYLE):
-        figure.savefig(path.with_name(f"{path.name}.png"), dpi=150, bbox_inches="tight")
-        figure.savefig(path.with_name(f"{path.name}.svg"), bbox_inches="tight", metadata={"Date": None})
+        for suffix, options in (("png", {"dpi": 150}), ("svg", {"metadata": {"Date": None}})):
+            drawn = io.BytesIO()
+            figure.savefig(drawn, format=suffix, bbox_inches="tight", **options)
+            write_whole(path.with_name(f"{path.name}.{suffix}"), drawn.getvalue())
 
 
 def _curves(group: Group, selection: Selection) -> Figure:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from kernelzoo.files import printable, write_whole
 from kernelzoo.report import sections
-from kernelzoo.report.results import Results, ResultsError, printable
+from kernelzoo.report.results import Results, ResultsError
 
 
 def is_page(path: Path) -> bool:
@@ -34,7 +35,7 @@ def write(
     path.mkdir(parents=True, exist_ok=True)
     drawn = _draw(results, path) if figures else {}
     document = path / "report.md"
-    document.write_text(sections.report(results, printable(title), drawn), encoding="utf-8", newline="\n")
+    write_whole(document, sections.report(results, printable(title), drawn).encode())
     return f"{document} written" + (f"; figures beside it, as PNG and SVG: {len(drawn)}" if figures else "")
 
 

@@ -19,11 +19,11 @@ from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
 from kernelzoo import __version__
-from kernelzoo.measure.record import write_whole
+from kernelzoo.files import printable, write_whole
 from kernelzoo.measure.statistics import Verdict
 from kernelzoo.report import compare, plots, sections
 from kernelzoo.report.compare import Change, Comparison
-from kernelzoo.report.results import Group, Problem, Results, Row, Run, Selection, geometric_mean, printable
+from kernelzoo.report.results import Group, Problem, Results, Row, Run, Selection, geometric_mean
 from kernelzoo.report.table import Table, significant
 
 FEW = 25
@@ -112,6 +112,9 @@ class Part:
     facts: Sequence[tuple[str, str]]
     runs: Grid
     summaries: Sequence[Grid]
+    scores: Sequence[Grid]
+    gaps: Sequence[Grid]
+    """Lists of problems, for whoever asks for them."""
     subjects: Sequence[Subject]
     remarks: Grid | None
 
@@ -202,6 +205,8 @@ def _part(group: Group, id: str, looks: Mapping[str, plots.Style]) -> Part:
         facts=facts,
         runs=_runs(group),
         summaries=[_summary(group, op, looks) for op in group.operations()],
+        scores=_scores(group, "score"),
+        gaps=[grid for kind in ("shortfall", "behind", "variants") for grid in _scores(group, kind)],
         subjects=subjects,
         remarks=_remarks(group),
     )
@@ -259,6 +264,12 @@ def _summary(group: Group, op: str, looks: Mapping[str, plots.Style]) -> Grid:
         cell = replace(cell, shade=_ratio_shade(float(cell.text))) if cell.text != sections.BLANK.text else cell
         lines.append([name, *line[1:ratio], cell, *line[ratio + 1 :]])
     return replace(grid, rows=lines)
+
+
+def _scores(group: Group, kind: str) -> list[Grid]:
+    made = sections.SCORES[kind]
+    tables = [(op, made.table(group, op)) for op in group.operations() if group.clock != "submit"]
+    return [_grid(f"{op}: {made.caption}", table) for op, table in tables if table is not None]
 
 
 def _grid(caption: str, table: Table) -> Grid:
@@ -391,7 +402,8 @@ def _all(
         f"time / {selection.baseline}",
         "95 % interval",
     ]
-    headers += ["verdict", "host submit, µs", "first call, ms", "CUPTI, µs", "samples", "rounds repeated", "flags"]
+    headers += ["verdict", "plain copy, µs", "host submit, µs", "first call, ms", "CUPTI, µs"]
+    headers += ["samples", "rounds repeated", "flags"]
     lines = []
     for problem in plots.by_length(selection.problems):
         rows = [selection.cells[problem, name] for name in selection.names if (problem, name) in selection.cells]
@@ -406,8 +418,8 @@ def _all(
                 "" if ratio is None else _ratio(ratio),
                 "" if comparison is None else _interval(comparison),
             ]
-            later = [_known(row.submit_us), _known(row.first_call_ms), _known(row.cupti_us), str(row.samples)]
-            later.append(str(row.repeated_rounds or ""))
+            later = [_known(v) for v in (row.copy_us, row.submit_us, row.first_call_ms, row.cupti_us)]
+            later += [str(row.samples), str(row.repeated_rounds or "")]
             lines.append(
                 [
                     Td(row.name, swatch=looks[row.id].colour),

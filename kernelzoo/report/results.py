@@ -1,22 +1,23 @@
 """Read benchmark results: the JSON of pytest-benchmark with the ``extra_info`` that the benches of kernelzoo write.
 
-Everything that a report needs is checked here, once, so that the tables and figures can trust it.
+Everything that a report needs is checked here, once, against the schema of results and then for what no schema can
+say, so that the tables and figures can trust it.
 """
 
 from __future__ import annotations
 
-import gzip
-import json
 import math
 import statistics
-import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from kernelzoo import files
 from kernelzoo.errors import KernelZooError
+from kernelzoo.files import printable
+from kernelzoo.measure import schema
 
 BASELINE = "torch/eager"
 """Backend and variant that every ratio is taken to, unless told otherwise: what a torch user has without kernelzoo."""
@@ -24,9 +25,6 @@ BASELINE = "torch/eager"
 CLOCKS = ("device", "wall", "submit")
 CACHES = ("cold", "hot")
 OUTCOMES = ("refused", "wrong", "failed")
-
-FORMAT = 1
-"""The newest layout that is read here of the object ``kernelzoo`` in a results file."""
 
 
 class ResultsError(KernelZooError, ValueError):
@@ -93,6 +91,8 @@ class Row:
     """The fastest that this device moved bytes in the same run: a copy or a read, as the operation does."""
     floor_us: float | None
     """The time of the smallest launch."""
+    copy_us: float | None
+    """Time of a plain copy of the same data, measured in turns with this; None where that is not what moves."""
     of_limit: float | None
     """Share reached of what the device allows; None where no ceiling was measured, or the cache was hot."""
     shape_set: str
@@ -333,31 +333,25 @@ def geometric_mean(values: Iterable[float | None]) -> float | None:
     return math.exp(math.fsum(map(math.log, known)) / len(known)) if known else None
 
 
-def printable(text: str) -> str:
-    """The text on one line, without control characters: it may go to a terminal."""
-    return " ".join("".join(c if c.isprintable() else " " for c in text).split())
-
-
 def _read(path: Path) -> tuple[list[Row], list[Failure]]:
     """What was timed, and what has no time; at least one of the two."""
     try:
-        raw = path.read_bytes()
-        # A sweep of every implementation is megabytes of JSON, and a twentieth of that compressed.
-        data = json.loads((gzip.decompress(raw) if path.suffix == ".gz" else raw).decode("utf-8"))
-    except gzip.BadGzipFile as error:
-        raise ResultsError(f"{path} is named .gz and is not: {error}") from error
-    except OSError as error:
-        raise ResultsError(f"can't read {path}: {error.strerror or error}") from error
-    except (ValueError, RecursionError, EOFError, zlib.error) as error:
-        raise ResultsError(f"{path} is not JSON: {error}; write it with pytest --benchmark-json=FILE") from error
-    if not isinstance(data, dict) or not isinstance(data.get("benchmarks"), list):
-        raise ResultsError(
-            f"{path} holds no list 'benchmarks', so it is not pytest-benchmark's; "
-            "write it with pytest --benchmark-json=FILE"
-        )
+        data = files.read_json(path)
+    except files.FileError as error:
+        raise ResultsError(f"{error}; results are written with pytest --benchmark-json=FILE") from error
+    if wrong := schema.wrong(data):
+        raise ResultsError(f"{path}{'' if wrong.startswith(':') else ' '}{wrong}")
     commit = data.get("commit_info")
     run = Run(printable(path.name), _text(data.get("datetime")), _commit(commit if isinstance(commit, dict) else {}))
-    failed = _failed(run, data.get("kernelzoo", {"format": FORMAT}), path)
+    failed = [
+        Failure(
+            run,
+            *_subject(entry, f"{path}: kernelzoo failed[{index}]"),
+            entry["outcome"],
+            printable(entry["reason"]) or "no reason given",
+        )
+        for index, entry in enumerate(data.get("kernelzoo", {}).get("failed", []))
+    ]
     if not data["benchmarks"] and not failed:
         raise ResultsError(
             f"{path} holds no results: its list 'benchmarks' is empty, so no bench ran or all were skipped"
@@ -365,7 +359,7 @@ def _read(path: Path) -> tuple[list[Row], list[Failure]]:
     rows: list[Row] = []
     seen: dict[tuple[object, ...], int] = {}
     for index, entry in enumerate(data["benchmarks"]):
-        row = _row(run, entry, f"{path}: benchmarks[{index}]")
+        row = _row(run, entry, f"{path}: benchmarks[{index}] ({printable(str(entry.get('name', 'no name')))})")
         first = seen.setdefault((row.id, row.problem, row.device, row.clock, row.cache), index)
         if first != index:
             raise ResultsError(
@@ -376,93 +370,42 @@ def _read(path: Path) -> tuple[list[Row], list[Failure]]:
     return rows, failed
 
 
-class _Fields:
-    """The fields of one JSON object; each is checked as it is taken. ``name`` is how an error speaks of the object."""
-
-    def __init__(self, of: Mapping[str, Any], name: str) -> None:
-        self.of, self.name = of, name
-
-    def take(self, key: str, valid: Callable[[Any], bool], allowed: str) -> Any:
-        if key not in self.of:
-            raise ResultsError(f"{self.name} lacks {key!r}, {allowed}, which the benches of kernelzoo write")
-        return self.maybe(key, valid, allowed)
-
-    def maybe(self, key: str, valid: Callable[[Any], bool], allowed: str, absent: Any = None) -> Any:
-        """The same for a field that older files lack."""
-        if key in self.of and not valid(self.of[key]):
-            raise ResultsError(f"{self.name} {key!r} must be {allowed}, got {self.of[key]!r:.80}")
-        return self.of.get(key, absent)
-
-    def subject(self) -> tuple[str, str, str, Problem]:
-        """What every entry names: backend, op, variant, and the problem."""
-        id = self.take("id", _is_id, "a name such as 'triton/softmax/auto'")
-        backend, op, variant = id.split("/")
-        sizes = "a list of sizes of 1 or more"
-        shape = self.take("shape", lambda v: isinstance(v, list) and bool(v) and all(map(_is_count, v)), sizes)
-        dim = self.take("dim", lambda v: _is_int(v) and -len(shape) <= v < len(shape), f"an axis of {shape}")
-        self.take("op", lambda v: v == op, f"{op!r}, as the id says")
-        dtype = self.take("dtype", _is_name, "a name such as 'float32'")
-        return backend, op, variant, Problem(dim % len(shape), tuple(shape), dtype)
+def _subject(entry: Mapping[str, Any], where: str) -> tuple[str, str, str, Problem]:
+    """What every entry names: backend, op, variant, and the problem. Raises ResultsError where they don't agree."""
+    id, shape, dim = entry["id"], entry["shape"], entry["dim"]
+    backend, op, variant = id.split("/")
+    for key, part in (("backend", backend), ("op", op), ("variant", variant)):
+        if entry.get(key, part) != part:
+            raise ResultsError(f"{where} {key!r} must be {part!r}, as the id says, got {entry[key]!r:.80}")
+    if not -len(shape) <= dim < len(shape):
+        raise ResultsError(f"{where} 'dim' must be an axis of {shape}, got {dim!r:.80}")
+    return backend, op, variant, Problem(dim % len(shape), tuple(shape), entry["dtype"])
 
 
-def _failed(run: Run, ours: object, path: Path) -> list[Failure]:
-    """The failures that the object ``kernelzoo`` of a file tells. Raises ResultsError if it is of a newer format."""
-    if not isinstance(ours, dict):
-        raise ResultsError(f"{path}: 'kernelzoo' must be an object with a 'format', got {ours!r:.80}")
-    fields = _Fields(ours, f"{path}: kernelzoo")
-    format = fields.take("format", _is_count, "a positive whole number")
-    if format > FORMAT:
+def _row(run: Run, entry: Mapping[str, Any], where: str) -> Row:
+    """A row of an entry that fits the schema. Raises ResultsError where its fields don't go together."""
+    extra, stats = entry["extra_info"], entry["stats"]
+    id = f"{extra['backend']}/{extra['op']}/{extra['variant']}"
+    if extra["id"] != id:
         raise ResultsError(
-            f"{path} is of format {format}, and this kernelzoo reads formats up to {FORMAT}; "
-            "read it with the kernelzoo that wrote it, or a newer one"
+            f"{where}: extra_info 'id' must be {id!r}, as its backend, op and variant say, got {extra['id']!r:.80}"
         )
-    found = []
-    for index, entry in enumerate(fields.maybe("failed", lambda v: isinstance(v, list), "a list", [])):
-        where = f"{path}: kernelzoo failed[{index}]"
-        if not isinstance(entry, dict):
-            raise ResultsError(f"{where} is not a JSON object")
-        failure = _Fields(entry, where)
-        outcome = failure.take("outcome", lambda v: v in OUTCOMES, _any(map(repr, OUTCOMES)))
-        reason = failure.take("reason", lambda v: isinstance(v, str), "text")
-        found.append(Failure(run, *failure.subject(), outcome, printable(reason) or "no reason given"))
-    return found
-
-
-def _row(run: Run, entry: object, where: str) -> Row:
-    if not isinstance(entry, dict):
-        raise ResultsError(f"{where} is not a JSON object")
-    where += f" ({printable(str(entry.get('name', 'no name')))})"
-    if not isinstance(entry.get("extra_info"), dict) or not isinstance(entry.get("stats"), dict):
-        raise ResultsError(f"{where} lacks the objects 'stats' and 'extra_info'; the benches of kernelzoo write both")
-    extra, stats = _Fields(entry["extra_info"], f"{where}: extra_info"), _Fields(entry["stats"], f"{where}: stats")
-    # Identifiers, as the registry takes them; that also makes them safe as parts of a file's name.
-    backend, op, variant = (
-        extra.take(key, _is_name, "a name such as 'softmax'") for key in ("backend", "op", "variant")
-    )
-    id = f"{backend}/{op}/{variant}"
-    extra.take("id", lambda v: v == id, f"{id!r}, as its backend, op and variant say")
-    *_, problem = extra.subject()
-    count, text, positive, either = "a positive whole number", "text", "a positive number", "a positive number or null"
-
-    def optional(key: str) -> float | None:
-        value = extra.take(key, _is_positive_or_null, either)
-        return None if value is None else float(value)
-
-    def late(key: str) -> float | None:
-        value = extra.maybe(key, _is_positive_or_null, either)
-        return None if value is None else float(value)
-
-    seconds = float(stats.take("median", _is_positive, f"{positive} of seconds"))
-    bytes = extra.take("bytes", _is_count, count)
-    ceiling, floor = optional("ceiling_gb_per_s"), optional("floor_us")
-    cache = extra.maybe("cache", lambda v: v in CACHES, _any(map(repr, CACHES)), "cold")
-    if "of_limit" in extra.of:
-        of_limit = late("of_limit")
+    backend, op, variant, problem = _subject(extra, f"{where}: extra_info")
+    seconds, bytes, samples = float(stats["median"]), extra["bytes"], extra["samples"]
+    times = stats.get("data", [])
+    if len(times) not in (0, samples):
+        raise ResultsError(
+            f"{where}: stats 'data' must be a list of {samples} positive numbers of seconds, one per sample, "
+            f"got {len(times)}"
+        )
+    ceiling, floor = extra["ceiling_gb_per_s"], extra["floor_us"]
+    cache = extra.get("cache", "cold")
+    if "of_limit" in extra:
+        of_limit = extra["of_limit"]
     elif ceiling is None or cache == "hot":  # the ceiling is the memory's, which hot data never meets
         of_limit = None
     else:  # an unknown floor counts as zero, which makes the share smaller, never larger
         of_limit = ((floor or 0.0) / 1e6 + bytes / ceiling / 1e9) / seconds
-    samples = extra.take("samples", _is_count, count)
     return Row(
         run=run,
         backend=backend,
@@ -471,57 +414,30 @@ def _row(run: Run, entry: object, where: str) -> Row:
         problem=problem,
         seconds=seconds,
         bytes=bytes,
-        device=printable(extra.take("device", _is_text, text)),
-        clock=extra.take("clock", lambda v: v in CLOCKS, _any(map(repr, CLOCKS))),
-        clock_detail=printable(extra.take("clock_detail", _is_text, text)),
-        submit_us=optional("submit_us"),
-        ceiling_gb_per_s=ceiling,
-        floor_us=floor,
-        of_limit=of_limit,
-        shape_set=printable(extra.take("shape_set", _is_text, text)),
-        versions=tuple(
-            (printable(name), printable(version))
-            for name, version in extra.take(
-                "versions",
-                lambda v: isinstance(v, dict) and all(isinstance(version, str) for version in v.values()),
-                "an object of version texts by name",
-            ).items()
-        ),
+        device=printable(extra["device"]),
+        clock=extra["clock"],
+        clock_detail=printable(extra["clock_detail"]),
+        submit_us=_float(extra["submit_us"]),
+        ceiling_gb_per_s=_float(ceiling),
+        floor_us=_float(floor),
+        copy_us=_float(extra.get("copy_us")),
+        of_limit=_float(of_limit),
+        shape_set=printable(extra["shape_set"]),
+        versions=tuple((printable(name), printable(version)) for name, version in extra["versions"].items()),
         samples=samples,
-        times=tuple(
-            map(
-                float,
-                stats.maybe(
-                    "data",
-                    lambda v: isinstance(v, list) and len(v) in (0, samples) and all(map(_is_positive, v)),
-                    f"a list of {samples} positive numbers of seconds, one per sample",
-                    [],
-                ),
-            )
-        ),
+        times=tuple(map(float, times)),
         cache=cache,
-        race=printable(extra.maybe("race", lambda v: isinstance(v, str), text, "")),
-        repeated_rounds=extra.maybe(
-            "repeated_rounds", lambda v: _is_int(v) and 0 <= v < 2**63, "a whole number, 0 or more", 0
-        ),
-        first_call_ms=late("first_call_ms"),
-        cupti_us=late("cupti_us"),
-        flags=tuple(
-            printable(flag)
-            for flag in extra.maybe(
-                "flags", lambda v: isinstance(v, list) and all(map(_is_text, v)), "a list of texts", []
-            )
-        ),
-        condition=tuple(
-            _leaves(
-                extra.maybe(
-                    "condition",
-                    lambda v: v is None or _is_object(v) or (isinstance(v, list) and all(map(_is_object, v))),
-                    "an object, a list of objects, or null",
-                )
-            )
-        ),
+        race=printable(extra.get("race", "")),
+        repeated_rounds=extra.get("repeated_rounds", 0),
+        first_call_ms=_float(extra.get("first_call_ms")),
+        cupti_us=_float(extra.get("cupti_us")),
+        flags=tuple(map(printable, extra.get("flags", []))),
+        condition=tuple(_leaves(extra.get("condition"))),
     )
+
+
+def _float(value: float | None) -> float | None:
+    return None if value is None else float(value)
 
 
 def _leaves(value: object, name: str = "") -> Iterator[tuple[str, str | float]]:
@@ -552,36 +468,3 @@ def _text(value: object) -> str:
 def _any(values: Iterable[str]) -> str:
     *most, last = values
     return f"{', '.join(most)} or {last}"
-
-
-def _is_name(value: object) -> bool:
-    return isinstance(value, str) and value.isidentifier()
-
-
-def _is_id(value: object) -> bool:
-    return isinstance(value, str) and len(value.split("/")) == 3 and all(map(_is_name, value.split("/")))
-
-
-def _is_object(value: object) -> bool:
-    return isinstance(value, dict)
-
-
-def _is_text(value: object) -> bool:
-    return isinstance(value, str) and bool(printable(value))
-
-
-def _is_int(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _is_count(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and 0 < value < 2**63
-
-
-def _is_positive(value: object) -> bool:
-    # The bounds are far beyond any measurement, and keep every quotient finite.
-    return isinstance(value, int | float) and not isinstance(value, bool) and 1e-15 <= value <= 1e15
-
-
-def _is_positive_or_null(value: object) -> bool:
-    return value is None or _is_positive(value)

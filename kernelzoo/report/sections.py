@@ -1,15 +1,18 @@
 """What a report says: its sections as Markdown, the whole report of them, and generated blocks in other documents.
 
 A block's name is what a document asks for between ``<!-- results:NAME -->`` and ``<!-- /results -->``: ``environment``,
-``summary``, ``host-ratios``, or ``table-OP-DTYPE`` such as ``table-softmax-float32``.
+``summary``, ``score``, ``shortfall``, ``behind``, ``variants``, ``submit``, ``host-ratios``, or ``table-OP-DTYPE`` such
+as ``table-softmax-float32``.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
+from kernelzoo.report import score
 from kernelzoo.report.results import OUTCOMES, Group, Problem, Results, ResultsError, Row, Selection
 from kernelzoo.report.table import Cell, Table, escape, significant
 
@@ -42,6 +45,8 @@ def report(results: Results, title: str, figures: Mapping[tuple[str, str, str], 
             parts += [f"## {escape(group.label)}", *_submits(group)]
             continue
         parts += [f"## {escape(group.label)}", *_summaries(group), summary_note(results.baseline)]
+        for kind in SCORES:
+            parts += _scores(group, kind)
         if group.clock == "wall":
             parts += _host_ratios(group)
         for op in group.operations():
@@ -62,18 +67,23 @@ def blocks(results: Results) -> dict[str, str]:
     summary: list[str] = []
     host: list[str] = []
     submit: list[str] = []
+    scores: dict[str, list[str]] = {}
     tables: dict[str, list[str]] = {}
     for group in results.groups:
         if group.clock == "submit":
             submit += [_caption(group), *_submits(group)]
             continue
         summary += [_caption(group), *_summaries(group)]
+        for kind in SCORES:
+            if parts := _scores(group, kind):
+                scores.setdefault(kind, []).extend([_caption(group), *parts])
         if group.clock == "wall" and (ratios := _host_ratios(group)):
             host += [_caption(group), *ratios]
         for op in group.operations():
             for dtype in group.dtypes(op):
                 tables.setdefault(f"table-{op}-{dtype}", []).extend([_caption(group), *_times(group.select(op, dtype))])
     found["summary"] = "\n\n".join([*summary, summary_note(results.baseline)])
+    found |= {kind: "\n\n".join(parts) for kind, parts in scores.items()}
     if submit:
         found["submit"] = "\n\n".join(submit)
     if host:
@@ -224,6 +234,52 @@ def _ratio_cell(selection: Selection, row: Row) -> Cell:
 def _summaries(group: Group) -> Iterator[str]:
     for op in group.operations():
         yield summary_table(group.select(op)).markdown()
+
+
+@dataclass(frozen=True)
+class Scores:
+    """One way to look at how near the limit a group comes."""
+
+    caption: str
+    table: Callable[[Group, str], Table | None]
+    note: str
+
+
+SCORES = {
+    "score": Scores(
+        "share of the limit, over all problems",
+        score.score_table,
+        "`score` is the geometric mean of limit / time, 1.00 being all that the device allows; even and odd are the "
+        "lengths of the reduced axis. The best at each problem stands last, the zoo's own and that of all others.",
+    ),
+    "shortfall": Scores(
+        "what falls short of the limit",
+        score.shortfall_table,
+        f"Problems on which even the best of the zoo reaches less than {score.SHORT:.0%} of the limit.",
+    ),
+    "behind": Scores(
+        "what another project does faster",
+        score.behind_table,
+        "Problems on which another project's kernel is faster than all of the zoo's.",
+    ),
+    "variants": Scores(
+        "each variant beside the fastest of its backend",
+        score.variant_table,
+        "The time over that of the fastest variant of the same backend: the best and the median over the problems that "
+        f"it takes, and on how many it is within {score.NEAR - 1:.0%}.",
+    ),
+}
+
+
+def _scores(group: Group, kind: str) -> list[str]:
+    """One table per operation, "none" where there is nothing to list; nothing at all where no limit was measured."""
+    made = SCORES[kind]
+    parts = []
+    for op in group.operations():
+        if any(row.of_limit is not None for row in group.select(op).rows):
+            found = made.table(group, op)
+            parts.append(f"{op}: none" if found is None else f"{op}:\n\n{found.markdown()}")
+    return [*parts, made.note] if parts else []
 
 
 def _host_ratios(group: Group) -> list[str]:

@@ -154,6 +154,7 @@ def test_resuming_what_is_not_ours_is_refused(answer: Answer, small: Small, tmp_
     path = tmp_path / "other.json"
     ours = {"machine_info": {"device": "a toaster"}, "commit_info": {}, "benchmarks": [], "datetime": "now"}
     row = {"id": "torch/min/eager", "op": "min", "shape": [32, 64], "dim": -1, "dtype": "float32", "outcome": "refused"}
+    row["reason"] = "none"
     for content, told in (
         ('{"benchmarks": []}', "is no results file of kernelzoo bench"),
         (json.dumps({**ours, "kernelzoo": {"format": 1, "failed": [row]}}), "was measured on 'a toaster', this is"),

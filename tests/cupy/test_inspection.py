@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
 
@@ -15,40 +14,21 @@ try:
 except Exception as error:  # a missing library shows as an ImportError, OSError or RuntimeError, by CuPy's version
     pytest.skip(f"NVRTC can't be loaded: {error}", allow_module_level=True)
 
+from asking import Answers, ask, assert_launch, assert_same_as_sibling  # noqa: E402
+
 import kernelzoo  # noqa: E402  (after the skips)
 from kernelzoo import inspect, ops  # noqa: E402
-from kernelzoo.errors import InspectionError, UnsupportedProblemError  # noqa: E402
-from kernelzoo.inspect import ARCHITECTURES, Kernel, Request, occupancy  # noqa: E402
+from kernelzoo.errors import InspectionError  # noqa: E402
+from kernelzoo.inspect import ARCHITECTURES, Kernel  # noqa: E402
 from kernelzoo.kernels import cubin  # noqa: E402
 from kernelzoo.kernels.cupy import inspection, module  # noqa: E402
 
-PROBLEMS = (((4096, 4096), "float32"), ((16, 262144), "bfloat16"), ((4096, 64), "float32"))
 IMPLEMENTATIONS = kernelzoo.implementations("cupy")
-Answers = dict[tuple[str, tuple[int, ...]], tuple[Kernel, ...]]
-
-
-def ask(arch: str, *ids: str) -> Answers:
-    """Kernels by id and shape, of all implementations unless some are named, less what a named variant refuses."""
-    requests = [
-        Request("cupy", i.op, i.variant, shape, dtype, -1, arch)
-        for i in IMPLEMENTATIONS
-        for shape, dtype in PROBLEMS
-        if not ids or i.id in ids
-    ]
-    found = {}
-    for request, answer in zip(requests, inspect.ask(requests), strict=True):
-        if isinstance(answer, UnsupportedProblemError):
-            assert request.variant != "auto", answer
-        elif isinstance(answer, kernelzoo.KernelZooError):
-            raise answer
-        else:
-            found[request.id, request.shape] = answer
-    return found
 
 
 @pytest.fixture(scope="module")
 def on_h200() -> Answers:
-    return ask("sm_90")
+    return ask("cupy", "sm_90")
 
 
 def test_every_implementation_is_shown(on_h200: Answers) -> None:
@@ -61,15 +41,11 @@ def test_every_implementation_is_shown(on_h200: Answers) -> None:
 
 def assert_whole(kernel: Kernel, id: str) -> None:
     """Every field says something, and what can be told from another field agrees with it."""
-    architecture = ARCHITECTURES[kernel.arch]
-    assert kernel.device == str(architecture) and kernel.language == "CUDA C++"
+    assert_launch(kernel, id)
+    assert kernel.language == "CUDA C++"
     name, _, arguments = kernel.name.partition("<")
     assert kernel.source is not None and "__global__" in kernel.source and f" {name}(" in kernel.source
     assert kernel.source.endswith("\n}") and kernel.source.count("__global__") == 1
-    assert kernel.source_file is not None and kernel.source_file.startswith("kernelzoo/kernels/cupy/")
-    file, _, line = kernel.source_file.partition(":")
-    lines = (Path(kernelzoo.__file__).parents[1] / file).read_text(encoding="utf-8").splitlines()
-    assert lines[int(line) - 1] == kernel.source.splitlines()[0]
     values = [str(value).lower() if isinstance(value, bool) else str(value) for value in kernel.constants.values()]
     assert values == [value.strip() for value in arguments.rstrip(">").split(",")]
     assert kernel.ptx is not None and f".target {kernel.arch}" in kernel.ptx and kernel.ptx.rstrip().endswith("}")
@@ -78,46 +54,35 @@ def assert_whole(kernel: Kernel, id: str) -> None:
         assert kernel.sass is not None and "EXIT" in kernel.sass and kernel.sass_missing is None
     else:
         assert kernel.sass is None and kernel.sass_missing is not None
-    assert kernel.registers is not None and kernel.shared_bytes is not None and kernel.local_bytes is not None
-    assert kernel.grid is not None and kernel.block is not None and kernel.cluster is not None
-    assert kernel.grid[0] % kernel.cluster[0] == 0
-    assert kernel.occupancy == occupancy(architecture, kernel.registers, kernel.block[0], kernel.shared_bytes)
-    assert kernel.occupancy.blocks >= 1
-    if kernel.cooperative:
-        assert kernel.grid[0] <= architecture.multiprocessors * kernel.occupancy.blocks
-    assert kernel.implementation == id or (id.endswith("/auto") and not kernel.implementation.endswith("/auto"))
 
 
-def test_auto_shows_the_sibling_that_it_hands_on_to(on_h200: Answers) -> None:
-    for op in ops.OPERATIONS:
-        for shape, _ in PROBLEMS:
-            kernels = on_h200[f"cupy/{op}/auto", shape]
-            (sibling,) = {kernel.implementation for kernel in kernels}
-            assert kernels == on_h200[sibling, shape]
+@pytest.mark.parametrize("op", ops.OPERATIONS)
+def test_auto_shows_the_sibling_that_it_hands_on_to(op: str, on_h200: Answers) -> None:
+    assert_same_as_sibling(on_h200, op, "cupy")
 
 
 def test_a_cluster_and_a_cooperative_grid_are_told(on_h200: Answers) -> None:
-    (kernel,) = on_h200["cupy/softmax/split", (4096, 4096)]
+    (kernel,) = on_h200["cupy/softmax/split", "float32"]
     assert kernel.cluster == (kernel.constants["CLUSTER"], 1, 1) and not kernel.cooperative
     assert kernel.cluster[0] > 1
-    (kernel,) = ask("sm_80", "cupy/softmax/split")["cupy/softmax/split", (16, 262144)]
+    (kernel,) = ask("cupy", "sm_80", "cupy/softmax/split")["cupy/softmax/split", "bfloat16"]
     assert kernel.cluster == (1, 1, 1) and kernel.cooperative
 
 
 @pytest.mark.parametrize("arch", ["sm_80", "sm_120"])
 def test_the_described_device_sizes_what_fills_it(arch: str) -> None:
-    found = ask(arch, "cupy/softmax/persistent", "cupy/min/atomic_batched")
+    found = ask("cupy", arch, "cupy/softmax/persistent", "cupy/min/atomic_batched")
     for (id, _), kernels in found.items():
         for kernel in kernels:
             assert_whole(kernel, id)
-    (kernel,) = found["cupy/softmax/persistent", (4096, 4096)]
+    (kernel,) = found["cupy/softmax/persistent", "float32"]
     assert kernel.occupancy is not None
     assert kernel.grid == (ARCHITECTURES[arch].multiprocessors * kernel.occupancy.blocks, 1, 1)
 
 
 @pytest.mark.parametrize("arch", ["sm_75", "gfx942"])
 def test_an_architecture_that_the_kernels_are_not_for_is_refused(arch: str) -> None:
-    with pytest.raises(InspectionError, match=rf"not for {arch}; allowed: sm_80, sm_86, sm_89, sm_90"):
+    with pytest.raises(InspectionError, match=rf"not for {arch}; allowed: sm_80, sm_86, sm_87, sm_89, sm_90"):
         inspect.inspect("cupy/softmax/online", (64, 64), "float32", arch=arch)
 
 

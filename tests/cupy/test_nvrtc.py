@@ -25,10 +25,10 @@ from kernelzoo.kernels import cubin  # noqa: E402
 from kernelzoo.kernels.cupy import inspection, module  # noqa: E402
 from kernelzoo.kernels.cupy import min as min_module  # noqa: E402
 from kernelzoo.kernels.cupy import softmax as softmax_module  # noqa: E402
-from kernelzoo.kernels.cupy.module import Device, Plan, Problem, Step, Table  # noqa: E402
+from kernelzoo.kernels.cupy.module import Device, Plan, Planner, Problem, Step  # noqa: E402
 from kernelzoo.ops import MIN, SOFTMAX  # noqa: E402
 
-TABLES: dict[str, dict[str, Table]] = {
+TABLES: dict[str, dict[str, Planner]] = {
     "softmax": {
         name: getattr(softmax_module, f"_{name}")
         for name in ("auto", "fused", "persistent", "multi_row", "online", "split")
@@ -38,6 +38,7 @@ TABLES: dict[str, dict[str, Table]] = {
         for name in ("auto", "rows", "rows_deferred", "split", "atomic_eager", "atomic_batched")
     },
 }
+KNOBS = {"softmax": softmax_module.Knobs(), "min": min_module.Knobs()}
 DTYPES = {"softmax": SOFTMAX.dtypes, "min": MIN.dtypes}
 DEVICES = {
     80: Device(108, 80, 163 * 1024),
@@ -77,9 +78,9 @@ def problems(op: str, dtype: str) -> list[Problem]:
 def plans(op: str, dtype: str, device: Device) -> list[tuple[str, Problem, Plan]]:
     found = []
     for problem in problems(op, dtype):
-        for variant, table in TABLES[op].items():
+        for variant, planner in TABLES[op].items():
             try:
-                found.append((variant, problem, table(problem, device)))
+                found.append((variant, problem, planner(problem, device, KNOBS[op])))
             except UnsupportedProblemError:
                 assert variant != "auto", problem
     return found

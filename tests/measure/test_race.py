@@ -10,10 +10,12 @@ import torch
 import kernelzoo
 from kernelzoo import measure, ops, registry
 from kernelzoo.measure import Problem
+from kernelzoo.measure.ceilings import copies
 from kernelzoo.registry import Bind, Launch
 
 CPU = torch.device("cpu")
 PROBLEM = Problem("softmax", (64, 33), "float32")
+DTYPES = (torch.float32, torch.bfloat16)
 
 
 @pytest.fixture
@@ -160,6 +162,18 @@ def test_beyond_the_limit_is_no_result() -> None:
         (result,) = measure.race(PROBLEM, [eager], CPU, rounds=3, ceilings=ceilings).values()
         assert bool(result.samples) == possible
         assert ("faster than this device" in result.wrong) != possible
+
+
+def test_a_copy_of_the_same_data_takes_its_turn() -> None:
+    """Where as much is written as read; it is never the operation itself, whatever the dtype and length."""
+    for op, dtype, copied in (("softmax", "float32", True), ("softmax", "bfloat16", True), ("min", "float32", False)):
+        eager = kernelzoo.implementation(f"torch/{op}/eager")
+        (result,) = measure.race(measure.Problem(op, (2049, 257), dtype), [eager], CPU, rounds=3).values()
+        assert result.samples and (result.copy is not None) == copied
+    sets = [(torch.tensor([[-1.0, 2.0, -3.0]], dtype=dtype), torch.zeros(1, 3, dtype=dtype)) for dtype in DTYPES]
+    for launch, (x, out) in zip(copies(sets), sets, strict=True):
+        launch()
+        assert torch.equal(out, x)
 
 
 class Restless:

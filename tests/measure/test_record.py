@@ -9,8 +9,8 @@ import pytest
 import torch
 
 import kernelzoo
-from kernelzoo import measure
-from kernelzoo.measure import Problem, record
+from kernelzoo import files, measure
+from kernelzoo.measure import Problem, record, schema
 from kernelzoo.measure.record import Record, RecordError
 
 CPU = torch.device("cpu")
@@ -38,7 +38,7 @@ def test_grows_and_resumes(tmp_path: Path, name: str) -> None:
     raw = path.read_bytes()
     held = json.loads(gzip.decompress(raw) if name.endswith(".gz") else raw)
     assert [e["extra_info"]["id"] for e in held["benchmarks"]] == ["torch/softmax/eager", "torch/min/eager"]
-    assert held["kernelzoo"] == {"format": record.FORMAT, "failed": [refused]}
+    assert held["kernelzoo"] == {"format": schema.FORMAT, "failed": [refused]}
     assert sorted(path.parent.iterdir()) == [path]  # nothing is left beside it
 
     from kernelzoo.report.results import load
@@ -57,9 +57,9 @@ def test_starts_anew_unless_told_to_resume(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        ("not JSON", "no results file"),
+        ("not JSON", "is not JSON"),
         ("{}", "no results file"),
-        ('{"kernelzoo": {"format": 999, "failed": []}, "benchmarks": []}', "newer kernelzoo"),
+        ('{"kernelzoo": {"format": 999, "failed": []}, "benchmarks": []}', "reads formats up to 1"),
     ],
 )
 def test_refuses_what_it_can_not_go_on_with(tmp_path: Path, content: str, words: str) -> None:
@@ -79,14 +79,14 @@ def test_refuses_another_machine(tmp_path: Path) -> None:
 
 def test_a_write_that_fails_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "results.json"
-    record.write_whole(path, b"old")
+    files.write_whole(path, b"old")
 
     def full(descriptor: int) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(OSError, match="No space"):
-        record.write_whole(path, b"new")
+        files.write_whole(path, b"new")
     assert path.read_bytes() == b"old"
     assert list(tmp_path.iterdir()) == [path]
 

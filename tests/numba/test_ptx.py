@@ -53,9 +53,9 @@ def softmax_kernels(v: View) -> dict[str, Source]:
     """The kernels that this problem's variants would launch."""
     found = {}
     for name, kernel, tiling in (
-        ("fused", softmax.fused_kernel, softmax.fused_tiling(v)),
+        ("fused", softmax.fused_kernel, softmax.fused_tiling(v, softmax.Knobs())),
         ("multi_row", softmax.multi_row_kernel, softmax.multi_row_tiling(v)),
-        ("persistent", softmax.persistent_kernel, softmax.persistent_tiling(v)),
+        ("persistent", softmax.persistent_kernel, softmax.persistent_tiling(v, softmax.Knobs())),
         ("online", softmax.online_kernel, softmax.streaming_tiling(v)),
         ("partial", softmax.partial_kernel, softmax.streaming_tiling(v)),
         ("merge", softmax.merge_kernel, softmax.streaming_tiling(v)),
@@ -76,14 +76,14 @@ def softmax_kernels(v: View) -> dict[str, Source]:
 
 def min_kernels(v: View) -> dict[str, Source]:
     found = {
-        "rows": minima.rows_kernel(v.dtype, minima.rows_tiling(v)),
-        "rows_deferred": minima.rows_deferred_kernel(v.dtype, minima.rows_tiling(v)),
+        "rows": minima.rows_kernel(v.dtype, minima.rows_tiling(v, minima.Knobs())),
+        "rows_deferred": minima.rows_deferred_kernel(v.dtype, minima.rows_tiling(v, minima.Knobs())),
         "atomic_eager": minima.atomic_eager_kernel(v.dtype, minima.slab_tiling(v)),
         "atomic_batched": minima.atomic_batched_kernel(v.dtype, minima.slab_tiling(v)),
         "split": minima.split_kernel(v.dtype, minima.split_tiling(v)),
         "fill": minima.fill_kernel(v.dtype),
     }
-    if minima.is_tiled(v):
+    if minima.is_tiled(v, minima.Knobs()):
         found["tile"] = minima.rows_deferred_tile_kernel(v.dtype)
     if not v.across and v.n > 1000:
         found["cluster"] = minima.cluster_kernel(v.dtype, minima.cluster_tiling(v))
@@ -241,7 +241,7 @@ def test_remaining_dtypes_of_min_compile() -> None:
     """Every dtype of min, not only those above, compiles: one kernel each."""
     for dtype in ("float16", "bool", "uint8", "int16", "int32"):
         v = look(SHAPES["odd"], dtype, "min")
-        ptx = to_ptx(minima.rows_deferred_kernel(v.dtype, minima.rows_tiling(v)), (9, 0))
+        ptx = to_ptx(minima.rows_deferred_kernel(v.dtype, minima.rows_tiling(v, minima.Knobs())), (9, 0))
         assert ".local" not in ptx and count(r"ld\.global\.(?:nc\.L1::no_allocate\.)?v4", ptx) > 0
 
 

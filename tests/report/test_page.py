@@ -185,6 +185,14 @@ def test_summary_is_that_of_the_tables(sweep, write, made) -> None:
     assert next(row for row in table if row[0] == "triton/softmax/multi_row")[-1] == "16 of 100"
 
 
+def test_scores_stand_open_and_gaps_closed(sweep, write, made) -> None:
+    page = made(load([write(sweep)]))
+    score = page.tables["softmax: share of the limit, over all problems"]
+    assert score[0][:2] == ["implementation", "score"] and score[-2][0] == "best of the zoo"
+    assert "<summary>softmax: what falls short of the limit</summary>" in page.source
+    assert "<summary>softmax: each variant beside the fastest of its backend</summary>" in page.source
+
+
 def test_ratios_of_any_size_are_told(entry, write, made) -> None:
     page = made(load([write([entry(us=1e6), entry("a/softmax/auto", us=1.0), entry("b/softmax/auto", us=1e9)])]))
     assert [row[:2] for row in page.tables["softmax: the fastest first"][1:]] == [
@@ -201,11 +209,12 @@ def test_every_result_is_in_a_table_without_empty_columns(sweep, entry, write, m
         *("implementation", "shape", "time, µs", "GB/s", "of limit", "time / torch/eager", "host submit, µs", "samples")
     ]
     assert len(table) == 1117
-    more = {"first_call_ms": 3.5, "cupti_us": 9.5, "repeated_rounds": 2, "flags": ["clocks disagree"]}
+    more = {"copy_us": 2.5, "first_call_ms": 3.5, "cupti_us": 9.5, "repeated_rounds": 2, "flags": ["clocks disagree"]}
     page = made(load([write([entry(**more)])]))
     table = page.tables["Every result, shape by shape, the fastest first (1)"]
     assert table[0][-5:] == ["first call, ms", "CUPTI, µs", "samples", "rounds repeated", "flags"]
     assert table[1][-5:] == ["3.50", "9.50", "50", "2", "clocks disagree"]
+    assert table[1][table[0].index("plain copy, µs")] == "2.50"
 
 
 def test_environment_names_what_the_figures_rest_on(entry, write, made) -> None:

@@ -192,7 +192,9 @@ def test_insert_refuses_what_it_cannot_fill(document, words) -> None:
 
 def test_blocks_are_named_for_what_they_hold(sweep, host, write) -> None:
     blocks = sections.blocks(load([write(sweep + host)]))
-    assert list(blocks) == ["environment", "summary", "host-ratios", "table-min-float32", "table-softmax-float32"]
+    scores = ["score", "shortfall", "behind", "variants"]
+    tables = ["table-min-float32", "table-softmax-float32"]
+    assert list(blocks) == ["environment", "summary", *scores, "host-ratios", *tables]
     assert "host-ratios" not in sections.blocks(load([write(sweep)]))
     assert blocks["table-softmax-float32"].count("| shape |") == 3  # H200: a short and a full one; host: one
     assert blocks["table-softmax-float32"].startswith("**NVIDIA H200, device clock**\n\n| shape |")

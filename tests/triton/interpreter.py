@@ -1,8 +1,9 @@
-"""Mends how Triton's interpreter converts bfloat16, so that results there are held to the same bound as on a device.
+"""Mends what Triton's interpreter does to bfloat16 and to conditions, so that results are held to a device's bound.
 
 The interpreter cuts a float32 to bfloat16 where hardware rounds to nearest even, twice the error that an honest kernel
 makes, and it reads a subnormal bfloat16 as another number. Seen in Triton 3.6.0 and 3.7.1
-(``triton/runtime/interpreter.py``, ``_convert_float``).
+(``triton/runtime/interpreter.py``, ``_convert_float``). A scalar condition that meets a tile becomes integers, which
+3.9 refuses as a mask (``create_splat``).
 """
 
 from typing import Any
@@ -14,8 +15,9 @@ from triton.runtime.interpreter import InterpreterBuilder, TensorHandle
 
 
 def install() -> None:
-    """Replace the interpreter's conversions between float32 and bfloat16 by torch's, for this process."""
-    convert = InterpreterBuilder.cast_impl
+    """Replace the interpreter's conversions between float32 and bfloat16 by torch's, and keep a condition one, for this
+    process."""
+    convert, splat = InterpreterBuilder.cast_impl, InterpreterBuilder.create_splat
 
     def cast_impl(self: Any, source: Any, target: Any) -> Any:
         types = (source.dtype.scalar, target.scalar)
@@ -26,4 +28,9 @@ def install() -> None:
             return TensorHandle((np.array(source.data).astype(np.uint32) << 16).view(np.float32), tl.float32)
         return convert(self, source, target)
 
+    def create_splat(self: Any, target: Any, source: Any) -> Any:
+        made = splat(self, target, source)
+        return TensorHandle(made.data.astype(np.bool_), made.dtype) if source.data.dtype == np.bool_ else made
+
     InterpreterBuilder.cast_impl = cast_impl
+    InterpreterBuilder.create_splat = create_splat

@@ -240,7 +240,7 @@ def test_atomics_are_one_per_row(variant: str, arch: str, dtype: Any, expected: 
         assert sorted(found) == expected
     else:  # the compiler may unroll the loop over row tiles
         assert sorted(set(found)) == expected
-        assert len(found) in (len(expected), len(expected) * min_kernels.ATOMIC_TILES)
+        assert len(found) in (len(expected), len(expected) * min_kernels.Knobs().atomic_tiles)
 
 
 @pytest.mark.parametrize("arch", NVIDIA)

@@ -42,7 +42,7 @@ def test_amd(device: Device, registers: int, warps: int, expected: int) -> None:
     assert occupancy(device, registers, warps, 65536) == expected  # shared memory is no part of this rule
 
 
-@pytest.mark.parametrize("arch", ["gfx908", "gfx90a", "gfx940", "gfx941", "gfx942"])
+@pytest.mark.parametrize("arch", ["gfx908", "gfx90a", "gfx940", "gfx941", "gfx942", "gfx950"])
 def test_cdna_registers_count_twice(arch: str) -> None:
     assert arch in CDNA
     cdna = dataclasses.replace(MI300X, arch=arch)

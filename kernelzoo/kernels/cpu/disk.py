@@ -3,12 +3,11 @@
 Numba's own cache numbers its files by an index that processes rewrite without a lock: two that compile at once can give
 one number to two signatures, and a third then loads the code of the wrong one. Here a file's name says what it is for,
 its content says so again with a digest of the rest, and it appears whole or not at all; what is damaged is compiled
-anew. Where no folder can be written, every process compiles for itself.
+anew. Where no folder can be written, or others could write to it, every process compiles for itself.
 """
 
 import hashlib
 import pickle
-import uuid
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -17,11 +16,11 @@ from typing import Any
 import numba
 from numba.core import caching, serialize
 
-_DIGEST = hashlib.sha256().digest_size
+from kernelzoo.kernels import private
 
 
 def compiled(**options: Any) -> Callable[[Callable[..., None]], Any]:
-    """``numba.njit`` with these options, the machine code kept in Numba's folder for this source file."""
+    """``numba.njit`` with these options, the machine code kept within Numba's folder for this source file."""
 
     def decorate(function: Callable[..., None]) -> Any:
         dispatcher = numba.njit(**options)(function)
@@ -38,11 +37,11 @@ class _Cache(caching.FunctionCache):
     def __init__(self, function: Callable[..., None]) -> None:
         super().__init__(function)
         self._cache_file = _Files(
-            Path(self.cache_path), self._impl.filename_base, self._impl.locator.get_source_stamp()
+            Path(self.cache_path, "kernelzoo"), self._impl.filename_base, self._impl.locator.get_source_stamp()
         )
 
     def save_overload(self, sig: Any, data: Any) -> None:
-        with suppress(OSError):  # read-only, full, or another user's: nothing is kept
+        with suppress(OSError):  # of Numba's own folder, around ours: read-only, full, or another user's
             super().save_overload(sig, data)
 
 
@@ -54,26 +53,16 @@ class _Files:
         self.made_from = repr((numba.__version__, stamp)).encode()
 
     def save(self, key: Any, data: Any) -> None:
-        """Keep a signature's code; OSError where that can't be."""
-        content = self._content(key, serialize.dumps(data))
-        path = self._path(key)
-        partial = path.with_suffix(f".{uuid.uuid4().hex[:16]}.tmp")
-        try:
-            partial.write_bytes(hashlib.sha256(content).digest() + content)
-            partial.replace(path)
-        finally:
-            partial.unlink(missing_ok=True)
+        """Keep a signature's code, if that can be."""
+        private.write(self.folder, self._name(key), self._content(key, serialize.dumps(data)))
 
     def load(self, key: Any) -> Any:
         """A signature's code, or None if it isn't there whole, from this source and by this Numba."""
-        try:
-            held = self._path(key).read_bytes()
-        except OSError:
-            return None
-        digest, content = held[:_DIGEST], held[_DIGEST:]
-        if hashlib.sha256(content).digest() != digest:
+        content = private.read(self.folder, self._name(key))
+        if content is None:
             return None
         expected = self._content(key, b"")
+        # Numba's own form of machine code is a pickle, which is a program: one that this user's own process wrote.
         return pickle.loads(content[len(expected) :]) if content.startswith(expected) else None
 
     def flush(self) -> None:
@@ -84,5 +73,5 @@ class _Files:
     def _content(self, key: Any, code: bytes) -> bytes:
         return self.made_from + repr(key).encode() + b"\0" + code
 
-    def _path(self, key: Any) -> Path:
-        return self.folder / f"{self.base}.{hashlib.sha256(repr(key).encode()).hexdigest()[:16]}.nbc"
+    def _name(self, key: Any) -> str:
+        return f"{self.base}.{hashlib.sha256(repr(key).encode()).hexdigest()[:16]}.nbc"

@@ -1,6 +1,9 @@
 """CUDA C++ through CuPy: compiled by NVRTC on first use, launched on torch's tensors and torch's stream."""
 
+from pathlib import Path
+
 from kernelzoo.errors import BackendUnavailableError
+from kernelzoo.kernels import private
 from kernelzoo.registry import require
 
 _INSTALL = "pip install 'kernelzoo[cupy-cuda13]' (for a CUDA 13 driver) or 'kernelzoo[cupy-cuda12]'"
@@ -9,6 +12,7 @@ _INSTALL = "pip install 'kernelzoo[cupy-cuda13]' (for a CUDA 13 driver) or 'kern
 def probe() -> tuple[str, ...]:
     """Device types this backend takes here. Raises BackendUnavailableError."""
     torch = require("cupy", "torch", "install it with: pip install torch")
+    private.for_language("CUPY_CACHE_DIR", Path("~/.cupy/kernel_cache").expanduser())  # which CuPy looks at as it loads
     cupy = require("cupy", "cupy", f"install it with: {_INSTALL}")
 
     def unavailable(reason: str, remedy: str) -> BackendUnavailableError:

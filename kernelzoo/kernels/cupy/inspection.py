@@ -21,7 +21,8 @@ from cupy.cuda import nvrtc, runtime
 from cupy_backends.cuda.api import driver as cupy_driver
 
 from kernelzoo.errors import InspectionError
-from kernelzoo.inspect import ARCHITECTURES, Kernel, Request, answer, described, launched, place
+from kernelzoo.inspect import ARCHITECTURES, Architecture, Kernel, Request, answer, described, launched, place
+from kernelzoo.kernels.cupy import module
 from kernelzoo.kernels.described_driver import Driver, Loaded
 
 LEAST_CAPABILITY = 80
@@ -90,12 +91,32 @@ def device(driver: Driver) -> Iterator[None]:
             (cupy.cuda, "Device", Device),
             (runtime, "deviceGetAttribute", lambda attribute, index: driver.attribute(attribute)),
             (cupy_driver, "funcGetAttribute", lambda attribute, function: 0),
-            (cupy_driver, "funcSetAttribute", lambda function, attribute, value: None),
+            (cupy_driver, "funcSetAttribute", driver.allow),
             (cupy_driver, "occupancyMaxActiveBlocksPerMultiprocessor", driver.blocks),
             (ctypes, "CDLL", lambda name, *a, **k: driver.library if name == "libcuda.so.1" else cdll(name, *a, **k)),
         ):
             stack.enter_context(mock.patch.object(owner, name, value))
         yield
+
+
+@contextmanager
+def assumed(architecture: Architecture) -> Iterator[None]:
+    """Within the context, bind functions plan and compile for that architecture's device. Raises InspectionError."""
+    if not architecture.is_nvidia or architecture.capability < LEAST_CAPABILITY:
+        raise InspectionError(f"CUDA C++ here is for sm_{LEAST_CAPABILITY} and later, and not for {architecture.name}")
+    with device(_driver(architecture.name)):
+        _forget()
+        try:
+            yield
+        finally:
+            _forget()
+
+
+def _forget() -> None:
+    """What is kept by a device's index is of another device now."""
+    module.device_of.cache_clear()
+    module._ready.cache_clear()
+    module._compiled.cache_clear()
 
 
 def kernels(request: Request) -> tuple[Kernel, ...]:

@@ -1,11 +1,12 @@
 """From a plan to a launch: compiles the kernels it names, once per device, and runs them on torch's current stream.
 
-A *plan* is what the launch tables of softmax.py and min.py answer: which template instances run, on what grid, with
+A *plan* is what the planners of softmax.py and min.py answer: which template instances run, on what grid, with
 what workspace. It depends on dtype, shape, strides and 16-byte alignment alone and is kept; binding adds the pointers.
 """
 
 import ctypes
 import functools
+import re
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -16,6 +17,7 @@ import cupy
 import torch
 from cupy_backends.cuda.api import driver
 
+from kernelzoo import tables
 from kernelzoo.ops import attached, dtype_name
 from kernelzoo.registry import Launch, Movable
 from kernelzoo.workspace import owning
@@ -42,7 +44,7 @@ C_TYPES = {
 
 @dataclass(frozen=True)
 class Device:
-    """What the launch tables need to know of a GPU."""
+    """What a plan needs to know of a GPU."""
 
     sms: int
     capability: int
@@ -172,15 +174,22 @@ class Plan:
     """Zeroed when bound; the kernels leave it ready for the next launch."""
 
 
-Table: TypeAlias = Callable[[Problem, Device], Plan]
-"""A launch table: says how a variant takes a problem. Raises UnsupportedProblemError if it can't."""
+Planner: TypeAlias = Callable[[Problem, Device, Any], Plan]
+"""Says how a variant takes a problem, by the knobs of its operation. Raises UnsupportedProblemError if it can't."""
 
 
-def bind(file: str, table: Table, x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """Bind canonical ``(x, out)`` to the plan that ``table`` makes of them, from the kernels of ``file``.cu."""
+def bind(file: str, planner: Planner, table: type[Any], x: torch.Tensor, out: torch.Tensor) -> Launch:
+    """Bind canonical ``(x, out)`` to the plan that ``planner`` makes of them by the launch table in force, from the
+    kernels of ``file``.cu."""
     x_address, out_address, device = x.data_ptr(), out.data_ptr(), x.get_device()
     aligned = (x_address | out_address) % PACK_BYTES == 0
-    ready = _ready(file, table, x.dtype, x.shape, x.stride(), out.stride(), aligned, device)
+    knobs = tables.of(table, max(device, 0))  # a described device, whose tensors have none, is the first
+    steps = tables.noting.get()
+    if steps is not None:
+        plan = planner(problem_of(x.dtype, x.shape, x.stride(), out.stride(), aligned), device_of(device), knobs)
+        steps += map(_noted, plan.steps)
+        return lambda: None
+    ready = _ready(file, planner, knobs, x.dtype, x.shape, x.stride(), out.stride(), aligned, device)
     if ready.alone is not None:  # the common case, kept short: one kernel, no workspace
         return Movable(ready.alone, x, out)
 
@@ -248,7 +257,8 @@ _lock = threading.RLock()
 @functools.lru_cache(maxsize=4096)
 def _ready(
     file: str,
-    table: Table,
+    planner: Planner,
+    knobs: Any,
     dtype: torch.dtype,
     shape: tuple[int, ...],
     x_strides: tuple[int, ...],
@@ -257,12 +267,13 @@ def _ready(
     index: int,
 ) -> _Ready:
     with attached(index):
-        return _made_ready(file, table, problem_of(dtype, shape, x_strides, out_strides, aligned), index)
+        problem = problem_of(dtype, shape, x_strides, out_strides, aligned)
+        return _made_ready(file, planner, knobs, problem, index)
 
 
-def _made_ready(file: str, table: Table, problem: Problem, index: int) -> _Ready:
+def _made_ready(file: str, planner: Planner, knobs: Any, problem: Problem, index: int) -> _Ready:
     device = device_of(index)
-    plan = table(problem, device)
+    plan = planner(problem, device, knobs)
     p = plan.problem
     geometry = _Geometry(
         0, 0, p.rows, p.n, p.inner, p.x_outer, p.x_n, p.x_inner, p.out_outer, p.out_n, p.out_inner, 1 / p.inner
@@ -279,6 +290,18 @@ def _made_ready(file: str, table: Table, problem: Problem, index: int) -> _Ready
         if len(plan.steps) == 1 and not any(isinstance(a, str) for a in extra):
             alone = _mover(function, config, bytes(geometry), extra, index)
     return _Ready(bytes(geometry), tuple(steps), alone, plan.partial_bytes, plan.counter_bytes)
+
+
+def _noted(step: Step) -> tables.Step:
+    return tables.Step(
+        step.kernel,
+        (step.blocks, step.grid_y),
+        step.threads,
+        step.shared_bytes,
+        step.cluster,
+        step.cooperative,
+        tuple(a if isinstance(a, str) else a[1] for a in step.arguments),
+    )
 
 
 def problem_of(
@@ -337,13 +360,23 @@ def _compile(file: str, kernel: str, device: int) -> int:
 @functools.cache
 def _compiled(file: str, kernel: str, device: int) -> int:
     with cupy.cuda.Device(device):
-        module = cupy.RawModule(code=source(file), options=("-std=c++17",), name_expressions=(kernel,))
+        module = cupy.RawModule(code=source(file), options=("-std=c++17",), name_expressions=(_known(kernel),))
         function = module.get_function(kernel).kernel
     _loaded.append(function)  # a module is unloaded with its last function
     return int(function.ptr)
 
 
 _loaded: list[object] = []
+
+_PARAMETER = rf"(?:\d+|true|false|{'|'.join(map(re.escape, set(C_TYPES.values())))})"
+_NAME = re.compile(rf"[a-z_]+(?:<{_PARAMETER}(?:, {_PARAMETER})*>)?")
+
+
+def _known(kernel: str) -> str:
+    """The name itself, which the compiler reads as a program: a template's, of numbers and types that are known."""
+    if not _NAME.fullmatch(kernel):
+        raise ValueError(f"{kernel!r} is no kernel's name: a template's, of numbers and {', '.join(C_TYPES.values())}")
+    return kernel
 
 
 def _blocks_at_once(function: int, step: Step, device: Device) -> int:

@@ -1,6 +1,6 @@
 """Softmax in CUDA C++: the launch tables of softmax.cu.
 
-Each table turns a problem into a plan. Sizes are in *packs*, 16 bytes of a contiguous row (one element of a strided
+Each function turns a problem into a plan. Sizes are in *packs*, 16 bytes of a contiguous row (one element of a strided
 one), since that is what a thread loads at a time.
 """
 
@@ -11,6 +11,7 @@ import torch
 from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.cupy.module import Argument, Device, Plan, Problem, Step, bind
 from kernelzoo.registry import Launch, register
+from kernelzoo.tables import knob, launch_table
 
 WARP = 32
 
@@ -23,6 +24,7 @@ TILE_ELEMENTS = 264
 # Blocks of 512 threads, of which an SM runs two with 64 registers a thread: one computes while the other loads.
 CLUSTER_THREADS = 512
 CLUSTERS = (2, 4, 8, 16)
+LARGE_CLUSTERS = (9, 10)  # compute capabilities, major, that have them of 16 blocks, with leave: 12 has 8
 
 # Threads of an SM with 64 registers each.
 SM_THREADS = 1024
@@ -31,32 +33,74 @@ SM_THREADS = 1024
 RING_LANES = 512
 RING_TILE = 2 * RING_LANES
 
-# Packs of a column that a thread holds in shared memory: 96 kB, and two blocks of 512 threads on an SM.
-COLUMN_ITEMS = 12
+
+@launch_table("cupy", "softmax")
+class Knobs:
+    """What depends on the card. Shipped values are an H200's."""
+
+    warp_packs: int = knob(
+        7 * WARP, among=(128, 192, 224, 256), unit="packs", why="of the longest row that one warp takes"
+    )
+    # 56 kB.
+    busy_packs: int = knob(
+        3600,
+        among=(1024, 1800, 3600, 4800),
+        unit="packs on an SM",
+        why="in flight with four to a thread of fused, below which a thread has eight",
+    )
+    # The 512 threads of which an SM runs several.
+    fused_packs: int = knob(
+        512 * FUSED_ITEMS[-1], among=(2048, 4096, 8192), unit="packs", why="of the longest row that has one block"
+    )
+    alone_packs: int = knob(
+        1024,
+        among=(512, 1024, 2048),
+        unit="packs",
+        why="of the longest row that has one block where rows are too few for all SMs",
+    )
+    fused_percent: int = knob(
+        100, among=(50, 100, 200), unit="% of the SMs", why="with a row each, from which rows aren't too few"
+    )
+    cluster_blocks: int = knob(
+        2, among=(1, 2, 3, 4), unit="blocks", why="that clusters give each SM before they are made no larger"
+    )
+    columns_blocks: int = knob(
+        2, among=(1, 2, 4), unit="blocks", why="of long columns to each SM, below which several share a column"
+    )
+    columns_long: int = knob(
+        1024, among=(512, 1024, 2048), unit="elements", why="of a column, above which that pays off"
+    )
+    columns_short: int = knob(
+        128, among=(64, 128, 256, 512), unit="elements", why="of the longest column that no cluster takes"
+    )
+    # 96 kB, and two blocks of 512 threads on an SM.
+    column_items: int = knob(
+        12, among=(6, 8, 12), unit="packs", why="of a column that a thread of a cluster holds in shared memory"
+    )
 
 
 @register("cupy", "softmax", "auto")
 def auto(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """The fastest of the others for the problem: by row length first, then by the number of rows."""
-    return bind("softmax", _auto, x, out)
+    return bind("softmax", _auto, Knobs, x, out)
 
 
 @register("cupy", "softmax", "fused")
 def fused(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """One block per row, which stays in registers: one read and one write of the matrix."""
-    return bind("softmax", _fused, x, out)
+    return bind("softmax", _fused, Knobs, x, out)
 
 
 @register("cupy", "softmax", "persistent")
 def persistent(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """A grid as large as the device runs at once; each block loops over rows and loads the next one ahead."""
-    return bind("softmax", _persistent, x, out)
+    return bind("softmax", _persistent, Knobs, x, out)
 
 
 @register("cupy", "softmax", "multi_row")
 def multi_row(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """Many short rows per block: a warp, a part of a warp, or one thread takes a row."""
-    return bind("softmax", _multi_row, x, out)
+    return bind("softmax", _multi_row, Knobs, x, out)
 
 
 @register("cupy", "softmax", "online")
@@ -65,7 +109,7 @@ def online(x: torch.Tensor, out: torch.Tensor) -> Launch:
 
     After M. Milakov, N. Gimelshein, "Online normalizer calculation for softmax", 2018.
     """
-    return bind("softmax", _online, x, out)
+    return bind("softmax", _online, Knobs, x, out)
 
 
 @register("cupy", "softmax", "split")
@@ -75,31 +119,33 @@ def split(x: torch.Tensor, out: torch.Tensor) -> Launch:
     The cluster form follows Quack (github.com/Dao-AILab/quack): the row in the registers of a thread-block cluster,
     pairs exchanged through distributed shared memory.
     """
-    return bind("softmax", _split, x, out)
+    return bind("softmax", _split, Knobs, x, out)
 
 
-def _auto(problem: Problem, device: Device) -> Plan:
+def _auto(problem: Problem, device: Device, knobs: Knobs) -> Plan:
     columns = problem.by_columns()
     if columns is not None:
-        if columns.n > 128 and _columns_cluster(columns, device) is not None:
-            return _split(problem, device)
+        if columns.n > knobs.columns_short and _columns_cluster(columns, device, knobs) is not None:
+            return _split(problem, device, knobs)
         # Held in registers if it fits; split where the tiles alone don't give each SM two blocks.
-        if _column_tiles(columns, _column_threads(columns)) < 2 * device.sms and problem.n > 1024:
-            return _split(problem, device)
+        few = _column_tiles(columns, _column_threads(columns)) < knobs.columns_blocks * device.sms
+        if few and problem.n > knobs.columns_long:
+            return _split(problem, device, knobs)
         held = problem.n <= _column_capacity(columns)
-        return _multi_row(problem, device) if held else _online(problem, device)
+        return _multi_row(problem, device, knobs) if held else _online(problem, device, knobs)
     packs = _packs(problem)
-    if _in_tiles(problem) or packs <= 7 * WARP:
-        return _multi_row(problem, device)
+    if _in_tiles(problem) or packs <= knobs.warp_packs:
+        return _multi_row(problem, device, knobs)
     if problem.width == 1:
-        return _fused(problem, device) if packs <= 1024 * FUSED_ITEMS[-1] else _online(problem, device)
+        return _fused(problem, device, knobs) if packs <= 1024 * FUSED_ITEMS[-1] else _online(problem, device, knobs)
     # A block of its own per row, up to the 512 threads of which an SM runs several, unless so few rows leave SMs idle.
-    if packs <= 512 * FUSED_ITEMS[-1] and (problem.rows >= device.sms or packs <= 1024):
-        return _fused(problem, device)
-    return _split(problem, device)
+    many = 100 * problem.rows >= knobs.fused_percent * device.sms
+    if packs <= knobs.fused_packs and (many or packs <= knobs.alone_packs):
+        return _fused(problem, device, knobs)
+    return _split(problem, device, knobs)
 
 
-def _fused(problem: Problem, device: Device) -> Plan:
+def _fused(problem: Problem, device: Device, knobs: Knobs) -> Plan:
     packs = _packs(problem)
     if packs > 1024 * FUSED_ITEMS[-1]:
         raise UnsupportedProblemError(
@@ -107,20 +153,20 @@ def _fused(problem: Problem, device: Device) -> Plan:
             f"a row of {problem.n} elements doesn't fit in the registers of one block, which hold "
             f"{1024 * FUSED_ITEMS[-1] * problem.width}",
         )
-    items = _fused_items(packs)
+    items = _fused_items(packs, knobs)
     kernel = f"fused<{problem.c_type}, {problem.width}, {items}>"
     return Plan(problem, (Step(kernel, problem.rows, _threads(packs, items)),))
 
 
-def _fused_items(packs: int) -> int:
-    """Packs a thread: 4, or 8 where blocks with 4 would leave an SM with less than 3600 packs (56 kB) on their way."""
+def _fused_items(packs: int, knobs: Knobs) -> int:
+    """Packs a thread: 4, or 8 where blocks with 4 would leave an SM with fewer packs on their way than keep it busy."""
     if packs <= 240:  # two warps at least
         return 1 if packs <= 128 else 2
     threads = _threads(packs, 4)
-    return 4 if threads <= SM_THREADS // 2 and SM_THREADS // threads * packs >= 3600 else 8
+    return 4 if threads <= SM_THREADS // 2 and SM_THREADS // threads * packs >= knobs.busy_packs else 8
 
 
-def _persistent(problem: Problem, device: Device) -> Plan:
+def _persistent(problem: Problem, device: Device, knobs: Knobs) -> Plan:
     packs = _packs(problem)
     if packs > 512 * FUSED_ITEMS[-1]:  # two rows in registers: 128 a thread, so 512 threads
         raise UnsupportedProblemError(
@@ -134,7 +180,7 @@ def _persistent(problem: Problem, device: Device) -> Plan:
     return Plan(problem, (Step(kernel, problem.rows, _threads(packs, items), resident=True),))
 
 
-def _multi_row(problem: Problem, device: Device) -> Plan:
+def _multi_row(problem: Problem, device: Device, knobs: Knobs) -> Plan:
     columns = problem.by_columns()
     if columns is not None:
         if problem.n > _column_capacity(columns):
@@ -182,7 +228,7 @@ def _tile(problem: Problem) -> Plan:
     return Plan(problem, (Step(kernel, -(-problem.rows // rows), 128, (), rows * n * problem.itemsize + 16),))
 
 
-def _online(problem: Problem, device: Device) -> Plan:
+def _online(problem: Problem, device: Device, knobs: Knobs) -> Plan:
     columns = problem.by_columns()
     if columns is not None:
         return _columns(columns)
@@ -191,28 +237,33 @@ def _online(problem: Problem, device: Device) -> Plan:
     return Plan(problem, (Step(f"online<{problem.c_type}, {problem.width}, {items}>", problem.rows, threads),))
 
 
-def _split(problem: Problem, device: Device) -> Plan:
+def _split(problem: Problem, device: Device, knobs: Knobs) -> Plan:
     columns = problem.by_columns()
     if columns is not None:
-        return _columns_cluster(columns, device) or _columns_split(columns, device)
+        return _columns_cluster(columns, device, knobs) or _columns_split(columns, device)
     packs = _packs(problem)
     # The registers that the ring leaves a thread on compute capability 12.0 don't hold the double exponential's.
     if device.capability < 90 or problem.width == 1 or (problem.dtype == "float64" and device.capability >= 120):
         return _split_grid(problem, device)
-    held = CLUSTER_THREADS * FUSED_ITEMS[-1]
+    held, clusters = CLUSTER_THREADS * FUSED_ITEMS[-1], _clusters(device)
     few = 2 * problem.rows <= device.sms
     few = few or (problem.rows <= device.sms and packs <= _ring_tiles(device) * RING_TILE)
-    if (few and packs > held) or packs > CLUSTERS[-1] * held:
+    if (few and packs > held) or packs > clusters[-1] * held:
         return _split_ring(problem, device)
     # As few blocks as hold the row, or more until there are two for each SM.
+    enough = knobs.cluster_blocks * device.sms
     cluster = next(
-        (c for c in CLUSTERS if packs <= c * held and (c * problem.rows >= 2 * device.sms or packs < c * held // 4)),
-        CLUSTERS[-1],
+        (c for c in clusters if packs <= c * held and (c * problem.rows >= enough or packs < c * held // 4)),
+        clusters[-1],
     )
     items = 4 if packs <= cluster * CLUSTER_THREADS * 4 else 8
     kernel = f"split_cluster<{problem.c_type}, {problem.width}, {items}, {cluster}>"
     threads = _threads(-(-packs // cluster), items)
     return Plan(problem, (Step(kernel, problem.rows * cluster, threads, cluster=cluster),))
+
+
+def _clusters(device: Device) -> tuple[int, ...]:
+    return CLUSTERS if device.capability // 10 in LARGE_CLUSTERS else CLUSTERS[:-1]
 
 
 def _split_ring(problem: Problem, device: Device) -> Plan:
@@ -294,17 +345,17 @@ def _columns_split(problem: Problem, device: Device) -> Plan:
     )
 
 
-def _columns_cluster(problem: Problem, device: Device) -> Plan | None:
+def _columns_cluster(problem: Problem, device: Device, knobs: Knobs) -> Plan | None:
     """Every element in shared memory, 12 packs a thread so that an SM runs two blocks; None if it doesn't fit."""
     width, n = problem.column_width, problem.n
     if device.capability < 90 or width == 1:
         return None
-    most = min(COLUMN_ITEMS, (device.shared_bytes - 18 * 1024) // (512 * 16))  # beside 16 kB for pairs
+    most = min(knobs.column_items, (device.shared_bytes - 18 * 1024) // (512 * 16))  # beside 16 kB for pairs
     fits = None
     for lanes in (8, 4):  # 128 bytes of neighbouring rows, or 64
         lanes = min(lanes, _power_of_two(-(-problem.inner // width)))
         tiles = problem.outer * -(-problem.inner // (lanes * width))
-        for parts in (1, *(CLUSTERS if lanes <= 4 else CLUSTERS[:-1])):
+        for parts in (1, *(_clusters(device) if lanes <= 4 else CLUSTERS[:-1])):
             share = -(-n // parts)
             if share * lanes > most * 512:
                 continue

@@ -37,6 +37,14 @@ def probe() -> tuple[str, ...]:
         )
     if torch.version.cuda is None:
         raise BackendUnavailableError("numba", "torch was built for ROCm", "Numba CUDA needs an NVIDIA GPU")
+    # Not min(): once this package's min.py is imported, that is what the name means here.
+    oldest = sorted(torch.cuda.get_device_capability(index) for index in range(torch.cuda.device_count()))[0]
+    if oldest < (8, 0):
+        raise BackendUnavailableError(
+            "numba",
+            f"its kernels need compute capability 8.0, and a device here has {oldest[0]}.{oldest[1]}",
+            "hide that device with CUDA_VISIBLE_DEVICES, or use kernelzoo.get('triton')",
+        )
     require("numba", "cuda.core", _INSTALL)
     driver = require("numba", "cuda.bindings.driver", _INSTALL)
     nvvm = require("numba", "numba.cuda.cudadrv.nvvm", _INSTALL)

@@ -2,15 +2,14 @@
 
 Numba's own cache on disk takes files of a decorated function and leaves out what closures hold; a kernel here is all
 closure. So the key says everything that the machine code depends on: the text of this package, the constants that the
-kernel was made with, and the versions of what compiles it. Where the folder can't be read or written there is no cache.
+kernel was made with, and the versions of what compiles it. Where the folder can't be read or written, or others can
+write to it, there is no cache.
 """
 
 from __future__ import annotations
 
 import hashlib
-import os
 import platform
-import tempfile
 from contextlib import suppress
 from functools import cache
 from importlib.metadata import version
@@ -19,50 +18,38 @@ from typing import TYPE_CHECKING
 
 from numba.cuda.cudadrv.nvvm import NVVM
 
+from kernelzoo import cache as kept
+from kernelzoo.kernels import private
+
 if TYPE_CHECKING:
     from kernelzoo.kernels.numba.launch import Source
 
-_DIGEST = hashlib.sha256().digest_size
-
 
 def folder() -> Path:
-    """``kernelzoo/numba`` in the user's folder for caches, which may be deleted at any time."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "kernelzoo" / "numba"
+    """This backend's part of the user's folder for caches, which may be deleted at any time."""
+    return kept.folder("numba")
 
 
 def stored(source: Source, capability: tuple[int, int]) -> tuple[str, bytes] | None:
     """The kernel's name and machine code, or None if they are not there whole."""
-    try:
-        held = _path(source, capability).read_bytes()
-    except (OSError, RuntimeError):  # the latter is a user without a home
-        return None
-    digest, content = held[:_DIGEST], held[_DIGEST:]
-    if hashlib.sha256(content).digest() != digest:
-        return None
-    name, _, cubin = content.partition(b"\0")
-    return name.decode(), cubin
+    with suppress(RuntimeError):  # a user without a home
+        held = private.read(folder(), _file(source, capability))
+        if held is not None:
+            name, _, cubin = held.partition(b"\0")
+            return name.decode(), cubin
+    return None
 
 
 def store(source: Source, capability: tuple[int, int], name: str, cubin: bytes) -> None:
     """Keep a kernel's machine code, if the folder can be written. Another process sees all of it or nothing."""
-    with suppress(OSError, RuntimeError):
-        path = _path(source, capability)
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        content = name.encode() + b"\0" + cubin
-        handle, partial = tempfile.mkstemp(dir=path.parent, prefix=".")
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(hashlib.sha256(content).digest() + content)
-            Path(partial).replace(path)
-        except OSError:
-            Path(partial).unlink(missing_ok=True)
-            raise
+    with suppress(RuntimeError):
+        private.write(folder(), _file(source, capability), name.encode() + b"\0" + cubin)
 
 
-def _path(source: Source, capability: tuple[int, int]) -> Path:
+def _file(source: Source, capability: tuple[int, int]) -> str:
     made_with = (source.constants, source.arguments, source.threads, source.blocks)
     key = (_compiler(), capability, source.function.__qualname__, made_with)
-    return folder() / f"{hashlib.sha256(repr(key).encode()).hexdigest()}.bin"
+    return f"{hashlib.sha256(repr(key).encode()).hexdigest()}.bin"
 
 
 @cache

@@ -27,10 +27,14 @@ from unittest import mock
 
 from cuda.bindings import driver as bindings
 
-from kernelzoo.inspect import ARCHITECTURES, Kernel, Request, answer, described, launched, place, plain
+from kernelzoo.errors import InspectionError
+from kernelzoo.inspect import ARCHITECTURES, Architecture, Kernel, Request, answer, described, launched, place, plain
 from kernelzoo.kernels.described_driver import Driver, Loaded
-from kernelzoo.kernels.numba import launch
+from kernelzoo.kernels.numba import launch, view
 from kernelzoo.kernels.numba.launch import Source
+
+LEAST_CAPABILITY = 80
+"""Halves two at once and a minimum that keeps NaN are sm_80's, and the backend's ``probe`` asks for it."""
 
 
 def loaded(source: Source, ptx: str, cubin: bytes) -> Loaded:
@@ -61,6 +65,10 @@ def device(driver: Driver) -> Iterator[None]:
         function = getattr(driver.library, name.decode())
         return 0, ctypes.cast(function, ctypes.c_void_p).value or 0, 0
 
+    def allow(function: int, attribute: int, value: int) -> tuple[int]:
+        driver.allow(function, attribute, value)
+        return (0,)
+
     # A module's handle is its kernel's, of which it has one.
     replaced: tuple[tuple[Any, str, Callable[..., Any]], ...] = (
         (launch, "to_ptx", ptx_of),
@@ -69,7 +77,7 @@ def device(driver: Driver) -> Iterator[None]:
         (bindings, "cuModuleLoadData", lambda cubin: (0, driver.load(made[cubin]))),
         (bindings, "cuModuleGetFunction", lambda module, name: (0, module)),
         (bindings, "cuFuncGetAttribute", lambda attribute, function: (0, 0)),
-        (bindings, "cuFuncSetAttribute", lambda function, attribute, value: (0,)),
+        (bindings, "cuFuncSetAttribute", allow),
         (bindings, "cuOccupancyMaxActiveBlocksPerMultiprocessor", lambda *arguments: (0, driver.blocks(*arguments))),
         (bindings, "cuGetProcAddress", address),
     )
@@ -79,9 +87,29 @@ def device(driver: Driver) -> Iterator[None]:
         yield
 
 
+@contextmanager
+def assumed(architecture: Architecture) -> Iterator[None]:
+    """Within the context, bind functions plan and compile for that architecture's device. Raises InspectionError."""
+    if not architecture.is_nvidia:
+        raise InspectionError(f"Numba CUDA is for NVIDIA's devices, and not for {architecture.name}")
+    with device(_driver(architecture.name)):
+        _forget()
+        try:
+            yield
+        finally:
+            _forget()
+
+
+def _forget() -> None:
+    """What is kept by a device's index is of another device now."""
+    launch._properties.cache_clear()
+    launch._kernels.clear()
+    view._plans.clear()
+
+
 def kernels(request: Request) -> tuple[Kernel, ...]:
     """The kernels of a launch, for NVIDIA; see :func:`kernelzoo.inspect.inspect`."""
-    request.require_nvidia("Numba CUDA")
+    request.require_nvidia("Numba CUDA", LEAST_CAPABILITY)
     driver = _driver(request.arch)
     driver.steps.clear()
     with described(request.architecture), device(driver):

@@ -28,6 +28,7 @@ from numba.cuda import config, types
 from kernelzoo.kernels.numba.disk import store, stored
 from kernelzoo.ops import attached
 from kernelzoo.registry import Launch, Movable
+from kernelzoo.tables import Step, noting
 
 SIMULATED: bool = config.ENABLE_CUDASIM
 
@@ -224,8 +225,32 @@ def _submit() -> Callable[..., int]:
     return kind(int(address))
 
 
+class _Noted(Kernel):
+    """A kernel that nobody has compiled: its calls note what they would launch, see :mod:`kernelzoo.tables`."""
+
+    def resident(self, threads: int) -> int:
+        return 1
+
+    def call(
+        self,
+        grid: int,
+        *integers: int,
+        threads: int = 0,
+        shared: int = 0,
+        cluster: int = 1,
+        cooperative: bool = False,
+    ) -> Callable[..., Launch]:
+        steps = noting.get()
+        if steps is not None:
+            kernel = f"{self.function.function.__qualname__}{self.function.constants}"
+            steps.append(Step(kernel, (grid,), threads or self.threads, shared, cluster, cooperative, integers))
+        return lambda *tensors: lambda: None
+
+
 def prepare(source: Source, device: torch.device) -> Kernel:
     """The kernel on that device, compiled on first use and kept. Safe from several threads."""
+    if noting.get() is not None:
+        return _Noted(source, source.threads, device.index or 0, source.pointers)
     index = device.index or 0
     kernel = _kernels.get((source, index))
     if kernel is None:
@@ -304,6 +329,13 @@ def l2_bytes(device: torch.device) -> int:
 def has_clusters(device: torch.device) -> bool:
     """Whether blocks can reach each other's shared memory: sm_90 and later."""
     return not SIMULATED and bool(_properties(device.index or 0).major >= 9)
+
+
+def most_blocks(device: torch.device) -> int:
+    """Blocks to a cluster: 16, with leave, on Hopper and data-centre Blackwell, 8 on later ones, 1 without clusters."""
+    if not has_clusters(device):
+        return 1
+    return 16 if _properties(device.index or 0).major in (9, 10) else 8
 
 
 def shared_bytes(device: torch.device) -> int:

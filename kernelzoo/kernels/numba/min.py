@@ -40,10 +40,45 @@ from kernelzoo.kernels.numba.row import (
 from kernelzoo.kernels.numba.view import VECTOR_BYTES, BindView, View, planned, power_of_two
 from kernelzoo.ops import in_halves
 from kernelzoo.registry import Launch, register
+from kernelzoo.tables import knob, launch_table
 from kernelzoo.workspace import owning
 
 GRID_LIMIT = 2**31 - 1  # blocks in a launch
 OFFSETS = (types.int64,) * 10  # View.offsets
+
+
+@launch_table("numba", "min")
+class Knobs:
+    """What depends on the card. Shipped values are an H200's."""
+
+    # An SM's share of an H200's 132 is one at most, and takes all threads that it can get.
+    few_rows: int = knob(
+        132, among=(16, 32, 64, 132, 264), unit="rows", why="up to which a long row has 512 threads, and not 256"
+    )
+    wide_vectors: int = knob(
+        320, among=(160, 320, 640), unit="vectors", why="for each in flight, up to which a row has 512 threads as well"
+    )
+    stacked: int = knob(
+        4, among=(1, 2, 4), unit="vectors", why="in flight to a thread of short rows, over its rows together"
+    )
+    # 32 kB a block, of which an SM holds six.
+    tile_row_bytes: int = knob(
+        256,
+        among=(64, 128, 256),
+        unit="bytes",
+        why="of rows off the boundaries of vectors, read as one piece of memory",
+    )
+    split_rows: int = knob(64, among=(16, 32, 64, 128, 256), unit="rows", why="up to which long ones are split")
+    split_blocks: int = knob(2, among=(1, 2, 4), unit="blocks", why="of a split row, on each SM")
+    across_blocks: int = knob(4, among=(2, 4, 8), unit="blocks", why="across rows, below which rows are split")
+    atomic_blocks: int = knob(4, among=(2, 4, 8), unit="blocks", why="of 256 threads for each SM, that meet by atomics")
+    cluster_least: int = knob(12, among=(6, 12, 24), unit="rows", why="from which a cluster takes a row each")
+    cluster_most: int = knob(64, among=(32, 64, 128), unit="rows", why="up to which a cluster takes a row each")
+    columns_blocks: int = knob(4, among=(2, 4, 8), unit="blocks", why="by columns that clusters give each SM")
+    # (64, 1024, 96) in float32 was 16 % slower by vectors.
+    columns_long: int = knob(
+        1024, among=(512, 1024, 2048), unit="elements", why="of columns of whole words, above which vectors read them"
+    )
 
 
 @cache
@@ -206,12 +241,11 @@ def rows_deferred_tile_kernel(dtype: str) -> Source:
 
 
 TILE_ROWS = 128
-TILE_ROW_BYTES = 256  # of a row at most: 32 kB a block, of which an SM holds six
 
 
-def is_tiled(v: View) -> bool:
+def is_tiled(v: View, knobs: Knobs) -> bool:
     """Whether the kernel above is the one to take: short rows without a gap, off the boundaries of vectors."""
-    return v.edges and v.one_piece and v.n * itemsize(v.dtype) <= TILE_ROW_BYTES
+    return v.edges and v.one_piece and v.n * itemsize(v.dtype) <= knobs.tile_row_bytes
 
 
 def deep(v: View) -> int:
@@ -222,7 +256,7 @@ def deep(v: View) -> int:
     return 32 // v.vec
 
 
-def rows_tiling(v: View) -> Tiling:
+def rows_tiling(v: View, knobs: Knobs) -> Tiling:
     """A warp to a row of over 64 vectors, half a warp to a shorter one, several rows a thread, in blocks of 128
     threads; a longer row has a block of up to 256, of which an SM runs four or more, or 512 where that saves a second
     batch of loads or rows are few."""
@@ -241,40 +275,37 @@ def rows_tiling(v: View) -> Tiling:
         lanes = max(lanes, min(2 * vec, WARP))  # an edge element each
     tiles = power_of_two(-(-vectors // lanes))
     if tiles <= most and (not edges or 2 * vec <= WARP):
-        return Tiling(lanes, 128 // lanes, tiles, vec, edges, stack=max(1, min(4, most) // tiles))
-    wide = v.rows <= FEW_ROWS or vectors <= 320 * most
+        return Tiling(lanes, 128 // lanes, tiles, vec, edges, stack=max(1, min(knobs.stacked, most) // tiles))
+    wide = v.rows <= knobs.few_rows or vectors <= knobs.wide_vectors * most
     return Tiling(512 if wide else 256, 1, most, v.vec, v.edges, flexible=True)
-
-
-FEW_ROWS = 132  # an SM's share of an H200's is one at most, and takes all threads that it can get
 
 
 @register("numba", "min", "rows")
 def rows(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """A group of threads per row, each tile of which is reduced to a scalar before it is combined: the simple form."""
-    return planned(plan_rows, x, out)
+    return planned(plan_rows, Knobs, x, out)
 
 
-def plan_rows(v: View, device: torch.device) -> BindView:
-    tiling = replace(rows_tiling(v), stack=1)
+def plan_rows(v: View, device: torch.device, knobs: Knobs) -> BindView:
+    tiling = replace(rows_tiling(v, knobs), stack=1)
     return _over_rows("numba/min/rows", rows_kernel(v.dtype, tiling), tiling, v, device)
 
 
 @register("numba", "min", "rows_deferred")
 def rows_deferred(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """A group of threads per row, the minimum kept lane by lane and reduced across lanes once, after the loop."""
-    return planned(plan_rows_deferred, x, out)
+    return planned(plan_rows_deferred, Knobs, x, out)
 
 
-def plan_rows_deferred(v: View, device: torch.device) -> BindView:
-    by_columns = _on_columns(v, device, 1)
+def plan_rows_deferred(v: View, device: torch.device, knobs: Knobs) -> BindView:
+    by_columns = _on_columns(v, device, knobs, 1)
     if by_columns is not None:
         return by_columns
     grid = -(-v.rows // TILE_ROWS)
-    if is_tiled(v) and grid <= GRID_LIMIT:
+    if is_tiled(v, knobs) and grid <= GRID_LIMIT:
         shared = TILE_ROWS * v.n * itemsize(v.dtype) + VECTOR_BYTES
         return prepare(rows_deferred_tile_kernel(v.dtype), device).call(grid, *v.offsets, shared=shared)
-    tiling = rows_tiling(v)
+    tiling = rows_tiling(v, knobs)
     return _over_rows("numba/min/rows_deferred", rows_deferred_kernel(v.dtype, tiling), tiling, v, device)
 
 
@@ -427,16 +458,16 @@ def slab_tiling(v: View) -> Tiling:
     return Tiling(32, 8, deep(v), v.vec, v.edges)
 
 
-def _by_atomics(id: str, kernel: Any, slab_limit: int, v: View, device: torch.device) -> BindView:
+def _by_atomics(id: str, kernel: Any, slab_limit: int, v: View, device: torch.device, knobs: Knobs) -> BindView:
     """Fill, reduce, and for the narrow dtypes, which have no atomics, convert from a 32-bit workspace."""
     tiling = slab_tiling(v)
     tile = tiling.lanes * tiling.size
     tiles = -(-v.n // tile)
-    # Four blocks of 256 threads for every SM: full, and no ragged last wave worth the name. First from the reduced
+    # As many blocks of 256 threads for every SM: full, and no ragged last wave worth the name. First from the reduced
     # axis, as many tiles a program as that leaves; the rest from the rows.
-    wanted = 4 * multiprocessors(device)
+    wanted = knobs.atomic_blocks * multiprocessors(device)
     groups = -(-v.rows // tiling.rows)
-    chunks = min(tiles, max(1, wanted // min(groups, wanted), wanted // 4))
+    chunks = min(tiles, max(1, wanted // min(groups, wanted), multiprocessors(device)))
     span = -(-tiles // chunks) * tile
     chunks = -(-v.n // span)
     slab = min(-(-groups * chunks // wanted), slab_limit // tiling.rows) * tiling.rows
@@ -493,21 +524,21 @@ WORKSPACE = {
 @register("numba", "min", "atomic_eager")
 def atomic_eager(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """Programs share out the reduced axis; each tile of rows goes out by an atomic minimum at once."""
-    return planned(plan_atomic_eager, x, out)
+    return planned(plan_atomic_eager, Knobs, x, out)
 
 
-def plan_atomic_eager(v: View, device: torch.device) -> BindView:
-    return _by_atomics("numba/min/atomic_eager", atomic_eager_kernel, 2**40, v, device)
+def plan_atomic_eager(v: View, device: torch.device, knobs: Knobs) -> BindView:
+    return _by_atomics("numba/min/atomic_eager", atomic_eager_kernel, 2**40, v, device, knobs)
 
 
 @register("numba", "min", "atomic_batched")
 def atomic_batched(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """Programs share out the reduced axis; the minima of all their rows go out in one burst of atomics at the end."""
-    return planned(plan_atomic_batched, x, out)
+    return planned(plan_atomic_batched, Knobs, x, out)
 
 
-def plan_atomic_batched(v: View, device: torch.device) -> BindView:
-    return _by_atomics("numba/min/atomic_batched", atomic_batched_kernel, BATCH, v, device)
+def plan_atomic_batched(v: View, device: torch.device, knobs: Knobs) -> BindView:
+    return _by_atomics("numba/min/atomic_batched", atomic_batched_kernel, BATCH, v, device, knobs)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -601,10 +632,10 @@ def split_tiling(v: View) -> Tiling:
     return Tiling(256, 1, deep(v), v.vec, v.edges, flexible=True)
 
 
-def chunking(v: View, tiling: Tiling, processors: int) -> tuple[int, int]:
+def chunking(v: View, tiling: Tiling, processors: int, knobs: Knobs) -> tuple[int, int]:
     """``(chunks, span)``: one wave of blocks, two to an SM, each with a batch of loads at least. Four would be as many
     as run at once, but each adds an arrival to the end; across rows, with narrower loads, four are better."""
-    blocks = (4 if tiling.across else 2) * processors
+    blocks = (4 if tiling.across else knobs.split_blocks) * processors
     groups = -(-v.rows // tiling.rows)
     tile = tiling.lanes * tiling.size
     chunks = max(1, min(-(-v.n // tile), blocks // min(blocks, groups)))
@@ -673,10 +704,10 @@ def cluster_tiling(v: View) -> Tiling:
     return Tiling(1024, 1, deep(v), v.vec, v.edges, flexible=True)
 
 
-def cluster_shape(v: View) -> tuple[int, int] | None:
+def cluster_shape(v: View, knobs: Knobs) -> tuple[int, int] | None:
     """``(blocks, threads)`` of a cluster per row, or None where an arrival in memory does better: with few blocks a
     row, the cluster's barrier is the shorter way; more rows fill the device alone."""
-    if not 12 <= v.rows <= 64 or not 2**14 <= v.n <= 2**19:
+    if not knobs.cluster_least <= v.rows <= knobs.cluster_most or not 2**14 <= v.n <= 2**19:
         return None
     return (8 if v.rows <= 16 else 4), 512
 
@@ -684,21 +715,21 @@ def cluster_shape(v: View) -> tuple[int, int] | None:
 @register("numba", "min", "split")
 def split(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """Several blocks per row, partial minima in a workspace, reduced by the last block to arrive; no atomic minimum."""
-    return planned(plan_split, x, out)
+    return planned(plan_split, Knobs, x, out)
 
 
-def plan_split(v: View, device: torch.device) -> BindView:
-    by_columns = _on_columns(v, device, 8) if has_clusters(device) else None
+def plan_split(v: View, device: torch.device, knobs: Knobs) -> BindView:
+    by_columns = _on_columns(v, device, knobs, 8) if has_clusters(device) else None
     if by_columns is not None:
         return by_columns
     tiling = split_tiling(v)
-    shape = cluster_shape(v) if has_clusters(device) and not v.across else None
+    shape = cluster_shape(v, knobs) if has_clusters(device) and not v.across else None
     if shape is not None:
         blocks, threads = shape
         share = -(-v.n // (blocks * LINE)) * LINE
         kernel = prepare(cluster_kernel(v.dtype, cluster_tiling(v)), device)
         return kernel.call(v.rows * blocks, *v.offsets, blocks, share, threads=threads, cluster=blocks)
-    chunks, span = chunking(v, tiling, multiprocessors(device))
+    chunks, span = chunking(v, tiling, multiprocessors(device), knobs)
     groups = -(-v.rows // tiling.rows)
     if groups * chunks > GRID_LIMIT:
         raise UnsupportedProblemError(
@@ -834,19 +865,19 @@ def _by_column(dtype: str, vec: int, words: int) -> tuple[Any, Any]:
     return least, widen
 
 
-def columns_blocks(c: Columns, processors: int) -> int:
-    """Blocks to a cluster: as many as give each SM four blocks, but each a batch of loads of its own."""
-    wanted = -(-4 * processors // c.tiles(COLUMN_LANES))
+def columns_blocks(c: Columns, processors: int, knobs: Knobs) -> int:
+    """Blocks to a cluster: as many as give each SM its blocks, but each a batch of loads of its own."""
+    wanted = -(-knobs.columns_blocks * processors // c.tiles(COLUMN_LANES))
     batch = COLUMN_THREADS // COLUMN_LANES * 8
     return max(1, min(8, power_of_two(wanted), c.n // batch))
 
 
-def _on_columns(v: View, device: torch.device, most_blocks: int) -> BindView | None:
+def _on_columns(v: View, device: torch.device, knobs: Knobs, most_blocks: int) -> BindView | None:
     """A call by columns, in clusters of up to so many blocks; None if vectors don't cover them."""
     c = columns_of.columns(v)
     if c is None:
         return None
-    blocks = min(most_blocks, columns_blocks(c, multiprocessors(device)))
+    blocks = min(most_blocks, columns_blocks(c, multiprocessors(device), knobs))
     grid = c.tiles(COLUMN_LANES) * blocks
     if grid > GRID_LIMIT:
         return None
@@ -862,19 +893,19 @@ def auto(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """Parallel over rows, unless they are too few to fill the device and long enough to be worth splitting."""
     if x.size(0) * x.size(2) > GRID_LIMIT:
         return in_halves(auto, x, out)
-    return planned(plan_auto, x, out)
+    return planned(plan_auto, Knobs, x, out)
 
 
-def plan_auto(v: View, device: torch.device) -> BindView:
+def plan_auto(v: View, device: torch.device, knobs: Knobs) -> BindView:
     c = columns_of.columns(v)
-    # Short columns of whole words are read lane by lane as fast: (64, 1024, 96) in float32 was 16 % slower by vectors.
-    if c is not None and has_clusters(device) and (c.n > 1024 or itemsize(v.dtype) <= 2):
-        many = columns_blocks(c, multiprocessors(device)) == 1
-        return plan_rows_deferred(v, device) if many else plan_split(v, device)
-    tiling = rows_tiling(v)
+    # Short columns of whole words are read lane by lane as fast.
+    if c is not None and has_clusters(device) and (c.n > knobs.columns_long or itemsize(v.dtype) <= 2):
+        many = columns_blocks(c, multiprocessors(device), knobs) == 1
+        return plan_rows_deferred(v, device, knobs) if many else plan_split(v, device, knobs)
+    tiling = rows_tiling(v, knobs)
     groups = -(-v.rows // (tiling.rows * tiling.stack))
     if v.across:
-        few = groups < 4 * multiprocessors(device) and v.n > 2 * tiling.lanes * tiling.size
+        few = groups < knobs.across_blocks * multiprocessors(device) and v.n > 2 * tiling.lanes * tiling.size
     else:
-        few = v.rows <= 64 and v.n > 256 * tiling.size
-    return plan_split(v, device) if few and not is_tiled(v) else plan_rows_deferred(v, device)
+        few = v.rows <= knobs.split_rows and v.n > 256 * tiling.size
+    return plan_split(v, device, knobs) if few and not is_tiled(v, knobs) else plan_rows_deferred(v, device, knobs)

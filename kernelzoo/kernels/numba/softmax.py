@@ -22,7 +22,15 @@ from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.numba import columns as columns_of
 from kernelzoo.kernels.numba.columns import Columns
 from kernelzoo.kernels.numba.dtypes import STORAGE, WIDE, itemsize, lowest, one
-from kernelzoo.kernels.numba.launch import Source, has_clusters, l2_bytes, multiprocessors, prepare, shared_bytes
+from kernelzoo.kernels.numba.launch import (
+    Source,
+    has_clusters,
+    l2_bytes,
+    most_blocks,
+    multiprocessors,
+    prepare,
+    shared_bytes,
+)
 from kernelzoo.kernels.numba.row import (
     ALIGNED,
     EVERY_LANE,
@@ -42,11 +50,56 @@ from kernelzoo.kernels.numba.row import (
 )
 from kernelzoo.kernels.numba.view import VECTOR_BYTES, BindView, View, planned, power_of_two
 from kernelzoo.registry import Launch, register
+from kernelzoo.tables import knob, launch_table
 from kernelzoo.workspace import owning
 
 GRID_LIMIT = 2**31 - 1  # blocks in a launch
 BLOCK_LIMIT = 1024  # threads in a block
 OFFSETS = (types.int64,) * 10  # View.offsets
+
+
+@launch_table("numba", "softmax")
+class Knobs:
+    """What depends on the card. Shipped values are an H200's."""
+
+    # From 192 vectors on, a block of two warps does better than a warp, but for its edges.
+    warp_vectors: int = knob(
+        192, among=(64, 128, 192, 256), unit="vectors", why="of the longest row without edges that one warp takes"
+    )
+    wide_vectors: int = knob(
+        2048, among=(1024, 2048, 4096), unit="vectors", why="of a row, above which a thread has eight and not four"
+    )
+    packed_vectors: int = knob(
+        1024,
+        among=(512, 1024, 2048),
+        unit="vectors",
+        why="the same, of packed halves: more arithmetic for as many bytes",
+    )
+    edge_vectors: int = knob(
+        320, among=(160, 320, 640), unit="vectors", why="the same, with edges, which every thread computes along"
+    )
+    few_vectors: int = knob(
+        1024, among=(512, 1024, 2048), unit="vectors", why="of the longest row that has one block, if rows are few"
+    )
+    few_rows: int = knob(2, among=(1, 2, 4), unit="rows per SM", why="below which rows are few")
+    kept: int = knob(
+        12,
+        among=(8, 12, 16),
+        unit="vectors",
+        why="of a thread in a cluster's shared memory, at most: with 12, two blocks of 512 threads have 192 kB",
+    )
+    cluster_blocks: int = knob(
+        2, among=(1, 2, 3), unit="blocks", why="on each SM, below which a cluster of packed halves is made larger"
+    )
+    grid_vectors: int = knob(
+        4096,
+        among=(2048, 4096, 8192),
+        unit="vectors",
+        why="of a row, above which the whole grid takes it, if rows are few",
+    )
+    l2_percent: int = knob(
+        50, among=(25, 50, 75), unit="% of the L2", why="that the rows under way fill, where a row is read twice"
+    )
 
 
 @cache
@@ -168,26 +221,26 @@ def fused_kernel(dtype: str, tiling: Tiling) -> Source:
     return Source(fused, (pointer(dtype), pointer(dtype), *OFFSETS), tiling.threads, (dtype, tiling))
 
 
-def fused_tiling(v: View) -> Tiling | None:
+def fused_tiling(v: View, knobs: Knobs) -> Tiling | None:
     """Four vectors of 16 bytes a thread, so that 2048 threads keep 128 kB of an SM's loads in flight; fewer for short
     rows, eight where the row needs them. Of up to 512 threads an SM runs two blocks then."""
     if v.across:
         return _column_tiling(v, 16 * 4 // max(itemsize(v.dtype), 4))
-    tiles = _tiles(v, BLOCK_LIMIT)
+    tiles = _tiles(v, BLOCK_LIMIT, knobs)
     return None if tiles is None else Tiling(BLOCK_LIMIT, 1, tiles, v.vec, v.edges, flexible=True)
 
 
-def _tiles(v: View, threads: int) -> int | None:
+def _tiles(v: View, threads: int, knobs: Knobs) -> int | None:
     """Vectors for each of up to ``threads`` threads; None if the row is too long for that.
 
-    Of packed halves eight pay off sooner, since they are more arithmetic for as many bytes: past 1024 vectors, and past
-    320 where rows have edges, which every thread computes along. Vectors below 16 bytes, which an unaligned layout
-    has, leave room for twice as many.
+    Of packed halves eight pay off sooner, and sooner still where rows have edges. Vectors below 16 bytes, which an
+    unaligned layout has, leave room for twice as many.
     """
     vectors = max(1, v.n // v.vec)
     if vectors <= 128:
         return 1 if vectors <= 64 else 2
-    if vectors <= (2048 if itemsize(v.dtype) > 2 else 320 if v.edges else 1024):
+    packed = knobs.edge_vectors if v.edges else knobs.packed_vectors
+    if vectors <= min(4 * threads, knobs.wide_vectors if itemsize(v.dtype) > 2 else packed):
         return 4
     most = 8 if v.vec * itemsize(v.dtype) == VECTOR_BYTES else 16
     return most if vectors <= threads * most else None
@@ -207,14 +260,14 @@ def _column_tiling(v: View, size: int) -> Tiling | None:
 @register("numba", "softmax", "fused")
 def fused(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """One block per row, the row in registers: read once, written once."""
-    return planned(plan_fused, x, out)
+    return planned(plan_fused, Knobs, x, out)
 
 
-def plan_fused(v: View, device: torch.device) -> BindView:
+def plan_fused(v: View, device: torch.device, knobs: Knobs) -> BindView:
     by_columns = _on_columns(v, device, 1)
     if by_columns is not None:
         return by_columns
-    tiling = fused_tiling(v)
+    tiling = fused_tiling(v, knobs)
     if tiling is None:
         raise UnsupportedProblemError(
             "numba/softmax/fused", f"a row of {v.n} elements is more than a block's registers hold"
@@ -401,10 +454,10 @@ def multi_row_tiling(v: View) -> Tiling | None:
 @register("numba", "softmax", "multi_row")
 def multi_row(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """A warp, or the part of one that the row fills, per row, several rows a thread; for short rows."""
-    return planned(plan_multi_row, x, out)
+    return planned(plan_multi_row, Knobs, x, out)
 
 
-def plan_multi_row(v: View, device: torch.device) -> BindView:
+def plan_multi_row(v: View, device: torch.device, knobs: Knobs) -> BindView:
     shape = tile_shape(v)
     if shape is not None:
         grid = -(-v.rows // (TILE_THREADS // shape[0]))
@@ -470,22 +523,22 @@ def persistent_kernel(dtype: str, tiling: Tiling) -> Source:
     return Source(persistent, (pointer(dtype), pointer(dtype), *OFFSETS), tiling.threads, (dtype, tiling))
 
 
-def persistent_tiling(v: View) -> Tiling | None:
+def persistent_tiling(v: View, knobs: Knobs) -> Tiling | None:
     """As for fused, but two rows share the registers, so that a block has 512 threads with up to 128 registers each."""
     if v.across:
         return _column_tiling(v, 4 * 4 // max(itemsize(v.dtype), 4))  # and each load of either row an address
-    tiles = _tiles(v, 512)
+    tiles = _tiles(v, 512, knobs)
     return None if tiles is None else Tiling(512, 1, tiles, v.vec, v.edges, flexible=True)
 
 
 @register("numba", "softmax", "persistent")
 def persistent(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """A grid of SMs times the compiled kernel's occupancy; each block strides over rows, the next one on its way."""
-    return planned(plan_persistent, x, out)
+    return planned(plan_persistent, Knobs, x, out)
 
 
-def plan_persistent(v: View, device: torch.device) -> BindView:
-    tiling = persistent_tiling(v)
+def plan_persistent(v: View, device: torch.device, knobs: Knobs) -> BindView:
+    tiling = persistent_tiling(v, knobs)
     if tiling is None:
         raise UnsupportedProblemError(
             "numba/softmax/persistent", f"two rows of {v.n} elements are more than a block's registers hold"
@@ -561,7 +614,7 @@ def streaming_tiling(v: View) -> Tiling:
 @register("numba", "softmax", "online")
 def online(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """One block per row of any length: a running (max, sum) in one pass, a second pass that writes."""
-    return planned(plan_online, x, out)
+    return planned(plan_online, Knobs, x, out)
 
 
 ONLINE_COLUMNS = 2**22
@@ -569,7 +622,7 @@ ONLINE_COLUMNS = 2**22
 on an H200, more than the contract allows, with 3000017 within it."""
 
 
-def plan_online(v: View, device: torch.device) -> BindView:
+def plan_online(v: View, device: torch.device, knobs: Knobs) -> BindView:
     if v.n > ONLINE_COLUMNS and v.dtype != "float64":
         raise UnsupportedProblemError(
             "numba/softmax/online", f"a running sum in float32 is accurate up to {ONLINE_COLUMNS} columns; got {v.n}"
@@ -677,7 +730,7 @@ def holding(dtype: str, tiling: Tiling) -> tuple[Any, Any, Any, Any]:
 
 
 CLUSTER_OFFSETS = (types.int64,) * 13  # View.offsets, then blocks, share, kept
-MOST_BLOCKS = 16  # in a cluster, with leave; 8 are what every device grants
+MOST_BLOCKS = 16  # in a cluster, where there are most; 8 are what every device grants
 MOST_WARPS = 32
 
 
@@ -965,35 +1018,37 @@ def chunking(v: View, tiling: Tiling) -> tuple[int, int]:
 @register("numba", "softmax", "split")
 def split(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """Several blocks share a row, which stays on chip: a cluster, the grid for longer rows; or else two launches."""
-    return planned(plan_split, x, out)
+    return planned(plan_split, Knobs, x, out)
 
 
 HELD = 8  # vectors that a thread of 512 has in registers in grid_kernel, and of up to 1024 in cluster_kernel
-KEPT = 12  # and at most in shared memory, of which two blocks of 512 threads then have 192 kB
 
 
-def cluster_shape(v: View, processors: int) -> tuple[int, int, int] | None:
+def cluster_shape(v: View, processors: int, shared: int, knobs: Knobs) -> tuple[int, int, int] | None:
     """``(blocks, threads, tiles)`` of a cluster for a row, or None where one can't hold it or wins nothing.
 
-    As few blocks as hold the row, with 4 vectors a thread in registers and up to 12 in shared memory: the fewer blocks
+    As few blocks as hold the row, with 4 vectors a thread in registers and some in shared memory: the fewer blocks
     must find room and wait for each other, the better. More blocks only where two to an SM would not come together; and
     smaller ones for few rows of packed halves, where arithmetic counts, and more warps share it.
     """
     vectors = max(1, v.n // v.vec)
+    fit = (shared - 2 * MOST_BLOCKS * MOST_WARPS * 8) // (512 * VECTOR_BYTES)  # beside the pairs of all warps
     packed = itemsize(v.dtype) == 2
     if packed and v.rows <= processors:
         blocks = min(MOST_BLOCKS, -(-vectors // (256 * HELD)))
         threads = -(-vectors // (blocks * HELD * WARP)) * WARP
         return (max(2, blocks), threads, HELD) if threads <= 512 else None
-    blocks = -(-vectors // (512 * (4 + KEPT)))
-    if blocks * v.rows < 2 * processors and packed:
+    blocks = -(-vectors // (512 * (4 + min(fit, knobs.kept))))
+    if blocks * v.rows < knobs.cluster_blocks * processors and packed:
         blocks *= 2
         return (blocks, -(-vectors // (blocks * HELD * WARP)) * WARP, HELD) if blocks <= MOST_BLOCKS else None
     if blocks * v.rows <= processors:
-        if vectors > 4096:
+        if vectors > knobs.grid_vectors:
             return None
         blocks = 4  # short enough for that to beat the way through memory that the grid goes
     blocks = max(2 if vectors > 2048 and v.rows <= 2 * processors else 1, blocks)
+    if blocks > MOST_BLOCKS and -(-vectors // (512 * MOST_BLOCKS)) > 4 + fit:
+        return None
     return (min(blocks, MOST_BLOCKS), 512, 4) if blocks <= MOST_BLOCKS + 1 else None
 
 
@@ -1005,20 +1060,20 @@ def grid_shape(v: View, processors: int, shared: int) -> tuple[int, int]:
     return min(chunks, max(1, vectors // threads)), threads
 
 
-def plan_split(v: View, device: torch.device) -> BindView:
+def plan_split(v: View, device: torch.device, knobs: Knobs) -> BindView:
     if has_clusters(device) and not v.across and v.vec * itemsize(v.dtype) == VECTOR_BYTES:
-        shape = cluster_shape(v, multiprocessors(device))
-        if shape is not None and v.rows * shape[0] <= GRID_LIMIT:
+        shape = cluster_shape(v, multiprocessors(device), shared_bytes(device), knobs)
+        if shape is not None and shape[0] <= most_blocks(device) and v.rows * shape[0] <= GRID_LIMIT:
             return _on_cluster(v, device, *shape)
         return _on_grid(v, device, *grid_shape(v, multiprocessors(device), shared_bytes(device)))
-    by_columns = _on_columns(v, device, MOST_BLOCKS if has_clusters(device) else 1)
+    by_columns = _on_columns(v, device, most_blocks(device))
     if by_columns is not None:
         return by_columns
     tiling = streaming_tiling(v)
     chunks, span = chunking(v, tiling)
-    # The second phase reads again what the first has read: from the L2 cache, if the rows in flight fill half of it.
+    # The second phase reads again what the first has read: from the L2 cache, if the rows in flight leave room in it.
     groups = -(-v.rows // tiling.rows)
-    abreast = l2_bytes(device) // 2 // (v.n * itemsize(v.dtype) * tiling.rows)
+    abreast = l2_bytes(device) * knobs.l2_percent // 100 // (v.n * itemsize(v.dtype) * tiling.rows)
     abreast = max(1, min(groups, abreast, GRID_LIMIT // chunks))
     threads = tiling.lanes_for(v.n) * tiling.rows
     partial = prepare(partial_kernel(v.dtype, tiling), device)
@@ -1301,23 +1356,23 @@ def _on_columns(v: View, device: torch.device, most_blocks: int) -> BindView | N
 @register("numba", "softmax", "auto")
 def auto(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """The fastest sibling for the problem, by the row's length and the number of rows."""
-    return planned(plan_auto, x, out)
+    return planned(plan_auto, Knobs, x, out)
 
 
-def plan_auto(v: View, device: torch.device) -> BindView:
-    # From 192 vectors on, a block of two warps does better than a warp, but for its edges.
-    short = v.edges or v.n <= 192 * v.vec
+def plan_auto(v: View, device: torch.device, knobs: Knobs) -> BindView:
+    short = v.edges or v.n <= knobs.warp_vectors * v.vec
     if not v.across and (tile_shape(v) is not None or (short and multi_row_tiling(v) is not None)):
-        return plan_multi_row(v, device)
-    tiling = fused_tiling(v)
+        return plan_multi_row(v, device, knobs)
+    tiling = fused_tiling(v, knobs)
     if v.across:
         c = columns_of.columns(v)
-        if c is not None and columns_shape(c, v.dtype, MOST_BLOCKS if has_clusters(device) else 1) is not None:
-            return plan_split(v, device)
-        return plan_fused(v, device) if tiling is not None else plan_split(v, device)
+        if c is not None and columns_shape(c, v.dtype, most_blocks(device)) is not None:
+            return plan_split(v, device, knobs)
+        return plan_fused(v, device, knobs) if tiling is not None else plan_split(v, device, knobs)
     # A block of its own per row, unless it is longer than a block of 512 threads holds and so few rows leave SMs idle.
     vectors = v.n // v.vec
-    most = 1024 if v.rows < 2 * multiprocessors(device) else 512 * HELD if v.edges else 1024 * HELD
+    few = v.rows < knobs.few_rows * multiprocessors(device)
+    most = knobs.few_vectors if few else 512 * HELD if v.edges else 1024 * HELD
     if tiling is not None and (vectors <= most or v.vec * itemsize(v.dtype) < VECTOR_BYTES) and v.rows <= GRID_LIMIT:
-        return plan_fused(v, device)
-    return plan_split(v, device)
+        return plan_fused(v, device, knobs)
+    return plan_split(v, device, knobs)

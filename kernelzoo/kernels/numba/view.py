@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
@@ -13,6 +14,7 @@ from kernelzoo.kernels.numba.dtypes import itemsize
 from kernelzoo.kernels.numba.launch import SIMULATED
 from kernelzoo.ops import attached, dtype_name
 from kernelzoo.registry import Launch
+from kernelzoo.tables import noting, of
 
 VECTOR_BYTES = 16  # the widest load and store of one instruction
 
@@ -104,13 +106,18 @@ def view(x: torch.Tensor, out: torch.Tensor) -> View:
 BindView = Callable[..., Launch]
 """Takes tensors ``(x, out)`` of the looks it was made for, and returns a launch."""
 
-Plan = Callable[[View, torch.device], BindView]
-"""All that a variant decides by the look of a problem: compiles what it needs, and returns what binds such tensors."""
+Plan = Callable[[View, torch.device, Any], BindView]
+"""All that a variant decides by the look of a problem and the knobs of its operation: compiles what it needs, and
+returns what binds such tensors."""
 
 
-def planned(plan: Plan, x: torch.Tensor, out: torch.Tensor) -> Launch:
+def planned(plan: Plan, table: type[Any], x: torch.Tensor, out: torch.Tensor) -> Launch:
     """Bind ``(x, out)`` by a plan, which is made once for all problems that look the same, and kept."""
-    key = (plan, x.dtype, x.device, x.shape, x.stride(), out.stride(), x.data_ptr() % 16, out.data_ptr() % 16)
+    index = -1 if SIMULATED else x.device.index or 0  # a described device, whose tensors have none, is the first
+    knobs = of(table, index)
+    if noting.get() is not None:
+        return plan(view(x, out), x.device, knobs)(x, out)
+    key = (plan, knobs, x.dtype, x.device, x.shape, x.stride(), out.stride(), x.data_ptr() % 16, out.data_ptr() % 16)
     bind = _plans.get(key)
     if bind is None:
         # One at a time: the functions that a kernel is made of enter tables of Numba's, which its compiler reads.
@@ -119,7 +126,7 @@ def planned(plan: Plan, x: torch.Tensor, out: torch.Tensor) -> Launch:
             if bind is None:
                 if len(_plans) >= PLANS:
                     _plans.clear()
-                bind = _plans[key] = plan(view(x, out), x.device)
+                bind = _plans[key] = plan(view(x, out), x.device, knobs)
     return bind(x, out)
 
 

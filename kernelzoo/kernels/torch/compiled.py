@@ -4,11 +4,13 @@ import functools
 import shutil
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from types import FunctionType
 
 import torch
 
 from kernelzoo.errors import BackendUnavailableError
+from kernelzoo.kernels import private
 from kernelzoo.registry import Launch
 
 Into = Callable[[torch.Tensor, int, torch.Tensor], None]
@@ -23,6 +25,7 @@ def compiled(implementation: str, into: Into, x: torch.Tensor, dim: int, out: to
     Raises BackendUnavailableError where Inductor has no C++ compiler (on the CPU) or no Triton (on a GPU).
     """
     _check_toolchain(implementation, x.device.type)
+    _check_cache()
     key = (into, x.dtype, x.shape, x.stride(), out.stride(), dim, x.device, x.data_ptr() % 16, out.data_ptr() % 16)
     with _lock:  # Dynamo compiles one thing at a time, and this cache is filled once per problem
         function = _compiled.pop(key, None)
@@ -55,6 +58,14 @@ def _scratch(x: torch.Tensor) -> torch.Tensor:
     return torch.zeros(x.untyped_storage().nbytes() // x.element_size(), dtype=x.dtype, device=x.device).as_strided(
         x.shape, x.stride(), x.storage_offset()
     )
+
+
+@functools.cache
+def _check_cache() -> None:
+    """Inductor takes programs from a folder in /tmp whose name anyone can guess, and make before us."""
+    from torch._inductor.runtime.cache_dir_utils import default_cache_dir
+
+    private.for_language("TORCHINDUCTOR_CACHE_DIR", Path(default_cache_dir()))
 
 
 @functools.cache

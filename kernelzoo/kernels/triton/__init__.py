@@ -1,6 +1,9 @@
 """Triton: kernels in ``@triton.jit`` for NVIDIA and AMD GPUs, and for the CPU in Triton's interpreter."""
 
+from pathlib import Path
+
 from kernelzoo.errors import BackendUnavailableError
+from kernelzoo.kernels import private
 from kernelzoo.registry import require
 
 
@@ -12,6 +15,8 @@ def probe() -> tuple[str, ...]:
     torch = require("triton", "torch", "install it with: pip install torch")
     triton = require("triton", "triton", "install it with: pip install triton (Linux only)")
     devices = ("cuda",) if torch.cuda.is_available() else ()
+    if devices:
+        private.for_language("TRITON_CACHE_DIR", Path(triton.knobs.cache.get_triton_dir("cache")))
     if triton.knobs.runtime.interpret:
         return (*devices, "cpu")
     if not devices:

@@ -121,7 +121,7 @@ def device(arch: str) -> Iterator[DescribedDriver]:
         if all(program is not known for known in driver.programs):
             driver.programs.append(program)
         chosen = {p.name: value for p, value in zip(self.params, args, strict=False) if p.is_constexpr}
-        chosen |= {name: value for name, value in options.items() if name != "grid"}
+        chosen |= {name: value for name, value in options.items() if name not in ("grid", "enable_fp_fusion")}
         driver.known[program.metadata.hash] = program, self, chosen
         return program
 
@@ -133,6 +133,13 @@ def device(arch: str) -> Iterator[DescribedDriver]:
     finally:
         JITFunction.warmup = warmup
         triton.runtime.driver._active = before
+
+
+@contextmanager
+def assumed(architecture: Architecture) -> Iterator[None]:
+    """Within the context, bind functions plan and compile for that architecture's device."""
+    with device(architecture.name):
+        yield
 
 
 def assembly(program: Any) -> str:

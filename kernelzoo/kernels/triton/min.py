@@ -25,56 +25,86 @@ from kernelzoo.kernels.triton.program import (
 )
 from kernelzoo.ops import in_halves
 from kernelzoo.registry import Launch, register
+from kernelzoo.tables import knob, launch_table, of
 from kernelzoo.workspace import owning
 
 # ---------------------------------------------------------------------------------------------------------------------
 # Launch table
 # ---------------------------------------------------------------------------------------------------------------------
 
-TILE_BYTES = 16384
-"""Input under way in a program of one row: three or four such programs an SM make the 40 kB and more in flight that
-its share of the memory's speed takes."""
-
 TILE_ELEMENTS = 8192
 """A tile of elements narrower than that ends here."""
-
-WARP_BYTES = 4096
-"""A tile of short rows, all of which one warp reads, eight 16-byte loads to a lane. No warp waits for another."""
-
-ROW_BYTES = 32768
-"""A row up to here is read at once, or in halves at the most: nothing to defer."""
 
 LINE_BYTES = 128
 """Rows across which memory is contiguous are taken by the cache line."""
 
-ACROSS_BYTES = 65536
-"""A tile across rows, to 512 threads: on an H200 four times as much as along rows was better, 0.95 of what the device
-allows at (8192, 8192), reduced over dim 0, where 16 kB reached 0.70."""
-
-SHORT_ACROSS = 256
-"""Columns up to here make a tile of half a line's rows, to 128 threads."""
-
-CROWD = 4
-"""Programs per SM from which a chip is well filled: of rows with fewer, several programs take each."""
-
-FLAT_ROW = 64
-"""Rows up to here, without gaps and of a length that is no multiple of 16 bytes, are read as one piece of memory."""
-
 FLAT_LANES = 128
-"""Rows of such a piece: one to a thread, so that no lane asks another."""
+"""Rows of a flat piece of memory: one to a thread, so that no lane asks another."""
 
-ATOMIC_ROWS = 8
-"""BLOCK_M: rows of a tile of the atomic variants, as in the reference case's published tuning."""
+MANY_PARTS = 1024
+"""Programs to one row, at the most: the last to arrive reads the results of all. The tile of them has two sizes, this
+and ``few_parts``, so that row lengths share kernels; many rows side by side get the small one."""
 
-ATOMIC_TILES = 4
-"""Row tiles of one program of the atomic variants: what the batched one keeps on chip until its end."""
 
-SPAN_ELEMENTS = 4096
-"""Columns of one program of a split row, at the least."""
+@launch_table("triton", "min")
+class Knobs:
+    """What depends on the card. Shipped values are an H200's."""
 
-FEW_PARTS, MANY_PARTS = 64, 1024
-"""Programs to one row: the last to arrive reads the results of all. Two sizes of that tile, so that row lengths share
-kernels; many rows side by side get the small one."""
+    # Three or four such programs an SM make the 40 kB and more in flight that its share of the memory's speed takes.
+    tile_bytes: int = knob(
+        16384, among=(8192, 16384, 32768), unit="bytes", why="of input under way in a program of one row"
+    )
+    # Eight 16-byte loads to a lane. No warp waits for another.
+    warp_bytes: int = knob(
+        4096, among=(2048, 4096, 8192), unit="bytes", why="of a tile of short rows, all of which one warp reads"
+    )
+    row_bytes: int = knob(
+        32768,
+        among=(16384, 32768, 65536),
+        unit="bytes",
+        why="of a row that is read at once, or in halves at the most: nothing to defer",
+    )
+    # To 512 threads: on an H200 four times as much as along rows was better, 0.95 of what the device allows at
+    # (8192, 8192), reduced over dim 0, where 16 kB reached 0.70.
+    across_bytes: int = knob(65536, among=(16384, 32768, 65536), unit="bytes", why="of a tile across rows")
+    short_across: int = knob(
+        256, among=(128, 256, 512), unit="columns", why="that make a tile of half a line's rows, to 128 threads"
+    )
+    crowd: int = knob(
+        4,
+        among=(2, 4, 8),
+        unit="programs per SM",
+        why="from which a chip is well filled: of rows with fewer, several programs take each",
+    )
+    across_crowd: int = knob(
+        2, among=(1, 2, 4), unit="programs per SM", why="that split makes of long columns, whose tiles are large"
+    )
+    across_percent: int = knob(
+        50,
+        among=(25, 50, 100),
+        unit="% of the SMs",
+        why="with a tile of columns each, below which several programs take each tile",
+    )
+    flat_row: int = knob(
+        64,
+        among=(0, 32, 64),
+        unit="elements",
+        why="of rows without gaps, no multiple of 16 bytes, that are read as one piece of memory",
+    )
+    # BLOCK_M, as in the reference case's published tuning.
+    atomic_rows: int = knob(8, among=(4, 8, 16), unit="rows", why="of a tile of the atomic variants")
+    atomic_tiles: int = knob(
+        4,
+        among=(2, 4, 8),
+        unit="tiles",
+        why="of one program of the atomic variants: what the batched one keeps on chip until its end",
+    )
+    span_elements: int = knob(
+        4096, among=(2048, 4096, 8192), unit="columns", why="of one program of a split row, at the least"
+    )
+    few_parts: int = knob(
+        64, among=(32, 64, 128), unit="programs", why="to one row, whose results the last reads as the smaller tile"
+    )
 
 
 class Tile(NamedTuple):
@@ -85,30 +115,30 @@ class Tile(NamedTuple):
     threads: int
 
 
-def row_tile(rows: Rows, dtype: torch.dtype, edges: int) -> Tile:
+def row_tile(knobs: Knobs, rows: Rows, dtype: torch.dtype, edges: int) -> Tile:
     """The tile of the kernels that take whole rows: several short ones, one at once, or a block of a long one."""
     columns = triton.next_power_of_2(rows.n // edges * edges if edges else rows.n)
-    if rows.across or columns * dtype.itemsize > ROW_BYTES:
-        return block_tile(rows, dtype, TILE_ELEMENTS)
+    if rows.across or columns * dtype.itemsize > knobs.row_bytes:
+        return block_tile(knobs, rows, dtype, TILE_ELEMENTS)
     # 64 bytes to a thread, and more to the threads of a single warp.
     block = min(columns, TILE_ELEMENTS)
-    most = WARP_BYTES // dtype.itemsize if dtype.itemsize > 1 else TILE_ELEMENTS // 4
+    most = knobs.warp_bytes // dtype.itemsize if dtype.itemsize > 1 else TILE_ELEMENTS // 4
     # As many as the row can feed, of halves as many as the tile has, lest a thread hold more than 32.
     threads = max(32, (block if dtype.itemsize == 2 else min(rows.n, block)) * dtype.itemsize // 64)
     return Tile(max(1, most // block), block, triton.next_power_of_2(threads + 1) // 2)
 
 
-def block_tile(rows: Rows, dtype: torch.dtype, most_rows: int) -> Tile:
+def block_tile(knobs: Knobs, rows: Rows, dtype: torch.dtype, most_rows: int) -> Tile:
     """The tile of the kernels that loop over blocks of columns: whole lines of memory, along rows or across them."""
     if rows.across:
         side = LINE_BYTES // dtype.itemsize
-        if rows.n <= SHORT_ACROSS:
+        if rows.n <= knobs.short_across:
             return Tile(side // 2, triton.next_power_of_2(rows.n), 128)
         # Elements that are read one by one need an address each, and registers for it.
         wide = dtype.itemsize > 1 and rows.x_n * dtype.itemsize % 16 == 0
-        elements = min(ACROSS_BYTES // dtype.itemsize, (4 if wide else 2) * TILE_ELEMENTS)
+        elements = min(knobs.across_bytes // dtype.itemsize, (4 if wide else 2) * TILE_ELEMENTS)
         return Tile(side, min(elements // side, triton.next_power_of_2(rows.n)), 512)
-    elements = min(TILE_BYTES // dtype.itemsize, TILE_ELEMENTS)
+    elements = min(knobs.tile_bytes // dtype.itemsize, TILE_ELEMENTS)
     block = min(elements, triton.next_power_of_2(rows.n))
     return Tile(min(elements // block, most_rows), block, 128 if dtype.itemsize == 1 else 256)
 
@@ -420,15 +450,16 @@ def auto(x: torch.Tensor, out: torch.Tensor) -> Launch:
     layout = rows_of(x, out)
     if layout.total > MAX_PROGRAMS:
         return in_halves(auto, x, out)
-    multiprocessors = current_device().multiprocessors
+    device = current_device()
+    knobs, multiprocessors = of(Knobs, device.index), device.multiprocessors
     if layout.across:
-        side, _, _ = block_tile(layout, x.dtype, TILE_ELEMENTS)
-        few = layout.n > SHORT_ACROSS and triton.cdiv(layout.total, side) < 0.5 * multiprocessors
-        return (split if few else rows_deferred)(x, out)
-    if layout.n * x.element_size() <= ROW_BYTES:
+        side, _, _ = block_tile(knobs, layout, x.dtype, TILE_ELEMENTS)
+        idle = triton.cdiv(layout.total, side) < knobs.across_percent / 100 * multiprocessors
+        return (split if idle and layout.n > knobs.short_across else rows_deferred)(x, out)
+    if layout.n * x.element_size() <= knobs.row_bytes:
         # Integers as the minimum takes them spill registers in rows.
         return (rows if x.dtype.is_floating_point else rows_deferred)(x, out)
-    return (rows_deferred if layout.total >= CROWD * multiprocessors else split)(x, out)
+    return (rows_deferred if layout.total >= knobs.crowd * multiprocessors else split)(x, out)
 
 
 @register("triton", "min", "rows")
@@ -438,12 +469,13 @@ def rows(x: torch.Tensor, out: torch.Tensor) -> Launch:
     layout = rows_of(x, out)
     edges = edges_of(layout, x, out)
     device = current_device()
-    if edges and layout.n <= FLAT_ROW and layout.inner == 1 and layout.x_outer == layout.n:
+    knobs = of(Knobs, device.index)
+    if edges and layout.n <= knobs.flat_row and layout.inner == 1 and layout.x_outer == layout.n:
         side, sizes = flat_tiling(layout.n, 16 // x.element_size())
         args = (x, out, layout.total, layout.out_outer, layout.n, side, wide_type(x.dtype), identity(x.dtype), *sizes)
         programs = triton.cdiv(layout.total, side * sizes[0])
         return bound("triton/min/rows", x, rows_flat_kernel, programs, args, device.warps(FLAT_LANES))
-    tile = row_tile(layout, x.dtype, edges)
+    tile = row_tile(knobs, layout, x.dtype, edges)
     constants = (wide_type(x.dtype), identity(x.dtype), edges, fold_of(layout, x.dtype, tile.block))
     args = (x, out, *layout.layout, *constants, tile.rows, tile.block)
     programs = triton.cdiv(layout.total, tile.rows)
@@ -468,17 +500,17 @@ def rows_deferred(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """Parallel over rows; the running minimum stays a whole tile, reduced across lanes once, after the loop."""
     x, out = plain(x), plain(out)
     layout = rows_of(x, out)
-    tile = block_tile(layout, x.dtype, TILE_ELEMENTS)
-    if not layout.across and tile.block * x.element_size() == TILE_BYTES:
+    device = current_device()
+    knobs = of(Knobs, device.index)
+    tile = block_tile(knobs, layout, x.dtype, TILE_ELEMENTS)
+    if not layout.across and tile.block * x.element_size() == knobs.tile_bytes:
         # Half a tile, of which twice as many programs share an SM: 0.94 of what the device allows for bfloat16
         # (777, 50257), where a whole one reached 0.65.
         tile = tile._replace(block=tile.block // 2)
     constants = (wide_type(x.dtype), identity(x.dtype), edges_of(layout, x, out), fold_of(layout, x.dtype, tile.block))
     args = (x, out, *layout.layout, *constants, tile.rows, tile.block)
     programs = triton.cdiv(layout.total, tile.rows)
-    return bound(
-        "triton/min/rows_deferred", x, rows_deferred_kernel, programs, args, current_device().warps(tile.threads)
-    )
+    return bound("triton/min/rows_deferred", x, rows_deferred_kernel, programs, args, device.warps(tile.threads))
 
 
 @register("triton", "min", "atomic_eager")
@@ -502,15 +534,17 @@ def split(x: torch.Tensor, out: torch.Tensor) -> Launch:
     x, out = plain(x), plain(out)
     layout = rows_of(x, out)
     device = current_device()
-    tile = block_tile(layout, x.dtype, 1)
+    knobs = of(Knobs, device.index)
+    tile = block_tile(knobs, layout, x.dtype, 1)
     vector = 16 // x.element_size()
     tiles = triton.cdiv(layout.total, tile.rows)
     # Programs for all of the device, fewer of large tiles, and columns enough for each.
-    wanted = (2 if layout.across else CROWD) * device.multiprocessors // tiles
-    most = min(MANY_PARTS if tile.rows == 1 else FEW_PARTS, triton.cdiv(layout.n, max(1, SPAN_ELEMENTS // tile.rows)))
+    wanted = (knobs.across_crowd if layout.across else knobs.crowd) * device.multiprocessors // tiles
+    columns = max(1, knobs.span_elements // tile.rows)
+    most = min(MANY_PARTS if tile.rows == 1 else knobs.few_parts, triton.cdiv(layout.n, columns))
     span = triton.cdiv(layout.n, max(1, min(wanted, most)) * vector) * vector
     parts = triton.cdiv(layout.n, span)
-    merge = FEW_PARTS if parts <= FEW_PARTS else MANY_PARTS
+    merge = knobs.few_parts if parts <= knobs.few_parts else MANY_PARTS
     partials = x.new_empty((layout.total, parts), dtype=wide_dtype(x.dtype))
     arrivals = x.new_zeros(tiles, dtype=torch.int32)
     fold = fold_of(layout, x.dtype, tile.block)
@@ -527,14 +561,15 @@ def _by_atomics(implementation: str, kernel: object, x: torch.Tensor, out: torch
     target = out if out.dtype.itemsize >= 4 else x.new_empty(out.shape, dtype=wide_dtype(x.dtype))
     rows = rows_of(x, target)
     device = current_device()
-    tile = block_tile(rows, x.dtype, ATOMIC_ROWS)
+    knobs = of(Knobs, device.index)
+    tile = block_tile(knobs, rows, x.dtype, knobs.atomic_rows)
     side, piece = tile.rows, tile.block
-    groups = triton.cdiv(rows.total, side * ATOMIC_TILES)
-    blocks = min(triton.cdiv(rows.n, piece), triton.cdiv(CROWD * device.multiprocessors, groups))
+    groups = triton.cdiv(rows.total, side * knobs.atomic_tiles)
+    blocks = min(triton.cdiv(rows.n, piece), triton.cdiv(knobs.crowd * device.multiprocessors, groups))
     pieces = triton.cdiv(rows.n, piece * blocks)
     blocks = triton.cdiv(rows.n, piece * pieces)
     constants = (wide_type(x.dtype), identity(x.dtype), edges_of(rows, x, out), fold_of(rows, x.dtype, piece))
-    args = (x, target, *rows.layout, blocks, pieces, *constants, ATOMIC_TILES, side, piece)
+    args = (x, target, *rows.layout, blocks, pieces, *constants, knobs.atomic_tiles, side, piece)
     lower_all = bound(implementation, x, kernel, groups * blocks, args, device.warps(tile.threads))
     nothing = identity(target.dtype)
 

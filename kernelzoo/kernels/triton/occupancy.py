@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import triton
 
-CDNA = ("gfx908", "gfx90a", "gfx940", "gfx941", "gfx942")
+CDNA = ("gfx908", "gfx90a", "gfx940", "gfx941", "gfx942", "gfx950")
 """AMD parts whose vector registers are twice the reported number: the accumulation registers are usable as well."""
 
 
@@ -24,6 +24,8 @@ class Device:
     """Per multiprocessor, as far as one program may use it."""
     max_threads: int
     """Resident threads per multiprocessor; only the AMD rule asks."""
+    index: int = -1
+    """Its number, for the launch table in force on it; negative where there is none."""
 
     def warps(self, threads: int) -> int:
         """Warps that hold so many threads: at least one, and at most the 1024 threads that a program may have."""
@@ -79,4 +81,5 @@ def _device(index: int) -> Device:
         registers=properties["max_num_regs"],
         shared_memory=properties["max_shared_mem"],
         max_threads=properties.get("max_threads_per_sm", 2048),
+        index=index,
     )

@@ -4,6 +4,7 @@ import math
 import threading
 import warnings
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
@@ -11,8 +12,11 @@ import triton
 import triton.language as tl
 
 from kernelzoo.errors import UnsupportedProblemError
+from kernelzoo.kernels import private
+from kernelzoo.kernels.triton.occupancy import current_device
 from kernelzoo.ops import dtype_name, on_device_of
 from kernelzoo.registry import Launch, Movable
+from kernelzoo.tables import Step, noting
 from kernelzoo.workspace import owning
 
 MAX_PROGRAMS = 2**31 - 1
@@ -147,12 +151,21 @@ def edges_of(rows: Rows, x: torch.Tensor, out: torch.Tensor) -> int:
 
 
 def compiled(x: torch.Tensor, kernel: Any, args: tuple[Any, ...], warps: int, stages: int = 1, **options: Any) -> Any:
-    """Compile a kernel for all of its arguments, constants included, and load it; None in the interpreter.
+    """Compile a kernel for all of its arguments, constants included, and load it; None in the interpreter, and where
+    plans are only noted.
 
     Compiling happens here, in the bind, one at a time: a launch neither compiles nor races with another first launch.
     """
+    if noting.get() is not None:
+        return None
     with _lock, on_device_of(x):
-        program = kernel.warmup(*args, grid=(1,), num_warps=warps, num_stages=stages, **options)
+        # Said outright, since Triton's default is to change with 3.10, and 3.9 warns of it.
+        options |= {"enable_fp_fusion": True, "num_warps": warps, "num_stages": stages}
+        try:
+            program = kernel.warmup(*args, grid=(1,), **options)
+        except (OSError, ValueError, KeyError) as error:  # not the compiler's: files of its cache, cut short or refused
+            private.thrown_away("TRITON_CACHE_DIR", Path(triton.knobs.cache.dir), f"{type(error).__name__}: {error}")
+            program = kernel.warmup(*args, grid=(1,), **options)
         if program is not None:
             program.run  # noqa: B018  # the property loads the binary, which is when registers are known
         return program
@@ -203,7 +216,17 @@ def bound(
     implementation: str, x: torch.Tensor, kernel: Any, programs: int, args: tuple[Any, ...], warps: int, **options: Any
 ) -> Launch:
     """Compile a kernel and return its launch over so many programs; see ``compiled`` and ``launch_of``."""
+    note(kernel, programs, args, warps, **options)
     return launch_of(implementation, kernel, compiled(x, kernel, args, warps, **options), programs, args)
+
+
+def note(kernel: Any, programs: int, args: tuple[Any, ...], warps: int, stages: int = 1, **options: Any) -> None:
+    """Where plans are noted (see :mod:`kernelzoo.tables`), note this one."""
+    steps = noting.get()
+    if steps is not None:
+        numbers = tuple(str(arg) for arg in args if not isinstance(arg, torch.Tensor))
+        what = f"{kernel.__name__}, {warps} warps, {stages} stages, {options}"
+        steps.append(Step(what, (programs,), warps * current_device().warp_size, arguments=numbers))
 
 
 _lock = threading.RLock()

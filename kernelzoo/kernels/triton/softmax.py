@@ -22,6 +22,7 @@ from kernelzoo.kernels.triton.program import (
     edge_columns,
     edges_of,
     launch_of,
+    note,
     row_start,
     rows_of,
     whole_vectors,
@@ -29,6 +30,7 @@ from kernelzoo.kernels.triton.program import (
     wide_type,
 )
 from kernelzoo.registry import Launch, register
+from kernelzoo.tables import knob, launch_table, of
 
 # ---------------------------------------------------------------------------------------------------------------------
 # Launch table: docs/performance-triton.md has the measurements
@@ -38,38 +40,90 @@ ON_CHIP_BYTES = 32768 * 4
 """The widest tile one program holds in registers: 1024 threads (the most a program may have) times 32 elements of
 float32, or 16 of float64, which leaves half of the 64 registers a thread has then for everything else."""
 
-THREAD_BYTES = 64
-"""Of a tile to a thread, as computed: four 16-byte loads in flight in float32, two in half precision."""
-
-PACKED_ROW = 4096
-"""A longer row of half precision is held as it is read, two numbers to a register: 5 % faster on an H200 at
-(3001, 5003), 14 % at (1009, 9973), and even at (8192, 8192)."""
-
-PACKED_LIMIT = 16384
-"""Of the longest such row, 32 words to each of 256 threads. Longer ones are read ahead into shared memory by
-`persistent`, 0.90 of what the device allows at (4096, 32768), where a program per row reached 0.73."""
-
-WARP_ELEMENTS = 1024
-"""Of a tile of short rows, all of which one warp holds: no program waits for a second warp."""
-
-TILES_PER_SM = 8
-"""Tiles are made no larger than leaves each SM so many."""
-
-TILE_BYTES = 4096 * 4
-"""A tile across rows: 16 elements to each of 256 threads in float32; about four such programs share an SM."""
-
-ROWS_PER_PROGRAM = 4
-"""Rows of a guarded loop: enough to spread the cost of starting a program, few enough for an even last wave."""
-
 LINE_BYTES, SECTOR_BYTES = 128, 32
 """Rows across which memory is contiguous are taken by the cache line, at the least by the sector of a line."""
 
-ONLINE_BYTES = 4096 * 4
-"""A block of the running pair: 16 float32 elements to each of 256 threads, with a maximum and a sum for each."""
+MANY_PARTS = 512
+"""Programs to one row, at the most, and the larger size of the tile that merges them: no smaller than a program, so
+that each lane has pairs of its own to wait for. The smaller size is ``few_parts``: two, so that row lengths share
+kernels."""
 
-FEW_PARTS, MANY_PARTS = 32, 512
-"""Programs to one row, as the sizes of the tile that merges them: two, so that row lengths share kernels. The smaller
-is a warp's lanes, the larger no smaller than a program: each lane has pairs of its own to wait for."""
+
+@launch_table("triton", "softmax")
+class Knobs:
+    """What depends on the card. Shipped values are an H200's."""
+
+    thread_bytes: int = knob(
+        64,
+        among=(32, 64, 128),
+        unit="bytes",
+        why="of a tile to a thread, as computed: four 16-byte loads in flight in float32, two in half precision",
+    )
+    row_elements: int = knob(
+        16, among=(8, 16, 32), unit="elements", why="to a thread of a program that holds one row of wide elements"
+    )
+    half_elements: int = knob(
+        32, among=(16, 32, 64), unit="elements", why="to a thread of a program that holds one row of half precision"
+    )
+    full_row: int = knob(
+        8192,
+        among=(4096, 8192, 16384),
+        unit="elements",
+        why="rows of wide elements from here on, without edges, take the most threads that a program may have",
+    )
+    # 5 % faster on an H200 at (3001, 5003), 14 % at (1009, 9973), and even at (8192, 8192).
+    packed_row: int = knob(
+        4096,
+        among=(2048, 4096, 8192),
+        unit="elements",
+        why="a longer row of half precision is held as it is read, two numbers to a register",
+    )
+    # 32 words to each of 256 threads. Longer ones are read ahead into shared memory by `persistent`, 0.90 of what the
+    # device allows at (4096, 32768), where a program per row reached 0.73.
+    packed_limit: int = knob(
+        16384, among=(8192, 16384, 32768), unit="elements", why="of the longest such row; longer ones go to persistent"
+    )
+    ahead_rows: int = knob(
+        2, among=(1, 2, 4, 8), unit="rows per multiprocessor", why="from which on persistent takes those longer ones"
+    )
+    stages: int = knob(
+        0,
+        among=(0, 2, 3, 4),
+        unit="rows",
+        why="that persistent has under way; 0: four where an SM has more than 200 kB of shared memory, else two",
+    )
+    # No program waits for a second warp.
+    warp_elements: int = knob(
+        1024, among=(512, 1024, 2048), unit="elements", why="of a tile of short rows, all of which one warp holds"
+    )
+    tiles_per_sm: int = knob(
+        8, among=(4, 8, 16, 32), unit="tiles", why="such tiles are made no larger than leaves each SM so many"
+    )
+    # 16 elements to each of 256 threads in float32; about four such programs share an SM.
+    tile_bytes: int = knob(16384, among=(8192, 16384, 32768), unit="bytes", why="of a tile across rows")
+    # Enough to spread the cost of starting a program, few enough for an even last wave.
+    rows_per_program: int = knob(4, among=(2, 4, 8), unit="rows", why="of multi_row's guarded loop over long rows")
+    # 16 float32 elements to each of 256 threads, with a maximum and a sum for each.
+    online_bytes: int = knob(16384, among=(8192, 16384, 32768), unit="bytes", why="of a block of the running pair")
+    online_percent: int = knob(
+        90,
+        among=(45, 90, 180),
+        unit="% of the SMs",
+        why="with a tile of long columns each, from which on online takes them, and not split",
+    )
+    # A warp's lanes.
+    few_parts: int = knob(
+        32, among=(16, 32, 64), unit="programs", why="to one row that split holds on chip; a tile merges their pairs"
+    )
+    bytes_per_us: int = knob(
+        4200000,
+        among=(300000, 600000, 1000000, 2000000, 3000000, 4200000, 6500000),
+        unit="bytes per us",
+        why="the speed of the memory by which split weighs the number of programs to a row",
+    )
+    exchange_us: int = knob(
+        10, among=(5, 10, 20), unit="us", why="that programs of one row wait for each other, if no other row hides it"
+    )
 
 
 def row_columns(n: int, dtype: torch.dtype, implementation: str, edges: int) -> int:
@@ -86,33 +140,32 @@ def tile_columns(n: int, edges: int) -> int:
     return columns
 
 
-def tile_warps(device: Device, dtype: torch.dtype, elements: int) -> int:
+def tile_warps(knobs: Knobs, device: Device, dtype: torch.dtype, elements: int) -> int:
     """Warps for a tile of so many elements."""
-    return device.warps(elements * wide_dtype(dtype).itemsize // THREAD_BYTES)
+    return device.warps(elements * wide_dtype(dtype).itemsize // knobs.thread_bytes)
 
 
-def row_warps(device: Device, dtype: torch.dtype, n: int, edges: int) -> int:
+def row_warps(knobs: Knobs, device: Device, dtype: torch.dtype, n: int, edges: int) -> int:
     """Warps for one row of n elements: no more than the row itself can feed, however wide its tile is."""
-    if dtype.itemsize == 2 and n <= PACKED_LIMIT:
-        threads = max(32, min(256, n // 32))  # 32 elements to a thread, and twice that of the longest, packed
+    if dtype.itemsize == 2 and n <= knobs.packed_limit:
+        threads = max(32, min(256, n // knobs.half_elements))  # more elements to a thread of the longest, packed
     else:
-        # 16 elements to a thread; from 8192 on without edges the most threads that a program may have.
-        threads = 1024 if n >= 8192 and not edges else max(32, n // 16)
+        threads = 1024 if n >= knobs.full_row and not edges else max(32, n // knobs.row_elements)
     return device.warps(triton.next_power_of_2(threads + 1) // 2)
 
 
-def row_tile(rows: Rows, dtype: torch.dtype, edges: int) -> tuple[int, int] | None:
+def row_tile(knobs: Knobs, rows: Rows, dtype: torch.dtype, edges: int) -> tuple[int, int] | None:
     """(ROWS, COLS) of a tile of whole rows, or None if rows are too long to be taken side by side."""
     columns = tile_columns(rows.n, edges)
     wide = wide_dtype(dtype).itemsize
     if not rows.across:
         # Edges take registers of their own; halves of them are few.
-        elements = WARP_ELEMENTS // (2 if wide == 8 or (edges and dtype.itemsize == 4) else 1)
-        even = triton.next_power_of_2(1 + rows.total // (TILES_PER_SM * current_device().multiprocessors))
+        elements = knobs.warp_elements // (2 if wide == 8 or (edges and dtype.itemsize == 4) else 1)
+        even = triton.next_power_of_2(1 + rows.total // (knobs.tiles_per_sm * current_device().multiprocessors))
         return (max(1, min(elements // columns, even)), columns) if 2 * columns <= elements else None
     # A line of memory at a time while the tile is small, then what fits on chip (a quarter of it: each element of
     # such a tile may need an address, two registers more), down to a sector.
-    side = max(LINE_BYTES // dtype.itemsize, TILE_BYTES // wide // columns)
+    side = max(LINE_BYTES // dtype.itemsize, knobs.tile_bytes // wide // columns)
     side = min(side, ON_CHIP_BYTES // 4 // wide // columns)
     return (side, columns) if side >= SECTOR_BYTES // dtype.itemsize else None
 
@@ -155,14 +208,14 @@ def split_tiling(rows: Rows, dtype: torch.dtype, packed: bool, twice: bool, devi
     return SplitTiling(8192, 128, 128, 4) if tight else SplitTiling(8192, 128, 168, 3)
 
 
-def split_parts(rows: int, n: int, itemsize: int, elements: int, resident: int) -> int:
-    """Programs to one row, by an estimate of the microseconds that each choice takes on an H200.
+def split_parts(knobs: Knobs, rows: int, n: int, itemsize: int, elements: int, resident: int) -> int:
+    """Programs to one row, by an estimate of the microseconds that each choice takes.
 
     Rows are taken in rounds. A round takes the time to move its bytes, at the speed of a chip of which a fifth of the
     programs may be idle; longer if it doesn't fit on chip, and is read twice; and the time that programs wait for each
     other, which is hidden if there are others.
     """
-    elements_per_us = 4.2e6 / (2 * itemsize)
+    elements_per_us = knobs.bytes_per_us / (2 * itemsize)
     held = triton.cdiv(n, elements)
 
     def time(parts: int) -> float:
@@ -170,11 +223,11 @@ def split_parts(rows: int, n: int, itemsize: int, elements: int, resident: int) 
         rounds = triton.cdiv(rows, groups)
         again = 1.2 + 0.6 * (1 - parts / held) if parts < held else 1.0
         move = max(groups * parts, 0.8 * resident) * triton.cdiv(n, parts) / elements_per_us
-        return float(rounds * (again * move + 1 + 10 / groups))
+        return float(rounds * (again * move + 1 + knobs.exchange_us / groups))
 
     # More than a few programs to a row only where they read it twice: merging many pairs costs registers and time.
     most = min(resident, MANY_PARTS, triton.cdiv(n, 64))
-    return min((parts for parts in range(1, most + 1) if parts <= FEW_PARTS or parts < held), key=time)
+    return min((parts for parts in range(1, most + 1) if parts <= knobs.few_parts or parts < held), key=time)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -615,15 +668,16 @@ def auto(x: torch.Tensor, out: torch.Tensor) -> Launch:
     Across rows, tiles of short columns, and for longer ones online if many, split if few.
     """
     rows = rows_of(x, out)
-    multiprocessors = current_device().multiprocessors
-    if row_tile(rows, x.dtype, edges_of(rows, x, out)) is not None:
+    device = current_device()
+    knobs, multiprocessors = of(Knobs, device.index), device.multiprocessors
+    if row_tile(knobs, rows, x.dtype, edges_of(rows, x, out)) is not None:
         return multi_row(x, out)
     if rows.across:
-        side, _ = column_tile(rows, x.dtype, ONLINE_BYTES)
-        return (online if rows.total >= 0.9 * multiprocessors * side else split)(x, out)
+        side, _ = column_tile(rows, x.dtype, knobs.online_bytes)
+        return (online if rows.total >= knobs.online_percent / 100 * multiprocessors * side else split)(x, out)
     if rows.n > ON_CHIP_BYTES // wide_dtype(x.dtype).itemsize:
         return split(x, out)
-    ahead = x.element_size() == 2 and rows.n > PACKED_LIMIT and rows.total >= 2 * multiprocessors
+    ahead = x.element_size() == 2 and rows.n > knobs.packed_limit and rows.total >= knobs.ahead_rows * multiprocessors
     return (persistent if ahead else fused)(x, out)
 
 
@@ -637,10 +691,11 @@ def fused(x: torch.Tensor, out: torch.Tensor) -> Launch:
     edges = edges_of(rows, x, out)
     columns = row_columns(rows.n, x.dtype, "triton/softmax/fused", edges)
     args = (x, out, *rows.layout, wide_type(x.dtype), edges, columns)
-    packed = rows.n > PACKED_ROW and rows.packed(x, out)
-    kernel = fused_packed_kernel if packed and rows.n <= PACKED_LIMIT else fused_kernel
     device = current_device()
-    warps = row_warps(device, x.dtype, rows.n, edges)
+    knobs = of(Knobs, device.index)
+    packed = rows.n > knobs.packed_row and rows.packed(x, out)
+    kernel = fused_packed_kernel if packed and rows.n <= knobs.packed_limit else fused_kernel
+    warps = row_warps(knobs, device, x.dtype, rows.n, edges)
     # Left to itself, the assembler spills one register of four warps with edges to save sixteen.
     few = kernel is fused_packed_kernel and edges and warps <= 4 and device.vendor == "cuda"
     return bound("triton/softmax/fused", x, kernel, rows.total, args, warps, **({"maxnreg": 96} if few else {}))
@@ -654,16 +709,17 @@ def multi_row(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """
     rows = rows_of(x, out)
     device = current_device()
+    knobs = of(Knobs, device.index)
     edges = edges_of(rows, x, out)
-    tile = row_tile(rows, x.dtype, edges)
+    tile = row_tile(knobs, rows, x.dtype, edges)
     if tile is not None:
         side, columns = tile
         kernel, constants = row_tile_kernel, (side, columns)
-        warps = tile_warps(device, x.dtype, side * columns) if rows.across else 1
+        warps = tile_warps(knobs, device, x.dtype, side * columns) if rows.across else 1
     else:
-        side, columns = ROWS_PER_PROGRAM, row_columns(rows.n, x.dtype, "triton/softmax/multi_row", edges)
+        side, columns = knobs.rows_per_program, row_columns(rows.n, x.dtype, "triton/softmax/multi_row", edges)
         kernel, constants = row_loop_kernel, (columns, side)
-        warps = row_warps(device, x.dtype, rows.n, edges)
+        warps = row_warps(knobs, device, x.dtype, rows.n, edges)
     args = (x, out, *rows.layout, wide_type(x.dtype), edges, *constants)
     return bound("triton/softmax/multi_row", x, kernel, triton.cdiv(rows.total, side), args, warps)
 
@@ -678,12 +734,14 @@ def persistent(x: torch.Tensor, out: torch.Tensor) -> Launch:
     edges = edges_of(rows, x, out)
     columns = row_columns(rows.n, x.dtype, "triton/softmax/persistent", edges)
     device = current_device()
-    warps = tile_warps(device, x.dtype, columns)
+    knobs = of(Knobs, device.index)
+    warps = tile_warps(knobs, device, x.dtype, columns)
     # Four rows under way where an SM has the shared memory for it, two otherwise. All but the one in registers lie in
     # shared memory, beside 4 kB for reductions: the longest rows are fewer.
-    stages = 4 if device.shared_memory > 200 * 1024 else 2
+    stages = knobs.stages or (4 if device.shared_memory > 200 * 1024 else 2)
     stages = min(stages, 1 + (device.shared_memory - 4096) // (columns * x.element_size()))
     args = (x, out, *rows.layout, wide_type(x.dtype), edges, columns, stages)
+    note(persistent_kernel, rows.total, args, warps, stages)
     program = compiled(x, persistent_kernel, args, warps, stages)
     resident = 1 if program is None else occupancy(device, program.n_regs, warps, program.metadata.shared)
     programs = min(rows.total, device.multiprocessors * resident)
@@ -698,9 +756,11 @@ def online(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """
     rows = rows_of(x, out)
     edges = edges_of(rows, x, out)
-    side, block = column_tile(rows, x.dtype, ONLINE_BYTES)
+    device = current_device()
+    knobs = of(Knobs, device.index)
+    side, block = column_tile(rows, x.dtype, knobs.online_bytes)
     args = (x, out, *rows.layout, wide_type(x.dtype), torch.finfo(wide_dtype(x.dtype)).min, edges, side, block)
-    warps = tile_warps(current_device(), x.dtype, side * block)
+    warps = tile_warps(knobs, device, x.dtype, side * block)
     return bound("triton/softmax/online", x, online_kernel, triton.cdiv(rows.total, side), args, warps)
 
 
@@ -714,6 +774,7 @@ def split(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """
     rows = rows_of(x, out)
     device = current_device()
+    knobs = of(Knobs, device.index)
     edges = edges_of(rows, x, out)
     packed = rows.packed(x, out)
     vector = 16 // x.element_size()
@@ -723,7 +784,7 @@ def split(x: torch.Tensor, out: torch.Tensor) -> Launch:
         tiling = split_tiling(rows, x.dtype, packed, twice, device)
         columns = tiling.elements // side
         resident = tiling.programs * device.multiprocessors
-        parts = split_parts(tiles, rows.n, x.element_size() * side, columns, resident)
+        parts = split_parts(knobs, tiles, rows.n, x.element_size() * side, columns, resident)
         span = triton.cdiv(rows.n, parts * vector) * vector
         if span <= columns:
             break
@@ -731,7 +792,7 @@ def split(x: torch.Tensor, out: torch.Tensor) -> Launch:
     parts = triton.cdiv(rows.n, span)
     groups = min(tiles, max(1, resident // parts))
     blocks = triton.cdiv(span, columns)
-    merge = triton.next_power_of_2(parts) if side > 1 else FEW_PARTS if parts <= FEW_PARTS else MANY_PARTS
+    merge = triton.next_power_of_2(parts) if side > 1 else knobs.few_parts if parts <= knobs.few_parts else MANY_PARTS
     wide = wide_dtype(x.dtype)
     bits, bits_type = (torch.int64, tl.int64) if wide == torch.float64 else (torch.int32, tl.int32)
     pairs = x.new_full((2, rows.total, 2, parts), -1, dtype=bits)

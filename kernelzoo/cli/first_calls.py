@@ -1,0 +1,88 @@
+"""``kernelzoo bench --first-call``: what the first call costs, by backend and class of problems."""
+
+from __future__ import annotations
+
+import datetime
+import json as json_module
+import shlex
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kernelzoo.cli import options, output
+
+if TYPE_CHECKING:
+    from kernelzoo.measure.first import FirstCall
+    from kernelzoo.measure.guard import About
+
+FORMAT = "kernelzoo-first-call/1"
+
+
+def first_calls(
+    ids: Sequence[str],
+    dtypes: Sequence[str],
+    about: About,
+    modules: Sequence[str],
+    patience: float,
+    to: Path | None,
+    json: bool,
+) -> int:
+    """Measure, tell and keep; the exit status."""
+    from kernelzoo.cli.progress import Bar
+    from kernelzoo.measure import first
+    from kernelzoo.files import write_whole
+
+    if to is not None and to.exists():
+        raise options.OptionError(f"{to} is there already; name another file, or remove it")
+    started, began = time.monotonic(), datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+    found, interrupted = list[first.FirstCall](), False
+    count = len(ids) * len(dtypes) * len(first.CLASSES)
+    with Bar(count) as bar:
+        try:
+            bar.step(f"first calls of {output.some(ids)}")
+            for one in first.first_calls(ids, dtypes, about.device, modules, patience=patience):
+                found.append(one)
+                bar.item(1)
+                bar.step(f"after {one.id}, {one.problem_class}")
+                bar.say(f"[{len(found)}/{count}] {one.id}, {one.problem_class}: {one.outcome}")
+        except KeyboardInterrupt:
+            interrupted = True
+    document: dict[str, Any] = {
+        "format": FORMAT,
+        "command": shlex.join(["kernelzoo", *sys.argv[1:]]),
+        "environment": {"device": about.device_name, "versions": about.versions},
+        "started": began,
+        "seconds": round(time.monotonic() - started, 1),
+        "interrupted": interrupted,
+        "rows": first.rows(found),
+    }
+    if to is not None:
+        write_whole(to, json_module.dumps(document, indent=1).encode())
+    if json:
+        output.emit(document)
+    else:
+        _show(found)
+    if interrupted:
+        return 130
+    outcomes = {one.outcome for one in found}
+    return 1 if outcomes & {"wrong", "failed"} else 0 if "measured" in outcomes else 2
+
+
+def _show(found: Sequence[FirstCall]) -> None:
+    console = output.console()
+    console.print("milliseconds by the host's clock, one call each; each row is of two new processes")
+    table = output.table(
+        *("implementation", "class", "shapes", ">load", ">first, nothing on disk", ">first, found on disk"),
+        *(">second shape", ">files it added", ">call"),
+    )
+    for one in found:
+        if one.outcome == "measured":
+            times = (one.load_ms, one.empty_ms, one.stored_ms, one.second_ms)
+            cells = [*map(output.number, times), str(one.second_files), output.number(one.call_ms)]
+            table.add_row(one.id, f"{one.problem_class}, {one.dtype}", f"{one.shape}, {one.second_shape}", *cells)
+    output.show(console, table)
+    for one in found:
+        if one.outcome != "measured":
+            console.print(f"{one.outcome.upper()} {one.id}, {one.problem_class}, {one.dtype}: {one.reason}")

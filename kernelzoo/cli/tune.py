@@ -1,0 +1,411 @@
+"""``kernelzoo tune``: measure the launch tables anew for the card that is here, and keep what is better."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import shlex
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from kernelzoo.cli import options, output
+from kernelzoo.errors import KernelZooError, UnknownNameError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from kernelzoo.measure.guard import Guard
+    from kernelzoo.measure.problems import Problem
+    from kernelzoo.measure.tuning import Outcome, Site, Tuner
+    from kernelzoo.tables import Card, Knob
+
+FORMAT = "kernelzoo-tune/1"
+
+TimeLimit = Annotated[
+    float, typer.Option("--time-limit", metavar="MINUTES", min=0.1, help="What all tables together may take.")
+]
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="List the knobs and the problems they would be measured on; measure nothing.")
+]
+Arch = Annotated[
+    str,
+    typer.Option("--arch", help="With --dry-run: as on a device of that architecture, such as sm_90; no GPU needed."),
+]
+Reset = Annotated[bool, typer.Option("--reset", help="Delete what is stored for this card: back to shipped tables.")]
+Output = Annotated[
+    Path | None, typer.Option("-o", "--output", metavar="FILE.json", help="Keep the whole measurement in this file.")
+]
+
+Json = dict[str, Any]
+
+
+class NothingToTuneError(KernelZooError, RuntimeError):
+    """No backend here has a launch table that could be measured."""
+
+
+def tune(
+    *,
+    backend: options.Backends,
+    op: options.Ops,
+    dtype: options.Dtypes,
+    time_limit: TimeLimit = 30.0,
+    rounds: options.Rounds = 15,
+    dry_run: DryRun = False,
+    arch: Arch = "",
+    reset: Reset = False,
+    device: options.Device = "",
+    patience: options.Patience = 180.0,
+    to: Output = None,
+    json: options.Json = False,
+) -> int:
+    """Measure the launch tables anew on this card, and store those that are better than the shipped ones.
+
+    The numbers that kernels are launched by were chosen on an H200. Here each is tried at other values, on problems
+    whose launches it changes; a change is kept if it is faster at 95 % over all changes tried, and a table is stored if
+    it is faster as a whole on other problems, none of which may be slower by more than 3 %. Dtypes are float32 and
+    bfloat16 by default. KERNELZOO_TABLES=shipped makes everything use the shipped tables; --reset deletes stored ones.
+
+    Exit status: 0, whether or not anything better was found; 1 if a kernel was wrong or failed at some value; 2 for bad
+    usage, or where there is no GPU, and so nothing to tune; 130 after Ctrl-C, tables finished by then being stored.
+    """
+    from kernelzoo import ops, registry, tables
+    from kernelzoo.measure.problems import problems
+
+    wanted, dtypes = options.words(op) or tuple(ops.OPERATIONS), options.words(dtype) or ("float32", "bfloat16")
+    problems("quick", wanted, dtypes)  # raises for a name that isn't known
+    backends = options.words(backend) or registry.backends()
+    for name in backends:
+        if name not in registry.backends():
+            raise UnknownNameError("backend", name, registry.backends())
+    if arch and not dry_run:
+        raise options.OptionError(
+            "--arch describes a device that is not here, on which nothing is measured; add --dry-run"
+        )
+    if dry_run and arch:
+        listed = [row for name in backends for row in _described(name, arch, wanted, dtypes)]
+        if not listed:
+            raise NothingToTuneError(f"none of {', '.join(backends)} has a launch table for {' or '.join(wanted)}")
+        return _list(listed, arch, json)
+
+    from kernelzoo.measure.guard import Guard
+
+    started = time.monotonic()
+    with Guard(device, patience=patience) as guard:
+        found = guard.tables(backends, wanted)
+        if found["card"] is None:
+            raise NothingToTuneError(
+                f"nothing to tune on {guard.about.device} ({guard.about.device_name}): launch tables are for GPUs, and "
+                "none is used here; kernelzoo doctor says what is missing, --dry-run --arch sm_90 lists what would be "
+                "measured"
+            )
+        card = tables.Card(**found["card"])
+        if reset:
+            return _reset(card, backends, options.words(op), json)
+        if not found["declared"]:
+            raise NothingToTuneError(
+                "; ".join(f"{name}: {why}" for name, why in found["unavailable"].items())
+                or (f"none of {', '.join(backends)} has a launch table")
+            )
+        if dry_run:
+            listed = [
+                row for one in found["declared"] for row in _listed(one, _tuner(one, guard, dtypes, card, rounds))
+            ]
+            return _list(listed, str(card), json)
+        session = Session(guard, card, rounds, time_limit * 60, started)
+        return session.run(found, dtypes, to, json=json)
+
+
+@dataclass
+class Session:
+    """One run over all tables."""
+
+    guard: Guard
+    card: Card
+    rounds: int
+    seconds: float
+    started: float
+
+    def run(self, found: Json, dtypes: Sequence[str], to: Path | None, *, json: bool) -> int:
+        """Tune, store and tell; the exit status."""
+        from kernelzoo.cli.progress import Bar
+
+        _check_folder(self.card)
+        if to is not None and to.exists():
+            raise options.OptionError(f"{to} is there already; name another file, or remove it")
+        console, errors = output.console(), output.console(errors=True)
+        done, stored, interrupted = list[tuple[Json, Outcome]](), list[str](), False
+        for name, why in found["unavailable"].items():
+            errors.print(f"{name} is not tuned: {why}")
+        began = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+        with Bar(_STEPS * len(found["declared"])) as bar:
+            try:
+                for index, one in enumerate(found["declared"]):
+                    left = self.seconds - (time.monotonic() - self.started)
+                    share = left / (len(found["declared"]) - index)
+                    words = f"{one['backend']}/{one['op']}"
+                    tell = _Teller(bar, words, self.seconds, self.started)
+                    outcome = _tuner(one, self.guard, dtypes, self.card, self.rounds, share, tell).run()
+                    tell.end()
+                    done.append((one, outcome))
+                    if outcome.values:
+                        stored.append(str(self._store(one, outcome, began)))
+                    bar.say(f"{words}: {len(outcome.values)} knobs of {len(one['knobs'])} are better otherwise")
+                    if not json:
+                        with bar.aside():
+                            _show(console, one, outcome)
+            except KeyboardInterrupt:
+                interrupted = True
+        findings = [finding for _, outcome in done for finding in outcome.findings]
+        document = {
+            "format": FORMAT,
+            "command": shlex.join(["kernelzoo", *sys.argv[1:]]),
+            "environment": {"device": self.guard.about.device_name, "versions": self.guard.about.versions},
+            "started": began,
+            "seconds": round(time.monotonic() - self.started, 1),
+            "card": asdict(self.card),
+            "rounds": self.rounds,
+            "interrupted": interrupted,
+            "stored": sorted(set(stored)),
+            "findings": findings,
+            "unavailable": found["unavailable"],
+            "rows": [row for one, outcome in done for row in _rows(one, outcome)],
+        }
+        if to is not None:
+            import json as json_module
+
+            from kernelzoo.files import write_whole
+
+            write_whole(to, json_module.dumps(output.finite(document), indent=1).encode())
+        if json:
+            output.emit(document)
+        else:
+            for finding in findings:
+                console.print(f"WRONG {finding}")
+            for file in document["stored"]:
+                console.print(f"stored {file}; used from the next process on, on {self.card}")
+            if not stored:
+                console.print(f"nothing is better than the shipped tables on {self.card}, and nothing is stored")
+        if interrupted:
+            errors.print("interrupted; tables that were finished are stored")
+            return 130
+        return 1 if findings else 0
+
+    def _store(self, one: Json, outcome: Outcome, began: str) -> Path:
+        from kernelzoo import tables
+
+        about = {"started": began, "versions": self.guard.about.versions, "rounds": self.rounds}
+        evidence = [row for row in _rows(one, outcome) if row["taken"]]
+        return tables.store(self.card, one["backend"], one["op"], one["declared"], outcome.values, about, evidence)
+
+
+_STEPS = 100  # of a table on the bar
+
+
+class _Teller:
+    """Tells the bar how far a table is."""
+
+    def __init__(self, bar: Any, words: str, seconds: float, started: float) -> None:
+        self._bar, self._words, self._seconds, self._started, self._told = bar, words, seconds, started, 0
+
+    def __call__(self, what: str, share: float) -> None:
+        left = max(0.0, self._seconds - (time.monotonic() - self._started)) / 60
+        step = max(self._told, round(share * _STEPS))
+        self._bar.item(step - self._told)
+        self._told = step
+        self._bar.step(f"{self._words}: {what}; {left:.0f} min at most")
+
+    def end(self) -> None:
+        self._bar.item(_STEPS - self._told)
+        self._told = _STEPS
+
+
+class _Bench:
+    """Plans and measures in the guarded process."""
+
+    def __init__(self, guard: Guard) -> None:
+        self._guard = guard
+
+    def plans(self, id: str, problems: Sequence[Problem], values: Sequence[dict[str, int]]) -> list[list[str]]:
+        return self._guard.plans(id, problems, values)
+
+    def race(
+        self, id: str, problem: Problem, values: Mapping[str, dict[str, int]], rounds: int
+    ) -> tuple[dict[str, list[float]], dict[str, str]]:
+        lanes = {f"{id}@{label}": of_label for label, of_label in values.items()}
+        entries, failed = self._guard.race(problem, list(lanes), rounds=rounds, tables=lanes, label="tune")
+        samples = {entry["extra_info"]["id"].partition("@")[2]: entry["stats"]["data"] for entry in entries}
+        return samples, {f["id"].partition("@")[2]: f"{f['outcome']}: {f['reason']}" for f in failed}
+
+
+def _tuner(
+    one: Json, guard: Guard, dtypes: Sequence[str], card: Card, rounds: int, seconds: float = 0.0, tell: Any = None
+) -> Tuner:
+    from kernelzoo.measure.planning import pool
+    from kernelzoo.measure.tuning import Tuner
+
+    chosen = {"tell": tell} if tell is not None else {}
+    problems = pool(one["op"], dtypes, card.multiprocessors)
+    return Tuner(_knobs(one), one["ids"], problems, _Bench(guard), rounds=rounds, time_limit=seconds, **chosen)
+
+
+def _knobs(one: Json) -> list[Knob]:
+    from kernelzoo.tables import Knob
+
+    return [Knob(**{**knob, "among": tuple(knob["among"])}) for knob in one["knobs"]]
+
+
+def _check_folder(card: Card) -> None:
+    """Make sure that a table can be stored, before an hour is spent on it. Raises OptionError."""
+    from kernelzoo import tables
+
+    try:
+        folder = tables.path(card, "any").parent
+        tables.make_folder(folder)
+    except (OSError, RuntimeError) as error:
+        raise options.OptionError(
+            f"no table can be stored: {error}; set XDG_CACHE_HOME to a folder of yours"
+        ) from error
+    if not os.access(folder, os.W_OK):
+        raise options.OptionError(f"no table can be stored in {folder}; set XDG_CACHE_HOME to a folder of yours")
+
+
+def _reset(card: Card, backends: Sequence[str], ops: Sequence[str], json: bool) -> int:
+    from kernelzoo import tables
+
+    removed = [str(file) for name in backends if (file := tables.reset(card, name, ops)) is not None]
+    if json:
+        output.emit({"card": asdict(card), "removed": removed})
+    else:
+        for name in removed:
+            output.console().print(f"removed {', '.join(ops) or 'all tables'} from {name}")
+        output.console().print(f"shipped tables are used on {card} from the next process on")
+    return 0
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# What is told
+
+
+def _rows(one: Json, outcome: Outcome) -> list[Json]:
+    """Every trial, then the knobs that were not measured, then each verification, as flat rows."""
+    rows = []
+    common = {"backend": one["backend"], "op": one["op"]}
+    for trial in outcome.trials:
+        rows.append(
+            {
+                **common,
+                "knob": trial.knob,
+                "value": trial.value,
+                "against": trial.against,
+                "id": trial.id,
+                **_ratio(trial.ratio, trial.worst, trial.verdict),
+                "taken": trial.taken,
+                "reason": trial.reason,
+                "problems": ", ".join(trial.problems),
+            }
+        )
+    for name, why in outcome.unmeasured.items():
+        rows.append({**common, "knob": name, "taken": False, "reason": why})
+    for verified in outcome.verified:
+        kept = verified.values == outcome.values
+        why = "" if kept else "not better than shipped, or slower by more than is allowed on a problem"
+        problems = ", ".join(verified.problems)
+        rows.append(
+            {
+                **common,
+                "knob": "whole table",
+                "value": str(verified.values),
+                "against": "shipped",
+                **_ratio(verified.ratio, verified.worst, verified.verdict),
+                "taken": kept,
+                "reason": why,
+                "held_out": verified.held_out,
+                "problems": problems,
+            }
+        )
+    return rows
+
+
+def _ratio(ratio: Any, worst: float | None, verdict: str) -> Json:
+    interval = {"ratio": ratio.mid, "low": ratio.low, "high": ratio.high} if ratio is not None else {}
+    return {**interval, "worst": worst, "verdict": verdict.upper()}
+
+
+def _show(console: Console, one: Json, outcome: Outcome) -> None:
+    console.print(f"{one['backend']}/{one['op']}, {outcome.seconds:.0f} s", style="bold")
+    table = output.table("knob", ">shipped", ">tried", ">time / before", ">worst", "verdict", "")
+    shipped = {knob["name"]: knob["shipped"] for knob in one["knobs"]}
+    for row in _rows(one, outcome):
+        note = "taken" if row["taken"] else row["reason"]
+        ratio = output.number(row.get("ratio")) + output.interval(row.get("low"), row.get("high"))
+        name, worst, said = row["knob"], output.number(row.get("worst")), row.get("verdict", "")
+        tried = str(row.get("value", "-"))
+        if name == "whole table":
+            tried = ", ".join(f"{k}={v}" for k, v in outcome.values.items()) if row["taken"] else "-"
+        style = "green" if row["taken"] else None
+        table.add_row(name, str(shipped.get(name, "-")), tried, ratio, worst, said, note, style=style)
+    output.show(console, table)
+    console.print()
+
+
+def _described(backend: str, arch: str, ops: Sequence[str], dtypes: Sequence[str]) -> list[Json]:
+    """Knobs and the problems that they would be measured on, on a described device."""
+    from kernelzoo.inspect import ARCHITECTURES
+    from kernelzoo.measure import planning
+    from kernelzoo.measure.tuning import Tuner
+
+    if arch not in ARCHITECTURES:
+        raise UnknownNameError("architecture", arch, ARCHITECTURES)
+    rows = []
+    try:
+        with planning.Described(backend, arch) as there:
+            for declared in filter(None, [there.declarations(op) for op in ops]):
+                problems = planning.pool(declared["op"], dtypes, ARCHITECTURES[arch].multiprocessors)
+                rows += _listed(declared, Tuner(_knobs(declared), declared["ids"], problems, there))
+    except KernelZooError as error:
+        output.console(errors=True).print(f"{backend} is left out: {error}")
+    return rows
+
+
+def _listed(one: Json, tuner: Tuner) -> list[Json]:
+    """A row for each knob of a table: what it is, and where it would be measured."""
+    rows = []
+    for knob, site in zip(tuner.knobs, tuner.surveys(), strict=True):
+        rows.append({"backend": one["backend"], "op": one["op"], **asdict(knob), **_where(site)})
+    return rows
+
+
+def _where(site: Site | None) -> Json:
+    if site is None:
+        return {"id": None, "affected": 0, "problems": []}
+    return {"id": site.id, "affected": site.affected, "problems": [problem.id for problem in site.problems]}
+
+
+def _list(listed: Sequence[Json], where: str, json: bool) -> int:
+    if json:
+        output.emit({"where": where, "knobs": list(listed)})
+        return 0
+    console = output.console()
+    console.print(f"on {where}; nothing is measured")
+    for name in dict.fromkeys((row["backend"], row["op"]) for row in listed):
+        console.print("/".join(name), style="bold")
+        table = output.table("knob", ">shipped", ">among", "what", "would be measured on")
+        for row in listed:
+            if (row["backend"], row["op"]) == name:
+                others = ", ".join(map(str, row["among"]))
+                problems = ", ".join(problem.partition("-")[2] for problem in row["problems"])
+                on = (
+                    f"{row['id'].rpartition('/')[2]}: {problems}"
+                    if row["id"]
+                    else "no problem here: it changes no plan"
+                )
+                table.add_row(row["name"], str(row["shipped"]), others, f"{row['unit']} {row['why']}", on)
+        output.show(console, table)
+        console.print()
+    return 0

@@ -1,0 +1,123 @@
+"""Machine code on disk, which is as good as a program: it is kept in folders that nobody else can write to, and taken
+from no others. Ours are files that appear whole or not at all, with a digest; a language's own are of its own making.
+"""
+
+import atexit
+import hashlib
+import os
+import shutil
+import stat
+import tempfile
+import warnings
+from contextlib import suppress
+from pathlib import Path
+
+_DIGEST = hashlib.sha256().digest_size
+
+
+def read(folder: Path, name: str) -> bytes | None:
+    """What was kept under that name, or None where it is not there whole or is not to be trusted."""
+    try:
+        within = _opened(folder)
+        try:
+            handle = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=within)
+        finally:
+            os.close(within)
+        with os.fdopen(handle, "rb") as file:
+            about = os.fstat(handle)
+            if not stat.S_ISREG(about.st_mode) or _others_may_write(about):
+                return None
+            held = file.read()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        _warn(folder, str(error.strerror or error))
+        return None
+    content = held[_DIGEST:]
+    return content if hashlib.sha256(content).digest() == held[:_DIGEST] else None
+
+
+def write(folder: Path, name: str, content: bytes) -> None:
+    """Keep the content under that name, if that can be. Another process sees all of it or nothing."""
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        within = _opened(folder)
+        try:
+            partial = f".{name}.{os.urandom(8).hex()}.tmp"
+            handle = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600, dir_fd=within)
+            try:
+                with os.fdopen(handle, "wb") as file:
+                    file.write(hashlib.sha256(content).digest() + content)
+                os.replace(partial, name, src_dir_fd=within, dst_dir_fd=within)
+            except BaseException:
+                with suppress(OSError):
+                    os.unlink(partial, dir_fd=within)
+                raise
+        finally:
+            os.close(within)
+    except OSError as error:
+        _warn(folder, str(error.strerror or error))
+
+
+def for_language(variable: str, default: Path) -> Path | None:
+    """Let a language that keeps machine code in the folder of an environment variable, or in the default, do so only
+    where nobody else can write; otherwise in a folder that is thrown away with this process, which is returned.
+
+    Of a group nothing is said: where each user has one alone, as on most systems, its members may write by default.
+    """
+    folder = Path(os.environ.get(variable) or default)
+    try:
+        if folder.exists() or folder.is_symlink():
+            os.close(_opened(folder.resolve(), stat.S_IWOTH))
+        else:
+            folder.mkdir(mode=0o700, parents=True)
+        if not os.access(folder, os.W_OK | os.X_OK):
+            raise PermissionError("it can't be written to")
+    except (OSError, RuntimeError) as error:  # the latter is a chain of links without an end
+        return thrown_away(variable, folder, str(getattr(error, "strerror", None) or error))
+    return None
+
+
+def thrown_away(variable: str, folder: Path, reason: str) -> Path:
+    """A folder for this process alone, in place of one that can't be used for a reason."""
+    _warn(folder, f"{reason}; mend it, or set {variable} to another")
+    instead = Path(tempfile.mkdtemp(prefix="kernelzoo-"))
+    atexit.register(shutil.rmtree, instead, ignore_errors=True)
+    os.environ[variable] = str(instead)
+    return instead
+
+
+_GROUP_OR_ANYONE = stat.S_IWGRP | stat.S_IWOTH
+
+
+def _opened(folder: Path, writers: int = _GROUP_OR_ANYONE) -> int:
+    """A descriptor of the folder, which no link leads away from; OSError if it is not ours, or if these may write."""
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    about = os.fstat(handle)
+    if _others_may_write(about, writers):
+        os.close(handle)
+        raise PermissionError(
+            f"it belongs to user {about.st_uid}"
+            if about.st_uid not in (os.geteuid(), 0)
+            else f"others may write to it (mode {stat.S_IMODE(about.st_mode):03o})"
+        )
+    return handle
+
+
+def _others_may_write(about: os.stat_result, writers: int = _GROUP_OR_ANYONE) -> bool:
+    """Whoever can write the programs themselves, root, is no other."""
+    return about.st_uid not in (os.geteuid(), 0) or bool(about.st_mode & writers)
+
+
+def _warn(folder: Path, reason: str) -> None:
+    """Once for each folder."""
+    if folder not in _warned:
+        _warned.add(folder)
+        warnings.warn(
+            f"no machine code is kept in {folder}, and each process compiles for itself: {reason}",
+            RuntimeWarning,
+            stacklevel=3,
+        )
+
+
+_warned: set[Path] = set()

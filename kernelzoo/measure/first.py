@@ -1,0 +1,228 @@
+"""The first call: what compiling costs, in a process that has called nothing yet, its caches on disk empty or filled.
+
+Each figure is of one call in a new process, by the host's clock, and no sample of many: it says seconds or
+milliseconds, and not which of two is a little faster. Run as ``python -m kernelzoo.measure.first``, it is that process.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from kernelzoo import cache, registry, tables
+from kernelzoo.errors import BackendUnavailableError, KernelZooError
+from kernelzoo.measure.problems import Problem
+
+Shape = tuple[int, ...]
+
+CLASSES: dict[str, tuple[tuple[Shape, int], tuple[Shape, int]]] = {
+    "short rows": (((65536, 64), -1), ((50000, 48), -1)),
+    "rows of 16-byte words": (((4096, 1024), -1), ((3000, 896), -1)),
+    "odd rows": (((1823, 781), -1), ((2003, 733), -1)),
+    "long rows": (((256, 32768), -1), ((200, 30720), -1)),
+    "few very long rows": (((16, 262144), -1), ((12, 250000), -1)),
+    "columns": (((4096, 1024), 0), ((3072, 1536), 0)),
+}
+"""Two shapes of each class of problems, and the axis that is reduced: the second is to find the first one's kernels."""
+
+# Where languages, torch and the driver keep what they compile.
+_CACHES = (
+    *("TRITON_CACHE_DIR", "CUPY_CACHE_DIR", "NUMBA_CACHE_DIR", "CUDA_CACHE_PATH", "TORCHINDUCTOR_CACHE_DIR"),
+    "XDG_CACHE_HOME",
+)
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class FirstCall:
+    """The first calls of an implementation on one class of problems, in milliseconds; None is what was not reached."""
+
+    id: str
+    problem_class: str
+    dtype: str
+    shape: str
+    second_shape: str
+    outcome: str
+    """``measured``, ``refused``, ``wrong`` or ``failed``."""
+    reason: str = ""
+    device: str = ""
+    table: str | None = None
+    """The launch table in force, where the backend has any."""
+    load_ms: float | None = None
+    """Importing the language and looking for a device; torch and its context are there before."""
+    empty_ms: float | None = None
+    """First call in a process, nothing cached on disk."""
+    stored_ms: float | None = None
+    """First call in another process, which finds on disk what the first has compiled."""
+    second_ms: float | None = None
+    """First call on the second shape, in the first process."""
+    second_files: int | None = None
+    """Files that the second shape added to the caches: 0 if it found all its kernels."""
+    call_ms: float | None = None
+    """The second call on the first shape: what remains once all is compiled."""
+    cache_bytes: int | None = None
+    """On disk, after both shapes."""
+
+
+def first_calls(
+    ids: Sequence[str],
+    dtypes: Sequence[str],
+    device: str,
+    modules: Sequence[str],
+    *,
+    patience: float,
+) -> Iterator[FirstCall]:
+    """Measure implementations, each class of problems in two new processes; one row if a backend can't run here."""
+    unavailable = set[str]()
+    for id in ids:
+        for dtype in dtypes:
+            for name in CLASSES:
+                if id.partition("/")[0] in unavailable:
+                    continue
+                found = first_call(id, name, dtype, device, modules, patience=patience)
+                if found.outcome == "refused" and found.load_ms is None:
+                    unavailable.add(id.partition("/")[0])
+                yield found
+
+
+def first_call(
+    id: str, problem_class: str, dtype: str, device: str, modules: Sequence[str], *, patience: float
+) -> FirstCall:
+    """Measure one implementation on one class of problems. ``patience``: seconds that a process may take."""
+    shapes = CLASSES[problem_class]
+    first, second = ("x".join(map(str, shape)) for shape, _ in shapes)
+    about: Json = {
+        "id": id,
+        "problem_class": problem_class,
+        "dtype": dtype,
+        "shape": first,
+        "second_shape": second,
+    }
+    request = {"id": id, "dtype": dtype, "problems": shapes, "device": device, "modules": list(modules)}
+    with tempfile.TemporaryDirectory(prefix="kernelzoo-first-") as folder:
+        environment = {**os.environ, **dict.fromkeys(_CACHES, folder)}
+        if (stored := cache.folder("tables")).is_dir():  # the tables in force are no cache of compiled kernels
+            shutil.copytree(stored, Path(folder, "kernelzoo", "tables"))
+        empty = _asked({**request, "folder": folder}, environment, patience)
+        if empty["outcome"] != "measured":
+            return FirstCall(**about, **empty)
+        size = sum(path.stat().st_size for path in Path(folder).rglob("*") if path.is_file())
+        stored_again = _asked({**request, "folder": folder}, environment, patience)
+        if stored_again["outcome"] != "measured":
+            return FirstCall(**about, **{**empty, **stored_again})
+        return FirstCall(**about, **{**empty, "stored_ms": stored_again["empty_ms"], "cache_bytes": size})
+
+
+def _asked(request: Json, environment: dict[str, str], patience: float) -> Json:
+    """What a new process answers."""
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "kernelzoo.measure.first"],
+            input=json.dumps(request),
+            env=environment,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=patience,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return {"outcome": "failed", "reason": f"hung: no answer in {patience:g} s"}
+    try:
+        found: Json = json.loads(done.stdout.splitlines()[-1])
+    except (IndexError, ValueError):
+        last = [line.strip() for line in done.stderr.splitlines() if line.strip()][-1:]
+        return {"outcome": "failed", "reason": ": ".join([f"the process ended with status {done.returncode}", *last])}
+    return found
+
+
+def _measured(request: Json) -> Json:
+    """In the new process: one call on each shape, and a second on the first."""
+    import torch
+
+    device = torch.device(request["device"])
+    found: Json = {"outcome": "measured", "device": _named(device)}
+    for module in request["modules"]:
+        registry.load_module(module)
+    backend_name, op, variant = request["id"].split("/")
+    torch.ones(1, device=device).add_(1).cpu()  # the device's context is torch's cost, and no backend's
+    try:
+        backend, found["load_ms"] = _timed(lambda: registry.get(backend_name), device)
+    except BackendUnavailableError as error:
+        return {**found, "outcome": "refused", "reason": str(error)}
+    if backend.emulator:
+        return {**found, "outcome": "refused", "reason": f"{backend.emulator} is running, which is never timed"}
+    found["table"] = tables.label(backend_name, op, device.index or 0) if device.type == "cuda" else None
+    problems = [Problem(op, tuple(shape), request["dtype"], dim) for shape, dim in request["problems"]]
+    generator = torch.Generator(device).manual_seed(0)
+    xs = [problem.input(generator) for problem in problems]
+    results = []
+    for key, x, problem in (
+        ("empty_ms", xs[0], problems[0]),
+        ("call_ms", xs[0], problems[0]),
+        ("second_ms", xs[1], problems[1]),
+    ):
+        files = _files(request["folder"])
+        call = partial(getattr(backend, op), x, problem.dim, variant=variant)
+        result, found[key] = _timed(call, device)
+        results.append((result, x, problem))
+        if key == "second_ms":
+            found["second_files"] = _files(request["folder"]) - files
+    for result, x, problem in results:
+        try:
+            problem.operation.assert_close(result, x, problem.dim)
+        except AssertionError as error:
+            return {"outcome": "wrong", "reason": str(error), "device": found["device"]}
+    return found
+
+
+def _timed(run: Any, device: Any) -> tuple[Any, float]:
+    """What a function returns, and the milliseconds until the device has done it."""
+    import torch
+
+    started = time.perf_counter()
+    result = run()
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    return result, round((time.perf_counter() - started) * 1e3, 3)
+
+
+def _files(folder: str) -> int:
+    return sum(path.is_file() for path in Path(folder).rglob("*"))
+
+
+def _named(device: Any) -> str:
+    from kernelzoo.measure.environment import device_name
+
+    return device_name(str(device))
+
+
+def main() -> None:
+    try:
+        found = _measured(json.load(sys.stdin))
+    except KernelZooError as error:
+        found = {"outcome": "refused", "reason": str(error)}
+    except Exception as error:  # whatever a kernel raises, it costs this row
+        found = {"outcome": "failed", "reason": f"raised {type(error).__name__}: {error}"}
+    print("\n" + json.dumps(found), flush=True)
+    os._exit(0)  # what a language does at exit is not asked
+
+
+def rows(found: Sequence[FirstCall]) -> list[Json]:
+    """As flat rows of a JSON file."""
+    return [asdict(one) for one in found]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,251 @@
+"""What a launch table makes of problems: which plans it changes, without compiling a kernel; and lanes bound with one.
+
+Needs the languages, and so runs in the measuring process, or in one that only describes a device.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack, nullcontext, suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from kernelzoo import inspect, ops, registry, tables
+from kernelzoo.errors import BackendUnavailableError, InspectionError, KernelZooError
+from kernelzoo.measure.problems import Problem
+
+if TYPE_CHECKING:
+    import torch
+
+    from kernelzoo.registry import Launch
+
+Values = Mapping[str, int]
+"""Knobs of a table that are not as shipped."""
+
+REFUSED = "refused"
+"""What stands for the plan of a problem that the implementation refuses."""
+
+_LARGEST = 2**26
+"""Elements of a problem: the sets that are rotated, and the gate's copies, are some eight times its bytes."""
+
+
+@dataclass(frozen=True)
+class Lane(registry.Implementation):
+    """An implementation that is bound with a table of its own, whatever is in force; its name says so."""
+
+    table: Any
+    label: str
+
+    @property
+    def id(self) -> str:
+        return f"{super().id}@{self.label}"
+
+    def bind(self, x: torch.Tensor, out: torch.Tensor) -> Launch:
+        with tables.using(self.table):
+            return super().bind(x, out)
+
+
+def lane(name: str, values: Values) -> Lane:
+    """The lane of a name, ``backend/op/variant@label``, with these values. Raises TableError for what isn't allowed."""
+    id, _, label = name.partition("@")
+    i = registry.implementation(id)
+    registry.get(i.backend)  # which declares its tables
+    return Lane(i.backend, i.op, i.variant, i.summary, _made(i, values), label)
+
+
+def declarations(backend: str, op: str) -> dict[str, Any] | None:
+    """What a loaded backend declares for an operation: its knobs, and its variants, ``auto`` first."""
+    table = tables.declared(backend, op)
+    if table is None:
+        return None
+    variants = sorted(
+        (v for b, o, v in registry._registered if (b, o) == (backend, op)), key=lambda v: (v != "auto", v)
+    )
+    return {
+        "backend": backend,
+        "op": op,
+        "declared": tables.digest(table),
+        "knobs": [asdict(knob) for knob in tables.knobs(table)],
+        "ids": [f"{backend}/{op}/{variant}" for variant in variants],
+    }
+
+
+def plans(id: str, problems: Sequence[Problem], values: Sequence[Values], device: torch.device) -> list[list[str]]:
+    """For each problem, the plan that each table makes of it, as a digest: equal digests are equal launches.
+
+    Nothing is compiled and nothing runs. On the device ``meta`` tensors have no memory. A problem that the device has
+    no room for counts as refused.
+    """
+    import torch
+
+    implementation = registry.implementation(id)
+    bind = registry._registered[implementation.backend, implementation.op, implementation.variant]
+    made = [_made(implementation, one) for one in values]
+    found = []
+    with torch.cuda.device(device) if device.type == "cuda" else nullcontext():
+        for problem in problems:
+            operation = problem.operation
+            try:
+                x = torch.empty(problem.shape, dtype=getattr(torch, problem.dtype), device=device)
+                dims = operation.check(x, problem.dim)
+                out = operation.allocate(x, dims, False)
+                found.append([_planned(bind, operation, x, dims, out, table) for table in made])
+            except torch.OutOfMemoryError:
+                found.append([REFUSED] * len(made))
+    return found
+
+
+def _planned(bind: Any, operation: ops.Operation, x: torch.Tensor, dims: Any, out: torch.Tensor, table: Any) -> str:
+    with tables.using(table), tables.noted() as steps:
+        try:
+            operation.launch(bind, x, dims, out)
+        except KernelZooError:
+            return REFUSED
+    return hashlib.sha256(repr(steps).encode()).hexdigest()[:16]
+
+
+def _made(implementation: registry.Implementation, values: Values) -> Any:
+    table = tables.declared(implementation.backend, implementation.op)
+    if table is None:
+        raise tables.TableError(f"{implementation.backend} declares no launch table for {implementation.op}")
+    return tables.made(table, values)
+
+
+def pool(op: str, dtypes: Sequence[str], multiprocessors: int) -> list[Problem]:
+    """Problems to tune on: rows from a few to many, some about the number of SMs, of lengths on both sides of powers of
+    two, and other axes than the last."""
+    m = multiprocessors
+    rows = sorted({8, 16, 40, m // 2 + 1, m - 1, m, 2 * m + 1, 3 * m, 1000, 4096, 20011, 100003, 499979})
+    lengths = (
+        *(33, 61, 64, 127, 256, 509, 781, 1000, 1024, 1536, 2048, 3000, 4097, 5003, 6144, 8192, 12672, 16384, 25000),
+        *(32768, 50257, 65537, 99991, 131072, 262144, 524309, 1048576),
+    )
+    shapes: list[tuple[tuple[int, ...], int]] = [((r, n), -1) for n in lengths for r in rows]
+    even = (
+        *((8192, 8192), (2048, 2048), (16384, 1000), (4096, 300), (300, 16384), (600, 4096), (200, 65536)),
+        *((1000, 4 * m), (3000, 8 * m), (800, 2000), (1536, 4096), (1000, 8192), (100, 100000), (30000, 256)),
+    )
+    odd = ((1000003, 33), (100, 65537), (5003, 333), (1500, 1999), (20011, 77), (3001, 4097), (800, 1111), (500009, 61))
+    shapes += [(shape, 0) for shape in (*even, *odd)]
+    middle = ((64, 1024, 96), (16, 4099, 333), (32, 512, 512), (8, 2000, 1024), (4, 1500, 777), (64, 300, 1000))
+    shapes += [(shape, 1) for shape in middle]
+    sized = [(shape, dim) for shape, dim in shapes if 2**19 <= _elements(shape) <= _LARGEST]
+    return [Problem(op, shape, dtype, dim) for shape, dim in sized for dtype in dtypes]
+
+
+def _elements(shape: Sequence[int]) -> int:
+    count = 1
+    for size in shape:
+        count *= size
+    return count
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# On a device that is described and not there
+
+
+class Described:
+    """A process in which a backend plans for an architecture's device; a bench that can't measure.
+
+    Use it as a context manager. Raises InspectionError if the backend can't be led to such a device or the process
+    dies, BackendUnavailableError if its language can't be imported.
+    """
+
+    def __init__(self, backend: str, arch: str) -> None:
+        self._backend, self._arch = backend, arch
+        package = registry._packages().get(backend, "")
+        if not package or importlib.util.find_spec(f"{package}.inspection") is None:
+            raise InspectionError(f"{backend} can't plan for {arch}: it has no module 'inspection'")
+        here = str(Path(__file__).parents[2])
+        environment = {
+            **os.environ,
+            **dict.fromkeys(("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"), ""),
+            **dict.fromkeys(("TRITON_INTERPRET", "NUMBA_ENABLE_CUDASIM"), "0"),
+            "PYTHONPATH": os.pathsep.join(filter(None, (here, os.environ.get("PYTHONPATH")))),
+        }
+        self._log = tempfile.TemporaryFile("w+", errors="replace")  # noqa: SIM115 - lives as long as the process
+        self._process = subprocess.Popen(
+            [sys.executable, "-P", "-m", "kernelzoo.measure.planning", backend, arch],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._log,
+            env=environment,
+            text=True,
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._process.kill()
+        self._process.communicate()
+        self._log.close()
+
+    def declarations(self, op: str) -> dict[str, Any] | None:
+        """See :func:`declarations`."""
+        found: dict[str, Any] | None = self._ask({"op": op})
+        return found
+
+    def plans(self, id: str, problems: Sequence[Problem], values: Sequence[Values]) -> list[list[str]]:
+        """See :func:`plans`."""
+        request = {"id": id, "problems": [asdict(problem) for problem in problems], "values": [dict(v) for v in values]}
+        found: list[list[str]] = self._ask(request)
+        return found
+
+    def race(self, id: str, problem: Problem, values: Mapping[str, Values], rounds: int) -> Any:
+        """Raises InspectionError."""
+        raise InspectionError(f"{id} can't be measured on {self._arch}, which is described and not here")
+
+    def _ask(self, request: dict[str, Any]) -> Any:
+        assert self._process.stdin is not None and self._process.stdout is not None
+        with suppress(OSError):  # a process that is gone answers nothing
+            self._process.stdin.write(json.dumps(request) + "\n")
+            self._process.stdin.flush()
+        line = self._process.stdout.readline()
+        if line:
+            return json.loads(line)
+        self._process.wait()
+        self._log.seek(0)
+        last = self._log.read().strip().rpartition("\n")[2] or f"exit status {self._process.returncode}"
+        if last.startswith(("ImportError:", "ModuleNotFoundError:")):
+            raise BackendUnavailableError(self._backend, last, "install what its row of the README's table names")
+        raise InspectionError(f"{self._backend} can't plan for {self._arch} here: {last}")
+
+
+def _answer(backend: str, request: dict[str, Any]) -> Any:
+    import torch
+
+    if "id" not in request:
+        return declarations(backend, request["op"])
+    problems = [Problem(p["op"], tuple(p["shape"]), p["dtype"], p["dim"]) for p in request["problems"]]
+    return plans(request["id"], problems, request["values"], torch.device("meta"))
+
+
+def main(backend: str, arch: str) -> None:
+    """The process of :class:`Described`: requests and replies are lines of JSON."""
+    replies = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # what a language prints is no answer
+    package = registry._packages()[backend]
+    inspection = importlib.import_module(f"{package}.inspection")
+    architecture = inspect.ARCHITECTURES[arch]
+    with ExitStack() as stack:
+        if hasattr(inspection, "assumed"):  # else a backend for the host, or of torch's own kernels, without tables
+            stack.enter_context(inspect.described(architecture))
+            stack.enter_context(inspection.assumed(architecture))
+            for op in ops.OPERATIONS:
+                importlib.import_module(f"{package}.{op}")
+        for line in sys.stdin:
+            print(json.dumps(_answer(backend, json.loads(line))), file=replies, flush=True)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

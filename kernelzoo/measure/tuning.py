@@ -1,0 +1,368 @@
+"""Tuning: a launch table's knobs turned one after the other, by coordinate descent over measured races.
+
+Nothing here knows a language or a device: a :class:`Bench` says which plans a table makes, and measures. A change is
+taken where the interval of a ratio says that it is faster, at a confidence that holds for all changes tried together,
+and the table that comes of it must be faster than the shipped one on problems that it was not tuned on.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from kernelzoo.errors import KernelZooError
+from kernelzoo.measure.planning import REFUSED
+from kernelzoo.measure.problems import Problem
+from kernelzoo.measure.statistics import Interval, Verdict, ratio_interval, verdict
+from kernelzoo.tables import Knob
+
+SLOWEST = 0.03
+"""No problem may be slower by more than this share, however much faster the others are."""
+
+CONFIDENCE = 0.95
+"""That no change of a table is taken by chance, and that the table as a whole is faster."""
+
+PROBLEMS = 4
+"""That a knob is measured on."""
+
+HELD_OUT = 8
+"""Problems at most, of each implementation, that a table is verified on."""
+
+PASSES = 2
+"""Over the knobs: a second if the first changed something."""
+
+VERIFYING = 0.25
+"""Share of the time that is left for verifying."""
+
+Values = dict[str, int]
+
+
+class TuningError(KernelZooError, ValueError):
+    """What is asked for can't tell anything."""
+
+
+class Bench(Protocol):
+    """Where tables are planned and measured."""
+
+    def plans(self, id: str, problems: Sequence[Problem], values: Sequence[Values]) -> list[list[str]]:
+        """For each problem, what each table makes of it: equal words are equal launches, ``refused`` is none."""
+
+    def race(
+        self, id: str, problem: Problem, values: Mapping[str, Values], rounds: int
+    ) -> tuple[dict[str, list[float]], dict[str, str]]:
+        """Seconds of an implementation by each table, a sample a round, from one race; and why others have none."""
+
+
+@dataclass(frozen=True)
+class Site:
+    """Where a knob shows: an implementation, and problems whose plans differ between the knob's values."""
+
+    id: str
+    problems: tuple[Problem, ...]
+    plans: tuple[tuple[str, ...], ...]
+    """For each problem, the plan of each value."""
+    affected: int
+    """How many problems of the pool it changes, of which ``problems`` are a few."""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One value of a knob, measured against the value that it had."""
+
+    knob: str
+    value: int
+    against: int
+    id: str
+    problems: tuple[str, ...]
+    ratio: Interval | None = None
+    """Time over that of the other value: the geometric mean over the problems."""
+    worst: float | None = None
+    """The largest ratio of a single problem."""
+    verdict: str = ""
+    taken: bool = False
+    reason: str = ""
+    """Why there is no ratio, or why it was not taken though it was faster."""
+
+
+@dataclass(frozen=True)
+class Verified:
+    """A whole table against the shipped one."""
+
+    values: Values
+    ratio: Interval | None
+    worst: float | None
+    verdict: str
+    problems: tuple[str, ...]
+    held_out: bool
+    """Whether the problems are others than the table was tuned on."""
+
+
+@dataclass
+class Outcome:
+    """What tuning a table came to."""
+
+    backend: str
+    op: str
+    values: Values = field(default_factory=dict)
+    """Knobs to be stored: those that are better than shipped. Empty if none is."""
+    trials: list[Trial] = field(default_factory=list)
+    verified: list[Verified] = field(default_factory=list)
+    unmeasured: dict[str, str] = field(default_factory=dict)
+    """Knobs that were not measured, and why."""
+    findings: list[str] = field(default_factory=list)
+    """Values with which an implementation was wrong, or failed."""
+    seconds: float = 0.0
+
+
+class Tuner:
+    """Tunes one table.
+
+    ids: the implementations that use it, best to measure first. pool: problems; those of every second shape are kept
+    to verify on. ``tell`` is told of each step, with the share that is done. Raises TuningError if the rounds are too
+    few for any verdict.
+    """
+
+    def __init__(
+        self,
+        knobs: Sequence[Knob],
+        ids: Sequence[str],
+        pool: Sequence[Problem],
+        bench: Bench,
+        *,
+        rounds: int = 15,
+        time_limit: float = math.inf,
+        clock: Callable[[], float] = time.monotonic,
+        tell: Callable[[str, float], None] = lambda words, share: None,
+    ) -> None:
+        self.knobs, self.ids, self.bench, self.rounds = tuple(knobs), tuple(ids), bench, rounds
+        places = {place: k for k, place in enumerate(dict.fromkeys((p.shape, p.dim) for p in pool))}
+        self.pool = [p for p in pool if places[p.shape, p.dim] % 2 == 0]
+        self.held = [p for p in pool if places[p.shape, p.dim] % 2]
+        self._clock, self._limit, self._tell = clock, time_limit, tell
+        tests = PASSES * sum(len(knob.among) - 1 for knob in self.knobs)
+        self.confidence = 1 - (1 - CONFIDENCE) / max(1, tests)
+        least = math.ceil(math.log2(2 / (1 - self.confidence)))
+        if rounds < least:
+            raise TuningError(f"{rounds} rounds can't tell {tests} changes apart from chance; at least {least} can")
+
+    def surveys(self) -> list[Site | None]:
+        """Where each knob shows, the others being as shipped; None if nowhere in the pool."""
+        left, found = list(self.knobs), dict[str, Site]()
+        for id in self.ids:
+            if left:  # all at once: to plan may take a process
+                tables = [{knob.name: value} for knob in left for value in knob.among]
+                plans = [iter(of_tables) for of_tables in self.bench.plans(id, self.pool, tables)]
+                for knob in left:
+                    of_values = [[next(plan) for _ in knob.among] for plan in plans]
+                    if (site := _site(id, knob, knob.shipped, self.pool, of_values)) is not None:
+                        found[knob.name] = site
+                left = [knob for knob in left if knob.name not in found]
+        return [found.get(knob.name) for knob in self.knobs]
+
+    def survey(self, knob: Knob, values: Values) -> Site | None:
+        """Where a knob shows, the others being as they are; None if nowhere in the pool."""
+        now = values.get(knob.name, knob.shipped)
+        for id in self.ids:
+            plans = self.bench.plans(id, self.pool, [{**values, knob.name: value} for value in knob.among])
+            if (site := _site(id, knob, now, self.pool, plans)) is not None:
+                return site
+        return None
+
+    def run(self) -> Outcome:
+        """Turn the knobs, verify what comes of it, and say what is better than shipped."""
+        backend, op, _ = self.ids[0].split("/")
+        outcome, started = Outcome(backend, op), self._clock()
+        until = started + self._limit * (1 - VERIFYING)
+        current: Values = {}
+        for turn in range(PASSES):
+            before = dict(current)
+            for index, knob in enumerate(self.knobs):
+                self._tell(knob.name, (turn + index / len(self.knobs)) / PASSES * (1 - VERIFYING))
+                if self._clock() >= until:
+                    if not turn:
+                        outcome.unmeasured[knob.name] = "no time was left"
+                    continue
+                self._turn(knob, current, outcome, turn)
+            if current == before:
+                break
+        if current:
+            self._verify(current, outcome)
+        outcome.seconds = self._clock() - started
+        return outcome
+
+    def _turn(self, knob: Knob, current: Values, outcome: Outcome, turn: int) -> None:
+        site = self.survey(knob, current)
+        if site is None:
+            if not turn:
+                outcome.unmeasured[knob.name] = "it changes no plan of the problems here"
+            return
+        now = current.get(knob.name, knob.shipped)
+        races, lost = self._races(knob, now, site, current, outcome)
+        trials = []
+        for value in knob.among:
+            if value == now:
+                continue
+            trials.append(self._judge(knob, value, now, site, races, lost))
+        better = [trial for trial in trials if trial.verdict == Verdict.FASTER and not trial.reason and trial.ratio]
+        best = min(better, key=lambda trial: trial.ratio.mid if trial.ratio else math.inf, default=None)
+        for trial in trials:
+            taken = trial is best
+            outcome.trials.append(Trial(**{**vars(trial), "taken": taken}) if taken else trial)
+        if best is not None:
+            current[knob.name] = best.value
+            if best.value == knob.shipped:
+                del current[knob.name]
+
+    def _races(
+        self, knob: Knob, now: int, site: Site, current: Values, outcome: Outcome
+    ) -> tuple[list[dict[int, list[float]]], dict[int, str]]:
+        """For each problem, samples by value, equal plans sharing theirs; and the values that were lost on any."""
+        races, lost = list[dict[int, list[float]]](), dict[int, str]()
+        for problem, plans in zip(site.problems, site.plans, strict=True):
+            plan_of = dict(zip(knob.among, plans, strict=True))
+            # One lane a plan; the value at hand first, so that its plan goes by its name.
+            lanes = {plan_of[value]: value for value in (*reversed(knob.among), now) if value not in lost}
+            tables = {f"{knob.name}={value}": {**current, knob.name: value} for value in lanes.values()}
+            samples, failed = self.bench.race(site.id, problem, tables, self.rounds)
+            by_plan = {plan: samples.get(f"{knob.name}={value}", []) for plan, value in lanes.items()}
+            races.append({value: by_plan.get(plan_of[value], []) for value in knob.among})
+            for plan, value in lanes.items():
+                why = failed.get(f"{knob.name}={value}")
+                if why and not why.startswith(REFUSED):
+                    outcome.findings.append(f"{site.id} with {tables[f'{knob.name}={value}']}, {problem.id}: {why}")
+                if why and plan != plan_of[now]:
+                    lost |= {v: f"{why} ({problem.id})" for v in knob.among if plan_of[v] == plan}
+        return races, lost
+
+    def _judge(
+        self,
+        knob: Knob,
+        value: int,
+        now: int,
+        site: Site,
+        races: Sequence[dict[int, list[float]]],
+        lost: Mapping[int, str],
+    ) -> Trial:
+        """One value against that at hand, on the problems where it makes another plan."""
+        at = [knob.among.index(value), knob.among.index(now)]
+        differ = [k for k, plans in enumerate(site.plans) if plans[at[0]] != plans[at[1]]]
+        ids = tuple(site.problems[k].id for k in differ)
+        if value in lost:
+            return Trial(knob.name, value, now, site.id, ids, reason=lost[value])
+        pairs = [(races[k][value], races[k][now]) for k in differ if races[k][value] and races[k][now]]
+        if not pairs:
+            return Trial(knob.name, value, now, site.id, ids, reason="no problem here tells it from the value at hand")
+        ratio, worst = _combined(pairs, self.confidence)
+        said = verdict(ratio)
+        reason = ""
+        if said is Verdict.FASTER and worst > 1 + SLOWEST:
+            reason = f"a problem is {worst - 1:.1%} slower"
+        return Trial(knob.name, value, now, site.id, ids, ratio, worst, said.value, reason=reason)
+
+    def _verify(self, current: Values, outcome: Outcome) -> None:
+        """Hold the table against the shipped one; leave out what makes a problem slow, until it is better or empty."""
+        values = dict(current)
+        while values:
+            self._tell("verifying", 1 - VERIFYING)
+            found, slow = self._against_shipped(values, outcome)
+            outcome.verified.append(found)
+            if found.verdict == Verdict.FASTER and not slow:
+                outcome.values = values
+                return
+            blamed = {name for id, problem in slow for name in self._blamed(id, problem, values)}
+            values = {name: value for name, value in values.items() if name not in blamed} if blamed else {}
+
+    def _against_shipped(self, values: Values, outcome: Outcome) -> tuple[Verified, list[tuple[str, Problem]]]:
+        sites = self._changed(values, self.held)
+        held_out = bool(sites)
+        if not sites:
+            sites = self._changed(values, self.pool)
+        pairs, slow = list[tuple[list[float], list[float]]](), list[tuple[str, Problem]]()
+        for id, problem in sites:
+            samples, failed = self.bench.race(id, problem, {"shipped": {}, "tuned": values}, self.rounds)
+            if "tuned" in failed and not failed["tuned"].startswith(REFUSED):
+                outcome.findings.append(f"{id} with {values}: {failed['tuned']} ({problem.id})")
+            if not samples.get("tuned") and samples.get("shipped"):
+                slow.append((id, problem))
+            elif samples.get("tuned") and samples.get("shipped"):
+                pairs.append((samples["tuned"], samples["shipped"]))
+                if _combined(pairs[-1:], CONFIDENCE)[1] > 1 + SLOWEST:
+                    slow.append((id, problem))
+        ids = tuple(f"{id} {problem.id}" for id, problem in sites)
+        if not pairs:
+            return Verified(dict(values), None, None, "", ids, held_out), slow
+        ratio, worst = _combined(pairs, CONFIDENCE)
+        return Verified(dict(values), ratio, worst, verdict(ratio).value, ids, held_out), slow
+
+    def _changed(self, values: Values, problems: Sequence[Problem]) -> list[tuple[str, Problem]]:
+        """Where a table makes other plans than the shipped one: of ``auto``, and of what only other variants show."""
+        found, shown = list[tuple[str, Problem]](), set[str]()
+        for id in self.ids:
+            left = [name for name in values if name not in shown]
+            if not left:
+                break
+            alone = [{k: v for k, v in values.items() if k != name} for name in left]
+            plans = self.bench.plans(id, problems, [{}, values, *alone])
+            differ = [
+                (problem, {name for name, plan in zip(left, rest, strict=True) if plan != tuned})
+                for problem, (shipped, tuned, *rest) in zip(problems, plans, strict=True)
+                if shipped != tuned and REFUSED not in (shipped, tuned)
+            ]
+            told = {name for _, names in differ for name in names}
+            if not told:
+                continue
+            shown |= told
+            # Of every knob some, then the others evenly.
+            first = [next(problem for problem, names in differ if name in names) for name in sorted(told)]
+            found += [(id, problem) for problem in _some(first, [problem for problem, _ in differ], HELD_OUT)]
+        return found
+
+    def _blamed(self, id: str, problem: Problem, values: Values) -> set[str]:
+        """Which knobs make a problem slow: those without which it is faster, or all that show there."""
+        without = {name: {k: v for k, v in values.items() if k != name} for name in values}
+        ((whole, *rest),) = self.bench.plans(id, [problem], [values, *without.values()])
+        left = {name: of for (name, of), plan in zip(without.items(), rest, strict=True) if plan != whole}
+        if len(left) < 2:
+            return set(left)
+        samples, _ = self.bench.race(id, problem, {"tuned": values, **left}, self.rounds)
+        base = samples.get("tuned", [])
+        ratios = {name: ratio_interval(samples[name], base, paired=True) for name in left if samples.get(name) and base}
+        return {name for name, ratio in ratios.items() if verdict(ratio) is Verdict.FASTER} or set(left)
+
+
+def _site(id: str, knob: Knob, now: int, pool: Sequence[Problem], plans: Sequence[Sequence[str]]) -> Site | None:
+    """Where the knob's values make different plans: of each value a problem that tells it from the one at hand."""
+    affected = {
+        problem: tuple(of_values)
+        for problem, of_values in zip(pool, plans, strict=True)
+        if len(set(of_values)) > 1 and REFUSED not in of_values
+    }
+    if not affected:
+        return None
+    at = knob.among.index(now)
+    others = [k for k in range(len(knob.among)) if k != at]
+    telling = []
+    for turn, k in enumerate(others):
+        those = [p for p, of_values in affected.items() if of_values[k] != of_values[at]]
+        telling += [those[(2 * turn + 1) * len(those) // (2 * len(others))]] if those else []
+    chosen = _some(telling, list(affected), PROBLEMS)
+    return Site(id, tuple(chosen), tuple(affected[problem] for problem in chosen), len(affected))
+
+
+def _some(first: Sequence[Problem], others: Sequence[Problem], most: int) -> list[Problem]:
+    """The first problems, each once, and of the others as many as are wanted, evenly spread."""
+    chosen = list(dict.fromkeys(first))
+    rest = [problem for problem in others if problem not in chosen]
+    wanted = min(len(rest), max(0, most - len(chosen)))
+    return chosen + [rest[(2 * k + 1) * len(rest) // (2 * wanted)] for k in range(wanted)]
+
+
+def _combined(pairs: Sequence[tuple[Sequence[float], Sequence[float]]], confidence: float) -> tuple[Interval, float]:
+    """The geometric mean of ratios over problems, round by round, with its interval; and the largest of them."""
+    logs = [[math.log(one / other) for one, other in zip(*pair, strict=True)] for pair in pairs]
+    means = [math.exp(math.fsum(of_round) / len(of_round)) for of_round in zip(*logs, strict=True)]
+    worst = max(ratio_interval(*pair, paired=True).mid for pair in pairs)
+    return ratio_interval(means, [1.0] * len(means), paired=True, confidence=confidence), worst

@@ -1,0 +1,106 @@
+"""What checks that are no benches found, as tables: ``python -m kernelzoo.report.findings FILE.json [--insert F.md]``.
+
+Each file is of one kind, which its ``format`` names (``kernelzoo-fuzz/1`` is of the kind ``fuzz``), and holds the
+command, the device and versions, when it ran and for how long, and ``rows``, one flat object for each thing that was
+looked at. The block of a kind is printed, or put into a document between ``<!-- results:KIND -->`` and
+``<!-- /results -->``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kernelzoo import files
+from kernelzoo.errors import KernelZooError
+from kernelzoo.files import printable
+from kernelzoo.report import sections
+from kernelzoo.report.results import ResultsError
+from kernelzoo.report.table import Cell, Table, escape
+
+FORMAT = re.compile(r"kernelzoo-([a-z]+)/1")
+
+
+@dataclass(frozen=True)
+class Findings:
+    """One file: its kind, where it comes from, and its rows with their values as text, by column."""
+
+    kind: str
+    caption: str
+    rows: tuple[Mapping[str, str], ...]
+
+    def table(self) -> Table:
+        """A line for each row, a column for whatever at least one of them knows."""
+        columns = list(dict.fromkeys(name for row in self.rows for name, value in row.items() if value))
+        lines = [[Cell(row.get(name) or "-") for name in columns] for row in self.rows]
+        return Table([name.replace("_", " ") for name in columns], lines)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m kernelzoo.report.findings", description="Report findings.")
+    parser.add_argument("files", type=Path, nargs="+", metavar="FILE.json", help="what a run wrote with -o")
+    parser.add_argument("--insert", type=Path, metavar="FILE.md", help="put each kind's block into this document")
+    options = parser.parse_args(argv)
+    try:
+        found = blocks(options.files)
+        if options.insert is None:
+            print("\n\n".join(found.values()))
+        else:
+            document = options.insert.read_bytes().decode()
+            text, _ = sections.insert(document, found, str(options.insert))
+            options.insert.write_bytes(text.encode())
+    except (KernelZooError, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+def blocks(paths: Sequence[Path]) -> dict[str, str]:
+    """The block of each kind that the files hold, the files of a kind in the order given. Raises ResultsError."""
+    found: dict[str, list[str]] = {}
+    for findings in map(load, paths):
+        found.setdefault(findings.kind, []).extend([findings.caption, findings.table().markdown()])
+    return {kind: "\n\n".join(parts) for kind, parts in found.items()}
+
+
+def load(path: Path) -> Findings:
+    """Read one file. Raises ResultsError."""
+    try:
+        return _parsed(files.read_json(path), path.name)
+    except files.FileError as error:
+        raise ResultsError(str(error)) from error
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        wrong = f"{type(error).__name__}: {error}"
+        raise ResultsError(f"{path} holds no findings of kernelzoo's ({wrong})") from error
+
+
+def _parsed(document: Any, file: str) -> Findings:
+    kind = FORMAT.fullmatch(document["format"])
+    if kind is None:
+        raise ValueError(f"unknown format {document['format']!r}")
+    environment, seconds = document["environment"], float(document["seconds"])
+    versions = ", ".join(f"{name} {version}" for name, version in environment["versions"].items())
+    took = f"{seconds:.0f} s" if seconds < 300 else f"{seconds / 60:.0f} min"
+    facts = f"{took}; {versions}; {document['started'][:16]} ({file})"
+    caption = f"**{escape(printable(environment['device']))}**, {escape(printable(facts))}"
+    rows = tuple({printable(name): _text(value) for name, value in row.items()} for row in document["rows"])
+    return Findings(kind[1], caption, rows)
+
+
+def _text(value: object) -> str:
+    if isinstance(value, list):
+        return ", ".join(map(_text, value))
+    if isinstance(value, bool) or value is None:
+        return {True: "yes", False: "no", None: ""}[value]
+    if isinstance(value, float):
+        return f"{value:.3g}" if abs(value) < 1000 else f"{value:.0f}"
+    return printable(str(value))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,174 @@
+"""How near the limit each implementation comes over a map of problems, where it falls short, and to whom it loses.
+
+An implementation's *score* is the geometric mean, over the problems it took, of limit / time: the share reached of what
+the device allows, 1.00 being all of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from kernelzoo import registry
+from kernelzoo.report.results import Group, Problem, Row, Selection, geometric_mean
+from kernelzoo.report.table import Cell, Table, significant
+
+if TYPE_CHECKING:
+    from kernelzoo.measure.statistics import Verdict
+
+SHORT = 0.8
+"""A problem whose share of the limit is below this is listed as a shortfall."""
+
+NEAR = 1.1
+"""A variant within this factor of the fastest of its backend is near it."""
+
+ZOO, OTHERS = "best of the zoo", "best of the others"
+
+WIDEST_GAP = 40  # lines of a list of problems, the worst first
+
+
+def score_table(group: Group, op: str) -> Table | None:
+    """A line per implementation, then the best of the zoo and of the others at each problem; None without limits."""
+    selection = group.select(op)
+    if not any(row.of_limit is not None for row in selection.rows):
+        return None
+    lines = sorted(
+        (_score_line(name, selection.of(name), selection) for name in selection.names),
+        key=lambda line: line[1].text,
+        reverse=True,
+    )
+    for label, best in _sides(group, selection):
+        lines.append(_score_line(label, list(best.values()), selection))
+    headers = ["implementation", "score", "even lengths", "odd lengths", "worst", "at", "problems"]
+    return Table(headers, lines)
+
+
+def shortfall_table(group: Group, op: str) -> Table | None:
+    """Problems on which the best of the zoo reaches less than ``SHORT`` of the limit, the worst first."""
+    selection = group.select(op)
+    zoo = dict(_sides(group, selection)).get(ZOO, {})
+    short = [row for row in zoo.values() if row.of_limit is not None and row.of_limit < SHORT]
+    with_copy = any(row.copy_us is not None for row in short)
+    lines = []
+    for row in sorted(short, key=lambda row: row.of_limit or 0)[:WIDEST_GAP]:
+        autos = [selection.cells.get((row.problem, f"{backend}/auto")) for backend in _own_backends(selection)]
+        shares = [Cell("-") if auto is None else _share(auto) for auto in autos]
+        lines.append([_problem(row.problem), Cell(row.name), _share(row), *shares, *[_copy_share(row)] * with_copy])
+    headers = ["problem", "best", "limit / time", *(f"{backend}/auto" for backend in _own_backends(selection))]
+    headers += ["a plain copy"] * with_copy
+    return Table(headers, lines) if lines else None
+
+
+def behind_table(group: Group, op: str) -> Table | None:
+    """Problems on which something that isn't the zoo's is faster than all of the zoo, the widest gap first.
+
+    A gap that the samples can't tell from noise says so in its verdict; without samples there is none.
+    """
+    from kernelzoo.report.compare import compare  # intervals take numpy, which a report without gaps has no use for
+
+    sides = dict(_sides(group, group.select(op)))
+    zoo, others = sides.get(ZOO, {}), sides.get(OTHERS, {})
+    gaps = [compare(row, others[problem]) for problem, row in zoo.items() if problem in others]
+    slower = sorted((gap for gap in gaps if gap.ratio > 1), key=lambda gap: -gap.ratio)
+    lines = [
+        [
+            _problem(gap.row.problem),
+            *_timed(gap.row),
+            *_timed(gap.base),
+            Cell(f"{gap.ratio:.2f}"),
+            _verdict(gap.verdict),
+        ]
+        for gap in slower[:WIDEST_GAP]
+    ]
+    headers = ["problem", ZOO, "µs", OTHERS, "µs", "ratio", "verdict"]
+    return Table(headers, lines) if lines else None
+
+
+def variant_table(group: Group, op: str) -> Table | None:
+    """How near each named variant comes to the fastest variant of its backend, and on how many problems."""
+    selection = group.select(op)
+    lines = []
+    for backend in _own_backends(selection):
+        rows = [row for row in selection.rows if row.backend == backend]
+        fastest = {row.problem: min(r.seconds for r in rows if r.problem == row.problem) for row in rows}
+        for name in selection.names:
+            of = [row for row in selection.of(name) if row.backend == backend]
+            if of:
+                ratios = sorted(row.seconds / fastest[row.problem] for row in of)
+                near = sum(ratio <= NEAR for ratio in ratios)
+                median = ratios[len(ratios) // 2]
+                lines.append(
+                    [
+                        Cell(of[0].id),
+                        Cell(f"{ratios[0]:.2f}"),
+                        Cell(f"{median:.2f}"),
+                        Cell(f"{near} of {len(of)}"),
+                    ]
+                )
+    headers = ["variant", "best", "median", f"within {NEAR - 1:.0%}"]
+    named = any(not line[0].text.endswith("/auto") for line in lines)
+    return Table(headers, lines) if named else None
+
+
+def _sides(group: Group, selection: Selection) -> Iterator[tuple[str, dict[Problem, Row]]]:
+    """The fastest row on each problem, of the zoo's own kernels and of all others, by problem."""
+    own = _own_backends(selection)
+    for label, mine in ((ZOO, True), (OTHERS, False)):
+        best: dict[Problem, Row] = {}
+        for row in selection.rows:
+            if (row.backend in own) == mine:
+                known = best.get(row.problem)
+                best[row.problem] = row if known is None or row.seconds < known.seconds else known
+        if best:
+            yield label, best
+
+
+def _own_backends(selection: Selection) -> list[str]:
+    """Backends whose kernels are written here: all that the zoo has but the one that it measures itself by."""
+    yardstick = selection.baseline.partition("/")[0]
+    own = set(registry.BUILT_IN) - {yardstick}
+    return sorted({row.backend for row in selection.rows} & own)
+
+
+def _score_line(label: str, rows: Iterable[Row], selection: Selection) -> list[Cell]:
+    known = [row for row in rows if row.of_limit is not None]
+    worst = min(known, key=lambda row: row.of_limit or 0)
+    odd = [row.of_limit for row in known if row.problem.length % 2]
+    even = [row.of_limit for row in known if row.problem.length % 2 == 0]
+    return [
+        Cell(label),
+        _mean(row.of_limit for row in known),
+        _mean(even),
+        _mean(odd),
+        _share(worst),
+        _problem(worst.problem),
+        Cell(f"{len(known)} of {len(selection.problems)}"),
+    ]
+
+
+def _mean(values: Iterable[float | None]) -> Cell:
+    mean = geometric_mean(values)
+    return Cell("-") if mean is None else Cell(f"{mean:.2f}")
+
+
+def _share(row: Row) -> Cell:
+    return Cell("-") if row.of_limit is None else Cell(f"{row.of_limit:.2f}")
+
+
+def _copy_share(row: Row) -> Cell:
+    """What a plain copy of the same data reaches of the limit."""
+    if row.of_limit is None or row.copy_us is None:
+        return Cell("-")
+    return Cell(f"{row.of_limit * row.microseconds / row.copy_us:.2f}")
+
+
+def _verdict(verdict: Verdict | None) -> Cell:
+    return Cell("-" if verdict is None else verdict.value)
+
+
+def _timed(row: Row) -> tuple[Cell, Cell]:
+    return Cell(row.name), Cell(significant(row.microseconds))
+
+
+def _problem(problem: Problem) -> Cell:
+    return Cell(f"{problem.dtype} {problem}")

@@ -1,0 +1,387 @@
+"""Launch tables: the numbers by which a card's size chooses tiles, grids and algorithms, and where better ones are.
+
+A backend declares a table for each operation: a frozen dataclass, a field of it being a *knob*. As shipped, a knob has
+the value that measurements on an H200 chose. ``kernelzoo tune`` measures others on the card that is here, and stores
+what it finds in the user's folder for caches; from the next process on, binds on such a card use it.
+
+A knob may cost time and never a result: whatever its value, among those it allows, the plan made of it must be right
+and keep within the device. What is not so (a warp, a vector of 16 bytes, the threads of a block) is a constant.
+
+Binds ask ``of(Table, device)`` for the table in force. A table compares by identity and there is one object for each
+set of values, so that what is kept by table is found fast.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import fcntl
+import hashlib
+import json
+import os
+import re
+import tempfile
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+from kernelzoo.cache import folder
+from kernelzoo.errors import KernelZooError, UnknownNameError
+
+ENVIRONMENT = "KERNELZOO_TABLES"
+"""``shipped`` in this variable makes every bind use the shipped tables; without it, stored ones are used."""
+
+FORMAT = "kernelzoo-table/1"
+
+T = TypeVar("T")
+Json = dict[str, Any]
+
+
+class TableError(KernelZooError, ValueError):
+    """A launch table that isn't declared, or a value that its knob doesn't allow."""
+
+
+class TableWarning(UserWarning):
+    """A stored table is not used; shipped ones are."""
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Declaring
+
+
+@dataclass(frozen=True)
+class Knob:
+    """One number of a launch table."""
+
+    name: str
+    shipped: int
+    among: tuple[int, ...]
+    """The values that it may have, ascending."""
+    unit: str
+    why: str
+    """What it decides, in a line."""
+
+
+def knob(shipped: int, *, among: Sequence[int], unit: str, why: str) -> Any:
+    """A field of a launch table: its shipped value, those allowed, what they count, and what they decide."""
+    if shipped not in among or list(among) != sorted(set(among)):
+        raise TableError(f"the values of a knob ascend and hold the shipped one; got {shipped} and {tuple(among)}")
+    return field(default=shipped, metadata={"knob": (tuple(among), unit, why)})
+
+
+def launch_table(backend: str, op: str) -> Callable[[type[T]], type[T]]:
+    """Declare the decorated class, whose fields are knobs, as the launch table of a backend's operation."""
+
+    def declare(table: type[T]) -> type[T]:
+        made = dataclass(frozen=True, eq=False)(table)
+        _declared[backend, op] = made
+        return made
+
+    return declare
+
+
+def declared(backend: str, op: str) -> type[Any] | None:
+    """The table that a backend has declared for an operation, once its module is loaded; None if it has none."""
+    return _declared.get((backend, op))
+
+
+def knobs(table: type[Any]) -> tuple[Knob, ...]:
+    """The knobs of a table, in the order in which it names them."""
+    return tuple(Knob(f.name, cast("int", f.default), *f.metadata["knob"]) for f in dataclasses.fields(table))
+
+
+def digest(table: type[Any]) -> str:
+    """What a table declares, in few letters: a stored one of another declaration says nothing about this."""
+    return _digest([[k.name, k.shipped, k.among] for k in knobs(table)])
+
+
+def made(table: type[T], values: Mapping[str, int]) -> T:
+    """The table with these values, and the shipped ones elsewhere: one object for each set of values.
+
+    Raises TableError for a knob that it hasn't, or a value that the knob doesn't allow.
+    """
+    allowed = {k.name: k for k in knobs(table)}
+    for name, value in values.items():
+        if name not in allowed:
+            raise TableError(f"no knob {name!r} in {_name(table)}; it has {', '.join(allowed)}")
+        if type(value) is not int or value not in allowed[name].among:
+            raise TableError(f"{_name(table)}.{name} may be {_listed(allowed[name].among)}; got {value!r}")
+    whole = tuple(values.get(name, k.shipped) for name, k in allowed.items())
+    return cast(T, _made.setdefault((table, whole), table(*whole)))
+
+
+def changes(table: Any) -> dict[str, int]:
+    """The knobs of a table whose values are not the shipped ones."""
+    return {k.name: value for k in knobs(type(table)) if (value := getattr(table, k.name)) != k.shipped}
+
+
+_declared: dict[tuple[str, str], type[Any]] = {}
+_made: dict[tuple[type[Any], tuple[int, ...]], Any] = {}
+
+
+def _name(table: type[Any]) -> str:
+    return "/".join(next((key for key, declared in _declared.items() if declared is table), (table.__name__,)))
+
+
+def _listed(values: Sequence[int]) -> str:
+    return ", ".join(map(str, values))
+
+
+def _digest(value: Any) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:12]
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Which table is in force
+
+
+chosen: ContextVar[Mapping[type[Any], Any]] = ContextVar("chosen", default={})  # noqa: B039 - nobody writes to it
+"""Tables that take the place of those in force, while this thread binds; see ``using``."""
+
+
+@contextmanager
+def using(table: Any) -> Iterator[None]:
+    """Within the context, what this thread binds is bound with that table, whatever the device."""
+    token = chosen.set({**chosen.get(), type(table): table})
+    try:
+        yield
+    finally:
+        chosen.reset(token)
+
+
+def of(table: type[T], device: int) -> T:
+    """The table in force on the device of that index; a negative one, where no device is, has the shipped table.
+
+    Raises UnknownNameError if the variable KERNELZOO_TABLES holds something else than it may.
+    """
+    instead = chosen.get()
+    if instead and table in instead:
+        return cast(T, instead[table])
+    found = _in_force.get((table, device))
+    if found is None:
+        found = _in_force[table, device] = _load(table, device)
+    return cast(T, found)
+
+
+def label(backend: str, op: str, device: int) -> str | None:
+    """Which table a bind would use: ``shipped``, or ``tuned`` and a digest of its values; None if there is none."""
+    table = declared(backend, op)
+    if table is None:
+        return None
+    values = changes(of(table, device))
+    return f"tuned {_digest(values)}" if values else "shipped"
+
+
+def forget_loaded() -> None:
+    """Read stored tables anew at the next bind; what is bound already stays as it is."""
+    _in_force.clear()
+    _warned.clear()
+
+
+_in_force: dict[tuple[type[Any], int], Any] = {}
+_warned: set[Path] = set()
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Stored tables
+
+
+@dataclass(frozen=True)
+class Card:
+    """What a table is measured for: two cards that agree in this may share it."""
+
+    name: str
+    capability: str
+    """``9.0``, or AMD's name of the architecture."""
+    multiprocessors: int
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.capability}, {self.multiprocessors} multiprocessors)"
+
+
+def card(device: int) -> Card | None:
+    """The card of that index, as torch describes it; None if there is none."""
+    import torch
+
+    try:
+        found: Any = torch.cuda.get_device_properties(device)
+    except (RuntimeError, AssertionError):  # no driver, a torch built without one, no such index
+        return None
+    architecture = getattr(found, "gcnArchName", "") if torch.version.hip else f"{found.major}.{found.minor}"
+    return Card(found.name, architecture.partition(":")[0], found.multi_processor_count)
+
+
+def path(card: Card, backend: str) -> Path:
+    """The file of a card's tables for a backend, whether or not it is there. Raises RuntimeError without a home."""
+    name = re.sub(r"[^a-z0-9.]+", "-", f"{card.name} {card.capability} {card.multiprocessors}".lower()).strip("-")
+    return folder("tables") / f"{name}-{backend}.json"
+
+
+def make_folder(where: Path) -> None:
+    """Make the folder of stored tables, if need be, for its owner alone. Raises OSError."""
+    where.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+
+def store(
+    card: Card, backend: str, op: str, declared: str, values: Mapping[str, int], about: Json, evidence: Sequence[Json]
+) -> Path:
+    """Keep a table for a card, beside those of other operations; the file's path.
+
+    declared: the ``digest`` of the table. values: its knobs that are not as shipped. about: what they were measured
+    with. evidence: what they rest on. Whoever reads the file sees the old content or the new; of several that write at
+    once, each finds what the one before has written. Raises OSError where the folder can't be written, RuntimeError for
+    a user without a home.
+    """
+    file = path(card, backend)
+    make_folder(file.parent)
+    section = {"declared": declared, "values": dict(values), "about": about, "evidence": list(evidence)}
+    with _locked(file):
+        sections = {}
+        with contextlib.suppress(OSError, ValueError, TypeError, KeyError, TableError):  # what is damaged goes
+            sections = _checked(file.read_bytes(), card, backend)
+        document = {
+            "format": FORMAT,
+            "backend": backend,
+            "card": dataclasses.asdict(card),
+            "tables": {**sections, op: section},
+        }
+        _write(file, json.dumps(document, indent=1).encode())
+    return file
+
+
+def reset(card: Card, backend: str, ops: Sequence[str] = ()) -> Path | None:
+    """Delete a card's tables for a backend, or those of some operations: the file's path, None if nothing was there.
+
+    Raises OSError where the folder can't be written, RuntimeError for a user without a home.
+    """
+    file = path(card, backend)
+    if not file.exists():
+        return None
+    with _locked(file):
+        left: Json = {}
+        if ops:
+            with contextlib.suppress(OSError, ValueError, TypeError, KeyError, TableError):
+                sections = _checked(file.read_bytes(), card, backend)
+                left = {op: section for op, section in sections.items() if op not in ops}
+                if len(left) == len(sections):
+                    return None
+        if left:
+            document = {"format": FORMAT, "backend": backend, "card": dataclasses.asdict(card), "tables": left}
+            _write(file, json.dumps(document, indent=1).encode())
+        else:
+            file.unlink(missing_ok=True)
+    return file
+
+
+def _load(table: type[T], device: int) -> T:
+    """The stored table for a device, or the shipped one."""
+    setting = os.environ.get(ENVIRONMENT, "")
+    if setting not in ("", "shipped"):
+        raise UnknownNameError(f"value of {ENVIRONMENT}", setting, ("shipped",))
+    shipped = made(table, {})
+    here = None if setting or device < 0 else card(device)
+    ((backend, op),) = [key for key, value in _declared.items() if value is table]
+    if here is None:
+        return shipped
+    try:
+        file = path(here, backend)
+        content = file.read_bytes()
+    except (FileNotFoundError, RuntimeError):
+        return shipped
+    except OSError as error:
+        return _ignored(file, error.strerror or str(error), shipped)
+    try:
+        sections = _checked(content, here, backend)
+        if op not in sections:
+            return shipped
+        section = sections[op]
+        if section["declared"] != digest(table):
+            return _ignored(file, f"its {op} table is of another version of kernelzoo", shipped)
+        return made(table, dict(section["values"]))
+    except TableError as error:
+        return _ignored(file, str(error), shipped)
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        return _ignored(file, f"it is damaged ({type(error).__name__}: {error})", shipped)
+
+
+def _checked(content: bytes, card: Card, backend: str) -> Json:
+    """The tables in a file, by operation. Raises TableError, or what reading something else raises."""
+    document = json.loads(content)
+    if document["format"] != FORMAT:
+        raise TableError(f"its format is {document['format']!r}, and {FORMAT!r} is read here")
+    if document["backend"] != backend or document["card"] != dataclasses.asdict(card):
+        raise TableError(f"it is for {document['backend']} on {document['card']}, and this is {backend} on {card}")
+    return dict(document["tables"])
+
+
+def _ignored(file: Path, reason: str, shipped: T) -> T:
+    if file not in _warned:
+        _warned.add(file)
+        words = f"the launch table in {file} is not used: {reason}; remove it, or measure anew with: kernelzoo tune"
+        warnings.warn(words, TableWarning, stacklevel=2)
+    return shipped
+
+
+@contextmanager
+def _locked(file: Path) -> Iterator[None]:
+    """One writer of the file at a time, among processes and threads."""
+    with file.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _write(file: Path, content: bytes) -> None:
+    handle, partial = tempfile.mkstemp(dir=file.parent, prefix=".")  # readable by its owner alone
+    try:
+        with os.fdopen(handle, "wb") as opened:
+            opened.write(content)
+            opened.flush()
+            os.fsync(opened.fileno())
+        Path(partial).replace(file)
+    except BaseException:
+        Path(partial).unlink(missing_ok=True)
+        raise
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Plans without kernels: what a table makes of a problem, at no compiler's cost
+
+
+@dataclass(frozen=True)
+class Step:
+    """One kernel that a plan would launch."""
+
+    kernel: str
+    """Which kernel, constants that it is compiled for included."""
+    grid: tuple[int, ...]
+    threads: int
+    """In a block."""
+    shared_bytes: int = 0
+    """Dynamic shared memory of a block, as far as the plan says it."""
+    cluster: int = 1
+    cooperative: bool = False
+    """Whether all blocks must run at once."""
+    arguments: tuple[Any, ...] = ()
+    """What the plan passes to it beside tensors."""
+
+
+noting: ContextVar[list[Step] | None] = ContextVar("noting", default=None)
+"""Where binds note their steps, in place of compiling and loading kernels; see ``noted``."""
+
+
+@contextmanager
+def noted() -> Iterator[list[Step]]:
+    """Within the context, what this thread binds is planned and not compiled; its launches must not be called.
+
+    The list that is handed out holds the steps, in the order in which the bind has planned them.
+    """
+    steps: list[Step] = []
+    token = noting.set(steps)
+    try:
+        yield steps
+    finally:
+        noting.reset(token)

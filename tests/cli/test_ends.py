@@ -1,0 +1,173 @@
+"""How a sweep may end, and what two of them do to one file: it is whole, it is one process's, and it can be gone on
+with. tests/cli/test_bench.py has SIGKILL and Ctrl-C."""
+
+import errno
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from kernelzoo import cli, files
+from kernelzoo.measure import guard
+from kernelzoo.measure.record import Record, RecordError
+
+WORKER = """
+import json, os, sys, time
+def say(**reply):
+    os.write(int(sys.argv[1]), json.dumps(reply).encode() + b"\\n")
+def entry(id, problem, rounds):
+    backend, op, variant = id.split("/")
+    facts = {"device": "a stub", "versions": VERSIONS, "clock": "wall", "clock_detail": "none", "cache": "hot"}
+    facts |= {"submit_us": None, "ceiling_gb_per_s": None, "floor_us": None, "shape_set": "s", "samples": rounds}
+    facts |= {"gb_per_s": 1.0, "of_limit": None, "first_call_ms": 1.0, "cupti_us": None, "flags": [], "race": "r"}
+    facts |= {"id": id, "backend": backend, "variant": variant, **problem, "bytes": 8, "repeated_rounds": 0}
+    return {"param": id, "stats": {"median": 1e-6, "data": [1e-6] * rounds}, "extra_info": facts}
+VERSIONS = {"python": "3", "torch": os.environ.get("STUB_TORCH", "2")}
+for line in sys.stdin:
+    request = json.loads(line)
+    if request["do"] == "open":
+        ids = [f"torch/min/{v}" for v in ("auto", "eager")]
+        known = [{"id": id, "summary": ""} for id in ids]
+        say(done={"device": "cpu", "device_name": "a stub", "versions": VERSIONS, "implementations": known})
+    elif request["do"] == "ceilings":
+        say(done={"ceilings": None})
+    else:
+        if request["problem"]["shape"][0] == 7:
+            say(stage="check", id=request["ids"][0])
+            time.sleep(600)
+        found = [entry(id, request["problem"], request["rounds"]) for id in request["ids"]]
+        say(done={"entries": found, "failed": []})
+"""
+
+COMMAND = ("bench", "--op", "min", "--dtype", "float32", "--cache", "hot", "--rounds", "3", "-o")
+
+
+@pytest.fixture
+def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
+    """``kernelzoo bench`` in this process, over a process that measures nothing. A problem of 7 rows hangs."""
+    script = tmp_path / "stub.py"
+    script.write_text(WORKER)
+    monkeypatch.setattr(guard, "_WORKER", [sys.executable, "-S", str(script)])
+    monkeypatch.chdir(tmp_path)
+
+    def run(*options: str, shapes: str = "4x4,5x4") -> int:
+        command = [*COMMAND, "r.json", "--shape", shapes, *options]
+        monkeypatch.setattr(sys, "argv", ["kernelzoo", *command])
+        return cli.main(command)
+
+    return run
+
+
+SWEEP = """
+import sys
+from kernelzoo import cli
+from kernelzoo.measure import guard
+guard._WORKER = [sys.executable, "-S", "stub.py"]
+sys.argv = ["kernelzoo", *sys.argv[1:]]
+sys.exit(cli.main())
+"""
+
+
+@pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGHUP])
+def test_a_sweep_that_is_ended_in_order_says_how_to_go_on(
+    bench: Callable[..., int], end: signal.Signals, capsys
+) -> None:
+    command = [sys.executable, "-c", SWEEP, *COMMAND, "r.json", "--shape", "4x4,7x4"]
+    sweep = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert sweep.stderr is not None and "[1/2]" in sweep.stderr.readline()  # it hangs in the second
+    assert bench(shapes="4x4") == 2  # there already, or claimed: not written over either way
+    assert bench("--resume") == 2 and "another process is writing to r.json" in capsys.readouterr().err
+    before = Path("r.json").read_bytes()
+    sweep.send_signal(end)
+    out, err = sweep.communicate(timeout=60)
+    assert sweep.returncode == 130, err
+    assert "interrupted; r.json is whole; to go on: kernelzoo bench" in err and "2 results in r.json" in out
+    assert Path("r.json").read_bytes() == before and len(json.loads(before)["benchmarks"]) == 2
+    assert bench("--resume") == 0
+    assert len(json.loads(Path("r.json").read_text())["benchmarks"]) == 4
+    assert [name for name in os.listdir() if "partial" in name] == []
+
+
+@pytest.mark.parametrize("fault", [errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS], ids=errno.errorcode.get)
+def test_a_disk_that_fills_up_ends_it_with_what_there_is(
+    bench: Callable[..., int], fault: int, monkeypatch: pytest.MonkeyPatch, capsys
+) -> None:
+    sync, calls = os.fsync, []
+
+    def full(descriptor: int) -> None:
+        calls.append(descriptor)
+        if len(calls) > 2:  # the first file and its folder
+            raise OSError(fault, os.strerror(fault))
+        sync(descriptor)
+
+    monkeypatch.setattr(files.os, "fsync", full)
+    assert bench("--json") == 2
+    said = capsys.readouterr()
+    told = json.loads(said.out)
+    assert told["results"] == 2 and os.strerror(fault) in told["error"]
+    assert f"error: r.json can't be written: {os.strerror(fault)}; it is whole, without the last 2 results" in said.err
+    assert said.err.rstrip().endswith("--resume")
+    assert len(json.loads(Path("r.json").read_text())["benchmarks"]) == 2
+    monkeypatch.setattr(files.os, "fsync", sync)
+    assert bench("--resume") == 0
+    assert len(json.loads(Path("r.json").read_text())["benchmarks"]) == 4
+
+
+def test_a_device_that_is_gone_for_good_ends_it_with_what_there_is(bench: Callable[..., int], capsys) -> None:
+    """The process that should replace the one that hung does not start."""
+    script = Path("stub.py")
+    script.write_text(WORKER.replace("time.sleep(600)", f"os.rename({str(script)!r}, 'gone'); os._exit(3)"))
+    assert bench(shapes="4x4,7x4,5x4") == 2
+    said = capsys.readouterr().err
+    assert "error: the measuring process did not start" in said and said.rstrip().endswith("--resume")
+    assert len(json.loads(Path("r.json").read_text())["benchmarks"]) == 2
+
+
+def test_results_of_other_versions_or_rounds_are_not_mixed(
+    bench: Callable[..., int], monkeypatch: pytest.MonkeyPatch, capsys
+) -> None:
+    assert bench(shapes="4x4") == 0
+    before = Path("r.json").read_bytes()
+    assert bench("--resume", "--rounds", "4") == 2
+    assert "r.json holds 3 samples of each, and --rounds asks for 4" in capsys.readouterr().err
+    monkeypatch.setenv("STUB_TORCH", "3")
+    assert bench("--resume") == 2
+    assert "r.json was measured with torch 2, and this is torch 3; name another file" in capsys.readouterr().err
+    monkeypatch.delenv("STUB_TORCH")
+    for change in ({"format": 2}, {"format": "1"}, {"failed": 7}):
+        document = json.loads(before)
+        document["kernelzoo"] |= change
+        Path("r.json").write_text(json.dumps(document))
+        changed = Path("r.json").read_bytes()
+        assert bench("--resume") == 2 and "error: r.json can't be resumed" in capsys.readouterr().err
+        assert Path("r.json").read_bytes() == changed
+
+
+def test_a_stranger_s_texts_do_not_reach_the_terminal(bench: Callable[..., int], capsys) -> None:
+    assert bench(shapes="4x4") == 0
+    document = json.loads(Path("r.json").read_text())
+    for where, key in (
+        (document["machine_info"], "device"),
+        (document["benchmarks"][0]["extra_info"]["versions"], "torch"),
+    ):
+        kept = where[key]
+        where[key] = "\x1b]0;evil\x07[red]\u202e"
+        Path("r.json").write_text(json.dumps(document))
+        capsys.readouterr()
+        assert bench("--resume") == 2
+        said = capsys.readouterr()
+        assert "evil" in said.err and not set("\x1b\x07\u202e") & set(said.out + said.err)
+        where[key] = kept
+
+
+def test_a_record_that_can_t_be_written_keeps_what_it_had(tmp_path: Path) -> None:
+    record = Record(tmp_path / "r.json", "a")
+    (tmp_path / "r.json").mkdir()
+    with pytest.raises(RecordError, match="it is no regular file"):
+        record.add([], [{"id": "a/min/b"}])
+    assert record.failed == []

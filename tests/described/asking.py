@@ -1,0 +1,62 @@
+"""What the test_inspection.py of each language share: what they ask for, and what holds for every kernel they get."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import kernelzoo
+from kernelzoo import inspect
+from kernelzoo.errors import UnsupportedProblemError
+from kernelzoo.inspect import ARCHITECTURES, Kernel, Request, occupancy
+
+PROBLEMS = (((4096, 4096), "float32"), ((16, 262144), "bfloat16"), ((4096, 64), "float16"))
+DTYPES = tuple(dtype for _, dtype in PROBLEMS)
+
+Answers = dict[tuple[str, str], tuple[Kernel, ...]]
+"""Kernels by id and dtype."""
+
+
+def ask(backend: str, arch: str, *ids: str) -> Answers:
+    """The kernels of all implementations, unless some are named, less what a named variant refuses."""
+    requests = [
+        Request(backend, i.op, i.variant, shape, dtype, -1, arch)
+        for i in kernelzoo.implementations(backend)
+        for shape, dtype in PROBLEMS
+        if not ids or i.id in ids
+    ]
+    found = {}
+    for request, answer in zip(requests, inspect.ask(requests), strict=True):
+        if isinstance(answer, UnsupportedProblemError):
+            assert request.variant != "auto", answer
+        elif isinstance(answer, kernelzoo.KernelZooError):
+            raise answer
+        else:
+            found[request.id, request.dtype] = answer
+    return found
+
+
+def assert_launch(kernel: Kernel, id: str) -> None:
+    """Every field that all languages fill says something, and what can be told from another field agrees with it."""
+    backend, _, variant = id.split("/")
+    architecture = ARCHITECTURES[kernel.arch]
+    assert kernel.device == str(architecture)
+    assert kernel.source_file is not None and kernel.source_file.startswith(f"kernelzoo/kernels/{backend}/")
+    file, _, line = kernel.source_file.partition(":")
+    lines = (Path(kernelzoo.__file__).parents[1] / file).read_text(encoding="utf-8").splitlines()
+    assert kernel.source is not None and lines[int(line) - 1].strip() == kernel.source.splitlines()[0]
+    assert kernel.registers is not None and kernel.shared_bytes is not None and kernel.local_bytes is not None
+    assert kernel.grid is not None and kernel.block is not None and kernel.cluster is not None
+    assert kernel.grid[0] >= 1 and kernel.grid[0] % kernel.cluster[0] == 0
+    assert kernel.occupancy == occupancy(architecture, kernel.registers, kernel.block[0], kernel.shared_bytes)
+    assert kernel.occupancy.blocks >= 1
+    if kernel.cooperative:
+        assert kernel.grid[0] <= architecture.multiprocessors * kernel.occupancy.blocks
+    assert kernel.implementation == id or (variant == "auto" and not kernel.implementation.endswith("/auto"))
+
+
+def assert_same_as_sibling(found: Answers, op: str, backend: str) -> None:
+    """``auto`` shows the kernels of the one sibling that it hands a problem on to."""
+    for dtype in DTYPES:
+        kernels = found[f"{backend}/{op}/auto", dtype]
+        (sibling,) = {kernel.implementation for kernel in kernels}
+        assert kernels == found[sibling, dtype]

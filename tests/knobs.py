@@ -1,0 +1,116 @@
+"""Every value of every knob: the plans that it makes, on devices that are described. Shared by the backends' tests."""
+
+from __future__ import annotations
+
+import importlib
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from kernelzoo import ops, registry, tables
+from kernelzoo.errors import UnsupportedProblemError
+from kernelzoo.inspect import ARCHITECTURES, Architecture, described
+from kernelzoo.tables import Step
+
+ARCHES = ("sm_75", "sm_80", "sm_89", "sm_90", "sm_100", "sm_120")
+
+# (shape, axis): short, odd, about the number of SMs, long, few very long, columns even and odd, the middle axis.
+PROBLEMS = (
+    ((100003, 61), 1),
+    ((20011, 512), 1),
+    ((4096, 1000), 1),
+    ((131, 4097), 1),
+    ((264, 8192), 1),
+    ((700, 16384), 1),
+    ((300, 30001), 1),
+    ((140, 65536), 1),
+    ((61, 99991), 1),
+    ((13, 262144), 1),
+    ((30, 524309), 1),
+    ((3, 3000016), 1),
+    ((8192, 2048), 0),
+    ((700, 8192), 0),
+    ((300, 4099), 0),
+    ((1000003, 33), 0),
+    ((40, 1300, 96), 1),
+)
+
+
+def settings(backend: str, op: str) -> Iterator[dict[str, int]]:
+    """The shipped table, and every other value of each knob."""
+    yield {}
+    for knob in tables.knobs(tables.declared(backend, op)):
+        yield from ({knob.name: value} for value in knob.among if value != knob.shipped)
+
+
+def extremes(backend: str, op: str) -> Iterator[dict[str, int]]:
+    """Each knob at either end, the others as shipped; and all at one end."""
+    knobs = tables.knobs(tables.declared(backend, op))
+    for knob in knobs:
+        yield from ({knob.name: value} for value in (knob.among[0], knob.among[-1]) if value != knob.shipped)
+    yield {knob.name: knob.among[0] for knob in knobs}
+    yield {knob.name: knob.among[-1] for knob in knobs}
+
+
+@contextmanager
+def on(backend: str, arch: str) -> Iterator[Architecture]:
+    """Within the context, the backend plans for that architecture's device."""
+    package = registry.BUILT_IN[backend]
+    for op in ops.OPERATIONS:
+        importlib.import_module(f"{package}.{op}")
+    architecture = ARCHITECTURES[arch]
+    with described(architecture), importlib.import_module(f"{package}.inspection").assumed(architecture):
+        yield architecture
+
+
+def plan(backend: str, op: str, variant: str, shape: tuple[int, ...], dim: int, dtype: str, table: Any) -> list[Step]:
+    """The steps of one plan, none if the variant refuses the problem; ``auto`` refuses none."""
+    import torch
+
+    operation = ops.OPERATIONS[op]
+    x = torch.empty(shape, dtype=getattr(torch, dtype), device="meta")
+    with tables.using(table), tables.noted() as steps:
+        try:
+            operation.launch(
+                registry._registered[backend, op, variant], x, (dim,), operation.allocate(x, (dim,), False)
+            )
+        except UnsupportedProblemError:
+            assert variant != "auto", (shape, dim, dtype, table)
+            return []
+    assert steps
+    return steps
+
+
+def check(step: Step, a: Architecture, static_shared: int, what: object) -> None:
+    """Raise AssertionError if the device can't launch a step. ``static_shared``: bytes that its kernel may have of its
+    own, which a plan leaves room for."""
+    assert all(size >= 1 for size in step.grid) and step.grid[0] <= 2**31 - 1, what
+    assert math.prod(step.grid[1:]) <= 65535, what
+    assert step.threads % a.warp_size == 0 and a.warp_size <= step.threads <= 1024, what
+    assert step.shared_bytes >= 0, what
+    if step.shared_bytes:
+        assert step.shared_bytes + static_shared <= a.shared_per_block, what
+    assert step.cluster == 1 or (a.capability >= 90 and step.cluster <= 16 and step.grid[0] % step.cluster == 0), what
+    if step.cooperative:  # all blocks at once: what registers and shared memory leave is for the kernel's own bounds
+        assert math.prod(step.grid) <= a.multiprocessors * max(1, a.threads // step.threads), what
+
+
+def check_all(
+    backend: str, arch: str, op: str, dtypes: tuple[str, ...], static_shared: Callable[[Step], int] = lambda step: 2048
+) -> int:
+    """Check every value of every knob over the problems; how many plans were checked."""
+    checked = 0
+    with on(backend, arch) as architecture:
+        table = tables.declared(backend, op)
+        variants = [v for b, o, v in registry._registered if (b, o) == (backend, op)]
+        for values in settings(backend, op):
+            made = tables.made(table, values)
+            for shape, dim in PROBLEMS:
+                for dtype in dtypes:
+                    for variant in variants:
+                        for step in plan(backend, op, variant, shape, dim, dtype, made):
+                            what = (backend, op, variant, shape, dim, dtype, arch, values, step)
+                            check(step, architecture, static_shared(step), what)
+                        checked += 1
+    return checked

@@ -1,0 +1,188 @@
+"""What the guard does when the process that measures does its worst. No kernel is needed for that: here the process is
+a few lines of Python, which answer as the real one does until they don't. tests/cli has kernels that go wrong."""
+
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from kernelzoo.measure import Problem, guard
+from kernelzoo.measure.guard import Guard, GuardError
+
+PROBLEM = Problem("min", (4, 4), "float32")
+
+WORKER = """
+import json, os, signal, sys, time
+replies = int(sys.argv[1])
+def say(**reply):
+    os.write(replies, json.dumps(reply).encode() + b"\\n")
+about = {"device": "cpu", "device_name": "a stub", "versions": {}, "implementations": []}
+for line in sys.stdin:
+    request = json.loads(line)
+    if request["do"] == "open":
+        say(done=about)
+        continue
+    for id in request["ids"]:
+        say(stage="check", id=id)
+        exec(ACTS.get(id, ""))
+    say(done={"entries": [{"id": id} for id in request["ids"]], "failed": []})
+"""
+
+ACTS = {
+    "segfaults": "os.kill(os.getpid(), signal.SIGSEGV)",
+    "aborts": "os.abort()",
+    "leaves": "os._exit(0)",
+    "odd_signal": "os.kill(os.getpid(), 40)",
+    "hangs": "time.sleep(600)",
+    "deaf": "[signal.signal(n, signal.SIG_IGN) for n in (1, 2, 15)]; time.sleep(600)",
+    "stops": "os.kill(os.getpid(), signal.SIGSTOP)",
+    "closes": "os.closerange(0, 100); time.sleep(600)",
+    "closes_and_leaves": "os.closerange(3, 100); os._exit(7)",
+    "forks": "os.fork() or time.sleep(600); os._exit(5)",
+    "floods": "[os.write(2, b'x' * 2**20) for _ in range(300)]; os.write(2, b'\\nthe last words\\n'); os._exit(6)",
+    "garbles": "os.write(replies, b'\\xff\\xfe nonsense\\n')",
+    "mistypes": "say(done=7)",
+    "lists": "os.write(replies, b'[]\\n')",
+    "nests": "os.write(replies, b'[' * 100_000 + b'\\n')",
+    "endless": "while True: os.write(replies, b'x' * 2**16)",
+    "halves": "os.write(replies, b'{\"done\": '); os._exit(8)",
+}
+
+WORDS = {
+    "segfaults": "was killed by SIGSEGV",
+    "aborts": "was killed by SIGABRT",
+    "leaves": "ended with status 0",
+    "odd_signal": "was killed by signal 40",
+    "hangs": "hung in check of hangs: no sign of life for 1.5 s",
+    "deaf": "hung in check of deaf",
+    "stops": "hung in check of stops",
+    "closes": "closed what it answers through, and went on",
+    "closes_and_leaves": "ended with status 7",
+    "forks": "ended with status 5",
+    "floods": "ended with status 6: ",
+    "garbles": r"something else writes where the process answers: b'\xff\xfe nonsense'",
+    "mistypes": "something else writes where the process answers",
+    "lists": "something else writes where the process answers",
+    "nests": "something else writes where the process answers",
+    "endless": "something else writes where the process answers: b'xxx",
+    "halves": "ended with status 8",
+}
+
+
+@pytest.fixture
+def guarded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """A guard of the stub."""
+    script = tmp_path / "worker.py"
+    script.write_text(f"ACTS = {ACTS!r}\n{WORKER}")
+    monkeypatch.setattr(guard, "_WORKER", [sys.executable, "-S", str(script)])
+    monkeypatch.setattr(guard, "_ENDING", 0.5)
+    monkeypatch.setattr(guard, "_LONGEST", 2**20)
+    with Guard("cpu", patience=1.5) as made:
+        yield made
+
+
+def group(pid: int) -> list[int]:
+    """The processes of a process group that are not ended yet."""
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            name, _, rest = stat.read_text().rpartition(")")
+        except OSError:
+            continue
+        state, _, pgrp = rest.split()[:3]
+        if int(pgrp) == pid and state != "Z":
+            found.append(int(name.split()[0]))
+    return found
+
+
+@pytest.mark.parametrize("act", ACTS)
+def test_it_costs_its_own_row(guarded: Guard, act: str) -> None:
+    first = guarded._process.pid
+    started = time.monotonic()
+    done, failed = guarded.race(PROBLEM, ["fine", act, "good"])
+    assert [entry["id"] for entry in done] == ["fine", "good"]
+    (lost,) = failed
+    assert (lost["id"], lost["outcome"]) == (act, "failed")
+    assert WORDS[act] in lost["reason"], lost["reason"]
+    assert time.monotonic() - started < 10
+    assert group(first) == []  # nothing that it started is left
+
+
+def test_a_flood_is_drained_and_its_end_is_kept(guarded: Guard) -> None:
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    _, (lost,) = guarded.race(PROBLEM, ["floods"])
+    assert lost["reason"].endswith("the last words")
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100_000  # KiB; 300 MiB were printed
+
+
+def test_files_stay_open_no_longer_than_a_guard(guarded: Guard) -> None:
+    def held() -> int:
+        return len(os.listdir("/proc/self/fd"))
+
+    guarded.race(PROBLEM, ["garbles"])
+    time.sleep(0.1)
+    before = held()
+    for _ in range(4):
+        guarded.race(PROBLEM, ["garbles"])
+    time.sleep(0.1)
+    assert held() <= before
+
+
+def test_a_process_that_never_starts_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    for script, words in (
+        ("raise SystemExit(9)", "ended with status 9"),
+        ("import os, sys; os.write(int(sys.argv[1]), b'?\\n'); import time; time.sleep(60)", "something else writes"),
+    ):
+        monkeypatch.setattr(guard, "_WORKER", [sys.executable, "-S", "-c", script])
+        with pytest.raises(GuardError, match=words):
+            Guard("cpu")
+
+
+# The real process ends with the one that asked, even out of C code that holds Python's lock and closed all files.
+HOLDS = """
+import ctypes, os, sys
+from kernelzoo.measure import worker
+worker._end_with(int(sys.argv[1]))
+if os.fork() == 0:
+    while True: pass
+os.write(1, b"x")
+os.closerange(0, 100)
+ctypes.PyDLL(None).sleep(600)
+"""
+
+
+def test_whatever_it_does_it_ends_with_the_guard() -> None:
+    alive, lifeline = os.pipe()
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOLDS, str(alive)], pass_fds=[alive], stdout=subprocess.PIPE, start_new_session=True
+    )
+    os.close(alive)
+    assert process.stdout is not None and process.stdout.read(1) == b"x"
+    process.stdout.close()
+    assert len(group(process.pid)) == 3  # it, what it started, and who watches
+    with pytest.raises(subprocess.TimeoutExpired):
+        process.wait(0.3)
+    os.close(lifeline)
+    assert process.wait(10) == -signal.SIGKILL
+    until = time.monotonic() + 5
+    while group(process.pid) and time.monotonic() < until:
+        time.sleep(0.02)
+    assert group(process.pid) == []
+
+
+def test_the_real_process_is_what_the_system_ends_first(tmp_path: Path) -> None:
+    """And data that no memory holds is a refusal, which costs no process."""
+    with Guard("cpu") as real:
+        process = real._process
+        assert Path(f"/proc/{process.pid}/oom_score_adj").read_text() == "1000\n"
+        done, (refused,) = real.race(Problem("min", (2**40, 2**10), "float32"), ["torch/min/eager"])
+        assert (done, refused["outcome"]) == ([], "refused")
+        assert "this device's memory does not hold" in refused["reason"]
+        assert real._process is process
+        json.dumps(refused)

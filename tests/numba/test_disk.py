@@ -1,0 +1,63 @@
+"""Numba's machine code on disk, of this package's own keeping; tests/test_caches.py has the folder and the files."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("numba.cuda", reason="the numba backend is written in numba-cuda")
+
+from numba.cuda import types  # needs numba-cuda
+
+from kernelzoo.kernels import private
+from kernelzoo.kernels.numba import disk
+from kernelzoo.kernels.numba.launch import Source
+
+
+def kernel(x, n):
+    pass
+
+
+def source(*constants: object) -> Source:
+    return Source(kernel, (types.CPointer(types.float32), types.int64), 128, constants)
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(private, "_warned", set())
+
+
+def test_kept_by_all_that_the_code_depends_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    disk.store(source(1), (9, 0), "entry", b"code")
+    assert disk.stored(source(1), (9, 0)) == ("entry", b"code")
+    assert disk.stored(source(2), (9, 0)) is disk.stored(source(1), (8, 0)) is None
+    monkeypatch.setattr(disk, "_compiler", lambda: "another version")
+    assert disk.stored(source(1), (9, 0)) is None
+
+
+@pytest.mark.parametrize("damage", [lambda c: c[:20], lambda c: c[:-1], lambda c: c[:-1] + bytes([c[-1] ^ 1])])
+def test_damaged_it_is_compiled_anew(damage) -> None:
+    disk.store(source(1), (9, 0), "entry", b"code")
+    (path,) = disk.folder().iterdir()
+    path.write_bytes(damage(path.read_bytes()))
+    assert disk.stored(source(1), (9, 0)) is None
+
+
+def test_planted_it_is_not_taken() -> None:
+    disk.store(source(1), (9, 0), "entry", b"code")
+    disk.folder().chmod(0o777)
+    with pytest.warns(RuntimeWarning, match="others may write to it"):
+        assert disk.stored(source(1), (9, 0)) is None
+
+
+def test_a_user_without_a_home_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setattr(Path, "home", lambda: (_ for _ in ()).throw(RuntimeError("no home")))
+    disk.store(source(1), (9, 0), "entry", b"code")
+    assert disk.stored(source(1), (9, 0)) is None
+
+
+def test_the_folder_is_private() -> None:
+    disk.store(source(1), (9, 0), "entry", b"code")
+    assert os.stat(disk.folder()).st_mode & 0o777 == 0o700

@@ -1,0 +1,76 @@
+"""What checks that are no benches found: one table for each, and blocks in documents."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from kernelzoo.report import ResultsError, findings
+
+FOUND = {
+    "format": "kernelzoo-fuzz/1",
+    "command": "kernelzoo fuzz",
+    "environment": {"device": "NVIDIA <H200>", "versions": {"python": "3.12.3", "torch": "2.11.0"}},
+    "started": "2026-01-02T03:04:05+00:00",
+    "seconds": 12.3,
+    "rows": [
+        {"implementation": "cpu/min/auto", "cases": 20000, "wrong": 0, "worst_ulp": 0.51234, "same_bits": True},
+        {"implementation": "cpu/min/rows", "cases": 5, "wrong": 1, "worst_ulp": None, "reason": "a | b"},
+    ],
+}
+
+
+def saved(folder: Path, name: str = "fuzz.json", **changed: object) -> Path:
+    path = folder / name
+    path.write_text(json.dumps(FOUND | changed), encoding="utf-8")
+    return path
+
+
+def test_each_row_is_a_line_and_what_is_known_a_column(tmp_path) -> None:
+    block = findings.blocks([saved(tmp_path)])["fuzz"]
+    caption, table = block.split("\n\n")
+    assert caption == "**NVIDIA &lt;H200&gt;**, 12 s; python 3.12.3, torch 2.11.0; 2026-01-02T03:04 (fuzz.json)"
+    assert table.splitlines() == [
+        "| implementation | cases | wrong | worst ulp | same bits | reason |",
+        "| :-- | --: | --: | --: | --: | --: |",
+        "| cpu/min/auto | 20000 | 0 | 0.512 | yes | - |",
+        "| cpu/min/rows | 5 | 1 | - | - | a \\| b |",
+    ]
+
+
+def test_files_of_a_kind_share_its_block(tmp_path) -> None:
+    paths = [
+        saved(tmp_path),
+        saved(tmp_path, "more.json", seconds=600),
+        saved(tmp_path, "x.json", format="kernelzoo-load/1"),
+    ]
+    found = findings.blocks(paths)
+    assert list(found) == ["fuzz", "load"]
+    assert found["fuzz"].count("| implementation |") == 2 and "10 min" in found["fuzz"]
+
+
+def test_blocks_go_into_a_document(tmp_path, capsys) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("# Page\n\n<!-- results:fuzz -->\n<!-- /results -->\n", encoding="utf-8")
+    assert findings.main([str(saved(tmp_path)), "--insert", str(page)]) == 0
+    assert "| cpu/min/auto |" in page.read_text(encoding="utf-8")
+    assert findings.main([str(saved(tmp_path))]) == 0
+    assert "| cpu/min/auto |" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [{"format": "kernelzoo-fuzz/2"}, {"rows": 3}, {"environment": None}, {"seconds": "long"}, {"rows": [["a"]]}],
+    ids=str,
+)
+def test_what_holds_no_findings_is_refused(tmp_path, capsys, changed) -> None:
+    path = saved(tmp_path, **changed)
+    with pytest.raises(ResultsError, match="holds no findings"):
+        findings.load(path)
+    assert findings.main([str(path)]) == 2
+    assert "error:" in capsys.readouterr().err
+
+
+def test_what_is_not_there_is_refused(tmp_path) -> None:
+    with pytest.raises(ResultsError, match="can't read"):
+        findings.load(tmp_path / "nothing.json")

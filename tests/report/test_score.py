@@ -1,0 +1,79 @@
+"""Scores: the share of the limit over a map, the problems that fall short, and those that another project wins."""
+
+import pytest
+
+from kernelzoo.report import load, score, sections
+
+
+@pytest.fixture
+def group(entry, write):
+    """Three problems with limits of 2 us, all told by ``of_limit`` = 2 / us; a peer beats the zoo on one of them."""
+
+    def line(id: str, shape: tuple[int, int], us: float, **extra: object):
+        data = [us * (1 + i / 1000) for i in range(11)]
+        return entry(id, shape, us, data, of_limit=2 / us, race=str(shape), **extra)
+
+    # (3, 5) is odd; on (8, 8) the zoo falls short and a peer is faster.
+    entries = [
+        *(line("torch/softmax/eager", shape, 8.0) for shape in ((4, 4), (8, 8), (3, 5))),
+        *(line("triton/softmax/auto", shape, us) for shape, us in (((4, 4), 2.0), ((8, 8), 8.0), ((3, 5), 2.0))),
+        *(line("cupy/softmax/auto", shape, us) for shape, us in (((4, 4), 4.0), ((8, 8), 4.0))),
+        line("cupy/softmax/split", (8, 8), 4.2),
+        line("rival/softmax/auto", (8, 8), 2.5),
+    ]
+    return load([write(entries)]).groups[0]
+
+
+def texts(table) -> list[list[str]]:
+    return [[cell.text for cell in row] for row in table.rows]
+
+
+def test_score_is_the_mean_share_with_the_worst_named(group) -> None:
+    lines = {row[0]: row[1:] for row in texts(score.score_table(group, "softmax"))}
+    # triton: 1, 1/4, 1, so the cube root of 1/4; even lengths 1 and 1/4; the odd one 1.
+    assert lines["triton/auto"] == ["0.63", "0.50", "1.00", "0.25", "float32 (8, 8)", "3 of 3"]
+    assert lines["cupy/auto"] == ["0.50", "0.50", "-", "0.50", "float32 (4, 4)", "2 of 3"]
+    assert lines["best of the zoo"] == ["0.79", "0.71", "1.00", "0.50", "float32 (8, 8)", "3 of 3"]
+    assert lines["best of the others"] == ["0.37", "0.45", "0.25", "0.25", "float32 (4, 4)", "3 of 3"]
+    assert list(lines)[-2:] == ["best of the zoo", "best of the others"]
+
+
+def test_shortfall_lists_what_no_backend_reaches(group) -> None:
+    table = score.shortfall_table(group, "softmax")
+    assert table.headers == ["problem", "best", "limit / time", "cupy/auto", "triton/auto"]
+    assert texts(table) == [["float32 (8, 8)", "cupy/auto", "0.50", "0.50", "0.25"]]
+
+
+def test_shortfall_shows_what_a_plain_copy_reaches(entry, write) -> None:
+    row = entry("triton/softmax/auto", us=8.0, of_limit=0.25, copy_us=4.0)
+    table = score.shortfall_table(load([write([row])]).groups[0], "softmax")
+    assert table.headers[-1] == "a plain copy" and texts(table)[0][-1] == "0.50"
+
+
+def test_behind_lists_what_another_project_wins(group) -> None:
+    assert texts(score.behind_table(group, "softmax")) == [
+        ["float32 (8, 8)", "cupy/auto", "4.00", "rival/auto", "2.50", "1.60", "slower"]
+    ]
+
+
+def test_variants_stand_beside_the_fastest_of_their_backend(group) -> None:
+    assert texts(score.variant_table(group, "softmax")) == [
+        ["cupy/softmax/auto", "1.00", "1.00", "2 of 2"],
+        ["cupy/softmax/split", "1.05", "1.05", "1 of 1"],
+        ["triton/softmax/auto", "1.00", "1.00", "3 of 3"],
+    ]
+
+
+def test_blocks_and_report_hold_them(group, entry, write) -> None:
+    results = load([write([entry("triton/softmax/auto", of_limit=0.9), entry("torch/softmax/eager", of_limit=0.5)])])
+    blocks = sections.blocks(results)
+    assert blocks["score"].startswith("**NVIDIA H200, device clock**\n\nsoftmax:\n\n| implementation | score |")
+    for block in ("shortfall", "behind", "variants"):  # nothing falls short, and auto alone was timed
+        assert blocks[block].startswith("**NVIDIA H200, device clock**\n\nsoftmax: none\n\n")
+    assert "| best of the zoo | 0.90 |" in sections.report(results, "t", {})
+
+
+def test_nothing_is_scored_without_limits(host, write) -> None:
+    results = load([write(host)])
+    assert all(score.score_table(group, "softmax") is None for group in results.groups)
+    assert "score" not in sections.blocks(results)

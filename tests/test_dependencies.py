@@ -1,0 +1,103 @@
+"""What is depended on: bounded at both ends, pinned within those bounds, and audited honestly."""
+
+import importlib.util
+import json
+import re
+import tomllib
+import types
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+
+ROOT = Path(__file__).parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+EXTRAS = PROJECT["project"]["optional-dependencies"]
+ASKED = [
+    Requirement(text)
+    for texts in (
+        PROJECT["project"]["dependencies"],
+        PROJECT["build-system"]["requires"],
+        *EXTRAS.values(),
+        *PROJECT["dependency-groups"].values(),
+    )
+    for text in texts
+]
+PINNED = dict(
+    re.fullmatch(r"([\w.-]+)==([\w.+]+)", line).groups()  # type: ignore[union-attr]
+    for line in (ROOT / ".ci" / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    if line and not line.startswith("#")
+)
+ELSEWHERE = {"cupy-cuda12x"}  # pinned for CUDA 13 alone
+
+
+def normal(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+@pytest.mark.parametrize("asked", ASKED, ids=str)
+def test_every_range_has_two_ends_and_holds_what_is_pinned(asked: Requirement) -> None:
+    operators = {specifier.operator for specifier in asked.specifier}
+    assert operators == {">=", "<"} or operators == {"=="}
+    pinned = {normal(name): version for name, version in PINNED.items()}
+    if asked.name not in ELSEWHERE:
+        assert asked.specifier.contains(pinned[normal(asked.name)])
+
+
+def test_each_is_pinned_once() -> None:
+    names = [
+        normal(line.partition("==")[0]) for line in (ROOT / ".ci" / "constraints.txt").read_text().splitlines()[1:]
+    ]
+    assert len(names) == len(set(names))
+
+
+@pytest.fixture(scope="module")
+def audit() -> types.ModuleType:
+    spec = importlib.util.spec_from_file_location("audit", ROOT / ".ci" / "audit.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+FINE = {"name": "fine", "version": "1", "vulns": []}
+BAD = {"name": "bad", "version": "2", "vulns": [{"id": "PYSEC-1", "fix_versions": ["2.1"], "aliases": []}]}
+UNKNOWN = {"name": "unknown", "skip_reason": "Dependency not found on PyPI and could not be audited: unknown (3)"}
+
+
+@pytest.mark.parametrize(
+    ("found", "ignored", "failed", "words"),
+    [
+        ([FINE], {}, False, "1 of 1 packages audited, no vulnerability that matters is known"),
+        ([FINE, BAD], {}, True, "bad 2: PYSEC-1, mended by 2.1"),
+        ([FINE, BAD], {"PYSEC-1": "not reachable here"}, False, "bad 2: PYSEC-1, ignored: not reachable here"),
+        ([FINE], {"PYSEC-1": "not reachable here"}, False, "PYSEC-1 is ignored, and nothing has it"),
+        ([FINE, UNKNOWN], {}, False, "1 of 2 packages audited"),
+        ([FINE, UNKNOWN], {}, False, "not audited, since the service does not know them: unknown"),
+        ([UNKNOWN], {}, False, "NOTHING WAS AUDITED: the service knows none of these 1 packages"),
+        ([], {}, False, "NOTHING WAS AUDITED"),
+    ],
+)
+def test_what_an_audit_found_is_said(audit: types.ModuleType, found, ignored, failed: bool, words: str) -> None:
+    assert audit.judge(json.dumps({"dependencies": found}), "", ignored)[0] == failed
+    assert any(words in line for line in audit.judge(json.dumps({"dependencies": found}), "", ignored)[1])
+
+
+@pytest.mark.parametrize(
+    ("said", "complaints", "failed", "words"),
+    [
+        ("", "requests.exceptions.ConnectionError: Max retries exceeded", False, "can't be reached"),
+        ("", "timed out after 120 s", False, "can't be reached"),
+        ("", "No module named pip_audit", True, "the audit is broken: No module named pip_audit"),
+        ("{}", "", True, "the audit is broken"),
+        ("[]", "usage: pip-audit", True, "the audit is broken"),
+    ],
+)
+def test_a_service_that_is_away_is_no_vulnerability_and_no_audit(audit, said, complaints, failed, words) -> None:
+    told = audit.judge(said, complaints, {})
+    assert told[0] == failed and words in told[1][0]
+    assert failed or told[1][0].startswith("NOTHING WAS AUDITED")
+
+
+def test_what_is_ignored_has_a_reason(audit: types.ModuleType) -> None:
+    assert all(len(reason.split()) >= 3 for reason in audit.IGNORED.values())
