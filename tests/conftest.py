@@ -9,6 +9,10 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent / "described"))
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--load", action="store_true", help="run the heavy tests of tests/load too, some minutes")
+
+
 def pytest_configure() -> None:
     """Test the shipped launch tables, unless KERNELZOO_TABLES is set. Under Triton's interpreter, mend its bfloat16
     first: see tests/triton/interpreter.py."""

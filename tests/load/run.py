@@ -1,0 +1,197 @@
+"""Sizes, streams, threads, processes and a million calls: ``python tests/load/run.py -o load.json``.
+
+Not a pytest module: its home is an NVIDIA GPU, and its default is all of it there. ``--device cpu`` runs on the host
+what a host has, at reduced sizes. Each section runs each backend in a process of its own, which may crash, hang or lose
+its device: that costs the rows it still had to do, and no other section. As many run at once as the device's memory
+holds. What each section checks is said in sections.py. Exits with 1 if anything failed.
+"""
+
+import argparse
+import json
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE))
+
+import sections  # noqa: E402  # beside this file
+
+from kernelzoo import measure, registry  # noqa: E402
+
+FORMAT = "kernelzoo-load/1"
+Row = dict[str, Any]
+
+
+@dataclass
+class Memory:
+    """GiB of the device, lent to one job at a time for each."""
+
+    left: float
+    changed: threading.Condition = field(default_factory=threading.Condition)
+
+    @contextmanager
+    def lent(self, gib: float) -> Any:
+        whole = self.left if gib == float("inf") else gib
+        with self.changed:
+            self.changed.wait_for(lambda: self.left >= whole)
+            self.left -= whole
+        try:
+            yield
+        finally:
+            with self.changed:
+                self.left += whole
+                self.changed.notify_all()
+
+
+def measured(section: str, backend: str, options: argparse.Namespace) -> list[Row]:
+    """Run one section on one backend in a process of its own; its rows, and one more if it didn't end well."""
+    command = [sys.executable, __file__, "--child", section, "--backend", backend, "--device", options.device]
+    command += ["--far", str(options.far), "--calls", str(options.calls)]
+    command += [word for module in options.module for word in ("--module", module)]
+    environment = {"OMP_WAIT_POLICY": "PASSIVE", **os.environ, "PYTHONFAULTHANDLER": "1", "PYTHONUNBUFFERED": "1"}
+    rows: list[Row] = []
+    doing, started, said = "starting", time.monotonic(), ""
+    with tempfile.TemporaryFile("w+", errors="replace") as log:
+        process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=log, text=True, env=environment, start_new_session=True
+        )
+        assert process.stdout is not None
+        deadline = started + options.timeout
+        hung = False
+        for line in lines_until(process.stdout, deadline):
+            if line is None:
+                hung = True
+                break
+            word, _, rest = line.partition(" ")
+            if word == "row":
+                rows.append(json.loads(rest))
+                doing = "between cases"
+            elif word == "doing":
+                doing = rest
+        if hung:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGABRT)  # for the stacks of its threads
+                time.sleep(1)
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+        code = process.wait()
+        process.stdout.close()
+        log.seek(0)
+        said = " | ".join(line.strip() for line in log.read().splitlines()[-12:])
+    if hung or code:
+        how = f"hung: no end within {options.timeout:g} s" if hung else f"ended with status {code}"
+        seconds = time.monotonic() - started
+        rows.append(sections.row(section, backend, doing, 0, seconds, "failed", detail=f"{how}: {said}"[-1500:]))
+    return rows
+
+
+def lines_until(stream: Any, deadline: float) -> Any:
+    """Lines of a process's output as they come; None, and no more, at the deadline."""
+    pending = b""
+    with selectors.DefaultSelector() as selector:
+        selector.register(stream, selectors.EVENT_READ)
+        while True:
+            if not selector.select(max(0.0, deadline - time.monotonic())):
+                yield None
+                return
+            read = os.read(stream.fileno(), 65536)
+            if not read:
+                return
+            pending += read
+            *whole, pending = pending.split(b"\n")
+            yield from (line.decode(errors="replace") for line in whole)
+
+
+def child(options: argparse.Namespace) -> int:
+    """One section of one backend, in this process: rows go to standard output as they are made."""
+    for module in options.module:
+        registry.load_module(module)
+    where = sections.Where(options.device, 2**options.far, options.calls)
+    for row in sections.SECTIONS[options.child].run(options.backend, where):
+        print("row", json.dumps(row), flush=True)
+    return 0
+
+
+def parsed(arguments: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("-o", "--output", type=Path, help="write the rows as JSON")
+    parser.add_argument("--device", default="cuda", choices=("cuda", "cpu"))
+    parser.add_argument("--section", default=",".join(sections.SECTIONS), help="comma-separated; default: all")
+    parser.add_argument("--backend", help="comma-separated; default: all that run on the device")
+    parser.add_argument("--module", action="append", default=[], help="a Python file that registers implementations")
+    parser.add_argument("--far", type=int, help="log2 of the elements that sizes go past: 31, or 18 on the host")
+    parser.add_argument("--calls", type=int, default=1_000_000, help="calls that must leave no memory behind")
+    parser.add_argument("--timeout", type=float, default=360.0, help="seconds for one section of one backend")
+    parser.add_argument("--child", help=argparse.SUPPRESS)
+    options = parser.parse_args(arguments)
+    options.far = options.far or (31 if options.device == "cuda" else 18)
+    options.module = [str(Path(module).resolve()) for module in options.module]
+    if options.backend is None:
+        options.backend = "torch,triton,cupy,numba" if options.device == "cuda" else "torch,cpu"
+    unknown = [name for name in options.section.split(",") if name not in sections.SECTIONS]
+    if unknown:
+        parser.error(f"no section {', '.join(unknown)}; known: {', '.join(sections.SECTIONS)}")
+    return options
+
+
+def main(arguments: list[str] | None = None) -> int:
+    options = parsed(arguments)
+    if options.child:
+        return child(options)
+    started, began = datetime.now(UTC).isoformat(), time.monotonic()
+    names = options.backend.split(",")
+    jobs = [
+        (section, backend)
+        for section in options.section.split(",")
+        for backend in ([*names, "+".join(names)] if sections.SECTIONS[section].mixed and len(names) > 1 else names)
+    ]
+    # On the host every job has both cores' worth of threads; on a device, what bounds them is its memory.
+    memory, workers = Memory(112.0 if options.device == "cuda" else 1.0), 8 if options.device == "cuda" else 1
+    # What needs the whole device comes last, alone; all backends together come when their kernels are on the disk.
+    jobs.sort(key=lambda job: (sections.SECTIONS[job[0]].gib == float("inf"), "+" in job[1]))
+
+    def run(job: tuple[str, str]) -> list[Row]:
+        gib = sections.SECTIONS[job[0]].gib if options.device == "cuda" else 1.0
+        with memory.lent(gib):
+            rows = measured(*job, options)
+        for row in rows:
+            print(sections.line(row), flush=True)
+        return rows
+
+    with ThreadPoolExecutor(workers) as pool:
+        rows = [row for found in pool.map(run, jobs) for row in found]
+    failed = [row for row in rows if row["outcome"] == "failed"]
+    counts = {name: sum(row["outcome"] == name for row in rows) for name in sections.OUTCOMES}
+    print(", ".join(f"{count} {name}" for name, count in counts.items() if count))
+    if options.output is not None:
+        result = {
+            "format": FORMAT,
+            "command": ["python", "tests/load/run.py", *(sys.argv[1:] if arguments is None else arguments)],
+            "environment": {
+                "device": measure.device_name(options.device),
+                "versions": measure.versions(options.device),
+            },
+            "started": started,
+            "seconds": round(time.monotonic() - began, 1),
+            "rows": rows,
+        }
+        partial = options.output.with_suffix(".partial")
+        partial.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+        partial.replace(options.output)
+    return int(bool(failed) or not rows)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

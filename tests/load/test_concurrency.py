@@ -1,0 +1,344 @@
+"""Threads, streams, forks and many layouts, on backends made up for the purpose: the way of a call, and no kernel."""
+
+import ctypes
+import importlib
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import sections
+import torch
+
+from kernelzoo import ops, registry
+from kernelzoo.errors import BackendUnavailableError
+from kernelzoo.registry import Backend, Launch, Movable
+from kernelzoo.workspace import owning
+
+HOST = sections.Where("cpu", 2**18, 100_000)
+
+
+class OnDevice(torch.Tensor):
+    """A tensor that takes the short way of a repeated call, as one on a GPU does."""
+
+    def get_device(self) -> int:
+        return 0
+
+
+@pytest.fixture
+def kept() -> Backend:
+    """A backend whose launches can be kept: the minimum of rows of one element, which is a copy."""
+
+    def bind(x: torch.Tensor, out: torch.Tensor) -> Launch:
+        count = x.numel() * x.element_size()
+        return Movable(lambda source, target: void(ctypes.memmove(target, source, count)), x, out)
+
+    def void(_: object) -> None:
+        pass
+
+    backend = Backend("kept", ("cpu",), {("min", "auto"): bind})
+    backend._tensor, backend._current_device = OnDevice, lambda: 0
+    return backend
+
+
+def on_device(n: int, value: float) -> torch.Tensor:
+    return torch.full((n, 1), value).as_subclass(OnDevice)
+
+
+def test_threads_share_kept_launches_while_they_are_thrown_away(kept: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "_KEPT", 64)
+    largest = 0
+
+    def go(t: int) -> None:
+        nonlocal largest
+        for k in range(400):
+            x = on_device(1 + (k * 13 + t * 7) % 200, float(k + t))
+            assert bool((kept.min(x) == k + t).all())
+            largest = max(largest, len(kept._kept))
+
+    with ThreadPoolExecutor(16) as pool:
+        list(pool.map(go, range(16)))
+    assert 0 < largest <= 64 + 16
+
+
+def test_kept_launches_are_bounded(kept: Backend) -> None:
+    for n in range(1, registry._KEPT + 200):
+        kept.min(on_device(n, 1.0))
+    assert 0 < len(kept._kept) <= registry._KEPT
+
+
+def test_a_kept_launch_holds_no_tensor(kept: Backend) -> None:
+    import weakref
+
+    x = on_device(9, 1.0)
+    gone = weakref.ref(x)
+    kept.min(x)
+    assert kept._kept
+    del x
+    assert gone() is None
+
+
+PACKAGE = {
+    "__init__.py": "def probe():\n    return ('cpu',)\n",
+    "min.py": """
+import threading, time
+import kernelzoo
+
+started.set() if (started := getattr(kernelzoo, "_load_started", None)) else None
+time.sleep(0.5)
+
+@kernelzoo.register("slowpoke", "min", "auto")
+def auto(x, out):
+    '''Slow to import.'''
+    return lambda: None
+""",
+}
+
+
+@pytest.fixture
+def slowpoke(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A backend's package whose module takes its time to import."""
+    folder = tmp_path / "slowpoke_package"
+    folder.mkdir()
+    for name, text in PACKAGE.items():
+        (folder / name).write_text(text, encoding="utf-8")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    packages = {**registry._packages(), "slowpoke": "slowpoke_package"}
+    monkeypatch.setattr(registry, "_packages", lambda: packages)
+    yield
+    for name in [name for name in sys.modules if name.startswith("slowpoke_package")]:
+        del sys.modules[name]
+    registry._loaded.pop("slowpoke", None)
+    registry._registered.pop(("slowpoke", "min", "auto"), None)
+
+
+@pytest.mark.usefixtures("slowpoke")
+def test_an_import_and_a_first_use_do_not_wait_for_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    # One thread imports the module and registers at its end; meanwhile another gets the backend, which imports it too.
+    import kernelzoo
+
+    started = threading.Event()
+    monkeypatch.setattr(kernelzoo, "_load_started", started, raising=False)
+    first = threading.Thread(target=importlib.import_module, args=("slowpoke_package.min",), daemon=True)
+    first.start()
+    assert started.wait(10)
+    found: list[Backend] = []
+    second = threading.Thread(target=lambda: found.append(registry.get("slowpoke")), daemon=True)
+    second.start()
+    first.join(10)
+    second.join(10)
+    assert not first.is_alive() and not second.is_alive(), "each waits for the other"
+    assert found[0].variants("min") == ("auto",)
+
+
+@pytest.mark.usefixtures("slowpoke")
+def test_threads_that_come_first_load_one_backend() -> None:
+    with ThreadPoolExecutor(16) as pool:
+        found = set(pool.map(lambda _: id(registry.get("slowpoke")), range(16)))
+    assert len(found) == 1
+
+
+def test_a_fork_keeps_no_lock_and_no_launch(kept: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept.min(on_device(3, 1.0))
+    monkeypatch.setitem(registry._loaded, "kept", kept)
+    monkeypatch.setattr(registry, "_forked", False)
+    before = registry._lock
+    taken = threading.Thread(target=before.acquire)  # as by a thread that the child does not have
+    taken.start()
+    taken.join()
+    registry._after_fork()
+    assert registry._lock is not before and registry._lock.acquire(timeout=1)
+    registry._lock.release()
+    assert not kept._kept
+
+
+def test_cuda_after_a_fork_is_an_error_that_says_so(kept: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "_forked", True)
+    monkeypatch.setattr(torch.cuda, "_is_in_bad_fork", lambda: True)
+    kept.devices = ("cuda",)
+    x: Any = SimpleNamespace(device=SimpleNamespace(type="cuda"), is_cuda=True)
+    with pytest.raises(BackendUnavailableError, match="spawn"):
+        kept._check_device(x)
+
+
+# --- streams, on a torch.cuda that is made up -------------------------------------------------------------------------
+
+
+class FakeCuda:
+    """As much of torch.cuda as a workspace asks, and a list of what it was asked."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.current, self.capturing, self.said = 11, False, list[str]()
+        for name, value in {
+            "current_stream": lambda device: self.stream(self.current),
+            "ExternalStream": lambda pointer, device: self.stream(pointer),
+            "default_stream": lambda device: self.stream(0),
+            "is_current_stream_capturing": lambda: self.capturing,
+        }.items():
+            monkeypatch.setattr(torch.cuda, name, value)
+        monkeypatch.setattr(torch._C, "_cuda_getCurrentRawStream", lambda device: self.current, raising=False)
+
+    def stream(self, pointer: int) -> Any:
+        wait = lambda other: self.said.append(f"{pointer} waits for {other.pointer}")  # noqa: E731
+        return SimpleNamespace(pointer=pointer, wait_stream=wait)
+
+    def tensor(self) -> Any:
+        record = lambda stream: self.said.append(f"used on {stream.pointer}")  # noqa: E731
+        return SimpleNamespace(is_cuda=True, get_device=lambda: 0, record_stream=record)
+
+    def ran(self, launch: Launch, stream: int, capturing: bool = False) -> list[str]:
+        self.current, self.capturing, self.said = stream, capturing, []
+        launch()
+        return self.said
+
+
+@pytest.fixture
+def cuda(monkeypatch: pytest.MonkeyPatch) -> FakeCuda:
+    return FakeCuda(monkeypatch)
+
+
+def test_a_workspace_follows_its_launch(cuda: FakeCuda) -> None:
+    launch = owning(lambda: cuda.said.append("ran"), cuda.tensor(), cuda.tensor())
+    assert cuda.ran(launch, 11) == ["ran"]
+    assert cuda.ran(launch, 22) == ["22 waits for 11", "used on 22", "used on 22", "ran"]
+    assert cuda.ran(launch, 22) == ["ran"]
+    assert cuda.ran(launch, 11) == ["ran"]
+
+
+def test_a_workspace_of_the_default_stream_is_waited_for_there(cuda: FakeCuda) -> None:
+    cuda.current = 0
+    launch = owning(lambda: None, cuda.tensor())
+    assert cuda.ran(launch, 22) == ["22 waits for 0", "used on 22"]
+
+
+def test_a_capture_does_not_wait_for_what_is_outside_and_does_not_count_as_having_waited(cuda: FakeCuda) -> None:
+    launch = owning(lambda: None, cuda.tensor())
+    assert cuda.ran(launch, 22, capturing=True) == ["used on 22"]
+    assert cuda.ran(launch, 22) == ["22 waits for 11", "used on 22"]
+
+
+def test_on_the_host_a_launch_stays_what_it_is() -> None:
+    def launch() -> None:
+        pass
+
+    assert owning(launch, torch.empty(1)) is launch
+    assert ops.on_its_device(launch, torch.empty(1)) is launch
+
+
+@pytest.mark.parametrize("before", [0, 1])
+def test_attaching_leaves_the_current_device_as_it_was(before: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    current, asked = [before], []
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: current[0])
+    monkeypatch.setattr(torch.cuda, "set_device", lambda index: (asked.append(index), current.__setitem__(0, index)))
+    with pytest.raises(ValueError), ops.attached(1):  # noqa: PT011, PT012
+        assert current == [1] and asked == [1]  # also where it is current already: the thread may have no context
+        raise ValueError
+    assert current == [before]
+
+
+# --- past a grid's limits ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("shape", "axis"), [((2000, 7, 3), 0), ((3, 7, 2001), 2)])
+def test_halves_are_the_whole(shape: tuple[int, int, int], axis: int) -> None:
+    x = torch.randn(shape)
+    out = torch.full((shape[0], shape[2]), torch.nan)
+    bound: list[tuple[int, ...]] = []
+
+    def bind(x: torch.Tensor, out: torch.Tensor) -> Launch:
+        bound.append(tuple(x.shape))
+        return lambda: ops.void(torch.amin(x, 1, out=out))
+
+    ops.in_halves(bind, x, out)()
+    assert torch.equal(out, x.amin(1))
+    assert sum(part[axis] for part in bound) == shape[axis] and len(bound) == 2
+    assert bound[0][axis] % 256 == 0
+
+
+# --- what is kept, for ever and not -----------------------------------------------------------------------------------
+
+
+def test_compiled_functions_are_bounded_and_never_kept_unwarmed(monkeypatch: pytest.MonkeyPatch) -> None:
+    from kernelzoo.kernels.torch import compiled
+    from kernelzoo.kernels.torch import min as minima
+
+    warmed: list[tuple[int, ...]] = []
+
+    def compile(function: Callable[..., None], **_: object) -> Callable[..., None]:
+        def run(x: torch.Tensor, dim: int, out: torch.Tensor) -> None:
+            warmed.append(tuple(x.shape))
+            function(x, dim, out)
+
+        return run
+
+    monkeypatch.setattr(torch, "compile", compile)
+    monkeypatch.setattr(compiled, "KEPT", 3)
+    monkeypatch.setattr(compiled, "_compiled", {})
+    monkeypatch.setattr(compiled, "_check_toolchain", lambda *_: None)
+
+    def bind(n: int) -> None:
+        minima.compile(torch.empty(2, n, 1), torch.empty(2, 1))
+
+    for n in range(1, 20):
+        bind(n)
+        assert len(compiled._compiled) <= 3
+    bind(17)  # still kept, and now the last that was asked for
+    assert len(warmed) == 19
+    bind(20)
+    bind(17)
+    bind(18)
+    assert warmed[19:] == [(2, 20), (2, 18)]
+
+
+@pytest.mark.parametrize("op", ["min", "softmax"])
+def test_many_calls_leave_nothing_behind(op: str) -> None:
+    pytest.importorskip("numba", reason="the cpu backend is written in Numba")
+    implementation = registry.implementation(f"cpu/{op}/auto")
+    calls, grown, _ = sections._leak(implementation, HOST, [(4, 32), (3, 5)], HOST.calls)
+    assert calls == 100_000 and grown < sections.LEAK + 2**22 / calls
+
+
+# --- the host backend itself ------------------------------------------------------------------------------------------
+
+FORK = """
+import os, sys, threading, torch, kernelzoo
+x = torch.randn(2048, 1024)  # large enough for several threads
+cpu = kernelzoo.get("cpu")
+expected = cpu.softmax(x), cpu.min(x)
+stop = False
+def busy():
+    while not stop: cpu.min(x)
+thread = threading.Thread(target=busy)
+thread.start()
+for _ in range(3):
+    child = os.fork()
+    if not child:
+        torch.set_num_threads(1)  # torch's own threads can't be forked
+        same = torch.equal(cpu.softmax(x), expected[0]) and torch.equal(cpu.min(x), expected[1])
+        os._exit(0 if same else 1)
+    _, status = os.waitpid(child, 0)
+    print(os.waitstatus_to_exitcode(status))
+stop = True
+thread.join()
+"""
+
+
+def test_a_forked_child_gives_the_same_bits() -> None:
+    pytest.importorskip("numba", reason="the cpu backend is written in Numba")
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", FORK], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert done.stdout.split() == ["0", "0", "0"], done.stderr
+
+
+@pytest.mark.parametrize("backend", ["torch", "cpu"])
+def test_torch_compile_around_a_call(backend: str) -> None:
+    if backend == "cpu":
+        pytest.importorskip("numba", reason="the cpu backend is written in Numba")
+    count, _, _ = sections._in_compile(registry.implementation(f"{backend}/softmax/auto"), HOST)
+    assert count

@@ -1,0 +1,109 @@
+"""That run.py catches what it claims to, on implementations that are wrong in one way each; and what it writes."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import known_bad
+import pytest
+import run
+import sections
+
+HERE = Path(__file__).parent
+HOST = sections.Where("cpu", 2**18, 30_000)
+FEW_SIZES = ("one row", "rows of 65", "axis 0, wide", "middle axis")
+
+
+@pytest.fixture
+def brief(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sections as they are, with less to do."""
+    kept = [size for size in sections.sizes_of(2**18) if size.name in FEW_SIZES]
+    monkeypatch.setattr(sections, "sizes_of", lambda far: kept)
+    monkeypatch.setattr(sections, "SHAPES", sections.SHAPES[:3])
+    monkeypatch.setattr(sections, "PATIENCE", 1.0)
+
+
+def outcomes(section: str, backend: str) -> dict[str, str]:
+    return {row["case"]: row["outcome"] for row in sections.SECTIONS[section].run(backend, HOST)}
+
+
+@pytest.mark.usefixtures("brief")
+@pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
+@pytest.mark.parametrize(
+    ("backend", "section", "case"),
+    [
+        ("narrow", "sizes", "int8 one row 1x266243"),
+        ("narrow", "sizes", "uint8 rows of 65 8070x65"),
+        ("narrow", "sizes", "int8 axis 0, wide 3x266243"),
+        ("narrow", "sizes", "int8 middle axis 3x103x1699"),
+        ("racy", "threads", "later calls, in any order"),
+        ("lazy", "threads", "first calls, all at once"),
+        ("frozen", "graphs", "a bound launch on other data"),
+        ("ambient", "modes", "default dtype float64"),
+        ("ambient", "modes", "default device meta"),
+        ("leaky", "memory", "30000 calls of one layout"),
+        ("greedy", "memory", "no memory for it"),
+        ("unforkable", "processes", "called in a child by fork"),
+    ],
+)
+def test_catches(backend: str, section: str, case: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def only(section: str, implementation: str, named: str, check: sections.Check) -> sections.Row:
+        if named == case or "first calls" in named:
+            return tried(section, implementation, named, check)
+        return sections.row(section, implementation, named, 0, 0.0, "skipped")
+
+    tried = sections.tried
+    monkeypatch.setattr(sections, "tried", only)
+    known_bad._table.clear()
+    assert section in known_bad.CAUGHT_BY[backend]
+    assert outcomes(section, backend)[case] == "failed"
+
+
+@pytest.mark.usefixtures("brief")
+@pytest.mark.parametrize("section", ["sizes", "threads", "graphs"])
+def test_passes_what_is_right(section: str) -> None:
+    found = outcomes(section, "torch")
+    assert set(found.values()) <= {"passed", "refused"} and "passed" in found.values()
+
+
+def test_a_process_that_dies_costs_its_row_alone(tmp_path: Path) -> None:
+    module, result = HERE / "known_bad.py", tmp_path / "load.json"
+    command = ["--device", "cpu", "--section", "graphs", "--backend", "deadly,frozen", "--module", str(module)]
+    done = subprocess.run([sys.executable, str(HERE / "run.py"), *command, "-o", str(result)], capture_output=True)
+    assert done.returncode == 1, done.stderr
+    written = json.loads(result.read_text(encoding="utf-8"))
+    assert written["format"] == run.FORMAT
+    assert set(written) == {"format", "command", "environment", "started", "seconds", "rows"}
+    rows = {row["implementation"]: row for row in written["rows"]}
+    assert "status -6" in rows["deadly"]["detail"] and "deadly/min/auto" in rows["deadly"]["case"]
+    assert rows["frozen/softmax/auto"]["outcome"] == "failed"
+    assert list(tmp_path.iterdir()) == [result]
+
+
+def test_a_section_that_is_not_there_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        run.main(["--section", "size"])
+    assert "no section size; known: sizes" in capsys.readouterr().err
+
+
+def test_every_section_has_something_to_catch() -> None:
+    caught = {section for sections_of in known_bad.CAUGHT_BY.values() for section in sections_of}
+    assert caught == set(sections.SECTIONS) - {"full"}  # which asks the device alone, and is told what memory is
+
+
+@pytest.mark.skipif("not config.getoption('--load')", reason="some minutes: --load runs it")
+def test_all_of_it_on_the_host(tmp_path: Path) -> None:
+    result = tmp_path / "load.json"
+    code = run.main(["--device", "cpu", "--calls", "100000", "--timeout", "900", "-o", str(result)])
+    failed = [row for row in json.loads(result.read_text(encoding="utf-8"))["rows"] if row["outcome"] == "failed"]
+    assert not failed and code == 0
+
+
+@pytest.mark.skipif("not config.getoption('--load')", reason="some minutes: --load runs it")
+@pytest.mark.parametrize("backend", sorted(set(known_bad.CAUGHT_BY) - set(known_bad.NEEDS_GPU)))
+def test_catches_in_processes(backend: str, tmp_path: Path) -> None:
+    (section,) = known_bad.CAUGHT_BY[backend]
+    module = str(HERE / "known_bad.py")
+    options = ["--device", "cpu", "--calls", "30000", "--timeout", "30" if backend == "endless" else "300"]
+    assert run.main([*options, "--section", section, "--backend", backend, "--module", module]) == 1
