@@ -49,6 +49,9 @@ def fuzz(
     case: Annotated[
         str | None, typer.Option("--case", metavar="JSON", help="Run this one case, as a failure was printed.")
     ] = None,
+    alike: Annotated[
+        int, typer.Option("--alike", metavar="K", min=1, help="Cases that share a layout, and what is compiled for it.")
+    ] = 8,
     jobs: Annotated[
         int, typer.Option("--jobs", metavar="J", min=0, help="Processes at once; by default one for each processor.")
     ] = 0,
@@ -88,7 +91,7 @@ def fuzz(
         if case is not None:
             works = [_Work(id, seed, [engine.parse(case, id.split("/")[1])]) for id in chosen]
         else:
-            works = list(_works(pool.first, chosen, cases, seed))
+            works = list(_works(pool.first, chosen, cases, seed, alike))
         with Bar(sum(len(work.cases) for work in works)) as bar:
             batches = sum(-(-len(work.cases) // _BATCH) for work in works)
             pool.run(_Share(works, pool.lock, bar).step, min(jobs or len(os.sched_getaffinity(0)), batches))
@@ -153,7 +156,7 @@ class _Work:
         }
 
 
-def _works(guard: Guard, ids: Sequence[str], count: int, seed: int) -> Iterator[_Work]:
+def _works(guard: Guard, ids: Sequence[str], count: int, seed: int, alike: int) -> Iterator[_Work]:
     """The same cases for all implementations of an operation that run in the same kind of place."""
     from kernelzoo import conformance
     from kernelzoo import fuzz as engine
@@ -167,7 +170,7 @@ def _works(guard: Guard, ids: Sequence[str], count: int, seed: int) -> Iterator[
             continue
         key = op, about["elements"]
         if key not in drawn:
-            drawn[key] = engine.draw(op, count, seed, about["elements"])
+            drawn[key] = engine.draw(op, count, seed, about["elements"], alike)
         few = max(engine.GROUP, count // _SLOW_TO_BIND) if id in conformance.CORE_ONLY else count
         yield _Work(id, seed, drawn[key][:few], emulator=about["emulator"])
 

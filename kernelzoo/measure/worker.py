@@ -168,8 +168,11 @@ class Worker:
 
     def on_accuracy(self, op: str, dtype: str, ids: list[str], values: int, seed: int) -> dict[str, Any]:
         """Errors in ulp; rows as :func:`kernelzoo.accuracy.measure` makes them."""
+        import torch
+
         from kernelzoo import accuracy
 
+        torch.set_num_threads(1)  # there are as many of these processes as there is work for
         # Implementations of one backend, and torch itself, on that backend's device.
         places = {id: self._place(id) for id in ids}
         device = next((place for place in places.values() if not isinstance(place, str)), None)
