@@ -195,11 +195,12 @@ class Choose(Protocol):
     def __call__(self, among: Sequence[T], /) -> T: ...
 
 
-def draw(op: str, count: int, seed: int, elements: int) -> list[Case]:
-    """So many cases of an operation, all different, of at most so many elements; the same for the same seed.
+def draw(op: str, count: int, seed: int, elements: int, alike: int = GROUP) -> list[Case]:
+    """So many cases of an operation, all different, of at most so many elements; the same for the same arguments.
 
-    By a generator and not by Hypothesis, which varies what it has made: of 1000 layouts of its own 400 had been there
-    before, and most others differed from the one before in one respect. It took 1.7 ms for each, this takes 0.1 ms.
+    ``alike`` of them in a row share a layout; see GROUP. By a generator and not by Hypothesis, which varies what it has
+    made: of 1000 layouts of its own 400 had been there before, and most others differed from the one before in one
+    respect. It took 1.7 ms for each, this takes 0.1 ms.
     """
     cases = dict[str, Case]()
     layouts = set[Case]()
@@ -208,7 +209,7 @@ def draw(op: str, count: int, seed: int, elements: int) -> list[Case]:
         case = _drawn(choose, op, elements)
         if case not in layouts:
             layouts.add(case)
-            cases |= {str(like): like for like in _group(choose, op, case, elements)}
+            cases |= {str(like): like for like in _group(choose, op, case, elements, alike)}
     return list(cases.values())[:count]
 
 
@@ -305,13 +306,13 @@ def _layout(choose: Choose, shape: Sequence[int], room: int, *, read_alone: bool
     return Layout(tuple(strides), offset) if span(shape, strides) <= room else Layout(contiguous(shape), offset)
 
 
-def _group(choose: Choose, op: str, case: Case, elements: int) -> Iterator[Case]:
+def _group(choose: Choose, op: str, case: Case, elements: int, alike: int) -> Iterator[Case]:
     """A case and others like it, which the same kernels take: see GROUP."""
-    for number in range(GROUP):
+    for number in range(alike):
         like = case
         if number and case.far:  # one such is enough: it takes gigabytes
             like = replace(case, x=Layout(contiguous(case.shape)))
-        if number >= GROUP // 2 and like.elements and not like.far:
+        if number >= alike // 2 and like.elements and not like.far:
             like = _resized(choose, op, like, elements)
         yield _filled(choose, like, choose(fuzz_values.families(case.dtype)))
 

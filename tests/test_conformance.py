@@ -1,10 +1,12 @@
 """The contract, over every registered implementation: the suite's own cases, and what Hypothesis makes up."""
 
 import pytest
+import torch
 from hypothesis import HealthCheck, given, reject, settings
 from hypothesis import strategies as st
 
 import kernelzoo
+from kernelzoo import fuzz, fuzz_check
 from kernelzoo.testing import Case, Conformance, check, tensors
 
 
@@ -33,3 +35,15 @@ class TestConformance(Conformance):
             check(implementation, case, device)
         except kernelzoo.UnsupportedProblemError:
             reject()  # try another: a variant that refuses them all fails
+
+    def test_fuzzed(self, implementation: kernelzoo.Implementation) -> None:
+        """A small budget of ``kernelzoo fuzz``, on the same cases each time."""
+        if implementation.id in self.core_only:
+            pytest.skip("takes a second to bind each problem")
+        emulated = bool(kernelzoo.get(implementation.backend).emulator)
+        cases = fuzz.draw(implementation.op, 8 if emulated else 120, 1, 2**7 if emulated else 2**12)
+        found = fuzz_check.run(implementation, cases, torch.device(self.device(implementation.backend)))
+        assert [(str(cases[number]), words) for number, words in found.wrong] == []
+        if found.unavailable:
+            pytest.skip(found.unavailable)
+        assert found.right + found.refused + found.faults + found.no_room == len(cases)

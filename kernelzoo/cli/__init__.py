@@ -1,4 +1,4 @@
-"""The command line: ``kernelzoo list | doctor | verify | fuzz | bench | compare | inspect | tune | report``.
+"""The command line: ``kernelzoo list | doctor | verify | fuzz | accuracy | bench | compare | inspect | tune | report``.
 
 Each command is a function that returns the exit status; options stand in its signature, and what it needs is imported
 when it runs, so that ``kernelzoo --help`` loads nothing heavy.
@@ -17,7 +17,7 @@ from typing import Annotated
 import typer
 
 import kernelzoo
-from kernelzoo.cli import bench, compare, doctor, fuzz, inspection, listing, reporting, tune, verify
+from kernelzoo.cli import accuracy, bench, compare, doctor, fuzz, inspection, listing, reporting, tune, verify
 from kernelzoo.errors import KernelZooError
 from kernelzoo.files import printable
 
@@ -56,6 +56,7 @@ app.command("list")(listing.list_implementations)
 app.command("doctor")(doctor.doctor)
 app.command("verify")(verify.verify)
 app.command("fuzz")(fuzz.fuzz)
+app.command("accuracy")(accuracy.accuracy)
 app.command("bench")(bench.bench)
 app.command("compare")(compare.compare)
 app.command("inspect")(inspection.inspect)

@@ -7,10 +7,9 @@ import secrets
 import shlex
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Annotated, Any, Self
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -50,6 +49,9 @@ def fuzz(
     case: Annotated[
         str | None, typer.Option("--case", metavar="JSON", help="Run this one case, as a failure was printed.")
     ] = None,
+    alike: Annotated[
+        int, typer.Option("--alike", metavar="K", min=1, help="Cases that share a layout, and what is compiled for it.")
+    ] = 8,
     jobs: Annotated[
         int, typer.Option("--jobs", metavar="J", min=0, help="Processes at once; by default one for each processor.")
     ] = 0,
@@ -72,6 +74,7 @@ def fuzz(
     """
     from kernelzoo import fuzz as engine
     from kernelzoo import registry
+    from kernelzoo.cli.pool import Pool
     from kernelzoo.cli.progress import Bar
     from kernelzoo.measure.guard import Guard
 
@@ -79,7 +82,7 @@ def fuzz(
     run = recording.Recording("kernelzoo-fuzz/1")
     seed = secrets.randbits(32) if seed is None else seed
     modules = options.check_modules(module)
-    with _Pool(lambda: Guard(device, modules, patience=patience)) as pool:
+    with Pool(lambda: Guard(device, modules, patience=patience)) as pool:
         about = pool.first.about
         known = set(about.summaries)
         if module and not ids:
@@ -88,9 +91,10 @@ def fuzz(
         if case is not None:
             works = [_Work(id, seed, [engine.parse(case, id.split("/")[1])]) for id in chosen]
         else:
-            works = list(_works(pool.first, chosen, cases, seed))
+            works = list(_works(pool.first, chosen, cases, seed, alike))
         with Bar(sum(len(work.cases) for work in works)) as bar:
-            pool.run(works, jobs or len(os.sched_getaffinity(0)), bar)
+            batches = sum(-(-len(work.cases) // _BATCH) for work in works)
+            pool.run(_Share(works, pool.lock, bar).step, min(jobs or len(os.sched_getaffinity(0)), batches))
     rows = [work.row() for work in works]
     document = run.document(about, rows, seed=seed, failures=[failure for work in works for failure in work.failures])
     if to is not None:
@@ -152,7 +156,7 @@ class _Work:
         }
 
 
-def _works(guard: Guard, ids: Sequence[str], count: int, seed: int) -> Iterator[_Work]:
+def _works(guard: Guard, ids: Sequence[str], count: int, seed: int, alike: int) -> Iterator[_Work]:
     """The same cases for all implementations of an operation that run in the same kind of place."""
     from kernelzoo import conformance
     from kernelzoo import fuzz as engine
@@ -166,72 +170,35 @@ def _works(guard: Guard, ids: Sequence[str], count: int, seed: int) -> Iterator[
             continue
         key = op, about["elements"]
         if key not in drawn:
-            drawn[key] = engine.draw(op, count, seed, about["elements"])
+            drawn[key] = engine.draw(op, count, seed, about["elements"], alike)
         few = max(engine.GROUP, count // _SLOW_TO_BIND) if id in conformance.CORE_ONLY else count
         yield _Work(id, seed, drawn[key][:few], emulator=about["emulator"])
 
 
-class _Pool:
-    """Guarded processes that share the work. Use it as a context manager."""
+class _Share:
+    """Hands the work out, batch by batch: to one process all of one implementation, as long as there are others."""
 
-    def __init__(self, start: Callable[[], Guard]) -> None:
-        self._start = start
-        self._lock = threading.Lock()
-        self._over = threading.Event()
-        self._error: BaseException | None = None
-        self.first = start()
-        self._guards = [self.first]
+    def __init__(self, works: Sequence[_Work], lock: threading.Lock, bar: Bar) -> None:
+        self._works, self._lock, self._bar = works, lock, bar
+        self._of: dict[Guard, _Work] = {}
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self._over.set()
-        for guard in self._guards:
-            guard.close()
-
-    def run(self, works: Sequence[_Work], jobs: int, bar: Bar) -> None:
-        """Run all of it in so many processes. Raises what went wrong in any of them."""
-        batches = sum(-(-len(work.cases) // _BATCH) for work in works)
-        threads = [
-            threading.Thread(target=self._share, args=(works, bar, number), daemon=True)
-            for number in range(max(1, min(jobs, batches)))
-        ]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            while thread.is_alive():  # with a limit, or Ctrl-C would not come through
-                thread.join(0.2)
-        if self._error is not None:
-            raise self._error
-
-    def _share(self, works: Sequence[_Work], bar: Bar, number: int) -> None:
-        """Work until nothing is left: on one implementation as long as it has cases, since its kernels are loaded."""
-        try:
-            guard = self.first
-            if number:
-                guard = self._start()
-                with self._lock:
-                    self._guards.append(guard)
-            work: _Work | None = None
-            while not self._over.is_set():
-                with self._lock:
-                    batch = work.take() if work is not None else ()
-                    if not batch:
-                        work = max(works, key=lambda work: len(work.cases) - work.next)
-                        batch = work.take()
-                if work is None or not batch:
-                    if all(work.next >= len(work.cases) for work in works):
-                        return
-                    continue
-                self._try(guard, work, batch)
-                with self._lock:
-                    bar.item(len(batch))
-                    bar.step(work.id)
-        except BaseException as error:
-            if not self._over.is_set():  # else its process was ended, and that is all
-                self._error = self._error or error
-                self._over.set()
+    def step(self, guard: Guard) -> bool:
+        """Run a batch in that process; whether there was one."""
+        with self._lock:
+            work = self._of.get(guard)
+            batch = work.take() if work is not None else ()
+            while not batch:  # the process changes over to what nobody has begun, or else to what has most left
+                left = [work for work in self._works if work.next < len(work.cases)]
+                if not left:
+                    return False
+                work = self._of[guard] = max(left, key=lambda work: (work.next == 0, len(work.cases) - work.next))
+                batch = work.take()
+        assert work is not None
+        self._try(guard, work, batch)
+        with self._lock:
+            self._bar.item(len(batch))
+            self._bar.step(work.id)
+        return True
 
     def _try(self, guard: Guard, work: _Work, batch: Sequence[Case]) -> None:
         """Run a batch, and make simpler what fails."""

@@ -252,6 +252,24 @@ class Guard:
                 break
         return total
 
+    def accuracy(self, op: str, dtype: str, ids: Sequence[str], values: int, seed: int) -> list[Json]:
+        """Rows of accuracy for implementations of one operation and dtype; see :func:`kernelzoo.accuracy.measure`.
+
+        An implementation that kills the process or hangs has a row that says so in ``failed``, and the others are
+        measured again without it.
+        """
+        left, lost = list(ids), list[Json]()
+        request = {"do": "accuracy", "op": op, "dtype": dtype, "values": values, "seed": seed}
+        while left:
+            try:
+                return [*self._ask({**request, "ids": left}, _quiet)["rows"], *lost]
+            except _DiedError as error:
+                self._restart()
+                blamed = [error.id] if error.id in left else left
+                lost += [{"id": id, "op": op, "dtype": dtype, "failed": error.reason} for id in blamed]
+                left = [id for id in left if id not in blamed]
+        return lost
+
     def _start(self) -> About:
         read, write = os.pipe()
         alive, self._lifeline = os.pipe()

@@ -178,7 +178,7 @@ class Worker:
     def on_verify(self, id: str, problems: list[dict[str, Any]]) -> dict[str, Any]:
         """The contract's cases, then the gate at the problems' own shapes; what was found, in words."""
         implementation = registry.implementation(id)
-        device = self._device_for(implementation)
+        device = self._place(id)
         if isinstance(device, str):
             return {"passed": 0, "refused": 0, "no_room": 0, "wrong": [], "unavailable": device}
         backend = registry.get(implementation.backend)
@@ -209,7 +209,7 @@ class Worker:
 
         torch.set_num_threads(1)  # there are as many of these processes as there is work for
         implementation = registry.implementation(id)
-        device = self._device_for(implementation)
+        device = self._place(id)
         if isinstance(device, str):
             return {**vars(fuzz_check.Found()), "unavailable": device}
         found = fuzz_check.run(
@@ -221,27 +221,49 @@ class Worker:
         )
         return vars(found)
 
+    def on_accuracy(self, op: str, dtype: str, ids: list[str], values: int, seed: int) -> dict[str, Any]:
+        """Errors in ulp; rows as :func:`kernelzoo.accuracy.measure` makes them."""
+        import torch
+
+        from kernelzoo import accuracy
+
+        torch.set_num_threads(1)  # there are as many of these processes as there is work for
+        # Implementations of one backend, and torch itself, on that backend's device.
+        places = {id: self._place(id) for id in ids}
+        device = next((place for place in places.values() if not isinstance(place, str)), None)
+        rows = [
+            accuracy.Tally(id, op, dtype, unavailable=place).row()
+            for id, place in places.items()
+            if isinstance(place, str)
+        ]
+        able = [id for id, place in places.items() if not isinstance(place, str)]
+        if device is not None:
+            rows += accuracy.measure(
+                op, dtype, able, values, seed, device, progress=lambda id: self._tell("accuracy", id)
+            )
+        return {"rows": rows}
+
     def on_largest(self, id: str) -> dict[str, Any]:
         """Elements of the largest case to make up for an implementation, and what runs it in place of a device."""
         from kernelzoo import fuzz
 
         implementation = registry.implementation(id)
-        unavailable = self._device_for(implementation)
+        unavailable = self._place(id)
         if isinstance(unavailable, str):
             return {"unavailable": unavailable, "elements": 0, "emulator": ""}
         emulator = registry.get(implementation.backend).emulator
         return {"unavailable": "", "elements": fuzz.largest(implementation), "emulator": emulator}
 
-    def _device_for(self, implementation: registry.Implementation) -> torch.device | str:
-        """The device to run it on, or why it can't run here."""
+    def _place(self, id: str) -> torch.device | str:
+        """The device to run an implementation on, or torch itself, or why it can't run here."""
         import torch
 
+        backend, *rest = id.split("/")
         try:
-            backend = registry.get(implementation.backend)
+            devices = registry.get(backend).devices if rest else (self._device.type,)
         except Exception as error:  # a language that is installed and broken may raise anything as it is imported
-            broken = f"importing {implementation.backend}: {error!r}"
-            return str(error) if isinstance(error, KernelZooError) else broken
-        return self._device if self._device.type in backend.devices else torch.device(backend.devices[-1])
+            return str(error) if isinstance(error, KernelZooError) else f"importing {backend}: {error!r}"
+        return self._device if self._device.type in devices else torch.device(devices[-1])
 
     def _judge(self, found: dict[str, Any], id: str, name: str, check: Callable[[], object]) -> None:
         """Run one check of an implementation, and add what came of it to what was found."""

@@ -9,6 +9,7 @@ from dataclasses import replace
 import known_bad
 import pytest
 import torch
+from hypothesis import HealthCheck, given, settings
 from known_bad import KNOWN_BAD, Bad
 
 import kernelzoo
@@ -296,3 +297,12 @@ def test_a_wrong_error_is_found(enter: Enter, monkeypatch: pytest.MonkeyPatch) -
 
 def test_every_fault_is_made() -> None:
     assert list(fuzz.FAULTS) == list(fuzz_check._FAULTY)
+
+
+@settings(max_examples=40, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+@given(case=fuzz.strategy("softmax", 2**7))
+def test_hypothesis_makes_up_cases_too(case: Case) -> None:
+    assert fuzz.parse(str(case), "softmax") == case
+    if not case.far:
+        found = fuzz_check.run(kernelzoo.implementation("torch/softmax/naive"), [case], CPU)
+        assert (found.wrong, found.right + found.faults) == ([], 1)

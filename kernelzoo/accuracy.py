@@ -1,0 +1,480 @@
+"""Accuracy: the error of every element of a result, in units in the last place, over many values of many kinds.
+
+**A unit in the last place (ulp)** is that of the output's dtype at the exact value y, before y is rounded: with p bits
+of precision and the smallest normal number 2^e, it is 2^(max(floor(log2 y), e) - p + 1). So below the smallest normal
+number, zero included, it is the smallest subnormal number. The error is ``|result - y| / ulp``: a correctly rounded
+result is at most 0.5 off. A NaN where none is due, an infinity, or no NaN where one is due, is infinitely far off.
+
+**The exact value** of a softmax is computed in float64 for the three narrower dtypes: within some 2^-50 of itself, a
+millionth of a ulp of float32. For float64 it is computed in pairs of float64 (see :func:`_exact_pairs`), within 2^-60
+of itself, a hundredth of a ulp. A minimum rounds nothing: its elements are right or wrong.
+
+**Where results are subnormal** the contract lets them flush to zero, which is up to 2^(p-1) ulp. So ``worst``, the mean
+and the percentile are over the elements whose exact value is a normal number, and the others have a worst of their own.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from kernelzoo import fuzz_values, ops, registry
+from kernelzoo.conformance import bits
+from kernelzoo.errors import BackendUnavailableError, UnsupportedProblemError
+
+if TYPE_CHECKING:
+    import torch
+
+    from kernelzoo.registry import Launch
+
+TORCH = "torch.softmax"
+"""The id of what torch itself returns, whatever its eager variant makes of it; it is in every table of softmax."""
+
+LENGTHS = (7, 33, 128, 781, 2048, 4097, 50257, 262144, 2**20)
+"""Rows along the last axis: short, odd, a vocabulary, long."""
+
+ACROSS = (33, 781, 4097)
+"""Rows along the first axis, side by side."""
+
+_AT_ONCE = 2**22
+"""Elements of a problem: 32 MB in float64, and some thirty such at the most."""
+
+_BINS = 64
+"""Of the histogram of errors, to one ulp."""
+
+_HIGHEST = 1024
+"""Ulp at which the histogram ends; what is farther off is counted there."""
+
+Family: TypeAlias = "Callable[[torch.Tensor, torch.Generator, torch.dtype], torch.Tensor]"
+"""Makes rows of values out of standard normal ones of shape (rows, length), in float64."""
+
+
+def _index(x: torch.Tensor) -> torch.Tensor:
+    import torch
+
+    return torch.arange(x.size(1), dtype=torch.float64, device=x.device)
+
+
+def _uniform(x: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    import torch
+
+    return torch.rand(x.shape, dtype=torch.float64, device=x.device, generator=generator)
+
+
+def _deepest(kind: torch.dtype) -> float:
+    """How far below the maximum an element's exponential is next to nothing in that dtype."""
+    import torch
+
+    info = torch.finfo(kind)
+    return -math.log(info.tiny * info.eps) + 2
+
+
+def _one_above(x: torch.Tensor, above: torch.Tensor | float) -> torch.Tensor:
+    """The first element of each row that much above the others."""
+    x = x.clone()
+    x[:, :1] += above
+    return x
+
+
+FAMILIES: dict[str, Family] = {
+    "normal": lambda x, generator, kind: x,
+    "wide": lambda x, generator, kind: _uniform(x, generator).mul_(100).sub_(50),
+    # A few units in the last place around one value, and one value alone: sums of equal terms, whose errors add up,
+    # and quotients of one and a length, which fall between two numbers of a half precision.
+    "near-equal": lambda x, generator, kind: x.mul(_eps(kind)).add_(1).mul_(x[:, :1] + 3),
+    "equal": lambda x, generator, kind: x[:, :1].expand(x.shape),
+    "equal below one": lambda x, generator, kind: _one_above(x[:, :1].expand(x.shape), x[:, :1].abs() + 0.5),
+    "dominant": lambda x, generator, kind: _one_above(x, 30.0),
+    "offset": lambda x, generator, kind: x + 10000.0,
+    "subnormal": lambda x, generator, kind: _one_above(_uniform(x, generator).mul_(-_deepest(kind)), 2.0),
+    "ladder up": lambda x, generator, kind: _index(x).remainder(1000).mul_(0.01).expand(x.shape),
+    "ladder down": lambda x, generator, kind: _index(x).remainder_(200).mul_(-0.125).expand(x.shape),
+    "masked": lambda x, generator, kind: x.masked_fill(_uniform(x, generator) < 0.5, -math.inf),
+    # Large terms between small ones, each of which a running sum rounds away in another direction.
+    "two scales": lambda x, generator, kind: x * 0.1 - 12.0 * _index(x).remainder_(2),
+    # Powers of two in their order: the terms double, or halve, as far as the dtype goes.
+    "halving": lambda x, generator, kind: _index(x).remainder_(40).mul_(-math.log(2)) + x * _eps(kind),
+}
+"""What a softmax is tried on, by name."""
+
+
+def _eps(kind: torch.dtype) -> float:
+    import torch
+
+    return float(torch.finfo(kind).eps)
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Rows of one family and length, along the last axis or the first."""
+
+    family: str
+    length: int
+    dim: int
+    rows: int
+    seed: int
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return (self.rows, self.length) if self.dim == -1 else (self.length, self.rows)
+
+
+def problems(op: str, dtype: str, values: int, seed: int) -> Iterator[Problem]:
+    """Problems of about so many values in all, each family and length having the same share of them."""
+    names = tuple(FAMILIES) if op == "softmax" else fuzz_values.families(dtype)
+    kinds = [(length, -1) for length in LENGTHS] + [(length, 0) for length in ACROSS]
+    share = values / len(names) / len(kinds)
+    number = 0
+    for family in names:
+        for length, dim in kinds:
+            rows = round(share / length)
+            if not rows:  # not one is in their share: one for several families then
+                rows = int(number % round(length / share) == 0)
+            number += 1
+            while rows > 0:
+                part = min(rows, max(1, _AT_ONCE // length))
+                yield Problem(family, length, dim, part, seed + number * 1009 + rows)
+                rows -= part
+
+
+@dataclass
+class Tally:
+    """What is known of one implementation and dtype so far."""
+
+    id: str
+    op: str
+    dtype: str
+    values: int = 0
+    """Elements of the inputs."""
+    problems: int = 0
+    refused: int = 0
+    """Problems that this variant can't take."""
+    wrong: int = 0
+    """Elements beyond the contract's allowance, or a NaN, an infinity or a minimum that is not the right one."""
+    worst: float = 0.0
+    worst_at: dict[str, Any] = field(default_factory=dict)
+    """The problem in which the worst error was, and the contract's allowance in ulp for that element."""
+    worst_subnormal: float = 0.0
+    total: float = 0.0
+    normal: int = 0
+    """Elements that the mean and the percentile are of."""
+    histogram: Any = None
+    same_bits: bool = True
+    seconds: float = 0.0
+    unavailable: str = ""
+
+    def row(self) -> dict[str, Any]:
+        """As a row of the record; what a minimum has not is None."""
+        rounds = self.op == "softmax" and self.normal > 0
+        return {
+            "id": self.id,
+            "op": self.op,
+            "dtype": self.dtype,
+            "values": self.values,
+            "problems": self.problems,
+            "refused": self.refused,
+            "wrong": self.wrong,
+            "worst_ulp": self.worst if rounds else None,
+            "allowed_ulp_there": self.worst_at.get("allowed") if rounds else None,
+            "worst_family": self.worst_at.get("family") if rounds else None,
+            "worst_length": self.worst_at.get("length") if rounds else None,
+            "worst_dim": self.worst_at.get("dim") if rounds else None,
+            "mean_ulp": self.total / self.normal if rounds else None,
+            "p9999_ulp": self._percentile(0.9999) if rounds else None,
+            "worst_subnormal_ulp": self.worst_subnormal if rounds else None,
+            "same_bits": self.same_bits,
+            "seconds": round(self.seconds, 3),
+            "unavailable": self.unavailable,
+        }
+
+    def _percentile(self, share: float) -> float:
+        """The upper edge of the bin that it is in."""
+        counts = self.histogram.cumsum(0)
+        return float((counts < share * counts[-1]).sum() + 1) / _BINS
+
+
+def measure(
+    op: str,
+    dtype: str,
+    ids: Sequence[str],
+    values: int,
+    seed: int,
+    device: torch.device,
+    *,
+    progress: Callable[[str], None] = lambda id: None,
+) -> list[dict[str, Any]]:
+    """Rows for implementations of one operation and dtype, on the same values; see :meth:`Tally.row`.
+
+    Each problem is run twice, over outputs that held something else. ``progress`` is told who is next.
+    """
+    import torch
+
+    tallies = [Tally(id, op, dtype) for id in ids]
+    generator = torch.Generator(device)
+    for problem in problems(op, dtype, values, seed):
+        progress("")
+        x = _input(op, problem, dtype, generator.manual_seed(problem.seed))
+        truth = _Softmax(x, problem) if op == "softmax" else _Minimum(x, problem)
+        for tally in tallies:
+            if not tally.unavailable:
+                progress(tally.id)
+                _run(tally, x, problem, truth)
+    return [tally.row() for tally in tallies]
+
+
+def _input(op: str, problem: Problem, dtype: str, generator: torch.Generator) -> torch.Tensor:
+    import torch
+
+    kind = getattr(torch, dtype)
+    if op == "min":
+        x = fuzz_values.draw(problem.family, problem.shape, dtype, generator)
+        rows = x if problem.dim == -1 else x.t()
+        flat = bits(x).view(problem.shape)
+        spread = flat if problem.dim == -1 else flat.t()
+        for number, name in enumerate(fuzz_values.specials(dtype)):
+            # One of each kind in every sixteenth row or so, where there are as many rows.
+            spread[number::16, problem.seed % rows.size(1)] = fuzz_values.special(name, dtype)
+        return x
+    normal = torch.randn(
+        (problem.rows, problem.length), dtype=torch.float64, device=generator.device, generator=generator
+    )
+    drawn = FAMILIES[problem.family](normal, generator, kind).to(kind)
+    return (drawn if problem.dim == -1 else drawn.t()).contiguous()
+
+
+def _run(tally: Tally, x: torch.Tensor, problem: Problem, truth: _Softmax | _Minimum) -> None:
+    """Run one problem through one implementation, twice, and count the errors."""
+    import torch
+
+    operation = ops.OPERATIONS[tally.op]
+    out = operation.allocate(x, operation.check(x, problem.dim), False)
+    started = time.perf_counter()
+    try:
+        launch = _bound(tally.id, x, problem.dim, out)
+        results = []
+        for turn in range(2):
+            bits(out).fill_(0x55 if turn else 0x2A)
+            launch()
+            results.append(out.clone())
+    except UnsupportedProblemError:
+        tally.refused += 1
+        return
+    except BackendUnavailableError as error:
+        tally.unavailable = str(error)
+        return
+    tally.same_bits &= torch.equal(bits(results[0]), bits(results[1]))
+    tally.problems += 1
+    tally.values += x.numel()
+    truth.count(tally, results[0])
+    tally.seconds += time.perf_counter() - started
+
+
+def _bound(id: str, x: torch.Tensor, dim: int, out: torch.Tensor) -> Launch:
+    import torch
+
+    if id == TORCH:
+        return lambda: ops.void(torch.softmax(x, dim, out=out))
+    with ops.on_device_of(x):
+        return registry.implementation(id).launch(x, dim=dim, out=out)
+
+
+class _Minimum:
+    """The right minima of one problem."""
+
+    def __init__(self, x: torch.Tensor, problem: Problem) -> None:
+        self._expected = ops.MIN.expect(x, problem.dim)
+
+    def count(self, tally: Tally, result: torch.Tensor) -> None:
+        """Count what is not equal by value, and not NaN where it must be."""
+        lower = self._expected.lower
+        tally.wrong += int(((result != lower) & ~((result != result) & (lower != lower))).sum())
+
+
+class _Softmax:
+    """The exact softmax of one problem, as ``(high + low) * 2^scale``, and the ulp there, at the same scale."""
+
+    def __init__(self, x: torch.Tensor, problem: Problem) -> None:
+        import torch
+
+        self._problem, self._kind = problem, x.dtype
+        rows = x if problem.dim == -1 else x.t()
+        self._high, self._low, self._scale = (_exact_pairs if x.dtype == torch.float64 else _exact)(rows)
+        info = torch.finfo(x.dtype)
+        bits_of = round(-math.log2(info.eps))
+        least = round(math.log2(info.tiny))
+        exponent = torch.frexp(self._high).exponent.to(torch.float64).sub_(1)
+        exponent = exponent.where(self._high > 0, -math.inf)  # of zero
+        if self._scale is not None:
+            exponent = exponent.add_(self._scale)
+        self._is_normal = exponent >= least
+        unit = exponent.clamp_(min=least).sub_(bits_of)
+        self._unit = _scaled(torch.ones_like(unit), unit if self._scale is None else unit.sub_(self._scale))
+        self._nan = self._high != self._high
+        self._rows = rows
+
+    def count(self, tally: Tally, result: torch.Tensor) -> None:
+        """Add the errors of a result."""
+        import torch
+
+        rows = (result if self._problem.dim == -1 else result.t()).double()
+        if self._scale is not None:
+            rows = _scaled(rows, -self._scale)
+        off = rows.sub(self._high)
+        if self._low is not None:
+            off.sub_(self._low)
+        ulps = off.abs_().div_(self._unit)
+        # NaN must meet NaN; what is not a number otherwise is infinitely far off.
+        ulps = torch.where(self._nan, torch.where(rows != rows, 0.0, math.inf), ulps.nan_to_num_(math.inf, math.inf))
+        tally.wrong += int((ulps > self._allowed()).sum())
+        normal = ulps[self._is_normal]
+        if normal.numel():
+            worst = float(normal.max())
+            if worst > tally.worst or not tally.worst_at:
+                at = ulps.where(self._is_normal, -1.0).argmax()
+                allowed = float(self._allowed().flatten()[at])
+                problem = self._problem
+                tally.worst = worst
+                tally.worst_at = {
+                    "family": problem.family,
+                    "length": problem.length,
+                    "dim": problem.dim,
+                    "allowed": allowed,
+                }
+            tally.total += float(normal.sum())
+            tally.normal += normal.numel()
+            binned = normal.mul_(_BINS).clamp_(max=_HIGHEST * _BINS - 1).to(torch.int64)
+            counts = torch.bincount(binned, minlength=_HIGHEST * _BINS)
+            tally.histogram = counts if tally.histogram is None else tally.histogram + counts
+        tally.worst_subnormal = max(tally.worst_subnormal, float(ulps.where(~self._is_normal & ~self._nan, 0.0).max()))
+
+    def _allowed(self) -> torch.Tensor:
+        """The contract's allowance for each element, in ulp: see :meth:`kernelzoo.ops.Softmax.expect`."""
+        import torch
+
+        kind, x = self._kind, self._rows.double()
+        unit = 2.0**-53 if kind == torch.float64 else 2.0**-24
+        half = torch.finfo(kind).eps / 2 if kind.itemsize == 2 else 0.0
+        floor = 2.0**-25 if kind == torch.float16 else torch.finfo(kind).tiny
+        depth = x.amax(1, keepdim=True).sub(x).clamp_(0, 1100).nan_to_num_(0)
+        fixed = unit * (16 + math.sqrt(x.size(1)) / 2) + half
+        relative = depth.mul_(4 * unit).add_(fixed).mul_(self._high)
+        ground = torch.full_like(self._unit, floor)
+        if self._scale is not None:
+            ground = _scaled(ground, -self._scale)
+        return relative.add_(ground).div_(self._unit).nan_to_num_(0.0, math.inf)
+
+
+Exact: TypeAlias = "tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None]"
+
+
+def _exact(x: torch.Tensor) -> Exact:
+    """Softmax of rows of a narrow dtype in float64: no low part, no scale."""
+    return ops.SOFTMAX.reference(x), None, None
+
+
+def _scaled(x: torch.Tensor, exponent: torch.Tensor) -> torch.Tensor:
+    """``x * 2^exponent`` for exponents to 2000 on either side, exact but where the result is subnormal."""
+    half = (exponent / 2).floor_()
+    return x.mul(half.exp2()).mul_((exponent - half).exp2_())
+
+
+def _two_sum(a: torch.Tensor, b: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """``a + b`` rounded, and what the rounding left (Knuth)."""
+    total = a + b
+    part = total - a
+    return total, (a - (total - part)).add_(b - part)
+
+
+def _two_product(a: torch.Tensor, b: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """``a * b`` rounded, and what the rounding left (Dekker, Veltkamp)."""
+    product = a * b
+    a_high, a_low = _halves(a)
+    b_high, b_low = _halves(b)
+    return product, (a_high * b_high - product).add_(a_high * b_low).add_(a_low * b_high).add_(a_low * b_low)
+
+
+def _halves(a: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    large = a * 134217729.0  # 2^27 + 1
+    high = large - (large - a)
+    return high, a - high
+
+
+_STEPS = 256
+"""Entries of the table of 2^(j / _STEPS)."""
+
+
+@functools.cache
+def _table() -> tuple[list[float], list[float], list[float]]:
+    """2^(j / _STEPS) in pairs, and log(2) / _STEPS in three parts, the first two of 32 bits."""
+    from decimal import Decimal, localcontext
+
+    with localcontext() as context:
+        context.prec = 60
+        log2 = Decimal(2).ln()
+        powers = [(log2 * j / _STEPS).exp() for j in range(_STEPS)]
+        high = [float(power) for power in powers]
+        low = [float(power - Decimal(h)) for power, h in zip(powers, high, strict=True)]
+        step, parts = log2 / _STEPS, []
+        for unit in (2.0**41, 2.0**74):
+            part = math.floor(step * Decimal(unit)) / unit
+            parts.append(part)
+            step -= Decimal(part)
+        return high, low, [*parts, float(step)]
+
+
+def _exact_pairs(x: torch.Tensor) -> Exact:
+    """Softmax of float64 rows as ``(high + low) * 2^scale``, good to 2^-60 of itself.
+
+    The exponential's argument is exact as a pair, and is reduced by n * log(2) / 256, so that what is left is below
+    2^-9: its square and higher powers, at 2^-19 and less, need no more than float64; the rest is a table of pairs. The
+    sum is a tree of pairs. The scale keeps results that are subnormal in float64 whole.
+    """
+    import torch
+
+    top = x.amax(1, keepdim=True)
+    t, t_low = _two_sum(x, -top)
+    legal = torch.isfinite(t)
+    row_is_nan = ~torch.isfinite(top) | torch.isnan(x).any(1, keepdim=True)
+    t, t_low = t.where(legal, 0.0), t_low.where(legal, 0.0)
+    deep = t < -800.0  # 2^-80 of the smallest subnormal number
+    t, t_low = t.where(~deep, 0.0), t_low.where(~deep, 0.0)
+    high, low, (c1, c2, c3) = _table()
+    n = (t * (_STEPS / math.log(2))).add_(0.5).floor_()
+    r, r_low = _two_sum(t - n * c1, n * -c2)
+    r, r_low = _two_sum(r, r_low.add_(t_low).sub_(n * c3))
+    tail = r / 5040  # r^2/2 + ... + r^7/5040, from behind
+    for factorial in (720, 120, 24, 6, 2):
+        tail = tail.add_(1 / factorial).mul_(r)
+    tail = tail.mul_(r)
+    q = r + (r_low + tail)
+    place = n.remainder(_STEPS)
+    scale = (n - place).div_(_STEPS)
+    index = place.to(torch.int64)
+    t_high = torch.tensor(high, dtype=torch.float64, device=x.device)[index]
+    e, e_low = _two_sum(t_high, torch.tensor(low, dtype=torch.float64, device=x.device)[index].add_(t_high * q))
+    gone = ~legal | deep
+    e, e_low = e.where(~gone, 0.0), e_low.where(~gone, 0.0)
+    total, total_low = _summed(_scaled(e, scale), _scaled(e_low, scale))
+    quotient = e / total
+    product, left = _two_product(quotient, total.expand_as(quotient))
+    rest = (e - product).sub_(left).add_(e_low).sub_(quotient * total_low).div_(total)
+    quotient = quotient.masked_fill(row_is_nan, math.nan)
+    return quotient, rest, scale
+
+
+def _summed(high: torch.Tensor, low: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """The sum of each row of pairs, as a pair, by halves."""
+    import torch
+
+    while high.size(1) > 1:
+        if high.size(1) % 2:
+            high, low = (torch.nn.functional.pad(part, (0, 1)) for part in (high, low))
+        half = high.size(1) // 2
+        low = low[:, :half] + low[:, half:]
+        high, left = _two_sum(high[:, :half], high[:, half:])
+        low = low + left
+    return _two_sum(high, low)

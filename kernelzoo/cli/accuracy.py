@@ -1,0 +1,170 @@
+"""``kernelzoo accuracy``: how far off each implementation is, in units in the last place."""
+
+from __future__ import annotations
+
+import math
+import os
+import secrets
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from kernelzoo.cli import options, output, recording
+from kernelzoo.cli.bench import Variants
+
+
+def accuracy(
+    *,
+    ids: Annotated[
+        list[str] | None, typer.Argument(metavar="[ID]...", help="Ids or globs such as 'triton/softmax/*'.")
+    ] = None,
+    values: Annotated[
+        str, typer.Option("--values", metavar="N", help="Values for each implementation and dtype, such as 1e8.")
+    ] = "1e6",
+    seed: Annotated[
+        int | None, typer.Option("--seed", metavar="S", min=0, help="Repeats a run; by default another each time.")
+    ] = None,
+    jobs: Annotated[
+        int, typer.Option("--jobs", metavar="J", min=0, help="Processes at once; by default one for each processor.")
+    ] = 0,
+    module: options.Modules,
+    backend: options.Backends,
+    op: options.Ops,
+    variant: Variants,
+    dtype: options.Dtypes,
+    device: options.Device = "",
+    patience: options.Patience = 180.0,
+    to: Annotated[Path | None, typer.Option("-o", "--output", metavar="FILE.json", help="A record of the run.")] = None,
+    json: options.Json = False,
+) -> int:
+    """Measure the error of every element of a result, in units in the last place, over random and adversarial values.
+
+    Against float64, and for float64 itself against pairs of float64; beside torch.softmax itself. Each problem is run
+    twice, and must give the same bits. A minimum must be exact.
+
+    Exit status: 0; 1 if an element is farther off than the contract allows, a minimum is wrong, bits differ, or a
+    kernel fails; 2 for an unknown name, or where nothing could be measured.
+    """
+    from kernelzoo import accuracy as engine
+    from kernelzoo import ops, registry
+    from kernelzoo.cli.pool import Pool
+    from kernelzoo.cli.progress import Bar
+    from kernelzoo.measure.guard import Guard
+
+    recording.check_output(to)
+    count = _count(values)
+    run = recording.Recording("kernelzoo-accuracy/1")
+    seed = secrets.randbits(32) if seed is None else seed
+    modules = options.check_modules(module)
+    rows: list[dict[str, Any]] = []
+    with Pool(lambda: Guard(device, modules, patience=patience)) as pool:
+        about = pool.first.about
+        known = set(about.summaries)
+        if module and not ids:
+            known -= {i.id for i in registry.implementations()}  # no module is ever run in this process
+        chosen = options.select(known, ids or [], options.words(op), options.words(backend), options.words(variant))
+        tasks = _tasks(chosen, options.words(dtype))
+        with Bar(len(tasks)) as bar:
+            left = list(reversed(tasks))
+
+            def step(guard: Guard) -> bool:
+                with pool.lock:
+                    if not left:
+                        return False
+                    task = left.pop()
+                found = guard.accuracy(*task, count, seed)
+                with pool.lock:
+                    rows.extend(found)
+                    bar.item(1)
+                    bar.step(" ".join(task[:2]))
+                return True
+
+            pool.run(step, min(jobs or len(os.sched_getaffinity(0)), len(tasks)))
+    order = {name: place for place, name in enumerate(ops.MIN.dtypes)}
+    rows.sort(key=lambda row: (row["op"] != "softmax", order[row["dtype"]], row["id"] != engine.TORCH, row["id"]))
+    document = run.document(about, rows, seed=seed)
+    if to is not None:
+        recording.write(to, document)
+    if json:
+        output.emit(document)
+    else:
+        _print(rows, seed)
+    bad = [row for row in rows if row["id"] != engine.TORCH and _bad(row)]
+    measured = any(row.get("problems") for row in rows if row["id"] != engine.TORCH)
+    return 1 if bad else 0 if measured else 2
+
+
+def _bad(row: dict[str, Any]) -> bool:
+    return bool(row.get("failed") or row["wrong"] or not row["same_bits"])
+
+
+def _count(text: str) -> int:
+    """``"1e8"`` as a number. Raises OptionError."""
+    try:
+        count = float(text)
+    except ValueError:
+        count = math.nan
+    if not 1 <= count <= 1e12:
+        raise options.OptionError(f"no number of values {text!r}; write one from 1 to 1e12, such as 1e8")
+    return int(count)
+
+
+Task = tuple[str, str, list[str]]
+"""Operation, dtype, and the implementations of one backend."""
+
+
+def _tasks(ids: Sequence[str], dtypes: Sequence[str]) -> list[Task]:
+    """What is measured on the same values. Raises UnknownNameError for a dtype that no chosen operation takes."""
+    from kernelzoo import accuracy as engine
+    from kernelzoo import ops
+    from kernelzoo.errors import UnknownNameError
+
+    tasks = list[Task]()
+    taken = {dtype for id in ids for dtype in ops.OPERATIONS[id.split("/")[1]].dtypes}
+    for dtype in dtypes:
+        if dtype not in taken:
+            raise UnknownNameError("dtype", dtype, taken)
+    for op in dict.fromkeys(id.split("/")[1] for id in ids):
+        for dtype in ops.OPERATIONS[op].dtypes:
+            if not dtypes or dtype in dtypes:
+                tasks += [(op, dtype, [engine.TORCH])] if op == "softmax" else []
+                for backend in dict.fromkeys(id.split("/")[0] for id in ids):
+                    of_backend = [id for id in ids if id.startswith(f"{backend}/{op}/")]
+                    tasks += [(op, dtype, of_backend)] if of_backend else []
+    return tasks
+
+
+def _print(rows: Sequence[dict[str, Any]], seed: int) -> None:
+    console = output.console()
+    softmax = output.table(
+        *("softmax", "dtype", ">values", ">worst, ulp", ">allowed", "where", ">mean", ">99.99 %", ">subnormal"),
+        *(">beyond", "bits"),
+    )
+    least = output.table("min", "dtype", ">values", ">wrong", "bits")
+    for row in rows:
+        if row.get("failed"):
+            console.print(f"{row['id']} {row['dtype']}: {row['failed']}", style="red")
+        elif row["unavailable"]:
+            console.print(f"{row['id']} can't be measured here: {row['unavailable']}", style="dim")
+        elif row["op"] == "min":
+            least.add_row(row["id"], row["dtype"], f"{row['values']:.3g}", str(row["wrong"]), _bits(row))
+        else:
+            numbers = (row["mean_ulp"], row["p9999_ulp"], row["worst_subnormal_ulp"])
+            softmax.add_row(
+                *(row["id"], row["dtype"], f"{row['values']:.3g}"),
+                *(output.number(row["worst_ulp"]), output.number(row["allowed_ulp_there"])),
+                f"{row['worst_family']}, {row['worst_length']}{' across' if row['worst_dim'] == 0 else ''}",
+                *map(output.number, numbers),
+                *(str(row["wrong"]), _bits(row)),
+            )
+    for table in (softmax, least):
+        if table.row_count:
+            output.show(console, table)
+            console.print()
+    console.print(f"seed {seed}")
+
+
+def _bits(row: dict[str, Any]) -> str:
+    return "same" if row["same_bits"] else "DIFFER"

@@ -1,0 +1,60 @@
+"""Guarded processes that share some work."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+if TYPE_CHECKING:
+    from kernelzoo.measure.guard import Guard
+
+
+class Pool:
+    """Starts a guarded process at once, and more where there is work for them. Use it as a context manager."""
+
+    def __init__(self, start: Callable[[], Guard]) -> None:
+        self._start = start
+        self.lock = threading.Lock()
+        """For what the work shares."""
+        self._over = threading.Event()
+        self._error: BaseException | None = None
+        self.first = start()
+        self._guards = [self.first]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._over.set()
+        for guard in self._guards:
+            guard.close()
+
+    def run(self, step: Callable[[Guard], bool], processes: int) -> None:
+        """Call ``step`` again and again, in a thread for each process, until nothing is left and it returns False.
+
+        Raises what a step raised, when the others have ended theirs.
+        """
+        threads = [threading.Thread(target=self._steps, args=(step, i), daemon=True) for i in range(processes)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            while thread.is_alive():  # with a limit, or Ctrl-C would not come through
+                thread.join(0.2)
+        if self._error is not None:
+            raise self._error
+
+    def _steps(self, step: Callable[[Guard], bool], number: int) -> None:
+        try:
+            guard = self.first
+            if number:
+                guard = self._start()
+                with self.lock:
+                    self._guards.append(guard)
+            while not self._over.is_set() and step(guard):
+                pass
+        except BaseException as error:
+            if not self._over.is_set():  # else its process was ended, and that is all
+                self._error = error
+                self._over.set()
