@@ -94,9 +94,9 @@ def printable(text: str) -> str:
     return " ".join("".join(c if c.isprintable() else " " for c in text).split())
 
 
-def write_whole(path: Path, content: bytes) -> None:
+def write_whole(path: Path, content: bytes, *, mode: int | None = None) -> None:
     """Write, sync, rename, sync: whoever reads the file sees the old content or the new, never a part, and what is
-    written stays so if the machine stops.
+    written stays so if the machine stops. Without ``mode``, it has that of the old file, or of any new one.
 
     Raises OSError that names the file, the old one being left as it was.
     """
@@ -110,7 +110,7 @@ def write_whole(path: Path, content: bytes) -> None:
                 file.write(content)
                 file.flush()
                 os.fsync(file.fileno())
-            os.chmod(name, _mode(path))
+            os.chmod(name, _mode(path) if mode is None else mode)
             os.replace(name, path)
         except BaseException:
             with contextlib.suppress(OSError):

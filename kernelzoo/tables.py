@@ -15,15 +15,13 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import fcntl
 import hashlib
 import json
 import os
 import re
-import tempfile
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -31,6 +29,7 @@ from typing import Any, TypeVar, cast
 
 from kernelzoo.cache import folder
 from kernelzoo.errors import KernelZooError, UnknownNameError
+from kernelzoo.files import write_whole
 
 ENVIRONMENT = "KERNELZOO_TABLES"
 """``shipped`` in this variable makes every bind use the shipped tables; without it, stored ones are used."""
@@ -249,7 +248,7 @@ def store(
             "card": dataclasses.asdict(card),
             "tables": {**sections, op: section},
         }
-        _write(file, json.dumps(document, indent=1).encode())
+        write_whole(file, json.dumps(document, indent=1).encode(), mode=0o600)
     return file
 
 
@@ -271,7 +270,7 @@ def reset(card: Card, backend: str, ops: Sequence[str] = ()) -> Path | None:
                     return None
         if left:
             document = {"format": FORMAT, "backend": backend, "card": dataclasses.asdict(card), "tables": left}
-            _write(file, json.dumps(document, indent=1).encode())
+            write_whole(file, json.dumps(document, indent=1).encode(), mode=0o600)
         else:
             file.unlink(missing_ok=True)
     return file
@@ -326,25 +325,11 @@ def _ignored(file: Path, reason: str, shipped: T) -> T:
     return shipped
 
 
-@contextmanager
-def _locked(file: Path) -> Iterator[None]:
+def _locked(file: Path) -> AbstractContextManager[object]:
     """One writer of the file at a time, among processes and threads."""
-    with file.with_suffix(".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
+    from filelock import FileLock  # which a bind has no use for
 
-
-def _write(file: Path, content: bytes) -> None:
-    handle, partial = tempfile.mkstemp(dir=file.parent, prefix=".")  # readable by its owner alone
-    try:
-        with os.fdopen(handle, "wb") as opened:
-            opened.write(content)
-            opened.flush()
-            os.fsync(opened.fileno())
-        Path(partial).replace(file)
-    except BaseException:
-        Path(partial).unlink(missing_ok=True)
-        raise
+    return FileLock(file.with_suffix(".lock"))
 
 
 # ---------------------------------------------------------------------------------------------------------------------
