@@ -158,6 +158,27 @@ def test_figures_come_from_the_committed_results(page, files) -> None:
     assert main([*measured, "--insert", str(ROOT / page), "--check"]) == 0
 
 
+def test_findings_of_the_reliability_page_come_from_the_committed_results() -> None:
+    from kernelzoo.report import findings, sections
+
+    results = ROOT / "bench" / "results"
+    hosts = [results / f"host-fuzz-{backend}.json" for backend in ("cpu", "torch", "triton", "numba")]
+    names = ("host-accuracy", "architectures", "portability")
+    blocks = findings.blocks([*hosts, *(results / f"{name}.json" for name in names)])
+    page = ROOT / "docs" / "reliability.md"
+    assert sections.insert(page.read_text(encoding="utf-8"), blocks, page.name)[1] == []
+
+
+def test_the_reliability_page_names_tests_that_are_there() -> None:
+    named = re.findall(
+        r"`(tests/[\w/]+\.py)((?:::\w+)*)`", (ROOT / "docs" / "reliability.md").read_text(encoding="utf-8")
+    )
+    assert len(named) > 40
+    for file, names in named:
+        text = (ROOT / file).read_text(encoding="utf-8")
+        assert all(re.search(rf"^\s*(?:def|class) {name}\b", text, re.M) for name in names.split("::") if name), file
+
+
 def test_figures_of_the_measuring_page_come_from_the_committed_results() -> None:
     from kernelzoo.report import sections
     from kernelzoo.report.aa import aa_block

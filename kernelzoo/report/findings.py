@@ -25,6 +25,15 @@ from kernelzoo.report.table import Cell, Table, escape
 
 FORMAT = re.compile(r"kernelzoo-([a-z]+)/1")
 
+COLUMNS = {
+    "accuracy": (
+        *("id", "dtype", "values", "wrong", "worst_ulp", "allowed_ulp_there", "mean_ulp", "p9999_ulp"),
+        *("worst_family", "worst_length", "same_bits"),
+    ),
+    "fuzz": ("id", "emulator", "cases", "right", "refused", "faults", "failed", "seed", "seconds"),
+}
+"""What a table shows of the kinds whose files tell more than a table has room for."""
+
 
 @dataclass(frozen=True)
 class Findings:
@@ -35,8 +44,9 @@ class Findings:
     rows: tuple[Mapping[str, str], ...]
 
     def table(self) -> Table:
-        """A line for each row, a column for whatever at least one of them knows."""
-        columns = list(dict.fromkeys(name for row in self.rows for name, value in row.items() if value))
+        """A line for each row, a column for whatever at least one of them knows, of what is shown of the kind."""
+        known = dict.fromkeys(name for row in self.rows for name, value in row.items() if value)
+        columns = [name for name in COLUMNS.get(self.kind, known) if name in known]
         lines = [[Cell(row.get(name) or "-") for name in columns] for row in self.rows]
         return Table([name.replace("_", " ") for name in columns], lines)
 

@@ -8,8 +8,8 @@ import pytest
 from kernelzoo.report import ResultsError, findings
 
 FOUND = {
-    "format": "kernelzoo-fuzz/1",
-    "command": "kernelzoo fuzz",
+    "format": "kernelzoo-load/1",
+    "command": "tests/load/run.py",
     "environment": {"device": "NVIDIA <H200>", "versions": {"python": "3.12.3", "torch": "2.11.0"}},
     "started": "2026-01-02T03:04:05+00:00",
     "seconds": 12.3,
@@ -20,16 +20,16 @@ FOUND = {
 }
 
 
-def saved(folder: Path, name: str = "fuzz.json", **changed: object) -> Path:
+def saved(folder: Path, name: str = "load.json", **changed: object) -> Path:
     path = folder / name
     path.write_text(json.dumps(FOUND | changed), encoding="utf-8")
     return path
 
 
 def test_each_row_is_a_line_and_what_is_known_a_column(tmp_path) -> None:
-    block = findings.blocks([saved(tmp_path)])["fuzz"]
+    block = findings.blocks([saved(tmp_path)])["load"]
     caption, table = block.split("\n\n")
-    assert caption == "**NVIDIA &lt;H200&gt;**, 12 s; python 3.12.3, torch 2.11.0; 2026-01-02T03:04 (fuzz.json)"
+    assert caption == "**NVIDIA &lt;H200&gt;**, 12 s; python 3.12.3, torch 2.11.0; 2026-01-02T03:04 (load.json)"
     assert table.splitlines() == [
         "| implementation | cases | wrong | worst ulp | same bits | reason |",
         "| :-- | --: | --: | --: | --: | --: |",
@@ -42,16 +42,22 @@ def test_files_of_a_kind_share_its_block(tmp_path) -> None:
     paths = [
         saved(tmp_path),
         saved(tmp_path, "more.json", seconds=600),
-        saved(tmp_path, "x.json", format="kernelzoo-load/1"),
+        saved(tmp_path, "x.json", format="kernelzoo-fuzz/1"),
     ]
     found = findings.blocks(paths)
-    assert list(found) == ["fuzz", "load"]
-    assert found["fuzz"].count("| implementation |") == 2 and "10 min" in found["fuzz"]
+    assert list(found) == ["load", "fuzz"]
+    assert found["load"].count("| implementation |") == 2 and "10 min" in found["load"]
+
+
+def test_a_kind_that_tells_much_shows_the_most_of_it(tmp_path) -> None:
+    rows = [{"layouts": 7, "id": "cpu/min/auto", "cases": 5, "emulator": ""}]
+    table = findings.blocks([saved(tmp_path, format="kernelzoo-fuzz/1", rows=rows)])["fuzz"].split("\n\n")[1]
+    assert table.splitlines()[0] == "| id | cases |"
 
 
 def test_blocks_go_into_a_document(tmp_path, capsys) -> None:
     page = tmp_path / "page.md"
-    page.write_text("# Page\n\n<!-- results:fuzz -->\n<!-- /results -->\n", encoding="utf-8")
+    page.write_text("# Page\n\n<!-- results:load -->\n<!-- /results -->\n", encoding="utf-8")
     assert findings.main([str(saved(tmp_path)), "--insert", str(page)]) == 0
     assert "| cpu/min/auto |" in page.read_text(encoding="utf-8")
     assert findings.main([str(saved(tmp_path))]) == 0
@@ -60,7 +66,7 @@ def test_blocks_go_into_a_document(tmp_path, capsys) -> None:
 
 @pytest.mark.parametrize(
     "changed",
-    [{"format": "kernelzoo-fuzz/2"}, {"rows": 3}, {"environment": None}, {"seconds": "long"}, {"rows": [["a"]]}],
+    [{"format": "kernelzoo-load/2"}, {"rows": 3}, {"environment": None}, {"seconds": "long"}, {"rows": [["a"]]}],
     ids=str,
 )
 def test_what_holds_no_findings_is_refused(tmp_path, capsys, changed) -> None:
