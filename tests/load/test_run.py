@@ -3,16 +3,33 @@
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
-import known_bad
 import pytest
 import run
 import sections
 
+from kernelzoo import registry
+
+_known = set(registry._registered)
+import breaking  # noqa: E402  # which registers what is wrong, and other tests list what is registered
+
+WRONG = {key: registry._registered.pop(key) for key in set(registry._registered) - _known}
+
 HERE = Path(__file__).parent
 HOST = sections.Where("cpu", 2**18, 30_000)
 FEW_SIZES = ("one row", "rows of 65", "axis 0, wide", "middle axis")
+
+
+@pytest.fixture(autouse=True)
+def _registered() -> Iterator[None]:
+    """What is wrong is registered while a test of this file runs."""
+    registry._registered.update(WRONG)
+    yield
+    for backend, op, variant in WRONG:
+        registry._registered.pop((backend, op, variant), None)
+        registry._loaded.pop(backend, None)
 
 
 @pytest.fixture
@@ -55,8 +72,8 @@ def test_catches(backend: str, section: str, case: str, monkeypatch: pytest.Monk
 
     tried = sections.tried
     monkeypatch.setattr(sections, "tried", only)
-    known_bad._table.clear()
-    assert section in known_bad.CAUGHT_BY[backend]
+    breaking._table.clear()
+    assert section in breaking.CAUGHT_BY[backend]
     assert outcomes(section, backend)[case] == "failed"
 
 
@@ -68,7 +85,7 @@ def test_passes_what_is_right(section: str) -> None:
 
 
 def test_a_process_that_dies_costs_its_row_alone(tmp_path: Path) -> None:
-    module, result = HERE / "known_bad.py", tmp_path / "load.json"
+    module, result = HERE / "breaking.py", tmp_path / "load.json"
     command = ["--device", "cpu", "--section", "graphs", "--backend", "deadly,frozen", "--module", str(module)]
     done = subprocess.run([sys.executable, str(HERE / "run.py"), *command, "-o", str(result)], capture_output=True)
     assert done.returncode == 1, done.stderr
@@ -88,7 +105,7 @@ def test_a_section_that_is_not_there_is_refused(capsys: pytest.CaptureFixture[st
 
 
 def test_every_section_has_something_to_catch() -> None:
-    caught = {section for sections_of in known_bad.CAUGHT_BY.values() for section in sections_of}
+    caught = {section for sections_of in breaking.CAUGHT_BY.values() for section in sections_of}
     assert caught == set(sections.SECTIONS) - {"full"}  # which asks the device alone, and is told what memory is
 
 
@@ -101,9 +118,9 @@ def test_all_of_it_on_the_host(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif("not config.getoption('--load')", reason="some minutes: --load runs it")
-@pytest.mark.parametrize("backend", sorted(set(known_bad.CAUGHT_BY) - set(known_bad.NEEDS_GPU)))
+@pytest.mark.parametrize("backend", sorted(set(breaking.CAUGHT_BY) - set(breaking.NEEDS_GPU)))
 def test_catches_in_processes(backend: str, tmp_path: Path) -> None:
-    (section,) = known_bad.CAUGHT_BY[backend]
-    module = str(HERE / "known_bad.py")
+    (section,) = breaking.CAUGHT_BY[backend]
+    module = str(HERE / "breaking.py")
     options = ["--device", "cpu", "--calls", "30000", "--timeout", "30" if backend == "endless" else "300"]
     assert run.main([*options, "--section", section, "--backend", backend, "--module", module]) == 1
