@@ -21,7 +21,8 @@ PROJECT = nox.project.load_toml("pyproject.toml")
 # The CUDA toolkit whose wheels CuPy and numba-cuda get: that of the driver, 12 or 13.
 CUDA = os.environ.get("KERNELZOO_CUDA", "13")
 CONFORMANCE = "tests/test_conformance.py"
-PARALLEL = ("-n", "auto")  # what compiles, interprets or waits, and is not in the way of threads of its own
+PARALLEL = ("-n", "auto")  # what compiles or interprets, and is not in the way of threads of its own
+WAITING = ("-n", str(2 * (os.cpu_count() or 1)))  # what mostly waits for processes that it started
 # Without a GPU, kernels run in Triton's interpreter or Numba's simulator, in a process of their own, as the switch is
 # read at import; the same kernels are compiled ahead of time in another.
 INTERPRETER = {"TRITON_INTERPRET": "1"}
@@ -49,7 +50,7 @@ def tests(session: nox.Session) -> None:
     """All tests: those of the project itself here, then each backend's in an environment of its own."""
     install(session, "test", "bench", extras=("cpu", "report"))
     others = [word for backend in BACKENDS for word in ("--ignore", f"tests/{backend}")]
-    pytest(session, "tests", "--ignore", CONFORMANCE, *others, *PARALLEL, *session.posargs)
+    pytest(session, "tests", "--ignore", CONFORMANCE, *others, *WAITING, *session.posargs)
     for backend in BACKENDS:
         session.notify(f"tests-{backend}")
 
