@@ -1,6 +1,7 @@
 import importlib.util
 import os
 import sys
+import zlib
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,24 @@ sys.path.insert(0, str(Path(__file__).parent / "described"))
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--load", action="store_true", help="run the heavy tests of tests/load too, some minutes")
+    parser.addoption("--all", action="store_true", help="run all cases and devices of which a usual run takes a sample")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Triton's interpreter takes minutes for all cases: ``auto`` takes each of them, the named variants every second
+    one, unless asked for ``--all``. On a device nothing is left out."""
+    if os.environ.get("TRITON_INTERPRET") != "1" or config.getoption("--all"):
+        return
+
+    def left_out(item: pytest.Item) -> bool:
+        given = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
+        case, implementation = given.get("case"), given.get("implementation")
+        if case is None or implementation.variant == "auto" or case.core:
+            return False
+        return zlib.crc32(f"{implementation.id}-{case}".encode()) % 2 == 1
+
+    config.hook.pytest_deselected(items=[item for item in items if left_out(item)])
+    items[:] = [item for item in items if not left_out(item)]
 
 
 def pytest_configure() -> None:

@@ -17,7 +17,7 @@ from kernelzoo.kernels.cpu import disk  # needs Numba
 COMPILE = """
 import sys, torch, kernelzoo
 from kernelzoo.kernels.cpu import min, softmax
-dtypes = [torch.int8, torch.uint8, torch.int16, torch.int32]
+dtypes = [torch.int8, torch.uint8]
 turn = int(sys.argv[1])
 for dtype in dtypes[turn:] + dtypes[:turn]:
     x = torch.arange(400_000).remainder(100).to(dtype).view(-1, 2)
@@ -44,10 +44,10 @@ def files(folder: Path, stamp: object = "source", base: str = "kernel") -> disk.
 
 
 def test_processes_compile_at_once(tmp_path):
-    for process in [start(tmp_path, turn) for turn in range(4)]:
+    for process in [start(tmp_path, turn) for turn in (0, 1, 0)]:
         hits(process)
-    # Four dtypes of the parallel kernel; its task comes with it.
-    assert hits(start(tmp_path, 0)) == 4
+    # The parallel kernel for two dtypes; its task comes with it.
+    assert hits(start(tmp_path, 0)) == 2
     # Damaged or cut short: compiled anew, and kept again.
     kept = sorted(tmp_path.rglob("*.nbc"))
     for number, path in enumerate(kept):
@@ -55,7 +55,7 @@ def test_processes_compile_at_once(tmp_path):
         content[-100] ^= 1
         path.write_bytes(content if number % 2 else content[:100])
     assert hits(start(tmp_path, 0)) == 0
-    assert hits(start(tmp_path, 0)) == 4
+    assert hits(start(tmp_path, 0)) == 2
     assert not list(tmp_path.rglob("*.tmp"))
 
 

@@ -20,6 +20,7 @@ if os.environ.get("NUMBA_ENABLE_CUDASIM") == "1":
 for package in ("numba.cuda", "cuda.core", "cuda.bindings"):
     pytest.importorskip(package, reason=f"{package} is not installed")
 
+from kernelzoo.errors import CacheWarning
 from kernelzoo.kernels import cubin
 from kernelzoo.kernels.numba import min as minima
 from kernelzoo.kernels.numba import softmax
@@ -264,7 +265,8 @@ def test_no_folder_to_keep_machine_code_in(tmp_path: Path, monkeypatch: pytest.M
     (tmp_path / "file").write_text("not a folder")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     source = minima.fill_kernel("float32")
-    store(source, (9, 0), "name", b"cubin")
+    with pytest.warns(CacheWarning, match="no machine code is kept in"):
+        store(source, (9, 0), "name", b"cubin")
     assert stored(source, (9, 0)) is None
 
 
