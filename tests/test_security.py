@@ -24,7 +24,7 @@ RUNS = {
 
 ALLOWED = {
     # The only pickle. Numba's machine code for the host is one; it comes from a folder that only this user can write
-    # to, and that no other code of this package reads (kernelzoo/kernels/private.py).
+    # to, and that no other code of this package reads (kernelzoo/kernels/code_cache.py).
     "kernels/cpu/disk.py": {"pickle"},
     # torch.compile, of this package's own functions.
     "kernels/torch/compiled.py": {"torch.compile"},
@@ -136,7 +136,7 @@ def test_paths_in_results_are_never_written_to() -> None:
     places = {str(path.relative_to(ROOT)) for path in SOURCES if writers.search(path.read_text(encoding="utf-8"))}
     assert places == {
         "files.py",  # that function
-        "kernels/private.py",  # machine code, by the digest of what made it
+        "kernels/code_cache.py",  # machine code, by the digest of what made it
         "report/figure.py",  # into memory
         "measure/worker.py",  # what the kernel kills first, and the guard's own pipe
     }

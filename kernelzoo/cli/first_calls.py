@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from kernelzoo.cli import options, output
 
 if TYPE_CHECKING:
-    from kernelzoo.measure.first import FirstCall
+    from kernelzoo.measure.first_call import FirstCall
     from kernelzoo.measure.guard import About
 
 FORMAT = "kernelzoo-first-call/1"
@@ -32,7 +32,7 @@ def first_calls(
     """Measure, tell and keep; the exit status."""
     from kernelzoo.cli.progress import Bar
     from kernelzoo.files import write_whole
-    from kernelzoo.measure import first
+    from kernelzoo.measure import first_call as first
 
     if to is not None and to.exists():
         raise options.OptionError(f"{to} is there already; name another file, or remove it")

@@ -24,7 +24,7 @@ NEAR = 1.1
 
 ZOO, OTHERS = "best of the zoo", "best of the others"
 
-WIDEST_GAP = 40  # lines of a list of problems, the worst first
+MOST_LINES = 40  # of a list of problems, the worst first
 
 
 def score_table(group: Group, op: str) -> Table | None:
@@ -49,12 +49,13 @@ def shortfall_table(group: Group, op: str) -> Table | None:
     zoo = dict(_sides(group, selection)).get(ZOO, {})
     short = [row for row in zoo.values() if row.of_limit is not None and row.of_limit < SHORT]
     with_copy = any(row.copy_us is not None for row in short)
+    backends = _own_backends(selection)
     lines = []
-    for row in sorted(short, key=lambda row: row.of_limit or 0)[:WIDEST_GAP]:
-        autos = [selection.cells.get((row.problem, f"{backend}/auto")) for backend in _own_backends(selection)]
+    for row in sorted(short, key=lambda row: row.of_limit or 0)[:MOST_LINES]:
+        autos = [selection.cells.get((row.problem, f"{backend}/auto")) for backend in backends]
         shares = [Cell("-") if auto is None else _share(auto) for auto in autos]
         lines.append([_problem(row.problem), Cell(row.name), _share(row), *shares, *[_copy_share(row)] * with_copy])
-    headers = ["problem", "best", "limit / time", *(f"{backend}/auto" for backend in _own_backends(selection))]
+    headers = ["problem", "best", "limit / time", *(f"{backend}/auto" for backend in backends)]
     headers += ["a plain copy"] * with_copy
     return Table(headers, lines) if lines else None
 
@@ -78,7 +79,7 @@ def behind_table(group: Group, op: str) -> Table | None:
             Cell(f"{gap.ratio:.2f}"),
             _verdict(gap.verdict),
         ]
-        for gap in slower[:WIDEST_GAP]
+        for gap in slower[:MOST_LINES]
     ]
     headers = ["problem", ZOO, "µs", OTHERS, "µs", "ratio", "verdict"]
     return Table(headers, lines) if lines else None
@@ -87,24 +88,19 @@ def behind_table(group: Group, op: str) -> Table | None:
 def variant_table(group: Group, op: str) -> Table | None:
     """How near each named variant comes to the fastest variant of its backend, and on how many problems."""
     selection = group.select(op)
+    own = _own_backends(selection)
+    fastest: dict[tuple[str, Problem], float] = {}
+    for row in selection.rows:
+        key = row.backend, row.problem
+        fastest[key] = min(row.seconds, fastest.get(key, row.seconds))
     lines = []
-    for backend in _own_backends(selection):
-        rows = [row for row in selection.rows if row.backend == backend]
-        fastest = {row.problem: min(r.seconds for r in rows if r.problem == row.problem) for row in rows}
-        for name in selection.names:
-            of = [row for row in selection.of(name) if row.backend == backend]
-            if of:
-                ratios = sorted(row.seconds / fastest[row.problem] for row in of)
-                near = sum(ratio <= NEAR for ratio in ratios)
-                median = ratios[len(ratios) // 2]
-                lines.append(
-                    [
-                        Cell(of[0].id),
-                        Cell(f"{ratios[0]:.2f}"),
-                        Cell(f"{median:.2f}"),
-                        Cell(f"{near} of {len(of)}"),
-                    ]
-                )
+    for name in selection.names:
+        rows = selection.of(name)
+        if rows[0].backend in own:
+            ratios = sorted(row.seconds / fastest[row.backend, row.problem] for row in rows)
+            near = sum(ratio <= NEAR for ratio in ratios)
+            figures = (f"{ratios[0]:.2f}", f"{ratios[len(ratios) // 2]:.2f}", f"{near} of {len(rows)}")
+            lines.append([Cell(rows[0].id), *map(Cell, figures)])
     headers = ["variant", "best", "median", f"within {NEAR - 1:.0%}"]
     named = any(not line[0].text.endswith("/auto") for line in lines)
     return Table(headers, lines) if named else None

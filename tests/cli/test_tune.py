@@ -11,7 +11,8 @@ import torch
 
 from kernelzoo.cli import main, options
 from kernelzoo.cli.tune import _check_folder
-from kernelzoo.measure import first, planning
+from kernelzoo.measure import first_call as first
+from kernelzoo.measure import planning
 from kernelzoo.measure.guard import Guard, GuardError
 from kernelzoo.measure.problems import Problem
 from kernelzoo.tables import Card

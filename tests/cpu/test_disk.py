@@ -103,7 +103,7 @@ def test_nothing_is_kept_where_nothing_can_be_written(tmp_path, monkeypatch, fau
     def full(*arguments: object, **folders: int) -> None:
         raise OSError(fault, os.strerror(fault))
 
-    monkeypatch.setattr(disk.private.os, "replace", full)
+    monkeypatch.setattr(disk.code_cache.os, "replace", full)
     array = np.zeros(1, "f4")
     with pytest.warns(RuntimeWarning, match=f"each process compiles for itself: {os.strerror(fault)}"):
         kernel(array, array)

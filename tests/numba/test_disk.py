@@ -9,7 +9,7 @@ pytest.importorskip("numba.cuda", reason="the numba backend is written in numba-
 
 from numba.cuda import types  # needs numba-cuda
 
-from kernelzoo.kernels import private
+from kernelzoo.kernels import code_cache
 from kernelzoo.kernels.numba import disk
 from kernelzoo.kernels.numba.launch import Source
 
@@ -25,7 +25,7 @@ def source(*constants: object) -> Source:
 @pytest.fixture(autouse=True)
 def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr(private, "_warned", set())
+    monkeypatch.setattr(code_cache, "_warned", set())
 
 
 def test_kept_by_all_that_the_code_depends_on(monkeypatch: pytest.MonkeyPatch) -> None:

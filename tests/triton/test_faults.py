@@ -11,7 +11,7 @@ pytest.importorskip("triton", reason="Triton is not installed")
 
 import triton
 
-from kernelzoo.kernels import private
+from kernelzoo.kernels import code_cache
 from kernelzoo.measure import Problem
 from kernelzoo.measure.guard import Guard
 
@@ -90,7 +90,7 @@ def test_a_damaged_cache_is_gone_round(tmp_path: Path, monkeypatch: pytest.Monke
     import torch
 
     monkeypatch.setenv("TRITON_CACHE_DIR", damaged)
-    monkeypatch.setattr(private, "_warned", set())
+    monkeypatch.setattr(code_cache, "_warned", set())
     x = torch.zeros(1)
     with pytest.warns(RuntimeWarning, match=f"{damaged}.*{type(error).__name__}.*set TRITON_CACHE_DIR"):
         program.compiled(x, SimpleNamespace(warmup=warmup), (x,), 4)

@@ -16,7 +16,7 @@ from typing import Any
 import numba
 from numba.core import caching, serialize
 
-from kernelzoo.kernels import private
+from kernelzoo.kernels import code_cache
 
 
 def compiled(**options: Any) -> Callable[[Callable[..., None]], Any]:
@@ -54,11 +54,11 @@ class _Files:
 
     def save(self, key: Any, data: Any) -> None:
         """Keep a signature's code, if that can be."""
-        private.write(self.folder, self._name(key), self._content(key, serialize.dumps(data)))
+        code_cache.write(self.folder, self._name(key), self._content(key, serialize.dumps(data)))
 
     def load(self, key: Any) -> Any:
         """A signature's code, or None if it isn't there whole, from this source and by this Numba."""
-        content = private.read(self.folder, self._name(key))
+        content = code_cache.read(self.folder, self._name(key))
         if content is None:
             return None
         expected = self._content(key, b"")

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from kernelzoo.errors import BackendUnavailableError
-from kernelzoo.kernels import private
+from kernelzoo.kernels import code_cache
 from kernelzoo.registry import require
 
 _INSTALL = "pip install 'kernelzoo[cupy-cuda13]' (for a CUDA 13 driver) or 'kernelzoo[cupy-cuda12]'"
@@ -12,7 +12,8 @@ _INSTALL = "pip install 'kernelzoo[cupy-cuda13]' (for a CUDA 13 driver) or 'kern
 def probe() -> tuple[str, ...]:
     """Device types this backend takes here. Raises BackendUnavailableError."""
     torch = require("cupy", "torch", "install it with: pip install torch")
-    private.for_language("CUPY_CACHE_DIR", Path("~/.cupy/kernel_cache").expanduser())  # which CuPy looks at as it loads
+    # CuPy looks at it as it loads.
+    code_cache.for_language("CUPY_CACHE_DIR", Path("~/.cupy/kernel_cache").expanduser())
     cupy = require("cupy", "cupy", f"install it with: {_INSTALL}")
 
     def unavailable(reason: str, remedy: str) -> BackendUnavailableError:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from numba.cuda.cudadrv.nvvm import NVVM
 
 from kernelzoo import cache as kept
-from kernelzoo.kernels import private
+from kernelzoo.kernels import code_cache
 
 if TYPE_CHECKING:
     from kernelzoo.kernels.numba.launch import Source
@@ -33,7 +33,7 @@ def folder() -> Path:
 def stored(source: Source, capability: tuple[int, int]) -> tuple[str, bytes] | None:
     """The kernel's name and machine code, or None if they are not there whole."""
     with suppress(RuntimeError):  # a user without a home
-        held = private.read(folder(), _file(source, capability))
+        held = code_cache.read(folder(), _file(source, capability))
         if held is not None:
             name, _, cubin = held.partition(b"\0")
             return name.decode(), cubin
@@ -43,7 +43,7 @@ def stored(source: Source, capability: tuple[int, int]) -> tuple[str, bytes] | N
 def store(source: Source, capability: tuple[int, int], name: str, cubin: bytes) -> None:
     """Keep a kernel's machine code, if the folder can be written. Another process sees all of it or nothing."""
     with suppress(RuntimeError):
-        private.write(folder(), _file(source, capability), name.encode() + b"\0" + cubin)
+        code_cache.write(folder(), _file(source, capability), name.encode() + b"\0" + cubin)
 
 
 def _file(source: Source, capability: tuple[int, int]) -> str:

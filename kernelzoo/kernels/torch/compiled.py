@@ -10,7 +10,7 @@ from types import FunctionType
 import torch
 
 from kernelzoo.errors import BackendUnavailableError
-from kernelzoo.kernels import private
+from kernelzoo.kernels import code_cache
 from kernelzoo.registry import Launch
 
 Into = Callable[[torch.Tensor, int, torch.Tensor], None]
@@ -65,7 +65,7 @@ def _check_cache() -> None:
     """Inductor takes programs from a folder in /tmp whose name anyone can guess, and make before us."""
     from torch._inductor.runtime.cache_dir_utils import default_cache_dir
 
-    private.for_language("TORCHINDUCTOR_CACHE_DIR", Path(default_cache_dir()))
+    code_cache.for_language("TORCHINDUCTOR_CACHE_DIR", Path(default_cache_dir()))
 
 
 @functools.cache

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from kernelzoo.errors import BackendUnavailableError
-from kernelzoo.kernels import private
+from kernelzoo.kernels import code_cache
 from kernelzoo.registry import require
 
 
@@ -16,7 +16,7 @@ def probe() -> tuple[str, ...]:
     triton = require("triton", "triton", "install it with: pip install triton (Linux only)")
     devices = ("cuda",) if torch.cuda.is_available() else ()
     if devices:
-        private.for_language("TRITON_CACHE_DIR", Path(triton.knobs.cache.get_triton_dir("cache")))
+        code_cache.for_language("TRITON_CACHE_DIR", Path(triton.knobs.cache.get_triton_dir("cache")))
     if triton.knobs.runtime.interpret:
         return (*devices, "cpu")
     if not devices:

@@ -12,7 +12,7 @@ import triton
 import triton.language as tl
 
 from kernelzoo.errors import UnsupportedProblemError
-from kernelzoo.kernels import private
+from kernelzoo.kernels import code_cache
 from kernelzoo.kernels.triton.occupancy import current_device
 from kernelzoo.ops import dtype_name, on_device_of
 from kernelzoo.registry import Launch, Movable
@@ -164,7 +164,7 @@ def compiled(x: torch.Tensor, kernel: Any, args: tuple[Any, ...], warps: int, st
         try:
             program = kernel.warmup(*args, grid=(1,), **options)
         except (OSError, ValueError, KeyError) as error:  # not the compiler's: files of its cache, cut short or refused
-            private.thrown_away("TRITON_CACHE_DIR", Path(triton.knobs.cache.dir), f"{type(error).__name__}: {error}")
+            code_cache.thrown_away("TRITON_CACHE_DIR", Path(triton.knobs.cache.dir), f"{type(error).__name__}: {error}")
             program = kernel.warmup(*args, grid=(1,), **options)
         if program is not None:
             program.run  # noqa: B018  # the property loads the binary, which is when registers are known

@@ -1,7 +1,8 @@
 """The first call: what compiling costs, in a process that has called nothing yet, its caches on disk empty or filled.
 
 Each figure is of one call in a new process, by the host's clock, and no sample of many: it says seconds or
-milliseconds, and not which of two is a little faster. Run as ``python -m kernelzoo.measure.first``, it is that process.
+milliseconds, and not which of two is a little faster. Run as ``python -m kernelzoo.measure.first_call``, it is that
+process.
 """
 
 from __future__ import annotations
@@ -128,7 +129,7 @@ def _asked(request: Json, environment: dict[str, str], patience: float) -> Json:
     """What a new process answers."""
     try:
         done = subprocess.run(
-            [sys.executable, "-m", "kernelzoo.measure.first"],
+            [sys.executable, "-m", "kernelzoo.measure.first_call"],
             input=json.dumps(request),
             env=environment,
             capture_output=True,
