@@ -90,6 +90,7 @@ FAMILIES: dict[str, Family] = {
     "equal below one": lambda x, generator, kind: _one_above(x[:, :1].expand(x.shape), x[:, :1].abs() + 0.5),
     "dominant": lambda x, generator, kind: _one_above(x, 30.0),
     "offset": lambda x, generator, kind: x + 10000.0,
+    "negative offset": lambda x, generator, kind: x - 10000.0,
     "subnormal": lambda x, generator, kind: _one_above(_uniform(x, generator).mul_(-_deepest(kind)), 2.0),
     "ladder up": lambda x, generator, kind: _index(x).remainder(1000).mul_(0.01).expand(x.shape),
     "ladder down": lambda x, generator, kind: _index(x).remainder_(200).mul_(-0.125).expand(x.shape),

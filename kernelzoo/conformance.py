@@ -229,10 +229,10 @@ def _special(op: str) -> Iterator[Case]:
                     f"{dtype}-special-values-{width}",
                     partial(_special_rows, op, width, dtype),
                     core=width == 300 and dtype == "float32",
-                    elements=20 * width,
+                    elements=22 * width,
                 )
     for dtype in ops.FLOATS:
-        yield Case(op, f"{dtype}-special-values-dim0", partial(_special_columns, op, 130, dtype), 0, elements=20 * 130)
+        yield Case(op, f"{dtype}-special-values-dim0", partial(_special_columns, op, 130, dtype), 0, elements=22 * 130)
     if op == "min":
         for dtype in ops.INTEGERS:
             yield Case(op, f"{dtype}-extremes", partial(_extremes, dtype), elements=8 * 1025)
@@ -244,8 +244,9 @@ def _special_columns(op: str, width: int, dtype: str, device: str, generator: to
 
 def _special_rows(op: str, width: int, dtype: str, device: str, generator: torch.Generator) -> torch.Tensor:
     """One row for each rule of the contract, between plain rows that must not be touched by their neighbours."""
-    x = ops.sample(op, (20, width), dtype, generator=generator)
-    for row, write in zip(x[1:], special_rows(dtype).values(), strict=False):
+    writes = special_rows(dtype).values()
+    x = ops.sample(op, (len(writes) + 2, width), dtype, generator=generator)
+    for row, write in zip(x[1:], writes, strict=False):
         write(row)
     return x.to(device)
 
@@ -296,6 +297,12 @@ def special_rows(dtype: str) -> dict[str, Callable[[torch.Tensor], object]]:
         "the largest value, the smallest after it": lambda row: (row.fill_(-info.max), row[0].fill_(info.max)),
         "normal and subnormal": lambda row: (row.fill_(info.tiny), row[::2].fill_(-info.tiny / 2)),
         "an offset": lambda row: row.add_(1000.0),  # common to the row, it changes nothing in a softmax
+        # Below zero, what stands for "nothing read yet" must not pass for the maximum.
+        "a negative offset": lambda row: row.sub_(1000.0),
+        "a negative offset, -inf in the front half": lambda row: (
+            row.sub_(1000.0),
+            row[: row.numel() // 2].fill_(-inf),
+        ),
         "a constant": lambda row: row.fill_(3.0),
         "+inf, NaN at the end": lambda row: (row[row.numel() // 2].fill_(inf), row[-1].fill_(nan)),
         "-inf at the start": lambda row: row[0].fill_(-inf),

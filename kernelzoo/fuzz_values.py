@@ -155,6 +155,11 @@ def _masked(shape: tuple[int, ...], kind: torch.dtype, generator: torch.Generato
     return _normal(shape, kind, generator).masked_fill_(alone.logical_or_(runs.view(shape) < 0.4), -math.inf)
 
 
+def _low(shape: tuple[int, ...], kind: torch.dtype, generator: torch.Generator) -> torch.Tensor:
+    """As masked, and far below zero, where a zero in the place of a maximum of nothing is larger than all of them."""
+    return _masked(shape, kind, generator).sub_(300.0)
+
+
 def _extremes(shape: tuple[int, ...], kind: torch.dtype, generator: torch.Generator) -> torch.Tensor:
     """The largest number of either sign."""
     import torch
@@ -217,6 +222,7 @@ _FLOATS: dict[str, Family] = {
     "subnormal": _subnormal,
     "zeros": lambda shape, kind, generator: _signs(shape, kind, generator).mul_(0.0),
     "masked": _masked,
+    "low": _low,
     "extremes": _extremes,
     "bits": _bits,
 }

@@ -129,8 +129,8 @@ def strides_that_are_taken_for_contiguous(x: torch.Tensor, out: torch.Tensor) ->
     return lambda: ops.void(out.copy_(x.as_strided(x.shape, contiguous(x.shape), x.storage_offset()).amin(1)))
 
 
-def wrong_at_one_length(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    return lambda: ops.void(out.copy_(x.amin(1) if x.size(1) != 32 else x[:, :-1].amin(1)))
+def wrong_at_whole_warps(x: torch.Tensor, out: torch.Tensor) -> Launch:
+    return lambda: ops.void(out.copy_(x.amin(1) if x.size(1) % 32 else x[:, : x.size(1) // 2].amin(1)))
 
 
 def another_error(x: torch.Tensor, out: torch.Tensor) -> Launch:
@@ -150,7 +150,7 @@ def never_takes_an_out_with_gaps(x: torch.Tensor, out: torch.Tensor) -> Launch:
         lanes_without_a_mask,
         a_start_that_is_taken_for_aligned,
         strides_that_are_taken_for_contiguous,
-        wrong_at_one_length,
+        wrong_at_whole_warps,
         another_error,
         never_takes_an_out_with_gaps,
     ],
@@ -174,11 +174,13 @@ def test_a_failure_becomes_simple(enter: Enter, drawn: dict[str, list[Case]]) ->
     number = fuzz_check.run(implementation, floats, CPU).wrong[0][0]
     simple = fuzz.reduce("min", floats[number], fails, 400)
     assert fails(simple)
-    assert simple.specials[0][0] == "-nan" and len(simple.specials) == 1
+    (name, _), *others = simple.specials
+    assert name == "-nan" or (name.endswith("nan") and simple.negated), "a NaN whose sign bit is set"
+    assert not others
     assert (math.prod(simple.shape), simple.out, simple.x.offset, simple.seed) == (1, None, 0, 0)
     assert fuzz.parse(str(simple), "min") == simple
 
-    implementation = enter("min", wrong_at_one_length)
+    implementation = enter("min", wrong_at_whole_warps)
     number = fuzz_check.run(implementation, drawn["min"], CPU).wrong[0][0]
     simple = fuzz.reduce("min", drawn["min"][number], fails, 400)
     assert math.prod(simple.shape[d] for d in simple.axes) == 32 and math.prod(simple.shape) <= 64
@@ -259,7 +261,7 @@ def test_families_are_finite_or_mean_it() -> None:
         for family in fuzz_values.families(dtype):
             values = fuzz_values.draw(family, (64, 65), dtype, torch.Generator().manual_seed(0))
             assert (values.dtype, values.shape) == (getattr(torch, dtype), (64, 65))
-            if dtype in ops.FLOATS and family != "masked":
+            if dtype in ops.FLOATS and family not in ("masked", "low"):
                 assert values.isfinite().all(), (dtype, family)
 
 

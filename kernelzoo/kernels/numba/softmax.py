@@ -772,8 +772,9 @@ def cluster_kernel(dtype: str, tiling: Tiling) -> Source:
         if rank == 0:
             edge = read_edge(x, source, t, head, end, n)
 
-        own = finite(maximum(top(row, 0), edge))
-        m, s = take(memory, t, threads, first, last, kept, own, total(row, 0, own) + exponential(edge - own))
+        own = maximum(top(row, 0), edge)
+        near = finite(own)
+        m, s = take(memory, t, threads, first, last, kept, own, total(row, 0, near) + exponential(edge - near))
         m, s = warp_pair(m, s)
         cluster_wait()  # the other blocks have begun: their shared memory is there
         warps = threads // WARP
@@ -852,8 +853,9 @@ def grid_kernel(dtype: str, tiling: Tiling) -> Source:
             edge = LOWEST
             if chunk == 0:
                 edge = read_edge(x, source, t, head, end, n)
-            own = finite(maximum(top(row, 0), edge))
-            m, s = take(memory, t, threads, first, last, kept, own, total(row, 0, own) + exponential(edge - own))
+            own = maximum(top(row, 0), edge)
+            near = finite(own)
+            m, s = take(memory, t, threads, first, last, kept, own, total(row, 0, near) + exponential(edge - near))
             i = beyond
             while i < last:
                 read(x, source, x_step, t, threads, i, last, batch, 0)
