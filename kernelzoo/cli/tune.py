@@ -139,7 +139,9 @@ class Session:
         if to is not None and to.exists():
             raise options.OptionError(f"{to} is there already; name another file, or remove it")
         console, errors = output.console(), output.console(errors=True)
-        done, stored, interrupted = list[tuple[Json, Outcome]](), list[str](), False
+        done: list[tuple[Json, Outcome]] = []
+        stored: list[str] = []
+        interrupted = False
         for name, why in found["unavailable"].items():
             errors.print(f"{name} is not tuned: {why}")
         began = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
