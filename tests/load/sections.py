@@ -292,14 +292,18 @@ def _many(size: Size, x: torch.Tensor, implementation: registry.Implementation) 
     shape = implementation.operation.out_shape(tuple(x.shape), (dim,), False)
     out = torch.full(shape, 3, dtype=x.dtype, device=x.device)
     call(implementation, x, size.dim, out=out)
+    right: torch.Tensor | None = None  # the first part, once it was found right: most others are the same bits
     for start in range(0, count, length):
         part = out.narrow(out_axis, start, min(length, count - start))
+        if right is not None and part.shape == right.shape and torch.equal(conformance.bits(part), conformance.bits(right)):
+            continue
         here = slice(None) if part.size(out_axis) == length else slice(0, part.size(out_axis))
         index = (slice(None),) * out_axis + (here,)
         try:
             ops.Expected(size.op, expected.lower[index], expected.upper[index]).check(part)
         except AssertionError as error:
             raise AssertionError(f"from {start} on along axis {axis}: {error}") from None
+        right = part if right is None else right
     return x.numel()
 
 
