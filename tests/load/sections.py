@@ -295,7 +295,8 @@ def _many(size: Size, x: torch.Tensor, implementation: registry.Implementation) 
     right: torch.Tensor | None = None  # the first part, once it was found right: most others are the same bits
     for start in range(0, count, length):
         part = out.narrow(out_axis, start, min(length, count - start))
-        if right is not None and part.shape == right.shape and torch.equal(conformance.bits(part), conformance.bits(right)):
+        same = right is not None and part.shape == right.shape
+        if same and torch.equal(conformance.bits(part), conformance.bits(right)):
             continue
         here = slice(None) if part.size(out_axis) == length else slice(0, part.size(out_axis))
         index = (slice(None),) * out_axis + (here,)
