@@ -232,4 +232,4 @@ def audit(session: nox.Session) -> None:
 def types(session: nox.Session) -> None:
     """Mypy, strict, with every language installed, so that their types are seen where they have any."""
     install(session, "types", "test", "bench", extras=("cpu", "triton", "report"))
-    session.run("mypy", "kernelzoo", "bench/test_bench.py", "bench/aa.py", "noxfile.py")
+    session.run("mypy", "kernelzoo", "bench/test_bench.py", "bench/aa.py", "bench/profile.py", "noxfile.py")
