@@ -9,6 +9,9 @@ The simulator must be on before Numba is imported, so this module runs in a proc
 # ruff: noqa: E402 - what Numba is at import depends on the simulator, so that is asked first
 
 import os
+import sys
+import threading
+import types
 from collections.abc import Iterator
 
 import numpy as np
@@ -174,3 +177,49 @@ def test_backend_without_shuffles_says_so(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.delattr("numba.cuda.simulator.kernelapi.FakeCUDAModule.shfl_xor_sync")
     with pytest.raises(BackendUnavailableError, match="no warp shuffles"):
         probe()
+
+
+@pytest.fixture
+def one_block(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A cluster of one block, and a grid of one: all that the simulator can run of them, a block at a time."""
+    from kernelzoo.kernels.numba import softmax
+
+    def store_to_block(array: np.ndarray, i: int, value: float, rank: int) -> None:
+        assert rank == 0
+        array[i] = value
+
+    cluster = types.ModuleType("kernelzoo.kernels.numba.cluster")
+    twins = {
+        "cluster_arrive": lambda: None,
+        "cluster_wait": lambda: threading.current_thread().syncthreads(),
+        "store_to_block": store_to_block,
+    }
+    for name, twin in twins.items():
+        setattr(cluster, name, twin)
+    monkeypatch.setitem(sys.modules, cluster.__name__, cluster)
+    for name, answer in {"has_clusters": True, "most_blocks": 1, "multiprocessors": 1, "shared_bytes": 2**17}.items():
+        monkeypatch.setattr(softmax, name, lambda device, answer=answer: answer)
+    monkeypatch.setattr(softmax, "grid_shape", lambda *_: (1, 64))
+    monkeypatch.setattr(softmax, "cluster_shape", lambda *_: (1, 64, 4))
+    for kernel in (softmax.cluster_kernel, softmax.grid_kernel):
+        kernel.cache_clear()
+    yield
+    for kernel in (softmax.cluster_kernel, softmax.grid_kernel):
+        kernel.cache_clear()
+
+
+@pytest.mark.parametrize("form", ["cluster", "grid"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_threads_without_elements_have_no_maximum(
+    form: str, dtype: torch.dtype, one_block: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of rows far below zero, with parts of -inf: a zero for what was not read would be larger than all of them."""
+    from kernelzoo.kernels.numba import softmax
+
+    if form == "grid":
+        monkeypatch.setattr(softmax, "cluster_shape", lambda *_: None)
+    split = kernelzoo.implementation("numba/softmax/split")
+    for columns in (7, 32, 261):
+        x = values((3, columns), dtype) / 40 - 1000
+        x[1, : columns // 2] = -INF
+        run(split, x)

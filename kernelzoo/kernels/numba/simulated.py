@@ -113,6 +113,16 @@ def tile_functions(dtype: str) -> tuple[Any, Any, Any, Any, Any]:
     return copy_in, wait_copies, copy_out, widened, set_narrow
 
 
+def tile_vector(dtype: str) -> Any:
+    def load_tile(tile: Any, j: int, row: Any, k: int) -> None:
+        width = 16 // tile.itemsize
+        bits = tile[j : j + width]
+        held = bits.copy().view(np.uint32) if is_packed(dtype, width) else _widen(bits, dtype)
+        row[k : k + len(held)] = held
+
+    return load_tile
+
+
 def maximum(a: Any, b: Any) -> Any:
     return np.fmax(a, b)
 
@@ -135,3 +145,13 @@ def arrive(counters: Any, i: int, last: int) -> int:
         before = int(counters[i])
         counters[i] = 0 if before >= last else before + 1
     return before
+
+
+def count_up(counters: Any, i: int) -> int:
+    with _lock:
+        counters[i] += 1
+        return int(counters[i]) - 1
+
+
+def seen(counters: Any, i: int) -> int:
+    return int(counters[i])
