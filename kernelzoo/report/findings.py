@@ -98,8 +98,30 @@ def _parsed(document: Any, file: str) -> Findings:
     took = f"{seconds:.0f} s" if seconds < 300 else f"{seconds / 60:.0f} min"
     facts = f"{took}; {versions}; {document['started'][:16]} ({file})"
     caption = f"**{escape(printable(environment['device']))}**, {escape(printable(facts))}"
-    rows = tuple({printable(name): _text(value) for name, value in row.items()} for row in document["rows"])
+    told = _by_section(document["rows"]) if kind[1] == "load" else document["rows"]
+    rows = tuple({printable(name): _text(value) for name, value in row.items()} for row in told)
     return Findings(kind[1], caption, rows)
+
+
+def _by_section(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Of what was checked under load, case by case: how many cases of each section and backend ended in which way."""
+    found: dict[tuple[str, str], dict[str, Any]] = {}
+    for row in rows:
+        section, backend = row["section"], row["implementation"].partition("/")[0]
+        one = found.setdefault(
+            (section, backend),
+            {"section": section, "backend": backend, "cases": 0, "passed": 0, "refused": 0, "skipped": 0, "no room": 0}
+            | {"failed": 0, "checks": 0, "seconds": 0.0},
+        )
+        one["cases"] += 1
+        one[row["outcome"]] += 1
+        one["checks"] += row["count"]
+        one["seconds"] += row["seconds"]
+        if row["figure"] is not None:
+            unit = row["unit"] if row["outcome"] == "passed" else ""
+            if unit in ("GiB", "bytes/call"):
+                one[f"most {unit}"] = max(row["figure"], one.get(f"most {unit}", row["figure"]))
+    return list(found.values())
 
 
 def _text(value: object) -> str:

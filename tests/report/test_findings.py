@@ -8,7 +8,7 @@ import pytest
 from kernelzoo.report import ResultsError, findings
 
 FOUND = {
-    "format": "kernelzoo-load/1",
+    "format": "kernelzoo-checks/1",
     "command": "tests/load/run.py",
     "environment": {"device": "NVIDIA <H200>", "versions": {"python": "3.12.3", "torch": "2.11.0"}},
     "started": "2026-01-02T03:04:05+00:00",
@@ -27,7 +27,7 @@ def saved(folder: Path, name: str = "load.json", **changed: object) -> Path:
 
 
 def test_each_row_is_a_line_and_what_is_known_a_column(tmp_path) -> None:
-    block = findings.blocks([saved(tmp_path)])["load"]
+    block = findings.blocks([saved(tmp_path)])["checks"]
     caption, table = block.split("\n\n")
     assert caption == "**NVIDIA &lt;H200&gt;**, 12 s; python 3.12.3, torch 2.11.0; 2026-01-02T03:04 (load.json)"
     assert table.splitlines() == [
@@ -45,8 +45,8 @@ def test_files_of_a_kind_share_its_block(tmp_path) -> None:
         saved(tmp_path, "x.json", format="kernelzoo-fuzz/1"),
     ]
     found = findings.blocks(paths)
-    assert list(found) == ["load", "fuzz"]
-    assert found["load"].count("| implementation |") == 2 and "10 min" in found["load"]
+    assert list(found) == ["checks", "fuzz"]
+    assert found["checks"].count("| implementation |") == 2 and "10 min" in found["checks"]
 
 
 def test_a_kind_that_tells_much_shows_the_most_of_it(tmp_path) -> None:
@@ -57,7 +57,7 @@ def test_a_kind_that_tells_much_shows_the_most_of_it(tmp_path) -> None:
 
 def test_blocks_go_into_a_document(tmp_path, capsys) -> None:
     page = tmp_path / "page.md"
-    page.write_text("# Page\n\n<!-- results:load -->\n<!-- /results -->\n", encoding="utf-8")
+    page.write_text("# Page\n\n<!-- results:checks -->\n<!-- /results -->\n", encoding="utf-8")
     assert findings.main([str(saved(tmp_path)), "--insert", str(page)]) == 0
     assert "| cpu/min/auto |" in page.read_text(encoding="utf-8")
     assert findings.main([str(saved(tmp_path))]) == 0
@@ -80,3 +80,21 @@ def test_what_holds_no_findings_is_refused(tmp_path, capsys, changed) -> None:
 def test_what_is_not_there_is_refused(tmp_path) -> None:
     with pytest.raises(ResultsError, match="can't read"):
         findings.load(tmp_path / "nothing.json")
+
+
+def test_cases_under_load_are_counted_by_section_and_backend(tmp_path) -> None:
+    case = {"section": "sizes", "implementation": "cupy/min/rows", "case": "one row", "count": 7, "seconds": 1.5}
+    rows = [
+        case | {"outcome": "passed", "figure": 8.0, "unit": "GiB"},
+        case | {"outcome": "passed", "figure": 2.0, "unit": "GiB"},
+        case | {"outcome": "failed", "figure": None, "unit": "", "count": 0},
+        case | {"section": "memory", "outcome": "passed", "figure": -0.5, "unit": "bytes/call"},
+        case | {"section": "memory", "implementation": "numba", "outcome": "no room", "figure": None, "unit": ""},
+    ]
+    block = findings.blocks([saved(tmp_path, format="kernelzoo-load/1", rows=rows)])["load"]
+    assert block.split("\n\n")[1].splitlines()[::2] == [
+        "| section | backend | cases | passed | refused | skipped | no room | failed | checks | seconds | most GiB | "
+        "most bytes/call |",
+        "| sizes | cupy | 3 | 2 | 0 | 0 | 0 | 1 | 14 | 4.5 | 8 | - |",
+        "| memory | numba | 1 | 0 | 0 | 0 | 1 | 0 | 7 | 1.5 | - | - |",
+    ]
