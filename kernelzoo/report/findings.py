@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -98,7 +98,7 @@ def _parsed(document: Any, file: str) -> Findings:
     took = f"{seconds:.0f} s" if seconds < 300 else f"{seconds / 60:.0f} min"
     facts = f"{took}; {versions}; {document['started'][:16]} ({file})"
     caption = f"**{escape(printable(environment['device']))}**, {escape(printable(facts))}"
-    told = _by_section(document["rows"]) if kind[1] == "load" else document["rows"]
+    told = SUMMARIES.get(kind[1], list)(document["rows"])
     rows = tuple({printable(name): _text(value) for name, value in row.items()} for row in told)
     return Findings(kind[1], caption, rows)
 
@@ -122,6 +122,29 @@ def _by_section(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
             if unit in ("GiB", "bytes/call"):
                 one[f"most {unit}"] = max(row["figure"], one.get(f"most {unit}", row["figure"]))
     return list(found.values())
+
+
+def _minima_together(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Minima have nothing to tell but how many were wrong: a row for all dtypes of an implementation."""
+    found: dict[str, dict[str, Any]] = {}
+    others = []
+    for row in rows:
+        if row["op"] != "min":
+            others.append(row)
+            continue
+        one = found.setdefault(row["id"], {"id": row["id"], "dtypes": 0, "values": 0, "wrong": 0, "same_bits": True})
+        one["dtypes"] += 1
+        one["values"] += row["values"]
+        one["wrong"] += row["wrong"]
+        one["same_bits"] &= row["same_bits"]
+    return others + [one | {"dtype": f"{one['dtypes']} dtypes"} for one in found.values()]
+
+
+SUMMARIES: dict[str, Callable[[Sequence[Mapping[str, Any]]], list[Mapping[str, Any]]]] = {
+    "accuracy": _minima_together,
+    "load": _by_section,
+}
+"""What is told of the rows of a kind, where that is less than each of them."""
 
 
 def _text(value: object) -> str:

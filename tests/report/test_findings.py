@@ -98,3 +98,18 @@ def test_cases_under_load_are_counted_by_section_and_backend(tmp_path) -> None:
         "| sizes | cupy | 3 | 2 | 0 | 0 | 0 | 1 | 14 | 4.5 | 8 | - |",
         "| memory | numba | 1 | 0 | 0 | 0 | 1 | 0 | 7 | 1.5 | - | - |",
     ]
+
+
+def test_minima_of_all_dtypes_share_a_line(tmp_path) -> None:
+    softmax = {"id": "a/softmax/auto", "op": "softmax", "dtype": "float32", "values": 5, "wrong": 1, "worst_ulp": 0.75}
+    minimum = {"id": "a/min/auto", "op": "min", "values": 5, "wrong": 0, "same_bits": True, "worst_ulp": None}
+    rows = [
+        softmax | {"same_bits": True},
+        minimum | {"dtype": "int8"},
+        minimum | {"dtype": "bool", "wrong": 2, "same_bits": False},
+    ]
+    block = findings.blocks([saved(tmp_path, format="kernelzoo-accuracy/1", rows=rows)])["accuracy"]
+    assert block.split("\n\n")[1].splitlines()[2:] == [
+        "| a/softmax/auto | float32 | 5 | 1 | 0.75 | yes |",
+        "| a/min/auto | 2 dtypes | 10 | 2 | - | no |",
+    ]
