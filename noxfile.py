@@ -37,7 +37,9 @@ def install(session: nox.Session, *groups: str, extras: tuple[str, ...] = ()) ->
         constraints = Path(session.create_tmp()) / "constraints.txt"
         lines = CONSTRAINTS.read_text(encoding="utf-8").splitlines(keepends=True)
         constraints.write_text("".join(line for line in lines if not line.startswith(("cuda-", "nvidia-"))))
-    # Not compiled as it is installed: most of torch is never imported, and each session saves ten seconds.
+    # Not compiled as it is installed: most of torch is never imported, and each session saves ten seconds. Then it must
+    # be kept when it is compiled as it is imported, which an environment may forbid: seconds of every process.
+    session.env["PYTHONDONTWRITEBYTECODE"] = ""
     session.install("--no-compile", "-c", str(constraints), target, *GROUPS(PROJECT, *groups))
 
 
