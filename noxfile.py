@@ -104,7 +104,7 @@ def architectures(session: nox.Session) -> None:
 def tests_torch(session: nox.Session) -> None:
     """The contract, for the torch backend; nothing but torch is installed."""
     install(session, "test")
-    pytest(session, CONFORMANCE, "-k", "torch", "--require", "torch", *PARALLEL, *session.posargs)
+    pytest(session, CONFORMANCE, "tests/torch", "-k", "torch", "--require", "torch", *PARALLEL, *session.posargs)
 
 
 @nox.session(name="tests-cpu")
