@@ -21,7 +21,7 @@ def chunk(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> in
 @pytest.mark.parametrize("dtype", ops.FLOATS)
 @pytest.mark.parametrize("shape", [(7, 600, 1), (3, 100, 5), (1, 4097, 2)], ids=str)
 def test_equal_terms_are_right(shape: tuple[int, ...], dtype: str) -> None:
-    """Below one that is larger, or nothing is rounded. A row holds -inf, and the last a NaN, where there are several."""
+    """Below one that is larger, or nothing is rounded. The first row holds -inf, the last of several a NaN."""
     x = torch.zeros(shape, dtype=getattr(torch, dtype))
     x[:, 0] = 0.1
     x[0, 3] = -torch.inf

@@ -78,7 +78,7 @@ def renormalized(x: torch.Tensor, out: torch.Tensor) -> Launch:
     scratch = torch.empty((count, *x.shape[1:]), dtype=torch.float32) if half else None
 
     def launch() -> None:
-        for rows, results in zip(x.split(count), out.split(count), strict=True):
+        for rows, results in zip(torch.split(x, count), torch.split(out, count), strict=True):
             terms = results if scratch is None else scratch[: rows.size(0)]
             torch.softmax(rows, dim, terms.dtype, out=terms)
             torch.div(terms, terms.sum(dim, keepdim=True), out=results)
