@@ -6,7 +6,7 @@ from hypothesis import HealthCheck, given, reject, settings
 from hypothesis import strategies as st
 
 import kernelzoo
-from kernelzoo import fuzz, fuzz_check
+from kernelzoo import fuzz, fuzz_runner
 from kernelzoo.testing import Case, Conformance, check, tensors
 
 
@@ -48,7 +48,7 @@ class TestConformance(Conformance):
         cheap = device.type == "cpu" and implementation.id != "torch/softmax/eager"
         count, elements = (8, 2**7) if emulated else (300, 2**16) if cheap else (120, 2**12)
         cases = fuzz.draw(implementation.op, count, 1, elements)
-        found = fuzz_check.run(implementation, cases, device)
+        found = fuzz_runner.run(implementation, cases, device)
         assert [(str(cases[number]), words) for number, words in found.wrong] == []
         if found.unavailable:
             pytest.skip(found.unavailable)
