@@ -22,7 +22,8 @@ PROJECT = nox.project.load_toml("pyproject.toml")
 CUDA = os.environ.get("KERNELZOO_CUDA", "13")
 CONFORMANCE = "tests/test_conformance.py"
 PARALLEL = ("-n", "auto")  # what compiles or interprets, and is not in the way of threads of its own
-WAITING = ("-n", str(2 * (os.cpu_count() or 1)))  # what mostly waits for processes that it started
+# What mostly waits for processes that it started; in one of ours what shares something that takes long to make.
+WAITING = ("-n", str(2 * (os.cpu_count() or 1)), "--dist", "loadgroup")
 # Without a GPU, kernels run in Triton's interpreter or Numba's simulator, in a process of their own, as the switch is
 # read at import; the same kernels are compiled ahead of time in another.
 INTERPRETER = {"TRITON_INTERPRET": "1"}

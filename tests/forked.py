@@ -38,7 +38,7 @@ def _run(folder: str, arguments: list[str]) -> tuple[int, str]:
             for stream in (1, 2):
                 os.dup2(said.fileno(), stream)
             os.chdir(folder)
-            status = pytest.main(arguments)
+            status = pytest.main(["-p", "no:hypothesispytest", *arguments])  # which takes most of a second to import
             sys.stdout.flush()
             os._exit(status)
         _, status = os.waitpid(child, 0)

@@ -9,6 +9,8 @@ import torch
 
 from kernelzoo import inspect as engine
 
+pytestmark = pytest.mark.xdist_group("inspect")
+
 
 @pytest.fixture(scope="module", autouse=True)
 def _compiled_once() -> Iterator[None]:
