@@ -2,7 +2,7 @@
 
 A :class:`Case` says everything about one call: dtype, shape, strides, storage offset, axis, where ``out`` lies and how,
 which values, and what is wrong with the call, if something is. What it says is all there is: the same case is the same
-call on any machine, and the same values on the same kind of device. :mod:`kernelzoo.fuzz_check` runs it.
+call on any machine, and the same values on the same kind of device. :mod:`kernelzoo.fuzz_runner` runs it.
 """
 
 from __future__ import annotations
@@ -160,7 +160,7 @@ def span(shape: Sequence[int], strides: Sequence[int]) -> int:
     return 1 + sum((size - 1) * stride for size, stride in zip(shape, strides, strict=True))
 
 
-# What may be wrong with a call: the error that must come of it. fuzz_check makes the call so.
+# What may be wrong with a call: the error that must come of it. fuzz_runner makes the call so.
 
 FAULTS: dict[str, str] = {
     "an axis out of range": "AxisError",

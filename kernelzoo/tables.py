@@ -27,9 +27,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-from kernelzoo.cache import folder
 from kernelzoo.errors import KernelZooError, UnknownNameError
 from kernelzoo.files import write_whole
+from kernelzoo.user_cache import folder
 
 ENVIRONMENT = "KERNELZOO_TABLES"
 """``shipped`` in this variable makes every bind use the shipped tables; without it, stored ones are used."""

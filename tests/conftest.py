@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 # Test modules are imported by path, each by itself: this is how they find what several languages share.
-sys.path.insert(0, str(Path(__file__).parent / "described"))
+sys.path[:0] = [str(Path(__file__).parent / "described"), str(Path(__file__).parent)]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -6,7 +6,7 @@ from hypothesis import HealthCheck, given, reject, settings
 from hypothesis import strategies as st
 
 import kernelzoo
-from kernelzoo import fuzz, fuzz_check
+from kernelzoo import fuzz, fuzz_runner
 from kernelzoo.testing import Case, Conformance, check, tensors
 
 
@@ -37,14 +37,18 @@ class TestConformance(Conformance):
             reject()  # try another: a variant that refuses them all fails
 
     def test_fuzzed(self, implementation: kernelzoo.Implementation) -> None:
-        """A small budget of ``kernelzoo fuzz``, on the same cases each time."""
+        """A small budget of ``kernelzoo fuzz``, the same cases each time; most where they cost least, on the host."""
         if implementation.id in self.core_only:
             pytest.skip("takes a second to bind each problem")
         emulated = bool(kernelzoo.get(implementation.backend).emulator)
         if emulated and implementation.variant != "auto":
             pytest.skip("an emulator takes seconds for what kernelzoo fuzz does")
-        cases = fuzz.draw(implementation.op, 8 if emulated else 120, 1, 2**7 if emulated else 2**12)
-        found = fuzz_check.run(implementation, cases, torch.device(self.device(implementation.backend)))
+        device = torch.device(self.device(implementation.backend))
+        # torch's own softmax can miss the contract on rows of some length, as docs/contract.md says.
+        cheap = device.type == "cpu" and implementation.id != "torch/softmax/eager"
+        count, elements = (8, 2**7) if emulated else (300, 2**16) if cheap else (120, 2**12)
+        cases = fuzz.draw(implementation.op, count, 1, elements)
+        found = fuzz_runner.run(implementation, cases, device)
         assert [(str(cases[number]), words) for number, words in found.wrong] == []
         if found.unavailable:
             pytest.skip(found.unavailable)

@@ -27,13 +27,6 @@ def run(*arguments: str, cwd: Path = ROOT, path: tuple[Path, ...] = ()) -> subpr
     return subprocess.run([sys.executable, *arguments], cwd=cwd, env=environment, capture_output=True, text=True)
 
 
-def suite(*arguments: str, cwd: Path, path: tuple[Path, ...] = ()) -> str:
-    """What pytest prints of a suite; it must pass."""
-    done = run("-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments, cwd=cwd, path=path)
-    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-1000:]
-    return done.stdout
-
-
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder that holds the example package as pip would install it, built by its own build system."""
@@ -56,7 +49,9 @@ def test_a_file_of_kernels_passes_the_whole_suite(tmp_path: Path) -> None:
         "class TestMine(Conformance):\n"
         '    backends = ("mine",)\n'
     )
-    assert WHOLE.search(suite("test_mine.py", cwd=tmp_path, path=(EXAMPLES,)))
+    done = run("-m", "pytest", "-q", "-p", "no:cacheprovider", "test_mine.py", cwd=tmp_path, path=(EXAMPLES,))
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-1000:]
+    assert WHOLE.search(done.stdout)
 
 
 def test_a_file_of_kernels_is_verified_and_measured_by_the_command_line(tmp_path: Path) -> None:
@@ -110,10 +105,13 @@ def test_an_installed_package_is_a_backend(installed: Path, tmp_path: Path) -> N
 
 
 def test_an_installed_package_passes_its_own_tests(installed: Path, tmp_path: Path) -> None:
-    settings = ("-c", str(PACKAGE / "pyproject.toml"), str(PACKAGE / "tests"))
-    assert WHOLE.search(suite(*settings, cwd=tmp_path, path=(installed,)))
+    settings = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", str(PACKAGE / "pyproject.toml"))
+    settings = (*settings, str(PACKAGE / "tests"))
+    done = run(*settings, cwd=tmp_path, path=(installed,))
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-1000:]
+    assert WHOLE.search(done.stdout)
     # Where it is not installed, its tests are an error, and no empty run.
-    done = run("-m", "pytest", "-q", "-p", "no:cacheprovider", *settings, cwd=tmp_path)
+    done = run(*settings, cwd=tmp_path)
     assert done.returncode != 0
     assert "no backend 'example'; known: " in done.stdout
 

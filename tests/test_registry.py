@@ -11,7 +11,7 @@ import kernelzoo
 from kernelzoo import registry
 
 VARIANTS = {
-    ("torch", "softmax"): {"auto", "eager", "compile", "naive"},
+    ("torch", "softmax"): {"auto", "eager", "compile", "naive", "renormalized"},
     ("torch", "min"): {"auto", "eager", "compile"},
     ("triton", "softmax"): {"auto", "fused", "multi_row", "persistent", "online", "split"},
     ("triton", "min"): {"auto", "rows", "rows_deferred", "atomic_eager", "atomic_batched", "split"},
@@ -68,7 +68,9 @@ def test_unknown_names_list_the_known() -> None:
     known = ", ".join(kernelzoo.backends())
     with pytest.raises(kernelzoo.UnknownNameError, match=f"no backend 'cuda'; known: {known}"):
         kernelzoo.get("cuda")
-    with pytest.raises(LookupError, match="no torch softmax variant 'fast'; known: auto, compile, eager, naive"):
+    with pytest.raises(
+        LookupError, match="no torch softmax variant 'fast'; known: auto, compile, eager, naive, renormalized"
+    ):
         kernelzoo.get("torch").softmax(torch.ones(2), variant="fast")
     with pytest.raises(ValueError, match="known: min, softmax"):
         kernelzoo.implementations(op="max")

@@ -49,7 +49,7 @@ def accuracy(
     """
     from kernelzoo import accuracy as engine
     from kernelzoo import ops, registry
-    from kernelzoo.cli.pool import Pool
+    from kernelzoo.cli.guards import Guards
     from kernelzoo.cli.progress import Bar
     from kernelzoo.measure.guard import Guard
 
@@ -59,8 +59,8 @@ def accuracy(
     seed = secrets.randbits(32) if seed is None else seed
     modules = options.check_modules(module)
     rows: list[dict[str, Any]] = []
-    with Pool(lambda: Guard(device, modules, patience=patience)) as pool:
-        about = pool.first.about
+    with Guards(lambda: Guard(device, modules, patience=patience)) as guards:
+        about = guards.first.about
         known = set(about.summaries)
         if module and not ids:
             known -= {i.id for i in registry.implementations()}  # no module is ever run in this process
@@ -70,18 +70,18 @@ def accuracy(
             left = list(reversed(tasks))
 
             def step(guard: Guard) -> bool:
-                with pool.lock:
+                with guards.lock:
                     if not left:
                         return False
                     task = left.pop()
                 found = guard.accuracy(*task, count, seed)
-                with pool.lock:
+                with guards.lock:
                     rows.extend(found)
                     bar.item(1)
                     bar.step(" ".join(task[:2]))
                 return True
 
-            pool.run(step, min(jobs or len(os.sched_getaffinity(0)), len(tasks)))
+            guards.run(step, min(jobs or len(os.sched_getaffinity(0)), len(tasks)))
     order = {name: place for place, name in enumerate(ops.MIN.dtypes)}
     rows.sort(key=lambda row: (row["op"] != "softmax", order[row["dtype"]], row["id"] != engine.TORCH, row["id"]))
     document = run.document(about, rows, seed=seed)

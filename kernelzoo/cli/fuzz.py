@@ -74,7 +74,7 @@ def fuzz(
     """
     from kernelzoo import fuzz as engine
     from kernelzoo import registry
-    from kernelzoo.cli.pool import Pool
+    from kernelzoo.cli.guards import Guards
     from kernelzoo.cli.progress import Bar
     from kernelzoo.measure.guard import Guard
 
@@ -82,8 +82,8 @@ def fuzz(
     run = recording.Recording("kernelzoo-fuzz/1")
     seed = secrets.randbits(32) if seed is None else seed
     modules = options.check_modules(module)
-    with Pool(lambda: Guard(device, modules, patience=patience)) as pool:
-        about = pool.first.about
+    with Guards(lambda: Guard(device, modules, patience=patience)) as guards:
+        about = guards.first.about
         known = set(about.summaries)
         if module and not ids:
             known -= {i.id for i in registry.implementations()}  # no module is ever run in this process
@@ -91,10 +91,10 @@ def fuzz(
         if case is not None:
             works = [_Work(id, seed, [engine.parse(case, id.split("/")[1])]) for id in chosen]
         else:
-            works = list(_works(pool.first, chosen, cases, seed, alike))
+            works = list(_works(guards.first, chosen, cases, seed, alike))
         with Bar(sum(len(work.cases) for work in works)) as bar:
             batches = sum(-(-len(work.cases) // _BATCH) for work in works)
-            pool.run(_Share(works, pool.lock, bar).step, min(jobs or len(os.sched_getaffinity(0)), batches))
+            guards.run(_Share(works, guards.lock, bar).step, min(jobs or len(os.sched_getaffinity(0)), batches))
     rows = [work.row() for work in works]
     document = run.document(about, rows, seed=seed, failures=[failure for work in works for failure in work.failures])
     if to is not None:

@@ -207,7 +207,7 @@ class Guard:
             return {"unavailable": f"importing its backend: {error.reason}", "elements": 0, "emulator": ""}
 
     def fuzz(self, id: str, cases: Sequence[str]) -> Json:
-        """Run cases of fuzzing through one implementation; see :class:`kernelzoo.fuzz_check.Found`.
+        """Run cases of fuzzing through one implementation; see :class:`kernelzoo.fuzz_runner.Found`.
 
         A case that kills the process, or hangs, is one of those that are ``wrong``, and the others are run without it:
         up to so many of them (_DEATHS), after which the rest is left.

@@ -202,17 +202,17 @@ class Worker:
         return found
 
     def on_fuzz(self, id: str, cases: list[str], one_by_one: bool) -> dict[str, Any]:
-        """Run cases of fuzzing; what was found, as :class:`kernelzoo.fuzz_check.Found` has it."""
+        """Run cases of fuzzing; what was found, as :class:`kernelzoo.fuzz_runner.Found` has it."""
         import torch
 
-        from kernelzoo import fuzz, fuzz_check
+        from kernelzoo import fuzz, fuzz_runner
 
         torch.set_num_threads(1)  # there are as many of these processes as there is work for
         implementation = registry.implementation(id)
         device = self._place(id)
         if isinstance(device, str):
-            return {**vars(fuzz_check.Found()), "unavailable": device}
-        found = fuzz_check.run(
+            return {**vars(fuzz_runner.Found()), "unavailable": device}
+        found = fuzz_runner.run(
             implementation,
             [fuzz.parse(case, implementation.op) for case in cases],
             device,

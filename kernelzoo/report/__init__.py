@@ -3,7 +3,7 @@
 Knows results, not kernels: reads the JSON that the benches write, and imports no kernel language.
 """
 
-from kernelzoo.report.output import write
 from kernelzoo.report.results import Group, Results, ResultsError, Row, load
+from kernelzoo.report.writing import write
 
 __all__ = ["Group", "Results", "ResultsError", "Row", "load", "write"]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from kernelzoo.errors import KernelZooError
 from kernelzoo.files import printable, write_whole
-from kernelzoo.report import output, sections
+from kernelzoo.report import sections, writing
 from kernelzoo.report.results import BASELINE, Results, ResultsError, load
 
 OUTDATED, FAILED = 1, 2
@@ -53,7 +53,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = parser.parse_args(argv)
     if options.check and not options.insert:
         parser.error("--check needs --insert FILE.md, the file to check")
-    if options.against and (options.output is None or not output.is_page(options.output)):
+    if options.against and (options.output is None or not writing.is_page(options.output)):
         parser.error("--against is for the page: name one with -o PAGE.html")
     if hasattr(sys.stdout, "reconfigure"):
         sys.stdout.reconfigure(errors="replace")  # a device's name may hold what the terminal can't show
@@ -69,7 +69,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         documents = _refreshed(results, options.insert)
         print(sections.terminal(results))
         if options.output is not None:
-            written = output.write(
+            written = writing.write(
                 results, options.output, against=against, title=options.title, figures=not options.no_figures
             )
             print(f"\n{written}")

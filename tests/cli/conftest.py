@@ -1,5 +1,7 @@
-"""The command line in a process of its own, as its users run it; tiny problems, on torch and files of kernels."""
+"""The command line as its users run it; tiny problems, on torch and files of kernels."""
 
+import contextlib
+import io
 import json
 import os
 import subprocess
@@ -9,6 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from kernelzoo.cli import main
+from kernelzoo.measure import guard
 
 # Enough to prove the wiring: small, hot (one set of data instead of thousands), three rounds.
 SMALL = ("--shape", "32x64", "--dtype", "float32", "--cache", "hot", "--rounds", "3", "--device", "cpu")
@@ -22,8 +27,26 @@ def environment(**changes: str) -> dict[str, str]:
 
 
 @pytest.fixture
-def kernelzoo(tmp_path: Path) -> Run:
-    """Run the command line in a folder of its own."""
+def kernelzoo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Run the command line in this process, which has torch already, and in a folder of its own. What it runs kernels
+    in are other processes all the same."""
+
+    def run(*arguments: object, **changes: str) -> subprocess.CompletedProcess[str]:
+        given, out, err = list(map(str, arguments)), io.StringIO(), io.StringIO()
+        with monkeypatch.context() as patch, contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            patch.chdir(tmp_path)
+            patch.setattr(sys, "argv", ["kernelzoo", *given])
+            for name, value in environment(**changes).items():
+                patch.setenv(name, value)
+            status = main(given)
+        return subprocess.CompletedProcess(given, status, out.getvalue(), err.getvalue())
+
+    return run
+
+
+@pytest.fixture
+def process(tmp_path: Path) -> Run:
+    """Run the command line in a process of its own: what imports a language, or is told what by its environment."""
 
     def run(*arguments: object, **changes: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "kernelzoo", *map(str, arguments)]
@@ -61,6 +84,45 @@ def answer(kernelzoo: Run) -> Callable[..., tuple[int, Any]]:
         return done.returncode, json.loads(done.stdout)
 
     return run
+
+
+STUB = """
+import json, os, sys, time
+def say(**reply):
+    os.write(int(sys.argv[1]), json.dumps(reply).encode() + b"\\n")
+def entry(id, problem, rounds):
+    backend, op, variant = id.split("/")
+    facts = {"device": "a stub", "versions": VERSIONS, "clock": "wall", "clock_detail": "none", "cache": "hot"}
+    facts |= {"submit_us": None, "ceiling_gb_per_s": None, "floor_us": None, "shape_set": "s", "samples": rounds}
+    facts |= {"gb_per_s": 1.0, "of_limit": None, "first_call_ms": 1.0, "cupti_us": None, "flags": [], "race": "r"}
+    facts |= {"id": id, "backend": backend, "variant": variant, **problem, "bytes": 8, "repeated_rounds": 0}
+    return {"param": id, "stats": {"median": 1e-6, "data": [1e-6] * rounds}, "extra_info": facts}
+VERSIONS = {"python": "3", "torch": os.environ.get("STUB_TORCH", "2")}
+for line in sys.stdin:
+    request = json.loads(line)
+    if request["do"] == "open":
+        ids = [f"torch/min/{v}" for v in ("auto", "eager")]
+        known = [{"id": id, "summary": ""} for id in ids]
+        say(done={"device": "cpu", "device_name": "a stub", "versions": VERSIONS, "implementations": known})
+    elif request["do"] == "ceilings":
+        say(done={"ceilings": None})
+    else:
+        if request["problem"]["shape"][0] == 7:
+            say(stage="check", id=request["ids"][0])
+            time.sleep(600)
+        found = [entry(id, request["problem"], request["rounds"]) for id in request["ids"]]
+        say(done={"entries": found, "failed": []})
+"""
+
+
+@pytest.fixture
+def stub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A process in place of the one that measures: it answers at once, and has measured nothing. A problem of 7 rows
+    hangs."""
+    script = tmp_path / "stub.py"
+    script.write_text(STUB)
+    monkeypatch.setattr(guard, "_WORKER", [sys.executable, "-S", str(script)])
+    return script
 
 
 HEAD = """

@@ -150,14 +150,17 @@ def children(parent: int) -> list[Path]:
     return found
 
 
-def test_resuming_what_is_not_ours_is_refused(answer: Answer, small: Small, tmp_path: Path) -> None:
+def test_resuming_what_is_not_ours_is_refused(answer: Answer, stub: Path, small: Small, tmp_path: Path) -> None:
     path = tmp_path / "other.json"
     ours = {"machine_info": {"device": "a toaster"}, "commit_info": {}, "benchmarks": [], "datetime": "now"}
     row = {"id": "torch/min/eager", "op": "min", "shape": [32, 64], "dim": -1, "dtype": "float32", "outcome": "refused"}
     row["reason"] = "none"
     for content, told in (
         ('{"benchmarks": []}', "is no results file of kernelzoo bench"),
-        (json.dumps({**ours, "kernelzoo": {"format": 1, "failed": [row]}}), "was measured on 'a toaster', this is"),
+        (
+            json.dumps({**ours, "kernelzoo": {"format": 1, "failed": [row]}}),
+            "was measured on 'a toaster', this is 'a stub'",
+        ),
     ):
         path.write_text(content)
         status, document = answer("bench", *small, "--op", "min", "--backend", "torch", "-o", path, "--resume")

@@ -13,46 +13,14 @@ from pathlib import Path
 import pytest
 
 from kernelzoo import cli, files
-from kernelzoo.measure import guard
 from kernelzoo.measure.record import Record, RecordError
-
-WORKER = """
-import json, os, sys, time
-def say(**reply):
-    os.write(int(sys.argv[1]), json.dumps(reply).encode() + b"\\n")
-def entry(id, problem, rounds):
-    backend, op, variant = id.split("/")
-    facts = {"device": "a stub", "versions": VERSIONS, "clock": "wall", "clock_detail": "none", "cache": "hot"}
-    facts |= {"submit_us": None, "ceiling_gb_per_s": None, "floor_us": None, "shape_set": "s", "samples": rounds}
-    facts |= {"gb_per_s": 1.0, "of_limit": None, "first_call_ms": 1.0, "cupti_us": None, "flags": [], "race": "r"}
-    facts |= {"id": id, "backend": backend, "variant": variant, **problem, "bytes": 8, "repeated_rounds": 0}
-    return {"param": id, "stats": {"median": 1e-6, "data": [1e-6] * rounds}, "extra_info": facts}
-VERSIONS = {"python": "3", "torch": os.environ.get("STUB_TORCH", "2")}
-for line in sys.stdin:
-    request = json.loads(line)
-    if request["do"] == "open":
-        ids = [f"torch/min/{v}" for v in ("auto", "eager")]
-        known = [{"id": id, "summary": ""} for id in ids]
-        say(done={"device": "cpu", "device_name": "a stub", "versions": VERSIONS, "implementations": known})
-    elif request["do"] == "ceilings":
-        say(done={"ceilings": None})
-    else:
-        if request["problem"]["shape"][0] == 7:
-            say(stage="check", id=request["ids"][0])
-            time.sleep(600)
-        found = [entry(id, request["problem"], request["rounds"]) for id in request["ids"]]
-        say(done={"entries": found, "failed": []})
-"""
 
 COMMAND = ("bench", "--op", "min", "--dtype", "float32", "--cache", "hot", "--rounds", "3", "-o")
 
 
 @pytest.fixture
-def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
+def bench(stub: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
     """``kernelzoo bench`` in this process, over a process that measures nothing. A problem of 7 rows hangs."""
-    script = tmp_path / "stub.py"
-    script.write_text(WORKER)
-    monkeypatch.setattr(guard, "_WORKER", [sys.executable, "-S", str(script)])
     monkeypatch.chdir(tmp_path)
 
     def run(*options: str, shapes: str = "4x4,5x4") -> int:
@@ -118,10 +86,11 @@ def test_a_disk_that_fills_up_ends_it_with_what_there_is(
     assert len(json.loads(Path("r.json").read_text())["benchmarks"]) == 4
 
 
-def test_a_device_that_is_gone_for_good_ends_it_with_what_there_is(bench: Callable[..., int], capsys) -> None:
+def test_a_device_that_is_gone_for_good_ends_it_with_what_there_is(
+    bench: Callable[..., int], stub: Path, capsys
+) -> None:
     """The process that should replace the one that hung does not start."""
-    script = Path("stub.py")
-    script.write_text(WORKER.replace("time.sleep(600)", f"os.rename({str(script)!r}, 'gone'); os._exit(3)"))
+    stub.write_text(stub.read_text().replace("time.sleep(600)", "os.rename('stub.py', 'gone'); os._exit(3)"))
     assert bench(shapes="4x4,7x4,5x4") == 2
     said = capsys.readouterr().err
     assert "error: the measuring process did not start" in said and said.rstrip().endswith("--resume")

@@ -44,20 +44,19 @@ def module(tmp_path: Path) -> Path:
     return path
 
 
-def test_the_host_passes(answer: Answer, tmp_path: Path) -> None:
-    """A small budget of every run of the tests: what runs on the host here, on the same cases each time."""
+def test_what_is_right_passes_and_is_counted(answer: Answer, tmp_path: Path) -> None:
+    """On torch's own kernels; tests/test_conformance.py runs the same cases through every implementation."""
     file = tmp_path / "fuzz.json"
-    ids = ("torch/*/auto", "torch/softmax/naive", "torch/min/eager", "cpu/*")
+    ids = ("torch/*/auto", "torch/softmax/naive", "torch/min/eager")
     status, told = answer("fuzz", *ids, "--cases", "300", "--seed", "1", "--jobs", "2", "--device", "cpu", "-o", file)
     assert (status, told["failures"]) == (0, [])
     assert told == json.loads(file.read_text())
     assert told["format"] == "kernelzoo-fuzz/1" and told["command"].startswith("kernelzoo fuzz ")
     assert told["environment"]["device"] and told["environment"]["versions"]["torch"] and told["seconds"] > 0
     rows = {row["id"]: row for row in told["rows"]}
-    assert {"torch/softmax/auto", "torch/min/auto", "torch/softmax/naive", "torch/min/eager"} < set(rows)
-    ran = [row for row in rows.values() if not row["unavailable"]]
-    assert len(ran) >= 4
-    for row in ran:
+    assert set(rows) == {"torch/softmax/auto", "torch/min/auto", "torch/softmax/naive", "torch/min/eager"}
+    for row in rows.values():
+        assert not row["unavailable"]
         assert row["cases"] == 300 == row["right"] + row["refused"] + row["faults"] + row["no_room"]
         assert (row["failed"], row["seed"]) == (0, 1) and row["right"] > 250 and row["layouts"] > 40
 

@@ -1,17 +1,23 @@
 """``kernelzoo list``: what there is, and what of it runs here."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 import kernelzoo as package
+from kernelzoo.errors import KernelZooError
+from kernelzoo.measure import worker
 
 Answer = Callable[..., tuple[int, Any]]
 
 
-def test_every_implementation_and_whether_it_runs(answer: Answer) -> None:
-    status, told = answer("list", CUDA_VISIBLE_DEVICES="", TRITON_INTERPRET="0", NUMBA_ENABLE_CUDASIM="0")
-    assert status == 0
+def test_every_implementation_and_whether_it_runs(process: Callable[..., Any]) -> None:
+    done = process("list", "--json", CUDA_VISIBLE_DEVICES="", TRITON_INTERPRET="0", NUMBA_ENABLE_CUDASIM="0")
+    assert (done.returncode, done.stderr) == (0, "")
+    told = json.loads(done.stdout)
     rows = {row["id"]: row for row in told["implementations"]}
     assert list(rows) == [i.id for i in package.implementations()]
     eager = rows["torch/softmax/eager"]
@@ -24,8 +30,8 @@ def test_every_implementation_and_whether_it_runs(answer: Answer) -> None:
         assert rows[f"{backend['backend']}/min/auto"]["runs_here"] == bool(backend["devices"])
 
 
-def test_for_people_with_the_reasons(kernelzoo: Callable[..., Any]) -> None:
-    done = kernelzoo("list", "--backend", "torch,cupy", "--op", "softmax", CUDA_VISIBLE_DEVICES="")
+def test_for_people_with_the_reasons(process: Callable[..., Any]) -> None:
+    done = process("list", "--backend", "torch,cupy", "--op", "softmax", CUDA_VISIBLE_DEVICES="")
     assert done.returncode == 0
     assert "torch: runs on cpu" in done.stdout and "cupy: can't run here: " in done.stdout
     assert "torch/softmax/eager" in done.stdout and "torch/min/eager" not in done.stdout
@@ -46,11 +52,13 @@ def test_a_file_of_kernels_is_run_in_another_process(answer: Answer, bad: Path) 
 def test_a_file_that_fails_is_told_with_its_line(answer: Answer, tmp_path: Path) -> None:
     path = tmp_path / "broken.py"
     for text, told in (
-        ("x = 1\nx.nothing\n", "broken.py, line 2: AttributeError"),
         ("def (:\n", "broken.py, line 1: SyntaxError"),
         ("import sys\nsys.exit('no')\n", "broken.py, line 2: SystemExit: no"),
         ("import kernelzoo\nkernelzoo.register('mine', 'max', 'one')\n", "no operation 'max'"),
+        ("x = 1\nx.nothing\n", "broken.py, line 2: AttributeError"),
     ):
         path.write_text(text)
-        status, document = answer("list", "--module", path)
-        assert status == 2 and told in document["error"]
+        with pytest.raises(KernelZooError, match=told):  # as the process that loads it does
+            worker._load(str(path))
+    status, document = answer("list", "--module", path)
+    assert status == 2 and told in document["error"]

@@ -81,7 +81,7 @@ def test_bad_usage_is_one_line_and_status_2(
     assert told in json.loads(out)["error"] and err.count("\n") == 1
 
 
-def test_the_module_runs_and_ends_with_the_status(kernelzoo: Callable[..., Any]) -> None:
-    done = kernelzoo("list", "--op", "max")
+def test_the_module_runs_and_ends_with_the_status(process: Callable[..., Any]) -> None:
+    done = process("list", "--op", "max")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == "error: no operation 'max'; known: min, softmax\n"

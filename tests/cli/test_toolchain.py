@@ -70,6 +70,7 @@ def test_findings_are_shortened(kernelzoo: Callable[..., Any], module: Path) -> 
     done = kernelzoo("verify", "mine/min/c", "--module", module, "--device", "cpu")
     assert done.returncode == 1
     assert len(done.stdout) < 5000 and "\x1b" not in done.stdout and "[bold]the end[/bold]" in done.stdout
+    assert "1 checked, 1 with findings, 0 not checked" in done.stdout
 
 
 def test_whose_code_runs_is_said_before_it_runs(kernelzoo: Callable[..., Any], tmp_path: Path) -> None:
@@ -82,7 +83,7 @@ def test_whose_code_runs_is_said_before_it_runs(kernelzoo: Callable[..., Any], t
     assert error.startswith("error: ") and "SystemExit: no" in error
 
 
-def test_an_announced_backend_is_named_before_it_is_loaded(kernelzoo: Callable[..., Any], tmp_path: Path) -> None:
+def test_an_announced_backend_is_named_before_it_is_loaded(process: Callable[..., Any], tmp_path: Path) -> None:
     site = tmp_path / "site"
     info = site / "announced-1.dist-info"
     info.mkdir(parents=True)
@@ -93,7 +94,7 @@ def test_an_announced_backend_is_named_before_it_is_loaded(kernelzoo: Callable[.
     package.with_name("__init__.py").write_text("import sys\nprint('it runs', file=sys.stderr)\n")
     (package / "__init__.py").write_text("def probe():\n    return ('cpu',)\n")
     path = os.pathsep.join(filter(None, (str(site), os.environ.get("PYTHONPATH"))))
-    done = kernelzoo("list", "--backend", "torch", PYTHONPATH=path)
+    done = process("list", "--backend", "torch", PYTHONPATH=path)
     said, *rest = done.stderr.splitlines()
     assert done.returncode == 0 and rest == ["it runs"]
     assert said == "runs announced.kernels (entry point theirs of announced 1), with all that this user may do"

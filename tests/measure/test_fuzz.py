@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from known_bad import KNOWN_BAD, Bad
 
 import kernelzoo
-from kernelzoo import fuzz, fuzz_check, fuzz_values, ops, registry
+from kernelzoo import fuzz, fuzz_runner, fuzz_values, ops, registry
 from kernelzoo.fuzz import Case, Layout, contiguous
 from kernelzoo.registry import Bind, Implementation, Launch
 
@@ -84,7 +84,7 @@ NOT_FOUND = {
 
 @pytest.mark.parametrize("op", RIGHT)
 def test_a_right_kernel_passes(op: str, enter: Enter, drawn: dict[str, list[Case]]) -> None:
-    found = fuzz_check.run(enter(op, RIGHT[op]), drawn[op], CPU)
+    found = fuzz_runner.run(enter(op, RIGHT[op]), drawn[op], CPU)
     assert found.wrong == []
     assert found.right + found.refused + found.faults + found.no_room == len(drawn[op])
     assert found.right > 700 and found.faults > 0
@@ -99,7 +99,7 @@ def test_a_wrong_kernel_is_found(
     cases = [case for case in drawn[bad.op] if not (case.far and "grows" in bad.name)]
     implementation = enter(bad.op, bad.bind)
     parts = (cases[start : start + 50] for start in range(0, len(cases), 50))
-    wrong = next((found.wrong for part in parts if (found := fuzz_check.run(implementation, part, CPU)).wrong), [])
+    wrong = next((found.wrong for part in parts if (found := fuzz_runner.run(implementation, part, CPU)).wrong), [])
     assert bool(wrong) == (bad.name not in NOT_FOUND), wrong[:3]
 
 
@@ -157,7 +157,7 @@ def never_takes_an_out_with_gaps(x: torch.Tensor, out: torch.Tensor) -> Launch:
 )
 def test_mistakes_of_layout_are_found(bind: Bind, enter: Enter, drawn: dict[str, list[Case]]) -> None:
     cases = [case for case in drawn["min"] if not case.far]
-    assert fuzz_check.run(enter("min", bind), cases, CPU).wrong
+    assert fuzz_runner.run(enter("min", bind), cases, CPU).wrong
 
 
 def test_a_failure_becomes_simple(enter: Enter, drawn: dict[str, list[Case]]) -> None:
@@ -168,10 +168,10 @@ def test_a_failure_becomes_simple(enter: Enter, drawn: dict[str, list[Case]]) ->
     assert known_bad_by_sign
 
     def fails(case: Case) -> bool:
-        return bool(fuzz_check.run(implementation, [case], CPU).wrong)
+        return bool(fuzz_runner.run(implementation, [case], CPU).wrong)
 
     floats = [case for case in drawn["min"] if case.dtype in ops.FLOATS]
-    number = fuzz_check.run(implementation, floats, CPU).wrong[0][0]
+    number = fuzz_runner.run(implementation, floats, CPU).wrong[0][0]
     simple = fuzz.reduce("min", floats[number], fails, 400)
     assert fails(simple)
     (name, _), *others = simple.specials
@@ -181,7 +181,7 @@ def test_a_failure_becomes_simple(enter: Enter, drawn: dict[str, list[Case]]) ->
     assert fuzz.parse(str(simple), "min") == simple
 
     implementation = enter("min", wrong_at_whole_warps)
-    number = fuzz_check.run(implementation, drawn["min"], CPU).wrong[0][0]
+    number = fuzz_runner.run(implementation, drawn["min"], CPU).wrong[0][0]
     simple = fuzz.reduce("min", drawn["min"][number], fails, 400)
     assert math.prod(simple.shape[d] for d in simple.axes) == 32 and math.prod(simple.shape) <= 64
 
@@ -289,16 +289,16 @@ def test_a_wrong_error_is_found(enter: Enter, monkeypatch: pytest.MonkeyPatch) -
     plain = Case("float32", (3, 4), Layout((4, 1)))
     faulty = [replace(plain, fault=fault) for fault in fuzz.faults("float32")]
     implementation = enter("softmax", softmax)
-    assert fuzz_check.run(implementation, faulty, CPU).faults == len(fuzz.FAULTS)
+    assert fuzz_runner.run(implementation, faulty, CPU).faults == len(fuzz.FAULTS)
     monkeypatch.setattr(ops.SOFTMAX.__class__, "check_out", lambda *arguments, **named: None)
-    wrong = dict(fuzz_check.run(implementation, faulty, CPU).wrong)
+    wrong = dict(fuzz_runner.run(implementation, faulty, CPU).wrong)
     assert {faulty[number].fault for number in wrong} == {fault for fault in fuzz.FAULTS if "out " in fault} - {
         "an axis out of range"
     }
 
 
 def test_every_fault_is_made() -> None:
-    assert list(fuzz.FAULTS) == list(fuzz_check._FAULTY)
+    assert list(fuzz.FAULTS) == list(fuzz_runner._FAULTY)
 
 
 @settings(max_examples=40, deadline=None, database=None, suppress_health_check=list(HealthCheck))
@@ -306,5 +306,5 @@ def test_every_fault_is_made() -> None:
 def test_hypothesis_makes_up_cases_too(case: Case) -> None:
     assert fuzz.parse(str(case), "softmax") == case
     if not case.far:
-        found = fuzz_check.run(kernelzoo.implementation("torch/softmax/naive"), [case], CPU)
+        found = fuzz_runner.run(kernelzoo.implementation("torch/softmax/naive"), [case], CPU)
         assert (found.wrong, found.right + found.faults) == ([], 1)

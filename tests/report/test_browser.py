@@ -24,7 +24,10 @@ QUIET = (
 AUTOS = ["torch/eager", "cupy/auto", "numba/auto", "triton/auto"]
 PAPER = (703, 1032)  # CSS pixels of A4 between margins of 12 mm
 
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium, chromium-browser or google-chrome in PATH")
+pytestmark = [
+    pytest.mark.skipif(CHROMIUM is None, reason="no chromium, chromium-browser or google-chrome in PATH"),
+    pytest.mark.xdist_group("browser"),
+]
 
 
 @pytest.fixture(scope="module")

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from numba.cuda.cudadrv.nvvm import NVVM
 
-from kernelzoo import cache as kept
+from kernelzoo import user_cache
 from kernelzoo.kernels import code_cache
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 def folder() -> Path:
     """This backend's part of the user's folder for caches, which may be deleted at any time."""
-    return kept.folder("numba")
+    return user_cache.folder("numba")
 
 
 def stored(source: Source, capability: tuple[int, int]) -> tuple[str, bytes] | None:

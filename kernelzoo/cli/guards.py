@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from kernelzoo.measure.guard import Guard
 
 
-class Pool:
+class Guards:
     """Starts a guarded process at once, and more where there is work for them. Use it as a context manager."""
 
     def __init__(self, start: Callable[[], Guard]) -> None:

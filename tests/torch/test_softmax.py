@@ -1,0 +1,65 @@
+"""torch.softmax put right: rows that it gets wrong, in every dtype and in as many chunks as it takes."""
+
+import pytest
+import torch
+
+import kernelzoo
+from kernelzoo import ops
+from kernelzoo.kernels.torch import softmax
+
+HOST = kernelzoo.implementation("torch/softmax/renormalized")
+
+
+@pytest.fixture(params=[1, 1000, 2**20], ids="chunks of {}".format)
+def chunk(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
+    """Elements of a chunk: less than a row, some rows, all of them."""
+    monkeypatch.setattr(softmax, "CHUNK", request.param)
+    return int(request.param)
+
+
+@pytest.mark.usefixtures("chunk")
+@pytest.mark.parametrize("dtype", ops.FLOATS)
+@pytest.mark.parametrize("shape", [(7, 600, 1), (3, 100, 5), (1, 4097, 2)], ids=str)
+def test_equal_terms_are_right(shape: tuple[int, ...], dtype: str) -> None:
+    """Below one that is larger, or nothing is rounded. The first row holds -inf, the last of several a NaN."""
+    x = torch.zeros(shape, dtype=getattr(torch, dtype))
+    x[:, 0] = 0.1
+    x[0, 3] = -torch.inf
+    if shape[0] > 1:
+        x[-1, 3, -1] = torch.nan
+    out = torch.empty_like(x)
+    HOST.launch(x, dim=1, out=out)()
+    HOST.operation.assert_close(out, x, 1)
+
+
+def test_torch_alone_misses_them() -> None:
+    """What the second division is for: without it, nothing here would be worth its time."""
+    x = torch.zeros((1, 4097), dtype=torch.float64)
+    x[:, 0] = 0.1
+    with pytest.raises(AssertionError, match="elements wrong"):
+        HOST.operation.assert_close(torch.softmax(x, 1), x, 1)
+
+
+@pytest.mark.parametrize(
+    ("shape", "dtype", "chosen"),
+    [
+        ((5, 512, 1), "float32", "eager"),
+        ((5, 513, 1), "float32", "renormalized"),
+        ((5, 33, 2), "float64", "renormalized"),
+        ((5, 8, 2), "bfloat16", "renormalized"),
+    ],
+    ids=str,
+)
+def test_auto_takes_it_where_torch_alone_may_miss(
+    shape: tuple[int, ...], dtype: str, chosen: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for variant in ("eager", "naive", "renormalized"):
+        monkeypatch.setattr(softmax, variant, lambda x, out, variant=variant: variant)
+    x = torch.empty(shape, dtype=getattr(torch, dtype))
+    assert softmax.auto(x, torch.empty_like(x)) == chosen
+
+
+def test_it_is_refused_on_a_gpu() -> None:
+    x = torch.empty(2, 3, 1, device="meta")
+    with pytest.raises(kernelzoo.BackendUnavailableError, match="stays in cache"):
+        softmax.renormalized(x, x)
