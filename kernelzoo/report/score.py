@@ -7,6 +7,7 @@ the device allows, 1.00 being all of it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from kernelzoo import registry
@@ -22,13 +23,14 @@ SHORT = 0.8
 NEAR = 1.1
 """A variant within this factor of the fastest of its backend is near it."""
 
-ZOO, OTHERS = "best of the zoo", "best of the others"
+ZOO, OTHERS, COPY = "best of the zoo", "best of the others", "a plain copy"
 
 MOST_LINES = 40  # of a list of problems, the worst first
 
 
 def score_table(group: Group, op: str) -> Table | None:
-    """A line per implementation, then the best of the zoo and of the others at each problem; None without limits."""
+    """A line per implementation, then the best of the zoo and of the others at each problem, and a plain copy of the
+    same data where that was measured; None without limits."""
     selection = group.select(op)
     if not any(row.of_limit is not None for row in selection.rows):
         return None
@@ -39,6 +41,8 @@ def score_table(group: Group, op: str) -> Table | None:
     )
     for label, best in _sides(group, selection):
         lines.append(_score_line(label, list(best.values()), selection))
+    if copies := _copies(selection):
+        lines.append(_score_line(COPY, copies, selection))
     headers = ["implementation", "score", "even lengths", "odd lengths", "worst", "at", "problems"]
     return Table(headers, lines)
 
@@ -56,7 +60,7 @@ def shortfall_table(group: Group, op: str) -> Table | None:
         shares = [Cell("-") if auto is None else _share(auto) for auto in autos]
         lines.append([_problem(row.problem), Cell(row.name), _share(row), *shares, *[_copy_share(row)] * with_copy])
     headers = ["problem", "best", "limit / time", *(f"{backend}/auto" for backend in backends)]
-    headers += ["a plain copy"] * with_copy
+    headers += [COPY] * with_copy
     return Table(headers, lines) if lines else None
 
 
@@ -155,7 +159,18 @@ def _copy_share(row: Row) -> Cell:
     """What a plain copy of the same data reaches of the limit."""
     if row.of_limit is None or row.copy_us is None:
         return Cell("-")
-    return Cell(f"{row.of_limit * row.microseconds / row.copy_us:.2f}")
+    return _share(_copied(row))
+
+
+def _copies(selection: Selection) -> list[Row]:
+    """A row for each problem, with the time of a plain copy for its own."""
+    return list({row.problem: _copied(row) for row in selection.rows if row.copy_us and row.of_limit}.values())
+
+
+def _copied(row: Row) -> Row:
+    assert row.of_limit is not None and row.copy_us is not None
+    share = row.of_limit * row.microseconds / row.copy_us
+    return replace(row, seconds=row.copy_us / 1e6, of_limit=share)
 
 
 def _verdict(verdict: Verdict | None) -> Cell:

@@ -4,6 +4,8 @@ import pytest
 
 from kernelzoo.report import load, score, sections
 
+ONES = ("triton/softmax/auto", "cupy/softmax/auto")
+
 
 @pytest.fixture
 def group(entry, write):
@@ -48,6 +50,14 @@ def test_shortfall_shows_what_a_plain_copy_reaches(entry, write) -> None:
     row = entry("triton/softmax/auto", us=8.0, of_limit=0.25, copy_us=4.0)
     table = score.shortfall_table(load([write([row])]).groups[0], "softmax")
     assert table.headers[-1] == "a plain copy" and texts(table)[0][-1] == "0.50"
+
+
+def test_a_plain_copy_stands_last_in_the_scores(entry, write) -> None:
+    """Each problem counts once, whoever raced on it."""
+    shapes = {(4, 4): 4.0, (3, 5): 2.0}
+    rows = [entry(id, shape, us=8.0, of_limit=0.25, copy_us=copy) for shape, copy in shapes.items() for id in ONES]
+    lines = texts(score.score_table(load([write(rows)]).groups[0], "softmax"))
+    assert lines[-1] == ["a plain copy", "0.71", "0.50", "1.00", "0.50", "float32 (4, 4)", "2 of 2"]
 
 
 def test_behind_lists_what_another_project_wins(group) -> None:
