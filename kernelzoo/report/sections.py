@@ -250,8 +250,8 @@ SCORES = {
         "share of the limit, over all problems",
         score.score_table,
         "`score` is the geometric mean of limit / time, 1.00 being all that the device allows; even and odd are the "
-        "lengths of the reduced axis. The best at each problem stands last, the zoo's own and that of all others; then, if "
-        "it took its turn, what a kernel reaches that only copies the data.",
+        "lengths of the reduced axis. The best at each problem stands last, the zoo's own and that of all others; "
+        "then, if it took its turn, what a kernel reaches that only copies the data.",
     ),
     "shortfall": Scores(
         "what falls short of the limit",

@@ -138,6 +138,15 @@ def test_special_values(implementation: kernelzoo.Implementation) -> None:
     run(implementation, x)
 
 
+@pytest.mark.parametrize("implementation", [i for i in SOFTMAX if i.variant in ("fused", "split")], ids=lambda i: i.id)
+def test_a_part_of_infinities_beside_very_small_elements(implementation: kernelzoo.Implementation) -> None:
+    """A thread that has -inf alone knows no largest value; whatever it puts in its place, e^300 must not come of it."""
+    x = values((70, 8), torch.float32) - 300
+    x[3::16] = -INF  # all that one thread of a block by columns has
+    run(implementation, x, dim=0)
+    run(implementation, x.T.contiguous())
+
+
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=names([torch.float16, torch.bfloat16]))
 def test_simulated_half_precision_converts_like_torch(dtype: torch.dtype) -> None:
     """The NumPy twins of the conversion instructions, on every half and on ties, carries and overflows of float32."""

@@ -92,6 +92,29 @@ def element_functions(dtype: str) -> tuple[Any, Any]:
     return load, store
 
 
+def guarded_load(dtype: str) -> Any:
+    """``load_if(pointer, i, inside, otherwise)``: one element, or else ``otherwise``. Without a branch: in one, a
+    thread would wait for the element at once, and not where it is used."""
+    width = STORAGE[dtype].bitwidth
+    register, letter = {8: (I16, "h"), 16: (I16, "h"), 32: (I32, "r"), 64: (I64, "l")}[width]
+    code = f"{{ .reg .pred inside; setp.ne.b32 inside, $2, 0; @inside ld.global.nc.b{width} $0, [$1]; }}"
+    wide = WIDE[dtype]
+
+    @intrinsic
+    def load_if(typing, pointer, i, inside, otherwise):
+        def codegen(context, builder, signature, args):
+            address = builder.ptrtoint(builder.gep(args[0], [args[1]]), I64)
+            operands = [address, builder.zext(args[2], I32), register(0)]
+            bits = _asm(builder, register, operands, code, f"={letter},l,r,0")
+            if width < register.width:
+                bits = builder.trunc(bits, ir.IntType(width))
+            return builder.select(args[2], _widen(builder, bits, dtype), args[3])
+
+        return wide(pointer, types.int64, types.boolean, wide), codegen
+
+    return load_if
+
+
 def is_packed(dtype: str, width: int) -> bool:
     """Whether vectors of that width stay in registers as they lie in memory: halves, two to a word of 32 bits."""
     return dtype in ("float16", "bfloat16") and width > 1

@@ -150,7 +150,7 @@ def rows_kernel(dtype: str, tiling: Tiling) -> Source:
 def rows_deferred_kernel(dtype: str, tiling: Tiling) -> Source:
     """Each thread keeps the minimum of its share, for ``stack`` rows at once; lanes meet once, after the loop."""
     kind, HIGHEST = WIDE[dtype], highest(dtype)
-    bounds, read, _, read_edge, _ = access(dtype, tiling, HIGHEST)
+    bounds, read, _, read_edge, _ = access(dtype, tiling, HIGHEST, before=True)
     _, store = elements(dtype)
     _, reduce_min, _ = reductions(tiling, HIGHEST)
     smallest_of, seat = folding(dtype, tiling), seating(tiling)
@@ -166,11 +166,7 @@ def rows_deferred_kernel(dtype: str, tiling: Tiling) -> Source:
         lane, lanes, group = seat()
         r0 = types.int64(cuda.blockIdx.x) * (ROWS * STACK) + group
         for level in range(STACK):
-            r = r0 + level * ROWS
-            length = n if r < rows else types.int64(0)
-            source, _ = begin(r, inner, x_outer, x_inner, out_outer, out_inner)
-            head, end = bounds(phase + source, length)
-            smallest[level] = read_edge(x, source, lane, head, end, length)
+            smallest[level] = HIGHEST
         first = types.int64(0)
         while first < n:
             for level in range(STACK):
@@ -179,6 +175,9 @@ def rows_deferred_kernel(dtype: str, tiling: Tiling) -> Source:
                 source, _ = begin(r, inner, x_outer, x_inner, out_outer, out_inner)
                 head, end = bounds(phase + source, length)
                 read(x, source, x_step, lane, lanes, head + first, end, tiles, level * WORDS)
+                if first > 0:  # the edges come with the first tile: before it, its loads would wait for theirs
+                    head, length = types.int64(0), types.int64(0)
+                smallest[level] = minimum(smallest[level], read_edge(x, source, lane, head, end, length))
             for level in range(STACK):
                 smallest[level] = smallest_of(tiles, level * WORDS, smallest[level])
             first = n if ONCE else first + lanes * SIZE
@@ -552,7 +551,7 @@ def split_kernel(dtype: str, tiling: Tiling) -> Source:
     Who is last is told by a counter per row (or group of rows), which that arrival sets back to 0 for the next launch.
     """
     kind, HIGHEST = WIDE[dtype], highest(dtype)
-    bounds, read, _, read_edge, _ = access(dtype, tiling, HIGHEST)
+    bounds, read, _, read_edge, _ = access(dtype, tiling, HIGHEST, before=True)
     _, store = elements(dtype)
     _, reduce_min, _ = reductions(tiling, HIGHEST)
     smallest_of, seat = folding(dtype, tiling), seating(tiling)
@@ -589,12 +588,14 @@ def split_kernel(dtype: str, tiling: Tiling) -> Source:
         source, target = begin(r, inner, x_outer, x_inner, out_outer, out_inner)
         head, end = bounds(phase + source, length)
         smallest = HIGHEST
-        if chunk == 0:
-            smallest = read_edge(x, source, lane, head, end, length)
         first = head + chunk * span
         last = min(first + span, end)
-        while first < last:
+        if chunk > 0:
+            head, length = types.int64(0), types.int64(0)  # the edges are the first chunk's
+        while first < last or length > 0:
             read(x, source, x_step, lane, lanes, first, last, tile, 0)
+            smallest = minimum(smallest, read_edge(x, source, lane, head, end, length))
+            head, length = types.int64(0), types.int64(0)
             smallest = smallest_of(tile, 0, smallest)
             first += lanes * SIZE
         smallest = reduce_min(smallest, scratch)
@@ -654,7 +655,7 @@ def cluster_kernel(dtype: str, tiling: Tiling) -> Source:
 
     kind, HIGHEST = WIDE[dtype], highest(dtype)
     WORD, WORDS, SIZE = word_type(dtype, tiling.vec), tiling.words(dtype), tiling.size
-    bounds, read, _, read_edge, _ = access(dtype, tiling, HIGHEST)
+    bounds, read, _, read_edge, _ = access(dtype, tiling, HIGHEST, before=True)
     _, store = elements(dtype)
     smallest_of = folding(dtype, tiling)
 
@@ -668,12 +669,15 @@ def cluster_kernel(dtype: str, tiling: Tiling) -> Source:
         source, target = begin(r, inner, x_outer, x_inner, out_outer, out_inner)
         head, end = bounds(phase + source, n)
         smallest = HIGHEST
-        if rank == 0:
-            smallest = read_edge(x, source, t, head, end, n)
         first = head + rank * share
         last = min(first + share, end)
-        while first < last:
+        length = n
+        if rank > 0:
+            head, length = types.int64(0), types.int64(0)  # the edges are the first block's
+        while first < last or length > 0:
             read(x, source, x_step, t, threads, first, last, tile, 0)
+            smallest = minimum(smallest, read_edge(x, source, t, head, end, length))
+            head, length = types.int64(0), types.int64(0)
             smallest = smallest_of(tile, 0, smallest)
             first += threads * SIZE
         for step in range(5):

@@ -13,7 +13,7 @@ Everything is unrolled at compile time: a local array whose every index is then 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib import import_module
 from typing import Any
@@ -85,9 +85,18 @@ class Tiling:
         """Elements of shared memory that a reduction needs."""
         return max(self.threads // WARP, 1) * (self.rows if self.across else 1)
 
+    def spread_over(self, rows: int, blocks: int) -> Tiling:
+        """With fewer rows one above the other, where so many would not make that many blocks."""
+        stack = self.stack
+        while stack > 1 and rows < self.rows * stack * blocks:
+            stack //= 2
+        return replace(self, stack=stack)
+
     def lanes_for(self, n: int) -> int:
-        """Threads for a row of n elements, in whole warps, if the launch is to say it."""
-        return min(self.lanes, -(-n // (self.size * WARP)) * WARP) if self.flexible else self.lanes
+        """Threads for a row of n elements, in whole warps, if the launch is to say it: for its whole vectors, since a
+        warp takes the edges along."""
+        vectors = max(1, n // self.vec)
+        return min(self.lanes, -(-vectors // (self.tiles * WARP)) * WARP) if self.flexible else self.lanes
 
 
 @cache
@@ -129,21 +138,23 @@ def spread(dtype: str, vec: int, identity: Any) -> Any:
 
 
 @cache
-def access(dtype: str, tiling: Tiling, identity: Any) -> tuple[Any, Any, Any, Any, Any]:
+def access(dtype: str, tiling: Tiling, identity: Any, *, before: bool = False) -> tuple[Any, Any, Any, Any, Any]:
     """``bounds``, ``read``, ``write``, ``read_edge``, ``write_edge``: a thread's share of a row, in and out.
 
     ``bounds(phase, n)`` is the part [head, end) of a row that whole aligned vectors cover, for a row that begins
     ``phase`` elements past some 16-byte boundary.
     ``read(pointer, base, stride, lane, lanes, head, end, row, k)`` fills the words of ``row`` from k on with the
     thread's share of the tile that begins at element ``head``, and the identity past ``end``; ``write`` is its inverse.
-    ``read_edge(pointer, base, lane, head, end, n)`` is the edge element of this lane, or the identity.
+    ``read_edge(pointer, base, lane, head, end, n)`` is the edge element of this lane, or the identity; with ``before``,
+    for where other loads follow, none waits for it.
     """
     load, store = elements(dtype)
+    load_if = machine.guarded_load(dtype)
     load_vector, store_vector = machine.vector_functions(dtype, tiling.vec)
     TILES, VEC, WORDS = tiling.tiles, tiling.vec, tiling.words(dtype) // tiling.tiles
     IDENTITY = spread(dtype, tiling.vec, identity)
     LOW_BITS = VEC - 1
-    WHOLE, ACROSS = not tiling.edges, tiling.across
+    WHOLE, ACROSS, BEFORE = not tiling.edges, tiling.across, before
 
     @cuda.jit(device=True, inline="always")
     def bounds(phase, n):
@@ -184,7 +195,9 @@ def access(dtype: str, tiling: Tiling, identity: Any) -> tuple[Any, Any, Any, An
         value = identity
         if not WHOLE:
             i = lane if lane < VEC else end + lane - VEC
-            if (lane < VEC and i < head) or (lane >= VEC and i < n):
+            if BEFORE:
+                value = load_if(pointer, base + i, i < head if lane < VEC else i < n, identity)
+            elif (lane < VEC and i < head) or (lane >= VEC and i < n):
                 value = load(pointer, base + i)
         return value
 

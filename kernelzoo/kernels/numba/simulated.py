@@ -44,6 +44,13 @@ def element_functions(dtype: str) -> tuple[Any, Any]:
     return load, store
 
 
+def guarded_load(dtype: str) -> Any:
+    def load_if(pointer: Any, i: int, inside: bool, otherwise: Any) -> Any:
+        return _widen(pointer[i], dtype)[()] if inside else otherwise
+
+    return load_if
+
+
 def is_packed(dtype: str, width: int) -> bool:
     return dtype in ("float16", "bfloat16") and width > 1
 

@@ -76,7 +76,7 @@ class Knobs:
         why="the same, of packed halves: more arithmetic for as many bytes",
     )
     edge_vectors: int = knob(
-        320, among=(160, 320, 640), unit="vectors", why="the same, with edges, which every thread computes along"
+        512, among=(256, 512, 1024), unit="vectors", why="the same, with edges, which every thread computes along"
     )
     few_vectors: int = knob(
         1024, among=(512, 1024, 2048), unit="vectors", why="of the longest row that has one block, if rows are few"
@@ -113,7 +113,7 @@ def arithmetic(dtype: str, vec: int, words: int) -> tuple[Any, Any, Any, Any, An
     exponentials of ``total`` in place of the elements, and multiplies them by ``scale`` alone. A packed half has no
     room for them unrounded: it takes exp(element - shift) again, of any shift.
     ``rescale(own, shift, scale)`` is the scale to finish with if the largest value turns out to be ``shift``, and
-    ``total`` was taken with ``own``.
+    ``total`` was taken with ``finite(own)``: 0 for what is -inf alone, so that it stays 0 with any shift.
     """
     LOWEST: Any = lowest(dtype)
     ZERO = type(LOWEST)(0)
@@ -410,6 +410,7 @@ def multi_row_tile_kernel(dtype: str, lanes: int, items: int) -> Source:
     return Source(multi_row_tile, arguments, TILE_THREADS, (dtype, lanes, items), blocks)
 
 
+STACKED_BLOCKS = 4  # on an SM: a thread takes several rows only where there are as many blocks all the same
 TILE_THREADS = 128
 TILE_STEP = 8  # row lengths share a kernel in steps of so many elements a thread
 TILE_ITEMS = 64  # what a thread's registers hold beside the rest; of float64 a quarter, for its exponential takes many
@@ -468,6 +469,7 @@ def plan_multi_row(v: View, device: torch.device, knobs: Knobs) -> BindView:
         raise UnsupportedProblemError(
             "numba/softmax/multi_row", f"a row of {v.n} elements is more than a warp's registers hold"
         )
+    tiling = tiling.spread_over(v.rows, STACKED_BLOCKS * multiprocessors(device))
     return _over_rows("numba/softmax/multi_row", multi_row_kernel(v.dtype, tiling), tiling, v, device)
 
 
@@ -772,9 +774,9 @@ def cluster_kernel(dtype: str, tiling: Tiling) -> Source:
         if rank == 0:
             edge = read_edge(x, source, t, head, end, n)
 
-        own = maximum(top(row, 0), edge)
-        near = finite(own)
-        m, s = take(memory, t, threads, first, last, kept, own, total(row, 0, near) + exponential(edge - near))
+        held_top = maximum(top(row, 0), edge)
+        own = finite(held_top)
+        m, s = take(memory, t, threads, first, last, kept, held_top, total(row, 0, own) + exponential(edge - own))
         m, s = warp_pair(m, s)
         cluster_wait()  # the other blocks have begun: their shared memory is there
         warps = threads // WARP
@@ -786,7 +788,7 @@ def cluster_kernel(dtype: str, tiling: Tiling) -> Source:
 
         m, s = meet(maxima, sums, blocks * warps)
         shift, scale = finite(m), ONE / s
-        finish(row, 0, shift, rescale(own, shift, scale))
+        finish(row, 0, shift, rescale(held_top, shift, scale))
         write(out, target, out_step, t, threads, first, last, row, 0)
         write_kept(memory, out, target, t, threads, first, last, kept, shift, scale)
         if rank == 0:
@@ -853,9 +855,9 @@ def grid_kernel(dtype: str, tiling: Tiling) -> Source:
             edge = LOWEST
             if chunk == 0:
                 edge = read_edge(x, source, t, head, end, n)
-            own = maximum(top(row, 0), edge)
-            near = finite(own)
-            m, s = take(memory, t, threads, first, last, kept, own, total(row, 0, near) + exponential(edge - near))
+            held_top = maximum(top(row, 0), edge)
+            own = finite(held_top)
+            m, s = take(memory, t, threads, first, last, kept, held_top, total(row, 0, own) + exponential(edge - own))
             i = beyond
             while i < last:
                 read(x, source, x_step, t, threads, i, last, batch, 0)
@@ -891,7 +893,7 @@ def grid_kernel(dtype: str, tiling: Tiling) -> Source:
             m, s = warp_pair(m, s)
             shift, scale = finite(m), ONE / s
 
-            finish(row, 0, shift, rescale(own, shift, scale))
+            finish(row, 0, shift, rescale(held_top, shift, scale))
             write(out, target, out_step, t, threads, first, last, row, 0)
             write_kept(memory, out, target, t, threads, first, last, kept, shift, scale)
             i = beyond
@@ -1158,6 +1160,7 @@ def _accumulate(v: View) -> torch.dtype:
 
 COLUMN_OFFSETS = (types.int64,) * columns_of.OFFSETS
 COLUMN_WARPS = 16
+TEAM = 8  # lanes that merge a row's pairs; a warp has whole teams, and the rows of a block are whole warps of them
 
 
 @cache
@@ -1177,12 +1180,31 @@ def columns_kernel(dtype: str, lanes: int, tiles: int, in_clusters: bool) -> Sou
     IDENTITY = spread(dtype, VEC, LOWEST)
     PACKED = machine.is_packed(dtype, VEC)
     load_vector, store_vector = machine.vector_functions(dtype, VEC)
-    finite, _, _, _, _ = arithmetic(dtype, VEC, WORDS)
+    finite, *_ = arithmetic(dtype, VEC, WORDS)
     tops, totals, finishes = _by_column(dtype, VEC, WORDS)
     if in_clusters:
         from kernelzoo.kernels.numba.cluster import cluster_arrive, cluster_wait, store_to_block
     else:
         cluster_arrive = cluster_wait = store_to_block = _nothing
+
+    @cuda.jit(device=True, inline="always")
+    def meet(maxima, sums, count, row, part):
+        m = LOWEST
+        i = part
+        while i < count:
+            m = maximum(m, maxima[i * WIDE_ROWS + row])
+            i = types.int32(i + TEAM)
+        for step in range(3):
+            m = maximum(m, cuda.shfl_xor_sync(EVERY_LANE, m, 4 >> step))
+        shift = finite(m)
+        s = ZERO
+        i = part
+        while i < count:
+            s += sums[i * WIDE_ROWS + row] * exponential(maxima[i * WIDE_ROWS + row] - shift)
+            i = types.int32(i + TEAM)
+        for step in range(3):
+            s += cuda.shfl_xor_sync(EVERY_LANE, s, 4 >> step)
+        return m, s
 
     def columns(x, out, groups, neighbours, n, x_group, x_step, out_group, out_step, blocks, share):
         cluster_arrive()
@@ -1221,7 +1243,7 @@ def columns_kernel(dtype: str, lanes: int, tiles: int, in_clusters: bool) -> Sou
         for tile in range(TILES):
             totals(held, tile * WORDS, own, total)
 
-        warp, warps = t // WARP, threads // WARP
+        warp, warps = t // WARP, types.int32(threads // WARP)
         for k in range(VEC):
             m, s = top[k], total[k]
             for step in range(STEPS):
@@ -1233,37 +1255,38 @@ def columns_kernel(dtype: str, lanes: int, tiles: int, in_clusters: bool) -> Sou
                 maxima[warp * WIDE_ROWS + lane * VEC + k] = m
                 sums[warp * WIDE_ROWS + lane * VEC + k] = s
         cuda.syncthreads()
-        m, s = LOWEST, ZERO
-        if t < WIDE_ROWS:
-            for i in range(warps):
-                m = maximum(m, maxima[i * WIDE_ROWS + t])
-            for i in range(warps):
-                s += sums[i * WIDE_ROWS + t] * exponential(maxima[i * WIDE_ROWS + t] - finite(m))
+        part, first_row = types.int32(t % TEAM), types.int32(t // TEAM)
+        next_row = types.int32(threads // TEAM)
         if in_clusters:
             cluster_wait()  # the other blocks have begun: their shared memory is there
-            if t < WIDE_ROWS:
-                for peer in range(blocks):
-                    store_to_block(all_maxima, rank * WIDE_ROWS + t, m, types.int64(peer))
-                    store_to_block(all_sums, rank * WIDE_ROWS + t, s, types.int64(peer))
+            row = first_row
+            while row < WIDE_ROWS:
+                m, s = meet(maxima, sums, warps, row, part)
+                peer = part
+                while peer < blocks:
+                    store_to_block(all_maxima, rank * WIDE_ROWS + row, m, types.int64(peer))
+                    store_to_block(all_sums, rank * WIDE_ROWS + row, s, types.int64(peer))
+                    peer = types.int32(peer + TEAM)
+                row = types.int32(row + next_row)
             cluster_arrive()
             cluster_wait()
-            if t < WIDE_ROWS:
-                m, s = LOWEST, ZERO
-                for i in range(blocks):
-                    m = maximum(m, all_maxima[i * WIDE_ROWS + t])
-                for i in range(blocks):
-                    s += all_sums[i * WIDE_ROWS + t] * exponential(all_maxima[i * WIDE_ROWS + t] - finite(m))
-        else:
-            cuda.syncthreads()
-        if t < WIDE_ROWS:
-            maxima[t] = finite(m)
-            sums[t] = ONE / s
+        row = first_row
+        while row < WIDE_ROWS:
+            if in_clusters:
+                m, s = meet(all_maxima, all_sums, types.int32(blocks), row, part)
+            else:
+                m, s = meet(maxima, sums, warps, row, part)
+            if part == 0:
+                maxima[row] = finite(m)
+                sums[row] = ONE / s
+            row = types.int32(row + next_row)
         cuda.syncthreads()
         for k in range(VEC):
-            top[k] = maxima[lane * VEC + k]
+            shift = maxima[lane * VEC + k]
             total[k] = sums[lane * VEC + k]
-            if not PACKED:
-                total[k] *= exponential(own[k] - top[k])
+            if not PACKED:  # what is -inf alone was taken with 0, but stays 0 by this factor whatever the shift is
+                total[k] *= exponential(top[k] - shift)
+            top[k] = shift
         for tile in range(TILES):
             finishes(held, tile * WORDS, top, total)
 
