@@ -145,7 +145,6 @@ SLOWER = {
     ("softmax", "bfloat16", "cluster", "fused", (9, 0)),
     ("softmax", "bfloat16", "block", "persistent", (8, 0)),
     ("softmax", "bfloat16", "block", "persistent", (12, 0)),
-    *(("softmax", dtype, "across", "columns", (8, 0)) for dtype in ("float32", "bfloat16")),
     *(
         ("softmax", dtype, "across", name, capability)
         for dtype in ("float32", "bfloat16")
