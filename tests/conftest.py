@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-# Test modules are imported by path, each by itself: this is how they find what several languages share.
-sys.path[:0] = [str(Path(__file__).parent / "described"), str(Path(__file__).parent)]
+# Test modules are imported by path, each by itself: this is how they find what several languages share. Not this folder
+# itself: its folders would pass for languages that aren't installed.
+sys.path[:0] = [str(Path(__file__).parent / name) for name in ("described", "shared")]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
