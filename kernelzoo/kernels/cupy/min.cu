@@ -254,10 +254,10 @@ __global__ void __launch_bounds__(128) rows_deferred_tile(const Problem given) {
   const int packs = (count - head) / V, tail = head + packs * V;
   T* tile = (T*)memory + phase;  // the same place in a 16-byte word as in x
   Bytes16* tile_packs = (Bytes16*)(tile + head);
-#pragma unroll 4
-  for (int j = threadIdx.x; j < packs; j += 128) tile_packs[j] = load_once(x + head + j * V);
+  for (int j = threadIdx.x; j < packs; j += 128) copy_async(tile_packs + j, x + head + j * V);
   if (threadIdx.x < head) tile[threadIdx.x] = x[threadIdx.x];
   if (tail + (int)threadIdx.x < count) tile[tail + threadIdx.x] = x[tail + threadIdx.x];
+  wait_async();
   __syncthreads();
   if (threadIdx.x >= rows) return;
   const T* row = tile + threadIdx.x * n;

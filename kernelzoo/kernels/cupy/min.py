@@ -164,7 +164,9 @@ def _split(problem: Problem, device: Device, knobs: Knobs) -> Plan:
         step = Step(kernel, tiles * chunks, THREADS, arguments)
         return Plan(columns, (step,), tiles * chunks * lanes * 16, tiles * 4)
     packs = _packs(problem)
-    if device.capability >= 90 and problem.width > 1 and problem.rows >= knobs.cluster_rows and packs >= CLUSTER * 512:
+    # Of longer rows the trip weighs little, and clusters leave some SMs out.
+    short = CLUSTER * 512 <= packs <= CLUSTER * 512 * ITEMS * 4
+    if device.capability >= 90 and problem.width > 1 and problem.rows >= knobs.cluster_rows and short:
         threads = _threads(-(-packs // CLUSTER), 512)
         kernel = f"split_cluster<{problem.c_type}, {problem.width}, {ITEMS}>"
         return Plan(problem, (Step(kernel, problem.rows * CLUSTER, threads, cluster=CLUSTER),))
