@@ -60,7 +60,9 @@ def test_plans_for_unusual_devices(name: str, dtype: str, monkeypatch: pytest.Mo
             assert 1 <= step.blocks <= module.MAX_GRID_X * 32768 and 1 <= step.grid_y <= 65535, said
             most = 1 if a.capability < 90 else 16 if a.name in matrix.LARGE_CLUSTERS else 8
             assert 1 <= step.cluster <= most and step.blocks % step.cluster == 0, said
-            one_a_piece = re.match("split_grid|split_ring", step.kernel)  # blocks on each multiprocessor
+            one_a_piece = re.match(
+                "split_grid|split_ring|split_pipeline|columns_pipeline|columns_flat", step.kernel
+            )  # blocks on each multiprocessor
             assert not step.cooperative or step.blocks <= a.multiprocessors * (1 if one_a_piece else 2), said
         steps.clear()
         seen += 1

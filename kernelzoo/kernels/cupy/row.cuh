@@ -169,6 +169,13 @@ __device__ inline void wait_for(u64* barrier, u32 parity) {
                  " selp.u32 %0, 1, 0, p;}" : "=r"(done) : "r"(shared_address(barrier)), "r"(parity) : "memory");
   } while (!done);
 }
+// Whether that has come, by all lanes of a warp.
+__device__ inline bool passed(u64* barrier, u32 parity) {
+  u32 done;
+  asm volatile("{.reg .pred p; mbarrier.test_wait.parity.shared::cta.b64 p, [%1], %2; selp.u32 %0, 1, 0, p;}"
+               : "=r"(done) : "r"(shared_address(barrier)), "r"(parity) : "memory");
+  return __all_sync(0xffffffffu, done) != 0;
+}
 
 // A contiguous piece of device memory to shared memory, both on 16-byte boundaries; the barrier counts its bytes.
 __device__ inline u64 keep_policy() {

@@ -55,6 +55,27 @@ template <class W> __device__ inline W zero_if_empty(W m) { return m == lowest<W
 
 template <class W> struct Pair { W m, s; };
 
+// What turns an element into its result, of a row's merged pair: e^(x - shift) * scale, for half precisions
+// 2^((x - shift) * log2(e) + scale), an instruction less, whose rounding their own hides.
+template <class T>
+__device__ inline Pair<Wide<T>> finisher(Pair<Wide<T>> all) {
+  if constexpr (sizeof(T) == 2) {
+    return {zero_if_empty(all.m), -log2f(all.s)};
+  } else {
+    return {zero_if_empty(all.m), Wide<T>(1) / all.s};
+  }
+}
+template <class T>
+__device__ inline Wide<T> finished(Wide<T> v, Pair<Wide<T>> by) {
+  if constexpr (sizeof(T) == 2) {
+    float e;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(e) : "f"(fmaf(v - by.m, 1.4426950408889634f, by.s)));
+    return e;
+  } else {
+    return exponential(v - by.m) * by.s;
+  }
+}
+
 // --- Packs: V elements in 16 bytes, or one ---------------------------------------------------------------------------
 
 template <class T, int V>
@@ -278,6 +299,12 @@ struct Held {
 
 // --- Merging pairs ---------------------------------------------------------------------------------------------------
 
+template <class W>
+__device__ inline Pair<W> merge(Pair<W> a, Pair<W> b) {
+  const W m = larger(a.m, b.m), shift = zero_if_empty(m);
+  return {m, a.s * exponential(a.m - shift) + b.s * exponential(b.m - shift)};
+}
+
 // Over LANES neighbouring lanes, a power of two; every lane gets the result, and the same bits.
 template <int LANES, class W>
 __device__ inline Pair<W> merge_lanes(Pair<W> own) {
@@ -491,11 +518,11 @@ __device__ inline void take_in(Pair<Wide<T>>& run, Pack<T, V> (&items)[ITEMS]) {
 }
 
 template <class T, int V>
-__device__ inline void write_pack(const Row<T, V>& row, i64 j, Pack<T, V> item, Wide<T> shift, Wide<T> inverse) {
+__device__ inline void write_pack(const Row<T, V>& row, i64 j, Pack<T, V> item, Pair<Wide<T>> by) {
   Wide<T> v[V];
   item.get(v);
 #pragma unroll
-  for (int k = 0; k < V; ++k) v[k] = exponential(v[k] - shift) * inverse;
+  for (int k = 0; k < V; ++k) v[k] = finished<T>(v[k], by);
   item.set(v);
   item.store(row.out + row.head + j * (V > 1 ? (i64)V : row.out_n), row.out_n, row.out_packed);
 }
@@ -525,9 +552,9 @@ __device__ inline void take_in_edge(Pair<Wide<T>>& run, const Row<T, V>& row, Wi
 }
 
 template <class T, int V>
-__device__ inline void write_edge(const Row<T, V>& row, Wide<T> edge, Wide<T> shift, Wide<T> inverse) {
+__device__ inline void write_edge(const Row<T, V>& row, Wide<T> edge, Pair<Wide<T>> by) {
   if constexpr (V > 1) {
-    if (threadIdx.x < row.edges) narrow(exponential(edge - shift) * inverse, row.out[row.edge(threadIdx.x)]);
+    if (threadIdx.x < row.edges) narrow(finished<T>(edge, by), row.out[row.edge(threadIdx.x)]);
   }
 }
 
@@ -551,7 +578,7 @@ __global__ void __launch_bounds__(512, sizeof(T) == 8 ? 1 : 2) online(const Prob
   }
   take_in_edge(run, row, edge);
   const auto all = merge_block(run, slots);
-  const W shift = zero_if_empty(all.m), inverse = W(1) / all.s;
+  const Pair<W> by = finisher<T>(all);
   // Backwards: what was read last is the likeliest to be in a cache still.
   const i64 last = threadIdx.x < row.packs ? (row.packs - 1 - threadIdx.x) / step * step + threadIdx.x : -1;
   for (i64 j = last; j >= 0; j -= step) {
@@ -559,10 +586,10 @@ __global__ void __launch_bounds__(512, sizeof(T) == 8 ? 1 : 2) online(const Prob
 #pragma unroll
     for (int i = 0; i < ITEMS; ++i) {
       const i64 at = j + i * (int)blockDim.x;
-      if (at < row.packs) write_pack(row, at, items[i], shift, inverse);
+      if (at < row.packs) write_pack(row, at, items[i], by);
     }
   }
-  write_edge(row, edge, shift, inverse);
+  write_edge(row, edge, by);
 }
 
 // --- split, by a thread-block cluster: the row in the registers of CLUSTER blocks, read once -------------------------
@@ -736,13 +763,13 @@ __global__ void __launch_bounds__(LANES + 32, 1)
     sync();
     const Pair<W> all = merge_slots(slots[turn], parts);
 
-    const W shift = zero_if_empty(all.m), inverse = W(1) / all.s;
+    const Pair<W> by = finisher<T>(all);
     const auto write_tile = [&](int tile) {
       const i64 from = mine.from + (i64)tile * TILE + threadIdx.x;
       const int left = mine.count - tile * TILE;
 #pragma unroll
       for (int i = 0; i < ITEMS; ++i) {
-        if (i * LANES + (int)threadIdx.x < left) write_pack(row, from + i * LANES, items[i], shift, inverse);
+        if (i * LANES + (int)threadIdx.x < left) write_pack(row, from + i * LANES, items[i], by);
       }
     };
     int slot = at.slot - (mine.tiles - over);
@@ -760,7 +787,253 @@ __global__ void __launch_bounds__(LANES + 32, 1)
       write_tile(k);
       at.next(ring_tiles);
     }
-    if (part == 0) write_edge(row, edge, shift, inverse);
+    if (part == 0) write_edge(row, edge, by);
+  }
+}
+
+#endif
+
+// --- split, a pipeline: for many long rows, each spread over some blocks ---------------------------------------------
+//
+// `parts` blocks of a co-operative launch take a row, and as many rows at a time as there are blocks for. Each warp has
+// a piece of every row that its block takes, and tiles of shared memory of its own, which it keeps filled by bulk
+// copies. It takes a running pair of each tile that arrives, and writes from the same tiles once the row's pair is
+// known; until then it goes on with the rows that follow. So reading one row, the exchange of pairs for another and
+// writing a third go on at once, and no warp waits for another of its block. More warps serve the exchange: one merges
+// and sends the block's pairs, the others receive those of the other blocks, as tagged words in device memory.
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+
+// A warp's piece of row r: packs [from, from + count), in tiles of TILE.
+template <class T, int V, int TILE>
+struct Piece {
+  Row<T, V> row;
+  int count, tiles;
+
+  __device__ Piece(const Problem& p, i64 r, i64 from, int share) : row(p, r) {
+    const i64 left = row.packs - from;
+    count = left < 0 ? 0 : left < share ? (int)left : share;
+    tiles = (count + TILE - 1) / TILE;
+  }
+};
+
+// A lane's edge element, -inf where there is none.
+template <class T, int V>
+__device__ inline Wide<T> edge_of(const Row<T, V>& row, int lane) {
+  return lane < row.edges ? widen(row.x[row.edge(lane)]) : lowest<Wide<T>>();
+}
+
+template <class T, int WARPS, int ITEMS>
+__global__ void __launch_bounds__(WARPS * 32 + 128, 1)
+    split_pipeline(const Problem given, u64* packets, const int parts, const int share, const int slots) {
+  using W = Wide<T>;
+  constexpr int V = 16 / sizeof(T), TILE = ITEMS * 32, WORDS = sizeof(Pair<W>) / 4;
+  constexpr int MOST = 448 / (WARPS * ITEMS);  // slots of a warp, in 224 kB
+  constexpr int FLIGHT = 2;        // tiles of a warp on their way: behind more of them the packets would wait in line
+  constexpr int DEPTH = 8;         // rows taken in and not yet written
+  constexpr int USES = 2 * DEPTH;  // places for packets: before one is written again, all blocks have read it
+  constexpr int RECEIVERS = 3, EACH = 6;  // warps, which take the rows in turn; parts that a lane receives, at most 192
+  extern __shared__ Bytes16 memory[];
+  __shared__ u64 full[WARPS][MOST], taken[DEPTH], known[DEPTH];
+  __shared__ alignas(16) Pair<W> own_pairs[DEPTH][WARPS], finishers[DEPTH];
+  const int warp = threadIdx.x / 32, lane = threadIdx.x & 31;
+  if (threadIdx.x < DEPTH) init_barrier(&taken[threadIdx.x], WARPS), init_barrier(&known[threadIdx.x], 1);
+  if (warp < WARPS && lane < slots) init_barrier(&full[warp][lane], 1);
+  fence_barriers();
+  const Problem p = begin(given);
+  __syncthreads();
+  const int part = blockIdx.x % parts, group = blockIdx.x / parts, groups = gridDim.x / parts;
+
+  if (warp >= WARPS) {
+    const bool sends = warp == WARPS;
+    if (!sends && parts == 1) return;
+    u32 first_tag = 0;
+    if (parts > 1) {  // the first place's tag is the latest, and the same for all blocks of a group
+      packets += (i64)group * USES * parts * WORDS;
+      first_tag = (u32)(peek_tagged(packets + part * WORDS) >> 32) + 1;
+      asm volatile("bar.sync 1, %0;" :: "n"(32 + RECEIVERS * 32) : "memory");  // all have read it before one sends
+    }
+    const int step = sends ? 1 : RECEIVERS;
+    int turn = sends ? 0 : warp - WARPS - 1;
+    i64 r = group + (i64)turn * groups;
+    W next = part == 0 && r < p.rows ? edge_of(Row<T, V>(p, r), lane) : lowest<W>();
+    for (; r < p.rows; r += step * groups, turn += step) {
+      const int at = turn % DEPTH;
+      const W edge = next;
+      if (part == 0 && r + step * groups < p.rows) next = edge_of(Row<T, V>(p, r + step * groups), lane);
+      u64* row_packets = packets + turn % USES * parts * WORDS;
+      const u32 tag = first_tag + turn / USES;
+      Pair<W> all = {lowest<W>(), 0};
+      wait_for(&taken[at], turn / DEPTH & 1);
+      if (sends) {
+        if (lane < WARPS) all = own_pairs[at][lane];
+        Pack<T, 1> one[1] = {{edge}};
+        take_in<T, 1, 1>(all, one);
+        all = merge_lanes<32>(all);
+        if (parts > 1) {
+          if (lane < WORDS) {
+            const u32* words = (const u32*)&all;
+            u32 word = words[0];
+#pragma unroll
+            for (int k = 1; k < WORDS; ++k) word = lane == k ? words[k] : word;
+            send_tagged(row_packets + part * WORDS + lane, tag, word);
+          }
+          continue;
+        }
+      } else {
+        u64 got[EACH][WORDS];
+        bool any = true;
+        while (any) {  // all of a lane's, side by side
+#pragma unroll
+          for (int i = 0; i < EACH; ++i) {
+#pragma unroll
+            for (int k = 0; k < WORDS; ++k) {
+              got[i][k] = (u64)tag << 32;
+              if (lane + i * 32 < parts) got[i][k] = peek_tagged(row_packets + (lane + i * 32) * WORDS + k);
+            }
+          }
+          any = false;
+#pragma unroll
+          for (int i = 0; i < EACH; ++i) {
+#pragma unroll
+            for (int k = 0; k < WORDS; ++k) any |= (u32)(got[i][k] >> 32) != tag;
+          }
+        }
+        Pair<W> theirs[EACH];
+#pragma unroll
+        for (int i = 0; i < EACH; ++i) {
+          theirs[i] = {lowest<W>(), 0};
+          u32* words = (u32*)&theirs[i];
+#pragma unroll
+          for (int k = 0; k < WORDS; ++k) {
+            if (lane + i * 32 < parts) words[k] = (u32)got[i][k];
+          }
+          all.m = larger(all.m, theirs[i].m);
+        }
+        const W shift = zero_if_empty(all.m);
+#pragma unroll
+        for (int i = 0; i < EACH; ++i) all.s += theirs[i].s * exponential(theirs[i].m - shift);
+        all = merge_lanes<32>(all);
+      }
+      const Pair<W> by = finisher<T>(all);
+      if (lane == 0) {
+        finishers[at] = by;
+        arrive(&known[at]);
+      }
+      const Row<T, V> row(p, r);
+      if (part == 0 && lane < row.edges) narrow(finished<T>(edge, by), row.out[row.edge(lane)]);
+    }
+    return;
+  }
+
+  Bytes16* ring = memory + warp * slots * TILE + lane;
+  u64* arrived = full[warp];
+  const int piece = part * WARPS + warp;
+  const i64 from = (i64)piece * share;
+  const auto get_tile = [&](Pack<T, V>(&items)[ITEMS], int slot, int left) {
+    const Bytes16* tile = ring + slot * TILE;
+    if (left >= TILE) {
+#pragma unroll
+      for (int i = 0; i < ITEMS; ++i) items[i].raw = tile[i * 32];
+      return;
+    }
+#pragma unroll
+    for (int i = 0; i < ITEMS; ++i) {
+      items[i].empty();
+      if (i * 32 + lane < left) items[i].raw = tile[i * 32];
+    }
+  };
+
+  const u64 stream = stream_policy();
+  u32 room = (1u << slots) - 1;  // a bit for each slot
+  RingPlace load_at, take_at, write_at;
+  i64 loading = group, taking = group, writing = group;
+  int load_tile = 0, take_tile = 0, write_tile = 0, take_turn = 0, write_turn = 0, in_flight = 0;
+  Piece<T, V, TILE> load(p, group, from, share), take = load, write = load;
+  Pair<W> run = {lowest<W>(), 0}, by;
+  bool may_write = false;
+  Pack<T, V> items[ITEMS];
+
+  while (writing < p.rows) {
+    while (loading < p.rows && (room >> load_at.slot & 1) && in_flight < FLIGHT) {
+      if (load_tile < load.tiles) {
+        const int left = load.count - load_tile * TILE;
+        const u32 bytes = (left < TILE ? left : TILE) * 16;
+        room ^= 1u << load_at.slot;
+        ++in_flight;
+        if (lane == 0) {
+          arrive_expecting(&arrived[load_at.slot], bytes);
+          copy_bulk(ring + load_at.slot * TILE, load.row.x + load.row.head + (from + (i64)load_tile * TILE) * V,
+                    bytes, &arrived[load_at.slot], stream);
+        }
+        __syncwarp();
+        load_at.next(slots);
+        ++load_tile;
+      } else {
+        loading += groups;
+        load_tile = 0;
+        if (loading < p.rows) load = Piece<T, V, TILE>(p, loading, from, share);
+      }
+    }
+
+    if (taking < p.rows && take_turn - write_turn < DEPTH) {
+      if (take_tile < take.tiles && passed(&arrived[take_at.slot], take_at.parity)) {
+        get_tile(items, take_at.slot, take.count - take_tile * TILE);
+        take_in(run, items);
+        --in_flight;
+        take_at.next(slots);
+        ++take_tile;
+      }
+      if (take_tile == take.tiles) {
+        const int at = take_turn % DEPTH;
+        run = merge_lanes<32>(run);
+        if (lane == 0) {
+          own_pairs[at][warp] = run;
+          arrive(&taken[at]);
+        }
+        run = {lowest<W>(), 0};
+        taking += groups;
+        ++take_turn;
+        take_tile = 0;
+        if (taking < p.rows) take = Piece<T, V, TILE>(p, taking, from, share);
+      }
+    }
+
+    if (!may_write && write_turn < take_turn && passed(&known[write_turn % DEPTH], write_turn / DEPTH & 1)) {
+      may_write = true;
+      by = finishers[write_turn % DEPTH];
+    }
+    if (may_write) {
+      if (write_tile < write.tiles) {
+        const int left = write.count - write_tile * TILE;
+        get_tile(items, write_at.slot, left);
+        T* out = write.row.out + write.row.head + (from + (i64)write_tile * TILE + lane) * V;
+#pragma unroll
+        for (int i = 0; i < ITEMS; ++i) {
+          W v[V];
+          items[i].get(v);
+#pragma unroll
+          for (int k = 0; k < V; ++k) v[k] = finished<T>(v[k], by);
+          items[i].set(v);
+#pragma unroll
+          for (int k = 0; k < 4; ++k) asm volatile("" : "+r"(items[i].raw.word[k]));  // not sunk into the branch below
+        }
+#pragma unroll
+        for (int i = 0; i < ITEMS; ++i) {
+          if (i * 32 + lane < left) items[i].store(out + i * 32 * V, 0, write.row.out_packed);
+        }
+        __syncwarp();
+        room |= 1u << write_at.slot;
+        write_at.next(slots);
+        ++write_tile;
+      }
+      if (write_tile == write.tiles) {
+        writing += groups;
+        ++write_turn;
+        write_tile = 0;
+        may_write = false;
+        if (writing < p.rows) write = Piece<T, V, TILE>(p, writing, from, share);
+      }
+    }
   }
 }
 
@@ -824,26 +1097,26 @@ __global__ void __launch_bounds__(512, 1)
     if (threadIdx.x == 0) row_partial[chunk] = block;
     meet(arrived + r, chunks);
     const auto all = merge_slots(row_partial, chunks);
-    const W shift = zero_if_empty(all.m), inverse = W(1) / all.s;
+    const Pair<W> by = finisher<T>(all);
 
 #pragma unroll
     for (int i = 0; i < ITEMS; ++i) {
       const i64 j = from + (i64)i * lanes;
-      if (j < to) write_pack(row, j, items[i], shift, inverse);
+      if (j < to) write_pack(row, j, items[i], by);
     }
     for (int i = 0; i < shared_items; ++i) {
       const i64 j = kept + (i64)i * lanes;
-      if (j < to) write_pack(row, j, shared[i * lanes + threadIdx.x], shift, inverse);
+      if (j < to) write_pack(row, j, shared[i * lanes + threadIdx.x], by);
     }
     for (i64 j = beyond; j < to; j += BATCH * lanes) {
       load_batch(batch, row, j, to);
 #pragma unroll
       for (int k = 0; k < BATCH; ++k) {
         const i64 at = j + (i64)k * lanes;
-        if (at < to) write_pack(row, at, batch[k], shift, inverse);
+        if (at < to) write_pack(row, at, batch[k], by);
       }
     }
-    if (chunk == 0) write_edge(row, edge, shift, inverse);
+    if (chunk == 0) write_edge(row, edge, by);
   }
 }
 
@@ -1012,6 +1285,437 @@ __global__ void __launch_bounds__(V == 1 ? 256 : 512, V > 1 ? 1 : SPLIT || sizeo
     __syncthreads();  // the slots are free for the next tile
   }
 }
+
+// --- Columns at odd widths, as one piece of memory: few rows side by side, whatever boundaries they keep to ----------
+//
+// Threads go round the rows together: a thread's packs are a whole number of rounds apart, so that place k of each of
+// them is of the same row. A block takes consecutive rounds, and holds the first `held` packs of each thread in shared
+// memory; the others are read again, the last one first, which is the likeliest to be in the L2 cache still.
+template <class T, int ITEMS>
+__global__ void __launch_bounds__(512, 1)
+    columns_flat(const Problem given, Pair<Wide<T>>* partial, u64* arrived, const int held) {
+  const Problem p = begin(given);
+  using W = Wide<T>;
+  constexpr int V = 16 / sizeof(T);
+  extern __shared__ Bytes16 memory[];
+  __shared__ Pair<W> slots[512];
+  const int rows = (int)p.inner, groups = 512 / rows, active = groups * rows;
+  const int row = threadIdx.x % rows, group = threadIdx.x / rows;
+  const i64 total = p.n * rows, packs = total / V, rounds = (packs + active - 1) / active;
+  const i64 share = (rounds + gridDim.x - 1) / gridDim.x, from = blockIdx.x * share * active + threadIdx.x;
+  const i64 end = (blockIdx.x + 1) * share * active, to = end < packs ? end : packs;
+  const int count = group < groups && from < to ? (int)((to - from + active - 1) / active) : 0;
+  const int kept = count < held ? count : held;
+  const T* x = (const T*)p.x;
+  T* out = (T*)p.out;
+  Bytes16* mine = memory + threadIdx.x;
+  Pair<W>* places = (Pair<W>*)(memory + held * 512);
+  const auto element = [&](int k) { return (from + (i64)k * active) * V; };
+  for (int k = 0; k < kept; ++k) copy_async(mine + k * 512, x + element(k));
+
+  W m[V], s[V], v[V];
+  Pack<T, V> items[ITEMS], next[ITEMS];
+#pragma unroll
+  for (int k = 0; k < V; ++k) m[k] = lowest<W>(), s[k] = 0;
+  const auto load = [&](Pack<T, V>(&into)[ITEMS], int first) {
+#pragma unroll
+    for (int i = 0; i < ITEMS; ++i) {
+      if (first + i < count) {
+        into[i].load(x + element(first + i), 0);
+      } else {
+        into[i].empty();
+      }
+    }
+  };
+  const auto take = [&] {
+    W top[V];
+#pragma unroll
+    for (int k = 0; k < V; ++k) top[k] = m[k];
+#pragma unroll
+    for (int i = 0; i < ITEMS; ++i) {
+      items[i].get(v);
+#pragma unroll
+      for (int k = 0; k < V; ++k) top[k] = larger(top[k], v[k]);
+    }
+    keep_packed(items);
+#pragma unroll
+    for (int k = 0; k < V; ++k) s[k] *= exponential(m[k] - zero_if_empty(top[k])), m[k] = top[k], top[k] = 0;
+#pragma unroll
+    for (int i = 0; i < ITEMS; ++i) {
+      items[i].get(v);
+#pragma unroll
+      for (int k = 0; k < V; ++k) top[k] += exponential(v[k] - zero_if_empty(m[k]));
+    }
+#pragma unroll
+    for (int k = 0; k < V; ++k) s[k] += top[k];
+  };
+  if (kept < count) load(next, kept);
+  for (int k = kept; k < count; k += ITEMS) {
+#pragma unroll
+    for (int i = 0; i < ITEMS; ++i) items[i] = next[i];
+    if (k + ITEMS < count) load(next, k + ITEMS);
+    take();
+  }
+  wait_async();
+  for (int k = 0; k < kept; k += ITEMS) {
+#pragma unroll
+    for (int i = 0; i < ITEMS; ++i) {
+      if (k + i < kept) {
+        items[i].raw = mine[(k + i) * 512];
+      } else {
+        items[i].empty();
+      }
+    }
+    take();
+  }
+
+  // `group` takes every groups-th place of its row.
+  if (group < groups) {
+#pragma unroll
+    for (int k = 0; k < V; ++k) places[threadIdx.x * V + k] = {m[k], s[k]};
+  }
+  __syncthreads();
+  Pair<W> all = {lowest<W>(), 0};
+  const bool has_edges = blockIdx.x == 0 && group == 0;  // what is left over of the last pack
+  if (group < groups) {
+    for (int k = group; k < groups * V; k += groups) all = merge(all, places[k * rows + row]);
+  }
+  for (i64 e = packs * V; has_edges && e < total; ++e) {
+    if (e % rows == row) {
+      const W edge = widen(x[e]);
+      all = merge(all, Pair<W>{edge, exponential(edge - zero_if_empty(edge))});
+    }
+  }
+  slots[threadIdx.x] = all;
+  __syncthreads();
+  if (threadIdx.x < rows) {
+    for (int k = 1; k < groups; ++k) all = merge(all, slots[k * rows + threadIdx.x]);
+    partial[(i64)blockIdx.x * rows + threadIdx.x] = all;
+  }
+  meet(arrived, gridDim.x);
+  // The blocks share the rows, a warp to each; what they find goes where it was found, to block 0's pairs.
+  for (int r = blockIdx.x + threadIdx.x / 32 * gridDim.x; r < rows; r += blockDim.x / 32 * gridDim.x) {
+    all = {lowest<W>(), 0};
+    for (int k = threadIdx.x & 31; k < gridDim.x; k += 32) all = merge(all, partial[(i64)k * rows + r]);
+    all = merge_lanes<32>(all);
+    if ((threadIdx.x & 31) == 0) partial[r] = finisher<T>(all);
+  }
+  meet(arrived + 1, gridDim.x);
+  if (threadIdx.x < rows) places[threadIdx.x] = partial[threadIdx.x];
+  __syncthreads();
+#pragma unroll
+  for (int k = 0; k < V; ++k) {
+    const Pair<W> by = places[(threadIdx.x * V + k) % rows];
+    m[k] = by.m;
+    s[k] = by.s;
+  }
+
+  const auto write = [&](int first, int stop) {
+#pragma unroll
+    for (int i = 0; i < ITEMS; ++i) {
+      items[i].get(v);
+#pragma unroll
+      for (int k = 0; k < V; ++k) v[k] = finished<T>(v[k], {m[k], s[k]});
+      items[i].set(v);
+      if (first + i < stop) items[i].store(out + element(first + i), 0, true);
+    }
+  };
+  int last = kept < count ? (count - 1 - kept) / ITEMS * ITEMS + kept : -1;
+  if (last >= 0) load(next, last);
+  for (; last >= kept; last -= ITEMS) {
+#pragma unroll
+    for (int i = 0; i < ITEMS; ++i) items[i] = next[i];
+    if (last - ITEMS >= kept) load(next, last - ITEMS);
+    write(last, count);
+  }
+  for (int k = 0; k < kept; k += ITEMS) {
+#pragma unroll
+    for (int i = 0; i < ITEMS; ++i) {
+      if (k + i < kept) {
+        items[i].raw = mine[(k + i) * 512];
+      } else {
+        items[i].empty();
+      }
+    }
+    write(k, kept);
+  }
+  for (i64 e = packs * V; has_edges && e < total; ++e) {
+    if (e % rows == row) narrow(finished<T>(widen(x[e]), places[row]), out[e]);
+  }
+}
+
+// --- Columns, by a pipeline ------------------------------------------------------------------------------------------
+//
+// As split_pipeline, for rows that lie side by side: what is a row there is a strip here, 128 bytes of neighbouring
+// rows. A warp takes four elements of each of them at a time, by copies of its own lanes, and pairs meet row by row.
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+
+template <class T, int WARPS, int ITEMS>
+__global__ void __launch_bounds__(WARPS * 32 + 32 + 128 / sizeof(T), 1)
+    columns_pipeline(const Problem given, u64* packets, const int parts, const int share, const int slots) {
+  using W = Wide<T>;
+  constexpr int V = 16 / sizeof(T), WIDE = 8 * V, WORDS = sizeof(Pair<W>) / 4, TILE = ITEMS * 4;
+  constexpr int MOST = 448 / (WARPS * ITEMS);
+  constexpr int FLIGHT = 3, DEPTH = 3, USES = 2 * DEPTH;  // as above
+  constexpr int RECEIVERS = WIDE / 32, AT_ONCE = 12;  // warps; parts that a lane asks for at once
+  extern __shared__ Bytes16 memory[];
+  __shared__ u64 full[WARPS][MOST], taken[DEPTH], known[DEPTH];
+  __shared__ alignas(16) Pair<W> own_pairs[DEPTH][WARPS][WIDE], finishers[DEPTH][WIDE];
+  const int warp = threadIdx.x / 32, lane = threadIdx.x & 31;
+  if (threadIdx.x < DEPTH) {
+    init_barrier(&taken[threadIdx.x], WARPS);
+    init_barrier(&known[threadIdx.x], parts > 1 ? RECEIVERS : 1);
+  }
+  if (warp < WARPS && lane < slots) init_barrier(&full[warp][lane], 32);
+  fence_barriers();
+  const Problem p = begin(given);
+  __syncthreads();
+  const int part = blockIdx.x % parts, group = blockIdx.x / parts, groups = gridDim.x / parts;
+  const int strips = (int)((p.inner + WIDE - 1) / WIDE);
+  const i64 all_strips = p.rows / p.inner * strips;
+
+  if (warp >= WARPS) {
+    const bool sends = warp == WARPS;
+    if (!sends && parts == 1) return;
+    u32 first_tag = 0;
+    if (parts > 1) {
+      packets += (i64)group * USES * parts * WIDE * WORDS;
+      first_tag = (u32)(peek_tagged(packets + part * WIDE * WORDS) >> 32) + 1;
+      asm volatile("bar.sync 1, %0;" :: "n"(32 + RECEIVERS * 32) : "memory");
+    }
+    int turn = 0;
+    for (i64 g = group; g < all_strips; g += groups, ++turn) {
+      const int at = turn % DEPTH;
+      u64* strip_packets = packets + turn % USES * parts * WIDE * WORDS;
+      const u32 tag = first_tag + turn / USES;
+      wait_for(&taken[at], turn / DEPTH & 1);
+      if (sends) {
+        for (int column = lane; column < WIDE; column += 32) {
+          Pair<W> all = {lowest<W>(), 0};
+#pragma unroll
+          for (int k = 0; k < WARPS; ++k) all.m = larger(all.m, own_pairs[at][k][column].m);
+          const W shift = zero_if_empty(all.m);
+#pragma unroll
+          for (int k = 0; k < WARPS; ++k) {
+            const Pair<W> one = own_pairs[at][k][column];
+            all.s += one.s * exponential(one.m - shift);
+          }
+          if (parts == 1) {
+            finishers[at][column] = finisher<T>(all);
+          } else {
+            const u32* words = (const u32*)&all;
+#pragma unroll
+            for (int k = 0; k < WORDS; ++k) {
+              send_tagged(strip_packets + (part * WORDS + k) * WIDE + column, tag, words[k]);
+            }
+          }
+        }
+        __syncwarp();
+        if (lane == 0 && parts == 1) arrive(&known[at]);
+        continue;
+      }
+      const int column = (warp - WARPS - 1) * 32 + lane;
+      if (column < WIDE) {
+        Pair<W> all = {lowest<W>(), 0};
+        for (int first = 0; first < parts; first += AT_ONCE) {
+          u64 got[AT_ONCE][WORDS];
+          bool any = true;
+          while (any) {
+#pragma unroll
+            for (int i = 0; i < AT_ONCE; ++i) {
+#pragma unroll
+              for (int k = 0; k < WORDS; ++k) {
+                const u64* word = strip_packets + ((first + i) * WORDS + k) * WIDE + column;
+                if (first + i < parts) got[i][k] = peek_tagged(word);
+              }
+            }
+            any = false;
+#pragma unroll
+            for (int i = 0; i < AT_ONCE; ++i) {
+#pragma unroll
+              for (int k = 0; k < WORDS; ++k) any |= first + i < parts && (u32)(got[i][k] >> 32) != tag;
+            }
+          }
+          Pair<W> theirs[AT_ONCE], here = {lowest<W>(), 0};
+#pragma unroll
+          for (int i = 0; i < AT_ONCE; ++i) {
+            theirs[i] = {lowest<W>(), 0};
+            u32* words = (u32*)&theirs[i];
+#pragma unroll
+            for (int k = 0; k < WORDS; ++k) {
+              if (first + i < parts) words[k] = (u32)got[i][k];
+            }
+            here.m = larger(here.m, theirs[i].m);
+          }
+          const W shift = zero_if_empty(here.m);
+#pragma unroll
+          for (int i = 0; i < AT_ONCE; ++i) here.s += theirs[i].s * exponential(theirs[i].m - shift);
+          all = merge(all, here);
+        }
+        finishers[at][column] = finisher<T>(all);
+      }
+      __syncwarp();
+      if (lane == 0) arrive(&known[at]);
+    }
+    return;
+  }
+
+  const int x_lane = lane % 8, depth = lane / 8, piece = part * WARPS + warp;
+  Bytes16* ring = memory + warp * slots * (ITEMS * 32) + lane;
+  u64* arrived = full[warp];
+  const i64 from = (i64)piece * share, left = p.n - from;
+  const int count = left < 0 ? 0 : left < share ? (int)left : share, tiles = (count + TILE - 1) / TILE;
+
+  u32 room = (1u << slots) - 1;
+  RingPlace load_at, take_at, write_at;
+  i64 loading = group, taking = group, writing = group;
+  int load_tile = 0, take_tile = 0, write_tile = 0, take_turn = 0, write_turn = 0, in_flight = 0;
+  W m[V], s[V], v[V];
+#pragma unroll
+  for (int k = 0; k < V; ++k) m[k] = lowest<W>(), s[k] = 0;
+  bool may_write = false;
+  Pack<T, V> items[ITEMS];
+  // Where this lane's first element of strip g lies; whether it has one.
+  const T* x = nullptr;
+  T* out = nullptr;
+  bool reads = false, writes = false;
+  const auto strip = [&](i64 g, i64& outer, i64& inner) {
+    outer = g / strips;
+    inner = (g - outer * strips) * WIDE + x_lane * V;
+    return inner < p.inner;
+  };
+  const auto load_strip = [&] {
+    i64 outer, inner;
+    reads = strip(loading, outer, inner);
+    x = (const T*)p.x + outer * p.x_outer + inner + (from + depth) * p.x_n;
+  };
+  const auto write_strip = [&] {
+    i64 outer, inner;
+    writes = strip(writing, outer, inner);
+    out = (T*)p.out + outer * p.out_outer + inner + (from + depth) * p.out_n;
+  };
+  const auto get_tile = [&](int slot, int here) {
+    const Bytes16* tile = ring + slot * (ITEMS * 32);
+#pragma unroll
+    for (int i = 0; i < ITEMS; ++i) {
+      if (i * 4 + depth < here) {
+        items[i].raw = tile[i * 32];
+      } else {
+        items[i].empty();
+      }
+    }
+  };
+  load_strip();
+  write_strip();
+
+  while (writing < all_strips) {
+    while (loading < all_strips && (room >> load_at.slot & 1) && in_flight < FLIGHT) {
+      if (load_tile < tiles) {
+        const int here = count - load_tile * TILE;
+        room ^= 1u << load_at.slot;
+        ++in_flight;
+#pragma unroll
+        for (int i = 0; i < ITEMS; ++i) {
+          if (reads && i * 4 + depth < here) {
+            copy_async(ring + (load_at.slot * ITEMS + i) * 32, x + (i64)(load_tile * TILE + i * 4) * p.x_n);
+          }
+        }
+        asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];"
+                     :: "r"(shared_address(&arrived[load_at.slot])) : "memory");
+        load_at.next(slots);
+        ++load_tile;
+      } else {
+        loading += groups;
+        load_tile = 0;
+        if (loading < all_strips) load_strip();
+      }
+    }
+
+    if (taking < all_strips && take_turn - write_turn < DEPTH) {
+      if (take_tile < tiles && passed(&arrived[take_at.slot], take_at.parity)) {
+        get_tile(take_at.slot, count - take_tile * TILE);
+        W top[V];
+#pragma unroll
+        for (int k = 0; k < V; ++k) top[k] = m[k];
+#pragma unroll
+        for (int i = 0; i < ITEMS; ++i) {
+          items[i].get(v);
+#pragma unroll
+          for (int k = 0; k < V; ++k) top[k] = larger(top[k], v[k]);
+        }
+        keep_packed(items);
+#pragma unroll
+        for (int k = 0; k < V; ++k) s[k] *= exponential(m[k] - zero_if_empty(top[k])), m[k] = top[k], top[k] = 0;
+#pragma unroll
+        for (int i = 0; i < ITEMS; ++i) {
+          items[i].get(v);
+#pragma unroll
+          for (int k = 0; k < V; ++k) top[k] += exponential(v[k] - zero_if_empty(m[k]));
+        }
+#pragma unroll
+        for (int k = 0; k < V; ++k) s[k] += top[k];
+        take_at.next(slots);
+        ++take_tile;
+        --in_flight;
+      }
+      if (take_tile == tiles) {
+        const int at = take_turn % DEPTH;
+#pragma unroll
+        for (int k = 0; k < V; ++k) {
+          const W own = m[k];
+#pragma unroll
+          for (int mask = 16; mask >= 8; mask /= 2) m[k] = larger(m[k], exchange(m[k], mask));
+          s[k] *= exponential(own - zero_if_empty(m[k]));
+#pragma unroll
+          for (int mask = 16; mask >= 8; mask /= 2) s[k] += exchange(s[k], mask);
+          if (depth == 0) own_pairs[at][warp][x_lane * V + k] = {m[k], s[k]};
+          m[k] = lowest<W>();
+          s[k] = 0;
+        }
+        __syncwarp();
+        if (lane == 0) arrive(&taken[at]);
+        taking += groups;
+        ++take_turn;
+        take_tile = 0;
+      }
+    }
+
+    if (!may_write && write_turn < take_turn) may_write = passed(&known[write_turn % DEPTH], write_turn / DEPTH & 1);
+    if (may_write) {
+      if (write_tile < tiles) {
+        const int here = count - write_tile * TILE;
+        get_tile(write_at.slot, here);
+        const Pair<W>* by = &finishers[write_turn % DEPTH][x_lane * V];
+#pragma unroll
+        for (int i = 0; i < ITEMS; ++i) {
+          items[i].get(v);
+#pragma unroll
+          for (int k = 0; k < V; ++k) v[k] = finished<T>(v[k], by[k]);
+          items[i].set(v);
+#pragma unroll
+          for (int k = 0; k < 4; ++k) asm volatile("" : "+r"(items[i].raw.word[k]));  // not sunk into the branch below
+        }
+#pragma unroll
+        for (int i = 0; i < ITEMS; ++i) {
+          if (writes && i * 4 + depth < here) store_once(out + (i64)(write_tile * TILE + i * 4) * p.out_n, items[i].raw);
+        }
+        room |= 1u << write_at.slot;
+        write_at.next(slots);
+        ++write_tile;
+      }
+      if (write_tile == tiles) {
+        __syncwarp();  // all lanes have read their finishers
+        writing += groups;
+        ++write_turn;
+        write_tile = 0;
+        may_write = false;
+        if (writing < all_strips) write_strip();
+      }
+    }
+  }
+}
+
+#endif
 
 // --- Columns, by a thread-block cluster: every element in shared memory, read once -----------------------------------
 //

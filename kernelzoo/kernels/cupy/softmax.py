@@ -9,7 +9,7 @@ import ctypes
 import torch
 
 from kernelzoo.errors import UnsupportedProblemError
-from kernelzoo.kernels.cupy.module import Argument, Device, Plan, Problem, Step, bind
+from kernelzoo.kernels.cupy.module import PACK_BYTES, Argument, Device, Plan, Problem, Step, bind
 from kernelzoo.registry import Launch, register
 from kernelzoo.tables import knob, launch_table
 
@@ -32,6 +32,14 @@ SM_THREADS = 1024
 # The ring: threads that compute, and packs of a tile, two of each thread. 13 tiles of 16 kB are all of shared memory.
 RING_LANES = 512
 RING_TILE = 2 * RING_LANES
+
+
+# The pipelines' shared memory, which leaves 28 kB for the pairs of columns. By bytes of an element, the packs of a row
+# from which a pipeline pays off, and those that a block has of it, over a third of its ring.
+PIPELINE_BYTES, PIPELINE_COLUMNS_BYTES = 224 * 1024, 192 * 1024
+PIPELINE_PACKS = {2: 15 * 1024, 4: 30 * 1024}
+PIPELINE_SHARE = {2: 5340, 4: 5632}
+PIPELINE_PARTS = 24  # of a column, whose pairs a lane receives twelve at a time
 
 
 @launch_table("cupy", "softmax")
@@ -63,6 +71,11 @@ class Knobs:
     )
     cluster_blocks: int = knob(
         2, among=(1, 2, 3, 4), unit="blocks", why="that clusters give each SM before they are made no larger"
+    )
+    # Half of what the L2 cache keeps: what is read again is still there, and groups of blocks that read and write in
+    # turns keep the memory busier than one that does each at a time.
+    ring_megabytes: int = knob(
+        42, among=(21, 42, 63, 84), unit="MB", why="of rows that a ring's blocks have in hand at a time"
     )
     columns_blocks: int = knob(
         2, among=(1, 2, 4), unit="blocks", why="of long columns to each SM, below which several share a column"
@@ -125,7 +138,10 @@ def split(x: torch.Tensor, out: torch.Tensor) -> Launch:
 def _auto(problem: Problem, device: Device, knobs: Knobs) -> Plan:
     columns = problem.by_columns()
     if columns is not None:
-        if columns.n > knobs.columns_short and _columns_cluster(columns, device, knobs) is not None:
+        if _is_flat(columns):
+            return _split(problem, device, knobs)
+        pipeline = _columns_pipeline(columns, device, knobs)
+        if pipeline or (columns.n > knobs.columns_short and _columns_cluster(columns, device, knobs) is not None):
             return _split(problem, device, knobs)
         # Held in registers if it fits; split where the tiles alone don't give each SM two blocks.
         few = _column_tiles(columns, _column_threads(columns)) < knobs.columns_blocks * device.sms
@@ -240,7 +256,13 @@ def _online(problem: Problem, device: Device, knobs: Knobs) -> Plan:
 def _split(problem: Problem, device: Device, knobs: Knobs) -> Plan:
     columns = problem.by_columns()
     if columns is not None:
-        return _columns_cluster(columns, device, knobs) or _columns_split(columns, device)
+        if _is_flat(columns):
+            return _columns_flat(columns, device)
+        return (
+            _columns_pipeline(columns, device, knobs)
+            or _columns_cluster(columns, device, knobs)
+            or _columns_split(columns, device)
+        )
     packs = _packs(problem)
     # The registers that the ring leaves a thread on compute capability 12.0 don't hold the double exponential's.
     if device.capability < 90 or problem.width == 1 or (problem.dtype == "float64" and device.capability >= 120):
@@ -249,7 +271,11 @@ def _split(problem: Problem, device: Device, knobs: Knobs) -> Plan:
     few = 2 * problem.rows <= device.sms
     few = few or (problem.rows <= device.sms and packs <= _ring_tiles(device) * RING_TILE)
     if (few and packs > held) or packs > clusters[-1] * held:
-        return _split_ring(problem, device)
+        return _split_ring(problem, device, knobs)
+    if problem.rows >= device.sms and packs >= PIPELINE_PACKS.get(problem.itemsize, packs + 1):
+        pipeline = _split_pipeline(problem, device)
+        if pipeline is not None:
+            return pipeline
     # As few blocks as hold the row, or more until there are two for each SM.
     enough = knobs.cluster_blocks * device.sms
     cluster = next(
@@ -266,12 +292,15 @@ def _clusters(device: Device) -> tuple[int, ...]:
     return CLUSTERS if device.capability // 10 in LARGE_CLUSTERS else CLUSTERS[:-1]
 
 
-def _split_ring(problem: Problem, device: Device) -> Plan:
-    """All SMs on the rows there are; of more rows than that, each on as many blocks as hold it, in turn."""
+def _split_ring(problem: Problem, device: Device, knobs: Knobs) -> Plan:
+    """All SMs on as many rows at a time as the knob lets; of more rows than SMs, each on as many blocks as hold it."""
     packs, tiles = _packs(problem), _ring_tiles(device)
-    # To read a part's end twice from the cache costs less than to take rows in turn; of more rows than SMs, as few
-    # parts as hold one.
-    parts = device.sms // problem.rows or -(-packs // (tiles * RING_TILE))
+    if problem.rows > device.sms:  # as few parts as hold a row
+        parts = -(-packs // (tiles * RING_TILE))
+    else:
+        rows = max(1, min(problem.rows, knobs.ring_megabytes * 10**6 // (packs * PACK_BYTES)))
+        rows = -(-problem.rows // -(-problem.rows // rows))  # turns of one size
+        parts = device.sms // rows
     parts = max(1, min(parts, device.sms, 256, packs // RING_LANES))
     groups = min(problem.rows, device.sms // parts)
     step = Step(
@@ -283,6 +312,32 @@ def _split_ring(problem: Problem, device: Device) -> Plan:
         cooperative=True,
     )
     return Plan(problem, (step,), counter_bytes=problem.rows * parts * 2 * _pair_bytes(problem))
+
+
+def _split_pipeline(problem: Problem, device: Device) -> Plan | None:
+    """None where the device has too few SMs, or too little shared memory."""
+    # Half precisions take more arithmetic a byte: more warps.
+    packs, (warps, items) = _packs(problem), (16, 4) if problem.itemsize == 2 else (8, 8)
+    slots = PIPELINE_BYTES // (warps * items * WARP * PACK_BYTES)
+    parts = -(-packs // PIPELINE_SHARE[problem.itemsize])
+    if parts > min(device.sms, WARP) or not _large(device):
+        return None
+    groups = min(problem.rows, device.sms // parts)
+    share = -(-packs // (parts * warps * 8)) * 8  # of a warp, in whole lines of 128 bytes
+    step = Step(
+        f"split_pipeline<{problem.c_type}, {warps}, {items}>",
+        groups * parts,
+        (warps + 4) * WARP,
+        ("counters", (ctypes.c_int32, parts), (ctypes.c_int32, share), (ctypes.c_int32, slots)),
+        warps * slots * items * WARP * PACK_BYTES,
+        cooperative=True,
+    )
+    return Plan(problem, (step,), counter_bytes=groups * parts * 16 * 2 * _pair_bytes(problem))
+
+
+def _large(device: Device) -> bool:
+    """Whether a block has the shared memory for a pipeline."""
+    return device.shared_bytes >= PIPELINE_BYTES + 3 * 1024
 
 
 def _ring_tiles(device: Device) -> int:
@@ -373,6 +428,61 @@ def _columns_cluster(problem: Problem, device: Device, knobs: Knobs) -> Plan | N
     kernel = f"columns_cluster<{problem.c_type}, {width}>"
     arguments: tuple[Argument, ...] = ((ctypes.c_int32, lanes),)
     return Plan(problem, (Step(kernel, tiles * parts, threads, arguments, items * threads * 16, cluster=parts),))
+
+
+def _is_flat(problem: Problem) -> bool:
+    """Columns that fill one piece of memory, of so few rows that blocks of 512 threads go round them, at odd widths."""
+    return (
+        problem.column_width == 1
+        and problem.itemsize <= 4
+        and problem.aligned
+        and problem.outer == 1
+        and problem.x_inner == problem.out_inner == 1
+        and problem.x_n == problem.out_n == problem.inner <= 256
+        and problem.n >= 1024
+    )
+
+
+def _columns_flat(problem: Problem, device: Device) -> Plan:
+    width, threads = PACK_BYTES // problem.itemsize, 512
+    packs = problem.n * problem.inner // width
+    items = {2: 4, 4: 8}[problem.itemsize]
+    blocks = min(device.sms, max(1, packs // (threads * items)))
+    places = threads * width * _pair_bytes(problem)
+    most = (device.shared_bytes - places - 10 * 1024) // (threads * 16)  # beside 8 kB for pairs
+    held = max(0, min(most, -(-packs // (blocks * (threads - problem.inner)))))
+    step = Step(
+        f"columns_flat<{problem.c_type}, {items}>",
+        blocks,
+        threads,
+        ("partial", "counters", (ctypes.c_int32, held)),
+        held * threads * 16 + places,
+        cooperative=True,
+    )
+    return Plan(problem, (step,), blocks * problem.inner * _pair_bytes(problem), 16)
+
+
+def _columns_pipeline(problem: Problem, device: Device, knobs: Knobs) -> Plan | None:
+    """Strips of 128 bytes of neighbouring rows; None where it doesn't fit, or columns are too short."""
+    warps, items, n, wide = 12, 4, problem.n, 8 * problem.column_width
+    if problem.itemsize > 4 or problem.column_width == 1 or problem.inner < wide or n < knobs.columns_long:
+        return None
+    if device.capability < 90 or not _large(device):
+        return None
+    strips, slots = problem.outer * -(-problem.inner // wide), PIPELINE_COLUMNS_BYTES // (warps * items * WARP * 16)
+    # Half of the ring to a strip, or more where that makes it one block's and strips are many.
+    parts = -(-n // (1024 if strips >= 4 * device.sms else 768))
+    if parts > min(device.sms, PIPELINE_PARTS) or strips * parts < device.sms:
+        return None
+    share = -(-n // (parts * warps))
+    groups = min(strips, device.sms // parts)
+    kernel = f"columns_pipeline<{problem.c_type}, {warps}, {items}>"
+    counters: Argument = "counters" if parts > 1 else (ctypes.c_int64, 0)
+    arguments = (counters, (ctypes.c_int32, parts), (ctypes.c_int32, share), (ctypes.c_int32, slots))
+    threads, shared = (warps + 1) * WARP + wide, warps * slots * items * WARP * 16
+    step = Step(kernel, groups * parts, threads, arguments, shared, cooperative=parts > 1)
+    packets = groups * parts * 6 * wide if parts > 1 else 0
+    return Plan(problem, (step,), counter_bytes=packets * 2 * _pair_bytes(problem))
 
 
 def _column_threads(problem: Problem) -> int:
