@@ -204,14 +204,18 @@ class Backend:
             and not x.is_neg()
             and not self._chosen()  # what is bound by another launch table than that in force is not kept
         ):
-            address = x.data_ptr()
-            key = (op, variant, dim, keepdim, x.dtype, x.shape, x.stride(), address % 16, device)
-            kept = self._kept.get(key)
-            if kept is not None and device == self._current_device():
-                at, shape = kept
-                out = self._empty_like(x) if shape is None else x.new_empty(shape)
-                at(address, out.data_ptr())
-                return out
+            try:
+                address = x.data_ptr()
+            except RuntimeError:  # a sparse tensor has none
+                address = 0
+            if address:  # zero is that of a tensor without memory
+                key = (op, variant, dim, keepdim, x.dtype, x.shape, x.stride(), address % 16, device)
+                kept = self._kept.get(key)
+                if kept is not None and device == self._current_device():
+                    at, shape = kept
+                    out = self._empty_like(x) if shape is None else x.new_empty(shape)
+                    at(address, out.data_ptr())
+                    return out
         bind = self._binds.get((op.name, variant)) if isinstance(variant, str) else None
         if bind is None:
             raise UnknownNameError(f"{self.name} {op.name} variant", variant, self.variants(op.name))

@@ -186,6 +186,15 @@ def test_a_language_gets_another_folder_where_its_own_is_not_safe(tmp_path: Path
     assert not Path(done.stdout.strip()).exists()  # it went with its process
 
 
+def test_processes_that_make_a_language_s_folder_at_once_all_use_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One made it after the other had looked."""
+    (tmp_path / "made").mkdir(mode=0o700)
+    monkeypatch.setattr(Path, "exists", lambda path: False)
+    assert code_cache.for_language("A_CACHE", tmp_path / "made") is None and "A_CACHE" not in os.environ
+
+
 def test_inductor_takes_no_planted_programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from kernelzoo.kernels.torch import compiled
 

@@ -9,6 +9,7 @@ import torch
 
 import kernelzoo
 from kernelzoo import registry
+from kernelzoo.errors import InputTypeError
 
 VARIANTS = {
     ("torch", "softmax"): {"auto", "eager", "compile", "naive", "renormalized"},
@@ -153,3 +154,13 @@ def test_best_backend_for_the_device() -> None:
         kernelzoo.softmax(torch.empty(3, device="meta"))
     with pytest.raises(TypeError, match=r"torch\.Tensor, got builtins\.list"):
         kernelzoo.softmax([1.0])  # type: ignore[arg-type]
+
+
+@pytest.mark.filterwarnings("ignore:Sparse CSR")
+def test_a_tensor_without_memory_is_refused_on_a_gpu_too(scratch: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A repeated call looks at the tensor's address first, which a sparse one has none of."""
+    kernelzoo.register(scratch, "min", "auto")(lambda x, out: lambda: None)
+    monkeypatch.setattr(torch.Tensor, "get_device", lambda x: 0)
+    for x in (torch.eye(2).to_sparse(), torch.eye(2).to_sparse_csr(), torch._efficientzerotensor((2, 2))):
+        with pytest.raises(InputTypeError, match="dense"):
+            kernelzoo.get(scratch).min(x)

@@ -69,10 +69,9 @@ def for_language(variable: str, default: Path) -> Path | None:
     """
     folder = Path(os.environ.get(variable) or default)
     try:
-        if folder.exists() or folder.is_symlink():
-            os.close(_opened(folder.resolve(), stat.S_IWOTH))
-        else:
-            folder.mkdir(mode=0o700, parents=True)
+        if not (folder.exists() or folder.is_symlink()):
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)  # another process may have been here first
+        os.close(_opened(folder.resolve(), stat.S_IWOTH))
         if not os.access(folder, os.W_OK | os.X_OK):
             raise PermissionError("it can't be written to")
     except (OSError, RuntimeError) as error:  # the latter is a chain of links without an end
