@@ -122,6 +122,8 @@ def tests_cpu(session: nox.Session) -> None:
         "--require",
         "cpu",
         *PARALLEL,
+        "--dist",
+        "loadgroup",
         *session.posargs,
     )
 

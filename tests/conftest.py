@@ -6,6 +6,9 @@ from pathlib import Path
 
 import pytest
 
+import kernelzoo
+from kernelzoo import conformance
+
 # Test modules are imported by path, each by itself: this is how they find what several languages share. Not this folder
 # itself: its folders would pass for languages that aren't installed.
 sys.path[:0] = [str(Path(__file__).parent / name) for name in ("described", "shared")]
@@ -18,14 +21,26 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Triton's interpreter takes minutes for all cases: ``auto`` takes each of them, the named variants every third
-    one, unless asked for ``--all``. On a device nothing is left out."""
+    one, unless asked for ``--all``. On a device nothing is left out.
+
+    The host's kernels are compiled for each dtype, which takes longer than all their cases: with ``--dist loadgroup``
+    one process does that for a dtype, where two that met the same kernels at once would each compile them."""
+
+    def given(item: pytest.Item) -> tuple[kernelzoo.Implementation | None, conformance.Case | None]:
+        params = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
+        return params.get("implementation"), params.get("case")
+
+    for item in items if config.getoption("dist", "no") == "loadgroup" else ():
+        implementation, case = given(item)
+        if implementation is not None and implementation.backend == "cpu":
+            dtype = str(case).partition("-")[0] if case is not None else "all"
+            item.add_marker(pytest.mark.xdist_group(f"{implementation.op} {dtype}"))
     if os.environ.get("TRITON_INTERPRET") != "1" or config.getoption("--all"):
         return
 
     def left_out(item: pytest.Item) -> bool:
-        given = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
-        case, implementation = given.get("case"), given.get("implementation")
-        if case is None or implementation.variant == "auto" or case.core:
+        implementation, case = given(item)
+        if implementation is None or case is None or implementation.variant == "auto" or case.core:
             return False
         return zlib.crc32(f"{implementation.id}-{case}".encode()) % 3 != 0
 
