@@ -43,6 +43,33 @@ def edge_columns(lane, before, inside, n, VECTOR: tl.constexpr):
     return cols, tl.where(lane < VECTOR, lane < before, cols < n)
 
 
+@triton.jit
+def ragged_tile(
+    x, body, row, in_rows, safe, before, inside, after, WIDE: tl.constexpr, NOTHING: tl.constexpr,
+    VECTOR: tl.constexpr, LANES: tl.constexpr, PACKS: tl.constexpr,
+):  # fmt: skip
+    """(tile, mask, edges, own, at): rows side by side, their whole vectors as [ROWS, PACKS, LANES * VECTOR] from body,
+    and the two vectors in which each begins and ends as [ROWS, 2, VECTOR] at body + at, foreign elements left out.
+
+    A program has a tile, in the order of rows. Of rows from safe on, the last vector may reach past the memory: those
+    edges are read one by one.
+    """
+    cols = tl.arange(0, LANES * VECTOR)[None, None, :]
+    first = tl.arange(0, PACKS)[None, :, None] * (LANES * VECTOR)
+    mask = in_rows & (cols < inside - first)
+    tile = tl.load(x + body + cols + first, mask, other=NOTHING, eviction_policy="evict_first")
+    side = tl.arange(0, 2)[None, :, None]
+    lane = tl.arange(0, VECTOR)[None, None, :]
+    at = tl.where(side == 0, -VECTOR, inside) + lane
+    there = in_rows & (tl.where(side == 0, before, after) > 0)
+    own = there & tl.where(side == 0, lane >= VECTOR - before, lane < after)
+    whole = there & ((side == 0) | (row < safe))
+    edges = tl.load(x + body + at, whole, other=NOTHING)
+    if (tl.program_id(0).to(tl.int64) + 1) * row.shape[0] > safe:
+        edges = tl.where(whole, edges, tl.load(x + body + at, own & ~whole, other=NOTHING))
+    return tile.to(WIDE), mask, tl.where(own, edges.to(WIDE), NOTHING), own, at
+
+
 def wide_dtype(dtype: torch.dtype) -> torch.dtype:
     """What an element is computed in: half precision in float32, narrow integers in int32, the rest in itself."""
     if dtype.itemsize >= 4:
@@ -109,6 +136,14 @@ class Rows(NamedTuple):
         whole = x.element_size() == 2 and self.x_n == self.out_n == 1 and not self.across
         aligned = self.common >= 8 and x.data_ptr() % 16 == out.data_ptr() % 16 == 0
         return whole and (aligned or edges_of(self, x, out) > 0)
+
+    @property
+    def safe(self) -> int:
+        """How many rows have another row behind them in memory, so that their last vector lies in it as a whole."""
+        steps = [
+            step for step, many in ((self.x_outer, self.total > self.inner), (self.x_inner, self.inner > 1)) if many
+        ]
+        return self.total - 1 if all(step >= self.n for step in steps) else 0
 
     @property
     def across(self) -> bool:

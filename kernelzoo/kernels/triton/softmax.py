@@ -23,6 +23,7 @@ from kernelzoo.kernels.triton.program import (
     edges_of,
     launch_of,
     note,
+    ragged_tile,
     row_start,
     rows_of,
     whole_vectors,
@@ -43,10 +44,11 @@ float32, or 16 of float64, which leaves half of the 64 registers a thread has th
 LINE_BYTES, SECTOR_BYTES = 128, 32
 """Rows across which memory is contiguous are taken by the cache line, at the least by the sector of a line."""
 
-MANY_PARTS = 512
-"""Programs to one row, at the most, and the larger size of the tile that merges them: no smaller than a program, so
-that each lane has pairs of its own to wait for. The smaller size is ``few_parts``: two, so that row lengths share
-kernels."""
+ACROSS_ELEMENTS, ACROSS_THREADS, ACROSS_PROGRAMS = 8192, 256, 2
+"""A tile of split across rows, its threads, and how many such programs share an SM."""
+
+FEW_PARTS, MANY_PARTS = 32, 512
+"""Programs to one tile of rows side by side: that always make sense, and at the most."""
 
 
 @launch_table("triton", "softmax")
@@ -111,9 +113,12 @@ class Knobs:
         unit="% of the SMs",
         why="with a tile of long columns each, from which on online takes them, and not split",
     )
-    # A warp's lanes.
-    few_parts: int = knob(
-        32, among=(16, 32, 64), unit="programs", why="to one row that split holds on chip; a tile merges their pairs"
+    # At (16, 262144) 0.55 of what the device allows, where words reached 0.51.
+    wide_elements: int = knob(
+        32768,
+        among=(16384, 32768, 65536),
+        unit="elements per multiprocessor",
+        why="up to which split holds halves as their exponentials, computed once, not as the words that were read",
     )
     bytes_per_us: int = knob(
         4200000,
@@ -162,12 +167,26 @@ def row_tile(knobs: Knobs, rows: Rows, dtype: torch.dtype, edges: int) -> tuple[
         # Edges take registers of their own; halves of them are few.
         elements = knobs.warp_elements // (2 if wide == 8 or (edges and dtype.itemsize == 4) else 1)
         even = triton.next_power_of_2(1 + rows.total // (knobs.tiles_per_sm * current_device().multiprocessors))
-        return (max(1, min(elements // columns, even)), columns) if 2 * columns <= elements else None
+        if 2 * columns > elements:
+            return None
+        if edge_vectors(columns, dtype, edges) and dtype.itemsize == 2 and columns == 64:
+            elements //= 2  # the edges of eight rows take as many registers as their middle
+        return max(1, min(elements // columns, even)), columns
     # A line of memory at a time while the tile is small, then what fits on chip (a quarter of it: each element of
     # such a tile may need an address, two registers more), down to a sector.
     side = max(LINE_BYTES // dtype.itemsize, knobs.tile_bytes // wide // columns)
     side = min(side, ON_CHIP_BYTES // 4 // wide // columns)
     return (side, columns) if side >= SECTOR_BYTES // dtype.itemsize else None
+
+
+def edge_vectors(columns: int, dtype: torch.dtype, edges: int) -> bool:
+    """Whether the edges of rows side by side are read by whole vectors: it pays from 128 bytes to a row on.
+
+    On an H200 in us, and with edges of single elements: float32 (1000003, 33) 69.2 (84.3), (499979, 61) 60.0 (74.6),
+    (100003, 127) 26.3 (29.2); bfloat16 (499979, 61) 45.7 (48.8), (100003, 127) 16.0 (19.0), and of rows of 66 bytes,
+    (1000003, 33), 89.3 (64.0).
+    """
+    return edges > 0 and dtype.itemsize <= 4 and columns * dtype.itemsize >= 128
 
 
 def column_tile(rows: Rows, dtype: torch.dtype, tile_bytes: int) -> tuple[int, int]:
@@ -180,54 +199,73 @@ def column_tile(rows: Rows, dtype: torch.dtype, tile_bytes: int) -> tuple[int, i
 
 
 class SplitTiling(NamedTuple):
-    """A program of split: elements it holds on chip, its threads, its registers per thread, and programs to an SM."""
+    """A program of split: its threads, how many such programs share an SM, registers of a thread, packs of 16 bytes
+    that a thread holds, and packs in a block of what it can't hold and reads twice."""
 
-    elements: int
     threads: int
-    registers: int
     programs: int
+    registers: int
+    held: int
+    block: int
 
 
-def split_tiling(rows: Rows, dtype: torch.dtype, packed: bool, twice: bool, device: Device) -> SplitTiling:
-    """64 registers of a row to each of 128 threads, four such programs to an SM: 128 kB of rows at a time.
+def split_tilings(dtype: torch.dtype, packed: bool, device: Device) -> tuple[SplitTiling, ...]:
+    """64 registers of a row to a thread, in programs of four warps, or of more where a row has more programs than those
+    have threads.
 
-    Few warps, which wait for each other for less time, each with many loads in flight. Packed halves take 32 registers
-    of a row, for the 64 numbers that come of them. The registers that suffice on an H200 spill a few on some other
-    architectures, which get more. What is read twice needs registers beside what is held, so fewer to a thread hold it.
+    Few warps wait for each other for less time, each with many loads in flight. The registers that suffice on an H200
+    spill a few on some other architectures, which get more.
     """
-    itemsize = wide_dtype(dtype).itemsize
-    if rows.across:
-        return SplitTiling(8192 * 4 // itemsize, 256, 128, 2)
-    if twice:
-        return SplitTiling(16384 * 4 // itemsize, 512, 128, 1)
-    tight = device.arch in ("90", "100")
-    if packed:
-        return SplitTiling(8192, 128, 96, 5) if tight else SplitTiling(8192, 128, 128, 4)
-    if itemsize == 8:
-        return SplitTiling(4096, 256, 128, 2)
-    return SplitTiling(8192, 128, 128, 4) if tight else SplitTiling(8192, 128, 168, 3)
+    held, block = (16, 8) if packed else (16, 4) if dtype.itemsize == 4 else (8, 2)
+    if device.arch in ("90", "100") and dtype.itemsize < 8:
+        return tuple(SplitTiling(128 * k, 4 // k, 128, held, block) for k in (1, 2, 4))
+    return SplitTiling(128, 3, 168, held, block), SplitTiling(512, 1, 128, held // 2, block)
 
 
-def split_parts(knobs: Knobs, rows: int, n: int, itemsize: int, elements: int, resident: int) -> int:
-    """Programs to one row, by an estimate of the microseconds that each choice takes.
+def split_parts(
+    knobs: Knobs, rows: int, n: int, itemsize: int, tilings: tuple[SplitTiling, ...], multiprocessors: int
+) -> tuple[SplitTiling, int]:
+    """The tiling and programs to one row, by an estimate of the microseconds that each choice takes.
 
     Rows are taken in rounds. A round takes the time to move its bytes, at the speed of a chip of which a fifth of the
-    programs may be idle; longer if it doesn't fit on chip, and is read twice; and the time that programs wait for each
-    other, which is hidden if there are others.
+    programs may be idle; longer if it doesn't fit on chip, and part of it is read twice; and the time that programs
+    wait for each other, which is hidden if there are others. Programs of more warps took 5 % longer on an H200.
     """
     elements_per_us = knobs.bytes_per_us / (2 * itemsize)
-    held = triton.cdiv(n, elements)
 
-    def time(parts: int) -> float:
+    def time(choice: tuple[SplitTiling, int]) -> float:
+        tiling, parts = choice
+        resident = tiling.programs * multiprocessors
         groups = min(rows, resident // parts)
         rounds = triton.cdiv(rows, groups)
+        share = triton.cdiv(n, parts)
+        again = 1 + 0.9 * max(0.0, 1 - tiling.held * tiling.threads * (16 // itemsize) / share)
+        move = max(groups * parts, 0.8 * resident) * share / elements_per_us
+        slower = 1 if tiling.threads == 128 else 1.05
+        return float(slower * rounds * (again * move + 1 + knobs.exchange_us / groups))
+
+    # Each of a program's threads awaits one pair.
+    choices = (
+        (tiling, parts)
+        for tiling in tilings
+        for parts in range(1, min(tiling.threads, tiling.programs * multiprocessors, triton.cdiv(n, 64)) + 1)
+    )
+    return min(choices, key=time)
+
+
+def across_parts(knobs: Knobs, tiles: int, n: int, itemsize: int, columns: int, resident: int) -> int:
+    """Programs to one tile of rows side by side, of which each takes so many columns at once; as ``split_parts``."""
+    elements_per_us = knobs.bytes_per_us / (2 * itemsize)
+    held = triton.cdiv(n, columns)
+
+    def time(parts: int) -> float:
+        groups = min(tiles, resident // parts)
         again = 1.2 + 0.6 * (1 - parts / held) if parts < held else 1.0
         move = max(groups * parts, 0.8 * resident) * triton.cdiv(n, parts) / elements_per_us
-        return float(rounds * (again * move + 1 + knobs.exchange_us / groups))
+        return float(triton.cdiv(tiles, groups) * (again * move + 1 + knobs.exchange_us / groups))
 
-    # More than a few programs to a row only where they read it twice: merging many pairs costs registers and time.
     most = min(resident, MANY_PARTS, triton.cdiv(n, 64))
-    return min((parts for parts in range(1, most + 1) if parts <= knobs.few_parts or parts < held), key=time)
+    return min((parts for parts in range(1, most + 1) if parts <= FEW_PARTS or parts < held), key=time)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -250,18 +288,24 @@ def empty_words(DTYPE: tl.constexpr):
 @triton.jit
 def halves(words, DTYPE: tl.constexpr):
     """The two half-precision numbers in each int32, in float32."""
-    low = words.to(tl.int16).to(DTYPE, bitcast=True).to(tl.float32)
-    high = (words >> 16).to(tl.int16).to(DTYPE, bitcast=True).to(tl.float32)
+    if tl.bfloat16 == DTYPE:  # the upper half of a float32
+        low = (words << 16).to(tl.float32, bitcast=True)
+        high = (words & -65536).to(tl.float32, bitcast=True)
+    else:
+        low = words.to(tl.int16).to(DTYPE, bitcast=True).to(tl.float32)
+        high = (words >> 16).to(tl.int16).to(DTYPE, bitcast=True).to(tl.float32)
     return low, high
 
 
 @triton.jit
-def not_before(words, value, never):
+def not_before(words, value, never, BOTH: tl.constexpr):
     """words, which the compiler can't unpack before it has value: it would keep them unpacked, in twice the registers.
 
-    never is False, but not for all that the compiler knows.
+    never is False, but not for all that the compiler knows. BOTH: neither half; else it sees that the upper half stays
+    the same, and keeps what it has computed of that.
     """
-    return words ^ ((value < 0) & never).to(tl.int32)
+    flipped = ((value < 0) & never).to(tl.int32)
+    return words ^ (-flipped if BOTH else flipped)
 
 
 @triton.jit
@@ -355,14 +399,14 @@ def fused_packed_kernel(
     if EDGES:
         top = tl.maximum(top, tl.max(edges, 0, keep_dims=True))
     top = zero_if_empty(top)
-    tile = not_before(tile, top, rows < 0)
+    tile = not_before(tile, top, rows < 0, False)
     low, high = halves(tile, DTYPE)
     total = tl.sum(exponential(low - top) + exponential(high - top), 0, keep_dims=True)
     if EDGES:
         edges = exponential(edges - top)
         total += tl.sum(edges, 0, keep_dims=True)
     inverse = 1.0 / total
-    tile = not_before(tile, inverse, rows < 0)
+    tile = not_before(tile, inverse, rows < 0, False)
     low, high = halves(tile, DTYPE)
     result = tl.join((exponential(low - top) * inverse).to(DTYPE), (exponential(high - top) * inverse).to(DTYPE))
     tl.store(out_body + cols, tl.reshape(result, [COLS]), cols < inside // 8 * 8)
@@ -416,6 +460,35 @@ def row_tile_kernel(
         here = cols.to(tl.int64)
         tile = tl.load(x + x_start + here * x_n, mask, other=float("-inf"), eviction_policy="evict_first")
         tl.store(out + out_start + here * out_n, softmax_of(tile.to(WIDE), 1).to(out.dtype.element_ty), mask)
+
+
+@triton.jit
+def ragged_tile_kernel(
+    x, out, rows, n, inner, x_outer, x_n, x_inner, out_outer, out_n, out_inner, MULTIPLE: tl.constexpr, safe,
+    WIDE: tl.constexpr, EDGES: tl.constexpr, ROWS: tl.constexpr, PACKS: tl.constexpr, LANES: tl.constexpr,
+):  # fmt: skip
+    """Short rows with edges that LANES threads share, the edges read by whole vectors as well."""
+    DTYPE: tl.constexpr = out.dtype.element_ty
+    n *= MULTIPLE
+    row = (tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS))[:, None, None]
+    x_start = row_start(row, inner, x_outer, x_inner, MULTIPLE)
+    out_start = row_start(row, inner, out_outer, out_inner, MULTIPLE)
+    before, inside = whole_vectors(x_start, n, EDGES)
+    before, inside = before.to(tl.int32), inside.to(tl.int32)
+    x_body = (x_start + EDGES - 1) // EDGES * EDGES
+    out_body = (out_start + EDGES - 1) // EDGES * EDGES
+    after = n - before - inside
+    tile, mask, edges, own, at = ragged_tile(
+        x, x_body, row, row < rows, safe, before, inside, after, WIDE, float("-inf"), EDGES, LANES, PACKS
+    )
+    top = tl.maximum(tl.max(tl.max(tile, 2), 1), tl.max(tl.max(edges, 2), 1))
+    top = zero_if_empty(top)[:, None, None]
+    tile = exponential(tile - top)
+    edges = exponential(edges - top)
+    inverse = (1.0 / (tl.sum(tl.sum(tile, 2), 1) + tl.sum(tl.sum(edges, 2), 1)))[:, None, None]
+    here = tl.arange(0, LANES * EDGES)[None, None, :] + tl.arange(0, PACKS)[None, :, None] * (LANES * EDGES)
+    tl.store(out + out_body + here, (tile * inverse).to(DTYPE), mask)
+    tl.store(out + out_body + at, (edges * inverse).to(DTYPE), own)
 
 
 @triton.jit
@@ -488,64 +561,173 @@ def online_kernel(
         tl.store(out + (out_body + here * out_n), result.to(out.dtype.element_ty), mask)
 
 
+# A program of split holds its share of a row as [THREADS, PACKS, VECTOR]: each thread has packs of 16 bytes, neighbours
+# in memory go to neighbouring threads, and what is reduced along the last two axes asks no other thread. It is loaded
+# and stored as one line of memory, from which the compiler can make no other layout.
+
+
 @triton.jit
-def load_tile(x, start, x_n, length, COLS: tl.constexpr, PACKED: tl.constexpr):
-    """The first length of COLS columns of rows from start: numbers, or words of two halves."""
+def load_share(
+    x, start, x_n, length, THREADS: tl.constexpr, PACKS: tl.constexpr, VECTOR: tl.constexpr, PACKED: tl.constexpr
+):
+    """The first length elements from start: numbers, or words of two halves."""
     if PACKED:
         DTYPE: tl.constexpr = x.dtype.element_ty
-        words = tl.arange(0, COLS // 2)[None, :]
+        words = tl.arange(0, THREADS * PACKS * VECTOR // 2)
         here = (x + start).to(tl.pointer_type(tl.int32), bitcast=True) + words
-        tile = tl.load(here, words < length // 8 * 4, other=empty_words(DTYPE))
+        line = tl.load(here, words < length // 8 * 4, other=empty_words(DTYPE))
+        share = tl.permute(tl.reshape(line, [PACKS, THREADS, VECTOR // 2]), (1, 0, 2))
     else:
-        cols = tl.arange(0, COLS)[None, :]
-        here = x + start + cols.to(tl.int64) * x_n
-        tile = tl.load(here, cols < length, other=float("-inf"))
-    return tile
+        cols = tl.arange(0, THREADS * PACKS * VECTOR)
+        line = tl.load(x + start + cols.to(tl.int64) * x_n, cols < length, other=float("-inf"))
+        share = tl.permute(tl.reshape(line, [PACKS, THREADS, VECTOR]), (1, 0, 2))
+    return share
 
 
 @triton.jit
-def top_of(tile, DTYPE: tl.constexpr, WIDE: tl.constexpr):
-    """Maximum of each row of a tile, of numbers or of words."""
-    if tile.dtype == tl.int32:
-        low, high = halves(tile, DTYPE)
-        values = tl.maximum(low, high)
-    else:
-        values = tile.to(WIDE)
-    return tl.max(values, 1, keep_dims=True)
+def in_two(share, THREADS: tl.constexpr, PACKS: tl.constexpr, VECTOR: tl.constexpr):
+    """The first and the second half of each thread's packs."""
+    return tl.split(tl.permute(tl.reshape(share, [THREADS, 2, PACKS // 2, VECTOR]), (0, 2, 3, 1)))
 
 
 @triton.jit
-def total_of(tile, top, DTYPE: tl.constexpr, WIDE: tl.constexpr):
-    """Sum of a tile's exponentials below top, row by row."""
-    if tile.dtype == tl.int32:
-        low, high = halves(tile, DTYPE)
-        exponentials = exponential(low - top) + exponential(high - top)
+def sum_of_words(words, top, DTYPE: tl.constexpr, THREADS: tl.constexpr, PACKS: tl.constexpr, VECTOR: tl.constexpr):
+    """Each thread's sum of exponentials below top, two packs at a time: their numbers take no more registers."""
+    if PACKS > 2:
+        one, two = in_two(words, THREADS, PACKS, VECTOR)
+        result = sum_of_words(one, top, DTYPE, THREADS, PACKS // 2, VECTOR)
+        result += sum_of_words(two, top, DTYPE, THREADS, PACKS // 2, VECTOR)
     else:
-        exponentials = exponential(tile.to(WIDE) - top)
-    return tl.sum(exponentials, 1, keep_dims=True)
+        low, high = halves(words, DTYPE)
+        below = top[:, None, None]
+        result = tl.sum(tl.sum(exponential(low - below) + exponential(high - below), 2), 1)
+    return result
 
 
 @triton.jit
-def store_tile(
-    out, start, out_n, length, tile, top, inverse,
-    DTYPE: tl.constexpr, WIDE: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr,
+def store_words(
+    out, length, words, top, inverse, FIRST: tl.constexpr,
+    DTYPE: tl.constexpr, THREADS: tl.constexpr, PACKS: tl.constexpr, VECTOR: tl.constexpr,
 ):  # fmt: skip
-    """Write a tile's exponentials below top, times inverse, to the first length of COLS columns of rows from start."""
-    cols = tl.arange(0, COLS)[None, :]
-    if tile.dtype == tl.int32:
-        low, high = halves(tile, DTYPE)
-        result = tl.join((exponential(low - top) * inverse).to(DTYPE), (exponential(high - top) * inverse).to(DTYPE))
-        result = tl.reshape(result, [ROWS, COLS])
-        length = length // 8 * 8
+    """Write words' exponentials below top, times inverse, two packs at a time; FIRST says how many are written."""
+    if PACKS > 2:
+        one, two = in_two(words, THREADS, PACKS, VECTOR // 2)
+        store_words(out, length, one, top, inverse, FIRST, DTYPE, THREADS, PACKS // 2, VECTOR)
+        store_words(out, length, two, top, inverse, FIRST + PACKS // 2, DTYPE, THREADS, PACKS // 2, VECTOR)
     else:
-        result = (exponential(tile.to(WIDE) - top) * inverse).to(DTYPE)
-    tl.store(out + start + cols.to(tl.int64) * out_n, result, cols < length)
+        low, high = halves(words, DTYPE)
+        result = tl.join((exponential(low - top) * inverse).to(DTYPE), (exponential(high - top) * inverse).to(DTYPE))
+        line = tl.reshape(tl.permute(result, (1, 0, 2, 3)), [PACKS * THREADS * VECTOR])
+        cols = tl.arange(0, PACKS * THREADS * VECTOR)
+        first: tl.constexpr = FIRST * THREADS * VECTOR
+        tl.store(out + first + cols, line, cols < length - first)
 
 
 @triton.jit
-def columns_left(in_rows, inside, start, COLS: tl.constexpr):
-    """How many of COLS columns from start lie inside rows, as int32."""
-    return tl.where(in_rows, tl.minimum(inside - start, COLS), 0).to(tl.int32)
+def store_share(
+    out, out_n, length, share, top, inverse, DTYPE: tl.constexpr, WIDE: tl.constexpr,
+    THREADS: tl.constexpr, PACKS: tl.constexpr, VECTOR: tl.constexpr,
+):  # fmt: skip
+    """Write the exponentials of a share as it was loaded, below top, times inverse."""
+    if share.dtype == tl.int32:
+        store_words(out, length // 8 * 8, share, top, inverse, 0, DTYPE, THREADS, PACKS, VECTOR)
+    else:
+        store_numbers(out, out_n, length, exponential(share.to(WIDE) - top) * inverse, THREADS, PACKS, VECTOR)
+
+
+@triton.jit
+def store_numbers(
+    out, out_n, length, share, THREADS: tl.constexpr, PACKS: tl.constexpr, VECTOR: tl.constexpr
+):  # fmt: skip
+    """Write the first length of a share's numbers."""
+    line = tl.reshape(tl.permute(share.to(out.dtype.element_ty), (1, 0, 2)), [PACKS * THREADS * VECTOR])
+    cols = tl.arange(0, PACKS * THREADS * VECTOR)
+    tl.store(out + cols.to(tl.int64) * out_n, line, cols < length)
+
+
+@triton.jit
+def larger_bfloat16(a, b):
+    return tl.inline_asm_elementwise("max.bf16x2 $0, $1, $2;", "=r,r,r", [a, b], tl.int32, is_pure=True, pack=1)
+
+
+@triton.jit
+def larger_float16(a, b):
+    return tl.inline_asm_elementwise("max.f16x2 $0, $1, $2;", "=r,r,r", [a, b], tl.int32, is_pure=True, pack=1)
+
+
+@triton.jit
+def taken_in(
+    top, total, share, never, DTYPE: tl.constexpr, WIDE: tl.constexpr, PAIRS: tl.constexpr,
+    THREADS: tl.constexpr, PACKS: tl.constexpr, VECTOR: tl.constexpr,
+):  # fmt: skip
+    """Each thread's running pair with a share taken in, and what is kept of it: words as they are, and of numbers
+    their exponentials below the thread's maximum.
+
+    PAIRS: the device finds the larger of two halves, and the larger of the other two, in one instruction.
+    """
+    if share.dtype == tl.int32:
+        if PAIRS:
+            if tl.bfloat16 == DTYPE:
+                largest = tl.reduce(tl.reduce(share, 2, larger_bfloat16), 1, larger_bfloat16)
+            else:
+                largest = tl.reduce(tl.reduce(share, 2, larger_float16), 1, larger_float16)
+            low, high = halves(largest, DTYPE)
+            new = tl.maximum(top, tl.maximum(low, high))
+        else:
+            low, high = halves(share, DTYPE)
+            new = tl.maximum(top, tl.max(tl.max(tl.maximum(low, high), 2), 1))
+            share = not_before(share, new[:, None, None], never, True)
+        terms = sum_of_words(share, new, DTYPE, THREADS, PACKS, VECTOR // 2)
+    else:
+        share = share.to(WIDE)
+        new = tl.maximum(top, tl.max(tl.max(share, 2), 1))
+        share = exponential(share - new[:, None, None])
+        terms = tl.sum(tl.sum(share, 2), 1)
+    return new, total * exponential(top - new) + terms, share
+
+
+@triton.jit
+def columns_left(inside, start, COLS: tl.constexpr):
+    """How many of COLS columns from start lie inside a row, as int32."""
+    return tl.maximum(tl.minimum(inside - start, COLS), 0).to(tl.int32)
+
+
+@triton.jit
+def awaited(words, there):
+    """The 64-bit words in memory, each as soon as not all of its bits are set any more; 0 where there is none."""
+    return tl.inline_asm_elementwise(
+        """
+        {
+            .reg .pred missing, none;
+            mov.b64 $0, 0;
+            setp.eq.s32 none, $2, 0;
+            @none bra DONE;
+        AGAIN:
+            ld.relaxed.gpu.global.b64 $0, [$1];
+            setp.eq.s64 missing, $0, -1;
+            @missing bra AGAIN;
+        DONE:
+        }
+        """,
+        "=l,l,r",
+        [words, there.to(tl.int32)],
+        tl.int64,
+        is_pure=False,
+        pack=1,
+    )
+
+
+@triton.jit
+def as_word(top, total):
+    """A pair in float32 as one word of 64 bits, which never are all set: top is no NaN."""
+    low = top.to(tl.uint32, bitcast=True).to(tl.uint64)
+    return (total.to(tl.uint32, bitcast=True).to(tl.uint64) << 32 | low).to(tl.int64, bitcast=True)
+
+
+@triton.jit
+def as_pair(word):
+    """The pair in float32 that ``as_word`` made a word of."""
+    return word.to(tl.int32).to(tl.float32, bitcast=True), (word >> 32).to(tl.int32).to(tl.float32, bitcast=True)
 
 
 EXCHANGE = tl.constexpr(0)
@@ -560,11 +742,143 @@ WRITE = tl.constexpr(2)
 def split_kernel(
     x, out, pairs, arrivals, rows, n, inner, x_outer, x_n, x_inner, out_outer, out_n, out_inner,
     MULTIPLE: tl.constexpr, parts, span, blocks,
-    WIDE: tl.constexpr, BITS: tl.constexpr, LOWEST: tl.constexpr, EDGES: tl.constexpr, PACKED: tl.constexpr,
-    PHASE: tl.constexpr, MORE: tl.constexpr, VECTOR: tl.constexpr,
-    ROWS: tl.constexpr, COLS: tl.constexpr, PARTS: tl.constexpr,
+    WIDE: tl.constexpr, LOWEST: tl.constexpr, EDGES: tl.constexpr,
+    PACKED: tl.constexpr, PAIRS: tl.constexpr, PHASE: tl.constexpr, VECTOR: tl.constexpr,
+    THREADS: tl.constexpr, HELD: tl.constexpr, BLOCK: tl.constexpr, PARTS: tl.constexpr,
 ):  # fmt: skip
+    """A share is blocks of BLOCK packs to a thread, which are read twice, and HELD packs, which stay in registers."""
     DTYPE: tl.constexpr = out.dtype.element_ty
+    WORDS: tl.constexpr = 2 if tl.float64 == WIDE else 1  # of 64 bits to a pair
+    n = tl.cast(n, tl.int64) * MULTIPLE
+    never = parts < 0
+    program = tl.program_id(0)
+    programs = tl.num_programs(0)
+    part = program % parts
+    groups = programs // parts
+    thread = tl.arange(0, THREADS)
+    lanes = tl.arange(0, PARTS)  # a thread each, so that none waits for what another has seen
+    there = lanes < parts
+    begin = part.to(tl.int64) * span * VECTOR
+    end = begin + tl.cast(span, tl.int64) * VECTOR
+    kept = begin + tl.cast(blocks, tl.int64) * (BLOCK * THREADS * VECTOR)
+    # Launches alternate between two sets of pairs: each clears the next one's.
+    mine = tl.load(arrivals) // programs % 2 if PHASE == EXCHANGE else tl.cast(0, tl.int64)
+    for i in range(program // parts, rows, groups):
+        row = tl.cast(i, tl.int64)
+        x_body = row_start(row, inner, x_outer, x_inner, MULTIPLE)
+        out_body = row_start(row, inner, out_outer, out_inner, MULTIPLE)
+        inside = n
+        if EDGES:
+            before, inside = whole_vectors(x_body, n, EDGES)
+            edge, known = edge_columns(thread, before, inside, n, EDGES)
+            known = known & (thread < 2 * EDGES) & (part == 0)
+            edges = tl.load(x + x_body + edge, known, other=float("-inf"))
+            out_edges = out + out_body + edge
+            x_body = (x_body + EDGES - 1) // EDGES * EDGES
+            out_body = (out_body + EDGES - 1) // EDGES * EDGES
+        inside = tl.minimum(inside, end)
+        length = columns_left(inside, kept, HELD * THREADS * VECTOR)
+        words = pairs + (mine * rows + row) * (WORDS * parts)
+        if PHASE == WRITE or not BLOCK:
+            held = load_share(x, x_body + kept * x_n, x_n, length, THREADS, HELD, VECTOR, PACKED)
+        if PHASE != WRITE:
+            top = tl.full([THREADS], LOWEST, WIDE)  # finite: see online_kernel
+            total = tl.zeros_like(top)
+            if BLOCK:
+                for k in range(blocks):
+                    start = begin + tl.cast(k, tl.int64) * (BLOCK * THREADS * VECTOR)
+                    left = columns_left(inside, start, BLOCK * THREADS * VECTOR)
+                    block = load_share(x, x_body + start * x_n, x_n, left, THREADS, BLOCK, VECTOR, PACKED)
+                    top, total, block = taken_in(top, total, block, never, DTYPE, WIDE, PAIRS, THREADS, BLOCK, VECTOR)
+                held = load_share(x, x_body + kept * x_n, x_n, length, THREADS, HELD, VECTOR, PACKED)
+            top, total, held = taken_in(top, total, held, never, DTYPE, WIDE, PAIRS, THREADS, HELD, VECTOR)
+            all_top, all_total = top, total
+            if EDGES:
+                all_top = tl.maximum(top, edges.to(WIDE))
+                all_total = total * exponential(top - all_top) + exponential(edges.to(WIDE) - all_top)
+            part_top = tl.max(all_top, 0)
+            part_total = tl.sum(all_total * exponential(all_top - part_top), 0)
+            # All bits set is what no number is, nor any NaN from here: a pair that isn't there yet.
+            if WORDS == 2:
+                one = part_top.to(tl.int64, bitcast=True)
+                two = tl.where(part_total == part_total, part_total, float("nan")).to(tl.int64, bitcast=True)
+            else:
+                one = as_word(part_top, part_total)
+            if PHASE == EXCHANGE:
+                other = words + (1 - 2 * mine) * rows * (WORDS * parts) + part
+                tl.atomic_xchg(words + part, one, sem="relaxed")
+                tl.store(other, tl.full([], -1, tl.int64))
+                if WORDS == 2:
+                    tl.atomic_xchg(words + parts + part, two, sem="relaxed")
+                    tl.store(other + parts, tl.full([], -1, tl.int64))
+            else:
+                tl.store(words + part, one)
+                if WORDS == 2:
+                    tl.store(words + parts + part, two)
+        if PHASE != LEAVE:
+            found = awaited(words + lanes, there) if PHASE == EXCHANGE else tl.load(words + lanes, there, other=0)
+            if WORDS == 2:
+                tops = found.to(tl.float64, bitcast=True)
+                if PHASE == EXCHANGE:
+                    totals = awaited(words + parts + lanes, there).to(tl.float64, bitcast=True)
+                else:
+                    totals = tl.load(words + parts + lanes, there, other=0).to(tl.float64, bitcast=True)
+            else:
+                tops, totals = as_pair(found)
+            # Every program merges all pairs of its rows in the same order, so that all agree to the bit.
+            tops = tl.where(there, tops, LOWEST)
+            row_top = tl.max(tops, 0)
+            inverse = 1.0 / tl.sum(tl.where(there, totals * exponential(tops - row_top), 0.0), 0)
+            here = out + out_body + kept * out_n
+            if PACKED:
+                held = not_before(held, inverse, never, True)
+            if PACKED or PHASE == WRITE:
+                store_share(here, out_n, length, held, row_top, inverse, DTYPE, WIDE, THREADS, HELD, VECTOR)
+            else:
+                factor = exponential(top - row_top) * inverse
+                store_numbers(here, out_n, length, held * factor[:, None, None], THREADS, HELD, VECTOR)
+            if EDGES:
+                tl.store(out_edges, (exponential(edges.to(WIDE) - row_top) * inverse).to(DTYPE), known)
+            if BLOCK:
+                for k in range(blocks):
+                    # Backwards: what was read last is likeliest to be in L2 still.
+                    start = begin + tl.cast(blocks - 1 - k, tl.int64) * (BLOCK * THREADS * VECTOR)
+                    left = columns_left(inside, start, BLOCK * THREADS * VECTOR)
+                    block = load_share(x, x_body + start * x_n, x_n, left, THREADS, BLOCK, VECTOR, PACKED)
+                    out_block = out + out_body + start * out_n
+                    store_share(out_block, out_n, left, block, row_top, inverse, DTYPE, WIDE, THREADS, BLOCK, VECTOR)
+    if PHASE == EXCHANGE:
+        tl.atomic_add(arrivals, 1, sem="relaxed")
+
+
+@triton.jit
+def load_tile(x, start, x_n, length, COLS: tl.constexpr):
+    """The first length of COLS columns of rows from start."""
+    cols = tl.arange(0, COLS)[None, :]
+    return tl.load(x + start + cols.to(tl.int64) * x_n, cols < length, other=float("-inf"))
+
+
+@triton.jit
+def tile_left(in_rows, inside, start, COLS: tl.constexpr):
+    """How many of COLS columns from start lie inside rows, as int32."""
+    return tl.where(in_rows, tl.minimum(inside - start, COLS), 0).to(tl.int32)
+
+
+@triton.jit
+def store_tile(out, start, out_n, length, tile, top, inverse, WIDE: tl.constexpr, COLS: tl.constexpr):
+    """Write a tile's exponentials below top, times inverse, to the first length of COLS columns of rows from start."""
+    cols = tl.arange(0, COLS)[None, :]
+    result = (exponential(tile.to(WIDE) - top) * inverse).to(out.dtype.element_ty)
+    tl.store(out + start + cols.to(tl.int64) * out_n, result, cols < length)
+
+
+@triton.jit(do_not_specialize=["parts", "span", "blocks"])
+def split_across_kernel(
+    x, out, pairs, rows, n, inner, x_outer, x_n, x_inner, out_outer, out_n, out_inner,
+    MULTIPLE: tl.constexpr, parts, span, blocks, WIDE: tl.constexpr, LOWEST: tl.constexpr, PHASE: tl.constexpr,
+    MORE: tl.constexpr, VECTOR: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr, PARTS: tl.constexpr,
+):  # fmt: skip
+    """A launch that leaves pairs, or one that reads them and writes: rows side by side, in tiles of ROWS."""
     n = tl.cast(n, tl.int64) * MULTIPLE
     program = tl.program_id(0)
     programs = tl.num_programs(0)
@@ -573,87 +887,43 @@ def split_kernel(
     lanes = tl.arange(0, PARTS)[None, :]
     begin = part.to(tl.int64) * span * VECTOR
     end = begin + tl.cast(span, tl.int64) * VECTOR
-    mine = tl.cast(0, tl.int64)
     for i in range(program // parts, (rows - 1) // ROWS + 1, groups):  # rows + ROWS may be past 2^31
         row = tl.cast(i, tl.int64) * ROWS + tl.arange(0, ROWS)[:, None]
         in_rows = row < rows
         x_start = row_start(row, inner, x_outer, x_inner, MULTIPLE)
         out_start = row_start(row, inner, out_outer, out_inner, MULTIPLE)
-        if EDGES:
-            before, inside = whole_vectors(x_start, n, EDGES)
-            edge, known = edge_columns(tl.arange(0, 2 * EDGES)[None, :], before, inside, n, EDGES)
-            known = known & in_rows & (part == 0)
-            x_body = (x_start + EDGES - 1) // EDGES * EDGES
-            out_body = (out_start + EDGES - 1) // EDGES * EDGES
-            inside = tl.minimum(inside, end)
-        else:
-            x_body = x_start
-            out_body = out_start
-            inside = tl.minimum(n, end)
-        length = columns_left(in_rows, inside, begin, COLS)
-        held = load_tile(x, x_body + begin * x_n, x_n, length, COLS, PACKED)
-        if EDGES:
-            edges = tl.load(x + (x_start + edge), known, other=float("-inf")).to(WIDE)
-        if PHASE == EXCHANGE:
-            # Launches alternate between two sets of pairs: each clears the next one's.
-            mine = tl.load(arrivals, volatile=True) // programs % 2
-        tops = pairs + (mine * rows + row) * (2 * parts)
+        inside = tl.minimum(n, end)
+        length = tile_left(in_rows, inside, begin, COLS)
+        held = load_tile(x, x_start + begin * x_n, x_n, length, COLS)
+        tops = pairs + row * (2 * parts)
         totals = tops + parts
         there = in_rows & (lanes < parts)
-        if PHASE == EXCHANGE:
-            tl.load(tops + lanes, there, other=0, volatile=True)  # into L2, where the exchange will take place
-        if PHASE != WRITE:
-            top = tl.maximum(top_of(held, DTYPE, WIDE), LOWEST)  # finite: see online_kernel
-            if EDGES:
-                top = tl.maximum(top, tl.max(edges, 1, keep_dims=True))
-            if PACKED:
-                held = not_before(held, top, rows < 0)
-            total = total_of(held, top, DTYPE, WIDE)
-            if EDGES:
-                total += tl.sum(exponential(edges - top), 1, keep_dims=True)
+        if PHASE == LEAVE:
+            values = held.to(WIDE)
+            top = tl.maximum(tl.max(values, 1, keep_dims=True), LOWEST)  # finite: see online_kernel
+            total = tl.sum(exponential(values - top), 1, keep_dims=True)
             for k in range(1, blocks if MORE else 1):
                 start = begin + k * COLS
-                left = columns_left(in_rows, inside, start, COLS)
-                tile = load_tile(x, x_body + start * x_n, x_n, left, COLS, PACKED)
-                new_top = tl.maximum(top, top_of(tile, DTYPE, WIDE))
-                total = total * exponential(top - new_top) + total_of(tile, new_top, DTYPE, WIDE)
+                left = tile_left(in_rows, inside, start, COLS)
+                values = load_tile(x, x_start + start * x_n, x_n, left, COLS).to(WIDE)
+                new_top = tl.maximum(top, tl.max(values, 1, keep_dims=True))
+                terms = tl.sum(exponential(values - new_top), 1, keep_dims=True)
+                total = total * exponential(top - new_top) + terms
                 top = new_top
-            # All bits set is what no number is, nor any NaN from here: a pair that isn't there yet.
-            total = tl.where(total == total, total, float("nan"))
-            if PHASE == EXCHANGE:
-                tl.atomic_xchg(tops + part, top.to(BITS, bitcast=True), in_rows, sem="relaxed")
-                tl.atomic_xchg(totals + part, total.to(BITS, bitcast=True), in_rows, sem="relaxed")
-                other = (1 - 2 * mine) * rows * (2 * parts) + part
-                tl.store(tops + other, tl.full([ROWS, 1], -1, BITS), in_rows)
-                tl.store(totals + other, tl.full([ROWS, 1], -1, BITS), in_rows)
-            else:
-                tl.store(tops + part, top.to(BITS, bitcast=True), in_rows)
-                tl.store(totals + part, total.to(BITS, bitcast=True), in_rows)
-        if PHASE != LEAVE:
-            row_tops = tl.load(tops + lanes, there, other=0, volatile=True)
-            row_totals = tl.load(totals + lanes, there, other=0, volatile=True)
-            if PHASE == EXCHANGE:
-                while tl.max(((row_tops == -1) | (row_totals == -1)).to(tl.int32)) > 0:
-                    row_tops = tl.load(tops + lanes, there, other=0, volatile=True)
-                    row_totals = tl.load(totals + lanes, there, other=0, volatile=True)
-            # Every program merges all pairs of its rows in the same order, so that all agree to the bit.
-            row_tops = tl.where(there, row_tops.to(WIDE, bitcast=True), LOWEST)
-            row_totals = tl.where(there, row_totals.to(WIDE, bitcast=True), 0.0)
+            tl.store(tops + part, top, in_rows)
+            tl.store(totals + part, total, in_rows)
+        else:
+            row_tops = tl.load(tops + lanes, there, other=LOWEST, volatile=True)
+            row_totals = tl.load(totals + lanes, there, other=0.0, volatile=True)
             row_top = tl.max(row_tops, 1, keep_dims=True)
             inverse = 1.0 / tl.sum(row_totals * exponential(row_tops - row_top), 1, keep_dims=True)
-            if PACKED:
-                held = not_before(held, inverse, rows < 0)
-            store_tile(out, out_body + begin * out_n, out_n, length, held, row_top, inverse, DTYPE, WIDE, ROWS, COLS)
-            if EDGES:
-                tl.store(out + (out_start + edge), (exponential(edges - row_top) * inverse).to(DTYPE), known)
+            store_tile(out, out_start + begin * out_n, out_n, length, held, row_top, inverse, WIDE, COLS)
             for k in range(1, blocks if MORE else 1):
                 # Backwards: what was read last is likeliest to be in L2 still.
                 start = begin + (blocks - k) * COLS
-                left = columns_left(in_rows, inside, start, COLS)
-                tile = load_tile(x, x_body + start * x_n, x_n, left, COLS, PACKED)
-                store_tile(out, out_body + start * out_n, out_n, left, tile, row_top, inverse, DTYPE, WIDE, ROWS, COLS)
-    if PHASE == EXCHANGE:
-        tl.atomic_add(arrivals, 1, sem="relaxed")
+                left = tile_left(in_rows, inside, start, COLS)
+                tile = load_tile(x, x_start + start * x_n, x_n, left, COLS)
+                store_tile(out, out_start + start * out_n, out_n, left, tile, row_top, inverse, WIDE, COLS)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -674,7 +944,8 @@ def auto(x: torch.Tensor, out: torch.Tensor) -> Launch:
         return multi_row(x, out)
     if rows.across:
         side, _ = column_tile(rows, x.dtype, knobs.online_bytes)
-        return (online if rows.total >= knobs.online_percent / 100 * multiprocessors * side else split)(x, out)
+        many = rows.total >= knobs.online_percent / 100 * multiprocessors * side
+        return (online if many else split)(x, out)
     if rows.n > ON_CHIP_BYTES // wide_dtype(x.dtype).itemsize:
         return split(x, out)
     ahead = x.element_size() == 2 and rows.n > knobs.packed_limit and rows.total >= knobs.ahead_rows * multiprocessors
@@ -714,6 +985,11 @@ def multi_row(x: torch.Tensor, out: torch.Tensor) -> Launch:
     tile = row_tile(knobs, rows, x.dtype, edges)
     if tile is not None:
         side, columns = tile
+        if edge_vectors(columns, x.dtype, edges):
+            lanes = max(8, columns // (8 if x.element_size() == 4 else 16))
+            sizes = (rows.safe, wide_type(x.dtype), edges, side, columns // (lanes * edges), lanes)
+            args = (x, out, *rows.layout, *sizes)
+            return bound("triton/softmax/multi_row", x, ragged_tile_kernel, triton.cdiv(rows.total, side), args, 1)
         kernel, constants = row_tile_kernel, (side, columns)
         warps = tile_warps(knobs, device, x.dtype, side * columns) if rows.across else 1
     else:
@@ -773,40 +1049,67 @@ def split(x: torch.Tensor, out: torch.Tensor) -> Launch:
     them and writes.
     """
     rows = rows_of(x, out)
+    return (_split_across if rows.across else _split_along)(rows, x, out)
+
+
+def _split_along(rows: Rows, x: torch.Tensor, out: torch.Tensor) -> Launch:
     device = current_device()
     knobs = of(Knobs, device.index)
     edges = edges_of(rows, x, out)
-    packed = rows.packed(x, out)
-    vector = 16 // x.element_size()
-    side = LINE_BYTES // x.element_size() if rows.across else 1
-    tiles = triton.cdiv(rows.total, side)
-    for twice in (False, True):
-        tiling = split_tiling(rows, x.dtype, packed, twice, device)
-        columns = tiling.elements // side
-        resident = tiling.programs * device.multiprocessors
-        parts = split_parts(knobs, tiles, rows.n, x.element_size() * side, columns, resident)
-        span = triton.cdiv(rows.n, parts * vector) * vector
-        if span <= columns:
-            break
-    warps = device.warps(tiling.threads)
-    parts = triton.cdiv(rows.n, span)
-    groups = min(tiles, max(1, resident // parts))
-    blocks = triton.cdiv(span, columns)
-    merge = triton.next_power_of_2(parts) if side > 1 else knobs.few_parts if parts <= knobs.few_parts else MANY_PARTS
+    itemsize, vector = x.element_size(), 16 // x.element_size()
+    inside = rows.n // edges * edges if edges else rows.n
+    packed = rows.packed(x, out) and rows.total * inside > knobs.wide_elements * device.multiprocessors
+    tilings = split_tilings(x.dtype, packed, device)
+    tiling, parts = split_parts(knobs, rows.total, inside, itemsize, tilings, device.multiprocessors)
+    span = triton.cdiv(inside, parts * vector) * vector
+    parts = triton.cdiv(inside, span)
+    groups = min(rows.total, tiling.programs * device.multiprocessors // parts)
+    beyond = max(0, span - tiling.held * tiling.threads * vector)
+    blocks = triton.cdiv(beyond, tiling.block * tiling.threads * vector)
     wide = wide_dtype(x.dtype)
-    bits, bits_type = (torch.int64, tl.int64) if wide == torch.float64 else (torch.int32, tl.int32)
-    pairs = x.new_full((2, rows.total, 2, parts), -1, dtype=bits)
+    pairs = x.new_full((2, rows.total, wide.itemsize // 4, parts), -1, dtype=torch.int64)
     arrivals = x.new_zeros(1, dtype=torch.int64)
-    lowest = torch.finfo(wide).min
+    waits = device.vendor == "cuda"
+    pairwise = packed and waits and int(device.arch) >= 80
     place = (x, out, pairs, arrivals, *rows.layout, parts, span // vector, blocks)
-    kinds = (wide_type(x.dtype), bits_type, lowest, edges, packed)
-    sizes = (blocks > 1, vector, side, columns, merge)
-    if device.vendor == "cuda" and side == 1:
+    kinds = (wide_type(x.dtype), torch.finfo(wide).min, edges, packed, pairwise)
+    sizes = (vector, tiling.threads, tiling.held, tiling.block if blocks else 0, tiling.threads)
+    programs, warps = groups * parts, device.warps(tiling.threads)
+    if waits:
         options = {"maxnreg": tiling.registers, "launch_cooperative_grid": True}
         args = (*place, *kinds, EXCHANGE, *sizes)
-        return bound("triton/softmax/split", x, split_kernel, groups * parts, args, warps, **options)
-    leave = bound("triton/softmax/split", x, split_kernel, groups * parts, (*place, *kinds, LEAVE, *sizes), warps)
-    write = bound("triton/softmax/split", x, split_kernel, groups * parts, (*place, *kinds, WRITE, *sizes), warps)
+        return bound("triton/softmax/split", x, split_kernel, programs, args, warps, **options)
+    leave = bound("triton/softmax/split", x, split_kernel, programs, (*place, *kinds, LEAVE, *sizes), warps)
+    write = bound("triton/softmax/split", x, split_kernel, programs, (*place, *kinds, WRITE, *sizes), warps)
+
+    def launch() -> None:
+        leave()
+        write()
+
+    return launch
+
+
+def _split_across(rows: Rows, x: torch.Tensor, out: torch.Tensor) -> Launch:
+    device = current_device()
+    knobs = of(Knobs, device.index)
+    wide = wide_dtype(x.dtype)
+    vector = 16 // x.element_size()
+    side = LINE_BYTES // x.element_size()
+    tiles = triton.cdiv(rows.total, side)
+    columns = ACROSS_ELEMENTS * 4 // wide.itemsize // side
+    resident = ACROSS_PROGRAMS * device.multiprocessors
+    parts = across_parts(knobs, tiles, rows.n, x.element_size() * side, columns, resident)
+    span = triton.cdiv(rows.n, parts * vector) * vector
+    parts = triton.cdiv(rows.n, span)
+    groups = min(tiles, resident // parts)
+    pairs = x.new_empty((rows.total, 2, parts), dtype=wide)
+    blocks = triton.cdiv(span, columns)
+    place = (x, out, pairs, *rows.layout, parts, span // vector, blocks)
+    kinds = (wide_type(x.dtype), torch.finfo(wide).min)
+    sizes = (blocks > 1, vector, side, columns, triton.next_power_of_2(parts))
+    programs, warps = groups * parts, device.warps(ACROSS_THREADS)
+    leave = bound("triton/softmax/split", x, split_across_kernel, programs, (*place, *kinds, LEAVE, *sizes), warps)
+    write = bound("triton/softmax/split", x, split_across_kernel, programs, (*place, *kinds, WRITE, *sizes), warps)
 
     def launch() -> None:
         leave()
