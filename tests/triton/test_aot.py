@@ -145,11 +145,18 @@ def test_ragged_rows_are_read_16_bytes_at_a_time(op: ops.Operation, variant: str
 
 
 def test_short_rows_of_a_minimum_are_one_piece_of_memory() -> None:
-    for dtype, kernel in ((torch.float32, "rows_flat_kernel"), (torch.bfloat16, "rows_ragged_kernel")):
-        (program,) = programs(ops.MIN, "auto", (1000003, 33), 1, dtype, "sm_90")
-        assert program.name == kernel
-        assert occurrences(r"ld\.global[^;]*\.v4\.b32", program)
-        assert not occurrences(r"shfl\.sync", program)
+    (program,) = programs(ops.MIN, "auto", (1000003, 9), 1, torch.float32, "sm_90")
+    assert program.name == "rows_flat_kernel"
+    assert occurrences(r"ld\.global[^;]*\.v4\.b32", program)
+    assert not occurrences(r"shfl\.sync", program)
+
+
+def test_short_ragged_rows_are_read_by_whole_vectors() -> None:
+    for dtype in (torch.float32, torch.bfloat16):
+        for op, kernel in ((ops.MIN, "rows_ragged_kernel"), (ops.SOFTMAX, "ragged_tile_kernel")):
+            (program,) = programs(op, "auto", (499979, 61), 1, dtype, "sm_90")
+            assert program.name == kernel
+            assert occurrences(r"ld\.global[^;]*\.v4\.b32", program)
 
 
 @pytest.mark.parametrize("arch", NVIDIA)
@@ -162,8 +169,9 @@ def test_programs_of_a_split_row_all_run_at_once(arch: str, shape: tuple[int, in
             ops.SOFTMAX.launch(softmax_kernels.split, x, (1,), torch.empty_like(x))()
             ((program,), (grid,)) = driver.programs, driver.grids
         assert program.metadata.launch_cooperative_grid
-        assert occurrences(r"atom\.global\.gpu\.relaxed\.exch", program) == 2
-        assert occurrences(r"ld\.volatile\.global", program)
+        words = 2 if dtype == torch.float64 else 1  # of 64 bits, to a pair
+        assert occurrences(r"atom\.global\.gpu\.relaxed\.exch\.b64", program) == words
+        assert occurrences(r"ld\.relaxed\.gpu\.global\.b64", program) == words
         # Registers are given to a warp in pieces of 256, and an SM has threads for 12 programs of 128.
         threads = 32 * program.metadata.num_warps
         registers = -(-program.n_regs // 8) * 8 * threads

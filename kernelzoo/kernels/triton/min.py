@@ -489,7 +489,8 @@ def auto(x: torch.Tensor, out: torch.Tensor) -> Launch:
         return (split if idle and layout.n > knobs.short_across else rows_deferred)(x, out)
     if layout.n * x.element_size() <= knobs.row_bytes:
         # Of rows a little longer than a block, with edges, a tile of half a block wastes less: float32 (16384, 4097)
-        # takes 60.8 us on an H200 for 66.3, (3001, 5003) 16.4 for 17.3, bfloat16 (1009, 9973) 7.9 for 8.3.
+        # takes 60.4 us on an H200 for 61.6, (3001, 5003) 16.5 for 18.7, (4099, 2053) 10.8 for 11.6, bfloat16
+        # (1009, 9973) 7.4 for 8.0.
         long = layout.n * x.element_size() > (8192 if x.element_size() == 4 else 16384)
         ragged = long and x.element_size() in (2, 4) and edges_of(layout, x, out) > 0
         # Integers as the minimum takes them spill registers in rows.
@@ -505,13 +506,12 @@ def rows(x: torch.Tensor, out: torch.Tensor) -> Launch:
     edges = edges_of(layout, x, out)
     device = current_device()
     knobs = of(Knobs, device.index)
-    lanes = ragged_lanes(layout, x.dtype, edges)
-    if lanes:
-        columns = triton.next_power_of_2(layout.n // edges * edges)
-        side, packs = 32 // lanes, columns // (lanes * edges)
-        ragged = (layout.safe, wide_type(x.dtype), identity(x.dtype), edges, side, packs, lanes)
-        programs = triton.cdiv(layout.total, side)
-        return bound("triton/min/rows", x, rows_ragged_kernel, programs, (x, out, *layout.layout, *ragged), 1)
+    ragged = ragged_tile_of(layout, x.dtype, edges)
+    if ragged is not None:
+        side, lanes, columns = ragged
+        kinds = (layout.safe, wide_type(x.dtype), identity(x.dtype), edges)
+        args = (x, out, *layout.layout, *kinds, side, columns // (lanes * edges), lanes)
+        return bound("triton/min/rows", x, rows_ragged_kernel, triton.cdiv(layout.total, side), args, 1)
     if edges and layout.n <= knobs.flat_row and layout.inner == 1 and layout.x_outer == layout.n:
         side, sizes = flat_tiling(layout.n, 16 // x.element_size())
         args = (x, out, layout.total, layout.out_outer, layout.n, side, wide_type(x.dtype), identity(x.dtype), *sizes)
@@ -524,16 +524,20 @@ def rows(x: torch.Tensor, out: torch.Tensor) -> Launch:
     return bound("triton/min/rows", x, rows_kernel, programs, args, device.warps(tile.threads))
 
 
-def ragged_lanes(rows: Rows, dtype: torch.dtype, edges: int) -> int:
-    """Threads to a row of rows_ragged_kernel, 0 where another kernel is faster.
+def ragged_tile_of(rows: Rows, dtype: torch.dtype, edges: int) -> tuple[int, int, int] | None:
+    """(rows, threads to a row, columns) of rows_ragged_kernel's tile, None where another kernel is faster.
 
-    A thread reads a short row of halves by itself: bfloat16 (499979, 61) takes 20.5 us on an H200, as a flat piece
-    25.7. Four read one of 127: 9.4 us for 11.8, in float32 13.8 for 14.8.
+    On an H200 in us, and as one piece or with edges of single elements: bfloat16 (1000003, 33) 20.8 (23.6),
+    (499979, 61) 17.4 (25.8), (100003, 127) 8.4 (11.8); float32 32.6 (33.5), 30.6 (34.7), 13.1 (14.7).
     """
     if not edges or not dtype.is_floating_point or dtype.itemsize > 4:
-        return 0
+        return None
     columns = triton.next_power_of_2(rows.n // edges * edges)
-    return 4 if columns == 128 else 1 if columns <= 64 and dtype.itemsize == 2 else 0
+    if not 32 <= columns <= 128:
+        return None
+    if dtype.itemsize == 4:
+        return 1024 // columns, 8, columns
+    return (16, 16, columns) if columns == 128 else (32, 4, columns)
 
 
 def flat_tiling(n: int, vector: int) -> tuple[int, tuple[int, ...]]:
@@ -601,6 +605,9 @@ def split(x: torch.Tensor, out: torch.Tensor) -> Launch:
     span = triton.cdiv(inside, max(1, min(wanted, most)) * vector) * vector
     parts = triton.cdiv(inside, span)
     merge = knobs.few_parts if parts <= knobs.few_parts else MANY_PARTS
+    if x.element_size() == 2 and not layout.across and tile.block < span <= 2 * tile.block:
+        # All of it under way at once: bfloat16 (61, 99991) takes 5.9 us on an H200 for 6.8, (127, 65537) 6.8 for 7.4.
+        tile = tile._replace(block=2 * tile.block)
     partials = x.new_empty((layout.total, parts), dtype=wide_dtype(x.dtype))
     arrivals = x.new_zeros(tiles, dtype=torch.int32)
     fold = fold_of(layout, x.dtype, tile.block)

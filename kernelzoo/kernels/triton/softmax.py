@@ -47,9 +47,8 @@ LINE_BYTES, SECTOR_BYTES = 128, 32
 ACROSS_ELEMENTS, ACROSS_THREADS, ACROSS_PROGRAMS = 8192, 256, 2
 """A tile of split across rows, its threads, and how many such programs share an SM."""
 
-FEW_PARTS, SOME_PARTS, MANY_PARTS = 32, 128, 512
-"""Programs to one row: the sizes of the tile that merges them, so that row lengths share kernels. The first is a warp's
-lanes, the last the most programs that a row has."""
+FEW_PARTS, MANY_PARTS = 32, 512
+"""Programs to one tile of rows side by side: that always make sense, and at the most."""
 
 
 @launch_table("triton", "softmax")
@@ -170,8 +169,8 @@ def row_tile(knobs: Knobs, rows: Rows, dtype: torch.dtype, edges: int) -> tuple[
         even = triton.next_power_of_2(1 + rows.total // (knobs.tiles_per_sm * current_device().multiprocessors))
         if 2 * columns > elements:
             return None
-        if edge_vectors(columns, dtype, edges):
-            elements = knobs.warp_elements
+        if edge_vectors(columns, dtype, edges) and dtype.itemsize == 2 and columns == 64:
+            elements //= 2  # the edges of eight rows take as many registers as their middle
         return max(1, min(elements // columns, even)), columns
     # A line of memory at a time while the tile is small, then what fits on chip (a quarter of it: each element of
     # such a tile may need an address, two registers more), down to a sector.
@@ -181,12 +180,13 @@ def row_tile(knobs: Knobs, rows: Rows, dtype: torch.dtype, edges: int) -> tuple[
 
 
 def edge_vectors(columns: int, dtype: torch.dtype, edges: int) -> bool:
-    """Whether the edges of rows side by side are read by whole vectors: it pays from 256 bytes to a row on.
+    """Whether the edges of rows side by side are read by whole vectors: it pays from 128 bytes to a row on.
 
-    bfloat16 (100003, 127) takes 16.0 us on an H200, where edges of single elements take 19.0; float32 (499979, 61) 66.7
-    for 74.2. bfloat16 (499979, 61), rows of 122 bytes, takes 76.6 for 48.7.
+    On an H200 in us, and with edges of single elements: float32 (1000003, 33) 69.2 (84.3), (499979, 61) 60.0 (74.6),
+    (100003, 127) 26.3 (29.2); bfloat16 (499979, 61) 45.7 (48.8), (100003, 127) 16.0 (19.0), and of rows of 66 bytes,
+    (1000003, 33), 89.3 (64.0).
     """
-    return edges > 0 and dtype.itemsize <= 4 and columns * dtype.itemsize >= 256
+    return edges > 0 and dtype.itemsize <= 4 and columns * dtype.itemsize >= 128
 
 
 def column_tile(rows: Rows, dtype: torch.dtype, tile_bytes: int) -> tuple[int, int]:
@@ -209,37 +209,48 @@ class SplitTiling(NamedTuple):
     block: int
 
 
-def split_tiling(dtype: torch.dtype, packed: bool, few: bool, device: Device) -> SplitTiling:
-    """64 registers of a row to a thread, in four programs of four warps to an SM: few warps wait for each other for
-    less time, each with many loads in flight. Of few rows, one program of sixteen warps: fewer programs to a row.
+def split_tilings(dtype: torch.dtype, packed: bool, device: Device) -> tuple[SplitTiling, ...]:
+    """64 registers of a row to a thread, in programs of four warps, or of more where a row has more programs than those
+    have threads.
 
-    The registers that suffice on an H200 spill a few on some other architectures, which get more.
+    Few warps wait for each other for less time, each with many loads in flight. The registers that suffice on an H200
+    spill a few on some other architectures, which get more.
     """
-    held, block = (16, 4) if dtype.itemsize == 4 or packed else (8, 2)
-    if few:
-        return SplitTiling(512, 1, 128, held if dtype.itemsize < 8 else 4, block)
-    tight = device.arch in ("90", "100") and dtype.itemsize < 8
-    return SplitTiling(128, 4, 128, held, block) if tight else SplitTiling(128, 3, 168, held, block)
+    held, block = (16, 8) if packed else (16, 4) if dtype.itemsize == 4 else (8, 2)
+    if device.arch in ("90", "100") and dtype.itemsize < 8:
+        return tuple(SplitTiling(128 * k, 4 // k, 128, held, block) for k in (1, 2, 4))
+    return SplitTiling(128, 3, 168, held, block), SplitTiling(512, 1, 128, held // 2, block)
 
 
-def split_parts(knobs: Knobs, rows: int, n: int, itemsize: int, held: int, resident: int) -> int:
-    """Programs to one row, by an estimate of the microseconds that each choice takes; held: elements that one holds.
+def split_parts(
+    knobs: Knobs, rows: int, n: int, itemsize: int, tilings: tuple[SplitTiling, ...], multiprocessors: int
+) -> tuple[SplitTiling, int]:
+    """The tiling and programs to one row, by an estimate of the microseconds that each choice takes.
 
     Rows are taken in rounds. A round takes the time to move its bytes, at the speed of a chip of which a fifth of the
-    programs may be idle; longer if it doesn't fit on chip, and is read twice; and the time that programs wait for each
-    other, which is hidden if there are others.
+    programs may be idle; longer if it doesn't fit on chip, and part of it is read twice; and the time that programs
+    wait for each other, which is hidden if there are others. Programs of more warps took 5 % longer on an H200.
     """
     elements_per_us = knobs.bytes_per_us / (2 * itemsize)
 
-    def time(parts: int) -> float:
+    def time(choice: tuple[SplitTiling, int]) -> float:
+        tiling, parts = choice
+        resident = tiling.programs * multiprocessors
         groups = min(rows, resident // parts)
         rounds = triton.cdiv(rows, groups)
         share = triton.cdiv(n, parts)
-        again = 1 + 0.9 * max(0.0, 1 - held / share)
+        again = 1 + 0.9 * max(0.0, 1 - tiling.held * tiling.threads * (16 // itemsize) / share)
         move = max(groups * parts, 0.8 * resident) * share / elements_per_us
-        return float(rounds * (again * move + 1 + knobs.exchange_us / groups))
+        slower = 1 if tiling.threads == 128 else 1.05
+        return float(slower * rounds * (again * move + 1 + knobs.exchange_us / groups))
 
-    return min(range(1, min(resident, MANY_PARTS, triton.cdiv(n, 64)) + 1), key=time)
+    # Each of a program's threads awaits one pair.
+    choices = (
+        (tiling, parts)
+        for tiling in tilings
+        for parts in range(1, min(tiling.threads, tiling.programs * multiprocessors, triton.cdiv(n, 64)) + 1)
+    )
+    return min(choices, key=time)
 
 
 def across_parts(knobs: Knobs, tiles: int, n: int, itemsize: int, columns: int, resident: int) -> int:
@@ -551,7 +562,8 @@ def online_kernel(
 
 
 # A program of split holds its share of a row as [THREADS, PACKS, VECTOR]: each thread has packs of 16 bytes, neighbours
-# in memory go to neighbouring threads, and what is reduced along the last two axes asks no other thread.
+# in memory go to neighbouring threads, and what is reduced along the last two axes asks no other thread. It is loaded
+# and stored as one line of memory, from which the compiler can make no other layout.
 
 
 @triton.jit
@@ -559,19 +571,16 @@ def load_share(
     x, start, x_n, length, THREADS: tl.constexpr, PACKS: tl.constexpr, VECTOR: tl.constexpr, PACKED: tl.constexpr
 ):
     """The first length elements from start: numbers, or words of two halves."""
-    thread = tl.arange(0, THREADS)[:, None, None]
-    pack = tl.arange(0, PACKS)[None, :, None]
     if PACKED:
         DTYPE: tl.constexpr = x.dtype.element_ty
-        words = thread * (VECTOR // 2) + tl.arange(0, VECTOR // 2)[None, None, :]
-        first = pack * (THREADS * VECTOR // 2)
-        here = (x + start).to(tl.pointer_type(tl.int32), bitcast=True) + words + first
-        share = tl.load(here, words < length // 8 * 4 - first, other=empty_words(DTYPE))
+        words = tl.arange(0, THREADS * PACKS * VECTOR // 2)
+        here = (x + start).to(tl.pointer_type(tl.int32), bitcast=True) + words
+        line = tl.load(here, words < length // 8 * 4, other=empty_words(DTYPE))
+        share = tl.permute(tl.reshape(line, [PACKS, THREADS, VECTOR // 2]), (1, 0, 2))
     else:
-        cols = thread * VECTOR + tl.arange(0, VECTOR)[None, None, :]
-        first = pack * (THREADS * VECTOR)
-        here = x + start + cols.to(tl.int64) * x_n + first.to(tl.int64) * x_n
-        share = tl.load(here, cols < length - first, other=float("-inf"))
+        cols = tl.arange(0, THREADS * PACKS * VECTOR)
+        line = tl.load(x + start + cols.to(tl.int64) * x_n, cols < length, other=float("-inf"))
+        share = tl.permute(tl.reshape(line, [PACKS, THREADS, VECTOR]), (1, 0, 2))
     return share
 
 
@@ -608,9 +617,10 @@ def store_words(
     else:
         low, high = halves(words, DTYPE)
         result = tl.join((exponential(low - top) * inverse).to(DTYPE), (exponential(high - top) * inverse).to(DTYPE))
-        cols = tl.arange(0, THREADS)[:, None, None] * VECTOR + tl.arange(0, VECTOR)[None, None, :]
-        first = (tl.arange(0, PACKS)[None, :, None] + FIRST) * (THREADS * VECTOR)
-        tl.store(out + cols + first, tl.reshape(result, [THREADS, PACKS, VECTOR]), cols < length - first)
+        line = tl.reshape(tl.permute(result, (1, 0, 2, 3)), [PACKS * THREADS * VECTOR])
+        cols = tl.arange(0, PACKS * THREADS * VECTOR)
+        first: tl.constexpr = FIRST * THREADS * VECTOR
+        tl.store(out + first + cols, line, cols < length - first)
 
 
 @triton.jit
@@ -630,10 +640,9 @@ def store_numbers(
     out, out_n, length, share, THREADS: tl.constexpr, PACKS: tl.constexpr, VECTOR: tl.constexpr
 ):  # fmt: skip
     """Write the first length of a share's numbers."""
-    cols = tl.arange(0, THREADS)[:, None, None] * VECTOR + tl.arange(0, VECTOR)[None, None, :]
-    first = tl.arange(0, PACKS)[None, :, None] * (THREADS * VECTOR)
-    here = out + cols.to(tl.int64) * out_n + first.to(tl.int64) * out_n
-    tl.store(here, share.to(out.dtype.element_ty), cols < length - first)
+    line = tl.reshape(tl.permute(share.to(out.dtype.element_ty), (1, 0, 2)), [PACKS * THREADS * VECTOR])
+    cols = tl.arange(0, PACKS * THREADS * VECTOR)
+    tl.store(out + cols.to(tl.int64) * out_n, line, cols < length)
 
 
 @triton.jit
@@ -683,6 +692,44 @@ def columns_left(inside, start, COLS: tl.constexpr):
     return tl.maximum(tl.minimum(inside - start, COLS), 0).to(tl.int32)
 
 
+@triton.jit
+def awaited(words, there):
+    """The 64-bit words in memory, each as soon as not all of its bits are set any more; 0 where there is none."""
+    return tl.inline_asm_elementwise(
+        """
+        {
+            .reg .pred missing, none;
+            mov.b64 $0, 0;
+            setp.eq.s32 none, $2, 0;
+            @none bra DONE;
+        AGAIN:
+            ld.relaxed.gpu.global.b64 $0, [$1];
+            setp.eq.s64 missing, $0, -1;
+            @missing bra AGAIN;
+        DONE:
+        }
+        """,
+        "=l,l,r",
+        [words, there.to(tl.int32)],
+        tl.int64,
+        is_pure=False,
+        pack=1,
+    )
+
+
+@triton.jit
+def as_word(top, total):
+    """A pair in float32 as one word of 64 bits, which never are all set: top is no NaN."""
+    low = top.to(tl.uint32, bitcast=True).to(tl.uint64)
+    return (total.to(tl.uint32, bitcast=True).to(tl.uint64) << 32 | low).to(tl.int64, bitcast=True)
+
+
+@triton.jit
+def as_pair(word):
+    """The pair in float32 that ``as_word`` made a word of."""
+    return word.to(tl.int32).to(tl.float32, bitcast=True), (word >> 32).to(tl.int32).to(tl.float32, bitcast=True)
+
+
 EXCHANGE = tl.constexpr(0)
 """What a launch of split does: programs of a row run at once, exchange their pairs, and write; or only..."""
 LEAVE = tl.constexpr(1)
@@ -695,12 +742,13 @@ WRITE = tl.constexpr(2)
 def split_kernel(
     x, out, pairs, arrivals, rows, n, inner, x_outer, x_n, x_inner, out_outer, out_n, out_inner,
     MULTIPLE: tl.constexpr, parts, span, blocks,
-    WIDE: tl.constexpr, BITS: tl.constexpr, LOWEST: tl.constexpr, EDGES: tl.constexpr,
+    WIDE: tl.constexpr, LOWEST: tl.constexpr, EDGES: tl.constexpr,
     PACKED: tl.constexpr, PAIRS: tl.constexpr, PHASE: tl.constexpr, VECTOR: tl.constexpr,
     THREADS: tl.constexpr, HELD: tl.constexpr, BLOCK: tl.constexpr, PARTS: tl.constexpr,
 ):  # fmt: skip
     """A share is blocks of BLOCK packs to a thread, which are read twice, and HELD packs, which stay in registers."""
     DTYPE: tl.constexpr = out.dtype.element_ty
+    WORDS: tl.constexpr = 2 if tl.float64 == WIDE else 1  # of 64 bits to a pair
     n = tl.cast(n, tl.int64) * MULTIPLE
     never = parts < 0
     program = tl.program_id(0)
@@ -708,12 +756,13 @@ def split_kernel(
     part = program % parts
     groups = programs // parts
     thread = tl.arange(0, THREADS)
-    lanes = tl.arange(0, PARTS)
+    lanes = tl.arange(0, PARTS)  # a thread each, so that none waits for what another has seen
     there = lanes < parts
     begin = part.to(tl.int64) * span * VECTOR
     end = begin + tl.cast(span, tl.int64) * VECTOR
     kept = begin + tl.cast(blocks, tl.int64) * (BLOCK * THREADS * VECTOR)
-    mine = tl.cast(0, tl.int64)
+    # Launches alternate between two sets of pairs: each clears the next one's.
+    mine = tl.load(arrivals) // programs % 2 if PHASE == EXCHANGE else tl.cast(0, tl.int64)
     for i in range(program // parts, rows, groups):
         row = tl.cast(i, tl.int64)
         x_body = row_start(row, inner, x_outer, x_inner, MULTIPLE)
@@ -729,11 +778,7 @@ def split_kernel(
             out_body = (out_body + EDGES - 1) // EDGES * EDGES
         inside = tl.minimum(inside, end)
         length = columns_left(inside, kept, HELD * THREADS * VECTOR)
-        if PHASE == EXCHANGE:
-            # Launches alternate between two sets of pairs: each clears the next one's.
-            mine = tl.load(arrivals, volatile=True) // programs % 2
-        tops = pairs + (mine * rows + row) * (2 * parts)
-        totals = tops + parts
+        words = pairs + (mine * rows + row) * (WORDS * parts)
         if PHASE == WRITE or not BLOCK:
             held = load_share(x, x_body + kept * x_n, x_n, length, THREADS, HELD, VECTOR, PACKED)
         if PHASE != WRITE:
@@ -754,28 +799,36 @@ def split_kernel(
             part_top = tl.max(all_top, 0)
             part_total = tl.sum(all_total * exponential(all_top - part_top), 0)
             # All bits set is what no number is, nor any NaN from here: a pair that isn't there yet.
-            part_total = tl.where(part_total == part_total, part_total, float("nan"))
-            if PHASE == EXCHANGE:
-                tl.atomic_xchg(tops + part, part_top.to(BITS, bitcast=True), sem="relaxed")
-                tl.atomic_xchg(totals + part, part_total.to(BITS, bitcast=True), sem="relaxed")
-                other = (1 - 2 * mine) * rows * (2 * parts) + part
-                tl.store(tops + other, tl.full([], -1, BITS))
-                tl.store(totals + other, tl.full([], -1, BITS))
+            if WORDS == 2:
+                one = part_top.to(tl.int64, bitcast=True)
+                two = tl.where(part_total == part_total, part_total, float("nan")).to(tl.int64, bitcast=True)
             else:
-                tl.store(tops + part, part_top.to(BITS, bitcast=True))
-                tl.store(totals + part, part_total.to(BITS, bitcast=True))
-        if PHASE != LEAVE:
-            row_tops = tl.load(tops + lanes, there, other=0, volatile=True)
-            row_totals = tl.load(totals + lanes, there, other=0, volatile=True)
+                one = as_word(part_top, part_total)
             if PHASE == EXCHANGE:
-                while tl.max(((row_tops == -1) | (row_totals == -1)).to(tl.int32), 0) > 0:
-                    row_tops = tl.load(tops + lanes, there, other=0, volatile=True)
-                    row_totals = tl.load(totals + lanes, there, other=0, volatile=True)
+                other = words + (1 - 2 * mine) * rows * (WORDS * parts) + part
+                tl.atomic_xchg(words + part, one, sem="relaxed")
+                tl.store(other, tl.full([], -1, tl.int64))
+                if WORDS == 2:
+                    tl.atomic_xchg(words + parts + part, two, sem="relaxed")
+                    tl.store(other + parts, tl.full([], -1, tl.int64))
+            else:
+                tl.store(words + part, one)
+                if WORDS == 2:
+                    tl.store(words + parts + part, two)
+        if PHASE != LEAVE:
+            found = awaited(words + lanes, there) if PHASE == EXCHANGE else tl.load(words + lanes, there, other=0)
+            if WORDS == 2:
+                tops = found.to(tl.float64, bitcast=True)
+                if PHASE == EXCHANGE:
+                    totals = awaited(words + parts + lanes, there).to(tl.float64, bitcast=True)
+                else:
+                    totals = tl.load(words + parts + lanes, there, other=0).to(tl.float64, bitcast=True)
+            else:
+                tops, totals = as_pair(found)
             # Every program merges all pairs of its rows in the same order, so that all agree to the bit.
-            row_tops = tl.where(there, row_tops.to(WIDE, bitcast=True), LOWEST)
-            row_totals = tl.where(there, row_totals.to(WIDE, bitcast=True), 0.0)
-            row_top = tl.max(row_tops, 0)
-            inverse = 1.0 / tl.sum(row_totals * exponential(row_tops - row_top), 0)
+            tops = tl.where(there, tops, LOWEST)
+            row_top = tl.max(tops, 0)
+            inverse = 1.0 / tl.sum(tl.where(there, totals * exponential(tops - row_top), 0.0), 0)
             here = out + out_body + kept * out_n
             if PACKED:
                 held = not_before(held, inverse, never, True)
@@ -933,7 +986,7 @@ def multi_row(x: torch.Tensor, out: torch.Tensor) -> Launch:
     if tile is not None:
         side, columns = tile
         if edge_vectors(columns, x.dtype, edges):
-            lanes = columns // 16
+            lanes = max(8, columns // (8 if x.element_size() == 4 else 16))
             sizes = (rows.safe, wide_type(x.dtype), edges, side, columns // (lanes * edges), lanes)
             args = (x, out, *rows.layout, *sizes)
             return bound("triton/softmax/multi_row", x, ragged_tile_kernel, triton.cdiv(rows.total, side), args, 1)
@@ -1006,27 +1059,21 @@ def _split_along(rows: Rows, x: torch.Tensor, out: torch.Tensor) -> Launch:
     itemsize, vector = x.element_size(), 16 // x.element_size()
     inside = rows.n // edges * edges if edges else rows.n
     packed = rows.packed(x, out) and rows.total * inside > knobs.wide_elements * device.multiprocessors
-    for few in (False, True):
-        tiling = split_tiling(x.dtype, packed, few, device)
-        resident = tiling.programs * device.multiprocessors
-        held = tiling.held * tiling.threads * vector
-        parts = split_parts(knobs, rows.total, inside, itemsize, held, resident)
-        if parts <= SOME_PARTS:
-            break
+    tilings = split_tilings(x.dtype, packed, device)
+    tiling, parts = split_parts(knobs, rows.total, inside, itemsize, tilings, device.multiprocessors)
     span = triton.cdiv(inside, parts * vector) * vector
     parts = triton.cdiv(inside, span)
-    groups = min(rows.total, resident // parts)
-    blocks = triton.cdiv(max(0, span - held), tiling.block * tiling.threads * vector)
-    merge = FEW_PARTS if parts <= FEW_PARTS else SOME_PARTS if parts <= SOME_PARTS else MANY_PARTS
+    groups = min(rows.total, tiling.programs * device.multiprocessors // parts)
+    beyond = max(0, span - tiling.held * tiling.threads * vector)
+    blocks = triton.cdiv(beyond, tiling.block * tiling.threads * vector)
     wide = wide_dtype(x.dtype)
-    bits, bits_type = (torch.int64, tl.int64) if wide == torch.float64 else (torch.int32, tl.int32)
-    pairs = x.new_full((2, rows.total, 2, parts), -1, dtype=bits)
+    pairs = x.new_full((2, rows.total, wide.itemsize // 4, parts), -1, dtype=torch.int64)
     arrivals = x.new_zeros(1, dtype=torch.int64)
     waits = device.vendor == "cuda"
     pairwise = packed and waits and int(device.arch) >= 80
     place = (x, out, pairs, arrivals, *rows.layout, parts, span // vector, blocks)
-    kinds = (wide_type(x.dtype), bits_type, torch.finfo(wide).min, edges, packed, pairwise)
-    sizes = (vector, tiling.threads, tiling.held, tiling.block if blocks else 0, merge)
+    kinds = (wide_type(x.dtype), torch.finfo(wide).min, edges, packed, pairwise)
+    sizes = (vector, tiling.threads, tiling.held, tiling.block if blocks else 0, tiling.threads)
     programs, warps = groups * parts, device.warps(tiling.threads)
     if waits:
         options = {"maxnreg": tiling.registers, "launch_cooperative_grid": True}
