@@ -453,10 +453,12 @@ __global__ void __launch_bounds__(128, sizeof(T) <= 4 && WORDS * 4 / sizeof(T) <
 #pragma unroll
   for (int mask = LANES / 2; mask > 0; mask /= 2) m = larger(m, exchange(m, mask));
   const W shift = zero_if_empty(m);
+  W part = 0;  // of eight: a single sum of equal terms, all rounded the same way, would be off by more than is allowed
 #pragma unroll
   for (int i = 0; i < WORDS * PER; ++i) {
     v[i] = exponential(v[i] - shift);
-    s += v[i];
+    part += v[i];
+    if (i % 8 == 7 || i + 1 == WORDS * PER) s += part, part = 0;
   }
 #pragma unroll
   for (int mask = LANES / 2; mask > 0; mask /= 2) s += exchange(s, mask);
