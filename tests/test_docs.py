@@ -163,9 +163,20 @@ def test_findings_of_the_reliability_page_come_from_the_committed_results() -> N
 
     results = ROOT / "bench" / "results"
     hosts = [results / f"host-fuzz-{backend}.json" for backend in ("cpu", "torch", "triton", "numba")]
-    names = ("host-accuracy", "architectures", "portability")
+    gpu = ("triton", "cupy", "numba")
+    hosts += [results / f"h200-fuzz-{backend}.json" for backend in gpu]
+    names = ("host-accuracy", "h200-accuracy", "h200-accuracy-triton", "h200-load", "h200-load-sizes")
+    names += ("architectures", "portability")
     blocks = findings.blocks([*hosts, *(results / f"{name}.json" for name in names)])
     page = ROOT / "docs" / "reliability.md"
+    assert sections.insert(page.read_text(encoding="utf-8"), blocks, page.name)[1] == []
+
+
+def test_the_profile_comes_from_the_committed_results() -> None:
+    from kernelzoo.report import findings, sections
+
+    page = ROOT / "docs" / "h200-profile.md"
+    blocks = findings.blocks([ROOT / "bench" / "results" / "h200-profile.json"])
     assert sections.insert(page.read_text(encoding="utf-8"), blocks, page.name)[1] == []
 
 

@@ -74,6 +74,8 @@ def quack_softmax(x: torch.Tensor, out: torch.Tensor) -> Launch:
     matrix, result = rows("quack/softmax/library", x, out)
     if x.dtype == torch.float64:
         raise UnsupportedProblemError("quack/softmax/library", "it takes no float64")
+    if matrix.size(1) * x.element_size() % 16:
+        raise UnsupportedProblemError("quack/softmax/library", "it takes rows of whole vectors of 16 bytes")
     module = require("quack", "quack.softmax", "pip install quack-kernels")
     return lambda: module._softmax_fwd(matrix, result)
 
