@@ -91,10 +91,10 @@ class Gate:
         with self._undone():
             _wait(self._x)
             started = time.perf_counter()
-            launches = [implementation.launch(self.sets[0][0], dim=self.problem.dim, out=self.sets[0][1])]
+            launches = [self._bound(implementation, *self.sets[0])]
             _wait(self._x)
             bound = time.perf_counter()
-            launches += [implementation.launch(x, dim=self.problem.dim, out=out) for x, out in self.sets[1:]]
+            launches += [self._bound(implementation, x, out) for x, out in self.sets[1:]]
             for batch in self._batches:  # not before, or what was bound could have written what the launch does not
                 batch.poison()
             _wait(self._x)
@@ -172,12 +172,16 @@ class Gate:
         if not _equal(self._x, fresh.x):
             raise AssertionError("the input was changed, when there was fresh data in it")
 
+    def _bound(self, implementation: registry.Implementation, x: torch.Tensor, out: torch.Tensor) -> Launch:
+        with _its_own():
+            return implementation.launch(x, dim=self.problem.dim, out=out)
+
     def _check_guards(self, implementation: registry.Implementation) -> None:
         """The first data in memory whose surroundings are known."""
         x, out = self._guarded_x, self._guarded_out
         out.inner.copy_(poison_like(self._first))
         try:
-            _run(implementation.launch(x.inner, dim=self.problem.dim, out=out.inner))
+            _run(self._bound(implementation, x.inner, out.inner))
             _wait(self._x)
         finally:
             written = {name: guarded.mend() for name, guarded in (("x", x), ("out", out))}
@@ -427,8 +431,18 @@ def _equal(a: torch.Tensor, b: torch.Tensor) -> bool:
     return torch.equal(bits(a), bits(b))
 
 
+@contextmanager
+def _its_own() -> Iterator[None]:
+    """What an implementation asserts itself is its failure, and no finding of the gate's."""
+    try:
+        yield
+    except AssertionError as error:
+        raise RuntimeError(f"an assertion of its own failed: {error}") from error
+
+
 def _run(launch: Launch) -> None:
-    result: object = launch()  # type: ignore[func-returns-value]  # which is what is checked here
+    with _its_own():
+        result: object = launch()  # type: ignore[func-returns-value]  # which is what is checked here
     if result is not None:
         raise AssertionError(
             f"a launch returns nothing, and writes its result into out; this one returned {type(result)}"

@@ -85,6 +85,21 @@ def test_what_raises_costs_its_own_row(entrant: Callable[[Bind], registry.Implem
     assert len(results[good.id].samples) == 2
 
 
+def test_an_assertion_of_a_kernel_s_own_is_no_wrong_result(entrant: Callable[[Bind], registry.Implementation]) -> None:
+    """A refusal in its words, say: the gate has found nothing."""
+
+    def at_once(x: torch.Tensor, out: torch.Tensor) -> Launch:
+        raise AssertionError("not divisible by 4")
+
+    def later(x: torch.Tensor, out: torch.Tensor) -> Launch:
+        return lambda: at_once(x, out)()
+
+    for bind in (at_once, later):
+        (measurement,) = measure.race(PROBLEM, [entrant(bind)], CPU, rounds=2).values()
+        assert measurement.failed == "raised RuntimeError: an assertion of its own failed: not divisible by 4"
+        assert not measurement.wrong
+
+
 def test_what_goes_wrong_while_timed_is_not_reported(entrant: Callable[[Bind], registry.Implementation]) -> None:
     """Right when it is checked alone, wrong after some launches: a workspace that is not reset, say."""
 
