@@ -116,7 +116,7 @@ def test_what_goes_wrong_while_timed_is_not_reported(entrant: Callable[[Bind], r
 
         return launch
 
-    # Hot: all launches are of one set, five of them in the gate, and more than the rounds after it, however busy the host.
+    # Hot: all launches are of one set, five of them in the gate, and over 30 after it, however busy the host is.
     (result,) = measure.race(PROBLEM, [entrant(wears_out)], CPU, rounds=15, cache="hot").values()
     assert "wrong as it was timed" in result.wrong
     assert not result.samples
