@@ -280,7 +280,7 @@ def _many(size: Size, x: torch.Tensor, implementation: registry.Implementation) 
     any power of two, is another row of it."""
     axis, dim = size.tiled, size.dim % x.ndim
     count = x.size(axis)
-    length = min(count, max(3, 2**22 // (x.numel() // count)) | 1)
+    length = min(count, max(3, 2**25 // (x.numel() // count)) | 1)
     shape = [length if d == axis else s for d, s in enumerate(x.shape)]
     generator = torch.Generator(x.device).manual_seed(length)
     base = ops.sample(size.op, tuple(shape), size.dtype, dim, generator=generator)
