@@ -1,5 +1,8 @@
 """torch.softmax put right: rows that it gets wrong, in every dtype and in as many chunks as it takes."""
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 import torch
 
@@ -63,3 +66,24 @@ def test_it_is_refused_on_a_gpu() -> None:
     x = torch.empty(2, 3, 1, device="meta")
     with pytest.raises(kernelzoo.BackendUnavailableError, match="stays in cache"):
         softmax.renormalized(x, x)
+
+
+@pytest.mark.parametrize(
+    ("n", "side_by_side", "eager_fits", "eager_is_exact"),
+    [
+        (1000, 1, True, True),
+        (2**23, 1, True, True),
+        (2**23 + 1, 1, True, False),
+        (2**31, 1, False, False),
+        (32, 65, True, True),
+        (33, 65, True, False),
+        (33, 64, True, True),
+    ],
+)
+def test_rows_that_torchs_gpu_kernel_is_not_given(
+    n: int, side_by_side: int, eager_fits: bool, eager_is_exact: bool
+) -> None:
+    """The rules alone, of what was seen on a GPU; a machine without one can ask no more."""
+    x: Any = SimpleNamespace(device=torch.device("cuda"), size=lambda axis: (1, n, side_by_side)[axis])
+    assert softmax._too_long(x) != eager_fits
+    assert softmax._adds_in_order(x) != eager_is_exact
