@@ -111,7 +111,7 @@ def _by_section(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
         one = found.setdefault(
             (section, backend),
             {"section": section, "backend": backend, "cases": 0, "passed": 0, "refused": 0, "skipped": 0, "no room": 0}
-            | {"failed": 0, "checks": 0, "seconds": 0.0},
+            | {"unfinished": 0, "failed": 0, "checks": 0, "seconds": 0.0},
         )
         one["cases"] += 1
         one[row["outcome"]] += 1

@@ -3,7 +3,7 @@
 Not a pytest module: its home is an NVIDIA GPU, and its default is all of it there. ``--device cpu`` runs on the host
 what a host has, at reduced sizes. Each section runs each backend in a process of its own, which may crash, hang or lose
 its device: that costs the rows it still had to do, and no other section. As many run at once as the device's memory
-holds. What each section checks is said in sections.py. Exits with 1 if anything failed.
+holds. What each section checks is said in sections.py. Exits with 1 if anything failed, or was not finished in time.
 """
 
 import argparse
@@ -58,21 +58,24 @@ class Memory:
 def measured(section: str, backend: str, options: argparse.Namespace) -> list[Row]:
     """Run one section on one backend in a process of its own; its rows, and one more if it didn't end well."""
     command = [sys.executable, __file__, "--child", section, "--backend", backend, "--device", options.device]
-    command += ["--far", str(options.far), "--calls", str(options.calls)]
+    command += ["--far", str(options.far), "--calls", str(options.calls), "--op", options.op]
     command += [word for module in options.module for word in ("--module", module)]
     environment = {"OMP_WAIT_POLICY": "PASSIVE", **os.environ, "PYTHONFAULTHANDLER": "1", "PYTHONUNBUFFERED": "1"}
     rows: list[Row] = []
-    doing, started, said = "starting", time.monotonic(), ""
+    doing, started = "starting", time.monotonic()
+    ended: tuple[str, str] | None = None  # the outcome of what it was doing, and how it came about
     with tempfile.TemporaryFile("w+", errors="replace") as log:
         process = subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=log, text=True, env=environment, start_new_session=True
         )
         assert process.stdout is not None
         deadline = started + options.timeout
-        hung = False
-        for line in lines_until(process.stdout, deadline):
+        for line in lines_until(process.stdout, deadline, options.patience):
+            if line is None and time.monotonic() < deadline:
+                ended = "failed", f"hung: not a word for {options.patience:g} s"
+                break
             if line is None:
-                hung = True
+                ended = "unfinished", f"no end of the section within {options.timeout:g} s"
                 break
             word, _, rest = line.partition(" ")
             if word == "row":
@@ -80,7 +83,7 @@ def measured(section: str, backend: str, options: argparse.Namespace) -> list[Ro
                 doing = "between cases"
             elif word == "doing":
                 doing = rest
-        if hung:
+        if ended:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGABRT)  # for the stacks of its threads
                 time.sleep(1)
@@ -90,20 +93,22 @@ def measured(section: str, backend: str, options: argparse.Namespace) -> list[Ro
         process.stdout.close()
         log.seek(0)
         said = " | ".join(line.strip() for line in log.read().splitlines()[-12:])
-    if hung or code:
-        how = f"hung: no end within {options.timeout:g} s" if hung else f"ended with status {code}"
-        seconds = time.monotonic() - started
-        rows.append(sections.row(section, backend, doing, 0, seconds, "failed", detail=f"{how}: {said}"[-1500:]))
+    if code and not ended:
+        ended = "failed", f"ended with status {code}"
+    if ended:
+        outcome, how = ended
+        detail = f"{how}: {said}"[-1500:] if outcome == "failed" else how
+        rows.append(sections.row(section, backend, doing, 0, time.monotonic() - started, outcome, detail=detail))
     return rows
 
 
-def lines_until(stream: Any, deadline: float) -> Any:
-    """Lines of a process's output as they come; None, and no more, at the deadline."""
+def lines_until(stream: Any, deadline: float, patience: float) -> Any:
+    """Lines of a process's output as they come; None, and no more, at the deadline or after as long without a word."""
     pending = b""
     with selectors.DefaultSelector() as selector:
         selector.register(stream, selectors.EVENT_READ)
         while True:
-            if not selector.select(max(0.0, deadline - time.monotonic())):
+            if not selector.select(max(0.0, min(patience, deadline - time.monotonic()))):
                 yield None
                 return
             read = os.read(stream.fileno(), 65536)
@@ -118,7 +123,7 @@ def child(options: argparse.Namespace) -> int:
     """One section of one backend, in this process: rows go to standard output as they are made."""
     for module in options.module:
         registry.load_module(module)
-    where = sections.Where(options.device, 2**options.far, options.calls)
+    where = sections.Where(options.device, 2**options.far, options.calls, options.op)
     for row in sections.SECTIONS[options.child].run(options.backend, where):
         print("row", json.dumps(row), flush=True)
     return 0
@@ -130,10 +135,12 @@ def parsed(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--device", default="cuda", choices=("cuda", "cpu"))
     parser.add_argument("--section", default=",".join(sections.SECTIONS), help="comma-separated; default: all")
     parser.add_argument("--backend", help="comma-separated; default: all that run on the device")
+    parser.add_argument("--op", default="", choices=("", "softmax", "min"), help="default: both")
     parser.add_argument("--module", action="append", default=[], help="a Python file that registers implementations")
     parser.add_argument("--far", type=int, help="log2 of the elements that sizes go past: 31, or 18 on the host")
     parser.add_argument("--calls", type=int, default=1_000_000, help="calls that must leave no memory behind")
     parser.add_argument("--timeout", type=float, default=360.0, help="seconds for one section of one backend")
+    parser.add_argument("--patience", type=float, default=300.0, help="seconds for one case, after which it hangs")
     parser.add_argument("--child", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     options.far = options.far or (31 if options.device == "cuda" else 18)
@@ -172,7 +179,7 @@ def main(arguments: list[str] | None = None) -> int:
 
     with ThreadPoolExecutor(workers) as pool:
         rows = [row for found in pool.map(run, jobs) for row in found]
-    failed = [row for row in rows if row["outcome"] == "failed"]
+    bad = [row for row in rows if row["outcome"] in ("failed", "unfinished")]
     counts = {name: sum(row["outcome"] == name for row in rows) for name in sections.OUTCOMES}
     print(", ".join(f"{count} {name}" for name, count in counts.items() if count))
     if options.output is not None:
@@ -190,7 +197,7 @@ def main(arguments: list[str] | None = None) -> int:
         partial = options.output.with_suffix(".partial")
         partial.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
         partial.replace(options.output)
-    return int(bool(failed) or not rows)
+    return int(bool(bad) or not rows)
 
 
 if __name__ == "__main__":

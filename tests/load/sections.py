@@ -2,6 +2,7 @@
 
 A case that a variant refuses (UnsupportedProblemError, BackendUnavailableError) is "refused", one that the machine has
 no room for "no room", one that needs what is not here (a GPU, a second one) "skipped": each says why in ``detail``.
+The one that a section's time cut off is "unfinished".
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ import torch
 from kernelzoo import conformance, ops, registry
 from kernelzoo.errors import BackendUnavailableError, KernelZooError, UnsupportedProblemError
 
-OUTCOMES = ("passed", "refused", "no room", "skipped", "failed")
+OUTCOMES = ("passed", "refused", "no room", "skipped", "unfinished", "failed")
 Row = dict[str, Any]
 
 
@@ -40,6 +41,8 @@ class Where:
     far: int
     """Elements that a 32-bit offset can't reach: 2^31, or fewer where the script itself is checked."""
     calls: int
+    op: str = ""
+    """The operation that is tried; empty: both."""
 
     @property
     def is_cuda(self) -> bool:
@@ -105,8 +108,9 @@ def tried(section: str, implementation: str, case: str, check: Check) -> Row:
     return row(section, implementation, case, count, time.monotonic() - started, outcome, figure, unit, detail[:800])
 
 
-def implementations(backend: str) -> list[registry.Implementation]:
-    return [i for name in backend.split("+") for i in registry.implementations(name) if i.variant != "compile"]
+def implementations(backend: str, where: Where) -> list[registry.Implementation]:
+    found = [i for name in backend.split("+") for i in registry.implementations(name) if i.variant != "compile"]
+    return [i for i in found if where.op in ("", i.op)]
 
 
 def call(implementation: registry.Implementation, x: torch.Tensor, dim: int = -1, **options: Any) -> torch.Tensor:
@@ -201,7 +205,7 @@ def sizes(backend: str, where: Where) -> Iterator[Row]:
     """Past 2^31 and 2^32 elements, along every axis: no product of an index and a stride may be taken in 32 bits."""
     for size in sizes_of(where.far):
         check = partial(_size, size, where)
-        for implementation in implementations(backend):
+        for implementation in implementations(backend, where):
             named = not size.only or any(part in implementation.variant for part in size.only)
             # Its float32 intermediates would be four times as large as all else.
             named = named and not (implementation.variant == "naive" and size.gib > 8)
@@ -339,7 +343,7 @@ def problems(implementation: registry.Implementation, where: Where, seed: int) -
 
 def threads(backend: str, where: Where) -> Iterator[Row]:
     """16 threads, on 8 streams where there are streams: the very first calls of the process, and many after."""
-    chosen = implementations(backend)
+    chosen = implementations(backend, where)
     streams = [torch.cuda.Stream() for _ in range(STREAMS)] if where.is_cuda else []
     barrier = threading.Barrier(THREADS)
     one_of = {i.op: i for i in chosen}
@@ -434,7 +438,7 @@ def _new_threads(chosen: list[registry.Implementation], where: Where) -> tuple[i
 
 def streams(backend: str, where: Where) -> Iterator[Row]:
     """Work on eight streams; memory made on one stream and used, and dropped, on another."""
-    for implementation in implementations(backend):
+    for implementation in implementations(backend, where):
         for case, check in (
             ("eight streams at once", _streams_at_once),
             ("bound on one stream, run on another", _bound_elsewhere),
@@ -549,7 +553,7 @@ def _emptied(implementation: registry.Implementation, where: Where) -> tuple[int
 
 def graphs(backend: str, where: Where) -> Iterator[Row]:
     """A CUDA graph of a call, and of a bound launch, on other data each time; on the host, the bound launch alone."""
-    for implementation in implementations(backend):
+    for implementation in implementations(backend, where):
         yield tried(
             "graphs", implementation.id, "a bound launch on other data", partial(_replayed, implementation, where)
         )
@@ -636,7 +640,7 @@ def modes(backend: str, where: Where) -> Iterator[Row]:
         "default dtype float16": partial(_default_dtype, torch.float16),
         "default device meta": partial(torch.device, "meta"),
     }
-    for implementation in implementations(backend):
+    for implementation in implementations(backend, where):
         for name, mode in found.items():
             yield tried("modes", implementation.id, name, partial(_in_mode, implementation, where, mode))
         if implementation.variant == "auto":
@@ -697,7 +701,7 @@ LEAK = 16.0
 
 def memory(backend: str, where: Where) -> Iterator[Row]:
     """Many calls leave nothing behind; one that finds no memory says so, gives back what it took, and harms none."""
-    for implementation in implementations(backend):
+    for implementation in implementations(backend, where):
         auto = implementation.variant == "auto"
         calls = where.calls if auto else where.calls // 50
         one = partial(_leak, implementation, where, [(33, 129)], calls)
@@ -711,7 +715,7 @@ def memory(backend: str, where: Where) -> Iterator[Row]:
 
 def full(backend: str, where: Where) -> Iterator[Row]:
     """A tensor that takes nine tenths of the device."""
-    for implementation in implementations(backend):
+    for implementation in implementations(backend, where):
         if implementation.variant == "auto":
             check = partial(_nearly_full, implementation, where)
             yield tried("full", implementation.id, "a device that is nearly full", check)
@@ -866,12 +870,12 @@ def _nearly_full(implementation: registry.Implementation, where: Where) -> tuple
 
 def devices(backend: str, where: Where) -> Iterator[Row]:
     """A tensor on another device than the current one, its streams, and both devices from several threads."""
-    for implementation in implementations(backend):
+    for implementation in implementations(backend, where):
         yield tried(
             "devices", implementation.id, "a tensor on another device", partial(_elsewhere, implementation, where)
         )
     if torch.cuda.device_count() > 1:
-        chosen = implementations(backend)
+        chosen = implementations(backend, where)
         yield tried("devices", backend, "16 threads on all devices", partial(_all_devices, chosen, where))
 
 
@@ -930,7 +934,7 @@ PATIENCE = 60.0
 
 def processes(backend: str, where: Where) -> Iterator[Row]:
     """A call in a child: forked (from a process with threads at work, on the host) and spawned."""
-    for implementation in implementations(backend):
+    for implementation in implementations(backend, where):
         if implementation.variant == "auto":
             for method in ("fork", "spawn"):
                 check = partial(_child, implementation, where, method)

@@ -98,6 +98,28 @@ def test_a_process_that_dies_costs_its_row_alone(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [result]
 
 
+@pytest.mark.parametrize(
+    ("limits", "outcome", "words"),
+    [
+        (["--patience", "15"], "failed", "hung: not a word for 15 s"),
+        (["--timeout", "1"], "unfinished", "no end of the section within 1 s"),
+    ],
+)
+def test_what_hangs_is_told_from_what_is_slow(limits: list[str], outcome: str, words: str, tmp_path: Path) -> None:
+    result = tmp_path / "load.json"
+    options = ["--device", "cpu", "--section", "graphs", "--backend", "endless", "--module", str(HERE / "breaking.py")]
+    assert run.main([*options, *limits, "-o", str(result)]) == 1
+    (row,) = json.loads(result.read_text(encoding="utf-8"))["rows"]
+    assert row["outcome"] == outcome and row["detail"].startswith(words)
+
+
+def test_an_operation_can_be_left_out() -> None:
+    def tried(op: str) -> set[str]:
+        return {i.op for i in sections.implementations("torch", sections.Where("cpu", 2**18, 1, op))}
+
+    assert tried("min") == {"min"} and tried("") == {"min", "softmax"}
+
+
 def test_a_section_that_is_not_there_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         run.main(["--section", "size"])
@@ -122,5 +144,5 @@ def test_all_of_it_on_the_host(tmp_path: Path) -> None:
 def test_catches_in_processes(backend: str, tmp_path: Path) -> None:
     (section,) = breaking.CAUGHT_BY[backend]
     module = str(HERE / "breaking.py")
-    options = ["--device", "cpu", "--calls", "30000", "--timeout", "30" if backend == "endless" else "300"]
+    options = ["--device", "cpu", "--calls", "30000", "--patience", "30"]
     assert run.main([*options, "--section", section, "--backend", backend, "--module", module]) == 1
