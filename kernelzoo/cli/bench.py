@@ -7,6 +7,7 @@ import shlex
 import sys
 from collections.abc import Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -52,6 +53,7 @@ def bench(
     cache: options.Cache = "cold",
     cross_check: options.CrossCheck = False,
     patience: options.Patience = 180.0,
+    waive: options.Waive,
     first_call: FirstCall = False,
     to: Output = None,
     resume: Resume = False,
@@ -96,6 +98,7 @@ def bench(
         ):
             ids = options.select(guard.about.summaries, (), wanted, options.words(backend), options.words(variant))
             record = Record(path, guard.about.device_name, resume=resume, versions=guard.about.versions, rounds=rounds)
+            how = replace(how, waive=options.choose(ids, options.words(waive)) if waive else ())
             plan = [(p, record.missing(p, [id for id in ids if id.split("/")[1] == p.op], cache)) for p in problems]
             plan = [(problem, left) for problem, left in plan if left]
             if resume:

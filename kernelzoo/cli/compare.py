@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import nullcontext
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -52,6 +52,7 @@ def compare(
     cache: options.Cache = "cold",
     cross_check: options.CrossCheck = True,
     patience: options.Patience = 180.0,
+    waive: options.Waive,
     to: Output = None,
     json: options.Json = False,
 ) -> int:
@@ -82,6 +83,7 @@ def compare(
         known = guard.about.summaries
         wanted = options.words(op)
         ids = options.choose(known, names, wanted)
+        how = replace(how, waive=options.choose(ids, options.words(waive)) if waive else ())
         by_op = {name: [id for id in ids if id.split("/")[1] == name] for name in dict.fromkeys(map(_op, ids))}
         bases = {name: _baseline(known, baseline, name, found) for name, found in by_op.items()}
         plan = [

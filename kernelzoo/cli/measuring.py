@@ -32,6 +32,8 @@ class How:
     cross_check: bool
     label: str
     """What the results file calls the set of shapes."""
+    waive: Sequence[str] = ()
+    """Ids that are timed although they break the contract on special values."""
 
 
 def races(guard: Guard, plan: Plan, how: How, bar: Bar) -> Iterator[tuple[Problem, list[Row], list[Row]]]:
@@ -45,6 +47,7 @@ def races(guard: Guard, plan: Plan, how: How, bar: Bar) -> Iterator[tuple[Proble
             cache=how.cache,
             cross_check=how.cross_check,
             label=how.label,
+            waive=how.waive,
             progress=partial(_tell, bar, problem),
         )
         yield problem, entries, failed

@@ -56,6 +56,15 @@ Cache = Annotated[str, typer.Option("--cache", metavar="cold|hot", help="State o
 CrossCheck = Annotated[
     bool, typer.Option("--cross-check/--no-cross-check", help="Time with the profiler's clock too, on a GPU.")
 ]
+Waive = Annotated[
+    list[str],
+    typer.Option(
+        "--waive",
+        metavar="ID",
+        default_factory=list,
+        help="Ids, or globs of them, to time even if they are wrong on special values alone; their rows say so.",
+    ),
+]
 Patience = Annotated[
     float, typer.Option("--patience", metavar="SECONDS", min=0.1, help="Silence of a kernel that counts as hung.")
 ]

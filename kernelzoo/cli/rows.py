@@ -46,6 +46,7 @@ def _measured(entry: Row, baseline: Row | None) -> Row:
         "first_call_ms": info["first_call_ms"],
         "cupti_us": info["cupti_us"],
         "flags": info["flags"],
+        "breaks": info.get("breaks"),
         "samples": len(samples),
     }
     if baseline is not None and baseline["extra_info"]["race"] == info["race"]:
@@ -121,8 +122,15 @@ def _brackets(row: Row) -> str:
 
 
 def without_result(problems: Sequence[Row]) -> list[str]:
-    """What has no result, in words: each wrong or failed row, then the refusals, those of one reason together."""
+    """What has no result, in words: each wrong or failed row, then the refusals, those of one reason together. Before
+    them, what was timed by leave, each implementation once."""
     lines, refusals = list[str](), dict[str, list[str]]()
+    breaking: dict[str, str] = {}
+    for described in problems:
+        for row in described["rows"]:
+            if row.get("breaks"):
+                breaking.setdefault(row["id"], f"on {described['problem']}: {output.brief(row['breaks'])}")
+    lines += [f"BREAKS THE CONTRACT, timed by leave: {id} {why}" for id, why in breaking.items()]
     for described in problems:
         for row in described["rows"]:
             if row["outcome"] in ("wrong", "failed"):

@@ -74,16 +74,19 @@ class Gate:
             (self._x,), (self._out,) = self._batches[0].xs, self._batches[0].outs
             self._first = torch.empty_like(self._out)
             self._fresh = self._draw(generator)
+            self._plain: list[_Fresh] | None = None
+            self._generator = generator
         self._metadata = [(tensor, _metadata(tensor), tensor.data) for pair in self.sets for tensor in pair]
 
-    def admit(self, implementation: registry.Implementation) -> Admitted:
+    def admit(self, implementation: registry.Implementation, *, special: bool = True) -> Admitted:
         """Bind one implementation to every set, and check it.
 
         The results of all sets, over outputs that held something else, against the float64 reference. Then, in the
         memory of the first set: fresh data, every special value of the contract among them, read in the order of the
         current stream, without which a GPU may still be at work; a single other element; the first data again, which
         must give the same bits, on a stream of its own too. The inputs must stay as they were, so must the bytes around
-        x and out, and so must the tensors themselves.
+        x and out, and so must the tensors themselves. Without ``special``, all the same on ordinary values alone: for
+        what is timed by leave although it breaks the contract elsewhere.
 
         Raises AssertionError, which says what is wrong; KernelZooError where the implementation refuses the problem;
         and whatever the implementation raises.
@@ -109,17 +112,17 @@ class Gate:
             for batch in self._batches:
                 batch.check()
             self._first.copy_(self._out)
-            for fresh in reversed(self._fresh):
+            for fresh in reversed(self._values(special)):
                 self._check_values(self._launched(launches[0], fresh.x), fresh)
             self._check_again(launches[0])
             self._check_guards(implementation)
-            self._check_one_element(launches[0])
+            self._check_one_element(launches[0], special)
             if self._x.is_cuda:
-                self._check_stream(launches[0])
+                self._check_stream(launches[0], special)
             self._check_metadata()
         return Admitted(launches, first_call)
 
-    def check_timed(self, sampler: Callable[[], float]) -> None:
+    def check_timed(self, sampler: Callable[[], float], *, special: bool = True) -> None:
         """Check what was timed: sample once more over other outputs, and over fresh data in the first set.
 
         Raises AssertionError, which says what is wrong.
@@ -127,7 +130,7 @@ class Gate:
         import torch
 
         with self._undone():
-            fresh = self._fresh[0]
+            fresh = self._values(special)[0]
             for batch in self._batches:
                 batch.poison()
             self._x.copy_(fresh.x)
@@ -142,6 +145,15 @@ class Gate:
             self._check_values(self._out, fresh)
             for batch in self._batches[1:]:
                 batch.check()
+
+    def _values(self, special: bool) -> list[_Fresh]:
+        """Fresh data with special values, or without any, which is only drawn where somebody asks for it."""
+        if special:
+            return self._fresh
+        if self._plain is None:
+            x = self.problem.input(self._generator)
+            self._plain = [_Fresh(x, self.problem.operation.expect(x, self.problem.dim), {})]
+        return self._plain
 
     def _draw(self, generator: torch.Generator) -> list[_Fresh]:
         """Fresh data with the special values in some of its rows, every other row at most."""
@@ -199,13 +211,16 @@ class Gate:
                 f"right in one place, wrong elsewhere in memory, among random bytes: {error}"
             ) from None
 
-    def _check_one_element(self, launch: Launch) -> None:
+    def _check_one_element(self, launch: Launch, special: bool) -> None:
         """One element in one place is all that differs from the first data: its row must follow, and no other."""
         import torch
 
         place, kind = self._place, self._x.dtype
         self._x.copy_(self._original)
-        self._x[place] = math.nan if kind.is_floating_point else kind != torch.bool and torch.iinfo(kind).min
+        if kind.is_floating_point:  # of the ordinary values, one that decides its row
+            self._x[place] = math.nan if special else {"softmax": 20, "min": -20}[self.problem.op]
+        else:
+            self._x[place] = kind != torch.bool and torch.iinfo(kind).min
         index = self._rows.of(place)
         expected = self.problem.operation.expect(self._rows.x(self._x, index), self.problem.dim)
         self._out.copy_(self._first)
@@ -228,11 +243,11 @@ class Gate:
         if not _equal(self._out, self._first):
             raise AssertionError("launched again, the same input gave other bits, or not all was written")
 
-    def _check_stream(self, launch: Launch) -> None:
+    def _check_stream(self, launch: Launch, special: bool) -> None:
         """Under a current stream that is not the default one, x and out holding something else until its turn comes."""
         import torch
 
-        self._x.copy_(self._fresh[0].x)
+        self._x.copy_(self._values(special)[0].x)
         self._out.copy_(poison_like(self._first))
         stream: Any = torch.cuda.Stream  # torch does not type it
         if not _equal(self._launched(launch, self._original, stream(self._x.device)), self._first):

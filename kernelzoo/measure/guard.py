@@ -121,11 +121,13 @@ class Guard:
         cross_check: bool = False,
         label: str = "",
         tables: Mapping[str, Mapping[str, int]] | None = None,
+        waive: Sequence[str] = (),
         progress: Progress = lambda stage, id: None,
     ) -> tuple[list[Json], list[Json]]:
         """Measure implementations on one problem: the entries of a results file, and the failures.
 
-        An id ``backend/op/variant@label`` is a lane of its own, bound with the knobs that ``tables`` has for it.
+        An id ``backend/op/variant@label`` is a lane of its own, bound with the knobs that ``tables`` has for it. Ids in
+        ``waive`` are timed if they are right on ordinary values, as :func:`kernelzoo.measure.race` says.
 
         An implementation that kills the process, hangs, or breaks its device is a failure, and the others are measured
         again without it, in a new process. With ``cross_check``, cold results of a GPU are timed by the profiler's
@@ -136,7 +138,7 @@ class Guard:
         while left:
             request = {"do": "race", "problem": _shape(problem), "ids": left, "rounds": rounds, "cache": cache}
             try:
-                done = self._ask({**request, "label": label, "tables": lanes}, progress)
+                done = self._ask({**request, "label": label, "tables": lanes, "waive": list(waive)}, progress)
                 if cross_check and cache == "cold":
                     timed = {e["extra_info"]["id"]: e for e in done["entries"] if e["extra_info"]["clock"] == "device"}
                     for id, seconds in self.cross_check(problem, list(timed), progress).items() if timed else ():

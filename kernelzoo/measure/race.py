@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import statistics
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
@@ -28,6 +28,10 @@ Stage = Literal["check", "time", "cross-check"]
 
 BEYOND = 1.05
 """A cold result this many times faster than the device's own limit is an error of the measurement, or a cheat."""
+
+
+BREAKS = "breaks the contract"
+"""The flag of what is right on ordinary values alone, and was timed by leave."""
 
 
 class DeviceLostError(KernelZooError, RuntimeError):
@@ -70,6 +74,9 @@ class Measurement:
     """The device's state before the race and after."""
     refused: str = ""
     """Why it can't run this problem or can't run here: nothing is wrong, there is just no result."""
+    breaks: str = ""
+    """What the gate found, where it was asked to time the implementation all the same: right on ordinary values, it
+    breaks the contract on special ones."""
     wrong: str = ""
     """What the gate found; a wrong implementation is never timed, and one that timed wrong has no result."""
     failed: str = ""
@@ -96,9 +103,9 @@ class Measurement:
 
     @property
     def flags(self) -> tuple[str, ...]:
-        """What a reader of this number must know: the host can't keep up with it; two clocks tell different times; the
-        device was never left alone while it was measured."""
-        found = []
+        """What a reader of this number must know: it breaks the contract; the host can't keep up with it; two clocks
+        tell different times; the device was never left alone while it was measured."""
+        found = [BREAKS] if self.breaks else []
         if self.submit is not None and self.median < self.submit:
             found.append("host-bound")
         if self.cupti is not None and profiler.disagree(self.median, self.cupti):
@@ -116,6 +123,7 @@ def race(
     rounds: int = 15,
     cache: Cache = "cold",
     ceilings: Ceilings | None = None,
+    waive: Collection[str] = (),
     progress: Callable[[Stage, str], None] = lambda stage, id: None,
 ) -> dict[str, Measurement]:
     """Measure implementations of one problem on one device; the result has every id, in the order given.
@@ -127,8 +135,9 @@ def race(
     :mod:`kernelzoo.measure.condition`) is measured again, up to as many as were asked for. At the end the very thing
     that was timed, a CUDA graph say, is checked. Where the operation writes as much as it reads, a plain copy of the
     same data takes its turn too, as a measure of what the device does at this very size. With ``ceilings``, a cold
-    result that lies beyond its limit by more than 5 % is thrown out as wrong. ``progress`` is told of each step before
-    it is taken.
+    result that lies beyond its limit by more than 5 % is thrown out as wrong. An id in ``waive`` is let off what the
+    contract says of special values (NaN, infinities, a dtype's largest): if it is right on all others it is timed, and
+    its result says that it breaks the contract. ``progress`` is told of each step before it is taken.
 
     Raises DeviceLostError if an implementation broke the device for this process.
     """
@@ -152,7 +161,7 @@ def race(
         for id, measurement in results.items():
             progress("check", id)
             try:
-                lanes[id] = _admit(measurement, gate, clock)
+                lanes[id] = _admit(measurement, gate, clock, waived=id in waive)
             except KernelZooError as refusal:
                 measurement.refused = str(refusal)
             except AssertionError as error:
@@ -168,7 +177,7 @@ def race(
             measurement = results[id]
             progress("check", id)
             try:
-                gate.check_timed(sampler)
+                gate.check_timed(sampler, special=not measurement.breaks)
             except AssertionError as error:
                 measurement.samples.clear()
                 measurement.wrong = f"right when checked alone, wrong as it was timed: {error}"
@@ -238,12 +247,18 @@ def _rotated(problem: Problem, device: torch.device, clock: Clock, cache: Cache)
     return draw_sets(problem, device, count=1 if cache == "hot" else min(max(2, -(-clock.sets_bytes // one)), 2048))
 
 
-def _admit(measurement: Measurement, gate: Gate, clock: Clock) -> Callable[[], float]:
+def _admit(measurement: Measurement, gate: Gate, clock: Clock, *, waived: bool) -> Callable[[], float]:
     """Take one implementation through the gate, warm it up and capture it. Raises AssertionError if it is wrong."""
     backend = registry.get(measurement.implementation.backend)
     if backend.emulator:
         raise KernelZooError(f"{backend.emulator} is running, whose time says nothing about a device's")
-    admitted = gate.admit(measurement.implementation)
+    try:
+        admitted = gate.admit(measurement.implementation)
+    except AssertionError as error:
+        if not waived:
+            raise
+        admitted = gate.admit(measurement.implementation, special=False)
+        measurement.breaks = str(error)
     measurement.first_call = admitted.first_call
     measurement.submit = clock.submit(admitted.launches)
     return clock.prepare(admitted.launches)

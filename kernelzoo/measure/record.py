@@ -64,6 +64,7 @@ def extra_info(measured: Measurement, device: str, ceilings: Ceilings | None, sh
         "of_limit": _round(measured.of_limit) if measured.of_limit is not None else None,
         "repeated_rounds": measured.repeated_rounds,
         "flags": list(measured.flags),
+        "breaks": measured.breaks or None,
         "condition": [asdict(condition) for condition in measured.condition] if measured.condition else None,
         "shape_set": shape_set,
     }

@@ -130,6 +130,7 @@ class Worker:
         cache: measure.Cache,
         label: str,
         tables: dict[str, dict[str, int]],
+        waive: list[str],
     ) -> dict[str, Any]:
         """Measure one problem; entries as a results file holds them. An id in ``tables`` is a lane with that table."""
         measured = measure.race(
@@ -139,6 +140,7 @@ class Worker:
             rounds=rounds,
             cache=cache,
             ceilings=self._ceilings,
+            waive=waive,
             progress=self._tell,
         )
         device = str(self._device)

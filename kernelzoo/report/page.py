@@ -330,7 +330,8 @@ def _fastest(selection: Selection, names: Sequence[str]) -> str:
     """Who wins how often, in words."""
     wins: Counter[str] = Counter()
     for problem in selection.problems:
-        rows = [row for row in (selection.cells.get((problem, name)) for name in names) if row is not None]
+        found = (selection.cells.get((problem, name)) for name in names)
+        rows = [row for row in found if row is not None and not row.breaks]
         if rows:
             wins[min(rows, key=lambda row: row.seconds).name] += 1
     counts = ", ".join(f"{name} on {count}" for name, count in wins.most_common())

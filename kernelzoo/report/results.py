@@ -24,6 +24,9 @@ BASELINE = "torch/eager"
 
 CLOCKS = ("device", "wall", "submit")
 CACHES = ("cold", "hot")
+DAGGER = "†"
+"""Marks what breaks the contract."""
+
 OUTCOMES = ("refused", "wrong", "failed")
 
 
@@ -111,6 +114,8 @@ class Row:
     """Time of one launch by the profiler's clock."""
     flags: tuple[str, ...]
     """What a reader of this figure should know, such as that the host can't keep up with it."""
+    breaks: str
+    """How it breaks the contract, where it was timed by leave; empty for all that keep it."""
     condition: tuple[tuple[str, str | float], ...]
     """The device's state around the race (clocks, temperature), by name; a name may come more than once."""
 
@@ -122,6 +127,11 @@ class Row:
     def name(self) -> str:
         """The id where the operation is known from the place."""
         return f"{self.backend}/{self.variant}"
+
+    @property
+    def marked_name(self) -> str:
+        """The name, with a dagger if it breaks the contract."""
+        return f"{self.name} {DAGGER}" if self.breaks else self.name
 
     @property
     def microseconds(self) -> float:
@@ -432,6 +442,7 @@ def _row(run: Run, entry: Mapping[str, Any], where: str) -> Row:
         first_call_ms=_float(extra.get("first_call_ms")),
         cupti_us=_float(extra.get("cupti_us")),
         flags=tuple(map(printable, extra.get("flags", []))),
+        breaks=_text(extra.get("breaks")),
         condition=tuple(_leaves(extra.get("condition"))),
     )
 

@@ -6,12 +6,12 @@ the device allows, 1.00 being all of it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from kernelzoo import registry
-from kernelzoo.report.results import Group, Problem, Row, Selection, geometric_mean
+from kernelzoo.report.results import DAGGER, Group, Problem, Row, Selection, geometric_mean
 from kernelzoo.report.table import Cell, Table, significant
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ NEAR = 1.1
 """A variant within this factor of the fastest of its backend is near it."""
 
 ZOO, OTHERS, COPY = "best of the zoo", "best of the others", "a plain copy"
+ALL_OTHERS = f"{OTHERS}, those with {DAGGER} too"
 
 MOST_LINES = 40  # of a list of problems, the worst first
 
@@ -35,7 +36,7 @@ def score_table(group: Group, op: str) -> Table | None:
     if not any(row.of_limit is not None for row in selection.rows):
         return None
     lines = sorted(
-        (_score_line(name, selection.of(name), selection) for name in selection.names),
+        (_score_line(_marked(rows), rows, selection) for rows in map(selection.of, selection.names)),
         key=lambda line: line[1].text,
         reverse=True,
     )
@@ -67,12 +68,13 @@ def shortfall_table(group: Group, op: str) -> Table | None:
 def behind_table(group: Group, op: str) -> Table | None:
     """Problems on which something that isn't the zoo's is faster than all of the zoo, the widest gap first.
 
-    A gap that the samples can't tell from noise says so in its verdict; without samples there is none.
+    A gap that the samples can't tell from noise says so in its verdict; without samples there is none. What breaks the
+    contract counts here, marked as such.
     """
     from kernelzoo.report.compare import compare  # intervals take numpy, which a report without gaps has no use for
 
     sides = dict(_sides(group, group.select(op)))
-    zoo, others = sides.get(ZOO, {}), sides.get(OTHERS, {})
+    zoo, others = sides.get(ZOO, {}), sides.get(ALL_OTHERS) or sides.get(OTHERS, {})
     gaps = [compare(row, others[problem]) for problem, row in zoo.items() if problem in others]
     slower = sorted((gap for gap in gaps if gap.ratio > 1), key=lambda gap: -gap.ratio)
     lines = [
@@ -111,14 +113,21 @@ def variant_table(group: Group, op: str) -> Table | None:
 
 
 def _sides(group: Group, selection: Selection) -> Iterator[tuple[str, dict[Problem, Row]]]:
-    """The fastest row on each problem, of the zoo's own kernels and of all others, by problem."""
+    """The fastest row on each problem, by problem: of the zoo's own kernels, of all others that keep the contract and,
+    where some don't, of all others."""
     own = _own_backends(selection)
-    for label, mine in ((ZOO, True), (OTHERS, False)):
+    others = [row for row in selection.rows if row.backend not in own]
+    sides = [
+        (ZOO, [row for row in selection.rows if row.backend in own]),
+        (OTHERS, [row for row in others if not row.breaks]),
+    ]
+    if any(row.breaks for row in others):
+        sides.append((ALL_OTHERS, others))
+    for label, rows in sides:
         best: dict[Problem, Row] = {}
-        for row in selection.rows:
-            if (row.backend in own) == mine:
-                known = best.get(row.problem)
-                best[row.problem] = row if known is None or row.seconds < known.seconds else known
+        for row in rows:
+            known = best.get(row.problem)
+            best[row.problem] = row if known is None or row.seconds < known.seconds else known
         if best:
             yield label, best
 
@@ -177,8 +186,13 @@ def _verdict(verdict: Verdict | None) -> Cell:
     return Cell("-" if verdict is None else verdict.value)
 
 
+def _marked(rows: Sequence[Row]) -> str:
+    """The name of an implementation, with a dagger if it breaks the contract somewhere."""
+    return next((row.marked_name for row in rows if row.breaks), rows[0].name)
+
+
 def _timed(row: Row) -> tuple[Cell, Cell]:
-    return Cell(row.name), Cell(significant(row.microseconds))
+    return Cell(row.marked_name), Cell(significant(row.microseconds))
 
 
 def _problem(problem: Problem) -> Cell:

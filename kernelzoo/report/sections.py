@@ -13,12 +13,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from kernelzoo.report import score
-from kernelzoo.report.results import OUTCOMES, Group, Problem, Results, ResultsError, Row, Selection
+from kernelzoo.report.results import DAGGER, OUTCOMES, Group, Problem, Results, ResultsError, Row, Selection
 from kernelzoo.report.table import Cell, Table, escape, significant
 
 BLANK = Cell("-")
 
-TIMES_NOTE = "Median time of a launch in µs, and GB/s in brackets; the fastest of each row in bold."
+TIMES_NOTE = (
+    "Median time of a launch in µs, and GB/s in brackets; the fastest of each row in bold"
+    f" ({DAGGER} breaks the contract, and is no candidate)."
+)
 
 
 def summary_note(baseline: str) -> str:
@@ -56,6 +59,8 @@ def report(results: Results, title: str, figures: Mapping[tuple[str, str, str], 
                 if figure is not None:
                     parts.append(f"![{op}, {dtype}: GB/s by implementation]({figure})")
                 parts += _times(group.select(op, dtype))
+    if any(row.breaks for group in results.groups for row in group.rows):
+        parts += ["## Timed, though it breaks the contract", breaking_table(results).markdown(), BREAKING_NOTE]
     if results.failed:
         parts += ["## Without a result", failure_table(results).markdown()]
     return "\n\n".join(parts) + "\n"
@@ -106,6 +111,8 @@ def terminal(results: Results) -> str:
             parts.append(summary_table(selection).text())
             if group.clock == "wall" and (table := ratio_table(selection)) is not None:
                 parts.append(table.text())
+        if any(row.breaks for row in group.rows):
+            parts.append(f"{DAGGER} breaks the contract on special values; timed by leave")
     return "\n\n".join(parts)
 
 
@@ -121,7 +128,8 @@ def summary_table(selection: Selection) -> Table:
     def line(name: str) -> list[Cell]:
         ratio, share, submit = ratios[name], selection.mean_of_limit(name), selection.median_submit_us(name)
         rows = selection.of(name)
-        cells = [Cell(rows[0].id), BLANK if ratio is None else Cell(f"{ratio:.2f}")]
+        mark = f" {DAGGER}" if any(row.breaks for row in rows) else ""
+        cells = [Cell(rows[0].id + mark), BLANK if ratio is None else Cell(f"{ratio:.2f}")]
         if with_limit:
             cells.append(BLANK if share is None else Cell(f"{share:.0%}"))
         if with_submit:
@@ -151,10 +159,27 @@ def time_table(selection: Selection, problems: Sequence[Problem]) -> Table:
 
     def line(problem: Problem) -> list[Cell]:
         rows = [selection.cells.get((problem, name)) for name in selection.names]
-        best = min(row.seconds for row in rows if row is not None)
+        best = min((row.seconds for row in rows if row is not None and not row.breaks), default=0.0)
         return [Cell(str(problem)), *(BLANK if row is None else Cell(_time(row), row.seconds == best) for row in rows)]
 
     return Table(["shape", *selection.names], [line(problem) for problem in problems])
+
+
+BREAKING_NOTE = (
+    "Right on ordinary values and wrong on special ones (NaN, infinities, a dtype's largest). Timed since whoever "
+    f"measured asked for it by name; {DAGGER} marks it everywhere. The reason is that of the first problem."
+)
+
+
+def breaking_table(results: Results) -> Table:
+    """What was timed by leave: a line for each implementation."""
+    found: dict[str, list[Row]] = {}
+    for group in results.groups:
+        for row in group.rows:
+            if row.breaks:
+                found.setdefault(row.id, []).append(row)
+    lines = [[Cell(id), Cell(str(len(rows))), Cell(rows[0].breaks)] for id, rows in sorted(found.items())]
+    return Table(["implementation", "problems", "reason"], lines)
 
 
 def failure_table(results: Results) -> Table:
@@ -251,7 +276,8 @@ SCORES = {
         score.score_table,
         "`score` is the geometric mean of limit / time, 1.00 being all that the device allows; even and odd are the "
         "lengths of the reduced axis. The best at each problem stands last, the zoo's own and that of all others; "
-        "then, if it took its turn, what a kernel reaches that only copies the data.",
+        f"then, if it took its turn, what a kernel reaches that only copies the data. {DAGGER} breaks the contract on "
+        "special values, and was timed by leave.",
     ),
     "shortfall": Scores(
         "what falls short of the limit",
@@ -351,4 +377,4 @@ def _joined(values: Iterable[str]) -> str:
 
 
 def _time(row: Row) -> str:
-    return f"{significant(row.microseconds)} ({significant(row.gb_per_s)})"
+    return f"{significant(row.microseconds)} ({significant(row.gb_per_s)})" + (f" {DAGGER}" if row.breaks else "")

@@ -105,3 +105,32 @@ def test_a_result_that_is_gone_is_a_regression(answer: Answer, small: Small, bad
     status, told = answer(*command, "--against", "old.json")
     assert status == 1
     assert told["against"]["rows"][0]["refusal"] == "has a result there, and none now"
+
+
+def test_what_is_wrong_on_special_values_is_timed_by_leave(
+    kernelzoo: Callable[..., Any], answer: Answer, small: Small, tmp_path: Path
+) -> None:
+    module = tmp_path / "drops.py"
+    module.write_text(DROPS_NAN)
+    command = ("drops/only", "--op", "softmax", *small, "--module", module)
+    done = kernelzoo("compare", *command)
+    assert done.returncode == 1 and "WRONG drops/softmax/only" in done.stdout
+    status, told = answer("compare", *command, "--waive", "drops/*/*", "-o", "drops.json")
+    (row,) = told["problems"][0]["rows"]
+    assert status == 0 and row["outcome"] == "measured" and "in rows of" in row["breaks"]
+    assert row["flags"][0] == "breaks the contract"
+    done = kernelzoo(
+        "bench", "--op", "softmax", "--backend", "drops", *small, "--module", module, "--waive", "drops/*/*"
+    )
+    assert done.returncode == 0 and "BREAKS THE CONTRACT, timed by leave: drops/softmax/only" in done.stdout
+    assert "† breaks the contract" in kernelzoo("report", "drops.json").stdout
+    assert kernelzoo("compare", *command, "--waive", "torch/softmax/eager").returncode == 2
+
+
+DROPS_NAN = """
+import kernelzoo, torch
+
+@kernelzoo.register("drops", "softmax", "only")
+def only(x, out):
+    return lambda: (out.copy_(torch.softmax(x.nan_to_num(-80), 1)), None)[1]
+"""

@@ -103,6 +103,62 @@ def test_an_assertion_of_a_kernel_s_own_is_no_wrong_result(
     assert not result.wrong
 
 
+def drops_nan(x: torch.Tensor, out: torch.Tensor) -> Launch:
+    return lambda: ops.void(out.copy_(torch.softmax(x.nan_to_num(-80), 1)))
+
+
+def drops_nan_and_the_last_row(x: torch.Tensor, out: torch.Tensor) -> Launch:
+    return lambda: ops.void(out[:-1].copy_(torch.softmax(x[:-1].nan_to_num(-80), 1)))
+
+
+def drops_nan_and_eats_its_input(x: torch.Tensor, out: torch.Tensor) -> Launch:
+    def launch() -> None:
+        out.copy_(torch.softmax(x.nan_to_num_(-80), 1))
+        x.mul_(2)
+
+    return launch
+
+
+def test_what_is_wrong_on_special_values_is_timed_where_it_is_let_off(
+    entrant: Callable[[Bind], registry.Implementation],
+) -> None:
+    implementation = entrant(drops_nan)
+    (result,) = measure.race(PROBLEM, [implementation], CPU, rounds=2).values()
+    assert result.wrong and not result.samples and not result.breaks
+    (result,) = measure.race(PROBLEM, [implementation], CPU, rounds=2, waive=[implementation.id]).values()
+    assert len(result.samples) == 2 and not result.wrong
+    assert "in rows of" in result.breaks and "NaN" in result.breaks and result.flags[0] == "breaks the contract"
+    good = kernelzoo.implementation("torch/softmax/eager")
+    (result,) = measure.race(PROBLEM, [good], CPU, rounds=2, waive=[good.id]).values()
+    assert len(result.samples) == 2 and not result.breaks and not result.flags
+
+
+@pytest.mark.parametrize("bind", [zeros, nothing, once, drops_nan_and_the_last_row, drops_nan_and_eats_its_input])
+def test_nobody_is_let_off_what_is_no_special_value(
+    entrant: Callable[[Bind], registry.Implementation], bind: Bind
+) -> None:
+    implementation = entrant(bind)
+    (result,) = measure.race(PROBLEM, [implementation], CPU, rounds=2, waive=[implementation.id]).values()
+    assert result.wrong and not result.samples
+
+
+def test_what_is_let_off_is_checked_as_it_was_timed(entrant: Callable[[Bind], registry.Implementation]) -> None:
+    def wears_out(x: torch.Tensor, out: torch.Tensor) -> Launch:
+        launches = 0
+
+        def launch() -> None:
+            nonlocal launches
+            launches += 1
+            out.copy_(torch.softmax(x.nan_to_num(-80), 1) * (1 if launches <= 30 else 2))
+
+        return launch
+
+    implementation = entrant(wears_out)
+    waive = [implementation.id]
+    (result,) = measure.race(PROBLEM, [implementation], CPU, rounds=15, cache="hot", waive=waive).values()
+    assert result.wrong.startswith("right when checked alone, wrong as it was timed") and not result.samples
+
+
 def test_what_goes_wrong_while_timed_is_not_reported(entrant: Callable[[Bind], registry.Implementation]) -> None:
     """Right when it is checked alone, wrong after some launches: a workspace that is not reset, say."""
 

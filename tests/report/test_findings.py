@@ -93,8 +93,8 @@ def test_cases_under_load_are_counted_by_section_and_backend(tmp_path) -> None:
     ]
     block = findings.blocks([saved(tmp_path, format="kernelzoo-load/1", rows=rows)])["load"]
     assert block.split("\n\n")[1].splitlines()[::2] == [
-        "| section | backend | cases | passed | refused | skipped | no room | unfinished | failed | checks | seconds | most GiB | "
-        "most bytes/call |",
+        "| section | backend | cases | passed | refused | skipped | no room | unfinished | failed | checks | seconds | "
+        "most GiB | most bytes/call |",
         "| sizes | cupy | 3 | 2 | 0 | 0 | 0 | 0 | 1 | 14 | 4.5 | 8 | - |",
         "| memory | numba | 1 | 0 | 0 | 0 | 1 | 0 | 0 | 7 | 1.5 | - | - |",
     ]

@@ -66,6 +66,24 @@ def test_behind_lists_what_another_project_wins(group) -> None:
     ]
 
 
+def test_what_breaks_the_contract_is_marked_and_no_best(entry, write) -> None:
+    """It counts against the zoo all the same: only its own side has two bests."""
+
+    def line(id: str, us: float, **extra: object):
+        return entry(id, (8, 8), us, [us] * 9, of_limit=2 / us, race="one", **extra)
+
+    rows = [line("triton/softmax/auto", 4.0), line("torch/softmax/eager", 8.0)]
+    rows.append(line("rival/softmax/auto", 2.5, breaks="wrong in rows of nan", flags=["breaks the contract"]))
+    results = load([write(rows)])
+    lines = {row[0]: row[1] for row in texts(score.score_table(results.groups[0], "softmax"))}
+    assert lines["rival/auto †"] == "0.80"
+    assert lines["best of the others"] == "0.25" and lines["best of the others, those with † too"] == "0.80"
+    assert texts(score.behind_table(results.groups[0], "softmax"))[0][3:6] == ["rival/auto †", "2.50", "1.60"]
+    report = sections.report(results, "R", {})
+    assert "**4.00 (" in report and "2.50 (0.20) †" in report and "## Timed, though it breaks the contract" in report
+    assert "| rival/softmax/auto | 1 | wrong in rows of nan |" in report
+
+
 def test_variants_stand_beside_the_fastest_of_their_backend(group) -> None:
     assert texts(score.variant_table(group, "softmax")) == [
         ["cupy/softmax/auto", "1.00", "1.00", "2 of 2"],
