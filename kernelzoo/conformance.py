@@ -233,6 +233,9 @@ def _special(op: str) -> Iterator[Case]:
                 )
     for dtype in ops.FLOATS:
         yield Case(op, f"{dtype}-special-values-dim0", partial(_special_columns, op, 130, dtype), 0, elements=22 * 130)
+    if op == "softmax":
+        for width in (39, 79, 263, 781):
+            yield Case(op, f"float32-equal-terms-{width}", partial(_equal_terms, width), elements=8 * width)
     if op == "min":
         for dtype in ops.INTEGERS:
             yield Case(op, f"{dtype}-extremes", partial(_extremes, dtype), elements=8 * 1025)
@@ -248,6 +251,20 @@ def _special_rows(op: str, width: int, dtype: str, device: str, generator: torch
     x = ops.sample(op, (len(writes) + 2, width), dtype, generator=generator)
     for row, write in zip(x[1:], writes, strict=False):
         write(row)
+    return x.to(device)
+
+
+def _equal_terms(width: int, device: str, generator: torch.Generator) -> torch.Tensor:
+    """Rows of a maximum and many equal terms, each of which a sum in order would round up by almost half a unit in its
+    last place: 38 additions in a row are too many for the contract."""
+    import torch
+
+    x = torch.empty(8, width)
+    for row, depth in zip(x, torch.linspace(4.5, 6, 8).tolist(), strict=True):
+        near = depth + torch.arange(4096) * 2.0**-21  # neighbours in float32
+        units = torch.exp(-near.double()) * 2**23  # of the last place of a sum from 1 up
+        row.fill_(-near[(units.frac() - 0.55).abs().argmin()])
+        row[0] = 0
     return x.to(device)
 
 

@@ -29,7 +29,7 @@ from numba import cuda  # a global of that name, which the simulator replaces wh
 simulator.install()
 
 import kernelzoo
-from kernelzoo import ops
+from kernelzoo import conformance, ops
 from kernelzoo.errors import BackendUnavailableError, UnsupportedProblemError
 
 pytestmark = pytest.mark.filterwarnings(
@@ -122,6 +122,13 @@ def test_layouts(implementation: kernelzoo.Implementation, x: torch.Tensor, dim:
         if implementation.variant != "multi_row":
             raise
         pytest.skip("a row of this length is more than a warp holds")
+
+
+@pytest.mark.parametrize("width", [39, 79])
+@pytest.mark.parametrize("implementation", SOFTMAX, ids=[i.id for i in SOFTMAX])
+def test_equal_terms(implementation: kernelzoo.Implementation, width: int) -> None:
+    (case,) = (case for case in conformance.cases("softmax") if case.name == f"float32-equal-terms-{width}")
+    run(implementation, case.input("cpu"))
 
 
 @pytest.mark.parametrize("implementation", NAMED, ids=[i.id for i in NAMED])
