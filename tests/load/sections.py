@@ -191,7 +191,8 @@ def sizes_of(far: int) -> list[Size]:
         Size("softmax", "one row", "float16", (1, odd), long=True),
         Size("softmax", "one row", "float32", (1, odd), long=True),
         Size("softmax", "one row, twice as long", "bfloat16", (1, far + odd), long=True),
-        Size("softmax", "rows of 1", "float16", (odd, 1)),
+        # Not split, which gives each row several blocks that wait for each other: minutes.
+        Size("softmax", "rows of 1", "float16", (odd, 1), only=("auto", "fused", "multi_row", "online", "persistent")),
         Size("softmax", "rows of 65", "float32", (far // 65 + 5, 65)),
         Size("softmax", "rows of 781", "bfloat16", (rows, 781)),
         Size("softmax", "rows of 781, every second element", "float16", (rows // 2, 781), step=2),
@@ -255,8 +256,8 @@ def _long(size: Size, x: torch.Tensor, implementation: registry.Implementation) 
         high, low = (1, 0) if x.dtype == torch.bool else (7, 3)
         x.fill_(high)
         # One element each time, at another place of each row; and none at all, which nothing beyond may change. A
-        # variant that gives such a row to one program takes seconds a turn: the places past 2^31 must do.
-        turns = range(len(places))[0 if implementation.variant == "auto" else -4 :]
+        # variant that gives such a row to one program takes half a minute a turn: the last places must do.
+        turns = range(len(places))[0 if implementation.variant == "auto" else -1 :]
         for turn in turns:
             at = places[(kept + turn) % len(places)]
             rows[kept, at] = torch.tensor(low, device=x.device).to(x.dtype)
