@@ -11,7 +11,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from kernelzoo import ops, registry
 from kernelzoo.errors import KernelZooError
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy
 
 Make: TypeAlias = "Callable[[str, torch.Generator], torch.Tensor]"
+
+_T = TypeVar("_T")
 
 CORE_ONLY = ("torch/softmax/compile", "torch/min/compile")
 """Ids that take seconds to bind each problem, and are checked on the core cases alone."""
@@ -79,6 +81,19 @@ _WIDTHS = (1, 2, 3, 5, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 128, 12
 _LONG = (1023, 1024, 1025, 2047, 2048, 2049, 4095, 4096, 4097, 5003, 8191, 8192, 8193)
 _LONGER = (12672, 16383, 16384, 16385, 32767, 32768, 32769, 50257, 65535, 65536, 65537, 131072, 151936, 262144, 1048577)
 _MANY = ((37, 129), (133, 65), (265, 33), (1823, 781), (4097, 3), (65537, 2), (1048576, 64), (16, 262144), (5, 3000017))
+
+
+# Other axes than the last, long ones: at whole vectors and odd widths, few columns and many, of one matrix and several.
+# The first of each in every floating dtype, the others in float32 and bfloat16.
+_COLUMNS = (
+    *(((9001, 64), 0), ((3, 2049, 37), 1), ((20011, 33), 0), ((1100, 600), 0), ((100, 4099), 0), ((1030, 517), 0)),
+    *(((5, 1025, 96), 1), ((2, 4099, 40), 1)),
+)
+_SPECIAL_COLUMNS = ((130, 22), (2049, 33), (2049, 64), (20011, 33))
+
+
+def _few(dtype: str, values: tuple[_T, ...], count: int) -> tuple[_T, ...]:
+    return values if dtype in ("float32", "bfloat16") else values[:count]
 
 
 def _shapes(op: str) -> Iterator[Case]:
@@ -151,6 +166,10 @@ def _layouts(op: str) -> Iterator[Case]:
                 core=core,
                 elements=math.prod(base),
             )
+    for dtype in ops.FLOATS:
+        for shape, dim in _few(dtype, _COLUMNS, 3):
+            make = partial(_viewed, op, shape, dtype, lambda x: x, dim)
+            yield Case(op, f"{dtype}-columns-{_by(shape)}", make, dim, elements=math.prod(shape))
     yield Case(op, "float32-negated-lazily", _negated, elements=90)
     if op == "softmax":
         yield Case(op, "float32-empty-columns", partial(_plain, op, (5, 0), "float32"))
@@ -232,7 +251,10 @@ def _special(op: str) -> Iterator[Case]:
                     elements=22 * width,
                 )
     for dtype in ops.FLOATS:
-        yield Case(op, f"{dtype}-special-values-dim0", partial(_special_columns, op, 130, dtype), 0, elements=22 * 130)
+        for shape in _few(dtype, _SPECIAL_COLUMNS, 2):
+            name = "dim0" if shape[0] == 130 else f"columns-{_by(shape)}"
+            make = partial(_special_columns, op, shape, dtype)
+            yield Case(op, f"{dtype}-special-values-{name}", make, 0, elements=math.prod(shape))
     if op == "softmax":
         for width in (39, 79, 263, 781):
             yield Case(op, f"float32-equal-terms-{width}", partial(_equal_terms, width), elements=8 * width)
@@ -241,8 +263,12 @@ def _special(op: str) -> Iterator[Case]:
             yield Case(op, f"{dtype}-extremes", partial(_extremes, dtype), elements=8 * 1025)
 
 
-def _special_columns(op: str, width: int, dtype: str, device: str, generator: torch.Generator) -> torch.Tensor:
-    return _special_rows(op, width, dtype, device, generator).t().contiguous()
+def _special_columns(
+    op: str, shape: tuple[int, int], dtype: str, device: str, generator: torch.Generator
+) -> torch.Tensor:
+    length, columns = shape
+    rows = _special_rows(op, length, dtype, device, generator)
+    return rows.repeat(-(-columns // rows.size(0)), 1)[:columns].t().contiguous()
 
 
 def _special_rows(op: str, width: int, dtype: str, device: str, generator: torch.Generator) -> torch.Tensor:

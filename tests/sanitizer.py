@@ -42,16 +42,21 @@ def problems(op: str) -> Iterator[tuple[str, torch.Tensor, int]]:
             yield f"{dtype} {shape}", draw(shape, dtype), -1
     yield "float32 over dim 0", draw((70, 45), "float32"), 0
     yield "float32 over dim 0, tall", draw((5003, 21), "float32"), 0
+    for dtype in ("float32", "bfloat16", "float64"):  # columns at whole vectors, at odd widths, as one piece of memory
+        for shape, dim in (((5003, 64), 0), ((3, 2049, 37), 1), ((20011, 33), 0), ((300, 1030), 0)):
+            yield f"{dtype} {shape} over dim {dim}", draw(shape, dtype), dim
     yield "float32 over the middle", draw((3, 301, 37), "float32"), 1
     yield "float32 unaligned", draw((1 + 5 * 1003,), "float32")[1:].view(5, 1003), -1
     yield "bfloat16 unaligned, padded", draw((9, 4100), "bfloat16")[:, 3:4002], -1
 
 
-def run(backend: str) -> None:
-    """In the sanitizer: run every implementation of a backend, and check what it returns."""
-    for implementation in registry.implementations(backend):
+def run(backend: str, op: str, columns: bool) -> None:
+    """In the sanitizer: run the implementations of a backend, and check what they return."""
+    for implementation in registry.implementations(backend, op or None):
         ran = 0
         for name, x, dim in problems(implementation.op):
+            if columns and dim == -1:
+                continue
             try:
                 method = getattr(registry.get(backend), implementation.op)
                 result = method(x, dim, variant=implementation.variant)
@@ -67,12 +72,13 @@ def run(backend: str) -> None:
         print(f"ran {implementation.id} {ran}", flush=True)
 
 
-def sanitize(sanitizer: str, tool: str, backend: str, log: Path | None) -> dict[str, object]:
+def sanitize(sanitizer: str, tool: str, backend: str, what: list[str], log: Path | None) -> dict[str, object]:
     # Without torch's caching, every tensor is an allocation of its own, whose bounds memcheck knows.
     environment = {**os.environ, "PYTORCH_NO_CUDA_MEMORY_CACHING": "1", "PYTHONUNBUFFERED": "1"}
     # A driver's "no such function" to a library that asks for one is an answer, and no error of a kernel.
     checks = ["--report-api-errors", "no"] if tool == "memcheck" else []
-    command = [sanitizer, "--tool", tool, *checks, "--error-exitcode", "9", sys.executable, __file__, "--run", backend]
+    command = [sanitizer, "--tool", tool, *checks, "--error-exitcode", "9"]
+    command += [sys.executable, __file__, "--run", backend, *what]
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
     if log is not None:
         (log / f"{tool}-{backend}.log").write_text(done.stdout + done.stderr, encoding="utf-8")
@@ -92,10 +98,12 @@ def main() -> int:
     parser.add_argument("--log", type=Path, help="folder for the sanitizer's whole output")
     parser.add_argument("--backends", default=",".join(BACKENDS))
     parser.add_argument("--tools", default=",".join(TOOLS))
+    parser.add_argument("--op", default="", choices=("", *ops.OPERATIONS), help="default: both")
+    parser.add_argument("--columns", action="store_true", help="problems over other axes than the last alone")
     parser.add_argument("--run", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.run:
-        run(options.run)
+        run(options.run, options.op, options.columns)
         return 0
     sanitizer = shutil.which("compute-sanitizer") or shutil.which("/usr/local/cuda/bin/compute-sanitizer")
     if sanitizer is None:
@@ -103,8 +111,9 @@ def main() -> int:
     if options.log is not None:
         options.log.mkdir(parents=True, exist_ok=True)
     pairs = [(tool, backend) for backend in options.backends.split(",") for tool in options.tools.split(",")]
+    what = ["--op", options.op, *["--columns"] * options.columns]
     with ThreadPoolExecutor(len(pairs)) as pool:
-        results = list(pool.map(lambda pair: sanitize(sanitizer, *pair, options.log), pairs))
+        results = list(pool.map(lambda pair: sanitize(sanitizer, *pair, what, options.log), pairs))
     for result in results:
         ran = result["problems"]
         print(f"{result['backend']:7} {result['tool']:10} exit {result['exit_code']}: {result['summary']}; {ran}")
@@ -119,7 +128,7 @@ def main() -> int:
     missed = [
         i.id
         for backend in options.backends.split(",")
-        for i in registry.implementations(backend)
+        for i in registry.implementations(backend, options.op or None)
         if not all(r["problems"].get(i.id) for r in results if r["backend"] == backend)  # type: ignore[attr-defined]
     ]
     if missed:

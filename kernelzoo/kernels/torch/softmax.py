@@ -27,6 +27,11 @@ def eager(x: torch.Tensor, out: torch.Tensor) -> Launch:
         raise UnsupportedProblemError(
             "torch/softmax/eager", f"torch's GPU kernel takes rows of up to {2**31 - 1} elements"
         )
+    if _adds_too_much_in_order(x):
+        raise UnsupportedProblemError(
+            "torch/softmax/eager",
+            "torch's kernel adds up a column in one sum, which past 1000 elements leaves the contract on ordinary data",
+        )
     x, out, dim = _natural(x, out)
 
     def launch() -> None:
@@ -115,6 +120,16 @@ def _adds_in_order(x: torch.Tensor) -> bool:
     if x.device.type == "cpu":
         return x.size(1) > (512 if side_by_side == 1 else 32)
     return x.size(1) > (32 if side_by_side > 64 else 2**23)
+
+
+def _adds_too_much_in_order(x: torch.Tensor) -> bool:
+    """Whether torch.softmax misses the contract on ordinary data, not only on equal terms.
+
+    Seen over other axes than the last, on normal values: with torch 2.13 on the host from (5, 1025, 96) on, with torch
+    2.11 on a GPU from (64, 1024, 96) on, 5 of its 6,291,456 elements. Half precisions have room for it.
+    """
+    least = 1 if x.device.type == "cpu" else 64
+    return x.size(2) > least and x.size(1) > 1000 and x.dtype in (torch.float32, torch.float64)
 
 
 def _too_long(x: torch.Tensor) -> bool:
