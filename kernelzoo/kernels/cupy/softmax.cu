@@ -519,6 +519,32 @@ __device__ inline void take_in(Pair<Wide<T>>& run, Pack<T, V> (&items)[ITEMS]) {
   run = {m, s};
 }
 
+// The same for packs of neighbouring rows, each with a pair of its own.
+template <class T, int V, int ITEMS>
+__device__ inline void take_in_columns(Wide<T> (&m)[V], Wide<T> (&s)[V], Pack<T, V> (&items)[ITEMS]) {
+  using W = Wide<T>;
+  W v[V], next[V];
+#pragma unroll
+  for (int k = 0; k < V; ++k) next[k] = m[k];
+#pragma unroll
+  for (int i = 0; i < ITEMS; ++i) {
+    items[i].get(v);
+#pragma unroll
+    for (int k = 0; k < V; ++k) next[k] = larger(next[k], v[k]);
+  }
+  keep_packed(items);
+#pragma unroll
+  for (int k = 0; k < V; ++k) s[k] *= exponential(m[k] - zero_if_empty(next[k])), m[k] = next[k], next[k] = 0;
+#pragma unroll
+  for (int i = 0; i < ITEMS; ++i) {
+    items[i].get(v);
+#pragma unroll
+    for (int k = 0; k < V; ++k) next[k] += exponential(v[k] - zero_if_empty(m[k]));
+  }
+#pragma unroll
+  for (int k = 0; k < V; ++k) s[k] += next[k];  // a batch at a time: fewer roundings in the long sum
+}
+
 template <class T, int V>
 __device__ inline void write_pack(const Row<T, V>& row, i64 j, Pack<T, V> item, Pair<Wide<T>> by) {
   Wide<T> v[V];
@@ -1183,9 +1209,6 @@ __global__ void __launch_bounds__(V == 1 ? 256 : 512, V > 1 ? 1 : SPLIT || sizeo
     }
     keep_packed(items);
     for (i64 j = beyond; j < end; j += BATCH * depths) {
-      W next[V];
-#pragma unroll
-      for (int k = 0; k < V; ++k) next[k] = m[k];
 #pragma unroll
       for (int i = 0; i < BATCH; ++i) {
         if (j + (i64)i * depths < end) {
@@ -1194,23 +1217,7 @@ __global__ void __launch_bounds__(V == 1 ? 256 : 512, V > 1 ? 1 : SPLIT || sizeo
           batch[i].empty();
         }
       }
-#pragma unroll
-      for (int i = 0; i < BATCH; ++i) {
-        batch[i].get(v);
-#pragma unroll
-        for (int k = 0; k < V; ++k) next[k] = larger(next[k], v[k]);
-      }
-      keep_packed(batch);
-#pragma unroll
-      for (int k = 0; k < V; ++k) s[k] *= exponential(m[k] - zero_if_empty(next[k])), m[k] = next[k], next[k] = 0;
-#pragma unroll
-      for (int i = 0; i < BATCH; ++i) {
-        batch[i].get(v);
-#pragma unroll
-        for (int k = 0; k < V; ++k) next[k] += exponential(v[k] - zero_if_empty(m[k]));
-      }
-#pragma unroll
-      for (int k = 0; k < V; ++k) s[k] += next[k];  // a batch at a time: fewer roundings in the long sum
+      take_in_columns(m, s, batch);
     }
 
     // Across the lanes of a warp that share a row, across the warps, and across the blocks.
@@ -1329,34 +1336,12 @@ __global__ void __launch_bounds__(512, 1)
       }
     }
   };
-  const auto take = [&] {
-    W top[V];
-#pragma unroll
-    for (int k = 0; k < V; ++k) top[k] = m[k];
-#pragma unroll
-    for (int i = 0; i < ITEMS; ++i) {
-      items[i].get(v);
-#pragma unroll
-      for (int k = 0; k < V; ++k) top[k] = larger(top[k], v[k]);
-    }
-    keep_packed(items);
-#pragma unroll
-    for (int k = 0; k < V; ++k) s[k] *= exponential(m[k] - zero_if_empty(top[k])), m[k] = top[k], top[k] = 0;
-#pragma unroll
-    for (int i = 0; i < ITEMS; ++i) {
-      items[i].get(v);
-#pragma unroll
-      for (int k = 0; k < V; ++k) top[k] += exponential(v[k] - zero_if_empty(m[k]));
-    }
-#pragma unroll
-    for (int k = 0; k < V; ++k) s[k] += top[k];
-  };
   if (kept < count) load(next, kept);
   for (int k = kept; k < count; k += ITEMS) {
 #pragma unroll
     for (int i = 0; i < ITEMS; ++i) items[i] = next[i];
     if (k + ITEMS < count) load(next, k + ITEMS);
-    take();
+    take_in_columns(m, s, items);
   }
   wait_async();
   for (int k = 0; k < kept; k += ITEMS) {
@@ -1368,7 +1353,7 @@ __global__ void __launch_bounds__(512, 1)
         items[i].empty();
       }
     }
-    take();
+    take_in_columns(m, s, items);
   }
 
   // `group` takes every groups-th place of its row.
@@ -1636,26 +1621,7 @@ __global__ void __launch_bounds__(WARPS * 32 + 32 + 128 / sizeof(T), 1)
     if (taking < all_strips && take_turn - write_turn < DEPTH) {
       if (take_tile < tiles && passed(&arrived[take_at.slot], take_at.parity)) {
         get_tile(take_at.slot, count - take_tile * TILE);
-        W top[V];
-#pragma unroll
-        for (int k = 0; k < V; ++k) top[k] = m[k];
-#pragma unroll
-        for (int i = 0; i < ITEMS; ++i) {
-          items[i].get(v);
-#pragma unroll
-          for (int k = 0; k < V; ++k) top[k] = larger(top[k], v[k]);
-        }
-        keep_packed(items);
-#pragma unroll
-        for (int k = 0; k < V; ++k) s[k] *= exponential(m[k] - zero_if_empty(top[k])), m[k] = top[k], top[k] = 0;
-#pragma unroll
-        for (int i = 0; i < ITEMS; ++i) {
-          items[i].get(v);
-#pragma unroll
-          for (int k = 0; k < V; ++k) top[k] += exponential(v[k] - zero_if_empty(m[k]));
-        }
-#pragma unroll
-        for (int k = 0; k < V; ++k) s[k] += top[k];
+        take_in_columns(m, s, items);
         take_at.next(slots);
         ++take_tile;
         --in_flight;
