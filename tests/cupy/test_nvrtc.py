@@ -124,6 +124,8 @@ def most_threads(op: str, kernel: str) -> int:
             + 32
             + 128 // ctypes.sizeof({"float": ctypes.c_float}.get(arguments[0], ctypes.c_short))
         )
+    if op == "softmax" and name == "columns_cluster":
+        return 256 if arguments[0] == "double" else 512
     if op == "softmax" and name == "columns":
         return 256 if arguments[1] == "1" else 512
     found = re.search(rf"__launch_bounds__\((\d+)[^;{{}}]*?\)\s+{name}\(", module.source(op))
@@ -153,11 +155,16 @@ def covers_every_element(problem: Problem, step: Step) -> None:
     if name == "multi_row_tile":
         _, lanes, each = numbers
         assert int(lanes) * int(each) >= (problem.n // 2 + 1 if problem.itemsize == 2 else problem.n), (problem, step)
-    if name == "columns_cluster":
+    if name == "columns_cluster":  # each thread's packs or elements, and behind them the pairs
         columns = problem.by_columns()
-        assert columns is not None and isinstance(step.arguments[0], tuple)
-        share = -(-problem.n // step.cluster)
-        assert share * step.arguments[0][1] <= step.shared_bytes // 16, (problem, step)
+        assert columns is not None
+        lanes, items = (value[1] for value in step.arguments if isinstance(value, tuple))
+        depths, wide = step.threads // lanes, lanes * int(numbers[1])
+        assert step.threads % lanes == 0 and items * depths * step.cluster >= problem.n, (problem, step)
+        pairs = (step.threads // max(lanes, 32) + step.cluster + 1) * wide
+        cell = 16 if numbers[1] != "1" else problem.itemsize
+        pair = 16 if problem.itemsize == 8 else 8
+        assert step.shared_bytes == items * step.threads * cell + pairs * pair, (problem, step)
     if name in ("multi_row", "rows_deferred_lanes"):
         _, width, lanes, items, _, edges = numbers
         assert int(lanes) * int(items) >= packs, (problem, step)

@@ -1687,106 +1687,164 @@ __global__ void __launch_bounds__(WARPS * 32 + 32 + 128 / sizeof(T), 1)
 
 // --- Columns, by a thread-block cluster: every element in shared memory, read once -----------------------------------
 //
-// A block takes x_lanes * V neighbouring rows and its part of their elements, `items` packs a thread, all on their way
-// at once; each thread reads back what it copied itself. Pairs of a row meet within the warp, within the block, and
-// through distributed shared memory within the cluster.
+// A block takes some neighbouring rows and its part of their elements, all of them on their way to shared memory at
+// once. An SM has several blocks, so that some read while others compute or write. Pairs of a row meet within the warp,
+// within the block, and through distributed shared memory within the cluster.
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
-constexpr int CLUSTER_BLOCKS = COLUMN_BLOCKS == 4 ? 2 : 1;  // on an SM, likewise
+constexpr int CLUSTER_BLOCKS = COLUMN_BLOCKS == 4 ? 2 : 1;  // of the most threads, on an SM
+
+// The pairs of a block's `wide` neighbouring rows, in shared memory: those of each of its `groups` of threads, those of
+// each block of the cluster, and what finishes the rows.
+template <class T>
+struct Meeting {
+  Pair<Wide<T>>*slots, *peers, *finishers;
+  u64* met;
+  int groups, wide;
+
+  // `met` counts the bytes that all blocks of the cluster will send here. cluster_arrive() and, in finish(),
+  // cluster_wait() put its making, in every block, before the first of them; loads may be issued between the two.
+  __device__ Meeting(void* at, u64* met, int groups, int wide)
+      : slots((Pair<Wide<T>>*)at), peers(slots + groups * wide), finishers(peers + cluster_size() * wide), met(met),
+        groups(groups), wide(wide) {
+    if (threadIdx.x == 0) {
+      init_barrier(met, 1);
+      fence_barriers();
+      arrive_expecting(met, cluster_size() * wide * sizeof(Pair<Wide<T>>));
+    }
+    cluster_arrive();
+  }
+
+  // From the slots, which the block's threads have written, to the finishers, which all of them may then read. Every
+  // place is written once a launch, so that no one has to wait before writing; and no block ends before all that is sent
+  // to it has come, since its threads pass the last barrier behind those that waited for it.
+  __device__ void finish() {
+    const int parts = cluster_size(), part = cluster_rank();
+    __syncthreads();
+    cluster_wait();
+    if (parts > 1) {
+      for (int k = threadIdx.x; k < parts * wide; k += blockDim.x) {  // a row of a block, to one of them
+        const int row = k % wide;
+        const Pair<Wide<T>> all = merged(slots + row, groups);
+        const u64* words = (const u64*)&all;
+#pragma unroll
+        for (int i = 0; i < (int)(sizeof(all) / 8); ++i) {
+          send_remote((u64*)&peers[part * wide + row] + i, met, k / wide, words[i]);
+        }
+      }
+    }
+    for (int row = threadIdx.x; row < wide; row += blockDim.x) {
+      if (parts > 1) wait_for(met, 0);
+      finishers[row] = finisher<T>(parts > 1 ? merged(peers + row, parts) : merged(slots + row, groups));
+    }
+    __syncthreads();
+  }
+
+  __device__ Pair<Wide<T>> merged(const Pair<Wide<T>>* pairs, int count) const {
+    Wide<T> top = lowest<Wide<T>>(), sum = 0;
+    for (int k = 0; k < count; ++k) top = larger(top, pairs[k * wide].m);
+    const Wide<T> shift = zero_if_empty(top);
+    for (int k = 0; k < count; ++k) sum += pairs[k * wide].s * exponential(pairs[k * wide].m - shift);
+    return {top, sum};
+  }
+};
+
+// What a thread copies asynchronously, and later reads back itself: a pack, or an element of 4 or 8 bytes.
+template <class T, int V>
+struct Cell {
+  Bytes16 raw;
+  __device__ void load(const T* x) { copy_async(this, x); }
+  __device__ void get(Pack<T, V>& item) const { item.raw = raw; }
+};
+template <class T>
+struct Cell<T, 1> {
+  T value;
+  __device__ void load(const T* x) {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %2;"
+                 :: "r"(shared_address(this)), "l"(x), "n"(sizeof(T)) : "memory");
+  }
+  __device__ void get(Pack<T, 1>& item) const { item.value = widen(value); }
+};
 
 template <class T, int V>
-__global__ void __launch_bounds__(512, sizeof(T) == 8 ? 1 : CLUSTER_BLOCKS) columns_cluster(const Problem given, const int x_lanes) {
+__global__ void __launch_bounds__(sizeof(T) == 8 ? 256 : 512, sizeof(T) == 8 ? 2 : CLUSTER_BLOCKS)
+    columns_cluster(const Problem given, const int x_lanes, const int items) {
   using W = Wide<T>;
+  constexpr int BATCH = V == 1 ? 8 : sizeof(T) == 8 ? 2 : 4;
   extern __shared__ Bytes16 memory[];
   __shared__ u64 met;
-  __shared__ alignas(16) Pair<W> slots[16 * 8 * V], peers[16 * 8 * V];  // per warp, then per block: x_lanes <= 8
-  if (threadIdx.x == 0) {
-    init_barrier(&met, 1);
-    fence_barriers();
-  }
-  cluster_arrive();
+  const int lanes = blockDim.x, wide = x_lanes * V, group = x_lanes > 32 ? x_lanes : 32;
+  Cell<T, V>* mine = (Cell<T, V>*)memory + threadIdx.x;
+  Meeting<T> meeting((Cell<T, V>*)memory + items * lanes, &met, lanes / group, wide);
   const Problem p = begin(given);
-  const int lanes = blockDim.x, lane = threadIdx.x % x_lanes, depth = threadIdx.x / x_lanes, depths = lanes / x_lanes;
-  const int warp = threadIdx.x / 32, warps = lanes / 32, wide = x_lanes * V;
+  const int lane = threadIdx.x % x_lanes, depth = threadIdx.x / x_lanes, depths = lanes / x_lanes;
   const int parts = cluster_size(), part = cluster_rank();
   const i64 tiles = (p.inner + wide - 1) / wide, tile = block_index() / parts, outer = tile / tiles;
-  cluster_wait();
-  if (outer >= p.rows / p.inner) return;  // the whole cluster alike
+  if (outer >= p.rows / p.inner) {  // the whole cluster alike
+    cluster_wait();
+    return;
+  }
   const i64 inner = (tile - outer * tiles) * wide + lane * V, share = (p.n + parts - 1) / parts;
   const i64 end = (part + 1) * share < p.n ? (part + 1) * share : p.n, from = part * share + depth;
   const int count = inner < p.inner && from < end ? (int)((end - from + depths - 1) / depths) : 0;
   const T* x = (const T*)p.x + outer * p.x_outer + inner * p.x_inner + from * p.x_n;
   T* out = (T*)p.out + outer * p.out_outer + inner * p.out_inner + from * p.out_n;
-  Bytes16* mine = memory + threadIdx.x;
-  for (int i = 0; i < count; ++i) copy_async(mine + i * lanes, x + (i64)i * depths * p.x_n);
-  wait_async();
+
+  // In two halves, so that the first is taken in while the second is on its way.
+  const int half = (items / 2 + BATCH - 1) / BATCH * BATCH, first = count < half ? count : half;
+  int i = 0;
+#pragma unroll 4
+  for (; i < first; ++i, x += depths * p.x_n) mine[i * lanes].load(x);
+  commit_async();
+#pragma unroll 4
+  for (; i < count; ++i, x += depths * p.x_n) mine[i * lanes].load(x);
+  commit_async();
 
   W m[V], s[V], v[V];
-  Pack<T, V> item;
 #pragma unroll
   for (int k = 0; k < V; ++k) m[k] = lowest<W>(), s[k] = 0;
-#pragma unroll 4
-  for (int i = 0; i < count; ++i) {
-    item.raw = mine[i * lanes];
-    item.get(v);
+  const auto take = [&](int i, int to) {
+    for (; i < to; i += BATCH) {
+      Pack<T, V> batch[BATCH];
 #pragma unroll
-    for (int k = 0; k < V; ++k) m[k] = larger(m[k], v[k]);
-  }
-#pragma unroll 2
-  for (int i = 0; i < count; ++i) {
-    item.raw = mine[i * lanes];
-    item.get(v);
-#pragma unroll
-    for (int k = 0; k < V; ++k) s[k] += exponential(v[k] - zero_if_empty(m[k]));
-  }
-
+      for (int k = 0; k < BATCH; ++k) {
+        if (i + k < to) {
+          mine[(i + k) * lanes].get(batch[k]);
+        } else {
+          batch[k].empty();
+        }
+      }
+      take_in_columns(m, s, batch);
+    }
+  };
+  wait_async_but<1>();
+  take(0, first);
+  wait_async();
+  take(first, count);
 #pragma unroll
   for (int k = 0; k < V; ++k) {
     const W own = m[k];
     for (int mask = 16; mask >= x_lanes; mask /= 2) m[k] = larger(m[k], exchange(m[k], mask));
     s[k] *= exponential(own - zero_if_empty(m[k]));
     for (int mask = 16; mask >= x_lanes; mask /= 2) s[k] += exchange(s[k], mask);
-    if ((threadIdx.x & 31) < x_lanes) slots[warp * wide + lane * V + k] = {m[k], s[k]};
+    if ((int)threadIdx.x % group < x_lanes) meeting.slots[threadIdx.x / group * wide + lane * V + k] = {m[k], s[k]};
   }
-  __syncthreads();
-  Pair<W> all = {lowest<W>(), 0};
-  const auto merge = [&](const Pair<W>* pairs, int count_of) {
-    W top = lowest<W>(), sum = 0;
-    for (int k = 0; k < count_of; ++k) top = larger(top, pairs[k * wide].m);
-    for (int k = 0; k < count_of; ++k) sum += pairs[k * wide].s * exponential(pairs[k * wide].m - zero_if_empty(top));
-    all = {top, sum};
-  };
-  if (threadIdx.x < wide) merge(slots + threadIdx.x, warps);
-  if (parts > 1) {
-    if (threadIdx.x == 0) arrive_expecting(&met, parts * wide * sizeof(Pair<W>));
-    if (threadIdx.x < wide) {
-      const u64* words = (const u64*)&all;
-      for (int rank = 0; rank < parts; ++rank) {
-#pragma unroll
-        for (int k = 0; k < (int)(sizeof(all) / 8); ++k) {
-          send_remote((u64*)&peers[part * wide + threadIdx.x] + k, &met, rank, words[k]);
-        }
-      }
-      wait_for(&met, 0);
-      merge(peers + threadIdx.x, parts);
-    }
-  }
-  __syncthreads();
-  if (threadIdx.x < wide) slots[threadIdx.x] = {zero_if_empty(all.m), W(1) / all.s};
-  __syncthreads();
+  meeting.finish();
 #pragma unroll
   for (int k = 0; k < V; ++k) {
-    m[k] = slots[lane * V + k].m;  // the shift
-    s[k] = slots[lane * V + k].s;  // the scale
+    const Pair<W> by = meeting.finishers[lane * V + k];
+    m[k] = by.m;
+    s[k] = by.s;
   }
-#pragma unroll 2
-  for (int i = 0; i < count; ++i) {
-    item.raw = mine[i * lanes];
+#pragma unroll(sizeof(T) == 8 ? 1 : V == 1 ? 8 : V == 8 ? 2 : 4)
+  for (int i = 0; i < count; ++i, out += depths * p.out_n) {
+    Pack<T, V> item;
+    mine[i * lanes].get(item);
     item.get(v);
 #pragma unroll
-    for (int k = 0; k < V; ++k) v[k] = exponential(v[k] - m[k]) * s[k];
+    for (int k = 0; k < V; ++k) v[k] = finished<T>(v[k], {m[k], s[k]});
     item.set(v);
-    item.store(out + (i64)i * depths * p.out_n, 0, true);
+    item.store(out, 0, true);
   }
 }
 
