@@ -165,6 +165,10 @@ def covers_every_element(problem: Problem, step: Step) -> None:
         cell = 16 if numbers[1] != "1" else problem.itemsize
         pair = 16 if problem.itemsize == 8 else 8
         assert step.shared_bytes == items * step.threads * cell + pairs * pair, (problem, step)
+    if name == "columns_ragged":  # each warp's pieces of 32 rows, in whole words, and behind them the pairs
+        items, warps, pitch = step.arguments[0][1], step.threads // 32, 32 * problem.itemsize + 16
+        assert isinstance(items, int) and items * warps * step.cluster >= problem.n, (problem, step)
+        assert step.shared_bytes == warps * items * pitch + (warps + step.cluster + 1) * 32 * 8, (problem, step)
     if name in ("multi_row", "rows_deferred_lanes"):
         _, width, lanes, items, _, edges = numbers
         assert int(lanes) * int(items) >= packs, (problem, step)
@@ -258,6 +262,7 @@ EXPECTED = {
         "columns_pipeline<float, 12, 4>": (r"LDGSTS\S*\.128", r"SYNCS|ARRIVES", r"STG\.E\S*\.128", r"ACQBULK"),
         "columns_flat<float, 8>": (r"LDGSTS\S*\.128", r"STG\.E\S*\.128"),
         "columns_cluster<float, 4>": (r"LDGSTS\S*\.128", r"STG\.E\S*\.128", r"ACQBULK"),
+        "columns_ragged<float>": (r"LDGSTS\S*\.128", r"STG", r"ACQBULK"),
         "columns<float, 4, 8, false>": (r"LDG\.E\S*\.128", r"STG\.E\S*\.128", r"MUFU\.EX2"),
     },
     ("softmax", "bfloat16"): {
@@ -278,7 +283,7 @@ EXPECTED = {
 def test_machine_code_holds_the_expected_instructions(op: str, dtype: str, architecture: int) -> None:
     sass = disassembled(op, dtype, architecture)
     for name, patterns in EXPECTED[op, dtype].items():
-        if name.startswith(("split_cluster", "split_ring", "columns_cluster")) and architecture < 90:
+        if name.startswith(("split_cluster", "split_ring", "columns_cluster", "columns_ragged")) and architecture < 90:
             continue
         if "pipeline" in name and architecture not in (90, 100):  # they take 227 kB of shared memory
             continue

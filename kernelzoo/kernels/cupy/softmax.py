@@ -32,6 +32,9 @@ SM_THREADS = 1024
 # Of a block of columns in a cluster at most: where an SM would have one of larger ones, reading twice is as fast.
 CLUSTER_BYTES = 114 * 1024
 
+# Of the shortest column of an odd width that a block, or a cluster, takes through shared memory.
+RAGGED_ELEMENTS = 96
+
 # Shared memory that a block takes beside what it asks for: the system's, and a barrier.
 BLOCK_BYTES = 1024 + 16
 
@@ -95,6 +98,7 @@ class Knobs:
     column_blocks: int = knob(
         3, among=(2, 3, 4), unit="blocks", why="of a cluster of columns whose elements an SM's shared memory holds"
     )
+    ragged_blocks: int = knob(4, among=(2, 3, 4, 6), unit="blocks", why="the same at odd widths")
 
 
 @register("cupy", "softmax", "auto")
@@ -145,8 +149,8 @@ def _auto(problem: Problem, device: Device, knobs: Knobs) -> Plan:
     if columns is not None:
         if _is_flat(columns):
             return _split(problem, device, knobs)
-        pipeline = _columns_pipeline(columns, device, knobs)
-        if pipeline or (columns.n > knobs.columns_short and _columns_cluster(columns, device, knobs) is not None):
+        split = _columns_pipeline(columns, device, knobs) or _columns_ragged(columns, device, knobs)
+        if split or (columns.n > knobs.columns_short and _columns_cluster(columns, device, knobs) is not None):
             return _split(problem, device, knobs)
         # Held in registers if it fits; split where the tiles alone don't give each SM two blocks.
         few = _column_tiles(columns, _column_threads(columns)) < knobs.columns_blocks * device.sms
@@ -266,6 +270,7 @@ def _split(problem: Problem, device: Device, knobs: Knobs) -> Plan:
         return (
             _columns_pipeline(columns, device, knobs)
             or _columns_cluster(columns, device, knobs)
+            or _columns_ragged(columns, device, knobs)
             or _columns_split(columns, device)
         )
     packs = _packs(problem)
@@ -439,6 +444,34 @@ def _columns_cluster(problem: Problem, device: Device, knobs: Knobs) -> Plan | N
                     break
             if fits is not None:
                 return fits
+    return None
+
+
+def _columns_ragged(problem: Problem, device: Device, knobs: Knobs) -> Plan | None:
+    """The same at odd widths, 32 rows to a block; None if it doesn't fit, or columns are short or few."""
+    n, side_by_side = problem.n, problem.x_inner == problem.out_inner == 1
+    if device.capability < 90 or problem.itemsize > 4 or problem.column_width > 1 or not side_by_side:
+        return None
+    across = -(-problem.inner // WARP)
+    if n < RAGGED_ELEMENTS or 4 * problem.inner < 3 * across * WARP:  # too many idle lanes
+        return None
+    tiles, pitch = problem.outer * across, WARP * problem.itemsize + PACK_BYTES
+    for blocks in (knobs.ragged_blocks, 4, 3, 2):  # on an SM
+        fits = None
+        for parts in (1, *_clusters(device)):
+            share = -(-n // parts)
+            warps = min(12, max(2, -(-share * pitch // (84 * WARP))))  # 84 bytes a thread
+            items = -(-share // warps)
+            shared = warps * items * pitch + (warps + parts + 1) * WARP * _pair_bytes(problem)
+            if blocks * (shared + BLOCK_BYTES) > device.shared_bytes + 1024:
+                continue
+            kernel = f"columns_ragged<{problem.c_type}>"
+            step = Step(kernel, tiles * parts, warps * WARP, ((ctypes.c_int32, items),), shared, cluster=parts)
+            fits = Plan(problem, (step,))
+            if tiles * parts >= device.sms or share <= 64:
+                break
+        if fits is not None:
+            return fits
     return None
 
 
