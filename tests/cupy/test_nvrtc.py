@@ -165,6 +165,12 @@ def covers_every_element(problem: Problem, step: Step) -> None:
         cell = 16 if numbers[1] != "1" else problem.itemsize
         pair = 16 if problem.itemsize == 8 else 8
         assert step.shared_bytes == items * step.threads * cell + pairs * pair, (problem, step)
+    if name == "columns_flat":  # all packs of a thread hold the same rows
+        columns = problem.by_columns()
+        assert columns is not None
+        active = step.arguments[-1][1]
+        assert isinstance(active, int) and 0 < active <= step.threads, (problem, step)
+        assert active * (16 // problem.itemsize) % columns.inner == 0, (problem, step)
     if name == "columns_ragged":  # each warp's pieces of 32 rows, in whole words, and behind them the pairs
         items, warps, pitch = step.arguments[0][1], step.threads // 32, 32 * problem.itemsize + 16
         assert isinstance(items, int) and items * warps * step.cluster >= problem.n, (problem, step)

@@ -1295,25 +1295,24 @@ __global__ void __launch_bounds__(V == 1 ? 256 : 512, V > 1 ? 1 : SPLIT || sizeo
   }
 }
 
-// --- Columns at odd widths, as one piece of memory: few rows side by side, whatever boundaries they keep to ----------
+// --- Columns as one piece of memory: few rows side by side, whatever boundaries they keep to -------------------------
 //
-// Threads go round the rows together: a thread's packs are a whole number of rounds apart, so that place k of each of
-// them is of the same row. A block takes consecutive rounds, and holds the first `held` packs of each thread in shared
+// `active` threads go round the rows together: as many packs as they are hold each row equally often, so that place k of
+// a thread's packs, which are that far apart, is always of the same row. A block takes consecutive rounds, and holds the first `held` packs of each thread in shared
 // memory; the others are read again, the last one first, which is the likeliest to be in the L2 cache still.
 template <class T, int ITEMS>
 __global__ void __launch_bounds__(512, 1)
-    columns_flat(const Problem given, Pair<Wide<T>>* partial, u64* arrived, const int held) {
+    columns_flat(const Problem given, Pair<Wide<T>>* partial, u64* arrived, const int held, const int active) {
   const Problem p = begin(given);
   using W = Wide<T>;
   constexpr int V = 16 / sizeof(T);
   extern __shared__ Bytes16 memory[];
   __shared__ Pair<W> slots[512];
-  const int rows = (int)p.inner, groups = 512 / rows, active = groups * rows;
-  const int row = threadIdx.x % rows, group = threadIdx.x / rows;
+  const int rows = (int)p.inner, groups = rows < 512 ? 512 / rows : 1;  // of threads, that merge a row's pairs
   const i64 total = p.n * rows, packs = total / V, rounds = (packs + active - 1) / active;
   const i64 share = (rounds + gridDim.x - 1) / gridDim.x, from = blockIdx.x * share * active + threadIdx.x;
   const i64 end = (blockIdx.x + 1) * share * active, to = end < packs ? end : packs;
-  const int count = group < groups && from < to ? (int)((to - from + active - 1) / active) : 0;
+  const int count = threadIdx.x < active && from < to ? (int)((to - from + active - 1) / active) : 0;
   const int kept = count < held ? count : held;
   const T* x = (const T*)p.x;
   T* out = (T*)p.out;
@@ -1356,26 +1355,31 @@ __global__ void __launch_bounds__(512, 1)
     take_in_columns(m, s, items);
   }
 
-  // `group` takes every groups-th place of its row.
-  if (group < groups) {
+  // Thread `i` merges every groups-th of the places of a row.
+  if (threadIdx.x < active) {
 #pragma unroll
     for (int k = 0; k < V; ++k) places[threadIdx.x * V + k] = {m[k], s[k]};
   }
   __syncthreads();
-  Pair<W> all = {lowest<W>(), 0};
-  const bool has_edges = blockIdx.x == 0 && group == 0;  // what is left over of the last pack
-  if (group < groups) {
-    for (int k = group; k < groups * V; k += groups) all = merge(all, places[k * rows + row]);
-  }
-  for (i64 e = packs * V; has_edges && e < total; ++e) {
-    if (e % rows == row) {
-      const W edge = widen(x[e]);
-      all = merge(all, Pair<W>{edge, exponential(edge - zero_if_empty(edge))});
+  Pair<W> all;
+  for (int i = threadIdx.x; i < groups * rows; i += 512) {
+    const int row = i % rows;
+    all = {lowest<W>(), 0};
+    for (int k = i; k < active * V; k += groups * rows) all = merge(all, places[k]);
+    for (i64 e = packs * V; blockIdx.x == 0 && i < rows && e < total; ++e) {  // what is left over of the last pack
+      if (e % rows == row) {
+        const W edge = widen(x[e]);
+        all = merge(all, Pair<W>{edge, exponential(edge - zero_if_empty(edge))});
+      }
+    }
+    if (groups == 1) {
+      partial[(i64)blockIdx.x * rows + row] = all;
+    } else {
+      slots[i] = all;
     }
   }
-  slots[threadIdx.x] = all;
   __syncthreads();
-  if (threadIdx.x < rows) {
+  if (groups > 1 && threadIdx.x < rows) {
     for (int k = 1; k < groups; ++k) all = merge(all, slots[k * rows + threadIdx.x]);
     partial[(i64)blockIdx.x * rows + threadIdx.x] = all;
   }
@@ -1388,7 +1392,7 @@ __global__ void __launch_bounds__(512, 1)
     if ((threadIdx.x & 31) == 0) partial[r] = finisher<T>(all);
   }
   meet(arrived + 1, gridDim.x);
-  if (threadIdx.x < rows) places[threadIdx.x] = partial[threadIdx.x];
+  for (int r = threadIdx.x; r < rows; r += 512) places[r] = partial[r];
   __syncthreads();
 #pragma unroll
   for (int k = 0; k < V; ++k) {
@@ -1426,9 +1430,8 @@ __global__ void __launch_bounds__(512, 1)
     }
     write(k, kept);
   }
-  for (i64 e = packs * V; has_edges && e < total; ++e) {
-    if (e % rows == row) narrow(finished<T>(widen(x[e]), places[row]), out[e]);
-  }
+  const i64 e = packs * V + threadIdx.x;
+  if (blockIdx.x == 0 && e < total) narrow(finished<T>(widen(x[e]), places[e % rows]), out[e]);
 }
 
 // --- Columns, by a pipeline ------------------------------------------------------------------------------------------

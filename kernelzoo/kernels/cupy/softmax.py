@@ -5,6 +5,7 @@ one), since that is what a thread loads at a time.
 """
 
 import ctypes
+import math
 
 import torch
 
@@ -34,6 +35,9 @@ CLUSTER_BYTES = 114 * 1024
 
 # Of the shortest column of an odd width that a block, or a cluster, takes through shared memory.
 RAGGED_ELEMENTS = 96
+
+# Of the longest column at an even width that isn't taken as a part of one piece of memory.
+FLAT_ELEMENTS = 8192
 
 # Shared memory that a block takes beside what it asks for: the system's, and a barrier.
 BLOCK_BYTES = 1024 + 16
@@ -476,31 +480,38 @@ def _columns_ragged(problem: Problem, device: Device, knobs: Knobs) -> Plan | No
 
 
 def _is_flat(problem: Problem) -> bool:
-    """Columns that fill one piece of memory, of so few rows that blocks of 512 threads go round them, at odd widths."""
-    return (
-        problem.column_width == 1
-        and problem.itemsize <= 4
-        and problem.aligned
-        and problem.outer == 1
-        and problem.x_inner == problem.out_inner == 1
-        and problem.x_n == problem.out_n == problem.inner <= 256
-        and problem.n >= 1024
-    )
+    """Columns that fill one piece of memory, and are best taken as such: blocks of 512 threads go round their rows.
+
+    At odd widths all of few rows; at others only columns that are too long for the strips of a cluster.
+    """
+    one_piece = problem.outer == 1 and problem.x_inner == problem.out_inner == 1
+    one_piece = one_piece and problem.x_n == problem.out_n == problem.inner
+    if not (one_piece and problem.aligned and problem.itemsize <= 4):
+        return False
+    if problem.column_width == 1:
+        return problem.inner <= 256 and problem.n >= 1024
+    return problem.n > FLAT_ELEMENTS and _flat_threads(problem) >= 384
+
+
+def _flat_threads(problem: Problem) -> int:
+    """Of 512, as many as have packs that hold each row equally often."""
+    around = problem.inner // math.gcd(problem.inner, PACK_BYTES // problem.itemsize)
+    return 512 // around * around
 
 
 def _columns_flat(problem: Problem, device: Device) -> Plan:
-    width, threads = PACK_BYTES // problem.itemsize, 512
+    width, threads, active = PACK_BYTES // problem.itemsize, 512, _flat_threads(problem)
     packs = problem.n * problem.inner // width
     items = {2: 4, 4: 8}[problem.itemsize]
     blocks = min(device.sms, max(1, packs // (threads * items)))
     places = threads * width * _pair_bytes(problem)
     most = (device.shared_bytes - places - 10 * 1024) // (threads * 16)  # beside 8 kB for pairs
-    held = max(0, min(most, -(-packs // (blocks * (threads - problem.inner)))))
+    held = max(0, min(most, -(-packs // (blocks * active))))
     step = Step(
         f"columns_flat<{problem.c_type}, {items}>",
         blocks,
         threads,
-        ("partial", "counters", (ctypes.c_int32, held)),
+        ("partial", "counters", (ctypes.c_int32, held), (ctypes.c_int32, active)),
         held * threads * 16 + places,
         cooperative=True,
     )
