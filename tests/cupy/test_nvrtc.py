@@ -268,7 +268,7 @@ EXPECTED = {
         "columns_pipeline<float, 12, 4>": (r"LDGSTS\S*\.128", r"SYNCS|ARRIVES", r"STG\.E\S*\.128", r"ACQBULK"),
         "columns_flat<float, 8>": (r"LDGSTS\S*\.128", r"STG\.E\S*\.128"),
         "columns_cluster<float, 4>": (r"LDGSTS\S*\.128", r"STG\.E\S*\.128", r"ACQBULK"),
-        "columns_ragged<float>": (r"LDGSTS\S*\.128", r"STG", r"ACQBULK"),
+        "columns_ragged<float>": (r"LDGSTS\S*\.128", r"\bSTG?\.E", r"ACQBULK"),
         "columns<float, 4, 8, false>": (r"LDG\.E\S*\.128", r"STG\.E\S*\.128", r"MUFU\.EX2"),
     },
     ("softmax", "bfloat16"): {
