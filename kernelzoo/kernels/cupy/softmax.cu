@@ -1297,9 +1297,10 @@ __global__ void __launch_bounds__(V == 1 ? 256 : 512, V > 1 ? 1 : SPLIT || sizeo
 
 // --- Columns as one piece of memory: few rows side by side, whatever boundaries they keep to -------------------------
 //
-// `active` threads go round the rows together: as many packs as they are hold each row equally often, so that place k of
-// a thread's packs, which are that far apart, is always of the same row. A block takes consecutive rounds, and holds the first `held` packs of each thread in shared
-// memory; the others are read again, the last one first, which is the likeliest to be in the L2 cache still.
+// `active` threads go round the rows together: that many packs hold each row equally often, so that place k of a
+// thread's packs, which are that far apart, is always of the same row. A block takes consecutive rounds, and holds the
+// first `held` packs of each thread in shared memory; the others are read again, the last one first, which is the
+// likeliest to be in the L2 cache still.
 template <class T, int ITEMS>
 __global__ void __launch_bounds__(512, 1)
     columns_flat(const Problem given, Pair<Wide<T>>* partial, u64* arrived, const int held, const int active) {
@@ -1719,8 +1720,8 @@ struct Meeting {
   }
 
   // From the slots, which the block's threads have written, to the finishers, which all of them may then read. Every
-  // place is written once a launch, so that no one has to wait before writing; and no block ends before all that is sent
-  // to it has come, since its threads pass the last barrier behind those that waited for it.
+  // place is written once a launch, so that no one has to wait before writing; and no block ends before all that is
+  // sent to it has come, since its threads pass the last barrier behind those that waited for it.
   __device__ void finish() {
     const int parts = cluster_size(), part = cluster_rank();
     __syncthreads();
@@ -1851,11 +1852,12 @@ __global__ void __launch_bounds__(sizeof(T) == 8 ? 256 : 512, sizeof(T) == 8 ? 2
   }
 }
 
-// --- Columns at odd widths, by a cluster ------------------------------------------------------------------------------
+// --- Columns at odd widths, by a cluster -----------------------------------------------------------------------------
 //
 // As columns_cluster, for rows that begin anywhere in a 16-byte word: a block takes 32 neighbouring rows, a lane each.
-// Their elements of one place in the row are a piece of memory; the words that it lies in are copied whole, so that half
-// precisions too go without a register between. A warp has consecutive places, `items` of them.
+// Their elements of one place in the row are a piece of memory; the words that it lies in are copied whole, so that
+// half precisions too go without a register between. A warp has consecutive places, `items` of them, and reads only
+// what its own lanes have copied.
 constexpr int RAGGED_BLOCKS = COLUMN_BLOCKS == 4 ? 3 : 1;  // of the most threads, on an SM
 
 template <class T>

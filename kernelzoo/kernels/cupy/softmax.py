@@ -102,7 +102,7 @@ class Knobs:
     column_blocks: int = knob(
         3, among=(2, 3, 4), unit="blocks", why="of a cluster of columns whose elements an SM's shared memory holds"
     )
-    ragged_blocks: int = knob(4, among=(2, 3, 4, 6), unit="blocks", why="the same at odd widths")
+    ragged_blocks: int = knob(4, among=(2, 3, 4, 6), unit="blocks", why="of such a cluster at odd widths, likewise")
 
 
 @register("cupy", "softmax", "auto")
