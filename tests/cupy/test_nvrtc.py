@@ -124,6 +124,8 @@ def most_threads(op: str, kernel: str) -> int:
             + 32
             + 128 // ctypes.sizeof({"float": ctypes.c_float}.get(arguments[0], ctypes.c_short))
         )
+    if op == "softmax" and name == "columns_cluster":
+        return 256 if arguments[0] == "double" else 512
     if op == "softmax" and name == "columns":
         return 256 if arguments[1] == "1" else 512
     found = re.search(rf"__launch_bounds__\((\d+)[^;{{}}]*?\)\s+{name}\(", module.source(op))
@@ -153,11 +155,26 @@ def covers_every_element(problem: Problem, step: Step) -> None:
     if name == "multi_row_tile":
         _, lanes, each = numbers
         assert int(lanes) * int(each) >= (problem.n // 2 + 1 if problem.itemsize == 2 else problem.n), (problem, step)
-    if name == "columns_cluster":
+    if name == "columns_cluster":  # each thread's packs or elements, and behind them the pairs
         columns = problem.by_columns()
-        assert columns is not None and isinstance(step.arguments[0], tuple)
-        share = -(-problem.n // step.cluster)
-        assert share * step.arguments[0][1] <= step.shared_bytes // 16, (problem, step)
+        assert columns is not None
+        lanes, items = (value[1] for value in step.arguments if isinstance(value, tuple))
+        depths, wide = step.threads // lanes, lanes * int(numbers[1])
+        assert step.threads % lanes == 0 and items * depths * step.cluster >= problem.n, (problem, step)
+        pairs = (step.threads // max(lanes, 32) + step.cluster + 1) * wide
+        cell = 16 if numbers[1] != "1" else problem.itemsize
+        pair = 16 if problem.itemsize == 8 else 8
+        assert step.shared_bytes == items * step.threads * cell + pairs * pair, (problem, step)
+    if name == "columns_flat":  # all packs of a thread hold the same rows
+        columns = problem.by_columns()
+        assert columns is not None
+        active = step.arguments[-1][1]
+        assert isinstance(active, int) and 0 < active <= step.threads, (problem, step)
+        assert active * (16 // problem.itemsize) % columns.inner == 0, (problem, step)
+    if name == "columns_ragged":  # each warp's pieces of 32 rows, in whole words, and behind them the pairs
+        items, warps, pitch = step.arguments[0][1], step.threads // 32, 32 * problem.itemsize + 16
+        assert isinstance(items, int) and items * warps * step.cluster >= problem.n, (problem, step)
+        assert step.shared_bytes == warps * items * pitch + (warps + step.cluster + 1) * 32 * 8, (problem, step)
     if name in ("multi_row", "rows_deferred_lanes"):
         _, width, lanes, items, _, edges = numbers
         assert int(lanes) * int(items) >= packs, (problem, step)
@@ -251,6 +268,7 @@ EXPECTED = {
         "columns_pipeline<float, 12, 4>": (r"LDGSTS\S*\.128", r"SYNCS|ARRIVES", r"STG\.E\S*\.128", r"ACQBULK"),
         "columns_flat<float, 8>": (r"LDGSTS\S*\.128", r"STG\.E\S*\.128"),
         "columns_cluster<float, 4>": (r"LDGSTS\S*\.128", r"STG\.E\S*\.128", r"ACQBULK"),
+        "columns_ragged<float>": (r"LDGSTS\S*\.128", r"\bSTG?\.E", r"ACQBULK"),
         "columns<float, 4, 8, false>": (r"LDG\.E\S*\.128", r"STG\.E\S*\.128", r"MUFU\.EX2"),
     },
     ("softmax", "bfloat16"): {
@@ -271,7 +289,7 @@ EXPECTED = {
 def test_machine_code_holds_the_expected_instructions(op: str, dtype: str, architecture: int) -> None:
     sass = disassembled(op, dtype, architecture)
     for name, patterns in EXPECTED[op, dtype].items():
-        if name.startswith(("split_cluster", "split_ring", "columns_cluster")) and architecture < 90:
+        if name.startswith(("split_cluster", "split_ring", "columns_cluster", "columns_ragged")) and architecture < 90:
             continue
         if "pipeline" in name and architecture not in (90, 100):  # they take 227 kB of shared memory
             continue

@@ -130,6 +130,11 @@ __device__ inline void copy_async(void* to, const void* from) {
 }
 __device__ inline void wait_async() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 
+// Copies since the last commit are one group; a thread may wait for all of its groups but the last few.
+__device__ inline void commit_async() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+template <int LEFT>
+__device__ inline void wait_async_but() { asm volatile("cp.async.wait_group %0;" :: "n"(LEFT) : "memory"); }
+
 // Values that meet in device memory: 32 bits at a time, each beside a tag that says which launch it is of, in one
 // 64-bit word. A reader that sees the tag has the value too: no fence, and no trip to a counter. Tags count launches;
 // each block takes the one after its own last.

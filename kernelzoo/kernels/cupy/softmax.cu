@@ -519,6 +519,32 @@ __device__ inline void take_in(Pair<Wide<T>>& run, Pack<T, V> (&items)[ITEMS]) {
   run = {m, s};
 }
 
+// The same for packs of neighbouring rows, each with a pair of its own.
+template <class T, int V, int ITEMS>
+__device__ inline void take_in_columns(Wide<T> (&m)[V], Wide<T> (&s)[V], Pack<T, V> (&items)[ITEMS]) {
+  using W = Wide<T>;
+  W v[V], next[V];
+#pragma unroll
+  for (int k = 0; k < V; ++k) next[k] = m[k];
+#pragma unroll
+  for (int i = 0; i < ITEMS; ++i) {
+    items[i].get(v);
+#pragma unroll
+    for (int k = 0; k < V; ++k) next[k] = larger(next[k], v[k]);
+  }
+  keep_packed(items);
+#pragma unroll
+  for (int k = 0; k < V; ++k) s[k] *= exponential(m[k] - zero_if_empty(next[k])), m[k] = next[k], next[k] = 0;
+#pragma unroll
+  for (int i = 0; i < ITEMS; ++i) {
+    items[i].get(v);
+#pragma unroll
+    for (int k = 0; k < V; ++k) next[k] += exponential(v[k] - zero_if_empty(m[k]));
+  }
+#pragma unroll
+  for (int k = 0; k < V; ++k) s[k] += next[k];  // a batch at a time: fewer roundings in the long sum
+}
+
 template <class T, int V>
 __device__ inline void write_pack(const Row<T, V>& row, i64 j, Pack<T, V> item, Pair<Wide<T>> by) {
   Wide<T> v[V];
@@ -1183,9 +1209,6 @@ __global__ void __launch_bounds__(V == 1 ? 256 : 512, V > 1 ? 1 : SPLIT || sizeo
     }
     keep_packed(items);
     for (i64 j = beyond; j < end; j += BATCH * depths) {
-      W next[V];
-#pragma unroll
-      for (int k = 0; k < V; ++k) next[k] = m[k];
 #pragma unroll
       for (int i = 0; i < BATCH; ++i) {
         if (j + (i64)i * depths < end) {
@@ -1194,23 +1217,7 @@ __global__ void __launch_bounds__(V == 1 ? 256 : 512, V > 1 ? 1 : SPLIT || sizeo
           batch[i].empty();
         }
       }
-#pragma unroll
-      for (int i = 0; i < BATCH; ++i) {
-        batch[i].get(v);
-#pragma unroll
-        for (int k = 0; k < V; ++k) next[k] = larger(next[k], v[k]);
-      }
-      keep_packed(batch);
-#pragma unroll
-      for (int k = 0; k < V; ++k) s[k] *= exponential(m[k] - zero_if_empty(next[k])), m[k] = next[k], next[k] = 0;
-#pragma unroll
-      for (int i = 0; i < BATCH; ++i) {
-        batch[i].get(v);
-#pragma unroll
-        for (int k = 0; k < V; ++k) next[k] += exponential(v[k] - zero_if_empty(m[k]));
-      }
-#pragma unroll
-      for (int k = 0; k < V; ++k) s[k] += next[k];  // a batch at a time: fewer roundings in the long sum
+      take_in_columns(m, s, batch);
     }
 
     // Across the lanes of a warp that share a row, across the warps, and across the blocks.
@@ -1288,25 +1295,25 @@ __global__ void __launch_bounds__(V == 1 ? 256 : 512, V > 1 ? 1 : SPLIT || sizeo
   }
 }
 
-// --- Columns at odd widths, as one piece of memory: few rows side by side, whatever boundaries they keep to ----------
+// --- Columns as one piece of memory: few rows side by side, whatever boundaries they keep to -------------------------
 //
-// Threads go round the rows together: a thread's packs are a whole number of rounds apart, so that place k of each of
-// them is of the same row. A block takes consecutive rounds, and holds the first `held` packs of each thread in shared
-// memory; the others are read again, the last one first, which is the likeliest to be in the L2 cache still.
+// `active` threads go round the rows together: that many packs hold each row equally often, so that place k of a
+// thread's packs, which are that far apart, is always of the same row. A block takes consecutive rounds, and holds the
+// first `held` packs of each thread in shared memory; the others are read again, the last one first, which is the
+// likeliest to be in the L2 cache still.
 template <class T, int ITEMS>
 __global__ void __launch_bounds__(512, 1)
-    columns_flat(const Problem given, Pair<Wide<T>>* partial, u64* arrived, const int held) {
+    columns_flat(const Problem given, Pair<Wide<T>>* partial, u64* arrived, const int held, const int active) {
   const Problem p = begin(given);
   using W = Wide<T>;
   constexpr int V = 16 / sizeof(T);
   extern __shared__ Bytes16 memory[];
   __shared__ Pair<W> slots[512];
-  const int rows = (int)p.inner, groups = 512 / rows, active = groups * rows;
-  const int row = threadIdx.x % rows, group = threadIdx.x / rows;
+  const int rows = (int)p.inner, groups = rows < 512 ? 512 / rows : 1;  // of threads, that merge a row's pairs
   const i64 total = p.n * rows, packs = total / V, rounds = (packs + active - 1) / active;
   const i64 share = (rounds + gridDim.x - 1) / gridDim.x, from = blockIdx.x * share * active + threadIdx.x;
   const i64 end = (blockIdx.x + 1) * share * active, to = end < packs ? end : packs;
-  const int count = group < groups && from < to ? (int)((to - from + active - 1) / active) : 0;
+  const int count = threadIdx.x < active && from < to ? (int)((to - from + active - 1) / active) : 0;
   const int kept = count < held ? count : held;
   const T* x = (const T*)p.x;
   T* out = (T*)p.out;
@@ -1329,34 +1336,12 @@ __global__ void __launch_bounds__(512, 1)
       }
     }
   };
-  const auto take = [&] {
-    W top[V];
-#pragma unroll
-    for (int k = 0; k < V; ++k) top[k] = m[k];
-#pragma unroll
-    for (int i = 0; i < ITEMS; ++i) {
-      items[i].get(v);
-#pragma unroll
-      for (int k = 0; k < V; ++k) top[k] = larger(top[k], v[k]);
-    }
-    keep_packed(items);
-#pragma unroll
-    for (int k = 0; k < V; ++k) s[k] *= exponential(m[k] - zero_if_empty(top[k])), m[k] = top[k], top[k] = 0;
-#pragma unroll
-    for (int i = 0; i < ITEMS; ++i) {
-      items[i].get(v);
-#pragma unroll
-      for (int k = 0; k < V; ++k) top[k] += exponential(v[k] - zero_if_empty(m[k]));
-    }
-#pragma unroll
-    for (int k = 0; k < V; ++k) s[k] += top[k];
-  };
   if (kept < count) load(next, kept);
   for (int k = kept; k < count; k += ITEMS) {
 #pragma unroll
     for (int i = 0; i < ITEMS; ++i) items[i] = next[i];
     if (k + ITEMS < count) load(next, k + ITEMS);
-    take();
+    take_in_columns(m, s, items);
   }
   wait_async();
   for (int k = 0; k < kept; k += ITEMS) {
@@ -1368,29 +1353,34 @@ __global__ void __launch_bounds__(512, 1)
         items[i].empty();
       }
     }
-    take();
+    take_in_columns(m, s, items);
   }
 
-  // `group` takes every groups-th place of its row.
-  if (group < groups) {
+  // Thread `i` merges every groups-th of the places of a row.
+  if (threadIdx.x < active) {
 #pragma unroll
     for (int k = 0; k < V; ++k) places[threadIdx.x * V + k] = {m[k], s[k]};
   }
   __syncthreads();
-  Pair<W> all = {lowest<W>(), 0};
-  const bool has_edges = blockIdx.x == 0 && group == 0;  // what is left over of the last pack
-  if (group < groups) {
-    for (int k = group; k < groups * V; k += groups) all = merge(all, places[k * rows + row]);
-  }
-  for (i64 e = packs * V; has_edges && e < total; ++e) {
-    if (e % rows == row) {
-      const W edge = widen(x[e]);
-      all = merge(all, Pair<W>{edge, exponential(edge - zero_if_empty(edge))});
+  Pair<W> all;
+  for (int i = threadIdx.x; i < groups * rows; i += 512) {
+    const int row = i % rows;
+    all = {lowest<W>(), 0};
+    for (int k = i; k < active * V; k += groups * rows) all = merge(all, places[k]);
+    for (i64 e = packs * V; blockIdx.x == 0 && i < rows && e < total; ++e) {  // what is left over of the last pack
+      if (e % rows == row) {
+        const W edge = widen(x[e]);
+        all = merge(all, Pair<W>{edge, exponential(edge - zero_if_empty(edge))});
+      }
+    }
+    if (groups == 1) {
+      partial[(i64)blockIdx.x * rows + row] = all;
+    } else {
+      slots[i] = all;
     }
   }
-  slots[threadIdx.x] = all;
   __syncthreads();
-  if (threadIdx.x < rows) {
+  if (groups > 1 && threadIdx.x < rows) {
     for (int k = 1; k < groups; ++k) all = merge(all, slots[k * rows + threadIdx.x]);
     partial[(i64)blockIdx.x * rows + threadIdx.x] = all;
   }
@@ -1403,7 +1393,7 @@ __global__ void __launch_bounds__(512, 1)
     if ((threadIdx.x & 31) == 0) partial[r] = finisher<T>(all);
   }
   meet(arrived + 1, gridDim.x);
-  if (threadIdx.x < rows) places[threadIdx.x] = partial[threadIdx.x];
+  for (int r = threadIdx.x; r < rows; r += 512) places[r] = partial[r];
   __syncthreads();
 #pragma unroll
   for (int k = 0; k < V; ++k) {
@@ -1441,9 +1431,8 @@ __global__ void __launch_bounds__(512, 1)
     }
     write(k, kept);
   }
-  for (i64 e = packs * V; has_edges && e < total; ++e) {
-    if (e % rows == row) narrow(finished<T>(widen(x[e]), places[row]), out[e]);
-  }
+  const i64 e = packs * V + threadIdx.x;
+  if (blockIdx.x == 0 && e < total) narrow(finished<T>(widen(x[e]), places[e % rows]), out[e]);
 }
 
 // --- Columns, by a pipeline ------------------------------------------------------------------------------------------
@@ -1636,26 +1625,7 @@ __global__ void __launch_bounds__(WARPS * 32 + 32 + 128 / sizeof(T), 1)
     if (taking < all_strips && take_turn - write_turn < DEPTH) {
       if (take_tile < tiles && passed(&arrived[take_at.slot], take_at.parity)) {
         get_tile(take_at.slot, count - take_tile * TILE);
-        W top[V];
-#pragma unroll
-        for (int k = 0; k < V; ++k) top[k] = m[k];
-#pragma unroll
-        for (int i = 0; i < ITEMS; ++i) {
-          items[i].get(v);
-#pragma unroll
-          for (int k = 0; k < V; ++k) top[k] = larger(top[k], v[k]);
-        }
-        keep_packed(items);
-#pragma unroll
-        for (int k = 0; k < V; ++k) s[k] *= exponential(m[k] - zero_if_empty(top[k])), m[k] = top[k], top[k] = 0;
-#pragma unroll
-        for (int i = 0; i < ITEMS; ++i) {
-          items[i].get(v);
-#pragma unroll
-          for (int k = 0; k < V; ++k) top[k] += exponential(v[k] - zero_if_empty(m[k]));
-        }
-#pragma unroll
-        for (int k = 0; k < V; ++k) s[k] += top[k];
+        take_in_columns(m, s, items);
         take_at.next(slots);
         ++take_tile;
         --in_flight;
@@ -1721,107 +1691,246 @@ __global__ void __launch_bounds__(WARPS * 32 + 32 + 128 / sizeof(T), 1)
 
 // --- Columns, by a thread-block cluster: every element in shared memory, read once -----------------------------------
 //
-// A block takes x_lanes * V neighbouring rows and its part of their elements, `items` packs a thread, all on their way
-// at once; each thread reads back what it copied itself. Pairs of a row meet within the warp, within the block, and
-// through distributed shared memory within the cluster.
+// A block takes some neighbouring rows and its part of their elements, all of them on their way to shared memory at
+// once. An SM has several blocks, so that some read while others compute or write. Pairs of a row meet within the warp,
+// within the block, and through distributed shared memory within the cluster.
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
-constexpr int CLUSTER_BLOCKS = COLUMN_BLOCKS == 4 ? 2 : 1;  // on an SM, likewise
+constexpr int CLUSTER_BLOCKS = COLUMN_BLOCKS == 4 ? 2 : 1;  // of the most threads, on an SM
+
+// The pairs of a block's `wide` neighbouring rows, in shared memory: those of each of its `groups` of threads, those of
+// each block of the cluster, and what finishes the rows.
+template <class T>
+struct Meeting {
+  Pair<Wide<T>>*slots, *peers, *finishers;
+  u64* met;
+  int groups, wide;
+
+  // `met` counts the bytes that all blocks of the cluster will send here. cluster_arrive() and, in finish(),
+  // cluster_wait() put its making, in every block, before the first of them; loads may be issued between the two.
+  __device__ Meeting(void* at, u64* met, int groups, int wide)
+      : slots((Pair<Wide<T>>*)at), peers(slots + groups * wide), finishers(peers + cluster_size() * wide), met(met),
+        groups(groups), wide(wide) {
+    if (threadIdx.x == 0) {
+      init_barrier(met, 1);
+      fence_barriers();
+      arrive_expecting(met, cluster_size() * wide * sizeof(Pair<Wide<T>>));
+    }
+    cluster_arrive();
+  }
+
+  // From the slots, which the block's threads have written, to the finishers, which all of them may then read. Every
+  // place is written once a launch, so that no one has to wait before writing; and no block ends before all that is
+  // sent to it has come, since its threads pass the last barrier behind those that waited for it.
+  __device__ void finish() {
+    const int parts = cluster_size(), part = cluster_rank();
+    __syncthreads();
+    cluster_wait();
+    if (parts > 1) {
+      for (int k = threadIdx.x; k < parts * wide; k += blockDim.x) {  // a row of a block, to one of them
+        const int row = k % wide;
+        const Pair<Wide<T>> all = merged(slots + row, groups);
+        const u64* words = (const u64*)&all;
+#pragma unroll
+        for (int i = 0; i < (int)(sizeof(all) / 8); ++i) {
+          send_remote((u64*)&peers[part * wide + row] + i, met, k / wide, words[i]);
+        }
+      }
+    }
+    for (int row = threadIdx.x; row < wide; row += blockDim.x) {
+      if (parts > 1) wait_for(met, 0);
+      finishers[row] = finisher<T>(parts > 1 ? merged(peers + row, parts) : merged(slots + row, groups));
+    }
+    __syncthreads();
+  }
+
+  __device__ Pair<Wide<T>> merged(const Pair<Wide<T>>* pairs, int count) const {
+    Wide<T> top = lowest<Wide<T>>(), sum = 0;
+    for (int k = 0; k < count; ++k) top = larger(top, pairs[k * wide].m);
+    const Wide<T> shift = zero_if_empty(top);
+    for (int k = 0; k < count; ++k) sum += pairs[k * wide].s * exponential(pairs[k * wide].m - shift);
+    return {top, sum};
+  }
+};
+
+// What a thread copies asynchronously, and later reads back itself: a pack, or an element of 4 or 8 bytes.
+template <class T, int V>
+struct Cell {
+  Bytes16 raw;
+  __device__ void load(const T* x) { copy_async(this, x); }
+  __device__ void get(Pack<T, V>& item) const { item.raw = raw; }
+};
+template <class T>
+struct Cell<T, 1> {
+  T value;
+  __device__ void load(const T* x) {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %2;"
+                 :: "r"(shared_address(this)), "l"(x), "n"(sizeof(T)) : "memory");
+  }
+  __device__ void get(Pack<T, 1>& item) const { item.value = widen(value); }
+};
 
 template <class T, int V>
-__global__ void __launch_bounds__(512, sizeof(T) == 8 ? 1 : CLUSTER_BLOCKS) columns_cluster(const Problem given, const int x_lanes) {
+__global__ void __launch_bounds__(sizeof(T) == 8 ? 256 : 512, sizeof(T) == 8 ? 2 : CLUSTER_BLOCKS)
+    columns_cluster(const Problem given, const int x_lanes, const int items) {
   using W = Wide<T>;
+  constexpr int BATCH = V == 1 ? 8 : sizeof(T) == 8 ? 2 : 4;
   extern __shared__ Bytes16 memory[];
   __shared__ u64 met;
-  __shared__ alignas(16) Pair<W> slots[16 * 8 * V], peers[16 * 8 * V];  // per warp, then per block: x_lanes <= 8
-  if (threadIdx.x == 0) {
-    init_barrier(&met, 1);
-    fence_barriers();
-  }
-  cluster_arrive();
+  const int lanes = blockDim.x, wide = x_lanes * V, group = x_lanes > 32 ? x_lanes : 32;
+  Cell<T, V>* mine = (Cell<T, V>*)memory + threadIdx.x;
+  Meeting<T> meeting((Cell<T, V>*)memory + items * lanes, &met, lanes / group, wide);
   const Problem p = begin(given);
-  const int lanes = blockDim.x, lane = threadIdx.x % x_lanes, depth = threadIdx.x / x_lanes, depths = lanes / x_lanes;
-  const int warp = threadIdx.x / 32, warps = lanes / 32, wide = x_lanes * V;
+  const int lane = threadIdx.x % x_lanes, depth = threadIdx.x / x_lanes, depths = lanes / x_lanes;
   const int parts = cluster_size(), part = cluster_rank();
   const i64 tiles = (p.inner + wide - 1) / wide, tile = block_index() / parts, outer = tile / tiles;
-  cluster_wait();
-  if (outer >= p.rows / p.inner) return;  // the whole cluster alike
+  if (outer >= p.rows / p.inner) {  // the whole cluster alike
+    cluster_wait();
+    return;
+  }
   const i64 inner = (tile - outer * tiles) * wide + lane * V, share = (p.n + parts - 1) / parts;
   const i64 end = (part + 1) * share < p.n ? (part + 1) * share : p.n, from = part * share + depth;
   const int count = inner < p.inner && from < end ? (int)((end - from + depths - 1) / depths) : 0;
   const T* x = (const T*)p.x + outer * p.x_outer + inner * p.x_inner + from * p.x_n;
   T* out = (T*)p.out + outer * p.out_outer + inner * p.out_inner + from * p.out_n;
-  Bytes16* mine = memory + threadIdx.x;
-  for (int i = 0; i < count; ++i) copy_async(mine + i * lanes, x + (i64)i * depths * p.x_n);
-  wait_async();
+
+  // In two halves, so that the first is taken in while the second is on its way.
+  const int half = (items / 2 + BATCH - 1) / BATCH * BATCH, first = count < half ? count : half;
+  int i = 0;
+#pragma unroll 4
+  for (; i < first; ++i, x += depths * p.x_n) mine[i * lanes].load(x);
+  commit_async();
+#pragma unroll 4
+  for (; i < count; ++i, x += depths * p.x_n) mine[i * lanes].load(x);
+  commit_async();
 
   W m[V], s[V], v[V];
-  Pack<T, V> item;
 #pragma unroll
   for (int k = 0; k < V; ++k) m[k] = lowest<W>(), s[k] = 0;
-#pragma unroll 4
-  for (int i = 0; i < count; ++i) {
-    item.raw = mine[i * lanes];
-    item.get(v);
+  const auto take = [&](int i, int to) {
+    for (; i < to; i += BATCH) {
+      Pack<T, V> batch[BATCH];
 #pragma unroll
-    for (int k = 0; k < V; ++k) m[k] = larger(m[k], v[k]);
-  }
-#pragma unroll 2
-  for (int i = 0; i < count; ++i) {
-    item.raw = mine[i * lanes];
-    item.get(v);
-#pragma unroll
-    for (int k = 0; k < V; ++k) s[k] += exponential(v[k] - zero_if_empty(m[k]));
-  }
-
+      for (int k = 0; k < BATCH; ++k) {
+        if (i + k < to) {
+          mine[(i + k) * lanes].get(batch[k]);
+        } else {
+          batch[k].empty();
+        }
+      }
+      take_in_columns(m, s, batch);
+    }
+  };
+  wait_async_but<1>();
+  take(0, first);
+  wait_async();
+  take(first, count);
 #pragma unroll
   for (int k = 0; k < V; ++k) {
     const W own = m[k];
     for (int mask = 16; mask >= x_lanes; mask /= 2) m[k] = larger(m[k], exchange(m[k], mask));
     s[k] *= exponential(own - zero_if_empty(m[k]));
     for (int mask = 16; mask >= x_lanes; mask /= 2) s[k] += exchange(s[k], mask);
-    if ((threadIdx.x & 31) < x_lanes) slots[warp * wide + lane * V + k] = {m[k], s[k]};
+    if ((int)threadIdx.x % group < x_lanes) meeting.slots[threadIdx.x / group * wide + lane * V + k] = {m[k], s[k]};
   }
-  __syncthreads();
-  Pair<W> all = {lowest<W>(), 0};
-  const auto merge = [&](const Pair<W>* pairs, int count_of) {
-    W top = lowest<W>(), sum = 0;
-    for (int k = 0; k < count_of; ++k) top = larger(top, pairs[k * wide].m);
-    for (int k = 0; k < count_of; ++k) sum += pairs[k * wide].s * exponential(pairs[k * wide].m - zero_if_empty(top));
-    all = {top, sum};
-  };
-  if (threadIdx.x < wide) merge(slots + threadIdx.x, warps);
-  if (parts > 1) {
-    if (threadIdx.x == 0) arrive_expecting(&met, parts * wide * sizeof(Pair<W>));
-    if (threadIdx.x < wide) {
-      const u64* words = (const u64*)&all;
-      for (int rank = 0; rank < parts; ++rank) {
-#pragma unroll
-        for (int k = 0; k < (int)(sizeof(all) / 8); ++k) {
-          send_remote((u64*)&peers[part * wide + threadIdx.x] + k, &met, rank, words[k]);
-        }
-      }
-      wait_for(&met, 0);
-      merge(peers + threadIdx.x, parts);
-    }
-  }
-  __syncthreads();
-  if (threadIdx.x < wide) slots[threadIdx.x] = {zero_if_empty(all.m), W(1) / all.s};
-  __syncthreads();
+  meeting.finish();
 #pragma unroll
   for (int k = 0; k < V; ++k) {
-    m[k] = slots[lane * V + k].m;  // the shift
-    s[k] = slots[lane * V + k].s;  // the scale
+    const Pair<W> by = meeting.finishers[lane * V + k];
+    m[k] = by.m;
+    s[k] = by.s;
   }
-#pragma unroll 2
-  for (int i = 0; i < count; ++i) {
-    item.raw = mine[i * lanes];
+#pragma unroll(sizeof(T) == 8 ? 1 : V == 1 ? 8 : V == 8 ? 2 : 4)
+  for (int i = 0; i < count; ++i, out += depths * p.out_n) {
+    Pack<T, V> item;
+    mine[i * lanes].get(item);
     item.get(v);
 #pragma unroll
-    for (int k = 0; k < V; ++k) v[k] = exponential(v[k] - m[k]) * s[k];
+    for (int k = 0; k < V; ++k) v[k] = finished<T>(v[k], {m[k], s[k]});
     item.set(v);
-    item.store(out + (i64)i * depths * p.out_n, 0, true);
+    item.store(out, 0, true);
   }
+}
+
+// --- Columns at odd widths, by a cluster -----------------------------------------------------------------------------
+//
+// As columns_cluster, for rows that begin anywhere in a 16-byte word: a block takes 32 neighbouring rows, a lane each.
+// Their elements of one place in the row are a piece of memory; the words that it lies in are copied whole, so that
+// half precisions too go without a register between. A warp has consecutive places, `items` of them, and reads only
+// what its own lanes have copied.
+constexpr int RAGGED_BLOCKS = COLUMN_BLOCKS == 4 ? 3 : 1;  // of the most threads, on an SM
+
+template <class T>
+__global__ void __launch_bounds__(512, RAGGED_BLOCKS) columns_ragged(const Problem given, const int items) {
+  using W = Wide<T>;
+  constexpr int PACKS = 2 * sizeof(T), AT_ONCE = 32 / PACKS, PITCH = 32 * sizeof(T) + 16, BATCH = 8;
+  extern __shared__ Bytes16 memory[];
+  __shared__ u64 met;
+  const int warp = threadIdx.x / 32, lane = threadIdx.x & 31, warps = blockDim.x / 32;
+  u8* mine = (u8*)memory + warp * items * PITCH;
+  Meeting<T> meeting((u8*)memory + warps * items * PITCH, &met, warps, 32);
+  const Problem p = begin(given);
+  const int parts = cluster_size(), part = cluster_rank();
+  const i64 tiles = (p.inner + 31) / 32, tile = block_index() / parts, outer = tile / tiles;
+  if (outer >= p.rows / p.inner) {  // the whole cluster alike
+    cluster_wait();
+    return;
+  }
+  const i64 inner = (tile - outer * tiles) * 32, share = (p.n + parts - 1) / parts;
+  const i64 end = (part + 1) * share < p.n ? (part + 1) * share : p.n, from = part * share + warp * items;
+  const int count = end - from < 0 ? 0 : end - from < items ? (int)(end - from) : items;
+  const int live = p.inner - inner < 32 ? (int)(p.inner - inner) : 32;
+  const u64 x = (u64)((const T*)p.x + outer * p.x_outer + inner + from * p.x_n), stride = p.x_n * sizeof(T);
+  const u64 x_end = (u64)((const T*)p.x + (p.rows / p.inner - 1) * p.x_outer + (p.n - 1) * p.x_n + p.inner);
+  T* out = (T*)p.out + outer * p.out_outer + inner + lane + from * p.out_n;
+
+  // A word is read if a row of this tile lies in it; of the last one of all, what belongs to x.
+  const auto load = [&](int place, int pack) {
+    const u64 at = x + place * stride, word = (at & ~(u64)15) + pack * 16;
+    if (word < at + live * sizeof(T)) {
+      asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
+                   :: "r"(shared_address(mine + place * PITCH + pack * 16)), "l"(word),
+                      "r"(x_end - word < 16 ? (u32)(x_end - word) : 16) : "memory");
+    }
+  };
+  const auto load_all = [&](int place, int to) {
+    for (int i = place + lane / PACKS; i < to; i += AT_ONCE) load(i, lane % PACKS);
+    for (int i = place + lane; i < to; i += 32) load(i, PACKS);  // a word more, where rows begin within one
+    commit_async();
+  };
+  const int half = (items / 2 + BATCH - 1) / BATCH * BATCH, first = count < half ? count : half;
+  load_all(0, first);
+  load_all(first, count);
+
+  const auto element = [&](int i) {
+    return (const T*)(mine + i * PITCH + (((u32)x + i * (u32)stride) & 15)) + lane;
+  };
+  W m[1] = {lowest<W>()}, s[1] = {0};
+  const auto take = [&](int i, int to) {
+    __syncwarp();  // lanes read what others have copied
+    for (; i < to; i += BATCH) {
+      Pack<T, 1> batch[BATCH];
+#pragma unroll
+      for (int k = 0; k < BATCH; ++k) {
+        if (i + k < to && lane < live) {
+          batch[k].value = widen(*element(i + k));
+        } else {
+          batch[k].empty();
+        }
+      }
+      take_in_columns(m, s, batch);
+    }
+  };
+  wait_async_but<1>();
+  take(0, first);
+  wait_async();
+  take(first, count);
+  meeting.slots[warp * 32 + lane] = {m[0], s[0]};
+  meeting.finish();
+  const Pair<W> by = meeting.finishers[lane];
+  if (lane >= live) return;
+#pragma unroll 8
+  for (int i = 0; i < count; ++i, out += p.out_n) narrow(finished<T>(widen(*element(i)), by), *out);
 }
 
 #endif

@@ -5,6 +5,7 @@ one), since that is what a thread loads at a time.
 """
 
 import ctypes
+import math
 
 import torch
 
@@ -28,6 +29,18 @@ LARGE_CLUSTERS = (9, 10)  # compute capabilities, major, that have them of 16 bl
 
 # Threads of an SM with 64 registers each.
 SM_THREADS = 1024
+
+# Of a block of columns in a cluster at most: where an SM would have one of larger ones, reading twice is as fast.
+CLUSTER_BYTES = 114 * 1024
+
+# Of the shortest column of an odd width that a block, or a cluster, takes through shared memory.
+RAGGED_ELEMENTS = 96
+
+# Of the longest column at an even width that isn't taken as a part of one piece of memory.
+FLAT_ELEMENTS = 8192
+
+# Shared memory that a block takes beside what it asks for: the system's, and a barrier.
+BLOCK_BYTES = 1024 + 16
 
 # The ring: threads that compute, and packs of a tile, two of each thread. 13 tiles of 16 kB are all of shared memory.
 RING_LANES = 512
@@ -86,10 +99,10 @@ class Knobs:
     columns_short: int = knob(
         128, among=(64, 128, 256, 512), unit="elements", why="of the longest column that no cluster takes"
     )
-    # 96 kB, and two blocks of 512 threads on an SM.
-    column_items: int = knob(
-        12, among=(6, 8, 12), unit="packs", why="of a column that a thread of a cluster holds in shared memory"
+    column_blocks: int = knob(
+        3, among=(2, 3, 4), unit="blocks", why="of a cluster of columns whose elements an SM's shared memory holds"
     )
+    ragged_blocks: int = knob(4, among=(2, 3, 4, 6), unit="blocks", why="of such a cluster at odd widths, likewise")
 
 
 @register("cupy", "softmax", "auto")
@@ -140,8 +153,8 @@ def _auto(problem: Problem, device: Device, knobs: Knobs) -> Plan:
     if columns is not None:
         if _is_flat(columns):
             return _split(problem, device, knobs)
-        pipeline = _columns_pipeline(columns, device, knobs)
-        if pipeline or (columns.n > knobs.columns_short and _columns_cluster(columns, device, knobs) is not None):
+        split = _columns_pipeline(columns, device, knobs) or _columns_ragged(columns, device, knobs)
+        if split or (columns.n > knobs.columns_short and _columns_cluster(columns, device, knobs) is not None):
             return _split(problem, device, knobs)
         # Held in registers if it fits; split where the tiles alone don't give each SM two blocks.
         few = _column_tiles(columns, _column_threads(columns)) < knobs.columns_blocks * device.sms
@@ -261,6 +274,7 @@ def _split(problem: Problem, device: Device, knobs: Knobs) -> Plan:
         return (
             _columns_pipeline(columns, device, knobs)
             or _columns_cluster(columns, device, knobs)
+            or _columns_ragged(columns, device, knobs)
             or _columns_split(columns, device)
         )
     packs = _packs(problem)
@@ -401,61 +415,103 @@ def _columns_split(problem: Problem, device: Device) -> Plan:
 
 
 def _columns_cluster(problem: Problem, device: Device, knobs: Knobs) -> Plan | None:
-    """Every element in shared memory, 12 packs a thread so that an SM runs two blocks; None if it doesn't fit."""
-    width, n = problem.column_width, problem.n
-    if device.capability < 90 or width == 1:
+    """Every element in shared memory, of which an SM has several blocks; None if it doesn't fit.
+
+    Of float64 at odd widths too, an element at a time; for the smaller ones that is done better (_columns_ragged).
+    """
+    width, n, double = problem.column_width, problem.n, problem.dtype == "float64"
+    one_by_one = double and problem.x_inner == problem.out_inner == 1
+    if device.capability < 90 or (width == 1 and not one_by_one):
         return None
-    most = min(knobs.column_items, (device.shared_bytes - 18 * 1024) // (512 * 16))  # beside 16 kB for pairs
-    fits = None
-    for lanes in (8, 4):  # 128 bytes of neighbouring rows, or 64
-        lanes = min(lanes, _power_of_two(-(-problem.inner // width)))
-        tiles = problem.outer * -(-problem.inner // (lanes * width))
-        for parts in (1, *(_clusters(device) if lanes <= 4 else CLUSTERS[:-1])):
+    # 128 bytes of neighbouring rows, or 64; of packs of double, whose exponential takes longer than reading, 64.
+    widths = (16, 8) if width == 1 else (4,) if double else (8, 4)
+    few = knobs.column_blocks * (2 if double and width > 1 else 1)
+    cell, pair = (PACK_BYTES if width > 1 else problem.itemsize), _pair_bytes(problem)
+    for blocks in (few, 3, 2, 1):  # on an SM
+        most_threads = (128 if blocks > 4 else 256) if double or blocks > 2 else 512
+        fits = None
+        for lanes in widths:
+            lanes = min(lanes, _power_of_two(-(-problem.inner // width)))
+            wide, tiles = lanes * width, problem.outer * -(-problem.inner // (lanes * width))
+            for parts in (1, *_clusters(device)):
+                share = -(-n // parts)
+                # 16 packs a thread, in half as many of 8 bytes twice as many.
+                threads = min(most_threads, max(128, _power_of_two(-(-share * lanes * cell // 256))))
+                items = -(-share // (threads // lanes))
+                shared = items * threads * cell + (threads // max(lanes, WARP) + parts + 1) * wide * pair
+                if blocks * (shared + BLOCK_BYTES) > device.shared_bytes + 1024 or shared > CLUSTER_BYTES:
+                    continue
+                arguments: tuple[Argument, ...] = ((ctypes.c_int32, lanes), (ctypes.c_int32, items))
+                kernel = f"columns_cluster<{problem.c_type}, {width}>"
+                fits = Plan(problem, (Step(kernel, tiles * parts, threads, arguments, shared, cluster=parts),))
+                if tiles * parts >= device.sms or share <= 64:
+                    break
+            if fits is not None:
+                return fits
+    return None
+
+
+def _columns_ragged(problem: Problem, device: Device, knobs: Knobs) -> Plan | None:
+    """The same at odd widths, 32 rows to a block; None if it doesn't fit, or columns are short or few."""
+    n, side_by_side = problem.n, problem.x_inner == problem.out_inner == 1
+    if device.capability < 90 or problem.itemsize > 4 or problem.column_width > 1 or not side_by_side:
+        return None
+    across = -(-problem.inner // WARP)
+    if n < RAGGED_ELEMENTS or 4 * problem.inner < 3 * across * WARP:  # too many idle lanes
+        return None
+    tiles, pitch = problem.outer * across, WARP * problem.itemsize + PACK_BYTES
+    for blocks in (knobs.ragged_blocks, 4, 3, 2):  # on an SM
+        fits = None
+        for parts in (1, *_clusters(device)):
             share = -(-n // parts)
-            if share * lanes > most * 512:
+            warps = min(12, max(2, -(-share * pitch // (84 * WARP))))  # 84 bytes a thread
+            items = -(-share // warps)
+            shared = warps * items * pitch + (warps + parts + 1) * WARP * _pair_bytes(problem)
+            if blocks * (shared + BLOCK_BYTES) > device.shared_bytes + 1024:
                 continue
-            fits = lanes, parts, tiles
+            kernel = f"columns_ragged<{problem.c_type}>"
+            step = Step(kernel, tiles * parts, warps * WARP, ((ctypes.c_int32, items),), shared, cluster=parts)
+            fits = Plan(problem, (step,))
             if tiles * parts >= device.sms or share <= 64:
                 break
         if fits is not None:
-            break
-    if fits is None:
-        return None
-    lanes, parts, tiles = fits
-    share = -(-n // parts)
-    threads = min(512, max(WARP, lanes * width, lanes * _power_of_two(-(-share // 4))))
-    items = -(-share // (threads // lanes))
-    kernel = f"columns_cluster<{problem.c_type}, {width}>"
-    arguments: tuple[Argument, ...] = ((ctypes.c_int32, lanes),)
-    return Plan(problem, (Step(kernel, tiles * parts, threads, arguments, items * threads * 16, cluster=parts),))
+            return fits
+    return None
 
 
 def _is_flat(problem: Problem) -> bool:
-    """Columns that fill one piece of memory, of so few rows that blocks of 512 threads go round them, at odd widths."""
-    return (
-        problem.column_width == 1
-        and problem.itemsize <= 4
-        and problem.aligned
-        and problem.outer == 1
-        and problem.x_inner == problem.out_inner == 1
-        and problem.x_n == problem.out_n == problem.inner <= 256
-        and problem.n >= 1024
-    )
+    """Columns that fill one piece of memory, and are best taken as such: blocks of 512 threads go round their rows.
+
+    At odd widths all of few rows; at others only columns that are too long for the strips of a cluster.
+    """
+    one_piece = problem.outer == 1 and problem.x_inner == problem.out_inner == 1
+    one_piece = one_piece and problem.x_n == problem.out_n == problem.inner
+    if not (one_piece and problem.aligned and problem.itemsize <= 4):
+        return False
+    if problem.column_width == 1:
+        return problem.inner <= 256 and problem.n >= 1024
+    return problem.n > FLAT_ELEMENTS and _flat_threads(problem) >= 384
+
+
+def _flat_threads(problem: Problem) -> int:
+    """Of 512, as many as have packs that hold each row equally often."""
+    around = problem.inner // math.gcd(problem.inner, PACK_BYTES // problem.itemsize)
+    return 512 // around * around
 
 
 def _columns_flat(problem: Problem, device: Device) -> Plan:
-    width, threads = PACK_BYTES // problem.itemsize, 512
+    width, threads, active = PACK_BYTES // problem.itemsize, 512, _flat_threads(problem)
     packs = problem.n * problem.inner // width
     items = {2: 4, 4: 8}[problem.itemsize]
     blocks = min(device.sms, max(1, packs // (threads * items)))
     places = threads * width * _pair_bytes(problem)
     most = (device.shared_bytes - places - 10 * 1024) // (threads * 16)  # beside 8 kB for pairs
-    held = max(0, min(most, -(-packs // (blocks * (threads - problem.inner)))))
+    held = max(0, min(most, -(-packs // (blocks * active))))
     step = Step(
         f"columns_flat<{problem.c_type}, {items}>",
         blocks,
         threads,
-        ("partial", "counters", (ctypes.c_int32, held)),
+        ("partial", "counters", (ctypes.c_int32, held), (ctypes.c_int32, active)),
         held * threads * 16 + places,
         cooperative=True,
     )
@@ -463,11 +519,14 @@ def _columns_flat(problem: Problem, device: Device) -> Plan:
 
 
 def _columns_pipeline(problem: Problem, device: Device, knobs: Knobs) -> Plan | None:
-    """Strips of 128 bytes of neighbouring rows; None where it doesn't fit, or columns are too short."""
+    """Strips of 128 bytes of neighbouring rows; None where it doesn't fit, or columns are too short.
+
+    None too where a cluster is faster: for float32, while an SM has three of its blocks, 64 bytes wide or more.
+    """
     warps, items, n, wide = 12, 4, problem.n, 8 * problem.column_width
     if problem.itemsize > 4 or problem.column_width == 1 or problem.inner < wide or n < knobs.columns_long:
         return None
-    if device.capability < 90 or not _large(device):
+    if device.capability < 90 or not _large(device) or (problem.itemsize == 4 and n <= 1024 * _clusters(device)[-1]):
         return None
     strips, slots = problem.outer * -(-problem.inner // wide), PIPELINE_COLUMNS_BYTES // (warps * items * WARP * 16)
     # Half of the ring to a strip, or more where that makes it one block's and strips are many.
