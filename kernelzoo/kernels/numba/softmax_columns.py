@@ -1052,8 +1052,19 @@ PORTABLE = 8  # blocks to a cluster; of 16, more SMs are left without one
 def on_columns(v: View, device: torch.device, most_blocks: int, *, alone: bool = False) -> BindView | None:
     """A call by columns, in clusters of up to so many blocks, or by the whole grid unless a block is to be ``alone``;
     None if nothing here is for such rows."""
+    together = has_clusters(device) and not alone
     c = columns_of.columns(v)
-    return _in_registers(v, device, c, most_blocks) if c is not None else None
+    if c is None:
+        return _on_odd_columns(v, device, most_blocks, together)
+    return _in_registers(v, device, c, most_blocks)
+
+
+def _on_odd_columns(v: View, device: torch.device, most_blocks: int, together: bool) -> BindView | None:
+    c = columns_of.flat_columns(v)
+    shape = flat_shape(c, v.dtype) if c is not None and together else None
+    if c is not None and shape is not None:
+        return plan_flat(v, device, c, *shape)
+    return None
 
 
 def _in_registers(v: View, device: torch.device, c: Columns, most_blocks: int) -> BindView | None:
