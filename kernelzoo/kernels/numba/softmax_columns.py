@@ -1056,6 +1056,10 @@ def on_columns(v: View, device: torch.device, most_blocks: int, *, alone: bool =
     c = columns_of.columns(v)
     if c is None:
         return _on_odd_columns(v, device, most_blocks, together)
+    if c.n > COLUMN_LONG:
+        held = held_shape(c, v.dtype, device, min(most_blocks, PORTABLE))
+        if held is not None and c.tiles(held.lanes) * held.blocks <= GRID_LIMIT:
+            return plan_held(v, device, c, held)
     return _in_registers(v, device, c, most_blocks)
 
 
@@ -1064,7 +1068,13 @@ def _on_odd_columns(v: View, device: torch.device, most_blocks: int, together: b
     shape = flat_shape(c, v.dtype) if c is not None and together else None
     if c is not None and shape is not None:
         return plan_flat(v, device, c, *shape)
-    return None
+    c = columns_of.single_columns(v)
+    if c is None or c.n <= SINGLE_LONG:
+        return None
+    held = held_shape(c, v.dtype, device, most_blocks)
+    if held is None or c.tiles(held.lanes) * held.blocks > GRID_LIMIT:
+        return None
+    return plan_held(v, device, c, held)
 
 
 def _in_registers(v: View, device: torch.device, c: Columns, most_blocks: int) -> BindView | None:
