@@ -1060,6 +1060,9 @@ def on_columns(v: View, device: torch.device, most_blocks: int, *, alone: bool =
         held = held_shape(c, v.dtype, device, min(most_blocks, PORTABLE))
         if held is not None and c.tiles(held.lanes) * held.blocks <= GRID_LIMIT:
             return plan_held(v, device, c, held)
+        turns = turns_shape(c, device) if together and itemsize(v.dtype) <= 4 else None
+        if turns is not None:
+            return plan_turns(v, device, c, turns)
     return _in_registers(v, device, c, most_blocks)
 
 
