@@ -27,7 +27,7 @@ from kernelzoo.kernels.described_driver import Driver
 from kernelzoo.kernels.numba import probe
 
 with described(devices.NVIDIA["one multiprocessor"]):
-    from kernelzoo.kernels.numba import inspection, launch, softmax, view
+    from kernelzoo.kernels.numba import inspection, launch, softmax, softmax_columns, view
     from kernelzoo.kernels.numba import min as minima
 
 
@@ -63,7 +63,7 @@ def test_plans_for_unusual_devices(name: str, dtype: str, monkeypatch: pytest.Mo
     tables.forget_loaded()
     a = devices.NVIDIA[name]
     asked: list[dict[str, Any]] = []
-    for module in (softmax, minima):
+    for module in (softmax, softmax_columns, minima):
         monkeypatch.setattr(module, "prepare", lambda source, device: Planned(source, asked, a))
     monkeypatch.setattr(view, "_plans", {})
     launch._properties.cache_clear()
@@ -78,7 +78,8 @@ def test_plans_for_unusual_devices(name: str, dtype: str, monkeypatch: pytest.Mo
                 assert 0 <= step["shared"] <= a.shared_per_block - 2048, said
                 most = 1 if a.capability < 90 else 16 if a.name in matrix.LARGE_CLUSTERS else 8
                 assert 1 <= step["cluster"] <= most and step["grid"] % step["cluster"] == 0, said
-                assert not step["cooperative"] or step["grid"] <= a.multiprocessors, said
+                at_once = a.multiprocessors * (a.threads // step["most_threads"])
+                assert not step["cooperative"] or step["grid"] <= at_once, said
             asked.clear()
             seen += 1
     launch._properties.cache_clear()

@@ -9,6 +9,7 @@ It runs nothing: results are test_simulator.py's matter, and a GPU's.
 import os
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -23,8 +24,8 @@ for package in ("numba.cuda", "cuda.core", "cuda.bindings"):
 from kernelzoo.errors import CacheWarning
 from kernelzoo.kernels import cubin
 from kernelzoo.kernels.numba import min as minima
-from kernelzoo.kernels.numba import softmax
-from kernelzoo.kernels.numba.columns import columns
+from kernelzoo.kernels.numba import softmax, softmax_columns
+from kernelzoo.kernels.numba.columns import columns, flat_columns, single_columns
 from kernelzoo.kernels.numba.disk import folder, store, stored
 from kernelzoo.kernels.numba.dtypes import itemsize
 from kernelzoo.kernels.numba.inspection import loaded
@@ -41,6 +42,8 @@ SHAPES = {
     "odd_short": (4096, 33, 1),
     "block": (4096, 16384, 1),
     "cluster": (4096, 50257, 1),
+    "across_flat": (1, 4096, 33),
+    "across_odd": (4, 4099, 333),
     "across": (1, 512, 4096),
 }
 
@@ -65,9 +68,17 @@ def softmax_kernels(v: View) -> dict[str, Source]:
             found[name] = kernel(v.dtype, tiling)
     if (tile := softmax.tile_shape(v)) is not None:
         found["tile"] = softmax.multi_row_tile_kernel(v.dtype, *tile)
-    if (c := columns(v)) is not None and (shape := softmax.columns_shape(c, v.dtype, 16)) is not None:
+    if (c := columns(v)) is not None and (shape := softmax_columns.columns_shape(c, v.dtype, 16)) is not None:
         for blocks, name in ((1, "columns"), (2, "columns_cluster")):
-            found[name] = softmax.columns_kernel(v.dtype, *shape[:2], blocks > 1)
+            found[name] = softmax_columns.columns_kernel(v.dtype, *shape[:2], blocks > 1)
+        if itemsize(v.dtype) <= 4:
+            found["held"] = softmax_columns.held_kernel(v.dtype, c.vec, 4, False, 256, 3, 0)
+            found["held_cluster"] = softmax_columns.held_kernel(v.dtype, c.vec, 8, True, 256, 2, 8)
+            found["turns"] = softmax_columns.turns_kernel(v.dtype, 16, 8, 256, 2)
+    elif flat_columns(v) is not None and itemsize(v.dtype) <= 4:
+        found["flat_grid"] = softmax_columns.flat_kernel(v.dtype, softmax_columns.FLAT_TILES)
+    elif single_columns(v) is not None and itemsize(v.dtype) == 4:
+        found["held_single"] = softmax_columns.held_kernel(v.dtype, 1, 32, True, 256, 3, 16)
     if not v.across and v.n > 1000:
         found["cluster"] = softmax.cluster_kernel(v.dtype, softmax.held_tiling(v, 4))
         found["grid"] = softmax.grid_kernel(v.dtype, softmax.grid_tiling(v))
@@ -88,6 +99,8 @@ def min_kernels(v: View) -> dict[str, Source]:
         found["tile"] = minima.rows_deferred_tile_kernel(v.dtype)
     if not v.across and v.n > 1000:
         found["cluster"] = minima.cluster_kernel(v.dtype, minima.cluster_tiling(v))
+    if minima.flat_active(v) is not None:
+        found["flat"] = minima.flat_kernel(v.dtype, minima.deep(replace(v, vec=16 // itemsize(v.dtype))))
     if columns(v) is not None:
         for blocks, name in ((1, "columns"), (2, "columns_cluster")):
             found[name] = minima.columns_kernel(v.dtype, minima.deep(v), blocks > 1)
@@ -122,8 +135,11 @@ def fullest() -> set[tuple[str, str, str, str]]:
     return set(found.values())
 
 
-CLUSTERS = ("cluster", "columns_cluster")
-ON_SM_90 = (*CLUSTERS, "grid")  # and later: what is launched where there are clusters
+CLUSTERS = ("cluster", "columns_cluster", "held_cluster", "held_single")
+ON_SM_90 = (*CLUSTERS, "held", "turns", "flat_grid", "grid")  # and later: what is launched where there are clusters
+BY_VECTORS = ("columns", "columns_cluster", "held_cluster", "turns", "flat", "flat_grid")  # which lie across the rows
+COPIED = ("tile", "held", "held_cluster", "turns")  # to shared memory, and by vectors
+MEETING = ("grid", "turns")  # blocks that run at once wait for each other, once
 # float16, which is bfloat16 with other conversions, and float64 are sm_90's matter.
 KINDS = fullest()
 CASES = [
@@ -149,9 +165,22 @@ SLOWER = {
     ("min", "bfloat16", "cluster", "cluster", (10, 0)),
     ("min", "bfloat16", "cluster", "cluster", (12, 0)),
     *(
-        ("softmax", dtype, "across", name, capability)
-        for dtype in ("float32", "bfloat16")
-        for name in ("columns", "columns_cluster")
+        ("softmax", dtype, shape, name, capability)
+        for dtype, shape, name in (
+            ("float32", "across", "columns"),
+            ("float32", "across", "columns_cluster"),
+            *(
+                (dtype, shape, name)
+                for dtype in ("float32", "bfloat16")
+                for shape, name in (
+                    ("across", "held"),
+                    ("across", "held_cluster"),
+                    ("across", "turns"),
+                    ("across_flat", "flat_grid"),
+                )
+            ),
+            ("float32", "across_odd", "held_single"),
+        )
         for capability in ((10, 0), (12, 0))
     ),
 }
@@ -182,8 +211,13 @@ def test_compiles_to_what_it_is_written_for(
     if name not in ("fill", "narrow"):
         wide = is_wide(v)
         # 16 bytes: four words, or two of 64 bits
-        words = r"(?:nc\.L1::no_allocate\.)?v[24]\.[a-z]\d+" if wide or name.startswith("columns") else r"\w+"
-        assert count(r"cp\.async\.cg\.shared\.global" if name == "tile" else rf"ld\.global\.{words}", ptx) > 0
+        words = r"(?:nc\.L1::no_allocate\.)?v[24]\.[a-z]\d+" if wide or name in BY_VECTORS else r"\w+"
+        if name in COPIED:
+            assert count(r"cp\.async\.cg\.shared\.global", ptx) > 0
+        if name == "held_single":
+            assert count(r"cp\.async\.ca\.shared\.global", ptx) > 0
+        if name not in ("tile", "held"):
+            assert count(rf"ld\.global\.{words}", ptx) > 0
         # A warp whose lanes belong to 32 rows has nothing to shuffle, nor has a thread with a row of its own.
         assert count(r"bar\.sync" if v.across or name == "tile" else r"shfl\.sync", ptx) > 0
     if op == "softmax":
@@ -202,7 +236,7 @@ def test_compiles_to_what_it_is_written_for(
         assert count(r"atom\.acq_rel\.gpu\.global\.inc\.u32", ptx) == 1
     if name in CLUSTERS:
         assert count(r"mapa\.shared::cluster", ptx) > 0 and count(r"barrier\.cluster\.arrive", ptx) == 2
-    if name == "grid":
+    if name in MEETING:
         assert count(r"atom\.acq_rel\.gpu\.global\.add\.u64", ptx) == 1
         assert count(r"ld\.acquire\.gpu\.global\.u64", ptx) > 0
 
@@ -226,9 +260,9 @@ def is_wide(v: View) -> bool:
 def expected_instructions(op: str, dtype: str, name: str, v: View) -> Iterator[str]:
     """What a kernel's machine code for sm_90 must hold."""
     if name not in ("fill", "narrow"):
-        if name == "tile":
+        if name in COPIED:
             yield r"LDGSTS\.E\S*\.128"
-        elif is_wide(v) or name.startswith("columns"):
+        if (is_wide(v) and name not in COPIED) or name in BY_VECTORS:
             yield r"LDG\.E\S*\.128"
         if not v.across and name != "tile":
             yield r"SHFL\.BFLY"

@@ -198,7 +198,7 @@ def test_backend_without_shuffles_says_so(monkeypatch: pytest.MonkeyPatch) -> No
 @pytest.fixture
 def one_block(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A cluster of one block, and a grid of one: all that the simulator can run of them, a block at a time."""
-    from kernelzoo.kernels.numba import softmax
+    from kernelzoo.kernels.numba import softmax, softmax_columns
 
     def store_to_block(array: np.ndarray, i: int, value: float, rank: int) -> None:
         assert rank == 0
@@ -214,13 +214,16 @@ def one_block(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         setattr(cluster, name, twin)
     monkeypatch.setitem(sys.modules, cluster.__name__, cluster)
     for name, answer in {"has_clusters": True, "most_blocks": 1, "multiprocessors": 1, "shared_bytes": 2**17}.items():
-        monkeypatch.setattr(softmax, name, lambda device, answer=answer: answer)
+        for module in (softmax, softmax_columns):
+            if hasattr(module, name):
+                monkeypatch.setattr(module, name, lambda device, answer=answer: answer)
     monkeypatch.setattr(softmax, "grid_shape", lambda *_: (1, 64))
     monkeypatch.setattr(softmax, "cluster_shape", lambda *_: (1, 64, 4))
-    for kernel in (softmax.cluster_kernel, softmax.grid_kernel):
+    kernels = (softmax.cluster_kernel, softmax.grid_kernel, softmax_columns.held_kernel, softmax_columns.flat_kernel)
+    for kernel in kernels:
         kernel.cache_clear()
     yield
-    for kernel in (softmax.cluster_kernel, softmax.grid_kernel):
+    for kernel in kernels:
         kernel.cache_clear()
 
 
@@ -239,3 +242,103 @@ def test_threads_without_elements_have_no_maximum(
         x = values((3, columns), dtype) / 40 - 1000
         x[1, : columns // 2] = -INF
         run(split, x)
+
+
+def columns_with_special_values(shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
+    """Over the first axis: -inf alone, far below zero with a part of -inf, NaN, +inf, and the rest ordinary."""
+    x = values(shape, dtype)
+    x[:, 0] = -INF
+    x[:, 1] -= 1000
+    x[::3, 1] = -INF
+    x[5, 2] = NAN
+    x[6, 3] = INF
+    return x
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize(
+    ("shape", "shared"), [((1100, 33), 9), ((1201, 5), 40), ((1030, 7), 0)], ids=["some held", "all held", "none held"]
+)
+def test_columns_as_one_piece_of_memory(
+    shape: tuple[int, int], shared: int, dtype: torch.dtype, one_block: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Elements in shared memory, those read again, those in registers, and what no vector covers at the end."""
+    from kernelzoo.kernels.numba import softmax_columns
+
+    monkeypatch.setattr(softmax_columns, "FLAT_THREADS", 64)
+    static = 2 * 64 * 16 // dtype.itemsize * 4
+    monkeypatch.setattr(softmax_columns, "shared_bytes", lambda device: static + shared * 64 * 16)
+    run(kernelzoo.implementation("numba/softmax/split"), columns_with_special_values(shape, dtype), 0, launches=2)
+
+
+@pytest.mark.parametrize("in_clusters", [False, True], ids=["a block", "a cluster"])
+@pytest.mark.parametrize(
+    ("dtype", "shape", "held"),
+    [
+        (torch.float32, (100, 40), (8, 64, 0)),
+        (torch.float32, (70, 72), (4, 64, 4)),
+        (torch.bfloat16, (90, 72), (4, 64, 2)),
+        (torch.float32, (61, 33), (32, 64, 3)),
+        (torch.float32, (37, 70), (64, 128, 2)),
+    ],
+    ids=str,
+)
+def test_columns_in_shared_memory(
+    dtype: torch.dtype, shape: tuple[int, int], held: tuple[int, int, int], in_clusters: bool, one_block: None
+) -> None:
+    from kernelzoo.kernels.numba import columns, launch, softmax_columns
+    from kernelzoo.kernels.numba.view import view
+
+    lanes, threads, tiles = held
+    x = columns_with_special_values(shape, dtype)
+    out = torch.empty_like(x)
+    v = view(x[None], out[None])
+    c = columns.columns(v) or columns.single_columns(v)
+    assert c is not None and (c.vec == 1) == (shape[1] % 2 == 1 or lanes == 64)
+    tiling = softmax_columns.Held(lanes, threads, tiles, 1)
+    source = softmax_columns.held_kernel(v.dtype, c.vec, lanes, in_clusters, threads, 1, tiles)
+    shared = tiling.kept(c) * threads * c.vec * x.itemsize
+    launch._simulated(source).call(c.tiles(lanes), *c.offsets, 1, c.n, threads=threads, shared=shared)(
+        x[None], out[None]
+    )()
+    ops.OPERATIONS["softmax"].assert_close(out, x, 0)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize(("shape", "tiles"), [((100, 40), 0), ((70, 72), 3)], ids=str)
+def test_columns_in_turns(
+    shape: tuple[int, int], tiles: int, dtype: torch.dtype, one_block: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One block takes several tiles, the next one on its way while it writes the last."""
+    from kernelzoo.kernels.numba import columns, softmax_columns
+    from kernelzoo.kernels.numba.view import view
+
+    for name, value in {"LANES": 4, "TILES": tiles, "THREADS": 64, "BLOCKS": 1}.items():
+        monkeypatch.setattr(softmax_columns, f"TURNS_{name}", value)
+    x = columns_with_special_values(shape, dtype)
+    out = torch.empty_like(x)
+    v = view(x[None], out[None])
+    c = columns.columns(v)
+    assert c is not None
+    planned = softmax_columns.turns_shape(c, x.device)
+    assert planned is not None and planned[0] == planned[3] == 1 and c.tiles(4) > 1
+    softmax_columns.plan_turns(v, x.device, c, planned)(x[None], out[None])()
+    ops.OPERATIONS["softmax"].assert_close(out, x, 0)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int8, torch.float64], ids=str)
+@pytest.mark.parametrize("shape", [(1100, 33), (1025, 7)], ids=str)
+def test_minimum_of_columns_as_one_piece_of_memory(
+    shape: tuple[int, int], dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from kernelzoo.kernels.numba import min as minima
+
+    monkeypatch.setattr(minima, "FLAT_THREADS", 128)
+    minima.flat_kernel.cache_clear()
+    x = values(shape, dtype)
+    if dtype.is_floating_point:
+        x[3, 1] = NAN
+        x[:, 2] = INF
+        x[7, 3] = -INF
+    run(kernelzoo.implementation("numba/min/split"), x, 0, launches=2)
+    minima.flat_kernel.cache_clear()

@@ -7,7 +7,7 @@ cluster (see :mod:`.cluster`).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kernelzoo.kernels.numba.dtypes import itemsize
 from kernelzoo.kernels.numba.view import VECTOR_BYTES, View
@@ -42,6 +42,18 @@ class Columns:
 
 def columns(v: View) -> Columns | None:
     """The view as columns that whole aligned vectors cover, or None if it isn't one."""
+    c = single_columns(v)
+    if c is None:
+        return None
+    vec = VECTOR_BYTES // itemsize(v.dtype)
+    written = (v.out_step, c.out_group, v.out_phase) if v.out_step else ()  # in vectors, but for a minimum
+    if any(offset % vec for offset in (v.neighbours, v.x_step, c.x_group, v.phase, *written)):
+        return None
+    return replace(c, vec=vec)
+
+
+def single_columns(v: View) -> Columns | None:
+    """The view as columns whose elements are read one by one, or None if rows don't lie side by side without a gap."""
     if not v.across:
         return None
     if v.inner > 1:
@@ -50,13 +62,16 @@ def columns(v: View) -> Columns | None:
     else:
         groups, x_group, out_group = 1, 0, 0
         steps = v.x_outer, v.out_outer
-    vec = VECTOR_BYTES // itemsize(v.dtype)
-    written = (v.out_step, out_group, v.out_phase) if v.out_step else ()  # in vectors, but for a minimum
-    if (
-        steps[0] != 1
-        or (v.out_step and steps[1] != 1)
-        or any(offset % vec for offset in (v.neighbours, v.x_step, x_group, v.phase, *written))
-    ):
+    if steps[0] != 1 or (v.out_step and steps[1] != 1):
         return None
-    out_step = v.out_step or steps[1]
-    return Columns(groups, v.neighbours, v.n, x_group, v.x_step, out_group, out_step, vec)
+    return Columns(groups, v.neighbours, v.n, x_group, v.x_step, out_group, v.out_step or steps[1], 1)
+
+
+def flat_columns(v: View) -> Columns | None:
+    """Columns that fill one piece of memory from a vector's boundary on, in x and in out; or None."""
+    c = single_columns(v)
+    if c is None or c.groups > 1 or c.x_step != c.neighbours or v.phase:
+        return None
+    if v.out_step and (c.out_step != c.neighbours or v.out_phase):
+        return None
+    return replace(c, vec=VECTOR_BYTES // itemsize(v.dtype))

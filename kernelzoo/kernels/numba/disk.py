@@ -48,7 +48,8 @@ def store(source: Source, capability: tuple[int, int], name: str, cubin: bytes) 
 
 def _file(source: Source, capability: tuple[int, int]) -> str:
     made_with = (source.constants, source.arguments, source.threads, source.blocks)
-    key = (_compiler(), capability, source.function.__qualname__, made_with)
+    kernel = source.function.__module__, source.function.__qualname__
+    key = (_compiler(), capability, kernel, made_with)
     return f"{hashlib.sha256(repr(key).encode()).hexdigest()}.bin"
 
 

@@ -344,6 +344,27 @@ def tile_functions(dtype: str) -> tuple[Any, Any, Any, Any, Any]:
     return copy_in, wait_copies, copy_out, widened, set_narrow
 
 
+def element_copy(dtype: str) -> Any:
+    """``copy_element(pointer, i, tile, j)``: start to copy one element of 4 or 8 bytes to shared memory, on no boundary
+    but its own; ``wait_copies`` waits for these too."""
+    size = STORAGE[dtype].bitwidth // 8
+
+    @intrinsic
+    def copy_element(typing, pointer, i, tile, j):
+        def codegen(context, builder, signature, args):
+            source = builder.ptrtoint(builder.gep(args[0], [args[1]]), I64)
+            data = cgutils.create_struct_proxy(signature.args[2])(context, builder, args[2]).data
+            at = builder.gep(data, [args[3]])
+            target = builder.ptrtoint(builder.addrspacecast(at, at.type.pointee.as_pointer(3)), I32)
+            code = f"cp.async.ca.shared.global [$0], [$1], {size};"
+            _asm(builder, ir.VoidType(), [target, source], code, "r,l,~{memory}", True)
+            return context.get_dummy_value()
+
+        return types.void(pointer, types.int64, tile, types.int64), codegen
+
+    return copy_element
+
+
 def tile_vector(dtype: str) -> Any:
     """``load_tile(tile, j, row, k)``: 16 bytes of shared memory from element j on, to registers from ``row[k]`` on."""
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cache
+from math import gcd
 from typing import Any
 
 import torch
@@ -723,6 +724,9 @@ def split(x: torch.Tensor, out: torch.Tensor) -> Launch:
 
 
 def plan_split(v: View, device: torch.device, knobs: Knobs) -> BindView:
+    active = flat_active(v)
+    if active is not None:
+        return _on_flat(v, device, active)
     by_columns = _on_columns(v, device, knobs, 8) if has_clusters(device) else None
     if by_columns is not None:
         return by_columns
@@ -842,6 +846,130 @@ def columns_kernel(dtype: str, tiles: int, in_clusters: bool) -> Source:
     return Source(columns, arguments, COLUMN_THREADS, (dtype, tiles, in_clusters))
 
 
+@cache
+def flat_kernel(dtype: str, tiles: int) -> Source:
+    """Few rows side by side, at whatever width, as one piece of memory: threads go round the rows together, so that
+    each place in a thread's vectors is of the same row. Blocks meet at the last one to arrive, as in ``split_kernel``.
+    """
+    kind, HIGHEST = WIDE[dtype], highest(dtype)
+    VEC, TILES, THREADS = VECTOR_BYTES // itemsize(dtype), tiles, FLAT_THREADS
+    WORD, WORDS = word_type(dtype, VEC), Tiling(1, 1, 1, VEC).words(dtype)
+    HELD, SLOTS = WORDS * tiles, FLAT_THREADS * VEC
+    IDENTITY = spread(dtype, VEC, HIGHEST)
+    load_vector, _ = machine.vector_functions(dtype, VEC)
+    load, store = elements(dtype)
+    combine, unfold = _by_column(dtype, VEC, WORDS)
+
+    def flat(x, partials, counters, out, rows, n, active, out_step):
+        held = cuda.local.array(HELD, WORD)
+        least = cuda.local.array(WORDS, WORD)
+        own = cuda.local.array(VEC, kind)
+        places = cuda.shared.array(SLOTS, kind)
+        is_last = cuda.shared.array(1, types.int32)
+        t = types.int64(cuda.threadIdx.x)
+        block, blocks = types.int64(cuda.blockIdx.x), types.int64(cuda.gridDim.x)
+        count = rows * n
+        vectors = count // VEC
+        share = ((vectors + active - 1) // active + blocks - 1) // blocks * active
+        i = block * share + t
+        last = min(block * share + share, vectors) if t < active else types.int64(0)
+        for k in range(WORDS):
+            least[k] = IDENTITY
+        while i < last:
+            for tile in range(TILES):
+                for k in range(WORDS):
+                    held[tile * WORDS + k] = IDENTITY
+                at = i + tile * active
+                load_vector(x, at * VEC, held, tile * WORDS, at < last)
+            for tile in range(TILES):
+                for k in range(WORDS):
+                    least[k] = combine(least[k], held[tile * WORDS + k])
+            i += TILES * active
+        unfold(least, own)
+        for k in range(VEC):
+            places[t * VEC + k] = own[k]
+        cuda.syncthreads()
+
+        # Of each row: its places by as many threads as there are for it, then these by one.
+        sharers = THREADS // rows
+        row, sharer = t % rows, t // rows
+        value = HIGHEST
+        if sharer < sharers:
+            i = t
+            while i < active * VEC:
+                value = minimum(value, places[i])
+                i += sharers * rows
+            i = vectors * VEC if block == 0 and sharer == 0 else count
+            while i < count:  # what is left over after the last whole vector
+                if i % rows == row:
+                    value = minimum(value, load(x, i))
+                i += 1
+        cuda.syncthreads()
+        places[t] = value
+        cuda.syncthreads()
+        if t < rows:
+            for i in range(1, sharers):
+                value = minimum(value, places[i * rows + t])
+            partials[block * rows + t] = value
+        cuda.syncthreads()
+        if t == 0:
+            is_last[0] = 1 if arrive(counters, types.int64(0), blocks - 1) == blocks - 1 else 0
+        cuda.syncthreads()
+        if is_last[0] == 1:
+            value = HIGHEST
+            if sharer < sharers:
+                i = sharer
+                while i < blocks:
+                    for step in range(8):  # all on their way before the first is waited for
+                        part = min(i + step * sharers, blocks - 1)
+                        value = minimum(value, partials[part * rows + row])
+                    i += 8 * sharers
+            places[t] = value
+            cuda.syncthreads()
+            if t < rows:
+                for i in range(1, sharers):
+                    value = minimum(value, places[i * rows + t])
+                store(out, t * out_step, value)
+
+    arguments = (
+        pointer(dtype),
+        types.CPointer(kind),
+        types.CPointer(types.int32),
+        pointer(dtype),
+        *(types.int64,) * 4,
+    )
+    return Source(flat, arguments, FLAT_THREADS, (dtype, tiles), FLAT_BLOCKS)
+
+
+FLAT_THREADS = 512
+FLAT_BLOCKS = 2  # on an SM
+
+
+def flat_active(v: View) -> int | None:
+    """Threads that go round the rows together, or None where that is not the way: long columns, so few that a block
+    has a thread for each, at a width that no vector divides."""
+    c = columns_of.flat_columns(v)
+    if c is None or c.neighbours > FLAT_THREADS // 2 or c.n < 1024 or c.neighbours % c.vec == 0:
+        return None
+    period = c.neighbours // gcd(c.neighbours, c.vec)
+    return FLAT_THREADS // c.neighbours * c.neighbours // period * period
+
+
+def _on_flat(v: View, device: torch.device, active: int) -> BindView:
+    vec, tiles = VECTOR_BYTES // itemsize(v.dtype), deep(replace(v, vec=VECTOR_BYTES // itemsize(v.dtype)))
+    blocks = max(1, min(FLAT_BLOCKS * multiprocessors(device), v.n * v.neighbours // (vec * tiles * active)))
+    call = prepare(flat_kernel(v.dtype, tiles), device).call(
+        blocks, v.neighbours, v.n, active, v.out_outer, threads=FLAT_THREADS
+    )
+
+    def bind(x: torch.Tensor, out: torch.Tensor) -> Launch:
+        partials = torch.empty(blocks * v.neighbours, dtype=WORKSPACE[WIDE[v.dtype]], device=device)
+        counters = torch.zeros(1, dtype=torch.int32, device=device)
+        return owning(call(x, partials, counters, out), partials, counters)
+
+    return bind
+
+
 @cuda.jit(device=True, inline="always")
 def _nothing():
     pass
@@ -901,6 +1029,8 @@ def auto(x: torch.Tensor, out: torch.Tensor) -> Launch:
 
 
 def plan_auto(v: View, device: torch.device, knobs: Knobs) -> BindView:
+    if flat_active(v) is not None:
+        return plan_split(v, device, knobs)
     c = columns_of.columns(v)
     # Short columns of whole words are read lane by lane as fast.
     if c is not None and has_clusters(device) and (c.n > knobs.columns_long or itemsize(v.dtype) <= 2):

@@ -120,6 +120,13 @@ def tile_functions(dtype: str) -> tuple[Any, Any, Any, Any, Any]:
     return copy_in, wait_copies, copy_out, widened, set_narrow
 
 
+def element_copy(dtype: str) -> Any:
+    def copy_element(pointer: Any, i: int, tile: Any, j: int) -> None:
+        tile[j] = pointer[i]
+
+    return copy_element
+
+
 def tile_vector(dtype: str) -> Any:
     def load_tile(tile: Any, j: int, row: Any, k: int) -> None:
         width = 16 // tile.itemsize

@@ -19,8 +19,7 @@ from numba import cuda
 from numba.cuda import types
 
 from kernelzoo.errors import UnsupportedProblemError
-from kernelzoo.kernels.numba import columns as columns_of
-from kernelzoo.kernels.numba.columns import Columns
+from kernelzoo.kernels.numba import softmax_columns
 from kernelzoo.kernels.numba.dtypes import STORAGE, WIDE, itemsize, lowest, one
 from kernelzoo.kernels.numba.launch import (
     Source,
@@ -45,7 +44,6 @@ from kernelzoo.kernels.numba.row import (
     pointer,
     reductions,
     seating,
-    spread,
     word_type,
 )
 from kernelzoo.kernels.numba.view import VECTOR_BYTES, BindView, View, planned, power_of_two
@@ -117,10 +115,7 @@ def arithmetic(dtype: str, vec: int, words: int) -> tuple[Any, Any, Any, Any, An
     """
     LOWEST: Any = lowest(dtype)
     ZERO = type(LOWEST)(0)
-
-    @cuda.jit(device=True, inline="always")
-    def finite(m):
-        return m if m > LOWEST else ZERO
+    finite = softmax_columns.finite_of(dtype)
 
     if machine.is_packed(dtype, vec):
         low, high, pair, larger, _ = machine.word_functions(dtype)
@@ -264,7 +259,7 @@ def fused(x: torch.Tensor, out: torch.Tensor) -> Launch:
 
 
 def plan_fused(v: View, device: torch.device, knobs: Knobs) -> BindView:
-    by_columns = _on_columns(v, device, 1)
+    by_columns = softmax_columns.on_columns(v, device, 1, alone=True)
     if by_columns is not None:
         return by_columns
     tiling = fused_tiling(v, knobs)
@@ -638,11 +633,6 @@ def plan_online(v: View, device: torch.device, knobs: Knobs) -> BindView:
 
 # ---------------------------------------------------------------------------------------------------------------------
 # split: several blocks on one row
-
-
-@cuda.jit(device=True, inline="always")
-def _nothing():
-    pass
 
 
 def _warp_pair(finite: Any) -> Any:
@@ -1073,7 +1063,7 @@ def plan_split(v: View, device: torch.device, knobs: Knobs) -> BindView:
         if shape is not None and shape[0] <= most_blocks(device) and v.rows * shape[0] <= GRID_LIMIT:
             return _on_cluster(v, device, *shape)
         return _on_grid(v, device, *grid_shape(v, multiprocessors(device), shared_bytes(device)))
-    by_columns = _on_columns(v, device, most_blocks(device))
+    by_columns = softmax_columns.on_columns(v, device, most_blocks(device))
     if by_columns is not None:
         return by_columns
     tiling = streaming_tiling(v)
@@ -1158,227 +1148,6 @@ def _accumulate(v: View) -> torch.dtype:
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# fused and split by columns
-
-
-COLUMN_OFFSETS = (types.int64,) * columns_of.OFFSETS
-COLUMN_WARPS = 16
-TEAM = 8  # lanes that merge a row's pairs; a warp has whole teams, and the rows of a block are whole warps of them
-
-
-@cache
-def columns_kernel(dtype: str, lanes: int, tiles: int, in_clusters: bool) -> Source:
-    """Rows side by side, on chip in a block, or in the blocks of a cluster: read once, and written once.
-
-    Each thread has ``tiles`` vectors one below the other, and the (max, sum) pair of each row in them. Pairs meet in
-    the warp, in the block, and in the cluster, in a fixed order.
-    """
-    kind, ONE, LOWEST = WIDE[dtype], one(dtype), lowest(dtype)
-    ZERO = type(ONE)(0)
-    VEC = VECTOR_BYTES // itemsize(dtype)
-    LANES, TILES, WIDE_ROWS = lanes, tiles, lanes * VEC
-    WORD, WORDS = word_type(dtype, VEC), Tiling(1, 1, 1, VEC).words(dtype)
-    HELD, SLOTS = WORDS * tiles, WIDE_ROWS * COLUMN_WARPS
-    STEPS = (WARP // lanes).bit_length() - 1
-    IDENTITY = spread(dtype, VEC, LOWEST)
-    PACKED = machine.is_packed(dtype, VEC)
-    load_vector, store_vector = machine.vector_functions(dtype, VEC)
-    finite, *_ = arithmetic(dtype, VEC, WORDS)
-    tops, totals, finishes = _by_column(dtype, VEC, WORDS)
-    if in_clusters:
-        from kernelzoo.kernels.numba.cluster import cluster_arrive, cluster_wait, store_to_block
-    else:
-        cluster_arrive = cluster_wait = store_to_block = _nothing
-
-    @cuda.jit(device=True, inline="always")
-    def meet(maxima, sums, count, row, part):
-        m = LOWEST
-        i = part
-        while i < count:
-            m = maximum(m, maxima[i * WIDE_ROWS + row])
-            i = types.int32(i + TEAM)
-        for step in range(3):
-            m = maximum(m, cuda.shfl_xor_sync(EVERY_LANE, m, 4 >> step))
-        shift = finite(m)
-        s = ZERO
-        i = part
-        while i < count:
-            s += sums[i * WIDE_ROWS + row] * exponential(maxima[i * WIDE_ROWS + row] - shift)
-            i = types.int32(i + TEAM)
-        for step in range(3):
-            s += cuda.shfl_xor_sync(EVERY_LANE, s, 4 >> step)
-        return m, s
-
-    def columns(x, out, groups, neighbours, n, x_group, x_step, out_group, out_step, blocks, share):
-        cluster_arrive()
-        held = cuda.local.array(HELD, WORD)
-        own = cuda.local.array(VEC, kind)
-        top = cuda.local.array(VEC, kind)
-        total = cuda.local.array(VEC, kind)
-        maxima = cuda.shared.array(SLOTS, kind)
-        sums = cuda.shared.array(SLOTS, kind)
-        all_maxima = cuda.shared.array(SLOTS, kind)
-        all_sums = cuda.shared.array(SLOTS, kind)
-        t, threads = types.int64(cuda.threadIdx.x), types.int64(cuda.blockDim.x)
-        lane, depth, depths = t % LANES, t // LANES, threads // LANES
-        block = types.int64(cuda.blockIdx.x)
-        place, rank = block // blocks, block % blocks
-        across = (neighbours + WIDE_ROWS - 1) // WIDE_ROWS
-        group = place // across
-        column = (place - group * across) * WIDE_ROWS + lane * VEC
-        first = rank * share + depth
-        end = min(rank * share + share, n) if column < neighbours else types.int64(0)
-        source = group * x_group + column
-        for tile in range(TILES):
-            for k in range(WORDS):
-                held[tile * WORDS + k] = IDENTITY
-            i = first + tile * depths
-            load_vector(x, source + i * x_step, held, tile * WORDS, i < end)
-
-        for k in range(VEC):
-            own[k] = LOWEST
-        for tile in range(TILES):
-            tops(held, tile * WORDS, own)
-        for k in range(VEC):
-            top[k] = own[k]
-            own[k] = finite(own[k])
-            total[k] = ZERO
-        for tile in range(TILES):
-            totals(held, tile * WORDS, own, total)
-
-        warp, warps = t // WARP, types.int32(threads // WARP)
-        for k in range(VEC):
-            m, s = top[k], total[k]
-            for step in range(STEPS):
-                m = maximum(m, cuda.shfl_xor_sync(EVERY_LANE, m, 16 >> step))
-            s *= exponential(top[k] - finite(m))
-            for step in range(STEPS):
-                s += cuda.shfl_xor_sync(EVERY_LANE, s, 16 >> step)
-            if t % WARP < LANES:
-                maxima[warp * WIDE_ROWS + lane * VEC + k] = m
-                sums[warp * WIDE_ROWS + lane * VEC + k] = s
-        cuda.syncthreads()
-        part, first_row = types.int32(t % TEAM), types.int32(t // TEAM)
-        next_row = types.int32(threads // TEAM)
-        if in_clusters:
-            cluster_wait()  # the other blocks have begun: their shared memory is there
-            row = first_row
-            while row < WIDE_ROWS:
-                m, s = meet(maxima, sums, warps, row, part)
-                peer = part
-                while peer < blocks:
-                    store_to_block(all_maxima, rank * WIDE_ROWS + row, m, types.int64(peer))
-                    store_to_block(all_sums, rank * WIDE_ROWS + row, s, types.int64(peer))
-                    peer = types.int32(peer + TEAM)
-                row = types.int32(row + next_row)
-            cluster_arrive()
-            cluster_wait()
-        row = first_row
-        while row < WIDE_ROWS:
-            if in_clusters:
-                m, s = meet(all_maxima, all_sums, types.int32(blocks), row, part)
-            else:
-                m, s = meet(maxima, sums, warps, row, part)
-            if part == 0:
-                maxima[row] = finite(m)
-                sums[row] = ONE / s
-            row = types.int32(row + next_row)
-        cuda.syncthreads()
-        for k in range(VEC):
-            shift = maxima[lane * VEC + k]
-            total[k] = sums[lane * VEC + k]
-            if not PACKED:  # what is -inf alone was taken with 0, but stays 0 by this factor whatever the shift is
-                total[k] *= exponential(top[k] - shift)
-            top[k] = shift
-        for tile in range(TILES):
-            finishes(held, tile * WORDS, top, total)
-
-        target = group * out_group + column
-        for tile in range(TILES):
-            i = first + tile * depths
-            store_vector(out, target + i * out_step, held, tile * WORDS, i < end)
-
-    arguments = (pointer(dtype), pointer(dtype), *COLUMN_OFFSETS)
-    return Source(columns, arguments, COLUMN_WARPS * WARP, (dtype, lanes, tiles, in_clusters))
-
-
-@cache
-def _by_column(dtype: str, vec: int, words: int) -> tuple[Any, Any, Any]:
-    """``tops``, ``totals``, ``finishes``: as ``arithmetic``, but each element of a vector is of another row."""
-    if machine.is_packed(dtype, vec):
-        low, high, pair, _, _ = machine.word_functions(dtype)
-        keep = machine.keep
-
-        @cuda.jit(device=True, inline="always")
-        def tops(row, k, m):
-            for j in range(words):
-                m[2 * j] = maximum(m[2 * j], low(row[k + j]))
-                m[2 * j + 1] = maximum(m[2 * j + 1], high(row[k + j]))
-
-        @cuda.jit(device=True, inline="always")
-        def totals(row, k, shift, s):
-            for j in range(words):
-                word = keep(row[k + j])
-                s[2 * j] += exponential(low(word) - shift[2 * j])
-                s[2 * j + 1] += exponential(high(word) - shift[2 * j + 1])
-
-        @cuda.jit(device=True, inline="always")
-        def finishes(row, k, shift, scale):
-            for j in range(words):
-                word = keep(row[k + j])
-                row[k + j] = pair(
-                    exponential(low(word) - shift[2 * j]) * scale[2 * j],
-                    exponential(high(word) - shift[2 * j + 1]) * scale[2 * j + 1],
-                )
-
-        return tops, totals, finishes
-
-    @cuda.jit(device=True, inline="always")
-    def wide_tops(row, k, m):
-        for j in range(words):
-            m[j] = maximum(m[j], row[k + j])
-
-    @cuda.jit(device=True, inline="always")
-    def wide_totals(row, k, shift, s):
-        for j in range(words):
-            row[k + j] = exponential(row[k + j] - shift[j])
-            s[j] += row[k + j]
-
-    @cuda.jit(device=True, inline="always")
-    def wide_finishes(row, k, shift, scale):
-        for j in range(words):
-            row[k + j] *= scale[j]
-
-    return wide_tops, wide_totals, wide_finishes
-
-
-def columns_shape(c: Columns, dtype: str, most_blocks: int) -> tuple[int, int, int, int] | None:
-    """``(lanes, tiles, blocks, threads)``: 64 bytes of neighbouring rows, or a sector of 32 for longer columns; eight
-    vectors a thread, four in float64, whose exponential takes registers. Blocks of 256 threads, if they suffice: an SM
-    runs three."""
-    tiles = 4 if dtype == "float64" else 8
-    for lanes, most_threads in ((4, 256), (4, 512), (2, 512)):
-        blocks = -(-c.n // (most_threads // lanes * tiles))
-        if blocks <= most_blocks:
-            share = -(-c.n // blocks)
-            threads = max(-(-share // tiles) * lanes, lanes * c.vec)
-            return lanes, tiles, blocks, -(-threads // WARP) * WARP
-    return None
-
-
-def _on_columns(v: View, device: torch.device, most_blocks: int) -> BindView | None:
-    """A call by columns, in clusters of up to so many blocks; None if vectors don't cover them or they are too long."""
-    c = columns_of.columns(v)
-    shape = columns_shape(c, v.dtype, most_blocks) if c is not None else None
-    if c is None or shape is None or c.tiles(shape[0]) * shape[2] > GRID_LIMIT:
-        return None
-    lanes, tiles, blocks, threads = shape
-    kernel = prepare(columns_kernel(v.dtype, lanes, tiles, blocks > 1), device)
-    grid, share = c.tiles(lanes) * blocks, -(-c.n // blocks)
-    return kernel.call(grid, *c.offsets, blocks, share, threads=threads, cluster=blocks)
-
-
-# ---------------------------------------------------------------------------------------------------------------------
 
 
 @register("numba", "softmax", "auto")
@@ -1393,9 +1162,9 @@ def plan_auto(v: View, device: torch.device, knobs: Knobs) -> BindView:
         return plan_multi_row(v, device, knobs)
     tiling = fused_tiling(v, knobs)
     if v.across:
-        c = columns_of.columns(v)
-        if c is not None and columns_shape(c, v.dtype, most_blocks(device)) is not None:
-            return plan_split(v, device, knobs)
+        by_columns = softmax_columns.on_columns(v, device, most_blocks(device))
+        if by_columns is not None:
+            return by_columns
         return plan_fused(v, device, knobs) if tiling is not None else plan_split(v, device, knobs)
     # A block of its own per row, unless it is longer than a block of 512 threads holds and so few rows leave SMs idle.
     vectors = v.n // v.vec
