@@ -335,7 +335,7 @@ def strips_of(columns: Columns, x: torch.Tensor, device: Device) -> Strips | Non
     170 us, and 220 with half of that width, 284 with a quarter. Rows at odd addresses want twice as much.
     """
     n, itemsize = columns.n, x.element_size()
-    if device.vendor == "hip" or itemsize == 8 or n <= 1024:
+    if device.vendor == "hip" or itemsize == 8 or n <= 64:
         return None
     vectors = columns.multiple * itemsize == 16
     packed = itemsize == 2 and vectors and columns.x_inner == 1 and x.data_ptr() % 16 == 0
@@ -1282,6 +1282,11 @@ def multi_row(x: torch.Tensor, out: torch.Tensor) -> Launch:
     knobs = of(Knobs, device.index)
     edges = edges_of(rows, x, out)
     tile = row_tile(knobs, rows, x.dtype, edges)
+    if rows.across:
+        columns_across = columns_of_rows(rows, x.dtype)
+        strips = strips_of(columns_across, x, device)
+        if strips is not None and strips.elements >= rows.n:
+            return _strips(columns_across, x, out, strips)
     if tile is not None:
         side, columns = tile
         if edge_vectors(columns, x.dtype, edges):
