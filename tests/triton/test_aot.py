@@ -199,6 +199,16 @@ def test_programs_of_a_strip_of_columns_all_run_at_once(arch: str, shape: tuple[
         assert grid[0] <= min(chip.registers // registers, chip.threads // threads) * chip.multiprocessors
 
 
+def test_few_columns_are_one_piece_of_memory() -> None:
+    for arch in ("sm_90", "gfx942"):
+        for dtype in (torch.float32, torch.bfloat16):
+            for program in programs(ops.SOFTMAX, "auto", (1000003, 33), 0, dtype, arch):
+                assert program.name == "flat_columns_kernel"
+                assert occurrences(
+                    r"ld\.global[^;]*\.v4\.b32|cp\.async\.cg\.shared\.global|(?:global|buffer)_load_dwordx4", program
+                )
+
+
 def test_split_is_two_launches_where_programs_may_not_wait() -> None:
     f32, f64 = torch.float32, torch.float64
     problems = (("gfx942", (16, 262144), 1, f32), ("gfx942", (16384, 1000), 0, f32), ("sm_90", (16384, 1000), 0, f64))

@@ -1,4 +1,4 @@
-"""Columns of a softmax shared by several programs, in Triton's interpreter.
+"""Columns of a softmax shared by several programs, and few columns as one piece of memory, in Triton's interpreter.
 
 Its programs run one after the other, so it takes the form of two launches; on a device the gate of each race and the
 contract's cases check the one that exchanges pairs. Tiles are made small here, so that small tensors need many. Run as
@@ -7,6 +7,7 @@ a script where the interpreter must be switched on before Triton is imported.
 
 from __future__ import annotations
 
+import math
 import os
 import subprocess
 import sys
@@ -69,14 +70,21 @@ def main() -> int:
         packed = columns.multiple == 8 and tiling.columns >= 16
         return softmax._strips(columns, x, out, tiling._replace(packed=packed))
 
+    def flat(x: torch.Tensor, out: torch.Tensor) -> Launch:
+        columns = softmax.columns_of_rows(rows_of(x, out), x.dtype)
+        least = math.lcm(columns.inner, 16 // x.element_size())
+        return softmax._flat(columns, x, out, 1024 // least * least)
+
     for dtype in (torch.float32, torch.bfloat16, torch.float16):
         for shape, axis in (((64, 48), 0), ((70, 40), 0), ((3, 37, 33), 1), ((2, 129, 96), 1)):
             x = drawn(shape, dtype, axis)
             for wide, elements in ((8, 16), (16, 8), (32, 32), (16, 256)):
                 tiling = softmax.Strips(wide, elements, 32, 40, 128, False)
                 check(strips, x, axis)
+        for shape in ((1000, 33), (3001, 7), (512, 16), (300, 100)):
+            check(flat, drawn(shape, dtype, 0), 0)
     print(done)
-    return 0 if done == 48 else 1
+    return 0 if done == 60 else 1
 
 
 @pytest.mark.skipif(os.environ.get("TRITON_INTERPRET") == "1", reason="it starts the interpreter by itself")
