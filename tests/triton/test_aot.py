@@ -179,9 +179,41 @@ def test_programs_of_a_split_row_all_run_at_once(arch: str, shape: tuple[int, in
         assert grid[0] <= resident * chip.multiprocessors
 
 
+@pytest.mark.parametrize("arch", NVIDIA)
+@pytest.mark.parametrize(
+    ("shape", "axis"), [((8192, 8192), 0), ((65536, 256), 0), ((2048, 2048), 0), ((16, 4099, 333), 1)], ids=str
+)
+def test_programs_of_a_strip_of_columns_all_run_at_once(arch: str, shape: tuple[int, ...], axis: int) -> None:
+    chip = ARCHITECTURES[arch]
+    for dtype in (torch.float32, torch.bfloat16):
+        x = torch.empty(shape, dtype=dtype, device="meta")
+        with inspection.device(arch) as driver:
+            ops.SOFTMAX.launch(softmax_kernels.auto, x, (axis,), torch.empty_like(x))()
+            ((program,), (grid,)) = driver.programs, driver.grids
+        assert program.name == "columns_kernel"
+        assert program.metadata.launch_cooperative_grid
+        # A thread's own words, once: the compiler may not wait for them again in another layout.
+        assert len(re.findall(r"tt\.elementwise_inline_asm[^\n]*ld\.relaxed", program.asm["ttgir"])) == 1
+        threads = 32 * program.metadata.num_warps
+        registers = -(-program.n_regs // 8) * 8 * threads
+        assert grid[0] <= min(chip.registers // registers, chip.threads // threads) * chip.multiprocessors
+
+
+def test_few_columns_are_one_piece_of_memory() -> None:
+    for arch in ("sm_90", "gfx942"):
+        for dtype in (torch.float32, torch.bfloat16):
+            for program in programs(ops.SOFTMAX, "auto", (1000003, 33), 0, dtype, arch):
+                assert program.name == "flat_columns_kernel"
+                assert occurrences(
+                    r"ld\.global[^;]*\.v4\.b32|cp\.async\.cg\.shared\.global|(?:global|buffer)_load_dwordx4", program
+                )
+
+
 def test_split_is_two_launches_where_programs_may_not_wait() -> None:
-    for arch, shape, axis in (("gfx942", (16, 262144), 1), ("sm_90", (16384, 1000), 0)):
-        x = torch.empty(shape, device="meta")
+    f32, f64 = torch.float32, torch.float64
+    problems = (("gfx942", (16, 262144), 1, f32), ("gfx942", (16384, 1000), 0, f32), ("sm_90", (16384, 1000), 0, f64))
+    for arch, shape, axis, dtype in problems:
+        x = torch.empty(shape, dtype=dtype, device="meta")
         with inspection.device(arch) as driver:
             ops.SOFTMAX.launch(softmax_kernels.split, x, (axis,), torch.empty_like(x))()
             assert len(driver.grids) == 2

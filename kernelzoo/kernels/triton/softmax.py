@@ -7,7 +7,8 @@ Where rows start and end inside a 16-byte vector, EDGES is the length of one: a 
 either end an edge of fewer elements than that. Else EDGES is 0.
 """
 
-from typing import NamedTuple
+import math
+from typing import Any, NamedTuple
 
 import torch
 import triton
@@ -46,6 +47,14 @@ LINE_BYTES, SECTOR_BYTES = 128, 32
 
 ACROSS_ELEMENTS, ACROSS_THREADS, ACROSS_PROGRAMS = 8192, 256, 2
 """A tile of split across rows, its threads, and how many such programs share an SM."""
+
+MANY_STRIP_PARTS = 64
+"""Programs to a strip of columns above which it is made narrower: each awaits a pair of all columns from all others. Of
+more than twice as many, columns are read twice."""
+
+FLAT_BLOCK, FLAT_THREADS, FLAT_PROGRAMS, FLAT_COLUMNS = 4096, 512, 2, 128
+"""Elements of a block of few columns, its threads, how many such programs share an SM, and how many columns are few:
+each program merges the pairs of all."""
 
 FEW_PARTS, MANY_PARTS = 32, 512
 """Programs to one tile of rows side by side: that always make sense, and at the most."""
@@ -266,6 +275,138 @@ def across_parts(knobs: Knobs, tiles: int, n: int, itemsize: int, columns: int, 
 
     most = min(resident, MANY_PARTS, triton.cdiv(n, 64))
     return min((parts for parts in range(1, most + 1) if parts <= FEW_PARTS or parts < held), key=time)
+
+
+class Columns(NamedTuple):
+    """Rows across which memory is contiguous, as columns: outer times n times inner, and the strides of both tensors.
+
+    multiple is the power of two, at most a 16-byte vector, of which inner and all strides but the last are multiples.
+    """
+
+    outer: int
+    n: int
+    inner: int
+    x_outer: int
+    x_n: int
+    x_inner: int
+    out_outer: int
+    out_n: int
+    out_inner: int
+    multiple: int
+
+    @property
+    def layout(self) -> tuple[int, ...]:
+        """A kernel's arguments that say where x and out lie, divided by MULTIPLE where it is a divisor, and it."""
+        m = self.multiple
+        x = self.x_outer // m, self.x_n // m, self.x_inner
+        out = self.out_outer // m, self.out_n // m, self.out_inner
+        return self.outer, self.n, self.inner // m, *x, *out, m
+
+    def strips(self, columns: int) -> int:
+        """How many strips of so many columns there are."""
+        count: int = self.outer * triton.cdiv(self.inner, columns)
+        return count
+
+    @property
+    def dense(self) -> bool:
+        """Whether columns of both tensors are one piece of memory."""
+        inner, steps = self.inner, (self.x_n, self.x_inner, self.out_n, self.out_inner)
+        return self.outer == 1 and steps == (inner, 1, inner, 1)
+
+
+def columns_of_rows(rows: Rows, dtype: torch.dtype) -> Columns:
+    """Rows that lie across, as columns."""
+    if rows.inner == 1:
+        outer, inner, x_outer, x_inner, out_outer, out_inner = 1, rows.total, 0, rows.x_outer, 0, rows.out_outer
+    else:
+        outer, inner = rows.total // rows.inner, rows.inner
+        x_outer, x_inner, out_outer, out_inner = rows.x_outer, rows.x_inner, rows.out_outer, rows.out_inner
+    multiple = math.gcd(16 // dtype.itemsize, inner, x_outer, rows.x_n, out_outer, rows.out_n)
+    return Columns(outer, rows.n, inner, x_outer, rows.x_n, x_inner, out_outer, rows.out_n, out_inner, multiple)
+
+
+class Strips(NamedTuple):
+    """A program that holds a strip of columns: how many, up to how many elements of each, its threads, how many such
+    programs share an SM, registers of a thread or 0, and whether two halves share one of those."""
+
+    columns: int
+    elements: int
+    threads: int
+    programs: int
+    registers: int
+    packed: bool
+
+
+def strips_of(columns: Columns, x: torch.Tensor, device: Device) -> Strips | None:
+    """Strips that programs hold in registers, whole columns if elements are n or more, else parts; None where the
+    columns are too few to fill them or too long, or there is no measurement that speaks for them.
+
+    On an H200 128 bytes of each row are best, of which two programs of 256 threads share an SM: float32 (8192, 8192)
+    170 us, and 220 with half of that width, 284 with a quarter. Rows at odd addresses want twice as much.
+    """
+    n, itemsize = columns.n, x.element_size()
+    if device.vendor == "hip" or itemsize == 8 or n <= 64:
+        return None
+    vectors = columns.multiple * itemsize == 16
+    packed = itemsize == 2 and vectors and columns.x_inner == 1 and x.data_ptr() % 16 == 0
+    whole = triton.next_power_of_2(n)
+    packed = packed and (whole <= 1024 or device.arch not in ("100", "103"))  # where it spills a few registers
+    each = 2 if packed else 1
+    if not vectors and 128 < n <= 1024:  # whole columns in so few registers would spill
+        return None
+    if whole <= 1024:
+        # 64 registers to a thread, of few threads where many rows would be masked, or a strip would be too wide.
+        few = packed or whole <= 256 or (whole == 512 and n <= 320)
+        threads, programs, elements = (128, 4, whole) if few else (256, 2, whole)
+    else:
+        threads, programs, elements = (256, 2, (512 if vectors else 256))
+    # What suffices there spills a few registers on other architectures, which get more: 0 are as many as it takes.
+    registers = 128
+    if device.arch not in ("", "90"):
+        threads, programs, registers = 128, 3, 0 if whole <= 1024 else 168
+        elements = whole if whole <= 1024 else elements // 2
+    wide = 64 * each * threads // elements
+    if whole > 1024 and triton.cdiv(n, elements) > MANY_STRIP_PARTS:
+        wide, elements = wide // 2, elements * 2
+    while columns.inner < 0.75 * triton.cdiv(columns.inner, wide) * wide:
+        if wide * itemsize <= SECTOR_BYTES or (whole <= 1024 and threads == 32):
+            return None
+        wide //= 2
+        if whole <= 1024:
+            threads //= 2
+        else:
+            elements *= 2
+    if triton.cdiv(n, elements) > 2 * MANY_STRIP_PARTS:
+        return None
+    if whole == 128 and threads == 128 and not packed and registers == 128:
+        threads, registers = 256, 64  # half as many to a thread: 18.0 us at float32 (100, 65537), not 18.7
+    strips = Strips(wide, elements, threads, programs, registers, packed)
+    return strips if strip_parts(columns, strips, device) <= programs * device.multiprocessors else None
+
+
+def strip_parts(columns: Columns, strips: Strips, device: Device) -> int:
+    """Programs to a strip of columns: one if it can hold them, else as few as can, and more where there is room."""
+    least = triton.cdiv(columns.n, strips.elements)
+    if least == 1:
+        return 1
+    room = strips.programs * device.multiprocessors // columns.strips(strips.columns)
+    most = max(least, min(room, MANY_STRIP_PARTS, triton.cdiv(columns.n, 64)))
+    parts: int = triton.cdiv(columns.n, triton.cdiv(columns.n, most))
+    return parts
+
+
+def flat_period(columns: Columns, dtype: torch.dtype, device: Device) -> int | None:
+    """Elements of a block of few columns without gaps, whole rows of them and whole vectors; None if it doesn't pay.
+
+    On an H200 in us, by blocks and as before: (1000003, 33) float32 116 (346), bfloat16 69 (289); (1000000, 64) float32
+    200 (240).
+    """
+    if not columns.dense or columns.inner > FLAT_COLUMNS or dtype.itemsize == 8:
+        return None
+    least = math.lcm(columns.inner, 16 // dtype.itemsize)
+    period = FLAT_BLOCK // least * least
+    much = columns.n * columns.inner >= 4 * FLAT_BLOCK * FLAT_PROGRAMS * device.multiprocessors
+    return period if 10 * period >= 9 * FLAT_BLOCK and much else None
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -718,6 +859,41 @@ def awaited(words, there):
 
 
 @triton.jit
+def awaited_four(words, there):
+    """``awaited`` of four words at a time, whose looks are under way together."""
+    return tl.inline_asm_elementwise(
+        """
+        {
+            .reg .pred missing, one, two, three, four;
+            mov.b64 $0, 0;
+            mov.b64 $1, 0;
+            mov.b64 $2, 0;
+            mov.b64 $3, 0;
+            setp.ne.s32 one, $8, 0;
+            setp.ne.s32 two, $9, 0;
+            setp.ne.s32 three, $10, 0;
+            setp.ne.s32 four, $11, 0;
+        AGAIN:
+            @one ld.relaxed.gpu.global.b64 $0, [$4];
+            @two ld.relaxed.gpu.global.b64 $1, [$5];
+            @three ld.relaxed.gpu.global.b64 $2, [$6];
+            @four ld.relaxed.gpu.global.b64 $3, [$7];
+            setp.eq.s64 missing, $0, -1;
+            setp.eq.or.s64 missing, $1, -1, missing;
+            setp.eq.or.s64 missing, $2, -1, missing;
+            setp.eq.or.s64 missing, $3, -1, missing;
+            @missing bra AGAIN;
+        }
+        """,
+        "=&l,=&l,=&l,=&l,l,l,l,l,r,r,r,r",
+        [words, there.to(tl.int32)],
+        tl.int64,
+        is_pure=False,
+        pack=4,
+    )
+
+
+@triton.jit
 def as_word(top, total):
     """A pair in float32 as one word of 64 bits, which never are all set: top is no NaN."""
     low = top.to(tl.uint32, bitcast=True).to(tl.uint64)
@@ -852,6 +1028,217 @@ def split_kernel(
 
 
 @triton.jit
+def found_pairs(words, there, parts, PHASE: tl.constexpr, FOUR: tl.constexpr):
+    """(maxima, sums) in the words in memory, each as soon as it is there."""
+    if PHASE == EXCHANGE:
+        found = tl.full(words.shape, 0, tl.int64)
+        # Once. The compiler would wait anew in each layout that it wants the words in, but for a loop: that it leaves.
+        again = parts > 0
+        while again:
+            found = awaited_four(words, there) if FOUR else awaited(words, there)
+            again = parts < 0
+    else:
+        found = tl.load(words, there, other=0)
+    return as_pair(found)
+
+
+@triton.jit
+def side_by_side(low, high, COLUMNS: tl.constexpr):
+    """What belongs to the lower and to the upper halves of words, as that of their columns."""
+    return tl.reshape(tl.join(low, high), [low.shape[0], COLUMNS])
+
+
+@triton.jit
+def of_halves(columns, COLUMNS: tl.constexpr):
+    """``side_by_side``, undone."""
+    return tl.split(tl.reshape(columns, [columns.shape[0], COLUMNS // 2, 2]))
+
+
+@triton.jit(do_not_specialize=["parts", "span"])
+def columns_kernel(
+    x, out, pairs, arrivals, outer, n, inner, x_outer, x_n, x_inner, out_outer, out_n, out_inner,
+    MULTIPLE: tl.constexpr, parts, span,
+    WIDE: tl.constexpr, LOWEST: tl.constexpr, PACKED: tl.constexpr, PAIRS: tl.constexpr, PHASE: tl.constexpr,
+    FAR: tl.constexpr, EVEN: tl.constexpr, FOUR: tl.constexpr,
+    ELEMENTS: tl.constexpr, COLUMNS: tl.constexpr, PARTS: tl.constexpr,
+):  # fmt: skip
+    """Columns side by side, in strips of COLUMNS: a program holds span elements of each, and writes what it read.
+
+    PACKED: two columns of half precision to a word.
+    """
+    DTYPE: tl.constexpr = out.dtype.element_ty
+    inner = tl.cast(inner, tl.int64) * MULTIPLE
+    strips = (inner + COLUMNS - 1) // COLUMNS
+    tiles = outer * strips
+    program = tl.program_id(0)
+    part = program % parts
+    groups = tl.num_programs(0) // parts
+    lane = tl.arange(0, COLUMNS)[None, :]
+    depth = tl.arange(0, ELEMENTS)[:, None]
+    begin = part.to(tl.int64) * span
+    length = tl.maximum(tl.minimum(n - begin, span), 0).to(tl.int32)
+    peer = tl.arange(0, PARTS)[:, None]
+    # Launches alternate between two sets of pairs: each clears the next one's.
+    mine = tl.load(arrivals) // tl.num_programs(0) % 2 if PHASE == EXCHANGE else tl.cast(0, tl.int64)
+    for i in range((program // parts).to(tl.int64), tiles, groups):
+        tile = tl.cast(i, tl.int64)
+        # 0, but not for all that the compiler knows: it would keep in registers what is the same for all tiles.
+        nothing = tile >> 62
+        nothing = nothing if FAR else nothing.to(tl.int32)
+        first = tile % strips * COLUMNS
+        there = first + lane < inner
+        x_step = (x_n + nothing) * MULTIPLE
+        x_start = x + tile // strips * x_outer * MULTIPLE + begin * x_step
+        in_rows = depth < length + nothing
+        if PACKED:
+            word = tl.arange(0, COLUMNS // 2)[None, :]
+            x_start = (x_start + first).to(tl.pointer_type(tl.int32), bitcast=True) + word
+            here = x_start + depth * ((x_n + nothing) * (MULTIPLE // 2))
+            held = tl.load(here) if EVEN else tl.load(here, in_rows & (first + 2 * word < inner), empty_words(DTYPE))
+        else:
+            here = x_start + (first + lane) * x_inner + depth * x_step
+            held = tl.load(here) if EVEN else tl.load(here, in_rows & there, float("-inf"))
+            held = held.to(WIDE)
+        if PHASE != WRITE or PARTS == 1:
+            # Maxima are finite: see online_kernel.
+            if PACKED:
+                if PAIRS:
+                    if tl.bfloat16 == DTYPE:
+                        largest = tl.reduce(held, 0, larger_bfloat16, keep_dims=True)
+                    else:
+                        largest = tl.reduce(held, 0, larger_float16, keep_dims=True)
+                    low_top, high_top = halves(largest, DTYPE)
+                else:
+                    low, high = halves(held, DTYPE)
+                    low_top, high_top = tl.max(low, 0, keep_dims=True), tl.max(high, 0, keep_dims=True)
+                low_top, high_top = tl.maximum(low_top, LOWEST), tl.maximum(high_top, LOWEST)
+                low, high = halves(held, DTYPE)
+                low_total = tl.sum(exponential(low - low_top), 0, keep_dims=True)
+                high_total = tl.sum(exponential(high - high_top), 0, keep_dims=True)
+                top = side_by_side(low_top, high_top, COLUMNS)
+                total = side_by_side(low_total, high_total, COLUMNS)
+            else:
+                top = tl.maximum(tl.max(held, 0, keep_dims=True), LOWEST)
+                held = exponential(held - top)
+                total = tl.sum(held, 0, keep_dims=True)
+        if PARTS == 1:
+            all_top = top
+            inverse = 1.0 / total
+            factor = inverse
+        else:
+            words = pairs + (mine * tiles + tile) * (COLUMNS * parts) + lane
+            own = words + part * COLUMNS
+            if PHASE == EXCHANGE:
+                # All bits set is what no pair is: one that isn't there yet.
+                tl.atomic_xchg(own, as_word(top, total), there, sem="relaxed")
+                tl.store(own + (1 - 2 * mine) * tiles * (COLUMNS * parts), tl.full([1, COLUMNS], -1, tl.int64), there)
+            elif PHASE == LEAVE:
+                tl.store(own, as_word(top, total), there)
+            if PHASE != LEAVE:
+                known = (peer < parts) & there
+                tops, totals = found_pairs(words + peer * COLUMNS, known, parts, PHASE, FOUR)
+                # Every program merges all pairs of its columns in the same order, so that all agree to the bit.
+                tops = tl.where(known, tops, LOWEST)
+                all_top = tl.max(tops, 0, keep_dims=True)
+                terms = tl.where(known, totals * exponential(tops - all_top), 0.0)
+                inverse = 1.0 / tl.sum(terms, 0, keep_dims=True)
+                if not PACKED:
+                    if PHASE == WRITE:
+                        held = exponential(held - all_top)
+                        factor = inverse
+                    else:
+                        factor = exponential(top - all_top) * inverse
+        if PHASE != LEAVE:
+            if PACKED:
+                low_top, high_top = of_halves(all_top, COLUMNS)
+                low_inverse, high_inverse = of_halves(inverse, COLUMNS)
+                low, high = halves(not_before(held, low_inverse, parts < 0, True), DTYPE)
+                low = (exponential(low - low_top) * low_inverse).to(DTYPE)
+                result = side_by_side(low, (exponential(high - high_top) * high_inverse).to(DTYPE), COLUMNS)
+            else:
+                result = (held * factor).to(DTYPE)
+                if MULTIPLE == 1:  # no factor is negative, but the compiler would keep what it knows of each element
+                    in_rows = depth < length + (factor < 0).to(tl.int32)
+            out_step = (out_n + nothing) * MULTIPLE
+            out_start = out + tile // strips * out_outer * MULTIPLE + begin * out_step
+            here = out_start + (first + lane) * out_inner + depth * out_step
+            if EVEN:
+                tl.store(here, result)
+            else:
+                tl.store(here, result, in_rows & there)
+    if PHASE == EXCHANGE:
+        tl.atomic_add(arrivals, 1, sem="relaxed")
+
+
+@triton.jit
+def lanes_with(top, total, block):
+    """The running pair of each lane with one more element taken in."""
+    rise = block - top
+    scale = exponential(-tl.abs(rise))  # see online_kernel
+    return tl.maximum(top, block), tl.where(rise > 0, total * scale + 1, total + scale)
+
+
+@triton.jit(do_not_specialize=["parts", "blocks"])
+def flat_columns_kernel(
+    x, out, pairs, length, inner, period, parts, blocks, VECTOR: tl.constexpr,
+    WIDE: tl.constexpr, LOWEST: tl.constexpr, PHASE: tl.constexpr,
+    BLOCK: tl.constexpr, FOLDS: tl.constexpr, COLUMNS: tl.constexpr, CHUNK: tl.constexpr, AHEAD: tl.constexpr,
+):  # fmt: skip
+    """A launch that leaves pairs, or one that reads them and writes: few columns without gaps, as one piece of memory.
+
+    A block of it is whole vectors and whole rows of the columns, so that a lane always meets the same column.
+    """
+    part = tl.program_id(0)
+    here = tl.arange(0, BLOCK)
+    column = tl.arange(0, COLUMNS)
+    period = period * VECTOR
+    rest = tl.cast(blocks, tl.int64) * period  # where the last block begins, which isn't whole: the last program's
+    left = tl.where(part == parts - 1, length - rest, 0).to(tl.int32)
+    if PHASE == LEAVE:
+        top = tl.full([BLOCK], LOWEST, WIDE)  # finite: see online_kernel
+        total = tl.zeros_like(top)
+        for i in tl.range(part, blocks, parts, num_stages=AHEAD):
+            block = tl.load(x + tl.cast(i, tl.int64) * period + here, here < period, other=float("-inf"))
+            top, total = lanes_with(top, total, block.to(WIDE))
+        top, total = lanes_with(top, total, tl.load(x + rest + here, here < left, other=float("-inf")).to(WIDE))
+        at = tl.arange(0, FOLDS * COLUMNS)
+        lane = at // COLUMNS * inner + at % COLUMNS
+        known = (lane < period) & (at % COLUMNS < inner)
+        lane = tl.minimum(lane, BLOCK - 1)
+        tops = tl.reshape(tl.where(known, tl.gather(top, lane, 0), LOWEST), [FOLDS, COLUMNS])
+        totals = tl.reshape(tl.where(known, tl.gather(total, lane, 0), 0.0), [FOLDS, COLUMNS])
+        column_top = tl.max(tops, 0)
+        column_total = tl.sum(totals * exponential(tops - column_top[None, :]), 0)
+        place = pairs + part * (2 * COLUMNS) + column
+        tl.store(place, column_top)
+        tl.store(place + COLUMNS, column_total)
+    else:
+        tops = tl.full([CHUNK, COLUMNS], LOWEST, WIDE)
+        totals = tl.zeros_like(tops)
+        for first in range(0, parts, CHUNK):
+            peer = first + tl.arange(0, CHUNK)[:, None]
+            place = pairs + peer * (2 * COLUMNS) + column[None, :]
+            new_tops = tl.load(place, peer < parts, other=LOWEST)
+            new_totals = tl.load(place + COLUMNS, peer < parts, other=0.0)
+            both = tl.maximum(tops, new_tops)
+            totals = totals * exponential(tops - both) + new_totals * exponential(new_tops - both)
+            tops = both
+        # Every program merges all pairs in the same order, so that all agree to the bit.
+        column_top = tl.max(tops, 0)
+        inverse = 1.0 / tl.sum(totals * exponential(tops - column_top[None, :]), 0)
+        top = tl.gather(column_top, here % inner, 0)
+        factor = tl.gather(inverse, here % inner, 0)
+        last = tl.load(x + rest + here, here < left, other=float("-inf")).to(WIDE)
+        tl.store(out + rest + here, (exponential(last - top) * factor).to(out.dtype.element_ty), here < left)
+        for i in tl.range(part, blocks, parts, num_stages=AHEAD):
+            # Backwards: what was read last is likeliest to be in L2 still.
+            start = tl.cast(blocks - 1 - i, tl.int64) * period
+            block = tl.load(x + start + here, here < period, other=float("-inf"))
+            result = (exponential(block.to(WIDE) - top) * factor).to(out.dtype.element_ty)
+            tl.store(out + start + here, result, here < period)
+
+
+@triton.jit
 def load_tile(x, start, x_n, length, COLS: tl.constexpr):
     """The first length of COLS columns of rows from start."""
     cols = tl.arange(0, COLS)[None, :]
@@ -943,6 +1330,10 @@ def auto(x: torch.Tensor, out: torch.Tensor) -> Launch:
     if row_tile(knobs, rows, x.dtype, edges_of(rows, x, out)) is not None:
         return multi_row(x, out)
     if rows.across:
+        columns = columns_of_rows(rows, x.dtype)
+        strips = strips_of(columns, x, device)
+        if strips is not None or flat_period(columns, x.dtype, device) is not None:
+            return (multi_row if strips is not None and strips.elements >= rows.n else split)(x, out)
         side, _ = column_tile(rows, x.dtype, knobs.online_bytes)
         many = rows.total >= knobs.online_percent / 100 * multiprocessors * side
         return (online if many else split)(x, out)
@@ -983,6 +1374,11 @@ def multi_row(x: torch.Tensor, out: torch.Tensor) -> Launch:
     knobs = of(Knobs, device.index)
     edges = edges_of(rows, x, out)
     tile = row_tile(knobs, rows, x.dtype, edges)
+    if rows.across:
+        columns_across = columns_of_rows(rows, x.dtype)
+        strips = strips_of(columns_across, x, device)
+        if strips is not None and strips.elements >= rows.n:
+            return _strips(columns_across, x, out, strips)
     if tile is not None:
         side, columns = tile
         if edge_vectors(columns, x.dtype, edges):
@@ -1045,11 +1441,20 @@ def split(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """Several programs to one row, which they hold on chip while they exchange (max, sum) pairs: one launch.
 
     All programs run at once (a co-operative launch), so that they may wait for each other. Where that can't be had (on
-    AMD devices and in the interpreter) or doesn't pay (across rows), one launch leaves the pairs and a second merges
-    them and writes.
+    AMD devices and in the interpreter), or rows lie across and are too long, one launch leaves the pairs and a second
+    merges them and writes.
     """
     rows = rows_of(x, out)
-    return (_split_across if rows.across else _split_along)(rows, x, out)
+    if not rows.across:
+        return _split_along(rows, x, out)
+    columns, device = columns_of_rows(rows, x.dtype), current_device()
+    strips = strips_of(columns, x, device)
+    period = flat_period(columns, x.dtype, device)
+    if period is not None and (strips is None or columns.multiple * x.element_size() < 16):
+        return _flat(columns, x, out, period)
+    if strips is not None and strips.elements < rows.n:
+        return _strips(columns, x, out, strips)
+    return _split_across(rows, x, out)
 
 
 def _split_along(rows: Rows, x: torch.Tensor, out: torch.Tensor) -> Launch:
@@ -1081,6 +1486,73 @@ def _split_along(rows: Rows, x: torch.Tensor, out: torch.Tensor) -> Launch:
         return bound("triton/softmax/split", x, split_kernel, programs, args, warps, **options)
     leave = bound("triton/softmax/split", x, split_kernel, programs, (*place, *kinds, LEAVE, *sizes), warps)
     write = bound("triton/softmax/split", x, split_kernel, programs, (*place, *kinds, WRITE, *sizes), warps)
+
+    def launch() -> None:
+        leave()
+        write()
+
+    return launch
+
+
+def _strips(columns: Columns, x: torch.Tensor, out: torch.Tensor, strips: Strips) -> Launch:
+    """Strips of columns: whole ones, a program each, or parts, of which as many strips are taken at once as fit."""
+    device = current_device()
+    wide = wide_dtype(x.dtype)
+    waits = device.vendor == "cuda"
+    tiles = columns.strips(strips.columns)
+    parts = strip_parts(columns, strips, device)
+    span = triton.cdiv(columns.n, parts)
+    lanes = triton.next_power_of_2(parts)
+    pairs: torch.Tensor | int = 0  # whole columns leave none, and a launch of x and out alone can be moved to others
+    arrivals: torch.Tensor | int = 0
+    if parts > 1:
+        pairs = x.new_full((2, tiles, parts, strips.columns), -1, dtype=torch.int64)
+        arrivals = x.new_zeros(1, dtype=torch.int64)
+    far = strips.elements * max(columns.x_n, columns.out_n) >= 2**31
+    even = columns.n == strips.elements * parts and columns.inner % strips.columns == 0
+    pairwise = strips.packed and waits and int(device.arch) >= 80
+    place = (x, out, pairs, arrivals, *columns.layout, parts, span)
+    kinds = (wide_type(x.dtype), torch.finfo(wide).min, strips.packed, pairwise)
+    sizes = (far, even, lanes * strips.columns >= 4 * strips.threads, strips.elements, strips.columns, lanes)
+    warps = device.warps(strips.threads)
+    options: dict[str, Any] = {"maxnreg": strips.registers} if waits and strips.registers else {}
+    if parts == 1:
+        args = (*place, *kinds, WRITE, *sizes)
+        return bound("triton/softmax/multi_row", x, columns_kernel, tiles, args, warps, **options)
+    programs = min(tiles, strips.programs * device.multiprocessors // parts) * parts
+    if waits:
+        args = (*place, *kinds, EXCHANGE, *sizes)
+        options["launch_cooperative_grid"] = True
+        return bound("triton/softmax/split", x, columns_kernel, programs, args, warps, **options)
+    leave = bound("triton/softmax/split", x, columns_kernel, programs, (*place, *kinds, LEAVE, *sizes), warps)
+    write = bound("triton/softmax/split", x, columns_kernel, programs, (*place, *kinds, WRITE, *sizes), warps)
+
+    def launch() -> None:
+        leave()
+        write()
+
+    return launch
+
+
+def _flat(columns: Columns, x: torch.Tensor, out: torch.Tensor, period: int) -> Launch:
+    """Few columns without gaps, by blocks of their memory: a launch that leaves pairs, and one that merges them."""
+    device = current_device()
+    wide, vector = wide_dtype(x.dtype), 16 // x.element_size()
+    width = triton.next_power_of_2(columns.inner)
+    block = triton.next_power_of_2(period)
+    blocks = columns.n * columns.inner // period
+    parts = min(max(1, blocks // 4), FLAT_PROGRAMS * device.multiprocessors)
+    pairs = x.new_empty((parts, 2, width), dtype=wide)
+    place = (x, out, pairs, columns.n * columns.inner, columns.inner, period // vector, parts, blocks, vector)
+    kinds = (wide_type(x.dtype), torch.finfo(wide).min)
+    sizes = (block, triton.next_power_of_2(period // columns.inner), width, max(1, block // width))
+    # Blocks read ahead into shared memory help the launch that only reads, and both if they are of half precision.
+    halves = x.element_size() == 2
+    warps = device.warps(FLAT_THREADS)
+    args = (*place, *kinds, LEAVE, *sizes, 4 if halves else 3)
+    leave = bound("triton/softmax/split", x, flat_columns_kernel, parts, args, warps)
+    args = (*place, *kinds, WRITE, *sizes, 4 if halves else 1)
+    write = bound("triton/softmax/split", x, flat_columns_kernel, parts, args, warps)
 
     def launch() -> None:
         leave()
