@@ -59,13 +59,14 @@ def tests(session: nox.Session) -> None:
         session.notify(f"tests-{backend}")
 
 
-# Python, torch and triton: each torch with the triton that its build for GPUs pins, and other tritons with the torch of
-# the constraints. None of these sessions runs unless it is named.
+# Python, torch and triton: each torch with the triton that its build for GPUs pins, other tritons with the torch of the
+# constraints, and the oldest triton that is taken with the oldest torch. None of these sessions runs unless it is named.
 COMBINATIONS = (
     ("3.11", "2.13", "3.7"),
     ("3.11", "2.13", "3.6"),
     ("3.11", "2.13", "3.9"),
     ("3.12", "2.6", "3.2"),
+    ("3.12", "2.6", "3.6"),
     ("3.12", "2.8", "3.4"),
     ("3.12", "2.11", "3.6"),
     ("3.12", "2.14", "3.8"),

@@ -38,6 +38,10 @@ from kernelzoo.inspect import (
     plain,
 )
 from kernelzoo.kernels import cubin
+from kernelzoo.kernels.triton import too_old
+
+if _why := too_old(triton.__version__):
+    raise ImportError(_why)  # as if it were not installed; see kernelzoo.inspect.ask
 
 
 class DescribedDriver:
