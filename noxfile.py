@@ -60,7 +60,7 @@ def tests(session: nox.Session) -> None:
 
 
 # Python, torch and triton: each torch with the triton that its build for GPUs pins, other tritons with the torch of the
-# constraints, and the oldest triton that is taken with the oldest torch. None of these sessions runs unless it is named.
+# constraints, and the oldest triton that is taken with the oldest torch. None of these runs unless it is named.
 COMBINATIONS = (
     ("3.11", "2.13", "3.7"),
     ("3.11", "2.13", "3.6"),

@@ -161,7 +161,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             outcome = refused()
         else:
             outcome = tested(*PYTEST[part], log) if part in PYTEST else compiled(*COMPILED[part], log)
-        row = {**known, "session": part, **outcome}
+        row = {**known, "session": part, **outcome, "date": f"{datetime.datetime.now(datetime.UTC):%Y-%m-%d}"}
         print(json.dumps(row), flush=True)
         failed |= row["failed"] > 0
         rows = [r for r in rows if {**known, "session": part}.items() - r.items()] + [row]
