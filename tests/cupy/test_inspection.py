@@ -119,3 +119,14 @@ def test_resources_are_those_of_the_assemblers_log(arch: str) -> None:
 def test_code_that_does_not_compile_is_an_error() -> None:
     with pytest.raises(InspectionError, match=r"NVRTC fails for sm_90: .*undefined"):
         inspection.compiled("__global__ void k() { nonsense(); }", ("k",), 90, ())
+
+
+def test_torch_is_not_asked_for_a_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A torch built for CUDA asks the driver, which isn't there."""
+
+    def no_driver(index: int) -> int:
+        raise RuntimeError("CUDA driver version is insufficient for CUDA runtime version")
+
+    monkeypatch.setattr(module, "_current_stream", no_driver)
+    (kernel,) = inspection.kernels(inspect.Request("cupy", "min", "rows", (512, 1000), "float32", -1, "sm_90"))
+    assert kernel.arch == "sm_90"
