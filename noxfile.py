@@ -83,7 +83,9 @@ def portability(session: nox.Session, torch: str, triton: str) -> None:
     A torch from PyPI brings CUDA: five GB, which are removed again.
     """
     extras = PROJECT["project"]["optional-dependencies"]
-    wanted = [*PROJECT["project"]["dependencies"], *extras["cpu"], *extras["cupy-cuda13"], *extras["numba-cuda13"]]
+    cuda = "12" if tuple(map(int, torch.split("."))) < (2, 11) else "13"  # what torch on PyPI is built for
+    languages = (*extras[f"cupy-cuda{cuda}"], *extras[f"numba-cuda{cuda}"])
+    wanted = [*PROJECT["project"]["dependencies"], *extras["cpu"], *languages]
     # torch and triton are named here, and the toolkit is torch's.
     others = [word for word in wanted if not word.startswith(("torch", "triton", "cuda-toolkit"))]
     tools = [word for word in GROUPS(PROJECT, "test") if not word.startswith("playwright")]
