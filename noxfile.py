@@ -59,13 +59,14 @@ def tests(session: nox.Session) -> None:
         session.notify(f"tests-{backend}")
 
 
-# Python, torch and triton: each torch with the triton that its build for GPUs pins, and other tritons with the torch of
-# the constraints. None of these sessions runs unless it is named.
+# Python, torch and triton: each torch with the triton that its build for GPUs pins, other tritons with the torch of the
+# constraints, and the oldest triton that is taken with the oldest torch. None of these runs unless it is named.
 COMBINATIONS = (
     ("3.11", "2.13", "3.7"),
     ("3.11", "2.13", "3.6"),
     ("3.11", "2.13", "3.9"),
     ("3.12", "2.6", "3.2"),
+    ("3.12", "2.6", "3.6"),
     ("3.12", "2.8", "3.4"),
     ("3.12", "2.11", "3.6"),
     ("3.12", "2.14", "3.8"),
@@ -82,7 +83,9 @@ def portability(session: nox.Session, torch: str, triton: str) -> None:
     A torch from PyPI brings CUDA: five GB, which are removed again.
     """
     extras = PROJECT["project"]["optional-dependencies"]
-    wanted = [*PROJECT["project"]["dependencies"], *extras["cpu"], *extras["cupy-cuda13"], *extras["numba-cuda13"]]
+    cuda = "12" if tuple(map(int, torch.split("."))) < (2, 11) else "13"  # what torch on PyPI is built for
+    languages = (*extras[f"cupy-cuda{cuda}"], *extras[f"numba-cuda{cuda}"])
+    wanted = [*PROJECT["project"]["dependencies"], *extras["cpu"], *languages]
     # torch and triton are named here, and the toolkit is torch's.
     others = [word for word in wanted if not word.startswith(("torch", "triton", "cuda-toolkit"))]
     tools = [word for word in GROUPS(PROJECT, "test") if not word.startswith("playwright")]

@@ -24,8 +24,11 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
+import kernelzoo
 from kernelzoo import measure
+from kernelzoo.errors import BackendUnavailableError
 from kernelzoo.files import write_whole
+from kernelzoo.kernels.triton import too_old
 
 FORMAT = "kernelzoo-portability/1"
 HERE = Path(__file__).parent
@@ -53,6 +56,9 @@ COMPILED = {
     "numba, compiled": ("numba", "sm_90"),
 }
 """A part's backend and architecture of described/matrix.py."""
+
+REFUSED = "triton, refused"
+"""In place of all of Triton's parts, where it is older than what the backend takes: that it says so."""
 
 DISTRIBUTIONS = ("torch", "triton", "numba", "numba-cuda", "cupy-cuda13x", "cupy-cuda12x", "numpy")
 
@@ -90,6 +96,20 @@ def tested(arguments: tuple[str, ...], environment: dict[str, str], log: Path | 
     if not total or done.returncode not in (0, 1):  # pytest itself could not go on
         failed = max(1, failed)
     return {"passed": max(0, total - skipped - failed), "skipped": skipped, "failed": failed, "seconds": seconds}
+
+
+def refused() -> dict[str, Any]:
+    """Whether the Triton installed here is refused in the package's own words."""
+    start = time.perf_counter()
+    try:
+        kernelzoo.get("triton")
+    except BackendUnavailableError as error:
+        why = error.reason
+    else:
+        why = ""
+    seconds = round(time.perf_counter() - start, 1)
+    passed = "is older than" in why
+    return {"passed": int(passed), "skipped": 0, "failed": int(not passed), "seconds": seconds, "note": why}
 
 
 def compiled(backend: str, arch: str, log: Path | None) -> dict[str, Any]:
@@ -132,10 +152,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         "started": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
     }
     failed = False
-    for part in options.parts.split("; ") if options.parts else (*PYTEST, *COMPILED):
+    parts = options.parts.split("; ") if options.parts else [*PYTEST, *COMPILED]
+    if "triton" in known and too_old(known["triton"]):
+        parts = [*(part for part in parts if not part.startswith("triton")), REFUSED]
+    for part in parts:
         log = options.log and options.log / f"{part.replace(', ', '-')}.log"
-        outcome = tested(*PYTEST[part], log) if part in PYTEST else compiled(*COMPILED[part], log)
-        row = {**known, "session": part, **outcome}
+        if part == REFUSED:
+            outcome = refused()
+        else:
+            outcome = tested(*PYTEST[part], log) if part in PYTEST else compiled(*COMPILED[part], log)
+        row = {**known, "session": part, **outcome, "date": f"{datetime.datetime.now(datetime.UTC):%Y-%m-%d}"}
         print(json.dumps(row), flush=True)
         failed |= row["failed"] > 0
         rows = [r for r in rows if {**known, "session": part}.items() - r.items()] + [row]

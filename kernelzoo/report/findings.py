@@ -30,6 +30,10 @@ COLUMNS = {
         *("id", "dtype", "values", "wrong", "worst_ulp", "allowed_ulp_there", "mean_ulp", "p9999_ulp"),
         *("worst_family", "worst_length", "same_bits"),
     ),
+    "architectures": (
+        *("backend", "architecture", "date", "problems", "taken", "refused", "faults", "kernels", "spilling"),
+        *("largest_shared_bytes", "shared_bytes_limit", "seconds"),
+    ),
     "fuzz": ("id", "emulator", "cases", "right", "refused", "faults", "failed", "seed", "seconds"),
 }
 """What a table shows of the kinds whose files tell more than a table has room for."""

@@ -5,6 +5,9 @@ problems of every class that the launch tables tell apart, on each device that k
 to its machine code; nothing runs. A kernel is at fault if its launch asks for more than that device has, and a problem
 if it is neither taken nor refused in the package's own words. Spilled registers are counted, and no fault.
 
+Each row says of which sources and versions it is, and one of the same is kept: a run that was cut short goes on where
+it was, and a change of one language's kernels costs that language's rows.
+
 Exits with 1 on any fault. test_architectures.py of each language runs a few problems of it.
 """
 
@@ -12,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import datetime
+import hashlib
 import importlib
 import json
 import math
@@ -24,6 +28,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from unittest import mock
@@ -337,6 +342,33 @@ def answer() -> None:
 
 # --- the record ----------------------------------------------------------------------------------------------------
 
+COMPILERS = {
+    "triton": ("torch", "triton"),
+    "cupy": ("torch", "cupy-cuda13x", "cupy-cuda12x", "nvidia-cuda-nvrtc", "nvidia-cuda-nvrtc-cu12"),
+    "numba": ("torch", "numba", "numba-cuda", "nvidia-nvvm", "nvidia-cuda-nvcc-cu12"),
+}
+"""Distributions whose versions a row depends on."""
+
+
+def sources(backend: str) -> str:
+    """A digest of what a backend's rows depend on: its kernels and launch tables, what asks for them, their compilers.
+
+    A row with the same digest would come out the same.
+    """
+    package = Path(kernelzoo.__file__).parent
+    shared = [*(package / f"{name}.py" for name in ("inspect", "ops", "registry", "tables")), HERE]
+    shared += [file for file in (package / "kernels").iterdir() if file.suffix == ".py"]
+    own = [f for f in (package / "kernels" / backend).rglob("*") if f.is_file() and f.suffix != ".pyc"]
+    digest = hashlib.sha256()
+    for file in sorted((*shared, *own)):
+        digest.update(f"{file.name}\0".encode() + file.read_bytes() + b"\0")
+    for name in COMPILERS[backend]:
+        try:
+            digest.update(f"{name} {metadata.version(name)}\0".encode())
+        except metadata.PackageNotFoundError:
+            continue
+    return digest.hexdigest()[:12]
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python tests/described/matrix.py", description="Compile every kernel.")
@@ -344,6 +376,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--backends", default=",".join(BACKENDS), help="by default all")
     parser.add_argument("--architectures", default=",".join(ARCHITECTURES), help="by default all")
     parser.add_argument("--few", action="store_true", help="a quarter of the problems, which the record says")
+    parser.add_argument("--again", action="store_true", help="rows whose sources have not changed, too")
     options = parser.parse_args(argv)
     found = json.loads(options.output.read_text(encoding="utf-8")) if options.output.exists() else {}
     rows, faulty, spilling = found.get("rows", []), found.get("faults", {}), found.get("spilling", {})
@@ -354,8 +387,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         "started": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
     }
     for backend in options.backends.split(","):
+        of = sources(backend)
+        known = {r["architecture"]: r for r in rows if r["backend"] == backend and r.get("sources") == of}
         for arch in options.architectures.split(","):
-            row, wrong, spilled = examined(requests(backend, arch, options.few))
+            asked = requests(backend, arch, options.few)
+            if not options.again and arch in known and known[arch]["problems"] >= len(asked):
+                continue
+            row, wrong, spilled = examined(asked)
+            row |= {"date": f"{datetime.datetime.now(datetime.UTC):%Y-%m-%d}", "sources": of}
             print(json.dumps(row), *wrong, sep="\n    ", flush=True)
             rows = [r for r in rows if (r["backend"], r["architecture"]) != (backend, arch)] + [row]
             faulty[f"{backend} {arch}"], spilling[f"{backend} {arch}"] = wrong, spilled

@@ -3,7 +3,8 @@
 The interpreter cuts a float32 to bfloat16 where hardware rounds to nearest even, twice the error that an honest kernel
 makes, and it reads a subnormal bfloat16 as another number. Seen in Triton 3.6.0 and 3.7.1
 (``triton/runtime/interpreter.py``, ``_convert_float``). A scalar condition that meets a tile becomes integers, which
-3.9 refuses as a mask (``create_splat``).
+3.9 refuses as a mask (``create_splat``). A loop's bound is an array of one element, which 3.6 gives to int(): NumPy
+2.4 takes none but of no dimension.
 """
 
 from typing import Any
@@ -11,13 +12,18 @@ from typing import Any
 import numpy as np
 import torch
 import triton.language as tl
+from triton.runtime import interpreter
 from triton.runtime.interpreter import InterpreterBuilder, TensorHandle
 
 
 def install() -> None:
-    """Replace the interpreter's conversions between float32 and bfloat16 by torch's, and keep a condition one, for this
-    process."""
-    convert, splat = InterpreterBuilder.cast_impl, InterpreterBuilder.create_splat
+    """Replace the interpreter's conversions between float32 and bfloat16 by torch's, keep a condition one, and let a
+    loop go as far as a tensor says, for this process."""
+    convert, splat, patch = (
+        InterpreterBuilder.cast_impl,
+        InterpreterBuilder.create_splat,
+        interpreter._patch_lang_tensor,
+    )
 
     def cast_impl(self: Any, source: Any, target: Any) -> Any:
         types = (source.dtype.scalar, target.scalar)
@@ -32,5 +38,10 @@ def install() -> None:
         made = splat(self, target, source)
         return TensorHandle(made.data.astype(np.bool_), made.dtype) if source.data.dtype == np.bool_ else made
 
+    def patch_lang_tensor(tensor: Any, scope: Any) -> None:
+        patch(tensor, scope)
+        scope.set_attr(tensor, "__index__", lambda self: self.handle.data.item())
+
     InterpreterBuilder.cast_impl = cast_impl
     InterpreterBuilder.create_splat = create_splat
+    interpreter._patch_lang_tensor = patch_lang_tensor

@@ -31,6 +31,8 @@ VARIANTS = {
     ops.MIN: (min_kernels, ("rows", "rows_deferred", "atomic_eager", "atomic_batched", "split")),
 }
 NAMED = [(op, variant) for op, (_, variants) in VARIANTS.items() for variant in variants]
+# From Triton 3.9 on a copy keeps its load's eviction policy, as a hint for L2.
+COPY = r"cp\.async\.cg\.shared\.global(?:\.L2::cache_hint)? \[[^]]*\], \[[^]]*\], 0x10"
 FLOATS = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
 
 # (shape, axis): short rows, middling ones even and odd, the longest on chip, few very long, one giant, other axes.
@@ -126,7 +128,7 @@ def test_persistent_copies_asynchronously(arch: str, dtype: Any) -> None:
 def test_aligned_rows_are_read_16_bytes_at_a_time(op: ops.Operation, variant: str, arch: str, columns: int) -> None:
     for program in programs(op, variant, (4096, columns), 1, torch.float32, arch):
         if variant == "persistent" and arch in NVIDIA:
-            assert occurrences(r"cp\.async\.cg\.shared\.global \[[^]]*\], \[[^]]*\], 0x10", program)
+            assert occurrences(COPY, program)
         else:
             assert occurrences(r"ld\.global[^;]*\.v4\.b32|(?:global|buffer)_load_dwordx4", program)
 
@@ -137,7 +139,7 @@ def test_ragged_rows_are_read_16_bytes_at_a_time(op: ops.Operation, variant: str
     for columns in (4097, 5003):
         for program in programs(op, variant, (4096, columns), 1, dtype, "sm_90"):
             if variant == "persistent":
-                assert occurrences(r"cp\.async\.cg\.shared\.global \[[^]]*\], \[[^]]*\], 0x10", program)
+                assert occurrences(COPY, program)
             else:
                 assert occurrences(r"ld\.global[^;]*\.v4\.b32", program)
             if op is ops.SOFTMAX:
@@ -275,7 +277,8 @@ def test_min_reduces_across_lanes_without_float64(variant: str) -> None:
 )
 def test_atomics_are_one_per_row(variant: str, arch: str, dtype: Any, expected: list[str]) -> None:
     (program,) = programs(ops.MIN, variant, (16, 262144), 1, dtype, arch)
-    found = re.findall(r"atom\.global\.gpu\.(\S+)", inspection.assembly(program))
+    # An atomic whose old value nobody asks for is a reduction from Triton 3.9 on.
+    found = re.findall(r"(?:atom|red)\.global\.gpu\.(\S+)", inspection.assembly(program))
     if variant == "atomic_batched":
         assert sorted(found) == expected
     else:  # the compiler may unroll the loop over row tiles

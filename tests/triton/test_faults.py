@@ -11,6 +11,7 @@ pytest.importorskip("triton", reason="Triton is not installed")
 
 import triton
 
+from kernelzoo.errors import BackendUnavailableError
 from kernelzoo.kernels import code_cache
 from kernelzoo.measure import Problem
 from kernelzoo.measure.guard import Guard
@@ -114,3 +115,16 @@ def test_the_compiler_s_own_errors_are_raised_once() -> None:
     with pytest.raises(CompilationError):
         program.compiled(x, SimpleNamespace(warmup=warmup), (x,), 4)
     assert len(calls) == 1
+
+
+@pytest.mark.parametrize(
+    ("version", "named"), [("3.2.0", True), ("3.5.1", True), ("3.6.0", False), ("3.10.0+git", False)]
+)
+def test_an_old_triton_is_refused_by_name(monkeypatch: pytest.MonkeyPatch, version: str, named: bool) -> None:
+    from kernelzoo.kernels.triton import probe, too_old
+
+    assert bool(too_old(version)) is named
+    if named:
+        monkeypatch.setattr(triton, "__version__", version)
+        with pytest.raises(BackendUnavailableError, match=rf"triton {version} is older than 3\.6; install a newer"):
+            probe()

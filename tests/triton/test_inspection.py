@@ -168,3 +168,19 @@ def test_the_occupancy_rule_is_nvidias(tmp_path: Path) -> None:
         assert len(lines) > 4000
         wrong = [(*case, blocks, found) for *case, blocks in lines if (found := occupancy(a, *case).blocks) != blocks]
         assert not wrong, (a.name, len(wrong), wrong[:5])
+
+
+@pytest.mark.skipif(triton.knobs.runtime.interpret, reason="nothing is compiled under TRITON_INTERPRET")
+def test_torch_is_not_asked_for_a_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A torch built for CUDA asks the driver, which isn't there."""
+    from kernelzoo.kernels.triton import inspection, program
+    from kernelzoo.kernels.triton import min as minima
+
+    def no_driver(index: int) -> int:
+        raise RuntimeError("CUDA driver version is insufficient for CUDA runtime version")
+
+    monkeypatch.setattr(program, "_current_stream", no_driver)
+    x = torch.empty((512, 1000), device="meta")
+    with inspection.device("sm_90") as driver:
+        ops.MIN.launch(minima.rows, x, (1,), ops.MIN.allocate(x, (1,), False))()
+        assert len(driver.grids) == 1

@@ -93,6 +93,7 @@ def device(driver: Driver) -> Iterator[None]:
             (cupy_driver, "funcGetAttribute", lambda attribute, function: 0),
             (cupy_driver, "funcSetAttribute", driver.allow),
             (cupy_driver, "occupancyMaxActiveBlocksPerMultiprocessor", driver.blocks),
+            (module, "_current_stream", lambda index: 0),  # torch's own, of a build for CUDA, asks the real driver
             (ctypes, "CDLL", lambda name, *a, **k: driver.library if name == "libcuda.so.1" else cdll(name, *a, **k)),
         ):
             stack.enter_context(mock.patch.object(owner, name, value))

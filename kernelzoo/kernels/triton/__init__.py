@@ -6,6 +6,16 @@ from kernelzoo.errors import BackendUnavailableError
 from kernelzoo.kernels import code_cache
 from kernelzoo.registry import require
 
+LEAST = (3, 6)
+"""The oldest Triton whose interpreter, driver and compiled kernels have what binding and launching here ask of them."""
+
+
+def too_old(version: str) -> str:
+    """Why a version of Triton can't be used, or ""."""
+    if tuple(int(number) for number in version.split(".")[:2]) >= LEAST:
+        return ""
+    return f"triton {version} is older than {'.'.join(map(str, LEAST))}"
+
 
 def probe() -> tuple[str, ...]:
     """Device types this backend takes here: cuda (ROCm too), and cpu under the interpreter.
@@ -14,6 +24,8 @@ def probe() -> tuple[str, ...]:
     """
     torch = require("triton", "torch", "install it with: pip install torch")
     triton = require("triton", "triton", "install it with: pip install triton (Linux only)")
+    if why := too_old(triton.__version__):
+        raise BackendUnavailableError("triton", why, "install a newer one with: pip install 'triton>=3.6,<3.8'")
     devices = ("cuda",) if torch.cuda.is_available() else ()
     if devices:
         code_cache.for_language("TRITON_CACHE_DIR", Path(triton.knobs.cache.get_triton_dir("cache")))

@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
+from unittest import mock
 
 import triton
 import triton.language as tl
@@ -38,6 +39,10 @@ from kernelzoo.inspect import (
     plain,
 )
 from kernelzoo.kernels import cubin
+from kernelzoo.kernels.triton import too_old
+
+if _why := too_old(triton.__version__):
+    raise ImportError(_why)  # as if it were not installed; see kernelzoo.inspect.ask
 
 
 class DescribedDriver:
@@ -112,6 +117,8 @@ def _driver(arch: str) -> DescribedDriver:
 @contextmanager
 def device(arch: str) -> Iterator[DescribedDriver]:
     """Within the context Triton's current device is one of that architecture, and compiled programs are recorded."""
+    from kernelzoo.kernels.triton import program as programs  # not before: it may be imported within ``described``
+
     driver = _driver(arch)
     driver.programs, driver.launches = [], []
     warmup = JITFunction.warmup
@@ -129,7 +136,9 @@ def device(arch: str) -> Iterator[DescribedDriver]:
     triton.runtime.driver.set_active(driver)
     JITFunction.warmup = recording
     try:
-        yield driver
+        # torch's own, of a build for CUDA, asks the real driver.
+        with mock.patch.object(programs, "_current_stream", driver.get_current_stream):
+            yield driver
     finally:
         JITFunction.warmup = warmup
         triton.runtime.driver._active = before

@@ -244,6 +244,20 @@ def send(out, value, mask):
 
 
 @triton.jit
+def nothing_yet(n, ROWS: tl.constexpr, COLS: tl.constexpr, WIDE: tl.constexpr, IDENTITY: tl.constexpr):
+    """A tile of the identity, for a loop over n columns to begin with.
+
+    Infinity in 64 bits is chosen by n, which is never negative: as a constant, Triton 3.9 for AMD puts it into one
+    scalar instruction, which its own assembler rejects.
+    """
+    if WIDE == tl.float64:  # noqa: SIM300
+        result = tl.full([ROWS, COLS], tl.where(n >= 0, IDENTITY, 0.0), WIDE)
+    else:
+        result = tl.full([ROWS, COLS], IDENTITY, WIDE)
+    return result
+
+
+@triton.jit
 def rows_kernel(
     x, out, rows, n, inner, x_outer, x_n, x_inner, out_outer, out_n, out_inner,
     MULTIPLE: tl.constexpr, WIDE: tl.constexpr, IDENTITY: tl.constexpr, EDGES: tl.constexpr, FOLD: tl.constexpr,
@@ -277,7 +291,7 @@ def rows_deferred_kernel(
     x_start = row_start(row, inner, x_outer, x_inner, MULTIPLE)[:, None]
     in_rows = (row < rows)[:, None]
     start, columns, edges = body_and_edges(x, x_start, n, in_rows, WIDE, IDENTITY, EDGES, ROWS)
-    least = tl.full([ROWS, BLOCK], IDENTITY, WIDE)
+    least = nothing_yet(n, ROWS, BLOCK, WIDE, IDENTITY)
     for first in range(0, end_of_vectors(n, EDGES), BLOCK):
         here = first + cols[None, :]
         mask = in_rows & (here < columns)
@@ -380,7 +394,7 @@ def atomic_eager_kernel(
             in_rows = (row < rows)[:, None]
             # Of the edges, every block may take them: a minimum doesn't mind to see an element twice.
             start, columns, edges = body_and_edges(x, x_start, n, in_rows, WIDE, IDENTITY, EDGES, BLOCK_M)
-            least = tl.full([BLOCK_M, SUB_BLOCK_N], IDENTITY, WIDE)
+            least = nothing_yet(n, BLOCK_M, SUB_BLOCK_N, WIDE, IDENTITY)
             for first_n in range(start_n, end_n, SUB_BLOCK_N):
                 here = first_n + cols[None, :]
                 mask = in_rows & (here < columns)
@@ -413,7 +427,7 @@ def atomic_batched_kernel(
             in_rows = (row < rows)[:, None]
             # Of the edges, every block may take them: a minimum doesn't mind to see an element twice.
             start, columns, edges = body_and_edges(x, x_start, n, in_rows, WIDE, IDENTITY, EDGES, BLOCK_M)
-            least = tl.full([BLOCK_M, SUB_BLOCK_N], IDENTITY, WIDE)
+            least = nothing_yet(n, BLOCK_M, SUB_BLOCK_N, WIDE, IDENTITY)
             for first_n in range(start_n, end_n, SUB_BLOCK_N):
                 here = first_n + cols[None, :]
                 mask = in_rows & (here < columns)
@@ -448,7 +462,7 @@ def split_kernel(
         mask = in_rows & (here < columns)
         least = tl.load(x + (start + here * x_n), mask, other=IDENTITY, eviction_policy="evict_first").to(WIDE)
     else:
-        least = tl.full([ROWS, BLOCK], IDENTITY, WIDE)
+        least = nothing_yet(n, ROWS, BLOCK, WIDE, IDENTITY)
         end = tl.minimum(begin + tl.cast(span, tl.int64) * VECTOR, end_of_vectors(n, EDGES))
         for first in range(begin, end, BLOCK):
             here = first + cols[None, :]
