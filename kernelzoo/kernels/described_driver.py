@@ -58,7 +58,8 @@ class _Attribute(ctypes.Structure):
 
 _COOPERATIVE, _CLUSTER_DIMENSION = 2, 4  # of CUlaunchAttributeID
 _SHARED_LEAVE, _CLUSTER_LEAVE = 8, 14  # of CUfunction_attribute
-_SHARED_UNASKED, _CLUSTER_UNASKED = 48 * 1024, 8  # bytes of shared memory, and blocks to a cluster, without leave
+# Without leave: bytes of shared memory, those that a kernel declares itself among them, and blocks to a cluster.
+_SHARED_UNASKED, _CLUSTER_UNASKED = 48 * 1024, 8
 _FAILED = 999  # CUDA_ERROR_UNKNOWN
 _Launch = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
 
@@ -103,6 +104,13 @@ class Driver:
     def allow(self, function: int, attribute: int, value: int) -> None:
         """``cuFuncSetAttribute``: give a kernel leave for what it isn't granted unasked."""
         self._leave[function, int(attribute)] = value
+
+    def granted(self, function: int, attribute: int) -> int:
+        """``cuFuncGetAttribute``, of what leave can be asked for."""
+        kept = self._leave.get((function, int(attribute)))
+        if kept is None and attribute == _SHARED_LEAVE:
+            return max(0, _SHARED_UNASKED - self._resources(self.loaded[function - 1]).shared_bytes)
+        return kept or 0
 
     def blocks(self, function: int, threads: int, shared_bytes: int) -> int:
         """Blocks of a kernel that one SM holds at once, with so much dynamic shared memory."""
@@ -153,10 +161,10 @@ class Driver:
     def _require_leave(self, step: Step) -> None:
         """Raise InspectionError for a launch that a driver would refuse for want of leave."""
         shared, blocks = step.dynamic_shared_bytes, math.prod(step.cluster)
-        symbol, leave = self.loaded[step.kernel - 1].symbol, self._leave.get((step.kernel, _SHARED_LEAVE), 0)
-        if shared > max(_SHARED_UNASKED, leave):
+        symbol, leave = self.loaded[step.kernel - 1].symbol, self.granted(step.kernel, _SHARED_LEAVE)
+        if shared > leave:
             raise InspectionError(
-                f"{symbol} is launched with {shared} bytes of shared memory, of which {leave} were asked for"
+                f"{symbol} is launched with {shared} bytes of dynamic shared memory, and has leave for {leave}"
             )
         if blocks > _CLUSTER_UNASKED and not self._leave.get((step.kernel, _CLUSTER_LEAVE)):
             raise InspectionError(f"{symbol} is launched in clusters of {blocks}, without leave for more than 8")

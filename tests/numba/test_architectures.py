@@ -40,6 +40,13 @@ def test_launches_ask_for_no_more_than_the_device_has() -> None:
     assert row["taken"] == len(asked) + 1 and row["kernels"] > 5
 
 
+@pytest.mark.parametrize(("shape", "dtype"), [((1100, 19), "float32"), ((20011, 33), "bfloat16")])
+def test_leave_is_asked_for_where_a_kernel_declares_shared_memory_itself(shape: tuple[int, int], dtype: str) -> None:
+    """Below 48 kB of dynamic shared memory, too: unasked, what the kernel declares counts."""
+    _, wrong, _ = matrix.examined([matrix.Laid("numba", "softmax", "auto", shape, dtype, 0, "sm_90")])
+    assert not wrong
+
+
 class Planned:
     """A kernel that is not compiled: what its launches ask for goes into a list."""
 

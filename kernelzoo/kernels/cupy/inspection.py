@@ -90,7 +90,7 @@ def device(driver: Driver) -> Iterator[None]:
             (cupy, "RawModule", Module),
             (cupy.cuda, "Device", Device),
             (runtime, "deviceGetAttribute", lambda attribute, index: driver.attribute(attribute)),
-            (cupy_driver, "funcGetAttribute", lambda attribute, function: 0),
+            (cupy_driver, "funcGetAttribute", lambda attribute, function: driver.granted(function, attribute)),
             (cupy_driver, "funcSetAttribute", driver.allow),
             (cupy_driver, "occupancyMaxActiveBlocksPerMultiprocessor", driver.blocks),
             (module, "_current_stream", lambda index: 0),  # torch's own, of a build for CUDA, asks the real driver

@@ -76,7 +76,7 @@ def device(driver: Driver) -> Iterator[None]:
         (bindings, "cuDeviceGetAttribute", lambda attribute, device: (0, driver.attribute(attribute))),
         (bindings, "cuModuleLoadData", lambda cubin: (0, driver.load(made[cubin]))),
         (bindings, "cuModuleGetFunction", lambda module, name: (0, module)),
-        (bindings, "cuFuncGetAttribute", lambda attribute, function: (0, 0)),
+        (bindings, "cuFuncGetAttribute", lambda attribute, function: (0, driver.granted(function, attribute))),
         (bindings, "cuFuncSetAttribute", allow),
         (bindings, "cuOccupancyMaxActiveBlocksPerMultiprocessor", lambda *arguments: (0, driver.blocks(*arguments))),
         (bindings, "cuGetProcAddress", address),

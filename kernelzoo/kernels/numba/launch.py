@@ -73,7 +73,7 @@ class Kernel:
 
     def _allow(self, shared: int, cluster: int) -> None:
         """Ask for what a kernel isn't granted unasked."""
-        if shared > 48 * 1024:
+        if shared:  # unasked it is 48 kB, less what the kernel declares itself
             attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
             if shared > _check(driver.cuFuncGetAttribute(attribute, self.function)):
                 _check(driver.cuFuncSetAttribute(self.function, attribute, shared))
