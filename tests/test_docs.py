@@ -165,8 +165,8 @@ def test_findings_of_the_reliability_page_come_from_the_committed_results() -> N
     hosts = [results / f"host-fuzz-{backend}.json" for backend in ("cpu", "torch", "triton", "numba")]
     gpu = ("triton", "cupy", "numba")
     hosts += [results / f"h200-fuzz-{backend}.json" for backend in gpu]
-    names = ("host-accuracy", "h200-accuracy", "h200-accuracy-triton", "h200-load", "h200-load-sizes")
-    names += ("architectures", "portability")
+    names = ("host-accuracy", "h200-accuracy", "h200-accuracy-triton")
+    names += ("h200-load", "h200-memory", "h200-sizes-softmax", "h200-sizes-min", "architectures", "portability")
     blocks = findings.blocks([*hosts, *(results / f"{name}.json" for name in names)])
     page = ROOT / "docs" / "reliability.md"
     assert sections.insert(page.read_text(encoding="utf-8"), blocks, page.name)[1] == []
