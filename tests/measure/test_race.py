@@ -130,7 +130,7 @@ def test_what_is_wrong_on_special_values_is_timed_where_it_is_let_off(
     assert "in rows of" in result.breaks and "NaN" in result.breaks and result.flags[0] == "breaks the contract"
     good = kernelzoo.implementation("torch/softmax/eager")
     (result,) = measure.race(PROBLEM, [good], CPU, rounds=2, waive=[good.id]).values()
-    assert len(result.samples) == 2 and not result.breaks and not result.flags
+    assert len(result.samples) == 2 and not result.breaks and "breaks the contract" not in result.flags
 
 
 @pytest.mark.parametrize("bind", [zeros, nothing, once, drops_nan_and_the_last_row, drops_nan_and_eats_its_input])
