@@ -119,6 +119,23 @@ def drops_nan_and_eats_its_input(x: torch.Tensor, out: torch.Tensor) -> Launch:
     return launch
 
 
+def drops_nan_and_runs_over(x: torch.Tensor, out: torch.Tensor) -> Launch:
+    """Writes the element behind its output, wherever the memory goes on there."""
+
+    def launch() -> None:
+        out.copy_(torch.softmax(x.nan_to_num(-80), 1))
+        end = out.storage_offset() + out.numel()
+        if end * out.element_size() < out.untyped_storage().nbytes():
+            out.as_strided((1,), (1,), end).fill_(0.5)
+
+    return launch
+
+
+def drops_nan_and_looks_aside(x: torch.Tensor, out: torch.Tensor) -> Launch:
+    """One element changes all rows."""
+    return lambda: ops.void(out.copy_(torch.softmax(x.nan_to_num(-80), 1) + 1e-3 * (x.amax() == 20)))
+
+
 def test_what_is_wrong_on_special_values_is_timed_where_it_is_let_off(
     entrant: Callable[[Bind], registry.Implementation],
 ) -> None:
@@ -133,7 +150,13 @@ def test_what_is_wrong_on_special_values_is_timed_where_it_is_let_off(
     assert len(result.samples) == 2 and not result.breaks and "breaks the contract" not in result.flags
 
 
-@pytest.mark.parametrize("bind", [zeros, nothing, once, drops_nan_and_the_last_row, drops_nan_and_eats_its_input])
+@pytest.mark.parametrize(
+    "bind",
+    [
+        *(zeros, nothing, once, drops_nan_and_the_last_row, drops_nan_and_eats_its_input),
+        *(drops_nan_and_runs_over, drops_nan_and_looks_aside),
+    ],
+)
 def test_nobody_is_let_off_what_is_no_special_value(
     entrant: Callable[[Bind], registry.Implementation], bind: Bind
 ) -> None:
