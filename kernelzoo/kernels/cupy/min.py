@@ -167,7 +167,7 @@ def _split(problem: Problem, device: Device, knobs: Knobs) -> Plan:
     # One wave of blocks, each with a batch of loads at least.
     chunks = max(1, min(-(-packs // (THREADS * ITEMS)), blocks // min(blocks, problem.rows)))
     kernel = f"split<{problem.c_type}, {problem.width}, {ITEMS}>"
-    arguments = ("partial", "counters", (ctypes.c_int32, chunks))
+    arguments: tuple[Argument, ...] = ("partial", "counters", (ctypes.c_int32, chunks))
     step = Step(kernel, problem.rows * chunks, _threads(-(-packs // chunks), THREADS), arguments)
     return Plan(problem, (step,), problem.rows * chunks * 8, problem.rows * 4)
 
@@ -254,7 +254,7 @@ def _column_tile(problem: Problem, lanes: int, threads: int) -> _Tile:
         step = inner
         if inner + spare > lanes * width:
             tiles = -(-inner // ((lanes - (spare > 0)) * width))
-            step = -(--(-inner // tiles) // piece) * piece
+            step = -(-inner // (tiles * piece)) * piece
         lanes = -(-(step + spare) // width)
     depths = min(threads // lanes // around, -(-problem.n // (ITEMS * around))) * around
     across = -(-inner // step)
