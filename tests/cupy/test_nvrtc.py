@@ -320,7 +320,7 @@ def test_machine_code_holds_the_expected_instructions(op: str, dtype: str, archi
 
 def test_every_load_of_a_batch_is_in_flight_before_the_first_is_used() -> None:
     sass = disassembled("min", "float32", 90)
-    for name in ("rows_deferred<float, 4, 8>", "split<float, 4, 8>"):
+    for name in ("rows_deferred<float, 4, 8>", "split<float, 4, 8>", "columns<float, 4, 8, false>"):
         kinds = re.findall(r"(LDG\.E\S*\.128|FMNMX)", sass[name])
         runs = [len(list(group)) for kind, group in itertools.groupby(kinds, key=lambda k: k[:3]) if kind == "LDG"]
         assert max(runs) == 8, f"{name}: {runs}"
