@@ -4,18 +4,21 @@
 joined by a minimum that propagates NaN, lanes and memory by integers in which a NaN is the lowest of all.
 """
 
+import math
 from typing import NamedTuple
 
 import torch
 import triton
 import triton.language as tl
 
-from kernelzoo.kernels.triton.occupancy import current_device
+from kernelzoo.kernels.triton.occupancy import Device, current_device
 from kernelzoo.kernels.triton.program import (
     MAX_PROGRAMS,
+    Columns,
     Rows,
     bound,
     edge_columns,
+    columns_of_rows,
     edges_of,
     ragged_tile,
     row_start,
@@ -41,6 +44,9 @@ LINE_BYTES = 128
 
 FLAT_LANES = 128
 """Rows of a flat piece of memory: one to a thread, so that no lane asks another."""
+
+FLAT_COLUMNS = 512
+"""Columns that are few: they are read as one piece of memory, if there are no gaps."""
 
 MANY_PARTS = 1024
 """Programs to one row, at the most: the last to arrive reads the results of all. The tile of them has two sizes, this
@@ -142,6 +148,69 @@ def block_tile(knobs: Knobs, rows: Rows, dtype: torch.dtype, most_rows: int) -> 
     elements = min(knobs.tile_bytes // dtype.itemsize, TILE_ELEMENTS)
     block = min(elements, triton.next_power_of_2(rows.n))
     return Tile(min(elements // block, most_rows), block, 128 if dtype.itemsize == 1 else 256)
+
+
+class ColumnTile(NamedTuple):
+    """A tile of columns: elements to a load, elements of each column at a time, columns that its lanes hold, threads,
+    how many such programs share an SM, and blocks that are on their way at once."""
+
+    vector: int
+    depth: int
+    lanes: int
+    columns: int
+    threads: int
+    programs: int
+    ahead: int
+
+
+def column_tile(columns: Columns, x: torch.Tensor, several: bool) -> ColumnTile:
+    """The tile of columns_kernel."""
+    itemsize = x.element_size()
+    vector = 16 // itemsize
+    # Rows of less than a vector might end in the one that reaches past the memory, not the last alone.
+    if columns.x_inner != 1 or x.data_ptr() % 16 or columns.x_n < vector:
+        vector = 1
+    shifted = columns.multiple % vector != 0
+    threads = 256
+    elements = min(TILE_ELEMENTS, threads * 64 // itemsize) if vector > 1 else threads * 16
+    least = vector if shifted else 1
+    depth = max(least, triton.next_power_of_2(columns.n))
+    lanes = (2 if shifted else 1) * LINE_BYTES // itemsize
+    lanes = max(lanes, elements // depth)
+    lanes = min(lanes, triton.next_power_of_2(columns.inner + (vector if shifted else 0)))
+    lanes = max(lanes, 2 * vector)
+    depth = max(least, min(depth, elements // lanes))
+    return ColumnTile(vector, depth, lanes, lanes - vector if shifted else lanes, threads, 4, 1)
+
+
+class FlatTile(NamedTuple):
+    """A block of few columns: elements that it has room for, those of whole rows of columns and whole vectors, programs
+    to a slab, threads, and blocks that are on their way at once."""
+
+    block: int
+    period: int
+    parts: int
+    threads: int
+    ahead: int
+
+
+def flat_tile(columns: Columns, x: torch.Tensor, device: Device) -> FlatTile | None:
+    """The tile of flat_columns_kernel, None where it doesn't pay."""
+    itemsize = x.element_size()
+    vector = 16 // itemsize
+    if columns.x_inner != 1 or columns.x_n != columns.inner or x.data_ptr() % 16 or columns.inner > FLAT_COLUMNS:
+        return None
+    if columns.multiple == vector and columns.inner * itemsize >= 4 * LINE_BYTES:
+        return None
+    least = math.lcm(columns.inner, vector)
+    threads = 256
+    block = min(TILE_ELEMENTS, threads * 64 // itemsize)
+    period = block // least * least
+    blocks = columns.n * columns.inner // max(1, period)
+    parts = min(4 * device.multiprocessors // columns.outer, blocks // 2)
+    if 10 * period < 9 * block or parts < 2:
+        return None
+    return FlatTile(block, period, parts, threads, 1)
 
 
 def fold_of(rows: Rows, dtype: torch.dtype, block: int) -> int:
@@ -484,6 +553,134 @@ def split_kernel(
         tl.store(arrivals + tile, 0)  # for the next launch
 
 
+@triton.jit
+def joined(
+    least, partials, arrivals, tile, part, parts, there,
+    IDENTITY: tl.constexpr, CHUNK: tl.constexpr, COLUMNS: tl.constexpr,
+):  # fmt: skip
+    """(last, least): whether all other parts of a tile of COLUMNS columns have left their minima, and those of all."""
+    column = tl.arange(0, COLUMNS)
+    all_parts = partials + tile.to(tl.int64) * parts * COLUMNS + column
+    tl.store(all_parts + part * COLUMNS, least.to(partials.dtype.element_ty), there)
+    tl.debug_barrier()  # as in split_kernel
+    last = tl.atomic_add(arrivals + tile, 1, sem="acq_rel", scope="gpu") == parts - 1
+    if last:
+        tl.debug_barrier()
+        running = tl.full([CHUNK, COLUMNS], IDENTITY, least.dtype)
+        for first in range(0, parts, CHUNK):
+            peer = first + tl.arange(0, CHUNK)[:, None]
+            known = (peer < parts) & there[None, :]
+            found = tl.load(all_parts[None, :] + peer * COLUMNS, known, other=IDENTITY, cache_modifier=".cg")
+            running = lower(running, found.to(least.dtype))
+        least = tl.reduce(running, 0, lower)
+        tl.store(arrivals + tile, 0)  # for the next launch
+    return last, least
+
+
+@triton.jit(do_not_specialize=["whole", "parts", "span"])
+def columns_kernel(
+    x, out, partials, arrivals, outer, n, inner, x_outer, x_n, x_inner, out_outer, out_n, out_inner,
+    MULTIPLE: tl.constexpr, whole, parts, span, WIDE: tl.constexpr, IDENTITY: tl.constexpr, VECTOR: tl.constexpr,
+    AHEAD: tl.constexpr, ALL: tl.constexpr, DEPTH: tl.constexpr, LANES: tl.constexpr,
+):  # fmt: skip
+    """Columns side by side: a program reads span elements of as many as LANES hold, DEPTH at a time.
+
+    Where they start anywhere in a vector, each line of the tile begins with the one that holds its first element. Lines
+    DEPTH apart begin at the same place of it, so that a lane meets one column all the way; lines are shifted at the end.
+    The last vector may reach past the memory, of which whole elements are whole vectors: the rest is read one by one.
+    """
+    SHIFTED: tl.constexpr = MULTIPLE % VECTOR != 0
+    TILE: tl.constexpr = LANES - VECTOR if SHIFTED else LANES
+    inner = tl.cast(inner, tl.int64) * MULTIPLE
+    step = tl.cast(x_n, tl.int64) * MULTIPLE
+    strips = (inner + TILE - 1) // TILE
+    program = tl.program_id(0)
+    tile = program // parts
+    part = program % parts
+    slab = tile // strips
+    first = tile % strips * TILE
+    depth = tl.arange(0, DEPTH)
+    lane = tl.arange(0, LANES)
+    begin = part.to(tl.int64) * span
+    rows = tl.minimum(n - begin, span).to(tl.int32)
+    x_first = slab * x_outer * MULTIPLE + first * x_inner
+    start = x_first + (begin + depth) * step
+    there = first + lane < inner
+    own = there[None, :]
+    edge = tl.full([LANES], IDENTITY, WIDE)
+    if SHIFTED:
+        shift = (start % VECTOR).to(tl.int32)
+        start = start // VECTOR * VECTOR
+        width = tl.minimum(inner - first, TILE).to(tl.int32)
+        there = lane < width
+        own = lane[None, :] < ((shift + width + VECTOR - 1) // VECTOR * VECTOR)[:, None]
+        end = x_first + (n - 1) * step + lane
+        edge = tl.load(x + end, there & (end >= tl.cast(whole, tl.int64) * VECTOR), other=IDENTITY).to(WIDE)
+    here = start[:, None] + (lane * x_inner)[None, :]
+    blocks = (rows - 1) // DEPTH  # and one more, which may not be whole
+    last_here = here + blocks * (step * DEPTH)
+    last_own = own & (depth < rows - blocks * DEPTH)[:, None]
+    if SHIFTED:
+        last_own = last_own & (last_here < tl.cast(whole, tl.int64) * VECTOR)
+    least = tl.load(x + last_here, last_own, other=IDENTITY, eviction_policy="evict_first").to(WIDE)
+    for i in tl.range(0, blocks, num_stages=AHEAD):
+        block = tl.load(x + (here + i * (step * DEPTH)), own, other=IDENTITY, eviction_policy="evict_first")
+        least = lower(least, block.to(WIDE))
+    if SHIFTED:
+        least = tl.reduce(tl.reshape(least, [DEPTH // VECTOR, VECTOR, LANES]), 0, lower)
+        line = tl.arange(0, VECTOR)
+        shift = ((x_first + (begin + line) * step) % VECTOR).to(tl.int32)
+        least = tl.gather(least, tl.minimum(shift[:, None] + lane[None, :], LANES - 1), 1)
+    least = lower(tl.reduce(least, 0, lower), edge)
+    if not ALL:
+        last, least = joined(least, partials, arrivals, tile, part, parts, there, IDENTITY, DEPTH, LANES)
+        there = there & last
+    place = out + slab * out_outer + (first + lane) * out_inner
+    tl.store(place, least.to(out.dtype.element_ty), there)
+
+
+@triton.jit(do_not_specialize=["parts"])
+def flat_columns_kernel(
+    x, out, partials, arrivals, length, inner, x_outer, out_outer, out_inner, period, parts,
+    WIDE: tl.constexpr, IDENTITY: tl.constexpr, VECTOR: tl.constexpr, AHEAD: tl.constexpr,
+    BLOCK: tl.constexpr, PIECE: tl.constexpr, COLUMNS: tl.constexpr, CHUNK: tl.constexpr,
+):  # fmt: skip
+    """Few columns without gaps, as pieces of memory: blocks of whole vectors and of whole rows of the columns, so that
+    a lane always meets the same column. The first and the last block begin and end anywhere in a vector.
+    """
+    program = tl.program_id(0)
+    slab = program // parts
+    part = program % parts
+    period = period * VECTOR
+    start = slab.to(tl.int64) * x_outer
+    shift = (start % VECTOR).to(tl.int32)
+    body = x + start // VECTOR * VECTOR
+    lane = tl.arange(0, BLOCK)
+    # The first program takes the first block, the last one the last, element by element.
+    blocks = ((length + shift + period - 1) // period).to(tl.int32)
+    at = tl.where(part == 0, 0, blocks - 1).to(tl.int64) * period + lane
+    known = (at >= shift) & (at < length + shift) & (lane < period) & ((part == 0) | (part == parts - 1))
+    least = tl.load(body + at, known, other=IDENTITY).to(WIDE)
+    for i in tl.range(part + 1, blocks - 1, parts, num_stages=AHEAD):
+        place = body + tl.cast(i, tl.int64) * period + lane
+        block = tl.load(place, lane < period, other=IDENTITY, eviction_policy="evict_first")
+        least = lower(least, block.to(WIDE))
+    folds = tl.full([PIECE, COLUMNS], IDENTITY, WIDE)
+    column = tl.arange(0, PIECE * COLUMNS) % COLUMNS
+    for first in range(0, period // inner, PIECE):
+        fold = (first + tl.arange(0, PIECE * COLUMNS) // COLUMNS) * inner
+        whose = fold + column + shift
+        whose = tl.where(whose < period, whose, whose - period)
+        places = tl.gather(least, tl.minimum(whose, BLOCK - 1), 0)
+        places = tl.where((fold < period) & (column < inner), places, IDENTITY)
+        folds = lower(folds, tl.reshape(places, [PIECE, COLUMNS]))
+    least = tl.reduce(folds, 0, lower)
+    column = tl.arange(0, COLUMNS)
+    last, least = joined(least, partials, arrivals, slab, part, parts, column < inner, IDENTITY, CHUNK, COLUMNS)
+    place = out + slab.to(tl.int64) * out_outer + column * out_inner
+    tl.store(place, least.to(out.dtype.element_ty), (column < inner) & last)
+
+
 # ---------------------------------------------------------------------------------------------------------------------
 # Variants
 # ---------------------------------------------------------------------------------------------------------------------
@@ -572,6 +769,8 @@ def rows_deferred(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """Parallel over rows; the running minimum stays a whole tile, reduced across lanes once, after the loop."""
     x, out = plain(x), plain(out)
     layout = rows_of(x, out)
+    if layout.across:
+        return _columns("triton/min/rows_deferred", x, out, columns_of_rows(layout, x.dtype), parts=1)
     device = current_device()
     knobs = of(Knobs, device.index)
     tile = block_tile(knobs, layout, x.dtype, TILE_ELEMENTS)
@@ -607,6 +806,8 @@ def split(x: torch.Tensor, out: torch.Tensor) -> Launch:
     layout = rows_of(x, out)
     device = current_device()
     knobs = of(Knobs, device.index)
+    if layout.across:
+        return _split_columns(x, out, columns_of_rows(layout, x.dtype), device)
     tile = block_tile(knobs, layout, x.dtype, 1)
     vector = 16 // x.element_size()
     tiles = triton.cdiv(layout.total, tile.rows)
@@ -630,6 +831,50 @@ def split(x: torch.Tensor, out: torch.Tensor) -> Launch:
     sizes = (tile.rows, tile.block, merge)
     warps = device.warps(tile.threads)
     return bound("triton/min/split", x, split_kernel, tiles * parts, args + constants + sizes, warps)
+
+
+def _columns(implementation: str, x: torch.Tensor, out: torch.Tensor, columns: Columns, parts: int) -> Launch:
+    """Tiles of columns, in parts that the last program of each tile joins if there are several."""
+    device = current_device()
+    tile = column_tile(columns, x, parts > 1)
+    strips = columns.strips(tile.columns)
+    span = triton.cdiv(triton.cdiv(columns.n, tile.depth), parts) * tile.depth
+    parts = triton.cdiv(columns.n, span)
+    partials: torch.Tensor | int = 0  # whole columns leave none, and a launch of x and out alone can be moved to others
+    arrivals: torch.Tensor | int = 0
+    if parts > 1:
+        partials = x.new_empty((strips, parts, tile.lanes))
+        arrivals = x.new_zeros(strips, dtype=torch.int32)
+    reach = (columns.outer - 1) * columns.x_outer + (columns.n - 1) * columns.x_n + columns.inner
+    place = (x, out, partials, arrivals, *columns.layout, reach // tile.vector, parts, span)
+    kinds = (wide_type(x.dtype), identity(x.dtype), tile.vector)
+    sizes = (tile.ahead, parts == 1, tile.depth, tile.lanes)
+    return bound(implementation, x, columns_kernel, strips * parts, place + kinds + sizes, device.warps(tile.threads))
+
+
+def _split_columns(x: torch.Tensor, out: torch.Tensor, columns: Columns, device: Device) -> Launch:
+    flat = flat_tile(columns, x, device)
+    if flat is not None:
+        return _flat(x, out, columns, flat, device)
+    tile = column_tile(columns, x, True)
+    wanted = tile.programs * device.multiprocessors // columns.strips(tile.columns)
+    most = min(MANY_PARTS, triton.cdiv(columns.n, tile.depth))
+    return _columns("triton/min/split", x, out, columns, max(1, min(wanted, most)))
+
+
+def _flat(x: torch.Tensor, out: torch.Tensor, columns: Columns, tile: FlatTile, device: Device) -> Launch:
+    width = triton.next_power_of_2(columns.inner)
+    partials = x.new_empty((columns.outer, tile.parts, width))
+    arrivals = x.new_zeros(columns.outer, dtype=torch.int32)
+    vector = 16 // x.element_size()
+    place = (x, out, partials, arrivals, columns.n * columns.inner, columns.inner, columns.x_outer)
+    place += (columns.out_outer, columns.out_inner, tile.period // vector, tile.parts)
+    kinds = (wide_type(x.dtype), identity(x.dtype), vector, tile.ahead)
+    piece = max(1, tile.block // 4 // width)
+    chunk = max(1, min(triton.next_power_of_2(tile.parts), tile.block // width))
+    args = (*place, *kinds, tile.block, piece, width, chunk)
+    programs = columns.outer * tile.parts
+    return bound("triton/min/split", x, flat_columns_kernel, programs, args, device.warps(tile.threads))
 
 
 def _by_atomics(implementation: str, kernel: object, x: torch.Tensor, out: torch.Tensor) -> Launch:
