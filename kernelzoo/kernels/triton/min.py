@@ -151,19 +151,20 @@ def block_tile(knobs: Knobs, rows: Rows, dtype: torch.dtype, most_rows: int) -> 
 
 
 class ColumnTile(NamedTuple):
-    """A tile of columns: elements to a load, elements of each column at a time, columns that its lanes hold, threads,
-    how many such programs share an SM, and blocks that are on their way at once."""
+    """A tile of columns: elements to a load, blocks of a thread's loads above each other, elements of each column in
+    one, columns that its lanes hold, those that are its own, threads, and how many such programs share an SM."""
 
     vector: int
+    pile: int
     depth: int
     lanes: int
     columns: int
     threads: int
     programs: int
-    ahead: int
+    ahead: int = 0
 
 
-def column_tile(columns: Columns, x: torch.Tensor, several: bool) -> ColumnTile:
+def column_tile(columns: Columns, x: torch.Tensor, threads: int = 256, line: int = 128, pile: int = 8, programs: int = 2, ahead: int = 0) -> ColumnTile:
     """The tile of columns_kernel."""
     itemsize = x.element_size()
     vector = 16 // itemsize
@@ -171,27 +172,22 @@ def column_tile(columns: Columns, x: torch.Tensor, several: bool) -> ColumnTile:
     if columns.x_inner != 1 or x.data_ptr() % 16 or columns.x_n < vector:
         vector = 1
     shifted = columns.multiple % vector != 0
-    threads = 256
-    elements = min(TILE_ELEMENTS, threads * 64 // itemsize) if vector > 1 else threads * 16
-    least = vector if shifted else 1
-    depth = max(least, triton.next_power_of_2(columns.n))
-    lanes = (2 if shifted else 1) * LINE_BYTES // itemsize
-    lanes = max(lanes, elements // depth)
-    lanes = min(lanes, triton.next_power_of_2(columns.inner + (vector if shifted else 0)))
+    lanes = min(line // itemsize, triton.next_power_of_2(columns.inner + (vector if shifted else 0)))
     lanes = max(lanes, 2 * vector)
-    depth = max(least, min(depth, elements // lanes))
-    return ColumnTile(vector, depth, lanes, lanes - vector if shifted else lanes, threads, 4, 1)
+    depth = max(vector if shifted else 1, threads * vector // lanes)
+    return ColumnTile(vector, pile, depth, lanes, lanes - vector if shifted else lanes, threads, programs, ahead)
 
 
 class FlatTile(NamedTuple):
-    """A block of few columns: elements that it has room for, those of whole rows of columns and whole vectors, programs
-    to a slab, threads, and blocks that are on their way at once."""
+    """Blocks of few columns: how many lie above each other, elements that one has room for, those of whole rows of
+    columns and whole vectors, programs to a slab, and threads."""
 
+    pile: int
     block: int
     period: int
     parts: int
     threads: int
-    ahead: int
+    ahead: int = 0
 
 
 def flat_tile(columns: Columns, x: torch.Tensor, device: Device) -> FlatTile | None:
@@ -200,17 +196,17 @@ def flat_tile(columns: Columns, x: torch.Tensor, device: Device) -> FlatTile | N
     vector = 16 // itemsize
     if columns.x_inner != 1 or columns.x_n != columns.inner or x.data_ptr() % 16 or columns.inner > FLAT_COLUMNS:
         return None
-    if columns.multiple == vector and columns.inner * itemsize >= 4 * LINE_BYTES:
+    if columns.inner < vector or (columns.multiple == vector and columns.inner * itemsize >= 4 * LINE_BYTES):
         return None
     least = math.lcm(columns.inner, vector)
     threads = 256
-    block = min(TILE_ELEMENTS, threads * 64 // itemsize)
+    block = threads * 2 * vector
     period = block // least * least
-    blocks = columns.n * columns.inner // max(1, period)
-    parts = min(4 * device.multiprocessors // columns.outer, blocks // 2)
+    blocks = columns.n * columns.inner // max(1, period * 4)
+    parts = min(2 * device.multiprocessors // columns.outer, blocks // 2)
     if 10 * period < 9 * block or parts < 2:
         return None
-    return FlatTile(block, period, parts, threads, 1)
+    return FlatTile(4, block, period, parts, threads)
 
 
 def fold_of(rows: Rows, dtype: torch.dtype, block: int) -> int:
@@ -577,13 +573,19 @@ def joined(
     return last, least
 
 
+@triton.jit
+def column_minima(tile, WIDE: tl.constexpr, PILE: tl.constexpr, DEPTH: tl.constexpr, LANES: tl.constexpr):
+    """Minima of the blocks of a tile that lie above each other: a thread holds the same place of all, and asks no other."""
+    return tl.reduce(tl.reshape(tile.to(WIDE), [PILE, DEPTH, LANES]), 0, lower)
+
+
 @triton.jit(do_not_specialize=["whole", "parts", "span"])
 def columns_kernel(
     x, out, partials, arrivals, outer, n, inner, x_outer, x_n, x_inner, out_outer, out_n, out_inner,
     MULTIPLE: tl.constexpr, whole, parts, span, WIDE: tl.constexpr, IDENTITY: tl.constexpr, VECTOR: tl.constexpr,
-    AHEAD: tl.constexpr, ALL: tl.constexpr, DEPTH: tl.constexpr, LANES: tl.constexpr,
+    AHEAD: tl.constexpr, ALL: tl.constexpr, PILE: tl.constexpr, DEPTH: tl.constexpr, LANES: tl.constexpr,
 ):  # fmt: skip
-    """Columns side by side: a program reads span elements of as many as LANES hold, DEPTH at a time.
+    """Columns side by side: a program reads span elements of as many as LANES hold, PILE blocks of DEPTH at a time.
 
     Where they start anywhere in a vector, each line of the tile begins with the one that holds its first element. Lines
     DEPTH apart begin at the same place of it, so that a lane meets one column all the way; lines are shifted at the end.
@@ -591,6 +593,7 @@ def columns_kernel(
     """
     SHIFTED: tl.constexpr = MULTIPLE % VECTOR != 0
     TILE: tl.constexpr = LANES - VECTOR if SHIFTED else LANES
+    STEP: tl.constexpr = PILE * DEPTH
     inner = tl.cast(inner, tl.int64) * MULTIPLE
     step = tl.cast(x_n, tl.int64) * MULTIPLE
     strips = (inner + TILE - 1) // TILE
@@ -599,7 +602,7 @@ def columns_kernel(
     part = program % parts
     slab = tile // strips
     first = tile % strips * TILE
-    depth = tl.arange(0, DEPTH)
+    depth = tl.arange(0, STEP)
     lane = tl.arange(0, LANES)
     begin = part.to(tl.int64) * span
     rows = tl.minimum(n - begin, span).to(tl.int32)
@@ -617,15 +620,24 @@ def columns_kernel(
         end = x_first + (n - 1) * step + lane
         edge = tl.load(x + end, there & (end >= tl.cast(whole, tl.int64) * VECTOR), other=IDENTITY).to(WIDE)
     here = start[:, None] + (lane * x_inner)[None, :]
-    blocks = (rows - 1) // DEPTH  # and one more, which may not be whole
-    last_here = here + blocks * (step * DEPTH)
-    last_own = own & (depth < rows - blocks * DEPTH)[:, None]
+    blocks = (rows - 1) // STEP  # and one more, which may not be whole
+    last_here = here + blocks * (step * STEP)
+    last_own = own & (depth < rows - blocks * STEP)[:, None]
     if SHIFTED:
         last_own = last_own & (last_here < tl.cast(whole, tl.int64) * VECTOR)
-    least = tl.load(x + last_here, last_own, other=IDENTITY, eviction_policy="evict_first").to(WIDE)
-    for i in tl.range(0, blocks, num_stages=AHEAD):
-        block = tl.load(x + (here + i * (step * DEPTH)), own, other=IDENTITY, eviction_policy="evict_first")
-        least = lower(least, block.to(WIDE))
+    block = tl.load(x + last_here, last_own, other=IDENTITY, eviction_policy="evict_first")
+    if AHEAD == 0:
+        least = tl.full([DEPTH, LANES], IDENTITY, WIDE)
+        for i in tl.range(0, blocks):
+            coming = tl.load(x + (here + i * (step * STEP)), own, other=IDENTITY, eviction_policy="evict_first")
+            least = lower(least, column_minima(block, WIDE, PILE, DEPTH, LANES))
+            block = coming
+        least = lower(least, column_minima(block, WIDE, PILE, DEPTH, LANES))
+    else:
+        least = column_minima(block, WIDE, PILE, DEPTH, LANES)
+        for i in tl.range(0, blocks, num_stages=AHEAD):
+            block = tl.load(x + (here + i * (step * STEP)), own, other=IDENTITY, eviction_policy="evict_first")
+            least = lower(least, column_minima(block, WIDE, PILE, DEPTH, LANES))
     if SHIFTED:
         least = tl.reduce(tl.reshape(least, [DEPTH // VECTOR, VECTOR, LANES]), 0, lower)
         line = tl.arange(0, VECTOR)
@@ -639,32 +651,51 @@ def columns_kernel(
     tl.store(place, least.to(out.dtype.element_ty), there)
 
 
-@triton.jit(do_not_specialize=["parts"])
+@triton.jit(do_not_specialize=["whole", "parts"])
 def flat_columns_kernel(
-    x, out, partials, arrivals, length, inner, x_outer, out_outer, out_inner, period, parts,
-    WIDE: tl.constexpr, IDENTITY: tl.constexpr, VECTOR: tl.constexpr, AHEAD: tl.constexpr,
+    x, out, partials, arrivals, n, inner, x_outer, out_outer, out_inner, whole, period, parts,
+    WIDE: tl.constexpr, IDENTITY: tl.constexpr, VECTOR: tl.constexpr, AHEAD: tl.constexpr, PILE: tl.constexpr,
     BLOCK: tl.constexpr, PIECE: tl.constexpr, COLUMNS: tl.constexpr, CHUNK: tl.constexpr,
 ):  # fmt: skip
-    """Few columns without gaps, as pieces of memory: blocks of whole vectors and of whole rows of the columns, so that
-    a lane always meets the same column. The first and the last block begin and end anywhere in a vector.
+    """Few columns without gaps, as pieces of memory: PILE blocks of whole vectors and of whole rows of the columns, so
+    that a lane always meets the same column. The first and the last piece begin and end anywhere in a vector, and the
+    last vector may reach past the memory: see columns_kernel.
     """
     program = tl.program_id(0)
     slab = program // parts
     part = program % parts
     period = period * VECTOR
     start = slab.to(tl.int64) * x_outer
+    length = tl.cast(n, tl.int64) * inner
     shift = (start % VECTOR).to(tl.int32)
-    body = x + start // VECTOR * VECTOR
-    lane = tl.arange(0, BLOCK)
-    # The first program takes the first block, the last one the last, element by element.
-    blocks = ((length + shift + period - 1) // period).to(tl.int32)
-    at = tl.where(part == 0, 0, blocks - 1).to(tl.int64) * period + lane
-    known = (at >= shift) & (at < length + shift) & (lane < period) & ((part == 0) | (part == parts - 1))
-    least = tl.load(body + at, known, other=IDENTITY).to(WIDE)
-    for i in tl.range(part + 1, blocks - 1, parts, num_stages=AHEAD):
-        place = body + tl.cast(i, tl.int64) * period + lane
-        block = tl.load(place, lane < period, other=IDENTITY, eviction_policy="evict_first")
-        least = lower(least, block.to(WIDE))
+    aligned = start // VECTOR * VECTOR
+    lane = tl.arange(0, BLOCK)[None, :]
+    place = tl.arange(0, PILE)[:, None] * period + lane
+    # The first program takes the first piece, the last one the last.
+    pieces = ((length + shift + period * PILE - 1) // (period * PILE)).to(tl.int32)
+    at = tl.where(part == 0, 0, pieces - 1).to(tl.int64) * (period * PILE) + place
+    end = (length + shift + VECTOR - 1) // VECTOR * VECTOR
+    end = tl.minimum(end, tl.cast(whole, tl.int64) * VECTOR - aligned)
+    either = (part == 0) | (part == parts - 1)
+    block = tl.load(x + aligned + at, (lane < period) & (at < end) & either, other=IDENTITY)
+    least = tl.reduce(tl.where((at >= shift) & (at < length + shift), block.to(WIDE), IDENTITY), 0, lower)
+    if AHEAD == 0:
+        block = tl.full([PILE, BLOCK], IDENTITY, WIDE).to(x.dtype.element_ty)
+        for i in tl.range(part + 1, pieces - 1, parts):
+            coming = tl.load(
+                x + aligned + (tl.cast(i, tl.int64) * (period * PILE) + place), lane < period, other=IDENTITY,
+                eviction_policy="evict_first",
+            )
+            least = lower(least, tl.reduce(block.to(WIDE), 0, lower))
+            block = coming
+        least = lower(least, tl.reduce(block.to(WIDE), 0, lower))
+    else:
+        for i in tl.range(part + 1, pieces - 1, parts, num_stages=AHEAD):
+            block = tl.load(
+                x + aligned + (tl.cast(i, tl.int64) * (period * PILE) + place), lane < period, other=IDENTITY,
+                eviction_policy="evict_first",
+            )
+            least = lower(least, tl.reduce(block.to(WIDE), 0, lower))
     folds = tl.full([PIECE, COLUMNS], IDENTITY, WIDE)
     column = tl.arange(0, PIECE * COLUMNS) % COLUMNS
     for first in range(0, period // inner, PIECE):
@@ -674,11 +705,14 @@ def flat_columns_kernel(
         places = tl.gather(least, tl.minimum(whose, BLOCK - 1), 0)
         places = tl.where((fold < period) & (column < inner), places, IDENTITY)
         folds = lower(folds, tl.reshape(places, [PIECE, COLUMNS]))
-    least = tl.reduce(folds, 0, lower)
     column = tl.arange(0, COLUMNS)
-    last, least = joined(least, partials, arrivals, slab, part, parts, column < inner, IDENTITY, CHUNK, COLUMNS)
-    place = out + slab.to(tl.int64) * out_outer + column * out_inner
-    tl.store(place, least.to(out.dtype.element_ty), (column < inner) & last)
+    there = column < inner
+    beyond = start + length - inner + column
+    edge = tl.load(x + beyond, there & (beyond >= tl.cast(whole, tl.int64) * VECTOR), other=IDENTITY).to(WIDE)
+    least = lower(tl.reduce(folds, 0, lower), edge)
+    last, least = joined(least, partials, arrivals, slab, part, parts, there, IDENTITY, CHUNK, COLUMNS)
+    goal = out + slab.to(tl.int64) * out_outer + column * out_inner
+    tl.store(goal, least.to(out.dtype.element_ty), there & last)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -770,7 +804,8 @@ def rows_deferred(x: torch.Tensor, out: torch.Tensor) -> Launch:
     x, out = plain(x), plain(out)
     layout = rows_of(x, out)
     if layout.across:
-        return _columns("triton/min/rows_deferred", x, out, columns_of_rows(layout, x.dtype), parts=1)
+        columns = columns_of_rows(layout, x.dtype)
+        return _columns("triton/min/rows_deferred", x, out, columns, column_tile(columns, x), parts=1)
     device = current_device()
     knobs = of(Knobs, device.index)
     tile = block_tile(knobs, layout, x.dtype, TILE_ELEMENTS)
@@ -833,10 +868,10 @@ def split(x: torch.Tensor, out: torch.Tensor) -> Launch:
     return bound("triton/min/split", x, split_kernel, tiles * parts, args + constants + sizes, warps)
 
 
-def _columns(implementation: str, x: torch.Tensor, out: torch.Tensor, columns: Columns, parts: int) -> Launch:
+def _columns(
+    implementation: str, x: torch.Tensor, out: torch.Tensor, columns: Columns, tile: ColumnTile, parts: int
+) -> Launch:
     """Tiles of columns, in parts that the last program of each tile joins if there are several."""
-    device = current_device()
-    tile = column_tile(columns, x, parts > 1)
     strips = columns.strips(tile.columns)
     span = triton.cdiv(triton.cdiv(columns.n, tile.depth), parts) * tile.depth
     parts = triton.cdiv(columns.n, span)
@@ -848,18 +883,19 @@ def _columns(implementation: str, x: torch.Tensor, out: torch.Tensor, columns: C
     reach = (columns.outer - 1) * columns.x_outer + (columns.n - 1) * columns.x_n + columns.inner
     place = (x, out, partials, arrivals, *columns.layout, reach // tile.vector, parts, span)
     kinds = (wide_type(x.dtype), identity(x.dtype), tile.vector)
-    sizes = (tile.ahead, parts == 1, tile.depth, tile.lanes)
-    return bound(implementation, x, columns_kernel, strips * parts, place + kinds + sizes, device.warps(tile.threads))
+    pile = min(tile.pile, triton.next_power_of_2(triton.cdiv(span, tile.depth)))
+    args = (*place, *kinds, tile.ahead, parts == 1, pile, tile.depth, tile.lanes)
+    return bound(implementation, x, columns_kernel, strips * parts, args, current_device().warps(tile.threads))
 
 
 def _split_columns(x: torch.Tensor, out: torch.Tensor, columns: Columns, device: Device) -> Launch:
     flat = flat_tile(columns, x, device)
     if flat is not None:
         return _flat(x, out, columns, flat, device)
-    tile = column_tile(columns, x, True)
+    tile = column_tile(columns, x)
     wanted = tile.programs * device.multiprocessors // columns.strips(tile.columns)
     most = min(MANY_PARTS, triton.cdiv(columns.n, tile.depth))
-    return _columns("triton/min/split", x, out, columns, max(1, min(wanted, most)))
+    return _columns("triton/min/split", x, out, columns, tile, max(1, min(wanted, most)))
 
 
 def _flat(x: torch.Tensor, out: torch.Tensor, columns: Columns, tile: FlatTile, device: Device) -> Launch:
@@ -867,12 +903,13 @@ def _flat(x: torch.Tensor, out: torch.Tensor, columns: Columns, tile: FlatTile, 
     partials = x.new_empty((columns.outer, tile.parts, width))
     arrivals = x.new_zeros(columns.outer, dtype=torch.int32)
     vector = 16 // x.element_size()
-    place = (x, out, partials, arrivals, columns.n * columns.inner, columns.inner, columns.x_outer)
-    place += (columns.out_outer, columns.out_inner, tile.period // vector, tile.parts)
+    whole = ((columns.outer - 1) * columns.x_outer + columns.n * columns.inner) // vector
+    place = (x, out, partials, arrivals, columns.n, columns.inner, columns.x_outer)
+    place += (columns.out_outer, columns.out_inner, whole, tile.period // vector, tile.parts)
     kinds = (wide_type(x.dtype), identity(x.dtype), vector, tile.ahead)
-    piece = max(1, tile.block // 4 // width)
+    piece = max(1, min(triton.next_power_of_2(tile.period // columns.inner), 2 * tile.block // width))
     chunk = max(1, min(triton.next_power_of_2(tile.parts), tile.block // width))
-    args = (*place, *kinds, tile.block, piece, width, chunk)
+    args = (*place, *kinds, tile.pile, tile.block, piece, width, chunk)
     programs = columns.outer * tile.parts
     return bound("triton/min/split", x, flat_columns_kernel, programs, args, device.warps(tile.threads))
 
