@@ -17,8 +17,8 @@ from kernelzoo.kernels.triton.program import (
     Columns,
     Rows,
     bound,
-    edge_columns,
     columns_of_rows,
+    edge_columns,
     edges_of,
     ragged_tile,
     row_start,
@@ -41,6 +41,12 @@ TILE_ELEMENTS = 8192
 
 LINE_BYTES = 128
 """Rows across which memory is contiguous are taken by the cache line."""
+
+ACROSS_BYTES = 65536
+"""Of a tile across rows that the variants of tiles take, to 512 threads."""
+
+COLUMN_PILE = 8
+"""Vectors of columns that a thread asks for at once, while it compares those before them."""
 
 FLAT_LANES = 128
 """Rows of a flat piece of memory: one to a thread, so that no lane asks another."""
@@ -71,11 +77,14 @@ class Knobs:
         unit="bytes",
         why="of a row that is read at once, or in halves at the most: nothing to defer",
     )
-    # To 512 threads: on an H200 four times as much as along rows was better, 0.95 of what the device allows at
-    # (8192, 8192), reduced over dim 0, where 16 kB reached 0.70.
-    across_bytes: int = knob(65536, among=(16384, 32768, 65536), unit="bytes", why="of a tile across rows")
+    # bfloat16 (512, 65536) takes 19.2 us on an H200 so, and 22.0 in programs of 256 threads; (100, 65537) 7.2 and 14.6.
     short_across: int = knob(
-        256, among=(128, 256, 512), unit="columns", why="that make a tile of half a line's rows, to 128 threads"
+        512, among=(256, 512, 1024), unit="elements", why="of columns that programs of 128 threads take whole"
+    )
+    # bfloat16 (8192, 8192) takes 33.7 us so, and 36.3 in programs of 256 threads. Shorter ones: (64, 1024, 96) over
+    # dim 1 6.9 and 6.7.
+    long_across: int = knob(
+        4096, among=(2048, 4096, 16384), unit="elements", why="of columns that programs of 512 threads take whole"
     )
     crowd: int = knob(
         4,
@@ -84,7 +93,7 @@ class Knobs:
         why="from which a chip is well filled: of rows with fewer, several programs take each",
     )
     across_crowd: int = knob(
-        2, among=(1, 2, 4), unit="programs per SM", why="that split makes of long columns, whose tiles are large"
+        2, among=(1, 2, 4), unit="programs per SM", why="that split makes of columns, each with 32 kB under way"
     )
     across_percent: int = knob(
         50,
@@ -139,11 +148,9 @@ def block_tile(knobs: Knobs, rows: Rows, dtype: torch.dtype, most_rows: int) -> 
     """The tile of the kernels that loop over blocks of columns: whole lines of memory, along rows or across them."""
     if rows.across:
         side = LINE_BYTES // dtype.itemsize
-        if rows.n <= knobs.short_across:
-            return Tile(side // 2, triton.next_power_of_2(rows.n), 128)
         # Elements that are read one by one need an address each, and registers for it.
         wide = dtype.itemsize > 1 and rows.x_n * dtype.itemsize % 16 == 0
-        elements = min(knobs.across_bytes // dtype.itemsize, (4 if wide else 2) * TILE_ELEMENTS)
+        elements = min(ACROSS_BYTES // dtype.itemsize, (4 if wide else 2) * TILE_ELEMENTS)
         return Tile(side, min(elements // side, triton.next_power_of_2(rows.n)), 512)
     elements = min(knobs.tile_bytes // dtype.itemsize, TILE_ELEMENTS)
     block = min(elements, triton.next_power_of_2(rows.n))
@@ -152,7 +159,7 @@ def block_tile(knobs: Knobs, rows: Rows, dtype: torch.dtype, most_rows: int) -> 
 
 class ColumnTile(NamedTuple):
     """A tile of columns: elements to a load, blocks of a thread's loads above each other, elements of each column in
-    one, columns that its lanes hold, those that are its own, threads, and how many such programs share an SM."""
+    one, columns that its lanes hold, those that are its own, and threads."""
 
     vector: int
     pile: int
@@ -160,12 +167,12 @@ class ColumnTile(NamedTuple):
     lanes: int
     columns: int
     threads: int
-    programs: int
-    ahead: int = 0
 
 
-def column_tile(columns: Columns, x: torch.Tensor, threads: int = 256, line: int = 128, pile: int = 8, programs: int = 2, ahead: int = 0) -> ColumnTile:
-    """The tile of columns_kernel."""
+def column_tile(
+    columns: Columns, x: torch.Tensor, threads: int = 256, line: int = LINE_BYTES, pile: int = COLUMN_PILE
+) -> ColumnTile:
+    """A tile of so many threads and loads to a thread, as wide as so many bytes of a line of memory."""
     itemsize = x.element_size()
     vector = 16 // itemsize
     # Rows of less than a vector might end in the one that reaches past the memory, not the last alone.
@@ -175,7 +182,22 @@ def column_tile(columns: Columns, x: torch.Tensor, threads: int = 256, line: int
     lanes = min(line // itemsize, triton.next_power_of_2(columns.inner + (vector if shifted else 0)))
     lanes = max(lanes, 2 * vector)
     depth = max(vector if shifted else 1, threads * vector // lanes)
-    return ColumnTile(vector, pile, depth, lanes, lanes - vector if shifted else lanes, threads, programs, ahead)
+    return ColumnTile(vector, pile, depth, lanes, lanes - vector if shifted else lanes, threads)
+
+
+def whole_column_tile(knobs: Knobs, columns: Columns, x: torch.Tensor, device: Device) -> ColumnTile:
+    """The tile of programs that take whole columns."""
+    tile = column_tile(columns, x)
+    shifted = tile.columns < tile.lanes
+    if columns.n <= knobs.short_across:
+        # Shifted lines lose a vector each: bfloat16 (100, 65537) takes 7.2 us, and 13.2 by 128 bytes.
+        return column_tile(columns, x, 128, 2 * LINE_BYTES if shifted else LINE_BYTES)
+    if columns.n < knobs.long_across or shifted:
+        return tile
+    # Half as much to a thread where two programs must share a multiprocessor's registers: float32 (8192, 8192) takes
+    # 65.2 us, and 67.7 by a full pile.
+    alone = columns.strips(tile.columns) <= device.multiprocessors
+    return column_tile(columns, x, 512, pile=COLUMN_PILE if alone else COLUMN_PILE // 2)
 
 
 class FlatTile(NamedTuple):
@@ -187,26 +209,24 @@ class FlatTile(NamedTuple):
     period: int
     parts: int
     threads: int
-    ahead: int = 0
 
 
-def flat_tile(columns: Columns, x: torch.Tensor, device: Device) -> FlatTile | None:
-    """The tile of flat_columns_kernel, None where it doesn't pay."""
+def flat_tile(knobs: Knobs, columns: Columns, x: torch.Tensor, device: Device) -> FlatTile | None:
+    """The tile of flat_columns_kernel, None where it doesn't pay: a vector to a thread and block."""
     itemsize = x.element_size()
     vector = 16 // itemsize
     if columns.x_inner != 1 or columns.x_n != columns.inner or x.data_ptr() % 16 or columns.inner > FLAT_COLUMNS:
         return None
     if columns.inner < vector or (columns.multiple == vector and columns.inner * itemsize >= 4 * LINE_BYTES):
         return None
-    least = math.lcm(columns.inner, vector)
     threads = 256
-    block = threads * 2 * vector
+    block, least = threads * vector, math.lcm(columns.inner, vector)
     period = block // least * least
-    blocks = columns.n * columns.inner // max(1, period * 4)
-    parts = min(2 * device.multiprocessors // columns.outer, blocks // 2)
-    if 10 * period < 9 * block or parts < 2:
+    if 10 * period < 9 * block:
         return None
-    return FlatTile(4, block, period, parts, threads)
+    pieces = columns.n * columns.inner // (period * COLUMN_PILE)
+    parts = min(knobs.across_crowd * device.multiprocessors // columns.outer, pieces // 2)
+    return FlatTile(COLUMN_PILE, block, period, parts, threads) if parts > 1 else None
 
 
 def fold_of(rows: Rows, dtype: torch.dtype, block: int) -> int:
@@ -575,7 +595,7 @@ def joined(
 
 @triton.jit
 def column_minima(tile, WIDE: tl.constexpr, PILE: tl.constexpr, DEPTH: tl.constexpr, LANES: tl.constexpr):
-    """Minima of the blocks of a tile that lie above each other: a thread holds the same place of all, and asks no other."""
+    """Minima of a tile's blocks, which lie above each other: a thread holds the same place of all."""
     return tl.reduce(tl.reshape(tile.to(WIDE), [PILE, DEPTH, LANES]), 0, lower)
 
 
@@ -583,12 +603,12 @@ def column_minima(tile, WIDE: tl.constexpr, PILE: tl.constexpr, DEPTH: tl.conste
 def columns_kernel(
     x, out, partials, arrivals, outer, n, inner, x_outer, x_n, x_inner, out_outer, out_n, out_inner,
     MULTIPLE: tl.constexpr, whole, parts, span, WIDE: tl.constexpr, IDENTITY: tl.constexpr, VECTOR: tl.constexpr,
-    AHEAD: tl.constexpr, ALL: tl.constexpr, PILE: tl.constexpr, DEPTH: tl.constexpr, LANES: tl.constexpr,
+    ALL: tl.constexpr, PILE: tl.constexpr, DEPTH: tl.constexpr, LANES: tl.constexpr,
 ):  # fmt: skip
     """Columns side by side: a program reads span elements of as many as LANES hold, PILE blocks of DEPTH at a time.
 
     Where they start anywhere in a vector, each line of the tile begins with the one that holds its first element. Lines
-    DEPTH apart begin at the same place of it, so that a lane meets one column all the way; lines are shifted at the end.
+    DEPTH apart begin at the same place of it, so that a lane meets one column all the way; they are shifted at the end.
     The last vector may reach past the memory, of which whole elements are whole vectors: the rest is read one by one.
     """
     SHIFTED: tl.constexpr = MULTIPLE % VECTOR != 0
@@ -626,18 +646,12 @@ def columns_kernel(
     if SHIFTED:
         last_own = last_own & (last_here < tl.cast(whole, tl.int64) * VECTOR)
     block = tl.load(x + last_here, last_own, other=IDENTITY, eviction_policy="evict_first")
-    if AHEAD == 0:
-        least = tl.full([DEPTH, LANES], IDENTITY, WIDE)
-        for i in tl.range(0, blocks):
-            coming = tl.load(x + (here + i * (step * STEP)), own, other=IDENTITY, eviction_policy="evict_first")
-            least = lower(least, column_minima(block, WIDE, PILE, DEPTH, LANES))
-            block = coming
+    least = tl.full([DEPTH, LANES], IDENTITY, WIDE)
+    for i in tl.range(0, blocks):
+        coming = tl.load(x + (here + i * (step * STEP)), own, other=IDENTITY, eviction_policy="evict_first")
         least = lower(least, column_minima(block, WIDE, PILE, DEPTH, LANES))
-    else:
-        least = column_minima(block, WIDE, PILE, DEPTH, LANES)
-        for i in tl.range(0, blocks, num_stages=AHEAD):
-            block = tl.load(x + (here + i * (step * STEP)), own, other=IDENTITY, eviction_policy="evict_first")
-            least = lower(least, column_minima(block, WIDE, PILE, DEPTH, LANES))
+        block = coming
+    least = lower(least, column_minima(block, WIDE, PILE, DEPTH, LANES))
     if SHIFTED:
         least = tl.reduce(tl.reshape(least, [DEPTH // VECTOR, VECTOR, LANES]), 0, lower)
         line = tl.arange(0, VECTOR)
@@ -654,7 +668,7 @@ def columns_kernel(
 @triton.jit(do_not_specialize=["whole", "parts"])
 def flat_columns_kernel(
     x, out, partials, arrivals, n, inner, x_outer, out_outer, out_inner, whole, period, parts,
-    WIDE: tl.constexpr, IDENTITY: tl.constexpr, VECTOR: tl.constexpr, AHEAD: tl.constexpr, PILE: tl.constexpr,
+    WIDE: tl.constexpr, IDENTITY: tl.constexpr, VECTOR: tl.constexpr, PILE: tl.constexpr,
     BLOCK: tl.constexpr, PIECE: tl.constexpr, COLUMNS: tl.constexpr, CHUNK: tl.constexpr,
 ):  # fmt: skip
     """Few columns without gaps, as pieces of memory: PILE blocks of whole vectors and of whole rows of the columns, so
@@ -679,23 +693,15 @@ def flat_columns_kernel(
     either = (part == 0) | (part == parts - 1)
     block = tl.load(x + aligned + at, (lane < period) & (at < end) & either, other=IDENTITY)
     least = tl.reduce(tl.where((at >= shift) & (at < length + shift), block.to(WIDE), IDENTITY), 0, lower)
-    if AHEAD == 0:
-        block = tl.full([PILE, BLOCK], IDENTITY, WIDE).to(x.dtype.element_ty)
-        for i in tl.range(part + 1, pieces - 1, parts):
-            coming = tl.load(
-                x + aligned + (tl.cast(i, tl.int64) * (period * PILE) + place), lane < period, other=IDENTITY,
-                eviction_policy="evict_first",
-            )
-            least = lower(least, tl.reduce(block.to(WIDE), 0, lower))
-            block = coming
+    block = tl.full([PILE, BLOCK], IDENTITY, WIDE).to(x.dtype.element_ty)
+    for i in tl.range(part + 1, pieces - 1, parts):
+        coming = tl.load(
+            x + aligned + (tl.cast(i, tl.int64) * (period * PILE) + place), lane < period, other=IDENTITY,
+            eviction_policy="evict_first",
+        )  # fmt: skip
         least = lower(least, tl.reduce(block.to(WIDE), 0, lower))
-    else:
-        for i in tl.range(part + 1, pieces - 1, parts, num_stages=AHEAD):
-            block = tl.load(
-                x + aligned + (tl.cast(i, tl.int64) * (period * PILE) + place), lane < period, other=IDENTITY,
-                eviction_policy="evict_first",
-            )
-            least = lower(least, tl.reduce(block.to(WIDE), 0, lower))
+        block = coming
+    least = lower(least, tl.reduce(block.to(WIDE), 0, lower))
     folds = tl.full([PIECE, COLUMNS], IDENTITY, WIDE)
     column = tl.arange(0, PIECE * COLUMNS) % COLUMNS
     for first in range(0, period // inner, PIECE):
@@ -729,8 +735,9 @@ def auto(x: torch.Tensor, out: torch.Tensor) -> Launch:
     device = current_device()
     knobs, multiprocessors = of(Knobs, device.index), device.multiprocessors
     if layout.across:
-        side, _, _ = block_tile(knobs, layout, x.dtype, TILE_ELEMENTS)
-        idle = triton.cdiv(layout.total, side) < knobs.across_percent / 100 * multiprocessors
+        columns = columns_of_rows(layout, x.dtype)
+        strips = columns.strips(column_tile(columns, plain(x)).columns)
+        idle = strips < knobs.across_percent / 100 * multiprocessors
         return (split if idle and layout.n > knobs.short_across else rows_deferred)(x, out)
     if layout.n * x.element_size() <= knobs.row_bytes:
         # Of rows a little longer than a block, with edges, a tile of half a block wastes less: float32 (16384, 4097)
@@ -803,13 +810,14 @@ def rows_deferred(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """Parallel over rows; the running minimum stays a whole tile, reduced across lanes once, after the loop."""
     x, out = plain(x), plain(out)
     layout = rows_of(x, out)
-    if layout.across:
-        columns = columns_of_rows(layout, x.dtype)
-        return _columns("triton/min/rows_deferred", x, out, columns, column_tile(columns, x), parts=1)
     device = current_device()
     knobs = of(Knobs, device.index)
+    if layout.across:
+        columns = columns_of_rows(layout, x.dtype)
+        tile_of_columns = whole_column_tile(knobs, columns, x, device)
+        return _columns("triton/min/rows_deferred", x, out, columns, tile_of_columns, 1, device)
     tile = block_tile(knobs, layout, x.dtype, TILE_ELEMENTS)
-    if not layout.across and tile.block * x.element_size() == knobs.tile_bytes:
+    if tile.block * x.element_size() == knobs.tile_bytes:
         # Half a tile, of which twice as many programs share an SM: 0.94 of what the device allows for bfloat16
         # (777, 50257), where a whole one reached 0.65.
         tile = tile._replace(block=tile.block // 2)
@@ -842,20 +850,19 @@ def split(x: torch.Tensor, out: torch.Tensor) -> Launch:
     device = current_device()
     knobs = of(Knobs, device.index)
     if layout.across:
-        return _split_columns(x, out, columns_of_rows(layout, x.dtype), device)
+        return _split_columns(knobs, x, out, columns_of_rows(layout, x.dtype), device)
     tile = block_tile(knobs, layout, x.dtype, 1)
     vector = 16 // x.element_size()
     tiles = triton.cdiv(layout.total, tile.rows)
-    # Programs for all of the device, fewer of large tiles, and columns enough for each.
-    wanted = (knobs.across_crowd if layout.across else knobs.crowd) * device.multiprocessors // tiles
-    columns = max(1, knobs.span_elements // tile.rows)
-    most = min(MANY_PARTS if tile.rows == 1 else knobs.few_parts, triton.cdiv(layout.n, columns))
+    # Programs for all of the device, and columns enough for each.
+    wanted = knobs.crowd * device.multiprocessors // tiles
+    most = min(MANY_PARTS, triton.cdiv(layout.n, knobs.span_elements))
     edges = edges_of(layout, x, out)
     inside = layout.n // edges * edges if edges else layout.n
     span = triton.cdiv(inside, max(1, min(wanted, most)) * vector) * vector
     parts = triton.cdiv(inside, span)
     merge = knobs.few_parts if parts <= knobs.few_parts else MANY_PARTS
-    if x.element_size() == 2 and not layout.across and tile.block < span <= 2 * tile.block:
+    if x.element_size() == 2 and tile.block < span <= 2 * tile.block:
         # All of it under way at once: bfloat16 (61, 99991) takes 5.9 us on an H200 for 6.8, (127, 65537) 6.8 for 7.4.
         tile = tile._replace(block=2 * tile.block)
     partials = x.new_empty((layout.total, parts), dtype=wide_dtype(x.dtype))
@@ -869,7 +876,13 @@ def split(x: torch.Tensor, out: torch.Tensor) -> Launch:
 
 
 def _columns(
-    implementation: str, x: torch.Tensor, out: torch.Tensor, columns: Columns, tile: ColumnTile, parts: int
+    implementation: str,
+    x: torch.Tensor,
+    out: torch.Tensor,
+    columns: Columns,
+    tile: ColumnTile,
+    parts: int,
+    device: Device,
 ) -> Launch:
     """Tiles of columns, in parts that the last program of each tile joins if there are several."""
     strips = columns.strips(tile.columns)
@@ -884,18 +897,18 @@ def _columns(
     place = (x, out, partials, arrivals, *columns.layout, reach // tile.vector, parts, span)
     kinds = (wide_type(x.dtype), identity(x.dtype), tile.vector)
     pile = min(tile.pile, triton.next_power_of_2(triton.cdiv(span, tile.depth)))
-    args = (*place, *kinds, tile.ahead, parts == 1, pile, tile.depth, tile.lanes)
-    return bound(implementation, x, columns_kernel, strips * parts, args, current_device().warps(tile.threads))
+    args = (*place, *kinds, parts == 1, pile, tile.depth, tile.lanes)
+    return bound(implementation, x, columns_kernel, strips * parts, args, device.warps(tile.threads))
 
 
-def _split_columns(x: torch.Tensor, out: torch.Tensor, columns: Columns, device: Device) -> Launch:
-    flat = flat_tile(columns, x, device)
+def _split_columns(knobs: Knobs, x: torch.Tensor, out: torch.Tensor, columns: Columns, device: Device) -> Launch:
+    flat = flat_tile(knobs, columns, x, device)
     if flat is not None:
         return _flat(x, out, columns, flat, device)
     tile = column_tile(columns, x)
-    wanted = tile.programs * device.multiprocessors // columns.strips(tile.columns)
-    most = min(MANY_PARTS, triton.cdiv(columns.n, tile.depth))
-    return _columns("triton/min/split", x, out, columns, tile, max(1, min(wanted, most)))
+    wanted = knobs.across_crowd * device.multiprocessors // columns.strips(tile.columns)
+    parts = max(1, min(wanted, MANY_PARTS, triton.cdiv(columns.n, tile.depth)))
+    return _columns("triton/min/split", x, out, columns, tile, parts, device)
 
 
 def _flat(x: torch.Tensor, out: torch.Tensor, columns: Columns, tile: FlatTile, device: Device) -> Launch:
@@ -906,7 +919,7 @@ def _flat(x: torch.Tensor, out: torch.Tensor, columns: Columns, tile: FlatTile, 
     whole = ((columns.outer - 1) * columns.x_outer + columns.n * columns.inner) // vector
     place = (x, out, partials, arrivals, columns.n, columns.inner, columns.x_outer)
     place += (columns.out_outer, columns.out_inner, whole, tile.period // vector, tile.parts)
-    kinds = (wide_type(x.dtype), identity(x.dtype), vector, tile.ahead)
+    kinds = (wide_type(x.dtype), identity(x.dtype), vector)
     piece = max(1, min(triton.next_power_of_2(tile.period // columns.inner), 2 * tile.block // width))
     chunk = max(1, min(triton.next_power_of_2(tile.parts), tile.block // width))
     args = (*place, *kinds, tile.pile, tile.block, piece, width, chunk)
