@@ -77,7 +77,7 @@ class Knobs:
         unit="bytes",
         why="of a row that is read at once, or in halves at the most: nothing to defer",
     )
-    # bfloat16 (512, 65536) takes 19.2 us on an H200 so, and 22.0 in programs of 256 threads; (100, 65537) 7.2 and 14.6.
+    # bfloat16 (512, 65536) takes 19.2 us on an H200 so, and 22.0 in programs of 256 threads; (100, 65537) 7.2 and 17.9.
     short_across: int = knob(
         512, among=(256, 512, 1024), unit="elements", why="of columns that programs of 128 threads take whole"
     )
@@ -181,7 +181,9 @@ def column_tile(
     shifted = columns.multiple % vector != 0
     lanes = min(line // itemsize, triton.next_power_of_2(columns.inner + (vector if shifted else 0)))
     lanes = max(lanes, 2 * vector)
+    # Every place in a vector that a line may begin at; of wide lines of bytes, more than a load to each thread.
     depth = max(vector if shifted else 1, threads * vector // lanes)
+    pile = max(1, pile * threads * vector // (depth * lanes))
     return ColumnTile(vector, pile, depth, lanes, lanes - vector if shifted else lanes, threads)
 
 
