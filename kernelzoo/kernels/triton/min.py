@@ -919,8 +919,8 @@ def _flat(x: torch.Tensor, out: torch.Tensor, columns: Columns, tile: FlatTile, 
     arrivals = x.new_zeros(columns.outer, dtype=torch.int32)
     vector = 16 // x.element_size()
     whole = ((columns.outer - 1) * columns.x_outer + columns.n * columns.inner) // vector
-    place = (x, out, partials, arrivals, columns.n, columns.inner, columns.x_outer)
-    place += (columns.out_outer, columns.out_inner, whole, tile.period // vector, tile.parts)
+    layout = (columns.n, columns.inner, columns.x_outer, columns.out_outer, columns.out_inner)
+    place = (x, out, partials, arrivals, *layout, whole, tile.period // vector, tile.parts)
     kinds = (wide_type(x.dtype), identity(x.dtype), vector)
     piece = max(1, min(triton.next_power_of_2(tile.period // columns.inner), 2 * tile.block // width))
     chunk = max(1, min(triton.next_power_of_2(tile.parts), tile.block // width))
