@@ -151,7 +151,8 @@ def block_tile(knobs: Knobs, rows: Rows, dtype: torch.dtype, most_rows: int) -> 
         # Elements that are read one by one need an address each, and registers for it.
         wide = dtype.itemsize > 1 and rows.x_n * dtype.itemsize % 16 == 0
         elements = min(ACROSS_BYTES // dtype.itemsize, (4 if wide else 2) * TILE_ELEMENTS)
-        return Tile(side, min(elements // side, triton.next_power_of_2(rows.n)), 512)
+        block = min(elements // side, triton.next_power_of_2(rows.n))
+        return Tile(side, block, min(512, max(128, side * block // 16)))
     elements = min(knobs.tile_bytes // dtype.itemsize, TILE_ELEMENTS)
     block = min(elements, triton.next_power_of_2(rows.n))
     return Tile(min(elements // block, most_rows), block, 128 if dtype.itemsize == 1 else 256)
