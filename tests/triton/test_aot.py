@@ -51,6 +51,10 @@ PROBLEMS = (
     ((4096, 4096), 0),
     ((300, 4099), 0),
     ((64, 512, 96), 1),
+    ((8192, 8192), 0),
+    ((16384, 1000), 0),
+    ((1000003, 33), 0),
+    ((16, 4099, 333), 1),
 )
 
 
@@ -240,6 +244,16 @@ def test_reading_across_rows_is_vectorised(arch: str) -> None:
     ):
         for program in programs(op, variant, (1024, 4096), 0, torch.float32, arch):
             assert occurrences(r"ld\.global[^;]*\.v4\.b32", program)
+
+
+@pytest.mark.parametrize(
+    ("shape", "axis"), [((16384, 1000), 0), ((1000003, 33), 0), ((16, 4099, 333), 1), ((100, 65537), 0)]
+)
+def test_a_minimum_reads_columns_by_whole_vectors(shape: tuple[int, ...], axis: int) -> None:
+    """At odd widths too, where all but the edge of each column is read so, and no address is kept for every element."""
+    (program,) = programs(ops.MIN, "auto", shape, axis, torch.bfloat16, "sm_90")
+    assert program.name == ("flat_columns_kernel" if shape[1] == 33 else "columns_kernel")
+    assert occurrences(r"ld\.global[^;]*\.v4\.b32", program) >= min_kernels.COLUMN_PILE
 
 
 @pytest.mark.parametrize("arch", NVIDIA)

@@ -1,8 +1,8 @@
-"""Columns of a softmax shared by several programs, and few columns as one piece of memory, in Triton's interpreter.
+"""Columns shared by several programs, and few columns as one piece of memory, in Triton's interpreter.
 
-Its programs run one after the other, so it takes the form of two launches; on a device the gate of each race and the
-contract's cases check the one that exchanges pairs. Tiles are made small here, so that small tensors need many. Run as
-a script where the interpreter must be switched on before Triton is imported.
+Its programs run one after the other, so softmax takes the form of two launches; on a device the gate of each race and
+the contract's cases check the one that exchanges pairs. Tiles are made small here, so that small tensors need many. Run
+as a script where the interpreter must be switched on before Triton is imported.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import subprocess
 import sys
 import warnings
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -39,12 +40,12 @@ def specials(x: object, axis: int) -> None:
         columns[rows, ..., at] = value
 
 
-def main() -> int:
+def softmax() -> int:
     import interpreter
     import torch
 
     from kernelzoo import ops
-    from kernelzoo.kernels.triton import softmax
+    from kernelzoo.kernels.triton import softmax as kernels
     from kernelzoo.kernels.triton.program import rows_of
     from kernelzoo.registry import Launch
 
@@ -66,20 +67,20 @@ def main() -> int:
         return x
 
     def strips(x: torch.Tensor, out: torch.Tensor) -> Launch:
-        columns = softmax.columns_of_rows(rows_of(x, out), x.dtype)
+        columns = kernels.columns_of_rows(rows_of(x, out), x.dtype)
         packed = columns.multiple == 8 and tiling.columns >= 16
-        return softmax._strips(columns, x, out, tiling._replace(packed=packed))
+        return kernels._strips(columns, x, out, tiling._replace(packed=packed))
 
     def flat(x: torch.Tensor, out: torch.Tensor) -> Launch:
-        columns = softmax.columns_of_rows(rows_of(x, out), x.dtype)
+        columns = kernels.columns_of_rows(rows_of(x, out), x.dtype)
         least = math.lcm(columns.inner, 16 // x.element_size())
-        return softmax._flat(columns, x, out, 1024 // least * least)
+        return kernels._flat(columns, x, out, 1024 // least * least)
 
     for dtype in (torch.float32, torch.bfloat16, torch.float16):
         for shape, axis in (((64, 48), 0), ((70, 40), 0), ((3, 37, 33), 1), ((2, 129, 96), 1)):
             x = drawn(shape, dtype, axis)
             for wide, elements in ((8, 16), (16, 8), (32, 32), (16, 256)):
-                tiling = softmax.Strips(wide, elements, 32, 40, 128, False)
+                tiling = kernels.Strips(wide, elements, 32, 40, 128, False)
                 check(strips, x, axis)
         for shape in ((1000, 33), (3001, 7), (512, 16), (300, 100)):
             check(flat, drawn(shape, dtype, 0), 0)
@@ -87,12 +88,88 @@ def main() -> int:
     return 0 if done == 60 else 1
 
 
+def minimum() -> int:
+    import interpreter
+    import torch
+
+    from kernelzoo import ops
+    from kernelzoo.kernels.triton import min as kernels
+    from kernelzoo.kernels.triton.occupancy import current_device
+    from kernelzoo.kernels.triton.program import columns_of_rows, rows_of
+    from kernelzoo.registry import Launch
+
+    interpreter.install()
+    device = current_device()
+    generator = torch.Generator().manual_seed(0)
+    done = 0
+
+    def check(what: Callable[[torch.Tensor, torch.Tensor], Launch], x: torch.Tensor, axis: int) -> None:
+        nonlocal done
+        out = ops.MIN.allocate(x, (axis,), False)
+        launch = ops.MIN.launch(what, x, (axis,), out)
+        for _ in range(2):  # the second finds what the first has left in its workspace
+            out.fill_(-7)
+            launch()
+            ops.MIN.assert_close(out, x, axis)
+            done += 1
+
+    def drawn(shape: tuple[int, ...], dtype: torch.dtype, axis: int, first: int = 0, gap: int = 0) -> torch.Tensor:
+        """Memory with NaN around it and in its gaps, which must be nobody's minimum."""
+        wide = (*shape[:-1], shape[-1] + gap)
+        memory = torch.full((first + math.prod(wide) + 64,), float("nan"), dtype=dtype)
+        x = memory[first : first + math.prod(wide)].view(wide)[..., : shape[-1]]
+        x.copy_(torch.randn(shape, dtype=torch.float64, generator=generator).mul(3))
+        columns = x.movedim(axis, 0)
+        n = columns.size(0)
+        columns[:, ..., 0] = 0.0
+        columns[n // 3, ..., 0] = -0.0
+        columns[n // 2, ..., 1] = float("nan")
+        columns[n - 1, ..., 2] = -float("inf")
+        columns[:, ..., -2] = float("inf")
+        columns[n - 1, ..., -1] = -50  # at the very end of the memory
+        columns[0, ..., 4] = -60
+        return x
+
+    def tiles(x: torch.Tensor, out: torch.Tensor, threads: int, line: int, pile: int, parts: int) -> Launch:
+        columns = columns_of_rows(rows_of(x, out), x.dtype)
+        tile = kernels.column_tile(columns, x, threads, line, pile)
+        return kernels._columns("triton/min/split", x, out, columns, tile, parts, device)
+
+    def flat(x: torch.Tensor, out: torch.Tensor) -> Launch:
+        columns = columns_of_rows(rows_of(x, out), x.dtype)
+        least = math.lcm(columns.inner, 16 // x.element_size())
+        tile = kernels.FlatTile(2, 512, 512 // least * least, 3, 64)
+        return kernels._flat(x, out, columns, tile, device)
+
+    for dtype in (torch.float32, torch.bfloat16):
+        for x, axis in (
+            (drawn((64, 48), dtype, 0), 0),
+            (drawn((70, 33), dtype, 0), 0),
+            (drawn((3, 37, 33), dtype, 1), 1),
+            (drawn((2, 29, 45), dtype, 1, gap=6), 1),
+            (drawn((30, 5), dtype, 0, gap=1), 0),
+            (drawn((50, 21), dtype, 0, first=1), 0),
+            (drawn((40, 34), dtype, 0)[:, ::2], 0),
+        ):
+            check(partial(tiles, threads=32, line=64, pile=2, parts=3), x, axis)
+            check(partial(tiles, threads=64, line=128, pile=4, parts=1), x, axis)
+        for x, axis in (
+            (drawn((600, 33), dtype, 0), 0),
+            (drawn((3, 401, 7), dtype, 1), 1),
+            (drawn((512, 16), dtype, 0), 0),
+        ):
+            check(flat, x, axis)
+    print(done)
+    return 0 if done == 68 else 1
+
+
 @pytest.mark.skipif(os.environ.get("TRITON_INTERPRET") == "1", reason="it starts the interpreter by itself")
-def test_columns_in_parts_are_right() -> None:
+@pytest.mark.parametrize("op", ["softmax", "minimum"])
+def test_columns_in_parts_are_right(op: str) -> None:
     pytest.importorskip("torch")
     pytest.importorskip("triton", reason="the triton backend needs the package triton")
     done = subprocess.run(
-        [sys.executable, __file__],
+        [sys.executable, __file__, op],
         env={**os.environ, "TRITON_INTERPRET": "1"},
         capture_output=True,
         text=True,
@@ -104,4 +181,4 @@ def test_columns_in_parts_are_right() -> None:
 
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parent))
-    sys.exit(main())
+    sys.exit({"softmax": softmax, "minimum": minimum}[sys.argv[1]]())

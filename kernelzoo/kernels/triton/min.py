@@ -4,17 +4,20 @@
 joined by a minimum that propagates NaN, lanes and memory by integers in which a NaN is the lowest of all.
 """
 
+import math
 from typing import NamedTuple
 
 import torch
 import triton
 import triton.language as tl
 
-from kernelzoo.kernels.triton.occupancy import current_device
+from kernelzoo.kernels.triton.occupancy import Device, current_device
 from kernelzoo.kernels.triton.program import (
     MAX_PROGRAMS,
+    Columns,
     Rows,
     bound,
+    columns_of_rows,
     edge_columns,
     edges_of,
     ragged_tile,
@@ -39,8 +42,17 @@ TILE_ELEMENTS = 8192
 LINE_BYTES = 128
 """Rows across which memory is contiguous are taken by the cache line."""
 
+ACROSS_BYTES = 65536
+"""Of a tile across rows that the variants of tiles take, to 512 threads."""
+
+COLUMN_PILE = 8
+"""Vectors of columns that a thread asks for at once, while it compares those before them."""
+
 FLAT_LANES = 128
 """Rows of a flat piece of memory: one to a thread, so that no lane asks another."""
+
+FLAT_COLUMNS = 512
+"""Columns that are few: they are read as one piece of memory, if there are no gaps."""
 
 MANY_PARTS = 1024
 """Programs to one row, at the most: the last to arrive reads the results of all. The tile of them has two sizes, this
@@ -65,11 +77,14 @@ class Knobs:
         unit="bytes",
         why="of a row that is read at once, or in halves at the most: nothing to defer",
     )
-    # To 512 threads: on an H200 four times as much as along rows was better, 0.95 of what the device allows at
-    # (8192, 8192), reduced over dim 0, where 16 kB reached 0.70.
-    across_bytes: int = knob(65536, among=(16384, 32768, 65536), unit="bytes", why="of a tile across rows")
+    # bfloat16 (512, 65536) takes 19.2 us on an H200 so, and 22.0 in programs of 256 threads; (100, 65537) 7.2 and 17.9.
     short_across: int = knob(
-        256, among=(128, 256, 512), unit="columns", why="that make a tile of half a line's rows, to 128 threads"
+        512, among=(256, 512, 1024), unit="elements", why="of columns that programs of 128 threads take whole"
+    )
+    # bfloat16 (8192, 8192) takes 33.7 us so, and 36.3 in programs of 256 threads. Shorter ones: (64, 1024, 96) over
+    # dim 1 6.9 and 6.7.
+    long_across: int = knob(
+        4096, among=(2048, 4096, 16384), unit="elements", why="of columns that programs of 512 threads take whole"
     )
     crowd: int = knob(
         4,
@@ -78,7 +93,7 @@ class Knobs:
         why="from which a chip is well filled: of rows with fewer, several programs take each",
     )
     across_crowd: int = knob(
-        2, among=(1, 2, 4), unit="programs per SM", why="that split makes of long columns, whose tiles are large"
+        2, among=(1, 2, 4), unit="programs per SM", why="that split makes of columns, each with 32 kB under way"
     )
     across_percent: int = knob(
         50,
@@ -133,15 +148,88 @@ def block_tile(knobs: Knobs, rows: Rows, dtype: torch.dtype, most_rows: int) -> 
     """The tile of the kernels that loop over blocks of columns: whole lines of memory, along rows or across them."""
     if rows.across:
         side = LINE_BYTES // dtype.itemsize
-        if rows.n <= knobs.short_across:
-            return Tile(side // 2, triton.next_power_of_2(rows.n), 128)
         # Elements that are read one by one need an address each, and registers for it.
         wide = dtype.itemsize > 1 and rows.x_n * dtype.itemsize % 16 == 0
-        elements = min(knobs.across_bytes // dtype.itemsize, (4 if wide else 2) * TILE_ELEMENTS)
-        return Tile(side, min(elements // side, triton.next_power_of_2(rows.n)), 512)
+        elements = min(ACROSS_BYTES // dtype.itemsize, (4 if wide else 2) * TILE_ELEMENTS)
+        block = min(elements // side, triton.next_power_of_2(rows.n))
+        return Tile(side, block, min(512, max(128, side * block // 16)))
     elements = min(knobs.tile_bytes // dtype.itemsize, TILE_ELEMENTS)
     block = min(elements, triton.next_power_of_2(rows.n))
     return Tile(min(elements // block, most_rows), block, 128 if dtype.itemsize == 1 else 256)
+
+
+class ColumnTile(NamedTuple):
+    """A tile of columns: elements to a load, blocks of a thread's loads above each other, elements of each column in
+    one, columns that its lanes hold, those that are its own, and threads."""
+
+    vector: int
+    pile: int
+    depth: int
+    lanes: int
+    columns: int
+    threads: int
+
+
+def column_tile(
+    columns: Columns, x: torch.Tensor, threads: int = 256, line: int = LINE_BYTES, pile: int = COLUMN_PILE
+) -> ColumnTile:
+    """A tile of so many threads and loads to a thread, as wide as so many bytes of a line of memory."""
+    itemsize = x.element_size()
+    vector = 16 // itemsize
+    # Rows of less than a vector might end in the one that reaches past the memory, not the last alone.
+    if columns.x_inner != 1 or x.data_ptr() % 16 or columns.x_n < vector:
+        vector = 1
+    shifted = columns.multiple % vector != 0
+    lanes = min(line // itemsize, triton.next_power_of_2(columns.inner + (vector if shifted else 0)))
+    lanes = max(lanes, 2 * vector)
+    # Every place in a vector that a line may begin at; of wide lines of bytes, more than a load to each thread.
+    depth = max(vector if shifted else 1, threads * vector // lanes)
+    pile = max(1, pile * threads * vector // (depth * lanes))
+    return ColumnTile(vector, pile, depth, lanes, lanes - vector if shifted else lanes, threads)
+
+
+def whole_column_tile(knobs: Knobs, columns: Columns, x: torch.Tensor, device: Device) -> ColumnTile:
+    """The tile of programs that take whole columns."""
+    tile = column_tile(columns, x)
+    shifted = tile.columns < tile.lanes
+    if columns.n <= knobs.short_across:
+        # Shifted lines lose a vector each: bfloat16 (100, 65537) takes 7.2 us, and 13.2 by 128 bytes.
+        return column_tile(columns, x, 128, 2 * LINE_BYTES if shifted else LINE_BYTES)
+    if columns.n < knobs.long_across or shifted:
+        return tile
+    # Half as much to a thread where two programs must share a multiprocessor's registers: float32 (8192, 8192) takes
+    # 65.2 us, and 67.7 by a full pile.
+    alone = columns.strips(tile.columns) <= device.multiprocessors
+    return column_tile(columns, x, 512, pile=COLUMN_PILE if alone else COLUMN_PILE // 2)
+
+
+class FlatTile(NamedTuple):
+    """Blocks of few columns: how many lie above each other, elements that one has room for, those of whole rows of
+    columns and whole vectors, programs to a slab, and threads."""
+
+    pile: int
+    block: int
+    period: int
+    parts: int
+    threads: int
+
+
+def flat_tile(knobs: Knobs, columns: Columns, x: torch.Tensor, device: Device) -> FlatTile | None:
+    """The tile of flat_columns_kernel, None where it doesn't pay: a vector to a thread and block."""
+    itemsize = x.element_size()
+    vector = 16 // itemsize
+    if columns.x_inner != 1 or columns.x_n != columns.inner or x.data_ptr() % 16 or columns.inner > FLAT_COLUMNS:
+        return None
+    if columns.inner < vector or (columns.multiple == vector and columns.inner * itemsize >= 4 * LINE_BYTES):
+        return None
+    threads = 256
+    block, least = threads * vector, math.lcm(columns.inner, vector)
+    period = block // least * least
+    if 10 * period < 9 * block:
+        return None
+    pieces = columns.n * columns.inner // (period * COLUMN_PILE)
+    parts = min(knobs.across_crowd * device.multiprocessors // columns.outer, pieces // 2)
+    return FlatTile(COLUMN_PILE, block, period, parts, threads) if parts > 1 else None
 
 
 def fold_of(rows: Rows, dtype: torch.dtype, block: int) -> int:
@@ -484,6 +572,158 @@ def split_kernel(
         tl.store(arrivals + tile, 0)  # for the next launch
 
 
+@triton.jit
+def joined(
+    least, partials, arrivals, tile, part, parts, there,
+    IDENTITY: tl.constexpr, CHUNK: tl.constexpr, COLUMNS: tl.constexpr,
+):  # fmt: skip
+    """(last, least): whether all other parts of a tile of COLUMNS columns have left their minima, and those of all."""
+    column = tl.arange(0, COLUMNS)
+    all_parts = partials + tile.to(tl.int64) * parts * COLUMNS + column
+    tl.store(all_parts + part * COLUMNS, least.to(partials.dtype.element_ty), there)
+    tl.debug_barrier()  # as in split_kernel
+    last = tl.atomic_add(arrivals + tile, 1, sem="acq_rel", scope="gpu") == parts - 1
+    if last:
+        tl.debug_barrier()
+        running = tl.full([CHUNK, COLUMNS], IDENTITY, least.dtype)
+        for first in range(0, parts, CHUNK):
+            peer = first + tl.arange(0, CHUNK)[:, None]
+            known = (peer < parts) & there[None, :]
+            found = tl.load(all_parts[None, :] + peer * COLUMNS, known, other=IDENTITY, cache_modifier=".cg")
+            running = lower(running, found.to(least.dtype))
+        least = tl.reduce(running, 0, lower)
+        tl.store(arrivals + tile, 0)  # for the next launch
+    return last, least
+
+
+@triton.jit
+def column_minima(tile, WIDE: tl.constexpr, PILE: tl.constexpr, DEPTH: tl.constexpr, LANES: tl.constexpr):
+    """Minima of a tile's blocks, which lie above each other: a thread holds the same place of all."""
+    return tl.reduce(tl.reshape(tile.to(WIDE), [PILE, DEPTH, LANES]), 0, lower)
+
+
+@triton.jit(do_not_specialize=["whole", "parts", "span"])
+def columns_kernel(
+    x, out, partials, arrivals, outer, n, inner, x_outer, x_n, x_inner, out_outer, out_n, out_inner,
+    MULTIPLE: tl.constexpr, whole, parts, span, WIDE: tl.constexpr, IDENTITY: tl.constexpr, VECTOR: tl.constexpr,
+    ALL: tl.constexpr, PILE: tl.constexpr, DEPTH: tl.constexpr, LANES: tl.constexpr,
+):  # fmt: skip
+    """Columns side by side: a program reads span elements of as many as LANES hold, PILE blocks of DEPTH at a time.
+
+    Where they start anywhere in a vector, each line of the tile begins with the one that holds its first element. Lines
+    DEPTH apart begin at the same place of it, so that a lane meets one column all the way; they are shifted at the end.
+    The last vector may reach past the memory, of which whole elements are whole vectors: the rest is read one by one.
+    """
+    SHIFTED: tl.constexpr = MULTIPLE % VECTOR != 0
+    TILE: tl.constexpr = LANES - VECTOR if SHIFTED else LANES
+    STEP: tl.constexpr = PILE * DEPTH
+    inner = tl.cast(inner, tl.int64) * MULTIPLE
+    step = tl.cast(x_n, tl.int64) * MULTIPLE
+    strips = (inner + TILE - 1) // TILE
+    program = tl.program_id(0)
+    tile = program // parts
+    part = program % parts
+    slab = tile // strips
+    first = tile % strips * TILE
+    depth = tl.arange(0, STEP)
+    lane = tl.arange(0, LANES)
+    begin = part.to(tl.int64) * span
+    rows = tl.minimum(n - begin, span).to(tl.int32)
+    x_first = slab * x_outer * MULTIPLE + first * x_inner
+    start = x_first + (begin + depth) * step
+    there = first + lane < inner
+    own = there[None, :]
+    edge = tl.full([LANES], IDENTITY, WIDE)
+    if SHIFTED:
+        shift = (start % VECTOR).to(tl.int32)
+        start = start // VECTOR * VECTOR
+        width = tl.minimum(inner - first, TILE).to(tl.int32)
+        there = lane < width
+        own = lane[None, :] < ((shift + width + VECTOR - 1) // VECTOR * VECTOR)[:, None]
+        end = x_first + (n - 1) * step + lane
+        edge = tl.load(x + end, there & (end >= tl.cast(whole, tl.int64) * VECTOR), other=IDENTITY).to(WIDE)
+    here = start[:, None] + (lane * x_inner)[None, :]
+    blocks = (rows - 1) // STEP  # and one more, which may not be whole
+    last_here = here + blocks * (step * STEP)
+    last_own = own & (depth < rows - blocks * STEP)[:, None]
+    if SHIFTED:
+        last_own = last_own & (last_here < tl.cast(whole, tl.int64) * VECTOR)
+    block = tl.load(x + last_here, last_own, other=IDENTITY, eviction_policy="evict_first")
+    least = tl.full([DEPTH, LANES], IDENTITY, WIDE)
+    for i in tl.range(0, blocks):
+        coming = tl.load(x + (here + i * (step * STEP)), own, other=IDENTITY, eviction_policy="evict_first")
+        least = lower(least, column_minima(block, WIDE, PILE, DEPTH, LANES))
+        block = coming
+    least = lower(least, column_minima(block, WIDE, PILE, DEPTH, LANES))
+    if SHIFTED:
+        least = tl.reduce(tl.reshape(least, [DEPTH // VECTOR, VECTOR, LANES]), 0, lower)
+        line = tl.arange(0, VECTOR)
+        shift = ((x_first + (begin + line) * step) % VECTOR).to(tl.int32)
+        least = tl.gather(least, tl.minimum(shift[:, None] + lane[None, :], LANES - 1), 1)
+    least = lower(tl.reduce(least, 0, lower), edge)
+    if not ALL:
+        last, least = joined(least, partials, arrivals, tile, part, parts, there, IDENTITY, DEPTH, LANES)
+        there = there & last
+    place = out + slab * out_outer + (first + lane) * out_inner
+    tl.store(place, least.to(out.dtype.element_ty), there)
+
+
+@triton.jit(do_not_specialize=["whole", "parts"])
+def flat_columns_kernel(
+    x, out, partials, arrivals, n, inner, x_outer, out_outer, out_inner, whole, period, parts,
+    WIDE: tl.constexpr, IDENTITY: tl.constexpr, VECTOR: tl.constexpr, PILE: tl.constexpr,
+    BLOCK: tl.constexpr, PIECE: tl.constexpr, COLUMNS: tl.constexpr, CHUNK: tl.constexpr,
+):  # fmt: skip
+    """Few columns without gaps, as pieces of memory: PILE blocks of whole vectors and of whole rows of the columns, so
+    that a lane always meets the same column. The first and the last piece begin and end anywhere in a vector, and the
+    last vector may reach past the memory: see columns_kernel.
+    """
+    program = tl.program_id(0)
+    slab = program // parts
+    part = program % parts
+    period = period * VECTOR
+    start = slab.to(tl.int64) * x_outer
+    length = tl.cast(n, tl.int64) * inner
+    shift = (start % VECTOR).to(tl.int32)
+    aligned = start // VECTOR * VECTOR
+    lane = tl.arange(0, BLOCK)[None, :]
+    place = tl.arange(0, PILE)[:, None] * period + lane
+    # The first program takes the first piece, the last one the last.
+    pieces = ((length + shift + period * PILE - 1) // (period * PILE)).to(tl.int32)
+    at = tl.where(part == 0, 0, pieces - 1).to(tl.int64) * (period * PILE) + place
+    end = (length + shift + VECTOR - 1) // VECTOR * VECTOR
+    end = tl.minimum(end, tl.cast(whole, tl.int64) * VECTOR - aligned)
+    either = (part == 0) | (part == parts - 1)
+    block = tl.load(x + aligned + at, (lane < period) & (at < end) & either, other=IDENTITY)
+    least = tl.reduce(tl.where((at >= shift) & (at < length + shift), block.to(WIDE), IDENTITY), 0, lower)
+    block = tl.full([PILE, BLOCK], IDENTITY, WIDE).to(x.dtype.element_ty)
+    for i in tl.range(part + 1, pieces - 1, parts):
+        coming = tl.load(
+            x + aligned + (tl.cast(i, tl.int64) * (period * PILE) + place), lane < period, other=IDENTITY,
+            eviction_policy="evict_first",
+        )  # fmt: skip
+        least = lower(least, tl.reduce(block.to(WIDE), 0, lower))
+        block = coming
+    least = lower(least, tl.reduce(block.to(WIDE), 0, lower))
+    folds = tl.full([PIECE, COLUMNS], IDENTITY, WIDE)
+    column = tl.arange(0, PIECE * COLUMNS) % COLUMNS
+    for first in range(0, period // inner, PIECE):
+        fold = (first + tl.arange(0, PIECE * COLUMNS) // COLUMNS) * inner
+        whose = fold + column + shift
+        whose = tl.where(whose < period, whose, whose - period)
+        places = tl.gather(least, tl.minimum(whose, BLOCK - 1), 0)
+        places = tl.where((fold < period) & (column < inner), places, IDENTITY)
+        folds = lower(folds, tl.reshape(places, [PIECE, COLUMNS]))
+    column = tl.arange(0, COLUMNS)
+    there = column < inner
+    beyond = start + length - inner + column
+    edge = tl.load(x + beyond, there & (beyond >= tl.cast(whole, tl.int64) * VECTOR), other=IDENTITY).to(WIDE)
+    least = lower(tl.reduce(folds, 0, lower), edge)
+    last, least = joined(least, partials, arrivals, slab, part, parts, there, IDENTITY, CHUNK, COLUMNS)
+    goal = out + slab.to(tl.int64) * out_outer + column * out_inner
+    tl.store(goal, least.to(out.dtype.element_ty), there & last)
+
+
 # ---------------------------------------------------------------------------------------------------------------------
 # Variants
 # ---------------------------------------------------------------------------------------------------------------------
@@ -498,8 +738,9 @@ def auto(x: torch.Tensor, out: torch.Tensor) -> Launch:
     device = current_device()
     knobs, multiprocessors = of(Knobs, device.index), device.multiprocessors
     if layout.across:
-        side, _, _ = block_tile(knobs, layout, x.dtype, TILE_ELEMENTS)
-        idle = triton.cdiv(layout.total, side) < knobs.across_percent / 100 * multiprocessors
+        columns = columns_of_rows(layout, x.dtype)
+        strips = columns.strips(column_tile(columns, plain(x)).columns)
+        idle = strips < knobs.across_percent / 100 * multiprocessors
         return (split if idle and layout.n > knobs.short_across else rows_deferred)(x, out)
     if layout.n * x.element_size() <= knobs.row_bytes:
         # Of rows a little longer than a block, with edges, a tile of half a block wastes less: float32 (16384, 4097)
@@ -574,8 +815,12 @@ def rows_deferred(x: torch.Tensor, out: torch.Tensor) -> Launch:
     layout = rows_of(x, out)
     device = current_device()
     knobs = of(Knobs, device.index)
+    if layout.across:
+        columns = columns_of_rows(layout, x.dtype)
+        tile_of_columns = whole_column_tile(knobs, columns, x, device)
+        return _columns("triton/min/rows_deferred", x, out, columns, tile_of_columns, 1, device)
     tile = block_tile(knobs, layout, x.dtype, TILE_ELEMENTS)
-    if not layout.across and tile.block * x.element_size() == knobs.tile_bytes:
+    if tile.block * x.element_size() == knobs.tile_bytes:
         # Half a tile, of which twice as many programs share an SM: 0.94 of what the device allows for bfloat16
         # (777, 50257), where a whole one reached 0.65.
         tile = tile._replace(block=tile.block // 2)
@@ -607,19 +852,20 @@ def split(x: torch.Tensor, out: torch.Tensor) -> Launch:
     layout = rows_of(x, out)
     device = current_device()
     knobs = of(Knobs, device.index)
+    if layout.across:
+        return _split_columns(knobs, x, out, columns_of_rows(layout, x.dtype), device)
     tile = block_tile(knobs, layout, x.dtype, 1)
     vector = 16 // x.element_size()
     tiles = triton.cdiv(layout.total, tile.rows)
-    # Programs for all of the device, fewer of large tiles, and columns enough for each.
-    wanted = (knobs.across_crowd if layout.across else knobs.crowd) * device.multiprocessors // tiles
-    columns = max(1, knobs.span_elements // tile.rows)
-    most = min(MANY_PARTS if tile.rows == 1 else knobs.few_parts, triton.cdiv(layout.n, columns))
+    # Programs for all of the device, and columns enough for each.
+    wanted = knobs.crowd * device.multiprocessors // tiles
+    most = min(MANY_PARTS, triton.cdiv(layout.n, knobs.span_elements))
     edges = edges_of(layout, x, out)
     inside = layout.n // edges * edges if edges else layout.n
     span = triton.cdiv(inside, max(1, min(wanted, most)) * vector) * vector
     parts = triton.cdiv(inside, span)
     merge = knobs.few_parts if parts <= knobs.few_parts else MANY_PARTS
-    if x.element_size() == 2 and not layout.across and tile.block < span <= 2 * tile.block:
+    if x.element_size() == 2 and tile.block < span <= 2 * tile.block:
         # All of it under way at once: bfloat16 (61, 99991) takes 5.9 us on an H200 for 6.8, (127, 65537) 6.8 for 7.4.
         tile = tile._replace(block=2 * tile.block)
     partials = x.new_empty((layout.total, parts), dtype=wide_dtype(x.dtype))
@@ -630,6 +876,58 @@ def split(x: torch.Tensor, out: torch.Tensor) -> Launch:
     sizes = (tile.rows, tile.block, merge)
     warps = device.warps(tile.threads)
     return bound("triton/min/split", x, split_kernel, tiles * parts, args + constants + sizes, warps)
+
+
+def _columns(
+    implementation: str,
+    x: torch.Tensor,
+    out: torch.Tensor,
+    columns: Columns,
+    tile: ColumnTile,
+    parts: int,
+    device: Device,
+) -> Launch:
+    """Tiles of columns, in parts that the last program of each tile joins if there are several."""
+    strips = columns.strips(tile.columns)
+    span = triton.cdiv(triton.cdiv(columns.n, tile.depth), parts) * tile.depth
+    parts = triton.cdiv(columns.n, span)
+    partials: torch.Tensor | int = 0  # whole columns leave none, and a launch of x and out alone can be moved to others
+    arrivals: torch.Tensor | int = 0
+    if parts > 1:
+        partials = x.new_empty((strips, parts, tile.lanes))
+        arrivals = x.new_zeros(strips, dtype=torch.int32)
+    reach = (columns.outer - 1) * columns.x_outer + (columns.n - 1) * columns.x_n + columns.inner
+    place = (x, out, partials, arrivals, *columns.layout, reach // tile.vector, parts, span)
+    kinds = (wide_type(x.dtype), identity(x.dtype), tile.vector)
+    pile = min(tile.pile, triton.next_power_of_2(triton.cdiv(span, tile.depth)))
+    args = (*place, *kinds, parts == 1, pile, tile.depth, tile.lanes)
+    return bound(implementation, x, columns_kernel, strips * parts, args, device.warps(tile.threads))
+
+
+def _split_columns(knobs: Knobs, x: torch.Tensor, out: torch.Tensor, columns: Columns, device: Device) -> Launch:
+    flat = flat_tile(knobs, columns, x, device)
+    if flat is not None:
+        return _flat(x, out, columns, flat, device)
+    tile = column_tile(columns, x)
+    wanted = knobs.across_crowd * device.multiprocessors // columns.strips(tile.columns)
+    parts = max(1, min(wanted, MANY_PARTS, triton.cdiv(columns.n, tile.depth)))
+    return _columns("triton/min/split", x, out, columns, tile, parts, device)
+
+
+def _flat(x: torch.Tensor, out: torch.Tensor, columns: Columns, tile: FlatTile, device: Device) -> Launch:
+    width = triton.next_power_of_2(columns.inner)
+    partials = x.new_empty((columns.outer, tile.parts, width))
+    arrivals = x.new_zeros(columns.outer, dtype=torch.int32)
+    vector = 16 // x.element_size()
+    whole = ((columns.outer - 1) * columns.x_outer + columns.n * columns.inner) // vector
+    layout = (columns.n, columns.inner, columns.x_outer, columns.out_outer, columns.out_inner)
+    place = (x, out, partials, arrivals, *layout, whole, tile.period // vector, tile.parts)
+    kinds = (wide_type(x.dtype), identity(x.dtype), vector)
+    piece = max(1, min(triton.next_power_of_2(tile.period // columns.inner), 2 * tile.block // width))
+    chunk = max(1, min(triton.next_power_of_2(tile.parts), tile.block // width))
+    args = (*place, *kinds, tile.pile, tile.block, piece, width, chunk)
+    programs = columns.outer * tile.parts
+    return bound("triton/min/split", x, flat_columns_kernel, programs, args, device.warps(tile.threads))
 
 
 def _by_atomics(implementation: str, kernel: object, x: torch.Tensor, out: torch.Tensor) -> Launch:

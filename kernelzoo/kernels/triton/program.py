@@ -167,6 +167,57 @@ def rows_of(x: torch.Tensor, out: torch.Tensor) -> Rows:
     return Rows(outer * inner, n, inner, x_outer, x_n, x_inner, out_outer, out_n, out_inner)
 
 
+class Columns(NamedTuple):
+    """Rows across which memory is contiguous, as columns: outer times n times inner, and the strides of both tensors.
+
+    multiple is the power of two, at most a 16-byte vector, of which inner and all strides but the last are multiples; a
+    reduction's output, of which out_n is 0, is of no concern.
+    """
+
+    outer: int
+    n: int
+    inner: int
+    x_outer: int
+    x_n: int
+    x_inner: int
+    out_outer: int
+    out_n: int
+    out_inner: int
+    multiple: int
+
+    @property
+    def layout(self) -> tuple[int, ...]:
+        """A kernel's arguments that say where x and out lie, divided by MULTIPLE where it is a divisor, and it."""
+        m = self.multiple
+        x = self.x_outer // m, self.x_n // m, self.x_inner
+        divisor = m if self.out_n else 1
+        out = self.out_outer // divisor, self.out_n // divisor, self.out_inner
+        return self.outer, self.n, self.inner // m, *x, *out, m
+
+    def strips(self, columns: int) -> int:
+        """How many strips of so many columns there are."""
+        count: int = self.outer * triton.cdiv(self.inner, columns)
+        return count
+
+    @property
+    def dense(self) -> bool:
+        """Whether columns of both tensors are one piece of memory."""
+        inner, steps = self.inner, (self.x_n, self.x_inner, self.out_n, self.out_inner)
+        return self.outer == 1 and steps == (inner, 1, inner, 1)
+
+
+def columns_of_rows(rows: Rows, dtype: torch.dtype) -> Columns:
+    """Rows that lie across, as columns."""
+    if rows.inner == 1:
+        outer, inner, x_outer, x_inner, out_outer, out_inner = 1, rows.total, 0, rows.x_outer, 0, rows.out_outer
+    else:
+        outer, inner = rows.total // rows.inner, rows.inner
+        x_outer, x_inner, out_outer, out_inner = rows.x_outer, rows.x_inner, rows.out_outer, rows.out_inner
+    written = (out_outer, rows.out_n) if rows.out_n else ()
+    multiple = math.gcd(16 // dtype.itemsize, inner, x_outer, rows.x_n, *written)
+    return Columns(outer, rows.n, inner, x_outer, rows.x_n, x_inner, out_outer, rows.out_n, out_inner, multiple)
+
+
 def edges_of(rows: Rows, x: torch.Tensor, out: torch.Tensor) -> int:
     """Elements of a 16-byte vector where rows start or end within one and may be read by whole ones in between, else 0.
 

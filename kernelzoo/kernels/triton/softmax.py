@@ -17,8 +17,10 @@ import triton.language as tl
 from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.triton.occupancy import Device, current_device, occupancy
 from kernelzoo.kernels.triton.program import (
+    Columns,
     Rows,
     bound,
+    columns_of_rows,
     compiled,
     edge_columns,
     edges_of,
@@ -278,54 +280,6 @@ def across_parts(knobs: Knobs, tiles: int, n: int, itemsize: int, columns: int, 
 
     most = min(resident, MANY_PARTS, triton.cdiv(n, 64))
     return min((parts for parts in range(1, most + 1) if parts <= FEW_PARTS or parts < held), key=time)
-
-
-class Columns(NamedTuple):
-    """Rows across which memory is contiguous, as columns: outer times n times inner, and the strides of both tensors.
-
-    multiple is the power of two, at most a 16-byte vector, of which inner and all strides but the last are multiples.
-    """
-
-    outer: int
-    n: int
-    inner: int
-    x_outer: int
-    x_n: int
-    x_inner: int
-    out_outer: int
-    out_n: int
-    out_inner: int
-    multiple: int
-
-    @property
-    def layout(self) -> tuple[int, ...]:
-        """A kernel's arguments that say where x and out lie, divided by MULTIPLE where it is a divisor, and it."""
-        m = self.multiple
-        x = self.x_outer // m, self.x_n // m, self.x_inner
-        out = self.out_outer // m, self.out_n // m, self.out_inner
-        return self.outer, self.n, self.inner // m, *x, *out, m
-
-    def strips(self, columns: int) -> int:
-        """How many strips of so many columns there are."""
-        count: int = self.outer * triton.cdiv(self.inner, columns)
-        return count
-
-    @property
-    def dense(self) -> bool:
-        """Whether columns of both tensors are one piece of memory."""
-        inner, steps = self.inner, (self.x_n, self.x_inner, self.out_n, self.out_inner)
-        return self.outer == 1 and steps == (inner, 1, inner, 1)
-
-
-def columns_of_rows(rows: Rows, dtype: torch.dtype) -> Columns:
-    """Rows that lie across, as columns."""
-    if rows.inner == 1:
-        outer, inner, x_outer, x_inner, out_outer, out_inner = 1, rows.total, 0, rows.x_outer, 0, rows.out_outer
-    else:
-        outer, inner = rows.total // rows.inner, rows.inner
-        x_outer, x_inner, out_outer, out_inner = rows.x_outer, rows.x_inner, rows.out_outer, rows.out_inner
-    multiple = math.gcd(16 // dtype.itemsize, inner, x_outer, rows.x_n, out_outer, rows.out_n)
-    return Columns(outer, rows.n, inner, x_outer, rows.x_n, x_inner, out_outer, rows.out_n, out_inner, multiple)
 
 
 class Strips(NamedTuple):
