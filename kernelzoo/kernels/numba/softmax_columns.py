@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cache
-from math import gcd
 from typing import Any
 
 import torch
@@ -39,11 +38,6 @@ from kernelzoo.workspace import owning
 COLUMN_OFFSETS = (types.int64,) * columns_of.OFFSETS
 count_up, seen = machine.count_up, machine.seen
 TEAM = 8  # lanes that merge a row's pairs; a warp has whole teams
-
-
-@cuda.jit(device=True, inline="always")
-def _nothing():
-    pass
 
 
 @cuda.jit(device=True, inline="always")
@@ -197,75 +191,23 @@ def teams(dtype: str) -> Any:
     return meet
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# In the registers of a block, or of the blocks of a cluster
+def meeting(dtype: str, vec: int, lanes: int, in_clusters: bool) -> Any:
+    """``meet_all(top, total, maxima, sums, all_maxima, all_sums, rank, blocks)``: from a thread's pairs (top, total)
+    of ``vec`` rows to what finishes them, for all to read: in ``maxima`` what to subtract of each row, in ``sums`` the
+    factor. Of ``lanes`` threads side by side each has rows of its own.
 
-COLUMN_WARPS = 16
-GRID_LIMIT = 2**31 - 1  # blocks in a launch
-
-
-@cache
-def columns_kernel(dtype: str, lanes: int, tiles: int, in_clusters: bool) -> Source:
-    """Rows side by side, on chip in a block, or in the blocks of a cluster: read once, and written once.
-
-    Each thread has ``tiles`` vectors one below the other, and the (max, sum) pair of each row in them. Pairs meet in
-    the warp, in the block, and in the cluster, in a fixed order.
+    Pairs meet in the warp, in the block, and in the cluster, in a fixed order.
     """
-    kind, ONE, LOWEST = WIDE[dtype], one(dtype), lowest(dtype)
-    ZERO = type(ONE)(0)
-    VEC = VECTOR_BYTES // itemsize(dtype)
-    LANES, TILES, WIDE_ROWS = lanes, tiles, lanes * VEC
-    WORD, WORDS = word_type(dtype, VEC), Tiling(1, 1, 1, VEC).words(dtype)
-    HELD, SLOTS = WORDS * tiles, WIDE_ROWS * COLUMN_WARPS
-    STEPS = (WARP // lanes).bit_length() - 1
-    IDENTITY = spread(dtype, VEC, LOWEST)
-    PACKED = machine.is_packed(dtype, VEC)
-    load_vector, store_vector = machine.vector_functions(dtype, VEC)
-    finite = finite_of(dtype)
-    tops, totals, finishes = by_column(dtype, VEC, WORDS)
-    meet = teams(dtype)
-    if in_clusters:
-        from kernelzoo.kernels.numba.cluster import cluster_arrive, cluster_wait, store_to_block
-    else:
-        cluster_arrive = cluster_wait = store_to_block = _nothing
+    ONE = one(dtype)
+    VEC, LANES, WIDE_ROWS, SPAN = vec, lanes, lanes * vec, max(WARP, lanes)
+    STEPS = max(0, (WARP // lanes).bit_length() - 1)
+    finite, meet = finite_of(dtype), teams(dtype)
+    cluster_arrive, cluster_wait, store_to_block = columns_of.cluster_words(in_clusters)
 
-    def columns(x, out, groups, neighbours, n, x_group, x_step, out_group, out_step, blocks, share):
-        cluster_arrive()
-        held = cuda.local.array(HELD, WORD)
-        own = cuda.local.array(VEC, kind)
-        top = cuda.local.array(VEC, kind)
-        total = cuda.local.array(VEC, kind)
-        maxima = cuda.shared.array(SLOTS, kind)
-        sums = cuda.shared.array(SLOTS, kind)
-        all_maxima = cuda.shared.array(SLOTS, kind)
-        all_sums = cuda.shared.array(SLOTS, kind)
+    @cuda.jit(device=True, inline="always")
+    def meet_all(top, total, maxima, sums, all_maxima, all_sums, rank, blocks):
         t, threads = types.int64(cuda.threadIdx.x), types.int64(cuda.blockDim.x)
-        lane, depth, depths = t % LANES, t // LANES, threads // LANES
-        block = types.int64(cuda.blockIdx.x)
-        place, rank = block // blocks, block % blocks
-        across = (neighbours + WIDE_ROWS - 1) // WIDE_ROWS
-        group = place // across
-        column = (place - group * across) * WIDE_ROWS + lane * VEC
-        first = rank * share + depth
-        end = min(rank * share + share, n) if column < neighbours else types.int64(0)
-        source = group * x_group + column
-        for tile in range(TILES):
-            for k in range(WORDS):
-                held[tile * WORDS + k] = IDENTITY
-            i = first + tile * depths
-            load_vector(x, source + i * x_step, held, tile * WORDS, i < end)
-
-        for k in range(VEC):
-            own[k] = LOWEST
-        tops(held, TILES, own)
-        for k in range(VEC):
-            top[k] = own[k]
-            own[k] = finite(own[k])
-            total[k] = ZERO
-        for tile in range(TILES):
-            totals(held, tile * WORDS, own, total)
-
-        warp, warps = t // WARP, types.int32(threads // WARP)
+        lane, warp, warps = t % LANES, t // SPAN, types.int32(threads // SPAN)
         for k in range(VEC):
             m, s = top[k], total[k]
             for step in range(STEPS):
@@ -303,6 +245,74 @@ def columns_kernel(dtype: str, lanes: int, tiles: int, in_clusters: bool) -> Sou
                 sums[row] = ONE / s
             row = types.int32(row + next_row)
         cuda.syncthreads()
+
+    return meet_all
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# In the registers of a block, or of the blocks of a cluster
+
+COLUMN_WARPS = 16
+GRID_LIMIT = 2**31 - 1  # blocks in a launch
+
+
+@cache
+def columns_kernel(dtype: str, lanes: int, tiles: int, in_clusters: bool) -> Source:
+    """Rows side by side, on chip in a block, or in the blocks of a cluster: read once, and written once.
+
+    Each thread has ``tiles`` vectors one below the other, and the (max, sum) pair of each row in them.
+    """
+    kind, LOWEST = WIDE[dtype], lowest(dtype)
+    ZERO = type(LOWEST)(0)
+    VEC = VECTOR_BYTES // itemsize(dtype)
+    LANES, TILES, WIDE_ROWS = lanes, tiles, lanes * VEC
+    WORD, WORDS = word_type(dtype, VEC), Tiling(1, 1, 1, VEC).words(dtype)
+    HELD, SLOTS = WORDS * tiles, WIDE_ROWS * COLUMN_WARPS
+    IDENTITY = spread(dtype, VEC, LOWEST)
+    PACKED = machine.is_packed(dtype, VEC)
+    load_vector, store_vector = machine.vector_functions(dtype, VEC)
+    finite = finite_of(dtype)
+    tops, totals, finishes = by_column(dtype, VEC, WORDS)
+    meet_all = meeting(dtype, VEC, lanes, in_clusters)
+    cluster_arrive, _, _ = columns_of.cluster_words(in_clusters)
+
+    def columns(x, out, groups, neighbours, n, x_group, x_step, out_group, out_step, blocks, share):
+        cluster_arrive()
+        held = cuda.local.array(HELD, WORD)
+        own = cuda.local.array(VEC, kind)
+        top = cuda.local.array(VEC, kind)
+        total = cuda.local.array(VEC, kind)
+        maxima = cuda.shared.array(SLOTS, kind)
+        sums = cuda.shared.array(SLOTS, kind)
+        all_maxima = cuda.shared.array(SLOTS, kind)
+        all_sums = cuda.shared.array(SLOTS, kind)
+        t, threads = types.int64(cuda.threadIdx.x), types.int64(cuda.blockDim.x)
+        lane, depth, depths = t % LANES, t // LANES, threads // LANES
+        block = types.int64(cuda.blockIdx.x)
+        place, rank = block // blocks, block % blocks
+        across = (neighbours + WIDE_ROWS - 1) // WIDE_ROWS
+        group = place // across
+        column = (place - group * across) * WIDE_ROWS + lane * VEC
+        first = rank * share + depth
+        end = min(rank * share + share, n) if column < neighbours else types.int64(0)
+        source = group * x_group + column
+        for tile in range(TILES):
+            for k in range(WORDS):
+                held[tile * WORDS + k] = IDENTITY
+            i = first + tile * depths
+            load_vector(x, source + i * x_step, held, tile * WORDS, i < end)
+
+        for k in range(VEC):
+            own[k] = LOWEST
+        tops(held, TILES, own)
+        for k in range(VEC):
+            top[k] = own[k]
+            own[k] = finite(own[k])
+            total[k] = ZERO
+        for tile in range(TILES):
+            totals(held, tile * WORDS, own, total)
+
+        meet_all(top, total, maxima, sums, all_maxima, all_sums, rank, blocks)
         for k in range(VEC):
             shift = maxima[lane * VEC + k]
             total[k] = sums[lane * VEC + k]
@@ -352,26 +362,24 @@ def held_kernel(
     A block takes ``lanes`` vectors side by side. All that a thread copies it reads back itself, so that it waits for
     its own copies alone. With vectors of one element, rows may begin on any boundary.
     """
-    kind, ONE, LOWEST = WIDE[dtype], one(dtype), lowest(dtype)
-    ZERO = type(ONE)(0)
+    kind, LOWEST = WIDE[dtype], lowest(dtype)
+    ZERO = type(LOWEST)(0)
     storage = STORAGE[dtype]
     VEC, LANES, WIDE_ROWS, TILES = vec, lanes, lanes * vec, HELD_TILES[vec]
     WORD, WORDS = word_type(dtype, VEC), Tiling(1, 1, 1, VEC).words(dtype)
     BATCH, SPAN, ALL_SLOTS = WORDS * TILES, max(WARP, lanes), MOST_BLOCKS * WIDE_ROWS
     SLOTS = threads // SPAN * WIDE_ROWS
     ALL_SLOTS = ALL_SLOTS if in_clusters else 1
-    STEPS = max(0, (WARP // lanes).bit_length() - 1)
     REGISTERS, HELD = tiles, max(1, tiles * WORDS)
     IDENTITY = spread(dtype, VEC, LOWEST)
     PACKED = machine.is_packed(dtype, VEC)
     load_vector, store_vector = machine.vector_functions(dtype, VEC)
     copy_in, wait_copies, _, widened, _ = machine.tile_functions(dtype)
-    finite = finite_of(dtype)
     take, give = running(dtype, VEC, TILES)
     take_one, give_one = running(dtype, VEC, 1)
     take_held, _ = running(dtype, VEC, REGISTERS)
     _, _, finishes = by_column(dtype, VEC, WORDS)
-    meet = teams(dtype)
+    meet_all = meeting(dtype, VEC, lanes, in_clusters)
     if VEC > 1:
         load_tile = machine.tile_vector(dtype)
     else:
@@ -381,10 +389,7 @@ def held_kernel(
         def load_tile(tile, j, row, k):
             row[k] = widened(tile, j)
 
-    if in_clusters:
-        from kernelzoo.kernels.numba.cluster import cluster_arrive, cluster_wait, store_to_block
-    else:
-        cluster_arrive = cluster_wait = store_to_block = _nothing
+    cluster_arrive, _, _ = columns_of.cluster_words(in_clusters)
 
     def held(x, out, groups, neighbours, n, x_group, x_step, out_group, out_step, blocks, share):
         cluster_arrive()
@@ -439,44 +444,7 @@ def held_kernel(
         if REGISTERS > 0:
             take_held(held, top, total)
 
-        warp, warps = t // SPAN, types.int32(threads // SPAN)
-        for k in range(VEC):
-            m, s = top[k], total[k]
-            for step in range(STEPS):
-                m = maximum(m, cuda.shfl_xor_sync(EVERY_LANE, m, 16 >> step))
-            s *= exponential(top[k] - finite(m))
-            for step in range(STEPS):
-                s += cuda.shfl_xor_sync(EVERY_LANE, s, 16 >> step)
-            if t % WARP < LANES:
-                maxima[warp * WIDE_ROWS + lane * VEC + k] = m
-                sums[warp * WIDE_ROWS + lane * VEC + k] = s
-        cuda.syncthreads()
-        part, first_row = types.int32(t % TEAM), types.int32(t // TEAM)
-        next_row = types.int32(threads // TEAM)
-        if in_clusters:
-            cluster_wait()  # the other blocks have begun: their shared memory is there
-            r = first_row
-            while r < WIDE_ROWS:
-                m, s = meet(maxima, sums, warps, WIDE_ROWS, r, part)
-                peer = part
-                while peer < blocks:
-                    store_to_block(all_maxima, rank * WIDE_ROWS + r, m, types.int64(peer))
-                    store_to_block(all_sums, rank * WIDE_ROWS + r, s, types.int64(peer))
-                    peer = types.int32(peer + TEAM)
-                r = types.int32(r + next_row)
-            cluster_arrive()
-            cluster_wait()
-        r = first_row
-        while r < WIDE_ROWS:
-            if in_clusters:
-                m, s = meet(all_maxima, all_sums, types.int32(blocks), WIDE_ROWS, r, part)
-            else:
-                m, s = meet(maxima, sums, warps, WIDE_ROWS, r, part)
-            if part == 0:
-                maxima[r] = finite(m)
-                sums[r] = ONE / s
-            r = types.int32(r + next_row)
-        cuda.syncthreads()
+        meet_all(top, total, maxima, sums, all_maxima, all_sums, rank, blocks)
         for k in range(VEC):
             shift[k] = maxima[lane * VEC + k]
             factor = sums[lane * VEC + k]
@@ -770,8 +738,7 @@ def flat_kernel(dtype: str, tiles: int) -> Source:
 def flat_shape(c: Columns, dtype: str) -> tuple[int, int] | None:
     """``(active, threads)``: as many threads as go round the rows together, of a block's; None where rows are too many,
     or too short to gain by it."""
-    period = c.neighbours // gcd(c.neighbours, c.vec)
-    active = FLAT_THREADS // period * period
+    active = c.in_step(FLAT_THREADS)
     if itemsize(dtype) > 4 or not active or c.n < 1024:
         return None
     return active, -(-active // WARP) * WARP
