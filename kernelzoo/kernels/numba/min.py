@@ -6,9 +6,8 @@ A NaN must win, which ``min`` and Numba's own atomics do not see to: kernels tak
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache
-from math import gcd
 from typing import Any
 
 import torch
@@ -76,9 +75,8 @@ class Knobs:
     cluster_least: int = knob(12, among=(6, 12, 24), unit="rows", why="from which a cluster takes a row each")
     cluster_most: int = knob(64, among=(32, 64, 128), unit="rows", why="up to which a cluster takes a row each")
     columns_blocks: int = knob(4, among=(2, 4, 8), unit="blocks", why="by columns that clusters give each SM")
-    # (64, 1024, 96) in float32 was 16 % slower by vectors.
     columns_long: int = knob(
-        1024, among=(512, 1024, 2048), unit="elements", why="of columns of whole words, above which vectors read them"
+        64, among=(32, 64, 128, 512), unit="elements", why="of columns, from which vectors read them"
     )
 
 
@@ -759,91 +757,171 @@ def plan_split(v: View, device: torch.device, knobs: Knobs) -> BindView:
 # rows_deferred and split by columns
 
 
-COLUMN_OFFSETS = (types.int64,) * columns_of.OFFSETS
+COLUMN_OFFSETS = (types.int64,) * 15  # Columns.offsets, then the phase and Strips.offsets
 COLUMN_THREADS = 256
-COLUMN_LANES = 8  # vectors side by side: 128 bytes, a line of the cache
+MOST_THREADS = 384  # where a strip of whole rows needs more; their minima fit 48 kB of shared memory in every dtype
+COLUMN_LANES = 32  # vectors side by side: 512 bytes
 
 
 @cache
 def columns_kernel(dtype: str, tiles: int, in_clusters: bool) -> Source:
-    """Rows side by side: each thread goes down its own, ``tiles`` vectors in flight; they meet once, at the end.
+    """Rows side by side, wherever they begin: each thread goes down ``tiles`` whole aligned vectors at a time.
 
-    In clusters, each block has ``share`` elements of the rows, and the first of them reduces what all have found.
+    A block takes a strip of ``wide`` neighbouring rows. ``lanes`` threads read the vectors that their elements of one
+    place lie in, neighbours' along with them; ``depths`` places that far down, a period after which rows begin at
+    the same places in vectors, come the next. So each lane of a thread's vectors stays with one row, all the way, and
+    they meet at the end, without the neighbours'. In clusters, each block has ``reach`` places of every row, and the
+    first of them reduces what all have found.
     """
     kind, HIGHEST = WIDE[dtype], highest(dtype)
     VEC = VECTOR_BYTES // itemsize(dtype)
-    LANES, TILES, WIDE_ROWS = COLUMN_LANES, tiles, COLUMN_LANES * VEC
+    LOW_BITS, TILES = VEC - 1, tiles
     WORD, WORDS = word_type(dtype, VEC), Tiling(1, 1, 1, VEC).words(dtype)
-    HELD, SLOTS = WORDS * tiles, WIDE_ROWS * (COLUMN_THREADS // WARP)
-    STEPS = (WARP // COLUMN_LANES).bit_length() - 1
+    HELD, SLOTS = WORDS * tiles, MOST_THREADS * (8 if in_clusters else 1)
+    PITCH = MOST_THREADS + WARP // VEC  # neighbouring elements, which neighbouring threads read, are in other banks
+    PLACES = VEC * PITCH
     IDENTITY = spread(dtype, VEC, HIGHEST)
     load_vector, _ = machine.vector_functions(dtype, VEC)
-    _, store = elements(dtype)
+    load, store = elements(dtype)
     combine, unfold = _by_column(dtype, VEC, WORDS)
-    if in_clusters:
-        from kernelzoo.kernels.numba.cluster import cluster_arrive, cluster_wait, store_to_block
-    else:
-        cluster_arrive = cluster_wait = store_to_block = _nothing
+    cluster_arrive, cluster_wait, store_to_block = columns_of.cluster_words(in_clusters)
 
-    def columns(x, out, groups, neighbours, n, x_group, x_step, out_group, out_step, blocks, share):
+    def columns(
+        x,
+        out,
+        groups,
+        neighbours,
+        n,
+        x_group,
+        x_step,
+        out_group,
+        out_step,
+        phase,
+        blocks,
+        lanes,
+        wide,
+        depths,
+        hop,
+        reach,
+        apart,
+    ):
         cluster_arrive()
         held = cuda.local.array(HELD, WORD)
         least = cuda.local.array(WORDS, WORD)
         own = cuda.local.array(VEC, kind)
+        places = cuda.shared.array(PLACES, kind)
         minima = cuda.shared.array(SLOTS, kind)
-        all_minima = cuda.shared.array(SLOTS, kind)
         t, threads = types.int64(cuda.threadIdx.x), types.int64(cuda.blockDim.x)
-        lane, depth, depths = t % LANES, t // LANES, threads // LANES
+        depth = t // lanes
+        lane = t - depth * lanes
         block = types.int64(cuda.blockIdx.x)
-        place, rank = block // blocks, block % blocks
-        across = (neighbours + WIDE_ROWS - 1) // WIDE_ROWS
+        place = block // blocks
+        rank = block - place * blocks
+        across = (neighbours + wide - 1) // wide
         group = place // across
-        column = (place - group * across) * WIDE_ROWS
-        i = rank * share + depth
-        end = min(rank * share + share, n) if column + lane * VEC < neighbours else types.int64(0)
-        source = group * x_group + column + lane * VEC
+        column = (place - group * across) * wide
+        live = min(wide, neighbours - column)
+        source = group * x_group + column
+        every = (groups - 1) * x_group + (n - 1) * x_step + neighbours
+        head, tail = -phase & LOW_BITS, every - (phase + every & LOW_BITS)  # between them, x is whole vectors
+        begins = lane * VEC - (phase + source + depth * x_step & LOW_BITS)
+        i = rank * hop + depth
+        end = min(rank * hop + reach, n) if depth < depths and begins < live else types.int64(0)
+        if source + begins + i * x_step < 0:
+            i += apart
+        if source + begins + (n - 1) * x_step >= tail:
+            end = min(end, n - 1)
+        at, step = source + begins + i * x_step, apart * x_step
         for k in range(WORDS):
             least[k] = IDENTITY
         while i < end:
             for tile in range(TILES):
                 for k in range(WORDS):
                     held[tile * WORDS + k] = IDENTITY
-                at = i + tile * depths
-                load_vector(x, source + at * x_step, held, tile * WORDS, at < end)
+                load_vector(x, at + tile * step, held, tile * WORDS, i + tile * apart < end)
             for tile in range(TILES):
                 for k in range(WORDS):
                     least[k] = combine(least[k], held[tile * WORDS + k])
-            i += TILES * depths
-
+            i += TILES * apart
+            at += TILES * step
         unfold(least, own)
         for k in range(VEC):
-            value = own[k]
-            for step in range(STEPS):
-                value = minimum(value, cuda.shfl_xor_sync(EVERY_LANE, value, 16 >> step))
-            if t % WARP < LANES:
-                minima[t // WARP * WIDE_ROWS + lane * VEC + k] = value
+            places[k * PITCH + t] = own[k]
         cuda.syncthreads()
-        for row in range(t, WIDE_ROWS, threads):
-            value = minima[row]
-            for warp in range(1, threads // WARP):
-                value = minimum(value, minima[warp * WIDE_ROWS + row])
-            minima[row] = value
+
+        # Of each row: its places by as many threads as there are for it, then these by one.
+        sharers = threads // wide
+        sharer = t // wide
+        row = t - sharer * wide
+        value = HIGHEST
+        if row < live:
+            depth = sharer if sharer < sharers else depths
+            while depth < depths:
+                j = row + (phase + source + depth * x_step & LOW_BITS)
+                value = minimum(value, places[(j & LOW_BITS) * PITCH + depth * lanes + j // VEC])
+                depth += sharers
+            if rank == 0 and sharer == 0:  # what lies in no whole vector
+                if source + row < head:
+                    value = minimum(value, load(x, source + row))
+                if source + row + (n - 1) * x_step >= tail:
+                    value = minimum(value, load(x, source + row + (n - 1) * x_step))
         if in_clusters:
             cluster_wait()  # the other blocks have begun: their shared memory is there
-            for row in range(t, WIDE_ROWS, threads):
-                store_to_block(all_minima, rank * WIDE_ROWS + row, minima[row], types.int64(0))
+            store_to_block(minima, rank * threads + t, value, types.int64(0))
             cluster_arrive()
             cluster_wait()
-        for row in range(t, WIDE_ROWS, threads):
-            if rank == 0 and column + row < neighbours:
-                value = minima[row]
-                if in_clusters:
-                    for peer in range(1, blocks):
-                        value = minimum(value, all_minima[peer * WIDE_ROWS + row])
-                store(out, group * out_group + (column + row) * out_step, value)
+        else:
+            minima[t] = value
+            cuda.syncthreads()
+        if rank == 0 and t < live:
+            value = HIGHEST
+            for peer in range(blocks):
+                for sharer in range(sharers):
+                    value = minimum(value, minima[peer * threads + sharer * wide + t])
+            store(out, group * out_group + (column + t) * out_step, value)
 
     arguments = (pointer(dtype), pointer(dtype), *COLUMN_OFFSETS)
-    return Source(columns, arguments, COLUMN_THREADS, (dtype, tiles, in_clusters))
+    return Source(columns, arguments, MOST_THREADS, (dtype, tiles, in_clusters))
+
+
+@dataclass(frozen=True)
+class Strips:
+    """How ``columns_kernel`` cuts columns."""
+
+    threads: int
+    lanes: int
+    wide: int
+    depths: int
+    tiles: int
+    """Strips of all groups."""
+
+    def offsets(self, n: int, blocks: int, interleaved: bool) -> tuple[int, ...]:
+        """For blocks that share a strip."""
+        if interleaved:
+            return blocks, self.lanes, self.wide, self.depths, self.depths, n, self.depths * blocks
+        share = -(-n // (blocks * self.depths)) * self.depths
+        return blocks, self.lanes, self.wide, self.depths, share, share, self.depths
+
+
+def strips(v: View) -> tuple[Columns, Strips] | None:
+    c = columns_of.single_columns(v)
+    vec = VECTOR_BYTES // itemsize(v.dtype)
+    if c is None or not vec <= c.neighbours <= c.x_step or (c.groups > 1 and c.x_group < c.neighbours):
+        return None
+    extra = vec - 1 if columns_of.columns(v) is None else 0  # elements of neighbours beside the rows of a strip
+    lanes = -(-(c.neighbours + extra) // vec)
+    if lanes * vec <= MOST_THREADS and (lanes * vec <= COLUMN_THREADS or lanes <= COLUMN_LANES * 3 // 2):
+        wide = c.neighbours
+    else:
+        most = min(COLUMN_LANES, COLUMN_THREADS // vec) * vec - extra
+        wide = -(-c.neighbours // -(-c.neighbours // most))
+        if not extra:
+            wide = -(-wide // vec) * vec
+        lanes = -(-(wide + extra) // vec)
+    period = vec if extra else 1
+    threads = -(-max(COLUMN_THREADS, lanes * period) // WARP) * WARP
+    depths = threads // lanes // period * period
+    return c, Strips(threads, lanes, wide, depths, c.groups * -(-c.neighbours // wide))
 
 
 @cache
@@ -951,8 +1029,7 @@ def flat_active(v: View) -> int | None:
     c = columns_of.flat_columns(v)
     if c is None or c.neighbours > FLAT_THREADS // 2 or c.n < 1024 or c.neighbours % c.vec == 0:
         return None
-    period = c.neighbours // gcd(c.neighbours, c.vec)
-    return FLAT_THREADS // c.neighbours * c.neighbours // period * period
+    return c.in_step(FLAT_THREADS)
 
 
 def _on_flat(v: View, device: torch.device, active: int) -> BindView:
@@ -968,11 +1045,6 @@ def _on_flat(v: View, device: torch.device, active: int) -> BindView:
         return owning(call(x, partials, counters, out), partials, counters)
 
     return bind
-
-
-@cuda.jit(device=True, inline="always")
-def _nothing():
-    pass
 
 
 @cache
@@ -997,24 +1069,31 @@ def _by_column(dtype: str, vec: int, words: int) -> tuple[Any, Any]:
     return least, widen
 
 
-def columns_blocks(c: Columns, processors: int, knobs: Knobs) -> int:
+INTERLEAVED = True
+
+
+def columns_blocks(c: Columns, strips: Strips, processors: int, knobs: Knobs) -> int:
     """Blocks to a cluster: as many as give each SM its blocks, but each a batch of loads of its own."""
-    wanted = -(-knobs.columns_blocks * processors // c.tiles(COLUMN_LANES))
-    batch = COLUMN_THREADS // COLUMN_LANES * 8
-    return max(1, min(8, power_of_two(wanted), c.n // batch))
+    wanted = -(-knobs.columns_blocks * processors // strips.tiles)
+    return max(1, min(8, power_of_two(wanted), power_of_two(c.n // (strips.depths * 4))))
 
 
 def _on_columns(v: View, device: torch.device, knobs: Knobs, most_blocks: int) -> BindView | None:
     """A call by columns, in clusters of up to so many blocks; None if vectors don't cover them."""
-    c = columns_of.columns(v)
-    if c is None:
+    cut = strips(v)
+    if cut is None or v.n < knobs.columns_long:
         return None
-    blocks = min(most_blocks, columns_blocks(c, multiprocessors(device), knobs))
-    grid = c.tiles(COLUMN_LANES) * blocks
+    c, s = cut
+    blocks = min(most_blocks, columns_blocks(c, s, multiprocessors(device), knobs))
+    grid = s.tiles * blocks
     if grid > GRID_LIMIT:
         return None
-    kernel = prepare(columns_kernel(v.dtype, deep(v), blocks > 1), device)
-    return kernel.call(grid, *c.offsets, blocks, -(-c.n // blocks), cluster=blocks)
+    kernel = prepare(
+        columns_kernel(v.dtype, deep(replace(v, vec=VECTOR_BYTES // itemsize(v.dtype))), blocks > 1), device
+    )
+    return kernel.call(
+        grid, *c.offsets, v.phase, *s.offsets(c.n, blocks, INTERLEAVED), threads=s.threads, cluster=blocks
+    )
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -1031,10 +1110,9 @@ def auto(x: torch.Tensor, out: torch.Tensor) -> Launch:
 def plan_auto(v: View, device: torch.device, knobs: Knobs) -> BindView:
     if flat_active(v) is not None:
         return plan_split(v, device, knobs)
-    c = columns_of.columns(v)
-    # Short columns of whole words are read lane by lane as fast.
-    if c is not None and has_clusters(device) and (c.n > knobs.columns_long or itemsize(v.dtype) <= 2):
-        many = columns_blocks(c, multiprocessors(device), knobs) == 1
+    cut = strips(v)
+    if cut is not None and has_clusters(device) and v.n >= knobs.columns_long:
+        many = columns_blocks(*cut, multiprocessors(device), knobs) == 1
         return plan_rows_deferred(v, device, knobs) if many else plan_split(v, device, knobs)
     tiling = rows_tiling(v, knobs)
     groups = -(-v.rows // (tiling.rows * tiling.stack))

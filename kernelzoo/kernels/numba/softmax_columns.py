@@ -544,6 +544,151 @@ def plan_held(v: View, device: torch.device, c: Columns, held: Held) -> BindView
 
 
 # ---------------------------------------------------------------------------------------------------------------------
+# The same of rows that begin anywhere in a vector
+
+RAGGED_WARPS = 10  # of a block, at most
+RAGGED_BLOCKS = 4  # on an SM
+RAGGED_BYTES = 84  # of shared memory for each thread, of which warps there are enough
+RAGGED_LONG = 64  # elements of a row for a block, below which a cluster has no more blocks
+
+
+@cache
+def ragged_kernel(dtype: str, in_clusters: bool) -> Source:
+    """Rows side by side that begin anywhere in a vector, on chip in shared memory: read once, written once.
+
+    A block takes 32 neighbouring rows, a lane each. Their elements of one place in the rows are a piece of memory, and
+    the words of 16 bytes that it lies in are copied whole: halves, too, go without a register between. A warp has
+    ``items`` places, one after the other, ``PITCH`` elements of shared memory each.
+    """
+    kind, LOWEST = WIDE[dtype], lowest(dtype)
+    ZERO = type(LOWEST)(0)
+    storage = STORAGE[dtype]
+    VEC = VECTOR_BYTES // itemsize(dtype)
+    LOW_BITS, WORDS, PITCH = VEC - 1, WARP // VEC + 1, WARP + VEC  # a word more, where rows begin within one
+    AT_ONCE, BATCH = WARP // WORDS, 8
+    SLOTS, ALL_SLOTS = RAGGED_WARPS * WARP, MOST_BLOCKS * WARP if in_clusters else 1
+    _, store = elements(dtype)
+    copy_word = machine.word_copy(dtype)
+    _, wait_copies, _, widened, _ = machine.tile_functions(dtype)
+    take, _ = running(dtype, 1, BATCH)
+    meet_all = meeting(dtype, 1, WARP, in_clusters)
+    cluster_arrive, _, _ = columns_of.cluster_words(in_clusters)
+
+    def ragged(x, out, groups, neighbours, n, x_group, x_step, out_group, out_step, blocks, share, phase, items):
+        cluster_arrive()
+        memory = cuda.shared.array(0, storage, ALIGNED)
+        row = cuda.local.array(BATCH, kind)
+        top = cuda.local.array(1, kind)
+        total = cuda.local.array(1, kind)
+        maxima = cuda.shared.array(SLOTS, kind)
+        sums = cuda.shared.array(SLOTS, kind)
+        all_maxima = cuda.shared.array(ALL_SLOTS, kind)
+        all_sums = cuda.shared.array(ALL_SLOTS, kind)
+        t = types.int64(cuda.threadIdx.x)
+        warp, lane = t // WARP, t % WARP
+        block = types.int64(cuda.blockIdx.x)
+        place, rank = block // blocks, block % blocks
+        across = (neighbours + WARP - 1) // WARP
+        group = place // across
+        column = (place - group * across) * WARP
+        live = types.int32(min(neighbours - column, types.int64(WARP)))
+        first = rank * share + warp * items
+        count = types.int32(min(min(rank * share + share, n) - first, items))
+        at = group * x_group + column + first * x_step
+        every = (groups - 1) * x_group + (n - 1) * x_step + neighbours
+        mine = types.int32(warp * items * PITCH)
+        begins, slope = types.int32(phase + at & LOW_BITS), types.int32(x_step & LOW_BITS)
+        i, word = types.int32(lane // WORDS), types.int32(lane % WORDS * VEC)
+        at += i * x_step
+        while i < count and lane < AT_ONCE * WORDS:
+            before = types.int32(begins + i * slope & LOW_BITS)
+            if word < before + live:
+                copy_word(x, at - before + word, memory, types.int64(mine + i * PITCH + word), every)
+            i = types.int32(i + AT_ONCE)
+            at += AT_ONCE * x_step
+        wait_copies()
+        cuda.syncthreads()  # lanes read what others have copied
+
+        if lane >= live:
+            count = types.int32(0)
+        mine = types.int32(mine + lane)
+        top[0] = LOWEST
+        total[0] = ZERO
+        i = types.int32(0)
+        while i < count:
+            for k in range(BATCH):
+                row[k] = LOWEST
+                j = types.int32(i + k)
+                if j < count:
+                    row[k] = widened(memory, types.int64(mine + j * PITCH + (begins + j * slope & LOW_BITS)))
+            take(row, top, total)
+            i = types.int32(i + BATCH)
+        meet_all(top, total, maxima, sums, all_maxima, all_sums, rank, blocks)
+        shift, scale = maxima[lane], sums[lane]
+        i = types.int32(0)
+        target = group * out_group + column + lane + first * out_step
+        while i < count:
+            for k in range(BATCH):
+                j = types.int32(i + k)
+                if j < count:
+                    element = widened(memory, types.int64(mine + j * PITCH + (begins + j * slope & LOW_BITS)))
+                    store(out, target, exponential(element - shift) * scale)
+                target += out_step
+            i = types.int32(i + BATCH)
+
+    arguments = (pointer(dtype), pointer(dtype), *COLUMN_OFFSETS, types.int64, types.int64)
+    return Source(ragged, arguments, RAGGED_WARPS * WARP, (dtype, in_clusters), RAGGED_BLOCKS)
+
+
+@dataclass(frozen=True)
+class Ragged:
+    """How ``ragged_kernel`` takes columns."""
+
+    warps: int
+    items: int
+    """Elements of a row for each warp."""
+    blocks: int
+    """To a cluster."""
+    shared: int
+
+
+def ragged_shape(c: Columns, dtype: str, device: torch.device, most_blocks: int) -> Ragged | None:
+    """As many blocks on an SM as the shared memory of the smallest clusters that fill the device lets in; None for what
+    none holds, or where too many lanes would be idle."""
+    across = -(-c.neighbours // WARP)
+    if itemsize(dtype) > 4 or 4 * c.neighbours < 3 * across * WARP or c.x_step < c.neighbours:
+        return None
+    pitch = WARP * itemsize(dtype) + VECTOR_BYTES
+    static = 2 * (RAGGED_WARPS + MOST_BLOCKS) * WARP * itemsize("float32")
+    for resident in (RAGGED_BLOCKS, 3, 2):
+        fits = None
+        blocks = 1
+        while blocks <= most_blocks:
+            share = -(-c.n // blocks)
+            warps = min(RAGGED_WARPS, max(2, -(-share * pitch // (RAGGED_BYTES * WARP))))
+            items = -(-share // warps)
+            shared = warps * items * pitch
+            if static + shared <= shared_of(device, resident):
+                fits = Ragged(warps, items, blocks, shared)
+                if c.groups * across * blocks >= multiprocessors(device) or share <= RAGGED_LONG:
+                    break
+            blocks *= 2
+        if fits is not None:
+            return fits
+    return None
+
+
+def plan_ragged(v: View, device: torch.device, c: Columns, ragged: Ragged) -> BindView:
+    return prepare(ragged_kernel(v.dtype, ragged.blocks > 1), device).call(
+        c.groups * -(-c.neighbours // WARP) * ragged.blocks,
+        *(*c.offsets, ragged.blocks, -(-c.n // ragged.blocks), v.phase, ragged.items),
+        threads=ragged.warps * WARP,
+        shared=ragged.shared,
+        cluster=ragged.blocks,
+    )
+
+
+# ---------------------------------------------------------------------------------------------------------------------
 # As one piece of memory
 
 FLAT_THREADS, FLAT_TILES = 512, 8
@@ -1041,6 +1186,9 @@ def _on_odd_columns(v: View, device: torch.device, most_blocks: int, together: b
     c = columns_of.single_columns(v)
     if c is None or c.n <= SINGLE_LONG:
         return None
+    ragged = ragged_shape(c, v.dtype, device, most_blocks) if together else None
+    if ragged is not None and c.groups * -(-c.neighbours // WARP) * ragged.blocks <= GRID_LIMIT:
+        return plan_ragged(v, device, c, ragged)
     held = held_shape(c, v.dtype, device, most_blocks)
     if held is None or c.tiles(held.lanes) * held.blocks > GRID_LIMIT:
         return None
