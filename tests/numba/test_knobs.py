@@ -39,7 +39,12 @@ def static_shared(step: Any) -> int:
     if name == "held_kernel":
         _, vec, lanes, _, threads, *_ = ast.literal_eval(constants[constants.index("(") :])
         return (threads // max(32, lanes) + 16) * lanes * vec * 8
-    pairs = {"cluster_kernel": 16 * 32 * 2, "flat_kernel": 512 * vec, "turns_kernel": 256 * vec}
+    pairs = {
+        "cluster_kernel": 16 * 32 * 2,
+        "flat_kernel": 512 * vec,
+        "turns_kernel": 256 * vec,
+        "ragged_kernel": (10 + 16) * 32,
+    }
     return pairs.get(name, 256) * 8
 
 

@@ -385,8 +385,8 @@ def test_minimum_of_columns_as_one_piece_of_memory(
 def test_minimum_of_columns_by_strips(
     shape: tuple[int, ...], start: int, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Rows that begin anywhere in a vector, in one strip and in several; at both ends of x, what no whole vector covers;
-    threads that have no element at all."""
+    """Rows that begin anywhere in a vector, in one strip and in several; what no whole vector covers at the ends
+    of x; threads that have no element at all."""
     from kernelzoo.kernels.numba import min as minima
 
     monkeypatch.setattr(minima, "COLUMN_THREADS", 128)
