@@ -104,7 +104,7 @@ def min_kernels(v: View) -> dict[str, Source]:
         found["cluster"] = minima.cluster_kernel(v.dtype, minima.cluster_tiling(v))
     if minima.flat_active(v) is not None:
         found["flat"] = minima.flat_kernel(v.dtype, minima.deep(replace(v, vec=16 // itemsize(v.dtype))))
-    if minima.strips(v) is not None:
+    if minima.strips(v, 8, 256) is not None:
         deep = minima.deep(replace(v, vec=16 // itemsize(v.dtype)))
         for blocks, name in ((1, "columns"), (2, "columns_cluster")):
             found[name] = minima.columns_kernel(v.dtype, deep, blocks > 1)

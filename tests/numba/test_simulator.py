@@ -389,7 +389,8 @@ def test_minimum_of_columns_by_strips(
     of x; threads that have no element at all."""
     from kernelzoo.kernels.numba import min as minima
 
-    monkeypatch.setattr(minima, "COLUMN_THREADS", 128)
+    monkeypatch.setattr(minima, "MOST_THREADS", 128)
+    minima.columns_kernel.cache_clear()
     memory = values((start + math.prod(shape),), dtype)
     x = memory[start:].view(shape)
     if dtype.is_floating_point:
@@ -401,3 +402,4 @@ def test_minimum_of_columns_by_strips(
         x[..., place, column] = lowest
     memory[:start] = 2 * lowest if dtype.is_floating_point else -128  # a neighbour that is no row's
     run(kernelzoo.implementation("numba/min/rows_deferred"), x, -2)
+    minima.columns_kernel.cache_clear()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cache
+from math import gcd
 from typing import Any
 
 import torch
@@ -74,7 +75,9 @@ class Knobs:
     atomic_blocks: int = knob(4, among=(2, 4, 8), unit="blocks", why="of 256 threads for each SM, that meet by atomics")
     cluster_least: int = knob(12, among=(6, 12, 24), unit="rows", why="from which a cluster takes a row each")
     cluster_most: int = knob(64, among=(32, 64, 128), unit="rows", why="up to which a cluster takes a row each")
-    columns_blocks: int = knob(4, among=(2, 4, 8), unit="blocks", why="by columns that clusters give each SM")
+    columns_percent: int = knob(
+        60, among=(30, 60, 100, 200), unit="% of the SMs", why="with strips of columns, below which clusters share them"
+    )
     columns_long: int = knob(
         64, among=(32, 64, 128, 512), unit="elements", why="of columns, from which vectors read them"
     )
@@ -757,27 +760,33 @@ def plan_split(v: View, device: torch.device, knobs: Knobs) -> BindView:
 # rows_deferred and split by columns
 
 
-COLUMN_OFFSETS = (types.int64,) * 15  # Columns.offsets, then the phase and Strips.offsets
-COLUMN_THREADS = 256
-MOST_THREADS = 384  # where a strip of whole rows needs more; their minima fit 48 kB of shared memory in every dtype
-COLUMN_LANES = 32  # vectors side by side: 512 bytes
+COLUMN_OFFSETS = (types.int64,) * 13  # Columns.offsets, the phase, blocks that share a strip, and Strips.offsets
+MOST_THREADS = 512
+AT_ONCE = 8  # vectors for each thread, or there are fewer of them
+MOST_WIDE = 256  # rows of a strip: what a cluster of 8 has of them fits 48 kB of shared memory in every dtype
+
+
+@cuda.jit(device=True, inline="always")
+def quotient(a, b):
+    """Of numbers of 32 bits, since GPUs take several times as long over those of 64."""
+    return types.int64(types.uint32(a) // types.uint32(b))
 
 
 @cache
 def columns_kernel(dtype: str, tiles: int, in_clusters: bool) -> Source:
     """Rows side by side, wherever they begin: each thread goes down ``tiles`` whole aligned vectors at a time.
 
-    A block takes a strip of ``wide`` neighbouring rows. ``lanes`` threads read the vectors that their elements of one
-    place lie in, neighbours' along with them; ``depths`` places that far down, a period after which rows begin at
-    the same places in vectors, come the next. So each lane of a thread's vectors stays with one row, all the way, and
-    they meet at the end, without the neighbours'. In clusters, each block has ``reach`` places of every row, and the
-    first of them reduces what all have found.
+    A block takes a strip of ``wide`` neighbouring rows, ``across`` to a group. ``lanes`` threads read the vectors that
+    their elements of one place lie in, neighbours' along with them; ``depths`` places that far down, a period after
+    which rows begin at the same places in vectors, come the next. So each lane of a thread's vectors stays with one
+    row, all the way, and they meet at the end, without the neighbours'. In clusters, blocks take turns, and the first
+    of them reduces what all have found.
     """
     kind, HIGHEST = WIDE[dtype], highest(dtype)
     VEC = VECTOR_BYTES // itemsize(dtype)
-    LOW_BITS, TILES = VEC - 1, tiles
+    LOW_BITS, SHIFT, TILES = VEC - 1, VEC.bit_length() - 1, tiles
     WORD, WORDS = word_type(dtype, VEC), Tiling(1, 1, 1, VEC).words(dtype)
-    HELD, SLOTS = WORDS * tiles, MOST_THREADS * (8 if in_clusters else 1)
+    HELD, ALL_SLOTS = WORDS * tiles, MOST_WIDE * 8 if in_clusters else 1
     PITCH = MOST_THREADS + WARP // VEC  # neighbouring elements, which neighbouring threads read, are in other banks
     PLACES = VEC * PITCH
     IDENTITY = spread(dtype, VEC, HIGHEST)
@@ -787,46 +796,31 @@ def columns_kernel(dtype: str, tiles: int, in_clusters: bool) -> Source:
     cluster_arrive, cluster_wait, store_to_block = columns_of.cluster_words(in_clusters)
 
     def columns(
-        x,
-        out,
-        groups,
-        neighbours,
-        n,
-        x_group,
-        x_step,
-        out_group,
-        out_step,
-        phase,
-        blocks,
-        lanes,
-        wide,
-        depths,
-        hop,
-        reach,
-        apart,
+        x, out, groups, neighbours, n, x_group, x_step, out_group, out_step, phase, blocks, across, lanes, wide, depths
     ):
         cluster_arrive()
         held = cuda.local.array(HELD, WORD)
         least = cuda.local.array(WORDS, WORD)
         own = cuda.local.array(VEC, kind)
         places = cuda.shared.array(PLACES, kind)
-        minima = cuda.shared.array(SLOTS, kind)
+        minima = cuda.shared.array(MOST_THREADS, kind)
+        all_minima = cuda.shared.array(ALL_SLOTS, kind)
         t, threads = types.int64(cuda.threadIdx.x), types.int64(cuda.blockDim.x)
-        depth = t // lanes
+        depth = quotient(t, lanes)
         lane = t - depth * lanes
         block = types.int64(cuda.blockIdx.x)
-        place = block // blocks
+        place = quotient(block, blocks)
         rank = block - place * blocks
-        across = (neighbours + wide - 1) // wide
-        group = place // across
+        group = quotient(place, across)
         column = (place - group * across) * wide
         live = min(wide, neighbours - column)
         source = group * x_group + column
         every = (groups - 1) * x_group + (n - 1) * x_step + neighbours
         head, tail = -phase & LOW_BITS, every - (phase + every & LOW_BITS)  # between them, x is whole vectors
         begins = lane * VEC - (phase + source + depth * x_step & LOW_BITS)
-        i = rank * hop + depth
-        end = min(rank * hop + reach, n) if depth < depths and begins < live else types.int64(0)
+        apart = depths * blocks
+        i = rank * depths + depth
+        end = n if depth < depths and begins < live else types.int64(0)
         if source + begins + i * x_step < 0:
             i += apart
         if source + begins + (n - 1) * x_step >= tail:
@@ -850,78 +844,76 @@ def columns_kernel(dtype: str, tiles: int, in_clusters: bool) -> Source:
         cuda.syncthreads()
 
         # Of each row: its places by as many threads as there are for it, then these by one.
-        sharers = threads // wide
-        sharer = t // wide
+        sharers, sharer = quotient(threads, wide), quotient(t, wide)
         row = t - sharer * wide
         value = HIGHEST
         if row < live:
             depth = sharer if sharer < sharers else depths
             while depth < depths:
                 j = row + (phase + source + depth * x_step & LOW_BITS)
-                value = minimum(value, places[(j & LOW_BITS) * PITCH + depth * lanes + j // VEC])
+                value = minimum(value, places[(j & LOW_BITS) * PITCH + depth * lanes + (j >> SHIFT)])
                 depth += sharers
             if rank == 0 and sharer == 0:  # what lies in no whole vector
                 if source + row < head:
                     value = minimum(value, load(x, source + row))
                 if source + row + (n - 1) * x_step >= tail:
                     value = minimum(value, load(x, source + row + (n - 1) * x_step))
+        minima[t] = value
+        cuda.syncthreads()
+        if t < live:
+            for sharer in range(1, sharers):
+                value = minimum(value, minima[sharer * wide + t])
         if in_clusters:
             cluster_wait()  # the other blocks have begun: their shared memory is there
-            store_to_block(minima, rank * threads + t, value, types.int64(0))
+            if t < live:
+                store_to_block(all_minima, rank * MOST_WIDE + t, value, types.int64(0))
             cluster_arrive()
             cluster_wait()
-        else:
-            minima[t] = value
-            cuda.syncthreads()
         if rank == 0 and t < live:
-            value = HIGHEST
-            for peer in range(blocks):
-                for sharer in range(sharers):
-                    value = minimum(value, minima[peer * threads + sharer * wide + t])
+            if in_clusters:
+                for peer in range(1, blocks):
+                    value = minimum(value, all_minima[peer * MOST_WIDE + t])
             store(out, group * out_group + (column + t) * out_step, value)
 
     arguments = (pointer(dtype), pointer(dtype), *COLUMN_OFFSETS)
-    return Source(columns, arguments, MOST_THREADS, (dtype, tiles, in_clusters))
+    return Source(columns, arguments, MOST_THREADS, (dtype, tiles, in_clusters), 2)
 
 
 @dataclass(frozen=True)
 class Strips:
     """How ``columns_kernel`` cuts columns."""
 
-    threads: int
+    across: int
+    """Strips of a group of rows."""
     lanes: int
     wide: int
     depths: int
-    tiles: int
-    """Strips of all groups."""
 
-    def offsets(self, n: int, blocks: int, interleaved: bool) -> tuple[int, ...]:
-        """For blocks that share a strip."""
-        if interleaved:
-            return blocks, self.lanes, self.wide, self.depths, self.depths, n, self.depths * blocks
-        share = -(-n // (blocks * self.depths)) * self.depths
-        return blocks, self.lanes, self.wide, self.depths, share, share, self.depths
+    @property
+    def threads(self) -> int:
+        return -(-max(self.lanes * self.depths, self.wide) // WARP) * WARP
+
+    @property
+    def offsets(self) -> tuple[int, ...]:
+        return self.across, self.lanes, self.wide, self.depths
 
 
-def strips(v: View) -> tuple[Columns, Strips] | None:
+def strips(v: View, lanes: int, threads: int) -> tuple[Columns, Strips] | None:
+    """Strips of up to so many vectors, for blocks of up to so many threads; None if vectors don't cover the view."""
     c = columns_of.single_columns(v)
     vec = VECTOR_BYTES // itemsize(v.dtype)
     if c is None or not vec <= c.neighbours <= c.x_step or (c.groups > 1 and c.x_group < c.neighbours):
         return None
     extra = vec - 1 if columns_of.columns(v) is None else 0  # elements of neighbours beside the rows of a strip
-    lanes = -(-(c.neighbours + extra) // vec)
-    if lanes * vec <= MOST_THREADS and (lanes * vec <= COLUMN_THREADS or lanes <= COLUMN_LANES * 3 // 2):
-        wide = c.neighbours
-    else:
-        most = min(COLUMN_LANES, COLUMN_THREADS // vec) * vec - extra
-        wide = -(-c.neighbours // -(-c.neighbours // most))
-        if not extra:
-            wide = -(-wide // vec) * vec
-        lanes = -(-(wide + extra) // vec)
-    period = vec if extra else 1
-    threads = -(-max(COLUMN_THREADS, lanes * period) // WARP) * WARP
-    depths = threads // lanes // period * period
-    return c, Strips(threads, lanes, wide, depths, c.groups * -(-c.neighbours // wide))
+    period = vec // gcd(vec, c.x_step)
+    most = min(lanes, MOST_WIDE // vec, threads // period) * vec - extra
+    across = -(-c.neighbours // most)
+    wide = -(-c.neighbours // across)
+    if not extra:
+        wide = -(-wide // vec) * vec
+    lanes = -(-(wide + extra) // vec)
+    depths = min(threads // lanes // period, -(-c.n // (AT_ONCE * period))) * period
+    return c, Strips(across, lanes, wide, depths)
 
 
 @cache
@@ -1069,30 +1061,42 @@ def _by_column(dtype: str, vec: int, words: int) -> tuple[Any, Any]:
     return least, widen
 
 
-INTERLEAVED = True
+def columns_plan(v: View, processors: int, knobs: Knobs, most_blocks: int) -> tuple[Columns, Strips, int] | None:
+    """Columns, their strips, and the blocks of a cluster that share one; None where vectors don't cover them.
 
-
-def columns_blocks(c: Columns, strips: Strips, processors: int, knobs: Knobs) -> int:
-    """Blocks to a cluster: as many as give each SM its blocks, but each a batch of loads of its own."""
-    wanted = -(-knobs.columns_blocks * processors // strips.tiles)
-    return max(1, min(8, power_of_two(wanted), power_of_two(c.n // (strips.depths * 4))))
+    Strips are narrow, 128 bytes, and deep, so that blocks meet little; wider where that alone makes more blocks than
+    run at once, so that each has more to read. A block has twice the threads where an SM gets but one.
+    """
+    if v.n < knobs.columns_long:
+        return None
+    cut = None
+    for lanes in (8, 16, 32, 64):
+        cut = strips(v, lanes, MOST_THREADS // 2)
+        if cut is None or cut[0].groups * cut[1].across <= 2 * processors:
+            break
+    if cut is None:
+        return None
+    c, s = cut
+    tiles = c.groups * s.across
+    blocks = 1
+    if tiles <= processors:
+        c, s = strips(v, lanes, MOST_THREADS) or cut
+        tiles = c.groups * s.across
+        wanted = -(-knobs.columns_percent * processors // (100 * tiles))
+        blocks = max(1, min(most_blocks, power_of_two(wanted), power_of_two(c.n // (s.depths * AT_ONCE))))
+    return None if tiles * blocks > GRID_LIMIT else (c, s, blocks)
 
 
 def _on_columns(v: View, device: torch.device, knobs: Knobs, most_blocks: int) -> BindView | None:
     """A call by columns, in clusters of up to so many blocks; None if vectors don't cover them."""
-    cut = strips(v)
-    if cut is None or v.n < knobs.columns_long:
+    plan = columns_plan(v, multiprocessors(device), knobs, most_blocks)
+    if plan is None:
         return None
-    c, s = cut
-    blocks = min(most_blocks, columns_blocks(c, s, multiprocessors(device), knobs))
-    grid = s.tiles * blocks
-    if grid > GRID_LIMIT:
-        return None
-    kernel = prepare(
-        columns_kernel(v.dtype, deep(replace(v, vec=VECTOR_BYTES // itemsize(v.dtype))), blocks > 1), device
-    )
+    c, s, blocks = plan
+    tiles = deep(replace(v, vec=VECTOR_BYTES // itemsize(v.dtype)))
+    kernel = prepare(columns_kernel(v.dtype, tiles, blocks > 1), device)
     return kernel.call(
-        grid, *c.offsets, v.phase, *s.offsets(c.n, blocks, INTERLEAVED), threads=s.threads, cluster=blocks
+        c.groups * s.across * blocks, *c.offsets, v.phase, blocks, *s.offsets, threads=s.threads, cluster=blocks
     )
 
 
@@ -1110,10 +1114,10 @@ def auto(x: torch.Tensor, out: torch.Tensor) -> Launch:
 def plan_auto(v: View, device: torch.device, knobs: Knobs) -> BindView:
     if flat_active(v) is not None:
         return plan_split(v, device, knobs)
-    cut = strips(v)
-    if cut is not None and has_clusters(device) and v.n >= knobs.columns_long:
-        many = columns_blocks(*cut, multiprocessors(device), knobs) == 1
-        return plan_rows_deferred(v, device, knobs) if many else plan_split(v, device, knobs)
+    by_columns = columns_plan(v, multiprocessors(device), knobs, 8) if has_clusters(device) else None
+    if by_columns is not None:
+        _, _, blocks = by_columns
+        return plan_split(v, device, knobs) if blocks > 1 else plan_rows_deferred(v, device, knobs)
     tiling = rows_tiling(v, knobs)
     groups = -(-v.rows // (tiling.rows * tiling.stack))
     if v.across:
