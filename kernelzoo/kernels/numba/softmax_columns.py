@@ -578,6 +578,7 @@ def ragged_kernel(dtype: str, in_clusters: bool) -> Source:
         cluster_arrive()
         memory = cuda.shared.array(0, storage, ALIGNED)
         row = cuda.local.array(BATCH, kind)
+        ahead = cuda.local.array(BATCH, types.int32)
         top = cuda.local.array(1, kind)
         total = cuda.local.array(1, kind)
         maxima = cuda.shared.array(SLOTS, kind)
@@ -611,30 +612,44 @@ def ragged_kernel(dtype: str, in_clusters: bool) -> Source:
 
         if lane >= live:
             count = types.int32(0)
+        for k in range(BATCH):  # of every batch, since rows begin alike after VEC of them
+            ahead[k] = types.int32(k * PITCH + (begins + k * slope & LOW_BITS))
         mine = types.int32(mine + lane)
+        here = mine
         top[0] = LOWEST
         total[0] = ZERO
+        whole = types.int32(count - BATCH)
         i = types.int32(0)
-        while i < count:
+        while i <= whole:
+            for k in range(BATCH):
+                row[k] = widened(memory, types.int64(here + ahead[k]))
+            take(row, top, total)
+            here = types.int32(here + BATCH * PITCH)
+            i = types.int32(i + BATCH)
+        if i < count:
             for k in range(BATCH):
                 row[k] = LOWEST
-                j = types.int32(i + k)
-                if j < count:
-                    row[k] = widened(memory, types.int64(mine + j * PITCH + (begins + j * slope & LOW_BITS)))
+                if i + k < count:
+                    row[k] = widened(memory, types.int64(here + ahead[k]))
             take(row, top, total)
-            i = types.int32(i + BATCH)
         meet_all(top, total, maxima, sums, all_maxima, all_sums, rank, blocks)
         shift, scale = maxima[lane], sums[lane]
-        i = types.int32(0)
+        here = mine
         target = group * out_group + column + lane + first * out_step
-        while i < count:
+        i = types.int32(0)
+        while i <= whole:
             for k in range(BATCH):
-                j = types.int32(i + k)
-                if j < count:
-                    element = widened(memory, types.int64(mine + j * PITCH + (begins + j * slope & LOW_BITS)))
-                    store(out, target, exponential(element - shift) * scale)
+                row[k] = widened(memory, types.int64(here + ahead[k]))
+            for k in range(BATCH):
+                store(out, target, exponential(row[k] - shift) * scale)
                 target += out_step
+            here = types.int32(here + BATCH * PITCH)
             i = types.int32(i + BATCH)
+        for k in range(BATCH):
+            if i + k < count:
+                element = widened(memory, types.int64(here + ahead[k]))
+                store(out, target, exponential(element - shift) * scale)
+            target += out_step
 
     arguments = (pointer(dtype), pointer(dtype), *COLUMN_OFFSETS, types.int64, types.int64)
     return Source(ragged, arguments, RAGGED_WARPS * WARP, (dtype, in_clusters), RAGGED_BLOCKS)
