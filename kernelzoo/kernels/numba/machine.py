@@ -389,6 +389,28 @@ def word_copy(dtype: str) -> Any:
     return copy_word
 
 
+@intrinsic
+def end_group(typing):
+    """What this thread has started to copy since the last time is one group."""
+
+    def codegen(context, builder, signature, args):
+        _asm(builder, ir.VoidType(), [], "cp.async.commit_group;", "~{memory}", True)
+        return context.get_dummy_value()
+
+    return types.void(), codegen
+
+
+@intrinsic
+def wait_groups(typing):
+    """Wait for all groups but the last one."""
+
+    def codegen(context, builder, signature, args):
+        _asm(builder, ir.VoidType(), [], "cp.async.wait_group 1;", "~{memory}", True)
+        return context.get_dummy_value()
+
+    return types.void(), codegen
+
+
 def tile_vector(dtype: str) -> Any:
     """``load_tile(tile, j, row, k)``: 16 bytes of shared memory from element j on, to registers from ``row[k]`` on."""
 

@@ -137,6 +137,14 @@ def word_copy(dtype: str) -> Any:
     return copy_word
 
 
+def end_group() -> None:
+    pass
+
+
+def wait_groups() -> None:
+    pass
+
+
 def tile_vector(dtype: str) -> Any:
     def load_tile(tile: Any, j: int, row: Any, k: int) -> None:
         width = 16 // tile.itemsize

@@ -568,11 +568,39 @@ def ragged_kernel(dtype: str, in_clusters: bool) -> Source:
     AT_ONCE, BATCH = WARP // WORDS, 8
     SLOTS, ALL_SLOTS = RAGGED_WARPS * WARP, MOST_BLOCKS * WARP if in_clusters else 1
     _, store = elements(dtype)
-    copy_word = machine.word_copy(dtype)
+    copy_word, end_group, wait_groups = machine.word_copy(dtype), machine.end_group, machine.wait_groups
     _, wait_copies, _, widened, _ = machine.tile_functions(dtype)
     take, _ = running(dtype, 1, BATCH)
     meet_all = meeting(dtype, 1, WARP, in_clusters)
     cluster_arrive, _, _ = columns_of.cluster_words(in_clusters)
+
+    @cuda.jit(device=True, inline="always")
+    def copy_rows(x, at, x_step, memory, mine, begins, slope, live, lane, i, end, every):
+        word = types.int32(lane % WORDS * VEC)
+        i = types.int32(i + lane // WORDS)
+        at += i * x_step
+        while i < end and lane < AT_ONCE * WORDS:
+            before = types.int32(begins + i * slope & LOW_BITS)
+            if word < before + live:
+                copy_word(x, at - before + word, memory, types.int64(mine + i * PITCH + word), every)
+            i = types.int32(i + AT_ONCE)
+            at += AT_ONCE * x_step
+
+    @cuda.jit(device=True, inline="always")
+    def take_rows(memory, mine, ahead, row, top, total, i, end):
+        here = types.int32(mine + i * PITCH)
+        while i + BATCH <= end:
+            for k in range(BATCH):
+                row[k] = widened(memory, types.int64(here + ahead[k]))
+            take(row, top, total)
+            here = types.int32(here + BATCH * PITCH)
+            i = types.int32(i + BATCH)
+        if i < end:
+            for k in range(BATCH):
+                row[k] = LOWEST
+                if i + k < end:
+                    row[k] = widened(memory, types.int64(here + ahead[k]))
+            take(row, top, total)
 
     def ragged(x, out, groups, neighbours, n, x_group, x_step, out_group, out_step, blocks, share, phase, items):
         cluster_arrive()
@@ -599,45 +627,30 @@ def ragged_kernel(dtype: str, in_clusters: bool) -> Source:
         every = (groups - 1) * x_group + (n - 1) * x_step + neighbours
         mine = types.int32(warp * items * PITCH)
         begins, slope = types.int32(phase + at & LOW_BITS), types.int32(x_step & LOW_BITS)
-        i, word = types.int32(lane // WORDS), types.int32(lane % WORDS * VEC)
-        at += i * x_step
-        while i < count and lane < AT_ONCE * WORDS:
-            before = types.int32(begins + i * slope & LOW_BITS)
-            if word < before + live:
-                copy_word(x, at - before + word, memory, types.int64(mine + i * PITCH + word), every)
-            i = types.int32(i + AT_ONCE)
-            at += AT_ONCE * x_step
-        wait_copies()
-        cuda.syncthreads()  # lanes read what others have copied
-
-        if lane >= live:
-            count = types.int32(0)
+        early = min(count, types.int32((items // 2 + BATCH - 1) // BATCH * BATCH))
+        copy_rows(x, at, x_step, memory, mine, begins, slope, live, lane, types.int32(0), early, every)
+        end_group()
+        copy_rows(x, at, x_step, memory, mine, begins, slope, live, lane, early, count, every)
+        end_group()
         for k in range(BATCH):  # of every batch, since rows begin alike after VEC of them
             ahead[k] = types.int32(k * PITCH + (begins + k * slope & LOW_BITS))
-        mine = types.int32(mine + lane)
-        here = mine
         top[0] = LOWEST
         total[0] = ZERO
-        whole = types.int32(count - BATCH)
-        i = types.int32(0)
-        while i <= whole:
-            for k in range(BATCH):
-                row[k] = widened(memory, types.int64(here + ahead[k]))
-            take(row, top, total)
-            here = types.int32(here + BATCH * PITCH)
-            i = types.int32(i + BATCH)
-        if i < count:
-            for k in range(BATCH):
-                row[k] = LOWEST
-                if i + k < count:
-                    row[k] = widened(memory, types.int64(here + ahead[k]))
-            take(row, top, total)
+        mine = types.int32(mine + lane)
+        if lane >= live:
+            early, count = types.int32(0), types.int32(0)
+        wait_groups()
+        cuda.syncwarp(EVERY_LANE)  # lanes read what others have copied
+        take_rows(memory, mine, ahead, row, top, total, types.int32(0), early)
+        wait_copies()
+        cuda.syncwarp(EVERY_LANE)
+        take_rows(memory, mine, ahead, row, top, total, early, count)
         meet_all(top, total, maxima, sums, all_maxima, all_sums, rank, blocks)
         shift, scale = maxima[lane], sums[lane]
         here = mine
         target = group * out_group + column + lane + first * out_step
         i = types.int32(0)
-        while i <= whole:
+        while i + BATCH <= count:
             for k in range(BATCH):
                 row[k] = widened(memory, types.int64(here + ahead[k]))
             for k in range(BATCH):
