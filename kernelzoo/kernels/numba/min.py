@@ -17,7 +17,7 @@ from numba.cuda import types
 
 from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.numba import columns as columns_of
-from kernelzoo.kernels.numba.columns import Columns
+from kernelzoo.kernels.numba.columns import Columns, quotient
 from kernelzoo.kernels.numba.dtypes import STORAGE, WIDE, highest, itemsize
 from kernelzoo.kernels.numba.launch import Source, has_clusters, multiprocessors, prepare
 from kernelzoo.kernels.numba.row import (
@@ -764,12 +764,6 @@ COLUMN_OFFSETS = (types.int64,) * 13  # Columns.offsets, the phase, blocks that 
 MOST_THREADS = 512
 AT_ONCE = 8  # vectors for each thread, or there are fewer of them
 MOST_WIDE = 256  # rows of a strip: what a cluster of 8 has of them fits 48 kB of shared memory in every dtype
-
-
-@cuda.jit(device=True, inline="always")
-def quotient(a, b):
-    """Of numbers of 32 bits, since GPUs take several times as long over those of 64."""
-    return types.int64(types.uint32(a) // types.uint32(b))
 
 
 @cache

@@ -15,7 +15,7 @@ from numba import cuda
 from numba.cuda import types
 
 from kernelzoo.kernels.numba import columns as columns_of
-from kernelzoo.kernels.numba.columns import Columns
+from kernelzoo.kernels.numba.columns import Columns, quotient
 from kernelzoo.kernels.numba.dtypes import STORAGE, WIDE, itemsize, lowest, one
 from kernelzoo.kernels.numba.launch import Source, has_clusters, multiprocessors, prepare, shared_bytes
 from kernelzoo.kernels.numba.row import (
@@ -289,9 +289,10 @@ def columns_kernel(dtype: str, lanes: int, tiles: int, in_clusters: bool) -> Sou
         t, threads = types.int64(cuda.threadIdx.x), types.int64(cuda.blockDim.x)
         lane, depth, depths = t % LANES, t // LANES, threads // LANES
         block = types.int64(cuda.blockIdx.x)
-        place, rank = block // blocks, block % blocks
+        place = quotient(block, blocks)
+        rank = block - place * blocks
         across = (neighbours + WIDE_ROWS - 1) // WIDE_ROWS
-        group = place // across
+        group = quotient(place, across)
         column = (place - group * across) * WIDE_ROWS + lane * VEC
         first = rank * share + depth
         end = min(rank * share + share, n) if column < neighbours else types.int64(0)
@@ -406,9 +407,10 @@ def held_kernel(
         t, threads = types.int64(cuda.threadIdx.x), types.int64(cuda.blockDim.x)
         lane, depth, depths = t % LANES, t // LANES, threads // LANES
         block = types.int64(cuda.blockIdx.x)
-        place, rank = block // blocks, block % blocks
+        place = quotient(block, blocks)
+        rank = block - place * blocks
         across = (neighbours + WIDE_ROWS - 1) // WIDE_ROWS
-        group = place // across
+        group = quotient(place, across)
         column = (place - group * across) * WIDE_ROWS + lane * VEC
         first = rank * share + depth
         end = min(rank * share + share, n) if column < neighbours else types.int64(0)
@@ -616,9 +618,10 @@ def ragged_kernel(dtype: str, in_clusters: bool) -> Source:
         t = types.int64(cuda.threadIdx.x)
         warp, lane = t // WARP, t % WARP
         block = types.int64(cuda.blockIdx.x)
-        place, rank = block // blocks, block % blocks
+        place = quotient(block, blocks)
+        rank = block - place * blocks
         across = (neighbours + WARP - 1) // WARP
-        group = place // across
+        group = quotient(place, across)
         column = (place - group * across) * WARP
         live = types.int32(min(neighbours - column, types.int64(WARP)))
         first = rank * share + warp * items
