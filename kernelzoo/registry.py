@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from kernelzoo import ops, tables
 from kernelzoo.errors import BackendUnavailableError, DeviceError, RegistrationError, UnknownNameError
@@ -130,13 +130,14 @@ class Backend:
         self.emulator = emulator
         """What runs the kernels in place of a device (an interpreter, a simulator), or "". Never to be timed."""
         self._binds = binds
-        self._kept: dict[tuple[object, ...], tuple[Callable[[int, int], None], tuple[int, ...] | int | None]] = {}
+        self._kept: dict[tuple[object, ...], _Kept] = {}
         import torch  # for the short way of a repeated call, which has no time to import anything
 
         self._tensor = torch.Tensor
-        self._empty_like = torch.empty_like
+        self._allocate: _Allocate = getattr(torch._C._dynamo.guards, "_empty_strided_cuda", _empty_strided)
         self._chosen = tables.chosen.get
         self._current_device: Callable[[], int] = getattr(torch._C, "_cuda_getDevice", lambda: -1)
+        self._device_count = torch.cuda.device_count
         self._is_compiling = torch.compiler.is_compiling
 
         def run(*arguments: Any) -> torch.Tensor:
@@ -211,11 +212,12 @@ class Backend:
             if address:  # zero is that of a tensor without memory
                 key = (op, variant, dim, keepdim, x.dtype, x.shape, x.stride(), address % 16, device)
                 kept = self._kept.get(key)
-                if kept is not None and device == self._current_device():
-                    at, shape = kept
-                    out = self._empty_like(x) if shape is None else x.new_empty(shape)
-                    at(address, out.data_ptr())
-                    return out
+                if kept is not None:
+                    at, shape, strides, dtype, alone = kept
+                    if alone or device == self._current_device():
+                        out = self._allocate(shape, strides, dtype)
+                        at(address, out.data_ptr())
+                        return out
         bind = self._binds.get((op.name, variant)) if isinstance(variant, str) else None
         if bind is None:
             raise UnknownNameError(f"{self.name} {op.name} variant", variant, self.variants(op.name))
@@ -232,9 +234,8 @@ class Backend:
             if key is not None and isinstance(launch, Movable):
                 if len(self._kept) >= _KEPT:
                     self._kept.clear()
-                # What to allocate, in the form that torch takes fastest: like x, or one size as a plain number.
-                shape = tuple(out.shape) if out.ndim != 1 else out.size(0)
-                self._kept[key] = launch.at, None if out.shape == x.shape and x.is_contiguous() else shape
+                alone = self._device_count() == 1
+                self._kept[key] = launch.at, tuple(out.shape), out.stride(), out.dtype, alone
         return out
 
     def _check_device(self, x: torch.Tensor) -> None:
@@ -374,6 +375,19 @@ def require(backend: str, module: str, remedy: str) -> Any:
         ) from error
     except (ImportError, OSError, RuntimeError) as error:
         raise BackendUnavailableError(backend, f"importing {module} failed: {error}", remedy) from error
+
+
+_Kept: TypeAlias = "tuple[Callable[[int, int], None], tuple[int, ...], tuple[int, ...], torch.dtype, bool]"
+"""A launch on any addresses; the output's shape, strides and dtype; and whether there is no device but one."""
+
+_Allocate: TypeAlias = "Callable[[tuple[int, ...], tuple[int, ...], torch.dtype], torch.Tensor]"
+
+
+def _empty_strided(shape: tuple[int, ...], strides: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
+    """Memory on the current GPU, for a torch without the short way to it that its own compiler's code takes."""
+    import torch
+
+    return torch.empty_strided(shape, strides, dtype=dtype, device="cuda")
 
 
 _KEPT = 4096

@@ -43,6 +43,7 @@ def kept() -> Backend:
 
     backend = Backend("kept", ("cpu",), {("min", "auto"): bind})
     backend._tensor, backend._current_device = OnDevice, lambda: 0
+    backend._allocate = lambda shape, strides, dtype: torch.empty_strided(shape, strides, dtype=dtype)
     return backend
 
 
@@ -70,6 +71,19 @@ def test_kept_launches_are_bounded(kept: Backend) -> None:
     for n in range(1, registry._KEPT + 200):
         kept.min(on_device(n, 1.0))
     assert 0 < len(kept._kept) <= registry._KEPT
+
+
+def test_a_kept_launch_is_for_the_current_device_where_there_are_several(kept: Backend) -> None:
+    x = on_device(9, 1.0)
+    given = []
+    kept._allocate = lambda shape, strides, dtype: given.append((shape, strides, dtype)) or torch.empty(shape)
+    for devices, current, short in ((2, 1, False), (2, 0, True), (1, 1, True)):
+        kept._kept.clear()
+        given.clear()
+        kept._device_count, kept._current_device = lambda n=devices: n, lambda n=current: n
+        kept.min(x)
+        assert bool((kept.min(x) == 1).all())
+        assert given == ([((9,), (1,), torch.float32)] if short else [])
 
 
 def test_a_kept_launch_holds_no_tensor(kept: Backend) -> None:

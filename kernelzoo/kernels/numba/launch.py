@@ -101,7 +101,8 @@ class Kernel:
             return partial(self._simulate, grid, threads, shared, integers)
         self._allow(shared, cluster)
         function, device = int(self.function), self.device
-        shape = _Shape(grid, threads, shared, cluster, cooperative)
+        dependent = torch.cuda.get_device_capability(device) >= _DEPENDENT_LAUNCHES
+        shape = _Shape(grid, threads, shared, cluster, cooperative, dependent)
         current_stream = torch._C._cuda_getCurrentRawStream
         submit = _submit()
         frames: list[_Frame] = []  # those not in use: taking and giving back are each one step to other threads
@@ -169,6 +170,8 @@ class _Shape:
     shared: int
     cluster: int
     cooperative: bool
+    dependent: bool
+    """Prepared while what ran before on its stream ends: its kernel waits for that."""
 
 
 class _Attribute(ctypes.Structure):
@@ -188,7 +191,10 @@ class _Configuration(ctypes.Structure):
     )
 
 
-_CLUSTER_DIMENSION, _COOPERATIVE = 4, 2  # of enum CUlaunchAttributeID
+_CLUSTER_DIMENSION, _COOPERATIVE, _PROGRAMMATIC_STREAM_SERIALIZATION = 4, 2, 6  # of enum CUlaunchAttributeID
+
+_DEPENDENT_LAUNCHES = (9, 0)
+"""The compute capability from which a launch may be prepared while the one before it ends."""
 
 
 class _Frame:
@@ -207,6 +213,8 @@ class _Frame:
             attributes.append(_Attribute(_CLUSTER_DIMENSION, 0, (shape.cluster, 1, 1)))
         if shape.cooperative:
             attributes.append(_Attribute(_COOPERATIVE, 0, (1,)))
+        if shape.dependent:
+            attributes.append(_Attribute(_PROGRAMMATIC_STREAM_SERIALIZATION, 0, (1,)))
         self._attributes = (_Attribute * max(1, len(attributes)))(*attributes)
         self.configuration = _Configuration(
             *(shape.grid, 1, 1, shape.threads, 1, 1, shape.shared),
@@ -270,7 +278,13 @@ def _simulated(source: Source) -> Kernel:
 
 
 def to_ptx(source: Source, capability: tuple[int, int]) -> str:
-    """PTX of the kernel for a compute capability. Needs no GPU."""
+    """PTX of the kernel for a compute capability. Needs no GPU.
+
+    From 9.0 on it begins by waiting for all that came before on its stream: a launch may be prepared while the one
+    before it ends (see _Frame), so that only the time of the launch overlaps. No kernel lets the next one begin early:
+    that would help two launches of ours in a row, as a benchmark makes them, and no one who calls us between kernels
+    of others.
+    """
     ptx, _ = cuda.compile(
         source.function,
         types.void(*source.arguments),
@@ -280,7 +294,11 @@ def to_ptx(source: Source, capability: tuple[int, int]) -> str:
         output="ptx",
         launch_bounds=(source.threads, source.blocks),
     )
-    return str(ptx)
+    if capability < _DEPENDENT_LAUNCHES:
+        return str(ptx)
+    waiting, entries = re.subn(r"(\.entry [^{]*\{)", r"\1\n\tgriddepcontrol.wait;", str(ptx))
+    assert entries == 1, "Numba's PTX of a kernel has one entry"
+    return waiting
 
 
 def to_cubin(ptx: str, capability: tuple[int, int]) -> bytes:

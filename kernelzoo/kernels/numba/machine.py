@@ -97,7 +97,7 @@ def guarded_load(dtype: str) -> Any:
     thread would wait for the element at once, and not where it is used."""
     width = STORAGE[dtype].bitwidth
     register, letter = {8: (I16, "h"), 16: (I16, "h"), 32: (I32, "r"), 64: (I64, "l")}[width]
-    code = f"{{ .reg .pred inside; setp.ne.b32 inside, $2, 0; @inside ld.global.nc.b{width} $0, [$1]; }}"
+    code = f"{{ .reg .pred inside; setp.ne.b32 inside, $2, 0; @inside ld.global.b{width} $0, [$1]; }}"
     wide = WIDE[dtype]
 
     @intrinsic
@@ -197,7 +197,7 @@ def _load_whole(builder: Any, address: Any, targets: list[Any], inside: Any) -> 
     names = ", ".join(f"${j}" for j in range(count))
     code = (
         f"{{ .reg .pred inside; setp.ne.b32 inside, ${count + 1}, 0; "
-        f"@inside ld.global.nc.L1::no_allocate.v{count}.{suffix} {{{names}}}, [${count}]; }}"
+        f"@inside ld.global.L1::no_allocate.v{count}.{suffix} {{{names}}}, [${count}]; }}"
     )
     operands = [address, builder.zext(inside, I32), *(builder.load(target) for target in targets)]
     constraints = ",".join([*[f"={letter}"] * count, "l", "r", *map(str, range(count))])
