@@ -43,7 +43,7 @@ def static_shared(step: Any) -> int:
         "cluster_kernel": 16 * 32 * 2,
         "flat_kernel": 512 * vec,
         "turns_kernel": 256 * vec,
-        "ragged_kernel": (10 + 16) * 32,
+        "ragged_kernel": (8 + 16) * 32,
     }
     return pairs.get(name, 256) * 8
 

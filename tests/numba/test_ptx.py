@@ -102,7 +102,7 @@ def min_kernels(v: View) -> dict[str, Source]:
         found["tile"] = minima.rows_deferred_tile_kernel(v.dtype)
     if not v.across and v.n > 1000:
         found["cluster"] = minima.cluster_kernel(v.dtype, minima.cluster_tiling(v))
-    if minima.flat_active(v) is not None:
+    if minima.flat_active(v, 132) is not None:
         found["flat"] = minima.flat_kernel(v.dtype, minima.deep(replace(v, vec=16 // itemsize(v.dtype))))
     if minima.strips(v, 8, 256) is not None:
         deep = minima.deep(replace(v, vec=16 // itemsize(v.dtype)))

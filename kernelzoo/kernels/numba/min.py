@@ -60,7 +60,7 @@ class Knobs:
         320, among=(160, 320, 640), unit="vectors", why="for each in flight, up to which a row has 512 threads as well"
     )
     stacked: int = knob(
-        4, among=(1, 2, 4), unit="vectors", why="in flight to a thread of short rows, over its rows together"
+        2, among=(1, 2, 4), unit="vectors", why="in flight to a thread of short rows, over its rows together"
     )
     # 32 kB a block, of which an SM holds six.
     tile_row_bytes: int = knob(
@@ -73,7 +73,7 @@ class Knobs:
     split_blocks: int = knob(2, among=(1, 2, 4), unit="blocks", why="of a split row, on each SM")
     across_blocks: int = knob(4, among=(2, 4, 8), unit="blocks", why="across rows, below which rows are split")
     atomic_blocks: int = knob(4, among=(2, 4, 8), unit="blocks", why="of 256 threads for each SM, that meet by atomics")
-    cluster_least: int = knob(12, among=(6, 12, 24), unit="rows", why="from which a cluster takes a row each")
+    cluster_least: int = knob(6, among=(6, 12, 24), unit="rows", why="from which a cluster takes a row each")
     cluster_most: int = knob(64, among=(32, 64, 128), unit="rows", why="up to which a cluster takes a row each")
     columns_percent: int = knob(
         60, among=(30, 60, 100, 200), unit="% of the SMs", why="with strips of columns, below which clusters share them"
@@ -725,10 +725,10 @@ def split(x: torch.Tensor, out: torch.Tensor) -> Launch:
 
 
 def plan_split(v: View, device: torch.device, knobs: Knobs) -> BindView:
-    active = flat_active(v)
+    active = flat_active(v, multiprocessors(device))
     if active is not None:
         return _on_flat(v, device, active)
-    by_columns = _on_columns(v, device, knobs, 8) if has_clusters(device) else None
+    by_columns = _on_columns(v, device, knobs, CLUSTER) if has_clusters(device) else None
     if by_columns is not None:
         return by_columns
     tiling = split_tiling(v)
@@ -763,6 +763,8 @@ def plan_split(v: View, device: torch.device, knobs: Knobs) -> BindView:
 COLUMN_OFFSETS = (types.int64,) * 13  # Columns.offsets, the phase, blocks that share a strip, and Strips.offsets
 MOST_THREADS = 512
 AT_ONCE = 8  # vectors for each thread, or there are fewer of them
+CLUSTER = 8  # blocks that share a strip, at most: as many as every device with clusters runs
+NARROW = 4  # vectors across, where the device is idle otherwise: 64 bytes, with which less of each line is used
 MOST_WIDE = 256  # rows of a strip: what a cluster of 8 has of them fits 48 kB of shared memory in every dtype
 
 
@@ -780,7 +782,7 @@ def columns_kernel(dtype: str, tiles: int, in_clusters: bool) -> Source:
     VEC = VECTOR_BYTES // itemsize(dtype)
     LOW_BITS, SHIFT, TILES = VEC - 1, VEC.bit_length() - 1, tiles
     WORD, WORDS = word_type(dtype, VEC), Tiling(1, 1, 1, VEC).words(dtype)
-    HELD, ALL_SLOTS = WORDS * tiles, MOST_WIDE * 8 if in_clusters else 1
+    HELD, ALL_SLOTS = WORDS * tiles, MOST_WIDE * CLUSTER if in_clusters else 1
     PITCH = MOST_THREADS + WARP // VEC  # neighbouring elements, which neighbouring threads read, are in other banks
     PLACES = VEC * PITCH
     IDENTITY = spread(dtype, VEC, HIGHEST)
@@ -910,6 +912,11 @@ def strips(v: View, lanes: int, threads: int) -> tuple[Columns, Strips] | None:
     return c, Strips(across, lanes, wide, depths)
 
 
+def are_few(c: Columns, s: Strips, blocks: int, processors: int) -> bool:
+    """Whether so many blocks to a strip leave two thirds of the device idle, with several batches for each thread."""
+    return 3 * c.groups * s.across * blocks < processors and c.n >= 4 * blocks * s.depths * AT_ONCE
+
+
 @cache
 def flat_kernel(dtype: str, tiles: int) -> Source:
     """Few rows side by side, at whatever width, as one piece of memory: threads go round the rows together, so that
@@ -1009,12 +1016,16 @@ FLAT_THREADS = 512
 FLAT_BLOCKS = 2  # on an SM
 
 
-def flat_active(v: View) -> int | None:
+def flat_active(v: View, processors: int) -> int | None:
     """Threads that go round the rows together, or None where that is not the way: long columns, so few that a block
-    has a thread for each, at a width that no vector divides."""
+    has a thread for each, at a width that no vector divides, or too few for clusters on strips."""
     c = columns_of.flat_columns(v)
-    if c is None or c.neighbours > FLAT_THREADS // 2 or c.n < 1024 or c.neighbours % c.vec == 0:
+    if c is None or c.neighbours > FLAT_THREADS // 2 or c.n < 1024:
         return None
+    if c.neighbours % c.vec == 0:
+        cut = strips(v, NARROW, MOST_THREADS)
+        if cut is None or not are_few(*cut, CLUSTER, processors):
+            return None
     return c.in_step(FLAT_THREADS)
 
 
@@ -1059,7 +1070,8 @@ def columns_plan(v: View, processors: int, knobs: Knobs, most_blocks: int) -> tu
     """Columns, their strips, and the blocks of a cluster that share one; None where vectors don't cover them.
 
     Strips are narrow, 128 bytes, and deep, so that blocks meet little; wider where that alone makes more blocks than
-    run at once, so that each has more to read. A block has twice the threads where an SM gets but one.
+    run at once, so that each has more to read. A block has twice the threads where an SM gets but one; not in clusters
+    of more than two, unless even those are too few for the device.
     """
     if v.n < knobs.columns_long:
         return None
@@ -1074,10 +1086,13 @@ def columns_plan(v: View, processors: int, knobs: Knobs, most_blocks: int) -> tu
     tiles = c.groups * s.across
     blocks = 1
     if tiles <= processors:
-        c, s = strips(v, lanes, MOST_THREADS) or cut
+        wanted = power_of_two(-(-knobs.columns_percent * processors // (100 * tiles)))
+        if not 2 < wanted <= most_blocks:
+            c, s = strips(v, lanes, MOST_THREADS) or cut
+        if are_few(c, s, most_blocks, processors):
+            c, s = strips(v, NARROW, MOST_THREADS) or cut
         tiles = c.groups * s.across
-        wanted = -(-knobs.columns_percent * processors // (100 * tiles))
-        blocks = max(1, min(most_blocks, power_of_two(wanted), power_of_two(c.n // (s.depths * AT_ONCE))))
+        blocks = max(1, min(most_blocks, wanted, power_of_two(c.n // (s.depths * AT_ONCE))))
     return None if tiles * blocks > GRID_LIMIT else (c, s, blocks)
 
 
@@ -1106,9 +1121,9 @@ def auto(x: torch.Tensor, out: torch.Tensor) -> Launch:
 
 
 def plan_auto(v: View, device: torch.device, knobs: Knobs) -> BindView:
-    if flat_active(v) is not None:
+    if flat_active(v, multiprocessors(device)) is not None:
         return plan_split(v, device, knobs)
-    by_columns = columns_plan(v, multiprocessors(device), knobs, 8) if has_clusters(device) else None
+    by_columns = columns_plan(v, multiprocessors(device), knobs, CLUSTER) if has_clusters(device) else None
     if by_columns is not None:
         _, _, blocks = by_columns
         return plan_split(v, device, knobs) if blocks > 1 else plan_rows_deferred(v, device, knobs)

@@ -548,7 +548,7 @@ def plan_held(v: View, device: torch.device, c: Columns, held: Held) -> BindView
 # ---------------------------------------------------------------------------------------------------------------------
 # The same of rows that begin anywhere in a vector
 
-RAGGED_WARPS = 10  # of a block, at most
+RAGGED_WARPS = 8  # of a block, at most
 RAGGED_BLOCKS = 4  # on an SM
 RAGGED_BYTES = 84  # of shared memory for each thread, of which warps there are enough
 RAGGED_LONG = 64  # elements of a row for a block, below which a cluster has no more blocks
@@ -1186,7 +1186,7 @@ def plan_turns(v: View, device: torch.device, c: Columns, shape: tuple[int, int,
 # ---------------------------------------------------------------------------------------------------------------------
 
 
-SINGLE_LONG = 512  # elements of a column that is read one by one, up to which a block has them in registers
+SINGLE_LONG = 128  # elements of a column at an odd width, up to which a block has them in registers
 COLUMN_LONG = 512  # the same, of vectors, 64 bytes across
 ALONE_LONG = 1024  # up to which one block has them in shared memory, 64 bytes across
 PORTABLE = 8  # blocks to a cluster; of 16, more SMs are left without one
@@ -1217,13 +1217,13 @@ def _on_odd_columns(v: View, device: torch.device, most_blocks: int, together: b
     c = columns_of.single_columns(v)
     if c is None or c.n <= SINGLE_LONG:
         return None
+    held = held_shape(c, v.dtype, device, most_blocks)  # none of halves, which cannot be copied one by one
+    if held is not None and c.tiles(held.lanes) * held.blocks <= GRID_LIMIT:
+        return plan_held(v, device, c, held)
     ragged = ragged_shape(c, v.dtype, device, most_blocks) if together else None
     if ragged is not None and c.groups * -(-c.neighbours // WARP) * ragged.blocks <= GRID_LIMIT:
         return plan_ragged(v, device, c, ragged)
-    held = held_shape(c, v.dtype, device, most_blocks)
-    if held is None or c.tiles(held.lanes) * held.blocks > GRID_LIMIT:
-        return None
-    return plan_held(v, device, c, held)
+    return None
 
 
 def _in_registers(v: View, device: torch.device, c: Columns, most_blocks: int) -> BindView | None:
