@@ -289,7 +289,7 @@ def columns_kernel(dtype: str, lanes: int, tiles: int, in_clusters: bool) -> Sou
         t, threads = types.int64(cuda.threadIdx.x), types.int64(cuda.blockDim.x)
         lane, depth, depths = t % LANES, t // LANES, threads // LANES
         block = types.int64(cuda.blockIdx.x)
-        place = quotient(block, blocks)
+        place = quotient(block, blocks) if in_clusters else block
         rank = block - place * blocks
         across = (neighbours + WIDE_ROWS - 1) // WIDE_ROWS
         group = quotient(place, across)
