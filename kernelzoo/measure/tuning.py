@@ -25,10 +25,10 @@ SLOWEST = 0.03
 CONFIDENCE = 0.95
 """That no change of a table is taken by chance, and that the table as a whole is faster."""
 
-PROBLEMS = 4
+PROBLEMS = 8
 """That a knob is measured on."""
 
-HELD_OUT = 8
+HELD_OUT = 24
 """Problems at most, of each implementation, that a table is verified on."""
 
 PASSES = 2

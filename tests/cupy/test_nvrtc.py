@@ -126,8 +126,8 @@ def most_threads(op: str, kernel: str) -> int:
         )
     if op == "softmax" and name == "columns_cluster":
         return 256 if arguments[0] == "double" else 512
-    if op == "softmax" and name == "columns":
-        return 256 if arguments[1] == "1" else 512
+    if name == "columns":
+        return 256 if (arguments[3] == "true" if op == "min" else arguments[1] == "1") else 512
     found = re.search(rf"__launch_bounds__\((\d+)[^;{{}}]*?\)\s+{name}\(", module.source(op))
     assert found is not None, name
     return int(found[1])
@@ -155,6 +155,22 @@ def covers_every_element(problem: Problem, step: Step) -> None:
     if name == "multi_row_tile":
         _, lanes, each = numbers
         assert int(lanes) * int(each) >= (problem.n // 2 + 1 if problem.itemsize == 2 else problem.n), (problem, step)
+    if (
+        name == "columns" and len(step.arguments) == 8
+    ):  # of the minimum: all lines, in words that begin alike all the way
+        columns = problem.by_columns()
+        assert columns is not None
+        chunks, share, across, reach, lanes, depths = (
+            value[1] for value in step.arguments[2:] if isinstance(value, tuple)
+        )
+        width = int(numbers[1])
+        shared_words = 0 if width == 1 or columns.column_width == width else width - 1
+        assert chunks * share >= columns.n and across * reach >= columns.inner, (problem, step)
+        assert lanes * depths <= step.threads and lanes * width >= min(reach, columns.inner) + shared_words, (
+            problem,
+            step,
+        )
+        assert depths * columns.x_n % width == 0 or depths >= columns.n, (problem, step)
     if name == "columns_cluster":  # each thread's packs or elements, and behind them the pairs
         columns = problem.by_columns()
         assert columns is not None
@@ -278,6 +294,8 @@ EXPECTED = {
         "rows_deferred<float, 4, 8>": (r"LDG\.E\S*\.128", r"SHFL\.BFLY", r"FMNMX\S*\.NAN"),
         "split<float, 4, 8>": (r"LDG\.E\S*\.128", r"ATOM"),
         "atomic<float, 4, 8, true>": (r"LDG\.E\S*\.128", r"(RED|ATOM)\S*\.MIN", r"(RED|ATOM)\S*\.MAX"),
+        "columns<float, 4, 8, false>": (r"LDG\.E\S*\.128", r"FMNMX\S*\.NAN"),
+        "columns<float, 4, 8, true>": (r"LDG\.E\S*\.128", r"FMNMX\S*\.NAN", r"ATOM"),
     },
     ("min", "bfloat16"): {"rows_deferred<bfloat16, 8, 8>": (r"LDG\.E\S*\.128", r"HMNMX2\S*NAN")},
     ("min", "float16"): {"rows_deferred<float16, 8, 8>": (r"LDG\.E\S*\.128", r"HMNMX2\S*NAN")},
@@ -302,7 +320,7 @@ def test_machine_code_holds_the_expected_instructions(op: str, dtype: str, archi
 
 def test_every_load_of_a_batch_is_in_flight_before_the_first_is_used() -> None:
     sass = disassembled("min", "float32", 90)
-    for name in ("rows_deferred<float, 4, 8>", "split<float, 4, 8>"):
+    for name in ("rows_deferred<float, 4, 8>", "split<float, 4, 8>", "columns<float, 4, 8, false>"):
         kinds = re.findall(r"(LDG\.E\S*\.128|FMNMX)", sass[name])
         runs = [len(list(group)) for kind, group in itertools.groupby(kinds, key=lambda k: k[:3]) if kind == "LDG"]
         assert max(runs) == 8, f"{name}: {runs}"

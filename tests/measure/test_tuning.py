@@ -115,7 +115,7 @@ def test_the_check_above_can_fail(monkeypatch: pytest.MonkeyPatch) -> None:
         tuner = Tuner(KNOBS, ["toy/softmax/auto"], POOL, bench, clock=bench.clock)
         tuner.confidence = 0.5
         taken += any(trial.taken for trial in tuner.run().trials)
-    assert taken > 20
+    assert taken > 6
 
 
 def test_a_step_is_refused_if_one_problem_pays_for_it() -> None:

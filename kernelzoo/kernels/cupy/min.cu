@@ -95,6 +95,19 @@ __device__ inline Word<T> least_of(const Bytes16& v) {
   }
 }
 
+template <class T>
+__device__ inline Word<T> word_of(const Bytes16& v, int k) {
+  if constexpr (sizeof(T) == 8) {
+    return (u64)v.word[2 * k + 1] << 32 | v.word[2 * k];
+  } else {
+    return v.word[k];
+  }
+}
+template <class T>
+__device__ inline Bytes16 no_elements() {
+  return {{(u32)nothing<T>(), high_word<T>(), (u32)nothing<T>(), high_word<T>()}};
+}
+
 // --- Reductions ------------------------------------------------------------------------------------------------------
 
 template <class T, int LANES>
@@ -211,7 +224,7 @@ __global__ void __launch_bounds__(128, 8) rows_deferred_lanes(const Problem give
     for (int i = 0; i < ITEMS; ++i) {
       const int j = lane + i * LANES;
       if constexpr (V > 1) {
-        raw[k][i] = Bytes16{{(u32)nothing<T>(), high_word<T>(), (u32)nothing<T>(), high_word<T>()}};
+        raw[k][i] = no_elements<T>();
         if (j < row.packs) raw[k][i] = load_once(row.x + row.head + j * V);
       } else {
         w[k][i] = nothing<T>();
@@ -351,93 +364,132 @@ __global__ void __launch_bounds__(512, SPLIT_BLOCKS) split_cluster(const Problem
 
 // --- Columns: the rows lie side by side, so lanes run along them and each thread walks down its own ------------------
 //
-// A block takes x_lanes * V neighbouring rows (V of them a pack) and blockDim.x / x_lanes of their elements at a time;
-// a word holds PER_WORD of those rows. With SPLIT, `chunks` blocks share the reduced axis, as in split.
-template <class T, int V, int ITEMS, bool SPLIT>
-__global__ void __launch_bounds__(512, 2)
-    columns(const Problem given, Word<T>* partial, u32* arrived, const int chunks, const int x_lanes) {
-  const Problem p = begin(given);
-  constexpr int WORDS = V > 1 ? 16 / sizeof(Word<T>) : 1, PER_WORD = V / WORDS;
-  __shared__ Word<T> slots[16 * 32 * (V > 1 ? 2 : 1)];  // a word for each warp and x_lane: x_lanes <= 8 where V > 1
-  const int lane = threadIdx.x % x_lanes, depth = threadIdx.x / x_lanes, depths = blockDim.x / x_lanes;
-  const int warp = threadIdx.x / 32, warps = blockDim.x / 32, wide = x_lanes * WORDS;
-  const i64 tiles = (p.inner + x_lanes * V - 1) / (x_lanes * V), block = block_index();
-  const i64 tile = SPLIT ? block / chunks : block, outer = tile / tiles;
-  if (outer >= p.rows / p.inner) return;
-  const int chunk = SPLIT ? (int)(block % chunks) : 0;
-  const i64 first = (tile - outer * tiles) * x_lanes * V, inner = first + lane * V;
-  const i64 share = SPLIT ? (p.n + chunks - 1) / chunks : p.n, begin = chunk * share;
-  const i64 end = inner >= p.inner ? 0 : begin + share < p.n ? begin + share : p.n;
-  const T* x = (const T*)p.x + outer * p.x_outer + inner * p.x_inner;
+// A tile is `wide` neighbouring rows. A line of it is their elements at one place, side by side where V > 1: x_lanes lanes
+// read the words of V elements that hold it, one each, and `depths` lines are read at a time. Lines may begin within a
+// word, as those of an odd number of rows do; a thread goes down lines that begin alike (`depths` is a multiple of V, or
+// all lines are, or there are no more), so that each place of its word stays with one row all the way. Places that hold
+// another tile's elements are left out at the end.
+template <class T, int V>
+struct Tile {
+  const T* x;
+  const T* x_end;
+  i64 length, x_n, x_inner;
+  int wide, x_lanes, depths;
 
-  Word<T> w[WORDS];
+  __device__ int phase(i64 line) const {
+    return V > 1 ? (int)(((u32)(u64)x + (u32)line * (u32)x_n * (u32)sizeof(T) & 15u) / (u32)sizeof(T)) : 0;
+  }
+  // The word that x ends within is not read as one, since memory may end there too.
+  __device__ bool ends_within(const T* at) const { return V > 1 && (u64)at >= ((u64)x_end & ~(u64)15); }
+
+  // This thread's least of each place, to shared memory.
+  template <int ITEMS>
+  __device__ void walk(T* places) const {
+    constexpr int WORDS = V > 1 ? 16 / sizeof(Word<T>) : 1;
+    const int lane = threadIdx.x % x_lanes, depth = threadIdx.x / x_lanes;
+    if (depth >= depths) return;
+    const auto word = [&](i64 line) { return x + line * x_n + lane * V * x_inner - phase(line); };
+    Word<T> w[WORDS];
 #pragma unroll
-  for (int k = 0; k < WORDS; ++k) w[k] = nothing<T>();
-  for (i64 j = begin + depth; j < end; j += ITEMS * depths) {
-    Word<T> batch[ITEMS][WORDS];
+    for (int k = 0; k < WORDS; ++k) w[k] = nothing<T>();
+    if (lane * V < phase(depth) + wide) {
+      const T* at = word(depth);
+      const i64 end = ends_within(word(length - 1)) ? length - 1 : length;
+      for (i64 j = depth; j < end; j += ITEMS * depths, at += ITEMS * depths * x_n) {
+        Word<T> batch[ITEMS][WORDS];
 #pragma unroll
-    for (int i = 0; i < ITEMS; ++i) {
-      const bool inside = j + (i64)i * depths < end;
-      const T* at = x + (inside ? j + (i64)i * depths : j) * p.x_n;  // past the end, an element a second time
-      if constexpr (V > 1) {
-        const Bytes16 v = load_once(at);
+        for (int i = 0; i < ITEMS; ++i) {
+          const bool inside = j + i * depths < end;
+          if constexpr (V > 1) {
+            const Bytes16 v = load_once_if(inside, at + i * depths * x_n, no_elements<T>());
 #pragma unroll
-        for (int k = 0; k < WORDS; ++k) {
-          if constexpr (sizeof(T) == 8) {
-            batch[i][k] = (u64)v.word[2 * k + 1] << 32 | v.word[2 * k];
+            for (int k = 0; k < WORDS; ++k) batch[i][k] = word_of<T>(v, k);
           } else {
-            batch[i][k] = v.word[k];
+            batch[i][0] = spread(inside ? at + i * depths * x_n : at);  // past the end, an element a second time
           }
         }
-      } else {
-        batch[i][0] = spread(at);
+#pragma unroll
+        for (int i = 0; i < ITEMS; ++i) {
+#pragma unroll
+          for (int k = 0; k < WORDS; ++k) w[k] = least(w[k], batch[i][k], T{});
+        }
       }
     }
+    if constexpr (V > 1) {
 #pragma unroll
-    for (int i = 0; i < ITEMS; ++i) {
-#pragma unroll
-      for (int k = 0; k < WORDS; ++k) w[k] = least(w[k], batch[i][k], T{});
+      for (int k = 0; k < WORDS; ++k) ((Word<T>*)places)[threadIdx.x * WORDS + k] = w[k];
+    } else {
+      put(places + threadIdx.x, w[0]);
     }
   }
 
-#pragma unroll
-  for (int k = 0; k < WORDS; ++k) {
-    for (int mask = 16; mask >= x_lanes; mask /= 2) w[k] = least(w[k], exchange(w[k], mask), T{});
-    if ((threadIdx.x & 31) < x_lanes) slots[warp * wide + lane * WORDS + k] = w[k];
-  }
-  __syncthreads();
-  Word<T> total = nothing<T>();
-  if (threadIdx.x < wide) {
-    for (int k = 0; k < warps; ++k) total = least(total, slots[k * wide + threadIdx.x], T{});
-  }
-  if constexpr (SPLIT) {
-    Word<T>* tile_partial = partial + tile * chunks * wide;
-    if (threadIdx.x < wide) tile_partial[chunk * wide + threadIdx.x] = total;
-    if (!arrives_last(arrived + tile, chunks)) return;
-    if (threadIdx.x < wide) {
-      for (int k = 0; k < chunks; ++k) total = least(total, tile_partial[k * wide + threadIdx.x], T{});
-    }
-  }
-  if (threadIdx.x >= wide) return;
-#pragma unroll
-  for (int k = 0; k < PER_WORD; ++k) {
-    const i64 at = first + threadIdx.x * PER_WORD + k;
-    if (at < p.inner) {
-      T* out = (T*)p.out + outer * p.out_outer + at * p.out_inner;
-      if constexpr (sizeof(T) == 8) {
-        *(u64*)out = total;
-      } else if constexpr (sizeof(T) == 4) {
-        *(u32*)out = total;
-      } else if constexpr (sizeof(T) == 2) {
-        *(u16*)out = (u16)(total >> 16 * k);
-      } else {
-        *(u8*)out = (u8)(total >> 8 * k);
+  // The least of each row, from shared memory to `out`. Where rows are few, groups of threads share the places.
+  __device__ void meet(const T* places, Word<T>* slots, T* out, i64 out_step) const {
+    __syncthreads();
+    const int groups = (int)blockDim.x / wide;
+    const auto over = [&](int row, int from, int step) {
+      Word<T> w = nothing<T>();
+#pragma unroll 4
+      for (int d = from; d < depths; d += step) {
+        w = least(w, spread(places + d * x_lanes * V + phase(d) + row), T{});
       }
+      const T* last = x + (length - 1) * x_n + row;
+      if (from == 0 && ends_within(last)) w = least(w, spread(last), T{});
+      return w;
+    };
+    if (groups <= 1) {
+      for (int row = threadIdx.x; row < wide; row += blockDim.x) put(out + row * out_step, over(row, 0, 1));
+      return;
+    }
+    if (threadIdx.x < groups * wide) slots[threadIdx.x] = over(threadIdx.x % wide, threadIdx.x / wide, groups);
+    __syncthreads();
+    if (threadIdx.x < wide) {
+      Word<T> w = slots[threadIdx.x];
+#pragma unroll 4
+      for (int k = 1; k < groups; ++k) w = least(w, slots[k * wide + threadIdx.x], T{});
+      put(out + threadIdx.x * out_step, w);
     }
   }
+};
+
+// A tile, of at most `step` rows, to a block. With SPLIT, `chunks` blocks share the reduced axis, as in split: their
+// minima are a tile too.
+template <class T, int V, int ITEMS, bool SPLIT>
+__global__ void __launch_bounds__(SPLIT ? 256 : 512, SPLIT ? 3 : 2)
+    columns(const Problem given, T* partial, u32* arrived, const int chunks, const i64 share, const i64 tiles,
+            const int step, const int x_lanes, const int depths) {
+  const Problem p = begin(given);
+  __shared__ Bytes16 memory[V > 1 ? 512 : 512 * sizeof(T) / 16];
+  __shared__ Word<T> slots[512];
+  T* places = (T*)memory;
+  // Blocks that share columns are few: 32 bits hold their number.
+  const i64 at = SPLIT ? blockIdx.x / (u32)chunks : block_index(), outer = SPLIT ? (u32)at / (u32)tiles : at / tiles;
+  const i64 first = (at - outer * tiles) * step;
+  const int chunk = SPLIT ? blockIdx.x - (u32)at * chunks : 0;
+  const int wide = p.inner - first < step ? (int)(p.inner - first) : step;
+  const i64 from = chunk * share, length = p.n - from < share ? p.n - from : share;
+  const i64 outermost = (i64)((double)p.rows * p.inner_inverse + 0.5) - 1;
+  if (outer > outermost) return;
+  const T* x = (const T*)p.x;
+  const T* x_end = x + outermost * p.x_outer + (p.n - 1) * p.x_n + p.inner;
+  x += outer * p.x_outer + from * p.x_n + first * p.x_inner;
+
+  Tile<T, V> tile{x, x_end, length, p.x_n, p.x_inner, wide, x_lanes, depths};
+  for (bool shared = SPLIT;; shared = false) {
+    tile.template walk<ITEMS>(places);
+    if (!shared) break;
+    const int pitch = x_lanes * V, beyond = wide + threadIdx.x;
+    T *all = partial + at * chunks * pitch, *mine = all + chunk * pitch;
+    tile.meet(places, slots, mine, 1);
+    if (threadIdx.x + 1 < V && beyond < pitch) put(mine + beyond, nothing<T>());  // the rest of the last word
+    if (!arrives_last(arrived + at, chunks)) return;
+    asm volatile("" : "+l"(all) :: "memory");  // no load is moved ahead of the arrival
+    tile = {all, all + chunks * pitch, chunks, pitch, 1, wide, x_lanes, depths};
+  }
+  tile.meet(places, slots, (T*)p.out + outer * p.out_outer + first * p.out_inner, p.out_inner);
 }
 
-// --- Columns of an odd number of rows: all of memory as one piece ----------------------------------------------------
+// --- Columns of fewer rows than a word holds: all of memory as one piece ---------------------------------------------
 //
 // `active` threads, a multiple of the rows, walk over it pack by pack, so that each place of a thread's pack stays with
 // one row all the way; the places meet at the end, and blocks as in split.
@@ -468,13 +520,7 @@ __global__ void __launch_bounds__(512, 2) columns_flat(const Problem given, Word
 #pragma unroll
       for (int i = 0; i < ITEMS; ++i) {
 #pragma unroll
-        for (int k = 0; k < WORDS; ++k) {
-          if constexpr (sizeof(T) == 8) {
-            w[k] = least(w[k], (u64)raw[i].word[2 * k + 1] << 32 | raw[i].word[2 * k], T{});
-          } else {
-            w[k] = least(w[k], raw[i].word[k], T{});
-          }
-        }
+        for (int k = 0; k < WORDS; ++k) w[k] = least(w[k], word_of<T>(raw[i], k), T{});
       }
     }
 #pragma unroll

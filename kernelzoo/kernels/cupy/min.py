@@ -5,10 +5,12 @@ one), since that is what a thread loads at a time.
 """
 
 import ctypes
+import math
+from dataclasses import dataclass
 
 import torch
 
-from kernelzoo.kernels.cupy.module import Argument, Device, Plan, Problem, Step, bind
+from kernelzoo.kernels.cupy.module import PACK_BYTES, Argument, Device, Plan, Problem, Step, bind
 from kernelzoo.registry import Launch, register
 from kernelzoo.tables import knob, launch_table
 
@@ -20,6 +22,8 @@ ITEMS = 8
 THREADS = 256
 
 CLUSTER = 4
+
+SPLIT_LANES = 32  # across a tile whose columns are shared: 512 bytes
 
 BATCH_TILES = 128  # row tiles, of 8 rows, whose minima a block of atomic_batched holds at a time: 8 kB at most
 MAX_GRID_Y = 65535
@@ -38,18 +42,18 @@ class Knobs:
     columns_percent: int = knob(
         50, among=(25, 50, 100, 200), unit="% of the SMs", why="with a tile of columns each, below which they are split"
     )
-    # Four of 256 threads run on an SM with the 56 registers a thread that these kernels take on sm_90.
-    blocks_per_sm: int = knob(4, among=(2, 3, 4, 6, 8), unit="blocks", why="of split rows and of atomics, on each SM")
-    flat_blocks: int = knob(2, among=(1, 2, 4), unit="blocks", why="on each SM, of columns as one piece of memory")
-    # Their minima meet without a trip to memory.
+    # Two of 256 threads have enough loads on their way; four, which an SM has the registers for, are more to wait for.
+    blocks_per_sm: int = knob(2, among=(2, 3, 4, 6, 8), unit="blocks", why="of split rows and of atomics, on each SM")
+    column_blocks: int = knob(2, among=(1, 2, 4), unit="blocks", why="on each SM, of columns that several share")
+    # Their minima meet without a trip to memory, which is worth more than the SMs that so few rows leave out.
     cluster_rows: int = knob(
-        24, among=(12, 24, 48, 96), unit="rows", why="from which four blocks each, as a cluster, fill the device"
+        12, among=(12, 24, 48, 96), unit="rows", why="from which four blocks each, as a cluster, pay off"
     )
     row_threads: int = knob(
         512, among=(256, 512, 1024), unit="threads", why="to a long row, where an SM has several rows at once"
     )
     group_rows: int = knob(
-        4, among=(2, 4), unit="packs", why="in flight to a thread of short rows, where they are many waves of blocks"
+        2, among=(2, 4), unit="packs", why="in flight to a thread of short rows, where they are many waves of blocks"
     )
     tile_row_bytes: int = knob(
         256, among=(64, 128, 256), unit="bytes", why="of rows off 16-byte words that are read as one piece of memory"
@@ -95,9 +99,9 @@ def atomic_batched(x: torch.Tensor, out: torch.Tensor) -> Launch:
 def _auto(problem: Problem, device: Device, knobs: Knobs) -> Plan:
     columns = problem.by_columns()
     if columns is not None:
-        if _is_flat(columns):
+        if _is_narrow(columns):
             return _split(problem, device, knobs)
-        few = 100 * _column_tiles(columns) < knobs.columns_percent * device.sms and problem.n > 64
+        few = 100 * _whole_tile(columns, device).count < knobs.columns_percent * device.sms and problem.n > 64
         return _split(problem, device, knobs) if few else _rows_deferred(problem, device, knobs)
     # A block per row fills the device from half as many rows as SMs; a row that one batch reads gains nothing either.
     if 100 * problem.rows > knobs.fill_percent * device.sms or _packs(problem) <= THREADS * ITEMS // 2:
@@ -113,14 +117,7 @@ def _rows(problem: Problem, device: Device, knobs: Knobs) -> Plan:
 def _rows_deferred(problem: Problem, device: Device, knobs: Knobs) -> Plan:
     columns = problem.by_columns()
     if columns is not None:
-        # Single elements: as many bytes on their way take more items a thread and more blocks.
-        lanes, items, most = _column_lanes(columns), ITEMS, 512
-        if columns.column_width == 1:
-            items, most = 2 * ITEMS, 128
-        threads = max(WARP, min(most, lanes * _power_of_two(-(-columns.n // items))))
-        kernel = f"columns<{columns.c_type}, {columns.column_width}, {items}, false>"
-        arguments: tuple[Argument, ...] = ("partial", "counters", (ctypes.c_int32, 1), (ctypes.c_int32, lanes))
-        return Plan(columns, (Step(kernel, _column_tiles(columns), threads, arguments),))
+        return _columns(columns, _whole_tile(columns, device), 1)
     n, width, c_type, packs = problem.n, problem.width, problem.c_type, _packs(problem)
     # Short rows that don't keep to 16-byte words: all of them as one piece of memory.
     if (
@@ -139,7 +136,7 @@ def _rows_deferred(problem: Problem, device: Device, knobs: Knobs) -> Plan:
         if has_edges:  # one edge element a lane: a row has 2 * (width - 1) of them at most
             lanes = max(lanes, _power_of_two(2 * (width - 1)))
         items = _power_of_two(-(-packs // lanes))
-        # Four packs in flight and 64 registers a thread, 64 kB per SM; two where one wave of blocks holds all rows.
+        # With two packs in flight, and 64 registers a thread, an SM has 32 kB on its way.
         group_rows = max(1, (knobs.group_rows if problem.rows * lanes > device.sms * 2048 else 2) // items)
         blocks = -(-problem.rows // (128 // lanes * group_rows))
         kernel = f"rows_deferred_lanes<{c_type}, {width}, {lanes}, {items}, {group_rows}, {int(has_edges)}>"
@@ -152,17 +149,14 @@ def _rows_deferred(problem: Problem, device: Device, knobs: Knobs) -> Plan:
 def _split(problem: Problem, device: Device, knobs: Knobs) -> Plan:
     columns = problem.by_columns()
     blocks = knobs.blocks_per_sm * device.sms
-    if columns is not None and _is_flat(columns):
-        blocks = min(knobs.flat_blocks * device.sms, max(1, columns.n * columns.inner // (512 * ITEMS)))
+    if columns is not None and _is_narrow(columns):
+        blocks = min(knobs.column_blocks * device.sms, max(1, columns.n * columns.inner // (512 * ITEMS)))
         step = Step(f"columns_flat<{columns.c_type}, {ITEMS}>", blocks, 512, ("partial", "counters"))
         return Plan(columns, (step,), blocks * columns.inner * 8, 4)
     if columns is not None:
-        lanes, tiles = _column_lanes(columns), _column_tiles(columns)
-        chunks = max(1, min(-(-columns.n // (THREADS // lanes * ITEMS)), blocks // min(blocks, tiles)))
-        kernel = f"columns<{columns.c_type}, {columns.column_width}, {ITEMS}, true>"
-        arguments: tuple[Argument, ...] = ("partial", "counters", (ctypes.c_int32, chunks), (ctypes.c_int32, lanes))
-        step = Step(kernel, tiles * chunks, THREADS, arguments)
-        return Plan(columns, (step,), tiles * chunks * lanes * 16, tiles * 4)
+        tile = _column_tile(columns, SPLIT_LANES, THREADS)
+        most = max(1, knobs.column_blocks * device.sms // tile.count)
+        return _columns(columns, tile, min(-(-columns.n // (tile.depths * ITEMS)), most))
     packs = _packs(problem)
     # Of longer rows the trip weighs little, and clusters leave some SMs out.
     short = CLUSTER * 512 <= packs <= CLUSTER * 512 * ITEMS * 4
@@ -173,7 +167,7 @@ def _split(problem: Problem, device: Device, knobs: Knobs) -> Plan:
     # One wave of blocks, each with a batch of loads at least.
     chunks = max(1, min(-(-packs // (THREADS * ITEMS)), blocks // min(blocks, problem.rows)))
     kernel = f"split<{problem.c_type}, {problem.width}, {ITEMS}>"
-    arguments = ("partial", "counters", (ctypes.c_int32, chunks))
+    arguments: tuple[Argument, ...] = ("partial", "counters", (ctypes.c_int32, chunks))
     step = Step(kernel, problem.rows * chunks, _threads(-(-packs // chunks), THREADS), arguments)
     return Plan(problem, (step,), problem.rows * chunks * 8, problem.rows * 4)
 
@@ -217,25 +211,79 @@ def _atomic(problem: Problem, chunks: int, grid_y: int, batched: str) -> Plan:
     return Plan(problem, tuple(steps), partial_bytes=problem.rows * 4 if narrow else 0)
 
 
-def _is_flat(problem: Problem) -> bool:
-    """Columns that fill one piece of memory, of so few rows that blocks of 512 threads go round them, at odd widths."""
+def _is_narrow(problem: Problem) -> bool:
+    """Long columns that fill one piece of memory, of so few rows that a word holds a whole line of them, or more."""
     return (
-        problem.column_width == 1
-        and problem.aligned
+        problem.aligned
         and problem.outer == 1
         and problem.x_inner == 1
-        and problem.x_n == problem.inner <= 256
+        and problem.x_n == problem.inner < PACK_BYTES // problem.itemsize
         and problem.n >= 1024
     )
 
 
-def _column_lanes(problem: Problem) -> int:
-    """Lanes along the rows: 128 bytes of neighbouring rows, or 32 single elements."""
-    return min(8 if problem.column_width > 1 else WARP, _power_of_two(-(-problem.inner // problem.column_width)))
+@dataclass(frozen=True)
+class _Tile:
+    """Neighbouring rows that one block takes; see ``struct Tile`` of min.cu."""
+
+    width: int
+    lanes: int
+    depths: int
+    step: int
+    """Rows from a tile to the next."""
+    across: int
+    """Tiles side by side."""
+    count: int
+
+    @property
+    def threads(self) -> int:
+        return -(-self.lanes * self.depths // WARP) * WARP
 
 
-def _column_tiles(problem: Problem) -> int:
-    return problem.outer * -(-problem.inner // (_column_lanes(problem) * problem.column_width))
+def _column_tile(problem: Problem, lanes: int, threads: int) -> _Tile:
+    """A tile of at most so many words across, in a block of at most so many threads."""
+    inner, width = problem.inner, PACK_BYTES // problem.itemsize
+    if problem.x_inner != 1 or min(inner, problem.x_n) < width:  # single elements
+        width, around, threads = 1, 1, min(threads, THREADS)
+        step = lanes = min(WARP, inner)
+    else:
+        # Lines that begin within a word touch one more. Others' tiles keep to 64 bytes, what memory gives at once.
+        spare, piece = (0, 4 * width) if problem.column_width == width else (width - 1, width)
+        around = width // math.gcd(width, problem.x_n)
+        lanes = min(lanes, threads // around)
+        step = inner
+        if inner + spare > lanes * width:
+            tiles = -(-inner // ((lanes - (spare > 0)) * width))
+            step = -(-inner // (tiles * piece)) * piece
+        lanes = -(-(step + spare) // width)
+    depths = min(threads // lanes // around, -(-problem.n // (ITEMS * around))) * around
+    across = -(-inner // step)
+    return _Tile(width, lanes, min(depths, problem.n), step, across, problem.outer * across)
+
+
+def _whole_tile(problem: Problem, device: Device) -> _Tile:
+    """Columns that no blocks share: 128 bytes across, or more where that leaves 1.5 to 3 blocks an SM; a larger block
+    where an SM has no second one."""
+    words = problem.outer * -(-problem.inner * problem.itemsize // PACK_BYTES)
+    lanes = max(8, min(64, _power_of_two(words // (3 * device.sms))))
+    tile = _column_tile(problem, lanes, THREADS)
+    return tile if tile.count > device.sms else _column_tile(problem, lanes, 2 * THREADS)
+
+
+def _columns(problem: Problem, tile: _Tile, chunks: int) -> Plan:
+    workspace: tuple[Argument, ...] = ("partial", "counters") if chunks > 1 else ((ctypes.c_int64, 0),) * 2
+    arguments = (
+        *workspace,
+        (ctypes.c_int32, chunks),
+        (ctypes.c_int64, -(-problem.n // chunks)),
+        (ctypes.c_int64, tile.across),
+        *((ctypes.c_int32, size) for size in (tile.step, tile.lanes, tile.depths)),
+    )
+    kernel = f"columns<{problem.c_type}, {tile.width}, {ITEMS}, {'true' if chunks > 1 else 'false'}>"
+    step = Step(kernel, tile.count * chunks, tile.threads, arguments)
+    if chunks == 1:
+        return Plan(problem, (step,))
+    return Plan(problem, (step,), tile.count * chunks * tile.lanes * PACK_BYTES, tile.count * 4)
 
 
 def _packs(problem: Problem) -> int:

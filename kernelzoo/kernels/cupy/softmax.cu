@@ -1707,15 +1707,17 @@ struct Meeting {
   int groups, wide;
 
   // `met` counts the bytes that all blocks of the cluster will send here. cluster_arrive() and, in finish(),
-  // cluster_wait() put its making, in every block, before the first of them; loads may be issued between the two.
+  // cluster_wait() put its making, in every block, before the first of them; loads may be issued between the two. One
+  // thread makes it and arrives at it: compute-sanitizer takes that for a race unless a warp's barrier stands between.
   __device__ Meeting(void* at, u64* met, int groups, int wide)
       : slots((Pair<Wide<T>>*)at), peers(slots + groups * wide), finishers(peers + cluster_size() * wide), met(met),
         groups(groups), wide(wide) {
     if (threadIdx.x == 0) {
       init_barrier(met, 1);
       fence_barriers();
-      arrive_expecting(met, cluster_size() * wide * sizeof(Pair<Wide<T>>));
     }
+    __syncwarp();
+    if (threadIdx.x == 0) arrive_expecting(met, cluster_size() * wide * sizeof(Pair<Wide<T>>));
     cluster_arrive();
   }
 

@@ -97,7 +97,7 @@ class Knobs:
         1024, among=(512, 1024, 2048), unit="elements", why="of a column, above which that pays off"
     )
     columns_short: int = knob(
-        128, among=(64, 128, 256, 512), unit="elements", why="of the longest column that no cluster takes"
+        64, among=(64, 128, 256, 512), unit="elements", why="of the longest column that no cluster takes"
     )
     column_blocks: int = knob(
         3, among=(2, 3, 4), unit="blocks", why="of a cluster of columns whose elements an SM's shared memory holds"
