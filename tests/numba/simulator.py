@@ -57,9 +57,16 @@ def _shfl_xor_sync(self: FakeCUDAModule, mask: int, value: Any, distance: int) -
     return warp.exchange(lane, value, lane ^ distance)
 
 
+def _syncwarp(self: FakeCUDAModule, mask: int) -> None:
+    _whole(mask)
+    warp, _ = _warp_of_this_thread()
+    warp.barrier.wait()
+
+
 def install() -> None:
-    """Give the simulator's ``cuda`` the shuffles. Harmless if done twice."""
+    """Give the simulator's ``cuda`` the shuffles and the barrier of a warp. Harmless if done twice."""
     FakeCUDAModule.shfl_xor_sync = _shfl_xor_sync
+    FakeCUDAModule.syncwarp = _syncwarp
     # The simulator polls its threads without a pause. Taking the interpreter from it after 0.1 ms and not 5 makes
     # blocks of some hundred threads run in half the time.
     sys.setswitchinterval(1e-4)

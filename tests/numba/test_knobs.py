@@ -39,7 +39,12 @@ def static_shared(step: Any) -> int:
     if name == "held_kernel":
         _, vec, lanes, _, threads, *_ = ast.literal_eval(constants[constants.index("(") :])
         return (threads // max(32, lanes) + 16) * lanes * vec * 8
-    pairs = {"cluster_kernel": 16 * 32 * 2, "flat_kernel": 512 * vec, "turns_kernel": 256 * vec}
+    pairs = {
+        "cluster_kernel": 16 * 32 * 2,
+        "flat_kernel": 512 * vec,
+        "turns_kernel": 256 * vec,
+        "ragged_kernel": (8 + 16) * 32,
+    }
     return pairs.get(name, 256) * 8
 
 
@@ -48,6 +53,38 @@ def static_shared(step: Any) -> int:
 def test_every_value_of_every_knob_keeps_within_the_device(arch: str, op: str) -> None:
     dtypes = ("float32", "bfloat16") if arch in ("sm_90", "sm_120") else ("float32",)
     assert knobs.check_all("numba", arch, op, dtypes, static_shared) > 500
+
+
+@pytest.mark.parametrize(
+    ("shape", "dtype", "lanes", "threads", "blocks"),
+    [
+        ((8192, 8192), "bfloat16", 8, 512, 1),  # a strip for each SM
+        ((8192, 8192), "float32", 8, 256, 1),  # two
+        ((4096, 4096), "bfloat16", 8, 512, 2),
+        ((2048, 2048), "bfloat16", 8, 256, 4),
+        ((16384, 1000), "bfloat16", 8, 256, 8),
+        ((65536, 256), "float32", 8, 512, 8),
+        ((65536, 256), "bfloat16", 4, 512, 8),
+        ((100, 65537), "bfloat16", 32, 256, 1),
+        ((65536, 64), "bfloat16", None, 0, 0),  # as one piece of memory
+        ((65536, 64), "float32", None, 0, 0),
+    ],
+    ids=str,
+)
+def test_minima_of_columns_fill_the_device(
+    shape: tuple[int, int], dtype: str, lanes: int | None, threads: int, blocks: int
+) -> None:
+    import torch
+
+    from kernelzoo.kernels.numba import min as minima
+    from kernelzoo.kernels.numba.view import view
+
+    x = torch.empty((1, *shape), dtype=getattr(torch, dtype), device="meta")
+    v = view(x, torch.empty_like(x[:, 0]))
+    assert (minima.flat_active(v, 132) is not None) == (lanes is None)
+    if lanes is not None:
+        plan = minima.columns_plan(v, 132, minima.Knobs(), minima.CLUSTER)
+        assert plan is not None and (plan[1].lanes, plan[1].threads, plan[2]) == (lanes, threads, blocks)
 
 
 def test_a_few_kernels_are_right_at_other_values() -> None:

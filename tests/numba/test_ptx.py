@@ -77,8 +77,11 @@ def softmax_kernels(v: View) -> dict[str, Source]:
             found["turns"] = softmax_columns.turns_kernel(v.dtype, 16, 8, 256, 2)
     elif flat_columns(v) is not None and itemsize(v.dtype) <= 4:
         found["flat_grid"] = softmax_columns.flat_kernel(v.dtype, softmax_columns.FLAT_TILES)
-    elif single_columns(v) is not None and itemsize(v.dtype) == 4:
-        found["held_single"] = softmax_columns.held_kernel(v.dtype, 1, 32, True, 256, 3, 16)
+    elif single_columns(v) is not None and itemsize(v.dtype) <= 4:
+        for blocks, name in ((1, "ragged"), (2, "ragged_cluster")):
+            found[name] = softmax_columns.ragged_kernel(v.dtype, blocks > 1)
+        if itemsize(v.dtype) == 4:
+            found["held_single"] = softmax_columns.held_kernel(v.dtype, 1, 32, True, 256, 3, 16)
     if not v.across and v.n > 1000:
         found["cluster"] = softmax.cluster_kernel(v.dtype, softmax.held_tiling(v, 4))
         found["grid"] = softmax.grid_kernel(v.dtype, softmax.grid_tiling(v))
@@ -99,11 +102,12 @@ def min_kernels(v: View) -> dict[str, Source]:
         found["tile"] = minima.rows_deferred_tile_kernel(v.dtype)
     if not v.across and v.n > 1000:
         found["cluster"] = minima.cluster_kernel(v.dtype, minima.cluster_tiling(v))
-    if minima.flat_active(v) is not None:
+    if minima.flat_active(v, 132) is not None:
         found["flat"] = minima.flat_kernel(v.dtype, minima.deep(replace(v, vec=16 // itemsize(v.dtype))))
-    if columns(v) is not None:
+    if minima.strips(v, 8, 256) is not None:
+        deep = minima.deep(replace(v, vec=16 // itemsize(v.dtype)))
         for blocks, name in ((1, "columns"), (2, "columns_cluster")):
-            found[name] = minima.columns_kernel(v.dtype, minima.deep(v), blocks > 1)
+            found[name] = minima.columns_kernel(v.dtype, deep, blocks > 1)
     if itemsize(v.dtype) < 4:
         found["narrow"] = minima.narrow_kernel(v.dtype)
     return found
@@ -135,10 +139,11 @@ def fullest() -> set[tuple[str, str, str, str]]:
     return set(found.values())
 
 
-CLUSTERS = ("cluster", "columns_cluster", "held_cluster", "held_single")
-ON_SM_90 = (*CLUSTERS, "held", "turns", "flat_grid", "grid")  # and later: what is launched where there are clusters
+CLUSTERS = ("cluster", "columns_cluster", "held_cluster", "held_single", "ragged_cluster")
+# And later: what is launched where there are clusters.
+ON_SM_90 = (*CLUSTERS, "held", "ragged", "turns", "flat_grid", "grid")
 BY_VECTORS = ("columns", "columns_cluster", "held_cluster", "turns", "flat", "flat_grid")  # which lie across the rows
-COPIED = ("tile", "held", "held_cluster", "turns")  # to shared memory, and by vectors
+COPIED = ("tile", "held", "held_cluster", "ragged", "ragged_cluster", "turns")  # to shared memory, and by vectors
 MEETING = ("grid", "turns")  # blocks that run at once wait for each other, once
 # float16, which is bfloat16 with other conversions, and float64 are sm_90's matter.
 KINDS = fullest()
@@ -220,7 +225,7 @@ def test_compiles_to_what_it_is_written_for(
             assert count(r"cp\.async\.cg\.shared\.global", ptx) > 0
         if name == "held_single":
             assert count(r"cp\.async\.ca\.shared\.global", ptx) > 0
-        if name not in ("tile", "held"):
+        if name not in ("tile", "held", "ragged", "ragged_cluster"):
             assert count(rf"ld\.global\.{words}", ptx) > 0
         # A warp whose lanes belong to 32 rows has nothing to shuffle, nor has a thread with a row of its own.
         assert count(r"bar\.sync" if v.across or name == "tile" else r"shfl\.sync", ptx) > 0

@@ -8,6 +8,7 @@ The simulator must be on before Numba is imported, so this module runs in a proc
 
 # ruff: noqa: E402 - what Numba is at import depends on the simulator, so that is asked first
 
+import math
 import os
 import sys
 import threading
@@ -219,7 +220,10 @@ def one_block(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
                 monkeypatch.setattr(module, name, lambda device, answer=answer: answer)
     monkeypatch.setattr(softmax, "grid_shape", lambda *_: (1, 64))
     monkeypatch.setattr(softmax, "cluster_shape", lambda *_: (1, 64, 4))
-    kernels = (softmax.cluster_kernel, softmax.grid_kernel, softmax_columns.held_kernel, softmax_columns.flat_kernel)
+    kernels = (
+        *(softmax.cluster_kernel, softmax.grid_kernel),
+        *(softmax_columns.held_kernel, softmax_columns.ragged_kernel, softmax_columns.flat_kernel),
+    )
     for kernel in kernels:
         kernel.cache_clear()
     yield
@@ -304,6 +308,35 @@ def test_columns_in_shared_memory(
     ops.OPERATIONS["softmax"].assert_close(out, x, 0)
 
 
+@pytest.mark.parametrize("in_clusters", [False, True], ids=["a block", "a cluster"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize(("shape", "start"), [((2, 61, 45), 0), ((37, 31), 3), ((3, 20, 66), 5)], ids=str)
+def test_columns_that_begin_anywhere(
+    shape: tuple[int, ...], start: int, dtype: torch.dtype, in_clusters: bool, one_block: None
+) -> None:
+    """Rows off the boundaries of vectors, in the words of which there are neighbours, and at the ends nobody."""
+    from kernelzoo.kernels.numba import launch, softmax_columns
+    from kernelzoo.kernels.numba.columns import single_columns
+    from kernelzoo.kernels.numba.view import view
+
+    memory = torch.full((start + math.prod(shape),), NAN, dtype=dtype)
+    x = memory[start:].view(shape)
+    x.copy_(columns_with_special_values((shape[-2], math.prod(shape[:-2]) * shape[-1]), dtype).view(x.shape))
+    x = x if x.ndim == 3 else x[None]
+    out = torch.empty_like(x)
+    v = view(x, out)
+    c = single_columns(v)
+    assert c is not None and v.phase == start % (16 // dtype.itemsize)
+    source = softmax_columns.ragged_kernel(v.dtype, in_clusters)
+    tiles, warps, items = c.groups * -(-c.neighbours // 32), 3, -(-c.n // 3)
+    pitch = 32 * dtype.itemsize + 16
+    call = launch._simulated(source).call(
+        tiles, *c.offsets, 1, c.n, v.phase, items, threads=32 * warps, shared=warps * items * pitch
+    )
+    call(x, out)()
+    ops.OPERATIONS["softmax"].assert_close(out, x, 1)
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 @pytest.mark.parametrize(("shape", "tiles"), [((100, 40), 0), ((70, 72), 3)], ids=str)
 def test_columns_in_turns(
@@ -327,13 +360,14 @@ def test_columns_in_turns(
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int8, torch.float64], ids=str)
-@pytest.mark.parametrize("shape", [(1100, 33), (1025, 7)], ids=str)
+@pytest.mark.parametrize("shape", [(1100, 33), (1025, 7), (1030, 48)], ids=str)
 def test_minimum_of_columns_as_one_piece_of_memory(
     shape: tuple[int, int], dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from kernelzoo.kernels.numba import min as minima
 
     monkeypatch.setattr(minima, "FLAT_THREADS", 128)
+    monkeypatch.setattr(minima, "are_few", lambda *_: True)  # as on a device of many SMs, at a width of whole vectors
     minima.flat_kernel.cache_clear()
     x = values(shape, dtype)
     if dtype.is_floating_point:
@@ -342,3 +376,31 @@ def test_minimum_of_columns_as_one_piece_of_memory(
         x[7, 3] = -INF
     run(kernelzoo.implementation("numba/min/split"), x, 0, launches=2)
     minima.flat_kernel.cache_clear()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int8, torch.float64], ids=str)
+@pytest.mark.parametrize(
+    "shape", [(70, 41), (2, 67, 45), (64, 300), (65, 64), (3, 66, 16)], ids=lambda shape: "x".join(map(str, shape))
+)
+@pytest.mark.parametrize("start", [0, 3])
+def test_minimum_of_columns_by_strips(
+    shape: tuple[int, ...], start: int, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows that begin anywhere in a vector, in one strip and in several; what no whole vector covers at the ends
+    of x; threads that have no element at all."""
+    from kernelzoo.kernels.numba import min as minima
+
+    monkeypatch.setattr(minima, "MOST_THREADS", 128)
+    minima.columns_kernel.cache_clear()
+    memory = values((start + math.prod(shape),), dtype)
+    x = memory[start:].view(shape)
+    if dtype.is_floating_point:
+        x[..., 3, 1] = NAN
+        x[..., 2] = INF
+        x[..., 7, 3] = -INF
+    lowest = -1e4 if dtype.is_floating_point else -128
+    for column, place in ((0, 0), (-1, -1), (4, -1), (-4, 0)):
+        x[..., place, column] = lowest
+    memory[:start] = 2 * lowest if dtype.is_floating_point else -128  # a neighbour that is no row's
+    run(kernelzoo.implementation("numba/min/rows_deferred"), x, -2)
+    minima.columns_kernel.cache_clear()

@@ -14,8 +14,10 @@ from numba.cuda.extending import intrinsic
 I32 = ir.IntType(32)
 
 
-def _effect(builder: Any, code: str) -> None:
-    builder.asm(ir.FunctionType(ir.VoidType(), []), code, "~{memory}", [], True)
+def _barrier(builder: Any, code: str) -> None:
+    """One that all threads of a warp must reach at the same instruction: the compiler may not make two of it."""
+    barrier = builder.asm(ir.FunctionType(ir.VoidType(), []), code, "~{memory}", [], True)
+    barrier.attributes.add("convergent")
 
 
 @intrinsic
@@ -23,7 +25,7 @@ def cluster_arrive(typing):
     """Tell the cluster that this thread has come so far, and that what it wrote may be read."""
 
     def codegen(context, builder, signature, args):
-        _effect(builder, "barrier.cluster.arrive.release.aligned;")
+        _barrier(builder, "barrier.cluster.arrive.release.aligned;")
         return context.get_dummy_value()
 
     return types.void(), codegen
@@ -34,7 +36,7 @@ def cluster_wait(typing):
     """Wait until every thread of the cluster has arrived."""
 
     def codegen(context, builder, signature, args):
-        _effect(builder, "barrier.cluster.wait.acquire.aligned;")
+        _barrier(builder, "barrier.cluster.wait.acquire.aligned;")
         return context.get_dummy_value()
 
     return types.void(), codegen

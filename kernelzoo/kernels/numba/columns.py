@@ -8,6 +8,11 @@ cluster (see :mod:`.cluster`).
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from math import gcd
+from typing import Any
+
+from numba import cuda
+from numba.cuda import types
 
 from kernelzoo.kernels.numba.dtypes import itemsize
 from kernelzoo.kernels.numba.view import VECTOR_BYTES, View
@@ -38,6 +43,12 @@ class Columns:
     def tiles(self, lanes: int) -> int:
         """Blocks, or clusters, that it takes to cover the rows."""
         return self.groups * -(-self.neighbours // (lanes * self.vec))
+
+    def in_step(self, threads: int) -> int:
+        """As many of those threads as go round the rows together, as one piece of memory: vectors that are so many
+        apart begin in the same row."""
+        period = self.neighbours // gcd(self.neighbours, self.vec)
+        return threads // period * period
 
 
 def columns(v: View) -> Columns | None:
@@ -75,3 +86,24 @@ def flat_columns(v: View) -> Columns | None:
     if v.out_step and (c.out_step != c.neighbours or v.out_phase):
         return None
     return replace(c, vec=VECTOR_BYTES // itemsize(v.dtype))
+
+
+@cuda.jit(device=True, inline="always")
+def quotient(a, b):
+    """Of numbers of 32 bits, since a GPU takes several times as long over those of 64."""
+    return types.int64(types.uint32(a) // types.uint32(b))
+
+
+@cuda.jit(device=True, inline="always")
+def _nothing():
+    pass
+
+
+def cluster_words(in_clusters: bool) -> tuple[Any, Any, Any]:
+    """``cluster_arrive``, ``cluster_wait``, ``store_to_block`` of :mod:`.cluster`, which is for a GPU alone; outside a
+    cluster there is nothing to tell or to wait for."""
+    if not in_clusters:
+        return _nothing, _nothing, _nothing
+    from kernelzoo.kernels.numba.cluster import cluster_arrive, cluster_wait, store_to_block
+
+    return cluster_arrive, cluster_wait, store_to_block

@@ -365,6 +365,52 @@ def element_copy(dtype: str) -> Any:
     return copy_element
 
 
+def word_copy(dtype: str) -> Any:
+    """``copy_word(pointer, i, tile, j, end)``: start to copy the aligned 16 bytes from element i on to shared memory,
+    zeros for what is not before ``end``; ``wait_copies`` waits for these too. The first word may begin before the
+    pointer: with elements of somebody else's, but there."""
+    size = STORAGE[dtype].bitwidth // 8
+
+    @intrinsic
+    def copy_word(typing, pointer, i, tile, j, end):
+        def codegen(context, builder, signature, args):
+            source = builder.ptrtoint(builder.gep(args[0], [args[1]]), I64)
+            data = cgutils.create_struct_proxy(signature.args[2])(context, builder, args[2]).data
+            at = builder.gep(data, [args[3]])
+            target = builder.ptrtoint(builder.addrspacecast(at, at.type.pointee.as_pointer(3)), I32)
+            left = builder.mul(builder.sub(args[4], args[1]), I64(size))
+            count = builder.trunc(builder.select(builder.icmp_signed("<", left, I64(16)), left, I64(16)), I32)
+            code = "cp.async.cg.shared.global [$0], [$1], 16, $2;"
+            _asm(builder, ir.VoidType(), [target, source, count], code, "r,l,r,~{memory}", True)
+            return context.get_dummy_value()
+
+        return types.void(pointer, types.int64, tile, types.int64, types.int64), codegen
+
+    return copy_word
+
+
+@intrinsic
+def end_group(typing):
+    """What this thread has started to copy since the last time is one group."""
+
+    def codegen(context, builder, signature, args):
+        _asm(builder, ir.VoidType(), [], "cp.async.commit_group;", "~{memory}", True)
+        return context.get_dummy_value()
+
+    return types.void(), codegen
+
+
+@intrinsic
+def wait_groups(typing):
+    """Wait for all groups but the last one."""
+
+    def codegen(context, builder, signature, args):
+        _asm(builder, ir.VoidType(), [], "cp.async.wait_group 1;", "~{memory}", True)
+        return context.get_dummy_value()
+
+    return types.void(), codegen
+
+
 def tile_vector(dtype: str) -> Any:
     """``load_tile(tile, j, row, k)``: 16 bytes of shared memory from element j on, to registers from ``row[k]`` on."""
 

@@ -6,7 +6,7 @@ A NaN must win, which ``min`` and Numba's own atomics do not see to: kernels tak
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache
 from math import gcd
 from typing import Any
@@ -17,7 +17,7 @@ from numba.cuda import types
 
 from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.numba import columns as columns_of
-from kernelzoo.kernels.numba.columns import Columns
+from kernelzoo.kernels.numba.columns import Columns, quotient
 from kernelzoo.kernels.numba.dtypes import STORAGE, WIDE, highest, itemsize
 from kernelzoo.kernels.numba.launch import Source, has_clusters, multiprocessors, prepare
 from kernelzoo.kernels.numba.row import (
@@ -60,7 +60,7 @@ class Knobs:
         320, among=(160, 320, 640), unit="vectors", why="for each in flight, up to which a row has 512 threads as well"
     )
     stacked: int = knob(
-        4, among=(1, 2, 4), unit="vectors", why="in flight to a thread of short rows, over its rows together"
+        2, among=(1, 2, 4), unit="vectors", why="in flight to a thread of short rows, over its rows together"
     )
     # 32 kB a block, of which an SM holds six.
     tile_row_bytes: int = knob(
@@ -73,12 +73,13 @@ class Knobs:
     split_blocks: int = knob(2, among=(1, 2, 4), unit="blocks", why="of a split row, on each SM")
     across_blocks: int = knob(4, among=(2, 4, 8), unit="blocks", why="across rows, below which rows are split")
     atomic_blocks: int = knob(4, among=(2, 4, 8), unit="blocks", why="of 256 threads for each SM, that meet by atomics")
-    cluster_least: int = knob(12, among=(6, 12, 24), unit="rows", why="from which a cluster takes a row each")
+    cluster_least: int = knob(6, among=(6, 12, 24), unit="rows", why="from which a cluster takes a row each")
     cluster_most: int = knob(64, among=(32, 64, 128), unit="rows", why="up to which a cluster takes a row each")
-    columns_blocks: int = knob(4, among=(2, 4, 8), unit="blocks", why="by columns that clusters give each SM")
-    # (64, 1024, 96) in float32 was 16 % slower by vectors.
+    columns_percent: int = knob(
+        60, among=(30, 60, 100, 200), unit="% of the SMs", why="with strips of columns, below which clusters share them"
+    )
     columns_long: int = knob(
-        1024, among=(512, 1024, 2048), unit="elements", why="of columns of whole words, above which vectors read them"
+        64, among=(32, 64, 128, 512), unit="elements", why="of columns, from which vectors read them"
     )
 
 
@@ -724,10 +725,10 @@ def split(x: torch.Tensor, out: torch.Tensor) -> Launch:
 
 
 def plan_split(v: View, device: torch.device, knobs: Knobs) -> BindView:
-    active = flat_active(v)
+    active = flat_active(v, multiprocessors(device))
     if active is not None:
         return _on_flat(v, device, active)
-    by_columns = _on_columns(v, device, knobs, 8) if has_clusters(device) else None
+    by_columns = _on_columns(v, device, knobs, CLUSTER) if has_clusters(device) else None
     if by_columns is not None:
         return by_columns
     tiling = split_tiling(v)
@@ -759,91 +760,161 @@ def plan_split(v: View, device: torch.device, knobs: Knobs) -> BindView:
 # rows_deferred and split by columns
 
 
-COLUMN_OFFSETS = (types.int64,) * columns_of.OFFSETS
-COLUMN_THREADS = 256
-COLUMN_LANES = 8  # vectors side by side: 128 bytes, a line of the cache
+COLUMN_OFFSETS = (types.int64,) * 13  # Columns.offsets, the phase, blocks that share a strip, and Strips.offsets
+MOST_THREADS = 512
+AT_ONCE = 8  # vectors for each thread, or there are fewer of them
+CLUSTER = 8  # blocks that share a strip, at most: as many as every device with clusters runs
+NARROW = 4  # vectors across, where the device is idle otherwise: 64 bytes, with which less of each line is used
+MOST_WIDE = 256  # rows of a strip: what a cluster of 8 has of them fits 48 kB of shared memory in every dtype
 
 
 @cache
 def columns_kernel(dtype: str, tiles: int, in_clusters: bool) -> Source:
-    """Rows side by side: each thread goes down its own, ``tiles`` vectors in flight; they meet once, at the end.
+    """Rows side by side, wherever they begin: each thread goes down ``tiles`` whole aligned vectors at a time.
 
-    In clusters, each block has ``share`` elements of the rows, and the first of them reduces what all have found.
+    A block takes a strip of ``wide`` neighbouring rows, ``across`` to a group. ``lanes`` threads read the vectors that
+    their elements of one place lie in, neighbours' along with them; ``depths`` places that far down, a period after
+    which rows begin at the same places in vectors, come the next. So each lane of a thread's vectors stays with one
+    row, all the way, and they meet at the end, without the neighbours'. In clusters, blocks take turns, and the first
+    of them reduces what all have found.
     """
     kind, HIGHEST = WIDE[dtype], highest(dtype)
     VEC = VECTOR_BYTES // itemsize(dtype)
-    LANES, TILES, WIDE_ROWS = COLUMN_LANES, tiles, COLUMN_LANES * VEC
+    LOW_BITS, SHIFT, TILES = VEC - 1, VEC.bit_length() - 1, tiles
     WORD, WORDS = word_type(dtype, VEC), Tiling(1, 1, 1, VEC).words(dtype)
-    HELD, SLOTS = WORDS * tiles, WIDE_ROWS * (COLUMN_THREADS // WARP)
-    STEPS = (WARP // COLUMN_LANES).bit_length() - 1
+    HELD, ALL_SLOTS = WORDS * tiles, MOST_WIDE * CLUSTER if in_clusters else 1
+    PITCH = MOST_THREADS + WARP // VEC  # neighbouring elements, which neighbouring threads read, are in other banks
+    PLACES = VEC * PITCH
     IDENTITY = spread(dtype, VEC, HIGHEST)
     load_vector, _ = machine.vector_functions(dtype, VEC)
-    _, store = elements(dtype)
+    load, store = elements(dtype)
     combine, unfold = _by_column(dtype, VEC, WORDS)
-    if in_clusters:
-        from kernelzoo.kernels.numba.cluster import cluster_arrive, cluster_wait, store_to_block
-    else:
-        cluster_arrive = cluster_wait = store_to_block = _nothing
+    cluster_arrive, cluster_wait, store_to_block = columns_of.cluster_words(in_clusters)
 
-    def columns(x, out, groups, neighbours, n, x_group, x_step, out_group, out_step, blocks, share):
+    def columns(
+        x, out, groups, neighbours, n, x_group, x_step, out_group, out_step, phase, blocks, across, lanes, wide, depths
+    ):
         cluster_arrive()
         held = cuda.local.array(HELD, WORD)
         least = cuda.local.array(WORDS, WORD)
         own = cuda.local.array(VEC, kind)
-        minima = cuda.shared.array(SLOTS, kind)
-        all_minima = cuda.shared.array(SLOTS, kind)
+        places = cuda.shared.array(PLACES, kind)
+        minima = cuda.shared.array(MOST_THREADS, kind)
+        all_minima = cuda.shared.array(ALL_SLOTS, kind)
         t, threads = types.int64(cuda.threadIdx.x), types.int64(cuda.blockDim.x)
-        lane, depth, depths = t % LANES, t // LANES, threads // LANES
+        depth = quotient(t, lanes)
+        lane = t - depth * lanes
         block = types.int64(cuda.blockIdx.x)
-        place, rank = block // blocks, block % blocks
-        across = (neighbours + WIDE_ROWS - 1) // WIDE_ROWS
-        group = place // across
-        column = (place - group * across) * WIDE_ROWS
-        i = rank * share + depth
-        end = min(rank * share + share, n) if column + lane * VEC < neighbours else types.int64(0)
-        source = group * x_group + column + lane * VEC
+        place = quotient(block, blocks)
+        rank = block - place * blocks
+        group = quotient(place, across)
+        column = (place - group * across) * wide
+        live = min(wide, neighbours - column)
+        source = group * x_group + column
+        every = (groups - 1) * x_group + (n - 1) * x_step + neighbours
+        head, tail = -phase & LOW_BITS, every - (phase + every & LOW_BITS)  # between them, x is whole vectors
+        begins = lane * VEC - (phase + source + depth * x_step & LOW_BITS)
+        apart = depths * blocks
+        i = rank * depths + depth
+        end = n if depth < depths and begins < live else types.int64(0)
+        if source + begins + i * x_step < 0:
+            i += apart
+        if source + begins + (n - 1) * x_step >= tail:
+            end = min(end, n - 1)
+        at, step = source + begins + i * x_step, apart * x_step
         for k in range(WORDS):
             least[k] = IDENTITY
         while i < end:
             for tile in range(TILES):
                 for k in range(WORDS):
                     held[tile * WORDS + k] = IDENTITY
-                at = i + tile * depths
-                load_vector(x, source + at * x_step, held, tile * WORDS, at < end)
+                load_vector(x, at + tile * step, held, tile * WORDS, i + tile * apart < end)
             for tile in range(TILES):
                 for k in range(WORDS):
                     least[k] = combine(least[k], held[tile * WORDS + k])
-            i += TILES * depths
-
+            i += TILES * apart
+            at += TILES * step
         unfold(least, own)
         for k in range(VEC):
-            value = own[k]
-            for step in range(STEPS):
-                value = minimum(value, cuda.shfl_xor_sync(EVERY_LANE, value, 16 >> step))
-            if t % WARP < LANES:
-                minima[t // WARP * WIDE_ROWS + lane * VEC + k] = value
+            places[k * PITCH + t] = own[k]
         cuda.syncthreads()
-        for row in range(t, WIDE_ROWS, threads):
-            value = minima[row]
-            for warp in range(1, threads // WARP):
-                value = minimum(value, minima[warp * WIDE_ROWS + row])
-            minima[row] = value
+
+        # Of each row: its places by as many threads as there are for it, then these by one.
+        sharers, sharer = quotient(threads, wide), quotient(t, wide)
+        row = t - sharer * wide
+        value = HIGHEST
+        if row < live:
+            depth = sharer if sharer < sharers else depths
+            while depth < depths:
+                j = row + (phase + source + depth * x_step & LOW_BITS)
+                value = minimum(value, places[(j & LOW_BITS) * PITCH + depth * lanes + (j >> SHIFT)])
+                depth += sharers
+            if rank == 0 and sharer == 0:  # what lies in no whole vector
+                if source + row < head:
+                    value = minimum(value, load(x, source + row))
+                if source + row + (n - 1) * x_step >= tail:
+                    value = minimum(value, load(x, source + row + (n - 1) * x_step))
+        minima[t] = value
+        cuda.syncthreads()
+        if t < live:
+            for sharer in range(1, sharers):
+                value = minimum(value, minima[sharer * wide + t])
         if in_clusters:
             cluster_wait()  # the other blocks have begun: their shared memory is there
-            for row in range(t, WIDE_ROWS, threads):
-                store_to_block(all_minima, rank * WIDE_ROWS + row, minima[row], types.int64(0))
+            if t < live:
+                store_to_block(all_minima, rank * MOST_WIDE + t, value, types.int64(0))
             cluster_arrive()
             cluster_wait()
-        for row in range(t, WIDE_ROWS, threads):
-            if rank == 0 and column + row < neighbours:
-                value = minima[row]
-                if in_clusters:
-                    for peer in range(1, blocks):
-                        value = minimum(value, all_minima[peer * WIDE_ROWS + row])
-                store(out, group * out_group + (column + row) * out_step, value)
+        if rank == 0 and t < live:
+            if in_clusters:
+                for peer in range(1, blocks):
+                    value = minimum(value, all_minima[peer * MOST_WIDE + t])
+            store(out, group * out_group + (column + t) * out_step, value)
 
     arguments = (pointer(dtype), pointer(dtype), *COLUMN_OFFSETS)
-    return Source(columns, arguments, COLUMN_THREADS, (dtype, tiles, in_clusters))
+    return Source(columns, arguments, MOST_THREADS, (dtype, tiles, in_clusters), 2)
+
+
+@dataclass(frozen=True)
+class Strips:
+    """How ``columns_kernel`` cuts columns."""
+
+    across: int
+    """Strips of a group of rows."""
+    lanes: int
+    wide: int
+    depths: int
+
+    @property
+    def threads(self) -> int:
+        return -(-max(self.lanes * self.depths, self.wide) // WARP) * WARP
+
+    @property
+    def offsets(self) -> tuple[int, ...]:
+        return self.across, self.lanes, self.wide, self.depths
+
+
+def strips(v: View, lanes: int, threads: int) -> tuple[Columns, Strips] | None:
+    """Strips of up to so many vectors, for blocks of up to so many threads; None if vectors don't cover the view."""
+    c = columns_of.single_columns(v)
+    vec = VECTOR_BYTES // itemsize(v.dtype)
+    if c is None or not vec <= c.neighbours <= c.x_step or (c.groups > 1 and c.x_group < c.neighbours):
+        return None
+    extra = vec - 1 if columns_of.columns(v) is None else 0  # elements of neighbours beside the rows of a strip
+    period = vec // gcd(vec, c.x_step)
+    most = min(lanes, MOST_WIDE // vec, threads // period) * vec - extra
+    across = -(-c.neighbours // most)
+    wide = -(-c.neighbours // across)
+    if not extra:
+        wide = -(-wide // vec) * vec
+    lanes = -(-(wide + extra) // vec)
+    depths = min(threads // lanes // period, -(-c.n // (AT_ONCE * period))) * period
+    return c, Strips(across, lanes, wide, depths)
+
+
+def are_few(c: Columns, s: Strips, blocks: int, processors: int) -> bool:
+    """Whether so many blocks to a strip leave two thirds of the device idle, with several batches for each thread."""
+    return 3 * c.groups * s.across * blocks < processors and c.n >= 4 * blocks * s.depths * AT_ONCE
 
 
 @cache
@@ -945,14 +1016,17 @@ FLAT_THREADS = 512
 FLAT_BLOCKS = 2  # on an SM
 
 
-def flat_active(v: View) -> int | None:
+def flat_active(v: View, processors: int) -> int | None:
     """Threads that go round the rows together, or None where that is not the way: long columns, so few that a block
-    has a thread for each, at a width that no vector divides."""
+    has a thread for each, at a width that no vector divides, or too few for clusters on strips."""
     c = columns_of.flat_columns(v)
-    if c is None or c.neighbours > FLAT_THREADS // 2 or c.n < 1024 or c.neighbours % c.vec == 0:
+    if c is None or c.neighbours > FLAT_THREADS // 2 or c.n < 1024:
         return None
-    period = c.neighbours // gcd(c.neighbours, c.vec)
-    return FLAT_THREADS // c.neighbours * c.neighbours // period * period
+    if c.neighbours % c.vec == 0:
+        cut = strips(v, NARROW, MOST_THREADS)
+        if cut is None or not are_few(*cut, CLUSTER, processors):
+            return None
+    return c.in_step(FLAT_THREADS)
 
 
 def _on_flat(v: View, device: torch.device, active: int) -> BindView:
@@ -968,11 +1042,6 @@ def _on_flat(v: View, device: torch.device, active: int) -> BindView:
         return owning(call(x, partials, counters, out), partials, counters)
 
     return bind
-
-
-@cuda.jit(device=True, inline="always")
-def _nothing():
-    pass
 
 
 @cache
@@ -997,24 +1066,47 @@ def _by_column(dtype: str, vec: int, words: int) -> tuple[Any, Any]:
     return least, widen
 
 
-def columns_blocks(c: Columns, processors: int, knobs: Knobs) -> int:
-    """Blocks to a cluster: as many as give each SM its blocks, but each a batch of loads of its own."""
-    wanted = -(-knobs.columns_blocks * processors // c.tiles(COLUMN_LANES))
-    batch = COLUMN_THREADS // COLUMN_LANES * 8
-    return max(1, min(8, power_of_two(wanted), c.n // batch))
+def columns_plan(v: View, processors: int, knobs: Knobs, most_blocks: int) -> tuple[Columns, Strips, int] | None:
+    """Columns, their strips, and the blocks of a cluster that share one; None where vectors don't cover them.
+
+    Strips are narrow, 128 bytes, and deep, so that blocks meet little; wider where that alone makes more blocks than
+    run at once, so that each has more to read. A block has twice the threads where an SM gets but one; not in clusters
+    of more than two, unless even those are too few for the device.
+    """
+    if v.n < knobs.columns_long:
+        return None
+    cut = None
+    for lanes in (8, 16, 32, 64):
+        cut = strips(v, lanes, MOST_THREADS // 2)
+        if cut is None or cut[0].groups * cut[1].across <= 2 * processors:
+            break
+    if cut is None:
+        return None
+    c, s = cut
+    tiles = c.groups * s.across
+    blocks = 1
+    if tiles <= processors:
+        wanted = power_of_two(-(-knobs.columns_percent * processors // (100 * tiles)))
+        if not 2 < wanted <= most_blocks:
+            c, s = strips(v, lanes, MOST_THREADS) or cut
+        if are_few(c, s, most_blocks, processors):
+            c, s = strips(v, NARROW, MOST_THREADS) or cut
+        tiles = c.groups * s.across
+        blocks = max(1, min(most_blocks, wanted, power_of_two(c.n // (s.depths * AT_ONCE))))
+    return None if tiles * blocks > GRID_LIMIT else (c, s, blocks)
 
 
 def _on_columns(v: View, device: torch.device, knobs: Knobs, most_blocks: int) -> BindView | None:
     """A call by columns, in clusters of up to so many blocks; None if vectors don't cover them."""
-    c = columns_of.columns(v)
-    if c is None:
+    plan = columns_plan(v, multiprocessors(device), knobs, most_blocks)
+    if plan is None:
         return None
-    blocks = min(most_blocks, columns_blocks(c, multiprocessors(device), knobs))
-    grid = c.tiles(COLUMN_LANES) * blocks
-    if grid > GRID_LIMIT:
-        return None
-    kernel = prepare(columns_kernel(v.dtype, deep(v), blocks > 1), device)
-    return kernel.call(grid, *c.offsets, blocks, -(-c.n // blocks), cluster=blocks)
+    c, s, blocks = plan
+    tiles = deep(replace(v, vec=VECTOR_BYTES // itemsize(v.dtype)))
+    kernel = prepare(columns_kernel(v.dtype, tiles, blocks > 1), device)
+    return kernel.call(
+        c.groups * s.across * blocks, *c.offsets, v.phase, blocks, *s.offsets, threads=s.threads, cluster=blocks
+    )
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -1029,13 +1121,12 @@ def auto(x: torch.Tensor, out: torch.Tensor) -> Launch:
 
 
 def plan_auto(v: View, device: torch.device, knobs: Knobs) -> BindView:
-    if flat_active(v) is not None:
+    if flat_active(v, multiprocessors(device)) is not None:
         return plan_split(v, device, knobs)
-    c = columns_of.columns(v)
-    # Short columns of whole words are read lane by lane as fast.
-    if c is not None and has_clusters(device) and (c.n > knobs.columns_long or itemsize(v.dtype) <= 2):
-        many = columns_blocks(c, multiprocessors(device), knobs) == 1
-        return plan_rows_deferred(v, device, knobs) if many else plan_split(v, device, knobs)
+    by_columns = columns_plan(v, multiprocessors(device), knobs, CLUSTER) if has_clusters(device) else None
+    if by_columns is not None:
+        _, _, blocks = by_columns
+        return plan_split(v, device, knobs) if blocks > 1 else plan_rows_deferred(v, device, knobs)
     tiling = rows_tiling(v, knobs)
     groups = -(-v.rows // (tiling.rows * tiling.stack))
     if v.across:

@@ -127,6 +127,24 @@ def element_copy(dtype: str) -> Any:
     return copy_element
 
 
+def word_copy(dtype: str) -> Any:
+    def copy_word(pointer: Any, i: int, tile: Any, j: int, end: int) -> None:
+        width = 16 // tile.itemsize
+        for k in range(width):
+            if i + k >= 0:  # before that is memory of somebody else's
+                tile[j + k] = pointer[i + k] if i + k < end else 0
+
+    return copy_word
+
+
+def end_group() -> None:
+    pass
+
+
+def wait_groups() -> None:
+    pass
+
+
 def tile_vector(dtype: str) -> Any:
     def load_tile(tile: Any, j: int, row: Any, k: int) -> None:
         width = 16 // tile.itemsize

@@ -77,9 +77,9 @@ class Knobs:
         512, among=(256, 512, 1024), unit="vectors", why="the same, with edges, which every thread computes along"
     )
     few_vectors: int = knob(
-        1024, among=(512, 1024, 2048), unit="vectors", why="of the longest row that has one block, if rows are few"
+        2048, among=(512, 1024, 2048), unit="vectors", why="of the longest row that has one block, if rows are few"
     )
-    few_rows: int = knob(2, among=(1, 2, 4), unit="rows per SM", why="below which rows are few")
+    few_rows: int = knob(1, among=(1, 2, 4), unit="rows per SM", why="below which rows are few")
     kept: int = knob(
         12,
         among=(8, 12, 16),
@@ -87,7 +87,7 @@ class Knobs:
         why="of a thread in a cluster's shared memory, at most: with 12, two blocks of 512 threads have 192 kB",
     )
     cluster_blocks: int = knob(
-        2, among=(1, 2, 3), unit="blocks", why="on each SM, below which a cluster of packed halves is made larger"
+        3, among=(1, 2, 3), unit="blocks", why="on each SM, below which a cluster of packed halves is made larger"
     )
     grid_vectors: int = knob(
         4096,

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cache
-from math import gcd
 from typing import Any
 
 import torch
@@ -16,7 +15,7 @@ from numba import cuda
 from numba.cuda import types
 
 from kernelzoo.kernels.numba import columns as columns_of
-from kernelzoo.kernels.numba.columns import Columns
+from kernelzoo.kernels.numba.columns import Columns, quotient
 from kernelzoo.kernels.numba.dtypes import STORAGE, WIDE, itemsize, lowest, one
 from kernelzoo.kernels.numba.launch import Source, has_clusters, multiprocessors, prepare, shared_bytes
 from kernelzoo.kernels.numba.row import (
@@ -39,11 +38,6 @@ from kernelzoo.workspace import owning
 COLUMN_OFFSETS = (types.int64,) * columns_of.OFFSETS
 count_up, seen = machine.count_up, machine.seen
 TEAM = 8  # lanes that merge a row's pairs; a warp has whole teams
-
-
-@cuda.jit(device=True, inline="always")
-def _nothing():
-    pass
 
 
 @cuda.jit(device=True, inline="always")
@@ -197,75 +191,23 @@ def teams(dtype: str) -> Any:
     return meet
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# In the registers of a block, or of the blocks of a cluster
+def meeting(dtype: str, vec: int, lanes: int, in_clusters: bool) -> Any:
+    """``meet_all(top, total, maxima, sums, all_maxima, all_sums, rank, blocks)``: from a thread's pairs (top, total)
+    of ``vec`` rows to what finishes them, for all to read: in ``maxima`` what to subtract of each row, in ``sums`` the
+    factor. Of ``lanes`` threads side by side each has rows of its own.
 
-COLUMN_WARPS = 16
-GRID_LIMIT = 2**31 - 1  # blocks in a launch
-
-
-@cache
-def columns_kernel(dtype: str, lanes: int, tiles: int, in_clusters: bool) -> Source:
-    """Rows side by side, on chip in a block, or in the blocks of a cluster: read once, and written once.
-
-    Each thread has ``tiles`` vectors one below the other, and the (max, sum) pair of each row in them. Pairs meet in
-    the warp, in the block, and in the cluster, in a fixed order.
+    Pairs meet in the warp, in the block, and in the cluster, in a fixed order.
     """
-    kind, ONE, LOWEST = WIDE[dtype], one(dtype), lowest(dtype)
-    ZERO = type(ONE)(0)
-    VEC = VECTOR_BYTES // itemsize(dtype)
-    LANES, TILES, WIDE_ROWS = lanes, tiles, lanes * VEC
-    WORD, WORDS = word_type(dtype, VEC), Tiling(1, 1, 1, VEC).words(dtype)
-    HELD, SLOTS = WORDS * tiles, WIDE_ROWS * COLUMN_WARPS
-    STEPS = (WARP // lanes).bit_length() - 1
-    IDENTITY = spread(dtype, VEC, LOWEST)
-    PACKED = machine.is_packed(dtype, VEC)
-    load_vector, store_vector = machine.vector_functions(dtype, VEC)
-    finite = finite_of(dtype)
-    tops, totals, finishes = by_column(dtype, VEC, WORDS)
-    meet = teams(dtype)
-    if in_clusters:
-        from kernelzoo.kernels.numba.cluster import cluster_arrive, cluster_wait, store_to_block
-    else:
-        cluster_arrive = cluster_wait = store_to_block = _nothing
+    ONE = one(dtype)
+    VEC, LANES, WIDE_ROWS, SPAN = vec, lanes, lanes * vec, max(WARP, lanes)
+    STEPS = max(0, (WARP // lanes).bit_length() - 1)
+    finite, meet = finite_of(dtype), teams(dtype)
+    cluster_arrive, cluster_wait, store_to_block = columns_of.cluster_words(in_clusters)
 
-    def columns(x, out, groups, neighbours, n, x_group, x_step, out_group, out_step, blocks, share):
-        cluster_arrive()
-        held = cuda.local.array(HELD, WORD)
-        own = cuda.local.array(VEC, kind)
-        top = cuda.local.array(VEC, kind)
-        total = cuda.local.array(VEC, kind)
-        maxima = cuda.shared.array(SLOTS, kind)
-        sums = cuda.shared.array(SLOTS, kind)
-        all_maxima = cuda.shared.array(SLOTS, kind)
-        all_sums = cuda.shared.array(SLOTS, kind)
+    @cuda.jit(device=True, inline="always")
+    def meet_all(top, total, maxima, sums, all_maxima, all_sums, rank, blocks):
         t, threads = types.int64(cuda.threadIdx.x), types.int64(cuda.blockDim.x)
-        lane, depth, depths = t % LANES, t // LANES, threads // LANES
-        block = types.int64(cuda.blockIdx.x)
-        place, rank = block // blocks, block % blocks
-        across = (neighbours + WIDE_ROWS - 1) // WIDE_ROWS
-        group = place // across
-        column = (place - group * across) * WIDE_ROWS + lane * VEC
-        first = rank * share + depth
-        end = min(rank * share + share, n) if column < neighbours else types.int64(0)
-        source = group * x_group + column
-        for tile in range(TILES):
-            for k in range(WORDS):
-                held[tile * WORDS + k] = IDENTITY
-            i = first + tile * depths
-            load_vector(x, source + i * x_step, held, tile * WORDS, i < end)
-
-        for k in range(VEC):
-            own[k] = LOWEST
-        tops(held, TILES, own)
-        for k in range(VEC):
-            top[k] = own[k]
-            own[k] = finite(own[k])
-            total[k] = ZERO
-        for tile in range(TILES):
-            totals(held, tile * WORDS, own, total)
-
-        warp, warps = t // WARP, types.int32(threads // WARP)
+        lane, warp, warps = t % LANES, t // SPAN, types.int32(threads // SPAN)
         for k in range(VEC):
             m, s = top[k], total[k]
             for step in range(STEPS):
@@ -303,6 +245,75 @@ def columns_kernel(dtype: str, lanes: int, tiles: int, in_clusters: bool) -> Sou
                 sums[row] = ONE / s
             row = types.int32(row + next_row)
         cuda.syncthreads()
+
+    return meet_all
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# In the registers of a block, or of the blocks of a cluster
+
+COLUMN_WARPS = 16
+GRID_LIMIT = 2**31 - 1  # blocks in a launch
+
+
+@cache
+def columns_kernel(dtype: str, lanes: int, tiles: int, in_clusters: bool) -> Source:
+    """Rows side by side, on chip in a block, or in the blocks of a cluster: read once, and written once.
+
+    Each thread has ``tiles`` vectors one below the other, and the (max, sum) pair of each row in them.
+    """
+    kind, LOWEST = WIDE[dtype], lowest(dtype)
+    ZERO = type(LOWEST)(0)
+    VEC = VECTOR_BYTES // itemsize(dtype)
+    LANES, TILES, WIDE_ROWS = lanes, tiles, lanes * VEC
+    WORD, WORDS = word_type(dtype, VEC), Tiling(1, 1, 1, VEC).words(dtype)
+    HELD, SLOTS = WORDS * tiles, WIDE_ROWS * COLUMN_WARPS
+    IDENTITY = spread(dtype, VEC, LOWEST)
+    PACKED = machine.is_packed(dtype, VEC)
+    load_vector, store_vector = machine.vector_functions(dtype, VEC)
+    finite = finite_of(dtype)
+    tops, totals, finishes = by_column(dtype, VEC, WORDS)
+    meet_all = meeting(dtype, VEC, lanes, in_clusters)
+    cluster_arrive, _, _ = columns_of.cluster_words(in_clusters)
+
+    def columns(x, out, groups, neighbours, n, x_group, x_step, out_group, out_step, blocks, share):
+        cluster_arrive()
+        held = cuda.local.array(HELD, WORD)
+        own = cuda.local.array(VEC, kind)
+        top = cuda.local.array(VEC, kind)
+        total = cuda.local.array(VEC, kind)
+        maxima = cuda.shared.array(SLOTS, kind)
+        sums = cuda.shared.array(SLOTS, kind)
+        all_maxima = cuda.shared.array(SLOTS, kind)
+        all_sums = cuda.shared.array(SLOTS, kind)
+        t, threads = types.int64(cuda.threadIdx.x), types.int64(cuda.blockDim.x)
+        lane, depth, depths = t % LANES, t // LANES, threads // LANES
+        block = types.int64(cuda.blockIdx.x)
+        place = quotient(block, blocks) if in_clusters else block
+        rank = block - place * blocks
+        across = (neighbours + WIDE_ROWS - 1) // WIDE_ROWS
+        group = quotient(place, across)
+        column = (place - group * across) * WIDE_ROWS + lane * VEC
+        first = rank * share + depth
+        end = min(rank * share + share, n) if column < neighbours else types.int64(0)
+        source = group * x_group + column
+        for tile in range(TILES):
+            for k in range(WORDS):
+                held[tile * WORDS + k] = IDENTITY
+            i = first + tile * depths
+            load_vector(x, source + i * x_step, held, tile * WORDS, i < end)
+
+        for k in range(VEC):
+            own[k] = LOWEST
+        tops(held, TILES, own)
+        for k in range(VEC):
+            top[k] = own[k]
+            own[k] = finite(own[k])
+            total[k] = ZERO
+        for tile in range(TILES):
+            totals(held, tile * WORDS, own, total)
+
+        meet_all(top, total, maxima, sums, all_maxima, all_sums, rank, blocks)
         for k in range(VEC):
             shift = maxima[lane * VEC + k]
             total[k] = sums[lane * VEC + k]
@@ -352,26 +363,24 @@ def held_kernel(
     A block takes ``lanes`` vectors side by side. All that a thread copies it reads back itself, so that it waits for
     its own copies alone. With vectors of one element, rows may begin on any boundary.
     """
-    kind, ONE, LOWEST = WIDE[dtype], one(dtype), lowest(dtype)
-    ZERO = type(ONE)(0)
+    kind, LOWEST = WIDE[dtype], lowest(dtype)
+    ZERO = type(LOWEST)(0)
     storage = STORAGE[dtype]
     VEC, LANES, WIDE_ROWS, TILES = vec, lanes, lanes * vec, HELD_TILES[vec]
     WORD, WORDS = word_type(dtype, VEC), Tiling(1, 1, 1, VEC).words(dtype)
     BATCH, SPAN, ALL_SLOTS = WORDS * TILES, max(WARP, lanes), MOST_BLOCKS * WIDE_ROWS
     SLOTS = threads // SPAN * WIDE_ROWS
     ALL_SLOTS = ALL_SLOTS if in_clusters else 1
-    STEPS = max(0, (WARP // lanes).bit_length() - 1)
     REGISTERS, HELD = tiles, max(1, tiles * WORDS)
     IDENTITY = spread(dtype, VEC, LOWEST)
     PACKED = machine.is_packed(dtype, VEC)
     load_vector, store_vector = machine.vector_functions(dtype, VEC)
     copy_in, wait_copies, _, widened, _ = machine.tile_functions(dtype)
-    finite = finite_of(dtype)
     take, give = running(dtype, VEC, TILES)
     take_one, give_one = running(dtype, VEC, 1)
     take_held, _ = running(dtype, VEC, REGISTERS)
     _, _, finishes = by_column(dtype, VEC, WORDS)
-    meet = teams(dtype)
+    meet_all = meeting(dtype, VEC, lanes, in_clusters)
     if VEC > 1:
         load_tile = machine.tile_vector(dtype)
     else:
@@ -381,10 +390,7 @@ def held_kernel(
         def load_tile(tile, j, row, k):
             row[k] = widened(tile, j)
 
-    if in_clusters:
-        from kernelzoo.kernels.numba.cluster import cluster_arrive, cluster_wait, store_to_block
-    else:
-        cluster_arrive = cluster_wait = store_to_block = _nothing
+    cluster_arrive, _, _ = columns_of.cluster_words(in_clusters)
 
     def held(x, out, groups, neighbours, n, x_group, x_step, out_group, out_step, blocks, share):
         cluster_arrive()
@@ -401,9 +407,10 @@ def held_kernel(
         t, threads = types.int64(cuda.threadIdx.x), types.int64(cuda.blockDim.x)
         lane, depth, depths = t % LANES, t // LANES, threads // LANES
         block = types.int64(cuda.blockIdx.x)
-        place, rank = block // blocks, block % blocks
+        place = quotient(block, blocks)
+        rank = block - place * blocks
         across = (neighbours + WIDE_ROWS - 1) // WIDE_ROWS
-        group = place // across
+        group = quotient(place, across)
         column = (place - group * across) * WIDE_ROWS + lane * VEC
         first = rank * share + depth
         end = min(rank * share + share, n) if column < neighbours else types.int64(0)
@@ -439,44 +446,7 @@ def held_kernel(
         if REGISTERS > 0:
             take_held(held, top, total)
 
-        warp, warps = t // SPAN, types.int32(threads // SPAN)
-        for k in range(VEC):
-            m, s = top[k], total[k]
-            for step in range(STEPS):
-                m = maximum(m, cuda.shfl_xor_sync(EVERY_LANE, m, 16 >> step))
-            s *= exponential(top[k] - finite(m))
-            for step in range(STEPS):
-                s += cuda.shfl_xor_sync(EVERY_LANE, s, 16 >> step)
-            if t % WARP < LANES:
-                maxima[warp * WIDE_ROWS + lane * VEC + k] = m
-                sums[warp * WIDE_ROWS + lane * VEC + k] = s
-        cuda.syncthreads()
-        part, first_row = types.int32(t % TEAM), types.int32(t // TEAM)
-        next_row = types.int32(threads // TEAM)
-        if in_clusters:
-            cluster_wait()  # the other blocks have begun: their shared memory is there
-            r = first_row
-            while r < WIDE_ROWS:
-                m, s = meet(maxima, sums, warps, WIDE_ROWS, r, part)
-                peer = part
-                while peer < blocks:
-                    store_to_block(all_maxima, rank * WIDE_ROWS + r, m, types.int64(peer))
-                    store_to_block(all_sums, rank * WIDE_ROWS + r, s, types.int64(peer))
-                    peer = types.int32(peer + TEAM)
-                r = types.int32(r + next_row)
-            cluster_arrive()
-            cluster_wait()
-        r = first_row
-        while r < WIDE_ROWS:
-            if in_clusters:
-                m, s = meet(all_maxima, all_sums, types.int32(blocks), WIDE_ROWS, r, part)
-            else:
-                m, s = meet(maxima, sums, warps, WIDE_ROWS, r, part)
-            if part == 0:
-                maxima[r] = finite(m)
-                sums[r] = ONE / s
-            r = types.int32(r + next_row)
-        cuda.syncthreads()
+        meet_all(top, total, maxima, sums, all_maxima, all_sums, rank, blocks)
         for k in range(VEC):
             shift[k] = maxima[lane * VEC + k]
             factor = sums[lane * VEC + k]
@@ -572,6 +542,180 @@ def plan_held(v: View, device: torch.device, c: Columns, held: Held) -> BindView
         threads=held.threads,
         shared=held.kept(c) * held.threads * c.vec * itemsize(v.dtype),
         cluster=held.blocks,
+    )
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The same of rows that begin anywhere in a vector
+
+RAGGED_WARPS = 8  # of a block, at most
+RAGGED_BLOCKS = 4  # on an SM
+RAGGED_BYTES = 84  # of shared memory for each thread, of which warps there are enough
+RAGGED_LONG = 64  # elements of a row for a block, below which a cluster has no more blocks
+
+
+@cache
+def ragged_kernel(dtype: str, in_clusters: bool) -> Source:
+    """Rows side by side that begin anywhere in a vector, on chip in shared memory: read once, written once.
+
+    A block takes 32 neighbouring rows, a lane each. Their elements of one place in the rows are a piece of memory, and
+    the words of 16 bytes that it lies in are copied whole: halves, too, go without a register between. A warp has
+    ``items`` places, one after the other, ``PITCH`` elements of shared memory each.
+    """
+    kind, LOWEST = WIDE[dtype], lowest(dtype)
+    ZERO = type(LOWEST)(0)
+    storage = STORAGE[dtype]
+    VEC = VECTOR_BYTES // itemsize(dtype)
+    LOW_BITS, WORDS, PITCH = VEC - 1, WARP // VEC + 1, WARP + VEC  # a word more, where rows begin within one
+    AT_ONCE, BATCH = WARP // WORDS, 8
+    SLOTS, ALL_SLOTS = RAGGED_WARPS * WARP, MOST_BLOCKS * WARP if in_clusters else 1
+    _, store = elements(dtype)
+    copy_word, end_group, wait_groups = machine.word_copy(dtype), machine.end_group, machine.wait_groups
+    _, wait_copies, _, widened, _ = machine.tile_functions(dtype)
+    take, _ = running(dtype, 1, BATCH)
+    meet_all = meeting(dtype, 1, WARP, in_clusters)
+    cluster_arrive, _, _ = columns_of.cluster_words(in_clusters)
+
+    @cuda.jit(device=True, inline="always")
+    def copy_rows(x, at, x_step, memory, mine, begins, slope, live, lane, i, end, every):
+        word = types.int32(lane % WORDS * VEC)
+        i = types.int32(i + lane // WORDS)
+        at += i * x_step
+        while i < end and lane < AT_ONCE * WORDS:
+            before = types.int32(begins + i * slope & LOW_BITS)
+            if word < before + live:
+                copy_word(x, at - before + word, memory, types.int64(mine + i * PITCH + word), every)
+            i = types.int32(i + AT_ONCE)
+            at += AT_ONCE * x_step
+
+    @cuda.jit(device=True, inline="always")
+    def take_rows(memory, mine, ahead, row, top, total, i, end):
+        here = types.int32(mine + i * PITCH)
+        while i + BATCH <= end:
+            for k in range(BATCH):
+                row[k] = widened(memory, types.int64(here + ahead[k]))
+            take(row, top, total)
+            here = types.int32(here + BATCH * PITCH)
+            i = types.int32(i + BATCH)
+        if i < end:
+            for k in range(BATCH):
+                row[k] = LOWEST
+                if i + k < end:
+                    row[k] = widened(memory, types.int64(here + ahead[k]))
+            take(row, top, total)
+
+    def ragged(x, out, groups, neighbours, n, x_group, x_step, out_group, out_step, blocks, share, phase, items):
+        cluster_arrive()
+        memory = cuda.shared.array(0, storage, ALIGNED)
+        row = cuda.local.array(BATCH, kind)
+        ahead = cuda.local.array(BATCH, types.int32)
+        top = cuda.local.array(1, kind)
+        total = cuda.local.array(1, kind)
+        maxima = cuda.shared.array(SLOTS, kind)
+        sums = cuda.shared.array(SLOTS, kind)
+        all_maxima = cuda.shared.array(ALL_SLOTS, kind)
+        all_sums = cuda.shared.array(ALL_SLOTS, kind)
+        t = types.int64(cuda.threadIdx.x)
+        warp, lane = t // WARP, t % WARP
+        block = types.int64(cuda.blockIdx.x)
+        place = quotient(block, blocks)
+        rank = block - place * blocks
+        across = (neighbours + WARP - 1) // WARP
+        group = quotient(place, across)
+        column = (place - group * across) * WARP
+        live = types.int32(min(neighbours - column, types.int64(WARP)))
+        first = rank * share + warp * items
+        count = types.int32(min(min(rank * share + share, n) - first, items))
+        at = group * x_group + column + first * x_step
+        every = (groups - 1) * x_group + (n - 1) * x_step + neighbours
+        mine = types.int32(warp * items * PITCH)
+        begins, slope = types.int32(phase + at & LOW_BITS), types.int32(x_step & LOW_BITS)
+        early = min(count, types.int32((items // 2 + BATCH - 1) // BATCH * BATCH))
+        copy_rows(x, at, x_step, memory, mine, begins, slope, live, lane, types.int32(0), early, every)
+        end_group()
+        copy_rows(x, at, x_step, memory, mine, begins, slope, live, lane, early, count, every)
+        end_group()
+        for k in range(BATCH):  # of every batch, since rows begin alike after VEC of them
+            ahead[k] = types.int32(k * PITCH + (begins + k * slope & LOW_BITS))
+        top[0] = LOWEST
+        total[0] = ZERO
+        mine = types.int32(mine + lane)
+        if lane >= live:
+            early, count = types.int32(0), types.int32(0)
+        wait_groups()
+        cuda.syncwarp(EVERY_LANE)  # lanes read what others have copied
+        take_rows(memory, mine, ahead, row, top, total, types.int32(0), early)
+        wait_copies()
+        cuda.syncwarp(EVERY_LANE)
+        take_rows(memory, mine, ahead, row, top, total, early, count)
+        meet_all(top, total, maxima, sums, all_maxima, all_sums, rank, blocks)
+        shift, scale = maxima[lane], sums[lane]
+        here = mine
+        target = group * out_group + column + lane + first * out_step
+        i = types.int32(0)
+        while i + BATCH <= count:
+            for k in range(BATCH):
+                row[k] = widened(memory, types.int64(here + ahead[k]))
+            for k in range(BATCH):
+                store(out, target, exponential(row[k] - shift) * scale)
+                target += out_step
+            here = types.int32(here + BATCH * PITCH)
+            i = types.int32(i + BATCH)
+        for k in range(BATCH):
+            if i + k < count:
+                element = widened(memory, types.int64(here + ahead[k]))
+                store(out, target, exponential(element - shift) * scale)
+            target += out_step
+
+    arguments = (pointer(dtype), pointer(dtype), *COLUMN_OFFSETS, types.int64, types.int64)
+    return Source(ragged, arguments, RAGGED_WARPS * WARP, (dtype, in_clusters), RAGGED_BLOCKS)
+
+
+@dataclass(frozen=True)
+class Ragged:
+    """How ``ragged_kernel`` takes columns."""
+
+    warps: int
+    items: int
+    """Elements of a row for each warp."""
+    blocks: int
+    """To a cluster."""
+    shared: int
+
+
+def ragged_shape(c: Columns, dtype: str, device: torch.device, most_blocks: int) -> Ragged | None:
+    """As many blocks on an SM as the shared memory of the smallest clusters that fill the device lets in; None for what
+    none holds, or where too many lanes would be idle."""
+    across = -(-c.neighbours // WARP)
+    if itemsize(dtype) > 4 or 4 * c.neighbours < 3 * across * WARP or c.x_step < c.neighbours:
+        return None
+    pitch = WARP * itemsize(dtype) + VECTOR_BYTES
+    static = 2 * (RAGGED_WARPS + MOST_BLOCKS) * WARP * itemsize("float32")
+    for resident in (RAGGED_BLOCKS, 3, 2):
+        fits = None
+        blocks = 1
+        while blocks <= most_blocks:
+            share = -(-c.n // blocks)
+            warps = min(RAGGED_WARPS, max(2, -(-share * pitch // (RAGGED_BYTES * WARP))))
+            items = -(-share // warps)
+            shared = warps * items * pitch
+            if static + shared <= shared_of(device, resident):
+                fits = Ragged(warps, items, blocks, shared)
+                if c.groups * across * blocks >= multiprocessors(device) or share <= RAGGED_LONG:
+                    break
+            blocks *= 2
+        if fits is not None:
+            return fits
+    return None
+
+
+def plan_ragged(v: View, device: torch.device, c: Columns, ragged: Ragged) -> BindView:
+    return prepare(ragged_kernel(v.dtype, ragged.blocks > 1), device).call(
+        c.groups * -(-c.neighbours // WARP) * ragged.blocks,
+        *(*c.offsets, ragged.blocks, -(-c.n // ragged.blocks), v.phase, ragged.items),
+        threads=ragged.warps * WARP,
+        shared=ragged.shared,
+        cluster=ragged.blocks,
     )
 
 
@@ -770,8 +914,7 @@ def flat_kernel(dtype: str, tiles: int) -> Source:
 def flat_shape(c: Columns, dtype: str) -> tuple[int, int] | None:
     """``(active, threads)``: as many threads as go round the rows together, of a block's; None where rows are too many,
     or too short to gain by it."""
-    period = c.neighbours // gcd(c.neighbours, c.vec)
-    active = FLAT_THREADS // period * period
+    active = c.in_step(FLAT_THREADS)
     if itemsize(dtype) > 4 or not active or c.n < 1024:
         return None
     return active, -(-active // WARP) * WARP
@@ -1043,7 +1186,7 @@ def plan_turns(v: View, device: torch.device, c: Columns, shape: tuple[int, int,
 # ---------------------------------------------------------------------------------------------------------------------
 
 
-SINGLE_LONG = 512  # elements of a column that is read one by one, up to which a block has them in registers
+SINGLE_LONG = 128  # elements of a column at an odd width, up to which a block has them in registers
 COLUMN_LONG = 512  # the same, of vectors, 64 bytes across
 ALONE_LONG = 1024  # up to which one block has them in shared memory, 64 bytes across
 PORTABLE = 8  # blocks to a cluster; of 16, more SMs are left without one
@@ -1074,10 +1217,13 @@ def _on_odd_columns(v: View, device: torch.device, most_blocks: int, together: b
     c = columns_of.single_columns(v)
     if c is None or c.n <= SINGLE_LONG:
         return None
-    held = held_shape(c, v.dtype, device, most_blocks)
-    if held is None or c.tiles(held.lanes) * held.blocks > GRID_LIMIT:
-        return None
-    return plan_held(v, device, c, held)
+    held = held_shape(c, v.dtype, device, most_blocks)  # none of halves, which cannot be copied one by one
+    if held is not None and c.tiles(held.lanes) * held.blocks <= GRID_LIMIT:
+        return plan_held(v, device, c, held)
+    ragged = ragged_shape(c, v.dtype, device, most_blocks) if together else None
+    if ragged is not None and c.groups * -(-c.neighbours // WARP) * ragged.blocks <= GRID_LIMIT:
+        return plan_ragged(v, device, c, ragged)
+    return None
 
 
 def _in_registers(v: View, device: torch.device, c: Columns, most_blocks: int) -> BindView | None:
