@@ -628,7 +628,7 @@ def columns_kernel(
     depth = tl.arange(0, STEP)
     lane = tl.arange(0, LANES)
     begin = part.to(tl.int64) * span
-    rows = tl.minimum(n - begin, span).to(tl.int32)
+    rows = tl.minimum(n - begin, span)
     x_first = slab * x_outer * MULTIPLE + first * x_inner
     start = x_first + (begin + depth) * step
     there = first + lane < inner
@@ -645,7 +645,7 @@ def columns_kernel(
     here = start[:, None] + (lane * x_inner)[None, :]
     blocks = (rows - 1) // STEP  # and one more, which may not be whole
     last_here = here + blocks * (step * STEP)
-    last_own = own & (depth < rows - blocks * STEP)[:, None]
+    last_own = own & (depth < (rows - blocks * STEP).to(tl.int32))[:, None]
     if SHIFTED:
         last_own = last_own & (last_here < tl.cast(whole, tl.int64) * VECTOR)
     block = tl.load(x + last_here, last_own, other=IDENTITY, eviction_policy="evict_first")
