@@ -254,6 +254,12 @@ def test_a_minimum_reads_columns_by_whole_vectors(shape: tuple[int, ...], axis: 
     assert occurrences(r"ld\.global[^;]*\.v4\.b32", program) >= min_kernels.COLUMN_PILE
 
 
+def test_columns_of_a_minimum_are_counted_in_64_bits() -> None:
+    (program,) = programs(ops.MIN, "rows_deferred", (2**31 + 4099, 3), 0, torch.int8, "sm_90")
+    (loop,) = re.findall(r"scf\.for .*", program.asm["ttir"])
+    assert loop.endswith(": i64 {"), loop
+
+
 @pytest.mark.parametrize("arch", NVIDIA)
 @pytest.mark.parametrize("variant", ["fused", "multi_row", "persistent", "online", "split"])
 def test_softmax_uses_the_fast_exponential_and_no_float64(variant: str, arch: str) -> None:

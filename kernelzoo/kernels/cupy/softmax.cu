@@ -1712,12 +1712,14 @@ struct Meeting {
   __device__ Meeting(void* at, u64* met, int groups, int wide)
       : slots((Pair<Wide<T>>*)at), peers(slots + groups * wide), finishers(peers + cluster_size() * wide), met(met),
         groups(groups), wide(wide) {
-    if (threadIdx.x == 0) {
-      init_barrier(met, 1);
-      fence_barriers();
+    if (cluster_size() > 1) {
+      if (threadIdx.x == 0) {
+        init_barrier(met, 1);
+        fence_barriers();
+      }
+      __syncwarp();
+      if (threadIdx.x == 0) arrive_expecting(met, cluster_size() * wide * sizeof(Pair<Wide<T>>));
     }
-    __syncwarp();
-    if (threadIdx.x == 0) arrive_expecting(met, cluster_size() * wide * sizeof(Pair<Wide<T>>));
     cluster_arrive();
   }
 
@@ -1780,16 +1782,13 @@ __global__ void __launch_bounds__(sizeof(T) == 8 ? 256 : 512, sizeof(T) == 8 ? 2
   extern __shared__ Bytes16 memory[];
   __shared__ u64 met;
   const int lanes = blockDim.x, wide = x_lanes * V, group = x_lanes > 32 ? x_lanes : 32;
+  const int parts = cluster_size(), part = cluster_rank();
+  const i64 tiles = (given.inner + wide - 1) / wide, tile = block_index() / parts, outer = tile / tiles;
+  if (outer >= given.rows / given.inner) return;  // the whole cluster alike
   Cell<T, V>* mine = (Cell<T, V>*)memory + threadIdx.x;
   Meeting<T> meeting((Cell<T, V>*)memory + items * lanes, &met, lanes / group, wide);
   const Problem p = begin(given);
   const int lane = threadIdx.x % x_lanes, depth = threadIdx.x / x_lanes, depths = lanes / x_lanes;
-  const int parts = cluster_size(), part = cluster_rank();
-  const i64 tiles = (p.inner + wide - 1) / wide, tile = block_index() / parts, outer = tile / tiles;
-  if (outer >= p.rows / p.inner) {  // the whole cluster alike
-    cluster_wait();
-    return;
-  }
   const i64 inner = (tile - outer * tiles) * wide + lane * V, share = (p.n + parts - 1) / parts;
   const i64 end = (part + 1) * share < p.n ? (part + 1) * share : p.n, from = part * share + depth;
   const int count = inner < p.inner && from < end ? (int)((end - from + depths - 1) / depths) : 0;
@@ -1869,15 +1868,12 @@ __global__ void __launch_bounds__(512, RAGGED_BLOCKS) columns_ragged(const Probl
   extern __shared__ Bytes16 memory[];
   __shared__ u64 met;
   const int warp = threadIdx.x / 32, lane = threadIdx.x & 31, warps = blockDim.x / 32;
+  const int parts = cluster_size(), part = cluster_rank();
+  const i64 tiles = (given.inner + 31) / 32, tile = block_index() / parts, outer = tile / tiles;
+  if (outer >= given.rows / given.inner) return;  // the whole cluster alike
   u8* mine = (u8*)memory + warp * items * PITCH;
   Meeting<T> meeting((u8*)memory + warps * items * PITCH, &met, warps, 32);
   const Problem p = begin(given);
-  const int parts = cluster_size(), part = cluster_rank();
-  const i64 tiles = (p.inner + 31) / 32, tile = block_index() / parts, outer = tile / tiles;
-  if (outer >= p.rows / p.inner) {  // the whole cluster alike
-    cluster_wait();
-    return;
-  }
   const i64 inner = (tile - outer * tiles) * 32, share = (p.n + parts - 1) / parts;
   const i64 end = (part + 1) * share < p.n ? (part + 1) * share : p.n, from = part * share + warp * items;
   const int count = end - from < 0 ? 0 : end - from < items ? (int)(end - from) : items;
