@@ -149,7 +149,9 @@ def test_the_checks_above_can_fail() -> None:
     assert tables("| min | cpu |\n|:--|:--|\n| `a` | – |\n| `b` | yes |\n") == {"min": {"cpu": {"b"}}}
 
 
-@pytest.mark.parametrize(("page", "files"), [("README.md", ("map", "submit")), ("docs/performance.md", ("map",))])
+@pytest.mark.parametrize(
+    ("page", "files"), [("README.md", ("map", "map-min", "submit")), ("docs/performance.md", ("map", "map-min"))]
+)
 def test_figures_come_from_the_committed_results(page, files) -> None:
     """Generated blocks say what bench/results/ holds, and no more."""
     from kernelzoo.report.__main__ import main
@@ -166,7 +168,8 @@ def test_findings_of_the_reliability_page_come_from_the_committed_results() -> N
     gpu = ("triton", "cupy", "numba")
     hosts += [results / f"h200-fuzz-{backend}.json" for backend in gpu]
     names = ("host-accuracy", "h200-accuracy", "h200-accuracy-triton")
-    names += ("h200-load", "h200-memory", "h200-sizes-softmax", "h200-sizes-min", "architectures", "portability")
+    names += ("h200-load", "h200-devices", "h200-memory")
+    names += ("h200-sizes-softmax", "h200-sizes-softmax-cupy", "h200-sizes-min", "architectures", "portability")
     blocks = findings.blocks([*hosts, *(results / f"{name}.json" for name in names)])
     page = ROOT / "docs" / "reliability.md"
     assert sections.insert(page.read_text(encoding="utf-8"), blocks, page.name)[1] == []
