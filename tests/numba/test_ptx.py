@@ -223,6 +223,9 @@ def test_compiles_to_what_it_is_written_for(
         words = r"(?:L1::no_allocate\.)?v[24]\.[a-z]\d+" if wide or name in BY_VECTORS else r"\w+"
         if name in COPIED:
             assert count(r"cp\.async\.cg\.shared\.global", ptx) > 0
+            # What the simulator can't miss, since its copies are done at once.
+            assert count(r"cp\.async\.wait_(?:all|group 0)", ptx) > 0
+            assert count(r"cp\.async\.wait_group 1", ptx) == (name in ("ragged", "ragged_cluster"))
         if name == "held_single":
             assert count(r"cp\.async\.ca\.shared\.global", ptx) > 0
         if name not in ("tile", "held", "ragged", "ragged_cluster"):
