@@ -1,8 +1,13 @@
-"""Warp shuffles for Numba's CUDA simulator, which has none: ``install()`` adds what kernelzoo's kernels use.
+"""Numba's CUDA simulator with warp shuffles, of which it has none, and with shared arrays that are one for all threads:
+``install()`` adds what kernelzoo's kernels use.
 
 The simulator runs each thread of a block as a Python thread. A shuffle is then an exchange: every lane of the warp puts
 its value down, waits for the others, takes the one it wants, and waits again so that the place is free. Only whole
 warps are simulated: a mask that leaves lanes out is refused, as is a lane that never comes (after a minute).
+
+The simulator's own ``cuda.shared.array`` looks an array up and makes it if it is not there, with nothing in between to
+keep two threads from making one each: now and then a thread works in an array of its own. Here they are made under a
+lock, and full of ones, which are NaN in every floating-point type, so that what is read before it is written shows.
 """
 
 from __future__ import annotations
@@ -11,7 +16,10 @@ import sys
 import threading
 from typing import Any
 
-from numba.cuda.simulator.kernelapi import FakeCUDAModule
+import numpy as np
+from numba.cuda import types
+from numba.cuda.np import numpy_support
+from numba.cuda.simulator.kernelapi import FakeCUDAModule, FakeCUDAShared
 
 WARP = 32
 PATIENCE = 60.0  # seconds until a lane that does not come is given up
@@ -63,8 +71,30 @@ def _syncwarp(self: FakeCUDAModule, mask: int) -> None:
     warp.barrier.wait()
 
 
+_make_shared, _dynamic_array = FakeCUDAShared.__init__, FakeCUDAShared.array
+
+
+def _shared(self: FakeCUDAShared, dynshared_size: int) -> None:
+    _make_shared(self, dynshared_size)
+    self._dynshared.fill(-1)
+
+
+def _shared_array(self: FakeCUDAShared, shape: int, dtype: Any, alignment: int | None = None) -> Any:
+    """The array of the line that asks, one for all threads of a launch; of dynamic shared memory for the shape 0."""
+    if shape == 0:
+        return _dynamic_array(self, shape, dtype, alignment)
+    caller = sys._getframe(1)
+    place = caller.f_code.co_filename, caller.f_lineno
+    with _lock:
+        if place not in self._allocations:
+            kind = np.dtype(numpy_support.as_dtype(dtype) if isinstance(dtype, types.Type) else dtype)
+            self._allocations[place] = np.full(shape * kind.itemsize, 0xFF, np.uint8).view(kind)
+    return self._allocations[place]
+
+
 def install() -> None:
-    """Give the simulator's ``cuda`` the shuffles and the barrier of a warp. Harmless if done twice."""
+    """Give the simulator's ``cuda`` the shuffles, the barrier of a warp, and shared arrays. Harmless if done twice."""
+    FakeCUDAShared.__init__, FakeCUDAShared.array = _shared, _shared_array
     FakeCUDAModule.shfl_xor_sync = _shfl_xor_sync
     FakeCUDAModule.syncwarp = _syncwarp
     # The simulator polls its threads without a pause. Taking the interpreter from it after 0.1 ms and not 5 makes
