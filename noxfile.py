@@ -240,4 +240,5 @@ def audit(session: nox.Session) -> None:
 def types(session: nox.Session) -> None:
     """Mypy, strict, with every language installed, so that their types are seen where they have any."""
     install(session, "types", "test", "bench", extras=("cpu", "triton", "report"))
-    session.run("mypy", "kernelzoo", "bench/test_bench.py", "bench/aa.py", "bench/profile.py", "noxfile.py")
+    scripts = [f"bench/{name}.py" for name in ("test_bench", "aa", "profile", "records")]
+    session.run("mypy", "kernelzoo", *scripts, "noxfile.py")

@@ -59,14 +59,20 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m kernelzoo.report.findings", description="Report findings.")
     parser.add_argument("files", type=Path, nargs="+", metavar="FILE.json", help="what a run wrote with -o")
     parser.add_argument("--insert", type=Path, metavar="FILE.md", help="put each kind's block into this document")
+    parser.add_argument("--check", action="store_true", help="write no document, but fail if it would change")
     options = parser.parse_args(argv)
+    if options.check and options.insert is None:
+        parser.error("--check needs --insert FILE.md, the file to check")
     try:
         found = blocks(options.files)
         if options.insert is None:
             print("\n\n".join(found.values()))
         else:
             document = options.insert.read_bytes().decode()
-            text, _ = sections.insert(document, found, str(options.insert))
+            text, changed = sections.insert(document, found, str(options.insert))
+            if changed and options.check:
+                print(f"{options.insert} is out of date: {', '.join(changed)}", file=sys.stderr)
+                return 1
             files.write_whole(options.insert, text.encode())
     except (KernelZooError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)

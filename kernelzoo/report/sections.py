@@ -18,10 +18,7 @@ from kernelzoo.report.table import Cell, Table, escape, significant
 
 BLANK = Cell("-")
 
-TIMES_NOTE = (
-    "Median time of a launch in µs, and GB/s in brackets; the fastest of each row in bold"
-    f" ({DAGGER} breaks the contract, and is no candidate)."
-)
+TIMES_NOTE = "Median time of a launch in µs, and GB/s in brackets; the fastest of each row in bold."
 
 
 def summary_note(baseline: str) -> str:
@@ -276,8 +273,7 @@ SCORES = {
         score.score_table,
         "`score` is the geometric mean of limit / time, 1.00 being all that the device allows; even and odd are the "
         "lengths of the reduced axis. The best at each problem stands last, the zoo's own and that of all others; "
-        f"then, if it took its turn, what a kernel reaches that only copies the data. {DAGGER} breaks the contract on "
-        "special values, and was timed by leave.",
+        "then, if it took its turn, what a kernel reaches that only copies the data.",
     ),
     "shortfall": Scores(
         "what falls short of the limit",
@@ -306,7 +302,13 @@ def _scores(group: Group, kind: str) -> list[str]:
         if any(row.of_limit is not None for row in group.select(op).rows):
             found = made.table(group, op)
             parts.append(f"{op}: none" if found is None else f"{op}:\n\n{found.markdown()}")
-    return [*parts, made.note] if parts else []
+    return [*parts, made.note + _of_the_mark(group.rows)] if parts else []
+
+
+def _of_the_mark(rows: Iterable[Row]) -> str:
+    """What is said below a table in which it may stand."""
+    marked = f" {DAGGER} breaks the contract on special values, was timed by leave, and is never in bold."
+    return marked if any(row.breaks for row in rows) else ""
 
 
 def _host_ratios(group: Group) -> list[str]:
@@ -317,7 +319,7 @@ def _host_ratios(group: Group) -> list[str]:
 
 def _times(selection: Selection) -> list[str]:
     readable = selection.readable()
-    parts = [time_table(selection, readable).markdown(), TIMES_NOTE]
+    parts = [time_table(selection, readable).markdown(), TIMES_NOTE + _of_the_mark(selection.rows)]
     if len(readable) < len(selection.problems):
         summary = f"<details><summary>All {len(selection.problems)} shapes</summary>"
         parts += [summary, time_table(selection, selection.problems).markdown(), "</details>"]

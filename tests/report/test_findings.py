@@ -58,7 +58,10 @@ def test_a_kind_that_tells_much_shows_the_most_of_it(tmp_path) -> None:
 def test_blocks_go_into_a_document(tmp_path, capsys) -> None:
     page = tmp_path / "page.md"
     page.write_text("# Page\n\n<!-- results:checks -->\n<!-- /results -->\n", encoding="utf-8")
+    assert findings.main([str(saved(tmp_path)), "--insert", str(page), "--check"]) == 1
+    assert "| cpu/min/auto |" not in page.read_text(encoding="utf-8")
     assert findings.main([str(saved(tmp_path)), "--insert", str(page)]) == 0
+    assert findings.main([str(saved(tmp_path)), "--insert", str(page), "--check"]) == 0
     assert "| cpu/min/auto |" in page.read_text(encoding="utf-8")
     assert findings.main([str(saved(tmp_path))]) == 0
     assert "| cpu/min/auto |" in capsys.readouterr().out

@@ -82,6 +82,8 @@ def test_what_breaks_the_contract_is_marked_and_no_best(entry, write) -> None:
     report = sections.report(results, "R", {})
     assert "**4.00 (" in report and "2.50 (0.20) †" in report and "## Timed, though it breaks the contract" in report
     assert "| rival/softmax/auto | 1 | wrong in rows of nan |" in report
+    assert report.count("† breaks the contract on special values, was timed by leave") == 5  # below each table with it
+    assert "†" not in sections.report(load([write(rows[:2])]), "R", {})
 
 
 def test_variants_stand_beside_the_fastest_of_their_backend(group) -> None:

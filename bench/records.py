@@ -1,0 +1,336 @@
+"""What bench/results/ holds of a GPU: the command that makes each file, and the pages that are made of them.
+
+    python bench/records.py list                      # every record, what makes it and about how long that takes
+    python bench/records.py run map fuzz-triton ...   # make them on the machine that is here; all of them by default
+    python bench/records.py pages                     # README and docs, from what bench/results/ holds
+
+``run`` writes into bench/results/, under the GPU's name (``h200-map.json.gz``). What reads a clock runs on the first
+GPU, one after the other; the other checks run beside it on the second, or after it where there is one GPU, also one
+after the other, since each takes many processes. What doesn't fit into ``--minutes`` is not begun, and what is cut off
+keeps what it has done, and says so. ``pages --check`` writes nothing and fails if a page would change; figures are not
+compared.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import functools
+import gzip
+import io
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+RESULTS = ROOT / "bench" / "results"
+
+PEERS = "--module bench/peers/peers.py"
+FUZZ = "--cases 8400 --alike 96 --seed 3 --jobs 12"
+
+
+@dataclass(frozen=True)
+class Record:
+    """A file of bench/results/ and the command that makes it, in which ``{}`` stands for its path, ``{map}`` for the
+    map's."""
+
+    file: str
+    """Less the GPU's name before it."""
+    command: str
+    seconds: int
+    """What it took on an H200, about."""
+    alone: bool = False
+    """It reads a clock, or takes every GPU: nothing else may run on the first one."""
+    gpus: int = 1
+
+    @property
+    def name(self) -> str:
+        return self.file.partition(".")[0]
+
+    def words(self, gpu: str) -> list[str]:
+        """The command for that GPU. pytest-benchmark writes no compressed file: ``packed`` says that this is left."""
+        path = _path(self.file, gpu)
+        where = str(path.with_suffix("") if self.packed else path)
+        return [word.format(where, map=_path("map.json.gz", gpu)) for word in shlex.split(self.command)]
+
+    @property
+    def packed(self) -> bool:
+        return self.command.startswith("pytest")
+
+
+def _path(file: str, gpu: str) -> Path:
+    """Of a record, from the project's folder."""
+    return Path("bench") / "results" / f"{gpu}-{file}"
+
+
+RECORDS = (
+    Record("submit.json.gz", "pytest bench/test_submit.py --benchmark-only -q --benchmark-json {}", 15, alone=True),
+    Record(
+        "map.json.gz",
+        f"kernelzoo bench --shapes map {PEERS} --backend torch,cupy,numba,triton,liger,flaggems,cub"
+        " --variant auto,eager,compile,library --rounds 9 -o {}",
+        450,
+        alone=True,
+    ),
+    Record(
+        "axes.json.gz",
+        "kernelzoo bench --shapes axes --backend torch,cupy,numba,triton --variant auto,compile --rounds 7 -o {}",
+        60,
+        alone=True,
+    ),
+    Record("full.json.gz", "kernelzoo bench --shapes full --rounds 5 -o {}", 400, alone=True),
+    Record(
+        "sweep.json.gz",
+        "kernelzoo bench --shapes sweep --op softmax --dtype float32 --variant auto,eager,naive --rounds 9 -o {}",
+        250,
+        alone=True,
+    ),
+    Record(
+        "dtypes.json.gz",
+        "kernelzoo bench --shape 1048576x64,65536x1000,8192x8192,3001x5003,777x50257,16x262144 --dtype float16,float64"
+        " --variant auto,eager --rounds 7 -o {}",
+        60,
+        alone=True,
+    ),
+    Record(
+        "quack.json.gz",
+        "kernelzoo bench --op softmax --shape 4096x1024,8192x8192,16x262144,65536x1000,128x151936,32768x2048,"
+        f"2048x16384,4096x6144,262144x256,1024x128256,4096x32768,256x131072 {PEERS} --backend cupy,numba,triton,quack"
+        " --variant auto,library --waive quack/softmax/library --rounds 9 -o {}",
+        90,
+        alone=True,
+    ),
+    *(
+        Record(
+            f"first-call-{backend}.json", f"kernelzoo bench --first-call --backend {backend} -o {{}}", 100, alone=True
+        )
+        for backend in ("triton", "cupy", "numba")
+    ),
+    Record("aa.json", "python bench/aa.py -o {}", 60, alone=True),
+    Record("profile.json", "python bench/profile.py {map} -o {}", 75, alone=True),
+    *(
+        Record(f"fuzz-{backend}.json", f"kernelzoo fuzz '{backend}/*' {FUZZ} -o {{}}", 150)
+        for backend in ("triton", "cupy", "numba")
+    ),
+    Record("sanitizer.json", "python tests/sanitizer.py -o {}", 300),
+    Record(
+        "accuracy.json",
+        "kernelzoo accuracy 'cupy/*' 'numba/*' 'torch/*' --values 1e8 --seed 1 --jobs 16 -o {}",
+        60,
+    ),
+    Record("accuracy-triton.json", "kernelzoo accuracy 'triton/*' --values 1e8 --seed 1 --jobs 16 -o {}", 25),
+    Record("load.json", "python tests/load/run.py --section threads,streams,graphs,modes,processes -o {}", 140),
+    Record("devices.json", "python tests/load/run.py --section devices -o {}", 60, alone=True, gpus=2),
+    Record("memory.json", "python tests/load/run.py --section memory,full -o {}", 60),
+    Record("sizes-softmax.json", "python tests/load/run.py --section sizes --op softmax -o {}", 200),
+    Record("sizes-min.json", "python tests/load/run.py --section sizes --op min -o {}", 300),
+)
+
+MAP = ("h200-map", "h200-map-min")
+FINDINGS = (
+    *(f"host-fuzz-{backend}" for backend in ("cpu", "torch", "triton", "numba")),
+    *(f"h200-fuzz-{backend}" for backend in ("triton", "cupy", "numba")),
+    *("host-accuracy", "h200-accuracy", "h200-accuracy-triton", "h200-load", "h200-devices", "h200-memory"),
+    *("h200-sizes-softmax", "h200-sizes-softmax-cupy", "h200-sizes-min", "architectures", "portability"),
+)
+
+
+@dataclass(frozen=True)
+class Page:
+    """A document with generated blocks, or a report of its own, and the results that it is made of."""
+
+    path: str
+    results: tuple[str, ...]
+    """Files of bench/results/, less the suffix."""
+    title: str = ""
+    """Of a report; without, blocks are put into a document."""
+    figures: bool = False
+    findings: bool = False
+
+    def make(self, check: bool) -> bool:
+        """Write it, or only say whether what there is differs. Raises KernelZooError if the results can't be read."""
+        from kernelzoo.report import __main__, findings
+
+        path = ROOT / self.path
+        if self.findings:
+            files = [str(RESULTS / f"{name}.json") for name in self.results]
+            return findings.main([*files, "--insert", str(path), *["--check"] * check]) != 0
+        files = [str(RESULTS / f"{name}.json.gz") for name in self.results]
+        if not self.title:
+            return __main__.main([*files, "--insert", str(path), *["--check"] * check]) != 0
+        arguments = [*files, "--title", self.title, *["--no-figures"] * (not self.figures)]
+        if not check:
+            return __main__.main([*arguments, "-o", str(path)]) != 0
+        with tempfile.TemporaryDirectory() as folder:
+            failed = __main__.main([*files, "--title", self.title, "--no-figures", "-o", folder]) != 0
+            made = (Path(folder) / "report.md").read_text(encoding="utf-8")
+        return failed or made != _without_figures((path / "report.md").read_text(encoding="utf-8"))
+
+
+def _without_figures(report: str) -> str:
+    return "\n\n".join(part for part in report.split("\n\n") if not part.startswith("!["))
+
+
+SWEEP = "The sweep: 4096 rows, 256 to 12672 columns"
+PAGES = (
+    Page("README.md", (*MAP, "h200-submit")),
+    Page("docs/performance.md", MAP),
+    Page("docs/h200-map", MAP, "The map: 44 shapes, as many odd lengths as even ones", figures=True),
+    Page("docs/h200-axes", ("h200-axes",), "Other axes than the last on an H200"),
+    Page("docs/h200-dtypes", ("h200-dtypes",), "float16 and float64 on an H200"),
+    Page("docs/h200-full", ("h200-full",), "Every variant on an H200"),
+    Page("docs/h200-quack", ("h200-quack",), "Beside Quack on an H200"),
+    Page("docs/h200-sweep", ("h200-sweep-a", "h200-sweep-b"), SWEEP, figures=True),
+    Page("docs/h200-sweep/auto", ("h200-sweep",), SWEEP, figures=True),
+    Page("docs/h200-profile.md", ("h200-profile",), findings=True),
+    Page("docs/reliability.md", FINDINGS, findings=True),
+)
+
+
+class Lane(threading.Thread):
+    """Makes records one after the other, until the deadline."""
+
+    def __init__(self, records: Sequence[Record], gpu: str, deadline: float, after: threading.Thread | None) -> None:
+        super().__init__()
+        self.records, self.gpu, self.deadline, self.after = records, gpu, deadline, after
+        self.outcomes: list[str] = []
+
+    def run(self) -> None:
+        if self.after is not None:
+            self.after.join()
+        for record in self.records:
+            began = time.monotonic()
+            left = self.deadline - began
+            outcome = self.make(record, left) if left >= record.seconds / 2 else "not begun: too little time is left"
+            self.outcomes.append(outcome)
+            print(f"{record.name}: {outcome}, {time.monotonic() - began:.0f} s", flush=True)
+
+    def make(self, record: Record, seconds: float) -> str:
+        """Run its command for so long at most; what became of it, in words."""
+        log = Path("out") / "records" / f"{record.name}.log"
+        (ROOT / log.parent).mkdir(parents=True, exist_ok=True)
+        program, *arguments = record.words(_name(self.gpu))
+        command = [sys.executable, *([] if program == "python" else ["-m", program]), *arguments]
+        gpus = {"CUDA_VISIBLE_DEVICES": self.gpu if record.gpus == 1 else ",".join(_gpus())}
+        with (ROOT / log).open("wb") as output:
+            process = subprocess.Popen(
+                command,
+                cwd=ROOT,
+                env=os.environ | gpus,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+            try:
+                status = process.wait(seconds)
+                outcome = "done" if status == 0 else f"exit status {status}, see {log}"
+            except subprocess.TimeoutExpired:
+                outcome = _stopped(process)
+        path = ROOT / _path(record.file, _name(self.gpu))
+        if record.packed and (plain := path.with_suffix("")).exists():
+            path.write_bytes(gzip.compress(plain.read_bytes(), mtime=0))
+            plain.unlink()
+        return outcome
+
+
+def _stopped(process: subprocess.Popen[bytes]) -> str:
+    """Ask a command to end, as Ctrl-C does, and make it end if it doesn't."""
+    process.send_signal(signal.SIGINT)
+    try:
+        process.wait(15)
+        return "cut off at the end of the time"
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        return "killed at the end of the time"
+
+
+def _gpus() -> list[str]:
+    """The GPUs that may be used, as CUDA_VISIBLE_DEVICES names them."""
+    named = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if named is not None:
+        return [name for name in named.split(",") if name]
+    import torch
+
+    return [str(index) for index in range(torch.cuda.device_count())]
+
+
+@functools.cache
+def _name(gpu: str) -> str:
+    """What files call a GPU: the model in its name, as in "NVIDIA H200"."""
+    asked = "import torch; print(torch.cuda.get_device_name())"
+    visible = os.environ | {"CUDA_VISIBLE_DEVICES": gpu}
+    name = subprocess.run([sys.executable, "-c", asked], env=visible, capture_output=True, text=True, check=True).stdout
+    model = re.search(r"\b[A-Z]+\d+\w*", name)
+    return (model[0] if model else name.strip().replace(" ", "-")).lower()
+
+
+def run(names: Sequence[str], minutes: float) -> int:
+    """Make these records, or all; 0 if each is done."""
+    gpus = _gpus()
+    if not gpus:
+        print("no GPU to run on", file=sys.stderr)
+        return 2
+    wanted = [record for record in RECORDS if (not names or record.name in names) and record.gpus <= len(gpus)]
+    deadline = time.monotonic() + minutes * 60
+    quiet = Lane([record for record in wanted if record.alone], gpus[0], deadline, after=None)
+    checks = Lane(
+        [record for record in wanted if not record.alone],
+        gpus[-1],
+        deadline,
+        after=quiet if len(gpus) == 1 else None,
+    )
+    for lane in (quiet, checks):
+        lane.start()
+    for lane in (quiet, checks):
+        lane.join()
+    return int(any(outcome != "done" for lane in (quiet, checks) for outcome in lane.outcomes))
+
+
+def pages(check: bool) -> int:
+    """Make every page, or only see whether one would change; 0 if all is well."""
+    bad = []
+    for page in PAGES:
+        with contextlib.redirect_stdout(io.StringIO()):
+            if page.make(check):
+                bad.append(page.path)
+    for path in bad:
+        print(f"{path} {'is not what bench/results/ says' if check else 'could not be made'}", file=sys.stderr)
+    return int(bool(bad))
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        description="The committed results of a GPU, and the pages made of them; see the source."
+    )
+    commands = parser.add_subparsers(dest="command", required=True)
+    commands.add_parser("list", help="say what there is")
+    runs = commands.add_parser("run", help="make records on the GPUs that are here")
+    runs.add_argument("names", nargs="*", metavar="RECORD", help="by default all")
+    runs.add_argument("--minutes", type=float, default=60, help="all must end by then (default: %(default)s)")
+    made = commands.add_parser("pages", help="make README and docs from the results")
+    made.add_argument("--check", action="store_true", help="write nothing, but fail if a page would change")
+    options = parser.parse_args(argv)
+    if options.command == "pages":
+        return pages(options.check)
+    if options.command == "run":
+        unknown = set(options.names) - {record.name for record in RECORDS}
+        if unknown:
+            runs.error(f"no record {', '.join(sorted(unknown))}; known: {', '.join(record.name for record in RECORDS)}")
+        return run(options.names, options.minutes)
+    for record in RECORDS:
+        print(f"{record.name:18} {record.seconds:4} s  {shlex.join(record.words('GPU'))}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,110 @@
+"""bench/records.py: what runs when on which GPU, and what becomes of a command that ends badly or not in time."""
+
+import gzip
+import json
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT / "bench"))
+
+import records  # noqa: E402  (a script beside the benches)
+from records import Record  # noqa: E402
+
+NOTES = (
+    "import json, os, sys, time; began = time.time(); time.sleep({seconds});"
+    " json.dump([began, time.time(), os.environ['CUDA_VISIBLE_DEVICES']], open(sys.argv[-1], 'w'))"
+)
+WRITES_WHEN_INTERRUPTED = """
+import sys, time
+try:
+    time.sleep(60)
+except KeyboardInterrupt:
+    open(sys.argv[-1], 'w').write('a part')
+    sys.exit(130)
+"""
+
+
+def noting(name: str, seconds: float = 0.3, **settings) -> Record:
+    """Takes so long, and writes when and on which GPUs it ran."""
+    return Record(f"{name}.json", f'python -c "{NOTES.format(seconds=seconds)}" {{}}', 1, **settings)
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys):
+    """Run these records on GPUs that nobody has; the exit status, and the folder of the results."""
+    (tmp_path / "bench" / "results").mkdir(parents=True)
+    monkeypatch.setattr(records, "ROOT", tmp_path)
+    monkeypatch.setattr(records, "_name", lambda gpu: "g1")
+
+    def run(*made: Record, gpus: str = "0,1", minutes: float = 1, names: tuple[str, ...] = ()) -> tuple[int, str, Path]:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", gpus)
+        monkeypatch.setattr(records, "RECORDS", made)
+        status = records.main(["run", *names, "--minutes", str(minutes)])
+        return status, capsys.readouterr().out, tmp_path / "bench" / "results"
+
+    return run
+
+
+def times(folder: Path, *names: str) -> list[tuple[float, float, str]]:
+    return [json.loads((folder / f"g1-{name}.json").read_text(encoding="utf-8")) for name in names]
+
+
+def test_clocks_are_read_one_after_the_other_and_checks_run_beside_them(run) -> None:
+    made = [noting("a", alone=True), noting("b", alone=True), noting("c"), noting("both", alone=True, gpus=2)]
+    status, said, folder = run(*made)
+    a, b, c, both = times(folder, "a", "b", "c", "both")
+    assert status == 0 and said.count(": done") == 4
+    assert a[1] <= b[0] <= b[1] <= both[0] and c[0] < a[1]
+    assert [a[2], b[2], c[2], both[2]] == ["0", "0", "1", "0,1"]
+
+
+def test_on_one_gpu_all_take_turns(run) -> None:
+    status, _, folder = run(noting("c"), noting("a", alone=True), noting("both", gpus=2), gpus="3")
+    a, c = times(folder, "a", "c")
+    assert status == 0 and a[1] <= c[0] and a[2] == c[2] == "3"
+    assert not (folder / "g1-both.json").exists()
+
+
+def test_only_what_is_named(run) -> None:
+    _, _, folder = run(noting("a"), noting("b"), names=("b",))
+    assert [path.name for path in folder.iterdir()] == ["g1-b.json"]
+    with pytest.raises(SystemExit):
+        run(noting("a"), names=("nothing",))
+
+
+def test_what_fails_says_so_and_the_rest_goes_on(run) -> None:
+    status, said, folder = run(Record("bad.json", 'python -c "raise SystemExit(3)" {}', 1), noting("b"))
+    assert status == 1 and "bad: exit status 3, see out/records/bad.log" in said
+    assert (folder / "g1-b.json").exists()
+
+
+def test_what_is_cut_off_keeps_what_it_has(run) -> None:
+    long = Record("long.json", f'python -c "{WRITES_WHEN_INTERRUPTED}" {{}}', 2)
+    began = time.monotonic()
+    status, said, folder = run(long, noting("late"), minutes=3 / 60)
+    assert status == 1 and time.monotonic() - began < 20
+    assert "long: cut off at the end of the time" in said and "late: not begun: too little time is left" in said
+    assert (folder / "g1-long.json").read_text(encoding="utf-8") == "a part"
+
+
+def test_pytests_json_is_packed(run, tmp_path: Path) -> None:
+    (tmp_path / "pytest.py").write_text("import sys; open(sys.argv[1], 'w').write('{}')", encoding="utf-8")
+    status, said, folder = run(Record("submit.json.gz", "pytest {}", 1))
+    assert status == 0, said
+    assert gzip.decompress((folder / "g1-submit.json.gz").read_bytes()) == b"{}"
+    assert not (folder / "g1-submit.json").exists()
+
+
+def test_no_gpu_is_said(run, capsys) -> None:
+    assert run(noting("a"), gpus="")[0] == 2
+
+
+def test_every_committed_record_is_one_that_a_command_makes_or_is_older() -> None:
+    older = {"h200-cross-check", "h200-map-min", "h200-sanitizer-columns", "h200-sizes-softmax-cupy"}
+    older |= {"h200-sweep-a", "h200-sweep-b"}
+    committed = {path.name.partition(".")[0] for path in (ROOT / "bench" / "results").glob("h200-*")}
+    assert committed == older | {f"h200-{record.name}" for record in records.RECORDS}
