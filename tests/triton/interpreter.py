@@ -5,6 +5,10 @@ makes, and it reads a subnormal bfloat16 as another number. Seen in Triton 3.6.0
 (``triton/runtime/interpreter.py``, ``_convert_float``). A scalar condition that meets a tile becomes integers, which
 3.9 refuses as a mask (``create_splat``). A loop's bound is an array of one element, which 3.6 gives to int(): NumPy
 2.4 takes none but of no dimension.
+
+It is made faster too. The interpreter looks through all of ``triton.language`` for what to replace at each call of a
+device function, though the kernel that calls it has had that done already; and it reduces by a function of one's own
+element by element, where a device combines halves. Each took two fifths of the time.
 """
 
 from typing import Any
@@ -42,6 +46,42 @@ def install() -> None:
         patch(tensor, scope)
         scope.set_attr(tensor, "__index__", lambda self: self.handle.data.item())
 
+    replace, run = interpreter._patch_lang, interpreter.GridExecutor.__call__
+    replaced = set[int]()  # modules for whose functions it is done, in the kernel that runs
+
+    def patch_lang(function: Any) -> Any:
+        if id(function.__globals__) in replaced:
+            return None  # only a kernel's own call, which is the first, looks at it
+        replaced.add(id(function.__globals__))
+        return replace(function)
+
+    def run_grid(self: Any, *arguments: Any, **settings: Any) -> None:
+        try:
+            run(self, *arguments, **settings)
+        finally:
+            replaced.clear()
+
+    interpreter._patch_lang, interpreter.GridExecutor.__call__ = patch_lang, run_grid
+    interpreter.ReduceOps.generic_reduce = by_halves
     InterpreterBuilder.cast_impl = cast_impl
     InterpreterBuilder.create_splat = create_splat
     interpreter._patch_lang_tensor = patch_lang_tensor
+
+
+def by_halves(self: Any, input: tuple[Any, ...]) -> list[Any]:
+    """A reduction of whole tiles, over one axis or all, by the function that combines two of them."""
+    rank = len(input[0].shape)
+    parts, axis = self.unravel(input, self.axis)
+    dtypes = [part.dtype for part in parts]
+    while parts[0].shape[axis] > 1:
+        halves = [np.split(part.handle.data, 2, axis) for part in parts]
+        low, high = ([self.to_tensor(half[k], t) for half, t in zip(halves, dtypes, strict=True)] for k in (0, 1))
+        made = self.combine_fn.fn(*low, *high)
+        parts = made if isinstance(made, tuple) else (made,)
+        assert [part.dtype for part in parts] == dtypes
+    arrays = [part.handle.data for part in parts]
+    if not self.keep_dims:
+        arrays = [array.squeeze(axis) for array in arrays]
+    elif self.axis is None:
+        arrays = [array.reshape((1,) * rank) for array in arrays]
+    return [self.to_tensor(array, t) for array, t in zip(arrays, dtypes, strict=True)]
