@@ -204,8 +204,10 @@ def count(pattern: str, text: str) -> int:
     ids=["-".join((*case[:4], "sm_{}{}".format(*case[4]))) for case in CASES],
 )
 def test_compiles_to_what_it_is_written_for(
-    op: str, dtype: str, shape: str, name: str, capability: tuple[int, int]
+    op: str, dtype: str, shape: str, name: str, capability: tuple[int, int], request: pytest.FixtureRequest
 ) -> None:
+    if capability == (10, 0) and not request.config.getoption("--all"):
+        pytest.skip("what spills on sm_100 spills on sm_120; --all compiles for both")
     source = KERNELS[op, dtype, shape, name]
     ptx = to_ptx(source, capability)
     assert ".local" not in ptx, "an array whose index isn't known at compile time has left the registers"

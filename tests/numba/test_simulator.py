@@ -12,6 +12,7 @@ import math
 import os
 import sys
 import threading
+import time
 import types
 from collections.abc import Iterator
 
@@ -186,6 +187,45 @@ def test_shuffle_exchanges_within_a_warp() -> None:
     shuffle[1, 48](out)
     expected = [(t ^ 1 ^ 16) * 10 if t < 32 else (t ^ 1) * 10 for t in range(48)]
     np.testing.assert_array_equal(out, expected)
+
+
+def test_a_shared_array_is_one_for_all_threads_and_begins_as_nan(monkeypatch: pytest.MonkeyPatch) -> None:
+    @cuda.jit
+    def neighbours(out):
+        values = cuda.shared.array(49, np.float32)
+        t = cuda.threadIdx.x
+        values[t] = t
+        cuda.syncthreads()
+        out[t] = values[t + 1]
+
+    full = np.full
+
+    def slowly(*arguments):
+        time.sleep(0.001)  # for others to come at the same time
+        return full(*arguments)
+
+    monkeypatch.setattr(simulator, "np", types.SimpleNamespace(**vars(np) | {"full": slowly}))
+    out = np.zeros(48, dtype=np.float32)
+    neighbours[1, 48](out)
+    np.testing.assert_array_equal(out, [*range(1, 48), NAN])
+
+
+def test_a_thread_that_ends_is_not_waited_for_and_one_that_fails_ends_the_others() -> None:
+    @cuda.jit
+    def some(out, bad):
+        t = cuda.threadIdx.x
+        if t == 40:
+            return
+        if t == bad:
+            raise ValueError("this thread")
+        cuda.syncthreads()
+        out[t] = t
+
+    out = np.zeros(64)
+    some[1, 64](out, -1)
+    assert out.sum() == sum(range(64)) - 40
+    with pytest.raises(ValueError, match="this thread"):
+        some[1, 64](out, 7)
 
 
 def test_backend_without_shuffles_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
