@@ -6,7 +6,6 @@ import math
 import os
 import secrets
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -23,12 +22,8 @@ def accuracy(
     values: Annotated[
         str, typer.Option("--values", metavar="N", help="Values for each implementation and dtype, such as 1e8.")
     ] = "1e6",
-    seed: Annotated[
-        int | None, typer.Option("--seed", metavar="S", min=0, help="Repeats a run; by default another each time.")
-    ] = None,
-    jobs: Annotated[
-        int, typer.Option("--jobs", metavar="J", min=0, help="Processes at once; by default one for each processor.")
-    ] = 0,
+    seed: options.Seed = None,
+    jobs: options.Jobs = 0,
     module: options.Modules,
     backend: options.Backends,
     op: options.Ops,
@@ -36,7 +31,7 @@ def accuracy(
     dtype: options.Dtypes,
     device: options.Device = "",
     patience: options.Patience = 180.0,
-    to: Annotated[Path | None, typer.Option("-o", "--output", metavar="FILE.json", help="A record of the run.")] = None,
+    to: options.RunRecord = None,
     json: options.Json = False,
 ) -> int:
     """Measure the error of every element of a result, in units in the last place, over random and adversarial values.

@@ -8,7 +8,6 @@ import shlex
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -43,25 +42,21 @@ def fuzz(
         list[str] | None, typer.Argument(metavar="[ID]...", help="Ids or globs such as 'triton/softmax/*'.")
     ] = None,
     cases: Annotated[int, typer.Option("--cases", metavar="N", min=1, help="Cases for each implementation.")] = 1000,
-    seed: Annotated[
-        int | None, typer.Option("--seed", metavar="S", min=0, help="Repeats a run; by default another each time.")
-    ] = None,
+    seed: options.Seed = None,
     case: Annotated[
         str | None, typer.Option("--case", metavar="JSON", help="Run this one case, as a failure was printed.")
     ] = None,
     alike: Annotated[
         int, typer.Option("--alike", metavar="K", min=1, help="Cases that share a layout, and what is compiled for it.")
     ] = 8,
-    jobs: Annotated[
-        int, typer.Option("--jobs", metavar="J", min=0, help="Processes at once; by default one for each processor.")
-    ] = 0,
+    jobs: options.Jobs = 0,
     module: options.Modules,
     backend: options.Backends,
     op: options.Ops,
     variant: Variants,
     device: options.Device = "",
     patience: options.Patience = 180.0,
-    to: Annotated[Path | None, typer.Option("-o", "--output", metavar="FILE.json", help="A record of the run.")] = None,
+    to: options.RunRecord = None,
     json: options.Json = False,
 ) -> int:
     """Try implementations on cases that are made up: dtypes, shapes, axes, strides, offsets, values, errors.

@@ -68,6 +68,13 @@ Waive = Annotated[
 Patience = Annotated[
     float, typer.Option("--patience", metavar="SECONDS", min=0.1, help="Silence of a kernel that counts as hung.")
 ]
+Seed = Annotated[
+    int | None, typer.Option("--seed", metavar="S", min=0, help="Repeats a run; by default another each time.")
+]
+Jobs = Annotated[
+    int, typer.Option("--jobs", metavar="J", min=0, help="Processes at once; by default one for each processor.")
+]
+RunRecord = Annotated[Path | None, typer.Option("-o", "--output", metavar="FILE.json", help="A record of the run.")]
 
 
 def words(values: Iterable[str]) -> tuple[str, ...]:
