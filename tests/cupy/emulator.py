@@ -31,7 +31,7 @@ from pathlib import Path
 from typing import Any
 
 import kernelzoo.kernels.cupy as backend
-from kernelzoo import fuzz, tables, user_cache
+from kernelzoo import conformance, fuzz, tables, user_cache
 from kernelzoo.errors import BackendUnavailableError
 from kernelzoo.kernels import code_cache
 from kernelzoo.kernels.cupy import module
@@ -401,8 +401,13 @@ def install(capability: int = 90) -> None:
     module._current_stream = lambda index: 0
     module._libcuda = lambda: _machine
     module.owning = _owning
-    largest = fuzz.largest
-    fuzz.largest = lambda of: 2**14 if of.backend == "cupy" else largest(of)
+    conformance.largest = _limited(conformance.largest, 2**17)
+    fuzz.largest = _limited(fuzz.largest, 2**14)
+
+
+def _limited(largest: Callable[[Any], int], elements: int) -> Callable[[Any], int]:
+    """A limit of elements that suits what is compiled, and not, as for other emulators, what is interpreted."""
+    return lambda implementation: elements if implementation.backend == "cupy" else largest(implementation)
 
 
 def _owning(launch: Callable[[], None], *workspace: object) -> Callable[[], None]:
