@@ -959,7 +959,7 @@ static void block_ended(Block& block) {
 static Fiber* next_fiber() {
   const u32 count = state.ready.count;
   u32 best = random_below(count);
-  if (state.priorities) {
+  if (state.priorities && random_below(4)) {  // now and then any, since the others may be asking for what it does
     for (u32 tries = 0; tries < 8; ++tries) {
       const u32 k = random_below(count);
       if (state.ready.items[k]->priority > state.ready.items[best]->priority) best = k;
