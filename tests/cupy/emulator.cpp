@@ -211,7 +211,7 @@ static struct State {
   sigjmp_buf home;
   bool running;
   u32 priorities;       // by thread, warp, block, or none
-  u64 late;             // one turn in so many, a copy lands
+  u64 late;             // one turn in so many copies land, up to so many
   u64 random, turns_without_progress;
   List<Fiber*> ready, copying;
   List<Delivery> deliveries;
@@ -530,6 +530,7 @@ static void arrive_where_due(Fiber& fiber) {
 }
 
 static void land_copy(Fiber& fiber, u32 k) {
+  progress();
   land(fiber.copies.items[k]);
   fiber.copies.remove(k);
   arrive_where_due(fiber);
@@ -928,27 +929,28 @@ static void block_ended(Block& block) {
   }
 }
 
+// Ends the launch with what every block waits for.
 [[noreturn]] static void stuck(const char* what) {
-  char words[1024];
+  const char* states[] = {"run", "wait for their warp", "wait for their block", "wait for their cluster",
+                          "wait for an mbarrier", "have ended"};
+  char words[1600] = "";
   u32 used = 0;
-  const char* names[] = {"run", "wait for lanes of their warp", "wait at a barrier of the block",
-                         "wait for the cluster", "wait for an mbarrier", "have ended"};
-  words[0] = 0;
+  const auto say = [&](const char* format, auto... values) {
+    if (used < sizeof(words)) used += snprintf(words + used, sizeof(words) - used, format, values...);
+  };
   for (Cluster* cluster : state.clusters) {
     for (u32 b = 0; b < cluster->count; ++b) {
       Block& block = cluster->blocks[b];
-      for (u32 k = 0, first = 0; k < state.launch->threads; ++k) {
-        const bool last = k + 1 == state.launch->threads;
-        Fiber &here = block.fibers[k], &next = block.fibers[last ? k : k + 1];
-        if (!last && here.waits == next.waits && here.waits_at == next.waits_at) continue;
-        if (used + 160 < sizeof(words)) {
-          used += snprintf(words + used, sizeof(words) - used, "; block %u, threads %u to %u %s",
-                           block.index.x + block.index.y * here.grid_size.x, first, k, names[(int)here.waits]);
-          if (here.waits == Waits::BARRIER || here.waits == Waits::THREADS) {
-            used += snprintf(words + used, sizeof(words) - used, " (0x%x)", here.waits_at);
-          }
-        }
-        first = k + 1;
+      u32 threads[6] = {};
+      for (u32 k = 0; k < state.launch->threads; ++k) ++threads[(int)block.fibers[k].waits];
+      say("; block %u:", block.index.x + block.index.y * state.launch->grid[0]);
+      for (u32 k = 0; k < 6; ++k) {
+        if (threads[k]) say(" %u threads %s,", threads[k], states[k]);
+      }
+      for (Barrier& barrier : block.barriers) {
+        if (barrier.pending == (int)barrier.expected && barrier.bytes == 0) continue;
+        say(" the mbarrier at 0x%x waits for %d of %u arrivals and %lld bytes,", barrier.at, barrier.pending,
+            barrier.expected, barrier.bytes);
       }
     }
   }
@@ -980,7 +982,9 @@ static void run_all() {
       const u64 unit = (offset + started++ * step) % units;
       for (u32 first = 0; first < together; first += launch.cluster) start(unit * together + first, launch.cluster);
     }
-    if (random_below(state.late) == 0) something_lands();
+    if (random_below(state.late) == 0) {
+      for (u64 many = 1 + random_below(state.late); many && something_lands(); --many) {}
+    }
     if (state.ready.count == 0) {
       if (something_lands()) continue;
       if (state.threads_at_work == 0 && started == units) return;
