@@ -213,7 +213,8 @@ static struct State {
   u32 priorities;       // by thread, warp, block, or none
   u64 late;             // one turn in so many copies land, up to so many
   u64 random, turns_without_progress;
-  List<Fiber*> ready, copying;
+  u64 slow;             // one turn in so many a thread is put to sleep, and one in a thousand they all wake up
+  List<Fiber*> ready, asleep, copying;
   List<Delivery> deliveries;
   List<Cluster*> clusters;  // at work
   List<Variable> variables;  // in shared memory, at the same place in every block
@@ -958,16 +959,25 @@ static void block_ended(Block& block) {
   fail("%s%s", what, words);
 }
 
+static void wake_all() {
+  for (Fiber* fiber : state.asleep) state.ready.add(fiber);
+  state.asleep.count = 0;
+}
+
 static Fiber* next_fiber() {
-  const u32 count = state.ready.count;
-  u32 best = random_below(count);
-  if (state.priorities && random_below(4)) {  // now and then any, since the others may be asking for what it does
-    for (u32 tries = 0; tries < 8; ++tries) {
-      const u32 k = random_below(count);
-      if (state.ready.items[k]->priority > state.ready.items[best]->priority) best = k;
+  for (;;) {
+    const u32 count = state.ready.count;
+    u32 best = random_below(count);
+    if (state.priorities && random_below(4)) {  // now and then any, since the others may be asking for what it does
+      for (u32 tries = 0; tries < 8; ++tries) {
+        const u32 k = random_below(count);
+        if (state.ready.items[k]->priority > state.ready.items[best]->priority) best = k;
+      }
     }
+    Fiber* fiber = state.ready.take(best);
+    if (count == 1 || random_below(state.slow)) return fiber;
+    state.asleep.add(fiber);
   }
-  return state.ready.take(best);
 }
 
 static void run_all() {
@@ -985,6 +995,7 @@ static void run_all() {
     if (random_below(state.late) == 0) {
       for (u64 many = 1 + random_below(state.late); many && something_lands(); --many) {}
     }
+    if (state.ready.count == 0 || random_below(1024) == 0) wake_all();
     if (state.ready.count == 0) {
       if (something_lands()) continue;
       if (state.threads_at_work == 0 && started == units) return;
@@ -1028,7 +1039,9 @@ extern "C" __attribute__((visibility("default"))) int emulator_launch(
   for (int k = 0; k < 8; ++k) random_below(2);
   state.priorities = random_below(4);
   constexpr u64 LATE[] = {2, 16, 256, 4096};
+  constexpr u64 SLOW[] = {8, 64, 512, 1 << 30};
   state.late = LATE[random_below(4)];
+  state.slow = SLOW[random_below(4)];
   state.turns_without_progress = 0;
   current = nullptr;
 
@@ -1061,7 +1074,7 @@ extern "C" __attribute__((visibility("default"))) int emulator_launch(
   for (Cluster* cluster : state.clusters) free_cluster(cluster);
   for (u8* window : state.windows) munmap(window, WINDOW);
   for (Moved& moved : state.moved) munmap(moved.pages, moved.page_bytes);
-  state.ready.count = state.copying.count = state.deliveries.count = 0;
+  state.ready.count = state.asleep.count = state.copying.count = state.deliveries.count = 0;
   state.clusters.count = state.variables.count = 0;
   state.windows.count = state.free_windows.count = state.moved.count = state.threads_at_work = 0;
   current = nullptr;
