@@ -213,7 +213,7 @@ static struct State {
   u32 priorities;       // by thread, warp, block, or none
   u64 late;             // one turn in so many copies land, up to so many
   u64 random, turns_without_progress;
-  u64 slow;             // one turn in so many a thread is put to sleep, and one in a thousand they all wake up
+  u64 slow;             // one time in so many, a thread lags behind others until they have had many turns
   List<Fiber*> ready, asleep, copying;
   List<Delivery> deliveries;
   List<Cluster*> clusters;  // at work
@@ -254,6 +254,13 @@ void emulator::fail(const char* format, ...) {
 static void wake(Fiber* fiber) {
   fiber->waits = Waits::NOT;
   state.ready.add(fiber);
+}
+
+// Of threads that a barrier has let go, the last `count` that are ready, one may lag behind the others.
+static void one_lags(u32 count, u64 rarely) {
+  if (random_below(rarely)) return;
+  const u32 k = state.ready.count - 1 - random_below(count);
+  state.asleep.add(state.ready.take(k));
 }
 
 static void progress() { state.turns_without_progress = 0; }
@@ -329,6 +336,7 @@ u64 emulator::meet_lanes(Meeting what, u32 mask, u64 value, u32 argument) {
     if (k != lane) wake(warp.lanes[k]);
   }
   warp.arrived = 0;
+  one_lags(31, 8 * state.slow);
   emulator::pause();
   return me.received;
 }
@@ -350,6 +358,7 @@ void emulator::sync_threads(u32 number, u32 threads) {
     Fiber& other = block.fibers[k];
     if (other.waits == Waits::THREADS && other.waits_at == number) wake(&other);
   }
+  one_lags(threads - 1, state.slow);
   stand_back();
 }
 
@@ -965,19 +974,15 @@ static void wake_all() {
 }
 
 static Fiber* next_fiber() {
-  for (;;) {
-    const u32 count = state.ready.count;
-    u32 best = random_below(count);
-    if (state.priorities && random_below(4)) {  // now and then any, since the others may be asking for what it does
-      for (u32 tries = 0; tries < 8; ++tries) {
-        const u32 k = random_below(count);
-        if (state.ready.items[k]->priority > state.ready.items[best]->priority) best = k;
-      }
+  const u32 count = state.ready.count;
+  u32 best = random_below(count);
+  if (state.priorities && random_below(4)) {  // now and then any, since the others may be asking for what it does
+    for (u32 tries = 0; tries < 8; ++tries) {
+      const u32 k = random_below(count);
+      if (state.ready.items[k]->priority > state.ready.items[best]->priority) best = k;
     }
-    Fiber* fiber = state.ready.take(best);
-    if (count == 1 || random_below(state.slow)) return fiber;
-    state.asleep.add(fiber);
   }
+  return state.ready.take(best);
 }
 
 static void run_all() {
@@ -995,7 +1000,7 @@ static void run_all() {
     if (random_below(state.late) == 0) {
       for (u64 many = 1 + random_below(state.late); many && something_lands(); --many) {}
     }
-    if (state.ready.count == 0 || random_below(1024) == 0) wake_all();
+    if (state.ready.count == 0 || random_below(16 * state.threads_at_work) == 0) wake_all();
     if (state.ready.count == 0) {
       if (something_lands()) continue;
       if (state.threads_at_work == 0 && started == units) return;
@@ -1039,7 +1044,7 @@ extern "C" __attribute__((visibility("default"))) int emulator_launch(
   for (int k = 0; k < 8; ++k) random_below(2);
   state.priorities = random_below(4);
   constexpr u64 LATE[] = {2, 16, 256, 4096};
-  constexpr u64 SLOW[] = {8, 64, 512, 1 << 30};
+  constexpr u64 SLOW[] = {1, 4, 32, 1 << 30};
   state.late = LATE[random_below(4)];
   state.slow = SLOW[random_below(4)];
   state.turns_without_progress = 0;
