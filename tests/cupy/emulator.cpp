@@ -553,6 +553,7 @@ void ptx::copy(u32 to, u64 from, u32 bytes, u32 taken) {
   if (from % bytes) fail("cp.async of %u bytes from 0x%llx, which is no multiple of them", bytes, from);
   if (bytes != 4 && bytes != 8 && bytes != 16) fail("cp.async of %u bytes", bytes);
   if (taken > bytes) fail("cp.async takes %u of %u bytes", taken, bytes);
+  within((const void*)from, taken);
   spoil(place, bytes);
   if (!me.copies_listed) state.copying.add(&me);
   me.copies_listed = true;
@@ -590,6 +591,7 @@ void ptx::copy_bulk(u32 to, const void* from, u32 bytes, u32 barrier) {
   u8* place = in_shared(to, 0, &block);
   if (bytes % 16 || to % 16 || (u64)from % 16) fail("a bulk copy of %u bytes that is not in whole words", bytes);
   if (bytes) in_shared(to + bytes - 16, 16);
+  within(from, bytes);
   Barrier& counted = barrier_at(barrier, &counts);
   if (counts != block) fail("a bulk copy is counted in another block");
   if (!counted.fenced) fail("a bulk copy is counted by an mbarrier that is not fenced after it was made");
@@ -686,6 +688,16 @@ void ptx::store_remote(u32 to, const void* values, u32 bytes) {
 }
 
 // --- Device memory ---------------------------------------------------------------------------------------------------
+
+void ptx::within(const void* from, u32 bytes) {
+  const u8* at = (const u8*)from;
+  for (const Moved& moved : state.moved) {
+    if (at >= moved.pages && at < moved.pages + moved.page_bytes && at + bytes > moved.at + moved.bytes) {
+      fail("reads %u bytes, %lld from the start of %llu that it was given", bytes, (long long)(at - moved.at),
+           moved.bytes);
+    }
+  }
+}
 
 void ptx::wait_for_launches_before(const void*& x, void*& out) {
   if (self().launches_ended) fail("waits for the launches before it twice");
@@ -794,7 +806,8 @@ static u32 flush_subnormals(bool yes) {
 // --- Memory of a launch ----------------------------------------------------------------------------------------------
 //
 // Between pages that can't be touched, as close to the one before or the one behind as its place in a 16-byte word lets:
-// whole words around it may be read, what is beyond them may not.
+// the whole of the first word may be read, and what is before it may not. Memory may end with the last element, which
+// loads of whole words are held to (ptx::within).
 
 static void move_there(const Memory& memory) {
   u8* original = (u8*)*memory.pointer;

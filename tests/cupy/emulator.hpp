@@ -115,8 +115,10 @@ u32 largest_bfloats(u32 a, u32 b);
 inline void aligned(const volatile void* at, u32 bytes) {
   if ((u64)at % bytes) emulator::fail("%u bytes at %p, which is no multiple of them", bytes, (const void*)at);
 }
+void within(const void* from, u32 bytes);  // fails if that is more than the memory that holds the first of them
 inline void load(const void* from, u32& a, u32& b, u32& c, u32& d) {
   aligned(from, 16);
+  within(from, 16);
   const u32* word = (const u32*)from;
   a = word[0], b = word[1], c = word[2], d = word[3];
 }
