@@ -1,11 +1,11 @@
-"""Mends Triton's interpreter or Numba's simulator, or emulates CUDA C++, in the process that fuzzes, which is given this
-file as a module:
+"""Mends Triton's interpreter or Numba's simulator, or emulates CUDA C++, in the process that fuzzes, which is given
+this file as a module:
 
     TRITON_INTERPRET=1 kernelzoo fuzz 'triton/*' --module tests/emulators.py --cases 200
     NUMBA_ENABLE_CUDASIM=1 kernelzoo fuzz 'numba/*' --module tests/emulators.py --cases 24
     KERNELZOO_EMULATE_CUDA=1 kernelzoo fuzz 'cupy/*' --module tests/emulators.py --cases 200
 
-A second takes some ten cases of the one, and one of the other.
+A second takes some ten cases of the first, and one of the second.
 """
 
 import importlib.util

@@ -178,7 +178,7 @@ def compiler() -> tuple[str, ...]:
         if name and (path := shutil.which(name)):
             return (path,)
     if importlib.util.find_spec("ziglang") is not None:
-        return (sys.executable, "-m", "ziglang", "c++")
+        return (sys.executable, "-m", "ziglang", "cc", "-x", "c++")  # as c++ it would make a C++ library first
     return ()
 
 
@@ -228,7 +228,7 @@ def _visible(code: str) -> str:
 
 
 @functools.cache
-def _runtime() -> ctypes.CDLL:
+def runtime() -> ctypes.CDLL:
     """emulator.cpp, whose functions the kernels' libraries find."""
     code = (HERE / "emulator.cpp").read_text(encoding="utf-8")
     path = _compiled(_visible(code.replace('#include "emulator.hpp"\n', "")))
@@ -243,7 +243,7 @@ def _entry(source: str, kernel: str, capability: int) -> Any:
         'extern "C" __attribute__((visibility("default"))) void entry(void** parameters) {'
         f" emulator::call(&{module._known(kernel)}, parameters); }}\n"
     )
-    _runtime()
+    runtime()
     return ctypes.CDLL(str(_compiled(code, *_KERNEL_FLAGS))).entry
 
 
@@ -353,7 +353,7 @@ class _Machine:
         )
         self.launched.append(kernel.step.kernel)
         with self._lock:
-            failed = _runtime().emulator_launch(ctypes.byref(launch), message, len(message))
+            failed = runtime().emulator_launch(ctypes.byref(launch), message, len(message))
         if failed:
             raise EmulatorError(f"{kernel.step.kernel}: {message.value.decode()}")
         return 0

@@ -7,8 +7,6 @@ CuPy's way to a device is replaced for the process, so that this runs in one of 
     KERNELZOO_EMULATE_CUDA=1 python -m pytest tests/cupy/test_emulated.py
 """
 
-# ruff: noqa: E402 - what is imported depends on the switch, so that is asked first
-
 from __future__ import annotations
 
 import ctypes
@@ -74,6 +72,7 @@ CASES = [
     Case("softmax/fused", "fused", "bfloat16", (3, 5003)),
     Case("softmax/persistent", "persistent", "float32", (40, 1030)),
     Case("softmax/multi_row", "multi_row", "float32", (37, 300)),
+    Case("softmax/multi_row", "multi_row", "float32", (37, 64)),
     Case("softmax/multi_row_tile", "multi_row", "bfloat16", (133, 67)),
     Case("softmax/multi_row_tile", "multi_row", "float16", (301, 25)),
     Case("softmax/multi_row_tile", "multi_row", "float32", (133, 67)),
@@ -86,7 +85,8 @@ CASES = [
     Case("softmax/split_ring", "split", "float64", (2, 30003), device=SMALL, knobs=ONE_ROW_AT_A_TIME),
     Case("softmax/split_pipeline", "split", "float32", (13, 122903)),
     Case("softmax/split_pipeline", "split", "bfloat16", (7, 130003)),
-    Case("softmax/split_grid", "split", "float32", (5, 9003), device=OLD),
+    Case("softmax/split_grid", "split", "float32", (2, 9003), device=OLD),
+    Case("softmax/split_grid", "split", "float32", (2, 40003), device=replace(OLD_ONE, shared_bytes=48 * KIB)),
     Case("softmax/split_grid", "split", "float16", (5, 60003), device=OLD),
     Case("softmax/split_grid", "split", "float64", (2, 15003), device=OLD_ONE),
     Case("softmax/columns", "auto", "float32", (130, 45), 0),
@@ -178,3 +178,137 @@ def test_every_kernel_is_reached() -> None:
         names = set(re.findall(r"\b(\w+)\(const Problem given", source))
         assert len(names) == source.count("__global__")
         assert names == {case.kernel.split("/")[1] for case in CASES if case.op == op}
+
+
+@dataclass(frozen=True)
+class Broken:
+    """A kernel with a fault: what stands in its source, what is put there instead, and in what words it shows."""
+
+    fault: str
+    kernel: str
+    before: str
+    after: str
+    words: str
+
+
+BROKEN = [
+    # What a thread reads before another has written it, or writes before another has read it.
+    Broken(
+        "no barrier of the block",
+        "softmax/fused",
+        "__syncthreads();\n  return merge_slots",
+        "return merge_slots",
+        "wrong",
+    ),
+    Broken(
+        "no barrier before the next tile", "softmax/columns", "__syncthreads();  // the slots are free", "//", "wrong"
+    ),
+    Broken(
+        "no barrier of the warp", "softmax/columns_ragged", "__syncwarp();  // lanes read what others", "//", "wrong"
+    ),
+    Broken(
+        "no barrier before a block is counted", "min/columns", "u32 before;\n  __syncthreads();", "u32 before;", "wrong"
+    ),
+    Broken("copies not waited for", "min/rows_deferred_tile", "wait_async();", "", "wrong|nothing has waited for"),
+    Broken(
+        "half the copies not waited for", "softmax/columns_cluster", "wait_async();", "", "wrong|nothing has waited"
+    ),
+    Broken("a tile not waited for", "softmax/split_ring", "wait_for(&full[at.slot], at.parity);", "", "waited for"),
+    Broken("a packet of the launch before", "softmax/split_ring", "WORDS) >> 32) + 1", "WORDS) >> 32)", "wrong"),
+    Broken("no one to wait for", "softmax/split_grid", "before / chunks + 1", "before / chunks", "wrong"),
+    # Clusters, and barriers in shared memory.
+    Broken(
+        "no wait for the cluster's start", "min/split_cluster", "cluster_wait();", "", "known to have started|no mb"
+    ),
+    Broken(
+        "no wait for its pairs",
+        "softmax/split_cluster",
+        "cluster_arrive();\n  cluster_wait();\n",
+        "",
+        "wrong|has ended",
+    ),
+    Broken(
+        "armed, never waited for", "softmax/columns_cluster", "if (cluster_size() > 1) {", "if (true) {", "mbarrier"
+    ),
+    Broken("fewer bytes than expected", "min/split_cluster", "parts * warps * 8", "parts * warps * 8 + 8", "no thread"),
+    Broken("a tile never released", "softmax/split_ring", "release(slot);", "", "no thread can go on|amid a phase"),
+    Broken(
+        "one arrival too few", "softmax/split_ring", "empty[k], WARPS", "empty[k], WARPS + 1", "no thread|amid a ph"
+    ),
+    Broken("not fenced", "min/split_cluster", "fence_barriers();\n  }", "}", "not fenced"),
+    Broken("the slot is taken at once", "softmax/split_pipeline", "__syncwarp();\n        room |=", "room |=", "wrong"),
+    # Lanes, masks and fills.
+    Broken(
+        "lanes that have left",
+        "softmax/multi_row",
+        "const auto own",
+        "if (r >= p.rows) return; const auto own",
+        "ended",
+    ),
+    Broken("no mask at the edge", "softmax/fused", "live && e < row.edges ?", "live ?", "wrong|memory"),
+    Broken("zero for nothing", "softmax/fused", "raw = Bytes16{{even, odd, even, odd}};", "raw = {};", "wrong"),
+    Broken("no empty row", "softmax/split_ring", "m == lowest<W>() ? W(0) : m", "m", "wrong"),
+    Broken("what is past the end", "min/rows", "(j < to ? j : to - 1) * V", "j * V", "wrong|reads|memory"),
+    Broken("written past the end", "min/fill", "if (r < p.rows) *(Word", "*(Word", "wrote .* memory that it was given"),
+    Broken("copied past the end", "softmax/split_ring", "(left < TILE ? left : TILE) * 16", "TILE * 16", "reads"),
+    Broken("off a word's boundary", "min/rows", "head = before < p.n ? before : (int)p.n;", "", "no multiple"),
+    Broken(
+        "an array too small",
+        "softmax/online",
+        "__shared__ Pair<W> slots[32];",
+        "__shared__ Pair<W> slots[2];",
+        "behind|bounds",
+    ),
+    Broken(
+        "read before the launch before it has ended", "min/rows", 'asm volatile("griddepcontrol.wait;"', "//", "launch"
+    ),
+]
+
+
+@pytest.mark.parametrize("broken", BROKEN, ids=lambda broken: f"{broken.kernel}: {broken.fault}")
+def test_broken_kernels_are_found(broken: Broken) -> None:
+    """A fault shows in one of some orders, and most in each."""
+    cases = [case for case in CASES if case.kernel == broken.kernel]
+    source = module.source(cases[0].op)
+    assert broken.before in source
+    faulty = source.replace(broken.before, broken.after)
+
+    def in_many_orders() -> None:
+        for seed, case in itertools.product(range(20), cases):
+            run(case, 2, lambda _: faulty, seed)
+
+    with pytest.raises((AssertionError, emulator.EmulatorError), match=broken.words):
+        in_many_orders()
+
+
+def test_subnormal_numbers_are_told_apart() -> None:
+    """In the arithmetic of the device, which the emulator has too, they are zero."""
+    x = torch.arange(-40, 40, dtype=torch.int32).view(torch.float32)[40:].flip(0).repeat(3, 1)
+    x[1] *= -1
+    ops.MIN.assert_close(kernelzoo.get("cupy").min(x), x)
+    assert kernelzoo.get("cupy").min(x)[1] < 0
+    careless = "const float x = __uint_as_float(a), y = __uint_as_float(b); return x < y ? a : b;"
+    least = re.compile(r'asm\("\{\.reg \.f32 x, y;.*?\n  return a;', re.DOTALL)
+    with emulator.device(SIX, lambda source: least.sub(careless, source)), pytest.raises(AssertionError):
+        ops.MIN.assert_close(kernelzoo.get("cupy").min(x), x)
+
+
+def test_ptx_that_is_not_known_is_named() -> None:
+    with pytest.raises(emulator.EmulatorError, match=r"'red\.async\.something;'"):
+        emulator.translated('asm volatile("red.async"\n ".something;" :: "r"(f(a, b)) : "memory");')
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+def test_half_precision_converts_like_torch(dtype: torch.dtype) -> None:
+    """Every half, and between each and the next the tie, what lies beside it, and what overflows."""
+    every = torch.arange(65536, dtype=torch.int32).to(torch.int16).view(dtype)
+    wide = every.float()
+    up = torch.nextafter(wide, torch.tensor(INF))
+    ties = torch.cat([wide, up, torch.nextafter(wide, torch.tensor(-INF)), wide * (1 + 2**-9), wide * (1 + 2**-12)])
+    runtime = emulator.runtime()
+    narrow = getattr(
+        runtime, {torch.float16: "_ZN3ptx13float_to_halfEf", torch.bfloat16: "_ZN3ptx15float_to_bfloatEf"}[dtype]
+    )
+    narrow.argtypes, narrow.restype = [ctypes.c_float], ctypes.c_uint16
+    made = torch.tensor([narrow(v) for v in ties.tolist()], dtype=torch.int32).to(torch.int16).view(dtype)
+    torch.testing.assert_close(made, ties.to(dtype), rtol=0, atol=0, equal_nan=True)
