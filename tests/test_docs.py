@@ -164,7 +164,7 @@ def test_findings_of_the_reliability_page_come_from_the_committed_results() -> N
     from kernelzoo.report import findings, sections
 
     results = ROOT / "bench" / "results"
-    hosts = [results / f"host-fuzz-{backend}.json" for backend in ("cpu", "torch", "triton", "numba")]
+    hosts = [results / f"host-fuzz-{backend}.json" for backend in ("cpu", "torch", "triton", "cupy", "numba")]
     gpu = ("triton", "cupy", "numba")
     hosts += [results / f"h200-fuzz-{backend}.json" for backend in gpu]
     names = ("host-accuracy", "h200-accuracy", "h200-accuracy-triton")

@@ -1,6 +1,6 @@
-"""Every CUDA C++ kernel executed on the host, by the emulator beside this file: each thread of it, in another order each
-time. The contract is test_conformance.py's, over tensors of up to 2^17 elements; here are the kernels that need larger
-ones, or a device made up, to be reached; and kernels broken on purpose, which must not pass.
+"""Every CUDA C++ kernel executed on the host, by the emulator beside this file: each of its threads, in another order
+each time. The contract is test_conformance.py's, over tensors of up to 2^17 elements; here are the kernels that need
+larger ones, or a device made up, to be reached; and kernels broken on purpose, which must not pass.
 
 CuPy's way to a device is replaced for the process, so that this runs in one of its own:
 
