@@ -265,6 +265,19 @@ static void one_lags(u32 count, u64 rarely) {
 
 static void progress() { state.turns_without_progress = 0; }
 
+// A thread tells other blocks something: of its own block the others may lag behind, who had better not be needed for it.
+static void block_lags() {
+  progress();
+  if (random_below(2 * state.slow)) return;
+  for (u32 k = 0; k < state.ready.count;) {
+    if (state.ready.items[k]->block_of == self().block_of) {
+      state.asleep.add(state.ready.take(k));
+    } else {
+      ++k;
+    }
+  }
+}
+
 static void let_others() {
   Fiber& me = self();
   emulator_change_over(&me.context, &state.scheduler);
@@ -716,7 +729,7 @@ void ptx::send(u64* at, u64 value) {
   emulator::pause();
   aligned(at, 8);
   *(volatile u64*)at = value;
-  progress();
+  block_lags();
 }
 
 u32 ptx::count_up_to(u32* at, u32 most) {
@@ -724,7 +737,7 @@ u32 ptx::count_up_to(u32* at, u32 most) {
   aligned(at, 4);
   const u32 before = *at;
   *at = before >= most ? 0 : before + 1;
-  progress();
+  block_lags();
   return before;
 }
 
@@ -733,7 +746,7 @@ u64 ptx::add(u64* at, u64 value) {
   aligned(at, 8);
   const u64 before = *at;
   *at = before + value;
-  progress();
+  block_lags();
   return before;
 }
 
@@ -1013,7 +1026,7 @@ static void run_all() {
     if (random_below(state.late) == 0) {
       for (u64 many = 1 + random_below(state.late); many && something_lands(); --many) {}
     }
-    if (state.ready.count == 0 || random_below(16 * state.threads_at_work) == 0) wake_all();
+    if (state.ready.count == 0 || random_below(64 * state.threads_at_work) == 0) wake_all();
     if (state.ready.count == 0) {
       if (something_lands()) continue;
       if (state.threads_at_work == 0 && started == units) return;

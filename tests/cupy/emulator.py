@@ -310,8 +310,8 @@ class _Machine:
         """``module._made_ready``, which tells nobody the plan that it asks for."""
 
         def planned(problem: Problem, device: Device, knobs: Any) -> Plan:
-            self._plan.now = planner(problem, device, knobs)
-            return self._plan.now
+            plan = self._plan.now = planner(problem, device, knobs)
+            return plan
 
         return _made_ready(file, planned, knobs, problem, index)
 
@@ -373,7 +373,7 @@ class _Machine:
             if span < _UNGUARDED:
                 found.append(_Memory(ctypes.addressof(g) + field.offset, span, fill, True, written))
         for argument, of_plan in zip(arguments, kernel.step.arguments, strict=True):
-            count = {"partial": plan.partial_bytes, "counters": plan.counter_bytes}.get(of_plan, 0)
+            count = {"partial": plan.partial_bytes, "counters": plan.counter_bytes}.get(str(of_plan), 0)
             if count:
                 kept = of_plan == "counters" or kernel.step != plan.steps[0]
                 found.append(_Memory(ctypes.addressof(argument), count, fill, kept, True))
@@ -381,7 +381,7 @@ class _Machine:
 
 
 _machine = _Machine()
-_made_ready = module._made_ready
+_made_ready, _conformance_largest, _fuzz_largest = module._made_ready, conformance.largest, fuzz.largest
 
 
 # --- In the place of CuPy --------------------------------------------------------------------------------------------
@@ -391,18 +391,21 @@ def install(capability: int = 90) -> None:
     """Run the kernels here from now on, in this process. Harmless if done twice."""
     os.environ.setdefault(tables.ENVIRONMENT, "shipped")
     _machine.device = DEVICES[capability]
-    backend.probe = _probe
-    backend.emulator = lambda: "the emulator of tests/cupy"
-    module.attached = lambda index: contextlib.nullcontext()
-    module.device_of = lambda index: _machine.device
-    module._made_ready = _machine.made_ready
-    module._function = _machine.function
-    module._blocks_at_once = lambda function, step, device: 2 * device.sms
-    module._current_stream = lambda index: 0
-    module._libcuda = lambda: _machine
-    module.owning = _owning
-    conformance.largest = _limited(conformance.largest, 2**17)
-    fuzz.largest = _limited(fuzz.largest, 2**14)
+    for owner, name, instead in (
+        (backend, "probe", _probe),
+        (backend, "emulator", lambda: "the emulator of tests/cupy"),
+        (module, "attached", lambda index: contextlib.nullcontext()),
+        (module, "device_of", lambda index: _machine.device),
+        (module, "_made_ready", _machine.made_ready),
+        (module, "_function", _machine.function),
+        (module, "_blocks_at_once", lambda function, step, device: 2 * device.sms),
+        (module, "_current_stream", lambda index: 0),
+        (module, "_libcuda", lambda: _machine),
+        (module, "owning", _owning),
+        (conformance, "largest", _limited(_conformance_largest, 2**17)),
+        (fuzz, "largest", _limited(_fuzz_largest, 2**14)),
+    ):
+        setattr(owner, name, instead)
 
 
 def _limited(largest: Callable[[Any], int], elements: int) -> Callable[[Any], int]:
