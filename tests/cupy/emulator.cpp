@@ -178,9 +178,9 @@ struct Delivery {
 struct Memory {
   void** pointer;
   u64 bytes;
-  u32 fill;    // a byte: what lies around it, and what it begins with if it is not `kept`
-  u32 kept;    // it begins as it was
-  u32 written; // goes back where it came from
+  u32 fill;     // a byte: what lies around it, and what it begins with if it is not `kept`
+  u32 kept;     // it begins as it was
+  u32 written;  // goes back where it came from
 };
 
 struct Launch {
@@ -197,26 +197,27 @@ struct Moved {
   u64 bytes, page_bytes;
 };
 
-constexpr u32 PAGE = 4096;
+constexpr u32 PAGE = 64 * 1024;  // or several, of a host with smaller ones
 constexpr u32 STATIC_BYTES = 64 * 1024, BEFORE_STATICS = 1024, BETWEEN = 16;
 constexpr u32 DYNAMIC_BYTES = 256 * 1024, WINDOW = STATIC_BYTES + PAGE + DYNAMIC_BYTES + PAGE;
-constexpr u32 ADDRESS = 0xffffff;               // of an address in shared memory: the place; above it, a block and one
-constexpr u32 TOGETHER = 2048;                  // threads of blocks that need not, but may run side by side
-constexpr u64 FOR_EVER = 20'000'000;            // turns of threads that only ask
-constexpr u64 NOT_YET = 1ull << 62;             // added to addresses that must not be used yet
+constexpr u32 ADDRESS = 0xffffff;     // of an address in shared memory: the place; above it, a block's rank and one
+constexpr u32 TOGETHER = 2048;        // threads of blocks that need not, but may run side by side
+constexpr u64 FOR_EVER = 20'000'000;  // turns of threads that only ask
+constexpr u64 NOT_YET = 1ull << 62;   // added to addresses that must not be used yet
 
 static struct State {
   const Launch* launch;
   Context scheduler;
   sigjmp_buf home;
   bool running;
-  u32 priorities;       // by thread, warp, block, or none
-  u64 late;             // one turn in so many copies land, up to so many
   u64 random, turns_without_progress;
-  u64 slow;             // one time in so many, a thread lags behind others until they have had many turns
+  // How this launch is run, by the seed.
+  u32 priorities;  // 0: none; of each thread, each warp, or each block
+  u64 late;        // one turn in so many copies land, up to so many of them
+  u64 slow;        // one time in so many, a thread lags behind others until they have had many turns
   List<Fiber*> ready, asleep, copying;
   List<Delivery> deliveries;
-  List<Cluster*> clusters;  // at work
+  List<Cluster*> clusters;   // at work
   List<Variable> variables;  // in shared memory, at the same place in every block
   List<u8*> windows, free_windows;
   List<Moved> moved;

@@ -36,7 +36,7 @@ from kernelzoo.kernels.cupy import min as minima
 from kernelzoo.kernels.cupy import module, softmax
 from kernelzoo.kernels.cupy.module import Device
 
-INF, NAN = float("inf"), float("nan")
+INF = float("inf")
 KIB = 1024
 SIX = Device(6, 90, 227 * KIB)
 ONE, TWO = replace(SIX, sms=1), replace(SIX, sms=2)
