@@ -28,6 +28,9 @@ WAITING = ("-n", str(2 * (os.cpu_count() or 1)), "--dist", "loadgroup")
 # read at import; the same kernels are compiled ahead of time in another.
 INTERPRETER = {"TRITON_INTERPRET": "1"}
 SIMULATOR = {"NUMBA_ENABLE_CUDASIM": "1"}
+# CUDA C++ runs there in an emulator of ours, compiled by the host's C++ compiler, or by one from PyPI if it has none.
+EMULATOR = {"KERNELZOO_EMULATE_CUDA": "1"}
+COMPILER = () if shutil.which("g++") or shutil.which("clang++") else ("compiler",)
 
 
 def install(session: nox.Session, *groups: str, extras: tuple[str, ...] = ()) -> None:
@@ -144,8 +147,10 @@ def tests_triton(session: nox.Session) -> None:
 
 @nox.session(name="tests-cupy")
 def tests_cupy(session: nox.Session) -> None:
-    """The contract, for the CuPy backend: every kernel compiled ahead of time, and on a GPU if there is one."""
-    install(session, "test", extras=(f"cupy-cuda{CUDA}",))
+    """The contract, for the CuPy backend: emulated, compiled ahead of time, and on a GPU if there is one."""
+    install(session, "test", *COMPILER, extras=(f"cupy-cuda{CUDA}",))
+    emulated = ("tests/cupy/test_emulated.py", CONFORMANCE, "-k", "cupy", "--require", "cupy", *session.posargs)
+    pytest(session, *emulated, *PARALLEL, **EMULATOR)
     pytest(session, "tests/cupy", *PARALLEL, *session.posargs)
     if GPU:
         pytest(session, CONFORMANCE, "-k", "cupy", "--require", "cupy", *session.posargs)

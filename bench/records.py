@@ -137,7 +137,7 @@ RECORDS = (
 
 MAP = ("h200-map", "h200-map-min")
 FINDINGS = (
-    *(f"host-fuzz-{backend}" for backend in ("cpu", "torch", "triton", "numba")),
+    *(f"host-fuzz-{backend}" for backend in ("cpu", "torch", "triton", "cupy", "numba")),
     *(f"h200-fuzz-{backend}" for backend in ("triton", "cupy", "numba")),
     *("host-accuracy", "h200-accuracy", "h200-accuracy-triton", "h200-load", "h200-devices", "h200-memory"),
     *("h200-sizes-softmax", "h200-sizes-softmax-cupy", "h200-sizes-min", "architectures", "portability"),

@@ -50,16 +50,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def pytest_configure() -> None:
     """Test the shipped launch tables, unless KERNELZOO_TABLES is set. Under Triton's interpreter, mend its bfloat16
-    first: see tests/triton/interpreter.py."""
+    first: see tests/triton/interpreter.py. KERNELZOO_EMULATE_CUDA=1 runs CuPy's kernels on the host: see
+    tests/cupy/emulator.py."""
     os.environ.setdefault("KERNELZOO_TABLES", "shipped")
-    if os.environ.get("TRITON_INTERPRET") == "1":
-        spec = importlib.util.spec_from_file_location(
-            "interpreter", Path(__file__).parent / "triton" / "interpreter.py"
-        )
-        assert spec is not None and spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-        module.install()
+    for variable, name in (("TRITON_INTERPRET", "triton/interpreter"), ("KERNELZOO_EMULATE_CUDA", "cupy/emulator")):
+        if os.environ.get(variable) == "1":
+            spec = importlib.util.spec_from_file_location(Path(name).stem, Path(__file__).parent / f"{name}.py")
+            assert spec is not None and spec.loader is not None
+            module = sys.modules[Path(name).stem] = importlib.util.module_from_spec(spec)
+            spec.loader.exec_module(module)
+            module.install()
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

@@ -1,0 +1,437 @@
+"""Runs the CUDA C++ kernels on the host: their own source, compiled by the host's C++ compiler, a fiber to each thread.
+
+``install()`` puts that in the place of CuPy's way to a device, for this process; tensors are on the CPU then. Of the
+source only what C++ does not have is replaced (``translated``): inline PTX by calls, instruction by instruction (PTX),
+and shared memory by references. emulator.hpp is what the kernels see, emulator.cpp what runs them; it says what it
+checks, and in what order threads run: in another one at each launch.
+
+What it can't show: that a fence is missing, or a volatile, since the host's memory has one order for all threads; what
+the compiler for the device makes of the source; and time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import functools
+import hashlib
+import importlib.util
+import itertools
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import kernelzoo.kernels.cupy as backend
+from kernelzoo import conformance, fuzz, tables, user_cache
+from kernelzoo.errors import BackendUnavailableError
+from kernelzoo.kernels import code_cache
+from kernelzoo.kernels.cupy import module
+from kernelzoo.kernels.cupy.module import Device, Plan, Planner, Problem, Step
+
+HERE = Path(__file__).parent
+
+DEVICES = {90: Device(6, 90, 227 * 1024), 80: Device(6, 80, 163 * 1024)}
+"""By compute capability. Few multiprocessors, so that small problems are many for them."""
+
+PTX = {
+    "": "",  # a word to the compiler alone
+    "griddepcontrol.wait;": "wait_for_launches_before(%0, %1)",
+    "ld.global.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];": "load(%4, %0, %1, %2, %3)",
+    "{.reg .pred wanted; setp.ne.u32 wanted, %5, 0;"
+    " @wanted ld.global.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];}": "load_if(%5, %4, %0, %1, %2, %3)",
+    "st.global.cs.v4.u32 [%0], {%1, %2, %3, %4};": "store(%0, %1, %2, %3, %4)",
+    "ld.relaxed.gpu.global.u64 %0, [%1];": "%0 = peek(%1)",
+    "ld.acquire.gpu.global.u64 %0, [%1];": "%0 = peek(%1)",
+    "st.relaxed.gpu.global.u64 [%0], %1;": "send(%0, %1)",
+    "atom.inc.acq_rel.gpu.global.u32 %0, [%1], %2;": "%0 = count_up_to(%1, %2)",
+    "atom.add.acq_rel.gpu.global.u64 %0, [%1], 1;": "%0 = add(%1, 1)",
+    "bar.sync 1, %0;": "sync(1, %0)",
+    # Copies that a thread waits for.
+    "cp.async.cg.shared.global [%0], [%1], 16;": "copy(%0, %1, 16)",
+    "cp.async.cg.shared.global [%0], [%1], 16, %2;": "copy(%0, %1, 16, %2)",
+    "cp.async.ca.shared.global [%0], [%1], %2;": "copy(%0, %1, %2)",
+    "cp.async.commit_group;": "commit_copies()",
+    "cp.async.wait_group %0;": "wait_for_copies(%0)",
+    "cp.async.wait_all;": "wait_for_copies()",
+    "cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];": "arrive_behind_copies(%0)",
+    # Barriers in shared memory, and copies that are counted there.
+    "mbarrier.init.shared::cta.b64 [%0], %1;": "make_barrier(%0, %1)",
+    "fence.mbarrier_init.release.cluster;": "fence_barriers()",
+    "mbarrier.arrive.shared::cta.b64 _, [%0];": "arrive(%0)",
+    "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;": "arrive_expecting(%0, %1)",
+    "{.reg .pred p; mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 p, [%1], %2;"
+    " selp.u32 %0, 1, 0, p;}": "%0 = try_wait(%1, %2)",
+    "{.reg .pred p; mbarrier.test_wait.parity.shared::cta.b64 p, [%1], %2;"
+    " selp.u32 %0, 1, 0, p;}": "%0 = test_wait(%1, %2)",
+    "createpolicy.fractional.L2::evict_last.b64 %0, 1.0;": "%0 = 0",
+    "createpolicy.fractional.L2::evict_first.b64 %0, 1.0;": "%0 = 0",
+    "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint"
+    " [%0], [%1], %2, [%3], %4;": "copy_bulk(%0, %1, %2, %3)",
+    # Clusters.
+    "barrier.cluster.arrive.release.aligned;": "cluster_arrive()",
+    "barrier.cluster.wait.acquire.aligned;": "cluster_wait()",
+    "mov.u32 %0, %%cluster_ctarank;": "%0 = cluster_rank()",
+    "mov.u32 %0, %%cluster_nctarank;": "%0 = cluster_size()",
+    "mapa.shared::cluster.u32 %0, %1, %2;": "%0 = in_block(%1, %2)",
+    "st.shared::cluster.v2.f32 [%0], {%1, %2};": "store_remote(%0, %1, %2)",
+    "st.shared::cluster.v2.f64 [%0], {%1, %2};": "store_remote(%0, %1, %2)",
+    "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.b64"
+    " [%0], %1, [%2];": "store_remote_counted(%0, %1, %2)",
+    # Numbers.
+    "{.reg .f32 x, y; mov.b32 x, %0; mov.b32 y, %1; min.NaN.f32 x, x, y; mov.b32 %0, x;}": "%0 = least_float(%0, %1)",
+    "min.NaN.f16x2 %0, %0, %1;": "%0 = least_halves(%0, %1)",
+    "min.NaN.bf16x2 %0, %0, %1;": "%0 = least_bfloats(%0, %1)",
+    "max.f16x2 %0, %0, %1;": "%0 = largest_halves(%0, %1)",
+    "max.bf16x2 %0, %0, %1;": "%0 = largest_bfloats(%0, %1)",
+    "cvt.f32.f16 %0, %1;": "%0 = half_to_float(%1)",
+    "cvt.rn.f16.f32 %0, %1;": "%0 = float_to_half(%1)",
+    "cvt.rn.bf16.f32 %0, %1;": "%0 = float_to_bfloat(%1)",
+    "cvt.rn.f16x2.f32 %0, %1, %2;": "%0 = two_halves(%1, %2)",
+    "cvt.rn.bf16x2.f32 %0, %1, %2;": "%0 = two_bfloats(%1, %2)",
+    "ex2.approx.ftz.f32 %0, %1;": "%0 = power_of_two(%1)",
+}
+"""What each piece of inline PTX does, in functions of namespace ptx in emulator.hpp. Another one is an error."""
+
+
+class EmulatorError(RuntimeError):
+    """A kernel did what it may not; or the source can't be translated, or compiled."""
+
+
+# --- From CUDA C++ to C++ --------------------------------------------------------------------------------------------
+
+
+def translated(source: str) -> str:
+    """The source with what C++ does not have replaced. Raises EmulatorError for PTX that is not known."""
+    source = re.sub(r"//[^\n]*", "", source)
+    source = re.sub(r"^\s*#pragma unroll.*$", "", source, flags=re.MULTILINE)
+    source = re.sub(r"^#include .*$", "", source, flags=re.MULTILINE)
+    source = re.sub(r"extern __shared__ (\w+) (\w+)\[\];", r"\1* const \2 = (\1*)emulator::dynamic_shared();", source)
+    numbers = itertools.count()
+
+    def variables(found: re.Match[str]) -> str:
+        kind, declared = found[1], found[2]
+        made = ""
+        for variable in re.split(r",\s*", declared):
+            name, *sizes = re.split(r"[\[\]]+", variable.strip().rstrip("]"))
+            array = "".join(f"[({size})]" for size in sizes)
+            made += f"auto& {name} = emulator::shared<{kind}{array}>({next(numbers)}); "
+        return made
+
+    source = re.sub(r"__shared__ (?:alignas\(16\) )?(\w+(?:<[^;\[]*>)?)\s+(\w[^;]*);", variables, source)
+    made, at = "", 0
+    for found in re.finditer(r"\basm\s*(?:volatile)?\s*\(", source):
+        end = _closing(source, found.end())
+        made += source[at : found.start()] + _instruction(source[found.end() : end])
+        at = end + 1
+    return made + source[at:]
+
+
+def _closing(text: str, at: int) -> int:
+    """Where the parenthesis closes that was opened before ``at``."""
+    depth = 1
+    for found in re.compile(r'"(?:[^"\\]|\\.)*"|[()]').finditer(text, at):
+        depth += {"(": 1, ")": -1}.get(found[0], 0)
+        if not depth:
+            return found.start()
+    raise EmulatorError(f"a parenthesis stays open: {text[at : at + 80]}")
+
+
+def _instruction(inside: str) -> str:
+    """The C++ of what stands between the parentheses of an ``asm``."""
+    strings = re.match(r'(?:\s*"(?:[^"\\]|\\.)*")*', inside)
+    assert strings is not None
+    template = "".join(re.findall(r'"((?:[^"\\]|\\.)*)"', strings[0]))
+    if template not in PTX:
+        raise EmulatorError(f"PTX that the emulator does not know: {template!r}")
+    operands = []
+    at = strings.end()
+    while found := re.compile(r'"[=+]?[rlhfdn]"\s*\(').search(inside, at):
+        at = _closing(inside, found.end())
+        operands.append(inside[found.end() : at])
+    used = PTX[template]
+    call = re.sub(r"\b([a-z_]+)\(", r"ptx::\1(", used)
+    return re.sub(r"%(\d)", lambda number: f"({operands[int(number[1])]})", call) or "(void)0"
+
+
+# --- The host's compiler ---------------------------------------------------------------------------------------------
+
+_FLAGS = ("-std=c++17", "-O1", "-fPIC", "-shared", "-w", "-fno-exceptions", "-fno-rtti")
+# Of the kernels: their own pointers into the same memory, no symbol of one in another, and a trap where an index or an
+# address is not what its type allows.
+_KERNEL_FLAGS = ("-fno-strict-aliasing", "-fvisibility=hidden", "-ffp-contract=off",
+                 "-fsanitize=alignment,bounds", "-fsanitize-undefined-trap-on-error")  # fmt: skip
+
+
+@functools.cache
+def compiler() -> tuple[str, ...]:
+    """The command of a C++ compiler; empty if there is none."""
+    for name in (os.environ.get("CXX", ""), "g++", "clang++"):
+        if name and (path := shutil.which(name)):
+            return (path,)
+    if importlib.util.find_spec("ziglang") is not None:
+        return (sys.executable, "-m", "ziglang", "cc", "-x", "c++")  # as c++ it would make a C++ library first
+    return ()
+
+
+@functools.cache
+def _version() -> str:
+    return subprocess.run([*compiler(), "--version"], capture_output=True, text=True, check=True).stdout
+
+
+@functools.cache
+def _folder() -> Path:
+    """Where libraries are kept, between runs and for all processes of one; those that nobody used for a week go."""
+    folder = user_cache.folder("emulated")
+    folder = code_cache.for_language("KERNELZOO_EMULATED", folder) or folder
+    for file in folder.iterdir():
+        with contextlib.suppress(OSError):
+            if time.time() - file.stat().st_mtime > 7 * 24 * 3600:
+                file.unlink()
+    return folder
+
+
+def _compiled(code: str, *flags: str) -> Path:
+    """A library made of the code. Raises EmulatorError."""
+    options = (*_FLAGS, *flags)
+    digest = hashlib.sha256("\0".join((_version(), *options, code)).encode()).hexdigest()[:24]
+    made = _folder() / f"{digest}.so"
+    if made.exists():
+        os.utime(made)
+        return made
+    with tempfile.TemporaryDirectory(dir=_folder()) as folder:
+        source, library = Path(folder, "source.cpp"), Path(folder, "library.so")
+        source.write_text(code, encoding="utf-8")
+        done = subprocess.run(
+            [*compiler(), *options, "-I", str(HERE), "-o", str(library), str(source), "-lm"],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode:
+            raise EmulatorError(f"{compiler()[0]} fails: {done.stderr[:4000]}")
+        os.replace(library, made)
+    return made
+
+
+def _visible(code: str) -> str:
+    """The code behind the header, whose text is a part of what it is known by."""
+    return f"{(HERE / 'emulator.hpp').read_text(encoding='utf-8')}\n{code}"
+
+
+@functools.cache
+def runtime() -> ctypes.CDLL:
+    """emulator.cpp, whose functions the kernels' libraries find."""
+    code = (HERE / "emulator.cpp").read_text(encoding="utf-8")
+    path = _compiled(_visible(code.replace('#include "emulator.hpp"\n', "")))
+    return ctypes.CDLL(str(path), mode=ctypes.RTLD_GLOBAL)
+
+
+@functools.cache
+def _entry(source: str, kernel: str, capability: int) -> Any:
+    """The kernel of that name as a function of an array of pointers to its parameters."""
+    code = (
+        f"#define __CUDA_ARCH__ {capability}0\n{_visible(translated(source))}\n"
+        'extern "C" __attribute__((visibility("default"))) void entry(void** parameters) {'
+        f" emulator::call(&{module._known(kernel)}, parameters); }}\n"
+    )
+    runtime()
+    return ctypes.CDLL(str(_compiled(code, *_KERNEL_FLAGS))).entry
+
+
+# --- Launches --------------------------------------------------------------------------------------------------------
+
+
+class _Memory(ctypes.Structure):
+    """``Memory`` of emulator.cpp."""
+
+    _fields_ = (
+        ("pointer", ctypes.c_void_p),
+        ("bytes", ctypes.c_uint64),
+        ("fill", ctypes.c_uint32),
+        ("kept", ctypes.c_uint32),
+        ("written", ctypes.c_uint32),
+    )
+
+
+class _Launch(ctypes.Structure):
+    """``Launch`` of emulator.cpp."""
+
+    _fields_ = (
+        ("entry", ctypes.c_void_p),
+        ("parameters", ctypes.c_void_p),
+        ("grid", ctypes.c_uint32 * 2),
+        *(
+            (name, ctypes.c_uint32)
+            for name in ("threads", "cluster", "cooperative", "shared_bytes", "capability", "flush_subnormals")
+        ),
+        ("seed", ctypes.c_uint64),
+        ("memories", ctypes.c_void_p),
+        ("memory_count", ctypes.c_uint32),
+    )
+
+
+@dataclass(frozen=True)
+class _Kernel:
+    """A step of a plan, ready to run."""
+
+    entry: Any
+    step: Step
+    plan: Plan
+    capability: int
+
+
+_UNGUARDED = 2**28
+"""Bytes from the first element to the last, from which a tensor is left where it is: rows that lie far apart."""
+
+
+class _Machine:
+    """What a launch goes through in place of the driver: ``cuLaunchKernelEx`` takes what module.py gives it."""
+
+    def __init__(self) -> None:
+        self.device = DEVICES[90]
+        self.edit: Callable[[str], str] = str
+        self.seeds = itertools.count()
+        self.launched: list[str] = []
+        """Names of the kernels that ran."""
+        self._kernels: list[_Kernel] = []
+        self._lock = threading.Lock()
+        self._plan = threading.local()
+
+    def made_ready(self, file: str, planner: Planner, knobs: Any, problem: Problem, index: int) -> Any:
+        """``module._made_ready``, which tells nobody the plan that it asks for."""
+
+        def planned(problem: Problem, device: Device, knobs: Any) -> Plan:
+            plan = self._plan.now = planner(problem, device, knobs)
+            return plan
+
+        return _made_ready(file, planned, knobs, problem, index)
+
+    def function(self, file: str, step: Step, index: int) -> int:
+        entry = _entry(self.edit(module.source(file)), step.kernel, self.device.capability)
+        self._kernels.append(_Kernel(entry, step, self._plan.now, self.device.capability))
+        return len(self._kernels)
+
+    def cuLaunchKernelEx(self, config: Any, function: Any, parameters: Any, _: object) -> int:  # noqa: N802
+        config, kernel = config._obj, self._kernels[function.value - 1]
+        attributes = (module._Attribute * config.count).from_address(config.attributes) if config.count else ()
+        values = {attribute.id: attribute.value for attribute in attributes}
+        geometry = module._Geometry.from_buffer_copy(module._Geometry.from_address(parameters[0]))
+        arguments = [
+            ctypes.c_void_p.from_buffer_copy(ctypes.c_void_p.from_address(parameters[1 + k]))
+            if isinstance(argument, str)
+            else argument[0](argument[1])
+            for k, argument in enumerate(kernel.step.arguments)
+        ]
+        pointers = (ctypes.c_void_p * (1 + len(arguments)))(
+            ctypes.addressof(geometry), *map(ctypes.addressof, arguments)
+        )
+        memories = self._memories(kernel, geometry, arguments)
+        held = (_Memory * len(memories))(*memories)
+        message = ctypes.create_string_buffer(2048)
+        launch = _Launch(
+            ctypes.cast(kernel.entry, ctypes.c_void_p),
+            ctypes.addressof(pointers),
+            (config.grid[0], config.grid[1]),
+            config.block[0],
+            values[module._CLUSTER_DIMENSION][0] if module._CLUSTER_DIMENSION in values else 1,
+            module._COOPERATIVE in values,
+            config.shared_bytes,
+            kernel.capability,
+            "double" not in kernel.step.kernel,
+            next(self.seeds),
+            ctypes.addressof(held),
+            len(memories),
+        )
+        self.launched.append(kernel.step.kernel)
+        with self._lock:
+            failed = runtime().emulator_launch(ctypes.byref(launch), message, len(message))
+        if failed:
+            raise EmulatorError(f"{kernel.step.kernel}: {message.value.decode()}")
+        return 0
+
+    def _memories(self, kernel: _Kernel, g: Any, arguments: list[Any]) -> list[_Memory]:
+        dtype, size, plan = kernel.plan.problem.dtype, kernel.plan.problem.itemsize, kernel.plan
+        # What is read by mistake must be noticed: NaN, the least integer.
+        fill = 0xFF if "float" in dtype else 0 if dtype in ("uint8", "bool") else 0x80
+        outer = g.rows // g.inner
+        found = []
+        for field, strides, written in (
+            (module._Geometry.x, (g.x_outer, g.x_n, g.x_inner), False),
+            (module._Geometry.out, (g.out_outer, g.out_n, g.out_inner), True),
+        ):
+            sizes = zip((outer, g.n, g.inner), strides, strict=True)
+            span = (1 + sum((length - 1) * stride for length, stride in sizes)) * size
+            if span < _UNGUARDED:
+                found.append(_Memory(ctypes.addressof(g) + field.offset, span, fill, True, written))
+        for argument, of_plan in zip(arguments, kernel.step.arguments, strict=True):
+            count = {"partial": plan.partial_bytes, "counters": plan.counter_bytes}.get(str(of_plan), 0)
+            if count:
+                kept = of_plan == "counters" or kernel.step != plan.steps[0]
+                found.append(_Memory(ctypes.addressof(argument), count, fill, kept, True))
+        return found
+
+
+_machine = _Machine()
+_made_ready, _conformance_largest, _fuzz_largest = module._made_ready, conformance.largest, fuzz.largest
+
+
+# --- In the place of CuPy --------------------------------------------------------------------------------------------
+
+
+def install(capability: int = 90) -> None:
+    """Run the kernels here from now on, in this process. Harmless if done twice."""
+    os.environ.setdefault(tables.ENVIRONMENT, "shipped")
+    _machine.device = DEVICES[capability]
+    for owner, name, instead in (
+        (backend, "probe", _probe),
+        (backend, "emulator", lambda: "the emulator of tests/cupy"),
+        (module, "attached", lambda index: contextlib.nullcontext()),
+        (module, "device_of", lambda index: _machine.device),
+        (module, "_made_ready", _machine.made_ready),
+        (module, "_function", _machine.function),
+        (module, "_blocks_at_once", lambda function, step, device: 2 * device.sms),
+        (module, "_current_stream", lambda index: 0),
+        (module, "_libcuda", lambda: _machine),
+        (module, "owning", _owning),
+        (conformance, "largest", _limited(_conformance_largest, 2**17)),
+        (fuzz, "largest", _limited(_fuzz_largest, 2**14)),
+    ):
+        setattr(owner, name, instead)
+
+
+def _limited(largest: Callable[[Any], int], elements: int) -> Callable[[Any], int]:
+    """A limit of elements that suits what is compiled, and not, as for other emulators, what is interpreted."""
+    return lambda implementation: elements if implementation.backend == "cupy" else largest(implementation)
+
+
+def _owning(launch: Callable[[], None], *workspace: object) -> Callable[[], None]:
+    """As kernelzoo.workspace has it, which keeps memory of a device alone."""
+    return lambda workspace=workspace: launch()  # type: ignore[misc]
+
+
+def _probe() -> tuple[str, ...]:
+    if not compiler():
+        raise BackendUnavailableError("cupy", "there is no C++ compiler", "install g++, or the package ziglang")
+    return ("cpu",)
+
+
+@contextlib.contextmanager
+def device(described: Device, edit: Callable[[str], str] = str) -> Iterator[_Machine]:
+    """Within the context that device is the one, and the kernels' source is as ``edit`` makes it."""
+    before = _machine.device, _machine.edit
+    module._ready.cache_clear()
+    _machine.device, _machine.edit = described, edit
+    try:
+        yield _machine
+    finally:
+        module._ready.cache_clear()
+        _machine.device, _machine.edit = before

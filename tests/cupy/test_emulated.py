@@ -1,0 +1,314 @@
+"""Every CUDA C++ kernel executed on the host, by the emulator beside this file: each of its threads, in another order
+each time. The contract is test_conformance.py's, over tensors of up to 2^17 elements; here are the kernels that need
+larger ones, or a device made up, to be reached; and kernels broken on purpose, which must not pass.
+
+CuPy's way to a device is replaced for the process, so that this runs in one of its own:
+
+    KERNELZOO_EMULATE_CUDA=1 python -m pytest tests/cupy/test_emulated.py
+"""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+import os
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cache
+
+import pytest
+
+pytest.importorskip("cupy", reason="CuPy is not installed")
+import torch
+
+if os.environ.get("KERNELZOO_EMULATE_CUDA") != "1":
+    pytest.skip("emulator only: run with KERNELZOO_EMULATE_CUDA=1, in a process of its own", allow_module_level=True)
+
+import emulator  # which conftest.py has loaded, and installed
+
+if not emulator.compiler():
+    pytest.skip("no C++ compiler: install g++ or clang++, or the package ziglang", allow_module_level=True)
+
+import kernelzoo
+from kernelzoo import ops, tables
+from kernelzoo.kernels.cupy import min as minima
+from kernelzoo.kernels.cupy import module, softmax
+from kernelzoo.kernels.cupy.module import Device
+
+INF = float("inf")
+KIB = 1024
+SIX = Device(6, 90, 227 * KIB)
+ONE, TWO = replace(SIX, sms=1), replace(SIX, sms=2)
+SMALL = replace(SIX, shared_bytes=50 * KIB)  # two tiles to a ring
+OLD = Device(6, 80, 163 * KIB)
+OLD_ONE = replace(OLD, sms=1)
+ONE_ROW_AT_A_TIME = softmax.Knobs(ring_megabytes=0)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A problem that a device takes by a kernel."""
+
+    kernel: str
+    variant: str
+    dtype: str
+    shape: tuple[int, ...]
+    dim: int = -1
+    device: Device = SIX
+    knobs: object = None
+
+    @property
+    def op(self) -> str:
+        return self.kernel.split("/")[0]
+
+    def __str__(self) -> str:
+        name, shape = self.kernel.replace("/", " "), "x".join(map(str, self.shape))
+        return f"{name} {self.dtype} {shape} sm_{self.device.capability}x{self.device.sms}"
+
+
+CASES = [
+    Case("softmax/fused", "fused", "float32", (3, 1030)),
+    Case("softmax/fused", "fused", "bfloat16", (3, 5003)),
+    Case("softmax/persistent", "persistent", "float32", (40, 1030)),
+    Case("softmax/multi_row", "multi_row", "float32", (37, 300)),
+    Case("softmax/multi_row", "multi_row", "float32", (37, 64)),
+    Case("softmax/multi_row_tile", "multi_row", "bfloat16", (133, 67)),
+    Case("softmax/multi_row_tile", "multi_row", "float16", (301, 25)),
+    Case("softmax/multi_row_tile", "multi_row", "float32", (133, 67)),
+    Case("softmax/online", "online", "float32", (3, 5003)),
+    Case("softmax/split_cluster", "split", "float32", (2, 5003)),
+    Case("softmax/split_cluster", "split", "float64", (2, 5003)),
+    Case("softmax/split_cluster", "split", "bfloat16", (4, 122903), device=TWO),
+    Case("softmax/split_ring", "split", "float32", (2, 40003)),
+    Case("softmax/split_ring", "split", "bfloat16", (3, 120003), device=SMALL, knobs=ONE_ROW_AT_A_TIME),
+    Case("softmax/split_ring", "split", "float64", (2, 30003), device=SMALL, knobs=ONE_ROW_AT_A_TIME),
+    Case("softmax/split_pipeline", "split", "float32", (13, 122903)),
+    Case("softmax/split_pipeline", "split", "bfloat16", (7, 130003)),
+    Case("softmax/split_grid", "split", "float32", (2, 9003), device=OLD),
+    Case("softmax/split_grid", "split", "float32", (2, 40003), device=replace(OLD_ONE, shared_bytes=48 * KIB)),
+    Case("softmax/split_grid", "split", "float16", (5, 60003), device=OLD),
+    Case("softmax/split_grid", "split", "float64", (2, 15003), device=OLD_ONE),
+    Case("softmax/columns", "auto", "float32", (130, 45), 0),
+    Case("softmax/columns", "online", "bfloat16", (1100, 48), 0),
+    Case("softmax/columns", "split", "bfloat16", (1030, 48), 0, OLD),
+    Case("softmax/columns", "split", "float32", (7, 130, 48), 1, OLD_ONE),
+    Case("softmax/columns_flat", "split", "float32", (2000, 5), 0),
+    Case("softmax/columns_flat", "split", "bfloat16", (30000, 33), 0),
+    Case("softmax/columns_flat", "split", "float32", (17000, 64), 0, OLD),
+    Case("softmax/columns_pipeline", "split", "bfloat16", (2050, 200), 0),
+    Case("softmax/columns_pipeline", "split", "float16", (1030, 400), 0, TWO),
+    Case("softmax/columns_pipeline", "split", "bfloat16", (1024, 320), 0, ONE),
+    Case("softmax/columns_cluster", "split", "float32", (200, 48), 0),
+    Case("softmax/columns_cluster", "split", "float32", (70, 48), 0, ONE),
+    Case("softmax/columns_cluster", "split", "bfloat16", (1000, 48), 0),
+    Case("softmax/columns_cluster", "split", "float64", (200, 33), 0),
+    Case("softmax/columns_ragged", "split", "bfloat16", (2, 500, 61), 1),
+    Case("softmax/columns_ragged", "split", "float32", (3, 100, 30), 1, ONE),
+    Case("min/rows", "rows", "float32", (3, 5003)),
+    Case("min/rows_deferred", "rows_deferred", "float32", (3, 5003)),
+    Case("min/rows_deferred_lanes", "rows_deferred", "int8", (40, 300)),
+    Case("min/rows_deferred_tile", "rows_deferred", "bfloat16", (200, 33)),
+    Case("min/split", "split", "float32", (3, 50003)),
+    Case("min/split", "split", "int64", (2, 30003), device=OLD),
+    Case("min/split_cluster", "split", "float64", (13, 5003)),
+    Case("min/split_cluster", "split", "float16", (13, 120003)),
+    Case("min/columns", "rows_deferred", "float32", (130, 45), 0),
+    Case("min/columns", "rows_deferred", "int8", (70, 300), 0),
+    Case("min/columns", "split", "bfloat16", (1000, 45), 0),
+    Case("min/columns", "split", "float64", (3, 300, 9), 1, OLD),
+    Case("min/columns_flat", "split", "float32", (20001, 3), 0),
+    Case("min/columns_flat", "split", "int16", (9000, 5), 0),
+    Case("min/fill", "atomic_eager", "float32", (40, 5003)),
+    Case("min/narrow", "atomic_eager", "float16", (40, 5003)),
+    Case("min/atomic", "atomic_batched", "float32", (200, 5003)),
+    Case("min/atomic", "atomic_batched", "int16", (40, 5003)),
+]
+
+
+@cache
+def values(op: str, dtype: str, shape: tuple[int, ...], dim: int) -> tuple[torch.Tensor, ops.Expected]:
+    """A tensor, and what must come of it. Of the minimum one element of each row is lowest, anywhere in it: of softmax
+    all are far below zero, so that a zero for what was not read would be the largest."""
+    generator = torch.Generator().manual_seed(0)
+    kind = getattr(torch, dtype)
+    if op == "softmax":
+        x = (torch.randn(shape, generator=generator) * 5 - 60).to(kind)
+    else:
+        x = torch.randint(40, 127, shape, generator=generator).to(kind)
+        rows = list(shape)
+        rows[dim] = 1
+        places = torch.randint(shape[dim], rows, generator=generator)
+        places.view(-1)[0], places.view(-1)[-1] = 0, shape[dim] - 1
+        x.scatter_(dim, places, torch.randint(-40, 40, rows, generator=generator).to(kind))
+    return x, ops.OPERATIONS[op].expect(x, dim, False)
+
+
+def run(case: Case, launches: int = 1, edit: Callable[[str], str] = str, seed: int = 0) -> list[str]:
+    """Launch it, in orders that follow from the seed; the names of the kernels that ran. Raises AssertionError if a
+    result is wrong, or other bits than the one before, and EmulatorError."""
+    x, expected = values(case.op, case.dtype, case.shape, case.dim)
+    before, implementation = x.clone(), kernelzoo.implementation(f"cupy/{case.op}/{case.variant}")
+    table = softmax.Knobs if case.op == "softmax" else minima.Knobs
+    with emulator.device(case.device, edit) as machine, tables.using(case.knobs or table()):
+        machine.seeds = itertools.count(1000 * seed)
+        machine.launched.clear()
+        out = implementation.operation.allocate(x, (case.dim % x.ndim,), keepdim=False)
+        launch = implementation.launch(x, dim=case.dim, out=out)
+        first = None
+        for _ in range(launches):
+            out.view(torch.uint8).fill_(0x5A)
+            launch()
+            expected.check(out)
+            assert first is None or torch.equal(out, first)
+            first = out.clone()
+        assert torch.equal(x, before)
+        return [name.split("<")[0] for name in machine.launched]
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_kernels(case: Case) -> None:
+    """Right in several orders of the threads, and the same bits."""
+    assert case.kernel.split("/")[1] in run(case, launches=4)
+
+
+def test_every_kernel_is_reached() -> None:
+    for op in ("softmax", "min"):
+        source = re.sub(r"//[^\n]*", "", module.source(op))
+        names = set(re.findall(r"\b(\w+)\(const Problem given", source))
+        assert len(names) == source.count("__global__")
+        assert names == {case.kernel.split("/")[1] for case in CASES if case.op == op}
+
+
+@dataclass(frozen=True)
+class Broken:
+    """A kernel with a fault: what stands in its source, what is put there instead, and in what words it shows."""
+
+    fault: str
+    kernel: str
+    before: str
+    after: str
+    words: str
+
+
+BROKEN = [
+    # What a thread reads before another has written it, or writes before another has read it.
+    Broken(
+        "no barrier of the block",
+        "softmax/fused",
+        "__syncthreads();\n  return merge_slots",
+        "return merge_slots",
+        "wrong",
+    ),
+    Broken(
+        "no barrier before the next tile", "softmax/columns", "__syncthreads();  // the slots are free", "//", "wrong"
+    ),
+    Broken(
+        "no barrier of the warp", "softmax/columns_ragged", "__syncwarp();  // lanes read what others", "//", "wrong"
+    ),
+    Broken(
+        "no barrier before a block is counted", "min/columns", "u32 before;\n  __syncthreads();", "u32 before;", "wrong"
+    ),
+    Broken("copies not waited for", "min/rows_deferred_tile", "wait_async();", "", "wrong|nothing has waited for"),
+    Broken(
+        "half the copies not waited for", "softmax/columns_cluster", "wait_async();", "", "wrong|nothing has waited"
+    ),
+    Broken("a tile not waited for", "softmax/split_ring", "wait_for(&full[at.slot], at.parity);", "", "waited for"),
+    Broken("a packet of the launch before", "softmax/split_ring", "WORDS) >> 32) + 1", "WORDS) >> 32)", "wrong"),
+    Broken("no one to wait for", "softmax/split_grid", "before / chunks + 1", "before / chunks", "wrong"),
+    # Clusters, and barriers in shared memory.
+    Broken(
+        "no wait for the cluster's start", "min/split_cluster", "cluster_wait();", "", "known to have started|no mb"
+    ),
+    Broken(
+        "no wait for its pairs",
+        "softmax/split_cluster",
+        "cluster_arrive();\n  cluster_wait();\n",
+        "",
+        "wrong|has ended",
+    ),
+    Broken(
+        "armed, never waited for", "softmax/columns_cluster", "if (cluster_size() > 1) {", "if (true) {", "mbarrier"
+    ),
+    Broken("fewer bytes than expected", "min/split_cluster", "parts * warps * 8", "parts * warps * 8 + 8", "no thread"),
+    Broken("a tile never released", "softmax/split_ring", "release(slot);", "", "no thread can go on|amid a phase"),
+    Broken(
+        "one arrival too few", "softmax/split_ring", "empty[k], WARPS", "empty[k], WARPS + 1", "no thread|amid a ph"
+    ),
+    Broken("not fenced", "min/split_cluster", "fence_barriers();\n  }", "}", "not fenced"),
+    Broken("the slot is taken at once", "softmax/split_pipeline", "__syncwarp();\n        room |=", "room |=", "wrong"),
+    # Lanes, masks and fills.
+    Broken(
+        "lanes that have left",
+        "softmax/multi_row",
+        "const auto own",
+        "if (r >= p.rows) return; const auto own",
+        "ended",
+    ),
+    Broken("no mask at the edge", "softmax/fused", "live && e < row.edges ?", "live ?", "wrong|memory"),
+    Broken("zero for nothing", "softmax/fused", "raw = Bytes16{{even, odd, even, odd}};", "raw = {};", "wrong"),
+    Broken("no empty row", "softmax/split_ring", "m == lowest<W>() ? W(0) : m", "m", "wrong"),
+    Broken("what is past the end", "min/rows", "(j < to ? j : to - 1) * V", "j * V", "wrong|reads|memory"),
+    Broken("written past the end", "min/fill", "if (r < p.rows) *(Word", "*(Word", "wrote .* memory that it was given"),
+    Broken("copied past the end", "softmax/split_ring", "(left < TILE ? left : TILE) * 16", "TILE * 16", "reads"),
+    Broken("off a word's boundary", "min/rows", "head = before < p.n ? before : (int)p.n;", "", "no multiple"),
+    Broken(
+        "an array too small",
+        "softmax/online",
+        "__shared__ Pair<W> slots[32];",
+        "__shared__ Pair<W> slots[2];",
+        "behind|bounds",
+    ),
+    Broken(
+        "read before the launch before it has ended", "min/rows", 'asm volatile("griddepcontrol.wait;"', "//", "launch"
+    ),
+]
+
+
+@pytest.mark.parametrize("broken", BROKEN, ids=lambda broken: f"{broken.kernel}: {broken.fault}")
+def test_broken_kernels_are_found(broken: Broken) -> None:
+    """A fault shows in one of some orders, and most in each."""
+    cases = [case for case in CASES if case.kernel == broken.kernel]
+    source = module.source(cases[0].op)
+    assert broken.before in source
+    faulty = source.replace(broken.before, broken.after)
+
+    def in_many_orders() -> None:
+        for seed, case in itertools.product(range(20), cases):
+            run(case, 2, lambda _: faulty, seed)
+
+    with pytest.raises((AssertionError, emulator.EmulatorError), match=broken.words):
+        in_many_orders()
+
+
+def test_subnormal_numbers_are_told_apart() -> None:
+    """In the arithmetic of the device, which the emulator has too, they are zero."""
+    x = torch.arange(-40, 40, dtype=torch.int32).view(torch.float32)[40:].flip(0).repeat(3, 1)
+    x[1] *= -1
+    ops.MIN.assert_close(kernelzoo.get("cupy").min(x), x)
+    assert kernelzoo.get("cupy").min(x)[1] < 0
+    careless = "const float x = __uint_as_float(a), y = __uint_as_float(b); return x < y ? a : b;"
+    least = re.compile(r'asm\("\{\.reg \.f32 x, y;.*?\n  return a;', re.DOTALL)
+    with emulator.device(SIX, lambda source: least.sub(careless, source)), pytest.raises(AssertionError):
+        ops.MIN.assert_close(kernelzoo.get("cupy").min(x), x)
+
+
+def test_ptx_that_is_not_known_is_named() -> None:
+    with pytest.raises(emulator.EmulatorError, match=r"'red\.async\.something;'"):
+        emulator.translated('asm volatile("red.async"\n ".something;" :: "r"(f(a, b)) : "memory");')
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+def test_half_precision_converts_like_torch(dtype: torch.dtype) -> None:
+    """Every half, and between each and the next the tie, what lies beside it, and what overflows."""
+    every = torch.arange(65536, dtype=torch.int32).to(torch.int16).view(dtype)
+    wide = every.float()
+    up = torch.nextafter(wide, torch.tensor(INF))
+    ties = torch.cat([wide, up, torch.nextafter(wide, torch.tensor(-INF)), wide * (1 + 2**-9), wide * (1 + 2**-12)])
+    runtime = emulator.runtime()
+    narrow = getattr(
+        runtime, {torch.float16: "_ZN3ptx13float_to_halfEf", torch.bfloat16: "_ZN3ptx15float_to_bfloatEf"}[dtype]
+    )
+    narrow.argtypes, narrow.restype = [ctypes.c_float], ctypes.c_uint16
+    made = torch.tensor([narrow(v) for v in ties.tolist()], dtype=torch.int32).to(torch.int16).view(dtype)
+    torch.testing.assert_close(made, ties.to(dtype), rtol=0, atol=0, equal_nan=True)
