@@ -157,7 +157,7 @@ class Page:
     findings: bool = False
 
     def make(self, check: bool) -> bool:
-        """Write it, or only say whether what there is differs. Raises KernelZooError if the results can't be read."""
+        """Write it, or only look whether it would change. True if it would, or if it can't be made."""
         from kernelzoo.report import __main__, findings
 
         path = ROOT / self.path
@@ -171,9 +171,10 @@ class Page:
         if not check:
             return __main__.main([*arguments, "-o", str(path)]) != 0
         with tempfile.TemporaryDirectory() as folder:
-            failed = __main__.main([*files, "--title", self.title, "--no-figures", "-o", folder]) != 0
+            if __main__.main([*files, "--title", self.title, "--no-figures", "-o", folder]) != 0:
+                return True
             made = (Path(folder) / "report.md").read_text(encoding="utf-8")
-        return failed or made != _without_figures((path / "report.md").read_text(encoding="utf-8"))
+        return made != _without_figures((path / "report.md").read_text(encoding="utf-8"))
 
 
 def _without_figures(report: str) -> str:
@@ -280,7 +281,11 @@ def run(names: Sequence[str], minutes: float) -> int:
     if not gpus:
         print("no GPU to run on", file=sys.stderr)
         return 2
-    wanted = [record for record in RECORDS if (not names or record.name in names) and record.gpus <= len(gpus)]
+    named = [record for record in RECORDS if not names or record.name in names]
+    wanted = [record for record in named if record.gpus <= len(gpus)]
+    for record in named:
+        if record not in wanted:
+            print(f"{record.name}: not begun: it takes {record.gpus} GPUs")
     deadline = time.monotonic() + minutes * 60
     quiet = Lane([record for record in wanted if record.alone], gpus[0], deadline, after=None)
     checks = Lane(
@@ -293,7 +298,8 @@ def run(names: Sequence[str], minutes: float) -> int:
         lane.start()
     for lane in (quiet, checks):
         lane.join()
-    return int(any(outcome != "done" for lane in (quiet, checks) for outcome in lane.outcomes))
+    left_out = bool(names) and len(wanted) < len(named)  # all that one GPU can do is all, unless more was asked for
+    return int(left_out or any(outcome != "done" for lane in (quiet, checks) for outcome in lane.outcomes))
 
 
 def pages(check: bool) -> int:

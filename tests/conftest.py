@@ -1,4 +1,3 @@
-import importlib.util
 import os
 import sys
 import zlib
@@ -12,6 +11,8 @@ from kernelzoo import conformance
 # Test modules are imported by path, each by itself: this is how they find what several languages share. Not this folder
 # itself: its folders would pass for languages that aren't installed.
 sys.path[:0] = [str(Path(__file__).parent / name) for name in ("described", "shared")]
+
+from scripts import loaded  # noqa: E402  (found on that path)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -49,17 +50,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_configure() -> None:
-    """Test the shipped launch tables, unless KERNELZOO_TABLES is set. Under Triton's interpreter, mend its bfloat16
-    first: see tests/triton/interpreter.py. KERNELZOO_EMULATE_CUDA=1 runs CuPy's kernels on the host: see
-    tests/cupy/emulator.py."""
+    """Test the shipped launch tables, unless KERNELZOO_TABLES is set. Where TRITON_INTERPRET, NUMBA_ENABLE_CUDASIM or
+    KERNELZOO_EMULATE_CUDA has kernels run on the host, make ready what they run in."""
     os.environ.setdefault("KERNELZOO_TABLES", "shipped")
-    for variable, name in (("TRITON_INTERPRET", "triton/interpreter"), ("KERNELZOO_EMULATE_CUDA", "cupy/emulator")):
-        if os.environ.get(variable) == "1":
-            spec = importlib.util.spec_from_file_location(Path(name).stem, Path(__file__).parent / f"{name}.py")
-            assert spec is not None and spec.loader is not None
-            module = sys.modules[Path(name).stem] = importlib.util.module_from_spec(spec)
-            spec.loader.exec_module(module)
-            module.install()
+    loaded(Path(__file__).parent / "emulators.py")
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

@@ -1,6 +1,5 @@
 """What is depended on: bounded at both ends, pinned within those bounds, and audited honestly."""
 
-import importlib.util
 import json
 import re
 import tomllib
@@ -8,6 +7,7 @@ import types
 from pathlib import Path
 
 import pytest
+import scripts
 from packaging.requirements import Requirement
 
 ROOT = Path(__file__).parents[1]
@@ -53,11 +53,7 @@ def test_each_is_pinned_once() -> None:
 
 @pytest.fixture(scope="module")
 def audit() -> types.ModuleType:
-    spec = importlib.util.spec_from_file_location("audit", ROOT / ".ci" / "audit.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return scripts.loaded(ROOT / ".ci" / "audit.py")
 
 
 FINE = {"name": "fine", "version": "1", "vulns": []}

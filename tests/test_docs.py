@@ -1,18 +1,16 @@
 """The documentation stays true: links lead somewhere, names are in the source, excerpts are the source's own lines."""
 
 import re
-import sys
 import textwrap
 from pathlib import Path
 
 import pytest
+from scripts import loaded
 
 import kernelzoo
 
 ROOT = Path(__file__).parents[1]
-sys.path.insert(0, str(ROOT / "bench"))
-
-import records  # noqa: E402  (a script beside the benches)
+records = loaded(ROOT / "bench" / "records.py")
 
 PAGES = [*sorted(ROOT.glob("docs/*.md")), ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
 KERNELS = ROOT / "docs" / "kernels.md"

@@ -2,17 +2,14 @@
 
 import gzip
 import json
-import sys
 import time
 from pathlib import Path
 
 import pytest
+from scripts import loaded
 
 ROOT = Path(__file__).parents[1]
-sys.path.insert(0, str(ROOT / "bench"))
-
-import records  # noqa: E402  (a script beside the benches)
-from records import Record  # noqa: E402
+records = loaded(ROOT / "bench" / "records.py")
 
 NOTES = (
     "import json, os, sys, time; began = time.time(); time.sleep({seconds});"
@@ -28,9 +25,9 @@ except KeyboardInterrupt:
 """
 
 
-def noting(name: str, seconds: float = 0.3, **settings) -> Record:
+def noting(name: str, seconds: float = 0.3, **settings) -> records.Record:
     """Takes so long, and writes when and on which GPUs it ran."""
-    return Record(f"{name}.json", f'python -c "{NOTES.format(seconds=seconds)}" {{}}', 1, **settings)
+    return records.Record(f"{name}.json", f'python -c "{NOTES.format(seconds=seconds)}" {{}}', 1, **settings)
 
 
 @pytest.fixture
@@ -40,7 +37,9 @@ def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys):
     monkeypatch.setattr(records, "ROOT", tmp_path)
     monkeypatch.setattr(records, "_name", lambda gpu: "g1")
 
-    def run(*made: Record, gpus: str = "0,1", minutes: float = 1, names: tuple[str, ...] = ()) -> tuple[int, str, Path]:
+    def run(
+        *made: records.Record, gpus: str = "0,1", minutes: float = 1, names: tuple[str, ...] = ()
+    ) -> tuple[int, str, Path]:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", gpus)
         monkeypatch.setattr(records, "RECORDS", made)
         status = records.main(["run", *names, "--minutes", str(minutes)])
@@ -63,10 +62,12 @@ def test_clocks_are_read_one_after_the_other_and_checks_run_beside_them(run) -> 
 
 
 def test_on_one_gpu_all_take_turns(run) -> None:
-    status, _, folder = run(noting("c"), noting("a", alone=True), noting("both", gpus=2), gpus="3")
+    made = noting("c"), noting("a", alone=True), noting("both", gpus=2)
+    status, said, folder = run(*made, gpus="3")
     a, c = times(folder, "a", "c")
     assert status == 0 and a[1] <= c[0] and a[2] == c[2] == "3"
-    assert not (folder / "g1-both.json").exists()
+    assert "both: not begun: it takes 2 GPUs" in said and not (folder / "g1-both.json").exists()
+    assert run(*made, gpus="3", names=("c", "both"))[0] == 1
 
 
 def test_only_what_is_named(run) -> None:
@@ -77,13 +78,13 @@ def test_only_what_is_named(run) -> None:
 
 
 def test_what_fails_says_so_and_the_rest_goes_on(run) -> None:
-    status, said, folder = run(Record("bad.json", 'python -c "raise SystemExit(3)" {}', 1), noting("b"))
+    status, said, folder = run(records.Record("bad.json", 'python -c "raise SystemExit(3)" {}', 1), noting("b"))
     assert status == 1 and "bad: exit status 3, see out/records/bad.log" in said
     assert (folder / "g1-b.json").exists()
 
 
 def test_what_is_cut_off_keeps_what_it_has(run) -> None:
-    long = Record("long.json", f'python -c "{WRITES_WHEN_INTERRUPTED}" {{}}', 2)
+    long = records.Record("long.json", f'python -c "{WRITES_WHEN_INTERRUPTED}" {{}}', 2)
     began = time.monotonic()
     status, said, folder = run(long, noting("late"), minutes=3 / 60)
     assert status == 1 and time.monotonic() - began < 20
@@ -93,7 +94,7 @@ def test_what_is_cut_off_keeps_what_it_has(run) -> None:
 
 def test_pytests_json_is_packed(run, tmp_path: Path) -> None:
     (tmp_path / "pytest.py").write_text("import sys; open(sys.argv[1], 'w').write('{}')", encoding="utf-8")
-    status, said, folder = run(Record("submit.json.gz", "pytest {}", 1))
+    status, said, folder = run(records.Record("submit.json.gz", "pytest {}", 1))
     assert status == 0, said
     assert gzip.decompress((folder / "g1-submit.json.gz").read_bytes()) == b"{}"
     assert not (folder / "g1-submit.json").exists()

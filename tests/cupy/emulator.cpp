@@ -733,22 +733,20 @@ void ptx::send(u64* at, u64 value) {
   block_lags();
 }
 
-u32 ptx::count_up_to(u32* at, u32 most) {
+template <class T, class Change>
+static T changed(T* at, Change change) {
   emulator::pause();
-  aligned(at, 4);
-  const u32 before = *at;
-  *at = before >= most ? 0 : before + 1;
+  ptx::aligned(at, sizeof(T));
+  const T before = *at;
+  *at = change(before);
   block_lags();
   return before;
 }
-
+u32 ptx::count_up_to(u32* at, u32 most) {
+  return changed(at, [&](u32 before) { return before >= most ? 0 : before + 1; });
+}
 u64 ptx::add(u64* at, u64 value) {
-  emulator::pause();
-  aligned(at, 8);
-  const u64 before = *at;
-  *at = before + value;
-  block_lags();
-  return before;
+  return changed(at, [&](u64 before) { return before + value; });
 }
 
 // --- Numbers ---------------------------------------------------------------------------------------------------------
@@ -814,6 +812,8 @@ static u32 flush_subnormals(bool yes) {
   asm volatile("mrs %0, fpcr" : "=r"(mode));
   asm volatile("msr fpcr, %0" ::"r"(yes ? mode | 1u << 24 : mode & ~(1ull << 24)));
   return mode & 1u << 24;
+#else
+#error "how subnormal numbers are flushed on this processor"
 #endif
 }
 

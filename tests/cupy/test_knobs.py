@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import subprocess
 import sys
@@ -10,17 +9,14 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+import scripts
 
 pytest.importorskip("torch")
 pytest.importorskip("cupy", reason="CuPy is not installed")
 
 
 def _helper() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("knobs", Path(__file__).parents[1] / "knobs.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return scripts.loaded(Path(__file__).parents[1] / "knobs.py")
 
 
 knobs = _helper()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import importlib.util
 import os
 import subprocess
 import sys
@@ -12,6 +11,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+import scripts
 
 pytest.importorskip("torch")
 cuda = pytest.importorskip("numba.cuda", reason="numba-cuda is not installed")
@@ -21,11 +21,7 @@ if cuda.config.ENABLE_CUDASIM:
 
 
 def _helper() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("knobs", Path(__file__).parents[1] / "knobs.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return scripts.loaded(Path(__file__).parents[1] / "knobs.py")
 
 
 knobs = _helper()

@@ -1,13 +1,13 @@
 """The A/A experiment: from the script to the block of a document."""
 
 import gzip
-import importlib.util
 import json
 import types
 from pathlib import Path
 from typing import Any
 
 import pytest
+import scripts
 import torch
 
 import kernelzoo
@@ -128,11 +128,7 @@ def test_what_cannot_be_read_is_refused(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def script() -> types.ModuleType:
-    spec = importlib.util.spec_from_file_location("aa", SCRIPT)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return scripts.loaded(SCRIPT)
 
 
 @pytest.fixture

@@ -1,6 +1,5 @@
 """bench/profile.py: which launches are profiled, and what is made of a profiler's words (a stand-in's)."""
 
-import importlib.util
 import json
 import subprocess
 import sys
@@ -8,6 +7,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+import scripts
 
 from kernelzoo.report import findings
 
@@ -30,11 +30,7 @@ for number in reversed(range(len(cases))):
 
 @pytest.fixture
 def profile() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("profile_of_kernelzoo", SCRIPT)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return scripts.loaded(SCRIPT)
 
 
 def test_the_profilers_words_become_a_table(

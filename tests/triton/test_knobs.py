@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import subprocess
 import sys
@@ -10,6 +9,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+import scripts
 
 pytest.importorskip("torch")
 triton = pytest.importorskip("triton", reason="the triton backend needs the package triton")
@@ -19,11 +19,7 @@ if triton.knobs.runtime.interpret:
 
 
 def _helper() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("knobs", Path(__file__).parents[1] / "knobs.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return scripts.loaded(Path(__file__).parents[1] / "knobs.py")
 
 
 knobs = _helper()
