@@ -37,8 +37,9 @@ def ceilings(device: torch.device) -> Ceilings:
 
     A contiguous ``copy_`` is no such kernel: in a CUDA graph it runs on the copy engine, at two thirds of the speed.
     Among the readers is the minimum of each of the zoo's own backends, where it passes for right: no plain sum of
-    torch's reads as fast as they do, and a ceiling that a kernel passes through is none. So it is with the floor: a
-    backend may have a way to launch that takes less than torch's smallest kernel.
+    torch's reads as fast as they do, and a ceiling that a kernel passes through is none. So it is with those that copy,
+    and the softmax of each, and with the floor: a backend may have a way to launch that takes less than torch's
+    smallest kernel.
     """
     import torch
 
@@ -54,12 +55,13 @@ def ceilings(device: torch.device) -> Ceilings:
             lambda: torch.neg(x, out=y),
             lambda: torch.mul(x, 2.0, out=y),
             lambda: torch.abs(x.view(torch.int32), out=y.view(torch.int32)),
+            *_choices("softmax", square, y.view(2**14, -1)),
         )
         reads = (
             lambda: torch.sum(x),
             lambda: torch.amin(square, 1, out=row),
             lambda: torch.sum(square, 1, out=row),
-            *_minima(square, row),
+            *_choices("min", square, row),
         )
 
         def best(launch: Callable[[], object]) -> float:
@@ -70,7 +72,7 @@ def ceilings(device: torch.device) -> Ceilings:
         return Ceilings(
             copy=2 * bytes_read / min(map(best, copies)),
             read=bytes_read / min(map(best, reads)),
-            floor=min(map(best, (lambda: torch.neg(smallest, out=smallest), *_minima(shortest, smallest)))),
+            floor=min(map(best, (lambda: torch.neg(smallest, out=smallest), *_choices("min", shortest, smallest)))),
         )
 
 
@@ -92,9 +94,9 @@ def copies(sets: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> list[registry.L
     return [partial(copy, words(x), words(out)) for x, out in sets]
 
 
-def _minima(x: torch.Tensor, out: torch.Tensor) -> Iterator[registry.Launch]:
-    """The choice of each of the zoo's own backends for the minimum of each row, where it runs here and is right."""
-    for implementation in registry.implementations(op="min"):
+def _choices(op: str, x: torch.Tensor, out: torch.Tensor) -> Iterator[registry.Launch]:
+    """The choice of each of the zoo's own backends for an operation on each row, where it runs here and is right."""
+    for implementation in registry.implementations(op=op):
         if implementation.variant != "auto" or implementation.backend not in registry.BUILT_IN:
             continue
         try:
@@ -103,6 +105,6 @@ def _minima(x: torch.Tensor, out: torch.Tensor) -> Iterator[registry.Launch]:
             launch = implementation.launch(x, dim=-1, out=out)
             launch()
             implementation.operation.assert_close(out, x, -1)
-        except (KernelZooError, AssertionError, RuntimeError):  # it can't run, is wrong, or broke: no reader
+        except (KernelZooError, AssertionError, RuntimeError):  # it can't run, is wrong, or broke: no ceiling
             continue
         yield launch

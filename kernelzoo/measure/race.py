@@ -172,7 +172,7 @@ def race(
                 measurement.failed = f"raised {type(error).__name__}: {error}"
                 device_lives(device, id, measurement.failed)
         copy = clock.prepare(copies(sets)) if lanes and sets[0][0].nbytes == sets[0][1].nbytes else None
-        _rounds(results, lanes, copy, rounds, device, progress)
+        _rounds(results, lanes, copy, clock, rounds, device, progress)
         for id, sampler in lanes.items():
             measurement = results[id]
             progress("check", id)
@@ -268,6 +268,7 @@ def _rounds(
     results: dict[str, Measurement],
     lanes: dict[str, Callable[[], float]],
     copy: Callable[[], float] | None,
+    clock: Clock,
     rounds: int,
     device: torch.device,
     progress: Callable[[Stage, str], None],
@@ -287,7 +288,9 @@ def _rounds(
         sampled = {}
         for id in order:
             progress("time", id)
+            clock.forget()
             sampled[id] = lanes[id]()
+        clock.forget()
         plain = copy() if copy else None
         if watcher and before and watcher.disturbed(before, watcher.read()):
             if repeated < rounds:

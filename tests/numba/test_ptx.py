@@ -222,7 +222,7 @@ def test_compiles_to_what_it_is_written_for(
     if name not in ("fill", "narrow"):
         wide = is_wide(v)
         # 16 bytes: four words, or two of 64 bits
-        words = r"(?:L1::no_allocate\.)?v[24]\.[a-z]\d+" if wide or name in BY_VECTORS else r"\w+"
+        words = r"(?:L1::no_allocate\.|L2::cache_hint\.)?v[24]\.[a-z]\d+" if wide or name in BY_VECTORS else r"\w+"
         if name in COPIED:
             assert count(r"cp\.async\.cg\.shared\.global", ptx) > 0
             # What the simulator can't miss, since its copies are done at once.
@@ -295,7 +295,7 @@ def test_remaining_dtypes_of_min_compile() -> None:
     for dtype in ("float16", "bool", "uint8", "int16", "int32"):
         v = look(SHAPES["odd"], dtype, "min")
         ptx = to_ptx(minima.rows_deferred_kernel(v.dtype, minima.rows_tiling(v, minima.Knobs())), (9, 0))
-        assert ".local" not in ptx and count(r"ld\.global\.(?:L1::no_allocate\.)?v4", ptx) > 0
+        assert ".local" not in ptx and count(r"ld\.global\.(?:L1::no_allocate\.|L2::cache_hint\.)?v4", ptx) > 0
 
 
 def test_machine_code_is_kept_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -229,7 +229,7 @@ def test_assembler_keeps_the_16_byte_loads() -> None:
     functions, missing = cubin.disassembly(program.kernel)
     assert missing is None
     sass = functions[program.name]
-    assert sass.count("LDG.E.EF.128") + sass.count("LDG.E.128") >= 4
+    assert sass.count("LDG.E.EL.128") + sass.count("LDG.E.128") >= 4
 
 
 @pytest.mark.parametrize("arch", NVIDIA)

@@ -78,7 +78,22 @@ __device__ inline Bytes16 load_once_if(bool wanted, const void* p, const Bytes16
   return v;
 }
 
-// Written once and not read again here: first to leave the caches.
+// Read once by what writes as much: the L2 cache keeps it longer than the results, which then leave for memory steadily.
+__device__ inline Bytes16 load_kept(const void* p) {
+  Bytes16 v;
+  asm("{.reg .b64 policy; createpolicy.fractional.L2::evict_last.b64 policy, 1.0;"
+      " ld.global.L2::cache_hint.v4.u32 {%0, %1, %2, %3}, [%4], policy;}"
+      : "=r"(v.word[0]), "=r"(v.word[1]), "=r"(v.word[2]), "=r"(v.word[3]) : "l"(p));
+  return v;
+}
+
+// Written once, and left to the caches' own ways. Of plain assignments the compiler makes code that spills.
+__device__ inline void store_plain(void* p, const Bytes16& v) {
+  asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};"
+               :: "l"(p), "r"(v.word[0]), "r"(v.word[1]), "r"(v.word[2]), "r"(v.word[3]) : "memory");
+}
+
+// The same where a row is read again after it: first to leave the caches.
 __device__ inline void store_once(void* p, const Bytes16& v) {
   asm volatile("st.global.cs.v4.u32 [%0], {%1, %2, %3, %4};"
                :: "l"(p), "r"(v.word[0]), "r"(v.word[1]), "r"(v.word[2]), "r"(v.word[3]) : "memory");

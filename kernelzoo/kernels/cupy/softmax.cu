@@ -88,7 +88,10 @@ struct Pack {
     constexpr u32 even = sizeof(T) == 8 ? 0u : odd;
     raw = Bytes16{{even, odd, even, odd}};
   }
-  __device__ void load(const T* x, i64) { raw = load_once(x); }
+  // KEPT: see load_kept and store_plain; of double the compiler spills for it, and its exponential takes longer anyway.
+  template <bool KEPT = false> __device__ void load(const T* x, i64) {
+    raw = KEPT && sizeof(T) < 8 ? load_kept(x) : load_once(x);
+  }
   __device__ void get(Wide<T> (&v)[V]) const {
     if constexpr (sizeof(T) == 8) {
       v[0] = __hiloint2double(raw.word[1], raw.word[0]);
@@ -113,9 +116,9 @@ struct Pack {
       for (int k = 0; k < 4; ++k) raw.word[k] = two_halves(v[2 * k], v[2 * k + 1], T{});
     }
   }
-  __device__ void store(T* out, i64 out_n, bool packed) const {
+  template <bool KEPT = false> __device__ void store(T* out, i64 out_n, bool packed) const {
     if (packed) {
-      store_once(out, raw);
+      KEPT ? store_plain(out, raw) : store_once(out, raw);
       return;
     }
 #pragma unroll
@@ -144,10 +147,10 @@ struct Pack<T, 1> {
   Wide<T> value;
 
   __device__ void empty() { value = lowest<Wide<T>>(); }
-  __device__ void load(const T* x, i64) { value = widen(*x); }
+  template <bool KEPT = false> __device__ void load(const T* x, i64) { value = widen(*x); }
   __device__ void get(Wide<T> (&v)[1]) const { v[0] = value; }
   __device__ void set(const Wide<T> (&v)[1]) { value = v[0]; }
-  __device__ void store(T* out, i64, bool) const { narrow(value, *out); }
+  template <bool KEPT = false> __device__ void store(T* out, i64, bool) const { narrow(value, *out); }
 };
 
 __device__ inline u32 larger_halves(u32 a, u32 b, float16) {
@@ -224,7 +227,7 @@ struct Held {
     for (int i = 0; i < ITEMS; ++i) {
       const int j = lane + i * lanes;
       if (live && j < row.packs) {
-        items[i].load(row.x + row.head + j * (V > 1 ? (i64)V : row.x_n), row.x_n);
+        items[i].template load<true>(row.x + row.head + j * (V > 1 ? (i64)V : row.x_n), row.x_n);
       } else {
         items[i].empty();
       }
@@ -286,7 +289,8 @@ struct Held {
           }
         }
         items[i].set(v);
-        items[i].store(row.out + row.head + j * (V > 1 ? (i64)V : row.out_n), row.out_n, row.out_packed);
+        auto* out = row.out + row.head + j * (V > 1 ? (i64)V : row.out_n);
+        items[i].template store<true>(out, row.out_n, row.out_packed);
       }
     }
 #pragma unroll
@@ -489,7 +493,7 @@ __global__ void __launch_bounds__(128, sizeof(T) <= 4 && WORDS * 4 / sizeof(T) <
   __syncthreads();
 
   if (misalignment(out) / sizeof(T) == phase) {
-    for (int j = threadIdx.x; j < packs; j += 128) store_once(out + head + j * V, tile_packs[j]);
+    for (int j = threadIdx.x; j < packs; j += 128) store_plain(out + head + j * V, tile_packs[j]);
     if (threadIdx.x < head) out[threadIdx.x] = tile[threadIdx.x];
     if (tail + (int)threadIdx.x < count) out[tail + threadIdx.x] = tile[tail + threadIdx.x];
   } else {

@@ -62,19 +62,24 @@ class Knobs:
     warp_packs: int = knob(
         7 * WARP, among=(128, 192, 224, 256), unit="packs", why="of the longest row that one warp takes"
     )
-    # 56 kB.
-    busy_packs: int = knob(
-        3600,
-        among=(1024, 1800, 3600, 4800),
-        unit="packs on an SM",
-        why="in flight with four to a thread of fused, below which a thread has eight",
+    resident_percent: int = knob(
+        150,
+        among=(100, 150, 300),
+        unit="% of the rows that run at once",
+        why="up to which a thread of fused has four packs, not eight",
+    )
+    half_threads: int = knob(
+        256, among=(128, 256, 512), unit="threads", why="to a row of half precision by fours, below which it stays so"
     )
     # The 512 threads of which an SM runs several.
     fused_packs: int = knob(
-        512 * FUSED_ITEMS[-1], among=(2048, 4096, 8192), unit="packs", why="of the longest row that has one block"
+        512 * FUSED_ITEMS[-1],
+        among=(2048, 4096, 8192),
+        unit="packs",
+        why="of the longest row that has one block; of float32 twice as many",
     )
     alone_packs: int = knob(
-        1024,
+        2048,
         among=(512, 1024, 2048),
         unit="packs",
         why="of the longest row that has one block where rows are too few for all SMs",
@@ -169,7 +174,8 @@ def _auto(problem: Problem, device: Device, knobs: Knobs) -> Plan:
         return _fused(problem, device, knobs) if packs <= 1024 * FUSED_ITEMS[-1] else _online(problem, device, knobs)
     # A block of its own per row, up to the 512 threads of which an SM runs several, unless so few rows leave SMs idle.
     many = 100 * problem.rows >= knobs.fused_percent * device.sms
-    if packs <= knobs.fused_packs and (many or packs <= knobs.alone_packs):
+    longest = min(knobs.fused_packs * (2 if problem.itemsize == 4 else 1), 1024 * FUSED_ITEMS[-1])
+    if packs <= longest and (many or packs <= knobs.alone_packs):
         return _fused(problem, device, knobs)
     return _split(problem, device, knobs)
 
@@ -182,17 +188,25 @@ def _fused(problem: Problem, device: Device, knobs: Knobs) -> Plan:
             f"a row of {problem.n} elements doesn't fit in the registers of one block, which hold "
             f"{1024 * FUSED_ITEMS[-1] * problem.width}",
         )
-    items = _fused_items(packs, knobs)
+    items = _fused_items(problem, device, knobs)
     kernel = f"fused<{problem.c_type}, {problem.width}, {items}>"
     return Plan(problem, (Step(kernel, problem.rows, _threads(packs, items)),))
 
 
-def _fused_items(packs: int, knobs: Knobs) -> int:
-    """Packs a thread: 4, or 8 where blocks with 4 would leave an SM with fewer packs on their way than keep it busy."""
+def _fused_items(problem: Problem, device: Device, knobs: Knobs) -> int:
+    """Packs a thread: 8, or 4 where rows are hardly more than run at once, or are short ones of half precision.
+
+    On an H200 in us, with 8 and with 4: float32 (8192, 8192) 126.7 and 131.3, (1000, 4096) 9.5 and 10.1, bfloat16
+    (2048, 16384) 35.1 and 36.6; but bfloat16 (4096, 4096) 18.8 and 18.2, (264, 12288) 6.8 and 5.7.
+    """
+    packs = _packs(problem)
     if packs <= 240:  # two warps at least
         return 1 if packs <= 128 else 2
     threads = _threads(packs, 4)
-    return 4 if threads <= SM_THREADS // 2 and SM_THREADS // threads * packs >= knobs.busy_packs else 8
+    if threads > SM_THREADS // 2:
+        return 8
+    few = 100 * problem.rows <= knobs.resident_percent * (SM_THREADS // threads) * device.sms
+    return 4 if few or (problem.itemsize == 2 and threads < knobs.half_threads) else 8
 
 
 def _persistent(problem: Problem, device: Device, knobs: Knobs) -> Plan:

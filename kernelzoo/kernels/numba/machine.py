@@ -120,12 +120,13 @@ def is_packed(dtype: str, width: int) -> bool:
     return dtype in ("float16", "bfloat16") and width > 1
 
 
-def vector_functions(dtype: str, width: int) -> tuple[Any, Any]:
+def vector_functions(dtype: str, width: int, *, kept: bool = False) -> tuple[Any, Any]:
     """``load_vector(pointer, i, row, k, inside)`` and ``store_vector(...)``: ``width`` elements in one instruction,
     between memory at i, aligned to the vector's size, and the registers from ``row[k]`` on; nothing if not ``inside``.
 
     Packed halves (:func:`is_packed`) are words, two elements each; anything else is one element each, widened. Whole
-    vectors of 16 bytes are read past the L1 cache, and written to be the first to leave the L2 cache.
+    vectors of 16 bytes are read past the L1 cache, and written to be the first to leave the L2 cache; or, ``kept``,
+    what is read stays in the L2 cache longer than what is written, which then leaves for memory steadily.
     """
     vector, shared = _words(dtype, width)
     one_word = not isinstance(vector, ir.VectorType)
@@ -145,7 +146,7 @@ def vector_functions(dtype: str, width: int) -> tuple[Any, Any]:
             targets = registers(context, builder, signature.args[2], args[2], args[3])
             if whole:
                 address = builder.ptrtoint(builder.gep(args[0], [args[1]]), I64)
-                _load_whole(builder, address, targets, args[4])
+                _load_whole(builder, address, targets, args[4], kept)
                 return context.get_dummy_value()
             with builder.if_then(args[4]):
                 loaded = builder.load(_at(builder, args[0], args[1], vector), align=align)
@@ -169,7 +170,7 @@ def vector_functions(dtype: str, width: int) -> tuple[Any, Any]:
             values = [builder.load(source) for source in sources]
             if whole:
                 address = builder.ptrtoint(builder.gep(args[0], [args[1]]), I64)
-                _store_whole(builder, address, values, args[4])
+                _store_whole(builder, address, values, args[4], "" if kept else STORE_HINT)
                 return context.get_dummy_value()
             with builder.if_then(args[4]):
                 words = values if packed else [_narrow(builder, value, dtype) for value in values]
@@ -189,15 +190,19 @@ def vector_functions(dtype: str, width: int) -> tuple[Any, Any]:
 _LETTERS = {I32: ("r", "b32"), I64: ("l", "b64"), F32: ("f", "f32"), F64: ("d", "f64")}
 
 
-def _load_whole(builder: Any, address: Any, targets: list[Any], inside: Any) -> None:
+def _load_whole(builder: Any, address: Any, targets: list[Any], inside: Any, kept: bool) -> None:
     """16 bytes from an address into registers, which keep what they hold where not ``inside``: no branch."""
     kind = targets[0].type.pointee
     letter, suffix = _LETTERS[kind]
     count = len(targets)
     names = ", ".join(f"${j}" for j in range(count))
+    how, policy, hint = "L1::no_allocate", "", ""
+    if kept:
+        how, hint = "L2::cache_hint", ", policy"
+        policy = ".reg .b64 policy; createpolicy.fractional.L2::evict_last.b64 policy, 1.0; "
     code = (
-        f"{{ .reg .pred inside; setp.ne.b32 inside, ${count + 1}, 0; "
-        f"@inside ld.global.L1::no_allocate.v{count}.{suffix} {{{names}}}, [${count}]; }}"
+        f"{{ {policy}.reg .pred inside; setp.ne.b32 inside, ${count + 1}, 0; "
+        f"@inside ld.global.{how}.v{count}.{suffix} {{{names}}}, [${count}]{hint}; }}"
     )
     operands = [address, builder.zext(inside, I32), *(builder.load(target) for target in targets)]
     constraints = ",".join([*[f"={letter}"] * count, "l", "r", *map(str, range(count))])
@@ -206,11 +211,11 @@ def _load_whole(builder: Any, address: Any, targets: list[Any], inside: Any) -> 
         builder.store(builder.extract_value(loaded, j), target)
 
 
-def _store_whole(builder: Any, address: Any, values: list[Any], inside: Any) -> None:
+def _store_whole(builder: Any, address: Any, values: list[Any], inside: Any, hint: str) -> None:
     letter, suffix = _LETTERS[values[0].type]
     count = len(values)
     names = ", ".join(f"${j + 2}" for j in range(count))
-    store = f"st.global{STORE_HINT}.v{count}.{suffix} [$0], {{{names}}};"
+    store = f"st.global{hint}.v{count}.{suffix} [$0], {{{names}}};"
     code = f"{{ .reg .pred inside; setp.ne.b32 inside, $1, 0; @inside {store} }}"
     operands = [address, builder.zext(inside, I32), *values]
     _asm(builder, ir.VoidType(), operands, code, ",".join(["l", "r", *[letter] * count]), True)
@@ -315,10 +320,7 @@ def tile_functions(dtype: str) -> tuple[Any, Any, Any, Any, Any]:
         def codegen(context, builder, signature, args):
             source = in_shared(context, builder, signature.args[0], args[0], args[1])
             target = builder.ptrtoint(builder.gep(args[2], [args[3]]), I64)
-            code = (
-                "{ .reg .b32 a, b, c, d; ld.shared.v4.b32 {a, b, c, d}, [$1]; "
-                f"st.global{STORE_HINT}.v4.b32 [$0], {{a, b, c, d}}; }}"
-            )
+            code = "{ .reg .b32 a, b, c, d; ld.shared.v4.b32 {a, b, c, d}, [$1]; st.global.v4.b32 [$0], {a, b, c, d}; }"
             _asm(builder, ir.VoidType(), [target, source], code, "l,r,~{memory}", True)
             return context.get_dummy_value()
 

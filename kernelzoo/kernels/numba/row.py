@@ -138,7 +138,9 @@ def spread(dtype: str, vec: int, identity: Any) -> Any:
 
 
 @cache
-def access(dtype: str, tiling: Tiling, identity: Any, *, before: bool = False) -> tuple[Any, Any, Any, Any, Any]:
+def access(
+    dtype: str, tiling: Tiling, identity: Any, *, before: bool = False, kept: bool = False
+) -> tuple[Any, Any, Any, Any, Any]:
     """``bounds``, ``read``, ``write``, ``read_edge``, ``write_edge``: a thread's share of a row, in and out.
 
     ``bounds(phase, n)`` is the part [head, end) of a row that whole aligned vectors cover, for a row that begins
@@ -146,11 +148,11 @@ def access(dtype: str, tiling: Tiling, identity: Any, *, before: bool = False) -
     ``read(pointer, base, stride, lane, lanes, head, end, row, k)`` fills the words of ``row`` from k on with the
     thread's share of the tile that begins at element ``head``, and the identity past ``end``; ``write`` is its inverse.
     ``read_edge(pointer, base, lane, head, end, n)`` is the edge element of this lane, or the identity; with ``before``,
-    for where other loads follow, none waits for it.
+    for where other loads follow, none waits for it. ``kept`` is :func:`machine.vector_functions`'s.
     """
     load, store = elements(dtype)
     load_if = machine.guarded_load(dtype)
-    load_vector, store_vector = machine.vector_functions(dtype, tiling.vec)
+    load_vector, store_vector = machine.vector_functions(dtype, tiling.vec, kept=kept)
     TILES, VEC, WORDS = tiling.tiles, tiling.vec, tiling.words(dtype) // tiling.tiles
     IDENTITY = spread(dtype, tiling.vec, identity)
     LOW_BITS = VEC - 1

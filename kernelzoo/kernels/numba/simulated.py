@@ -55,7 +55,7 @@ def is_packed(dtype: str, width: int) -> bool:
     return dtype in ("float16", "bfloat16") and width > 1
 
 
-def vector_functions(dtype: str, width: int) -> tuple[Any, Any]:
+def vector_functions(dtype: str, width: int, *, kept: bool = False) -> tuple[Any, Any]:
     packed = is_packed(dtype, width)
     registers = width // 2 if packed else width
 

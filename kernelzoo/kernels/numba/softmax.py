@@ -65,11 +65,11 @@ class Knobs:
         192, among=(64, 128, 192, 256), unit="vectors", why="of the longest row without edges that one warp takes"
     )
     wide_vectors: int = knob(
-        2048, among=(1024, 2048, 4096), unit="vectors", why="of a row, above which a thread has eight and not four"
+        1536, among=(1024, 1536, 2048, 4096), unit="vectors", why="of a row, above which a thread has eight, not four"
     )
     packed_vectors: int = knob(
-        1024,
-        among=(512, 1024, 2048),
+        768,
+        among=(512, 768, 1024, 2048),
         unit="vectors",
         why="the same, of packed halves: more arithmetic for as many bytes",
     )
@@ -77,7 +77,7 @@ class Knobs:
         512, among=(256, 512, 1024), unit="vectors", why="the same, with edges, which every thread computes along"
     )
     few_vectors: int = knob(
-        2048, among=(512, 1024, 2048), unit="vectors", why="of the longest row that has one block, if rows are few"
+        4096, among=(1024, 2048, 4096), unit="vectors", why="of the longest row that has one block, if rows are few"
     )
     few_rows: int = knob(1, among=(1, 2, 4), unit="rows per SM", why="below which rows are few")
     kept: int = knob(
@@ -185,7 +185,7 @@ def fused_kernel(dtype: str, tiling: Tiling) -> Source:
     """One group of threads per row, which it reads once, keeps in registers, and writes once."""
     kind, ONE, LOWEST = WIDE[dtype], one(dtype), lowest(dtype)
     WORD, WORDS = word_type(dtype, tiling.vec), tiling.words(dtype)
-    bounds, read, write, read_edge, write_edge = access(dtype, tiling, LOWEST)
+    bounds, read, write, read_edge, write_edge = access(dtype, tiling, LOWEST, kept=True)
     reduce_max, _, reduce_sum = reductions(tiling, LOWEST)
     finite, top, total, finish, _ = arithmetic(dtype, tiling.vec, WORDS)
     seat = seating(tiling)
@@ -288,7 +288,7 @@ def multi_row_kernel(dtype: str, tiling: Tiling) -> Source:
     above the other in each thread's registers, all of them read before the first is reduced. No shared memory."""
     kind, ONE, LOWEST = WIDE[dtype], one(dtype), lowest(dtype)
     WORD, WORDS = word_type(dtype, tiling.vec), tiling.words(dtype)
-    bounds, read, write, read_edge, write_edge = access(dtype, tiling, LOWEST)
+    bounds, read, write, read_edge, write_edge = access(dtype, tiling, LOWEST, kept=True)
     reduce_max, _, reduce_sum = reductions(tiling, LOWEST)
     finite, top, total, finish, _ = arithmetic(dtype, tiling.vec, WORDS)
     seat = seating(tiling)
@@ -481,7 +481,7 @@ def persistent_kernel(dtype: str, tiling: Tiling) -> Source:
     a software pipeline of two stages, both in registers."""
     kind, ONE, LOWEST = WIDE[dtype], one(dtype), lowest(dtype)
     WORD, WORDS = word_type(dtype, tiling.vec), tiling.words(dtype)
-    bounds, read, write, read_edge, write_edge = access(dtype, tiling, LOWEST)
+    bounds, read, write, read_edge, write_edge = access(dtype, tiling, LOWEST, kept=True)
     reduce_max, _, reduce_sum = reductions(tiling, LOWEST)
     finite, top, total, finish, _ = arithmetic(dtype, tiling.vec, WORDS)
     seat = seating(tiling)
@@ -741,7 +741,7 @@ def cluster_kernel(dtype: str, tiling: Tiling) -> Source:
     kind, ONE, LOWEST = WIDE[dtype], one(dtype), lowest(dtype)
     WORD, WORDS, PAIRS = word_type(dtype, tiling.vec), tiling.words(dtype), MOST_BLOCKS * MOST_WARPS
     storage = STORAGE[dtype]
-    bounds, read, write, read_edge, write_edge = access(dtype, tiling, LOWEST)
+    bounds, read, write, read_edge, write_edge = access(dtype, tiling, LOWEST, kept=True)
     finite, top, total, finish, rescale = arithmetic(dtype, tiling.vec, WORDS)
     start, take, meet, write_kept = holding(dtype, tiling)
     warp_pair = _warp_pair(finite)

@@ -16,6 +16,7 @@ from kernelzoo.kernels.triton.program import (
     MAX_PROGRAMS,
     Columns,
     Rows,
+    await_last_launch,
     bound,
     columns_of_rows,
     edge_columns,
@@ -351,6 +352,7 @@ def rows_kernel(
     MULTIPLE: tl.constexpr, WIDE: tl.constexpr, IDENTITY: tl.constexpr, EDGES: tl.constexpr, FOLD: tl.constexpr,
     ROWS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
+    await_last_launch()
     n = tl.cast(n, tl.int64) * MULTIPLE
     row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
     cols = tl.arange(0, BLOCK).to(tl.int64)
@@ -373,6 +375,7 @@ def rows_deferred_kernel(
     MULTIPLE: tl.constexpr, WIDE: tl.constexpr, IDENTITY: tl.constexpr, EDGES: tl.constexpr, FOLD: tl.constexpr,
     ROWS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
+    await_last_launch()
     n = tl.cast(n, tl.int64) * MULTIPLE
     row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
     cols = tl.arange(0, BLOCK).to(tl.int64)
@@ -396,6 +399,7 @@ def rows_ragged_kernel(
     ROWS: tl.constexpr, PACKS: tl.constexpr, LANES: tl.constexpr,
 ):  # fmt: skip
     """Short rows with edges that LANES threads share, the edges read by whole vectors as well."""
+    await_last_launch()
     n *= MULTIPLE
     row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
     at_row = row[:, None, None]
@@ -405,7 +409,7 @@ def rows_ragged_kernel(
     body = (x_start + EDGES - 1) // EDGES * EDGES
     after = n - before - inside
     tile, _, edges, _, _ = ragged_tile(
-        x, body, at_row, at_row < rows, safe, before, inside, after, WIDE, IDENTITY, EDGES, LANES, PACKS
+        x, body, at_row, at_row < rows, safe, before, inside, after, WIDE, IDENTITY, EDGES, LANES, PACKS, "evict_first"
     )
     least = tl.reduce(tl.reduce(tile, 1, lower), 1, lower)
     least = lower(least, tl.reduce(tl.reduce(edges, 1, lower), 1, lower))
@@ -443,6 +447,7 @@ def rows_flat_kernel(
     LANES: tl.constexpr, COLS: tl.constexpr, REST: tl.constexpr, FLAT: tl.constexpr,
 ):  # fmt: skip
     """Short rows without gaps: side times VECTOR of them are one piece of memory, which is read by whole vectors."""
+    await_last_launch()
     first = tl.program_id(0).to(tl.int64) * side * VECTOR
     here = tl.minimum(rows - first, side * VECTOR).to(tl.int32)
     x += first * n
@@ -468,6 +473,7 @@ def atomic_eager_kernel(
     EDGES: tl.constexpr, FOLD: tl.constexpr,
     TILES: tl.constexpr, BLOCK_M: tl.constexpr, SUB_BLOCK_N: tl.constexpr,
 ):  # fmt: skip
+    await_last_launch()
     n = tl.cast(n, tl.int64) * MULTIPLE
     program = tl.program_id(0)
     block = (program % blocks).to(tl.int64)
@@ -499,6 +505,7 @@ def atomic_batched_kernel(
     EDGES: tl.constexpr, FOLD: tl.constexpr,
     TILES: tl.constexpr, BLOCK_M: tl.constexpr, SUB_BLOCK_N: tl.constexpr,
 ):  # fmt: skip
+    await_last_launch()
     n = tl.cast(n, tl.int64) * MULTIPLE
     program = tl.program_id(0)
     block = (program % blocks).to(tl.int64)
@@ -534,6 +541,7 @@ def split_kernel(
     EDGES: tl.constexpr, FOLD: tl.constexpr, VECTOR: tl.constexpr, ONCE: tl.constexpr,
     ROWS: tl.constexpr, BLOCK: tl.constexpr, PARTS: tl.constexpr,
 ):  # fmt: skip
+    await_last_launch()
     n = tl.cast(n, tl.int64) * MULTIPLE
     program = tl.program_id(0)
     tile = program // parts
@@ -678,6 +686,7 @@ def flat_columns_kernel(
     that a lane always meets the same column. The first and the last piece begin and end anywhere in a vector, and the
     last vector may reach past the memory: see columns_kernel.
     """
+    await_last_launch()
     program = tl.program_id(0)
     slab = program // parts
     part = program % parts

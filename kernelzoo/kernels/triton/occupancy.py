@@ -27,6 +27,11 @@ class Device:
     index: int = -1
     """Its number, for the launch table in force on it; negative where there is none."""
 
+    @property
+    def waits(self) -> bool:
+        """Whether a launch may be prepared while the one before it ends, and kernels wait for that end themselves."""
+        return self.vendor == "cuda" and int(self.arch) >= 90
+
     def warps(self, threads: int) -> int:
         """Warps that hold so many threads: at least one, and at most the 1024 threads that a program may have."""
         return max(1, min(threads, 1024) // self.warp_size)

@@ -22,6 +22,19 @@ from kernelzoo.workspace import owning
 MAX_PROGRAMS = 2**31 - 1
 """The largest one-dimensional grid of either vendor."""
 
+INTERPRETED: tl.constexpr = tl.constexpr(triton.knobs.runtime.interpret)
+
+
+@triton.jit
+def await_last_launch():
+    """First in every kernel, before it touches memory: wait for the launch before this one to end.
+
+    On NVIDIA from compute capability 9.0 on a launch is prepared while the one before it ends (programmatic dependent
+    launch, see ``compiled``). None lets the next begin early.
+    """
+    if not INTERPRETED and tl.target_info.cuda_capability_geq(9, 0):
+        tl.extra.cuda.gdc_wait()
+
 
 @triton.jit
 def row_start(row, inner, stride_outer, stride_inner, MULTIPLE: tl.constexpr):
@@ -46,10 +59,11 @@ def edge_columns(lane, before, inside, n, VECTOR: tl.constexpr):
 @triton.jit
 def ragged_tile(
     x, body, row, in_rows, safe, before, inside, after, WIDE: tl.constexpr, NOTHING: tl.constexpr,
-    VECTOR: tl.constexpr, LANES: tl.constexpr, PACKS: tl.constexpr,
+    VECTOR: tl.constexpr, LANES: tl.constexpr, PACKS: tl.constexpr, POLICY: tl.constexpr,
 ):  # fmt: skip
     """(tile, mask, edges, own, at): rows side by side, their whole vectors as [ROWS, PACKS, LANES * VECTOR] from body,
     and the two vectors in which each begins and ends as [ROWS, 2, VECTOR] at body + at, foreign elements left out.
+    POLICY is the L2 cache's for the whole vectors.
 
     A program has a tile, in the order of rows. Of rows from safe on, the last vector may reach past the memory: those
     edges are read one by one.
@@ -57,7 +71,7 @@ def ragged_tile(
     cols = tl.arange(0, LANES * VECTOR)[None, None, :]
     first = tl.arange(0, PACKS)[None, :, None] * (LANES * VECTOR)
     mask = in_rows & (cols < inside - first)
-    tile = tl.load(x + body + cols + first, mask, other=NOTHING, eviction_policy="evict_first")
+    tile = tl.load(x + body + cols + first, mask, other=NOTHING, eviction_policy=POLICY)
     side = tl.arange(0, 2)[None, :, None]
     lane = tl.arange(0, VECTOR)[None, None, :]
     at = tl.where(side == 0, -VECTOR, inside) + lane
@@ -247,6 +261,8 @@ def compiled(x: torch.Tensor, kernel: Any, args: tuple[Any, ...], warps: int, st
     with _lock, on_device_of(x):
         # Said outright, since Triton's default is to change with 3.10, and 3.9 warns of it.
         options |= {"enable_fp_fusion": True, "num_warps": warps, "num_stages": stages}
+        if current_device().waits:
+            options["launch_pdl"] = True
         try:
             program = kernel.warmup(*args, grid=(1,), **options)
         except (OSError, ValueError, KeyError) as error:  # not the compiler's: files of its cache, cut short or refused

@@ -19,6 +19,7 @@ from kernelzoo.kernels.triton.occupancy import Device, current_device, occupancy
 from kernelzoo.kernels.triton.program import (
     Columns,
     Rows,
+    await_last_launch,
     bound,
     columns_of_rows,
     compiled,
@@ -62,6 +63,14 @@ FEW_PARTS, MANY_PARTS = 32, 512
 """Programs to one tile of rows side by side: that always make sense, and at the most."""
 
 
+READ: tl.constexpr = tl.constexpr("evict_last")
+"""How long the L2 cache keeps the elements of rows that a program holds: longer than the results.
+
+Read lines that stay make the written ones leave for memory steadily. On an H200 float32 (8192, 8192) takes 127 us, 131
+without a policy and 138 with evict_first; kernels before and after it are no slower for it (docs/performance.md).
+"""
+
+
 @launch_table("triton", "softmax")
 class Knobs:
     """What depends on the card. Shipped values are an H200's."""
@@ -78,6 +87,7 @@ class Knobs:
     half_elements: int = knob(
         32, among=(16, 32, 64), unit="elements", why="to a thread of a program that holds one row of half precision"
     )
+    packed_elements: int = knob(48, among=(32, 48, 64), unit="elements", why="the same, of two numbers to a register")
     # On an H200 with 8192 instead, rows of 8192 to 16383 elements: float32 (396, 8192) takes 9.6 us for 8.2,
     # (128, 8192) 5.2 for 5.0, (8192, 8192) 136 for 137.
     full_row: int = knob(
@@ -86,13 +96,14 @@ class Knobs:
         unit="elements",
         why="rows of wide elements from here on, without edges, take the most threads that a program may have",
     )
-    # 5 % faster on an H200 at (3001, 5003), 14 % at (1009, 9973), and even at (8192, 8192).
+    # On an H200 14 % faster at (4096, 12672), 7 % at (2048, 16384); 8 % slower at (3001, 5003), 5 % for few rows.
     packed_row: int = knob(
-        4096,
+        8192,
         among=(2048, 4096, 8192),
         unit="elements",
-        why="a longer row of half precision is held as it is read, two numbers to a register",
+        why="a longer row of half precision is held as it is read, two numbers to a register, if rows are many",
     )
+    packed_rows: int = knob(2, among=(1, 2, 4, 8), unit="rows per multiprocessor", why="above which they are many")
     # 32 words to each of 256 threads. Longer ones are read ahead into shared memory by `persistent`, 0.90 of what the
     # device allows at (4096, 32768), where a program per row reached 0.73.
     packed_limit: int = knob(
@@ -164,10 +175,10 @@ def tile_warps(knobs: Knobs, device: Device, dtype: torch.dtype, elements: int) 
     return device.warps(elements * wide_dtype(dtype).itemsize // knobs.thread_bytes)
 
 
-def row_warps(knobs: Knobs, device: Device, dtype: torch.dtype, n: int, edges: int) -> int:
+def row_warps(knobs: Knobs, device: Device, dtype: torch.dtype, n: int, edges: int, packed: bool = False) -> int:
     """Warps for one row of n elements: no more than the row itself can feed, however wide its tile is."""
     if dtype.itemsize == 2 and n <= knobs.packed_limit:
-        threads = max(32, min(256, n // knobs.half_elements))  # more elements to a thread of the longest, packed
+        threads = max(32, min(256, n // (knobs.packed_elements if packed else knobs.half_elements)))
     else:
         threads = 1024 if n >= knobs.full_row and not edges else max(32, n // knobs.row_elements)
     return device.warps(triton.next_power_of_2(threads + 1) // 2)
@@ -178,8 +189,8 @@ def row_tile(knobs: Knobs, rows: Rows, dtype: torch.dtype, edges: int) -> tuple[
     columns = tile_columns(rows.n, edges)
     wide = wide_dtype(dtype).itemsize
     if not rows.across:
-        # Edges take registers of their own; halves of them are few.
-        elements = knobs.warp_elements // (2 if wide == 8 or (edges and dtype.itemsize == 4) else 1)
+        # On an H200 float32 (1048576, 64) takes 128.4 us by 512 elements to a warp, 129.8 by 1024.
+        elements = knobs.warp_elements // (2 if dtype.itemsize >= 4 else 1)
         even = triton.next_power_of_2(1 + rows.total // (knobs.tiles_per_sm * current_device().multiprocessors))
         if 2 * columns > elements:
             return None
@@ -443,14 +454,14 @@ def softmax_row(
         mask = cols < inside
         edge, known = edge_columns(tl.arange(0, 2 * EDGES), before, inside, n, EDGES)
         edges = tl.load(x + x_start + edge, known, other=float("-inf"))
-        tile = tl.load(x_body, mask, other=float("-inf"), eviction_policy="evict_first")
+        tile = tl.load(x_body, mask, other=float("-inf"), eviction_policy=READ)
         result, edges = softmax_with_edges(tile.to(WIDE), edges.to(WIDE), 0)
         tl.store(out_body, result.to(out.dtype.element_ty), mask)
         tl.store(out + out_start + edge, edges.to(out.dtype.element_ty), known)
     else:
         mask = cols < n
         here = cols.to(tl.int64)
-        tile = tl.load(x + x_start + here * x_n, mask, other=float("-inf"), eviction_policy="evict_first")
+        tile = tl.load(x + x_start + here * x_n, mask, other=float("-inf"), eviction_policy=READ)
         tl.store(out + out_start + here * out_n, softmax_of(tile.to(WIDE), 0).to(out.dtype.element_ty), mask)
 
 
@@ -459,6 +470,7 @@ def fused_kernel(
     x, out, rows, n, inner, x_outer, x_n, x_inner, out_outer, out_n, out_inner,
     MULTIPLE: tl.constexpr, WIDE: tl.constexpr, EDGES: tl.constexpr, COLS: tl.constexpr,
 ):  # fmt: skip
+    await_last_launch()
     n *= MULTIPLE
     row = tl.program_id(0).to(tl.int64)
     x_start = row_start(row, inner, x_outer, x_inner, MULTIPLE)
@@ -472,6 +484,7 @@ def fused_packed_kernel(
     MULTIPLE: tl.constexpr, WIDE: tl.constexpr, EDGES: tl.constexpr, COLS: tl.constexpr,
 ):  # fmt: skip
     """Half precision, two numbers to a register until they are computed with."""
+    await_last_launch()
     DTYPE: tl.constexpr = out.dtype.element_ty
     n *= MULTIPLE
     row = tl.program_id(0).to(tl.int64)
@@ -491,7 +504,7 @@ def fused_packed_kernel(
         x_body = x + x_start
         out_body = out + out_start
     here = x_body.to(tl.pointer_type(tl.int32), bitcast=True) + words
-    tile = tl.load(here, words < inside // 8 * 4, other=empty_words(DTYPE), eviction_policy="evict_first")
+    tile = tl.load(here, words < inside // 8 * 4, other=empty_words(DTYPE))
     low, high = halves(tile, DTYPE)
     top = tl.max(tl.maximum(low, high), 0, keep_dims=True)
     if EDGES:
@@ -518,6 +531,7 @@ def row_loop_kernel(
     MULTIPLE: tl.constexpr, WIDE: tl.constexpr, EDGES: tl.constexpr,
     COLS: tl.constexpr, ROWS_PER_PROGRAM: tl.constexpr,
 ):  # fmt: skip
+    await_last_launch()
     n *= MULTIPLE
     first = tl.program_id(0).to(tl.int64) * ROWS_PER_PROGRAM
     cols = tl.arange(0, COLS)
@@ -534,6 +548,7 @@ def row_tile_kernel(
     x, out, rows, n, inner, x_outer, x_n, x_inner, out_outer, out_n, out_inner,
     MULTIPLE: tl.constexpr, WIDE: tl.constexpr, EDGES: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr,
 ):  # fmt: skip
+    await_last_launch()
     n *= MULTIPLE
     row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
     cols = tl.arange(0, COLS)[None, :]
@@ -548,7 +563,7 @@ def row_tile_kernel(
         known = known & in_rows
         edges = tl.load(x + (x_start + edge), known, other=float("-inf"))
         here = (x_start + EDGES - 1) // EDGES * EDGES + cols
-        tile = tl.load(x + here, mask, other=float("-inf"), eviction_policy="evict_first")
+        tile = tl.load(x + here, mask, other=float("-inf"), eviction_policy=READ)
         result, edges = softmax_with_edges(tile.to(WIDE), edges.to(WIDE), 1)
         here = (out_start + EDGES - 1) // EDGES * EDGES + cols
         tl.store(out + here, result.to(out.dtype.element_ty), mask)
@@ -556,7 +571,7 @@ def row_tile_kernel(
     else:
         mask = in_rows & (cols < n)
         here = cols.to(tl.int64)
-        tile = tl.load(x + x_start + here * x_n, mask, other=float("-inf"), eviction_policy="evict_first")
+        tile = tl.load(x + x_start + here * x_n, mask, other=float("-inf"), eviction_policy=READ)
         tl.store(out + out_start + here * out_n, softmax_of(tile.to(WIDE), 1).to(out.dtype.element_ty), mask)
 
 
@@ -566,6 +581,7 @@ def ragged_tile_kernel(
     WIDE: tl.constexpr, EDGES: tl.constexpr, ROWS: tl.constexpr, PACKS: tl.constexpr, LANES: tl.constexpr,
 ):  # fmt: skip
     """Short rows with edges that LANES threads share, the edges read by whole vectors as well."""
+    await_last_launch()
     DTYPE: tl.constexpr = out.dtype.element_ty
     n *= MULTIPLE
     row = (tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS))[:, None, None]
@@ -577,7 +593,7 @@ def ragged_tile_kernel(
     out_body = (out_start + EDGES - 1) // EDGES * EDGES
     after = n - before - inside
     tile, mask, edges, own, at = ragged_tile(
-        x, x_body, row, row < rows, safe, before, inside, after, WIDE, float("-inf"), EDGES, LANES, PACKS
+        x, x_body, row, row < rows, safe, before, inside, after, WIDE, float("-inf"), EDGES, LANES, PACKS, READ
     )
     top = tl.maximum(tl.max(tl.max(tile, 2), 1), tl.max(tl.max(edges, 2), 1))
     top = zero_if_empty(top)[:, None, None]
@@ -594,6 +610,7 @@ def persistent_kernel(
     x, out, rows, n, inner, x_outer, x_n, x_inner, out_outer, out_n, out_inner,
     MULTIPLE: tl.constexpr, WIDE: tl.constexpr, EDGES: tl.constexpr, COLS: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
+    await_last_launch()
     n *= MULTIPLE
     cols = tl.arange(0, COLS)
     for i in tl.range(tl.program_id(0).to(tl.int64), rows, tl.num_programs(0), num_stages=STAGES):
@@ -609,6 +626,7 @@ def online_kernel(
     MULTIPLE: tl.constexpr, WIDE: tl.constexpr, LOWEST: tl.constexpr, EDGES: tl.constexpr,
     ROWS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
+    await_last_launch()
     n = tl.cast(n, tl.int64) * MULTIPLE
     row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
     cols = tl.arange(0, BLOCK).to(tl.int64)[None, :]
@@ -654,7 +672,7 @@ def online_kernel(
     for i in range(blocks):
         here = (blocks - 1 - i) * BLOCK + cols  # backwards: what was read last is likeliest to be in a cache still
         mask = in_rows & (here < inside)
-        tile = tl.load(x + (x_body + here * x_n), mask, other=float("-inf"), eviction_policy="evict_first")
+        tile = tl.load(x + (x_body + here * x_n), mask, other=float("-inf"))
         result = exponential(tile.to(WIDE) - row_top) * inverse
         tl.store(out + (out_body + here * out_n), result.to(out.dtype.element_ty), mask)
 
@@ -880,6 +898,7 @@ def split_kernel(
     THREADS: tl.constexpr, HELD: tl.constexpr, BLOCK: tl.constexpr, PARTS: tl.constexpr,
 ):  # fmt: skip
     """A share is blocks of BLOCK packs to a thread, which are read twice, and HELD packs, which stay in registers."""
+    await_last_launch()
     DTYPE: tl.constexpr = out.dtype.element_ty
     WORDS: tl.constexpr = 2 if tl.float64 == WIDE else 1  # of 64 bits to a pair
     n = tl.cast(n, tl.int64) * MULTIPLE
@@ -1023,6 +1042,7 @@ def columns_kernel(
 
     PACKED: two columns of half precision to a word.
     """
+    await_last_launch()
     DTYPE: tl.constexpr = out.dtype.element_ty
     inner = tl.cast(inner, tl.int64) * MULTIPLE
     strips = (inner + COLUMNS - 1) // COLUMNS
@@ -1145,6 +1165,7 @@ def flat_columns_kernel(
 
     A block of it is whole vectors and whole rows of the columns, so that a lane always meets the same column.
     """
+    await_last_launch()
     part = tl.program_id(0)
     here = tl.arange(0, BLOCK)
     column = tl.arange(0, COLUMNS)
@@ -1223,6 +1244,7 @@ def split_across_kernel(
     MORE: tl.constexpr, VECTOR: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr, PARTS: tl.constexpr,
 ):  # fmt: skip
     """A launch that leaves pairs, or one that reads them and writes: rows side by side, in tiles of ROWS."""
+    await_last_launch()
     n = tl.cast(n, tl.int64) * MULTIPLE
     program = tl.program_id(0)
     programs = tl.num_programs(0)
@@ -1312,12 +1334,11 @@ def fused(x: torch.Tensor, out: torch.Tensor) -> Launch:
     args = (x, out, *rows.layout, wide_type(x.dtype), edges, columns)
     device = current_device()
     knobs = of(Knobs, device.index)
-    packed = rows.n > knobs.packed_row and rows.packed(x, out)
-    kernel = fused_packed_kernel if packed and rows.n <= knobs.packed_limit else fused_kernel
-    warps = row_warps(knobs, device, x.dtype, rows.n, edges)
-    # Left to itself, the assembler spills one register of four warps with edges to save sixteen.
-    few = kernel is fused_packed_kernel and edges and warps <= 4 and device.vendor == "cuda"
-    return bound("triton/softmax/fused", x, kernel, rows.total, args, warps, **({"maxnreg": 96} if few else {}))
+    many = rows.total > knobs.packed_rows * device.multiprocessors
+    packed = many and knobs.packed_row < rows.n <= knobs.packed_limit and rows.packed(x, out)
+    warps = row_warps(knobs, device, x.dtype, rows.n, edges, packed)
+    kernel = fused_packed_kernel if packed else fused_kernel
+    return bound("triton/softmax/fused", x, kernel, rows.total, args, warps)
 
 
 @register("triton", "softmax", "multi_row")
