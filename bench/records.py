@@ -4,11 +4,11 @@
     python bench/records.py run map fuzz-triton ...   # make them on the machine that is here; all of them by default
     python bench/records.py pages                     # README and docs, from what bench/results/ holds
 
-``run`` writes into bench/results/, under the GPU's name (``h200-map.json.gz``). What reads a clock runs on the first
-GPU, one after the other; the other checks run beside it on the second, or after it where there is one GPU, also one
-after the other, since each takes many processes. What doesn't fit into ``--minutes`` is not begun, and what is cut off
-keeps what it has done, and says so. ``pages --check`` writes nothing and fails if a page would change; figures are not
-compared.
+``run`` puts each record into bench/results/, under the GPU's name (``h200-map.json.gz``) and in place of an older one,
+once its command has ended. What reads a clock runs on the first GPU, one after the other; the other checks run beside
+it on the second, or after it where there is one GPU, also one after the other, since each takes many processes. What
+doesn't fit into ``--minutes`` is not begun, and what is cut off stays in out/records, with the logs. ``pages --check``
+writes nothing and fails if a page would change; figures are not compared.
 """
 
 from __future__ import annotations
@@ -56,9 +56,9 @@ class Record:
     def name(self) -> str:
         return self.file.partition(".")[0]
 
-    def words(self, gpu: str) -> list[str]:
-        """The command for that GPU. pytest-benchmark writes no compressed file: ``packed`` says that this is left."""
-        path = _path(self.file, gpu)
+    def words(self, gpu: str, path: Path) -> list[str]:
+        """The command for that GPU, which writes there. pytest-benchmark writes no compressed file: ``packed`` says
+        that this is left."""
         where = str(path.with_suffix("") if self.packed else path)
         return [word.format(where, map=_path("map.json.gz", gpu)) for word in shlex.split(self.command)]
 
@@ -219,7 +219,10 @@ class Lane(threading.Thread):
         """Run its command for so long at most; what became of it, in words."""
         log = Path("out") / "records" / f"{record.name}.log"
         (ROOT / log.parent).mkdir(parents=True, exist_ok=True)
-        program, *arguments = record.words(_name(self.gpu))
+        path = _path(record.file, _name(self.gpu))
+        made = ROOT / log.parent / path.name  # beside an older record, which most commands would not write over
+        made.unlink(missing_ok=True)
+        program, *arguments = record.words(_name(self.gpu), made)
         command = [sys.executable, *([] if program == "python" else ["-m", program]), *arguments]
         gpus = {"CUDA_VISIBLE_DEVICES": self.gpu if record.gpus == 1 else ",".join(_gpus())}
         with (ROOT / log).open("wb") as output:
@@ -235,12 +238,13 @@ class Lane(threading.Thread):
                 status = process.wait(seconds)
                 outcome = "done" if status == 0 else f"exit status {status}, see {log}"
             except subprocess.TimeoutExpired:
-                outcome = _stopped(process)
-        path = ROOT / _path(record.file, _name(self.gpu))
-        if record.packed and (plain := path.with_suffix("")).exists():
-            path.write_bytes(gzip.compress(plain.read_bytes(), mtime=0))
+                return _stopped(process)
+        if record.packed and (plain := made.with_suffix("")).exists():
+            made.write_bytes(gzip.compress(plain.read_bytes(), mtime=0))
             plain.unlink()
-        return outcome
+        if made.exists():
+            made.replace(ROOT / path)
+        return outcome if status or (ROOT / path).exists() else f"wrote nothing, see {log}"
 
 
 def _stopped(process: subprocess.Popen[bytes]) -> str:
@@ -286,6 +290,8 @@ def run(names: Sequence[str], minutes: float) -> int:
     for record in named:
         if record not in wanted:
             print(f"{record.name}: not begun: it takes {record.gpus} GPUs")
+    # Else a shell's background job would pass on to its commands that they ignore what asks them to end.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     deadline = time.monotonic() + minutes * 60
     quiet = Lane([record for record in wanted if record.alone], gpus[0], deadline, after=None)
     checks = Lane(
@@ -334,7 +340,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             runs.error(f"no record {', '.join(sorted(unknown))}; known: {', '.join(record.name for record in RECORDS)}")
         return run(options.names, options.minutes)
     for record in RECORDS:
-        print(f"{record.name:18} {record.seconds:4} s  {shlex.join(record.words('GPU'))}")
+        print(f"{record.name:18} {record.seconds:4} s  {shlex.join(record.words('GPU', _path(record.file, 'GPU')))}")
     return 0
 
 

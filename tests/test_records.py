@@ -2,6 +2,9 @@
 
 import gzip
 import json
+import os
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -23,6 +26,9 @@ except KeyboardInterrupt:
     open(sys.argv[-1], 'w').write('a part')
     sys.exit(130)
 """
+
+
+WAITS = 'python -c "import time; time.sleep(60)" {}'
 
 
 def noting(name: str, seconds: float = 0.3, **settings) -> records.Record:
@@ -83,13 +89,50 @@ def test_what_fails_says_so_and_the_rest_goes_on(run) -> None:
     assert (folder / "g1-b.json").exists()
 
 
-def test_what_is_cut_off_keeps_what_it_has(run) -> None:
+def test_what_is_cut_off_keeps_what_it_has(run, tmp_path: Path) -> None:
     long = records.Record("long.json", f'python -c "{WRITES_WHEN_INTERRUPTED}" {{}}', 2)
+    (tmp_path / "bench" / "results" / "g1-long.json").write_text("whole", encoding="utf-8")
     began = time.monotonic()
     status, said, folder = run(long, noting("late"), minutes=3 / 60)
     assert status == 1 and time.monotonic() - began < 20
     assert "long: cut off at the end of the time" in said and "late: not begun: too little time is left" in said
-    assert (folder / "g1-long.json").read_text(encoding="utf-8") == "a part"
+    assert (tmp_path / "out" / "records" / "g1-long.json").read_text(encoding="utf-8") == "a part"
+    assert (folder / "g1-long.json").read_text(encoding="utf-8") == "whole"
+
+
+def test_a_background_jobs_commands_end_when_asked(tmp_path: Path) -> None:
+    """A shell without job control has those ignore SIGINT, which a program inherits."""
+    program = (
+        "import sys; sys.path.insert(0, sys.argv[1]); import records; from pathlib import Path;"
+        "records.ROOT = Path(sys.argv[2]); records._name = lambda gpu: 'g1';"
+        f"records.RECORDS = (records.Record('long.json', {WAITS!r}, 2),);"
+        "records.main(['run', '--minutes', '0.05'])"
+    )
+    (tmp_path / "bench" / "results").mkdir(parents=True)
+    ignoring = (
+        "import signal, subprocess, sys; signal.signal(signal.SIGINT, signal.SIG_IGN); subprocess.run(sys.argv[1:])"
+    )
+    command = [sys.executable, "-c", ignoring, sys.executable, "-c", program, str(ROOT / "bench"), str(tmp_path)]
+    began = time.monotonic()
+    done = subprocess.run(
+        command, env=os.environ | {"CUDA_VISIBLE_DEVICES": "0"}, capture_output=True, text=True, timeout=60
+    )
+    assert "long: cut off at the end of the time" in done.stdout, done.stdout + done.stderr
+    assert time.monotonic() - began < 15
+
+
+def test_an_older_record_is_replaced_though_its_command_writes_over_nothing(run, tmp_path: Path) -> None:
+    older = tmp_path / "bench" / "results" / "g1-a.json"
+    older.write_text("older", encoding="utf-8")
+    once = 'python -c "import sys; open(sys.argv[1], chr(120)).write(chr(110))" {}'
+    for _ in range(2):
+        status, said, _ = run(records.Record("a.json", once, 1))
+        assert status == 0 and "a: done" in said and older.read_text(encoding="utf-8") == "n"
+
+
+def test_a_command_that_writes_nothing_has_not_done_it(run, tmp_path: Path) -> None:
+    status, said, folder = run(records.Record("a.json", 'python -c "" {}', 1))
+    assert status == 1 and "a: wrote nothing" in said and not list(folder.iterdir())
 
 
 def test_pytests_json_is_packed(run, tmp_path: Path) -> None:
@@ -105,7 +148,7 @@ def test_no_gpu_is_said(run, capsys) -> None:
 
 
 def test_every_committed_record_is_one_that_a_command_makes_or_is_older() -> None:
-    older = {"h200-cross-check", "h200-map-min", "h200-sanitizer-columns", "h200-sizes-softmax-cupy"}
+    older = {"h200-cross-check", "h200-map-min", "h200-sizes-softmax-cupy"}
     older |= {"h200-sweep-a", "h200-sweep-b"}
     committed = {path.name.partition(".")[0] for path in (ROOT / "bench" / "results").glob("h200-*")}
     assert committed == older | {f"h200-{record.name}" for record in records.RECORDS}
