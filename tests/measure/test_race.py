@@ -11,6 +11,7 @@ import kernelzoo
 from kernelzoo import measure, ops, registry
 from kernelzoo.measure import Problem
 from kernelzoo.measure.ceilings import copies
+from kernelzoo.measure.clocks import WallClock
 from kernelzoo.registry import Bind, Launch
 
 CPU = torch.device("cpu")
@@ -271,6 +272,24 @@ def test_a_copy_of_the_same_data_takes_its_turn() -> None:
     for launch, (x, out) in zip(copies(sets), sets, strict=True):
         launch()
         assert torch.equal(out, x)
+
+
+def test_lanes_leave_nothing_in_the_cache_for_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a kernel asked the cache to keep is forgotten before each turn of a round, a copy's too."""
+    turns = []
+
+    class Clock(WallClock):
+        def prepare(self, launches):
+            sampler = super().prepare(launches)
+            return lambda: turns.append("turn") or sampler()
+
+        def forget(self) -> None:
+            turns.append("forget")
+
+    monkeypatch.setattr(sys.modules[measure.race.__module__], "clock_for", lambda device: Clock())
+    monkeypatch.setattr(sys.modules[measure.race.__module__], "watch", lambda device: None)
+    measure.race(PROBLEM, [kernelzoo.implementation(f"torch/softmax/{v}") for v in ("eager", "naive")], CPU, rounds=4)
+    assert turns[: 2 + 2 * 3 * 4] == ["turn"] * 2 + ["forget", "turn"] * 3 * 4
 
 
 class Restless:

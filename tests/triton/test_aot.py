@@ -6,6 +6,7 @@ Runs in a process without TRITON_INTERPRET. What is asserted is read off the gen
 
 from __future__ import annotations
 
+import ast
 import re
 from typing import Any
 
@@ -96,6 +97,50 @@ def test_every_variant_compiles(op: ops.Operation, variant: str, arch: str) -> N
     for dtype in (torch.float32, torch.float64, torch.bfloat16):
         for shape, axis in (((4096, 4096), 1), ((301, 1009), 0)):
             assert programs(op, variant, shape, axis, dtype, arch)
+
+
+def test_every_kernel_begins_by_waiting_for_the_launch_before() -> None:
+    """Whatever the device: without it, one that is prepared early reads what the launch before has yet to write."""
+    kernels = [
+        function
+        for module in (softmax_kernels, min_kernels)
+        for name, function in vars(module).items()
+        if name.endswith("_kernel")
+    ]
+    assert len(kernels) >= 20
+    for kernel in kernels:
+        (definition,) = ast.parse(kernel.src).body
+        first = next(s for s in definition.body if not isinstance(getattr(s, "value", None), ast.Constant))
+        assert ast.unparse(first) == "await_last_launch()", kernel
+
+
+@pytest.mark.parametrize(("op", "variant"), NAMED, ids=lambda value: getattr(value, "name", value))
+def test_launches_are_prepared_early_and_wait_before_they_touch_memory(op: ops.Operation, variant: str) -> None:
+    """From compute capability 9.0 on; what a launch asks for and what its kernel does go together everywhere."""
+    for shape, axis in (*PROBLEMS, *COLUMNS_OF_MIN, ((1000003, 33), 1)):
+        for arch, early in (("sm_90", True), ("sm_120", True), ("sm_80", False), ("gfx942", False)):
+            if arch != "sm_90" and shape != (4096, 1000):
+                continue
+            try:
+                made = programs(op, variant, shape, axis, torch.bfloat16, arch)
+            except UnsupportedProblemError:
+                continue
+            for program in made:
+                code = inspection.assembly(program)
+                assert bool(getattr(program.metadata, "launch_pdl", False)) == early
+                assert code.count("griddepcontrol") == code.count("griddepcontrol.wait") == early
+                if early:
+                    memory = re.search(r"\b(?:ld|st|red|atom|cp\.async)\b[.\w]*(?:global|shared\.global)", code)
+                    assert memory is not None and code.index("griddepcontrol.wait") < memory.start()
+
+
+@pytest.mark.parametrize("variant", ["fused", "multi_row"])
+def test_rows_that_are_held_stay_in_the_l2_cache_longer_than_results(variant: str) -> None:
+    for shape in ((1 << 20, 64), (3001, 5003), (4096, 4096), (100003, 127)):
+        for program in programs(ops.SOFTMAX, variant, shape, 1, torch.float32, "sm_90"):
+            code = inspection.assembly(program)
+            assert "L2::evict_last" in code and "evict_first" not in code
+            assert not re.search(r"st\.global[.\w]*(?:cache_hint|\.cs|evict)", code)
 
 
 def test_both_forms_of_multi_row_are_reached() -> None:

@@ -622,6 +622,7 @@ def columns_kernel(
     DEPTH apart begin at the same place of it, so that a lane meets one column all the way; they are shifted at the end.
     The last vector may reach past the memory, of which whole elements are whole vectors: the rest is read one by one.
     """
+    await_last_launch()
     SHIFTED: tl.constexpr = MULTIPLE % VECTOR != 0
     TILE: tl.constexpr = LANES - VECTOR if SHIFTED else LANES
     STEP: tl.constexpr = PILE * DEPTH
