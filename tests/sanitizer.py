@@ -83,12 +83,14 @@ def sanitize(sanitizer: str, tool: str, backend: str, what: list[str], log: Path
     if log is not None:
         (log / f"{tool}-{backend}.log").write_text(done.stdout + done.stderr, encoding="utf-8")
     summary = re.findall(r"=+ (?:ERROR|RACECHECK) SUMMARY: (.*)", done.stdout)
+    reports = [line for line in done.stdout.splitlines() if line.startswith("=====")]
     return {
         "tool": tool,
         "backend": backend,
         "exit_code": done.returncode,
         "summary": summary[-1] if summary else (done.stdout + done.stderr)[-500:],
         "problems": {id: int(count) for id, count in re.findall(r"^ran (\S+) (\d+)$", done.stdout, re.MULTILINE)},
+        "said": [*reports[:40], *done.stderr.splitlines()[-10:]] if done.returncode else [],
     }
 
 
@@ -117,6 +119,7 @@ def main() -> int:
     for result in results:
         ran = result["problems"]
         print(f"{result['backend']:7} {result['tool']:10} exit {result['exit_code']}: {result['summary']}; {ran}")
+        print("\n".join(result["said"]))  # type: ignore[arg-type]
     if options.output is not None:
         report = {
             "device": measure.device_name("cuda"),
