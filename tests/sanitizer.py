@@ -119,7 +119,8 @@ def main() -> int:
     for result in results:
         ran = result["problems"]
         print(f"{result['backend']:7} {result['tool']:10} exit {result['exit_code']}: {result['summary']}; {ran}")
-        print("\n".join(result["said"]))  # type: ignore[arg-type]
+        for line in result["said"]:  # type: ignore[attr-defined]
+            print(line)
     if options.output is not None:
         report = {
             "device": measure.device_name("cuda"),

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from kernelzoo.registry import Launch
 
 
+_NOT_SUPPORTED = 801  # CUDA_ERROR_NOT_SUPPORTED
+
+
 class Clock(ABC):
     """Times *lanes*: a lane is one implementation bound to each of the rotated input and output sets."""
 
@@ -68,7 +71,10 @@ class DeviceClock(Clock):
         self._reset = ctypes.CDLL("libcuda.so.1").cuCtxResetPersistingL2Cache if keeps else None
 
     def forget(self) -> None:
-        if self._reset is not None and (status := self._reset()):
+        status = self._reset() if self._reset is not None else 0
+        if status == _NOT_SUPPORTED:  # by a part of a device (MIG), say, whose cache keeps nothing on request
+            self._reset = None
+        elif status:
             raise RuntimeError(f"the L2 cache can't be made to forget: CUDA error {status}")
 
     def prepare(self, launches: Sequence[Launch]) -> Callable[[], float]:

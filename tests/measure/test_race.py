@@ -11,7 +11,7 @@ import kernelzoo
 from kernelzoo import measure, ops, registry
 from kernelzoo.measure import Problem
 from kernelzoo.measure.ceilings import copies
-from kernelzoo.measure.clocks import WallClock
+from kernelzoo.measure.clocks import DeviceClock, WallClock
 from kernelzoo.registry import Bind, Launch
 
 CPU = torch.device("cpu")
@@ -290,6 +290,18 @@ def test_lanes_leave_nothing_in_the_cache_for_each_other(monkeypatch: pytest.Mon
     monkeypatch.setattr(sys.modules[measure.race.__module__], "watch", lambda device: None)
     measure.race(PROBLEM, [kernelzoo.implementation(f"torch/softmax/{v}") for v in ("eager", "naive")], CPU, rounds=4)
     assert turns[: 2 + 2 * 3 * 4] == ["turn"] * 2 + ["forget", "turn"] * 3 * 4
+
+
+def test_a_device_whose_cache_keeps_nothing_is_asked_once() -> None:
+    clock = DeviceClock.__new__(DeviceClock)
+    answers = [0, 801]
+    clock._reset = lambda: answers.pop(0)
+    for _ in range(4):
+        clock.forget()
+    assert not answers
+    clock._reset = lambda: 719
+    with pytest.raises(RuntimeError, match="CUDA error 719"):
+        clock.forget()
 
 
 class Restless:
