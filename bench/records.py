@@ -116,18 +116,18 @@ RECORDS = (
         for backend in ("triton", "cupy", "numba")
     ),
     Record("aa.json", "python bench/aa.py -o {}", 60, alone=True),
-    Record("profile.json", "python bench/profile.py {map} -o {}", 75, alone=True),
+    Record("profile.json", "python bench/profile.py {map} -o {}", 275, alone=True),
     *(
-        Record(f"fuzz-{backend}.json", f"kernelzoo fuzz '{backend}/*' {FUZZ} -o {{}}", 150)
+        Record(f"fuzz-{backend}.json", f"kernelzoo fuzz '{backend}/*' {FUZZ} -o {{}}", 170)
         for backend in ("triton", "cupy", "numba")
     ),
-    Record("sanitizer.json", "python tests/sanitizer.py -o {}", 300),
+    Record("sanitizer.json", "python tests/sanitizer.py -o {}", 540),
     Record(
         "accuracy.json",
         "kernelzoo accuracy 'cupy/*' 'numba/*' 'torch/*' --values 1e8 --seed 1 --jobs 16 -o {}",
-        60,
+        200,
     ),
-    Record("accuracy-triton.json", "kernelzoo accuracy 'triton/*' --values 1e8 --seed 1 --jobs 16 -o {}", 25),
+    Record("accuracy-triton.json", "kernelzoo accuracy 'triton/*' --values 1e8 --seed 1 --jobs 16 -o {}", 80),
     Record("load.json", "python tests/load/run.py --section threads,streams,graphs,modes,processes -o {}", 140),
     Record("devices.json", "python tests/load/run.py --section devices -o {}", 60, alone=True, gpus=2),
     Record("memory.json", "python tests/load/run.py --section memory,full -o {}", 60),
