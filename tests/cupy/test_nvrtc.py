@@ -318,6 +318,31 @@ def test_machine_code_holds_the_expected_instructions(op: str, dtype: str, archi
             assert re.search(pattern, sass[name]), f"{name}: no {pattern}"
 
 
+@pytest.mark.parametrize(
+    ("name", "kept"),
+    [
+        ("fused<float, 4, 4>", True),
+        ("persistent<bfloat16, 8, 4>", True),
+        ("multi_row<float, 4, 32, 1, 2, 0>", True),
+        ("split_cluster<bfloat16, 8, 8, 4>", True),
+        ("online<float, 4, 4>", False),
+        ("split_ring<float, 512>", False),
+    ],
+)
+def test_rows_in_registers_stay_in_the_l2_cache_longer_than_results(name: str, kept: bool) -> None:
+    program = cupy.cuda.nvrtc.createProgram(module.source("softmax"), "softmax.cu", (), ())
+    try:
+        cupy.cuda.nvrtc.addNameExpression(program, name)
+        cupy.cuda.nvrtc.compileProgram(program, ("-std=c++17", "-arch=compute_90"))
+        ptx = cupy.cuda.nvrtc.getPTX(program).decode()
+    finally:
+        cupy.cuda.nvrtc.destroyProgram(program)
+    loads = re.findall(r"ld\.global[^\n]*v4\.\w32 [^\n]*", ptx)
+    assert all("L2::cache_hint" in load for load in loads) == kept or not loads
+    assert (ptx.count("L2::evict_last") == len(loads) > 0) == kept
+    assert ("st.global.cs" in ptx) != kept
+
+
 def test_every_load_of_a_batch_is_in_flight_before_the_first_is_used() -> None:
     sass = disassembled("min", "float32", 90)
     for name in ("rows_deferred<float, 4, 8>", "split<float, 4, 8>", "columns<float, 4, 8, false>"):

@@ -235,6 +235,10 @@ def test_compiles_to_what_it_is_written_for(
         # A warp whose lanes belong to 32 rows has nothing to shuffle, nor has a thread with a row of its own.
         assert count(r"bar\.sync" if v.across or name == "tile" else r"shfl\.sync", ptx) > 0
     if op == "softmax":
+        if name in ("fused", "multi_row", "persistent"):  # rows stay in the L2 cache longer than results
+            assert count(r"L2::evict_last", ptx) == count(r"ld\.global\.L2::cache_hint\.v[24]", ptx)
+            assert count(r"st\.global\.cs|no_allocate", ptx) == 0
+            assert count(r"L2::evict_last", ptx) > 0 or not wide
         if dtype != "float64":
             assert count(r"ex2\.approx\.ftz\.f32", ptx) > 0
             assert count(r"\.f64", ptx) == 0, "a plain Python number has widened float32 arithmetic"
