@@ -80,6 +80,7 @@ def test_what_does_not_compile_and_a_broken_assembler(tmp_path: Path, monkeypatc
 def test_a_damaged_cache_is_gone_round(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
     """Triton raises these of a cached kernel whose files are cut short or gone, and of a disk that is full."""
     from kernelzoo.kernels.triton import program
+    from kernelzoo.kernels.triton.occupancy import INTERPRETER
 
     damaged, used = str(tmp_path / "damaged"), []
 
@@ -90,6 +91,7 @@ def test_a_damaged_cache_is_gone_round(tmp_path: Path, monkeypatch: pytest.Monke
 
     import torch
 
+    monkeypatch.setattr(program, "current_device", lambda: INTERPRETER)
     monkeypatch.setenv("TRITON_CACHE_DIR", damaged)
     monkeypatch.setattr(code_cache, "_warned", set())
     x = torch.zeros(1)
@@ -98,10 +100,11 @@ def test_a_damaged_cache_is_gone_round(tmp_path: Path, monkeypatch: pytest.Monke
     assert used[0] == damaged and len(used) == 2 and used[1] == os.environ["TRITON_CACHE_DIR"] != damaged
 
 
-def test_the_compiler_s_own_errors_are_raised_once() -> None:
+def test_the_compiler_s_own_errors_are_raised_once(monkeypatch: pytest.MonkeyPatch) -> None:
     from triton.compiler.errors import CompilationError
 
     from kernelzoo.kernels.triton import program
+    from kernelzoo.kernels.triton.occupancy import INTERPRETER
 
     calls = []
 
@@ -111,6 +114,7 @@ def test_the_compiler_s_own_errors_are_raised_once() -> None:
 
     import torch
 
+    monkeypatch.setattr(program, "current_device", lambda: INTERPRETER)
     x = torch.zeros(1)
     with pytest.raises(CompilationError):
         program.compiled(x, SimpleNamespace(warmup=warmup), (x,), 4)
