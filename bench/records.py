@@ -220,9 +220,12 @@ class Lane(threading.Thread):
         log = Path("out") / "records" / f"{record.name}.log"
         (ROOT / log.parent).mkdir(parents=True, exist_ok=True)
         path = _path(record.file, _name(self.gpu))
-        made = ROOT / log.parent / path.name  # beside an older record, which most commands would not write over
-        made.unlink(missing_ok=True)
-        program, *arguments = record.words(_name(self.gpu), made)
+        aside = log.parent / path.name  # most commands would not write over an older record; what they write names it
+        made = ROOT / aside
+        plain = made.with_suffix("")
+        for left in (made, plain):
+            left.unlink(missing_ok=True)
+        program, *arguments = record.words(_name(self.gpu), aside)
         command = [sys.executable, *([] if program == "python" else ["-m", program]), *arguments]
         gpus = {"CUDA_VISIBLE_DEVICES": self.gpu if record.gpus == 1 else ",".join(_gpus())}
         with (ROOT / log).open("wb") as output:
@@ -239,12 +242,14 @@ class Lane(threading.Thread):
                 outcome = "done" if status == 0 else f"exit status {status}, see {log}"
             except subprocess.TimeoutExpired:
                 return _stopped(process)
-        if record.packed and (plain := made.with_suffix("")).exists():
+        if record.packed and plain.exists():
             made.write_bytes(gzip.compress(plain.read_bytes(), mtime=0))
             plain.unlink()
-        if made.exists():
+        if not made.exists():
+            return outcome if status else f"wrote nothing, see {log}"
+        if status >= 0:  # else a signal ended it, and what it has is no more than a part
             made.replace(ROOT / path)
-        return outcome if status or (ROOT / path).exists() else f"wrote nothing, see {log}"
+        return outcome
 
 
 def _stopped(process: subprocess.Popen[bytes]) -> str:

@@ -130,9 +130,31 @@ def test_an_older_record_is_replaced_though_its_command_writes_over_nothing(run,
         assert status == 0 and "a: done" in said and older.read_text(encoding="utf-8") == "n"
 
 
-def test_a_command_that_writes_nothing_has_not_done_it(run, tmp_path: Path) -> None:
-    status, said, folder = run(records.Record("a.json", 'python -c "" {}', 1))
-    assert status == 1 and "a: wrote nothing" in said and not list(folder.iterdir())
+@pytest.mark.parametrize("older", [False, True])
+def test_a_command_that_writes_nothing_has_not_done_it(run, tmp_path: Path, older: bool) -> None:
+    there = {"g1-a.json.gz": b"older"} if older else {}
+    for name, content in there.items():
+        (tmp_path / "bench" / "results" / name).write_bytes(content)
+    (tmp_path / "out" / "records").mkdir(parents=True)
+    (tmp_path / "out" / "records" / "g1-a.json").write_text("a part, left by a run before", encoding="utf-8")
+    (tmp_path / "pytest.py").write_text("", encoding="utf-8")
+    status, said, folder = run(records.Record("a.json.gz", "pytest {}", 1))
+    assert status == 1 and "a: wrote nothing" in said
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == there
+
+
+def test_what_a_signal_ended_replaces_nothing(run, tmp_path: Path) -> None:
+    (tmp_path / "bench" / "results" / "g1-a.json").write_text("whole", encoding="utf-8")
+    killed = "import os, sys; open(sys.argv[1], chr(120)).write(chr(110)); os.kill(os.getpid(), 9)"
+    status, said, folder = run(records.Record("a.json", f'python -c "{killed}" {{}}', 1))
+    assert status == 1 and "a: exit status -9" in said
+    assert (folder / "g1-a.json").read_text(encoding="utf-8") == "whole"
+
+
+def test_a_record_s_command_names_no_path_of_this_machine(run, tmp_path: Path) -> None:
+    told = 'python -c "import sys; open(sys.argv[1], chr(119)).write(sys.argv[1])" {}'
+    _, _, folder = run(records.Record("a.json", told, 1))
+    assert (folder / "g1-a.json").read_text(encoding="utf-8") == "out/records/g1-a.json"
 
 
 def test_pytests_json_is_packed(run, tmp_path: Path) -> None:
