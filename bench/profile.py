@@ -1,6 +1,6 @@
-"""What hardware counters say of the kernels that fall short: ``python bench/profile.py RESULTS.json.gz -o FILE.json``.
+"""What hardware counters say of the kernels that fall short: ``python bench/profile.py RESULTS... -o FILE.json``.
 
-Takes the results of a map, and runs each built-in ``auto`` that reached less than ``--below`` of the limit once more,
+Takes the results of maps, and runs each built-in ``auto`` that reached less than ``--below`` of the limit once more,
 under Nsight Compute (``ncu``, of the CUDA toolkit), with cold caches: bytes of device memory read and written, beside
 those that must be moved; how full the multiprocessors were, what the warps waited for, and how busy the units for
 instructions and for exponentials were. The times are those under the profiler, a single launch each, and are no
@@ -50,9 +50,9 @@ Case = dict[str, Any]
 """``id``, ``shape``, ``dim`` and ``dtype`` of one launch, and ``of_limit``, the share that it reached in the map."""
 
 
-def short(path: Path, below: float) -> list[Case]:
+def short(paths: list[Path], below: float) -> list[Case]:
     """The launches of a GPU backend's ``auto`` that reached less than this share of the limit."""
-    rows = [row for group in results.load([path]).groups for row in group.rows]
+    rows = [row for group in results.load(paths).groups for row in group.rows]
     found = [
         {
             "id": row.id,
@@ -127,7 +127,7 @@ def profile(ncu: str, cases: list[Case]) -> list[dict[str, Any]]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description="Profile what falls short of the limit.")
-    parser.add_argument("results", type=Path, nargs="?", help="results of `kernelzoo bench --shapes map`")
+    parser.add_argument("results", type=Path, nargs="*", help="results of `kernelzoo bench --shapes map`")
     parser.add_argument("-o", "--output", type=Path, help="write the rows as JSON")
     parser.add_argument("--below", type=float, default=0.85, help="share of the limit (default: %(default)s)")
     parser.add_argument("--run", type=Path, help=argparse.SUPPRESS)
@@ -135,7 +135,7 @@ def main() -> int:
     if options.run is not None:
         run(json.loads(options.run.read_text(encoding="utf-8")))
         return 0
-    if options.results is None:
+    if not options.results:
         parser.error("name a file of results")
     ncu = shutil.which("ncu") or shutil.which("/usr/local/cuda/bin/ncu")
     if ncu is None:

@@ -1,10 +1,10 @@
 """What bench/results/ holds of a GPU: the command that makes each file, and the pages that are made of them.
 
-    python bench/records.py list                      # every record, what makes it and about how long that takes
-    python bench/records.py run map fuzz-triton ...   # make them on the machine that is here; all of them by default
-    python bench/records.py pages                     # README and docs, from what bench/results/ holds
+    python bench/records.py list                    # every record, what makes it and about how long that takes
+    python bench/records.py run axes load ...       # make them on the machine that is here; all of them by default
+    python bench/records.py pages                   # README and docs, from what bench/results/ holds
 
-``run`` puts each record into bench/results/, under the GPU's name (``h200-map.json.gz``) and in place of an older one,
+``run`` puts each record into bench/results/, under the GPU's name (``h200-axes.json.gz``) and in place of an older one,
 once its command has ended. What reads a clock runs on the first GPU, one after the other; the other checks run beside
 it on the second, or after it where there is one GPU, also one after the other, since each takes many processes. What
 doesn't fit into ``--minutes`` is not begun, and what is cut off stays in out/records, with the logs. ``pages --check``
@@ -40,8 +40,8 @@ FUZZ = "--cases 8400 --alike 96 --seed 3 --jobs 12"
 
 @dataclass(frozen=True)
 class Record:
-    """A file of bench/results/ and the command that makes it, in which ``{}`` stands for its path, ``{map}`` for the
-    map's."""
+    """A file of bench/results/ and the command that makes it, in which ``{}`` stands for its path, ``{softmax}`` and
+    ``{min}`` for those of the operations' maps."""
 
     file: str
     """Less the GPU's name before it."""
@@ -60,7 +60,8 @@ class Record:
         """The command for that GPU, which writes there. pytest-benchmark writes no compressed file: ``packed`` says
         that this is left."""
         where = str(path.with_suffix("") if self.packed else path)
-        return [word.format(where, map=_path("map.json.gz", gpu)) for word in shlex.split(self.command)]
+        maps = {op: _path(f"map-{op}.json.gz", gpu) for op in ("softmax", "min")}
+        return [word.format(where, **maps) for word in shlex.split(self.command)]
 
     @property
     def packed(self) -> bool:
@@ -75,10 +76,17 @@ def _path(file: str, gpu: str) -> Path:
 RECORDS = (
     Record("submit.json.gz", "pytest bench/test_submit.py --benchmark-only -q --benchmark-json {}", 15, alone=True),
     Record(
-        "map.json.gz",
-        f"kernelzoo bench --shapes map {PEERS} --backend torch,cupy,numba,triton,liger,flaggems,cub"
+        "map-softmax.json.gz",
+        f"kernelzoo bench --shapes map --op softmax {PEERS} --backend torch,cupy,numba,triton,liger,flaggems,quack"
+        " --variant auto,eager,compile,library --waive quack/softmax/library --rounds 9 -o {}",
+        420,
+        alone=True,
+    ),
+    Record(
+        "map-min.json.gz",
+        f"kernelzoo bench --shapes map --op min {PEERS} --backend torch,cupy,numba,triton,flaggems,cub"
         " --variant auto,eager,compile,library --rounds 9 -o {}",
-        450,
+        200,
         alone=True,
     ),
     Record(
@@ -87,7 +95,7 @@ RECORDS = (
         60,
         alone=True,
     ),
-    Record("full.json.gz", "kernelzoo bench --shapes full --rounds 5 -o {}", 400, alone=True),
+    Record("full.json.gz", "kernelzoo bench --shapes full --rounds 5 -o {}", 500, alone=True),
     Record(
         "sweep.json.gz",
         "kernelzoo bench --shapes sweep --op softmax --dtype float32 --variant auto,eager,naive --rounds 9 -o {}",
@@ -101,14 +109,6 @@ RECORDS = (
         60,
         alone=True,
     ),
-    Record(
-        "quack.json.gz",
-        "kernelzoo bench --op softmax --shape 4096x1024,8192x8192,16x262144,65536x1000,128x151936,32768x2048,"
-        f"2048x16384,4096x6144,262144x256,1024x128256,4096x32768,256x131072 {PEERS} --backend cupy,numba,triton,quack"
-        " --variant auto,library --waive quack/softmax/library --rounds 9 -o {}",
-        90,
-        alone=True,
-    ),
     *(
         Record(
             f"first-call-{backend}.json", f"kernelzoo bench --first-call --backend {backend} -o {{}}", 100, alone=True
@@ -116,7 +116,7 @@ RECORDS = (
         for backend in ("triton", "cupy", "numba")
     ),
     Record("aa.json", "python bench/aa.py -o {}", 60, alone=True),
-    Record("profile.json", "python bench/profile.py {map} -o {}", 275, alone=True),
+    Record("profile.json", "python bench/profile.py {softmax} {min} -o {}", 275, alone=True),
     *(
         Record(f"fuzz-{backend}.json", f"kernelzoo fuzz '{backend}/*' {FUZZ} -o {{}}", 170)
         for backend in ("triton", "cupy", "numba")
@@ -135,7 +135,7 @@ RECORDS = (
     Record("sizes-min.json", "python tests/load/run.py --section sizes --op min -o {}", 300),
 )
 
-MAP = ("h200-map", "h200-map-min")
+MAP = ("h200-map-softmax", "h200-map-min")
 FINDINGS = (
     *(f"host-fuzz-{backend}" for backend in ("cpu", "torch", "triton", "cupy", "numba")),
     *(f"h200-fuzz-{backend}" for backend in ("triton", "cupy", "numba")),
