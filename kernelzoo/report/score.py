@@ -141,7 +141,7 @@ def _own_backends(selection: Selection) -> list[str]:
 
 def _score_line(label: str, rows: Iterable[Row], selection: Selection) -> list[Cell]:
     known = [row for row in rows if row.of_limit is not None]
-    worst = min(known, key=lambda row: row.of_limit or 0)
+    worst = min(known, key=lambda row: row.of_limit or 0, default=None)
     odd = [row.of_limit for row in known if row.problem.length % 2]
     even = [row.of_limit for row in known if row.problem.length % 2 == 0]
     return [
@@ -149,8 +149,8 @@ def _score_line(label: str, rows: Iterable[Row], selection: Selection) -> list[C
         _mean(row.of_limit for row in known),
         _mean(even),
         _mean(odd),
-        _share(worst),
-        _problem(worst.problem),
+        Cell("-") if worst is None else _share(worst),
+        Cell("-") if worst is None else _problem(worst.problem),
         Cell(f"{len(known)} of {len(selection.problems)}"),
     ]
 

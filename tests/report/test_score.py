@@ -103,6 +103,12 @@ def test_blocks_and_report_hold_them(group, entry, write) -> None:
     assert "| best of the zoo | 0.90 |" in sections.report(results, "t", {})
 
 
+def test_an_implementation_without_limits_beside_others_has_no_score(entry, write) -> None:
+    results = load([write([entry("triton/softmax/auto", of_limit=0.9), entry("torch/softmax/eager", of_limit=None)])])
+    lines = {line[0]: line[1:] for line in texts(score.score_table(results.groups[0], "softmax"))}
+    assert lines["triton/auto"][0] == "0.90" and lines["torch/eager"] == [*"-----", "0 of 1"]
+
+
 def test_nothing_is_scored_without_limits(host, write) -> None:
     results = load([write(host)])
     assert all(score.score_table(group, "softmax") is None for group in results.groups)
