@@ -115,6 +115,7 @@ RECORDS = (
         )
         for backend in ("triton", "cupy", "numba")
     ),
+    Record("hints.json", "python bench/hints.py -o {}", 60, alone=True),
     Record("aa.json", "python bench/aa.py -o {}", 60, alone=True),
     Record("profile.json", "python bench/profile.py {softmax} {min} -o {}", 275, alone=True),
     *(
