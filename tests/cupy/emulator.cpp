@@ -614,7 +614,7 @@ void ptx::copy_bulk(u32 to, const void* from, u32 bytes, u32 barrier) {
   state.deliveries.add({block, to & ADDRESS, bytes, barrier & ADDRESS, (const u8*)from, 0});
 }
 
-void ptx::store_remote_counted(u32 to, u64 value, u32 barrier) {
+void ptx::store_remote(u32 to, u64 value, u32 barrier) {
   emulator::pause();
   Block *block, *counts;
   u8* place = in_shared(to, 8, &block);
@@ -694,11 +694,6 @@ u32 ptx::cluster_size() { return self().block_of->cluster->count; }
 u32 ptx::in_block(u32 address, u32 rank) {
   if (address >> 24) fail("mapa of what is mapped already");
   return address | (rank + 1) << 24;
-}
-
-void ptx::store_remote(u32 to, const void* values, u32 bytes) {
-  emulator::pause();
-  memcpy(in_shared(to, bytes), values, bytes);
 }
 
 // --- Device memory ---------------------------------------------------------------------------------------------------

@@ -159,13 +159,7 @@ void cluster_wait();
 u32 cluster_rank();
 u32 cluster_size();
 u32 in_block(u32 address, u32 rank);
-void store_remote(u32 to, const void* values, u32 bytes);
-template <class T>
-void store_remote(u32 to, T first, T second) {
-  const T values[2] = {first, second};
-  store_remote(to, values, sizeof(values));
-}
-void store_remote_counted(u32 to, u64 value, u32 barrier);
+void store_remote(u32 to, u64 value, u32 barrier);
 
 }  // namespace ptx
 

@@ -80,15 +80,12 @@ PTX = {
     "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint"
     " [%0], [%1], %2, [%3], %4;": "copy_bulk(%0, %1, %2, %3)",
     # Clusters.
-    "barrier.cluster.arrive.release.aligned;": "cluster_arrive()",
+    "barrier.cluster.arrive.relaxed.aligned;": "cluster_arrive()",
     "barrier.cluster.wait.acquire.aligned;": "cluster_wait()",
     "mov.u32 %0, %%cluster_ctarank;": "%0 = cluster_rank()",
     "mov.u32 %0, %%cluster_nctarank;": "%0 = cluster_size()",
     "mapa.shared::cluster.u32 %0, %1, %2;": "%0 = in_block(%1, %2)",
-    "st.shared::cluster.v2.f32 [%0], {%1, %2};": "store_remote(%0, %1, %2)",
-    "st.shared::cluster.v2.f64 [%0], {%1, %2};": "store_remote(%0, %1, %2)",
-    "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.b64"
-    " [%0], %1, [%2];": "store_remote_counted(%0, %1, %2)",
+    "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.b64 [%0], %1, [%2];": "store_remote(%0, %1, %2)",
     # Numbers.
     "{.reg .f32 x, y; mov.b32 x, %0; mov.b32 y, %1; min.NaN.f32 x, x, y; mov.b32 %0, x;}": "%0 = least_float(%0, %1)",
     "min.NaN.f16x2 %0, %0, %1;": "%0 = least_halves(%0, %1)",

@@ -223,7 +223,9 @@ __device__ inline void copy_bulk(void* to, const void* from, u32 bytes, u64* bar
       :: "r"(shared_address(to)), "l"(from), "r"(bytes), "r"(shared_address(barrier)), "l"(policy) : "memory");
 }
 
-__device__ inline void cluster_arrive() { asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory"); }
+// That this block runs, and that the barriers it made are there (fence_barriers). Not a release: that would wait, before
+// the first load, until whatever was written is seen by the whole device.
+__device__ inline void cluster_arrive() { asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory"); }
 __device__ inline void cluster_wait() { asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory"); }
 __device__ inline u32 cluster_rank() {
   u32 rank;

@@ -626,42 +626,47 @@ __global__ void __launch_bounds__(512, sizeof(T) == 8 ? 1 : 2) online(const Prob
 
 // --- split, by a thread-block cluster: the row in the registers of CLUSTER blocks, read once -------------------------
 //
-// Every warp hands its pair to every block of the cluster through distributed shared memory; one barrier of the
-// cluster, and each block has all of them.
+// Every warp sends its pair to the shared memory of every block of the cluster, where a barrier counts the bytes: a block
+// goes on when all pairs have come, and waits for no write of its own.
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
-template <class W> __device__ inline void store_remote(Pair<W>* here, u32 rank, Pair<W> pair) {
-  u32 local = (u32)__cvta_generic_to_shared(here), remote;
-  asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(remote) : "r"(local), "r"(rank));
-  if constexpr (sizeof(W) == 4) {
-    asm volatile("st.shared::cluster.v2.f32 [%0], {%1, %2};" :: "r"(remote), "f"(pair.m), "f"(pair.s) : "memory");
-  } else {
-    asm volatile("st.shared::cluster.v2.f64 [%0], {%1, %2};" :: "r"(remote), "d"(pair.m), "d"(pair.s) : "memory");
-  }
+template <class W>
+__device__ inline void send_pair(Pair<W>* place, u64* barrier, u32 rank, const Pair<W>& pair) {
+  const u64* words = (const u64*)&pair;
+#pragma unroll
+  for (int i = 0; i < (int)(sizeof(pair) / 8); ++i) send_remote((u64*)place + i, barrier, rank, words[i]);
 }
 
 template <class T, int V, int ITEMS, int CLUSTER>
 __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(512, sizeof(T) == 8 ? 1 : SPLIT_BLOCKS)
     split_cluster(const Problem given) {
-  const Problem p = begin(given);
   using W = Wide<T>;
   __shared__ alignas(16) Pair<W> slots[CLUSTER * 16];
+  __shared__ u64 met;
   const i64 r = block_index() / CLUSTER;
-  if (r >= p.rows) return;  // the whole cluster alike
+  if (r >= given.rows) return;  // the whole cluster alike
+  const int lanes = CLUSTER * blockDim.x, warps = blockDim.x / 32;
+  if (threadIdx.x < 32) {
+    if (threadIdx.x == 0) {
+      init_barrier(&met, 1);
+      fence_barriers();
+    }
+    __syncwarp();
+    if (threadIdx.x == 0) arrive_expecting(&met, CLUSTER * warps * sizeof(Pair<W>));
+    __syncwarp();
+  }
   cluster_arrive();
-  u32 rank;
-  asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
-  const int lane = rank * blockDim.x + threadIdx.x, lanes = CLUSTER * blockDim.x, warps = blockDim.x / 32;
+  const Problem p = begin(given);
+  const int rank = cluster_rank(), lane = rank * blockDim.x + threadIdx.x;
   const Row<T, V> row(p, r);
   Held<T, V, ITEMS, (V > 1)> held;
   held.load(row, lane, lanes);
   const auto own = held.exponentials();
   const auto warp = merge_lanes<32>(own);
   cluster_wait();  // every block of the cluster runs by now: its shared memory may be written
-  const u32 peer = threadIdx.x & 31;
-  if (peer < CLUSTER) store_remote(&slots[rank * warps + threadIdx.x / 32], peer, warp);
-  cluster_arrive();
-  cluster_wait();
+  const int peer = threadIdx.x & 31;
+  if (peer < CLUSTER) send_pair(&slots[rank * warps + threadIdx.x / 32], &met, peer, warp);
+  wait_for(&met, 0);
   held.write(row, lane, lanes, own, merge_slots(slots, CLUSTER * warps));
 }
 
@@ -820,252 +825,6 @@ __global__ void __launch_bounds__(LANES + 32, 1)
       at.next(ring_tiles);
     }
     if (part == 0) write_edge(row, edge, by);
-  }
-}
-
-#endif
-
-// --- split, a pipeline: for many long rows, each spread over some blocks ---------------------------------------------
-//
-// `parts` blocks of a co-operative launch take a row, and as many rows at a time as there are blocks for. Each warp has
-// a piece of every row that its block takes, and tiles of shared memory of its own, which it keeps filled by bulk
-// copies. It takes a running pair of each tile that arrives, and writes from the same tiles once the row's pair is
-// known; until then it goes on with the rows that follow. So reading one row, the exchange of pairs for another and
-// writing a third go on at once, and no warp waits for another of its block. More warps serve the exchange: one merges
-// and sends the block's pairs, the others receive those of the other blocks, as tagged words in device memory.
-#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
-
-// A warp's piece of row r: packs [from, from + count), in tiles of TILE.
-template <class T, int V, int TILE>
-struct Piece {
-  Row<T, V> row;
-  int count, tiles;
-
-  __device__ Piece(const Problem& p, i64 r, i64 from, int share) : row(p, r) {
-    const i64 left = row.packs - from;
-    count = left < 0 ? 0 : left < share ? (int)left : share;
-    tiles = (count + TILE - 1) / TILE;
-  }
-};
-
-// A lane's edge element, -inf where there is none.
-template <class T, int V>
-__device__ inline Wide<T> edge_of(const Row<T, V>& row, int lane) {
-  return lane < row.edges ? widen(row.x[row.edge(lane)]) : lowest<Wide<T>>();
-}
-
-template <class T, int WARPS, int ITEMS>
-__global__ void __launch_bounds__(WARPS * 32 + 128, 1)
-    split_pipeline(const Problem given, u64* packets, const int parts, const int share, const int slots) {
-  using W = Wide<T>;
-  constexpr int V = 16 / sizeof(T), TILE = ITEMS * 32, WORDS = sizeof(Pair<W>) / 4;
-  constexpr int MOST = 448 / (WARPS * ITEMS);  // slots of a warp, in 224 kB
-  constexpr int FLIGHT = 2;        // tiles of a warp on their way: behind more of them the packets would wait in line
-  constexpr int DEPTH = 8;         // rows taken in and not yet written
-  constexpr int USES = 2 * DEPTH;  // places for packets: before one is written again, all blocks have read it
-  constexpr int RECEIVERS = 3, EACH = 6;  // warps, which take the rows in turn; parts that a lane receives, at most 192
-  extern __shared__ Bytes16 memory[];
-  __shared__ u64 full[WARPS][MOST], taken[DEPTH], known[DEPTH];
-  __shared__ alignas(16) Pair<W> own_pairs[DEPTH][WARPS], finishers[DEPTH];
-  const int warp = threadIdx.x / 32, lane = threadIdx.x & 31;
-  if (threadIdx.x < DEPTH) init_barrier(&taken[threadIdx.x], WARPS), init_barrier(&known[threadIdx.x], 1);
-  if (warp < WARPS && lane < slots) init_barrier(&full[warp][lane], 1);
-  fence_barriers();
-  const Problem p = begin(given);
-  __syncthreads();
-  const int part = blockIdx.x % parts, group = blockIdx.x / parts, groups = gridDim.x / parts;
-
-  if (warp >= WARPS) {
-    const bool sends = warp == WARPS;
-    if (!sends && parts == 1) return;
-    u32 first_tag = 0;
-    if (parts > 1) {  // the first place's tag is the latest, and the same for all blocks of a group
-      packets += (i64)group * USES * parts * WORDS;
-      first_tag = (u32)(peek_tagged(packets + part * WORDS) >> 32) + 1;
-      asm volatile("bar.sync 1, %0;" :: "n"(32 + RECEIVERS * 32) : "memory");  // all have read it before one sends
-    }
-    const int step = sends ? 1 : RECEIVERS;
-    int turn = sends ? 0 : warp - WARPS - 1;
-    i64 r = group + (i64)turn * groups;
-    W next = part == 0 && r < p.rows ? edge_of(Row<T, V>(p, r), lane) : lowest<W>();
-    for (; r < p.rows; r += step * groups, turn += step) {
-      const int at = turn % DEPTH;
-      const W edge = next;
-      if (part == 0 && r + step * groups < p.rows) next = edge_of(Row<T, V>(p, r + step * groups), lane);
-      u64* row_packets = packets + turn % USES * parts * WORDS;
-      const u32 tag = first_tag + turn / USES;
-      Pair<W> all = {lowest<W>(), 0};
-      wait_for(&taken[at], turn / DEPTH & 1);
-      if (sends) {
-        if (lane < WARPS) all = own_pairs[at][lane];
-        Pack<T, 1> one[1] = {{edge}};
-        take_in<T, 1, 1>(all, one);
-        all = merge_lanes<32>(all);
-        if (parts > 1) {
-          if (lane < WORDS) {
-            const u32* words = (const u32*)&all;
-            u32 word = words[0];
-#pragma unroll
-            for (int k = 1; k < WORDS; ++k) word = lane == k ? words[k] : word;
-            send_tagged(row_packets + part * WORDS + lane, tag, word);
-          }
-          continue;
-        }
-      } else {
-        u64 got[EACH][WORDS];
-        bool any = true;
-        while (any) {  // all of a lane's, side by side
-#pragma unroll
-          for (int i = 0; i < EACH; ++i) {
-#pragma unroll
-            for (int k = 0; k < WORDS; ++k) {
-              got[i][k] = (u64)tag << 32;
-              if (lane + i * 32 < parts) got[i][k] = peek_tagged(row_packets + (lane + i * 32) * WORDS + k);
-            }
-          }
-          any = false;
-#pragma unroll
-          for (int i = 0; i < EACH; ++i) {
-#pragma unroll
-            for (int k = 0; k < WORDS; ++k) any |= (u32)(got[i][k] >> 32) != tag;
-          }
-        }
-        Pair<W> theirs[EACH];
-#pragma unroll
-        for (int i = 0; i < EACH; ++i) {
-          theirs[i] = {lowest<W>(), 0};
-          u32* words = (u32*)&theirs[i];
-#pragma unroll
-          for (int k = 0; k < WORDS; ++k) {
-            if (lane + i * 32 < parts) words[k] = (u32)got[i][k];
-          }
-          all.m = larger(all.m, theirs[i].m);
-        }
-        const W shift = zero_if_empty(all.m);
-#pragma unroll
-        for (int i = 0; i < EACH; ++i) all.s += theirs[i].s * exponential(theirs[i].m - shift);
-        all = merge_lanes<32>(all);
-      }
-      const Pair<W> by = finisher<T>(all);
-      if (lane == 0) {
-        finishers[at] = by;
-        arrive(&known[at]);
-      }
-      const Row<T, V> row(p, r);
-      if (part == 0 && lane < row.edges) narrow(finished<T>(edge, by), row.out[row.edge(lane)]);
-    }
-    return;
-  }
-
-  Bytes16* ring = memory + warp * slots * TILE + lane;
-  u64* arrived = full[warp];
-  const int piece = part * WARPS + warp;
-  const i64 from = (i64)piece * share;
-  const auto get_tile = [&](Pack<T, V>(&items)[ITEMS], int slot, int left) {
-    const Bytes16* tile = ring + slot * TILE;
-    if (left >= TILE) {
-#pragma unroll
-      for (int i = 0; i < ITEMS; ++i) items[i].raw = tile[i * 32];
-      return;
-    }
-#pragma unroll
-    for (int i = 0; i < ITEMS; ++i) {
-      items[i].empty();
-      if (i * 32 + lane < left) items[i].raw = tile[i * 32];
-    }
-  };
-
-  const u64 stream = stream_policy();
-  u32 room = (1u << slots) - 1;  // a bit for each slot
-  RingPlace load_at, take_at, write_at;
-  i64 loading = group, taking = group, writing = group;
-  int load_tile = 0, take_tile = 0, write_tile = 0, take_turn = 0, write_turn = 0, in_flight = 0;
-  Piece<T, V, TILE> load(p, group, from, share), take = load, write = load;
-  Pair<W> run = {lowest<W>(), 0}, by;
-  bool may_write = false;
-  Pack<T, V> items[ITEMS];
-
-  while (writing < p.rows) {
-    while (loading < p.rows && (room >> load_at.slot & 1) && in_flight < FLIGHT) {
-      if (load_tile < load.tiles) {
-        const int left = load.count - load_tile * TILE;
-        const u32 bytes = (left < TILE ? left : TILE) * 16;
-        room ^= 1u << load_at.slot;
-        ++in_flight;
-        if (lane == 0) {
-          arrive_expecting(&arrived[load_at.slot], bytes);
-          copy_bulk(ring + load_at.slot * TILE, load.row.x + load.row.head + (from + (i64)load_tile * TILE) * V,
-                    bytes, &arrived[load_at.slot], stream);
-        }
-        __syncwarp();
-        load_at.next(slots);
-        ++load_tile;
-      } else {
-        loading += groups;
-        load_tile = 0;
-        if (loading < p.rows) load = Piece<T, V, TILE>(p, loading, from, share);
-      }
-    }
-
-    if (taking < p.rows && take_turn - write_turn < DEPTH) {
-      if (take_tile < take.tiles && passed(&arrived[take_at.slot], take_at.parity)) {
-        get_tile(items, take_at.slot, take.count - take_tile * TILE);
-        take_in(run, items);
-        --in_flight;
-        take_at.next(slots);
-        ++take_tile;
-      }
-      if (take_tile == take.tiles) {
-        const int at = take_turn % DEPTH;
-        run = merge_lanes<32>(run);
-        if (lane == 0) {
-          own_pairs[at][warp] = run;
-          arrive(&taken[at]);
-        }
-        run = {lowest<W>(), 0};
-        taking += groups;
-        ++take_turn;
-        take_tile = 0;
-        if (taking < p.rows) take = Piece<T, V, TILE>(p, taking, from, share);
-      }
-    }
-
-    if (!may_write && write_turn < take_turn && passed(&known[write_turn % DEPTH], write_turn / DEPTH & 1)) {
-      may_write = true;
-      by = finishers[write_turn % DEPTH];
-    }
-    if (may_write) {
-      if (write_tile < write.tiles) {
-        const int left = write.count - write_tile * TILE;
-        get_tile(items, write_at.slot, left);
-        T* out = write.row.out + write.row.head + (from + (i64)write_tile * TILE + lane) * V;
-#pragma unroll
-        for (int i = 0; i < ITEMS; ++i) {
-          W v[V];
-          items[i].get(v);
-#pragma unroll
-          for (int k = 0; k < V; ++k) v[k] = finished<T>(v[k], by);
-          items[i].set(v);
-#pragma unroll
-          for (int k = 0; k < 4; ++k) asm volatile("" : "+r"(items[i].raw.word[k]));  // not sunk into the branch below
-        }
-#pragma unroll
-        for (int i = 0; i < ITEMS; ++i) {
-          if (i * 32 + lane < left) items[i].store(out + i * 32 * V, 0, write.row.out_packed);
-        }
-        __syncwarp();
-        room |= 1u << write_at.slot;
-        write_at.next(slots);
-        ++write_tile;
-      }
-      if (write_tile == write.tiles) {
-        writing += groups;
-        ++write_turn;
-        write_tile = 0;
-        may_write = false;
-        if (writing < p.rows) write = Piece<T, V, TILE>(p, writing, from, share);
-      }
-    }
   }
 }
 
@@ -1441,8 +1200,13 @@ __global__ void __launch_bounds__(512, 1)
 
 // --- Columns, by a pipeline ------------------------------------------------------------------------------------------
 //
-// As split_pipeline, for rows that lie side by side: what is a row there is a strip here, 128 bytes of neighbouring
-// rows. A warp takes four elements of each of them at a time, by copies of its own lanes, and pairs meet row by row.
+// `parts` blocks of a co-operative launch take a strip, 128 bytes of neighbouring rows, and as many strips at a time as
+// there are blocks for. Each warp has a piece of every strip that its block takes, and tiles of shared memory of its own,
+// four elements of each row, which it keeps filled by copies of its own lanes. It takes a running pair of each tile that
+// arrives, and writes from the same tiles once the rows' pairs are known; until then it goes on with the strips that
+// follow. So reading one strip, the exchange of pairs for another and writing a third go on at once, and no warp waits for
+// another of its block. More warps serve the exchange: one merges and sends the block's pairs, the others receive those of
+// the other blocks, as tagged words in device memory.
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
 template <class T, int WARPS, int ITEMS>
@@ -1451,7 +1215,9 @@ __global__ void __launch_bounds__(WARPS * 32 + 32 + 128 / sizeof(T), 1)
   using W = Wide<T>;
   constexpr int V = 16 / sizeof(T), WIDE = 8 * V, WORDS = sizeof(Pair<W>) / 4, TILE = ITEMS * 4;
   constexpr int MOST = 448 / (WARPS * ITEMS);
-  constexpr int FLIGHT = 3, DEPTH = 3, USES = 2 * DEPTH;  // as above
+  constexpr int FLIGHT = 3;        // tiles of a warp on their way: behind more of them the packets would wait in line
+  constexpr int DEPTH = 3;         // strips taken in and not yet written
+  constexpr int USES = 2 * DEPTH;  // places for packets: before one is written again, all blocks have read it
   constexpr int RECEIVERS = WIDE / 32, AT_ONCE = 12;  // warps; parts that a lane asks for at once
   extern __shared__ Bytes16 memory[];
   __shared__ u64 full[WARPS][MOST], taken[DEPTH], known[DEPTH];
@@ -1738,11 +1504,7 @@ struct Meeting {
       for (int k = threadIdx.x; k < parts * wide; k += blockDim.x) {  // a row of a block, to one of them
         const int row = k % wide;
         const Pair<Wide<T>> all = merged(slots + row, groups);
-        const u64* words = (const u64*)&all;
-#pragma unroll
-        for (int i = 0; i < (int)(sizeof(all) / 8); ++i) {
-          send_remote((u64*)&peers[part * wide + row] + i, met, k / wide, words[i]);
-        }
+        send_pair(&peers[part * wide + row], met, k / wide, all);
       }
     }
     for (int row = threadIdx.x; row < wide; row += blockDim.x) {

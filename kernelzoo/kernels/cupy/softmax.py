@@ -46,12 +46,8 @@ BLOCK_BYTES = 1024 + 16
 RING_LANES = 512
 RING_TILE = 2 * RING_LANES
 
-
-# The pipelines' shared memory, which leaves 28 kB for the pairs of columns. By bytes of an element, the packs of a row
-# from which a pipeline pays off, and those that a block has of it, over a third of its ring.
-PIPELINE_BYTES, PIPELINE_COLUMNS_BYTES = 224 * 1024, 192 * 1024
-PIPELINE_PACKS = {2: 15 * 1024, 4: 30 * 1024}
-PIPELINE_SHARE = {2: 5340, 4: 5632}
+# The pipeline's shared memory: its tiles, and what the pairs of columns take beside them.
+PIPELINE_BYTES, PIPELINE_PAIR_BYTES = 192 * 1024, 35 * 1024
 PIPELINE_PARTS = 24  # of a column, whose pairs a lane receives twelve at a time
 
 
@@ -87,8 +83,17 @@ class Knobs:
     fused_percent: int = knob(
         100, among=(50, 100, 200), unit="% of the SMs", why="with a row each, from which rows aren't too few"
     )
+    cluster_threads: int = knob(
+        288,
+        among=(160, 224, 288, 384, 512),
+        unit="threads",
+        why="of a cluster's blocks, above which there are twice as many: smaller ones, of which an SM has several",
+    )
     cluster_blocks: int = knob(
-        2, among=(1, 2, 3, 4), unit="blocks", why="that clusters give each SM before they are made no larger"
+        3,
+        among=(1, 2, 3, 4),
+        unit="blocks",
+        why="that clusters give each SM, up to which a thread has four packs of half precision, not eight",
     )
     # Half of what the L2 cache keeps: what is read again is still there, and groups of blocks that read and write in
     # turns keep the memory busier than one that does each at a time.
@@ -295,25 +300,29 @@ def _split(problem: Problem, device: Device, knobs: Knobs) -> Plan:
     # The registers that the ring leaves a thread on compute capability 12.0 don't hold the double exponential's.
     if device.capability < 90 or problem.width == 1 or (problem.dtype == "float64" and device.capability >= 120):
         return _split_grid(problem, device)
-    held, clusters = CLUSTER_THREADS * FUSED_ITEMS[-1], _clusters(device)
-    few = 2 * problem.rows <= device.sms
-    few = few or (problem.rows <= device.sms and packs <= _ring_tiles(device) * RING_TILE)
-    if (few and packs > held) or packs > clusters[-1] * held:
-        return _split_ring(problem, device, knobs)
-    if problem.rows >= device.sms and packs >= PIPELINE_PACKS.get(problem.itemsize, packs + 1):
-        pipeline = _split_pipeline(problem, device)
-        if pipeline is not None:
-            return pipeline
-    # As few blocks as hold the row, or more until there are two for each SM.
-    enough = knobs.cluster_blocks * device.sms
-    cluster = next(
-        (c for c in clusters if packs <= c * held and (c * problem.rows >= enough or packs < c * held // 4)),
-        clusters[-1],
-    )
-    items = 4 if packs <= cluster * CLUSTER_THREADS * 4 else 8
-    kernel = f"split_cluster<{problem.c_type}, {problem.width}, {items}, {cluster}>"
+    cluster, items = _cluster_of(problem, device, knobs)
     threads = _threads(-(-packs // cluster), items)
+    # A cluster of blocks so large that an SM has but one or two hardly finds room; half precisions do for arithmetic.
+    if threads > CLUSTER_THREADS or (
+        2 * problem.rows <= device.sms and problem.itemsize >= 4 and threads > knobs.cluster_threads
+    ):
+        return _split_ring(problem, device, knobs)
+    kernel = f"split_cluster<{problem.c_type}, {problem.width}, {items}, {cluster}>"
     return Plan(problem, (Step(kernel, problem.rows * cluster, threads, cluster=cluster),))
+
+
+def _cluster_of(problem: Problem, device: Device, knobs: Knobs) -> tuple[int, int]:
+    """Blocks of a cluster, and packs that a thread of them has: 8, in as few blocks of moderate size as hold a row.
+
+    Of half precision 4, in twice the blocks, where they are few: then the exponentials stay in registers. On an H200 in
+    us: (67, 40009) 5.7 for 6.7, (24, 65536) 4.6 for 5.2; but (127, 65537) 12.2 for 12.1, (2048, 65536) 152 for 128.
+    """
+    packs, clusters = _packs(problem), _clusters(device)
+    cluster = next((c for c in clusters if packs <= c * knobs.cluster_threads * FUSED_ITEMS[-1]), clusters[-1])
+    few = cluster * problem.rows <= knobs.cluster_blocks * device.sms
+    if few and problem.itemsize == 2 and cluster < clusters[-1]:
+        return 2 * cluster, 4
+    return cluster, 8
 
 
 def _clusters(device: Device) -> tuple[int, ...]:
@@ -340,32 +349,6 @@ def _split_ring(problem: Problem, device: Device, knobs: Knobs) -> Plan:
         cooperative=True,
     )
     return Plan(problem, (step,), counter_bytes=problem.rows * parts * 2 * _pair_bytes(problem))
-
-
-def _split_pipeline(problem: Problem, device: Device) -> Plan | None:
-    """None where the device has too few SMs, or too little shared memory."""
-    # Half precisions take more arithmetic a byte: more warps.
-    packs, (warps, items) = _packs(problem), (16, 4) if problem.itemsize == 2 else (8, 8)
-    slots = PIPELINE_BYTES // (warps * items * WARP * PACK_BYTES)
-    parts = -(-packs // PIPELINE_SHARE[problem.itemsize])
-    if parts > min(device.sms, WARP) or not _large(device):
-        return None
-    groups = min(problem.rows, device.sms // parts)
-    share = -(-packs // (parts * warps * 8)) * 8  # of a warp, in whole lines of 128 bytes
-    step = Step(
-        f"split_pipeline<{problem.c_type}, {warps}, {items}>",
-        groups * parts,
-        (warps + 4) * WARP,
-        ("counters", (ctypes.c_int32, parts), (ctypes.c_int32, share), (ctypes.c_int32, slots)),
-        warps * slots * items * WARP * PACK_BYTES,
-        cooperative=True,
-    )
-    return Plan(problem, (step,), counter_bytes=groups * parts * 16 * 2 * _pair_bytes(problem))
-
-
-def _large(device: Device) -> bool:
-    """Whether a block has the shared memory for a pipeline."""
-    return device.shared_bytes >= PIPELINE_BYTES + 3 * 1024
 
 
 def _ring_tiles(device: Device) -> int:
@@ -540,9 +523,10 @@ def _columns_pipeline(problem: Problem, device: Device, knobs: Knobs) -> Plan | 
     warps, items, n, wide = 12, 4, problem.n, 8 * problem.column_width
     if problem.itemsize > 4 or problem.column_width == 1 or problem.inner < wide or n < knobs.columns_long:
         return None
-    if device.capability < 90 or not _large(device) or (problem.itemsize == 4 and n <= 1024 * _clusters(device)[-1]):
+    small = device.shared_bytes < PIPELINE_BYTES + PIPELINE_PAIR_BYTES
+    if device.capability < 90 or small or (problem.itemsize == 4 and n <= 1024 * _clusters(device)[-1]):
         return None
-    strips, slots = problem.outer * -(-problem.inner // wide), PIPELINE_COLUMNS_BYTES // (warps * items * WARP * 16)
+    strips, slots = problem.outer * -(-problem.inner // wide), PIPELINE_BYTES // (warps * items * WARP * 16)
     # Half of the ring to a strip, or more where that makes it one block's and strips are many.
     parts = -(-n // (1024 if strips >= 4 * device.sms else 768))
     if parts > min(device.sms, PIPELINE_PARTS) or strips * parts < device.sms:
