@@ -95,7 +95,10 @@ RECORDS = (
         60,
         alone=True,
     ),
-    Record("full.json.gz", "kernelzoo bench --shapes full --rounds 5 -o {}", 500, alone=True),
+    *(
+        Record(f"full-{op}.json.gz", f"kernelzoo bench --shapes full --op {op} --rounds 5 -o {{}}", 250, alone=True)
+        for op in ("softmax", "min")
+    ),
     Record(
         "sweep.json.gz",
         "kernelzoo bench --shapes sweep --op softmax --dtype float32 --variant auto,eager,naive --rounds 9 -o {}",

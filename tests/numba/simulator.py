@@ -1,5 +1,5 @@
-"""Numba's CUDA simulator with warp shuffles, of which it has none, and with shared arrays that are one for all threads:
-``install()`` adds what kernelzoo's kernels use.
+"""Numba's CUDA simulator with warp shuffles and clusters, of which it has none, and with shared arrays that are one for
+all threads of a block: ``install()`` adds what kernelzoo's kernels use.
 
 The simulator runs each thread of a block as a Python thread. A shuffle is then an exchange: every lane of the warp puts
 its value down, waits for the others, takes the one it wants, and waits again so that the place is free. Only whole
@@ -11,12 +11,18 @@ lock, and full of ones, which are NaN in every floating-point type, so that what
 
 It also asks its threads again and again whether all of them wait at the barrier. Here the last one to come lets the
 others go, which takes half the time.
+
+Blocks run one after the other; those of a cluster at once, where a test says how many there are to each
+(``clusters_of``). :class:`Cluster` has the words of :mod:`kernelzoo.kernels.numba.cluster`, and holds kernels to what
+would hang or be lost on a GPU: a block waits for as many bytes as others send it, and is there until they have come.
 """
 
 from __future__ import annotations
 
 import sys
 import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -75,25 +81,18 @@ def _syncwarp(self: FakeCUDAModule, mask: int) -> None:
     warp.barrier.wait()
 
 
-_make_shared, _dynamic_array = FakeCUDAShared.__init__, FakeCUDAShared.array
-
-
-def _shared(self: FakeCUDAShared, dynshared_size: int) -> None:
-    _make_shared(self, dynshared_size)
-    self._dynshared.fill(-1)
-
-
 def _shared_array(self: FakeCUDAShared, shape: int, dtype: Any, alignment: int | None = None) -> Any:
-    """The array of the line that asks, one for all threads of a launch; of dynamic shared memory for the shape 0."""
-    if shape == 0:
-        return _dynamic_array(self, shape, dtype, alignment)
+    """The array of the line that asks, one for all threads of a block; of dynamic shared memory for the shape 0."""
     caller = sys._getframe(1)
-    place = caller.f_code.co_filename, caller.f_lineno
+    place = (caller.f_code.co_filename, caller.f_lineno) if shape else "dynamic"
+    kind = np.dtype(numpy_support.as_dtype(dtype) if isinstance(dtype, types.Type) else dtype)
+    count = shape or self._dynshared_size // kind.itemsize
+    thread: Any = threading.current_thread()
     with _lock:
-        if place not in self._allocations:
-            kind = np.dtype(numpy_support.as_dtype(dtype) if isinstance(dtype, types.Type) else dtype)
-            self._allocations[place] = np.full(shape * kind.itemsize, 0xFF, np.uint8).view(kind)
-    return self._allocations[place]
+        arrays = thread._manager.__dict__.setdefault("_arrays", {})
+        if place not in arrays:
+            arrays[place] = np.full(count * kind.itemsize, 0xFF, np.uint8).view(kind)
+    return arrays[place]
 
 
 class _Barrier:
@@ -127,26 +126,114 @@ class _Barrier:
             self.waiting = []
 
 
+class Cluster:
+    """Blocks that run at once, and what they have sent each other."""
+
+    blocks = 1
+    """To a cluster, of all that are launched now; ``clusters_of`` says how many."""
+
+    def __init__(self, managers: list[BlockManager]) -> None:
+        self.managers = managers
+        self.threads = sum(int(np.prod(manager._block_dim)) for manager in managers)
+        self.changed = threading.Condition()
+        self.error: BaseException | None = None
+        self.arrived = 0
+        self.expected: list[int | None] = [None] * len(managers)
+        self.received = [0] * len(managers)
+
+    def until(self, condition: Callable[[], bool]) -> None:
+        with self.changed:
+            assert self.changed.wait_for(lambda: condition() or self.error is not None, PATIENCE), "waits for ever"
+            if not condition():
+                raise RuntimeError("another thread of the cluster failed")
+
+    def fail(self, error: BaseException) -> None:
+        with self.changed:
+            self.error = self.error or error
+            self.changed.notify_all()
+
+    @staticmethod
+    def here() -> tuple[Cluster, int, Any]:
+        thread: Any = threading.current_thread()
+        cluster = thread._manager._cluster
+        return cluster, cluster.managers.index(thread._manager), thread
+
+    @staticmethod
+    def cluster_arrive(barrier: np.ndarray, count: int) -> None:
+        self, rank, _ = Cluster.here()
+        with self.changed:
+            assert self.expected[rank] in (None, int(count)), "threads of a block expect the same"
+            self.expected[rank] = int(count)
+            self.arrived += 1
+            if self.arrived == self.threads:
+                self.changed.notify_all()
+
+    @staticmethod
+    def cluster_wait() -> None:
+        self, _, _ = Cluster.here()
+        self.until(lambda: self.arrived == self.threads)
+
+    @staticmethod
+    def send(array: np.ndarray, i: int, values: tuple[Any, ...], barrier: np.ndarray, rank: int) -> None:
+        self, _, thread = Cluster.here()
+        (place,) = (place for place, own in thread._manager._arrays.items() if own is array)
+        with self.changed:
+            assert self.managers[rank]._barrier.living, "sent to a block that has ended"
+            self.managers[rank]._arrays[place][i : i + len(values)] = values
+            self.received[rank] += len(values) * array.itemsize
+            assert self.received[rank] <= (self.expected[rank] or 0), "more is sent than is expected"
+            if self.received[rank] == self.expected[rank]:
+                self.changed.notify_all()
+
+    @staticmethod
+    def wait_for(barrier: np.ndarray) -> None:
+        self, rank, _ = Cluster.here()
+        self.until(lambda: self.received[rank] == self.expected[rank])
+
+
+@contextmanager
+def clusters_of(blocks: int) -> Iterator[None]:
+    """Of as many blocks as the launch itself says, which the simulator isn't told."""
+    Cluster.blocks = blocks
+    try:
+        yield
+    finally:
+        Cluster.blocks = 1
+
+
 def _run_block(self: BlockManager, grid_point: Any, *arguments: Any) -> None:
-    """Every thread of a block, to its end. Raises the first error of any."""
-    barrier = self.__dict__["_barrier"] = _Barrier(int(np.prod(self._block_dim)))
+    """Every thread of a block, or of all blocks of a cluster with the first of them, to its end. Raises the first error
+    of any."""
+    first, *rest = grid_point
+    if first % Cluster.blocks:
+        return
+    others = [BlockManager(self._f, self._grid_dim, self._block_dim, self._debug) for _ in range(1, Cluster.blocks)]
+    cluster = Cluster([self, *others])
+    threads = []
+    for rank, manager in enumerate(cluster.managers):
+        manager.__dict__["_cluster"] = cluster
+        barrier = manager.__dict__["_barrier"] = _Barrier(int(np.prod(self._block_dim)))
 
-    def target() -> None:
-        error = None
-        try:
-            self._f(*arguments)
-        except BaseException as raised:
-            error = raised
-        finally:
-            barrier.leave(error)
+        def target(barrier: _Barrier = barrier) -> None:
+            error = None
+            try:
+                self._f(*arguments)
+            except BaseException as raised:
+                error = raised
+                cluster.fail(error)
+            finally:
+                barrier.leave(error)
 
-    threads = [BlockThread(target, self, grid_point, point, self._debug) for point in np.ndindex(*self._block_dim)]
+        points = np.ndindex(*self._block_dim)
+        threads += [BlockThread(target, manager, (first + rank, *rest), point, self._debug) for point in points]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    if barrier.error is not None:
-        raise barrier.error
+    if cluster.error is not None:
+        raise cluster.error
+    for received, expected in zip(cluster.received, cluster.expected, strict=True):
+        assert received in (0, expected), "less is sent than is expected"
 
 
 def _syncthreads(self: BlockThread) -> None:
@@ -155,10 +242,10 @@ def _syncthreads(self: BlockThread) -> None:
 
 def install() -> None:
     """Give the simulator's ``cuda`` the shuffles, the barrier of a warp, and shared arrays. Harmless if done twice."""
-    FakeCUDAShared.__init__, FakeCUDAShared.array = _shared, _shared_array
+    FakeCUDAShared.array = _shared_array
     FakeCUDAModule.shfl_xor_sync = _shfl_xor_sync
     FakeCUDAModule.syncwarp = _syncwarp
     BlockManager.run, BlockThread.syncthreads = _run_block, _syncthreads
 
 
-__all__ = ["install"]
+__all__ = ["Cluster", "clusters_of", "install"]

@@ -235,7 +235,7 @@ def test_compiles_to_what_it_is_written_for(
         # A warp whose lanes belong to 32 rows has nothing to shuffle, nor has a thread with a row of its own.
         assert count(r"bar\.sync" if v.across or name == "tile" else r"shfl\.sync", ptx) > 0
     if op == "softmax":
-        if name in ("fused", "multi_row", "persistent"):  # rows stay in the L2 cache longer than results
+        if name in ("fused", "multi_row", "persistent", "cluster"):  # rows stay in the L2 cache longer than results
             assert count(r"L2::evict_last", ptx) == count(r"ld\.global\.L2::cache_hint\.v[24]", ptx)
             assert count(r"st\.global\.cs|no_allocate", ptx) == 0
             assert count(r"L2::evict_last", ptx) > 0 or not wide
@@ -253,7 +253,11 @@ def test_compiles_to_what_it_is_written_for(
     if name == "split":
         assert count(r"atom\.acq_rel\.gpu\.global\.inc\.u32", ptx) == 1
     if name in CLUSTERS:
-        assert count(r"mapa\.shared::cluster", ptx) > 0 and count(r"barrier\.cluster\.arrive", ptx) == 2
+        # A release, which an arrival is unless it says otherwise, would wait for all writes to reach the whole device.
+        assert re.findall(r"barrier\.cluster\.arrive[.\w]*", ptx) == ["barrier.cluster.arrive.relaxed.aligned"]
+        assert ptx.index("mbarrier.arrive.expect_tx") < ptx.index("barrier.cluster.arrive"), "bytes may come before"
+        assert count(r"st\.async\S*\.mbarrier::complete_tx::bytes\.", ptx) == 1
+        assert count(r"st\.(?!async)\S*shared::cluster", ptx) == 0, "nobody would count these bytes"
     if name in MEETING:
         assert count(r"atom\.acq_rel\.gpu\.global\.add\.u64", ptx) == 1
         assert count(r"ld\.acquire\.gpu\.global\.u64", ptx) > 0
@@ -270,6 +274,8 @@ def test_compiles_to_what_it_is_written_for(
         assert count(instruction, functions[made.symbol]) > 0, instruction
     memory = re.search(r"\b(?:LDG|STG|LDGSTS|ATOM|ATOMG|RED|LD|ST)\b", functions[made.symbol])
     assert memory is not None and functions[made.symbol].index("ACQBULK") < memory.start(), "memory before the wait"
+    if name in CLUSTERS:
+        assert "MEMBAR" not in functions[made.symbol], "a block waits for its writes to reach the whole device"
 
 
 def is_wide(v: View) -> bool:

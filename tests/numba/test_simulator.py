@@ -11,7 +11,6 @@ The simulator must be on before Numba is imported, so this module runs in a proc
 import math
 import os
 import sys
-import threading
 import time
 import types
 from collections.abc import Iterator
@@ -238,31 +237,25 @@ def test_backend_without_shuffles_says_so(monkeypatch: pytest.MonkeyPatch) -> No
 
 @pytest.fixture
 def one_block(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A cluster of one block, and a grid of one: all that the simulator can run of them, a block at a time."""
+    """A grid of one block, and clusters of as many as ``simulator.clusters_of`` says: of the kernels whose blocks wait
+    for each other, all that the simulator can run."""
+    from kernelzoo.kernels.numba import min as minima
     from kernelzoo.kernels.numba import softmax, softmax_columns
 
-    def store_to_block(array: np.ndarray, i: int, value: float, rank: int) -> None:
-        assert rank == 0
-        array[i] = value
-
     cluster = types.ModuleType("kernelzoo.kernels.numba.cluster")
-    twins = {
-        "cluster_arrive": lambda: None,
-        "cluster_wait": lambda: threading.current_thread().syncthreads(),
-        "store_to_block": store_to_block,
-    }
-    for name, twin in twins.items():
-        setattr(cluster, name, twin)
+    for name in ("cluster_arrive", "cluster_wait", "send", "wait_for"):
+        setattr(cluster, name, getattr(simulator.Cluster, name))
     monkeypatch.setitem(sys.modules, cluster.__name__, cluster)
     for name, answer in {"has_clusters": True, "most_blocks": 1, "multiprocessors": 1, "shared_bytes": 2**17}.items():
         for module in (softmax, softmax_columns):
             if hasattr(module, name):
                 monkeypatch.setattr(module, name, lambda device, answer=answer: answer)
     monkeypatch.setattr(softmax, "grid_shape", lambda *_: (1, 64))
-    monkeypatch.setattr(softmax, "cluster_shape", lambda *_: (1, 64, 4))
+    monkeypatch.setattr("kernelzoo.kernels.numba.view._plans", {})  # those of other answers
     kernels = (
         *(softmax.cluster_kernel, softmax.grid_kernel),
         *(softmax_columns.held_kernel, softmax_columns.ragged_kernel, softmax_columns.flat_kernel),
+        *(softmax_columns.columns_kernel, minima.cluster_kernel, minima.columns_kernel),
     )
     for kernel in kernels:
         kernel.cache_clear()
@@ -271,21 +264,22 @@ def one_block(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         kernel.cache_clear()
 
 
-@pytest.mark.parametrize("form", ["cluster", "grid"])
+@pytest.mark.parametrize("blocks", [1, 3, 0], ids=["a cluster of one", "a cluster", "the grid"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 def test_threads_without_elements_have_no_maximum(
-    form: str, dtype: torch.dtype, one_block: None, monkeypatch: pytest.MonkeyPatch
+    blocks: int, dtype: torch.dtype, one_block: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of rows far below zero, with parts of -inf: a zero for what was not read would be larger than all of them."""
     from kernelzoo.kernels.numba import softmax
 
-    if form == "grid":
-        monkeypatch.setattr(softmax, "cluster_shape", lambda *_: None)
+    monkeypatch.setattr(softmax, "cluster_shape", lambda *_: (blocks, 64, 4) if blocks else None)
+    monkeypatch.setattr(softmax, "most_blocks", lambda device: 3)
     split = kernelzoo.implementation("numba/softmax/split")
-    for columns in (7, 32, 261):
+    for columns in (7, 32, 261, 2125):
         x = values((3, columns), dtype) / 40 - 1000
         x[1, : columns // 2] = -INF
-        run(split, x)
+        with simulator.clusters_of(blocks or 1):
+            run(split, x)
 
 
 def columns_with_special_values(shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
@@ -315,7 +309,7 @@ def test_columns_as_one_piece_of_memory(
     run(kernelzoo.implementation("numba/softmax/split"), columns_with_special_values(shape, dtype), 0, launches=2)
 
 
-@pytest.mark.parametrize("in_clusters", [False, True], ids=["a block", "a cluster"])
+@pytest.mark.parametrize("blocks", [1, 3], ids=["a block", "a cluster"])
 @pytest.mark.parametrize(
     ("dtype", "shape", "held"),
     [
@@ -328,7 +322,7 @@ def test_columns_as_one_piece_of_memory(
     ids=str,
 )
 def test_columns_in_shared_memory(
-    dtype: torch.dtype, shape: tuple[int, int], held: tuple[int, int, int], in_clusters: bool, one_block: None
+    dtype: torch.dtype, shape: tuple[int, int], held: tuple[int, int, int], blocks: int, one_block: None
 ) -> None:
     from kernelzoo.kernels.numba import columns, launch, softmax_columns
     from kernelzoo.kernels.numba.view import view
@@ -339,20 +333,21 @@ def test_columns_in_shared_memory(
     v = view(x[None], out[None])
     c = columns.columns(v) or columns.single_columns(v)
     assert c is not None and (c.vec == 1) == (shape[1] % 2 == 1 or lanes == 64)
-    tiling = softmax_columns.Held(lanes, threads, tiles, 1)
-    source = softmax_columns.held_kernel(v.dtype, c.vec, lanes, in_clusters, threads, 1, tiles)
-    shared = tiling.kept(c) * threads * c.vec * x.itemsize
-    launch._simulated(source).call(c.tiles(lanes), *c.offsets, 1, c.n, threads=threads, shared=shared)(
-        x[None], out[None]
-    )()
+    tiling = softmax_columns.Held(lanes, threads, tiles, 1, blocks)
+    source = softmax_columns.held_kernel(v.dtype, c.vec, lanes, blocks > 1, threads, 1, tiles)
+    shared, share = tiling.kept(c) * threads * c.vec * x.itemsize, -(-c.n // blocks)
+    grid = c.tiles(lanes) * blocks
+    call = launch._simulated(source).call(grid, *c.offsets, blocks, share, threads=threads, shared=shared)
+    with simulator.clusters_of(blocks):
+        call(x[None], out[None])()
     ops.OPERATIONS["softmax"].assert_close(out, x, 0)
 
 
-@pytest.mark.parametrize("in_clusters", [False, True], ids=["a block", "a cluster"])
+@pytest.mark.parametrize("blocks", [1, 3], ids=["a block", "a cluster"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 @pytest.mark.parametrize(("shape", "start"), [((2, 61, 45), 0), ((37, 31), 3), ((3, 20, 66), 5)], ids=str)
 def test_columns_that_begin_anywhere(
-    shape: tuple[int, ...], start: int, dtype: torch.dtype, in_clusters: bool, one_block: None
+    shape: tuple[int, ...], start: int, dtype: torch.dtype, blocks: int, one_block: None
 ) -> None:
     """Rows off the boundaries of vectors, in the words of which there are neighbours, and at the ends nobody."""
     from kernelzoo.kernels.numba import launch, softmax_columns
@@ -367,14 +362,35 @@ def test_columns_that_begin_anywhere(
     v = view(x, out)
     c = single_columns(v)
     assert c is not None and v.phase == start % (16 // dtype.itemsize)
-    source = softmax_columns.ragged_kernel(v.dtype, in_clusters)
-    tiles, warps, items = c.groups * -(-c.neighbours // 32), 3, -(-c.n // 3)
+    source = softmax_columns.ragged_kernel(v.dtype, blocks > 1)
+    share = -(-c.n // blocks)
+    warps = 3 // blocks
+    grid, items = c.groups * -(-c.neighbours // 32) * blocks, -(-share // warps)
     pitch = 32 * dtype.itemsize + 16
     call = launch._simulated(source).call(
-        tiles, *c.offsets, 1, c.n, v.phase, items, threads=32 * warps, shared=warps * items * pitch
+        grid, *c.offsets, blocks, share, v.phase, items, threads=32 * warps, shared=warps * items * pitch
     )
-    call(x, out)()
+    with simulator.clusters_of(blocks):
+        call(x, out)()
     ops.OPERATIONS["softmax"].assert_close(out, x, 1)
+
+
+@pytest.mark.parametrize("blocks", [1, 3], ids=["a block", "a cluster"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_columns_in_registers(dtype: torch.dtype, blocks: int, one_block: None) -> None:
+    from kernelzoo.kernels.numba import columns, launch, softmax_columns
+    from kernelzoo.kernels.numba.view import view
+
+    x = columns_with_special_values((61, 40), dtype)
+    out = torch.empty_like(x)
+    v = view(x[None], out[None])
+    c = columns.columns(v)
+    assert c is not None
+    source = softmax_columns.columns_kernel(v.dtype, 4, 4, blocks > 1)
+    call = launch._simulated(source).call(c.tiles(4) * blocks, *c.offsets, blocks, -(-c.n // blocks), threads=64)
+    with simulator.clusters_of(blocks):
+        call(x[None], out[None])()
+    ops.OPERATIONS["softmax"].assert_close(out, x, 0)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
@@ -397,6 +413,51 @@ def test_columns_in_turns(
     assert planned is not None and planned[0] == planned[3] == 1 and c.tiles(4) > 1
     softmax_columns.plan_turns(v, x.device, c, planned)(x[None], out[None])()
     ops.OPERATIONS["softmax"].assert_close(out, x, 0)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int8, torch.float64], ids=str)
+def test_minimum_in_a_cluster(dtype: torch.dtype, one_block: None) -> None:
+    from kernelzoo.kernels.numba import launch
+    from kernelzoo.kernels.numba import min as minima
+    from kernelzoo.kernels.numba.view import view
+
+    x = values((4, 1003), dtype)
+    if dtype.is_floating_point:
+        x[1, 700] = NAN
+        x[2] = INF
+    out = torch.empty_like(x[:, 0])
+    v = view(x[:, :, None], out[:, None])
+    call = launch._simulated(minima.cluster_kernel(v.dtype, minima.cluster_tiling(v))).call(
+        v.rows * 3, *v.offsets, 3, 3 * minima.LINE, threads=64
+    )
+    with simulator.clusters_of(3):
+        call(x, out)()
+    ops.OPERATIONS["min"].assert_close(out, x, 1)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int8, torch.float64], ids=str)
+@pytest.mark.parametrize("shape", [(2, 203, 47), (1, 90, 64)], ids=str)
+def test_minimum_of_columns_in_a_cluster(shape: tuple[int, ...], dtype: torch.dtype, one_block: None) -> None:
+    """Of a strip that has fewer rows than the others, and of those that have as many."""
+    from kernelzoo.kernels.numba import launch
+    from kernelzoo.kernels.numba import min as minima
+    from kernelzoo.kernels.numba.view import view
+
+    x = values(shape, dtype)
+    if dtype.is_floating_point:
+        x[0, 80, 1] = NAN
+        x[0, :, 2] = INF
+    out = torch.empty_like(x[:, 0])
+    v = view(x, out)
+    found = minima.strips(v, 2, 64)
+    assert found is not None
+    c, s = found
+    source = minima.columns_kernel(v.dtype, minima.AT_ONCE, True)
+    grid = c.groups * s.across * 3
+    call = launch._simulated(source).call(grid, *c.offsets, v.phase, 3, *s.offsets, threads=s.threads)
+    with simulator.clusters_of(3):
+        call(x, out)()
+    ops.OPERATIONS["min"].assert_close(out, x, 1)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int8, torch.float64], ids=str)

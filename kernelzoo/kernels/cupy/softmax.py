@@ -67,12 +67,9 @@ class Knobs:
     half_threads: int = knob(
         256, among=(128, 256, 512), unit="threads", why="to a row of half precision by fours, below which it stays so"
     )
-    # The 512 threads of which an SM runs several.
+    # The 256 threads of which an SM runs several: a cluster of such blocks is faster than a larger one.
     fused_packs: int = knob(
-        512 * FUSED_ITEMS[-1],
-        among=(2048, 4096, 8192),
-        unit="packs",
-        why="of the longest row that has one block; of float32 twice as many",
+        256 * FUSED_ITEMS[-1], among=(1024, 2048, 4096, 8192), unit="packs", why="of the longest row that has one block"
     )
     alone_packs: int = knob(
         2048,
@@ -177,9 +174,10 @@ def _auto(problem: Problem, device: Device, knobs: Knobs) -> Plan:
         return _multi_row(problem, device, knobs)
     if problem.width == 1:
         return _fused(problem, device, knobs) if packs <= 1024 * FUSED_ITEMS[-1] else _online(problem, device, knobs)
-    # A block of its own per row, up to the 512 threads of which an SM runs several, unless so few rows leave SMs idle.
+    # A block of its own per row, up to the threads of which an SM runs several, unless so few rows leave SMs idle.
     many = 100 * problem.rows >= knobs.fused_percent * device.sms
-    longest = min(knobs.fused_packs * (2 if problem.itemsize == 4 else 1), 1024 * FUSED_ITEMS[-1])
+    clusters = device.capability >= 90 and problem.itemsize < 8  # of double, two such blocks fill an SM as one does
+    longest = knobs.fused_packs if clusters else max(knobs.fused_packs, 512 * FUSED_ITEMS[-1])
     if packs <= longest and (many or packs <= knobs.alone_packs):
         return _fused(problem, device, knobs)
     return _split(problem, device, knobs)

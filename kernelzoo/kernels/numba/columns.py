@@ -94,16 +94,11 @@ def quotient(a, b):
     return types.int64(types.uint32(a) // types.uint32(b))
 
 
-@cuda.jit(device=True, inline="always")
-def _nothing():
-    pass
-
-
-def cluster_words(in_clusters: bool) -> tuple[Any, Any, Any]:
-    """``cluster_arrive``, ``cluster_wait``, ``store_to_block`` of :mod:`.cluster`, which is for a GPU alone; outside a
-    cluster there is nothing to tell or to wait for."""
+def cluster_words(in_clusters: bool) -> tuple[Any, Any, Any, Any]:
+    """``cluster_arrive``, ``cluster_wait``, ``send``, ``wait_for`` of :mod:`.cluster`, which is for a GPU alone; where
+    there are no clusters, nobody calls them."""
     if not in_clusters:
-        return _nothing, _nothing, _nothing
-    from kernelzoo.kernels.numba.cluster import cluster_arrive, cluster_wait, store_to_block
+        return None, None, None, None
+    from kernelzoo.kernels.numba.cluster import cluster_arrive, cluster_wait, send, wait_for
 
-    return cluster_arrive, cluster_wait, store_to_block
+    return cluster_arrive, cluster_wait, send, wait_for

@@ -651,21 +651,24 @@ LINE = 128  # elements: chunks begin on a line of the cache whatever the dtype
 
 @cache
 def cluster_kernel(dtype: str, tiling: Tiling) -> Source:
-    """A cluster of ``blocks`` blocks per row, ``share`` elements each: every warp's minimum goes to the first block's
-    shared memory, and after one barrier that block reduces them."""
-    from kernelzoo.kernels.numba.cluster import cluster_arrive, cluster_wait, store_to_block
+    """A cluster of ``blocks`` blocks per row, ``share`` elements each: every warp sends its minimum to the first
+    block's shared memory, and that block reduces them once all have come. The others don't wait for that."""
+    from kernelzoo.kernels.numba.cluster import cluster_arrive, cluster_wait, send, wait_for
 
     kind, HIGHEST = WIDE[dtype], highest(dtype)
     WORD, WORDS, SIZE = word_type(dtype, tiling.vec), tiling.words(dtype), tiling.size
     bounds, read, _, read_edge, _ = access(dtype, tiling, HIGHEST, before=True)
     _, store = elements(dtype)
     smallest_of = folding(dtype, tiling)
+    BYTES = kind.bitwidth // 8
 
     def cluster(x, out, rows, inner, n, x_outer, x_step, x_inner, out_outer, out_step, out_inner, phase, blocks, share):
-        cluster_arrive()
         tile = cuda.local.array(WORDS, WORD)
         minima = cuda.shared.array(512, kind)  # of up to 16 blocks of 32 warps
+        barrier = cuda.shared.array(1, types.int64)
         t, threads = types.int64(cuda.threadIdx.x), types.int64(cuda.blockDim.x)
+        warps = threads // WARP
+        cluster_arrive(barrier, blocks * warps * BYTES)
         block = types.int64(cuda.blockIdx.x)
         r, rank = block // blocks, block % blocks
         source, target = begin(r, inner, x_outer, x_inner, out_outer, out_inner)
@@ -685,12 +688,10 @@ def cluster_kernel(dtype: str, tiling: Tiling) -> Source:
         for step in range(5):
             smallest = minimum(smallest, cuda.shfl_xor_sync(EVERY_LANE, smallest, 16 >> step))
         cluster_wait()  # the other blocks have begun: their shared memory is there
-        warps = threads // WARP
         if t % WARP == 0:
-            store_to_block(minima, rank * warps + t // WARP, smallest, types.int64(0))
-        cluster_arrive()
-        cluster_wait()
+            send(minima, rank * warps + t // WARP, (smallest,), barrier, types.int64(0))
         if rank == 0 and t < WARP:
+            wait_for(barrier)
             smallest = HIGHEST
             i = t
             while i < blocks * warps:
@@ -789,12 +790,15 @@ def columns_kernel(dtype: str, tiles: int, in_clusters: bool) -> Source:
     load_vector, _ = machine.vector_functions(dtype, VEC)
     load, store = elements(dtype)
     combine, unfold = _by_column(dtype, VEC, WORDS)
-    cluster_arrive, cluster_wait, store_to_block = columns_of.cluster_words(in_clusters)
+    cluster_arrive, cluster_wait, send, wait_for = columns_of.cluster_words(in_clusters)
+    BYTES = kind.bitwidth // 8
 
     def columns(
         x, out, groups, neighbours, n, x_group, x_step, out_group, out_step, phase, blocks, across, lanes, wide, depths
     ):
-        cluster_arrive()
+        barrier = cuda.shared.array(1, types.int64)
+        if in_clusters:
+            cluster_arrive(barrier, (blocks - 1) * wide * BYTES)
         held = cuda.local.array(HELD, WORD)
         least = cuda.local.array(WORDS, WORD)
         own = cuda.local.array(VEC, kind)
@@ -860,13 +864,12 @@ def columns_kernel(dtype: str, tiles: int, in_clusters: bool) -> Source:
             for sharer in range(1, sharers):
                 value = minimum(value, minima[sharer * wide + t])
         if in_clusters:
-            cluster_wait()  # the other blocks have begun: their shared memory is there
-            if t < live:
-                store_to_block(all_minima, rank * MOST_WIDE + t, value, types.int64(0))
-            cluster_arrive()
-            cluster_wait()
+            cluster_wait()  # the first block has begun: its shared memory is there
+            if rank > 0 and t < wide:  # all of them, since the last strip's rows aren't counted before the arrival
+                send(all_minima, rank * MOST_WIDE + t, (value,), barrier, types.int64(0))
         if rank == 0 and t < live:
             if in_clusters:
+                wait_for(barrier)
                 for peer in range(1, blocks):
                     value = minimum(value, all_minima[peer * MOST_WIDE + t])
             store(out, group * out_group + (column + t) * out_step, value)

@@ -20,6 +20,7 @@ from numba.cuda import types
 
 from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.numba import softmax_columns
+from kernelzoo.kernels.numba.columns import quotient
 from kernelzoo.kernels.numba.dtypes import STORAGE, WIDE, itemsize, lowest, one
 from kernelzoo.kernels.numba.launch import (
     Source,
@@ -76,6 +77,9 @@ class Knobs:
     edge_vectors: int = knob(
         512, among=(256, 512, 1024), unit="vectors", why="the same, with edges, which every thread computes along"
     )
+    held_vectors: int = knob(
+        2048, among=(2048, 4096, 8192), unit="vectors", why="of the longest row of packed halves that has one block"
+    )
     few_vectors: int = knob(
         4096, among=(1024, 2048, 4096), unit="vectors", why="of the longest row that has one block, if rows are few"
     )
@@ -86,8 +90,14 @@ class Knobs:
         unit="vectors",
         why="of a thread in a cluster's shared memory, at most: with 12, two blocks of 512 threads have 192 kB",
     )
-    cluster_blocks: int = knob(
-        3, among=(1, 2, 3), unit="blocks", why="on each SM, below which a cluster of packed halves is made larger"
+    kept_rows: int = knob(
+        4, among=(1, 4, 16), unit="rows per SM", why="of float32, from which two blocks keep a row so, if they can"
+    )
+    cluster_threads: int = knob(
+        288,
+        among=(160, 224, 288, 384, 512),
+        unit="threads",
+        why="of a cluster's blocks, above which there are twice as many: smaller ones, of which an SM has several",
     )
     grid_vectors: int = knob(
         4096,
@@ -652,21 +662,21 @@ def _warp_pair(finite: Any) -> Any:
 
 
 @cache
-def holding(dtype: str, tiling: Tiling) -> tuple[Any, Any, Any, Any]:
+def holding(dtype: str, tiling: Tiling, *, plain: bool = False) -> tuple[Any, Any, Any, Any]:
     """``start``, ``take``, ``meet``, ``write_kept``: a block's share of a row, on chip from its one reading on.
 
     Each thread has ``tiling.tiles`` vectors in registers, and ``kept`` more in ``memory``, which is shared memory that
     it alone reads back. ``start(x, source, t, threads, first, last, memory, kept)`` has the latter copied;
     ``take(memory, t, threads, first, last, kept, m, s)`` takes them into the running pair.
     ``meet(maxima, sums, count)`` is the pair of so many in memory, by each warp alike; ``write_kept(...)`` writes the
-    results of what was kept.
+    results of what was kept: to be the first to leave the L2 cache, unless ``plain``.
     """
     LOWEST: Any = lowest(dtype)
     ZERO = type(LOWEST)(0)
     VEC, TILES = tiling.vec, tiling.tiles
     WORD, WORDS = word_type(dtype, VEC), tiling.words(dtype) // TILES
     finite, top, total, finish, _ = arithmetic(dtype, VEC, WORDS)
-    _, store_vector = machine.vector_functions(dtype, VEC)
+    _, store_vector = machine.vector_functions(dtype, VEC, kept=plain)
     copy_in, wait_copies, _, _, _ = machine.tile_functions(dtype)
     load_tile = machine.tile_vector(dtype)
     warp_pair = _warp_pair(finite)
@@ -733,30 +743,34 @@ MOST_WARPS = 32
 def cluster_kernel(dtype: str, tiling: Tiling) -> Source:
     """A row on chip in a cluster of ``blocks`` blocks, ``share`` elements each: read once, and written once.
 
-    Each warp leaves its (max, sum) pair in the shared memory of every block of its cluster; after one barrier each
+    Each warp sends its (max, sum) pair to the shared memory of every block of its cluster; once all have come, each
     block merges the same pairs in the same order. The same way as Quack's softmax (Dao-AILab/quack).
     """
-    from kernelzoo.kernels.numba.cluster import cluster_arrive, cluster_wait, store_to_block
+    from kernelzoo.kernels.numba.cluster import cluster_arrive, cluster_wait, send, wait_for
 
     kind, ONE, LOWEST = WIDE[dtype], one(dtype), lowest(dtype)
-    WORD, WORDS, PAIRS = word_type(dtype, tiling.vec), tiling.words(dtype), MOST_BLOCKS * MOST_WARPS
+    WORD, WORDS, NUMBERS = word_type(dtype, tiling.vec), tiling.words(dtype), 2 * MOST_BLOCKS * MOST_WARPS
+    PAIR_BYTES = 2 * kind.bitwidth // 8
     storage = STORAGE[dtype]
     bounds, read, write, read_edge, write_edge = access(dtype, tiling, LOWEST, kept=True)
     finite, top, total, finish, rescale = arithmetic(dtype, tiling.vec, WORDS)
-    start, take, meet, write_kept = holding(dtype, tiling)
+    start, take, meet, write_kept = holding(dtype, tiling, plain=True)
     warp_pair = _warp_pair(finite)
 
     def cluster(
         x, out, rows, inner, n, x_outer, x_step, x_inner, out_outer, out_step, out_inner, phase, blocks, share, kept
     ):
-        cluster_arrive()
         row = cuda.local.array(WORDS, WORD)
-        maxima = cuda.shared.array(PAIRS, kind)
-        sums = cuda.shared.array(PAIRS, kind)
+        pairs = cuda.shared.array(NUMBERS, kind, ALIGNED)
+        barrier = cuda.shared.array(1, types.int64)
         memory = cuda.shared.array(0, storage, ALIGNED)
         t, threads = types.int64(cuda.threadIdx.x), types.int64(cuda.blockDim.x)
+        warps = threads // WARP
+        if blocks > 1:
+            cluster_arrive(barrier, blocks * warps * PAIR_BYTES)
         block = types.int64(cuda.blockIdx.x)
-        r, rank = block // blocks, block % blocks
+        r = quotient(block, blocks)
+        rank = block - r * blocks
         source, target = begin(r, inner, x_outer, x_inner, out_outer, out_inner)
         head, end = bounds(phase + source, n)
         first = head + rank * share
@@ -771,15 +785,18 @@ def cluster_kernel(dtype: str, tiling: Tiling) -> Source:
         own = finite(held_top)
         m, s = take(memory, t, threads, first, last, kept, held_top, total(row, 0, own) + exponential(edge - own))
         m, s = warp_pair(m, s)
-        cluster_wait()  # the other blocks have begun: their shared memory is there
-        warps = threads // WARP
-        if t % WARP < blocks:
-            store_to_block(maxima, rank * warps + t // WARP, m, t % WARP)
-            store_to_block(sums, rank * warps + t // WARP, s, t % WARP)
-        cluster_arrive()
-        cluster_wait()
+        place = 2 * (rank * warps + t // WARP)
+        if blocks > 1:
+            cluster_wait()  # the other blocks have begun: their shared memory is there
+            if t % WARP < blocks:
+                send(pairs, place, (m, s), barrier, t % WARP)
+            wait_for(barrier)
+        else:
+            if t % WARP == 0:
+                pairs[place], pairs[place + 1] = m, s
+            cuda.syncthreads()
 
-        m, s = meet(maxima, sums, blocks * warps)
+        m, s = meet(pairs[0::2], pairs[1::2], blocks * warps)
         shift, scale = finite(m), ONE / s
         finish(row, 0, shift, rescale(held_top, shift, scale))
         write(out, target, out_step, t, threads, first, last, row, 0)
@@ -1024,21 +1041,20 @@ HELD = 8  # vectors that a thread of 512 has in registers in grid_kernel, and of
 def cluster_shape(v: View, processors: int, shared: int, knobs: Knobs) -> tuple[int, int, int] | None:
     """``(blocks, threads, tiles)`` of a cluster for a row, or None where one can't hold it or wins nothing.
 
-    As few blocks as hold the row, with 4 vectors a thread in registers and some in shared memory: the fewer blocks
-    must find room and wait for each other, the better. More blocks only where two to an SM would not come together; and
-    smaller ones for few rows of packed halves, where arithmetic counts, and more warps share it.
+    As few blocks of moderate size as hold the row in registers, 8 vectors a thread: of small blocks a multiprocessor
+    has several, of which some read while others meet or write. Of float32, many rows that two blocks of 512 threads
+    hold with the help of shared memory are faster so; and float64, whose exponential takes the registers, always is.
     """
     vectors = max(1, v.n // v.vec)
     fit = (shared - 2 * MOST_BLOCKS * MOST_WARPS * 8) // (512 * VECTOR_BYTES)  # beside the pairs of all warps
-    packed = itemsize(v.dtype) == 2
-    if packed and v.rows <= processors:
-        blocks = min(MOST_BLOCKS, -(-vectors // (256 * HELD)))
+    two = -(-vectors // (512 * (4 + min(fit, knobs.kept)))) <= 2
+    many = v.rows >= knobs.kept_rows * processors
+    if itemsize(v.dtype) <= 4 and not (itemsize(v.dtype) == 4 and two and many):
+        blocks = next((c for c in (2, 4, 8) if vectors <= c * knobs.cluster_threads * HELD), MOST_BLOCKS)
         threads = -(-vectors // (blocks * HELD * WARP)) * WARP
-        return (max(2, blocks), threads, HELD) if threads <= 512 else None
+        if threads <= 512:
+            return blocks, threads, HELD
     blocks = -(-vectors // (512 * (4 + min(fit, knobs.kept))))
-    if blocks * v.rows < knobs.cluster_blocks * processors and packed:
-        blocks *= 2
-        return (blocks, -(-vectors // (blocks * HELD * WARP)) * WARP, HELD) if blocks <= MOST_BLOCKS else None
     if blocks * v.rows <= processors:
         if vectors > knobs.grid_vectors:
             return None
@@ -1170,6 +1186,8 @@ def plan_auto(v: View, device: torch.device, knobs: Knobs) -> BindView:
     vectors = v.n // v.vec
     few = v.rows < knobs.few_rows * multiprocessors(device)
     most = knobs.few_vectors if few else 512 * HELD if v.edges else 1024 * HELD
+    if itemsize(v.dtype) == 2 and not few and has_clusters(device):
+        most = knobs.held_vectors
     if tiling is not None and (vectors <= most or v.vec * itemsize(v.dtype) < VECTOR_BYTES) and v.rows <= GRID_LIMIT:
         return plan_fused(v, device, knobs)
     return plan_split(v, device, knobs)

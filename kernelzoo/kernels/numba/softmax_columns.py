@@ -192,20 +192,21 @@ def teams(dtype: str) -> Any:
 
 
 def meeting(dtype: str, vec: int, lanes: int, in_clusters: bool) -> Any:
-    """``meet_all(top, total, maxima, sums, all_maxima, all_sums, rank, blocks)``: from a thread's pairs (top, total)
-    of ``vec`` rows to what finishes them, for all to read: in ``maxima`` what to subtract of each row, in ``sums`` the
+    """``meet_all(top, total, maxima, sums, pairs, barrier, rank, blocks)``: from a thread's pairs (top, total) of
+    ``vec`` rows to what finishes them, for all to read: in ``maxima`` what to subtract of each row, in ``sums`` the
     factor. Of ``lanes`` threads side by side each has rows of its own.
 
-    Pairs meet in the warp, in the block, and in the cluster, in a fixed order.
+    Pairs meet in the warp, in the block, and in the cluster, in a fixed order: there in ``pairs``, the
+    bytes of which ``barrier`` counts.
     """
     ONE = one(dtype)
     VEC, LANES, WIDE_ROWS, SPAN = vec, lanes, lanes * vec, max(WARP, lanes)
     STEPS = max(0, (WARP // lanes).bit_length() - 1)
     finite, meet = finite_of(dtype), teams(dtype)
-    cluster_arrive, cluster_wait, store_to_block = columns_of.cluster_words(in_clusters)
+    _, cluster_wait, send, wait_for = columns_of.cluster_words(in_clusters)
 
     @cuda.jit(device=True, inline="always")
-    def meet_all(top, total, maxima, sums, all_maxima, all_sums, rank, blocks):
+    def meet_all(top, total, maxima, sums, pairs, barrier, rank, blocks):
         t, threads = types.int64(cuda.threadIdx.x), types.int64(cuda.blockDim.x)
         lane, warp, warps = t % LANES, t // SPAN, types.int32(threads // SPAN)
         for k in range(VEC):
@@ -228,16 +229,14 @@ def meeting(dtype: str, vec: int, lanes: int, in_clusters: bool) -> Any:
                 m, s = meet(maxima, sums, warps, WIDE_ROWS, row, part)
                 peer = part
                 while peer < blocks:
-                    store_to_block(all_maxima, rank * WIDE_ROWS + row, m, types.int64(peer))
-                    store_to_block(all_sums, rank * WIDE_ROWS + row, s, types.int64(peer))
+                    send(pairs, 2 * (rank * WIDE_ROWS + row), (m, s), barrier, types.int64(peer))
                     peer = types.int32(peer + TEAM)
                 row = types.int32(row + next_row)
-            cluster_arrive()
-            cluster_wait()
+            wait_for(barrier)
         row = first_row
         while row < WIDE_ROWS:
             if in_clusters:
-                m, s = meet(all_maxima, all_sums, types.int32(blocks), WIDE_ROWS, row, part)
+                m, s = meet(pairs[0::2], pairs[1::2], types.int32(blocks), WIDE_ROWS, row, part)
             else:
                 m, s = meet(maxima, sums, warps, WIDE_ROWS, row, part)
             if part == 0:
@@ -268,24 +267,27 @@ def columns_kernel(dtype: str, lanes: int, tiles: int, in_clusters: bool) -> Sou
     LANES, TILES, WIDE_ROWS = lanes, tiles, lanes * VEC
     WORD, WORDS = word_type(dtype, VEC), Tiling(1, 1, 1, VEC).words(dtype)
     HELD, SLOTS = WORDS * tiles, WIDE_ROWS * COLUMN_WARPS
+    NUMBERS = 2 * SLOTS
+    BLOCK_BYTES = 2 * WIDE_ROWS * kind.bitwidth // 8  # of pairs, that each block of a cluster sends to each
     IDENTITY = spread(dtype, VEC, LOWEST)
     PACKED = machine.is_packed(dtype, VEC)
     load_vector, store_vector = machine.vector_functions(dtype, VEC)
     finite = finite_of(dtype)
     tops, totals, finishes = by_column(dtype, VEC, WORDS)
     meet_all = meeting(dtype, VEC, lanes, in_clusters)
-    cluster_arrive, _, _ = columns_of.cluster_words(in_clusters)
+    cluster_arrive, _, _, _ = columns_of.cluster_words(in_clusters)
 
     def columns(x, out, groups, neighbours, n, x_group, x_step, out_group, out_step, blocks, share):
-        cluster_arrive()
+        barrier = cuda.shared.array(1, types.int64)
+        if in_clusters:
+            cluster_arrive(barrier, blocks * BLOCK_BYTES)
         held = cuda.local.array(HELD, WORD)
         own = cuda.local.array(VEC, kind)
         top = cuda.local.array(VEC, kind)
         total = cuda.local.array(VEC, kind)
         maxima = cuda.shared.array(SLOTS, kind)
         sums = cuda.shared.array(SLOTS, kind)
-        all_maxima = cuda.shared.array(SLOTS, kind)
-        all_sums = cuda.shared.array(SLOTS, kind)
+        pairs = cuda.shared.array(NUMBERS, kind, ALIGNED)
         t, threads = types.int64(cuda.threadIdx.x), types.int64(cuda.blockDim.x)
         lane, depth, depths = t % LANES, t // LANES, threads // LANES
         block = types.int64(cuda.blockIdx.x)
@@ -313,7 +315,7 @@ def columns_kernel(dtype: str, lanes: int, tiles: int, in_clusters: bool) -> Sou
         for tile in range(TILES):
             totals(held, tile * WORDS, own, total)
 
-        meet_all(top, total, maxima, sums, all_maxima, all_sums, rank, blocks)
+        meet_all(top, total, maxima, sums, pairs, barrier, rank, blocks)
         for k in range(VEC):
             shift = maxima[lane * VEC + k]
             total[k] = sums[lane * VEC + k]
@@ -350,6 +352,7 @@ def columns_shape(c: Columns, dtype: str, most_blocks: int) -> tuple[int, int, i
 # In the shared memory of a block, or of the blocks of a cluster
 
 MOST_BLOCKS = 16  # in a cluster
+BARRIER_BYTES = 16  # for a cluster's barrier, up to where dynamic shared memory may begin
 HELD_TILES = {1: 8, 2: 4, 4: 4, 8: 2}
 """Vectors that a thread takes at once, by their elements."""
 
@@ -368,9 +371,10 @@ def held_kernel(
     storage = STORAGE[dtype]
     VEC, LANES, WIDE_ROWS, TILES = vec, lanes, lanes * vec, HELD_TILES[vec]
     WORD, WORDS = word_type(dtype, VEC), Tiling(1, 1, 1, VEC).words(dtype)
-    BATCH, SPAN, ALL_SLOTS = WORDS * TILES, max(WARP, lanes), MOST_BLOCKS * WIDE_ROWS
+    BATCH, SPAN = WORDS * TILES, max(WARP, lanes)
     SLOTS = threads // SPAN * WIDE_ROWS
-    ALL_SLOTS = ALL_SLOTS if in_clusters else 1
+    NUMBERS = 2 * MOST_BLOCKS * WIDE_ROWS if in_clusters else 1
+    BLOCK_BYTES = 2 * WIDE_ROWS * kind.bitwidth // 8  # of pairs, that each block of a cluster sends to each
     REGISTERS, HELD = tiles, max(1, tiles * WORDS)
     IDENTITY = spread(dtype, VEC, LOWEST)
     PACKED = machine.is_packed(dtype, VEC)
@@ -390,10 +394,12 @@ def held_kernel(
         def load_tile(tile, j, row, k):
             row[k] = widened(tile, j)
 
-    cluster_arrive, _, _ = columns_of.cluster_words(in_clusters)
+    cluster_arrive, _, _, _ = columns_of.cluster_words(in_clusters)
 
     def held(x, out, groups, neighbours, n, x_group, x_step, out_group, out_step, blocks, share):
-        cluster_arrive()
+        barrier = cuda.shared.array(1, types.int64)
+        if in_clusters:
+            cluster_arrive(barrier, blocks * BLOCK_BYTES)
         memory = cuda.shared.array(0, storage, ALIGNED)
         row = cuda.local.array(BATCH, WORD)
         held = cuda.local.array(HELD, WORD)
@@ -402,8 +408,7 @@ def held_kernel(
         shift = cuda.local.array(VEC, kind)
         maxima = cuda.shared.array(SLOTS, kind)
         sums = cuda.shared.array(SLOTS, kind)
-        all_maxima = cuda.shared.array(ALL_SLOTS, kind)
-        all_sums = cuda.shared.array(ALL_SLOTS, kind)
+        pairs = cuda.shared.array(NUMBERS, kind, ALIGNED)
         t, threads = types.int64(cuda.threadIdx.x), types.int64(cuda.blockDim.x)
         lane, depth, depths = t % LANES, t // LANES, threads // LANES
         block = types.int64(cuda.blockIdx.x)
@@ -446,7 +451,7 @@ def held_kernel(
         if REGISTERS > 0:
             take_held(held, top, total)
 
-        meet_all(top, total, maxima, sums, all_maxima, all_sums, rank, blocks)
+        meet_all(top, total, maxima, sums, pairs, barrier, rank, blocks)
         for k in range(VEC):
             shift[k] = maxima[lane * VEC + k]
             factor = sums[lane * VEC + k]
@@ -500,9 +505,10 @@ class Held:
     """To a cluster."""
 
     def static(self, c: Columns) -> int:
-        """Bytes of shared memory for pairs: of warps, or of as many threads as lie side by side, and of blocks."""
+        """Bytes of shared memory for pairs: of warps, or of as many threads as lie side by side, and of blocks; and for
+        the barrier that counts these."""
         slots = self.threads // max(WARP, self.lanes) + MOST_BLOCKS
-        return slots * self.lanes * c.vec * 2 * 4
+        return slots * self.lanes * c.vec * 2 * 4 + BARRIER_BYTES
 
     def most(self, c: Columns, size: int, device: torch.device) -> int:
         """Elements of a row that a block holds."""
@@ -568,13 +574,14 @@ def ragged_kernel(dtype: str, in_clusters: bool) -> Source:
     VEC = VECTOR_BYTES // itemsize(dtype)
     LOW_BITS, WORDS, PITCH = VEC - 1, WARP // VEC + 1, WARP + VEC  # a word more, where rows begin within one
     AT_ONCE, BATCH = WARP // WORDS, 8
-    SLOTS, ALL_SLOTS = RAGGED_WARPS * WARP, MOST_BLOCKS * WARP if in_clusters else 1
+    SLOTS, NUMBERS = RAGGED_WARPS * WARP, 2 * MOST_BLOCKS * WARP if in_clusters else 1
+    BLOCK_BYTES = 2 * WARP * kind.bitwidth // 8  # of pairs, that each block of a cluster sends to each
     _, store = elements(dtype)
     copy_word, end_group, wait_groups = machine.word_copy(dtype), machine.end_group, machine.wait_groups
     _, wait_copies, _, widened, _ = machine.tile_functions(dtype)
     take, _ = running(dtype, 1, BATCH)
     meet_all = meeting(dtype, 1, WARP, in_clusters)
-    cluster_arrive, _, _ = columns_of.cluster_words(in_clusters)
+    cluster_arrive, _, _, _ = columns_of.cluster_words(in_clusters)
 
     @cuda.jit(device=True, inline="always")
     def copy_rows(x, at, x_step, memory, mine, begins, slope, live, lane, i, end, every):
@@ -605,7 +612,9 @@ def ragged_kernel(dtype: str, in_clusters: bool) -> Source:
             take(row, top, total)
 
     def ragged(x, out, groups, neighbours, n, x_group, x_step, out_group, out_step, blocks, share, phase, items):
-        cluster_arrive()
+        barrier = cuda.shared.array(1, types.int64)
+        if in_clusters:
+            cluster_arrive(barrier, blocks * BLOCK_BYTES)
         memory = cuda.shared.array(0, storage, ALIGNED)
         row = cuda.local.array(BATCH, kind)
         ahead = cuda.local.array(BATCH, types.int32)
@@ -613,8 +622,7 @@ def ragged_kernel(dtype: str, in_clusters: bool) -> Source:
         total = cuda.local.array(1, kind)
         maxima = cuda.shared.array(SLOTS, kind)
         sums = cuda.shared.array(SLOTS, kind)
-        all_maxima = cuda.shared.array(ALL_SLOTS, kind)
-        all_sums = cuda.shared.array(ALL_SLOTS, kind)
+        pairs = cuda.shared.array(NUMBERS, kind, ALIGNED)
         t = types.int64(cuda.threadIdx.x)
         warp, lane = t // WARP, t % WARP
         block = types.int64(cuda.blockIdx.x)
@@ -648,7 +656,7 @@ def ragged_kernel(dtype: str, in_clusters: bool) -> Source:
         wait_copies()
         cuda.syncwarp(EVERY_LANE)
         take_rows(memory, mine, ahead, row, top, total, early, count)
-        meet_all(top, total, maxima, sums, all_maxima, all_sums, rank, blocks)
+        meet_all(top, total, maxima, sums, pairs, barrier, rank, blocks)
         shift, scale = maxima[lane], sums[lane]
         here = mine
         target = group * out_group + column + lane + first * out_step
@@ -690,7 +698,7 @@ def ragged_shape(c: Columns, dtype: str, device: torch.device, most_blocks: int)
     if itemsize(dtype) > 4 or 4 * c.neighbours < 3 * across * WARP or c.x_step < c.neighbours:
         return None
     pitch = WARP * itemsize(dtype) + VECTOR_BYTES
-    static = 2 * (RAGGED_WARPS + MOST_BLOCKS) * WARP * itemsize("float32")
+    static = 2 * (RAGGED_WARPS + MOST_BLOCKS) * WARP * itemsize("float32") + BARRIER_BYTES
     for resident in (RAGGED_BLOCKS, 3, 2):
         fits = None
         blocks = 1
