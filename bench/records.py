@@ -192,10 +192,10 @@ PAGES = (
     Page("docs/h200-map", MAP, "The map: 44 shapes, as many odd lengths as even ones", figures=True),
     Page("docs/h200-axes", ("h200-axes",), "Other axes than the last on an H200"),
     Page("docs/h200-dtypes", ("h200-dtypes",), "float16 and float64 on an H200"),
-    Page("docs/h200-full", ("h200-full",), "Every variant on an H200"),
-    Page("docs/h200-quack", ("h200-quack",), "Beside Quack on an H200"),
+    Page("docs/h200-full", ("h200-full-softmax", "h200-full"), "Every variant on an H200"),
     Page("docs/h200-sweep", ("h200-sweep-a", "h200-sweep-b"), SWEEP, figures=True),
     Page("docs/h200-sweep/auto", ("h200-sweep",), SWEEP, figures=True),
+    Page("docs/h200-hints.md", ("h200-hints",), findings=True),
     Page("docs/h200-profile.md", ("h200-profile",), findings=True),
     Page("docs/reliability.md", FINDINGS, findings=True),
 )

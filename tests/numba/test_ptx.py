@@ -167,7 +167,6 @@ SLOWER = {
     ("softmax", "bfloat16", "block", "persistent", (8, 0)),
     ("softmax", "bfloat16", "block", "persistent", (12, 0)),
     # Four words, for edges that come with the first tile, which is worth 5 to 20 % on an H200.
-    ("min", "bfloat16", "cluster", "cluster", (10, 0)),
     ("min", "bfloat16", "cluster", "cluster", (12, 0)),
     *(
         ("softmax", dtype, shape, name, capability)
@@ -306,6 +305,19 @@ def test_remaining_dtypes_of_min_compile() -> None:
         v = look(SHAPES["odd"], dtype, "min")
         ptx = to_ptx(minima.rows_deferred_kernel(v.dtype, minima.rows_tiling(v, minima.Knobs())), (9, 0))
         assert ".local" not in ptx and count(r"ld\.global\.(?:L1::no_allocate\.|L2::cache_hint\.)?v4", ptx) > 0
+
+
+def test_clusters_send_64_bits() -> None:
+    """A number of float64 or int64, and a pair of them: what the dtypes above don't send."""
+    v = look(SHAPES["cluster"], "float64", "softmax")
+    pairs = softmax.cluster_kernel(v.dtype, softmax.held_tiling(v, 4))
+    v = look(SHAPES["cluster"], "int64", "min")
+    minimum = minima.cluster_kernel(v.dtype, minima.cluster_tiling(v))
+    for source, kind in ((pairs, r"\.v2\.b64"), (minimum, r"\.b64")):
+        ptx = to_ptx(source, (9, 0))
+        assert count(rf"st\.async\S*::bytes{kind} \[", ptx) == 1
+        made = loaded(source, ptx, to_cubin(ptx, (9, 0)))
+        assert cubin.resources(made.cubin, made.symbol, 90).registers > 0
 
 
 def test_machine_code_is_kept_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

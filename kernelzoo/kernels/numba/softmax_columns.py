@@ -196,8 +196,8 @@ def meeting(dtype: str, vec: int, lanes: int, in_clusters: bool) -> Any:
     ``vec`` rows to what finishes them, for all to read: in ``maxima`` what to subtract of each row, in ``sums`` the
     factor. Of ``lanes`` threads side by side each has rows of its own.
 
-    Pairs meet in the warp, in the block, and in the cluster, in a fixed order: there in ``pairs``, the
-    bytes of which ``barrier`` counts.
+    Pairs meet in the warp, in the block, and in the cluster, in a fixed order: there in ``pairs``, the bytes
+    of which ``barrier`` counts.
     """
     ONE = one(dtype)
     VEC, LANES, WIDE_ROWS, SPAN = vec, lanes, lanes * vec, max(WARP, lanes)
