@@ -24,6 +24,13 @@ def hints() -> ModuleType:
     return scripts.loaded(SCRIPT)
 
 
+def test_a_hint_asks_for_what_its_name_says(hints: ModuleType) -> None:
+    for hint, (read, write) in hints.HINTS.items():
+        which, _, when = hint.partition(" evicted ")
+        assert read == (f"evict_{when}" if which in ("reads", "both") else "")
+        assert write == (f"evict_{when}" if which in ("writes", "both") else "")
+
+
 @pytest.mark.skipif(INTERPRETED, reason="nothing is compiled under TRITON_INTERPRET")
 @pytest.mark.parametrize("copy", [False, True])
 def test_each_hint_is_in_the_machine_s_words(hints: ModuleType, copy: bool) -> None:
