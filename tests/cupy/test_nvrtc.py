@@ -313,15 +313,9 @@ def test_machine_code_holds_the_expected_instructions(op: str, dtype: str, archi
         assert name in sass, f"{name} is in no plan: {sorted(sass)}"
         for pattern in patterns:
             assert re.search(pattern, sass[name]), f"{name}: no {pattern}"
-
-
-@pytest.mark.parametrize("architecture", [architecture for architecture in DEVICES if architecture >= 90])
-@pytest.mark.parametrize("op", ["softmax", "min"])
-def test_clusters_wait_for_no_write_to_reach_the_device(op: str, architecture: int) -> None:
-    """What a release at the cluster's barrier would be: a microsecond, the first time before any load."""
-    sass = disassembled(op, "float32", architecture)
+    # Clusters wait for no write to reach the device, as a release at their barrier would, before any load.
     clusters = [name for name in sass if re.match(r"split_cluster|columns_(cluster|ragged)", name)]
-    assert clusters
+    assert bool(clusters) == (architecture >= 90)
     assert not [name for name in clusters if "MEMBAR" in sass[name] or "CGABAR" not in sass[name]]
 
 
