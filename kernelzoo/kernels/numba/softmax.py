@@ -1047,19 +1047,18 @@ def cluster_shape(v: View, processors: int, shared: int, knobs: Knobs) -> tuple[
     """
     vectors = max(1, v.n // v.vec)
     fit = (shared - 2 * MOST_BLOCKS * MOST_WARPS * 8) // (512 * VECTOR_BYTES)  # beside the pairs of all warps
-    two = -(-vectors // (512 * (4 + min(fit, knobs.kept)))) <= 2
+    large = -(-vectors // (512 * (4 + min(fit, knobs.kept))))
     many = v.rows >= knobs.kept_rows * processors
-    if itemsize(v.dtype) <= 4 and not (itemsize(v.dtype) == 4 and two and many):
+    if itemsize(v.dtype) <= 4 and not (itemsize(v.dtype) == 4 and large <= 2 and many):
         blocks = next((c for c in (2, 4, 8) if vectors <= c * knobs.cluster_threads * HELD), MOST_BLOCKS)
         threads = -(-vectors // (blocks * HELD * WARP)) * WARP
         if threads <= 512:
             return blocks, threads, HELD
-    blocks = -(-vectors // (512 * (4 + min(fit, knobs.kept))))
-    if blocks * v.rows <= processors:
+    if large * v.rows <= processors:
         if vectors > knobs.grid_vectors:
             return None
-        blocks = 4  # short enough for that to beat the way through memory that the grid goes
-    blocks = max(2 if vectors > 2048 and v.rows <= 2 * processors else 1, blocks)
+        large = 4  # short enough for that to beat the way through memory that the grid goes
+    blocks = max(2 if vectors > 2048 and v.rows <= 2 * processors else 1, large)
     if blocks > MOST_BLOCKS and -(-vectors // (512 * MOST_BLOCKS)) > 4 + fit:
         return None
     return (min(blocks, MOST_BLOCKS), 512, 4) if blocks <= MOST_BLOCKS + 1 else None
