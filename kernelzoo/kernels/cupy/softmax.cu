@@ -239,11 +239,17 @@ struct Held {
     }
   }
 
-  __device__ Pair<W> exponentials() {
-    W m = top_of(items), s = 0, v[V];
+  __device__ W top() const {
+    W m = top_of(items);
 #pragma unroll
     for (int i = 0; i < EDGES; ++i) m = larger(m, edges[i]);
+    return m;
+  }
+
+  __device__ Pair<W> exponentials() { return exponentials(top()); }
+  __device__ Pair<W> exponentials(const W m) {
     const W shift = zero_if_empty(m);
+    W s = 0, v[V];
     keep_packed(items);
 #pragma unroll
     for (int i = 0; i < ITEMS; ++i) {
@@ -271,7 +277,8 @@ struct Held {
   // `own` is what exponentials() returned, `all` the whole row's pair.
   __device__ void write(const Row<T, V>& row, int lane, int lanes, Pair<W> own, Pair<W> all) {
     const W shift = zero_if_empty(all.m), inverse = W(1) / all.s;
-    const W scale = KEPT ? exponential(own.m - shift) * inverse : inverse;
+    const bool met = sizeof(W) == 8 && own.m == all.m;  // merge_held
+    const W scale = KEPT && !met ? exponential(own.m - shift) * inverse : inverse;
     W v[V];
 #pragma unroll
     for (int i = 0; i < ITEMS; ++i) {
@@ -341,6 +348,51 @@ __device__ inline Pair<W> merge_block(Pair<W> own, Pair<W>* slots) {
   return merge_slots(slots, blockDim.x / 32);
 }
 
+// The pair of a row that LANES lanes, or a block, hold, and in `own` the thread's. In double they agree on the row's
+// maximum first: to meet once, and go over from a thread's own maximum to the row's, costs each thread three exponentials
+// more, of some twenty instructions each.
+template <int LANES, class W>
+__device__ inline W larger_of_lanes(W m) {
+#pragma unroll
+  for (int mask = LANES / 2; mask > 0; mask /= 2) m = larger(m, exchange(m, mask));
+  return m;
+}
+template <int LANES, class W>
+__device__ inline W sum_of_lanes(W s) {
+#pragma unroll
+  for (int mask = LANES / 2; mask > 0; mask /= 2) s += exchange(s, mask);
+  return s;
+}
+
+template <int LANES, class Held, class W>
+__device__ inline Pair<W> merge_held(Held& held, Pair<W>& own) {
+  if constexpr (sizeof(W) == 8) {
+    own = held.exponentials(larger_of_lanes<LANES>(held.top()));
+    return {own.m, sum_of_lanes<LANES>(own.s)};
+  } else {
+    own = held.exponentials();
+    return merge_lanes<LANES>(own);
+  }
+}
+
+template <class Held, class W>
+__device__ inline Pair<W> merge_held_by_block(Held& held, Pair<W>& own, Pair<W>* slots) {
+  if constexpr (sizeof(W) == 8) {
+    const int warp = threadIdx.x / 32, lane = threadIdx.x & 31, warps = blockDim.x / 32;
+    const W top = larger_of_lanes<32>(held.top());
+    if (lane == 0) slots[warp].m = top;
+    __syncthreads();
+    own = held.exponentials(larger_of_lanes<32>(lane < warps ? slots[lane].m : lowest<W>()));
+    const W sum = sum_of_lanes<32>(own.s);
+    if (lane == 0) slots[warp].s = sum;
+    __syncthreads();
+    return {own.m, sum_of_lanes<32>(lane < warps ? slots[lane].s : W(0))};
+  } else {
+    own = held.exponentials();
+    return merge_block(own, slots);
+  }
+}
+
 __device__ inline i64 block_index() { return blockIdx.x + (i64)blockIdx.y * gridDim.x; }
 
 // --- fused: one block per row, the row in registers, read once -------------------------------------------------------
@@ -354,8 +406,9 @@ __global__ void __launch_bounds__(1024) fused(const Problem given) {
   const Row<T, V> row(p, r);
   Held<T, V, ITEMS, (V > 1)> held;
   held.load(row, threadIdx.x, blockDim.x);
-  const auto own = held.exponentials();
-  held.write(row, threadIdx.x, blockDim.x, own, merge_block(own, slots));
+  Pair<Wide<T>> own;
+  const auto all = merge_held_by_block(held, own, slots);
+  held.write(row, threadIdx.x, blockDim.x, own, all);
 }
 
 // --- persistent: a grid sized to the device; the next row is on its way while this one is worked on ------------------
@@ -393,8 +446,8 @@ __global__ void __launch_bounds__(128, 4) multi_row(const Problem given) {
 #pragma unroll
   for (int k = 0; k < ROWS; ++k) {
     const i64 r = first + k * GROUPS;
-    const auto own = held[k].exponentials();
-    const auto all = merge_lanes<LANES>(own);  // by all lanes of the warp, the row past the end included
+    Pair<Wide<T>> own;
+    const auto all = merge_held<LANES>(held[k], own);  // by all lanes of the warp, the row past the end included
     if (r < p.rows) held[k].write(Row<T, V>(p, r), lane, LANES, own, all);
   }
 }
@@ -638,7 +691,7 @@ __device__ inline void send_pair(Pair<W>* place, u64* barrier, u32 rank, const P
 }
 
 template <class T, int V, int ITEMS, int CLUSTER>
-__global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(512, sizeof(T) == 8 ? 1 : SPLIT_BLOCKS)
+__global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(512, SPLIT_BLOCKS)
     split_cluster(const Problem given) {
   using W = Wide<T>;
   __shared__ alignas(16) Pair<W> slots[CLUSTER * 16];

@@ -669,15 +669,16 @@ def holding(dtype: str, tiling: Tiling, *, plain: bool = False) -> tuple[Any, An
     it alone reads back. ``start(x, source, t, threads, first, last, memory, kept)`` has the latter copied;
     ``take(memory, t, threads, first, last, kept, m, s)`` takes them into the running pair.
     ``meet(maxima, sums, count)`` is the pair of so many in memory, by each warp alike; ``write_kept(...)`` writes the
-    results of what was kept: to be the first to leave the L2 cache, unless ``plain``.
+    results of what was kept, of a thread that ``take`` gave the maximum ``own``: to be the first to leave the L2 cache,
+    unless ``plain``. In float64, whose exponential is long, ``take`` leaves those in place of the elements.
     """
     LOWEST: Any = lowest(dtype)
     ZERO = type(LOWEST)(0)
     VEC, TILES = tiling.vec, tiling.tiles
     WORD, WORDS = word_type(dtype, VEC), tiling.words(dtype) // TILES
-    finite, top, total, finish, _ = arithmetic(dtype, VEC, WORDS)
+    finite, top, total, finish, rescale = arithmetic(dtype, VEC, WORDS)
     _, store_vector = machine.vector_functions(dtype, VEC, kept=plain)
-    copy_in, wait_copies, _, _, _ = machine.tile_functions(dtype)
+    copy_in, wait_copies, _, _, set_element = machine.tile_functions(dtype)
     load_tile = machine.tile_vector(dtype)
     warp_pair = _warp_pair(finite)
 
@@ -720,7 +721,7 @@ def holding(dtype: str, tiling: Tiling, *, plain: bool = False) -> tuple[Any, An
         return warp_pair(m, s)
 
     @cuda.jit(device=True, inline="always")
-    def write_kept(memory, out, target, t, threads, first, last, kept, shift, scale):
+    def write_kept(memory, out, target, t, threads, first, last, kept, own, shift, scale):
         vector = cuda.local.array(WORDS, WORD)
         i = first + (TILES * threads + t) * VEC
         for k in range(kept):
@@ -731,7 +732,45 @@ def holding(dtype: str, tiling: Tiling, *, plain: bool = False) -> tuple[Any, An
                 store_vector(out, target + i, vector, 0, True)
             i += threads * VEC
 
-    return start, take, meet, write_kept
+    if dtype != "float64":
+        return start, take, meet, write_kept
+
+    @cuda.jit(device=True, inline="always")
+    def take_once(memory, t, threads, first, last, kept, m, s):
+        vector = cuda.local.array(WORDS, WORD)
+        wait_copies()
+        grown = m
+        i = first + (TILES * threads + t) * VEC
+        for k in range(kept):
+            if i < last:
+                load_tile(memory, (k * threads + t) * VEC, vector, 0)
+                grown = maximum(grown, top(vector, 0))
+            i += threads * VEC
+        shift = finite(grown)
+        s *= exponential(m - shift)
+        i = first + (TILES * threads + t) * VEC
+        for k in range(kept):
+            if i < last:
+                load_tile(memory, (k * threads + t) * VEC, vector, 0)
+                s += total(vector, 0, shift)
+                for j in range(VEC):
+                    set_element(memory, (k * threads + t) * VEC + j, vector[j])
+            i += threads * VEC
+        return grown, s
+
+    @cuda.jit(device=True, inline="always")
+    def write_exponentials(memory, out, target, t, threads, first, last, kept, own, shift, scale):
+        vector = cuda.local.array(WORDS, WORD)
+        factor = rescale(own, shift, scale)
+        i = first + (TILES * threads + t) * VEC
+        for k in range(kept):
+            if i < last:
+                load_tile(memory, (k * threads + t) * VEC, vector, 0)
+                finish(vector, 0, shift, factor)
+                store_vector(out, target + i, vector, 0, True)
+            i += threads * VEC
+
+    return start, take_once, meet, write_exponentials
 
 
 CLUSTER_OFFSETS = (types.int64,) * 13  # View.offsets, then blocks, share, kept
@@ -783,8 +822,8 @@ def cluster_kernel(dtype: str, tiling: Tiling) -> Source:
 
         held_top = maximum(top(row, 0), edge)
         own = finite(held_top)
-        m, s = take(memory, t, threads, first, last, kept, held_top, total(row, 0, own) + exponential(edge - own))
-        m, s = warp_pair(m, s)
+        top_taken, s = take(memory, t, threads, first, last, kept, held_top, total(row, 0, own) + exponential(edge - own))
+        m, s = warp_pair(top_taken, s)
         place = 2 * (rank * warps + t // WARP)
         if blocks > 1:
             cluster_wait()  # the other blocks have begun: their shared memory is there
@@ -800,7 +839,7 @@ def cluster_kernel(dtype: str, tiling: Tiling) -> Source:
         shift, scale = finite(m), ONE / s
         finish(row, 0, shift, rescale(held_top, shift, scale))
         write(out, target, out_step, t, threads, first, last, row, 0)
-        write_kept(memory, out, target, t, threads, first, last, kept, shift, scale)
+        write_kept(memory, out, target, t, threads, first, last, kept, top_taken, shift, scale)
         if rank == 0:
             write_edge(out, target, t, head, end, n, exponential(edge - shift) * scale)
 
@@ -868,6 +907,7 @@ def grid_kernel(dtype: str, tiling: Tiling) -> Source:
             held_top = maximum(top(row, 0), edge)
             own = finite(held_top)
             m, s = take(memory, t, threads, first, last, kept, held_top, total(row, 0, own) + exponential(edge - own))
+            top_taken = m
             i = beyond
             while i < last:
                 read(x, source, x_step, t, threads, i, last, batch, 0)
@@ -905,7 +945,7 @@ def grid_kernel(dtype: str, tiling: Tiling) -> Source:
 
             finish(row, 0, shift, rescale(held_top, shift, scale))
             write(out, target, out_step, t, threads, first, last, row, 0)
-            write_kept(memory, out, target, t, threads, first, last, kept, shift, scale)
+            write_kept(memory, out, target, t, threads, first, last, kept, top_taken, shift, scale)
             i = beyond
             while i < last:
                 read(x, source, x_step, t, threads, i, last, batch, 0)

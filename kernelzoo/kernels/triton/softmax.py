@@ -242,7 +242,8 @@ def split_tilings(dtype: torch.dtype, packed: bool, device: Device) -> tuple[Spl
     spill a few on some other architectures, which get more.
     """
     held, block = (16, 8) if packed else (16, 4) if dtype.itemsize == 4 else (8, 2)
-    if device.arch in ("90", "100") and dtype.itemsize < 8:
+    if device.arch in ("90", "100"):
+        held, block = (16, block) if dtype.itemsize < 8 else (16, 1)
         return tuple(SplitTiling(128 * k, 4 // k, 128, held, block) for k in (1, 2, 4))
     return SplitTiling(128, 3, 168, held, block), SplitTiling(512, 1, 128, held // 2, block)
 
