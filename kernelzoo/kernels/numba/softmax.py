@@ -822,8 +822,9 @@ def cluster_kernel(dtype: str, tiling: Tiling) -> Source:
 
         held_top = maximum(top(row, 0), edge)
         own = finite(held_top)
-        top_taken, s = take(memory, t, threads, first, last, kept, held_top, total(row, 0, own) + exponential(edge - own))
-        m, s = warp_pair(top_taken, s)
+        m, s = take(memory, t, threads, first, last, kept, held_top, total(row, 0, own) + exponential(edge - own))
+        top_taken = m
+        m, s = warp_pair(m, s)
         place = 2 * (rank * warps + t // WARP)
         if blocks > 1:
             cluster_wait()  # the other blocks have begun: their shared memory is there
@@ -1094,7 +1095,9 @@ def cluster_shape(v: View, processors: int, shared: int, knobs: Knobs) -> tuple[
         threads = -(-vectors // (blocks * HELD * WARP)) * WARP
         if threads <= 512:
             return blocks, threads, HELD
-    if large * v.rows <= processors:
+    # Of float64, clusters of 16 such blocks don't find room beside each other, though each SM has room for two.
+    alone = 2 if itemsize(v.dtype) == 8 and large >= MOST_BLOCKS else 1
+    if large * v.rows <= alone * processors:
         if vectors > knobs.grid_vectors:
             return None
         large = 4  # short enough for that to beat the way through memory that the grid goes

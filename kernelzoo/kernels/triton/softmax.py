@@ -84,6 +84,9 @@ class Knobs:
     row_elements: int = knob(
         16, among=(8, 16, 32), unit="elements", why="to a thread of a program that holds one row of wide elements"
     )
+    double_elements: int = knob(
+        8, among=(4, 8, 16), unit="elements", why="to a thread of a program that holds one row of float64, at the most"
+    )
     half_elements: int = knob(
         32, among=(16, 32, 64), unit="elements", why="to a thread of a program that holds one row of half precision"
     )
@@ -179,6 +182,8 @@ def row_warps(knobs: Knobs, device: Device, dtype: torch.dtype, n: int, edges: i
     """Warps for one row of n elements: no more than the row itself can feed, however wide its tile is."""
     if dtype.itemsize == 2 and n <= knobs.packed_limit:
         threads = max(32, min(256, n // (knobs.packed_elements if packed else knobs.half_elements)))
+    elif dtype.itemsize == 8:  # at least so many: of its exponentials' registers, too, each thread has a part
+        threads = max(32, min(1024, triton.next_power_of_2(triton.cdiv(n, knobs.double_elements))))
     else:
         threads = 1024 if n >= knobs.full_row and not edges else max(32, n // knobs.row_elements)
     return device.warps(triton.next_power_of_2(threads + 1) // 2)
@@ -189,8 +194,9 @@ def row_tile(knobs: Knobs, rows: Rows, dtype: torch.dtype, edges: int) -> tuple[
     columns = tile_columns(rows.n, edges)
     wide = wide_dtype(dtype).itemsize
     if not rows.across:
-        # On an H200 float32 (1048576, 64) takes 128.4 us by 512 elements to a warp, 129.8 by 1024.
-        elements = knobs.warp_elements // (2 if dtype.itemsize >= 4 else 1)
+        # On an H200 float32 (1048576, 64) takes 128.4 us by 512 elements to a warp, 129.8 by 1024; float64 250 by 256,
+        # 278 by 512.
+        elements = knobs.warp_elements // max(1, dtype.itemsize // 2)
         even = triton.next_power_of_2(1 + rows.total // (knobs.tiles_per_sm * current_device().multiprocessors))
         if 2 * columns > elements:
             return None
@@ -243,8 +249,7 @@ def split_tilings(dtype: torch.dtype, packed: bool, device: Device) -> tuple[Spl
     """
     held, block = (16, 8) if packed else (16, 4) if dtype.itemsize == 4 else (8, 2)
     if device.arch in ("90", "100"):
-        held, block = (16, block) if dtype.itemsize < 8 else (16, 1)
-        return tuple(SplitTiling(128 * k, 4 // k, 128, held, block) for k in (1, 2, 4))
+        return tuple(SplitTiling(128 * k, 4 // k, 128, 16, block) for k in (1, 2, 4))
     return SplitTiling(128, 3, 168, held, block), SplitTiling(512, 1, 128, held // 2, block)
 
 
