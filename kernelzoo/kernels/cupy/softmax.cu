@@ -88,9 +88,9 @@ struct Pack {
     constexpr u32 even = sizeof(T) == 8 ? 0u : odd;
     raw = Bytes16{{even, odd, even, odd}};
   }
-  // KEPT: see load_kept and store_plain; of double the compiler spills for it, and its exponential takes longer anyway.
+  // KEPT: see load_kept and store_plain.
   template <bool KEPT = false> __device__ void load(const T* x, i64) {
-    raw = KEPT && sizeof(T) < 8 ? load_kept(x) : load_once(x);
+    raw = KEPT ? load_kept(x) : load_once(x);
   }
   __device__ void get(Wide<T> (&v)[V]) const {
     if constexpr (sizeof(T) == 8) {

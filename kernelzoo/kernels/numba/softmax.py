@@ -238,10 +238,13 @@ def fused_tiling(v: View, knobs: Knobs) -> Tiling | None:
 def _tiles(v: View, threads: int, knobs: Knobs) -> int | None:
     """Vectors for each of up to ``threads`` threads; None if the row is too long for that.
 
-    Of packed halves eight pay off sooner, and sooner still where rows have edges. Vectors below 16 bytes, which an
+    Of packed halves eight pay off sooner, and sooner still where rows have edges; soonest in float64, where the threads
+    of a row agree on its maximum and sum as often for two exponentials as for sixteen. Vectors below 16 bytes, which an
     unaligned layout has, leave room for twice as many.
     """
     vectors = max(1, v.n // v.vec)
+    if v.dtype == "float64" and v.vec > 1 and vectors <= threads * 8:
+        return 4 if vectors <= 256 else 8
     if vectors <= 128:
         return 1 if vectors <= 64 else 2
     packed = knobs.edge_vectors if v.edges else knobs.packed_vectors
@@ -439,7 +442,7 @@ def tile_shape(v: View) -> tuple[int, int] | None:
 def multi_row_tiling(v: View) -> Tiling | None:
     """Blocks of 128 threads; a warp to a row of over 64 vectors, half a warp to a shorter one: fewer lanes with more
     vectors each shuffle less. About four vectors a thread in flight, over its rows together, up to eight where a warp's
-    row needs them (float64 half of that)."""
+    row needs them; of float64, for whose exponentials fewer lanes do better, four to a lane."""
     size = 16 * 4 // max(itemsize(v.dtype), 4)
     if v.across:
         if v.n > 2 * size or v.neighbours < 32:
@@ -451,11 +454,14 @@ def multi_row_tiling(v: View) -> Tiling | None:
         vec = 1
     vectors = max(1, v.n // vec)
     lanes = min(power_of_two(vectors), 16 if vectors <= 64 and vec > 1 else WARP)
+    double = v.dtype == "float64" and vec > 1
+    if double:
+        lanes = min(power_of_two(-(-vectors // 4)), WARP)
     if v.edges and vec > 1:
         lanes = max(lanes, min(2 * vec, WARP))  # an edge element each
     tiles = power_of_two(-(-vectors // lanes))
-    deep = 4 if vec * itemsize(v.dtype) == VECTOR_BYTES and v.dtype != "float64" else max(1, size // vec)
-    if tiles > 2 * deep:
+    deep = 8 if double else 4 if vec * itemsize(v.dtype) == VECTOR_BYTES else max(1, size // vec)
+    if tiles > (4 if double else 2 * deep):
         return None
     return Tiling(lanes, 128 // lanes, tiles, vec, v.edges and vec > 1, stack=max(1, deep // tiles))
 
