@@ -249,7 +249,8 @@ def split_tilings(dtype: torch.dtype, packed: bool, device: Device) -> tuple[Spl
     """
     held, block = (16, 8) if packed else (16, 4) if dtype.itemsize == 4 else (8, 2)
     if device.arch in ("90", "100"):
-        return tuple(SplitTiling(128 * k, 4 // k, 128, 16, block) for k in (1, 2, 4))
+        held = 16 if dtype.itemsize == 8 else held
+        return tuple(SplitTiling(128 * k, 4 // k, 128, held, block) for k in (1, 2, 4))
     return SplitTiling(128, 3, 168, held, block), SplitTiling(512, 1, 128, held // 2, block)
 
 
@@ -1344,7 +1345,7 @@ def fused(x: torch.Tensor, out: torch.Tensor) -> Launch:
     packed = many and knobs.packed_row < rows.n <= knobs.packed_limit and rows.packed(x, out)
     warps = row_warps(knobs, device, x.dtype, rows.n, edges, packed)
     kernel = fused_packed_kernel if packed else fused_kernel
-    if device.vendor == "cuda" and device.arch in ("80", "90") and x.dtype == torch.float64 and edges and columns == 8192:
+    if x.dtype == torch.float64 and edges and columns == 8192 and device.arch in ("80", "90"):
         # With its edges a row takes 44 registers of 1024 threads, one program to a multiprocessor; so it has two, where
         # no register is spilled for that. On an H200 float64 (3001, 5003) takes 79 us for 126.
         return bound("triton/softmax/fused", x, kernel, rows.total, args, device.warps(512), maxnreg=64)
