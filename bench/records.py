@@ -79,7 +79,7 @@ RECORDS = (
         "map-softmax.json.gz",
         f"kernelzoo bench --shapes map --op softmax {PEERS} --backend torch,cupy,numba,triton,liger,flaggems,quack"
         " --variant auto,eager,compile,library --waive quack/softmax/library --rounds 9 -o {}",
-        420,
+        250,
         alone=True,
     ),
     Record(
@@ -96,8 +96,8 @@ RECORDS = (
         alone=True,
     ),
     *(
-        Record(f"full-{op}.json.gz", f"kernelzoo bench --shapes full --op {op} --rounds 5 -o {{}}", 250, alone=True)
-        for op in ("softmax", "min")
+        Record(f"full-{op}.json.gz", f"kernelzoo bench --shapes full --op {op} --rounds 5 -o {{}}", seconds, alone=True)
+        for op, seconds in (("softmax", 490), ("min", 160))
     ),
     Record(
         "sweep.json.gz",
@@ -120,7 +120,7 @@ RECORDS = (
     ),
     Record("hints.json", "python bench/hints.py -o {}", 60, alone=True),
     Record("aa.json", "python bench/aa.py -o {}", 60, alone=True),
-    Record("profile.json", "python bench/profile.py {softmax} {min} -o {}", 275, alone=True),
+    Record("profile.json", "python bench/profile.py {softmax} {min} -o {}", 150, alone=True),
     *(
         Record(f"fuzz-{backend}.json", f"kernelzoo fuzz '{backend}/*' {FUZZ} -o {{}}", 170)
         for backend in ("triton", "cupy", "numba")
@@ -134,9 +134,9 @@ RECORDS = (
     Record("accuracy-triton.json", "kernelzoo accuracy 'triton/*' --values 1e8 --seed 1 --jobs 16 -o {}", 80),
     Record("load.json", "python tests/load/run.py --section threads,streams,graphs,modes,processes -o {}", 140),
     Record("devices.json", "python tests/load/run.py --section devices -o {}", 60, alone=True, gpus=2),
-    Record("memory.json", "python tests/load/run.py --section memory,full -o {}", 60),
-    Record("sizes-softmax.json", "python tests/load/run.py --section sizes --op softmax -o {}", 200),
-    Record("sizes-min.json", "python tests/load/run.py --section sizes --op min -o {}", 300),
+    Record("memory.json", "python tests/load/run.py --section memory,full -o {}", 120),
+    Record("sizes-softmax.json", "python tests/load/run.py --section sizes --op softmax -o {}", 110),
+    Record("sizes-min.json", "python tests/load/run.py --section sizes --op min -o {}", 230),
 )
 
 MAP = ("h200-map-softmax", "h200-map-min")
@@ -192,7 +192,7 @@ PAGES = (
     Page("docs/h200-map", MAP, "The map: 44 shapes, as many odd lengths as even ones", figures=True),
     Page("docs/h200-axes", ("h200-axes",), "Other axes than the last on an H200"),
     Page("docs/h200-dtypes", ("h200-dtypes",), "float16 and float64 on an H200"),
-    Page("docs/h200-full", ("h200-full-softmax", "h200-full"), "Every variant on an H200"),
+    Page("docs/h200-full", ("h200-full-softmax", "h200-full-min"), "Every variant on an H200"),
     Page("docs/h200-sweep", ("h200-sweep-a", "h200-sweep-b"), SWEEP, figures=True),
     Page("docs/h200-sweep/auto", ("h200-sweep",), SWEEP, figures=True),
     Page("docs/h200-hints.md", ("h200-hints",), findings=True),

@@ -265,7 +265,7 @@ def one_block(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("blocks", [1, 3, 0], ids=["a cluster of one", "a cluster", "the grid"])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64], ids=str)
 def test_threads_without_elements_have_no_maximum(
     blocks: int, dtype: torch.dtype, one_block: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
