@@ -442,7 +442,7 @@ def tile_shape(v: View) -> tuple[int, int] | None:
 def multi_row_tiling(v: View) -> Tiling | None:
     """Blocks of 128 threads; a warp to a row of over 64 vectors, half a warp to a shorter one: fewer lanes with more
     vectors each shuffle less. About four vectors a thread in flight, over its rows together, up to eight where a warp's
-    row needs them; of float64, for whose exponentials fewer lanes do better, four to a lane."""
+    row needs them; of float64, for whose exponentials fewer lanes do better, four to a lane at least."""
     size = 16 * 4 // max(itemsize(v.dtype), 4)
     if v.across:
         if v.n > 2 * size or v.neighbours < 32:
@@ -461,7 +461,7 @@ def multi_row_tiling(v: View) -> Tiling | None:
         lanes = max(lanes, min(2 * vec, WARP))  # an edge element each
     tiles = power_of_two(-(-vectors // lanes))
     deep = 8 if double else 4 if vec * itemsize(v.dtype) == VECTOR_BYTES else max(1, size // vec)
-    if tiles > (4 if double else 2 * deep):
+    if tiles > (8 if double else 2 * deep):
         return None
     return Tiling(lanes, 128 // lanes, tiles, vec, v.edges and vec > 1, stack=max(1, deep // tiles))
 
@@ -1221,7 +1221,9 @@ def auto(x: torch.Tensor, out: torch.Tensor) -> Launch:
 
 
 def plan_auto(v: View, device: torch.device, knobs: Knobs) -> BindView:
-    short = v.edges or v.n <= knobs.warp_vectors * v.vec
+    # Of float64 a block does better than a warp as soon as that has more than four vectors to a lane.
+    longest = min(4 * WARP, knobs.warp_vectors) if v.dtype == "float64" else knobs.warp_vectors
+    short = (v.edges and v.dtype != "float64") or v.n <= longest * v.vec
     if not v.across and (tile_shape(v) is not None or (short and multi_row_tiling(v) is not None)):
         return plan_multi_row(v, device, knobs)
     tiling = fused_tiling(v, knobs)
