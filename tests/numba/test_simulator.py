@@ -278,6 +278,7 @@ def test_threads_without_elements_have_no_maximum(
     for columns in (7, 32, 261, 2125):
         x = values((3, columns), dtype) / 40 - 1000
         x[1, : columns // 2] = -INF
+        x[2] = values((columns,), dtype) * 10  # so far apart that any but the largest would overflow, in float64 too
         with simulator.clusters_of(blocks or 1):
             run(split, x)
 
