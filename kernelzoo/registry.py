@@ -131,6 +131,8 @@ class Backend:
         """What runs the kernels in place of a device (an interpreter, a simulator), or "". Never to be timed."""
         self._binds = binds
         self._kept: dict[tuple[object, ...], _Kept] = {}
+        self._last: dict[tuple[object, ...], _Kept] = {}
+        """Of those, by what was called for, the one of the call before."""
         import torch  # for the short way of a repeated call, which has no time to import anything
 
         self._tensor = torch.Tensor
@@ -192,32 +194,22 @@ class Backend:
     ) -> torch.Tensor:
         if self._is_compiling():  # torch.compile breaks its graph here: what binds and compiles kernels can't be traced
             return self._uncompiled(op, x, dim, keepdim, variant, out)
-        # The short way of a repeated call. The key holds everything that a launch depends on but the addresses; what
-        # is not a plain tensor on a GPU, or needs a check that the key can't stand for, takes the long way.
+        # The short way of a repeated call. What another launch table than that in force was chosen for is not kept.
         key: tuple[object, ...] | None = None
-        if (
-            out is None
-            and type(x) is self._tensor
-            and (device := x.get_device()) >= 0  # negative on the host
-            and type(dim) is int
-            and type(variant) is str
-            and not x.requires_grad
-            and not x.is_neg()
-            and not self._chosen()  # what is bound by another launch table than that in force is not kept
-        ):
-            try:
+        if out is None and type(dim) is int and type(variant) is str and not self._chosen():
+            call = op, variant, dim, keepdim
+            kept = self._last.get(call)
+            address = 0
+            if kept is not None and kept[0](x):
                 address = x.data_ptr()
-            except RuntimeError:  # a sparse tensor has none
-                address = 0
-            if address:  # zero is that of a tensor without memory
-                key = (op, variant, dim, keepdim, x.dtype, x.shape, x.stride(), address % 16, device)
-                kept = self._kept.get(key)
-                if kept is not None:
-                    at, shape, strides, dtype, alone = kept
-                    if alone or device == self._current_device():
-                        out = self._allocate(shape, strides, dtype)
-                        at(address, out.data_ptr())
-                        return out
+            if kept is None or not address or address % 16 != kept[1]:  # zero is that of a tensor without memory
+                key, address, kept = self._find(call, x)
+            if kept is not None:
+                _, _, device, alone, at, shape, strides, dtype = kept
+                if alone or device == self._current_device():
+                    out = self._allocate(shape, strides, dtype)
+                    at(address, out.data_ptr())
+                    return out
         bind = self._binds.get((op.name, variant)) if isinstance(variant, str) else None
         if bind is None:
             raise UnknownNameError(f"{self.name} {op.name} variant", variant, self.variants(op.name))
@@ -232,11 +224,40 @@ class Backend:
                 launch = op.launch(bind, x, dims, out)
                 launch()
             if key is not None and isinstance(launch, Movable):
-                if len(self._kept) >= _KEPT:
-                    self._kept.clear()
-                alone = self._device_count() == 1
-                self._kept[key] = launch.at, tuple(out.shape), out.stride(), out.dtype, alone
+                self._keep(key, x, launch, out)
         return out
+
+    def _find(self, call: tuple[object, ...], x: torch.Tensor) -> tuple[tuple[object, ...] | None, int, _Kept | None]:
+        """A key of everything that a launch depends on but the addresses, x's address, and what is kept for the key;
+        no key for what is not a plain tensor on a GPU, or needs a check that a key can't stand for."""
+        nothing = None, 0, None
+        if type(x) is not self._tensor or (device := x.get_device()) < 0:  # negative on the host
+            return nothing
+        if x.requires_grad or x.is_neg():
+            return nothing
+        try:
+            address = x.data_ptr()
+        except RuntimeError:  # a sparse tensor has none
+            return nothing
+        if not address:
+            return nothing
+        key = (*call, x.dtype, x.shape, x.stride(), address % 16, device)
+        kept = self._kept.get(key)
+        if kept is not None:
+            if kept is self._last.get(call):  # whose test was made in another of torch's modes
+                kept = self._kept[key] = (_alike(x), *kept[1:])
+            self._last[call] = kept
+        return key, address, kept
+
+    def _keep(self, key: tuple[object, ...], x: torch.Tensor, launch: Movable, out: torch.Tensor) -> None:
+        """Keep a launch for its key, and for the next call if that is alike."""
+        if len(self._kept) >= _KEPT:
+            self._kept.clear()
+            self._last.clear()
+        device, alone = x.get_device(), self._device_count() == 1
+        result = tuple(out.shape), out.stride(), out.dtype
+        kept = self._kept[key] = _alike(x), x.data_ptr() % 16, device, alone, launch.at, *result
+        self._last[key[:4]] = kept
 
     def _check_device(self, x: torch.Tensor) -> None:
         if x.device.type not in self.devices:
@@ -377,8 +398,12 @@ def require(backend: str, module: str, remedy: str) -> Any:
         raise BackendUnavailableError(backend, f"importing {module} failed: {error}", remedy) from error
 
 
-_Kept: TypeAlias = "tuple[Callable[[int, int], None], tuple[int, ...], tuple[int, ...], torch.dtype, bool]"
-"""A launch on any addresses; the output's shape, strides and dtype; and whether there is no device but one."""
+_Kept: TypeAlias = (
+    "tuple[Callable[[object], bool], int, int, bool, Callable[[int, int], None],"
+    " tuple[int, ...], tuple[int, ...], torch.dtype]"
+)
+"""Whether an x is alike; its address modulo 16, its device, and whether there is no other; a launch on any addresses;
+the output's shape, strides and dtype."""
 
 _Allocate: TypeAlias = "Callable[[tuple[int, ...], tuple[int, ...], torch.dtype], torch.Tensor]"
 
@@ -388,6 +413,19 @@ def _empty_strided(shape: tuple[int, ...], strides: tuple[int, ...], dtype: torc
     import torch
 
     return torch.empty_strided(shape, strides, dtype=dtype, device="cuda")
+
+
+def _alike(x: torch.Tensor) -> Callable[[object], bool]:
+    """A test for plain tensors of x's dtype, device, shape and strides, in the mode that torch is in: what its own
+    compiler guards compiled code with, a fourth of the time of a key. It fails for all in a torch that has it not."""
+    import torch
+
+    try:
+        guards: Any = torch._C._dynamo.guards.TensorGuards
+        made = guards(x, dynamic_dims_sizes=[list(x.shape)], dynamic_dims_strides=[list(x.stride())])
+        return made.check  # type: ignore[no-any-return]  # torch's C++ has no annotations
+    except (AttributeError, TypeError):
+        return lambda x: False
 
 
 _KEPT = 4096
@@ -460,6 +498,7 @@ def _after_fork() -> None:
     _loading.clear()
     for backend in _loaded.values():
         backend._kept.clear()
+        backend._last.clear()
 
 
 if hasattr(os, "register_at_fork"):

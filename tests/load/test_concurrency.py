@@ -16,7 +16,7 @@ import sections
 import torch
 
 from kernelzoo import ops, registry
-from kernelzoo.errors import BackendUnavailableError
+from kernelzoo.errors import BackendUnavailableError, UnknownNameError
 from kernelzoo.registry import Backend, Launch, Movable
 from kernelzoo.workspace import owning
 
@@ -79,11 +79,107 @@ def test_a_kept_launch_is_for_the_current_device_where_there_are_several(kept: B
     kept._allocate = lambda shape, strides, dtype: given.append((shape, strides, dtype)) or torch.empty(shape)
     for devices, current, short in ((2, 1, False), (2, 0, True), (1, 1, True)):
         kept._kept.clear()
+        kept._last.clear()
         given.clear()
         kept._device_count, kept._current_device = lambda n=devices: n, lambda n=current: n
         kept.min(x)
         assert bool((kept.min(x) == 1).all())
         assert given == ([((9,), (1,), torch.float32)] if short else [])
+
+
+def note(kept: Backend, asked: list[torch.Tensor]) -> None:
+    """Have the backend note for which tensors it looks for a launch by key."""
+    find = kept._find
+
+    def noting(call: tuple[object, ...], x: torch.Tensor) -> Any:
+        asked.append(x)
+        return find(call, x)
+
+    kept._find = noting  # type: ignore[method-assign]
+
+
+def otherwise_laid() -> dict[str, torch.Tensor]:
+    """Tensors that are like ``on_device(8, 1.0)`` in all but one thing."""
+    x = on_device(8, 1.0)
+    empty = on_device(8, 1.0)
+    empty.untyped_storage().resize_(0)
+    return {
+        "dtype": x.double().as_subclass(OnDevice),
+        "length": on_device(9, 1.0),
+        "rank": on_device(8, 1.0).squeeze(1),
+        "strides": on_device(16, 1.0)[::2],
+        "alignment": on_device(9, 1.0)[1:],
+        "gradient": on_device(8, 1.0).requires_grad_(),
+        "negative": torch._neg_view(x),
+        "class": torch.ones(8, 1),
+        "meta": torch.ones(8, 1, device="meta").as_subclass(OnDevice),
+        "memory": empty,
+    }
+
+
+@pytest.mark.parametrize("name", otherwise_laid())
+def test_the_shortest_way_is_for_the_same_layout_alone(kept: Backend, name: str) -> None:
+    asked: list[torch.Tensor] = []
+    note(kept, asked)
+    for value in (1.0, 2.0, 3.0):
+        x = on_device(8, value)
+        assert bool((kept.min(x) == value).all())
+    assert len(asked) == 1, "the second call of a layout asks for its key"
+    other = otherwise_laid()[name]
+    bind = kept._binds.pop(("min", "auto"))  # what could only copy contiguous memory
+    with pytest.raises(UnknownNameError):
+        kept.min(other)
+    kept._binds["min", "auto"] = bind
+    assert asked[1:] and asked[1] is other
+    kept.min(on_device(8, 1.0), keepdim=True)
+    kept.min(on_device(8, 1.0), 1)
+    assert len(asked) == 4, "another axis, or an output of another shape, was taken for the same"
+
+
+def test_the_test_of_a_layout_is_for_plain_tensors_in_the_same_mode() -> None:
+    x = torch.ones(8, 1)
+    alike = registry._alike(x)
+    assert alike(torch.zeros(8, 1))
+    assert not any(map(alike, (x.to_sparse(), torch.nn.Parameter(x, requires_grad=False), x.numpy(), [1.0], None)))
+    batch = []
+
+    def of_row(row: torch.Tensor) -> torch.Tensor:
+        batch.append(alike(row))
+        return row
+
+    torch.func.vmap(of_row)(torch.ones(3, 8, 1))
+    assert batch == [False]
+    with torch.inference_mode():
+        assert not alike(torch.zeros(8, 1))
+    x.requires_grad_()
+    assert not alike(x)
+
+
+def test_the_shortest_way_is_found_again_in_another_mode(kept: Backend) -> None:
+    asked: list[torch.Tensor] = []
+    note(kept, asked)
+    with torch.inference_mode():
+        kept.min(on_device(8, 1.0))
+        kept.min(on_device(8, 1.0))
+    assert len(asked) == 1
+    for value in (1.0, 2.0, 3.0):
+        assert bool((kept.min(on_device(8, value)) == value).all())
+    assert len(asked) == 2
+    for _ in range(3):  # two layouts in turns ask for a key each time, and make no test anew
+        for n in (8, 9):
+            kept.min(on_device(n, 1.0))
+    tests = {id(entry[0]) for entry in kept._kept.values()}
+    for n in (8, 9, 8):
+        kept.min(on_device(n, 1.0))
+    assert {id(entry[0]) for entry in kept._kept.values()} == tests
+
+
+def test_a_torch_without_the_test_finds_launches_by_key(kept: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(torch._C._dynamo.guards, "TensorGuards")
+    kept.min(on_device(8, 1.0))
+    del kept._binds["min", "auto"]  # from here on nothing can be bound anew
+    for value in (2.0, 3.0):
+        assert bool((kept.min(on_device(8, value)) == value).all())
 
 
 def test_a_kept_launch_holds_no_tensor(kept: Backend) -> None:
@@ -168,7 +264,7 @@ def test_a_fork_keeps_no_lock_and_no_launch(kept: Backend, monkeypatch: pytest.M
     registry._after_fork()
     assert registry._lock is not before and registry._lock.acquire(timeout=1)
     registry._lock.release()
-    assert not kept._kept
+    assert not kept._kept and not kept._last
 
 
 def test_cuda_after_a_fork_is_an_error_that_says_so(kept: Backend, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,81 @@
+"""What a launch hands to Triton's own ``launch`` is what its launcher would hand on, where that is known."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch  # noqa: F401  (before Triton, which looks for it)
+import triton
+from triton.backends.nvidia.driver import CudaLauncher
+
+from kernelzoo.kernels.triton.program import submitting
+
+ASKED = {
+    "num_ctas": 1,
+    "global_scratch_size": 0,
+    "global_scratch_align": 1,
+    "profile_scratch_size": 0,
+    "profile_scratch_align": 1,
+    "launch_cooperative_grid": True,
+    "launch_pdl": False,
+}
+GIVEN = (33, 1, 1, 5, 7, (4, 1), None, None, None, 100, 200, 3)
+"""What a launcher is called with: grid, stream 5, function 7, metadata, no hooks, two addresses and a number."""
+
+
+def hands_on(self: Any, x: int, y: int, z: int, stream: int, function: int, *args: Any) -> None:
+    """The order in which a launcher of Triton 3.6 hands on what it is given."""
+    self.launch(x, y, z, stream, function, self.launch_cooperative_grid, self.launch_pdl, None, None, *args)
+
+
+def refuses(self: Any, *args: Any) -> None:
+    pytest.fail("the launcher's own work is what is to be spared")
+
+
+def launcher(kind: type, **attributes: Any) -> tuple[Any, list[tuple[Any, ...]]]:
+    """One that was not made by compiling a kernel, and what its launch has been given."""
+    made, given = kind.__new__(kind), []
+    for name, value in {**ASKED, **attributes, "launch": lambda *args: given.append(args)}.items():
+        setattr(made, name, value)
+    return made, given
+
+
+def submit(run: Any) -> None:
+    submitting(SimpleNamespace(run=run, function=7, packed_metadata=(4, 1)), 33)(5, (100, 200, 3))
+
+
+@pytest.mark.skipif(not triton.__version__.startswith("3.7."), reason="needs the launcher of Triton 3.7")
+def test_the_same_as_by_the_launcher(monkeypatch: pytest.MonkeyPatch) -> None:
+    run, given = launcher(CudaLauncher, arg_annotations=("a",), kernel_signature=b"s")
+    run(*GIVEN)
+    monkeypatch.setattr(CudaLauncher, "__call__", refuses)
+    submit(run)
+    assert len(given) == 2 and given[0] == given[1]
+
+
+def test_the_same_as_by_the_launcher_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(triton, "__version__", "3.6.0")
+    run, given = launcher(type("CudaLauncher", (), {"__call__": hands_on}))
+    run(*GIVEN)
+    monkeypatch.setattr(type(run), "__call__", refuses)
+    submit(run)
+    assert len(given) == 2 and given[0] == given[1]
+
+
+@pytest.mark.parametrize(
+    ("name", "version", "attributes"),
+    [
+        ("CudaLauncher", "3.6.0", {"global_scratch_size": 8}),
+        ("CudaLauncher", "3.6.0", {"profile_scratch_size": 8}),
+        ("CudaLauncher", "3.8.0", {}),
+        ("HIPLauncher", "3.6.0", {}),
+    ],
+)
+def test_any_other_launcher_is_called(
+    name: str, version: str, attributes: dict[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(triton, "__version__", version)
+    called: list[tuple[Any, ...]] = []
+    run, given = launcher(type(name, (), {"__call__": lambda self, *args: called.append(args)}), **attributes)
+    submit(run)
+    assert called == [GIVEN] and not given
