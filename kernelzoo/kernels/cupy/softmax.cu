@@ -277,8 +277,8 @@ struct Held {
   // `own` is what exponentials() returned, `all` the whole row's pair.
   __device__ void write(const Row<T, V>& row, int lane, int lanes, Pair<W> own, Pair<W> all) {
     const W shift = zero_if_empty(all.m), inverse = W(1) / all.s;
-    const bool met = sizeof(W) == 8 && own.m == all.m;  // merge_held
-    const W scale = KEPT && !met ? exponential(own.m - shift) * inverse : inverse;
+    const bool agreed = sizeof(W) == 8 && own.m == all.m;  // on the maximum, by merge_held
+    const W scale = KEPT && !agreed ? exponential(own.m - shift) * inverse : inverse;
     W v[V];
 #pragma unroll
     for (int i = 0; i < ITEMS; ++i) {

@@ -45,6 +45,10 @@ ON_CHIP_BYTES = 32768 * 4
 """The widest tile one program holds in registers: 1024 threads (the most a program may have) times 32 elements of
 float32, or 16 of float64, which leaves half of the 64 registers a thread has then for everything else."""
 
+ONLINE_ROWS = 6
+"""Rows of float64 per multiprocessor from which online takes those that no program holds. On an H200 (2048, 32768)
+takes 397 us so and 494 by split, (777, 50257) 261 and 256, (300, 65537) 159 and 133."""
+
 LINE_BYTES, SECTOR_BYTES = 128, 32
 """Rows across which memory is contiguous are taken by the cache line, at the least by the sector of a line."""
 
@@ -189,6 +193,17 @@ def row_warps(knobs: Knobs, device: Device, dtype: torch.dtype, n: int, edges: i
     return device.warps(triton.next_power_of_2(threads + 1) // 2)
 
 
+def fused_warps(
+    knobs: Knobs, device: Device, dtype: torch.dtype, n: int, edges: int, packed: bool
+) -> tuple[int, dict[str, int]]:
+    """Warps for one row of n elements, and what the compiler is told of their registers."""
+    if dtype == torch.float64 and edges and tile_columns(n, edges) == 8192 and device.arch in ("80", "90"):
+        # With its edges such a row takes 44 registers of 1024 threads, one program to a multiprocessor; so it has two,
+        # where no register is spilled for that. On an H200 (3001, 5003) takes 79 us for 126.
+        return device.warps(512), {"maxnreg": 64}
+    return row_warps(knobs, device, dtype, n, edges, packed), {}
+
+
 def row_tile(knobs: Knobs, rows: Rows, dtype: torch.dtype, edges: int) -> tuple[int, int] | None:
     """(ROWS, COLS) of a tile of whole rows, or None if rows are too long to be taken side by side."""
     columns = tile_columns(rows.n, edges)
@@ -249,7 +264,8 @@ def split_tilings(dtype: torch.dtype, packed: bool, device: Device) -> tuple[Spl
     """
     held, block = (16, 8) if packed else (16, 4) if dtype.itemsize == 4 else (8, 2)
     if device.arch in ("90", "100"):
-        held = 16 if dtype.itemsize == 8 else held
+        # On an H200 float64 (64, 99991) takes 46 us so, and 59 where a thread holds all that its registers can.
+        block = 4 if dtype.itemsize == 8 else block
         return tuple(SplitTiling(128 * k, 4 // k, 128, held, block) for k in (1, 2, 4))
     return SplitTiling(128, 3, 168, held, block), SplitTiling(512, 1, 128, held // 2, block)
 
@@ -260,10 +276,13 @@ def split_parts(
     """The tiling and programs to one row, by an estimate of the microseconds that each choice takes.
 
     Rows are taken in rounds. A round takes the time to move its bytes, at the speed of a chip of which a fifth of the
-    programs may be idle; longer if it doesn't fit on chip, and part of it is read twice; and the time that programs
-    wait for each other, which is hidden if there are others. Programs of more warps took 5 % longer on an H200.
+    programs may be idle; longer if it doesn't fit on chip, and part of it is read twice; a time for its end; and that
+    for which programs wait for each other, which is hidden if there are others. Programs of more warps took 5 % longer
+    on an H200.
     """
     elements_per_us = knobs.bytes_per_us / (2 * itemsize)
+    # Of float64 by what 42 choices took for nine problems on an H200: a round ends with its long exponentials.
+    end, reread = (4, 1.0) if itemsize == 8 else (1, 0.9)
 
     def time(choice: tuple[SplitTiling, int]) -> float:
         tiling, parts = choice
@@ -271,10 +290,10 @@ def split_parts(
         groups = min(rows, resident // parts)
         rounds = triton.cdiv(rows, groups)
         share = triton.cdiv(n, parts)
-        again = 1 + 0.9 * max(0.0, 1 - tiling.held * tiling.threads * (16 // itemsize) / share)
+        again = 1 + reread * max(0.0, 1 - tiling.held * tiling.threads * (16 // itemsize) / share)
         move = max(groups * parts, 0.8 * resident) * share / elements_per_us
         slower = 1 if tiling.threads == 128 else 1.05
-        return float(slower * rounds * (again * move + 1 + knobs.exchange_us / groups))
+        return float(slower * rounds * (again * move + end + knobs.exchange_us / groups))
 
     # Each of a program's threads awaits one pair.
     choices = (
@@ -1308,7 +1327,8 @@ def split_across_kernel(
 def auto(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """Tiles of short rows, a program per row that fits on chip, and several programs to each row that is longer.
 
-    Across rows, tiles of short columns, and for longer ones online if many, split if few.
+    Of float64 online takes longer rows if they are many: its exponentials are short of registers, not of memory's
+    speed. Across rows, tiles of short columns, and for longer ones online if many, split if few.
     """
     rows = rows_of(x, out)
     device = current_device()
@@ -1324,7 +1344,8 @@ def auto(x: torch.Tensor, out: torch.Tensor) -> Launch:
         many = rows.total >= knobs.online_percent / 100 * multiprocessors * side
         return (online if many else split)(x, out)
     if rows.n > ON_CHIP_BYTES // wide_dtype(x.dtype).itemsize:
-        return split(x, out)
+        many = x.dtype == torch.float64 and rows.total >= ONLINE_ROWS * multiprocessors
+        return (online if many else split)(x, out)
     ahead = x.element_size() == 2 and rows.n > knobs.packed_limit and rows.total >= knobs.ahead_rows * multiprocessors
     return (persistent if ahead else fused)(x, out)
 
@@ -1343,13 +1364,9 @@ def fused(x: torch.Tensor, out: torch.Tensor) -> Launch:
     knobs = of(Knobs, device.index)
     many = rows.total > knobs.packed_rows * device.multiprocessors
     packed = many and knobs.packed_row < rows.n <= knobs.packed_limit and rows.packed(x, out)
-    warps = row_warps(knobs, device, x.dtype, rows.n, edges, packed)
+    warps, options = fused_warps(knobs, device, x.dtype, rows.n, edges, packed)
     kernel = fused_packed_kernel if packed else fused_kernel
-    if x.dtype == torch.float64 and edges and columns == 8192 and device.arch in ("80", "90"):
-        # With its edges a row takes 44 registers of 1024 threads, one program to a multiprocessor; so it has two, where
-        # no register is spilled for that. On an H200 float64 (3001, 5003) takes 79 us for 126.
-        return bound("triton/softmax/fused", x, kernel, rows.total, args, device.warps(512), maxnreg=64)
-    return bound("triton/softmax/fused", x, kernel, rows.total, args, warps)
+    return bound("triton/softmax/fused", x, kernel, rows.total, args, warps, **options)
 
 
 @register("triton", "softmax", "multi_row")
@@ -1422,6 +1439,8 @@ def online(x: torch.Tensor, out: torch.Tensor) -> Launch:
     side, block = column_tile(rows, x.dtype, knobs.online_bytes)
     args = (x, out, *rows.layout, wide_type(x.dtype), torch.finfo(wide_dtype(x.dtype)).min, edges, side, block)
     warps = tile_warps(knobs, device, x.dtype, side * block)
+    if x.dtype == torch.float64 and not rows.across:
+        warps *= 2  # on an H200 (1024, 128256) takes 812 us so, and 850 otherwise
     return bound("triton/softmax/online", x, online_kernel, triton.cdiv(rows.total, side), args, warps)
 
 
