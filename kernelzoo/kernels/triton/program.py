@@ -295,7 +295,7 @@ def launch_of(implementation: str, kernel: Any, program: Any, programs: int, arg
         return interpret
     # Straight to the compiled kernel's launcher, without the argument handling of Triton's own call (5 us and more for
     # a kernel of 14 arguments). An address is as good as a tensor to it, and spares it a query of the driver.
-    submit = submitting(program, programs)
+    call, fixed, together = submission(program)
     device: int = x.get_device()
     stream = _current_stream
     plain = tuple(arg.data_ptr() if isinstance(arg, torch.Tensor) else arg for arg in args)
@@ -304,32 +304,44 @@ def launch_of(implementation: str, kernel: Any, program: Any, programs: int, arg
         rest = plain[2:]
 
         def at(x: int, out: int) -> None:
-            submit(stream(device), (x, out, *rest))
+            if together:
+                call(programs, 1, 1, stream(device), *fixed, (x, out, *rest))
+            else:
+                call(programs, 1, 1, stream(device), *fixed, x, out, *rest)
 
         return Movable(at, x, args[1])
+    arguments = (plain,) if together else plain
 
     def launch(_alive: tuple[Any, ...] = args) -> None:
-        submit(stream(device), plain)
+        call(programs, 1, 1, stream(device), *fixed, *arguments)
 
     return owning(launch, *tensors[2:])
 
 
-def submitting(program: Any, programs: int) -> Callable[[int, tuple[Any, ...]], None]:
-    """``submit(stream, arguments)``: so many programs of a compiled kernel, with no hooks.
+class Submission(NamedTuple):
+    """How a compiled kernel is launched: ``call(programs, 1, 1, stream, *fixed, *arguments)``, or the arguments
+    together, as the last."""
 
-    What a CUDA launcher of Triton 3.6 or 3.7 would hand to its own ``launch`` is the same at every call but for stream
-    and arguments, as long as the kernel asks for no scratch memory; to work it out anew takes half a microsecond.
+    call: Callable[..., None]
+    fixed: tuple[Any, ...]
+    together: bool
+
+
+def submission(program: Any) -> Submission:
+    """The launch of a compiled kernel, with no hooks.
+
+    What a CUDA launcher of Triton 3.6 or 3.7 hands to its own ``launch`` is the same at every call but for stream and
+    arguments, as long as the kernel asks for no scratch memory; to work it out anew takes half a microsecond.
     """
-    run, function, metadata = program.run, program.function, program.packed_metadata
+    run, hooks, scratch = program.run, (None, None, None), (None, None)
     known = triton.__version__.startswith(("3.6.", "3.7.")) and type(run).__name__ == "CudaLauncher"
     if not known or run.global_scratch_size or run.profile_scratch_size:
-        return lambda stream, arguments: run(programs, 1, 1, stream, function, metadata, None, None, None, *arguments)
-    launch, kind = run.launch, (function, run.launch_cooperative_grid, run.launch_pdl)
-    hooks, scratch = (None, None, None), (None, None)
+        return Submission(run, (program.function, program.packed_metadata, *hooks), together=False)
+    kind = (program.function, run.launch_cooperative_grid, run.launch_pdl)
     if hasattr(run, "kernel_signature"):  # from 3.7 on, one launch for all kernels
-        rest = (metadata, *hooks, *scratch, run.arg_annotations, run.kernel_signature)
-        return lambda stream, arguments: launch(programs, 1, 1, stream, *kind, *rest, arguments)
-    return lambda stream, arguments: launch(programs, 1, 1, stream, *kind, *scratch, metadata, *hooks, *arguments)
+        rest = (program.packed_metadata, *hooks, *scratch, run.arg_annotations, run.kernel_signature)
+        return Submission(run.launch, (*kind, *rest), together=True)
+    return Submission(run.launch, (*kind, *scratch, program.packed_metadata, *hooks), together=False)
 
 
 def bound(

@@ -8,7 +8,7 @@ import torch  # noqa: F401  (before Triton, which looks for it)
 import triton
 from triton.backends.nvidia.driver import CudaLauncher
 
-from kernelzoo.kernels.triton.program import submitting
+from kernelzoo.kernels.triton.program import submission
 
 ASKED = {
     "num_ctas": 1,
@@ -41,7 +41,10 @@ def launcher(kind: type, **attributes: Any) -> tuple[Any, list[tuple[Any, ...]]]
 
 
 def submit(run: Any) -> None:
-    submitting(SimpleNamespace(run=run, function=7, packed_metadata=(4, 1)), 33)(5, (100, 200, 3))
+    program = SimpleNamespace(run=run, function=7, packed_metadata=(4, 1))
+    call, fixed, together = submission(program)
+    arguments = (100, 200, 3)
+    call(33, 1, 1, 5, *fixed, *((arguments,) if together else arguments))
 
 
 @pytest.mark.skipif(not triton.__version__.startswith("3.7."), reason="needs the launcher of Triton 3.7")
