@@ -131,8 +131,8 @@ class Backend:
         """What runs the kernels in place of a device (an interpreter, a simulator), or "". Never to be timed."""
         self._binds = binds
         self._kept: dict[tuple[object, ...], _Kept] = {}
-        self._last: dict[tuple[object, ...], _Kept] = {}
-        """Of those, by what was called for, the one of the call before."""
+        self._last: dict[object, _Kept] = {}
+        """Of those, for each operation, the one of the call before."""
         import torch  # for the short way of a repeated call, which has no time to import anything
 
         self._tensor = torch.Tensor
@@ -140,7 +140,7 @@ class Backend:
         self._chosen = tables.chosen.get
         self._current_device: Callable[[], int] = getattr(torch._C, "_cuda_getDevice", lambda: -1)
         self._device_count = torch.cuda.device_count
-        self._is_compiling = torch.compiler.is_compiling
+        self._is_compiling = torch.compiler.is_dynamo_compiling  # and not while exporting, which runs what is here
 
         def run(*arguments: Any) -> torch.Tensor:
             return self._run(*arguments)
@@ -196,20 +196,28 @@ class Backend:
             return self._uncompiled(op, x, dim, keepdim, variant, out)
         # The short way of a repeated call. What another launch table than that in force was chosen for is not kept.
         key: tuple[object, ...] | None = None
-        if out is None and type(dim) is int and type(variant) is str and not self._chosen():
-            call = op, variant, dim, keepdim
-            kept = self._last.get(call)
-            address = 0
-            if kept is not None and kept[0](x):
-                address = x.data_ptr()
-            if kept is None or not address or address % 16 != kept[1]:  # zero is that of a tensor without memory
-                key, address, kept = self._find(call, x)
-            if kept is not None:
-                _, _, device, alone, at, shape, strides, dtype = kept
-                if alone or device == self._current_device():
-                    out = self._allocate(shape, strides, dtype)
-                    at(address, out.data_ptr())
-                    return out
+        address = 0  # also that of a tensor without memory
+        kept = self._last.get(op)
+        if (
+            kept is not None
+            and variant is kept[0]
+            and dim is kept[1]
+            and keepdim is kept[2]
+            and out is None
+            and kept[3](x)
+            and not self._chosen()
+        ):
+            address = x.data_ptr()
+            if address % 16 != kept[4]:
+                address = 0
+        if not address and out is None and type(dim) is int and type(variant) is str and not self._chosen():
+            key, address, kept = self._find(op, x, dim, keepdim, variant)
+        if address and kept is not None:
+            _, _, _, _, _, device, alone, at, shape, strides, dtype = kept
+            if alone or device == self._current_device():
+                out = self._allocate(shape, strides, dtype)
+                at(address, out.data_ptr())
+                return out
         bind = self._binds.get((op.name, variant)) if isinstance(variant, str) else None
         if bind is None:
             raise UnknownNameError(f"{self.name} {op.name} variant", variant, self.variants(op.name))
@@ -227,7 +235,9 @@ class Backend:
                 self._keep(key, x, launch, out)
         return out
 
-    def _find(self, call: tuple[object, ...], x: torch.Tensor) -> tuple[tuple[object, ...] | None, int, _Kept | None]:
+    def _find(
+        self, op: ops.Operation, x: torch.Tensor, dim: int, keepdim: bool, variant: str
+    ) -> tuple[tuple[object, ...] | None, int, _Kept | None]:
         """A key of everything that a launch depends on but the addresses, x's address, and what is kept for the key;
         no key for what is not a plain tensor on a GPU, or needs a check that a key can't stand for."""
         nothing = None, 0, None
@@ -241,12 +251,12 @@ class Backend:
             return nothing
         if not address:
             return nothing
-        key = (*call, x.dtype, x.shape, x.stride(), address % 16, device)
+        key = (op, variant, dim, keepdim, x.dtype, x.shape, x.stride(), address % 16, device)
         kept = self._kept.get(key)
         if kept is not None:
-            if kept is self._last.get(call):  # whose test was made in another of torch's modes
-                kept = self._kept[key] = (_alike(x), *kept[1:])
-            self._last[call] = kept
+            if kept is self._last.get(op):  # whose test was made in another of torch's modes, or for an equal name
+                kept = self._kept[key] = (variant, dim, keepdim, _alike(x), *kept[4:])
+            self._last[op] = kept
         return key, address, kept
 
     def _keep(self, key: tuple[object, ...], x: torch.Tensor, launch: Movable, out: torch.Tensor) -> None:
@@ -254,10 +264,10 @@ class Backend:
         if len(self._kept) >= _KEPT:
             self._kept.clear()
             self._last.clear()
-        device, alone = x.get_device(), self._device_count() == 1
+        op, variant, dim, keepdim, *_, offset, device = key
         result = tuple(out.shape), out.stride(), out.dtype
-        kept = self._kept[key] = _alike(x), x.data_ptr() % 16, device, alone, launch.at, *result
-        self._last[key[:4]] = kept
+        kept: Any = (variant, dim, keepdim, _alike(x), offset, device, self._device_count() == 1, launch.at, *result)
+        self._kept[key] = self._last[op] = kept
 
     def _check_device(self, x: torch.Tensor) -> None:
         if x.device.type not in self.devices:
@@ -399,11 +409,11 @@ def require(backend: str, module: str, remedy: str) -> Any:
 
 
 _Kept: TypeAlias = (
-    "tuple[Callable[[object], bool], int, int, bool, Callable[[int, int], None],"
+    "tuple[str, int, bool, Callable[[object], bool], int, int, bool, Callable[[int, int], None],"
     " tuple[int, ...], tuple[int, ...], torch.dtype]"
 )
-"""Whether an x is alike; its address modulo 16, its device, and whether there is no other; a launch on any addresses;
-the output's shape, strides and dtype."""
+"""The variant, axis and keepdim of a call, and whether an x is alike; its address modulo 16, its device, and whether
+there is no other; a launch on any addresses; the output's shape, strides and dtype."""
 
 _Allocate: TypeAlias = "Callable[[tuple[int, ...], tuple[int, ...], torch.dtype], torch.Tensor]"
 

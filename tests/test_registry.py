@@ -164,3 +164,13 @@ def test_a_tensor_without_memory_is_refused_on_a_gpu_too(scratch: str, monkeypat
     for x in (torch.eye(2).to_sparse(), torch.eye(2).to_sparse_csr(), torch._efficientzerotensor((2, 2))):
         with pytest.raises(InputTypeError, match="dense"):
             kernelzoo.get(scratch).min(x)
+
+
+def test_what_torch_traces_to_export_is_run() -> None:
+    class Model(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return kernelzoo.get("torch").softmax(x) + 1
+
+    x = torch.randn(3, 4)
+    exported = torch.export.export(Model(), (x,), strict=False)
+    assert torch.equal(exported.module()(x), torch.softmax(x, -1) + 1)

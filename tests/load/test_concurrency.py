@@ -91,9 +91,9 @@ def note(kept: Backend, asked: list[torch.Tensor]) -> None:
     """Have the backend note for which tensors it looks for a launch by key."""
     find = kept._find
 
-    def noting(call: tuple[object, ...], x: torch.Tensor) -> Any:
+    def noting(op: ops.Operation, x: torch.Tensor, *call: Any) -> Any:
         asked.append(x)
-        return find(call, x)
+        return find(op, x, *call)
 
     kept._find = noting  # type: ignore[method-assign]
 
