@@ -144,7 +144,7 @@ FINDINGS = (
     *(f"host-fuzz-{backend}" for backend in ("cpu", "torch", "triton", "cupy", "numba")),
     *(f"h200-fuzz-{backend}" for backend in ("triton", "cupy", "numba")),
     *("host-accuracy", "h200-accuracy", "h200-accuracy-triton", "h200-load", "h200-devices", "h200-memory"),
-    *("h200-sizes-softmax", "h200-sizes-softmax-cupy", "h200-sizes-min", "architectures", "portability"),
+    *("h200-sizes-softmax", "h200-sizes-min", "architectures", "portability"),
 )
 
 
