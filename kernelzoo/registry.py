@@ -262,12 +262,16 @@ class Backend:
     def _keep(self, key: tuple[object, ...], x: torch.Tensor, launch: Movable, out: torch.Tensor) -> None:
         """Keep a launch for its key, and for the next call if that is alike."""
         if len(self._kept) >= _KEPT:
-            self._kept.clear()
-            self._last.clear()
+            self._forget()
         op, variant, dim, keepdim, *_, offset, device = key
         result = tuple(out.shape), out.stride(), out.dtype
         kept: Any = (variant, dim, keepdim, _alike(x), offset, device, self._device_count() == 1, launch.at, *result)
         self._kept[key] = self._last[op] = kept
+
+    def _forget(self) -> None:
+        """Keep no launch."""
+        self._kept.clear()
+        self._last.clear()
 
     def _check_device(self, x: torch.Tensor) -> None:
         if x.device.type not in self.devices:
@@ -311,6 +315,7 @@ def register(backend: str, op: str, variant: str) -> Callable[[BindT], BindT]:
             loaded = _loaded.get(backend)
             if loaded is not None:
                 loaded._binds[op, variant] = bind
+                loaded._forget()  # launches of what is replaced
         return bind
 
     return decorate
@@ -507,8 +512,7 @@ def _after_fork() -> None:
     _lock, _forked = threading.RLock(), True
     _loading.clear()
     for backend in _loaded.values():
-        backend._kept.clear()
-        backend._last.clear()
+        backend._forget()
 
 
 if hasattr(os, "register_at_fork"):

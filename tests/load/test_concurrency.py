@@ -78,8 +78,7 @@ def test_a_kept_launch_is_for_the_current_device_where_there_are_several(kept: B
     given = []
     kept._allocate = lambda shape, strides, dtype: given.append((shape, strides, dtype)) or torch.empty(shape)
     for devices, current, short in ((2, 1, False), (2, 0, True), (1, 1, True)):
-        kept._kept.clear()
-        kept._last.clear()
+        kept._forget()
         given.clear()
         kept._device_count, kept._current_device = lambda n=devices: n, lambda n=current: n
         kept.min(x)
@@ -180,6 +179,22 @@ def test_a_torch_without_the_test_finds_launches_by_key(kept: Backend, monkeypat
     del kept._binds["min", "auto"]  # from here on nothing can be bound anew
     for value in (2.0, 3.0):
         assert bool((kept.min(on_device(8, value)) == value).all())
+
+
+def test_a_kept_launch_is_not_of_what_was_registered_before(kept: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(registry._loaded, "kept", kept)
+    kept.min(on_device(8, 1.0))
+
+    def auto(x: torch.Tensor, out: torch.Tensor) -> Launch:
+        def launch() -> None:
+            out.fill_(7.0)
+
+        return launch
+
+    monkeypatch.setitem(registry._registered, ("kept", "min", "auto"), auto)  # taken back when the test is over
+    registry.register("kept", "min", "auto")(auto)
+    for _ in range(2):
+        assert bool((kept.min(on_device(8, 1.0)) == 7.0).all())
 
 
 def test_a_kept_launch_holds_no_tensor(kept: Backend) -> None:

@@ -1327,8 +1327,8 @@ def split_across_kernel(
 def auto(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """Tiles of short rows, a program per row that fits on chip, and several programs to each row that is longer.
 
-    Of float64 online takes longer rows if they are many: its exponentials are short of registers, not of memory's
-    speed. Across rows, tiles of short columns, and for longer ones online if many, split if few.
+    Longer rows of float64 are for online if they are many, since its exponentials take longer than memory does. Across
+    rows, tiles of short columns, and for longer ones online if many, split if few.
     """
     rows = rows_of(x, out)
     device = current_device()
