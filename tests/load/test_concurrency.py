@@ -15,7 +15,7 @@ import pytest
 import sections
 import torch
 
-from kernelzoo import ops, registry
+from kernelzoo import ops, registry, tables
 from kernelzoo.errors import BackendUnavailableError, UnknownNameError
 from kernelzoo.registry import Backend, Launch, Movable
 from kernelzoo.workspace import owning
@@ -130,9 +130,31 @@ def test_the_shortest_way_is_for_the_same_layout_alone(kept: Backend, name: str)
         kept.min(other)
     kept._binds["min", "auto"] = bind
     assert asked[1:] and asked[1] is other
-    kept.min(on_device(8, 1.0), keepdim=True)
-    kept.min(on_device(8, 1.0), 1)
-    assert len(asked) == 4, "another axis, or an output of another shape, was taken for the same"
+
+
+def test_the_shortest_way_is_for_the_same_call_alone(kept: Backend) -> None:
+    asked: list[torch.Tensor] = []
+    note(kept, asked)
+    x, out = on_device(8, 1.0), on_device(8, 0.0)[:, 0]
+    kept._binds["min", "other"] = kept._binds["min", "auto"]
+    kept.min(x)
+    others: tuple[dict[str, Any], ...] = ({"variant": "other"}, {"dim": 1}, {"keepdim": True})
+    for other in others:
+        kept.min(x)
+        asked.clear()
+        kept.min(x, **other)
+        assert len(asked) == 1, other
+    kept.min(x)
+    asked.clear()
+    assert kept.min(x, out=out) is out and not asked and bool((out == 1).all())
+    token = tables.chosen.set({"a launch table": "of one's choice"})  # type: ignore[arg-type]
+    try:
+        del kept._binds["min", "auto"]
+        with pytest.raises(UnknownNameError):
+            kept.min(x)
+    finally:
+        tables.chosen.reset(token)
+    assert bool((kept.min(x) == 1).all())
 
 
 def test_the_test_of_a_layout_is_for_plain_tensors_in_the_same_mode() -> None:
