@@ -269,6 +269,13 @@ def test_split_is_two_launches_where_programs_may_not_wait() -> None:
             assert not any(occurrences(r"atom\.global|global_atomic", program) for program in driver.programs)
 
 
+@pytest.mark.parametrize(("rows", "n", "name"), [(1024, 128256, "online_kernel"), (64, 99991, "split_kernel")])
+def test_long_rows_of_float64_are_for_online_if_they_are_many(rows: int, n: int, name: str) -> None:
+    (program,) = programs(ops.SOFTMAX, "auto", (rows, n), 1, torch.float64, "sm_90")
+    assert program.name == name and program.n_spills == 0
+    assert occurrences(r"ld\.global[^;]*\.v2\.b64", program)
+
+
 def test_assembler_keeps_the_16_byte_loads() -> None:
     (program,) = programs(ops.SOFTMAX, "fused", (4096, 4096), 1, torch.float32, "sm_90")
     functions, missing = cubin.disassembly(program.kernel)
