@@ -520,7 +520,10 @@ if hasattr(os, "register_at_fork"):
 
 
 def _best(x: torch.Tensor) -> Backend:
-    ops.check_tensor(x)
+    try:
+        return _best_by_device[x.device.type]  # whose methods check x as well
+    except (AttributeError, KeyError):
+        ops.check_tensor(x)
     device = x.device.type
     if device not in _best_by_device:
         refusals = []

@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -154,6 +155,9 @@ def test_best_backend_for_the_device() -> None:
         kernelzoo.softmax(torch.empty(3, device="meta"))
     with pytest.raises(TypeError, match=r"torch\.Tensor, got builtins\.list"):
         kernelzoo.softmax([1.0])  # type: ignore[arg-type]
+    like = SimpleNamespace(device=torch.device("cpu"))
+    with pytest.raises(TypeError, match=r"torch\.Tensor, got types\.SimpleNamespace"):
+        kernelzoo.softmax(like)  # type: ignore[arg-type]
 
 
 @pytest.mark.filterwarnings("ignore:Sparse CSR")
