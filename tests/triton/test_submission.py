@@ -47,9 +47,10 @@ def submit(run: Any) -> None:
     call(33, 1, 1, 5, *fixed, *((arguments,) if together else arguments))
 
 
-@pytest.mark.skipif(not triton.__version__.startswith("3.7."), reason="needs the launcher of Triton 3.7")
+@pytest.mark.skipif(not triton.__version__.startswith(("3.6.", "3.7.")), reason="of another Triton none is spared")
 def test_the_same_as_by_the_launcher(monkeypatch: pytest.MonkeyPatch) -> None:
-    run, given = launcher(CudaLauncher, arg_annotations=("a",), kernel_signature=b"s")
+    signature = {} if triton.__version__.startswith("3.6.") else {"arg_annotations": ("a",), "kernel_signature": b"s"}
+    run, given = launcher(CudaLauncher, **signature)
     run(*GIVEN)
     monkeypatch.setattr(CudaLauncher, "__call__", refuses)
     submit(run)
