@@ -73,6 +73,13 @@ class UnsupportedProblemError(KernelZooError, ValueError):
         self.implementation, self.reason = implementation, reason
 
 
+class GridTooLargeError(UnsupportedProblemError):
+    """One variant needs more blocks than a grid holds; ``auto`` takes such a problem in parts."""
+
+    def __init__(self, implementation: str, blocks: int, most: int) -> None:
+        super().__init__(implementation, f"it needs {blocks} blocks, a grid holds {most}")
+
+
 class CacheWarning(RuntimeWarning):
     """Machine code can't be kept on disk, or what is kept is not to be trusted: each process compiles for itself."""
 

@@ -15,11 +15,11 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
+from kernelzoo.device import attached, on_device_of, on_its_device  # noqa: F401
 from kernelzoo.errors import (
     AxisError,
     EmptyReductionError,
@@ -27,12 +27,11 @@ from kernelzoo.errors import (
     InputTypeError,
     OutputError,
 )
-from kernelzoo.workspace import owning
+from kernelzoo.launch import Bind, Launch, in_halves, owning, sequence, void  # noqa: F401
 
 if TYPE_CHECKING:
     import torch
 
-    from kernelzoo.registry import Bind, Launch
 
 Dims: TypeAlias = "int | tuple[int, ...]"
 
@@ -189,10 +188,10 @@ class Softmax(Operation):
         groups = _merge(kept)
         if len(groups) > 2:
             # More row axes than the canonical form has: copy what can't be read in place, write what can't in place.
-            return _sequence(before, _through_copies(self, bind, x, dims, out))
+            return sequence(before, _through_copies(self, bind, x, dims, out))
         outer, inner = _outer_inner(groups)
         shape = (outer[0], x.size(dim), inner[0])
-        return _sequence(
+        return sequence(
             before,
             bind(
                 x.as_strided(shape, (outer[1], x.stride(dim), inner[1])),
@@ -296,7 +295,7 @@ class Min(Operation):
             ]
         groups = _merge(kept)
         if len(groups) > 2:
-            return _sequence(before, _through_copies(self, bind, x, dims, out))
+            return sequence(before, _through_copies(self, bind, x, dims, out))
         outer, inner = _outer_inner(groups)
         target = stage if staged else out
         launch = bind(
@@ -304,14 +303,14 @@ class Min(Operation):
             target.as_strided((outer[0], inner[0]), (outer[2], inner[2])),
         )
         if not staged:
-            return _sequence(before, launch)
+            return sequence(before, launch)
         rest = [run for i, run in enumerate(runs) if i != position]
         rest_dims = tuple(i for i, run in enumerate(rest) if run[3])
         rest_out = out.as_strided(
             [size for size, _, _, is_reduced in rest if not is_reduced],
             [stride for _, _, stride, is_reduced in rest if not is_reduced],
         )
-        return owning(_sequence(before, launch, self.launch(bind, stage, rest_dims, rest_out)), stage)
+        return owning(sequence(before, launch, self.launch(bind, stage, rest_dims, rest_out)), stage)
 
     def reference(self, x: torch.Tensor, dim: Dims = -1, keepdim: bool = False) -> torch.Tensor:
         import torch
@@ -372,46 +371,6 @@ def check_tensor(x: object) -> None:
         raise InputTypeError(f"x must be a torch.Tensor, got {_describe(x)}")
     if x.layout != torch.strided or x.is_quantized or x._is_zerotensor():
         raise InputTypeError(f"x must be a dense tensor, got {_describe(x)}; x.to_dense() or x.clone() makes one")
-
-
-def on_device_of(x: torch.Tensor) -> AbstractContextManager[object]:
-    """A context in which x's device is the current one: what a launch needs, as torch's own operations do it."""
-    import torch
-
-    if not x.is_cuda or x.device.index == torch.cuda.current_device():
-        return nullcontext()
-    return torch.cuda.device(x.device)
-
-
-@contextmanager
-def attached(index: int) -> Iterator[None]:
-    """A context in which that GPU is the current one to the driver too, which a thread that has not used any has none
-    of: what calls the driver itself needs that, whatever torch's idea of the current device is."""
-    import torch
-
-    before = torch.cuda.current_device()
-    torch.cuda.set_device(index)
-    try:
-        yield
-    finally:
-        if before != index:
-            torch.cuda.set_device(before)
-
-
-def on_its_device(launch: Launch, x: torch.Tensor) -> Launch:
-    """The launch with x's device made current for its time, where there are several."""
-    if not x.is_cuda:
-        return launch
-    import torch
-
-    if torch.cuda.device_count() == 1:
-        return launch
-
-    def there() -> None:
-        with on_device_of(x):
-            launch()
-
-    return there
 
 
 def _axes(dim: Dims, ndim: int) -> tuple[int, ...]:
@@ -475,18 +434,6 @@ def _readable(x: torch.Tensor) -> tuple[torch.Tensor, Launch | None]:
     return plain, owning(lambda: void(plain.copy_(x)), plain)
 
 
-def in_halves(bind: Bind, x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """Canonical ``(x, out)`` of a reduction bound as two, for a grid that has no blocks for so many rows."""
-    axis = 0 if x.size(0) >= x.size(2) else 2
-    half = x.size(axis) // 512 * 256  # where one half is aligned, so is the other
-    parts = ((0, half), (half, x.size(axis) - half))
-    return _sequence(*(bind(x.narrow(axis, *part), out.narrow(axis // 2, *part)) for part in parts))
-
-
-def void(_: object) -> None:
-    """Drop a value, so that an expression is a launch."""
-
-
 def _through_copies(op: Operation, bind: Bind, x: torch.Tensor, dims: tuple[int, ...], out: torch.Tensor) -> Launch:
     """Copy x in and the result out, where their layouts need it, around a launch on contiguous tensors."""
     steps: list[Launch] = []
@@ -497,20 +444,8 @@ def _through_copies(op: Operation, bind: Bind, x: torch.Tensor, dims: tuple[int,
     steps.append(op.launch(bind, staged, dims, target))
     if target is not out:
         steps.append(lambda: void(out.copy_(target)))
-    launch, own = _sequence(*steps), [tensor for tensor in (staged, target) if tensor is not x and tensor is not out]
+    launch, own = sequence(*steps), [tensor for tensor in (staged, target) if tensor is not x and tensor is not out]
     return owning(launch, *own) if own else launch
-
-
-def _sequence(*launches: Callable[[], None] | None) -> Launch:
-    steps = [launch for launch in launches if launch is not None]
-    if len(steps) == 1:
-        return steps[0]
-
-    def launch() -> None:
-        for step in steps:
-            step()
-
-    return launch
 
 
 def _extent(x: torch.Tensor) -> tuple[int, int]:

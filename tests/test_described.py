@@ -12,7 +12,7 @@ import pytest
 
 from kernelzoo.errors import InspectionError, UnsupportedProblemError
 from kernelzoo.inspect import ARCHITECTURES, Kernel, Step
-from kernelzoo.kernels import cubin
+from kernelzoo.kernels.shared import cubin
 from kernelzoo.kernels.described_driver import Driver, Loaded
 
 RIGHT = Kernel(

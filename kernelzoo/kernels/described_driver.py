@@ -17,7 +17,7 @@ from typing import Any
 
 from kernelzoo.errors import InspectionError
 from kernelzoo.inspect import Architecture, Kernel, Step, counted, occupancy
-from kernelzoo.kernels import cubin
+from kernelzoo.kernels.shared import cubin
 
 
 @dataclass(frozen=True, eq=False)

@@ -33,7 +33,7 @@ from typing import Any
 import kernelzoo.kernels.cupy as backend
 from kernelzoo import conformance, fuzz, tables, user_cache
 from kernelzoo.errors import BackendUnavailableError
-from kernelzoo.kernels import code_cache
+from kernelzoo.kernels.shared import code_cache
 from kernelzoo.kernels.cupy import module
 from kernelzoo.kernels.cupy.module import Device, Plan, Planner, Problem, Step
 

@@ -20,7 +20,7 @@ import kernelzoo  # noqa: E402  (after the skips)
 from kernelzoo import inspect, ops  # noqa: E402
 from kernelzoo.errors import InspectionError  # noqa: E402
 from kernelzoo.inspect import ARCHITECTURES, Kernel  # noqa: E402
-from kernelzoo.kernels import cubin  # noqa: E402
+from kernelzoo.kernels.shared import cubin  # noqa: E402
 from kernelzoo.kernels.cupy import inspection, module  # noqa: E402
 
 IMPLEMENTATIONS = kernelzoo.implementations("cupy")

@@ -21,7 +21,7 @@ except Exception as error:  # a missing library shows as an ImportError, OSError
     pytest.skip(f"NVRTC can't be loaded: {error}", allow_module_level=True)
 
 from kernelzoo.errors import UnsupportedProblemError  # noqa: E402  (after the skips)
-from kernelzoo.kernels import cubin  # noqa: E402
+from kernelzoo.kernels.shared import cubin  # noqa: E402
 from kernelzoo.kernels.cupy import inspection, module  # noqa: E402
 from kernelzoo.kernels.cupy import min as min_module  # noqa: E402
 from kernelzoo.kernels.cupy import softmax as softmax_module  # noqa: E402

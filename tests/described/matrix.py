@@ -38,7 +38,7 @@ from kernelzoo import inspect, measure, ops, registry, tables
 from kernelzoo.errors import InspectionError, KernelZooError, UnsupportedProblemError
 from kernelzoo.files import write_whole
 from kernelzoo.inspect import ARCHITECTURES, Architecture, Kernel, Request, occupancy
-from kernelzoo.kernels import cubin
+from kernelzoo.kernels.shared import cubin
 
 if TYPE_CHECKING:
     import torch

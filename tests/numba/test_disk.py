@@ -9,7 +9,7 @@ pytest.importorskip("numba.cuda", reason="the numba backend is written in numba-
 
 from numba.cuda import types  # needs numba-cuda
 
-from kernelzoo.kernels import code_cache
+from kernelzoo.kernels.shared import code_cache
 from kernelzoo.kernels.numba import disk
 from kernelzoo.kernels.numba.launch import Source
 

@@ -22,7 +22,7 @@ for package in ("numba.cuda", "cuda.core", "cuda.bindings"):
     pytest.importorskip(package, reason=f"{package} is not installed")
 
 from kernelzoo.errors import CacheWarning
-from kernelzoo.kernels import cubin
+from kernelzoo.kernels.shared import cubin
 from kernelzoo.kernels.numba import min as minima
 from kernelzoo.kernels.numba import softmax, softmax_columns
 from kernelzoo.kernels.numba.columns import columns, flat_columns, single_columns

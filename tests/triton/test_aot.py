@@ -20,7 +20,7 @@ if triton.knobs.runtime.interpret:
 from kernelzoo import ops  # noqa: E402
 from kernelzoo.errors import UnsupportedProblemError  # noqa: E402
 from kernelzoo.inspect import ARCHITECTURES  # noqa: E402
-from kernelzoo.kernels import cubin  # noqa: E402
+from kernelzoo.kernels.shared import cubin  # noqa: E402
 from kernelzoo.kernels.triton import inspection  # noqa: E402
 from kernelzoo.kernels.triton import min as min_kernels  # noqa: E402
 from kernelzoo.kernels.triton import softmax as softmax_kernels  # noqa: E402

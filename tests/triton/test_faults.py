@@ -12,7 +12,7 @@ pytest.importorskip("triton", reason="Triton is not installed")
 import triton
 
 from kernelzoo.errors import BackendUnavailableError
-from kernelzoo.kernels import code_cache
+from kernelzoo.kernels.shared import code_cache
 from kernelzoo.measure import Problem
 from kernelzoo.measure.guard import Guard
 

@@ -18,7 +18,7 @@ from asking import Answers, ask, assert_launch, assert_same_as_sibling  # noqa: 
 import kernelzoo  # noqa: E402  (after the skips)
 from kernelzoo import ops  # noqa: E402
 from kernelzoo.inspect import ARCHITECTURES, Kernel, occupancy  # noqa: E402
-from kernelzoo.kernels import cubin  # noqa: E402
+from kernelzoo.kernels.shared import cubin  # noqa: E402
 
 IMPLEMENTATIONS = kernelzoo.implementations("triton")
 

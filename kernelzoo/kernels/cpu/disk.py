@@ -16,7 +16,7 @@ from typing import Any
 import numba
 from numba.core import caching, serialize
 
-from kernelzoo.kernels import code_cache
+from kernelzoo.kernels.shared import code_cache
 
 
 def compiled(**options: Any) -> Callable[[Callable[..., None]], Any]:

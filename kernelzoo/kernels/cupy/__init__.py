@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from kernelzoo.errors import BackendUnavailableError
-from kernelzoo.kernels import code_cache
+from kernelzoo.kernels.shared import code_cache
 from kernelzoo.registry import require
 
 _INSTALL = "pip install 'kernelzoo[cupy-cuda13]' (for a CUDA 13 driver) or 'kernelzoo[cupy-cuda12]'"

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from numba.cuda.cudadrv.nvvm import NVVM
 
 from kernelzoo import user_cache
-from kernelzoo.kernels import code_cache
+from kernelzoo.kernels.shared import code_cache
 
 if TYPE_CHECKING:
     from kernelzoo.kernels.numba.launch import Source

@@ -10,7 +10,7 @@ from types import FunctionType
 import torch
 
 from kernelzoo.errors import BackendUnavailableError
-from kernelzoo.kernels import code_cache
+from kernelzoo.kernels.shared import code_cache
 from kernelzoo.registry import Launch
 
 Into = Callable[[torch.Tensor, int, torch.Tensor], None]

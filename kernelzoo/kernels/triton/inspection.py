@@ -38,7 +38,7 @@ from kernelzoo.inspect import (
     place,
     plain,
 )
-from kernelzoo.kernels import cubin
+from kernelzoo.kernels.shared import cubin
 from kernelzoo.kernels.triton import too_old
 
 if _why := too_old(triton.__version__):
