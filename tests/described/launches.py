@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import gzip
 import hashlib
-import importlib
 import json
 import os
 import subprocess
@@ -28,13 +27,10 @@ from unittest import mock
 import kernelzoo
 from kernelzoo import tables
 from kernelzoo.errors import KernelZooError
-from kernelzoo.inspect import Request
+from kernelzoo.inspect import Request, kernels
+from kernelzoo.kernels.shared import cubin
 from kernelzoo.measure.problems import SETS
 
-try:
-    from kernelzoo.kernels.shared import cubin
-except ImportError:
-    from kernelzoo.kernels import cubin
 
 BACKENDS = ("triton", "cupy", "numba")
 ARCHITECTURES = ("sm_80", "sm_90", "sm_100", "sm_120")
@@ -65,7 +61,6 @@ def digests(binary: bytes) -> tuple[dict[str, str], None]:
 
 def examine(backend: str, arch: str) -> dict[str, Any]:
     """Every problem of a backend on an architecture: what it launches, or the error that refuses it."""
-    module = importlib.import_module(f"kernelzoo.kernels.{backend}.inspection")
     found: dict[str, Any] = {}
     with mock.patch.object(cubin, "disassembly", digests):
         for i in kernelzoo.implementations(backend):
@@ -77,7 +72,7 @@ def examine(backend: str, arch: str) -> dict[str, Any]:
                         [k.sass, k.registers, k.grid, k.block, k.cluster, k.shared_bytes, k.cooperative, k.launches]
                         if k.registers is not None
                         else k.name
-                        for k in module.kernels(request)
+                        for k in kernels(request)
                     ]
                 except KernelZooError as error:
                     found[key] = type(error).__name__
