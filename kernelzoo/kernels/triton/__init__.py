@@ -10,6 +10,10 @@ LEAST = (3, 6)
 """The oldest Triton whose interpreter, driver and compiled kernels have what binding and launching here ask of them."""
 
 
+COMPILES_WITH = {"TRITON_INTERPRET": "0"}
+"""The environment of a process that compiles kernels and runs none: an interpreter compiles nothing."""
+
+
 def too_old(version: str) -> str:
     """Why a version of Triton can't be used, or ""."""
     if tuple(int(number) for number in version.split(".")[:2]) >= LEAST:
