@@ -14,11 +14,16 @@ from kernelzoo.launch import Launch
 from kernelzoo.layout import Rows, cdiv, power_of_two, rows_of
 from kernelzoo.registry import register
 
-FLAT_LANES = 128
-"""Rows of a piece of memory, at the most: one to a thread, so that no lane asks another."""
+THREADS = 128
+"""Of a program. Of rows of at most OWN elements each thread has one, so that no lane asks another."""
 
-FLAT_ELEMENTS = 8192
-"""Of a piece of memory, at the most: longer rows have fewer threads."""
+OWN = 64
+
+SHARED_ELEMENTS = 4096
+"""Of the piece of memory where rows are longer, and several threads share one: a thread's registers have no room."""
+
+LONGEST = 256
+"""Elements of a row, at the most: the compiler takes too long for more."""
 
 
 @triton.jit
@@ -72,7 +77,7 @@ def rows_flat_kernel(
 
 
 class FlatTile(NamedTuple):
-    """Rows to a program, counted in vectors, and the kernel's constants: threads with a row, columns of a row as two
+    """Rows to a program, counted in vectors, and the kernel's constants: rows that have lanes, columns of a row as two
     powers of two (COLS and REST), and elements of the piece."""
 
     side: int
@@ -85,18 +90,18 @@ class FlatTile(NamedTuple):
 def tile_of(rows: Rows) -> FlatTile | None:
     """The tile, None where rows don't lie in one piece or are too long."""
     n, vector = rows.n, rows.whole_vector
-    if rows.x_n != 1 or rows.inner != 1 or rows.x_outer not in (0, n) or (rows.total > 1 and rows.x_outer != n):
+    if rows.x_n != 1 or rows.inner != 1 or (rows.outer > 1 and rows.x_outer != n) or n > LONGEST:
         return None
-    lanes = min(FLAT_LANES, FLAT_ELEMENTS // power_of_two(n))
+    lanes = THREADS if n <= OWN else SHARED_ELEMENTS // power_of_two(n)
     columns = power_of_two(n + 1) // 2
     rest = power_of_two(n - columns) if n > columns else 0
     # Some lanes without a row, rather than half of the tile without memory.
     flat = power_of_two(lanes * n)
-    if flat > 1.3 * lanes * n:
+    if n <= OWN and flat > 1.3 * lanes * n:
         flat //= 2
     # The last row's columns must lie in the tile as well, those beyond its end included.
     side = min((flat - (columns + rest - n)) // (n * vector), lanes // vector)
-    return FlatTile(side, lanes, columns, rest, flat) if side > 0 else None
+    return FlatTile(side, lanes, columns, rest, flat)
 
 
 @register("triton", "min", "rows_deferred_flat")
@@ -108,10 +113,10 @@ def rows_deferred_flat(x: torch.Tensor, out: torch.Tensor) -> Launch:
     tile = tile_of(rows)
     if tile is None:
         raise UnsupportedProblemError(
-            id, f"it takes short rows that follow each other without a gap; got rows of {rows.n} elements"
+            id, f"it takes rows of at most {LONGEST} elements that follow each other without a gap; got {rows.n}"
         )
     vector = rows.whole_vector
     kinds = (wide_type(x.dtype), identity(x.dtype), vector, tile.lanes, tile.columns, tile.rest, tile.flat)
     args = (x, out, rows.total, rows.out_outer, rows.n, tile.side, *kinds)
     programs = cdiv(rows.total, tile.side * vector)
-    return bound(id, x, rows_flat_kernel, programs, args, device.warps(tile.lanes))
+    return bound(id, x, rows_flat_kernel, programs, args, device.warps(THREADS))
