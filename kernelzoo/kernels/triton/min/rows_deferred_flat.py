@@ -1,4 +1,4 @@
-"""Short rows without gaps: a program reads many as one piece of memory, and then gives each thread a row."""
+"""Short rows without gaps: a program reads many as one piece of memory, and then gives a thread, or a few, a row."""
 
 from typing import NamedTuple
 
@@ -15,12 +15,13 @@ from kernelzoo.layout import Rows, cdiv, power_of_two, rows_of
 from kernelzoo.registry import register
 
 THREADS = 128
-"""Of a program. Of rows of at most OWN elements each thread has one, so that no lane asks another."""
+"""Of a program."""
 
 OWN = 64
+"""Elements of a row, at the most, that a thread has for itself, so that no lane asks another."""
 
 SHARED_ELEMENTS = 4096
-"""Of the piece of memory where rows are longer, and several threads share one: a thread's registers have no room."""
+"""Of a piece of memory whose rows are longer: several threads share one, since one has no registers for it."""
 
 LONGEST = 256
 """Elements of a row, at the most: the compiler takes too long for more."""
@@ -106,7 +107,7 @@ def tile_of(rows: Rows) -> FlatTile | None:
 
 @register("triton", "min", "rows_deferred_flat")
 def rows_deferred_flat(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """Parallel over short rows without gaps, read as one piece of memory; each thread reduces a row of its own."""
+    """Parallel over short rows without gaps, read as one piece of memory; a thread, or a few, reduce a row."""
     id = "triton/min/rows_deferred_flat"
     x, out = plain(x), plain(out)
     rows, device = rows_of(x, out), device_of(x)
