@@ -43,10 +43,10 @@ def specials(x: object, axis: int) -> None:
 def softmax() -> int:
     import interpreter
     import torch
+    from kernelzoo.kernels.triton.program import rows_of
 
     from kernelzoo import ops
     from kernelzoo.kernels.triton import softmax as kernels
-    from kernelzoo.kernels.triton.program import rows_of
     from kernelzoo.registry import Launch
 
     interpreter.install()
@@ -67,20 +67,23 @@ def softmax() -> int:
         return x
 
     def strips(x: torch.Tensor, out: torch.Tensor) -> Launch:
-        columns = kernels.columns_of_rows(rows_of(x, out), x.dtype)
+        columns = rows_of(x, out).columns
+        assert columns is not None
+        bind = whole_strips if tiling.elements >= columns.n else strips_in_parts
         packed = columns.multiple == 8 and tiling.columns >= 16
-        return kernels._strips(columns, x, out, tiling._replace(packed=packed))
+        return bind(x, out, columns, tiling._replace(packed=packed))
 
     def flat(x: torch.Tensor, out: torch.Tensor) -> Launch:
-        columns = kernels.columns_of_rows(rows_of(x, out), x.dtype)
+        columns = rows_of(x, out).columns
+        assert columns is not None
         least = math.lcm(columns.inner, 16 // x.element_size())
-        return kernels._flat(columns, x, out, 1024 // least * least)
+        return by_blocks(x, out, columns, 1024 // least * least)
 
     for dtype in (torch.float32, torch.bfloat16, torch.float16):
         for shape, axis in (((64, 48), 0), ((70, 40), 0), ((3, 37, 33), 1), ((2, 129, 96), 1)):
             x = drawn(shape, dtype, axis)
             for wide, elements in ((8, 16), (16, 8), (32, 32), (16, 256)):
-                tiling = kernels.Strips(wide, elements, 32, 40, 128, False)
+                tiling = Strips(wide, elements, 32, 40, 128, False)
                 check(strips, x, axis)
         for shape in ((1000, 33), (3001, 7), (512, 16), (300, 100)):
             check(flat, drawn(shape, dtype, 0), 0)
@@ -91,11 +94,11 @@ def softmax() -> int:
 def minimum() -> int:
     import interpreter
     import torch
+    from kernelzoo.kernels.triton.occupancy import current_device
+    from kernelzoo.kernels.triton.program import columns_of_rows, rows_of
 
     from kernelzoo import ops
     from kernelzoo.kernels.triton import min as kernels
-    from kernelzoo.kernels.triton.occupancy import current_device
-    from kernelzoo.kernels.triton.program import columns_of_rows, rows_of
     from kernelzoo.registry import Launch
 
     interpreter.install()
