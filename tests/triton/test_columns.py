@@ -43,11 +43,14 @@ def specials(x: object, axis: int) -> None:
 def softmax() -> int:
     import interpreter
     import torch
-    from kernelzoo.kernels.triton.program import rows_of
 
     from kernelzoo import ops
-    from kernelzoo.kernels.triton import softmax as kernels
-    from kernelzoo.registry import Launch
+    from kernelzoo.kernels.triton.softmax.columns import whole_strips
+    from kernelzoo.kernels.triton.softmax.columns_flat import by_blocks
+    from kernelzoo.kernels.triton.softmax.columns_two_launches import strips_in_parts
+    from kernelzoo.kernels.triton.softmax.strips import Strips
+    from kernelzoo.launch import Launch
+    from kernelzoo.layout import rows_of
 
     interpreter.install()
     warnings.simplefilter("ignore", RuntimeWarning)  # NumPy remarks on inf - inf, which is meant
@@ -94,15 +97,13 @@ def softmax() -> int:
 def minimum() -> int:
     import interpreter
     import torch
-    from kernelzoo.kernels.triton.occupancy import current_device
-    from kernelzoo.kernels.triton.program import columns_of_rows, rows_of
 
     from kernelzoo import ops
-    from kernelzoo.kernels.triton import min as kernels
-    from kernelzoo.registry import Launch
+    from kernelzoo.kernels.triton.min import column_tiles, columns_flat
+    from kernelzoo.launch import Launch
+    from kernelzoo.layout import rows_of
 
     interpreter.install()
-    device = current_device()
     generator = torch.Generator().manual_seed(0)
     done = 0
 
@@ -134,15 +135,17 @@ def minimum() -> int:
         return x
 
     def tiles(x: torch.Tensor, out: torch.Tensor, threads: int, line: int, pile: int, parts: int) -> Launch:
-        columns = columns_of_rows(rows_of(x, out), x.dtype)
-        tile = kernels.column_tile(columns, x, threads, line, pile)
-        return kernels._columns("triton/min/split", x, out, columns, tile, parts, device)
+        columns = rows_of(x, out).columns
+        assert columns is not None
+        tile = column_tiles.column_tile(columns, threads, line, pile)
+        return column_tiles.launch_of_columns("triton/min/columns_split", x, out, columns, tile, parts)
 
     def flat(x: torch.Tensor, out: torch.Tensor) -> Launch:
-        columns = columns_of_rows(rows_of(x, out), x.dtype)
+        columns = rows_of(x, out).columns
+        assert columns is not None
         least = math.lcm(columns.inner, 16 // x.element_size())
-        tile = kernels.FlatTile(2, 512, 512 // least * least, 3, 64)
-        return kernels._flat(x, out, columns, tile, device)
+        tile = columns_flat.FlatTile(2, 512, 512 // least * least, 3, 64)
+        return columns_flat.launch_of_flat("triton/min/columns_flat", x, out, columns, tile)
 
     for dtype in (torch.float32, torch.bfloat16):
         for x, axis in (

@@ -79,9 +79,7 @@ def test_what_does_not_compile_and_a_broken_assembler(tmp_path: Path, monkeypatc
 )
 def test_a_damaged_cache_is_gone_round(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
     """Triton raises these of a cached kernel whose files are cut short or gone, and of a disk that is full."""
-    from kernelzoo.kernels.triton.occupancy import INTERPRETER
-
-    from kernelzoo.kernels.triton import program
+    from kernelzoo.kernels.triton import launch
 
     damaged, used = str(tmp_path / "damaged"), []
 
@@ -101,10 +99,9 @@ def test_a_damaged_cache_is_gone_round(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_the_compiler_s_own_errors_are_raised_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    from kernelzoo.kernels.triton.occupancy import INTERPRETER
     from triton.compiler.errors import CompilationError
 
-    from kernelzoo.kernels.triton import program
+    from kernelzoo.kernels.triton import launch
 
     calls = []
 

@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 import torch  # noqa: F401  (before Triton, which looks for it)
 import triton
-from kernelzoo.kernels.triton.launch import submission
 from triton.backends.nvidia.driver import CudaLauncher
+
+from kernelzoo.kernels.triton.launch import submission
 
 ASKED = {
     "num_ctas": 1,

@@ -220,11 +220,10 @@ def bound(
     args: x first and, where there is no workspace, out second. programs: a number, or what makes one of how many
     programs of the compiled kernel a multiprocessor holds. Raises GridTooLargeError.
     """
-    device = device_of(x)
-    told = compiler_options(device, warps, stages, options)
-    rec = recording.get()
     if not callable(programs):
         _check_grid(implementation, programs)
+    device, rec = device_of(x), recording.get()
+    told = compiler_options(device, warps, stages, options)
     if rec is not None:
         if callable(programs):
             held = 1
