@@ -23,6 +23,7 @@ def fused_kernel(
     x, out, rows, n, inner, x_outer, x_n, x_inner, out_outer, out_n, out_inner,
     MULTIPLE: tl.constexpr, WIDE: tl.constexpr, EDGES: tl.constexpr, COLS: tl.constexpr,
 ):  # fmt: skip
+    """Program r has row r. COLS is the power of two that holds it: ``softmax_row`` masks what lies past its end."""
     await_last_launch()
     n *= MULTIPLE
     row = tl.program_id(0).to(tl.int64)
