@@ -26,8 +26,7 @@ def split_plan(x: torch.Tensor, out: torch.Tensor, implementation: str) -> Split
     """How programs share rows of x. Raises UnsupportedProblemError for columns, whose packs a thread can't hold."""
     rows, device = rows_of(x, out), device_of(x)
     if rows.across:
-        words = "neighbours of a row must be nearest in memory, not neighbouring rows"
-        raise UnsupportedProblemError(implementation, words)
+        raise UnsupportedProblemError(implementation, "neighbours of a row must be nearest in memory, not its next row")
     knobs = of(parts.Numbers, device.index)
     vector, edges = rows.whole_vector, edges_of(rows)
     inside = parts.inside_of(rows)
