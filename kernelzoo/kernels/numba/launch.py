@@ -111,15 +111,18 @@ Plan = Callable[[View, Device, Any], BindView]
 returns what binds such tensors."""
 
 
-def planned(plan: Plan, table: type[Any], x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """Bind ``(x, out)`` by a plan, which is made once for all problems that look the same, and kept."""
+def planned(plan: Plan, table: type[Any] | None, x: torch.Tensor, out: torch.Tensor) -> Launch:
+    """Bind ``(x, out)`` by a plan, which is made once for all problems that look the same, and kept.
+
+    ``table`` is the form's part of the launch table, None if it has none.
+    """
     return settled(plan, table, x, out)(x, out)
 
 
-def settled(decide: Callable[[View, Device, Any], T], table: type[Any], x: torch.Tensor, out: torch.Tensor) -> T:
+def settled(decide: Callable[[View, Device, Any], T], table: type[Any] | None, x: torch.Tensor, out: torch.Tensor) -> T:
     """What is decided by the look of ``(x, out)``, the device and the launch table, once for all that look the same."""
     device = device_of(x)
-    numbers = tables.of(table, device.index)
+    numbers = tables.of(table, device.index) if table is not None else None
     if recording.get() is not None or (device.described and not SIMULATED):
         return decide(view(x, out), device, numbers)
     key = (decide, numbers, x.dtype, device.index, x.shape, x.stride(), out.stride())
