@@ -5,9 +5,16 @@ from __future__ import annotations
 import torch
 
 from kernelzoo.device import Device
+from kernelzoo.kernels.numba.columns import side_by_side
+from kernelzoo.kernels.numba.columns import side_by_side
 from kernelzoo.kernels.numba.launch import View, has_clusters, settled
 from kernelzoo.kernels.numba.row import WARP
 from kernelzoo.kernels.numba.softmax import (
+    columns,
+    columns_cluster,
+    columns_flat,
+    columns_grid,
+    columns_ragged,
     fused,
     multi_row_shared,
     multi_row_tile,
@@ -16,13 +23,19 @@ from kernelzoo.kernels.numba.softmax import (
     tiling,
 )
 from kernelzoo.kernels.numba.softmax.holding import HELD
+from kernelzoo.layout import Columns
 from kernelzoo.registry import chooser
 from kernelzoo.tables import knob, launch_table
 
 SINGLE_LONG = 128
 """Elements of a column at an odd width, up to which a block has them in registers as rows across."""
+FLAT_LONG = 1024
+"""The same, of one piece of memory, from which the whole grid gains by going round it together."""
 COLUMN_LONG = 512
 """Elements of a column of whole vectors, up to which a block has it in registers, 64 bytes across."""
+
+FLAT_LONG = 1024
+"""Elements of columns in one piece of memory, at an odd width, from which the whole grid reads it."""
 
 
 @launch_table("numba", "softmax")
@@ -109,5 +122,23 @@ def _leaves_idle(v: View, device: Device, knobs: Knobs) -> bool:
 
 
 def by_columns(v: View, device: Device) -> str | None:
-    """The form for rows that lie across memory; None if none is for such rows."""
+    """The form for rows that lie across memory side by side; None if none is for such rows."""
+    c = side_by_side(v)
+    if c is None:
+        return None
+    together = has_clusters(device)
+    if c.vector > 1:
+        if c.n > COLUMN_LONG:
+            if columns_cluster.shape(c, device) is not None:
+                return "columns_cluster"
+            if together and columns_grid.shape(c, device) is not None:
+                return "columns_grid"
+        return "columns" if columns.shape(c, device) is not None else None
+    if together and c.n >= FLAT_LONG and columns_flat.takes(v):
+        return "columns_flat"
+    if c.n > SINGLE_LONG:
+        if columns_cluster.shape(c, device) is not None:
+            return "columns_cluster"
+        if together and columns_ragged.shape(c, device) is not None:
+            return "columns_ragged"
     return None
