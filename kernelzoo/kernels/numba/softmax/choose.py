@@ -6,7 +6,6 @@ import torch
 
 from kernelzoo.device import Device
 from kernelzoo.kernels.numba.columns import side_by_side
-from kernelzoo.kernels.numba.columns import side_by_side
 from kernelzoo.kernels.numba.launch import View, has_clusters, settled
 from kernelzoo.kernels.numba.row import WARP
 from kernelzoo.kernels.numba.softmax import (
@@ -23,7 +22,6 @@ from kernelzoo.kernels.numba.softmax import (
     tiling,
 )
 from kernelzoo.kernels.numba.softmax.holding import HELD
-from kernelzoo.layout import Columns
 from kernelzoo.registry import chooser
 from kernelzoo.tables import knob, launch_table
 
