@@ -157,12 +157,7 @@ def ask(requests: list[Request]) -> list[tuple[Kernel, ...] | KernelZooError]:
         "PYTHONPATH": os.pathsep.join(filter(None, (str(here), os.environ.get("PYTHONPATH")))),
     }
     done = subprocess.run(
-        [
-            sys.executable,
-            "-P",
-            "-m",
-            "kernelzoo.inspect",
-        ],  # -P: a file of the current folder's must not pass for a module
+        [sys.executable, "-P", "-m", "kernelzoo.inspect"],  # -P: no file of the current folder is imported
         input=json.dumps([asdict(request) for request in requests]),
         env=environment,
         capture_output=True,
@@ -203,7 +198,9 @@ def answer() -> None:
     replies = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what a compiler prints is no answer
     answers: list[dict[str, Any]] = []
-    for fields in json.load(sys.stdin):
+    asked = json.load(sys.stdin)
+    importlib.import_module(f"{packages()[asked[0]['backend']]}.inspection")  # without its language the process ends
+    for fields in asked:
         request = Request(**{**fields, "shape": tuple(fields["shape"])})
         try:
             answers.append({"kernels": [asdict(kernel) for kernel in kernels(request)]})
@@ -226,13 +223,24 @@ def answer() -> None:
     replies.close()
 
 
+@contextmanager
+def on_described(backend: str, device: Device) -> Iterator[None]:
+    """Within the context, what this thread binds of a backend is bound, and compiled, for a device that is described.
+
+    The backend's kernels are imported and nothing is probed. Raises BackendUnavailableError without the language.
+    """
+    package = packages()[backend]
+    inspection = importlib.import_module(f"{package}.inspection")
+    registry.import_kernels(backend, package)
+    with inspection.target(device), assumed(device):
+        yield
+
+
 def kernels(request: Request) -> tuple[Kernel, ...]:
     """The kernels of a launch, compiled in this process and not run. Raises as :func:`inspect` does."""
-    package = packages()[request.backend]
-    inspection = importlib.import_module(f"{package}.inspection")
+    inspection = importlib.import_module(f"{packages()[request.backend]}.inspection")
     if refusal := inspection.refusal(request.variant, request.arch):
         raise InspectionError(f"{request.id} {refusal}")
-    registry.import_kernels(request.backend, package)
     if request.variant not in {i.variant for i in registry.implementations(request.backend, request.op)}:
         raise InspectionError(f"{request.id} is registered outside its backend's package; only those in it are shown")
     operation = ops.OPERATIONS[request.op]
@@ -244,7 +252,7 @@ def kernels(request: Request) -> tuple[Kernel, ...]:
         ran = f"{request.backend}/{request.op}/{form}"
         return registry._registered[request.backend, request.op, form](x, out)
 
-    with inspection.target(request.device), assumed(request.device), recorded(compiles=True) as steps:
+    with on_described(request.backend, request.device), recorded(compiles=True) as steps:
         x = request.input(getattr(inspection, "INPUT_DEVICE", "meta"))
         dims = operation.check(x, request.dim)
         out = operation.allocate(x, dims, keepdim=False)

@@ -12,14 +12,14 @@ from dataclasses import replace
 import matrix
 
 from kernelzoo import ops, registry
+from kernelzoo.device import ARCHITECTURES, Device
 from kernelzoo.errors import UnsupportedProblemError
-from kernelzoo.inspect import ARCHITECTURES, Architecture
 
 KIB, MIB = 1024, 1024**2
 
 _HOPPER, _OLDER, _CONSUMER, _AMD = (ARCHITECTURES[name] for name in ("sm_90", "sm_86", "sm_120", "gfx942"))
 
-NVIDIA: dict[str, Architecture] = {
+NVIDIA: dict[str, Device] = {
     "one multiprocessor": replace(_HOPPER, multiprocessors=1),
     "seven multiprocessors": replace(_HOPPER, multiprocessors=7),
     "264 multiprocessors": replace(_HOPPER, multiprocessors=264),
@@ -29,7 +29,7 @@ NVIDIA: dict[str, Architecture] = {
     "48 kB of an older one": replace(_OLDER, shared_bytes=64 * KIB, shared_per_block=48 * KIB),
     "seven multiprocessors of a consumer's": replace(_CONSUMER, multiprocessors=7),
 }
-AMD: dict[str, Architecture] = {  # warps of 64
+AMD: dict[str, Device] = {  # warps of 64
     "one compute unit": replace(_AMD, multiprocessors=1),
     "seven compute units": replace(_AMD, multiprocessors=7, l2_bytes=MIB // 2),
 }

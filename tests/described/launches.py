@@ -1,5 +1,5 @@
-"""What every problem launches, down to its machine code: ``python tests/described/launches.py record -o before.json.gz``,
-and after a change ``... compare before.json.gz after.json.gz``.
+"""What every problem launches, down to its machine code: ``python tests/described/launches.py record -o old.json.gz``,
+and after a change ``... compare old.json.gz new.json.gz``.
 
 Not a pytest module: thousands of compilations. Every implementation is bound to the problems of the benches' sets, by
 the shipped tables, for devices that are described: for each kernel of the launch a digest of its machine code
@@ -30,7 +30,6 @@ from kernelzoo.errors import KernelZooError
 from kernelzoo.inspect import Request, kernels
 from kernelzoo.kernels.shared import cubin
 from kernelzoo.measure.problems import SETS
-
 
 BACKENDS = ("triton", "cupy", "numba")
 ARCHITECTURES = ("sm_80", "sm_90", "sm_100", "sm_120")
