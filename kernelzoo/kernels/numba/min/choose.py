@@ -13,15 +13,16 @@ from kernelzoo.tables import knob, launch_table
 
 
 @launch_table("numba", "min")
-class Knobs(
-    rows_tiling.Numbers,
-    rows_deferred_shared.Numbers,
-    split_arrival.Numbers,
-    atomics.Numbers,
-    strips.Numbers,
-):
+class Knobs(rows_tiling.Numbers, split_arrival.Numbers, atomics.Numbers, strips.Numbers):
     """What depends on the card. Shipped values are an H200's."""
 
+    # 32 kB a block, of which an SM holds six.
+    tile_row_bytes: int = knob(
+        256,
+        among=(64, 128, 256),
+        unit="bytes",
+        why="of rows off the boundaries of vectors, read as one piece of memory",
+    )
     split_rows: int = knob(64, among=(16, 32, 64, 128, 256), unit="rows", why="up to which long ones are split")
     across_blocks: int = knob(4, among=(2, 4, 8), unit="blocks", why="across rows, below which rows are split")
     cluster_least: int = knob(6, among=(6, 12, 24), unit="rows", why="from which a cluster takes a row each")
@@ -50,6 +51,7 @@ def split(x: torch.Tensor, out: torch.Tensor) -> str:
 
 
 def best(v: View, device: Device, knobs: Knobs) -> str:
+    """The form for any problem."""
     if is_flat(v, device):
         return "columns_flat"
     if has_clusters(device) and v.n >= knobs.columns_long:
@@ -62,16 +64,18 @@ def best(v: View, device: Device, knobs: Knobs) -> str:
         few = groups < knobs.across_blocks * device.multiprocessors and v.n > 2 * tiling.lanes * tiling.size
     else:
         few = v.total <= knobs.split_rows and v.n > 256 * tiling.size
-    return several_blocks(v, device, knobs) if few and not is_short(v, knobs) else one_block(v, device, knobs)
+    return several_blocks(v, device, knobs) if few and not is_short(v, device, knobs) else one_block(v, device, knobs)
 
 
 def one_block(v: View, device: Device, knobs: Knobs) -> str:
+    """The form that has one block, or a part of one, to a row."""
     if v.n >= knobs.columns_long and strips.cut(v, device.multiprocessors, knobs, 1) is not None:
         return "columns"
-    return "rows_deferred_shared" if is_short(v, knobs) else "rows_deferred_block"
+    return "rows_deferred_shared" if is_short(v, device, knobs) else "rows_deferred_block"
 
 
 def several_blocks(v: View, device: Device, knobs: Knobs) -> str:
+    """The form that has several blocks to a row."""
     if is_flat(v, device):
         return "columns_flat"
     if has_clusters(device):
@@ -84,9 +88,9 @@ def several_blocks(v: View, device: Device, knobs: Knobs) -> str:
     return "split_arrival"
 
 
-def is_short(v: View, knobs: Knobs) -> bool:
+def is_short(v: View, device: Device, knobs: Knobs) -> bool:
     """Whether these are short rows without a gap, off the boundaries of vectors."""
-    return v.edges and rows_deferred_shared.takes(v, knobs)
+    return v.edges and v.n * v.itemsize <= knobs.tile_row_bytes and rows_deferred_shared.takes(v, device)
 
 
 def is_flat(v: View, device: Device) -> bool:

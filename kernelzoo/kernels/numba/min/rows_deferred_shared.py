@@ -11,30 +11,18 @@ from numba.cuda import types
 from kernelzoo.device import Device
 from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.numba.dtypes import STORAGE, itemsize
-from kernelzoo.kernels.numba.launch import OFFSETS, BindView, View, planned, prepare, within_grid
+from kernelzoo.kernels.numba.launch import OFFSETS, BindView, View, planned, prepare, shared_bytes, within_grid
 from kernelzoo.kernels.numba.row import ALIGNED, elements, machine, minimum, pointer
 from kernelzoo.kernels.numba.source import Source
 from kernelzoo.launch import Launch
 from kernelzoo.layout import VECTOR_BYTES, cdiv
 from kernelzoo.registry import register
-from kernelzoo.tables import knob, numbers
 
 ID = "numba/min/rows_deferred_shared"
 TILE_ROWS = 128
 """A block of 128 threads, one to a row."""
-
-
-@numbers
-class Numbers:
-    """What depends on the card. Shipped values are an H200's."""
-
-    # 32 kB a block, of which an SM holds six.
-    tile_row_bytes: int = knob(
-        256,
-        among=(64, 128, 256),
-        unit="bytes",
-        why="of rows off the boundaries of vectors, read as one piece of memory",
-    )
+UNASKED = 48 * 1024
+"""Bytes of shared memory that a block has on any device."""
 
 
 @cache
@@ -84,21 +72,25 @@ def rows_deferred_tile_kernel(dtype: str) -> Source:
     return Source(deferred_tile, (pointer(dtype), pointer(dtype), *OFFSETS), TILE_ROWS, (dtype,))
 
 
-def takes(v: View, numbers: Numbers) -> bool:
-    """Whether these are short rows without a gap between them."""
-    return v.one_piece and v.n * v.itemsize <= numbers.tile_row_bytes
+def shared_for(v: View) -> int:
+    """Bytes of shared memory for the rows of a block, wherever they begin in a vector."""
+    return TILE_ROWS * v.n * v.itemsize + VECTOR_BYTES
+
+
+def takes(v: View, device: Device) -> bool:
+    """Whether these are rows without a gap, so short that shared memory holds those of a block."""
+    return v.one_piece and shared_for(v) <= max(UNASKED, shared_bytes(device))
 
 
 @register("numba", "min", "rows_deferred_shared")
 def rows_deferred_shared(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """Short rows as one piece of memory by way of shared memory, a thread to a row."""
-    return planned(plan, Numbers, x, out)
+    return planned(plan, None, x, out)
 
 
-def plan(v: View, device: Device, numbers: Numbers) -> BindView:
-    if not takes(v, numbers):
-        most = numbers.tile_row_bytes
-        raise UnsupportedProblemError(ID, f"these are not rows of up to {most} bytes without a gap between them")
+def plan(v: View, device: Device, _: None) -> BindView:
+    """128 rows to a block."""
+    if not takes(v, device):
+        raise UnsupportedProblemError(ID, f"these are not short rows without a gap, {TILE_ROWS} in shared memory")
     grid = within_grid(ID, cdiv(v.total, TILE_ROWS))
-    shared = TILE_ROWS * v.n * v.itemsize + VECTOR_BYTES
-    return prepare(rows_deferred_tile_kernel(v.dtype), device).call(grid, *v.offsets, shared=shared)
+    return prepare(rows_deferred_tile_kernel(v.dtype), device).call(grid, *v.offsets, shared=shared_for(v))
