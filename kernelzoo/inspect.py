@@ -19,7 +19,7 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,7 +34,7 @@ from kernelzoo.errors import (
     UnknownNameError,
 )
 from kernelzoo.kernels.shared import cubin
-from kernelzoo.launch import Compiled, Launch, in_halves, recorded
+from kernelzoo.launch import Compiled, Launch, Step, in_halves, recorded
 from kernelzoo.packages import packages
 
 if TYPE_CHECKING:
@@ -324,12 +324,13 @@ def _torch_steps(record: Callable[[str], None]) -> Iterator[None]:
 
 
 def _counted(steps: list[Any]) -> Iterator[tuple[Any, int]]:
-    """Each different step once, in the order of their first, with how many there are of it."""
+    """Each different step once, in the order of their first, with how many there are of it; arguments don't count."""
+    alike = [replace(step, arguments=()) if isinstance(step, Step) else step for step in steps]
     different: list[Any] = []
-    for step in steps:
+    for step in alike:
         if step not in different:
             different.append(step)
-    return ((step, steps.count(step)) for step in different)
+    return ((step, alike.count(step)) for step in different)
 
 
 def _plain(value: Any) -> int | float | str | bool:

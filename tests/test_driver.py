@@ -83,6 +83,13 @@ def test_a_launch_says_all_that_its_shape_says(library: Library) -> None:
     assert library.launches[-1]["attributes"] == {6: (1, 0, 0)}
 
 
+def test_a_launch_of_any_number_of_tensors_keeps_what_follows_them(library: Library) -> None:
+    at = driver.placed(5, Shape(264, 128), Parameters.of_words(0, 0, 0), H200)
+    at((16, 32, 48))
+    at((64,))
+    assert [launch["values"] for launch in library.launches] == [[16, 32, 48], [64, 32, 48]]
+
+
 def test_a_grid_past_its_first_axis_gets_a_second(library: Library) -> None:
     driver.fixed(1, Shape(2**31 - 1, 32), Parameters.of_words(0, 0, 0), H200)()
     driver.fixed(1, Shape(2**31, 32), Parameters.of_words(0, 0, 0), H200)()

@@ -13,8 +13,9 @@ from asking import Answers, ask, assert_launch, assert_same_as_sibling  # noqa: 
 
 import kernelzoo  # noqa: E402  (after the skips)
 from kernelzoo import inspect, ops  # noqa: E402
+from kernelzoo.device import ARCHITECTURES  # noqa: E402
 from kernelzoo.errors import InspectionError  # noqa: E402
-from kernelzoo.inspect import ARCHITECTURES, Kernel  # noqa: E402
+from kernelzoo.inspect import Kernel  # noqa: E402
 from kernelzoo.kernels.shared import cubin  # noqa: E402
 
 IMPLEMENTATIONS = kernelzoo.implementations("numba")

@@ -149,23 +149,34 @@ def configuration(shape: Shape, device: Device) -> tuple[Any, Any]:
 _current_stream: Callable[[int], int] = getattr(torch._C, "_cuda_getCurrentRawStream", lambda index: 0)
 
 
-def movable(function: int, shape: Shape, parameters: Parameters, device: Device) -> Callable[[int, int], None]:
-    """A launch of a loaded kernel on any x and out of one layout, on torch's current stream.
+_Frame = tuple[Any, Any, tuple[object, ...]]
+"""All that the driver reads of one launch: the parameters' words, the configuration, and what is passed to it."""
 
-    What the driver reads is made once and used by one thread at a time: another thread that launches takes another.
-    """
-    launch, handle, index = library().cuLaunchKernelEx, ctypes.c_void_p(function), device.index
+
+def _frames(function: int, shape: Shape, parameters: Parameters, device: Device) -> Callable[[], _Frame]:
+    """What makes frames of a loaded kernel's launches."""
+    handle = ctypes.c_void_p(function)
     config, attributes = configuration(shape, device)
     blank, words, starts = bytes(config), parameters.words, parameters.starts
-    free: list[tuple[Any, Any, tuple[object, ...]]] = []  # taking and giving back are each one step to other threads
 
-    def made() -> tuple[Any, Any, tuple[object, ...]]:
+    def made(held: object = attributes) -> _Frame:
         values, settings = (ctypes.c_uint64 * len(words))(*words), _Config.from_buffer_copy(blank)
         first = ctypes.addressof(values)
         pointers = (ctypes.c_void_p * len(starts))(*(first + 8 * start for start in starts))
         return values, settings, (ctypes.byref(settings), handle, pointers, None)
 
-    def at(x: int, out: int, held: object = attributes) -> None:
+    return made
+
+
+def movable(function: int, shape: Shape, parameters: Parameters, device: Device) -> Callable[[int, int], None]:
+    """A launch of a loaded kernel on any x and out of one layout, on torch's current stream.
+
+    What the driver reads is made once and used by one thread at a time: another thread that launches takes another.
+    """
+    launch, index, made = library().cuLaunchKernelEx, device.index, _frames(function, shape, parameters, device)
+    free: list[_Frame] = []  # taking and giving back are each one step to other threads
+
+    def at(x: int, out: int) -> None:
         try:
             values, settings, arguments = free.pop()
         except IndexError:
@@ -175,6 +186,27 @@ def movable(function: int, shape: Shape, parameters: Parameters, device: Device)
         settings.stream = _current_stream(index)
         if launch(*arguments):
             with attached(index):  # a thread that has not used the GPU yet has no context; else it fails again
+                check(launch(*arguments))
+        free.append((values, settings, arguments))
+
+    return at
+
+
+def placed(function: int, shape: Shape, parameters: Parameters, device: Device) -> Callable[[tuple[int, ...]], None]:
+    """As ``movable``, of a kernel whose first words are the addresses of any number of tensors."""
+    launch, index, made = library().cuLaunchKernelEx, device.index, _frames(function, shape, parameters, device)
+    free: list[_Frame] = []
+
+    def at(addresses: tuple[int, ...]) -> None:
+        try:
+            values, settings, arguments = free.pop()
+        except IndexError:
+            values, settings, arguments = made()
+        for i, address in enumerate(addresses):
+            values[i] = address
+        settings.stream = _current_stream(index)
+        if launch(*arguments):
+            with attached(index):
                 check(launch(*arguments))
         free.append((values, settings, arguments))
 
