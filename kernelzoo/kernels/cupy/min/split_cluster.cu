@@ -1,5 +1,6 @@
 // A cluster per row: every warp sends its minimum to the first block through distributed shared memory.
 
+#include "../split_blocks.cuh"
 #include "minima.cuh"
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900

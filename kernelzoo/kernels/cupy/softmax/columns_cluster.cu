@@ -6,6 +6,12 @@
 
 #include "meeting.cuh"
 
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ == 900
+constexpr int CLUSTER_BLOCKS = 2;  // of the most threads, on an SM
+#else
+constexpr int CLUSTER_BLOCKS = 1;  // for other devices the compiler would spill
+#endif
+
 // What a thread copies asynchronously, and later reads back itself: a pack, or an element of 4 or 8 bytes.
 template <class T, int V>
 struct Cell {

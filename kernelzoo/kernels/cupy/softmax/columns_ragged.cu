@@ -7,6 +7,12 @@
 
 #include "meeting.cuh"
 
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ == 900
+constexpr int RAGGED_BLOCKS = 3;  // of the most threads, on an SM
+#else
+constexpr int RAGGED_BLOCKS = 1;  // for other devices the compiler would spill
+#endif
+
 template <class T>
 __global__ void __launch_bounds__(512, RAGGED_BLOCKS) columns_ragged(const Problem given, const int items) {
   using W = Wide<T>;

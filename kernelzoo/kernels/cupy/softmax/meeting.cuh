@@ -5,13 +5,6 @@
 #include "running.cuh"
 #include "send.cuh"
 
-// Blocks on an SM, of the most threads: of columns_cluster, and of columns_ragged.
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ == 900
-constexpr int CLUSTER_BLOCKS = 2, RAGGED_BLOCKS = 3;
-#else
-constexpr int CLUSTER_BLOCKS = 1, RAGGED_BLOCKS = 1;  // for other devices the compiler would spill
-#endif
-
 // The pairs of a block's `wide` neighbouring rows, in shared memory: those of each of its `groups` of threads, those of
 // each block of the cluster, and what finishes the rows.
 template <class T>
