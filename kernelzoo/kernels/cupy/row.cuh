@@ -24,14 +24,7 @@ struct Problem {
   double inner_inverse;  // 1 / inner
 };
 
-// Blocks of split_cluster on an SM, of 512 threads each.
-#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 1200
-constexpr int SPLIT_BLOCKS = 1;  // two would spill
-#elif __CUDA_ARCH__ >= 900
-constexpr int SPLIT_BLOCKS = 2;
-#endif
-
-// How every kernel begins. The launch before this one may still be ending (see _config in module.py): wait until all that
+// How every kernel begins. The launch before this one may still be ending (see shared/driver.py): wait until all that
 // came before has ended and is visible. The addresses pass through the wait, so that no load can be moved ahead of it.
 // No kernel here lets the next launch begin early (griddepcontrol.launch_dependents): that would help two launches of
 // ours in a row, as a benchmark makes them, and no one who calls us between kernels of others.

@@ -136,11 +136,16 @@ def _attributes(shape: Shape, device: Device) -> Any:
     return (_Attribute * len(found))(*(_Attribute(id, 0, value) for id, value in found))
 
 
+def grid_axes(shape: Shape) -> tuple[int, int]:
+    """Blocks along the grid's two axes: past the limit of the first it has a second, the first a multiple of any
+    cluster."""
+    return (shape.grid, shape.grid_y) if shape.grid <= MAX_GRID_X else (2**30, -(-shape.grid // 2**30))
+
+
 def configuration(shape: Shape, device: Device) -> tuple[Any, Any]:
     """``CUlaunchConfig`` for a shape, its stream left out, and the attributes that it points to, to be kept alive."""
     attributes = _attributes(shape, device)
-    # Past the limit the grid has two axes, x a multiple of any cluster.
-    x, y = (shape.grid, shape.grid_y) if shape.grid <= MAX_GRID_X else (2**30, -(-shape.grid // 2**30))
+    x, y = grid_axes(shape)
     where = ctypes.addressof(attributes) if len(attributes) else None
     return _Config((x, y, 1), (shape.threads, 1, 1), shape.shared_bytes, None, where, len(attributes)), attributes
 

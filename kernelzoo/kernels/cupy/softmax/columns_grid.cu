@@ -1,0 +1,5 @@
+// Columns that several blocks of a co-operative launch share. The kernel is columns<T, V, ITEMS, true> of columns.cuh.
+
+#include "columns.cuh"
+
+
