@@ -22,9 +22,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from kernelzoo import fuzz_values, ops, registry
+from kernelzoo import fuzz_values, operations, registry
 from kernelzoo.conformance import bits
+from kernelzoo.device import on_device_of
 from kernelzoo.errors import BackendUnavailableError, UnsupportedProblemError
+from kernelzoo.launch import void
 
 if TYPE_CHECKING:
     import torch
@@ -251,7 +253,7 @@ def _run(tally: Tally, x: torch.Tensor, problem: Problem, truth: _Softmax | _Min
     """Run one problem through one implementation, twice, and count the errors."""
     import torch
 
-    operation = ops.OPERATIONS[tally.op]
+    operation = operations.OPERATIONS[tally.op]
     out = operation.allocate(x, operation.check(x, problem.dim), False)
     started = time.perf_counter()
     try:
@@ -278,8 +280,8 @@ def _bound(id: str, x: torch.Tensor, dim: int, out: torch.Tensor) -> Launch:
     import torch
 
     if id == TORCH:
-        return lambda: ops.void(torch.softmax(x, dim, out=out))
-    with ops.on_device_of(x):
+        return lambda: void(torch.softmax(x, dim, out=out))
+    with on_device_of(x):
         return registry.implementation(id).launch(x, dim=dim, out=out)
 
 
@@ -287,7 +289,7 @@ class _Minimum:
     """The right minima of one problem."""
 
     def __init__(self, x: torch.Tensor, problem: Problem) -> None:
-        self._expected = ops.MIN.expect(x, problem.dim)
+        self._expected = operations.MIN.expect(x, problem.dim)
 
     def count(self, tally: Tally, result: torch.Tensor) -> None:
         """Count what is not equal by value, and not NaN where it must be."""
@@ -353,7 +355,7 @@ class _Softmax:
         tally.worst_subnormal = max(tally.worst_subnormal, float(ulps.where(~self._is_normal & ~self._nan, 0.0).max()))
 
     def _allowed(self) -> torch.Tensor:
-        """The contract's allowance for each element, in ulp: see :meth:`kernelzoo.ops.Softmax.expect`."""
+        """The contract's allowance for each element, in ulp: see :meth:`kernelzoo.operations.Softmax.expect`."""
         import torch
 
         kind, x = self._kind, self._rows.double()
@@ -374,7 +376,7 @@ Exact: TypeAlias = "tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None
 
 def _exact(x: torch.Tensor) -> Exact:
     """Softmax of rows of a narrow dtype in float64: no low part, no scale."""
-    return ops.SOFTMAX.reference(x), None, None
+    return operations.SOFTMAX.reference(x), None, None
 
 
 def _scaled(x: torch.Tensor, exponent: torch.Tensor) -> torch.Tensor:

@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
-from kernelzoo import ops, registry
+from kernelzoo import operations, registry
 from kernelzoo.errors import KernelZooError
+from kernelzoo.operations.memory import overlap, overlaps_itself
 
 if TYPE_CHECKING:
     import torch
@@ -42,7 +43,7 @@ class Case:
     op: str
     name: str
     make: Make
-    dim: ops.Dims = -1
+    dim: operations.Dims = -1
     keepdim: bool = False
     core: bool = False
     """Part of the small set that slow-to-bind implementations are checked on."""
@@ -97,7 +98,7 @@ def _few(dtype: str, values: tuple[_T, ...], count: int) -> tuple[_T, ...]:
 
 
 def _shapes(op: str) -> Iterator[Case]:
-    dtypes = ops.OPERATIONS[op].dtypes
+    dtypes = operations.OPERATIONS[op].dtypes
     shapes = [(3, n) for n in _WIDTHS] + [(2, n) for n in _LONG] + [(1, n) for n in _LONGER] + list(_MANY)
     for shape in shapes:
         for dtype in dtypes:
@@ -118,7 +119,7 @@ def _by(shape: tuple[int, ...]) -> str:
 
 
 def _plain(op: str, shape: tuple[int, ...], dtype: str, device: str, generator: torch.Generator) -> torch.Tensor:
-    return ops.sample(op, shape, dtype, generator=generator).to(device)
+    return operations.sample(op, shape, dtype, generator=generator).to(device)
 
 
 def _layouts(op: str) -> Iterator[Case]:
@@ -166,7 +167,7 @@ def _layouts(op: str) -> Iterator[Case]:
                 core=core,
                 elements=math.prod(base),
             )
-    for dtype in ops.FLOATS:
+    for dtype in operations.FLOATS:
         for shape, dim in _few(dtype, _COLUMNS, 3):
             make = partial(_viewed, op, shape, dtype, lambda x: x, dim)
             yield Case(op, f"{dtype}-columns-{_by(shape)}", make, dim, elements=math.prod(shape))
@@ -188,10 +189,10 @@ def _viewed(
     import torch
 
     # Values are drawn in the view's own shape, so that each of its rows has its peak, where the view can be written.
-    memory = ops.sample(op, base, dtype, generator=generator)
+    memory = operations.sample(op, base, dtype, generator=generator)
     x = view(memory)
-    if x.numel() == memory.numel() and not ops._overlaps_itself(x):
-        x.copy_(ops.sample(op, tuple(x.shape), dtype, dim, generator=generator))
+    if x.numel() == memory.numel() and not overlaps_itself(x):
+        x.copy_(operations.sample(op, tuple(x.shape), dtype, dim, generator=generator))
     moved = torch.empty(base, dtype=memory.dtype, device=device)
     moved.copy_(memory)
     return view(moved)
@@ -241,7 +242,7 @@ def _reductions() -> Iterator[Case]:
 
 def _special(op: str) -> Iterator[Case]:
     for width in (5, 300, 3000, 40000):
-        for dtype in ops.FLOATS:
+        for dtype in operations.FLOATS:
             if width <= 300 or dtype in ("float32", "bfloat16"):
                 yield Case(
                     op,
@@ -250,7 +251,7 @@ def _special(op: str) -> Iterator[Case]:
                     core=width == 300 and dtype == "float32",
                     elements=22 * width,
                 )
-    for dtype in ops.FLOATS:
+    for dtype in operations.FLOATS:
         for shape in _few(dtype, _SPECIAL_COLUMNS, 2):
             name = "dim0" if shape[0] == 130 else f"columns-{_by(shape)}"
             make = partial(_special_columns, op, shape, dtype)
@@ -259,7 +260,7 @@ def _special(op: str) -> Iterator[Case]:
         for width in (39, 79, 263, 781):
             yield Case(op, f"float32-equal-terms-{width}", partial(_equal_terms, width), elements=8 * width)
     if op == "min":
-        for dtype in ops.INTEGERS:
+        for dtype in operations.INTEGERS:
             yield Case(op, f"{dtype}-extremes", partial(_extremes, dtype), elements=8 * 1025)
 
 
@@ -274,7 +275,7 @@ def _special_columns(
 def _special_rows(op: str, width: int, dtype: str, device: str, generator: torch.Generator) -> torch.Tensor:
     """One row for each rule of the contract, between plain rows that must not be touched by their neighbours."""
     writes = special_rows(dtype).values()
-    x = ops.sample(op, (len(writes) + 2, width), dtype, generator=generator)
+    x = operations.sample(op, (len(writes) + 2, width), dtype, generator=generator)
     for row, write in zip(x[1:], writes, strict=False):
         write(row)
     return x.to(device)
@@ -295,7 +296,7 @@ def _equal_terms(width: int, device: str, generator: torch.Generator) -> torch.T
 
 
 def _extremes(dtype: str, device: str, generator: torch.Generator) -> torch.Tensor:
-    x = ops.sample("min", (8, 1025), dtype, generator=generator)
+    x = operations.sample("min", (8, 1025), dtype, generator=generator)
     for row, write in zip(x, special_rows(dtype).values(), strict=False):
         write(row)
     return x.to(device)
@@ -391,7 +392,7 @@ def _far_input(
     device: str,
     generator: torch.Generator,
 ) -> torch.Tensor:
-    x = _far(stride, ops.sample(op, shape, dtype, -1 if turned else dim, generator=generator).to(device))
+    x = _far(stride, operations.sample(op, shape, dtype, -1 if turned else dim, generator=generator).to(device))
     return x.t() if turned else x
 
 
@@ -420,12 +421,14 @@ def tensors(op: str, largest: int = 9) -> SearchStrategy[torch.Tensor]:
 
     @st.composite
     def drawn(draw: st.DrawFn) -> torch.Tensor:
-        dtype = draw(st.sampled_from(ops.OPERATIONS[op].dtypes))
+        dtype = draw(st.sampled_from(operations.OPERATIONS[op].dtypes))
         shape = tuple(draw(st.lists(st.integers(1, largest), min_size=0, max_size=5)))
         while math.prod(shape) > 2000:  # what an interpreter runs in a moment
             shape = shape[:-1]
-        x = ops.sample("min", shape, dtype, (), generator=torch.Generator().manual_seed(draw(st.integers(0, 2**31))))
-        if dtype in ops.FLOATS:
+        x = operations.sample(
+            "min", shape, dtype, (), generator=torch.Generator().manual_seed(draw(st.integers(0, 2**31)))
+        )
+        if dtype in operations.FLOATS:
             info = torch.finfo(x.dtype)
             special = (math.nan, math.inf, -math.inf, -0.0, 0.0, info.max, -info.max, info.tiny, -info.tiny / 4)
             flat = x.view(-1)
@@ -460,7 +463,7 @@ def check(implementation: registry.Implementation, case: Case, device: str) -> N
     operation.assert_close(first, x, case.dim, case.keepdim)
     if not first.is_contiguous():
         raise AssertionError(f"the result must be contiguous, has strides {first.stride()}")
-    if first.numel() and ops._overlap(first, x):
+    if first.numel() and overlap(first, x):
         raise AssertionError("the result shares memory with the input")
     if not first.numel():
         return

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from kernelzoo import fuzz_values, ops, registry
+from kernelzoo import fuzz_values, operations, registry
 from kernelzoo.errors import KernelZooError
 
 if TYPE_CHECKING:
@@ -86,10 +86,10 @@ class Case:
     @property
     def axes(self) -> tuple[int, ...]:
         """The axes that are reduced, where nothing is wrong with them."""
-        return ops._axes(self.dim, len(self.shape))
+        return operations.axes_of(self.dim, len(self.shape))
 
     def out_shape(self, op: str) -> tuple[int, ...]:
-        return ops.OPERATIONS[op].out_shape(self.shape, self.axes, self.keepdim)
+        return operations.OPERATIONS[op].out_shape(self.shape, self.axes, self.keepdim)
 
 
 def parse(text: str, op: str) -> Case:
@@ -114,7 +114,7 @@ def parse(text: str, op: str) -> Case:
             said.get("fault", ""),
         )
         for kind, name, names in (
-            (f"{op} dtype", case.dtype, ops.OPERATIONS[op].dtypes),
+            (f"{op} dtype", case.dtype, operations.OPERATIONS[op].dtypes),
             ("fault", case.fault, ("", *faults(case.dtype))),
         ):
             if name not in names:
@@ -183,7 +183,7 @@ FAULTS: dict[str, str] = {
 
 def faults(dtype: str) -> tuple[str, ...]:
     """What may be wrong with a call on a tensor of that dtype."""
-    return tuple(name for name in FAULTS if name != "a gradient" or dtype in ops.FLOATS)
+    return tuple(name for name in FAULTS if name != "a gradient" or dtype in operations.FLOATS)
 
 
 # Making cases up
@@ -234,13 +234,13 @@ _ODD = (3, 5, 6, 7, 10, 11, 13, 24, 37, 61, 100, 127, 251, 509, 781, 1000, 1021,
 
 def _drawn(choose: Choose, op: str, elements: int) -> Case:
     """A case without its values."""
-    dtype = choose(ops.OPERATIONS[op].dtypes)
+    dtype = choose(operations.OPERATIONS[op].dtypes)
     rank = choose((2,) * 8 + (3,) * 6 + (1,) * 2 + (4, 4, 5, 5, 6, 0))
     dim: Any = choose(range(-max(rank, 1), max(rank, 1)))
     keepdim = op == "min" and choose((False, True))
     if op == "min" and rank and _chance(choose, 30):
         dim = tuple(choose((d, d - rank)) for d in _order(choose, rank)[: choose(range(rank + 1))])
-    shape = _shape(choose, rank, ops._axes(dim, rank) if rank else (), elements)
+    shape = _shape(choose, rank, operations.axes_of(dim, rank) if rank else (), elements)
     if rank == 2 and _chance(choose, 8):
         rows, dtype = (choose((2, 3, 4, 5)), "int8") if op == "min" else (choose((2, 3)), "float16")
         apart = Layout((FAR + choose(range(65)), 1))
@@ -330,7 +330,7 @@ def _filled(choose: Choose, case: Case, values: str) -> Case:
         return case
     if case.elements and _chance(choose, 5):
         return replace(case, fault=choose(faults(case.dtype)), out=None)
-    return replace(case, negated=case.dtype in ops.FLOATS and _chance(choose, 3))
+    return replace(case, negated=case.dtype in operations.FLOATS and _chance(choose, 3))
 
 
 def _resized(choose: Choose, op: str, case: Case, elements: int) -> Case:
@@ -424,7 +424,7 @@ def simpler(op: str, case: Case) -> Iterator[Case]:
         yield replace(case, keepdim=False, out=None)
     if isinstance(case.dim, int) and case.dim >= 0 and case.dim == len(case.shape) - 1 and not case.fault:
         yield replace(case, dim=-1)
-    plainest = "float32" if op == "softmax" or case.dtype in ops.FLOATS else "int32"
+    plainest = "float32" if op == "softmax" or case.dtype in operations.FLOATS else "int32"
     same = {*fuzz_values.families(plainest), *fuzz_values.specials(plainest)}
     if case.dtype != plainest and not case.far and {case.values, *(name for name, _ in case.specials)} <= same:
         yield replace(case, dtype=plainest)

@@ -13,10 +13,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from kernelzoo import errors, fuzz, fuzz_values, ops, registry
+from kernelzoo import errors, fuzz, fuzz_values, operations, registry
 from kernelzoo.conformance import NoRoomError
 from kernelzoo.errors import BackendUnavailableError, UnsupportedProblemError
 from kernelzoo.fuzz import Case, Layout
+from kernelzoo.operations.memory import overlaps_itself
 
 if TYPE_CHECKING:
     import torch
@@ -252,7 +253,7 @@ class _Runner:
         # Each element once: expanded axes have one, and windows that overlap are one stretch of memory.
         sizes = [size if stride else 1 for size, stride in zip(case.shape, case.x.strides, strict=True)]
         core = memory.as_strided(sizes, case.x.strides, start)
-        if ops._overlaps_itself(core):
+        if overlaps_itself(core):
             core = memory[start : start + extent]
         core.copy_(self._values(case, tuple(core.shape)))
         return memory, torch._neg_view(x) if case.negated else x
@@ -344,7 +345,7 @@ def _differ(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     return (_bits(a.contiguous()) != _bits(b.contiguous())).any()
 
 
-def _wrong(expected: ops.Expected, actual: torch.Tensor) -> torch.Tensor:
+def _wrong(expected: operations.Expected, actual: torch.Tensor) -> torch.Tensor:
     """Whether an element is wrong: as ``expected.check`` says it in words, without waiting for the device."""
     right = (actual >= expected.lower).logical_and_(actual <= expected.upper)
     return (right.logical_or_((actual != actual).logical_and_(expected.lower != expected.lower))).all().logical_not_()

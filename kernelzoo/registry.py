@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
-from kernelzoo import ops
+from kernelzoo import operations
 from kernelzoo.device import on_device_of, on_its_device
 from kernelzoo.errors import (
     BackendUnavailableError,
@@ -59,8 +59,8 @@ class Implementation:
         return f"{self.backend}/{self.op}/{self.variant}"
 
     @property
-    def operation(self) -> ops.Operation:
-        return ops.OPERATIONS[self.op]
+    def operation(self) -> operations.Operation:
+        return operations.OPERATIONS[self.op]
 
     def bind(self, x: torch.Tensor, out: torch.Tensor) -> Launch:
         """Bind a canonical ``(x, out)``; load the backend first if need be.
@@ -78,7 +78,7 @@ class Implementation:
         language(self.backend)
         return f"{self.backend}/{self.op}/{chosen(self.backend, self.op, self.variant, x, out)}"
 
-    def launch(self, x: torch.Tensor, *, dim: ops.Dims = -1, out: torch.Tensor) -> Launch:
+    def launch(self, x: torch.Tensor, *, dim: operations.Dims = -1, out: torch.Tensor) -> Launch:
         """Bind tensors of any legal shape and layout, as a call of the backend does, and return the launch.
 
         This is what benchmarks time: the launch holds every copy, fill and workspace pass that the variant needs.
@@ -221,7 +221,7 @@ def implementations(backend: str | None = None, op: str | None = None) -> tuple[
         raise UnknownNameError("backend", backend, backends())
     if op is not None:
         known_op(op)
-    names = tuple(ops.OPERATIONS)
+    names = tuple(operations.OPERATIONS)
     read = (Implementation(*found) for name, package in packages().items() for found in scan(name, package, names))
     found = {i.id: i for i in read}
     for (name, operation, variant), bind in list(_registered.items()):
@@ -278,8 +278,8 @@ _loaded: dict[str, Language] = {}
 
 def known_op(op: str) -> None:
     """Raise UnknownNameError unless there is such an operation."""
-    if op not in ops.OPERATIONS:
-        raise UnknownNameError("operation", op, ops.OPERATIONS)
+    if op not in operations.OPERATIONS:
+        raise UnknownNameError("operation", op, operations.OPERATIONS)
 
 
 def _load(name: str) -> Language:
@@ -308,7 +308,7 @@ def _load(name: str) -> Language:
 
 def import_kernels(name: str, package: str) -> None:
     """Import all modules of a backend's operations, which registers what they hold; nothing is probed."""
-    for op in ops.OPERATIONS:
+    for op in operations.OPERATIONS:
         spec = importlib.util.find_spec(f"{package}.{op}")
         if spec is None:
             continue

@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from kernelzoo import conformance, ops, registry
+from kernelzoo import conformance, operations, registry
 from kernelzoo.conformance import Case, NoRoomError, cases, check, tensors
 from kernelzoo.errors import BackendUnavailableError, DeviceError, UnsupportedProblemError
 
@@ -97,7 +97,9 @@ class Conformance:
         backend = registry.get(implementation.backend)
         refusals = []
         for shape in ((16, 4096), (64, 256), (4, 65536)):
-            x = ops.sample(implementation.op, shape, "float32", generator=torch.Generator().manual_seed(0)).to(device)
+            x = operations.sample(implementation.op, shape, "float32", generator=torch.Generator().manual_seed(0)).to(
+                device
+            )
             try:
                 result = getattr(backend, implementation.op)(x, variant=implementation.variant)
             except BackendUnavailableError as refusal:
@@ -117,7 +119,9 @@ class Conformance:
             pytest.skip("slow to bind; covered by the core cases")
         device = self.device(implementation.backend)
         method = getattr(registry.get(implementation.backend), implementation.op)
-        x = ops.sample(implementation.op, (13, 6, 50), "float32", generator=torch.Generator().manual_seed(1)).to(device)
+        x = operations.sample(implementation.op, (13, 6, 50), "float32", generator=torch.Generator().manual_seed(1)).to(
+            device
+        )
         shape = implementation.operation.out_shape((13, 6, 50), (2,), False)
         for name, strides in (("stepped", 2), ("transposed", 1)):
             frame = torch.full((*(s * strides for s in reversed(shape)),), -7.0, device=device)
