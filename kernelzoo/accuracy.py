@@ -5,9 +5,9 @@ of precision and the smallest normal number 2^e, it is 2^(max(floor(log2 y), e) 
 number, zero included, it is the smallest subnormal number. The error is ``|result - y| / ulp``: a correctly rounded
 result is at most 0.5 off. A NaN where none is due, an infinity, or no NaN where one is due, is infinitely far off.
 
-**The exact value** of a softmax is computed in float64 for the three narrower dtypes: within some 2^-50 of itself, a
-millionth of a ulp of float32. For float64 it is computed in pairs of float64 (see :func:`_exact_pairs`), within 2^-60
-of itself, a hundredth of a ulp. A minimum rounds nothing: its elements are right or wrong.
+**The exact value** is what the operation says (:meth:`kernelzoo.operations.Operation.exact`): in float64 for the three
+narrower dtypes, within some 2^-50 of itself, a millionth of a ulp of float32; for float64 in pairs of float64, within
+2^-60 of itself, a hundredth of a ulp. Where an operation rounds nothing, its elements are right or wrong.
 
 **Where results are subnormal** the contract lets them flush to zero, which is up to 2^(p-1) ulp. So ``worst``, the mean
 and the percentile are over the elements whose exact value is a normal number, and the others have a worst of their own.
@@ -15,7 +15,6 @@ and the percentile are over the elements whose exact value is a normal number, a
 
 from __future__ import annotations
 
-import functools
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -27,14 +26,21 @@ from kernelzoo.conformance import bits
 from kernelzoo.device import on_device_of
 from kernelzoo.errors import BackendUnavailableError, UnsupportedProblemError
 from kernelzoo.launch import void
+from kernelzoo.operations.exact import scaled
 
 if TYPE_CHECKING:
     import torch
 
-    from kernelzoo.registry import Launch
+    from kernelzoo.launch import Launch
 
-TORCH = "torch.softmax"
-"""The id of what torch itself returns, whatever its eager variant makes of it; it is in every table of softmax."""
+
+def torch_id(op: str) -> str:
+    """The id of what torch itself returns, whatever its eager variant makes of it; beside all that rounds."""
+    return f"torch.{operations.OPERATIONS[op].in_torch}"
+
+
+TORCH = torch_id(next(op.name for op in operations.OPERATIONS.values() if op.rounds))
+
 
 LENGTHS = (7, 33, 128, 781, 2048, 4097, 50257, 262144, 2**20)
 """Rows along the last axis: short, odd, a vocabulary, long."""
@@ -102,7 +108,7 @@ FAMILIES: dict[str, Family] = {
     # Powers of two in their order: the terms double, or halve, as far as the dtype goes.
     "halving": lambda x, generator, kind: _index(x).remainder_(40).mul_(-math.log(2)) + x * _eps(kind),
 }
-"""What a softmax is tried on, by name."""
+"""What an operation that rounds is tried on, by name."""
 
 
 def _eps(kind: torch.dtype) -> float:
@@ -128,7 +134,7 @@ class Problem:
 
 def problems(op: str, dtype: str, values: int, seed: int) -> Iterator[Problem]:
     """Problems of about so many values in all, each family and length having the same share of them."""
-    names = tuple(FAMILIES) if op == "softmax" else fuzz_values.families(dtype)
+    names = tuple(FAMILIES) if operations.OPERATIONS[op].rounds else fuzz_values.families(dtype)
     kinds = [(length, -1) for length in LENGTHS] + [(length, 0) for length in ACROSS]
     share = values / len(names) / len(kinds)
     number = 0
@@ -157,7 +163,7 @@ class Tally:
     refused: int = 0
     """Problems that this variant can't take."""
     wrong: int = 0
-    """Elements beyond the contract's allowance, or a NaN, an infinity or a minimum that is not the right one."""
+    """Elements beyond the contract's allowance, or a NaN, an infinity or an element that must be equal and is not."""
     worst: float = 0.0
     worst_at: dict[str, Any] = field(default_factory=dict)
     """The problem in which the worst error was, and the contract's allowance in ulp for that element."""
@@ -171,8 +177,8 @@ class Tally:
     unavailable: str = ""
 
     def row(self) -> dict[str, Any]:
-        """As a row of the record; what a minimum has not is None."""
-        rounds = self.op == "softmax" and self.normal > 0
+        """As a row of the record; what an operation that rounds nothing has not is None."""
+        rounds = operations.OPERATIONS[self.op].rounds and self.normal > 0
         return {
             "id": self.id,
             "op": self.op,
@@ -216,12 +222,13 @@ def measure(
     """
     import torch
 
+    operation = operations.OPERATIONS[op]
     tallies = [Tally(id, op, dtype) for id in ids]
     generator = torch.Generator(device)
     for problem in problems(op, dtype, values, seed):
         progress("")
         x = _input(op, problem, dtype, generator.manual_seed(problem.seed))
-        truth = _Softmax(x, problem) if op == "softmax" else _Minimum(x, problem)
+        truth = (Rounded if operation.rounds else Equal)(operation, x, problem)
         for tally in tallies:
             if not tally.unavailable:
                 progress(tally.id)
@@ -233,7 +240,7 @@ def _input(op: str, problem: Problem, dtype: str, generator: torch.Generator) ->
     import torch
 
     kind = getattr(torch, dtype)
-    if op == "min":
+    if not operations.OPERATIONS[op].rounds:
         x = fuzz_values.draw(problem.family, problem.shape, dtype, generator)
         rows = x if problem.dim == -1 else x.t()
         flat = bits(x).view(problem.shape)
@@ -249,7 +256,7 @@ def _input(op: str, problem: Problem, dtype: str, generator: torch.Generator) ->
     return (drawn if problem.dim == -1 else drawn.t()).contiguous()
 
 
-def _run(tally: Tally, x: torch.Tensor, problem: Problem, truth: _Softmax | _Minimum) -> None:
+def _run(tally: Tally, x: torch.Tensor, problem: Problem, truth: Rounded | Equal) -> None:
     """Run one problem through one implementation, twice, and count the errors."""
     import torch
 
@@ -257,7 +264,7 @@ def _run(tally: Tally, x: torch.Tensor, problem: Problem, truth: _Softmax | _Min
     out = operation.allocate(x, operation.check(x, problem.dim), False)
     started = time.perf_counter()
     try:
-        launch = _bound(tally.id, x, problem.dim, out)
+        launch = _bound(operation, tally.id, x, problem.dim, out)
         results = []
         for turn in range(2):
             bits(out).fill_(0x55 if turn else 0x2A)
@@ -276,20 +283,20 @@ def _run(tally: Tally, x: torch.Tensor, problem: Problem, truth: _Softmax | _Min
     tally.seconds += time.perf_counter() - started
 
 
-def _bound(id: str, x: torch.Tensor, dim: int, out: torch.Tensor) -> Launch:
-    import torch
+def _bound(operation: operations.Operation, id: str, x: torch.Tensor, dim: int, out: torch.Tensor) -> Launch:
+    if "/" not in id:
+        import torch
 
-    if id == TORCH:
-        return lambda: void(torch.softmax(x, dim, out=out))
+        return lambda: void(getattr(torch, operation.in_torch)(x, dim, out=out))
     with on_device_of(x):
         return registry.implementation(id).launch(x, dim=dim, out=out)
 
 
-class _Minimum:
-    """The right minima of one problem."""
+class Equal:
+    """The right result of one problem, for an operation that rounds nothing."""
 
-    def __init__(self, x: torch.Tensor, problem: Problem) -> None:
-        self._expected = operations.MIN.expect(x, problem.dim)
+    def __init__(self, operation: operations.Operation, x: torch.Tensor, problem: Problem) -> None:
+        self._expected = operation.expect(x, problem.dim)
 
     def count(self, tally: Tally, result: torch.Tensor) -> None:
         """Count what is not equal by value, and not NaN where it must be."""
@@ -297,15 +304,18 @@ class _Minimum:
         tally.wrong += int(((result != lower) & ~((result != result) & (lower != lower))).sum())
 
 
-class _Softmax:
-    """The exact softmax of one problem, as ``(high + low) * 2^scale``, and the ulp there, at the same scale."""
+class Rounded:
+    """The exact result of one problem, as ``(high + low) * 2^scale``, and the ulp there, at the same scale.
 
-    def __init__(self, x: torch.Tensor, problem: Problem) -> None:
+    Of an operation that rounds: its output has x's shape.
+    """
+
+    def __init__(self, operation: operations.Operation, x: torch.Tensor, problem: Problem) -> None:
         import torch
 
-        self._problem, self._kind = problem, x.dtype
+        self._operation, self._problem = operation, problem
         rows = x if problem.dim == -1 else x.t()
-        self._high, self._low, self._scale = (_exact_pairs if x.dtype == torch.float64 else _exact)(rows)
+        self._high, self._low, self._scale = operation.exact(rows)
         info = torch.finfo(x.dtype)
         bits_of = round(-math.log2(info.eps))
         least = round(math.log2(info.tiny))
@@ -315,7 +325,7 @@ class _Softmax:
             exponent = exponent.add_(self._scale)
         self._is_normal = exponent >= least
         unit = exponent.clamp_(min=least).sub_(bits_of)
-        self._unit = _scaled(torch.ones_like(unit), unit if self._scale is None else unit.sub_(self._scale))
+        self._unit = scaled(torch.ones_like(unit), unit if self._scale is None else unit.sub_(self._scale))
         self._nan = self._high != self._high
         self._rows = rows
 
@@ -325,7 +335,7 @@ class _Softmax:
 
         rows = (result if self._problem.dim == -1 else result.t()).double()
         if self._scale is not None:
-            rows = _scaled(rows, -self._scale)
+            rows = scaled(rows, -self._scale)
         off = rows.sub(self._high)
         if self._low is not None:
             off.sub_(self._low)
@@ -355,129 +365,11 @@ class _Softmax:
         tally.worst_subnormal = max(tally.worst_subnormal, float(ulps.where(~self._is_normal & ~self._nan, 0.0).max()))
 
     def _allowed(self) -> torch.Tensor:
-        """The contract's allowance for each element, in ulp: see :meth:`kernelzoo.operations.Softmax.expect`."""
+        """The contract's allowance for each element, in ulp."""
         import torch
 
-        kind, x = self._kind, self._rows.double()
-        unit = 2.0**-53 if kind == torch.float64 else 2.0**-24
-        half = torch.finfo(kind).eps / 2 if kind.itemsize == 2 else 0.0
-        floor = 2.0**-25 if kind == torch.float16 else torch.finfo(kind).tiny
-        depth = x.amax(1, keepdim=True).sub(x).clamp_(0, 1100).nan_to_num_(0)
-        fixed = unit * (16 + math.sqrt(x.size(1)) / 2) + half
-        relative = depth.mul_(4 * unit).add_(fixed).mul_(self._high)
+        relative, floor = self._operation.allowance(self._rows, 1)
         ground = torch.full_like(self._unit, floor)
         if self._scale is not None:
-            ground = _scaled(ground, -self._scale)
-        return relative.add_(ground).div_(self._unit).nan_to_num_(0.0, math.inf)
-
-
-Exact: TypeAlias = "tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None]"
-
-
-def _exact(x: torch.Tensor) -> Exact:
-    """Softmax of rows of a narrow dtype in float64: no low part, no scale."""
-    return operations.SOFTMAX.reference(x), None, None
-
-
-def _scaled(x: torch.Tensor, exponent: torch.Tensor) -> torch.Tensor:
-    """``x * 2^exponent`` for exponents to 2000 on either side, exact but where the result is subnormal."""
-    half = (exponent / 2).floor_()
-    return x.mul(half.exp2()).mul_((exponent - half).exp2_())
-
-
-def _two_sum(a: torch.Tensor, b: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """``a + b`` rounded, and what the rounding left (Knuth)."""
-    total = a + b
-    part = total - a
-    return total, (a - (total - part)).add_(b - part)
-
-
-def _two_product(a: torch.Tensor, b: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """``a * b`` rounded, and what the rounding left (Dekker, Veltkamp)."""
-    product = a * b
-    a_high, a_low = _halves(a)
-    b_high, b_low = _halves(b)
-    return product, (a_high * b_high - product).add_(a_high * b_low).add_(a_low * b_high).add_(a_low * b_low)
-
-
-def _halves(a: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    large = a * 134217729.0  # 2^27 + 1
-    high = large - (large - a)
-    return high, a - high
-
-
-_STEPS = 256
-"""Entries of the table of 2^(j / _STEPS)."""
-
-
-@functools.cache
-def _table() -> tuple[list[float], list[float], list[float]]:
-    """2^(j / _STEPS) in pairs, and log(2) / _STEPS in three parts, the first two of 32 bits."""
-    from decimal import Decimal, localcontext
-
-    with localcontext() as context:
-        context.prec = 60
-        log2 = Decimal(2).ln()
-        powers = [(log2 * j / _STEPS).exp() for j in range(_STEPS)]
-        high = [float(power) for power in powers]
-        low = [float(power - Decimal(h)) for power, h in zip(powers, high, strict=True)]
-        step, parts = log2 / _STEPS, []
-        for unit in (2.0**41, 2.0**74):
-            part = math.floor(step * Decimal(unit)) / unit
-            parts.append(part)
-            step -= Decimal(part)
-        return high, low, [*parts, float(step)]
-
-
-def _exact_pairs(x: torch.Tensor) -> Exact:
-    """Softmax of float64 rows as ``(high + low) * 2^scale``, good to 2^-60 of itself.
-
-    The exponential's argument is exact as a pair, and is reduced by n * log(2) / 256, so that what is left is below
-    2^-9: its square and higher powers, at 2^-19 and less, need no more than float64; the rest is a table of pairs. The
-    sum is a tree of pairs. The scale keeps results that are subnormal in float64 whole.
-    """
-    import torch
-
-    top = x.amax(1, keepdim=True)
-    t, t_low = _two_sum(x, -top)
-    legal = torch.isfinite(t)
-    row_is_nan = ~torch.isfinite(top) | torch.isnan(x).any(1, keepdim=True)
-    t, t_low = t.where(legal, 0.0), t_low.where(legal, 0.0)
-    deep = t < -800.0  # 2^-80 of the smallest subnormal number
-    t, t_low = t.where(~deep, 0.0), t_low.where(~deep, 0.0)
-    high, low, (c1, c2, c3) = _table()
-    n = (t * (_STEPS / math.log(2))).add_(0.5).floor_()
-    r, r_low = _two_sum(t - n * c1, n * -c2)
-    r, r_low = _two_sum(r, r_low.add_(t_low).sub_(n * c3))
-    tail = r / 5040  # r^2/2 + ... + r^7/5040, from behind
-    for factorial in (720, 120, 24, 6, 2):
-        tail = tail.add_(1 / factorial).mul_(r)
-    tail = tail.mul_(r)
-    q = r + (r_low + tail)
-    place = n.remainder(_STEPS)
-    scale = (n - place).div_(_STEPS)
-    index = place.to(torch.int64)
-    t_high = torch.tensor(high, dtype=torch.float64, device=x.device)[index]
-    e, e_low = _two_sum(t_high, torch.tensor(low, dtype=torch.float64, device=x.device)[index].add_(t_high * q))
-    gone = ~legal | deep
-    e, e_low = e.where(~gone, 0.0), e_low.where(~gone, 0.0)
-    total, total_low = _summed(_scaled(e, scale), _scaled(e_low, scale))
-    quotient = e / total
-    product, left = _two_product(quotient, total.expand_as(quotient))
-    rest = (e - product).sub_(left).add_(e_low).sub_(quotient * total_low).div_(total)
-    quotient = quotient.masked_fill(row_is_nan, math.nan)
-    return quotient, rest, scale
-
-
-def _summed(high: torch.Tensor, low: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """The sum of each row of pairs, as a pair, by halves."""
-    import torch
-
-    while high.size(1) > 1:
-        if high.size(1) % 2:
-            high, low = (torch.nn.functional.pad(part, (0, 1)) for part in (high, low))
-        half = high.size(1) // 2
-        low = low[:, :half] + low[:, half:]
-        high, left = _two_sum(high[:, :half], high[:, half:])
-        low = low + left
-    return _two_sum(high, low)
+            ground = scaled(ground, -self._scale)
+        return relative.mul_(self._high).add_(ground).div_(self._unit).nan_to_num_(0.0, math.inf)

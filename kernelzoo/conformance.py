@@ -6,6 +6,7 @@ the result to the operation's own tolerance. Nothing here needs pytest.
 
 from __future__ import annotations
 
+import importlib
 import math
 import zlib
 from collections.abc import Callable, Iterator
@@ -14,8 +15,11 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from kernelzoo import operations, registry
+from kernelzoo.backend import get
 from kernelzoo.errors import KernelZooError
 from kernelzoo.operations.memory import overlap, overlaps_itself
+from kernelzoo.operations.sampling import plain
+from kernelzoo.packages import packages
 
 if TYPE_CHECKING:
     import torch
@@ -24,9 +28,6 @@ if TYPE_CHECKING:
 Make: TypeAlias = "Callable[[str, torch.Generator], torch.Tensor]"
 
 _T = TypeVar("_T")
-
-CORE_ONLY = ("torch/softmax/compile", "torch/min/compile")
-"""Ids that take seconds to bind each problem, and are checked on the core cases alone."""
 
 
 class NoRoomError(KernelZooError, MemoryError):
@@ -64,14 +65,22 @@ class Case:
 def cases(op: str) -> tuple[Case, ...]:
     """All the cases of one operation, smallest first."""
     found = [*_shapes(op), *_layouts(op), *_special(op), *_far_apart(op)]
-    if op == "min":
-        found += _reductions()
+    if operations.OPERATIONS[op].several_axes:
+        found += _reductions(op)
     return tuple(sorted(found, key=lambda case: case.elements))
+
+
+def slow_to_bind(id: str) -> bool:
+    """Whether an implementation takes seconds to bind each problem, as its backend's package says: it is checked on the
+    core cases alone."""
+    backend, _, variant = id.split("/")
+    package = packages().get(backend)
+    return package is not None and variant in getattr(importlib.import_module(package), "SLOW_TO_BIND", ())
 
 
 def largest(implementation: registry.Implementation) -> int:
     """Elements of the largest input to try: few where kernels are interpreted or simulated, many on a GPU."""
-    backend = registry.get(implementation.backend)
+    backend = get(implementation.backend)
     if backend.devices[-1] == "cuda":
         return 2**27
     return 2**14 if backend.emulator else 2**23
@@ -172,7 +181,7 @@ def _layouts(op: str) -> Iterator[Case]:
             make = partial(_viewed, op, shape, dtype, lambda x: x, dim)
             yield Case(op, f"{dtype}-columns-{_by(shape)}", make, dim, elements=math.prod(shape))
     yield Case(op, "float32-negated-lazily", _negated, elements=90)
-    if op == "softmax":
+    if not operations.OPERATIONS[op].needs_element:
         yield Case(op, "float32-empty-columns", partial(_plain, op, (5, 0), "float32"))
         yield Case(op, "float16-empty-columns-dim0", partial(_plain, op, (0, 5), "float16"), 0)
 
@@ -204,36 +213,34 @@ def _negated(device: str, generator: torch.Generator) -> torch.Tensor:
     return torch.randn(6, 15, dtype=torch.complex64, generator=generator).to(device).conj().imag
 
 
-def _reductions() -> Iterator[Case]:
-    """Minima over several axes, with and without keepdim, and over integer tensors of other layouts."""
+def _reductions(op: str) -> Iterator[Case]:
+    """Reductions over several axes, with and without keepdim, and over integer tensors of other layouts."""
     shape = (3, 6, 5, 7)
     for dims in ((), (0,), (1, 2), (0, 3), (0, 2), (1, 3), (-1, -2, -3), (0, 1, 2, 3), (0, 1, 3)):
         for keepdim in (False, True):
             name = f"float32-{_by(shape)}-over-{'-'.join(map(str, dims)) or 'all'}{'-keepdim' if keepdim else ''}"
-            yield Case("min", name, partial(_plain, "min", shape, "float32"), dims, keepdim, elements=math.prod(shape))
+            yield Case(op, name, partial(_plain, op, shape, "float32"), dims, keepdim, elements=math.prod(shape))
     for dtype in ("int8", "int64", "bool"):
+        yield Case(op, f"{dtype}-dim0", partial(_viewed, op, (67, 45), dtype, lambda x: x, 0), 0, elements=67 * 45)
         yield Case(
-            "min", f"{dtype}-dim0", partial(_viewed, "min", (67, 45), dtype, lambda x: x, 0), 0, elements=67 * 45
-        )
-        yield Case(
-            "min",
+            op,
             f"{dtype}-stepped",
-            partial(_viewed, "min", (67, 45), dtype, lambda x: x[::2, 1::3], -1),
+            partial(_viewed, op, (67, 45), dtype, lambda x: x[::2, 1::3], -1),
             elements=67 * 45,
         )
     for keepdim in (False, True):
         yield Case(
-            "min",
+            op,
             f"int32-middle-keepdim-{keepdim}",
-            partial(_plain, "min", (4, 9, 6), "int32"),
+            partial(_plain, op, (4, 9, 6), "int32"),
             1,
             keepdim,
             elements=216,
         )
         yield Case(
-            "min",
+            op,
             f"float32-sliced-over-0-2-keepdim-{keepdim}",
-            partial(_viewed, "min", (5, 6, 7, 8), "float32", lambda x: x[:, 1:, ::2, 1:], -1),
+            partial(_viewed, op, (5, 6, 7, 8), "float32", lambda x: x[:, 1:, ::2, 1:], -1),
             (0, 2),
             keepdim,
             elements=1680,
@@ -256,12 +263,12 @@ def _special(op: str) -> Iterator[Case]:
             name = "dim0" if shape[0] == 130 else f"columns-{_by(shape)}"
             make = partial(_special_columns, op, shape, dtype)
             yield Case(op, f"{dtype}-special-values-{name}", make, 0, elements=math.prod(shape))
-    if op == "softmax":
-        for width in (39, 79, 263, 781):
-            yield Case(op, f"float32-equal-terms-{width}", partial(_equal_terms, width), elements=8 * width)
-    if op == "min":
-        for dtype in operations.INTEGERS:
-            yield Case(op, f"{dtype}-extremes", partial(_extremes, dtype), elements=8 * 1025)
+    operation = operations.OPERATIONS[op]
+    for own in operation.samples():
+        yield Case(op, own.name, partial(_own, own), elements=math.prod(own.shape))
+    for dtype in operation.dtypes:
+        if dtype in operations.INTEGERS:
+            yield Case(op, f"{dtype}-extremes", partial(_extremes, op, dtype), elements=8 * 1025)
 
 
 def _special_columns(
@@ -281,22 +288,12 @@ def _special_rows(op: str, width: int, dtype: str, device: str, generator: torch
     return x.to(device)
 
 
-def _equal_terms(width: int, device: str, generator: torch.Generator) -> torch.Tensor:
-    """Rows of a maximum and many equal terms, each of which a sum in order would round up by almost half a unit in its
-    last place: 38 additions in a row are too many for the contract."""
-    import torch
-
-    x = torch.empty(8, width)
-    for row, depth in zip(x, torch.linspace(4.5, 6, 8).tolist(), strict=True):
-        near = depth + torch.arange(4096) * 2.0**-21  # neighbours in float32
-        units = torch.exp(-near.double()) * 2**23  # of the last place of a sum from 1 up
-        row.fill_(-near[(units.frac() - 0.55).abs().argmin()])
-        row[0] = 0
-    return x.to(device)
+def _own(sample: operations.Sample, device: str, generator: torch.Generator) -> torch.Tensor:
+    return sample.make().to(device)
 
 
-def _extremes(dtype: str, device: str, generator: torch.Generator) -> torch.Tensor:
-    x = operations.sample("min", (8, 1025), dtype, generator=generator)
+def _extremes(op: str, dtype: str, device: str, generator: torch.Generator) -> torch.Tensor:
+    x = operations.sample(op, (8, 1025), dtype, generator=generator)
     for row, write in zip(x, special_rows(dtype).values(), strict=False):
         write(row)
     return x.to(device)
@@ -367,11 +364,11 @@ def _far_apart(op: str) -> Iterator[Case]:
     A 32-bit offset wraps around to a decoy. Nothing else of that memory is touched, so that it costs next to nothing on
     the host, where it is never made; on a GPU it is 6 GB for int8 and 9 GB for float16.
     """
-    dtype = "int8" if op == "min" else "float16"
+    dtype = operations.OPERATIONS[op].narrowest
     # A stride that fits in 32 bits while its multiples don't, and one that does not; the last row is past 2^32 elements
     # in int8. Whole words apart, and not.
-    layouts = [("2^30", 5 if op == "min" else 3, 2**30 + 1024, 64), ("2^30+1", 3, 2**30 + 1, 65)]
-    if op == "min":
+    layouts = [("2^30", 5 if dtype == "int8" else 3, 2**30 + 1024, 64), ("2^30+1", 3, 2**30 + 1, 65)]
+    if dtype == "int8":
         layouts.append(("2^31", 3, 2**31 + 1024, 64))
     for apart, rows, stride, width in layouts:
         shape, elements = (rows, width), rows * width
@@ -425,9 +422,7 @@ def tensors(op: str, largest: int = 9) -> SearchStrategy[torch.Tensor]:
         shape = tuple(draw(st.lists(st.integers(1, largest), min_size=0, max_size=5)))
         while math.prod(shape) > 2000:  # what an interpreter runs in a moment
             shape = shape[:-1]
-        x = operations.sample(
-            "min", shape, dtype, (), generator=torch.Generator().manual_seed(draw(st.integers(0, 2**31)))
-        )
+        x = plain(shape, dtype, (), generator=torch.Generator().manual_seed(draw(st.integers(0, 2**31))))
         if dtype in operations.FLOATS:
             info = torch.finfo(x.dtype)
             special = (math.nan, math.inf, -math.inf, -0.0, 0.0, info.max, -info.max, info.tiny, -info.tiny / 4)
@@ -455,8 +450,8 @@ def check(implementation: registry.Implementation, case: Case, device: str) -> N
     x = case.input(device)
     before = bits(x).clone()
     operation = implementation.operation
-    method = getattr(registry.get(implementation.backend), case.op)
-    keepdim = {"keepdim": case.keepdim} if case.op == "min" else {}
+    method = getattr(get(implementation.backend), case.op)
+    keepdim = {"keepdim": case.keepdim} if operation.reduces else {}
     call_on = partial(method, dim=case.dim, **keepdim, variant=implementation.variant)
     call = partial(call_on, x)
     first = call()

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from kernelzoo import fuzz_values, operations, registry
+from kernelzoo.backend import get
 from kernelzoo.errors import KernelZooError
 
 if TYPE_CHECKING:
@@ -138,7 +139,7 @@ def parse(text: str, op: str) -> Case:
 
 def largest(implementation: registry.Implementation) -> int:
     """Elements of the largest input to make up: few where kernels are interpreted, most where launches are cheap."""
-    backend = registry.get(implementation.backend)
+    backend = get(implementation.backend)
     if backend.devices[-1] == "cuda":
         return 2**20
     return 2**9 if backend.emulator else 2**16
@@ -234,15 +235,17 @@ _ODD = (3, 5, 6, 7, 10, 11, 13, 24, 37, 61, 100, 127, 251, 509, 781, 1000, 1021,
 
 def _drawn(choose: Choose, op: str, elements: int) -> Case:
     """A case without its values."""
-    dtype = choose(operations.OPERATIONS[op].dtypes)
+    operation = operations.OPERATIONS[op]
+    dtype = choose(operation.dtypes)
     rank = choose((2,) * 8 + (3,) * 6 + (1,) * 2 + (4, 4, 5, 5, 6, 0))
     dim: Any = choose(range(-max(rank, 1), max(rank, 1)))
-    keepdim = op == "min" and choose((False, True))
-    if op == "min" and rank and _chance(choose, 30):
+    keepdim = operation.reduces and choose((False, True))
+    if operation.several_axes and rank and _chance(choose, 30):
         dim = tuple(choose((d, d - rank)) for d in _order(choose, rank)[: choose(range(rank + 1))])
     shape = _shape(choose, rank, operations.axes_of(dim, rank) if rank else (), elements)
     if rank == 2 and _chance(choose, 8):
-        rows, dtype = (choose((2, 3, 4, 5)), "int8") if op == "min" else (choose((2, 3)), "float16")
+        dtype = operation.narrowest
+        rows = choose((2, 3, 4, 5) if dtype == "int8" else (2, 3))
         apart = Layout((FAR + choose(range(65)), 1))
         return Case(dtype, (rows, choose(range(1, 65))), apart, -1)
     if rank and _chance(choose, 4):
@@ -424,7 +427,7 @@ def simpler(op: str, case: Case) -> Iterator[Case]:
         yield replace(case, keepdim=False, out=None)
     if isinstance(case.dim, int) and case.dim >= 0 and case.dim == len(case.shape) - 1 and not case.fault:
         yield replace(case, dim=-1)
-    plainest = "float32" if op == "softmax" or case.dtype in operations.FLOATS else "int32"
+    plainest = "float32" if case.dtype in operations.FLOATS else "int32"
     same = {*fuzz_values.families(plainest), *fuzz_values.specials(plainest)}
     if case.dtype != plainest and not case.far and {case.values, *(name for name, _ in case.specials)} <= same:
         yield replace(case, dtype=plainest)
@@ -439,8 +442,9 @@ def _without_axis(op: str, case: Case, axis: int) -> Iterator[Case]:
         return
     left = tuple(d - (d > axis) - (rank - 1) for d in axes if d != axis)
     out = None
-    if case.out is not None and (axis not in axes or case.keepdim or op == "softmax"):
-        place = axis if case.keepdim or op == "softmax" else axis - sum(d < axis for d in axes)
+    same_rank = case.keepdim or not operations.OPERATIONS[op].reduces
+    if case.out is not None and (axis not in axes or same_rank):
+        place = axis if same_rank else axis - sum(d < axis for d in axes)
         out = replace(case.out, strides=_dropped(case.out.strides, place))
     elif case.out is not None:
         out = case.out

@@ -14,7 +14,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from kernelzoo import errors, fuzz, fuzz_values, operations, registry
+from kernelzoo.backend import get
 from kernelzoo.conformance import NoRoomError
+from kernelzoo.device import device_lives
 from kernelzoo.errors import BackendUnavailableError, UnsupportedProblemError
 from kernelzoo.fuzz import Case, Layout
 from kernelzoo.operations.memory import overlaps_itself
@@ -101,7 +103,7 @@ class _Runner:
 
         self.found = Found()
         self._implementation, self._device, self._in_words = implementation, device, in_words
-        self._backend = registry.get(implementation.backend)
+        self._backend = get(implementation.backend)
         self._operation = implementation.operation
         self._generator = torch.Generator(device)
         self._pending: list[tuple[int, list[Check]]] = []
@@ -153,9 +155,7 @@ class _Runner:
 
     def survives(self, words: str) -> None:
         """Raise DeviceLostError if the device answers no more."""
-        from kernelzoo import measure
-
-        measure.device_lives(self._device, self._implementation.id, words)
+        device_lives(self._device, self._implementation.id, words)
 
     def _checks(self, case: Case) -> list[Check]:
         import torch
@@ -166,7 +166,7 @@ class _Runner:
         if case.fault:
             self._expect_error(case, x, _FAULTY[case.fault](op.name, case, x), fuzz.FAULTS[case.fault])
             return []
-        if op.name == "min" and any(case.shape[d] == 0 for d in case.axes if d < len(case.shape)):
+        if op.needs_element and any(case.shape[d] == 0 for d in case.axes if d < len(case.shape)):
             self._expect_error(case, x, {}, "EmptyReductionError")
             return []
         before = None if case.far else _bits(memory).clone()
@@ -208,7 +208,7 @@ class _Runner:
         import torch
 
         named = {"dim": case.dim, "variant": self._implementation.variant, **arguments}
-        if self._operation.name == "min":
+        if self._operation.reduces:
             named.setdefault("keepdim", case.keepdim)
         try:
             return getattr(self._backend, self._operation.name)(x, **named)

@@ -129,6 +129,7 @@ def register(backend: str, op: str, variant: str) -> Callable[[BindT], BindT]:
 
     Raises RegistrationError if the id is taken by another function, UnknownNameError for an unknown operation.
     """
+    _check_id(backend, op, variant)
 
     def decorate(bind: BindT) -> BindT:
         _enter(backend, op, variant, bind, None)
@@ -143,6 +144,7 @@ def chooser(backend: str, op: str, variant: str) -> Callable[[ChooseT], ChooseT]
     The function takes the canonical ``(x, out)`` and returns the name of the form that takes the problem: a registered
     variant of the same backend and operation that is no chooser. Raises as ``register`` does.
     """
+    _check_id(backend, op, variant)
 
     def decorate(choose: ChooseT) -> ChooseT:
         def bind(x: torch.Tensor, out: torch.Tensor) -> Launch:
@@ -181,11 +183,14 @@ def is_chooser(id: str) -> bool:
     return (backend, op, variant) in _choosers
 
 
-def _enter(backend: str, op: str, variant: str, bind: Bind, choose: Choose | None) -> None:
+def _check_id(backend: str, op: str, variant: str) -> None:
     known_op(op)
     for part in (backend, variant):
         if not (isinstance(part, str) and part.isidentifier()):
             raise RegistrationError(f"a backend or variant is a Python identifier, got {part!r}")
+
+
+def _enter(backend: str, op: str, variant: str, bind: Bind, choose: Choose | None) -> None:
     with _lock:
         known = _registered.get((backend, op, variant))
         if known is not None and (known.__module__, known.__qualname__) != (bind.__module__, bind.__qualname__):

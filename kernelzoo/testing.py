@@ -18,7 +18,8 @@ from typing import Any, ClassVar
 
 import pytest
 
-from kernelzoo import conformance, operations, registry
+from kernelzoo import conformance, registry
+from kernelzoo.backend import get
 from kernelzoo.conformance import Case, NoRoomError, cases, check, tensors
 from kernelzoo.errors import BackendUnavailableError, DeviceError, UnsupportedProblemError
 
@@ -41,13 +42,19 @@ class Conformance:
 
     backends: ClassVar[tuple[str, ...] | None] = None
     """Names of the backends to check; None: all that are registered."""
-    core_only: ClassVar[tuple[str, ...]] = conformance.CORE_ONLY
-    """Ids that take seconds to bind each problem, and are checked on the core cases alone."""
+    core_only: ClassVar[tuple[str, ...]] = ()
+    """Ids that take seconds to bind each problem, and are checked on the core cases alone, beside those of which their
+    backend's package says so (``SLOW_TO_BIND``)."""
 
     @staticmethod
     def device(backend: str) -> str:
         """Where to put the inputs: the first kind of device that the backend takes here."""
-        return registry.get(backend).devices[-1]
+        return get(backend).devices[-1]
+
+    @classmethod
+    def takes_core_only(cls, implementation: registry.Implementation) -> bool:
+        """Whether only the core cases are for it."""
+        return implementation.id in cls.core_only or conformance.slow_to_bind(implementation.id)
 
     @classmethod
     def pytest_generate_tests(cls, metafunc: pytest.Metafunc) -> None:
@@ -61,7 +68,7 @@ class Conformance:
                 pytest.param(i, case, id=f"{i.id}-{case}")
                 for i in chosen
                 for case in cases(i.op)
-                if case.core or i.id not in cls.core_only
+                if case.core or not cls.takes_core_only(i)
             ]
             metafunc.parametrize(("implementation", "case"), pairs)
         else:
@@ -90,38 +97,43 @@ class Conformance:
             pytest.skip(str(refusal))
 
     def test_takes_a_case(self, implementation: registry.Implementation) -> None:
-        """A variant that skips everything is not checked at all: each must take one case, ``auto`` every one."""
+        """A variant that skips everything is not checked at all: each must take one case, ``auto`` every one.
+
+        A form for columns may refuse every row along the last axis, and must take one along the first.
+        """
         import torch
 
         device = self.device(implementation.backend)
-        backend = registry.get(implementation.backend)
+        method = getattr(get(implementation.backend), implementation.op)
         refusals = []
-        for shape in ((16, 4096), (64, 256), (4, 65536)):
-            x = operations.sample(implementation.op, shape, "float32", generator=torch.Generator().manual_seed(0)).to(
-                device
-            )
-            try:
-                result = getattr(backend, implementation.op)(x, variant=implementation.variant)
-            except BackendUnavailableError as refusal:
-                pytest.skip(str(refusal))
-            except UnsupportedProblemError as refusal:
-                refusals.append(str(refusal))
-                continue
-            implementation.operation.assert_close(result, x)
-        if len(refusals) == 3 or (refusals and implementation.variant == "auto"):
-            pytest.fail("; ".join(refusals))
+        for dim in (-1, 0):
+            taken = 0
+            for shape in ((16, 4096), (64, 256), (4, 65536)):
+                generator = torch.Generator().manual_seed(0)
+                x = implementation.operation.sample(shape, "float32", dim, generator=generator).to(device)
+                try:
+                    result = method(x, dim, variant=implementation.variant)
+                except BackendUnavailableError as refusal:
+                    pytest.skip(str(refusal))
+                except UnsupportedProblemError as refusal:
+                    refusals.append(str(refusal))
+                    continue
+                implementation.operation.assert_close(result, x, dim)
+                taken += 1
+            if taken and not (refusals and implementation.variant == "auto"):
+                return
+        pytest.fail("; ".join(refusals))
 
     def test_strided_out(self, implementation: registry.Implementation) -> None:
         """``out`` may be any view that holds each element once; what lies between its elements stays as it was."""
         import torch
 
-        if implementation.id in self.core_only:
+        if self.takes_core_only(implementation):
             pytest.skip("slow to bind; covered by the core cases")
         device = self.device(implementation.backend)
-        method = getattr(registry.get(implementation.backend), implementation.op)
-        x = operations.sample(implementation.op, (13, 6, 50), "float32", generator=torch.Generator().manual_seed(1)).to(
-            device
-        )
+        method = getattr(get(implementation.backend), implementation.op)
+        generator = torch.Generator().manual_seed(1)
+        x = implementation.operation.sample((13, 6, 50), "float32", generator=generator).to(device)
         shape = implementation.operation.out_shape((13, 6, 50), (2,), False)
         for name, strides in (("stepped", 2), ("transposed", 1)):
             frame = torch.full((*(s * strides for s in reversed(shape)),), -7.0, device=device)
@@ -136,7 +148,7 @@ class Conformance:
     def test_wrong_device(self, implementation: registry.Implementation) -> None:
         import torch
 
-        backend = registry.get(implementation.backend)
+        backend = get(implementation.backend)
         if "meta" in backend.devices:
             pytest.skip("this backend takes every device")
         with pytest.raises(DeviceError, match=implementation.backend):

@@ -9,11 +9,11 @@ import pytest
 import torch
 
 import kernelzoo
-from kernelzoo import conformance, ops, testing
+from kernelzoo import conformance, operations, testing
 from kernelzoo.conformance import NoRoomError
 from kernelzoo.testing import Conformance
 
-FAR = [case for op in ops.OPERATIONS for case in conformance.cases(op) if case.name.endswith("-apart")]
+FAR = [case for op in operations.OPERATIONS for case in conformance.cases(op) if case.name.endswith("-apart")]
 
 
 def test_need_no_pytest() -> None:
@@ -32,16 +32,16 @@ def test_are_those_of_the_plugin() -> None:
 
 
 def test_have_names_of_their_own() -> None:
-    for op in ops.OPERATIONS:
+    for op in operations.OPERATIONS:
         names = [case.name for case in conformance.cases(op)]
         assert len(names) == len(set(names))
 
 
-@pytest.mark.parametrize("dtype", ops.FLOATS + ops.INTEGERS)
+@pytest.mark.parametrize("dtype", operations.FLOATS + operations.INTEGERS)
 def test_special_rows_are_special(dtype: str) -> None:
     """Each changes a row of plain values, to the first element or the last."""
     plain = (torch.arange(9) % 3 + (dtype != "bool")).to(getattr(torch, dtype))
-    assert len(conformance.special_rows(dtype)) == (20 if dtype in ops.FLOATS else 3 if dtype == "bool" else 5)
+    assert len(conformance.special_rows(dtype)) == (20 if dtype in operations.FLOATS else 3 if dtype == "bool" else 5)
     for name, write in conformance.special_rows(dtype).items():
         row = plain.clone()
         write(row)

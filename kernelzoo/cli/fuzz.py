@@ -166,7 +166,7 @@ def _works(guard: Guard, ids: Sequence[str], count: int, seed: int, alike: int) 
         key = op, about["elements"]
         if key not in drawn:
             drawn[key] = engine.draw(op, count, seed, about["elements"], alike)
-        few = max(engine.GROUP, count // _SLOW_TO_BIND) if id in conformance.CORE_ONLY else count
+        few = max(engine.GROUP, count // _SLOW_TO_BIND) if conformance.slow_to_bind(id) else count
         yield _Work(id, seed, drawn[key][:few], emulator=about["emulator"])
 
 

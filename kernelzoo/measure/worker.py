@@ -23,11 +23,16 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, TextIO
 
 from kernelzoo import conformance, measure, registry, tables
-from kernelzoo.errors import BackendUnavailableError, CacheWarning, KernelZooError, UnsupportedProblemError
+from kernelzoo.errors import (
+    BackendUnavailableError,
+    CacheWarning,
+    DeviceLostError,
+    KernelZooError,
+    UnsupportedProblemError,
+)
 from kernelzoo.measure import planning, record
 from kernelzoo.measure.gate import Gate
 from kernelzoo.measure.problems import Problem
-from kernelzoo.measure.race import DeviceLostError
 
 if TYPE_CHECKING:
     import torch
@@ -189,7 +194,7 @@ class Worker:
         cases = [
             case
             for case in conformance.cases(implementation.op)
-            if case.elements <= limit and (case.core or id not in conformance.CORE_ONLY)
+            if case.elements <= limit and (case.core or not conformance.slow_to_bind(id))
         ]
         checks = [(str(case), partial(conformance.check, implementation, case, str(device))) for case in cases]
         if not backend.emulator:

@@ -147,7 +147,7 @@ class Softmax(Operation):
 
     def samples(self) -> tuple[Sample, ...]:
         widths = (39, 79, 263, 781)
-        return tuple(Sample(f"equal-terms-{n}", (8, n), partial(equal_terms, n)) for n in widths)
+        return tuple(Sample(f"float32-equal-terms-{n}", (8, n), partial(equal_terms, n)) for n in widths)
 
 
 def equal_terms(width: int) -> torch.Tensor:

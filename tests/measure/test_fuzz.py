@@ -11,11 +11,14 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from known_bad import KNOWN_BAD, Bad
+from registered import forget
 
 import kernelzoo
-from kernelzoo import fuzz, fuzz_runner, fuzz_values, ops, registry
+from kernelzoo import fuzz, fuzz_runner, fuzz_values, operations
 from kernelzoo.fuzz import Case, Layout, contiguous
-from kernelzoo.registry import Bind, Implementation, Launch
+from kernelzoo.launch import Bind, Launch, void
+from kernelzoo.operations.memory import overlaps_itself
+from kernelzoo.registry import Implementation
 
 CPU = torch.device("cpu")
 
@@ -26,29 +29,27 @@ Enter = Callable[[str, Bind], Implementation]
 def enter() -> Iterator[Enter]:
     """Registers a bind under a throw-away name, the one before it being forgotten."""
 
-    def forget() -> None:
+    def clear() -> None:
         known_bad.go_on.set()
         while known_bad.threads:
             known_bad.threads.pop().join()
         known_bad.go_on.clear()
-        for op in ops.OPERATIONS:
-            registry._registered.pop(("fuzzed", op, "only"), None)
-        registry._loaded.pop("fuzzed", None)
+        forget("fuzzed")
 
     def enter(op: str, bind: Bind) -> Implementation:
-        forget()
+        clear()
         kernelzoo.register("fuzzed", op, "only")(bind)
         return kernelzoo.implementation(f"fuzzed/{op}/only")
 
     yield enter
-    forget()
+    clear()
 
 
 @pytest.fixture(scope="module")
 def drawn() -> dict[str, list[Case]]:
     """Few cases of either operation; the far ones among many."""
     found = {}
-    for op in ops.OPERATIONS:
+    for op in operations.OPERATIONS:
         cases = fuzz.draw(op, 2400, 7, 2**9)
         found[op] = cases[:800] + [case for case in cases[800:] if case.far][:3]
     return found
@@ -66,7 +67,7 @@ def softmax(x: torch.Tensor, out: torch.Tensor) -> Launch:
 
 
 def minimum(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    return lambda: ops.void(out.copy_(x.amin(1)))
+    return lambda: void(out.copy_(x.amin(1)))
 
 
 RIGHT: dict[str, Bind] = {"softmax": softmax, "min": minimum}
@@ -116,21 +117,21 @@ def lanes_without_a_mask(x: torch.Tensor, out: torch.Tensor) -> Launch:
     room = x.untyped_storage().nbytes() // x.element_size() - x.storage_offset()
     reach = 1 + (outer - 1) * x.stride(0) + (whole - 1) * x.stride(1) + (inner - 1) * x.stride(2)
     wide = x.as_strided((outer, whole if reach <= room else n, inner), x.stride(), x.storage_offset())
-    return lambda: ops.void(out.copy_(wide.amin(1)))
+    return lambda: void(out.copy_(wide.amin(1)))
 
 
 def a_start_that_is_taken_for_aligned(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """Reads from the 16-byte boundary before x."""
     off = x.data_ptr() % 16 // x.element_size()
-    return lambda: ops.void(out.copy_(x.as_strided(x.shape, x.stride(), x.storage_offset() - off).amin(1)))
+    return lambda: void(out.copy_(x.as_strided(x.shape, x.stride(), x.storage_offset() - off).amin(1)))
 
 
 def strides_that_are_taken_for_contiguous(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    return lambda: ops.void(out.copy_(x.as_strided(x.shape, contiguous(x.shape), x.storage_offset()).amin(1)))
+    return lambda: void(out.copy_(x.as_strided(x.shape, contiguous(x.shape), x.storage_offset()).amin(1)))
 
 
 def wrong_at_whole_warps(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    return lambda: ops.void(out.copy_(x.amin(1) if x.size(1) % 32 else x[:, : x.size(1) // 2].amin(1)))
+    return lambda: void(out.copy_(x.amin(1) if x.size(1) % 32 else x[:, : x.size(1) // 2].amin(1)))
 
 
 def another_error(x: torch.Tensor, out: torch.Tensor) -> Launch:
@@ -141,7 +142,7 @@ def another_error(x: torch.Tensor, out: torch.Tensor) -> Launch:
 
 def never_takes_an_out_with_gaps(x: torch.Tensor, out: torch.Tensor) -> Launch:
     whole = out.as_strided(out.shape, contiguous(out.shape), out.storage_offset())
-    return lambda: ops.void(whole.copy_(x.amin(1)))
+    return lambda: void(whole.copy_(x.amin(1)))
 
 
 @pytest.mark.parametrize(
@@ -170,7 +171,7 @@ def test_a_failure_becomes_simple(enter: Enter, drawn: dict[str, list[Case]]) ->
     def fails(case: Case) -> bool:
         return bool(fuzz_runner.run(implementation, [case], CPU).wrong)
 
-    floats = [case for case in drawn["min"] if case.dtype in ops.FLOATS]
+    floats = [case for case in drawn["min"] if case.dtype in operations.FLOATS]
     number = fuzz_runner.run(implementation, floats, CPU).wrong[0][0]
     simple = fuzz.reduce("min", floats[number], fails, 400)
     assert fails(simple)
@@ -196,10 +197,12 @@ def test_cases_are_many_kinds_and_legal(op: str) -> None:
         assert case.elements <= 2**12
         if case.out is not None:
             memory = torch.empty(fuzz.span(case.out_shape(op), case.out.strides), device="meta")
-            assert not ops._overlaps_itself(memory.as_strided(case.out_shape(op), case.out.strides))
+            assert not overlaps_itself(memory.as_strided(case.out_shape(op), case.out.strides))
     assert {len(case.shape) for case in cases} == set(range(7))
-    assert {case.dtype for case in cases} == set(ops.OPERATIONS[op].dtypes)
-    assert {family for dtype in ops.FLOATS for family in fuzz_values.families(dtype)} <= {c.values for c in cases}
+    assert {case.dtype for case in cases} == set(operations.OPERATIONS[op].dtypes)
+    assert {family for dtype in operations.FLOATS for family in fuzz_values.families(dtype)} <= {
+        c.values for c in cases
+    }
     several = {
         "empty": lambda case: not case.elements,
         "one element": lambda case: case.elements == 1,
@@ -238,7 +241,7 @@ def test_a_group_shares_its_layout() -> None:
 
 
 def test_special_values_are_what_their_names_say() -> None:
-    for dtype in ops.FLOATS:
+    for dtype in operations.FLOATS:
         kind = getattr(torch, dtype)
         info = torch.finfo(kind)
         integer = {2: torch.int16, 4: torch.int32, 8: torch.int64}[kind.itemsize]
@@ -257,11 +260,11 @@ def test_special_values_are_what_their_names_say() -> None:
 
 
 def test_families_are_finite_or_mean_it() -> None:
-    for dtype in ops.MIN.dtypes:
+    for dtype in operations.MIN.dtypes:
         for family in fuzz_values.families(dtype):
             values = fuzz_values.draw(family, (64, 65), dtype, torch.Generator().manual_seed(0))
             assert (values.dtype, values.shape) == (getattr(torch, dtype), (64, 65))
-            if dtype in ops.FLOATS and family not in ("masked", "low"):
+            if dtype in operations.FLOATS and family not in ("masked", "low"):
                 assert values.isfinite().all(), (dtype, family)
 
 
@@ -290,7 +293,7 @@ def test_a_wrong_error_is_found(enter: Enter, monkeypatch: pytest.MonkeyPatch) -
     faulty = [replace(plain, fault=fault) for fault in fuzz.faults("float32")]
     implementation = enter("softmax", softmax)
     assert fuzz_runner.run(implementation, faulty, CPU).faults == len(fuzz.FAULTS)
-    monkeypatch.setattr(ops.SOFTMAX.__class__, "check_out", lambda *arguments, **named: None)
+    monkeypatch.setattr(operations.SOFTMAX.__class__, "check_out", lambda *arguments, **named: None)
     wrong = dict(fuzz_runner.run(implementation, faulty, CPU).wrong)
     assert {faulty[number].fault for number in wrong} == {fault for fault in fuzz.FAULTS if "out " in fault} - {
         "an axis out of range"
