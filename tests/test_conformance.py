@@ -6,7 +6,8 @@ from hypothesis import HealthCheck, given, reject, settings
 from hypothesis import strategies as st
 
 import kernelzoo
-from kernelzoo import fuzz, fuzz_runner
+from kernelzoo.check import fuzz
+from kernelzoo.check.fuzz import running
 from kernelzoo.testing import Case, Conformance, check, tensors
 
 # Rows that end within a tile, a vector or a word, side by side and not, in each dtype: of softmax one of -inf alone,
@@ -65,7 +66,7 @@ class TestConformance(Conformance):
         if emulated:
             count, elements, alike = 8 if implementation.variant == "auto" else 0, 2**7, 1
         cases = [*MEANT[implementation.op], *fuzz.draw(implementation.op, count, 1, elements, alike)]
-        found = fuzz_runner.run(implementation, cases, device)
+        found = running.run(implementation, cases, device)
         assert [(str(cases[number]), words) for number, words in found.wrong] == []
         if found.unavailable:
             pytest.skip(found.unavailable)

@@ -31,7 +31,8 @@ from pathlib import Path
 from typing import Any
 
 import kernelzoo.kernels.cupy as backend
-from kernelzoo import conformance, fuzz, tables, user_cache
+from kernelzoo import tables, user_cache
+from kernelzoo.check import fuzz, running
 from kernelzoo.errors import BackendUnavailableError
 from kernelzoo.kernels.shared import code_cache
 from kernelzoo.kernels.cupy import module
@@ -381,7 +382,7 @@ class _Machine:
 
 
 _machine = _Machine()
-_made_ready, _conformance_largest, _fuzz_largest = module._made_ready, conformance.largest, fuzz.largest
+_made_ready, _conformance_largest, _fuzz_largest = module._made_ready, running.largest, fuzz.largest
 
 
 # --- In the place of CuPy --------------------------------------------------------------------------------------------
@@ -402,7 +403,7 @@ def install(capability: int = 90) -> None:
         (module, "_current_stream", lambda index: 0),
         (module, "_libcuda", lambda: _machine),
         (module, "owning", _owning),
-        (conformance, "largest", _limited(_conformance_largest, 2**17)),
+        (running, "largest", _limited(_conformance_largest, 2**17)),
         (fuzz, "largest", _limited(_fuzz_largest, 2**14)),
     ):
         setattr(owner, name, instead)

@@ -30,7 +30,8 @@ from numba import cuda  # a global of that name, which the simulator replaces wh
 simulator.install()
 
 import kernelzoo
-from kernelzoo import conformance, ops
+from kernelzoo import ops
+from kernelzoo.check.cases import cases
 from kernelzoo.errors import BackendUnavailableError, UnsupportedProblemError
 
 pytestmark = pytest.mark.filterwarnings(
@@ -128,7 +129,7 @@ def test_layouts(implementation: kernelzoo.Implementation, x: torch.Tensor, dim:
 @pytest.mark.parametrize("width", [39, 79])
 @pytest.mark.parametrize("implementation", SOFTMAX, ids=[i.id for i in SOFTMAX])
 def test_equal_terms(implementation: kernelzoo.Implementation, width: int) -> None:
-    (case,) = (case for case in conformance.cases("softmax") if case.name == f"float32-equal-terms-{width}")
+    (case,) = (case for case in cases("softmax") if case.name == f"float32-equal-terms-{width}")
     run(implementation, case.input("cpu"))
 
 

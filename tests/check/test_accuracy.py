@@ -9,8 +9,10 @@ import torch
 from registered import forget
 
 import kernelzoo
-from kernelzoo import accuracy, operations
-from kernelzoo.accuracy import Problem, Tally
+from kernelzoo import operations
+from kernelzoo.check import accuracy, accuracy_values
+from kernelzoo.check.accuracy import Tally
+from kernelzoo.check.accuracy_values import Problem
 from kernelzoo.launch import Bind, Launch, void
 from kernelzoo.operations.exact import summed
 
@@ -103,7 +105,7 @@ def test_the_exact_value_is_exact() -> None:
     from decimal import Decimal, localcontext
 
     generator = torch.Generator().manual_seed(0)
-    for name, family in accuracy.FAMILIES.items():
+    for name, family in accuracy_values.FAMILIES.items():
         x = family(torch.randn(2, 37, dtype=torch.float64, generator=generator), generator, torch.float64)
         high, low, scale = operations.SOFTMAX.exact(x.contiguous())
         assert low is not None and scale is not None
@@ -218,12 +220,12 @@ def test_a_minimum_is_exact_or_wrong(entrant: Callable[[str, Bind], str]) -> Non
 
 @pytest.mark.parametrize("values", [1_000, 100_000, 10**8])
 def test_every_family_and_length_has_its_share(values: int) -> None:
-    plan = list(accuracy.problems("softmax", "float32", values, 3))
+    plan = list(accuracy_values.problems("softmax", "float32", values, 3))
     assert 0.2 * values <= sum(math.prod(problem.shape) for problem in plan) <= 1.5 * values + 2**20
-    assert {problem.family for problem in plan} == set(accuracy.FAMILIES)
+    assert {problem.family for problem in plan} == set(accuracy_values.FAMILIES)
     assert max(math.prod(problem.shape) for problem in plan) <= 2**22
     assert len({problem.seed for problem in plan}) == len(plan)
     if values == 10**8:
         held = {(problem.family, problem.length, problem.dim) for problem in plan}
-        assert len(held) == len(accuracy.FAMILIES) * (len(accuracy.LENGTHS) + len(accuracy.ACROSS))
+        assert len(held) == len(accuracy_values.FAMILIES) * (len(accuracy_values.LENGTHS) + len(accuracy_values.ACROSS))
         assert sum(math.prod(problem.shape) for problem in plan) >= 10**8

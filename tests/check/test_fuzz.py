@@ -14,8 +14,10 @@ from known_bad import KNOWN_BAD, Bad
 from registered import forget
 
 import kernelzoo
-from kernelzoo import fuzz, fuzz_runner, fuzz_values, operations
-from kernelzoo.fuzz import Case, Layout, contiguous
+from kernelzoo import operations
+from kernelzoo.check import fuzz
+from kernelzoo.check.fuzz import Case, Layout, contiguous, running, values
+from kernelzoo.check.fuzz.faults import FAULTY
 from kernelzoo.launch import Bind, Launch, void
 from kernelzoo.operations.memory import overlaps_itself
 from kernelzoo.registry import Implementation
@@ -85,7 +87,7 @@ NOT_FOUND = {
 
 @pytest.mark.parametrize("op", RIGHT)
 def test_a_right_kernel_passes(op: str, enter: Enter, drawn: dict[str, list[Case]]) -> None:
-    found = fuzz_runner.run(enter(op, RIGHT[op]), drawn[op], CPU)
+    found = running.run(enter(op, RIGHT[op]), drawn[op], CPU)
     assert found.wrong == []
     assert found.right + found.refused + found.faults + found.no_room == len(drawn[op])
     assert found.right > 700 and found.faults > 0
@@ -100,7 +102,7 @@ def test_a_wrong_kernel_is_found(
     cases = [case for case in drawn[bad.op] if not (case.far and "grows" in bad.name)]
     implementation = enter(bad.op, bad.bind)
     parts = (cases[start : start + 50] for start in range(0, len(cases), 50))
-    wrong = next((found.wrong for part in parts if (found := fuzz_runner.run(implementation, part, CPU)).wrong), [])
+    wrong = next((found.wrong for part in parts if (found := running.run(implementation, part, CPU)).wrong), [])
     assert bool(wrong) == (bad.name not in NOT_FOUND), wrong[:3]
 
 
@@ -158,7 +160,7 @@ def never_takes_an_out_with_gaps(x: torch.Tensor, out: torch.Tensor) -> Launch:
 )
 def test_mistakes_of_layout_are_found(bind: Bind, enter: Enter, drawn: dict[str, list[Case]]) -> None:
     cases = [case for case in drawn["min"] if not case.far]
-    assert fuzz_runner.run(enter("min", bind), cases, CPU).wrong
+    assert running.run(enter("min", bind), cases, CPU).wrong
 
 
 def test_a_failure_becomes_simple(enter: Enter, drawn: dict[str, list[Case]]) -> None:
@@ -169,10 +171,10 @@ def test_a_failure_becomes_simple(enter: Enter, drawn: dict[str, list[Case]]) ->
     assert known_bad_by_sign
 
     def fails(case: Case) -> bool:
-        return bool(fuzz_runner.run(implementation, [case], CPU).wrong)
+        return bool(running.run(implementation, [case], CPU).wrong)
 
     floats = [case for case in drawn["min"] if case.dtype in operations.FLOATS]
-    number = fuzz_runner.run(implementation, floats, CPU).wrong[0][0]
+    number = running.run(implementation, floats, CPU).wrong[0][0]
     simple = fuzz.reduce("min", floats[number], fails, 400)
     assert fails(simple)
     (name, _), *others = simple.specials
@@ -182,7 +184,7 @@ def test_a_failure_becomes_simple(enter: Enter, drawn: dict[str, list[Case]]) ->
     assert fuzz.parse(str(simple), "min") == simple
 
     implementation = enter("min", wrong_at_whole_warps)
-    number = fuzz_runner.run(implementation, drawn["min"], CPU).wrong[0][0]
+    number = running.run(implementation, drawn["min"], CPU).wrong[0][0]
     simple = fuzz.reduce("min", drawn["min"][number], fails, 400)
     assert math.prod(simple.shape[d] for d in simple.axes) == 32 and math.prod(simple.shape) <= 64
 
@@ -200,9 +202,7 @@ def test_cases_are_many_kinds_and_legal(op: str) -> None:
             assert not overlaps_itself(memory.as_strided(case.out_shape(op), case.out.strides))
     assert {len(case.shape) for case in cases} == set(range(7))
     assert {case.dtype for case in cases} == set(operations.OPERATIONS[op].dtypes)
-    assert {family for dtype in operations.FLOATS for family in fuzz_values.families(dtype)} <= {
-        c.values for c in cases
-    }
+    assert {family for dtype in operations.FLOATS for family in values.families(dtype)} <= {c.values for c in cases}
     several = {
         "empty": lambda case: not case.elements,
         "one element": lambda case: case.elements == 1,
@@ -246,8 +246,7 @@ def test_special_values_are_what_their_names_say() -> None:
         info = torch.finfo(kind)
         integer = {2: torch.int16, 4: torch.int32, 8: torch.int64}[kind.itemsize]
         value = {
-            name: torch.tensor(fuzz_values.special(name, dtype), dtype=integer).view(kind)
-            for name in fuzz_values.specials(dtype)
+            name: torch.tensor(values.special(name, dtype), dtype=integer).view(kind) for name in values.specials(dtype)
         }
         assert all(value[name].isnan() for name in ("nan", "-nan", "signaling nan"))
         assert value["-nan"].signbit() and not value["nan"].signbit()
@@ -255,17 +254,17 @@ def test_special_values_are_what_their_names_say() -> None:
         assert {name: value[name].item() for name in plain} == plain
         assert value["-0"] == 0 and value["-0"].signbit()
         assert 0 < value["subnormal"].double().item() == -value["-subnormal"].double().item() < info.tiny
-    assert [fuzz_values.special(name, "uint8") for name in ("least", "most", "ones")] == [0, -1, -1]
-    assert [fuzz_values.special(name, "int16") for name in ("least", "most", "zero")] == [-32768, 32767, 0]
+    assert [values.special(name, "uint8") for name in ("least", "most", "ones")] == [0, -1, -1]
+    assert [values.special(name, "int16") for name in ("least", "most", "zero")] == [-32768, 32767, 0]
 
 
 def test_families_are_finite_or_mean_it() -> None:
     for dtype in operations.MIN.dtypes:
-        for family in fuzz_values.families(dtype):
-            values = fuzz_values.draw(family, (64, 65), dtype, torch.Generator().manual_seed(0))
-            assert (values.dtype, values.shape) == (getattr(torch, dtype), (64, 65))
+        for family in values.families(dtype):
+            drawn = values.draw(family, (64, 65), dtype, torch.Generator().manual_seed(0))
+            assert (drawn.dtype, drawn.shape) == (getattr(torch, dtype), (64, 65))
             if dtype in operations.FLOATS and family not in ("masked", "low"):
-                assert values.isfinite().all(), (dtype, family)
+                assert drawn.isfinite().all(), (dtype, family)
 
 
 @pytest.mark.parametrize(
@@ -292,16 +291,16 @@ def test_a_wrong_error_is_found(enter: Enter, monkeypatch: pytest.MonkeyPatch) -
     plain = Case("float32", (3, 4), Layout((4, 1)))
     faulty = [replace(plain, fault=fault) for fault in fuzz.faults("float32")]
     implementation = enter("softmax", softmax)
-    assert fuzz_runner.run(implementation, faulty, CPU).faults == len(fuzz.FAULTS)
+    assert running.run(implementation, faulty, CPU).faults == len(fuzz.FAULTS)
     monkeypatch.setattr(operations.SOFTMAX.__class__, "check_out", lambda *arguments, **named: None)
-    wrong = dict(fuzz_runner.run(implementation, faulty, CPU).wrong)
+    wrong = dict(running.run(implementation, faulty, CPU).wrong)
     assert {faulty[number].fault for number in wrong} == {fault for fault in fuzz.FAULTS if "out " in fault} - {
         "an axis out of range"
     }
 
 
 def test_every_fault_is_made() -> None:
-    assert list(fuzz.FAULTS) == list(fuzz_runner._FAULTY)
+    assert list(fuzz.FAULTS) == list(FAULTY)
 
 
 @settings(max_examples=40, deadline=None, database=None, suppress_health_check=list(HealthCheck))
@@ -309,5 +308,5 @@ def test_every_fault_is_made() -> None:
 def test_hypothesis_makes_up_cases_too(case: Case) -> None:
     assert fuzz.parse(str(case), "softmax") == case
     if not case.far:
-        found = fuzz_runner.run(kernelzoo.implementation("torch/softmax/naive"), [case], CPU)
+        found = running.run(kernelzoo.implementation("torch/softmax/naive"), [case], CPU)
         assert (found.wrong, found.right + found.faults) == ([], 1)

@@ -1,12 +1,11 @@
-"""The contract as cases and a check: for the conformance suite (:mod:`kernelzoo.testing`), and for whoever else checks.
+"""The contract as cases: for the conformance suite (:mod:`kernelzoo.testing`), and for whoever else checks.
 
-A :class:`Case` makes one input; :func:`check` runs it through one implementation the way a user's call goes and holds
-the result to the operation's own tolerance. Nothing here needs pytest.
+A :class:`Case` makes one input; :func:`kernelzoo.check.running.check` runs it through an implementation. Nothing here
+needs pytest.
 """
 
 from __future__ import annotations
 
-import importlib
 import math
 import zlib
 from collections.abc import Callable, Iterator
@@ -14,16 +13,14 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
-from kernelzoo import operations, registry
-from kernelzoo.backend import get
+from kernelzoo import operations
+from kernelzoo.check.special import special_rows
 from kernelzoo.errors import KernelZooError
-from kernelzoo.operations.memory import overlap, overlaps_itself
-from kernelzoo.operations.sampling import plain
-from kernelzoo.packages import packages
+from kernelzoo.operations.memory import overlaps_itself
 
 if TYPE_CHECKING:
     import torch
-    from hypothesis.strategies import SearchStrategy
+
 
 Make: TypeAlias = "Callable[[str, torch.Generator], torch.Tensor]"
 
@@ -70,22 +67,6 @@ def cases(op: str) -> tuple[Case, ...]:
     return tuple(sorted(found, key=lambda case: case.elements))
 
 
-def slow_to_bind(id: str) -> bool:
-    """Whether an implementation takes seconds to bind each problem, as its backend's package says: it is checked on the
-    core cases alone."""
-    backend, _, variant = id.split("/")
-    package = packages().get(backend)
-    return package is not None and variant in getattr(importlib.import_module(package), "SLOW_TO_BIND", ())
-
-
-def largest(implementation: registry.Implementation) -> int:
-    """Elements of the largest input to try: few where kernels are interpreted or simulated, many on a GPU."""
-    backend = get(implementation.backend)
-    if backend.devices[-1] == "cuda":
-        return 2**27
-    return 2**14 if backend.emulator else 2**23
-
-
 # One element either side of the powers of two and of every block size in use, odd and prime lengths, one column.
 _WIDTHS = (1, 2, 3, 5, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 128, 129, 255, 256, 257, 511, 512, 513, 781)
 _LONG = (1023, 1024, 1025, 2047, 2048, 2049, 4095, 4096, 4097, 5003, 8191, 8192, 8193)
@@ -119,11 +100,12 @@ def _shapes(op: str) -> Iterator[Case]:
             ):
                 core = dtype in ("float32", "bfloat16", "int32") and shape in ((3, 1), (3, 129), (2, 4097), (37, 129))
                 yield Case(
-                    op, f"{dtype}-{_by(shape)}", partial(_plain, op, shape, dtype), core=core, elements=math.prod(shape)
+                    op, f"{dtype}-{by(shape)}", partial(_plain, op, shape, dtype), core=core, elements=math.prod(shape)
                 )
 
 
-def _by(shape: tuple[int, ...]) -> str:
+def by(shape: tuple[int, ...]) -> str:
+    """``"3x129"``."""
     return "x".join(map(str, shape)) or "scalar"
 
 
@@ -179,7 +161,7 @@ def _layouts(op: str) -> Iterator[Case]:
     for dtype in operations.FLOATS:
         for shape, dim in _few(dtype, _COLUMNS, 3):
             make = partial(_viewed, op, shape, dtype, lambda x: x, dim)
-            yield Case(op, f"{dtype}-columns-{_by(shape)}", make, dim, elements=math.prod(shape))
+            yield Case(op, f"{dtype}-columns-{by(shape)}", make, dim, elements=math.prod(shape))
     yield Case(op, "float32-negated-lazily", _negated, elements=90)
     if not operations.OPERATIONS[op].needs_element:
         yield Case(op, "float32-empty-columns", partial(_plain, op, (5, 0), "float32"))
@@ -218,7 +200,7 @@ def _reductions(op: str) -> Iterator[Case]:
     shape = (3, 6, 5, 7)
     for dims in ((), (0,), (1, 2), (0, 3), (0, 2), (1, 3), (-1, -2, -3), (0, 1, 2, 3), (0, 1, 3)):
         for keepdim in (False, True):
-            name = f"float32-{_by(shape)}-over-{'-'.join(map(str, dims)) or 'all'}{'-keepdim' if keepdim else ''}"
+            name = f"float32-{by(shape)}-over-{'-'.join(map(str, dims)) or 'all'}{'-keepdim' if keepdim else ''}"
             yield Case(op, name, partial(_plain, op, shape, "float32"), dims, keepdim, elements=math.prod(shape))
     for dtype in ("int8", "int64", "bool"):
         yield Case(op, f"{dtype}-dim0", partial(_viewed, op, (67, 45), dtype, lambda x: x, 0), 0, elements=67 * 45)
@@ -260,7 +242,7 @@ def _special(op: str) -> Iterator[Case]:
                 )
     for dtype in operations.FLOATS:
         for shape in _few(dtype, _SPECIAL_COLUMNS, 2):
-            name = "dim0" if shape[0] == 130 else f"columns-{_by(shape)}"
+            name = "dim0" if shape[0] == 130 else f"columns-{by(shape)}"
             make = partial(_special_columns, op, shape, dtype)
             yield Case(op, f"{dtype}-special-values-{name}", make, 0, elements=math.prod(shape))
     operation = operations.OPERATIONS[op]
@@ -297,65 +279,6 @@ def _extremes(op: str, dtype: str, device: str, generator: torch.Generator) -> t
     for row, write in zip(x, special_rows(dtype).values(), strict=False):
         write(row)
     return x.to(device)
-
-
-def special_rows(dtype: str) -> dict[str, Callable[[torch.Tensor], object]]:
-    """The special values that a dtype has, one rule of the contract each: its name, and what writes it into a plain
-    row, a tensor of one axis. The rules that kernels break most often come first."""
-    import torch
-
-    kind = getattr(torch, dtype)
-    if dtype == "bool":
-        return {
-            "true alone": lambda row: row.fill_(True),
-            "false alone": lambda row: row.fill_(False),
-            "true, false at the end": lambda row: (row.fill_(True), row[-1].fill_(False)),
-        }
-    if not kind.is_floating_point:
-        least, most = torch.iinfo(kind).min, torch.iinfo(kind).max
-        return {
-            "the largest value alone": lambda row: row.fill_(most),  # the identity itself, everywhere
-            "the smallest value at the end": lambda row: row[-1].fill_(least),
-            "the smallest value at the start": lambda row: row[0].fill_(least),
-            "the smallest value alone": lambda row: row.fill_(least),
-            "zeros": lambda row: row.fill_(0),
-        }
-    info, inf, nan = torch.finfo(kind), math.inf, math.nan
-    return {
-        "a NaN": lambda row: row[row.numel() // 2].fill_(nan),
-        "+inf": lambda row: row[row.numel() // 2].fill_(inf),
-        "-inf alone": lambda row: row.fill_(-inf),
-        # Whole blocks of -inf in a legal row, in front, behind, and everywhere but once.
-        "-inf in the front half": lambda row: row[: row.numel() // 2].fill_(-inf),
-        "a NaN with its sign bit set, at the start": lambda row: row[0].copy_(_negative_nan(kind)),
-        "-inf at the start, NaN at the end": lambda row: (row[0].fill_(-inf), row[-1].fill_(nan)),
-        "-inf in the back half": lambda row: row[row.numel() // 2 :].fill_(-inf),
-        "-inf but for the end": lambda row: (row.fill_(-inf), row[-1].fill_(1.0)),
-        "+inf alone": lambda row: row.fill_(inf),
-        "NaN alone": lambda row: row.fill_(nan),
-        "zeros of both signs": lambda row: (row.fill_(-0.0), row[::2].fill_(0.0)),
-        "the largest value alone": lambda row: row.fill_(info.max),
-        "the largest value, the smallest after it": lambda row: (row.fill_(-info.max), row[0].fill_(info.max)),
-        "normal and subnormal": lambda row: (row.fill_(info.tiny), row[::2].fill_(-info.tiny / 2)),
-        "an offset": lambda row: row.add_(1000.0),  # common to the row, it changes nothing in a softmax
-        # Below zero, what stands for "nothing read yet" must not pass for the maximum.
-        "a negative offset": lambda row: row.sub_(1000.0),
-        "a negative offset, -inf in the front half": lambda row: (
-            row.sub_(1000.0),
-            row[: row.numel() // 2].fill_(-inf),
-        ),
-        "a constant": lambda row: row.fill_(3.0),
-        "+inf, NaN at the end": lambda row: (row[row.numel() // 2].fill_(inf), row[-1].fill_(nan)),
-        "-inf at the start": lambda row: row[0].fill_(-inf),
-    }
-
-
-def _negative_nan(kind: torch.dtype) -> torch.Tensor:
-    """A NaN with the sign bit set and a payload: all ones."""
-    import torch
-
-    integer = {2: torch.int16, 4: torch.int32, 8: torch.int64}[kind.itemsize]
-    return torch.tensor(-1, dtype=integer).view(kind)
 
 
 def _far_apart(op: str) -> Iterator[Case]:
@@ -408,96 +331,3 @@ def _far(stride: int, values: torch.Tensor) -> torch.Tensor:
         memory[wrapped : wrapped + width] = -128  # no result of ours holds it, and no row of ours is constant
     far = memory.as_strided((count, *values.shape[1:]), (stride, *values[0].contiguous().stride()), below)
     return far.copy_(values)
-
-
-def tensors(op: str, largest: int = 9) -> SearchStrategy[torch.Tensor]:
-    """A Hypothesis strategy: tensors on the CPU of every dtype of an operation, and of any rank to 5, each axis at most
-    ``largest`` long: permuted, sliced, stepped, expanded; special values among the floats. Needs Hypothesis."""
-    import torch
-    from hypothesis import strategies as st
-
-    @st.composite
-    def drawn(draw: st.DrawFn) -> torch.Tensor:
-        dtype = draw(st.sampled_from(operations.OPERATIONS[op].dtypes))
-        shape = tuple(draw(st.lists(st.integers(1, largest), min_size=0, max_size=5)))
-        while math.prod(shape) > 2000:  # what an interpreter runs in a moment
-            shape = shape[:-1]
-        x = plain(shape, dtype, (), generator=torch.Generator().manual_seed(draw(st.integers(0, 2**31))))
-        if dtype in operations.FLOATS:
-            info = torch.finfo(x.dtype)
-            special = (math.nan, math.inf, -math.inf, -0.0, 0.0, info.max, -info.max, info.tiny, -info.tiny / 4)
-            flat = x.view(-1)
-            for _ in range(draw(st.integers(0, 3))):
-                flat[draw(st.integers(0, x.numel() - 1))] = draw(st.sampled_from(special))
-        if shape:
-            x = x.permute(draw(st.permutations(range(len(shape)))))
-            x = x[tuple(slice(draw(st.integers(0, size - 1)), None, draw(st.integers(1, 3))) for size in x.shape)]
-            axis = draw(st.integers(0, x.ndim - 1))
-            if x.size(axis) == 1:
-                x = x.expand(*(3 if d == axis else -1 for d in range(x.ndim)))
-        return x
-
-    return drawn()
-
-
-def check(implementation: registry.Implementation, case: Case, device: str) -> None:
-    """Run one case through one implementation, as a user's call would; AssertionError says what is wrong.
-
-    Raises UnsupportedProblemError where the variant refuses the problem, NoRoomError where the machine can't hold it.
-    """
-    import torch
-
-    x = case.input(device)
-    before = bits(x).clone()
-    operation = implementation.operation
-    method = getattr(get(implementation.backend), case.op)
-    keepdim = {"keepdim": case.keepdim} if operation.reduces else {}
-    call_on = partial(method, dim=case.dim, **keepdim, variant=implementation.variant)
-    call = partial(call_on, x)
-    first = call()
-    operation.assert_close(first, x, case.dim, case.keepdim)
-    if not first.is_contiguous():
-        raise AssertionError(f"the result must be contiguous, has strides {first.stride()}")
-    if first.numel() and overlap(first, x):
-        raise AssertionError("the result shares memory with the input")
-    if not first.numel():
-        return
-    # A launch runs again and again. A NaN poison would hide in a row that must be NaN, any other in a row that happens
-    # to hold it: bits that differ from the first result's everywhere show every element that is not written.
-    out = case.place(first) if case.place else torch.empty_like(first)
-    launch = implementation.launch(x, dim=case.dim, out=out)
-    expected = bits(first)
-    if case.place:  # for an out of another layout there may be another way, which rounds in its own order
-        out.copy_(poison_like(first))
-        launch()
-        operation.assert_close(out, x, case.dim, case.keepdim)
-        expected = bits(out).clone()
-    for time in ("first", "second"):
-        out.copy_(poison_like(first))
-        launch()
-        if not torch.equal(bits(out), expected):
-            raise AssertionError(
-                f"launched for the {time} time, the same input gave other bits, or not all was written"
-            )
-    # By now the layout is known, and a backend may take a shorter way on a GPU: other memory, the same bits.
-    if x.is_cuda and not torch.equal(bits(call_on(case.input(device))), bits(first)):
-        raise AssertionError("the same values elsewhere in memory gave other bits")
-    if not torch.equal(bits(x), before):
-        raise AssertionError("the input was changed")
-
-
-def poison_like(x: torch.Tensor) -> torch.Tensor:
-    """A tensor whose every element has other bits than that of x."""
-    import torch
-
-    return ~x if x.dtype == torch.bool else (bits(x) ^ 0x55).view(x.dtype)
-
-
-def bits(x: torch.Tensor) -> torch.Tensor:
-    """The tensor's elements as integers, so that NaN and the two zeros compare as the bits they are."""
-    import torch
-
-    if x.dtype == torch.bool:
-        return x.contiguous().view(torch.uint8)
-    integer = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[x.element_size()]
-    return x.resolve_neg().contiguous().view(integer)
