@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from kernelzoo import ops, registry, tables
+from kernelzoo import registry, tables
 from kernelzoo.device import on_device_of
 from kernelzoo.errors import BackendUnavailableError, DeviceError, UnknownNameError
 from kernelzoo.launch import Movable
+from kernelzoo.operations import Calls, Dims, Operation, check_tensor
 
 if TYPE_CHECKING:
     import torch
 
 
-class Backend:
+class Backend(Calls):
     """The operations of the zoo in one kernel language; ``kernelzoo.get(name)`` makes it.
 
     Every method takes a dense torch tensor of any rank and any strides on one of :attr:`devices`, never changes it,
@@ -59,38 +60,11 @@ class Backend:
         registry.known_op(op)
         return tuple(sorted(variant for known, variant in list(self._binds) if known == op))
 
-    def softmax(
-        self, x: torch.Tensor, dim: int = -1, *, variant: str = "auto", out: torch.Tensor | None = None
-    ) -> torch.Tensor:
-        """Softmax of ``x`` over one axis, as ``torch.softmax``: ``exp(x - max) / sum(exp(x - max))``.
-
-        x: float16, bfloat16, float32 or float64, any rank (0-d as torch does it). Half precision is accumulated in
-        float32. Returns a contiguous tensor of x's shape and dtype. A NaN or +inf in a row, or a row of -inf alone,
-        makes that whole row NaN.
-        """
-        return self._run(ops.SOFTMAX, x, dim, False, variant, out)
-
-    def min(
-        self,
-        x: torch.Tensor,
-        dim: ops.Dims = -1,
-        keepdim: bool = False,
-        *,
-        variant: str = "auto",
-        out: torch.Tensor | None = None,
-    ) -> torch.Tensor:
-        """Minimum of ``x`` along one axis or a tuple of axes (an empty tuple: all of them), as ``torch.amin``.
-
-        x: float16, bfloat16, float32, float64, bool, uint8 or int8 to int64, any rank. Returns the values only, with
-        x's dtype. A NaN in the reduced axis gives NaN. Raises EmptyReductionError if the reduced axis is empty.
-        """
-        return self._run(ops.MIN, x, dim, keepdim, variant, out)
-
     def _run(
         self,
-        op: ops.Operation,
+        op: Operation,
         x: torch.Tensor,
-        dim: ops.Dims,
+        dim: Dims,
         keepdim: bool,
         variant: str,
         out: torch.Tensor | None,
@@ -139,7 +113,7 @@ class Backend:
         return out
 
     def _find(
-        self, op: ops.Operation, x: torch.Tensor, dim: int, keepdim: bool, variant: str
+        self, op: Operation, x: torch.Tensor, dim: int, keepdim: bool, variant: str
     ) -> tuple[tuple[object, ...] | None, int, _Kept | None]:
         """A key of everything that a launch depends on but the addresses, x's address, and what is kept for the key;
         no key for what is not a plain tensor on a GPU, or needs a check that a key can't stand for."""
@@ -197,7 +171,7 @@ def softmax(x: torch.Tensor, dim: int = -1, *, variant: str = "auto", out: torch
 
 def min(
     x: torch.Tensor,
-    dim: ops.Dims = -1,
+    dim: Dims = -1,
     keepdim: bool = False,
     *,
     variant: str = "auto",
@@ -211,7 +185,7 @@ def _best(x: torch.Tensor) -> Backend:
     try:
         return _best_by_device[x.device.type]  # whose methods check x as well
     except (AttributeError, KeyError):
-        ops.check_tensor(x)
+        check_tensor(x)
     device = x.device.type
     if device not in _best_by_device:
         refusals = []

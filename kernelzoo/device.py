@@ -13,6 +13,8 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from kernelzoo.errors import DeviceLostError
+
 if TYPE_CHECKING:
     import torch
 
@@ -250,3 +252,16 @@ def on_its_device(launch: Launch, x: torch.Tensor) -> Launch:
             launch()
 
     return there
+
+
+def device_lives(device: torch.device, id: str, reason: str) -> None:
+    """After an unexpected error: raise DeviceLostError if the device answers this process no more."""
+    if device.type != "cuda":
+        return
+    import torch
+
+    try:
+        torch.cuda.synchronize(device)
+        torch.zeros(1, device=device).add_(1).item()
+    except RuntimeError as error:
+        raise DeviceLostError(id, f"{reason}; then {error}") from error

@@ -23,7 +23,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kernelzoo import errors, ops, registry, tables
+from kernelzoo import errors, operations, registry, tables
 from kernelzoo.device import ARCHITECTURES, Device, Occupancy, assumed, occupancy
 from kernelzoo.errors import (
     BackendUnavailableError,
@@ -243,7 +243,7 @@ def kernels(request: Request) -> tuple[Kernel, ...]:
         raise InspectionError(f"{request.id} {refusal}")
     if request.variant not in {i.variant for i in registry.implementations(request.backend, request.op)}:
         raise InspectionError(f"{request.id} is registered outside its backend's package; only those in it are shown")
-    operation = ops.OPERATIONS[request.op]
+    operation = operations.OPERATIONS[request.op]
     ran = request.id
 
     def bind(x: torch.Tensor, out: torch.Tensor) -> Launch:

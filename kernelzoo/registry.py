@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
-from kernelzoo import ops
+from kernelzoo import operations
 from kernelzoo.device import on_device_of, on_its_device
 from kernelzoo.errors import (
     BackendUnavailableError,
@@ -59,8 +59,8 @@ class Implementation:
         return f"{self.backend}/{self.op}/{self.variant}"
 
     @property
-    def operation(self) -> ops.Operation:
-        return ops.OPERATIONS[self.op]
+    def operation(self) -> operations.Operation:
+        return operations.OPERATIONS[self.op]
 
     def bind(self, x: torch.Tensor, out: torch.Tensor) -> Launch:
         """Bind a canonical ``(x, out)``; load the backend first if need be.
@@ -78,7 +78,7 @@ class Implementation:
         language(self.backend)
         return f"{self.backend}/{self.op}/{chosen(self.backend, self.op, self.variant, x, out)}"
 
-    def launch(self, x: torch.Tensor, *, dim: ops.Dims = -1, out: torch.Tensor) -> Launch:
+    def launch(self, x: torch.Tensor, *, dim: operations.Dims = -1, out: torch.Tensor) -> Launch:
         """Bind tensors of any legal shape and layout, as a call of the backend does, and return the launch.
 
         This is what benchmarks time: the launch holds every copy, fill and workspace pass that the variant needs.
@@ -129,6 +129,7 @@ def register(backend: str, op: str, variant: str) -> Callable[[BindT], BindT]:
 
     Raises RegistrationError if the id is taken by another function, UnknownNameError for an unknown operation.
     """
+    _check_id(backend, op, variant)
 
     def decorate(bind: BindT) -> BindT:
         _enter(backend, op, variant, bind, None)
@@ -143,6 +144,7 @@ def chooser(backend: str, op: str, variant: str) -> Callable[[ChooseT], ChooseT]
     The function takes the canonical ``(x, out)`` and returns the name of the form that takes the problem: a registered
     variant of the same backend and operation that is no chooser. Raises as ``register`` does.
     """
+    _check_id(backend, op, variant)
 
     def decorate(choose: ChooseT) -> ChooseT:
         def bind(x: torch.Tensor, out: torch.Tensor) -> Launch:
@@ -181,11 +183,14 @@ def is_chooser(id: str) -> bool:
     return (backend, op, variant) in _choosers
 
 
-def _enter(backend: str, op: str, variant: str, bind: Bind, choose: Choose | None) -> None:
+def _check_id(backend: str, op: str, variant: str) -> None:
     known_op(op)
     for part in (backend, variant):
         if not (isinstance(part, str) and part.isidentifier()):
             raise RegistrationError(f"a backend or variant is a Python identifier, got {part!r}")
+
+
+def _enter(backend: str, op: str, variant: str, bind: Bind, choose: Choose | None) -> None:
     with _lock:
         known = _registered.get((backend, op, variant))
         if known is not None and (known.__module__, known.__qualname__) != (bind.__module__, bind.__qualname__):
@@ -221,7 +226,7 @@ def implementations(backend: str | None = None, op: str | None = None) -> tuple[
         raise UnknownNameError("backend", backend, backends())
     if op is not None:
         known_op(op)
-    names = tuple(ops.OPERATIONS)
+    names = tuple(operations.OPERATIONS)
     read = (Implementation(*found) for name, package in packages().items() for found in scan(name, package, names))
     found = {i.id: i for i in read}
     for (name, operation, variant), bind in list(_registered.items()):
@@ -278,8 +283,8 @@ _loaded: dict[str, Language] = {}
 
 def known_op(op: str) -> None:
     """Raise UnknownNameError unless there is such an operation."""
-    if op not in ops.OPERATIONS:
-        raise UnknownNameError("operation", op, ops.OPERATIONS)
+    if op not in operations.OPERATIONS:
+        raise UnknownNameError("operation", op, operations.OPERATIONS)
 
 
 def _load(name: str) -> Language:
@@ -308,7 +313,7 @@ def _load(name: str) -> Language:
 
 def import_kernels(name: str, package: str) -> None:
     """Import all modules of a backend's operations, which registers what they hold; nothing is probed."""
-    for op in ops.OPERATIONS:
+    for op in operations.OPERATIONS:
         spec = importlib.util.find_spec(f"{package}.{op}")
         if spec is None:
             continue

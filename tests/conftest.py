@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import kernelzoo
-from kernelzoo import conformance
+from kernelzoo.check.cases import Case
 
 # Test modules are imported by path, each by itself: this is how they find what several languages share. Not this folder
 # itself: its folders would pass for languages that aren't installed.
@@ -27,7 +27,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     The host's kernels are compiled for each dtype, which takes longer than all their cases: with ``--dist loadgroup``
     one process does that for a dtype, where two that met the same kernels at once would each compile them."""
 
-    def given(item: pytest.Item) -> tuple[kernelzoo.Implementation | None, conformance.Case | None]:
+    def given(item: pytest.Item) -> tuple[kernelzoo.Implementation | None, Case | None]:
         params = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
         return params.get("implementation"), params.get("case")
 

@@ -6,7 +6,8 @@ from hypothesis import HealthCheck, given, reject, settings
 from hypothesis import strategies as st
 
 import kernelzoo
-from kernelzoo import fuzz, fuzz_runner
+from kernelzoo.check import fuzz
+from kernelzoo.check.fuzz import running
 from kernelzoo.testing import Case, Conformance, check, tensors
 
 # Rows that end within a tile, a vector or a word, side by side and not, in each dtype: of softmax one of -inf alone,
@@ -30,14 +31,14 @@ class TestConformance(Conformance):
     @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
     @given(data=st.data())
     def test_any_tensor(self, implementation: kernelzoo.Implementation, data: st.DataObject) -> None:
-        if implementation.id in self.core_only:
+        if self.takes_core_only(implementation):
             pytest.skip("takes a second to bind each problem")
         device = self.device(implementation.backend)
         x = data.draw(tensors(implementation.op))
         rank = max(x.ndim, 1)
         keepdim = False
         dim: int | tuple[int, ...] = data.draw(st.integers(-rank, rank - 1))
-        if implementation.op == "min" and data.draw(st.booleans()):
+        if implementation.operation.several_axes and data.draw(st.booleans()):
             dim = tuple(data.draw(st.sets(st.integers(0, rank - 1))))
             keepdim = data.draw(st.booleans())
 
@@ -54,7 +55,7 @@ class TestConformance(Conformance):
 
     def test_fuzzed(self, implementation: kernelzoo.Implementation) -> None:
         """A small budget of ``kernelzoo fuzz``, the same cases each time; most where they cost least, on the host."""
-        if implementation.id in self.core_only:
+        if self.takes_core_only(implementation):
             pytest.skip("takes a second to bind each problem")
         emulated = bool(kernelzoo.get(implementation.backend).emulator)
         device = torch.device(self.device(implementation.backend))
@@ -65,7 +66,7 @@ class TestConformance(Conformance):
         if emulated:
             count, elements, alike = 8 if implementation.variant == "auto" else 0, 2**7, 1
         cases = [*MEANT[implementation.op], *fuzz.draw(implementation.op, count, 1, elements, alike)]
-        found = fuzz_runner.run(implementation, cases, device)
+        found = running.run(implementation, cases, device)
         assert [(str(cases[number]), words) for number, words in found.wrong] == []
         if found.unavailable:
             pytest.skip(found.unavailable)

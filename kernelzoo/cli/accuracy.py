@@ -42,8 +42,8 @@ def accuracy(
     Exit status: 0; 1 if an element is farther off than the contract allows, a minimum is wrong, bits differ, or a
     kernel fails; 2 for an unknown name, or where nothing could be measured.
     """
-    from kernelzoo import accuracy as engine
     from kernelzoo import ops, registry
+    from kernelzoo.check import accuracy as engine
     from kernelzoo.cli.guards import Guards
     from kernelzoo.cli.progress import Bar
     from kernelzoo.measure.guard import Guard
@@ -112,8 +112,8 @@ Task = tuple[str, str, list[str]]
 
 def _tasks(ids: Sequence[str], dtypes: Sequence[str]) -> list[Task]:
     """What is measured on the same values. Raises UnknownNameError for a dtype that no chosen operation takes."""
-    from kernelzoo import accuracy as engine
     from kernelzoo import ops
+    from kernelzoo.check import accuracy as engine
     from kernelzoo.errors import UnknownNameError
 
     tasks = list[Task]()

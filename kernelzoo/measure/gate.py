@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from kernelzoo import ops, registry
-from kernelzoo.conformance import bits, poison_like, special_rows
+from kernelzoo.check.bits import bits, poison_like
+from kernelzoo.check.special import special_rows
 from kernelzoo.measure.problems import Problem
 
 if TYPE_CHECKING:

@@ -209,7 +209,7 @@ class Guard:
             return {"unavailable": f"importing its backend: {error.reason}", "elements": 0, "emulator": ""}
 
     def fuzz(self, id: str, cases: Sequence[str]) -> Json:
-        """Run cases of fuzzing through one implementation; see :class:`kernelzoo.fuzz_runner.Found`.
+        """Run cases of fuzzing through one implementation; see :class:`kernelzoo.check.fuzz.running.Found`.
 
         A case that kills the process, or hangs, is one of those that are ``wrong``, and the others are run without it:
         up to so many of them (_DEATHS), after which the rest is left.
@@ -255,7 +255,8 @@ class Guard:
         return total
 
     def accuracy(self, op: str, dtype: str, ids: Sequence[str], values: int, seed: int) -> list[Json]:
-        """Rows of accuracy for implementations of one operation and dtype; see :func:`kernelzoo.accuracy.measure`.
+        """Rows of accuracy for implementations of one operation and dtype; see
+        :func:`kernelzoo.check.accuracy.measure`.
 
         An implementation that kills the process or hangs has a row that says so in ``failed``, and the others are
         measured again without it.

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from kernelzoo import registry
+from kernelzoo.device import device_lives
 from kernelzoo.errors import KernelZooError
 from kernelzoo.measure import profiler
 from kernelzoo.measure.ceilings import Ceilings, copies
@@ -32,14 +33,6 @@ BEYOND = 1.05
 
 BREAKS = "breaks the contract"
 """The flag of what is right on ordinary values alone, and was timed by leave."""
-
-
-class DeviceLostError(KernelZooError, RuntimeError):
-    """An implementation broke the device's context (an illegal access, say): this process can measure no more."""
-
-    def __init__(self, id: str, reason: str) -> None:
-        super().__init__(f"{id} broke the device for this process: {reason}")
-        self.id, self.reason = id, reason
 
 
 @dataclass
@@ -308,16 +301,3 @@ def _rounds(
         results[id].copy = statistics.median(copied) if copied else None
         results[id].repeated_rounds, results[id].disturbed_rounds = repeated, disturbed
         results[id].condition = (start, end) if start and end else None
-
-
-def device_lives(device: torch.device, id: str, reason: str) -> None:
-    """After an unexpected error: raise DeviceLostError if the device answers this process no more."""
-    if device.type != "cuda":
-        return
-    import torch
-
-    try:
-        torch.cuda.synchronize(device)
-        torch.zeros(1, device=device).add_(1).item()
-    except RuntimeError as error:
-        raise DeviceLostError(id, f"{reason}; then {error}") from error

@@ -31,7 +31,8 @@ from pathlib import Path
 from typing import Any
 
 import kernelzoo.kernels.cupy as backend
-from kernelzoo import conformance, fuzz, tables, user_cache
+from kernelzoo import tables, user_cache
+from kernelzoo.check import fuzz, running
 from kernelzoo.device import ARCHITECTURES, Device
 from kernelzoo.errors import BackendUnavailableError
 from kernelzoo.kernels.cupy import compiler as cuda
@@ -387,11 +388,11 @@ def install(capability: int = 90) -> None:
     os.environ.setdefault(tables.ENVIRONMENT, "shipped")
     backend.stand_in = Machine(DEVICES[capability])
     # A limit of elements that suits what is compiled, and not, as for other emulators, what is interpreted.
-    conformance.largest = _limited(_conformance_largest, 2**17)
+    running.largest = _limited(_conformance_largest, 2**17)
     fuzz.largest = _limited(_fuzz_largest, 2**14)
 
 
-_conformance_largest, _fuzz_largest = conformance.largest, fuzz.largest
+_conformance_largest, _fuzz_largest = running.largest, fuzz.largest
 
 
 def _limited(largest: Callable[[Any], int], elements: int) -> Callable[[Any], int]:

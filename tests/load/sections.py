@@ -26,7 +26,10 @@ from typing import Any
 
 import torch
 
-from kernelzoo import conformance, ops, registry
+from kernelzoo import ops, registry
+from kernelzoo.backend import get
+from kernelzoo.check.bits import bits, poison_like
+from kernelzoo.check.cases import NoRoomError, by
 from kernelzoo.errors import BackendUnavailableError, KernelZooError, UnsupportedProblemError
 
 OUTCOMES = ("passed", "refused", "no room", "skipped", "unfinished", "failed")
@@ -101,7 +104,7 @@ def tried(section: str, implementation: str, case: str, check: Check) -> Row:
         outcome, detail = "refused", str(error)
     except NotHereError as error:
         outcome, detail = "skipped", str(error)
-    except (torch.OutOfMemoryError, conformance.NoRoomError) as error:
+    except (torch.OutOfMemoryError, NoRoomError) as error:
         outcome, detail = "no room", str(error)
     except Exception as error:
         outcome, detail = "failed", f"{type(error).__name__}: {error}"
@@ -115,7 +118,7 @@ def implementations(backend: str, where: Where) -> list[registry.Implementation]
 
 def call(implementation: registry.Implementation, x: torch.Tensor, dim: int = -1, **options: Any) -> torch.Tensor:
     """As a user calls it."""
-    method = getattr(registry.get(implementation.backend), implementation.op)
+    method = getattr(get(implementation.backend), implementation.op)
     return method(x, dim, variant=implementation.variant, **options)
 
 
@@ -125,7 +128,7 @@ def drawn(op: str, shape: tuple[int, ...], dtype: str, where: Where, seed: int =
 
 
 def same_bits(given: torch.Tensor, expected: torch.Tensor, what: str) -> None:
-    if not torch.equal(conformance.bits(given), conformance.bits(expected)):
+    if not torch.equal(bits(given), bits(expected)):
         raise AssertionError(f"{what}: other bits than before")
 
 
@@ -211,7 +214,7 @@ def sizes(backend: str, where: Where) -> Iterator[Row]:
             # Its float32 intermediates would be four times as large as all else.
             named = named and not (implementation.variant == "naive" and size.gib > 8)
             if implementation.op == size.op and named:
-                case = f"{size.dtype} {size.name} {conformance._by(size.shape)}"
+                case = f"{size.dtype} {size.name} {by(size.shape)}"
                 yield tried("sizes", implementation.id, case, partial(check, implementation))
         if where.is_cuda:
             torch.cuda.empty_cache()
@@ -303,7 +306,7 @@ def _many(size: Size, x: torch.Tensor, implementation: registry.Implementation) 
     for start in range(0, count, length):
         part = out.narrow(out_axis, start, min(length, count - start))
         same = right is not None and part.shape == right.shape
-        if same and torch.equal(conformance.bits(part), conformance.bits(right)):
+        if same and torch.equal(bits(part), bits(right)):
             continue
         here = slice(None) if part.size(out_axis) == length else slice(0, part.size(out_axis))
         index = (slice(None),) * out_axis + (here,)
@@ -495,7 +498,7 @@ def _bound_elsewhere(implementation: registry.Implementation, where: Where) -> t
     count = 0
     home, other = torch.cuda.Stream(), torch.cuda.Stream()
     for x, expected in _stream_problem(implementation, where):
-        out = conformance.poison_like(expected)
+        out = poison_like(expected)
         settle(where)
         with torch.cuda.stream(home):
             # Whatever the workspace gets is not zero before.
@@ -518,7 +521,7 @@ def _dropped(implementation: registry.Implementation, where: Where) -> tuple[int
     count = 0
     home, other = torch.cuda.Stream(), torch.cuda.Stream()
     for x, expected in _stream_problem(implementation, where):
-        out = conformance.poison_like(expected)
+        out = poison_like(expected)
         settle(where)
         with torch.cuda.stream(home):
             launch = implementation.launch(x, out=out)
@@ -540,7 +543,7 @@ def _emptied(implementation: registry.Implementation, where: Where) -> tuple[int
     _on_gpu(where)
     count = 0
     for x, expected in _stream_problem(implementation, where):
-        out = conformance.poison_like(expected)
+        out = poison_like(expected)
         launch = implementation.launch(x, out=out)
         for _ in range(3):
             launch()
@@ -576,7 +579,7 @@ def _replayed(implementation: registry.Implementation, where: Where) -> tuple[in
         launch = implementation.launch(x, out=out)
         for seed in range(1, 4):
             x.copy_(drawn(implementation.op, tuple(x.shape), "float32", where, seed))
-            out.copy_(conformance.poison_like(first))
+            out.copy_(poison_like(first))
             launch()
             implementation.operation.assert_close(out, x)
             count += 1
@@ -598,7 +601,7 @@ def _captured(implementation: registry.Implementation, where: Where, bound: bool
                 result = call(implementation, x)
         for seed in range(1, 4):
             x.copy_(drawn(implementation.op, tuple(x.shape), "float32", where, seed))
-            result.copy_(conformance.poison_like(first))
+            result.copy_(poison_like(first))
             for _ in range(17):
                 graph.replay()
             implementation.operation.assert_close(result, x)
@@ -666,7 +669,7 @@ def _in_mode(implementation: registry.Implementation, where: Where, mode: Callab
         except UnsupportedProblemError as error:
             refusal = error
             continue
-        out = conformance.poison_like(expected)
+        out = poison_like(expected)
         with mode():
             fresh = x.clone(memory_format=torch.preserve_format)
             result = call(implementation, fresh, dim)

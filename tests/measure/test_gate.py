@@ -9,7 +9,10 @@ import torch
 from known_bad import KNOWN_BAD, PROBLEMS, Bad
 
 import kernelzoo
-from kernelzoo import conformance, ops, registry
+from kernelzoo import ops, registry
+from kernelzoo.check.cases import cases
+from kernelzoo.check.running import check, slow_to_bind
+from kernelzoo.check.special import special_rows
 from kernelzoo.errors import BackendUnavailableError, UnsupportedProblemError
 from kernelzoo.measure import Problem
 from kernelzoo.measure.gate import Gate, Set
@@ -92,10 +95,10 @@ def test_the_suite_catches_what_it_can(bad: Bad, enter: Enter) -> None:
     implementation = enter(bad.op, bad.bind)
     chosen = ("-3x129", "-special-values-300", "-rows-2^30-apart", "-rows-2^31-apart")
     caught = []
-    for case in conformance.cases(bad.op):
+    for case in cases(bad.op):
         if case.name.endswith(chosen) and case.name.startswith(("float32", "int8")):
             try:
-                conformance.check(implementation, case, "cpu")
+                check(implementation, case, "cpu")
             except (AssertionError, RuntimeError) as error:  # torch raises where a tensor's type is not what it was
                 caught.append(f"{case}: {error}")
     assert bool(caught) == bad.suite, caught
@@ -178,10 +181,7 @@ def test_right_kernels_pass_on_a_gpu(op: str, shape: tuple[int, ...]) -> None:
     passed = 0
     for implementation in kernelzoo.implementations(op=op):
         try:
-            if (
-                "cuda" not in kernelzoo.get(implementation.backend).devices
-                or implementation.id in conformance.CORE_ONLY
-            ):
+            if "cuda" not in kernelzoo.get(implementation.backend).devices or slow_to_bind(implementation.id):
                 continue
             admitted = gate.admit(implementation)
         except (BackendUnavailableError, UnsupportedProblemError):
@@ -209,7 +209,7 @@ def test_all_dtypes_and_few_rows_meet_every_rule() -> None:
             problem = Problem(op, shape, dtype)
             gate = Gate(problem, draw(problem))
             met = [name for fresh in gate._fresh for name in fresh.rules.values()]
-            assert sorted(met) == sorted(conformance.special_rows(dtype)), (shape, dtype)
+            assert sorted(met) == sorted(special_rows(dtype)), (shape, dtype)
 
 
 def test_many_small_sets_are_all_checked(enter: Enter) -> None:

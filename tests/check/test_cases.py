@@ -9,43 +9,47 @@ import pytest
 import torch
 
 import kernelzoo
-from kernelzoo import conformance, ops, testing
-from kernelzoo.conformance import NoRoomError
+from kernelzoo import operations, testing
+from kernelzoo.check import cases as contract
+from kernelzoo.check import running, strategies
+from kernelzoo.check.bits import bits
+from kernelzoo.check.cases import NoRoomError
+from kernelzoo.check.special import special_rows
 from kernelzoo.testing import Conformance
 
-FAR = [case for op in ops.OPERATIONS for case in conformance.cases(op) if case.name.endswith("-apart")]
+FAR = [case for op in operations.OPERATIONS for case in contract.cases(op) if case.name.endswith("-apart")]
 
 
 def test_need_no_pytest() -> None:
     """Nor anything else that is heavy, until a case is made."""
-    code = "import sys, kernelzoo.conformance as c; c.cases('min'); print(*{'pytest', 'torch'} & set(sys.modules))"
+    code = "import sys, kernelzoo.check.cases as c; c.cases('min'); print(*{'pytest', 'torch'} & set(sys.modules))"
     assert subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.strip() == ""
 
 
 def test_are_those_of_the_plugin() -> None:
     assert (testing.Case, testing.cases, testing.check, testing.tensors) == (
-        conformance.Case,
-        conformance.cases,
-        conformance.check,
-        conformance.tensors,
+        contract.Case,
+        contract.cases,
+        running.check,
+        strategies.tensors,
     )
 
 
 def test_have_names_of_their_own() -> None:
-    for op in ops.OPERATIONS:
-        names = [case.name for case in conformance.cases(op)]
+    for op in operations.OPERATIONS:
+        names = [case.name for case in contract.cases(op)]
         assert len(names) == len(set(names))
 
 
-@pytest.mark.parametrize("dtype", ops.FLOATS + ops.INTEGERS)
+@pytest.mark.parametrize("dtype", operations.FLOATS + operations.INTEGERS)
 def test_special_rows_are_special(dtype: str) -> None:
     """Each changes a row of plain values, to the first element or the last."""
     plain = (torch.arange(9) % 3 + (dtype != "bool")).to(getattr(torch, dtype))
-    assert len(conformance.special_rows(dtype)) == (20 if dtype in ops.FLOATS else 3 if dtype == "bool" else 5)
-    for name, write in conformance.special_rows(dtype).items():
+    assert len(special_rows(dtype)) == (20 if dtype in operations.FLOATS else 3 if dtype == "bool" else 5)
+    for name, write in special_rows(dtype).items():
         row = plain.clone()
         write(row)
-        assert not torch.equal(conformance.bits(row), conformance.bits(plain)), name
+        assert not torch.equal(bits(row), bits(plain)), name
 
 
 def test_far_apart_costs_no_memory() -> None:
@@ -58,7 +62,7 @@ def test_far_apart_costs_no_memory() -> None:
 
 
 @pytest.mark.parametrize("case", FAR, ids=str)
-def test_far_apart_offsets_of_32_bits_lead_to_other_values(case: conformance.Case) -> None:
+def test_far_apart_offsets_of_32_bits_lead_to_other_values(case: contract.Case) -> None:
     """As far as they wrap around at all: to memory that is there, and holds what no result is made of."""
     x = case.input("cpu")
     if case.place is not None:
@@ -88,7 +92,7 @@ def test_no_room_is_a_skip(monkeypatch: pytest.MonkeyPatch) -> None:
     for case in FAR:
         implementation = kernelzoo.implementation(f"torch/{case.op}/auto")
         with pytest.raises(NoRoomError, match=r"no room for . rows .* can't allocate memory") as caught:
-            conformance.check(implementation, case, "cpu")
+            running.check(implementation, case, "cpu")
         assert isinstance(caught.value, kernelzoo.KernelZooError)
         assert isinstance(caught.value, MemoryError)
         with pytest.raises(pytest.skip.Exception, match="no room"):

@@ -6,11 +6,15 @@ from fractions import Fraction
 
 import pytest
 import torch
+from registered import forget
 
 import kernelzoo
-from kernelzoo import accuracy, ops, registry
-from kernelzoo.accuracy import Problem, Tally
-from kernelzoo.registry import Bind, Launch
+from kernelzoo import operations
+from kernelzoo.check import accuracy, accuracy_values
+from kernelzoo.check.accuracy import Tally
+from kernelzoo.check.accuracy_values import Problem
+from kernelzoo.launch import Bind, Launch, void
+from kernelzoo.operations.exact import summed
 
 CPU = torch.device("cpu")
 HAND = Problem("by hand", 0, -1, 1, 0)
@@ -29,24 +33,19 @@ def _one_thread() -> Iterator[None]:
 def entrant() -> Iterator[Callable[[str, Bind], str]]:
     """Registers a bind under a throw-away name: its id."""
 
-    def forget() -> None:
-        for op in ops.OPERATIONS:
-            registry._registered.pop(("measured", op, "only"), None)
-        registry._loaded.pop("measured", None)
-
     def enter(op: str, bind: Bind) -> str:
-        forget()
+        forget("measured")
         kernelzoo.register("measured", op, "only")(bind)
         return f"measured/{op}/only"
 
     yield enter
-    forget()
+    forget("measured")
 
 
 def tally(x: torch.Tensor, result: torch.Tensor) -> Tally:
     """The errors of one result for one row, which must be normal numbers all, or none of them."""
-    counted = Tally("by/softmax/hand", "softmax", ops.dtype_name(x.dtype))
-    accuracy._Softmax(x.unsqueeze(0), HAND).count(counted, result.unsqueeze(0))
+    counted = Tally("by/softmax/hand", "softmax", operations.dtype_name(x.dtype))
+    accuracy.Rounded(operations.SOFTMAX, x.unsqueeze(0), HAND).count(counted, result.unsqueeze(0))
     return counted
 
 
@@ -106,9 +105,9 @@ def test_the_exact_value_is_exact() -> None:
     from decimal import Decimal, localcontext
 
     generator = torch.Generator().manual_seed(0)
-    for name, family in accuracy.FAMILIES.items():
+    for name, family in accuracy_values.FAMILIES.items():
         x = family(torch.randn(2, 37, dtype=torch.float64, generator=generator), generator, torch.float64)
-        high, low, scale = accuracy._exact_pairs(x.contiguous())
+        high, low, scale = operations.SOFTMAX.exact(x.contiguous())
         assert low is not None and scale is not None
         for row in range(2):
             with localcontext() as context:
@@ -124,7 +123,7 @@ def test_the_exact_value_is_exact() -> None:
 def test_the_sum_of_pairs_is_exact() -> None:
     values = torch.randn(3, 1001, dtype=torch.float64, generator=torch.Generator().manual_seed(1)).exp_()
     values[:, ::7] *= 2.0**-60
-    high, low = accuracy._summed(values, torch.zeros_like(values))
+    high, low = summed(values, torch.zeros_like(values))
     for row in range(3):
         exact = sum(map(Fraction, values[row].tolist()), Fraction())
         assert abs(Fraction(high[row].item()) + Fraction(low[row].item()) - exact) <= exact / 2**100
@@ -132,7 +131,7 @@ def test_the_sum_of_pairs_is_exact() -> None:
 
 def rounded(x: torch.Tensor) -> torch.Tensor:
     """The right softmax along axis 1, rounded once."""
-    return ops.SOFTMAX.reference(x, 1).to(x.dtype)
+    return operations.SOFTMAX.reference(x, 1).to(x.dtype)
 
 
 def one_more(x: torch.Tensor, out: torch.Tensor) -> Launch:
@@ -148,7 +147,7 @@ def rounds_twice(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """To bfloat16 by way of what has one bit more."""
 
     def launch() -> None:
-        right = ops.SOFTMAX.reference(x, 1)
+        right = operations.SOFTMAX.reference(x, 1)
         unit = torch.ldexp(torch.ones_like(right), torch.frexp(right).exponent - 9)
         out.copy_((right / unit).round_().mul_(unit).to(x.dtype))
 
@@ -156,13 +155,13 @@ def rounds_twice(x: torch.Tensor, out: torch.Tensor) -> Launch:
 
 
 def right(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    return lambda: ops.void(out.copy_(rounded(x)))
+    return lambda: void(out.copy_(rounded(x)))
 
 
 def test_a_right_implementation_is_half_a_ulp_off(entrant: Callable[[str, Bind], str]) -> None:
     id = entrant("softmax", right)
     for dtype in ("float16", "bfloat16", "float32"):
-        ours, torchs = accuracy.measure("softmax", dtype, [id, accuracy.TORCH], 40_000, 1, CPU)
+        ours, torchs = accuracy.measure("softmax", dtype, [id, accuracy.torch_id("softmax")], 40_000, 1, CPU)
         assert 0.49 < ours["worst_ulp"] <= 0.5001, dtype
         assert 0.1 < ours["mean_ulp"] < 0.3 and 0.49 < ours["p9999_ulp"] < 0.54
         assert ours["worst_subnormal_ulp"] <= 0.5001
@@ -202,15 +201,15 @@ def test_bits_that_differ_are_found(entrant: Callable[[str, Bind], str]) -> None
 
 def test_a_minimum_is_exact_or_wrong(entrant: Callable[[str, Bind], str]) -> None:
     def minimum(x: torch.Tensor, out: torch.Tensor) -> Launch:
-        return lambda: ops.void(out.copy_(x.amin(1)))
+        return lambda: void(out.copy_(x.amin(1)))
 
     def through_float16(x: torch.Tensor, out: torch.Tensor) -> Launch:
-        return lambda: ops.void(out.copy_(x.half().amin(1)))
+        return lambda: void(out.copy_(x.half().amin(1)))
 
     def drops_nan(x: torch.Tensor, out: torch.Tensor) -> Launch:
-        return lambda: ops.void(out.copy_(torch.where(x != x, math.inf, x).amin(1)))
+        return lambda: void(out.copy_(torch.where(x != x, math.inf, x).amin(1)))
 
-    for dtype in ops.MIN.dtypes:
+    for dtype in operations.MIN.dtypes:
         (row,) = accuracy.measure("min", dtype, [entrant("min", minimum)], 50_000, 1, CPU)
         assert (row["wrong"], row["same_bits"]) == (0, True) and row["values"] > 20_000, dtype
         assert row["worst_ulp"] is None
@@ -221,12 +220,12 @@ def test_a_minimum_is_exact_or_wrong(entrant: Callable[[str, Bind], str]) -> Non
 
 @pytest.mark.parametrize("values", [1_000, 100_000, 10**8])
 def test_every_family_and_length_has_its_share(values: int) -> None:
-    plan = list(accuracy.problems("softmax", "float32", values, 3))
+    plan = list(accuracy_values.problems("softmax", "float32", values, 3))
     assert 0.2 * values <= sum(math.prod(problem.shape) for problem in plan) <= 1.5 * values + 2**20
-    assert {problem.family for problem in plan} == set(accuracy.FAMILIES)
+    assert {problem.family for problem in plan} == set(accuracy_values.FAMILIES)
     assert max(math.prod(problem.shape) for problem in plan) <= 2**22
     assert len({problem.seed for problem in plan}) == len(plan)
     if values == 10**8:
         held = {(problem.family, problem.length, problem.dim) for problem in plan}
-        assert len(held) == len(accuracy.FAMILIES) * (len(accuracy.LENGTHS) + len(accuracy.ACROSS))
+        assert len(held) == len(accuracy_values.FAMILIES) * (len(accuracy_values.LENGTHS) + len(accuracy_values.ACROSS))
         assert sum(math.prod(problem.shape) for problem in plan) >= 10**8

@@ -13,10 +13,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from kernelzoo import errors, fuzz, fuzz_values, ops, registry
-from kernelzoo.conformance import NoRoomError
+from kernelzoo import errors
+from kernelzoo.backend import get
+from kernelzoo.check.cases import NoRoomError
+from kernelzoo.check.fuzz import values
+from kernelzoo.check.fuzz.case import FAULTS, Case, Layout, contiguous, span
+from kernelzoo.check.fuzz.faults import FAULTY
+from kernelzoo.device import device_lives
 from kernelzoo.errors import BackendUnavailableError, UnsupportedProblemError
-from kernelzoo.fuzz import Case, Layout
+from kernelzoo.operations import Expected
+from kernelzoo.operations.memory import overlaps_itself
+from kernelzoo.registry import Implementation
 
 if TYPE_CHECKING:
     import torch
@@ -58,7 +65,7 @@ class Found:
 
 
 def run(
-    implementation: registry.Implementation,
+    implementation: Implementation,
     cases: Sequence[Case],
     device: torch.device,
     *,
@@ -94,13 +101,13 @@ def run(
 
 
 class _Runner:
-    def __init__(self, implementation: registry.Implementation, device: torch.device, *, in_words: bool) -> None:
+    def __init__(self, implementation: Implementation, device: torch.device, *, in_words: bool) -> None:
         """``in_words``: wait for the device after each call, and say which element is wrong."""
         import torch
 
         self.found = Found()
         self._implementation, self._device, self._in_words = implementation, device, in_words
-        self._backend = registry.get(implementation.backend)
+        self._backend = get(implementation.backend)
         self._operation = implementation.operation
         self._generator = torch.Generator(device)
         self._pending: list[tuple[int, list[Check]]] = []
@@ -152,9 +159,7 @@ class _Runner:
 
     def survives(self, words: str) -> None:
         """Raise DeviceLostError if the device answers no more."""
-        from kernelzoo import measure
-
-        measure.device_lives(self._device, self._implementation.id, words)
+        device_lives(self._device, self._implementation.id, words)
 
     def _checks(self, case: Case) -> list[Check]:
         import torch
@@ -163,9 +168,9 @@ class _Runner:
         with torch.no_grad():
             memory, x = self._input(case)
         if case.fault:
-            self._expect_error(case, x, _FAULTY[case.fault](op.name, case, x), fuzz.FAULTS[case.fault])
+            self._expect_error(case, x, FAULTY[case.fault](op.name, case, x), FAULTS[case.fault])
             return []
-        if op.name == "min" and any(case.shape[d] == 0 for d in case.axes if d < len(case.shape)):
+        if op.needs_element and any(case.shape[d] == 0 for d in case.axes if d < len(case.shape)):
             self._expect_error(case, x, {}, "EmptyReductionError")
             return []
         before = None if case.far else _bits(memory).clone()
@@ -176,7 +181,7 @@ class _Runner:
         checks: list[Check] = []
         for turn, pattern in enumerate((0x5A, 0xA5)):
             own = case.out is None and turn == 0
-            layout = case.out or Layout(fuzz.contiguous(shape))
+            layout = case.out or Layout(contiguous(shape))
             board, out = (None, None) if own else self._output(shape, layout, x.dtype, pattern)
             tensors = [x, memory] if board is None or out is None else [x, memory, out, board]
             were = [_identity(tensor) for tensor in tensors]
@@ -207,7 +212,7 @@ class _Runner:
         import torch
 
         named = {"dim": case.dim, "variant": self._implementation.variant, **arguments}
-        if self._operation.name == "min":
+        if self._operation.reduces:
             named.setdefault("keepdim", case.keepdim)
         try:
             return getattr(self._backend, self._operation.name)(x, **named)
@@ -242,7 +247,7 @@ class _Runner:
         kind = getattr(torch, case.dtype)
         if case.far:
             return self._far_input(case)
-        extent = fuzz.span(case.shape, case.x.strides)
+        extent = span(case.shape, case.x.strides)
         memory = torch.empty(2 * _GUARD + case.x.offset + extent, dtype=kind, device=self._device)
         memory.fill_(math.nan if kind.is_floating_point else kind != torch.bool and torch.iinfo(kind).min)
         start = _GUARD + case.x.offset
@@ -252,7 +257,7 @@ class _Runner:
         # Each element once: expanded axes have one, and windows that overlap are one stretch of memory.
         sizes = [size if stride else 1 for size, stride in zip(case.shape, case.x.strides, strict=True)]
         core = memory.as_strided(sizes, case.x.strides, start)
-        if ops._overlaps_itself(core):
+        if overlaps_itself(core):
             core = memory[start : start + extent]
         core.copy_(self._values(case, tuple(core.shape)))
         return memory, torch._neg_view(x) if case.negated else x
@@ -262,7 +267,7 @@ class _Runner:
         import torch
 
         kind = getattr(torch, case.dtype)
-        extent = fuzz.span(case.shape, case.x.strides)
+        extent = span(case.shape, case.x.strides)
         try:
             memory = torch.empty(_BELOW + extent + _GUARD, dtype=kind, device=self._device)
         except RuntimeError as error:
@@ -277,13 +282,13 @@ class _Runner:
 
     def _values(self, case: Case, shape: tuple[int, ...]) -> torch.Tensor:
         self._generator.manual_seed(case.seed)
-        values = fuzz_values.draw(case.values, shape, case.dtype, self._generator)
+        drawn = values.draw(case.values, shape, case.dtype, self._generator)
         if case.specials:
-            values = values.contiguous()
-            flat = _bits(values.view(-1))
+            drawn = drawn.contiguous()
+            flat = _bits(drawn.view(-1))
             for name, place in case.specials:
-                flat[place % flat.numel()] = fuzz_values.special(name, case.dtype)
-        return values
+                flat[place % flat.numel()] = values.special(name, case.dtype)
+        return drawn
 
     def _output(
         self, shape: tuple[int, ...], layout: Layout, dtype: torch.dtype, pattern: int
@@ -291,7 +296,7 @@ class _Runner:
         """A board of one pattern, and an out of that layout in the middle of it."""
         import torch
 
-        extent = fuzz.span(shape, layout.strides)
+        extent = span(shape, layout.strides)
         board = torch.empty(2 * _GUARD + layout.offset + extent, dtype=dtype, device=self._device)
         if dtype == torch.bool:
             board.fill_(pattern == 0x5A)
@@ -344,57 +349,7 @@ def _differ(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     return (_bits(a.contiguous()) != _bits(b.contiguous())).any()
 
 
-def _wrong(expected: ops.Expected, actual: torch.Tensor) -> torch.Tensor:
+def _wrong(expected: Expected, actual: torch.Tensor) -> torch.Tensor:
     """Whether an element is wrong: as ``expected.check`` says it in words, without waiting for the device."""
     right = (actual >= expected.lower).logical_and_(actual <= expected.upper)
     return (right.logical_or_((actual != actual).logical_and_(expected.lower != expected.lower))).all().logical_not_()
-
-
-def _contiguous_out(op: str, case: Case, x: torch.Tensor) -> torch.Tensor:
-    return x.new_empty(case.out_shape(op))
-
-
-def _within(op: str, case: Case, x: torch.Tensor) -> torch.Tensor:
-    """An out that begins where x begins."""
-    shape = case.out_shape(op)
-    room = x.untyped_storage().nbytes() // x.element_size() - x.storage_offset()
-    fits = fuzz.span(shape, fuzz.contiguous(shape)) <= room
-    return x.as_strided(shape, fuzz.contiguous(shape) if fits else [0] * len(shape), x.storage_offset())
-
-
-def _upon_itself(op: str, case: Case, x: torch.Tensor) -> object:
-    """An out of one element, expanded; none at all where one is right."""
-    shape = case.out_shape(op)
-    return x.new_empty(1).expand(shape) if math.prod(shape) > 1 else "out"
-
-
-def _complex(x: torch.Tensor) -> torch.Tensor:
-    import torch
-
-    return x.to(torch.complex64)
-
-
-def _sparse(x: torch.Tensor) -> torch.Tensor:
-    import torch
-
-    return torch.eye(2, device=x.device).to_sparse()
-
-
-_FAULTY: dict[str, Callable[[str, Case, torch.Tensor], dict[str, Any]]] = {
-    "an axis out of range": lambda op, case, x: {"dim": max(x.ndim, 1) if case.seed % 2 else -x.ndim - 2},
-    "no axis": lambda op, case, x: {"dim": None},
-    "half an axis": lambda op, case, x: {"dim": 0.5},
-    "an axis twice": lambda op, case, x: {"dim": (0, -max(x.ndim, 1))},
-    "another dtype": lambda op, case, x: {"x": _complex(x)},
-    "a list": lambda op, case, x: {"x": [1.0, 2.0]},
-    "a sparse tensor": lambda op, case, x: {"x": _sparse(x)},
-    "a tensor elsewhere": lambda op, case, x: {"x": x.to("meta")},
-    "a gradient": lambda op, case, x: {"x": x.detach().requires_grad_()},
-    "no such variant": lambda op, case, x: {"variant": "fastest"},
-    "out of another shape": lambda op, case, x: {"out": x.new_empty((*x.shape, 2))},
-    "out of another dtype": lambda op, case, x: {"out": _complex(_contiguous_out(op, case, x))},
-    "out within x": lambda op, case, x: {"out": _within(op, case, x)},
-    "out upon itself": lambda op, case, x: {"out": _upon_itself(op, case, x)},
-    "out that is none": lambda op, case, x: {"out": [1.0]},
-}
-"""How each of :data:`kernelzoo.fuzz.FAULTS` is made: arguments of the call, in place of the right ones."""

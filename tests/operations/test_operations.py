@@ -9,8 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import kernelzoo
-from kernelzoo import ops
-from kernelzoo.registry import Launch
+from kernelzoo import operations
+from kernelzoo.launch import Launch, void
+from kernelzoo.operations import expected
+from kernelzoo.operations.expected import rounded_to
+from kernelzoo.operations.memory import overlap
 from kernelzoo.testing import tensors
 
 BACKEND = kernelzoo.get("torch")
@@ -67,11 +70,11 @@ def test_interleaved_out_is_no_overlap() -> None:
     """Exact, not by extent: the even columns may be written while the odd ones are read."""
     both = torch.randn(6, 10)
     x, out = both[:, 1::2], both[:, ::2]
-    assert not ops._overlap(x, out)
+    assert not overlap(x, out)
     expected = torch.softmax(x.clone(), -1)
     BACKEND.softmax(x, out=out)
     torch.testing.assert_close(out, expected)
-    assert ops._overlap(both[:, ::2], both[:, 2:7])
+    assert overlap(both[:, ::2], both[:, 2:7])
     with pytest.raises(kernelzoo.OutputError, match="overlap"):
         BACKEND.softmax(both[:, :5], out=both[:, 4:9])
 
@@ -87,14 +90,14 @@ SOFTMAX_LIES: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
 
 
 @pytest.mark.parametrize("lie", SOFTMAX_LIES)
-@pytest.mark.parametrize("dtype", ops.FLOATS)
+@pytest.mark.parametrize("dtype", operations.FLOATS)
 @pytest.mark.parametrize("columns", [2, 129, 4096, 300_000])
 def test_softmax_check_catches(lie: str, dtype: str, columns: int) -> None:
-    x = ops.sample("softmax", (3, columns), dtype, generator=torch.Generator().manual_seed(columns))
-    right = ops.SOFTMAX.reference(x).to(x.dtype)
-    ops.SOFTMAX.assert_close(right, x)
+    x = operations.sample("softmax", (3, columns), dtype, generator=torch.Generator().manual_seed(columns))
+    right = operations.SOFTMAX.reference(x).to(x.dtype)
+    operations.SOFTMAX.assert_close(right, x)
     with pytest.raises(AssertionError, match="elements wrong"):
-        ops.SOFTMAX.assert_close(SOFTMAX_LIES[lie](right), x)
+        operations.SOFTMAX.assert_close(SOFTMAX_LIES[lie](right), x)
 
 
 def test_softmax_check_catches_a_lost_offset() -> None:
@@ -103,20 +106,20 @@ def test_softmax_check_catches_a_lost_offset() -> None:
     scale = math.log2(math.e)
     weights = torch.exp2(x * scale - (x.amax(1, keepdim=True) * scale))
     with pytest.raises(AssertionError, match="elements wrong"):
-        ops.SOFTMAX.assert_close(weights / weights.sum(1, keepdim=True), x)
+        operations.SOFTMAX.assert_close(weights / weights.sum(1, keepdim=True), x)
     weights = torch.exp2((x - x.amax(1, keepdim=True)) * scale)
-    ops.SOFTMAX.assert_close(weights / weights.sum(1, keepdim=True), x)
+    operations.SOFTMAX.assert_close(weights / weights.sum(1, keepdim=True), x)
 
 
-@pytest.mark.parametrize("dtype", ops.FLOATS + ops.INTEGERS)
+@pytest.mark.parametrize("dtype", operations.FLOATS + operations.INTEGERS)
 def test_min_check_catches(dtype: str) -> None:
-    x = ops.sample("min", (7, 300), dtype, generator=torch.Generator().manual_seed(1))
+    x = operations.sample("min", (7, 300), dtype, generator=torch.Generator().manual_seed(1))
     right = x.amin(1)
-    ops.MIN.assert_close(right, x)
+    operations.MIN.assert_close(right, x)
     lies = [right.roll(1), torch.zeros_like(right), torch.full_like(right, right[0].item())]
     for lie in lies:
         with pytest.raises(AssertionError, match="elements wrong"):
-            ops.MIN.assert_close(lie, x)
+            operations.MIN.assert_close(lie, x)
 
 
 def test_min_check_catches_a_dropped_nan() -> None:
@@ -124,8 +127,8 @@ def test_min_check_catches_a_dropped_nan() -> None:
     x[1, 2] = math.nan
     wrong = x.nan_to_num(math.inf).amin(1)
     with pytest.raises(AssertionError, match="elements wrong"):
-        ops.MIN.assert_close(wrong, x)
-    ops.MIN.assert_close(x.amin(1), x)
+        operations.MIN.assert_close(wrong, x)
+    operations.MIN.assert_close(x.amin(1), x)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
@@ -135,21 +138,21 @@ def test_bounds_are_rounded_inwards(dtype: torch.dtype, up: bool) -> None:
     generator = torch.Generator().manual_seed(3)
     scale = torch.tensor([1.0, 1e-3, 1e-7, 1e-30, 1e-39, 1e-45, 0.0], dtype=torch.float64)
     exact = (torch.randn(7, 1000, dtype=torch.float64, generator=generator) * scale[:, None]).flatten()
-    rounded = ops._rounded(exact.clone(), dtype, up=up)
+    rounded = rounded_to(exact.clone(), dtype, up=up)
     beyond = torch.nextafter(rounded, torch.full_like(rounded, -math.inf if up else math.inf))
     assert bool((rounded.double() >= exact if up else rounded.double() <= exact).all())
     assert bool((beyond.double() < exact if up else beyond.double() > exact).all())
-    assert bool(ops._rounded(torch.full((1,), math.nan, dtype=torch.float64), dtype, up=up).isnan().all())
+    assert bool(rounded_to(torch.full((1,), math.nan, dtype=torch.float64), dtype, up=up).isnan().all())
 
 
 def test_parts_change_no_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     """A large tensor is taken in parts of whole rows, along whichever axis."""
     x = torch.randn(5, 6, 7, generator=torch.Generator().manual_seed(4))
     for dim in (0, 1, -1):
-        whole = ops.SOFTMAX.expect(x, dim)
+        whole = operations.SOFTMAX.expect(x, dim)
         with monkeypatch.context() as patch:
-            patch.setattr(ops, "_PART", 20)
-            in_parts = ops.SOFTMAX.expect(x, dim)
+            patch.setattr(expected, "_PART", 20)
+            in_parts = operations.SOFTMAX.expect(x, dim)
         torch.testing.assert_close(in_parts.lower, whole.lower, rtol=2e-7, atol=0)
         torch.testing.assert_close(in_parts.upper, whole.upper, rtol=2e-7, atol=0)
         in_parts.check(torch.softmax(x, dim))
@@ -159,14 +162,14 @@ def test_checks_catch_shape_and_dtype() -> None:
     right = torch.softmax(X, -1)
     for wrong, words in ((right.t(), "shape"), (right.double(), "dtype"), (right.to("meta"), "device")):
         with pytest.raises(AssertionError, match=words):
-            ops.SOFTMAX.assert_close(wrong, X)
+            operations.SOFTMAX.assert_close(wrong, X)
 
 
 def copying(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """Stands in for a kernel: copies its canonical input, or takes its minimum."""
     assert x.ndim == 3
     assert 0 not in x.shape
-    return lambda: ops.void(out.copy_(x if out.ndim == 3 else x.amin(1)))
+    return lambda: void(out.copy_(x if out.ndim == 3 else x.amin(1)))
 
 
 @settings(max_examples=400, deadline=None)
@@ -175,13 +178,13 @@ def test_canonical_form_is_the_same_tensor(x: torch.Tensor, data: st.DataObject)
     """Whatever the layout and axes, a row of the canonical form is a row of x, and lands in its place in the output."""
     dim = data.draw(st.integers(-max(x.ndim, 1), max(x.ndim, 1) - 1))
     out = torch.empty_like(x, memory_format=torch.contiguous_format)
-    ops.SOFTMAX.launch(copying, x, ops.MIN.check(x, dim), out)()
+    operations.SOFTMAX.launch(copying, x, operations.MIN.check(x, dim), out)()
     torch.testing.assert_close(out, x, rtol=0, atol=0, equal_nan=True)
     dims = tuple(data.draw(st.sets(st.integers(0, max(x.ndim, 1) - 1)))) if x.ndim else (0,)
     keepdim = data.draw(st.booleans())
-    checked = ops.MIN.check(x, dims)
-    smallest = ops.MIN.allocate(x, checked, keepdim)
-    ops.MIN.launch(copying, x, checked, smallest)()
+    checked = operations.MIN.check(x, dims)
+    smallest = operations.MIN.allocate(x, checked, keepdim)
+    operations.MIN.launch(copying, x, checked, smallest)()
     torch.testing.assert_close(smallest, torch.amin(x, dims, keepdim), rtol=0, atol=0, equal_nan=True)
 
 
@@ -205,12 +208,12 @@ def test_canonical_form_copies_nothing(
         seen.append((tuple(x.shape), x.stride(), x.data_ptr()))
         return lambda: None
 
-    ops.SOFTMAX.launch(bind, view, (dim,), torch.empty(view.shape))
+    operations.SOFTMAX.launch(bind, view, (dim,), torch.empty(view.shape))
     assert seen == [(shape, strides, view.data_ptr())]
 
 
 def test_bytes_moved() -> None:
-    assert ops.SOFTMAX.bytes_moved(torch.empty(6, 7)) == 2 * 6 * 7 * 4
-    assert ops.MIN.bytes_moved(torch.empty(6, 7)) == (6 * 7 + 6) * 4
-    assert ops.MIN.bytes_moved(torch.empty(1, 7, dtype=torch.float16).expand(6, 7), 0) == (7 + 7) * 2
-    assert ops.SOFTMAX.bytes_moved(torch.empty(0, 7)) == 0
+    assert operations.SOFTMAX.bytes_moved(torch.empty(6, 7)) == 2 * 6 * 7 * 4
+    assert operations.MIN.bytes_moved(torch.empty(6, 7)) == (6 * 7 + 6) * 4
+    assert operations.MIN.bytes_moved(torch.empty(1, 7, dtype=torch.float16).expand(6, 7), 0) == (7 + 7) * 2
+    assert operations.SOFTMAX.bytes_moved(torch.empty(0, 7)) == 0

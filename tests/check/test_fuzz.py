@@ -11,11 +11,16 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from known_bad import KNOWN_BAD, Bad
+from registered import forget
 
 import kernelzoo
-from kernelzoo import fuzz, fuzz_runner, fuzz_values, ops, registry
-from kernelzoo.fuzz import Case, Layout, contiguous
-from kernelzoo.registry import Bind, Implementation, Launch
+from kernelzoo import operations
+from kernelzoo.check import fuzz
+from kernelzoo.check.fuzz import Case, Layout, contiguous, running, values
+from kernelzoo.check.fuzz.faults import FAULTY
+from kernelzoo.launch import Bind, Launch, void
+from kernelzoo.operations.memory import overlaps_itself
+from kernelzoo.registry import Implementation
 
 CPU = torch.device("cpu")
 
@@ -26,29 +31,27 @@ Enter = Callable[[str, Bind], Implementation]
 def enter() -> Iterator[Enter]:
     """Registers a bind under a throw-away name, the one before it being forgotten."""
 
-    def forget() -> None:
+    def clear() -> None:
         known_bad.go_on.set()
         while known_bad.threads:
             known_bad.threads.pop().join()
         known_bad.go_on.clear()
-        for op in ops.OPERATIONS:
-            registry._registered.pop(("fuzzed", op, "only"), None)
-        registry._loaded.pop("fuzzed", None)
+        forget("fuzzed")
 
     def enter(op: str, bind: Bind) -> Implementation:
-        forget()
+        clear()
         kernelzoo.register("fuzzed", op, "only")(bind)
         return kernelzoo.implementation(f"fuzzed/{op}/only")
 
     yield enter
-    forget()
+    clear()
 
 
 @pytest.fixture(scope="module")
 def drawn() -> dict[str, list[Case]]:
     """Few cases of either operation; the far ones among many."""
     found = {}
-    for op in ops.OPERATIONS:
+    for op in operations.OPERATIONS:
         cases = fuzz.draw(op, 2400, 7, 2**9)
         found[op] = cases[:800] + [case for case in cases[800:] if case.far][:3]
     return found
@@ -66,7 +69,7 @@ def softmax(x: torch.Tensor, out: torch.Tensor) -> Launch:
 
 
 def minimum(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    return lambda: ops.void(out.copy_(x.amin(1)))
+    return lambda: void(out.copy_(x.amin(1)))
 
 
 RIGHT: dict[str, Bind] = {"softmax": softmax, "min": minimum}
@@ -84,7 +87,7 @@ NOT_FOUND = {
 
 @pytest.mark.parametrize("op", RIGHT)
 def test_a_right_kernel_passes(op: str, enter: Enter, drawn: dict[str, list[Case]]) -> None:
-    found = fuzz_runner.run(enter(op, RIGHT[op]), drawn[op], CPU)
+    found = running.run(enter(op, RIGHT[op]), drawn[op], CPU)
     assert found.wrong == []
     assert found.right + found.refused + found.faults + found.no_room == len(drawn[op])
     assert found.right > 700 and found.faults > 0
@@ -99,7 +102,7 @@ def test_a_wrong_kernel_is_found(
     cases = [case for case in drawn[bad.op] if not (case.far and "grows" in bad.name)]
     implementation = enter(bad.op, bad.bind)
     parts = (cases[start : start + 50] for start in range(0, len(cases), 50))
-    wrong = next((found.wrong for part in parts if (found := fuzz_runner.run(implementation, part, CPU)).wrong), [])
+    wrong = next((found.wrong for part in parts if (found := running.run(implementation, part, CPU)).wrong), [])
     assert bool(wrong) == (bad.name not in NOT_FOUND), wrong[:3]
 
 
@@ -116,21 +119,21 @@ def lanes_without_a_mask(x: torch.Tensor, out: torch.Tensor) -> Launch:
     room = x.untyped_storage().nbytes() // x.element_size() - x.storage_offset()
     reach = 1 + (outer - 1) * x.stride(0) + (whole - 1) * x.stride(1) + (inner - 1) * x.stride(2)
     wide = x.as_strided((outer, whole if reach <= room else n, inner), x.stride(), x.storage_offset())
-    return lambda: ops.void(out.copy_(wide.amin(1)))
+    return lambda: void(out.copy_(wide.amin(1)))
 
 
 def a_start_that_is_taken_for_aligned(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """Reads from the 16-byte boundary before x."""
     off = x.data_ptr() % 16 // x.element_size()
-    return lambda: ops.void(out.copy_(x.as_strided(x.shape, x.stride(), x.storage_offset() - off).amin(1)))
+    return lambda: void(out.copy_(x.as_strided(x.shape, x.stride(), x.storage_offset() - off).amin(1)))
 
 
 def strides_that_are_taken_for_contiguous(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    return lambda: ops.void(out.copy_(x.as_strided(x.shape, contiguous(x.shape), x.storage_offset()).amin(1)))
+    return lambda: void(out.copy_(x.as_strided(x.shape, contiguous(x.shape), x.storage_offset()).amin(1)))
 
 
 def wrong_at_whole_warps(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    return lambda: ops.void(out.copy_(x.amin(1) if x.size(1) % 32 else x[:, : x.size(1) // 2].amin(1)))
+    return lambda: void(out.copy_(x.amin(1) if x.size(1) % 32 else x[:, : x.size(1) // 2].amin(1)))
 
 
 def another_error(x: torch.Tensor, out: torch.Tensor) -> Launch:
@@ -141,7 +144,7 @@ def another_error(x: torch.Tensor, out: torch.Tensor) -> Launch:
 
 def never_takes_an_out_with_gaps(x: torch.Tensor, out: torch.Tensor) -> Launch:
     whole = out.as_strided(out.shape, contiguous(out.shape), out.storage_offset())
-    return lambda: ops.void(whole.copy_(x.amin(1)))
+    return lambda: void(whole.copy_(x.amin(1)))
 
 
 @pytest.mark.parametrize(
@@ -157,7 +160,7 @@ def never_takes_an_out_with_gaps(x: torch.Tensor, out: torch.Tensor) -> Launch:
 )
 def test_mistakes_of_layout_are_found(bind: Bind, enter: Enter, drawn: dict[str, list[Case]]) -> None:
     cases = [case for case in drawn["min"] if not case.far]
-    assert fuzz_runner.run(enter("min", bind), cases, CPU).wrong
+    assert running.run(enter("min", bind), cases, CPU).wrong
 
 
 def test_a_failure_becomes_simple(enter: Enter, drawn: dict[str, list[Case]]) -> None:
@@ -168,10 +171,10 @@ def test_a_failure_becomes_simple(enter: Enter, drawn: dict[str, list[Case]]) ->
     assert known_bad_by_sign
 
     def fails(case: Case) -> bool:
-        return bool(fuzz_runner.run(implementation, [case], CPU).wrong)
+        return bool(running.run(implementation, [case], CPU).wrong)
 
-    floats = [case for case in drawn["min"] if case.dtype in ops.FLOATS]
-    number = fuzz_runner.run(implementation, floats, CPU).wrong[0][0]
+    floats = [case for case in drawn["min"] if case.dtype in operations.FLOATS]
+    number = running.run(implementation, floats, CPU).wrong[0][0]
     simple = fuzz.reduce("min", floats[number], fails, 400)
     assert fails(simple)
     (name, _), *others = simple.specials
@@ -181,7 +184,7 @@ def test_a_failure_becomes_simple(enter: Enter, drawn: dict[str, list[Case]]) ->
     assert fuzz.parse(str(simple), "min") == simple
 
     implementation = enter("min", wrong_at_whole_warps)
-    number = fuzz_runner.run(implementation, drawn["min"], CPU).wrong[0][0]
+    number = running.run(implementation, drawn["min"], CPU).wrong[0][0]
     simple = fuzz.reduce("min", drawn["min"][number], fails, 400)
     assert math.prod(simple.shape[d] for d in simple.axes) == 32 and math.prod(simple.shape) <= 64
 
@@ -196,10 +199,10 @@ def test_cases_are_many_kinds_and_legal(op: str) -> None:
         assert case.elements <= 2**12
         if case.out is not None:
             memory = torch.empty(fuzz.span(case.out_shape(op), case.out.strides), device="meta")
-            assert not ops._overlaps_itself(memory.as_strided(case.out_shape(op), case.out.strides))
+            assert not overlaps_itself(memory.as_strided(case.out_shape(op), case.out.strides))
     assert {len(case.shape) for case in cases} == set(range(7))
-    assert {case.dtype for case in cases} == set(ops.OPERATIONS[op].dtypes)
-    assert {family for dtype in ops.FLOATS for family in fuzz_values.families(dtype)} <= {c.values for c in cases}
+    assert {case.dtype for case in cases} == set(operations.OPERATIONS[op].dtypes)
+    assert {family for dtype in operations.FLOATS for family in values.families(dtype)} <= {c.values for c in cases}
     several = {
         "empty": lambda case: not case.elements,
         "one element": lambda case: case.elements == 1,
@@ -238,13 +241,12 @@ def test_a_group_shares_its_layout() -> None:
 
 
 def test_special_values_are_what_their_names_say() -> None:
-    for dtype in ops.FLOATS:
+    for dtype in operations.FLOATS:
         kind = getattr(torch, dtype)
         info = torch.finfo(kind)
         integer = {2: torch.int16, 4: torch.int32, 8: torch.int64}[kind.itemsize]
         value = {
-            name: torch.tensor(fuzz_values.special(name, dtype), dtype=integer).view(kind)
-            for name in fuzz_values.specials(dtype)
+            name: torch.tensor(values.special(name, dtype), dtype=integer).view(kind) for name in values.specials(dtype)
         }
         assert all(value[name].isnan() for name in ("nan", "-nan", "signaling nan"))
         assert value["-nan"].signbit() and not value["nan"].signbit()
@@ -252,17 +254,17 @@ def test_special_values_are_what_their_names_say() -> None:
         assert {name: value[name].item() for name in plain} == plain
         assert value["-0"] == 0 and value["-0"].signbit()
         assert 0 < value["subnormal"].double().item() == -value["-subnormal"].double().item() < info.tiny
-    assert [fuzz_values.special(name, "uint8") for name in ("least", "most", "ones")] == [0, -1, -1]
-    assert [fuzz_values.special(name, "int16") for name in ("least", "most", "zero")] == [-32768, 32767, 0]
+    assert [values.special(name, "uint8") for name in ("least", "most", "ones")] == [0, -1, -1]
+    assert [values.special(name, "int16") for name in ("least", "most", "zero")] == [-32768, 32767, 0]
 
 
 def test_families_are_finite_or_mean_it() -> None:
-    for dtype in ops.MIN.dtypes:
-        for family in fuzz_values.families(dtype):
-            values = fuzz_values.draw(family, (64, 65), dtype, torch.Generator().manual_seed(0))
-            assert (values.dtype, values.shape) == (getattr(torch, dtype), (64, 65))
-            if dtype in ops.FLOATS and family not in ("masked", "low"):
-                assert values.isfinite().all(), (dtype, family)
+    for dtype in operations.MIN.dtypes:
+        for family in values.families(dtype):
+            drawn = values.draw(family, (64, 65), dtype, torch.Generator().manual_seed(0))
+            assert (drawn.dtype, drawn.shape) == (getattr(torch, dtype), (64, 65))
+            if dtype in operations.FLOATS and family not in ("masked", "low"):
+                assert drawn.isfinite().all(), (dtype, family)
 
 
 @pytest.mark.parametrize(
@@ -289,16 +291,16 @@ def test_a_wrong_error_is_found(enter: Enter, monkeypatch: pytest.MonkeyPatch) -
     plain = Case("float32", (3, 4), Layout((4, 1)))
     faulty = [replace(plain, fault=fault) for fault in fuzz.faults("float32")]
     implementation = enter("softmax", softmax)
-    assert fuzz_runner.run(implementation, faulty, CPU).faults == len(fuzz.FAULTS)
-    monkeypatch.setattr(ops.SOFTMAX.__class__, "check_out", lambda *arguments, **named: None)
-    wrong = dict(fuzz_runner.run(implementation, faulty, CPU).wrong)
+    assert running.run(implementation, faulty, CPU).faults == len(fuzz.FAULTS)
+    monkeypatch.setattr(operations.SOFTMAX.__class__, "check_out", lambda *arguments, **named: None)
+    wrong = dict(running.run(implementation, faulty, CPU).wrong)
     assert {faulty[number].fault for number in wrong} == {fault for fault in fuzz.FAULTS if "out " in fault} - {
         "an axis out of range"
     }
 
 
 def test_every_fault_is_made() -> None:
-    assert list(fuzz.FAULTS) == list(fuzz_runner._FAULTY)
+    assert list(fuzz.FAULTS) == list(FAULTY)
 
 
 @settings(max_examples=40, deadline=None, database=None, suppress_health_check=list(HealthCheck))
@@ -306,5 +308,5 @@ def test_every_fault_is_made() -> None:
 def test_hypothesis_makes_up_cases_too(case: Case) -> None:
     assert fuzz.parse(str(case), "softmax") == case
     if not case.far:
-        found = fuzz_runner.run(kernelzoo.implementation("torch/softmax/naive"), [case], CPU)
+        found = running.run(kernelzoo.implementation("torch/softmax/naive"), [case], CPU)
         assert (found.wrong, found.right + found.faults) == ([], 1)
