@@ -111,7 +111,9 @@ def architectures(session: nox.Session) -> None:
 def tests_torch(session: nox.Session) -> None:
     """The contract, for the torch backend; nothing but torch is installed."""
     install(session, "test")
-    pytest(session, CONFORMANCE, "tests/torch", "-k", "torch", "--require", "torch", *PARALLEL, *session.posargs)
+    pytest(
+        session, CONFORMANCE, "tests/torch", "-k", "torch", "--kernelzoo-require", "torch", *PARALLEL, *session.posargs
+    )
 
 
 @nox.session(name="tests-cpu")
@@ -125,7 +127,7 @@ def tests_cpu(session: nox.Session) -> None:
         "tests/measure/test_gate.py",
         "-k",
         "cpu",
-        "--require",
+        "--kernelzoo-require",
         "cpu",
         *PARALLEL,
         "--dist",
@@ -138,7 +140,7 @@ def tests_cpu(session: nox.Session) -> None:
 def tests_triton(session: nox.Session) -> None:
     """The contract, for the Triton backend: interpreted, compiled ahead of time, and on a GPU if there is one."""
     install(session, "test", extras=("triton",))
-    conformance = (CONFORMANCE, "-k", "triton", "--require", "triton", *session.posargs)
+    conformance = (CONFORMANCE, "-k", "triton", "--kernelzoo-require", "triton", *session.posargs)
     pytest(session, *conformance, *PARALLEL, **INTERPRETER)
     pytest(session, "tests/triton", *PARALLEL, *session.posargs)
     if GPU:
@@ -149,11 +151,19 @@ def tests_triton(session: nox.Session) -> None:
 def tests_cupy(session: nox.Session) -> None:
     """The contract, for the CuPy backend: emulated, compiled ahead of time, and on a GPU if there is one."""
     install(session, "test", *COMPILER, extras=(f"cupy-cuda{CUDA}",))
-    emulated = ("tests/cupy/test_emulated.py", CONFORMANCE, "-k", "cupy", "--require", "cupy", *session.posargs)
+    emulated = (
+        "tests/cupy/test_emulated.py",
+        CONFORMANCE,
+        "-k",
+        "cupy",
+        "--kernelzoo-require",
+        "cupy",
+        *session.posargs,
+    )
     pytest(session, *emulated, *PARALLEL, **EMULATOR)
     pytest(session, "tests/cupy", *PARALLEL, *session.posargs)
     if GPU:
-        pytest(session, CONFORMANCE, "-k", "cupy", "--require", "cupy", *session.posargs)
+        pytest(session, CONFORMANCE, "-k", "cupy", "--kernelzoo-require", "cupy", *session.posargs)
 
 
 @nox.session(name="tests-numba")
@@ -164,7 +174,7 @@ def tests_numba(session: nox.Session) -> None:
     compiled = [f"tests/numba/test_{name}.py" for name in ("ptx", "inspection", "architectures", "disk")]
     pytest(session, *compiled, *PARALLEL, *session.posargs)
     if GPU:
-        pytest(session, CONFORMANCE, "-k", "numba", "--require", "numba", *session.posargs)
+        pytest(session, CONFORMANCE, "-k", "numba", "--kernelzoo-require", "numba", *session.posargs)
 
 
 def compare(session: nox.Session, *options: str) -> None:

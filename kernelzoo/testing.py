@@ -27,7 +27,13 @@ __all__ = ["Case", "Conformance", "cases", "check", "tensors"]
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("kernelzoo", "what the conformance suite insists on")
-    group.addoption("--require", default="", help="comma-separated backends whose absence is a failure, not a skip")
+    # Every project in the environment has this plugin loaded, so its options bear the package's name.
+    group.addoption(
+        "--kernelzoo-require",
+        default="",
+        metavar="BACKENDS",
+        help="comma-separated backends whose absence is a failure, not a skip",
+    )
 
 
 class Conformance:
@@ -71,7 +77,7 @@ class Conformance:
         try:
             limit = conformance.largest(params["implementation"])
         except BackendUnavailableError as error:
-            if backend in request.config.getoption("--require", default="").split(","):
+            if backend in request.config.getoption("--kernelzoo-require", default="").split(","):
                 pytest.fail(f"a required backend is missing: {error}", pytrace=False)
             pytest.skip(str(error))
         if "case" in params and params["case"].elements > limit:

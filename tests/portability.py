@@ -38,10 +38,16 @@ SOME = "(special or dim0 or unaligned or over or extremes or takes or wrong or s
 
 PYTEST: dict[str, tuple[tuple[str, ...], dict[str, str]]] = {
     "import": (("test_import.py", "test_registry.py", "test_ops.py", "test_inspect.py"), {}),
-    "torch, contract": ((CONFORMANCE, "-k", f"torch and {SOME}", "--require", "torch"), {}),
-    "cpu, contract": ((CONFORMANCE, "-k", f"cpu and {SOME}", "--require", "cpu"), {}),
+    "torch, contract": ((CONFORMANCE, "-k", f"torch and {SOME}", "--kernelzoo-require", "torch"), {}),
+    "cpu, contract": ((CONFORMANCE, "-k", f"cpu and {SOME}", "--kernelzoo-require", "cpu"), {}),
     "triton, interpreted": (
-        (CONFORMANCE, "-k", "triton and (takes or (float32 and (special or dim0 or 3x1)))", "--require", "triton"),
+        (
+            CONFORMANCE,
+            "-k",
+            "triton and (takes or (float32 and (special or dim0 or 3x1)))",
+            "--kernelzoo-require",
+            "triton",
+        ),
         {"TRITON_INTERPRET": "1"},
     ),
     "triton, code": (("triton/test_aot.py", "triton/test_occupancy.py"), {}),

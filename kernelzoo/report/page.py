@@ -21,7 +21,7 @@ from plotly.offline import get_plotlyjs
 from kernelzoo import __version__
 from kernelzoo.files import printable, write_whole
 from kernelzoo.measure.statistics import Verdict
-from kernelzoo.report import compare, plots, sections
+from kernelzoo.report import compare, plots, score, sections
 from kernelzoo.report.compare import Change, Comparison
 from kernelzoo.report.results import Group, Problem, Results, Row, Run, Selection, geometric_mean
 from kernelzoo.report.table import Table, significant
@@ -147,6 +147,8 @@ def write_page(results: Results, path: Path, *, against: Results | None = None, 
         title=printable(title),
         baseline=results.baseline,
         parts=[_part(group, f"group-{i}", looks) for i, group in enumerate(results.groups, start=1)],
+        breaking=_breaking(results),
+        breaking_note=sections.BREAKING_NOTE,
         failures=_failures(results),
         against=None if against is None else _against(results, against),
         style=Markup(style),
@@ -258,9 +260,9 @@ def _summary(group: Group, op: str, looks: Mapping[str, plots.Style]) -> Grid:
     grid = _grid(f"{op}: the fastest first", table)
     ratio = table.headers.index(f"time / {selection.baseline}")
     lines = []
-    for line in grid.rows:
+    for line, (named, *_) in zip(grid.rows, table.rows, strict=True):
         name, cell = line[0], line[ratio]
-        name = replace(name, swatch=looks[name.text].colour)
+        name = replace(name, swatch=looks[named.id].colour)
         cell = replace(cell, shade=_ratio_shade(float(cell.text))) if cell.text != sections.BLANK.text else cell
         lines.append([name, *line[1:ratio], cell, *line[ratio + 1 :]])
     return replace(grid, rows=lines)
@@ -347,7 +349,8 @@ def _heat(selection: Selection, looks: Mapping[str, plots.Style]) -> Grid | None
         return None
     lines = []
     for name in selection.names:
-        line = [Td(name, swatch=looks[selection.of(name)[0].id].colour)]
+        rows = selection.of(name)
+        line = [Td(score.marked_name(rows), swatch=looks[rows[0].id].colour)]
         for problem in problems:
             row = selection.cells.get((problem, name))
             number = None if row is None else value(row)
@@ -423,7 +426,7 @@ def _all(
             later += [str(row.samples), str(row.repeated_rounds or "")]
             lines.append(
                 [
-                    Td(row.name, swatch=looks[row.id].colour),
+                    Td(row.marked_name, swatch=looks[row.id].colour),
                     Td(str(problem)),
                     *(Td(text, kind="number") for text in figures),
                     Td(verdict.value if verdict else "", kind=_verdict_kind(verdict)),
@@ -463,6 +466,12 @@ def _remarks(group: Group) -> Grid | None:
             for (flag, id), where in sorted(found.items())
         ],
     )
+
+
+def _breaking(results: Results) -> Grid | None:
+    """What the mark beside a name stands for."""
+    table = sections.breaking_table(results)
+    return _grid("Timed, and why it breaks the contract", table) if table.rows else None
 
 
 def _failures(results: Results) -> Grid | None:

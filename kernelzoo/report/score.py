@@ -36,7 +36,7 @@ def score_table(group: Group, op: str) -> Table | None:
     if not any(row.of_limit is not None for row in selection.rows):
         return None
     lines = sorted(
-        (_score_line(_marked(rows), rows, selection) for rows in map(selection.of, selection.names)),
+        (_score_line(marked_name(rows), rows, selection) for rows in map(selection.of, selection.names)),
         key=lambda line: line[1].text,
         reverse=True,
     )
@@ -186,7 +186,7 @@ def _verdict(verdict: Verdict | None) -> Cell:
     return Cell("-" if verdict is None else verdict.value)
 
 
-def _marked(rows: Sequence[Row]) -> str:
+def marked_name(rows: Sequence[Row]) -> str:
     """The name of an implementation, with a dagger if it breaks the contract somewhere."""
     return next((row.marked_name for row in rows if row.breaks), rows[0].name)
 

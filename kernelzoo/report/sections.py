@@ -125,8 +125,7 @@ def summary_table(selection: Selection) -> Table:
     def line(name: str) -> list[Cell]:
         ratio, share, submit = ratios[name], selection.mean_of_limit(name), selection.median_submit_us(name)
         rows = selection.of(name)
-        mark = f" {DAGGER}" if any(row.breaks for row in rows) else ""
-        cells = [Cell(rows[0].id + mark), BLANK if ratio is None else Cell(f"{ratio:.2f}")]
+        cells = [Cell(rows[0].id + _mark(rows), id=rows[0].id), BLANK if ratio is None else Cell(f"{ratio:.2f}")]
         if with_limit:
             cells.append(BLANK if share is None else Cell(f"{share:.0%}"))
         if with_submit:
@@ -195,7 +194,14 @@ def failure_table(results: Results) -> Table:
 def submit_table(selection: Selection) -> Table:
     """The host's time to submit a call: a line for each way of calling, the fastest first."""
     rows = sorted(selection.rows, key=lambda row: row.seconds)
-    lines = [[Cell(row.id), Cell(significant(row.microseconds)), _ratio_cell(selection, row)] for row in rows]
+    lines = [
+        [
+            Cell(row.id + _mark([row]), id=row.id),
+            Cell(significant(row.microseconds)),
+            _ratio_cell(selection, row),
+        ]
+        for row in rows
+    ]
     return Table(["way of calling", "host's time, µs", f"time / {selection.baseline}"], lines)
 
 
@@ -305,6 +311,10 @@ def _scores(group: Group, kind: str) -> list[str]:
     return [*parts, made.note + _of_the_mark(group.rows)] if parts else []
 
 
+def _mark(rows: Iterable[Row]) -> str:
+    return f" {DAGGER}" if any(row.breaks for row in rows) else ""
+
+
 def _of_the_mark(rows: Iterable[Row]) -> str:
     """What is said below a table in which it may stand."""
     marked = f" {DAGGER} breaks the contract on special values, was timed by leave, and is never in bold."
@@ -379,4 +389,4 @@ def _joined(values: Iterable[str]) -> str:
 
 
 def _time(row: Row) -> str:
-    return f"{significant(row.microseconds)} ({significant(row.gb_per_s)})" + (f" {DAGGER}" if row.breaks else "")
+    return f"{significant(row.microseconds)} ({significant(row.gb_per_s)})" + _mark([row])

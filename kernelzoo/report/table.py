@@ -13,6 +13,8 @@ class Cell:
 
     text: str
     best: bool = False
+    id: str = ""
+    """The implementation that the text names, since the text may hold more than its id."""
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from kernelzoo.report.__main__ import FAILED, main
 from kernelzoo.report.page import write_page
 
 BAD = "<script>alert(1)</script>"
+ROOT = Path(__file__).parents[2]
 
 
 class Page(HTMLParser):
@@ -251,6 +252,52 @@ def test_what_has_no_result_is_listed_with_why_the_worst_first(entry, write, fai
         "holds a row in registers; use online",
         "results.json",
     ]
+
+
+def test_what_breaks_the_contract_is_marked_wherever_it_has_a_time(entry, write, made) -> None:
+    broken = entry("rival/softmax/library", us=8.0, of_limit=0.5, breaks="NaN is dropped")
+    submit = entry("rival/softmax/library", us=3.0, clock="submit", breaks="NaN is dropped")
+    page = made(load([write([entry(of_limit=0.4), broken, entry(clock="submit"), submit])]))
+    marked = "rival/softmax/library †", "rival/library †"
+    for caption, rows in page.tables.items():
+        named = [cell for row in rows for cell in row if cell.startswith("rival/")]
+        if named and not caption.startswith(("Timed, and why", "Time over", "softmax: each variant")):
+            assert set(named) <= set(marked), (caption, named)
+    assert page.tables["Timed, and why it breaks the contract"][1:] == [
+        ["rival/softmax/library", "2", "NaN is dropped"]
+    ]
+    assert "Timed, though it breaks the contract" in page.headings()
+
+
+def commands() -> list[str]:
+    """The reports of committed results that README and docs name."""
+    pages = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+    text = "\n".join(path.read_text(encoding="utf-8") for path in pages)
+    return re.findall(r"kernelzoo report ((?:bench/results/\S+\s+)+-o \S+\.html)", text)
+
+
+@pytest.mark.parametrize("command", commands())
+def test_the_documents_own_commands_make_their_page(command: str, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.chdir(ROOT)
+    *patterns, _, _ = command.split()
+    files = [
+        start + name + end
+        for pattern in patterns
+        for start, names, end in [re.fullmatch(r"([^{]*)(?:\{(.*)\})?([^}]*)", pattern).groups(default="")]
+        for name in names.split(",")
+    ]
+    out = tmp_path / "report.html"
+    assert main([*files, "-o", str(out)]) == 0
+    assert Page(out).headings()[0]
+
+
+def test_readme_names_a_command_for_the_page_of_committed_results() -> None:
+    assert commands()
+
+
+@pytest.mark.parametrize("name", sorted(path.name for path in (ROOT / "bench" / "results").glob("*.json.gz")))
+def test_committed_results_have_a_page_each(name: str, made) -> None:
+    assert made(load([ROOT / "bench" / "results" / name])).tables
 
 
 def test_comparison_says_what_changed_and_what_else_differs(entry, write, made) -> None:
