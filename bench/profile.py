@@ -26,7 +26,7 @@ import torch
 
 from kernelzoo import measure, ops, registry
 from kernelzoo.files import write_whole
-from kernelzoo.report import results
+from kernelzoo.report import reading, results
 
 FORMAT = "kernelzoo-profile/1"
 STALLED = "smsp__average_warps_issue_stalled_{}_per_issue_active.ratio"
@@ -52,7 +52,7 @@ Case = dict[str, Any]
 
 def short(paths: list[Path], below: float) -> list[Case]:
     """The launches of a GPU backend's ``auto`` that reached less than this share of the limit."""
-    rows = [row for group in results.load(paths).groups for row in group.rows]
+    rows = [row for group in reading.load(paths).groups for row in group.rows]
     found = [
         {
             "id": row.id,

@@ -73,8 +73,9 @@ def bench(
     """
     from kernelzoo import ops
     from kernelzoo.cli.progress import Bar
-    from kernelzoo.measure.guard import Guard, GuardError
+    from kernelzoo.measure.guard import Guard
     from kernelzoo.measure.record import Record, RecordError
+    from kernelzoo.measure.worker_process import GuardError
 
     wanted = options.words(op) or tuple(ops.OPERATIONS)
     if first_call:

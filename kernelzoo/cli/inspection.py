@@ -83,7 +83,8 @@ def _limit(op: str, shape: tuple[int, ...], dtype: str, dim: int, arch: str, res
     """None for a host without ``results``, of whose memory no data sheet tells. Raises ResultsError."""
     from kernelzoo import ops
     from kernelzoo.inspect import ARCHITECTURES
-    from kernelzoo.report.results import ResultsError, load
+    from kernelzoo.report.reading import load
+    from kernelzoo.report.results import ResultsError
 
     moved = ops.OPERATIONS[op].contiguous_bytes(shape, dtype, dim)
     if results is not None:

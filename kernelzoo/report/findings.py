@@ -19,7 +19,7 @@ from typing import Any
 from kernelzoo import files
 from kernelzoo.errors import KernelZooError
 from kernelzoo.files import printable
-from kernelzoo.report import sections
+from kernelzoo.report import markers
 from kernelzoo.report.results import ResultsError
 from kernelzoo.report.table import Cell, Table, escape
 
@@ -69,7 +69,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             print("\n\n".join(found.values()))
         else:
             document = options.insert.read_bytes().decode()
-            text, changed = sections.insert(document, found, str(options.insert))
+            text, changed = markers.insert(document, found, str(options.insert))
             if changed and options.check:
                 print(f"{options.insert} is out of date: {', '.join(changed)}", file=sys.stderr)
                 return 1

@@ -12,7 +12,8 @@ import kernelzoo
 from kernelzoo import conformance, ops, registry
 from kernelzoo.errors import BackendUnavailableError, UnsupportedProblemError
 from kernelzoo.measure import Problem
-from kernelzoo.measure.gate import Gate, Set
+from kernelzoo.measure.gate import Gate
+from kernelzoo.measure.gate_memory import Set
 from kernelzoo.registry import Bind, Implementation, Launch
 
 CPU = torch.device("cpu")
