@@ -111,7 +111,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     """Each implementation's median over that of torch eager, from the same interleaved run: below 1 is faster."""
     races = config.stash.get(RACES, None)
     for problem, medians in races.medians.items() if races else ():
-        baseline = medians.get(f"torch/{problem.op}/eager")
+        baseline = medians.get(registry.baseline(problem.op))
         if baseline and len(medians) > 1:
             ratios = sorted((median / baseline, id) for id, median in medians.items())
             listed = "  ".join(f"{id} {ratio:.2f}" for ratio, id in ratios)

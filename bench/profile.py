@@ -62,7 +62,7 @@ def short(paths: list[Path], below: float) -> list[Case]:
             "of_limit": row.of_limit,
         }
         for row in rows
-        if row.variant == "auto" and row.backend in registry.BUILT_IN and row.backend != "torch"
+        if row.variant == "auto" and row.backend in registry.BUILT_IN and row.backend != registry.BASELINE
         if row.of_limit is not None and row.of_limit < below
     ]
     # The backends' launches of one problem follow each other, so that its data is drawn once.

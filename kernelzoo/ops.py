@@ -162,6 +162,15 @@ class Operation(ABC):
 
         return self.bytes_moved(torch.empty(shape, dtype=getattr(torch, dtype), device="meta"), dim)
 
+    writes_all: bool
+    """As many bytes are written as read, so that a plain copy is the ceiling; else it is a plain read."""
+    reduces: bool
+    """The reduced axes are gone from the result."""
+    rounds: bool
+    """Results are rounded, and errors are counted in units in the last place; else they are exact."""
+    special_value: float
+    """Among ordinary values, one that decides its row."""
+
 
 class Softmax(Operation):
     """``exp(x - max) / sum(exp(x - max))`` over one axis."""
@@ -238,6 +247,11 @@ class Softmax(Operation):
 
     def bytes_moved(self, x: torch.Tensor, dim: Dims = -1) -> int:
         return (_distinct(x) + x.numel()) * x.element_size()
+
+    writes_all = True
+    reduces = False
+    rounds = True
+    special_value = 20.0
 
 
 class Min(Operation):
@@ -326,6 +340,11 @@ class Min(Operation):
     def bytes_moved(self, x: torch.Tensor, dim: Dims = -1) -> int:
         dims = _axes(dim, x.ndim)
         return (_distinct(x) + math.prod(self.out_shape(tuple(x.shape), dims, False))) * x.element_size()
+
+    writes_all = False
+    reduces = True
+    rounds = False
+    special_value = -20.0
 
 
 SOFTMAX = Softmax()

@@ -67,6 +67,11 @@ BUILT_IN = {
     "triton": "kernelzoo.kernels.triton",
 }
 
+BASELINE = "torch"
+"""The backend that the others are measured by, and that runs wherever torch does: what a torch user has without us."""
+
+BASELINE_VARIANT = "eager"
+
 # The backends that kernelzoo.softmax and kernelzoo.min try, best first, by the input's device type. The order on CUDA
 # is that of the measured results in bench/results; torch, which runs anywhere, comes last.
 _PREFERENCE = {"cuda": ("triton", "cupy", "numba", "torch"), "cpu": ("cpu", "torch")}
@@ -97,6 +102,10 @@ class Implementation:
         take the problem.
         """
         return get(self.backend)._binds[self.op, self.variant](x, out)
+
+    def form(self, x: torch.Tensor, out: torch.Tensor) -> str:
+        """The id of the form that :meth:`bind` takes for a canonical ``(x, out)``."""
+        return self.id
 
     def launch(self, x: torch.Tensor, *, dim: ops.Dims = -1, out: torch.Tensor) -> Launch:
         """Bind tensors of any legal shape and layout, as :meth:`Backend.softmax` does, and return the launch.
@@ -352,6 +361,11 @@ def implementation(id: str) -> Implementation:
     if id not in known:
         raise UnknownNameError("implementation", id, known)
     return known[id]
+
+
+def baseline(op: str) -> str:
+    """The id of the implementation of an operation that the others are measured by."""
+    return f"{BASELINE}/{op}/{BASELINE_VARIANT}"
 
 
 def get(name: str) -> Backend:

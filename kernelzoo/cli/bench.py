@@ -71,7 +71,7 @@ def bench(
     Exit status: 0; 1 if a row is wrong or failed; 2 for bad usage, or where nothing could be measured; 130 after
     Ctrl-C.
     """
-    from kernelzoo import ops
+    from kernelzoo import ops, registry
     from kernelzoo.cli.progress import Bar
     from kernelzoo.measure.guard import Guard
     from kernelzoo.measure.record import Record, RecordError
@@ -110,7 +110,7 @@ def bench(
             with Bar(measuring.steps(plan, how)) as bar:
                 for problem, entries, failed in measuring.races(guard, plan, how, bar):
                     record.add(entries, failed)
-                    baseline = f"torch/{problem.op}/eager"
+                    baseline = registry.baseline(problem.op)
                     found = rows_of.rows(entries, failed, baseline)
                     measured.append(rows_of.described(problem, entries, found, baseline))
                     if not json:

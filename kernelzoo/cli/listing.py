@@ -43,7 +43,7 @@ def list_implementations(
         if id not in chosen:
             continue
         if name not in here:  # what only a module knows runs wherever torch does
-            here[name] = availability(name) if name in ours else replace(availability("torch"), backend=name)
+            here[name] = availability(name) if name in ours else replace(availability(registry.BASELINE), backend=name)
         rows.append(
             {
                 "id": id,

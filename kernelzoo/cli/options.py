@@ -12,6 +12,7 @@ import typer
 
 from kernelzoo.cli import output
 from kernelzoo.errors import KernelZooError, UnknownNameError
+from kernelzoo.ops import OPERATIONS
 
 if TYPE_CHECKING:
     from kernelzoo.measure import Problem
@@ -25,7 +26,10 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON document, and
 Ops = Annotated[
     list[str],
     typer.Option(
-        "--op", metavar="OP", default_factory=list, help="Operations, comma-separated or repeated: softmax, min."
+        "--op",
+        metavar="OP",
+        default_factory=list,
+        help=f"Operations, comma-separated or repeated: {', '.join(OPERATIONS)}.",
     ),
 ]
 Backends = Annotated[

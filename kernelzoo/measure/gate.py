@@ -210,7 +210,7 @@ class Gate:
         place, kind = self._place, self._x.dtype
         self._x.copy_(self._original)
         if kind.is_floating_point:  # of the ordinary values, one that decides its row
-            self._x[place] = math.nan if special else {"softmax": 20, "min": -20}[self.problem.op]
+            self._x[place] = math.nan if special else self.problem.operation.special_value
         else:
             self._x[place] = kind != torch.bool and torch.iinfo(kind).min
         index = self._rows.of(place)

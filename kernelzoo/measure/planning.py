@@ -53,6 +53,10 @@ class Lane(registry.Implementation):
         with tables.using(self.table):
             return super().bind(x, out)
 
+    def form(self, x: torch.Tensor, out: torch.Tensor) -> str:
+        with tables.using(self.table):
+            return super().form(x, out)
+
 
 def lane(name: str, values: Values) -> Lane:
     """The lane of a name, ``backend/op/variant@label``, with these values. Raises TableError for what isn't allowed."""

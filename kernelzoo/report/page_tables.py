@@ -144,9 +144,13 @@ def _compared(comparison: Comparison | None) -> Td:
 def everything(
     selection: Selection, comparisons: Mapping[tuple[Problem, str], Comparison], looks: Mapping[str, plots.Style]
 ) -> Grid:
-    """Every row with all that is known of it; a column that would be empty is left out."""
+    """Every row with all that is known of it; a column that would be empty is left out.
+
+    The form is named where it is not the implementation itself: where ``auto``, say, has chosen it.
+    """
     headers = [
         "implementation",
+        "form",
         "shape",
         "time, µs",
         "GB/s",
@@ -175,6 +179,7 @@ def everything(
             lines.append(
                 [
                     Td(row.marked_name, swatch=looks[row.id].colour),
+                    Td(row.form.rpartition("/")[2] if row.form != row.id else ""),
                     Td(str(problem)),
                     *(Td(text, kind="number") for text in figures),
                     Td(verdict.value if verdict else "", kind=verdict_kind(verdict)),

@@ -123,6 +123,7 @@ def _row(run: Run, entry: Mapping[str, Any], where: str) -> Row:
         backend=backend,
         op=op,
         variant=variant,
+        form=extra.get("form") or "",
         problem=problem,
         seconds=seconds,
         bytes=bytes,

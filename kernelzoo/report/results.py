@@ -8,9 +8,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+from kernelzoo import registry
 from kernelzoo.errors import KernelZooError
 
-BASELINE = "torch/eager"
+BASELINE = f"{registry.BASELINE}/{registry.BASELINE_VARIANT}"
 """Backend and variant that every ratio is taken to, unless told otherwise: what a torch user has without kernelzoo."""
 
 CLOCKS = ("device", "wall", "submit")
@@ -70,6 +71,8 @@ class Row:
     backend: str
     op: str
     variant: str
+    form: str
+    """The id of the form that ran, which of ``auto`` is the one it chose; empty where the file doesn't say."""
     problem: Problem
     seconds: float
     """Median time of one launch."""

@@ -9,7 +9,7 @@ import torch
 
 import kernelzoo
 from kernelzoo import measure, ops, registry
-from kernelzoo.measure import Problem
+from kernelzoo.measure import Problem, record
 from kernelzoo.measure.ceilings import copies
 from kernelzoo.measure.clocks import DeviceClock, WallClock
 from kernelzoo.registry import Bind, Launch
@@ -374,3 +374,26 @@ def test_environment_names_the_machine() -> None:
     versions = measure.versions("cpu")
     assert versions["torch"] == torch.__version__
     assert int(versions["threads"]) >= 1
+
+
+def test_results_say_which_form_ran(
+    entrant: Callable[[Bind], registry.Implementation], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The form is asked for with the canonical tensors, without a launch, and once for each problem."""
+    asked = []
+
+    def form(self: registry.Implementation, x: torch.Tensor, out: torch.Tensor) -> str:
+        asked.append((tuple(x.shape), tuple(out.shape)))
+        return f"{self.backend}/{self.op}/{'tall' if x.size(0) > x.size(1) else 'wide'}"
+
+    monkeypatch.setattr(registry.Implementation, "form", form)
+    for shape, name in (((64, 33), "tall"), ((33, 64), "wide")):
+        (result,) = measure.race(Problem("softmax", shape, "float32"), [entrant(right)], CPU, rounds=2).values()
+        assert result.form == f"entrant/softmax/{name}"
+        assert record.extra_info(result, "cpu", None, "a test")["form"] == result.form
+    assert asked == [((64, 33, 1), (64, 33, 1)), ((33, 64, 1), (33, 64, 1))]
+
+
+def test_an_implementation_is_its_own_form(entrant: Callable[[Bind], registry.Implementation]) -> None:
+    (result,) = measure.race(PROBLEM, [entrant(right)], CPU, rounds=2).values()
+    assert result.form == "entrant/softmax/only"

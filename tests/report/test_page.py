@@ -269,6 +269,16 @@ def test_what_breaks_the_contract_is_marked_wherever_it_has_a_time(entry, write,
     assert "Timed, though it breaks the contract" in page.headings()
 
 
+def test_the_form_that_auto_chose_is_named_where_the_file_knows_it(entry, write, made) -> None:
+    """A file without forms, as older ones are, has no such column."""
+    caption = "Every result, shape by shape, the fastest first (2)"
+    chosen = entry("triton/softmax/auto", us=8.0, form="triton/softmax/split_ring")
+    head, auto, eager = made(load([write([entry(form="torch/softmax/eager"), chosen])])).tables[caption]
+    assert head[1] == "form" and (auto[:2], eager[:2]) == (["triton/auto", "split_ring"], ["torch/eager", ""])
+    plain = made(load([write([entry(), entry("triton/softmax/auto", us=8.0)])])).tables[caption]
+    assert "form" not in plain[0]
+
+
 def commands() -> list[str]:
     """The reports of committed results that README and docs name."""
     pages = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
