@@ -144,10 +144,7 @@ def _compared(comparison: Comparison | None) -> Td:
 def everything(
     selection: Selection, comparisons: Mapping[tuple[Problem, str], Comparison], looks: Mapping[str, plots.Style]
 ) -> Grid:
-    """Every row with all that is known of it; a column that would be empty is left out.
-
-    The form is named where it is not the implementation itself: where ``auto``, say, has chosen it.
-    """
+    """Every row with all that is known of it; a column that would be empty is left out."""
     headers = [
         "implementation",
         "form",
@@ -179,7 +176,7 @@ def everything(
             lines.append(
                 [
                     Td(row.marked_name, swatch=looks[row.id].colour),
-                    Td(row.form.rpartition("/")[2] if row.form != row.id else ""),
+                    Td(row.chosen),
                     Td(str(problem)),
                     *(Td(text, kind="number") for text in figures),
                     Td(verdict.value if verdict else "", kind=verdict_kind(verdict)),
@@ -254,4 +251,6 @@ def _hover(selection: Selection, row: Row) -> str:
     ratio = selection.ratio(row)
     if ratio is not None:
         parts.append(f"{ratio_text(ratio)} × {selection.baseline}")
+    if row.chosen:
+        parts.append(f"by {row.chosen}")
     return ", ".join([*parts, *row.flags])

@@ -123,6 +123,11 @@ class Row:
         return f"{self.backend}/{self.variant}"
 
     @property
+    def chosen(self) -> str:
+        """The name of the form that ran, where it is not the implementation itself: where ``auto``, say, chose it."""
+        return "" if self.form == self.id else self.form.rpartition("/")[2]
+
+    @property
     def marked_name(self) -> str:
         """The name, with a dagger if it breaks the contract."""
         return f"{self.name} {DAGGER}" if self.breaks else self.name
