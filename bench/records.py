@@ -31,7 +31,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from kernelzoo import registry
 from kernelzoo.ops import OPERATIONS
 
 ROOT = Path(__file__).parents[1]
@@ -144,7 +143,7 @@ RECORDS = (
 
 MAP = ("h200-map-softmax", "h200-map-min")
 FINDINGS = (
-    *(f"host-fuzz-{backend}" for backend in registry.BUILT_IN),
+    *(f"host-fuzz-{backend}" for backend in ("cpu", "torch", *BACKENDS)),
     *(f"h200-fuzz-{backend}" for backend in BACKENDS),
     *("host-accuracy", "h200-accuracy", "h200-accuracy-triton", "h200-load", "h200-devices", "h200-memory"),
     *("h200-sizes-softmax", "h200-sizes-min", "architectures", "portability"),
