@@ -36,12 +36,14 @@ Choose: TypeAlias = "Callable[[torch.Tensor, torch.Tensor], str]"
 BindT = TypeVar("BindT", bound=Bind)
 ChooseT = TypeVar("ChooseT", bound=Choose)
 
+BASELINE = "torch"
+"""The backend that the others are measured by, and that runs wherever torch does: what a torch user has without us."""
+
+BASELINE_VARIANT = "eager"
+
 # The backends that kernelzoo.softmax and kernelzoo.min try, best first, by the input's device type. The order on CUDA
 # is that of the measured results in bench/results; torch, which runs anywhere, comes last.
 PREFERENCE = {"cuda": ("triton", "cupy", "numba", "torch"), "cpu": ("cpu", "torch")}
-
-BASELINE = "torch"
-"""The backend that others are compared with."""
 
 
 @dataclass(frozen=True)
@@ -247,6 +249,11 @@ def implementation(id: str) -> Implementation:
     return known[id]
 
 
+def baseline(op: str) -> str:
+    """The id of the implementation of an operation that the others are measured by."""
+    return f"{BASELINE}/{op}/{BASELINE_VARIANT}"
+
+
 def language(name: str) -> Language:
     """The backend of that name, its package imported on first use and kept.
 
@@ -334,17 +341,3 @@ def _after_fork() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
-
-
-def __getattr__(name: str) -> Any:
-    if name in ("get", "Backend", "softmax", "min"):
-        from kernelzoo import backend
-
-        return getattr(backend, name)
-    if name == "_packages":
-        return packages
-    if name in ("announced", "load_module", "BUILT_IN", "ENTRY_POINTS"):
-        from kernelzoo import packages as held
-
-        return getattr(held, name)
-    raise AttributeError(name)

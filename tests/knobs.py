@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from kernelzoo import ops, registry, tables
+from kernelzoo import operations, registry, tables
 from kernelzoo.device import ARCHITECTURES, Device
 from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.inspect import on_described
@@ -71,7 +71,7 @@ def plan(backend: str, op: str, variant: str, shape: tuple[int, ...], dim: int, 
     """The steps of one plan, none if the variant refuses the problem; ``auto`` refuses none."""
     import torch
 
-    operation = ops.OPERATIONS[op]
+    operation = operations.OPERATIONS[op]
     x = torch.empty(shape, dtype=getattr(torch, dtype), device="meta")
     with tables.using(table), recorded() as steps:
         try:

@@ -169,9 +169,9 @@ def test_the_reliability_page_names_tests_that_are_there() -> None:
 
 
 def test_figures_of_the_measuring_page_come_from_the_committed_results() -> None:
-    from kernelzoo.report import sections
+    from kernelzoo.report import markers
     from kernelzoo.report.aa import aa_block
 
     page = ROOT / "docs" / "measuring.md"
     block = aa_block(ROOT / "bench" / "results" / "h200-aa.json")
-    assert sections.insert(page.read_text(encoding="utf-8"), {"aa": block}, page.name)[1] == []
+    assert markers.insert(page.read_text(encoding="utf-8"), {"aa": block}, page.name)[1] == []

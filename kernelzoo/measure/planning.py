@@ -19,7 +19,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from kernelzoo import inspect, ops, registry, tables
+from kernelzoo import inspect, operations, registry, tables
 from kernelzoo.device import ARCHITECTURES
 from kernelzoo.errors import BackendUnavailableError, InspectionError, KernelZooError
 from kernelzoo.launch import recorded
@@ -55,6 +55,10 @@ class Lane(registry.Implementation):
     def bind(self, x: torch.Tensor, out: torch.Tensor) -> Launch:
         with tables.using(self.table):
             return super().bind(x, out)
+
+    def form(self, x: torch.Tensor, out: torch.Tensor) -> str:
+        with tables.using(self.table):
+            return super().form(x, out)
 
 
 def lane(name: str, values: Values) -> Lane:
@@ -107,7 +111,9 @@ def plans(id: str, problems: Sequence[Problem], values: Sequence[Values], device
     return found
 
 
-def _planned(bind: Any, operation: ops.Operation, x: torch.Tensor, dims: Any, out: torch.Tensor, table: Any) -> str:
+def _planned(
+    bind: Any, operation: operations.Operation, x: torch.Tensor, dims: Any, out: torch.Tensor, table: Any
+) -> str:
     with tables.using(table), recorded() as steps:
         try:
             operation.launch(bind, x, dims, out)

@@ -10,6 +10,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
+from kernelzoo import backend as backends
 from kernelzoo import registry
 from kernelzoo.device import device_lives
 from kernelzoo.errors import KernelZooError
@@ -46,6 +47,8 @@ class Measurement:
     cache: Cache = "cold"
     race: str = ""
     """Names the race: the samples of two measurements of one race are paired, round by round."""
+    form: str = ""
+    """The id of the form that was bound; for ``auto``, what it chose."""
     samples: list[float] = field(default_factory=list)
     """Seconds per launch, one per round, in the order of the rounds."""
     submit: float | None = None
@@ -242,7 +245,7 @@ def _rotated(problem: Problem, device: torch.device, clock: Clock, cache: Cache)
 
 def _admit(measurement: Measurement, gate: Gate, clock: Clock, *, waived: bool) -> Callable[[], float]:
     """Take one implementation through the gate, warm it up and capture it. Raises AssertionError if it is wrong."""
-    backend = registry.get(measurement.implementation.backend)
+    backend = backends.get(measurement.implementation.backend)
     if backend.emulator:
         raise KernelZooError(f"{backend.emulator} is running, whose time says nothing about a device's")
     try:
@@ -252,9 +255,26 @@ def _admit(measurement: Measurement, gate: Gate, clock: Clock, *, waived: bool) 
             raise
         admitted = gate.admit(measurement.implementation, special=False)
         measurement.breaks = str(error)
+    measurement.form = form_of(measurement.implementation, *gate.sets[0], measurement.problem.dim)
     measurement.first_call = admitted.first_call
     measurement.submit = clock.submit(admitted.launches)
     return clock.prepare(admitted.launches)
+
+
+def form_of(implementation: registry.Implementation, x: torch.Tensor, out: torch.Tensor, dim: int) -> str:
+    """The id of the form that an implementation binds tensors by, which it must take; nothing is launched.
+
+    Where the tensors take several launches, the form of the first.
+    """
+    forms = list[str]()
+
+    def ask(x: torch.Tensor, out: torch.Tensor) -> registry.Launch:
+        forms.append(implementation.form(x, out))
+        return lambda: None
+
+    operation = implementation.operation
+    operation.launch(ask, x, operation.check(x, dim), out)
+    return forms[0]
 
 
 def _rounds(

@@ -22,7 +22,8 @@ from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, TextIO
 
-from kernelzoo import measure, registry, tables
+from kernelzoo import backend as backends
+from kernelzoo import measure, packages, registry, tables
 from kernelzoo.check import cases as contract
 from kernelzoo.check import running
 from kernelzoo.errors import (
@@ -162,7 +163,7 @@ class Worker:
         found: dict[str, Any] = {"card": asdict(card) if card else None, "declared": [], "unavailable": {}}
         for name in backends:
             try:
-                backend = registry.get(name)
+                backend = backends.get(name)
             except Exception as error:  # a language that is installed and broken may raise anything as it is imported
                 found["unavailable"][name] = str(error) if isinstance(error, KernelZooError) else repr(error)
                 continue
@@ -190,7 +191,7 @@ class Worker:
         device = self._place(id)
         if isinstance(device, str):
             return {"passed": 0, "refused": 0, "no_room": 0, "wrong": [], "unavailable": device}
-        backend = registry.get(implementation.backend)
+        backend = backends.get(implementation.backend)
         found: dict[str, Any] = {"passed": 0, "refused": 0, "no_room": 0, "wrong": [], "unavailable": ""}
         limit = running.largest(implementation)
         cases = [
@@ -261,7 +262,7 @@ class Worker:
         unavailable = self._place(id)
         if isinstance(unavailable, str):
             return {"unavailable": unavailable, "elements": 0, "emulator": ""}
-        emulator = registry.get(implementation.backend).emulator
+        emulator = registry.language(implementation.backend).emulator
         return {"unavailable": "", "elements": fuzz.largest(implementation), "emulator": emulator}
 
     def _place(self, id: str) -> torch.device | str:
@@ -270,7 +271,7 @@ class Worker:
 
         backend, *rest = id.split("/")
         try:
-            devices = registry.get(backend).devices if rest else (self._device.type,)
+            devices = registry.language(backend).devices if rest else (self._device.type,)
         except Exception as error:  # a language that is installed and broken may raise anything as it is imported
             return str(error) if isinstance(error, KernelZooError) else f"importing {backend}: {error!r}"
         return self._device if self._device.type in devices else torch.device(devices[-1])
@@ -316,7 +317,7 @@ class Worker:
 def _load(path: str) -> None:
     """Run a file of kernels. Raises KernelZooError, whatever the file itself raises."""
     try:
-        registry.load_module(path)
+        packages.load_module(path)
     except KernelZooError:
         raise
     except BaseException as error:

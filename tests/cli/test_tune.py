@@ -13,8 +13,9 @@ from kernelzoo.cli import main, options
 from kernelzoo.cli.tune import _check_folder
 from kernelzoo.measure import first_call as first
 from kernelzoo.measure import planning
-from kernelzoo.measure.guard import Guard, GuardError
+from kernelzoo.measure.guard import Guard
 from kernelzoo.measure.problems import Problem
+from kernelzoo.measure.worker_process import GuardError
 from kernelzoo.tables import Card
 
 Answer = Callable[..., tuple[int, Any]]

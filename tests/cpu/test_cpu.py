@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import kernelzoo
-from kernelzoo import ops
+from kernelzoo import operations
 from kernelzoo.errors import UnsupportedProblemError
 
 numba = pytest.importorskip("numba", reason="the cpu backend is written in Numba")
@@ -95,10 +95,10 @@ def test_minimum_orders_every_half(dtype, variant):
     backend = kernelzoo.get("cpu")
     for shift in (1, 7, 1024, 31744, 32768, 40000):
         pairs = torch.stack([x, x.roll(shift)])
-        ops.MIN.assert_close(backend.min(pairs, 0, variant=variant), pairs, 0)
-        ops.MIN.assert_close(backend.min(pairs.T, 1, variant=variant), pairs.T, 1)
+        operations.MIN.assert_close(backend.min(pairs, 0, variant=variant), pairs, 0)
+        operations.MIN.assert_close(backend.min(pairs.T, 1, variant=variant), pairs.T, 1)
     rows = x.view(256, 256)[:, torch.randperm(256)]
-    ops.MIN.assert_close(backend.min(rows, 1, variant=variant), rows, 1)
+    operations.MIN.assert_close(backend.min(rows, 1, variant=variant), rows, 1)
 
 
 @SOFTMAX_VARIANTS
@@ -109,18 +109,18 @@ def test_equal_terms_do_not_add_up_their_rounding(variant, dtype, below):
     for n in (1024, 1 << 20):
         x = torch.full((1, n), -below, dtype=dtype)
         x[0, -1] = 0
-        ops.SOFTMAX.assert_close(kernelzoo.get("cpu").softmax(x, variant=variant), x)
+        operations.SOFTMAX.assert_close(kernelzoo.get("cpu").softmax(x, variant=variant), x)
     columns = torch.full((9000, 16), -below, dtype=dtype)
     columns[-1] = 0
-    ops.SOFTMAX.assert_close(kernelzoo.get("cpu").softmax(columns, 0, variant=variant), columns, 0)
+    operations.SOFTMAX.assert_close(kernelzoo.get("cpu").softmax(columns, 0, variant=variant), columns, 0)
 
 
 @SOFTMAX_VARIANTS
 def test_slowly_growing_maximum(variant):
     """Each block raises the maximum by a little: rescaling for each would round the sum a thousand times."""
     x = torch.linspace(0, 30, 1 << 20, dtype=torch.float64).expand(2, -1)
-    ops.SOFTMAX.assert_close(kernelzoo.get("cpu").softmax(x, variant=variant), x)
-    ops.SOFTMAX.assert_close(kernelzoo.get("cpu").softmax(x[:, ::64].T, 0, variant=variant), x[:, ::64].T, 0)
+    operations.SOFTMAX.assert_close(kernelzoo.get("cpu").softmax(x, variant=variant), x)
+    operations.SOFTMAX.assert_close(kernelzoo.get("cpu").softmax(x[:, ::64].T, 0, variant=variant), x[:, ::64].T, 0)
 
 
 @SOFTMAX_VARIANTS
@@ -141,21 +141,21 @@ def test_fused_refuses_rows_that_no_cache_holds():
     x = torch.zeros(1).expand(cpu_softmax.CACHED + 1)
     with pytest.raises(UnsupportedProblemError, match=r"softmax/fused can't take .* up to 4194304 .*'auto'"):
         kernelzoo.get("cpu").softmax(x, variant="fused")
-    ops.SOFTMAX.assert_close(kernelzoo.get("cpu").softmax(x), x)
+    operations.SOFTMAX.assert_close(kernelzoo.get("cpu").softmax(x), x)
 
 
 def test_elements_off_their_natural_alignment():
     x = torch.frombuffer(bytearray(4 * 300 + 1), dtype=torch.float32, offset=1).view(3, 100)
     x.copy_(torch.randn(3, 100))
-    ops.SOFTMAX.assert_close(kernelzoo.get("cpu").softmax(x), x)
-    ops.MIN.assert_close(kernelzoo.get("cpu").min(x), x)
+    operations.SOFTMAX.assert_close(kernelzoo.get("cpu").softmax(x), x)
+    operations.MIN.assert_close(kernelzoo.get("cpu").min(x), x)
 
 
 THREADS = """
 import threading
 import torch
 import kernelzoo
-from kernelzoo import ops
+from kernelzoo import operations
 
 x = torch.randn(512, 1024)
 failures = []
@@ -166,8 +166,8 @@ def work(dim):
         gate.wait()
         for _ in range(5):
             backend = kernelzoo.get("cpu")
-            ops.SOFTMAX.assert_close(backend.softmax(x, dim), x, dim)
-            ops.MIN.assert_close(backend.min(x, dim), x, dim)
+            operations.SOFTMAX.assert_close(backend.softmax(x, dim), x, dim)
+            operations.MIN.assert_close(backend.min(x, dim), x, dim)
     except BaseException as error:
         failures.append(error)
 

@@ -33,7 +33,7 @@ if not emulator.compiler():
 
 import kernelzoo
 import kernelzoo.kernels.cupy as backend
-from kernelzoo import ops, registry, tables
+from kernelzoo import operations, registry, tables
 from kernelzoo.device import KIB, Device
 from kernelzoo.kernels.cupy import compiler
 from kernelzoo.kernels.cupy.softmax.choose import Knobs
@@ -128,7 +128,7 @@ CASES = [
 
 
 @cache
-def values(op: str, dtype: str, shape: tuple[int, ...], dim: int) -> tuple[torch.Tensor, ops.Expected]:
+def values(op: str, dtype: str, shape: tuple[int, ...], dim: int) -> tuple[torch.Tensor, operations.Expected]:
     """A tensor, and what must come of it. Of the minimum one element of each row is lowest, anywhere in it: of softmax
     all are far below zero, so that a zero for what was not read would be the largest."""
     generator = torch.Generator().manual_seed(0)
@@ -142,7 +142,7 @@ def values(op: str, dtype: str, shape: tuple[int, ...], dim: int) -> tuple[torch
         places = torch.randint(shape[dim], rows, generator=generator)
         places.view(-1)[0], places.view(-1)[-1] = 0, shape[dim] - 1
         x.scatter_(dim, places, torch.randint(-40, 40, rows, generator=generator).to(kind))
-    return x, ops.OPERATIONS[op].expect(x, dim, False)
+    return x, operations.OPERATIONS[op].expect(x, dim, False)
 
 
 def run(case: Case, launches: int = 1, edit: Callable[[str], str] = str, seed: int = 0) -> set[tuple[str, str]]:
@@ -309,12 +309,12 @@ def test_subnormal_numbers_are_told_apart() -> None:
     """In the arithmetic of the device, which the emulator has too, they are zero."""
     x = torch.arange(-40, 40, dtype=torch.int32).view(torch.float32)[40:].flip(0).repeat(3, 1)
     x[1] *= -1
-    ops.MIN.assert_close(kernelzoo.get("cupy").min(x), x)
+    operations.MIN.assert_close(kernelzoo.get("cupy").min(x), x)
     assert kernelzoo.get("cupy").min(x)[1] < 0
     careless = "const float x = __uint_as_float(a), y = __uint_as_float(b); return x < y ? a : b;"
     least = re.compile(r'asm\("\{\.reg \.f32 x, y;.*?\n  return a;', re.DOTALL)
     with emulator.device(SIX, lambda source: least.sub(careless, source)), pytest.raises(AssertionError):
-        ops.MIN.assert_close(kernelzoo.get("cupy").min(x), x)
+        operations.MIN.assert_close(kernelzoo.get("cupy").min(x), x)
 
 
 def test_ptx_that_is_not_known_is_named() -> None:

@@ -19,7 +19,7 @@ from asking import Answers, ask, assert_launch, assert_same_as_sibling  # noqa: 
 
 import kernelzoo  # noqa: E402  (after the skips)
 import kernelzoo.kernels.cupy as backend  # noqa: E402
-from kernelzoo import inspect, ops  # noqa: E402
+from kernelzoo import inspect, operations  # noqa: E402
 from kernelzoo.device import ARCHITECTURES  # noqa: E402
 from kernelzoo.errors import InspectionError, UnsupportedProblemError  # noqa: E402
 from kernelzoo.inspect import Kernel, Request  # noqa: E402
@@ -77,7 +77,7 @@ def assert_whole(kernel: Kernel, id: str) -> None:
         assert kernel.sass is None and kernel.sass_missing is not None
 
 
-@pytest.mark.parametrize("op", ops.OPERATIONS)
+@pytest.mark.parametrize("op", operations.OPERATIONS)
 def test_auto_shows_the_sibling_that_it_hands_on_to(op: str, on_h200: Answers) -> None:
     assert_same_as_sibling(on_h200, op, "cupy")
 

@@ -9,13 +9,15 @@ import torch
 from known_bad import KNOWN_BAD, PROBLEMS, Bad
 
 import kernelzoo
-from kernelzoo import ops, registry
+from kernelzoo import operations, registry
 from kernelzoo.check.cases import cases
 from kernelzoo.check.running import check, slow_to_bind
 from kernelzoo.check.special import special_rows
 from kernelzoo.errors import BackendUnavailableError, UnsupportedProblemError
+from kernelzoo.launch import void
 from kernelzoo.measure import Problem
-from kernelzoo.measure.gate import Gate, Set
+from kernelzoo.measure.gate import Gate
+from kernelzoo.measure.gate_memory import Set
 from kernelzoo.registry import Bind, Implementation, Launch
 
 CPU = torch.device("cpu")
@@ -114,7 +116,7 @@ def test_the_set_is_whole() -> None:
 
 
 def right(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    return lambda: ops.void(out.copy_(torch.softmax(x, 1)))
+    return lambda: void(out.copy_(torch.softmax(x, 1)))
 
 
 def test_what_a_wrong_kernel_did_is_undone(enter: Enter) -> None:
@@ -173,7 +175,7 @@ def test_right_kernels_pass(backend: str, problem: Problem) -> None:
 
 @NO_GPU
 @pytest.mark.parametrize("shape", [(64, 64), (1823, 781), (16, 262144), (1, 1_000_003), (4096, 8192)], ids=str)
-@pytest.mark.parametrize("op", ops.OPERATIONS)
+@pytest.mark.parametrize("op", operations.OPERATIONS)
 def test_right_kernels_pass_on_a_gpu(op: str, shape: tuple[int, ...]) -> None:
     """Every implementation that this machine has, on the current stream and on others."""
     problem = Problem(op, shape, "float32")
@@ -339,7 +341,7 @@ def test_what_is_timed_must_read_its_input_again(enter: Enter) -> None:
 
 def test_an_error_says_how_to_repeat_it(enter: Enter) -> None:
     def drops_nan(x: torch.Tensor, out: torch.Tensor) -> Launch:
-        return lambda: ops.void(out.copy_(torch.softmax(x.nan_to_num(0.0), 1)))
+        return lambda: void(out.copy_(torch.softmax(x.nan_to_num(0.0), 1)))
 
     implementation = enter("softmax", drops_nan)
     said = []
@@ -362,7 +364,7 @@ def test_refusals_and_errors_go_through(enter: Enter) -> None:
         raise UnsupportedProblemError("entrant/softmax/only", "it never can")
 
     def breaks(x: torch.Tensor, out: torch.Tensor) -> Launch:
-        return lambda: ops.void(1 / 0)
+        return lambda: void(1 / 0)
 
     with pytest.raises(UnsupportedProblemError, match="it never can"):
         gate.admit(enter("softmax", picky))

@@ -31,7 +31,7 @@ from numba import cuda  # a global of that name, which the simulator replaces wh
 simulator.install()
 
 import kernelzoo
-from kernelzoo import ops, registry
+from kernelzoo import operations, registry
 from kernelzoo.check.cases import cases
 from kernelzoo.device import Device
 from kernelzoo.errors import BackendUnavailableError, UnsupportedProblemError
@@ -194,7 +194,7 @@ def test_simulated_half_precision_converts_like_torch(dtype: torch.dtype) -> Non
     """The NumPy twins of the conversion instructions, on every half and on ties, carries and overflows of float32."""
     from kernelzoo.kernels.numba import simulated
 
-    name = ops.dtype_name(dtype)
+    name = operations.dtype_name(dtype)
     every = torch.arange(65536, dtype=torch.int32).to(torch.uint16)
     wide = simulated._widen(every.numpy(), name)
     np.testing.assert_array_equal(wide, every.view(dtype).float().numpy())
@@ -394,7 +394,7 @@ def test_columns_in_shared_memory(
     call = Simulated(source).call(grid, *offsets(c), blocks, share, threads=threads, shared=shared)
     with simulator.clusters_of(blocks):
         call(x[None], out[None])()
-    ops.OPERATIONS["softmax"].assert_close(out, x, 0)
+    operations.OPERATIONS["softmax"].assert_close(out, x, 0)
 
 
 @pytest.mark.parametrize("blocks", [1, 3], ids=["a block", "a cluster"])
@@ -425,7 +425,7 @@ def test_columns_that_begin_anywhere(
     )
     with simulator.clusters_of(blocks):
         call(x, out)()
-    ops.OPERATIONS["softmax"].assert_close(out, x, 1)
+    operations.OPERATIONS["softmax"].assert_close(out, x, 1)
 
 
 @pytest.mark.parametrize("blocks", [1, 3], ids=["a block", "a cluster"])
@@ -444,7 +444,7 @@ def test_columns_in_registers(dtype: torch.dtype, blocks: int, one_block: Callab
     call = Simulated(source).call(grid, *offsets(c), blocks, -(-c.n // blocks), threads=64)
     with simulator.clusters_of(blocks):
         call(x[None], out[None])()
-    ops.OPERATIONS["softmax"].assert_close(out, x, 0)
+    operations.OPERATIONS["softmax"].assert_close(out, x, 0)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
@@ -471,7 +471,7 @@ def test_columns_in_turns(
     planned = columns_grid.shape(c, launch.SIMULATOR)
     assert planned is not None and planned[0] == planned[3] == 1 and c.strips(4 * c.vector) > 1
     columns_grid.plan(v, launch.SIMULATOR, None)(x[None], out[None])()
-    ops.OPERATIONS["softmax"].assert_close(out, x, 0)
+    operations.OPERATIONS["softmax"].assert_close(out, x, 0)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int8, torch.float64], ids=str)
@@ -489,7 +489,7 @@ def test_minimum_in_a_cluster(dtype: torch.dtype, one_block: Callable[..., None]
     call = Simulated(source).call(v.total * 3, *v.offsets, 3, 3 * LINE, threads=64)
     with simulator.clusters_of(3):
         call(x, out)()
-    ops.OPERATIONS["min"].assert_close(out, x, 1)
+    operations.OPERATIONS["min"].assert_close(out, x, 1)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int8, torch.float64], ids=str)
@@ -516,7 +516,7 @@ def test_minimum_of_columns_in_a_cluster(
     call = Simulated(source).call(grid, *offsets(c), v.x_phase, 3, *s.offsets, threads=s.threads)
     with simulator.clusters_of(3):
         call(x, out)()
-    ops.OPERATIONS["min"].assert_close(out, x, 1)
+    operations.OPERATIONS["min"].assert_close(out, x, 1)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int8, torch.float64], ids=str)

@@ -11,7 +11,8 @@ import scripts
 import torch
 
 import kernelzoo
-from kernelzoo import ops, registry
+from kernelzoo import registry
+from kernelzoo.launch import void
 from kernelzoo.registry import Launch
 from kernelzoo.report.aa import NOTE, aa_block, load, main
 from kernelzoo.report.results import ResultsError
@@ -175,7 +176,7 @@ def test_an_implementation_that_is_wrong_fails_the_experiment(
     script: types.ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def zeros(x: torch.Tensor, out: torch.Tensor) -> Launch:
-        return lambda: ops.void(out.zero_())
+        return lambda: void(out.zero_())
 
     kernelzoo.register("entrant", "softmax", "auto")(zeros)
     monkeypatch.setattr(script, "entrants", lambda op: [kernelzoo.implementation("entrant/softmax/auto")])

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import kernelzoo
-from kernelzoo import ops
+from kernelzoo import operations
 from kernelzoo.kernels.torch import softmax
 
 HOST = kernelzoo.implementation("torch/softmax/renormalized")
@@ -21,7 +21,7 @@ def chunk(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> in
 
 
 @pytest.mark.usefixtures("chunk")
-@pytest.mark.parametrize("dtype", ops.FLOATS)
+@pytest.mark.parametrize("dtype", operations.FLOATS)
 @pytest.mark.parametrize("shape", [(7, 600, 1), (3, 100, 5), (1, 4097, 2)], ids=str)
 def test_equal_terms_are_right(shape: tuple[int, ...], dtype: str) -> None:
     """Below one that is larger, or nothing is rounded. The first row holds -inf, the last of several a NaN."""

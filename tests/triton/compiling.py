@@ -9,7 +9,7 @@ from unittest import mock
 
 import torch
 
-from kernelzoo import ops, registry
+from kernelzoo import operations, registry
 from kernelzoo.device import ARCHITECTURES, assumed
 from kernelzoo.kernels.triton import inspection, launch
 from kernelzoo.launch import Step, recorded
@@ -43,11 +43,11 @@ class Program:
         return str(asm["ptx"] if "ptx" in asm else asm["amdgcn"])
 
 
-def bind(op: ops.Operation, variant: str) -> Any:
+def bind(op: operations.Operation, variant: str) -> Any:
     return registry._registered["triton", op.name, variant]
 
 
-def bound(op: ops.Operation, form: Any, x: torch.Tensor, axis: int, arch: str) -> list[Program]:
+def bound(op: operations.Operation, form: Any, x: torch.Tensor, axis: int, arch: str) -> list[Program]:
     """The programs of what a form, a name or a bind of its own, launches for x, in order."""
     device = ARCHITECTURES[arch]
     made: list[Any] = []
@@ -76,7 +76,9 @@ def bound(op: ops.Operation, form: Any, x: torch.Tensor, axis: int, arch: str) -
     return programs
 
 
-def programs(op: ops.Operation, form: str, shape: tuple[int, ...], axis: int, dtype: Any, arch: str) -> list[Program]:
+def programs(
+    op: operations.Operation, form: str, shape: tuple[int, ...], axis: int, dtype: Any, arch: str
+) -> list[Program]:
     """The same for a contiguous problem."""
     return bound(op, form, torch.empty(shape, dtype=dtype, device="meta"), axis, arch)
 

@@ -30,7 +30,7 @@ from pathlib import Path
 import torch
 from triton.runtime.jit import JITFunction
 
-from kernelzoo import inspect, ops, registry
+from kernelzoo import inspect, registry
 from kernelzoo.device import ARCHITECTURES
 from kernelzoo.kernels.triton import inspection
 from kernelzoo.launch import recorded

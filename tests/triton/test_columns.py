@@ -44,7 +44,7 @@ def softmax() -> int:
     import interpreter
     import torch
 
-    from kernelzoo import ops
+    from kernelzoo import operations
     from kernelzoo.kernels.triton.softmax.columns import whole_strips
     from kernelzoo.kernels.triton.softmax.columns_flat import by_blocks
     from kernelzoo.kernels.triton.softmax.columns_two_launches import strips_in_parts
@@ -60,8 +60,8 @@ def softmax() -> int:
     def check(what: Callable[[torch.Tensor, torch.Tensor], Launch], x: torch.Tensor, axis: int) -> None:
         nonlocal done
         out = torch.full(x.shape, 7.0, dtype=x.dtype)
-        ops.SOFTMAX.launch(what, x, (axis,), out)()
-        ops.SOFTMAX.assert_close(out, x, axis)
+        operations.SOFTMAX.launch(what, x, (axis,), out)()
+        operations.SOFTMAX.assert_close(out, x, axis)
         done += 1
 
     def drawn(shape: tuple[int, ...], dtype: torch.dtype, axis: int) -> torch.Tensor:
@@ -98,7 +98,7 @@ def minimum() -> int:
     import interpreter
     import torch
 
-    from kernelzoo import ops
+    from kernelzoo import operations
     from kernelzoo.kernels.triton.min import column_tiles, columns_flat
     from kernelzoo.launch import Launch
     from kernelzoo.layout import rows_of
@@ -109,12 +109,12 @@ def minimum() -> int:
 
     def check(what: Callable[[torch.Tensor, torch.Tensor], Launch], x: torch.Tensor, axis: int) -> None:
         nonlocal done
-        out = ops.MIN.allocate(x, (axis,), False)
-        launch = ops.MIN.launch(what, x, (axis,), out)
+        out = operations.MIN.allocate(x, (axis,), False)
+        launch = operations.MIN.launch(what, x, (axis,), out)
         for _ in range(2):  # the second finds what the first has left in its workspace
             out.fill_(-7)
             launch()
-            ops.MIN.assert_close(out, x, axis)
+            operations.MIN.assert_close(out, x, axis)
             done += 1
 
     def drawn(shape: tuple[int, ...], dtype: torch.dtype, axis: int, first: int = 0, gap: int = 0) -> torch.Tensor:

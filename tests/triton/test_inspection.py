@@ -18,7 +18,7 @@ triton = pytest.importorskip("triton", reason="the triton backend needs the pack
 from asking import Answers, ask, assert_launch, assert_same_as_sibling  # noqa: E402
 
 import kernelzoo  # noqa: E402  (after the skips)
-from kernelzoo import ops  # noqa: E402
+from kernelzoo import operations  # noqa: E402
 from kernelzoo.device import ARCHITECTURES, occupancy  # noqa: E402
 from kernelzoo.inspect import Kernel  # noqa: E402
 from kernelzoo.kernels.shared import cubin  # noqa: E402
@@ -59,7 +59,7 @@ def assert_whole(kernel: Kernel, id: str) -> None:
     assert set(re.findall(r"(\w+): tl\.constexpr", signature)) <= set(kernel.constants)
 
 
-@pytest.mark.parametrize("op", ops.OPERATIONS)
+@pytest.mark.parametrize("op", operations.OPERATIONS)
 def test_auto_shows_the_sibling_that_it_hands_on_to(op: str, on_h200: Answers) -> None:
     assert_same_as_sibling(on_h200, op, "triton")
 
@@ -105,7 +105,7 @@ def test_resources_are_those_that_cuobjdump_reads(tmp_path: Path) -> None:
     (tool, *_) = cubin.tools("cuobjdump")
     for arch in ("sm_80", "sm_90", "sm_100", "sm_120"):
         capability = ARCHITECTURES[arch].capability
-        for op, form in ((ops.SOFTMAX, "persistent"), (ops.MIN, "rows"), (ops.MIN, "split")):
+        for op, form in ((operations.SOFTMAX, "persistent"), (operations.MIN, "rows"), (operations.MIN, "split")):
             (made,) = bound(op, form, x, 1, arch)
             program = made.compiled
             path = tmp_path / "kernel.cubin"

@@ -1,1 +1,0 @@
-from kernelzoo.launch import owning as owning
