@@ -54,6 +54,9 @@ PTX = {
     "ld.global.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];": "load(%4, %0, %1, %2, %3)",
     "{.reg .b64 policy; createpolicy.fractional.L2::evict_last.b64 policy, 1.0;"
     " ld.global.L2::cache_hint.v4.u32 {%0, %1, %2, %3}, [%4], policy;}": "load(%4, %0, %1, %2, %3)",
+    "{.reg .b64 policy; createpolicy.fractional.L2::evict_last.b64 policy, 1.0;"
+    " .reg .pred wanted; setp.ne.u32 wanted, %5, 0;"
+    " @wanted ld.global.L2::cache_hint.v4.u32 {%0, %1, %2, %3}, [%4], policy;}": "load_if(%5, %4, %0, %1, %2, %3)",
     "{.reg .pred wanted; setp.ne.u32 wanted, %5, 0;"
     " @wanted ld.global.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];}": "load_if(%5, %4, %0, %1, %2, %3)",
     "st.global.v4.u32 [%0], {%1, %2, %3, %4};": "store(%0, %1, %2, %3, %4)",

@@ -80,6 +80,16 @@ __device__ inline Bytes16 load_kept(const void* p) {
   return v;
 }
 
+// The same, or `otherwise`.
+__device__ inline Bytes16 load_kept_if(bool wanted, const void* p, const Bytes16& otherwise) {
+  Bytes16 v = otherwise;
+  asm("{.reg .b64 policy; createpolicy.fractional.L2::evict_last.b64 policy, 1.0;"
+      " .reg .pred wanted; setp.ne.u32 wanted, %5, 0;"
+      " @wanted ld.global.L2::cache_hint.v4.u32 {%0, %1, %2, %3}, [%4], policy;}"
+      : "+r"(v.word[0]), "+r"(v.word[1]), "+r"(v.word[2]), "+r"(v.word[3]) : "l"(p), "r"((u32)wanted));
+  return v;
+}
+
 // Written once, and left to the caches' own ways. Of plain assignments the compiler makes code that spills.
 __device__ inline void store_plain(void* p, const Bytes16& v) {
   asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};"
@@ -157,6 +167,16 @@ __device__ inline void wait_async_but() { asm volatile("cp.async.wait_group %0;"
 // each block takes the one after its own last.
 __device__ inline void send_tagged(u64* at, u32 tag, u32 value) {
   asm volatile("st.relaxed.gpu.global.u64 [%0], %1;" :: "l"(at), "l"((u64)tag << 32 | value) : "memory");
+}
+// A word of any content, where the reader knows of one that none has.
+__device__ inline void send_word(u64* at, u64 word) {
+  asm volatile("st.relaxed.gpu.global.u64 [%0], %1;" :: "l"(at), "l"(word) : "memory");
+}
+// One more; how many there were. What was written before is seen by who sees the count.
+__device__ inline u64 count_up(u64* at) {
+  u64 before;
+  asm volatile("atom.add.acq_rel.gpu.global.u64 %0, [%1], 1;" : "=l"(before) : "l"(at) : "memory");
+  return before;
 }
 __device__ inline u64 peek_tagged(const u64* at) {
   u64 word;

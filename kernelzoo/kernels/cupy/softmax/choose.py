@@ -12,29 +12,24 @@ from kernelzoo.kernels.cupy.rows import WARP, packed, packs, width
 from kernelzoo.kernels.cupy.softmax import (
     columns_cluster,
     columns_flat,
-    columns_pipeline,
     columns_ragged,
     fused,
     multi_row_shared,
     split_cluster,
     split_ring,
 )
-from kernelzoo.kernels.cupy.softmax.column_tiles import capacity, most_threads, tiles_of
+from kernelzoo.kernels.cupy.softmax.column_strips import holds, whole
 from kernelzoo.kernels.cupy.softmax.held import PACKS_HELD
-from kernelzoo.kernels.cupy.softmax.meeting import clusters
 from kernelzoo.layout import Columns, Rows, cdiv, rows_of
 from kernelzoo.registry import chooser
 from kernelzoo.tables import knob, launch_table
 
-FLAT_ROWS, FLAT_LEAST, FLAT_LONG, FLAT_THREADS = 256, 1024, 8192, 384
+FLAT_ROWS, FLAT_LEAST, FLAT_LONG, FLAT_THREADS = 256, 1024, 32768, 384
 """Columns taken as one piece of memory: at odd widths, of so many rows at most and so many elements at least; at even
-ones, of more elements than the strips of a cluster take, where so many threads of a block have work."""
+ones, of more elements than blocks that share a strip hold, where so many threads of a block have work."""
 
 RAGGED_LEAST = 96
 """Elements of the shortest column of an odd width that a cluster takes through shared memory."""
-
-CLUSTER_ELEMENTS = 1024
-"""Of float32, to a block of the largest cluster: up to it an SM has three such blocks, which beat the pipeline."""
 
 
 @launch_table("cupy", "softmax")
@@ -94,10 +89,10 @@ def multi_row(x: torch.Tensor, out: torch.Tensor) -> str:
     rows, _, _ = _given(x, out)
     if rows.columns is None:
         return _multi_row(rows)
-    if rows.n > capacity(rows.columns):
+    if not holds(rows.columns):
+        held = whole(rows.columns).elements
         raise UnsupportedProblemError(
-            "cupy/softmax/multi_row",
-            f"a column of {rows.n} elements doesn't fit in a block's registers: {capacity(rows.columns)} do",
+            "cupy/softmax/multi_row", f"a column of {rows.n} elements doesn't fit in a block's registers: {held} do"
         )
     return "columns"
 
@@ -138,9 +133,12 @@ def _auto_columns(columns: Columns, device: Device, knobs: Knobs) -> str:
     shared = _shared_columns(columns, device, knobs)
     if shared is not None and (shared != "columns_cluster" or columns.n > knobs.columns_short):
         return shared
-    # Held in registers if it fits; split where the tiles alone don't give each SM two blocks.
-    few = tiles_of(columns, most_threads(columns)) < knobs.columns_blocks * device.multiprocessors
-    return _split_columns(columns, device, knobs) if few and columns.n > knobs.columns_long else "columns"
+    if columns.vector > 1 and columns.itemsize < 8:
+        return "columns" if holds(columns) else "columns_grid"
+    # Held in registers if it fits; shared where the strips alone don't give each SM two blocks.
+    strips = columns.strips(whole(columns).lanes * columns.vector)
+    few = strips < knobs.columns_blocks * device.multiprocessors
+    return "columns_grid" if few and columns.n > knobs.columns_long else "columns"
 
 
 def _split_columns(columns: Columns, device: Device, knobs: Knobs) -> str:
@@ -148,13 +146,11 @@ def _split_columns(columns: Columns, device: Device, knobs: Knobs) -> str:
 
 
 def _shared_columns(columns: Columns, device: Device, knobs: Knobs) -> str | None:
-    """The form that takes columns through the shared memory of several blocks; None if none does so well."""
+    """The form that takes columns through the shared memory of its blocks; None if registers do as well."""
     if _is_flat(columns):
         return "columns_flat"
-    if _suits_pipeline(columns, device, knobs):
-        return "columns_pipeline"
-    if columns_cluster.fitting(columns, device, knobs) is not None:
-        return "columns_cluster"
+    if columns.itemsize == 8:  # its exponentials leave too few registers for elements
+        return "columns_cluster" if columns_cluster.fitting(columns, device, knobs) is not None else None
     return "columns_ragged" if _suits_ragged(columns, device, knobs) else None
 
 
@@ -165,17 +161,6 @@ def _is_flat(columns: Columns) -> bool:
     if columns.vector == 1:
         return columns.inner <= FLAT_ROWS and columns.n >= FLAT_LEAST
     return columns.n > FLAT_LONG and columns_flat.threads_round(columns) >= FLAT_THREADS
-
-
-def _suits_pipeline(columns: Columns, device: Device, knobs: Knobs) -> bool:
-    """Not where columns are short or few, nor where a cluster is faster."""
-    blocks = columns_pipeline.blocks_of(columns, device)
-    if blocks is None or columns.n < knobs.columns_long or columns.inner < columns_pipeline.LANES * columns.vector:
-        return False
-    if columns.itemsize == 4 and columns.n <= CLUSTER_ELEMENTS * clusters(device)[-1]:
-        return False
-    strips, parts = blocks
-    return strips * parts >= device.multiprocessors
 
 
 def _suits_ragged(columns: Columns, device: Device, knobs: Knobs) -> bool:

@@ -8,8 +8,8 @@ import torch
 
 from kernelzoo.device import Device
 from kernelzoo.kernels.cupy.launch import Plan, Step, bind
-from kernelzoo.kernels.cupy.rows import c_type, columns_of
-from kernelzoo.kernels.cupy.softmax.column_tiles import block_of, held_items, most_threads, tiles_of
+from kernelzoo.kernels.cupy.rows import columns_of
+from kernelzoo.kernels.cupy.softmax.column_strips import whole
 from kernelzoo.launch import Launch
 from kernelzoo.layout import Rows
 from kernelzoo.registry import register
@@ -23,8 +23,7 @@ def columns(x: torch.Tensor, out: torch.Tensor) -> Launch:
 
 def plan(rows: Rows, device: Device, table: None) -> Plan:
     columns = columns_of("cupy/softmax/columns", rows)
-    most = most_threads(columns)
-    lanes, threads = block_of(columns, most)
-    kernel = f"columns<{c_type(columns)}, {columns.vector}, {held_items(columns)}, false>"
-    arguments = ("partial", "counters", (ctypes.c_int32, 1), (ctypes.c_int32, lanes))  # no other block to meet
-    return Plan(columns, (Step(kernel, tiles_of(columns, most), threads, arguments),))
+    strip = whole(columns)
+    no_other = ((ctypes.c_int64, 0), (ctypes.c_int32, 1))  # block to meet
+    step = Step(strip.kernel(columns, False), columns.strips(strip.lanes * columns.vector), strip.threads, no_other)
+    return Plan(columns, (step,))

@@ -1,5 +1,3 @@
-// Columns that several blocks of a co-operative launch share. The kernel is columns<T, V, ITEMS, true> of columns.cuh.
+// Columns that several blocks of a co-operative launch share. The kernel is columns<..., true> of columns.cuh.
 
 #include "columns.cuh"
-
-

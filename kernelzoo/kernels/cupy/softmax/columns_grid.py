@@ -1,4 +1,7 @@
-"""Softmax of columns that several blocks of one co-operative launch share."""
+"""Softmax of columns that several blocks of one co-operative launch share, in registers as far as they fit.
+
+After this zoo's own columns_grid in Triton: each block holds its part of a strip while the blocks exchange pairs.
+"""
 
 from __future__ import annotations
 
@@ -8,35 +11,47 @@ import torch
 
 from kernelzoo.device import Device
 from kernelzoo.kernels.cupy.launch import Plan, Step, bind
-from kernelzoo.kernels.cupy.rows import c_type, columns_of
-from kernelzoo.kernels.cupy.softmax.column_tiles import block_of, held_items, tiles_of
+from kernelzoo.kernels.cupy.rows import columns_of
+from kernelzoo.kernels.cupy.softmax.column_strips import fewer, widest
 from kernelzoo.kernels.cupy.softmax.pairs import pair_bytes
+from kernelzoo.kernels.shared.split import split
 from kernelzoo.launch import Launch
 from kernelzoo.layout import Rows, cdiv
 from kernelzoo.registry import register
 
-THREADS, BLOCKS = 256, 2
-"""Of a block, and blocks that always fit on an SM: the kernel is bound to 128 registers."""
+BLOCKS = 2
+"""Of 256 threads on an SM, which always fit: the kernel is bound to 128 registers."""
 
-MOST_ITEMS = 8
-"""Elements of its column that a thread holds in registers."""
+MANY_PARTS = 64
+"""Blocks to a strip, each of which awaits the pairs of all others: no more, where so many hold it."""
+
+LEAST_SHARE = 64
+"""Elements of a column that a block has at the least."""
+
+WORKSPACE_LINE = 128
+"""Bytes ahead of the pairs, for a counter: see columns.cuh."""
 
 
 @register("cupy", "softmax", "columns_grid")
 def columns_grid(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """Columns that several blocks share, which run side by side and meet through device memory."""
+    """Columns that several blocks share, which run side by side and exchange pairs through device memory."""
     return bind(__file__, plan, None, x, out)
 
 
 def plan(rows: Rows, device: Device, table: None) -> Plan:
+    """As few blocks to a strip as hold it, more where there is room for them."""
     columns = columns_of("cupy/softmax/columns_grid", rows)
-    lanes, threads = block_of(columns, THREADS)
-    tiles, resident = tiles_of(columns, THREADS), BLOCKS * device.multiprocessors
-    items = min(MOST_ITEMS, held_items(columns))
-    share = threads // lanes * items  # elements of one column that a block holds
-    chunks = max(1, min(cdiv(columns.n, share), resident // min(tiles, resident)))
-    groups = min(tiles, resident // chunks)
-    kernel = f"columns<{c_type(columns)}, {columns.vector}, {items}, true>"
-    arguments = ("partial", "counters", (ctypes.c_int32, chunks), (ctypes.c_int32, lanes))
-    step = Step(kernel, groups * chunks, threads, arguments, cooperative=True)
-    return Plan(columns, (step,), tiles * chunks * lanes * columns.vector * pair_bytes(columns), tiles * 8)
+    strip, resident = widest(columns), BLOCKS * device.multiprocessors
+    wide = strip.lanes * columns.vector
+    strips = columns.strips(wide)
+    room = max(1, resident // min(strips, resident))
+    least = cdiv(columns.n, strip.elements)
+    most = MANY_PARTS if least <= MANY_PARTS else resident  # all SMs read again what blocks don't hold
+    parts = max(min(least, MANY_PARTS), min(room, most))
+    parts = min(parts, resident, cdiv(columns.n, LEAST_SHARE))
+    cut = split(strips, columns.n, parts, 1, resident)
+    strip = fewer(strip, cut.span)
+    arguments = ("counters", (ctypes.c_int32, cut.parts))
+    step = Step(strip.kernel(columns, True), cut.blocks, strip.threads, arguments, cooperative=True)
+    pairs = 2 * strips * cut.parts * wide * pair_bytes(columns)
+    return Plan(columns, (step,), counter_bytes=WORKSPACE_LINE + pairs)

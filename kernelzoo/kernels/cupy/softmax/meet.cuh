@@ -9,9 +9,8 @@
 __device__ inline void meet(u64* arrived, int chunks) {
   __syncthreads();
   if (threadIdx.x == 0) {
-    u64 before, now;
-    asm volatile("atom.add.acq_rel.gpu.global.u64 %0, [%1], 1;" : "=l"(before) : "l"(arrived) : "memory");
-    const u64 complete = (before / chunks + 1) * chunks;
+    u64 now;
+    const u64 complete = (count_up(arrived) / chunks + 1) * chunks;
     do {
       asm volatile("ld.acquire.gpu.global.u64 %0, [%1];" : "=l"(now) : "l"(arrived) : "memory");
     } while (now < complete);

@@ -50,6 +50,19 @@ __device__ inline void take_in_columns(Wide<T> (&m)[V], Wide<T> (&s)[V], Pack<T,
   for (int k = 0; k < V; ++k) s[k] += next[k];  // a batch at a time: fewer roundings in the long sum
 }
 
+// A batch of packs of neighbouring rows, `step` elements apart; one past the first `left` is -inf.
+template <class T, int V, int ITEMS>
+__device__ inline void load_column_batch(Pack<T, V> (&items)[ITEMS], const T* x, i64 step, int left) {
+#pragma unroll
+  for (int i = 0; i < ITEMS; ++i) {
+    if (i < left) {
+      items[i].load(x + i * step, 0);
+    } else {
+      items[i].empty();
+    }
+  }
+}
+
 template <class T, int V>
 __device__ inline void write_pack(const Row<T, V>& row, i64 j, Pack<T, V> item, Pair<Wide<T>> by) {
   Wide<T> v[V];
