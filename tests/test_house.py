@@ -42,7 +42,26 @@ OPERATIONS = tuple(
 )
 
 # A form that not every GPU language has, and why the others haven't.
-ONLY_SOME: dict[str, str] = {}
+ONLY_SOME = {
+    "softmax/fused_packed": "Triton keeps two halves in a register only by a kernel of its own; the others' fused does",
+    "softmax/multi_row_loop": "the guarded loop over rows is shown once, where a tile of rows is the language's own",
+    "softmax/multi_row_ragged": "Triton masks a tile as a whole; the others read edges lane by lane in multi_row_tile",
+    "softmax/multi_row_shared": "Triton has no shared memory that a program could fill as one piece",
+    "softmax/split_cluster": "Triton has no words for thread-block clusters",
+    "softmax/split_ring": "bulk copies that a warp waits for, tile by tile, are CUDA C's alone",
+    "softmax/split_two_launches": "for devices whose blocks can't wait for each other: AMD's, and Numba's simulator",
+    "softmax/columns_cluster": "Triton has no words for clusters, nor for shared memory",
+    "softmax/columns_ragged": "Triton has no words for clusters, nor for shared memory",
+    "softmax/columns_two_launches": "for devices whose blocks can't wait for each other: Triton's AMD ones",
+    "softmax/columns_two_passes": "the others' columns read again what they can't hold",
+    "min/rows_deferred_flat": "Triton's twin of rows_deferred_shared: one piece of memory as a tile",
+    "min/rows_deferred_lanes": "a part of a warp to a row is a template of CUDA C's, a tiling of the others' *_block",
+    "min/rows_deferred_ragged": "Triton masks a tile as a whole; the others read edges lane by lane",
+    "min/rows_deferred_shared": "Triton has no shared memory that a program could fill as one piece",
+    "min/split_cluster": "Triton has no words for thread-block clusters",
+    "min/columns_cluster": "Numba's blocks share columns in a cluster; the others' meet in memory, as columns_split",
+    "min/columns_split": "Numba's blocks share columns in a cluster, as columns_cluster",
+}
 
 
 @cache
@@ -141,6 +160,10 @@ NAMES_ELSEWHERE: dict[str, str] = {
     "registry": "the order in which backends are preferred",
     "backend": "the public functions' own names",
     "__init__": "the public names",
+    "measure.environment": "names of packages, whose versions are recorded",
+    "measure.record": "the least sample of a bench, as pytest-benchmark calls it",
+    "cli.doctor": "names of packages",
+    "cli.suspicions": "names of packages",
 }
 
 

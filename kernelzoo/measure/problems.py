@@ -32,7 +32,7 @@ class Problem:
         return f"{self.op}-{self.dtype}-{'x'.join(map(str, self.shape))}{axis}"
 
     def input(self, generator: torch.Generator) -> torch.Tensor:
-        """Fresh random input on the generator's device, see :func:`kernelzoo.ops.sample`."""
+        """Fresh random input on the generator's device, see :func:`kernelzoo.operations.sample`."""
         return operations.sample(self.op, self.shape, self.dtype, self.dim, generator=generator)
 
 
