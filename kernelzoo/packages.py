@@ -35,6 +35,8 @@ class Found(NamedTuple):
     variant: str
     summary: str
     """The first line of its docstring."""
+    chooses: bool
+    """Whether it is a chooser."""
 
 
 @cache
@@ -99,10 +101,9 @@ def _decorated(tree: ast.Module) -> Iterator[Found]:
     for node in tree.body:
         if isinstance(node, ast.FunctionDef):
             for call in node.decorator_list:
-                if (
-                    isinstance(call, ast.Call)
-                    and {"register", "chooser"} & {getattr(call.func, "id", None), getattr(call.func, "attr", None)}
-                    and len(call.args) == 3
-                ):
+                if not isinstance(call, ast.Call) or len(call.args) != 3:
+                    continue
+                name = getattr(call.func, "id", None) or getattr(call.func, "attr", None)
+                if name in ("register", "chooser"):
                     backend, op, variant = (ast.literal_eval(argument) for argument in call.args)
-                    yield Found(backend, op, variant, first_line(ast.get_docstring(node)))
+                    yield Found(backend, op, variant, first_line(ast.get_docstring(node)), name == "chooser")

@@ -55,6 +55,8 @@ class Implementation:
     variant: str
     summary: str
     """The first line of its docstring."""
+    chooses: bool = False
+    """Whether it stands for several forms, one of which it chooses for a problem."""
 
     @property
     def id(self) -> str:
@@ -179,19 +181,6 @@ def chosen(backend: str, op: str, variant: str, x: torch.Tensor, out: torch.Tens
     return name
 
 
-def is_chooser(id: str) -> bool:
-    """Whether an id of a loaded backend stands for several forms."""
-    backend, op, variant = id.split("/")
-    return (backend, op, variant) in _choosers
-
-
-def _check_id(backend: str, op: str, variant: str) -> None:
-    known_op(op)
-    for part in (backend, variant):
-        if not (isinstance(part, str) and part.isidentifier()):
-            raise RegistrationError(f"a backend or variant is a Python identifier, got {part!r}")
-
-
 def _enter(backend: str, op: str, variant: str, bind: Bind, choose: Choose | None) -> None:
     with _lock:
         known = _registered.get((backend, op, variant))
@@ -232,7 +221,8 @@ def implementations(backend: str | None = None, op: str | None = None) -> tuple[
     read = (Implementation(*found) for name, package in packages().items() for found in scan(name, package, names))
     found = {i.id: i for i in read}
     for (name, operation, variant), bind in list(_registered.items()):
-        implementation = Implementation(name, operation, variant, first_line(bind.__doc__))
+        chooses = (name, operation, variant) in _choosers
+        implementation = Implementation(name, operation, variant, first_line(bind.__doc__), chooses)
         found.setdefault(implementation.id, implementation)
     return tuple(
         found[id]

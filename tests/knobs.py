@@ -63,8 +63,7 @@ def on(backend: str, arch: str) -> Iterator[Device]:
 
 def forms(backend: str, op: str) -> list[str]:
     """The variants to look at: ``auto``, and the forms that the other choosers choose among."""
-    known = [v for b, o, v in registry._registered if (b, o) == (backend, op)]
-    return [v for v in known if v == "auto" or not registry.is_chooser(f"{backend}/{op}/{v}")]
+    return [i.variant for i in registry.implementations(backend, op) if i.variant == "auto" or not i.chooses]
 
 
 def plan(backend: str, op: str, variant: str, shape: tuple[int, ...], dim: int, dtype: str, table: Any) -> list[Step]:

@@ -119,7 +119,7 @@ def plans(op: str, dtype: str, device: Device) -> list[tuple[str, Rows, Plan]]:
 
 
 def is_chooser(op: str, variant: str) -> bool:
-    return registry.is_chooser(f"cupy/{op}/{variant}")
+    return registry.implementation(f"cupy/{op}/{variant}").chooses
 
 
 def file_of(op: str, form: str) -> Path:

@@ -97,10 +97,6 @@ LAYOUTS = (
 FEW = (SHAPES[1], SHAPES[4], SHAPES[9], SHAPES[12], LAYOUTS[0])
 
 
-CHOOSERS = {("softmax", "multi_row"), ("softmax", "split"), ("min", "rows_deferred"), ("min", "split")}
-"""Names that stand for several forms, each of which is looked at by itself."""
-
-
 def problems(dtype: str) -> tuple[Problem, ...]:
     """Fewer of dtypes whose kernels are another's with other conversions."""
     if dtype == "float32":
@@ -137,7 +133,7 @@ def requests(backend: str, arch: str, few: bool = False) -> list[Laid]:
     return [
         Laid(backend, i.op, i.variant, problem.shape, dtype, problem.dim, arch, problem.layout)
         for i in kernelzoo.implementations(backend)
-        if i.variant == "auto" or (i.op, i.variant) not in CHOOSERS
+        if i.variant == "auto" or not i.chooses
         for dtype in i.operation.dtypes
         for problem in (problems(dtype) if not few else FEW if dtype in ("float32", "bfloat16") else FEW[:1])
     ]

@@ -44,7 +44,7 @@ INF, NAN = float("inf"), float("nan")
 SOFTMAX = list(kernelzoo.implementations("numba", "softmax"))
 MIN = list(kernelzoo.implementations("numba", "min"))
 registry.language("numba")
-CHOOSERS = [i for i in SOFTMAX + MIN if registry.is_chooser(i.id)]  # which only hand on to the others
+CHOOSERS = [i for i in SOFTMAX + MIN if i.chooses]  # which only hand on to the others
 # Of clusters, of blocks that wait for each other, or of more shared memory than the simulator has: tested one by one,
 # with ``one_block``.
 ALONE = (
