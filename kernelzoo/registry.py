@@ -181,6 +181,13 @@ def chosen(backend: str, op: str, variant: str, x: torch.Tensor, out: torch.Tens
     return name
 
 
+def _check_id(backend: str, op: str, variant: str) -> None:
+    known_op(op)
+    for part in (backend, variant):
+        if not (isinstance(part, str) and part.isidentifier()):
+            raise RegistrationError(f"a backend or variant is a Python identifier, got {part!r}")
+
+
 def _enter(backend: str, op: str, variant: str, bind: Bind, choose: Choose | None) -> None:
     with _lock:
         known = _registered.get((backend, op, variant))

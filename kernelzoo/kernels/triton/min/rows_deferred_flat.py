@@ -114,7 +114,9 @@ def rows_deferred_flat(x: torch.Tensor, out: torch.Tensor) -> Launch:
     tile = tile_of(rows)
     if tile is None:
         raise UnsupportedProblemError(
-            id, f"it takes rows of at most {LONGEST} elements that follow each other without a gap; got {rows.n}"
+            id,
+            f"it takes rows of at most {LONGEST} elements that follow each other without a gap; got rows of {rows.n}, "
+            f"their elements {rows.x_n} apart and the rows {rows.step}",
         )
     vector = rows.whole_vector
     kinds = (wide_type(x.dtype), identity(x.dtype), vector, tile.lanes, tile.columns, tile.rest, tile.flat)
