@@ -96,7 +96,7 @@ def view(x: torch.Tensor, out: torch.Tensor) -> View:
         while rows.apart % vec:
             vec //= 2
         edges = (rows.x_phase | rows.n | rows.x_outer | rows.x_inner) % vec != 0
-    return View(*(getattr(rows, field.name) for field in dataclasses.fields(Rows)), vec, edges)
+    return View(**{f.name: getattr(rows, f.name) for f in dataclasses.fields(Rows)}, vec=vec, edges=edges)
 
 
 # --- Plans ----------------------------------------------------------------------------------------------------------
@@ -125,8 +125,8 @@ def settled(decide: Callable[[View, Device, Any], T], table: type[Any] | None, x
     numbers = tables.of(table, device.index) if table is not None else None
     if recording.get() is not None or (device.described and not SIMULATED):
         return decide(view(x, out), device, numbers)
-    key = (decide, numbers, x.dtype, device.index, x.shape, x.stride(), out.stride())
-    key += x.data_ptr() % 16, out.data_ptr() % 16
+    place = x.shape, x.stride(), out.stride(), x.data_ptr() % 16, out.data_ptr() % 16
+    key = decide, numbers, x.dtype, device.index, place
     found: T | None = _settled.get(key)
     if found is None:
         with compiling, nullcontext() if SIMULATED else attached(device.index):

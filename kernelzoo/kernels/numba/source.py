@@ -12,7 +12,7 @@ import textwrap
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from typing import Any
 
 from cuda.core import Program, ProgramOptions
@@ -47,7 +47,7 @@ class Source:
         """How many of its arguments are pointers."""
         return sum(isinstance(argument, types.CPointer) for argument in self.arguments)
 
-    @property
+    @cached_property
     def name(self) -> str:
         """The kernel's name and constants."""
         return f"{self.function.__qualname__}{self.constants}"
