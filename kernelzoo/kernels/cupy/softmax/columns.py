@@ -7,7 +7,7 @@ import ctypes
 import torch
 
 from kernelzoo.device import Device
-from kernelzoo.kernels.cupy.launch import Plan, Step, bind
+from kernelzoo.kernels.cupy.launch import Argument, Plan, Step, bind
 from kernelzoo.kernels.cupy.rows import c_type, columns_of
 from kernelzoo.kernels.cupy.softmax.column_tiles import block_of, held_items, most_threads, tiles_of
 from kernelzoo.launch import Launch
@@ -26,5 +26,6 @@ def plan(rows: Rows, device: Device, table: None) -> Plan:
     most = most_threads(columns)
     lanes, threads = block_of(columns, most)
     kernel = f"columns<{c_type(columns)}, {columns.vector}, {held_items(columns)}, false>"
-    arguments = ("partial", "counters", (ctypes.c_int32, 1), (ctypes.c_int32, lanes))  # no other block to meet
+    # No other block to meet.
+    arguments: tuple[Argument, ...] = ("partial", "counters", (ctypes.c_int32, 1), (ctypes.c_int32, lanes))
     return Plan(columns, (Step(kernel, tiles_of(columns, most), threads, arguments),))

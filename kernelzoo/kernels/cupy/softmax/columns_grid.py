@@ -7,7 +7,7 @@ import ctypes
 import torch
 
 from kernelzoo.device import Device
-from kernelzoo.kernels.cupy.launch import Plan, Step, bind
+from kernelzoo.kernels.cupy.launch import Argument, Plan, Step, bind
 from kernelzoo.kernels.cupy.rows import c_type, columns_of
 from kernelzoo.kernels.cupy.softmax.column_tiles import block_of, held_items, tiles_of
 from kernelzoo.kernels.cupy.softmax.pairs import pair_bytes
@@ -37,6 +37,6 @@ def plan(rows: Rows, device: Device, table: None) -> Plan:
     chunks = max(1, min(cdiv(columns.n, share), resident // min(tiles, resident)))
     groups = min(tiles, resident // chunks)
     kernel = f"columns<{c_type(columns)}, {columns.vector}, {items}, true>"
-    arguments = ("partial", "counters", (ctypes.c_int32, chunks), (ctypes.c_int32, lanes))
+    arguments: tuple[Argument, ...] = ("partial", "counters", (ctypes.c_int32, chunks), (ctypes.c_int32, lanes))
     step = Step(kernel, groups * chunks, threads, arguments, cooperative=True)
     return Plan(columns, (step,), tiles * chunks * lanes * columns.vector * pair_bytes(columns), tiles * 8)
