@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from kernelzoo.ops import OPERATIONS
+from kernelzoo.operations import OPERATIONS
 
 import kernelzoo
 from kernelzoo import measure, registry

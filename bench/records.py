@@ -31,7 +31,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from kernelzoo.ops import OPERATIONS
+from kernelzoo.operations import OPERATIONS
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "bench" / "results"

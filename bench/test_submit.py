@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 import torch
-from kernelzoo.ops import OPERATIONS
+from kernelzoo.operations import OPERATIONS
 
 import kernelzoo
 from kernelzoo import measure, registry

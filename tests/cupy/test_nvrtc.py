@@ -24,7 +24,7 @@ try:
 except Exception as error:  # a missing library shows as an ImportError, OSError or RuntimeError, by CuPy's version
     pytest.skip(f"NVRTC can't be loaded: {error}", allow_module_level=True)
 
-from kernelzoo.ops import MIN, SOFTMAX  # noqa: E402
+from kernelzoo.operations import MIN, SOFTMAX  # noqa: E402
 
 import kernelzoo  # noqa: E402  (after the skips)
 import kernelzoo.kernels.cupy as backend  # noqa: E402

@@ -125,6 +125,9 @@ class Kernel(Protocol):
 class Machine(Protocol):
     """What runs kernels. Ours is CuPy's compiler and NVIDIA's driver; ``stand_in`` of this package takes its place."""
 
+    def __hash__(self) -> int:
+        """What is made ready is kept by the machine."""
+
     def device_of(self, x: torch.Tensor) -> Device:
         """The device that a kernel on x runs on."""
 

@@ -7,7 +7,7 @@ import ctypes
 import torch
 
 from kernelzoo.device import Device
-from kernelzoo.kernels.cupy.launch import Plan, Step, bind
+from kernelzoo.kernels.cupy.launch import Argument, Plan, Step, bind
 from kernelzoo.kernels.cupy.rows import columns_of
 from kernelzoo.kernels.cupy.softmax.column_strips import whole
 from kernelzoo.launch import Launch
@@ -24,6 +24,6 @@ def columns(x: torch.Tensor, out: torch.Tensor) -> Launch:
 def plan(rows: Rows, device: Device, table: None) -> Plan:
     columns = columns_of("cupy/softmax/columns", rows)
     strip = whole(columns)
-    no_other = ((ctypes.c_int64, 0), (ctypes.c_int32, 1))  # block to meet
+    no_other: tuple[Argument, ...] = ((ctypes.c_int64, 0), (ctypes.c_int32, 1))  # block to meet
     step = Step(strip.kernel(columns, False), columns.strips(strip.lanes * columns.vector), strip.threads, no_other)
     return Plan(columns, (step,))

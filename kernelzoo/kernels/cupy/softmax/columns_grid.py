@@ -10,7 +10,7 @@ import ctypes
 import torch
 
 from kernelzoo.device import Device
-from kernelzoo.kernels.cupy.launch import Plan, Step, bind
+from kernelzoo.kernels.cupy.launch import Argument, Plan, Step, bind
 from kernelzoo.kernels.cupy.rows import columns_of
 from kernelzoo.kernels.cupy.softmax.column_strips import fewer, widest
 from kernelzoo.kernels.cupy.softmax.pairs import pair_bytes
@@ -51,7 +51,7 @@ def plan(rows: Rows, device: Device, table: None) -> Plan:
     parts = min(parts, resident, cdiv(columns.n, LEAST_SHARE))
     cut = split(strips, columns.n, parts, 1, resident)
     strip = fewer(strip, cut.span)
-    arguments = ("counters", (ctypes.c_int32, cut.parts))
+    arguments: tuple[Argument, ...] = ("counters", (ctypes.c_int32, cut.parts))
     step = Step(strip.kernel(columns, True), cut.blocks, strip.threads, arguments, cooperative=True)
     pairs = 2 * strips * cut.parts * wide * pair_bytes(columns)
     return Plan(columns, (step,), counter_bytes=WORKSPACE_LINE + pairs)
