@@ -19,13 +19,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from kernelzoo.operations import OPERATIONS
 
 import kernelzoo
 from kernelzoo import measure, registry
 from kernelzoo.errors import KernelZooError
 from kernelzoo.files import write_whole
 from kernelzoo.measure.statistics import FEWEST, ratio_interval
+from kernelzoo.operations import OPERATIONS
 from kernelzoo.registry import Launch
 from kernelzoo.report import aa
 

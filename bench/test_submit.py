@@ -17,12 +17,12 @@ from typing import Any
 
 import pytest
 import torch
-from kernelzoo.operations import OPERATIONS
 
 import kernelzoo
 from kernelzoo import measure, registry
 from kernelzoo.measure import record
 from kernelzoo.measure.race import Measurement
+from kernelzoo.operations import OPERATIONS
 
 CALLS = 200  # in one sample: fewer than the 1024 that a stream queues
 SAMPLES = 25
