@@ -8,9 +8,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from kernelzoo import ops, registry, tables
+from kernelzoo import operations, registry, tables
 from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.inspect import ARCHITECTURES, Architecture, described
+from kernelzoo.packages import BUILT_IN
 from kernelzoo.tables import Step
 
 ARCHES = ("sm_75", "sm_80", "sm_89", "sm_90", "sm_100", "sm_120")
@@ -56,8 +57,8 @@ def extremes(backend: str, op: str) -> Iterator[dict[str, int]]:
 @contextmanager
 def on(backend: str, arch: str) -> Iterator[Architecture]:
     """Within the context, the backend plans for that architecture's device."""
-    package = registry.BUILT_IN[backend]
-    for op in ops.OPERATIONS:
+    package = BUILT_IN[backend]
+    for op in operations.OPERATIONS:
         importlib.import_module(f"{package}.{op}")
     architecture = ARCHITECTURES[arch]
     with described(architecture), importlib.import_module(f"{package}.inspection").assumed(architecture):
@@ -68,7 +69,7 @@ def plan(backend: str, op: str, variant: str, shape: tuple[int, ...], dim: int, 
     """The steps of one plan, none if the variant refuses the problem; ``auto`` refuses none."""
     import torch
 
-    operation = ops.OPERATIONS[op]
+    operation = operations.OPERATIONS[op]
     x = torch.empty(shape, dtype=getattr(torch, dtype), device="meta")
     with tables.using(table), tables.noted() as steps:
         try:

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import matrix
 
-from kernelzoo import ops, registry
+from kernelzoo import operations, registry
 from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.inspect import ARCHITECTURES, Architecture
 
@@ -51,7 +51,7 @@ def bound(backend: str, dtype: str) -> Iterator[tuple[str, matrix.Problem]]:
     To be gone through within a context in which neither compiles nor runs anything.
     """
     for (name, op, variant), bind in list(registry._registered.items()):
-        operation = ops.OPERATIONS[op]
+        operation = operations.OPERATIONS[op]
         if name != backend or dtype not in operation.dtypes:
             continue
         for problem in EXTREME:

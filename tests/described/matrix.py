@@ -34,7 +34,7 @@ from typing import TYPE_CHECKING, Any
 from unittest import mock
 
 import kernelzoo
-from kernelzoo import inspect, measure, ops, registry, tables
+from kernelzoo import inspect, measure, operations, registry, tables
 from kernelzoo.errors import InspectionError, KernelZooError, UnsupportedProblemError
 from kernelzoo.files import write_whole
 from kernelzoo.inspect import ARCHITECTURES, Architecture, Kernel, Request, occupancy
@@ -279,7 +279,7 @@ def prepared(backend: str, asked: Sequence[Laid]) -> Iterator[None]:
     binds = registry._registered
     with mock.patch.object(softmax, "bind", planned), mock.patch.object(minima, "bind", planned):
         for request in asked:
-            operation = ops.OPERATIONS[request.op]
+            operation = operations.OPERATIONS[request.op]
             x = request.input("meta")
             dims = operation.check(x, request.dim)
             try:

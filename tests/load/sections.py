@@ -26,11 +26,12 @@ from typing import Any
 
 import torch
 
-from kernelzoo import ops, registry
+from kernelzoo import operations, registry
 from kernelzoo.backend import get
 from kernelzoo.check.bits import bits, poison_like
 from kernelzoo.check.cases import NoRoomError, by
 from kernelzoo.errors import BackendUnavailableError, KernelZooError, UnsupportedProblemError
+from kernelzoo.packages import load_module
 
 OUTCOMES = ("passed", "refused", "no room", "skipped", "unfinished", "failed")
 Row = dict[str, Any]
@@ -124,7 +125,7 @@ def call(implementation: registry.Implementation, x: torch.Tensor, dim: int = -1
 
 def drawn(op: str, shape: tuple[int, ...], dtype: str, where: Where, seed: int = 0, dim: int = -1) -> torch.Tensor:
     device = f"cuda:{torch.cuda.current_device()}" if where.is_cuda else "cpu"
-    return ops.sample(op, shape, dtype, dim, generator=torch.Generator(device).manual_seed(seed))
+    return operations.sample(op, shape, dtype, dim, generator=torch.Generator(device).manual_seed(seed))
 
 
 def same_bits(given: torch.Tensor, expected: torch.Tensor, what: str) -> None:
@@ -293,7 +294,7 @@ def _many(size: Size, x: torch.Tensor, implementation: registry.Implementation) 
     length = min(count, max(3, 2**25 // (x.numel() // count)) | 1)
     shape = [length if d == axis else s for d, s in enumerate(x.shape)]
     generator = torch.Generator(x.device).manual_seed(length)
-    base = ops.sample(size.op, tuple(shape), size.dtype, dim, generator=generator)
+    base = operations.sample(size.op, tuple(shape), size.dtype, dim, generator=generator)
     for start in range(0, count, length):
         part = x.narrow(axis, start, min(length, count - start))
         part.copy_(base.narrow(axis, 0, part.size(axis)))
@@ -311,7 +312,7 @@ def _many(size: Size, x: torch.Tensor, implementation: registry.Implementation) 
         here = slice(None) if part.size(out_axis) == length else slice(0, part.size(out_axis))
         index = (slice(None),) * out_axis + (here,)
         try:
-            ops.Expected(size.op, expected.lower[index], expected.upper[index]).check(part)
+            operations.Expected(size.op, expected.lower[index], expected.upper[index]).check(part)
         except AssertionError as error:
             raise AssertionError(f"from {start} on along axis {axis}: {error}") from None
         right = part if right is None else right
@@ -919,7 +920,7 @@ def _all_devices(chosen: list[registry.Implementation], where: Where) -> tuple[i
             device = f"cuda:{(t + count) % torch.cuda.device_count()}"
             for shape in SHAPES:
                 generator = torch.Generator(device).manual_seed(t)
-                x = ops.sample(implementation.op, shape, "float32", generator=generator)
+                x = operations.sample(implementation.op, shape, "float32", generator=generator)
                 try:
                     result = call(implementation, x)
                 except (UnsupportedProblemError, BackendUnavailableError):
@@ -999,7 +1000,7 @@ def _in_child(send: Any, id: str, where: Where, modules: list[str], x: torch.Ten
     try:
         torch.set_num_threads(1)  # torch's own threads can't be forked: its data loader's workers do the same
         for module in modules:
-            registry.load_module(module)
+            load_module(module)
         implementation = registry.implementation(id)
         given = drawn(implementation.op, (4096, 300), "float32", where) if x is None else x
         result = call(implementation, given)
