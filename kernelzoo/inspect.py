@@ -273,7 +273,7 @@ def _shown(step: Any, count: int, ran: str, request: Request) -> Kernel:
     device = request.device
     if isinstance(step, str):  # an operation of torch's
         return Kernel(step, "torch", ran, request.arch, str(device), launches=count)
-    made: Compiled = step.compile()
+    made: Compiled = step.build()
     sass, missing = made.assembly, None
     if sass is None:
         functions, missing = cubin.disassembly(made.binary)

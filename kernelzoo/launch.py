@@ -156,7 +156,7 @@ class Step:
     """Whether all blocks must run at once."""
     arguments: tuple[Any, ...] = ()
     """What the plan passes to it beside tensors."""
-    compile: Callable[[], Compiled] | None = field(default=None, compare=False, repr=False)
+    build: Callable[[], Compiled] | None = field(default=None, compare=False, repr=False)
     """Compiles the kernel for the device of the bind; None where the recording doesn't ask for it."""
 
 

@@ -115,8 +115,8 @@ def _bind(backend: str, op: str, variant: str, shape: tuple[int, ...], dim: int,
         operation.launch(registry._registered[backend, op, variant], x, (dim,), operation.allocate(x, (dim,), False))()
     for step in steps:
         if isinstance(step, Step):
-            assert step.compile is not None
-            step.compile()
+            assert step.build is not None
+            step.build()
 
 
 def main() -> int:

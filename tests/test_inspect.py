@@ -113,7 +113,7 @@ def auto(x, out):
 @register("made_up", "min", "simple")
 def simple(x, out):
     recording = __import__("kernelzoo.launch").launch.recording.get()
-    step = Step("k", (current().multiprocessors,), 64, 16, 2, True, compile=compiled)
+    step = Step("k", (current().multiprocessors,), 64, 16, 2, True, build=compiled)
     return recording.launch(step, step)
 
 @register("made_up", "min", "long")

@@ -34,7 +34,8 @@ def scratch() -> Iterator[str]:
 
 @pytest.mark.parametrize(("backend", "op"), VARIANTS)
 def test_the_zoo_holds_every_variant(backend: str, op: str) -> None:
-    assert {i.variant for i in kernelzoo.implementations(backend, op)} == VARIANTS[backend, op]
+    found = {i.variant for i in kernelzoo.implementations(backend, op)}
+    assert found == VARIANTS[backend, op] if backend in ("torch", "cpu") else found > VARIANTS[backend, op]
 
 
 def test_every_implementation_says_what_it_is() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from matrix import CHOOSERS
 
 import kernelzoo
 from kernelzoo import inspect
@@ -54,7 +53,7 @@ def assert_launch(kernel: Kernel, id: str) -> None:
     assert kernel.occupancy.blocks >= 1
     if kernel.cooperative:
         assert kernel.grid[0] <= device.multiprocessors * kernel.occupancy.blocks
-    chooses = variant == "auto" or (op, variant) in CHOOSERS
+    chooses = kernelzoo.implementation(id).chooses
     assert kernel.implementation == id or (chooses and not kernel.implementation.endswith("/auto"))
 
 

@@ -7,9 +7,10 @@ import known_bad
 import pytest
 import torch
 from known_bad import KNOWN_BAD, PROBLEMS, Bad
+from registered import forget
 
 import kernelzoo
-from kernelzoo import operations, registry
+from kernelzoo import operations
 from kernelzoo.check.cases import cases
 from kernelzoo.check.running import check, slow_to_bind
 from kernelzoo.check.special import special_rows
@@ -29,11 +30,9 @@ Enter = Callable[[str, Bind], Implementation]
 @pytest.fixture
 def enter() -> Iterator[Enter]:
     """Registers a bind of one operation under a throw-away name; waits for what it left running."""
-    entered = []
 
     def enter(op: str, bind: Bind) -> Implementation:
         kernelzoo.register("entrant", op, "only")(bind)
-        entered.append(("entrant", op, "only"))
         return kernelzoo.implementation(f"entrant/{op}/only")
 
     yield enter
@@ -43,9 +42,7 @@ def enter() -> Iterator[Enter]:
     known_bad.go_on.clear()
     if torch.cuda.is_available():
         torch.cuda.synchronize()
-    for id in entered:
-        registry._registered.pop(id, None)
-    registry._loaded.pop("entrant", None)
+    forget("entrant")
 
 
 def draw(problem: Problem, device: torch.device = CPU, *, seed: int = 0, count: int = 3) -> list[Set]:
@@ -128,8 +125,7 @@ def test_what_a_wrong_kernel_did_is_undone(enter: Enter) -> None:
         if bad.op == "softmax" and bad.gate and not bad.gpu and "grows" not in bad.name:
             with pytest.raises(AssertionError):
                 gate.admit(enter("softmax", bad.bind))
-            registry._registered.pop(("entrant", "softmax", "only"))
-            registry._loaded.pop("entrant")
+            forget("entrant")
             for (x, out), (x_address, values, out_address, dtype, strides) in zip(sets, before, strict=True):
                 assert (type(x), type(out)) == (torch.Tensor, torch.Tensor), bad
                 assert (x.data_ptr(), out.data_ptr(), out.dtype, out.stride()) == (
@@ -236,8 +232,7 @@ def test_many_small_sets_are_all_checked(enter: Enter) -> None:
 
     with pytest.raises(AssertionError, match=r"first at \(236, 0, 0\)"):
         gate.admit(enter("softmax", skips_one))
-    registry._registered.pop(("entrant", "softmax", "only"))
-    registry._loaded.pop("entrant")
+    forget("entrant")
     before = sets[237][0].clone()
     with pytest.raises(AssertionError, match="the input was changed"):
         gate.admit(enter("softmax", changes_one))
@@ -368,8 +363,7 @@ def test_refusals_and_errors_go_through(enter: Enter) -> None:
 
     with pytest.raises(UnsupportedProblemError, match="it never can"):
         gate.admit(enter("softmax", picky))
-    registry._registered.pop(("entrant", "softmax", "only"))
-    registry._loaded.pop("entrant")
+    forget("entrant")
     with pytest.raises(ZeroDivisionError):
         gate.admit(enter("softmax", breaks))
 

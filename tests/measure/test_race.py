@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 import torch
+from registered import forget
 
 import kernelzoo
 from kernelzoo import measure, registry
@@ -29,8 +30,7 @@ def entrant() -> Iterator[Callable[[Bind], registry.Implementation]]:
         return kernelzoo.implementation("entrant/softmax/only")
 
     yield enter
-    registry._registered.pop(("entrant", "softmax", "only"), None)
-    registry._loaded.pop("entrant", None)
+    forget("entrant")
 
 
 def right(x: torch.Tensor, out: torch.Tensor) -> Launch:

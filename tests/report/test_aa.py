@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import scripts
 import torch
+from registered import forget
 
 import kernelzoo
-from kernelzoo import registry
 from kernelzoo.launch import void
 from kernelzoo.registry import Launch
 from kernelzoo.report.aa import NOTE, aa_block, load, main
@@ -136,10 +136,7 @@ def script() -> types.ModuleType:
 def forgotten() -> Any:
     """What the script registers is gone after the test."""
     yield
-    for key in [key for key in registry._registered if key[0] in ("again", "entrant")]:
-        del registry._registered[key]
-    registry._loaded.pop("again", None)
-    registry._loaded.pop("entrant", None)
+    forget("again", "entrant")
 
 
 TINY = ("--shape", "64x33", "--rounds", "6", "--pairs", "2", "--device", "cpu")

@@ -67,7 +67,7 @@ def bound(op: operations.Operation, form: Any, x: torch.Tensor, axis: int, arch:
         op.launch(what, x, (axis,), op.allocate(x, (axis,), False))()
         programs = []
         for step in steps:
-            step.compile()
+            step.build()
             found = launch.resources(made[-1], device)
             # Scalar ones of AMD go to lanes of vector registers.
             key = b".vgpr_spill_count"

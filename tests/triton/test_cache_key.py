@@ -89,7 +89,7 @@ def program():
         launch.compiled = lambda *args: made.append(compiled(*args)) or made[-1]
         with recorded(compiles=True) as steps:
             registry._registered["triton", "softmax", "fused"](x, torch.empty_like(x))()
-            steps[0].compile()
+            steps[0].build()
     launch.compiled = compiled
     return made[-1].metadata.hash
 

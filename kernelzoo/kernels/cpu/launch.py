@@ -100,7 +100,7 @@ def _recorded(kernel: Any, arguments: tuple[Any, ...], *, compiles: bool) -> Ste
         grid=(numbers["tasks"],),
         threads=1,
         arguments=tuple(numbers.values()),
-        compile=(lambda: _compiled(kernel, signature, numbers)) if compiles else None,
+        build=(lambda: _compiled(kernel, signature, numbers)) if compiles else None,
     )
 
 

@@ -247,9 +247,9 @@ class Recorded:
         cooperative: bool = False,
     ) -> BindView:
         """As of a loaded kernel."""
-        compile = partial(shown, self.source, capability_of(self.device)) if self.recording.compiles else None
+        build = partial(shown, self.source, capability_of(self.device)) if self.recording.compiles else None
         threads = threads or self.source.threads
-        step = Step(self.source.name, (grid,), threads, shared, cluster, cooperative, integers, compile)
+        step = Step(self.source.name, (grid,), threads, shared, cluster, cooperative, integers, build)
         return lambda *tensors: self.recording.launch(step)
 
 

@@ -238,7 +238,7 @@ def bound(
                 threads=warps * device.warp_size,
                 cooperative=bool(options.get("launch_cooperative_grid")),
                 arguments=tuple(str(arg) for arg in args if not isinstance(arg, torch.Tensor)),
-                compile=(lambda: described(kernel, compiled(x, kernel, args, told), args, told, device))
+                build=(lambda: described(kernel, compiled(x, kernel, args, told), args, told, device))
                 if rec.compiles
                 else None,
             )
