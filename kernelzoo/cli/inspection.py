@@ -97,9 +97,7 @@ def _limit(op: str, shape: tuple[int, ...], dtype: str, dim: int, arch: str, res
     if arch not in ARCHITECTURES:
         return None
     a = ARCHITECTURES[arch]
-    return Limit(
-        moved / a.bandwidth * 1e6, moved, f"at the {a.bandwidth / 1e9:.0f} GB/s of the {a.device}'s data sheet"
-    )
+    return Limit(moved / a.bandwidth * 1e6, moved, f"at the {a.bandwidth / 1e9:.0f} GB/s of the {a.name}'s data sheet")
 
 
 def _print_summary(kernel: Kernel) -> None:
