@@ -121,6 +121,17 @@ def test_links_lead_somewhere(page: Path) -> None:
     assert broken_links(page.read_text(encoding="utf-8"), page.parent) == []
 
 
+def missing_files(page: str) -> list[str]:
+    """Paths of files of this repository, wherever a page names them, that are not there."""
+    named = re.findall(r"(?<![\w/.<>-])((?:kernelzoo|tests|bench|docs|examples)/[\w/.]+\.(?:py|cuh?|md|json))\b", page)
+    return sorted({name for name in named if not (ROOT / name).exists()})
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_files_that_are_named_exist(page: Path) -> None:
+    assert missing_files(page.read_text(encoding="utf-8")) == []
+
+
 def test_linked_names_are_in_the_source() -> None:
     assert missing_names(KERNELS.read_text(encoding="utf-8"), KERNELS.parent) == []
 
@@ -173,6 +184,7 @@ def test_the_checks_above_can_fail() -> None:
     folder = Path(__file__).parent
     page = "# One heading\n[a](nowhere.md) [b](#another) [c](#one-heading) [d][no-label] [e][here]\n\n[here]: gone.md\n"
     assert broken_links(page, folder) == ["nowhere.md", "#another", "no-label", "gone.md"]
+    assert missing_files("kernelzoo/layout.py, `tests/nowhere.py:3`\n") == ["tests/nowhere.py"]
     named = "[`folder`](test_docs.py) [`Nowhere`][here]\n\n[here]: test_import.py\n"
     assert missing_names(named, folder) == ["Nowhere in test_import.py"]
     assert strange_excerpts("```python\ndef not_there(): ...\n```\n") == ["def not_there(): ...\n"]

@@ -180,7 +180,7 @@ def registered(op: str) -> dict[str, dict[str, tuple[str, str]]]:
                     kind = {"register": "form", "chooser": "chooses"}.get(decorator)
                     if kind is not None:
                         doc = (ast.get_docstring(node) or "").partition("\n")[0]  # type: ignore[arg-type]
-                        found.setdefault(call.args[2].value, {})[language] = kind, doc  # type: ignore[union-attr, attr-defined]
+                        found.setdefault(call.args[2].value, {})[language] = kind, doc  # type: ignore[attr-defined]
     return found
 
 
