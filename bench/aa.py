@@ -24,9 +24,9 @@ import kernelzoo
 from kernelzoo import measure, registry
 from kernelzoo.errors import KernelZooError
 from kernelzoo.files import write_whole
+from kernelzoo.launch import Launch
 from kernelzoo.measure.statistics import FEWEST, ratio_interval
 from kernelzoo.operations import OPERATIONS
-from kernelzoo.registry import Launch
 from kernelzoo.report import aa
 
 FAILED = 2

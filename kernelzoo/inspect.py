@@ -278,11 +278,12 @@ def _shown(step: Any, count: int, ran: str, request: Request) -> Kernel:
     if sass is None:
         functions, missing = cubin.disassembly(made.binary)
         sass = functions.get(made.symbol)
-    place = {"source": made.source, "source_file": _place(made.file, made.line)}
+    source, place = made.source, _place(made.file, made.line)
     constants = {name: _plain(value) for name, value in made.constants.items()}
     if made.registers is None:  # a host's kernel
+        arch, host = made.host
         return Kernel(
-            made.name, made.language, ran, *made.host, **place, sass=sass, launches=count, constants=constants
+            made.name, made.language, ran, arch, host, source, place, sass=sass, launches=count, constants=constants
         )
     shared = made.shared_bytes + step.shared_bytes
     return Kernel(
@@ -291,7 +292,8 @@ def _shown(step: Any, count: int, ran: str, request: Request) -> Kernel:
         implementation=ran,
         arch=device.arch,
         device=str(device),
-        **place,
+        source=source,
+        source_file=place,
         ptx=made.ptx,
         sass=sass,
         sass_missing=missing,

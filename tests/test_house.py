@@ -93,7 +93,7 @@ def imports(name: str) -> Iterator[str]:
                 yield whole
             elif within:
                 yield within
-            elif attribute != "__version__":
+            elif attribute not in (None, "__version__"):  # the package alone is imported for its version
                 yield "__init__"
 
 

@@ -82,7 +82,7 @@ class Limit:
 def _limit(op: str, shape: tuple[int, ...], dtype: str, dim: int, arch: str, results: Path | None) -> Limit | None:
     """None for a host without ``results``, of whose memory no data sheet tells. Raises ResultsError."""
     from kernelzoo import operations
-    from kernelzoo.inspect import ARCHITECTURES
+    from kernelzoo.device import ARCHITECTURES
     from kernelzoo.report.reading import load
     from kernelzoo.report.results import ResultsError
 

@@ -119,7 +119,7 @@ def show(console: Console, one: Json, outcome: Outcome) -> None:
 
 def described(backend: str, arch: str, ops: Sequence[str], dtypes: Sequence[str]) -> list[Json]:
     """Knobs and the problems that they would be measured on, on a described device."""
-    from kernelzoo.inspect import ARCHITECTURES
+    from kernelzoo.device import ARCHITECTURES
     from kernelzoo.measure import planning
     from kernelzoo.measure.tuning import Tuner
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from kernelzoo import operations, packages, registry
 from kernelzoo.errors import KernelZooError
-from kernelzoo.launch import void
+from kernelzoo.launch import Launch, void
 from kernelzoo.measure.clocks import DeviceClock
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def ceilings(device: torch.device) -> Ceilings:
         )
 
 
-def copies(sets: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> list[registry.Launch]:
+def copies(sets: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> list[Launch]:
     """A launch for each of these inputs and outputs that does no more than to read the one and write the other.
 
     By a kernel of torch's that copies words of 4 bytes, or of 2 where there is an odd number of those; ``copy_`` would
@@ -97,9 +97,7 @@ def copies(sets: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> list[registry.L
     return [partial(copy, words(x), words(out)) for x, out in sets]
 
 
-def _choices(
-    operations: Sequence[operations.Operation], x: torch.Tensor, out: torch.Tensor
-) -> Iterator[registry.Launch]:
+def _choices(operations: Sequence[operations.Operation], x: torch.Tensor, out: torch.Tensor) -> Iterator[Launch]:
     """The choice of each of the zoo's own backends for operations on each row, where it runs here and is right."""
     for implementation in (i for op in operations for i in registry.implementations(op=op.name)):
         if implementation.variant != "auto" or implementation.backend not in packages.BUILT_IN:

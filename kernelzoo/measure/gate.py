@@ -21,7 +21,7 @@ from kernelzoo.measure.problems import Problem
 if TYPE_CHECKING:
     import torch
 
-    from kernelzoo.registry import Launch
+    from kernelzoo.launch import Launch
 
 _SPIN = 4_000_000
 """Clock cycles (2 ms at 2 GHz) that hold a stream up: ten times what the host needs to queue a fill, a launch and a

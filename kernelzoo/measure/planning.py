@@ -45,8 +45,8 @@ _LARGEST = 2**26
 class Lane(registry.Implementation):
     """An implementation that is bound with a table of its own, whatever is in force; its name says so."""
 
-    table: Any
-    label: str
+    table: Any = None
+    label: str = ""
 
     @property
     def id(self) -> str:
@@ -66,7 +66,7 @@ def lane(name: str, values: Values) -> Lane:
     id, _, label = name.partition("@")
     i = registry.implementation(id)
     registry.language(i.backend)  # which declares its tables
-    return Lane(i.backend, i.op, i.variant, i.summary, _made(i, values), label)
+    return Lane(i.backend, i.op, i.variant, i.summary, i.chooses, _made(i, values), label)
 
 
 def declarations(backend: str, op: str) -> dict[str, Any] | None:

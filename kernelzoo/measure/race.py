@@ -14,6 +14,7 @@ from kernelzoo import backend as backends
 from kernelzoo import registry
 from kernelzoo.device import device_lives
 from kernelzoo.errors import KernelZooError
+from kernelzoo.launch import Launch
 from kernelzoo.measure import profiler
 from kernelzoo.measure.ceilings import Ceilings, copies
 from kernelzoo.measure.clocks import Clock, clock_for
@@ -268,7 +269,7 @@ def form_of(implementation: registry.Implementation, x: torch.Tensor, out: torch
     """
     forms = list[str]()
 
-    def ask(x: torch.Tensor, out: torch.Tensor) -> registry.Launch:
+    def ask(x: torch.Tensor, out: torch.Tensor) -> Launch:
         forms.append(implementation.form(x, out))
         return lambda: None
 

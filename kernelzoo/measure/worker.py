@@ -22,7 +22,6 @@ from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, TextIO
 
-from kernelzoo import backend as backends
 from kernelzoo import measure, packages, registry, tables
 from kernelzoo.check import cases as contract
 from kernelzoo.check import running
@@ -163,7 +162,7 @@ class Worker:
         found: dict[str, Any] = {"card": asdict(card) if card else None, "declared": [], "unavailable": {}}
         for name in backends:
             try:
-                backend = backends.get(name)
+                backend = registry.language(name)
             except Exception as error:  # a language that is installed and broken may raise anything as it is imported
                 found["unavailable"][name] = str(error) if isinstance(error, KernelZooError) else repr(error)
                 continue
@@ -191,7 +190,7 @@ class Worker:
         device = self._place(id)
         if isinstance(device, str):
             return {"passed": 0, "refused": 0, "no_room": 0, "wrong": [], "unavailable": device}
-        backend = backends.get(implementation.backend)
+        backend = registry.language(implementation.backend)
         found: dict[str, Any] = {"passed": 0, "refused": 0, "no_room": 0, "wrong": [], "unavailable": ""}
         limit = running.largest(implementation)
         cases = [

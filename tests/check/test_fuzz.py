@@ -17,7 +17,7 @@ import kernelzoo
 from kernelzoo import operations
 from kernelzoo.check import fuzz
 from kernelzoo.check.fuzz import Case, Layout, contiguous, running, values
-from kernelzoo.check.fuzz.faults import FAULTY
+from kernelzoo.check.fuzz.faulty import FAULTY
 from kernelzoo.launch import Bind, Launch, void
 from kernelzoo.operations.memory import overlaps_itself
 from kernelzoo.registry import Implementation

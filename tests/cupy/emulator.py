@@ -27,6 +27,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -333,12 +334,12 @@ class _Kernel:
     def blocks_at_once(self, threads: int, shared_bytes: int) -> int:
         return 2 * self.device.multiprocessors
 
-    def movable(self, shape: Shape, parameters: Parameters) -> At:
-        return lambda x, out: self._launch(shape, (x, out, *parameters.words[2:]), parameters.starts)
+    def launcher(self, shape: Shape) -> Callable[[Parameters], At]:
+        return lambda parameters: partial(self._launch, shape, parameters)
 
-    def _launch(self, shape: Shape, words: tuple[int, ...], starts: tuple[int, ...]) -> None:
-        values = (ctypes.c_uint64 * len(words))(*words)
-        places = [ctypes.addressof(values) + 8 * start for start in starts]
+    def _launch(self, shape: Shape, parameters: Parameters, x: int, out: int) -> None:
+        values = (ctypes.c_uint64 * len(parameters.words))(x, out, *parameters.words[2:])
+        places = [ctypes.addressof(values) + 8 * start for start in parameters.starts]
         pointers = (ctypes.c_void_p * len(places))(*places)
         memories = self._memories(values, places)
         held = (_Memory * len(memories))(*memories)

@@ -11,8 +11,7 @@ import time
 import torch
 
 import kernelzoo
-from kernelzoo.launch import void
-from kernelzoo.registry import Launch
+from kernelzoo.launch import Launch, void
 
 Tensor = torch.Tensor
 

@@ -26,11 +26,12 @@ from typing import Any
 
 import torch
 
-from kernelzoo import operations, packages, registry
+from kernelzoo import operations, registry
 from kernelzoo.backend import get
 from kernelzoo.check.bits import bits, poison_like
 from kernelzoo.check.cases import NoRoomError, by
 from kernelzoo.errors import BackendUnavailableError, KernelZooError, UnsupportedProblemError
+from kernelzoo.packages import load_module
 
 OUTCOMES = ("passed", "refused", "no room", "skipped", "unfinished", "failed")
 Row = dict[str, Any]
@@ -999,7 +1000,7 @@ def _in_child(send: Any, id: str, where: Where, modules: list[str], x: torch.Ten
     try:
         torch.set_num_threads(1)  # torch's own threads can't be forked: its data loader's workers do the same
         for module in modules:
-            packages.load_module(module)
+            load_module(module)
         implementation = registry.implementation(id)
         given = drawn(implementation.op, (4096, 300), "float32", where) if x is None else x
         result = call(implementation, given)

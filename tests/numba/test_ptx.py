@@ -106,7 +106,7 @@ def min_kernels(v: View) -> dict[str, Source]:
         "fill": minima.atomics.fill_kernel(v.dtype),
     }
     deep = minima.words.deep(v.dtype, v.whole_vector)
-    if minima.choose.is_short(v, MIN):
+    if minima.choose.is_short(v, H200, MIN):
         found["tile"] = minima.rows_deferred_shared.rows_deferred_tile_kernel(v.dtype)
     if not v.across and v.n > 1000:
         found["cluster"] = minima.split_cluster.cluster_kernel(v.dtype, minima.split_cluster.cluster_tiling(v))

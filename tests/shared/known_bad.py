@@ -12,8 +12,8 @@ from typing import Any
 
 import torch
 
+from kernelzoo.launch import Bind, Launch
 from kernelzoo.measure import Problem
-from kernelzoo.registry import Bind, Launch
 
 Tensor = torch.Tensor
 

@@ -18,7 +18,7 @@ from kernelzoo.backend import get
 from kernelzoo.check.cases import NoRoomError
 from kernelzoo.check.fuzz import values
 from kernelzoo.check.fuzz.case import FAULTS, Case, Layout, contiguous, span
-from kernelzoo.check.fuzz.faults import FAULTY
+from kernelzoo.check.fuzz.faulty import FAULTY
 from kernelzoo.device import device_lives
 from kernelzoo.errors import BackendUnavailableError, UnsupportedProblemError
 from kernelzoo.operations import Expected

@@ -82,31 +82,35 @@ def bind(file: str, planner: Planner, numbers: type[Any] | None, x: torch.Tensor
     file: the form's own, ``__file__``, whose kernels stand in the .cu file beside it. numbers: its part of the launch
     table, None if it has none.
     """
-    device = device_of(x)
+    machine = _machine()
+    device = machine.device_of(x)
     table = tables.of(numbers, device.index) if numbers is not None else None
-    rows, code = rows_of(x, out), Path(file).with_suffix(".cu")
+    rows = rows_of(x, out)
     record = recording.get()
     if record is not None:
-        return record.launch(*(_recorded(code, step, device, record) for step in planner(rows, device, table).steps))
-    ready = _ready(_machine(), code, planner, table, rows, device)
+        steps = planner(rows, device, table).steps
+        return record.launch(*(_recorded(_code(file), step, device, record) for step in steps))
+    ready = _ready(machine, file, planner, table, rows, device)
     if ready.at is not None:  # the common case, kept short: no workspace
         return Movable(ready.at, x, out)
-    plan, steps = ready.plan, []
     workspace: dict[str, torch.Tensor] = {}
-    if plan.partial_bytes:
-        workspace["partial"] = torch.empty(plan.partial_bytes, dtype=torch.uint8, device=x.device)
-    if plan.counter_bytes:
-        workspace["counters"] = torch.zeros(plan.counter_bytes, dtype=torch.uint8, device=x.device)
-    address = {name: tensor.data_ptr() for name, tensor in workspace.items()}
-    for step, movable in ready.steps:
-        steps.append(movable(_parameters(plan.layout, step, address)))
+    if ready.partial_bytes:
+        workspace["partial"] = torch.empty(ready.partial_bytes, dtype=torch.uint8, device=x.device)
+    if ready.counter_bytes:
+        workspace["counters"] = torch.zeros(ready.counter_bytes, dtype=torch.uint8, device=x.device)
+    launches = [step.launch(workspace) for step in ready.steps]
     x_address, out_address = x.data_ptr(), out.data_ptr()
 
     def launch(held: object = (x, out, workspace)) -> None:
-        for at in steps:
+        for at in launches:
             at(x_address, out_address)
 
     return owning(launch, *workspace.values())
+
+
+def _code(file: str) -> Path:
+    """The CUDA C++ of a form's file."""
+    return Path(file).with_suffix(".cu")
 
 
 # --- A plan made ready ----------------------------------------------------------------------------------------------
@@ -118,8 +122,8 @@ class Kernel(Protocol):
     def blocks_at_once(self, threads: int, shared_bytes: int) -> int:
         """Blocks that the device runs at once."""
 
-    def movable(self, shape: Shape, parameters: Parameters) -> At:
-        """A launch on any x and out of one layout."""
+    def launcher(self, shape: Shape) -> Callable[[Parameters], At]:
+        """What makes a launch on any x and out of one layout, of the parameters without them."""
 
 
 class Machine(Protocol):
@@ -136,27 +140,53 @@ class Machine(Protocol):
 
 
 @dataclass(frozen=True)
-class _Ready:
-    """A plan whose kernels are compiled and loaded: per step, what makes a launch of its parameters."""
+class _ReadyStep:
+    """A step whose kernel is loaded."""
 
-    plan: Plan
-    steps: tuple[tuple[Step, Callable[[Parameters], At]], ...]
+    make: Callable[[Parameters], At]
+    parameters: Parameters
+    """Without pointers."""
+    pointers: tuple[tuple[int, str], ...]
+    """Which words of the parameters point to which part of the workspace."""
+
+    def launch(self, workspace: dict[str, torch.Tensor]) -> At:
+        words = list(self.parameters.words)
+        for place, name in self.pointers:
+            if name in workspace:
+                words[place] = workspace[name].data_ptr()
+        return self.make(Parameters(tuple(words), self.parameters.starts))
+
+
+@dataclass(frozen=True)
+class _Ready:
+    """A plan whose kernels are compiled and loaded."""
+
+    steps: tuple[_ReadyStep, ...]
+    partial_bytes: int
+    counter_bytes: int
     at: At | None
     """Launches all of it, where it needs no workspace."""
 
 
 @lru_cache(maxsize=4096)
-def _ready(machine: Machine, file: Path, planner: Planner, table: Any, rows: Rows, device: Device) -> _Ready:
-    plan, steps = planner(rows, device, table), []
-    for step in plan.steps:
-        kernel, blocks = machine.loaded(file, plan, step, device), step.blocks
-        if step.resident:
-            blocks = min(blocks, kernel.blocks_at_once(step.threads, step.shared_bytes))
-        steps.append((step, partial(kernel.movable, _shape(step, blocks))))
-    if plan.partial_bytes or plan.counter_bytes:
-        return _Ready(plan, tuple(steps), None)
-    alone = [movable(_parameters(plan.layout, step, {})) for step, movable in steps]
-    return _Ready(plan, tuple(steps), alone[0] if len(alone) == 1 else _one_after_the_other(alone))
+def _ready(machine: Machine, file: str, planner: Planner, table: Any, rows: Rows, device: Device) -> _Ready:
+    plan = planner(rows, device, table)
+    steps = tuple(_ready_step(machine.loaded(_code(file), plan, step, device), plan, step) for step in plan.steps)
+    at = None
+    if not (plan.partial_bytes or plan.counter_bytes):
+        launches = [step.launch({}) for step in steps]
+        at = launches[0] if len(launches) == 1 else _one_after_the_other(launches)
+    return _Ready(steps, plan.partial_bytes, plan.counter_bytes, at)
+
+
+def _ready_step(kernel: Kernel, plan: Plan, step: Step) -> _ReadyStep:
+    blocks = step.blocks
+    if step.resident:
+        blocks = min(blocks, kernel.blocks_at_once(step.threads, step.shared_bytes))
+    parameters = _parameters(plan.layout, step)
+    places = zip(parameters.starts[1:], step.arguments, strict=True)
+    pointers = tuple((place, a) for place, a in places if isinstance(a, str))
+    return _ReadyStep(kernel.launcher(_shape(step, blocks)), parameters, pointers)
 
 
 def _one_after_the_other(launches: list[At]) -> At:
@@ -175,13 +205,12 @@ PROBLEM = ("rows", "n", "inner", "x_outer", "x_n", "x_inner", "out_outer", "out_
 """Fields of ``struct Problem`` of row.cuh between its pointers, x and out, and ``inner_inverse``."""
 
 
-def _parameters(layout: Layout, step: Step, address: dict[str, int]) -> Parameters:
-    """A step's parameters, whose pointers to x and out are left open."""
+def _parameters(layout: Layout, step: Step) -> Parameters:
+    """A step's parameters, whose pointers are left open."""
     numbers = (layout.outer * layout.inner, *(getattr(layout, name) for name in PROBLEM[1:]))
-    parts = [struct.pack("<2Q9qd", 0, 0, *numbers, 1 / layout.inner)]
-    for a in step.arguments:
-        parts.append(struct.pack("<Q", address.get(a, 0)) if isinstance(a, str) else bytes(a[0](a[1])))
-    return driver.parameter_words(parts)
+    problem = struct.pack("<2Q9qd", 0, 0, *numbers, 1 / layout.inner)
+    others = (bytes(8) if isinstance(a, str) else bytes(a[0](a[1])) for a in step.arguments)
+    return driver.parameter_words([problem, *others])
 
 
 def _recorded(file: Path, step: Step, device: Device, record: Recording) -> RecordedStep:
@@ -216,10 +245,10 @@ class _Loaded:
         with attached(self.device.index):
             return driver.blocks_at_once(self.function, threads, shared_bytes, self.device)
 
-    def movable(self, shape: Shape, parameters: Parameters) -> At:
+    def launcher(self, shape: Shape) -> Callable[[Parameters], At]:
         with attached(self.device.index):
             driver.allow(self.function, shape)
-        return driver.movable(self.function, shape, parameters, self.device)
+        return lambda parameters: driver.movable(self.function, shape, parameters, self.device)
 
 
 class _Here:

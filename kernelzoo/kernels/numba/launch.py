@@ -122,14 +122,14 @@ def planned(plan: Plan, table: type[Any] | None, x: torch.Tensor, out: torch.Ten
 def settled(decide: Callable[[View, Device, Any], T], table: type[Any] | None, x: torch.Tensor, out: torch.Tensor) -> T:
     """What is decided by the look of ``(x, out)``, the device and the launch table, once for all that look the same."""
     device = device_of(x)
-    numbers = tables.of(table, device.index) if table is not None else None
-    if recording.get() is not None or (device.described and not SIMULATED):
+    index = device.index
+    numbers = tables.of(table, index) if table is not None else None
+    if recording.get() is not None or (index < 0 and not SIMULATED):
         return decide(view(x, out), device, numbers)
-    place = x.shape, x.stride(), out.stride(), x.data_ptr() % 16, out.data_ptr() % 16
-    key = decide, numbers, x.dtype, device.index, place
+    key = (decide, numbers, index, x.dtype, x.shape, x.stride(), out.stride(), x.data_ptr() % 16, out.data_ptr() % 16)
     found: T | None = _settled.get(key)
     if found is None:
-        with compiling, nullcontext() if SIMULATED else attached(device.index):
+        with compiling, nullcontext() if SIMULATED else attached(index):
             found = _settled.get(key)
             if found is None:
                 if len(_settled) >= SETTLED:

@@ -8,7 +8,7 @@ import ctypes
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 import torch
@@ -142,8 +142,10 @@ def grid_axes(shape: Shape) -> tuple[int, int]:
     return (shape.grid, shape.grid_y) if shape.grid <= MAX_GRID_X else (2**30, -(-shape.grid // 2**30))
 
 
+@lru_cache(maxsize=4096)
 def configuration(shape: Shape, device: Device) -> tuple[Any, Any]:
-    """``CUlaunchConfig`` for a shape, its stream left out, and the attributes that it points to, to be kept alive."""
+    """``CUlaunchConfig`` for a shape, its stream left out, and the attributes that it points to, to be kept alive.
+    Neither is to be written to."""
     attributes = _attributes(shape, device)
     x, y = grid_axes(shape)
     where = ctypes.addressof(attributes) if len(attributes) else None

@@ -11,7 +11,7 @@ import torch
 
 from kernelzoo.errors import BackendUnavailableError
 from kernelzoo.kernels.shared import code_cache
-from kernelzoo.registry import Launch
+from kernelzoo.launch import Launch
 
 Into = Callable[[torch.Tensor, int, torch.Tensor], None]
 """A plain function, of whose code copies can be made."""

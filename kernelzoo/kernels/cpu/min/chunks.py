@@ -1,4 +1,4 @@
-"""The minimum in Numba, as a minimum of integers.
+"""The minimum of chunks of rows in Numba, as a minimum of integers: what both forms launch, once or twice.
 
 A float's bits, mapped to an unsigned integer that sorts as the floats do with every NaN first (its *key*), leave NaN
 no comparison to slip through, and make the reduction one that LLVM may vectorise without fast-math: an integer minimum
@@ -14,8 +14,7 @@ from numba import njit, prange, types
 from numba.extending import overload
 
 from kernelzoo.kernels.cpu.disk import compiled
-from kernelzoo.kernels.cpu.parallel import flat, lanes_last, launcher, side_by_side, tasks
-from kernelzoo.registry import Launch, register
+from kernelzoo.kernels.cpu.launch import flat, side_by_side, tasks
 
 # The unsigned integer of each float's width, and the distance from +inf to the largest NaN: adding it to the keys wraps
 # the positive NaNs round to the bottom, where the negative ones are already.
@@ -28,52 +27,6 @@ _FLOATS = {
 
 LANES = 1024
 """Most rows side by side: their minima, 8 kB at most, stay in the first-level cache while the rows stream past."""
-
-CHUNK = 32768
-"""Elements that ``split`` gives to one unit of work: some microseconds, against one element of workspace to merge."""
-
-
-@register("cpu", "min", "auto")
-def auto(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """Rows in parallel, or split where there are too few rows, or tiles of rows, to keep every thread at work."""
-    rows, threads = x.size(0) * x.size(2), tasks(x.numel(), x.numel())
-    oriented, _ = lanes_last(x, out)
-    units = oriented.size(0) * -(-oriented.size(2) // LANES) if side_by_side(oriented) else rows
-    # Four units per thread leave at most a fifth of the time to a ragged end.
-    return split(x, out) if threads > 1 and units < 4 * threads else rows_parallel(x, out)
-
-
-@register("cpu", "min", "rows")
-def rows_parallel(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """Parallel over rows: one thread reduces a row, or a tile of rows side by side, in one pass."""
-    x, out = lanes_last(x, out)
-    return launcher(_step(x, out.unsqueeze(1), x.size(1)))
-
-
-@register("cpu", "min", "split")
-def split(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """Parallel over the reduced axis as well: minima of chunks of each row to a workspace, then the minima of those."""
-    x, out = lanes_last(x, out)
-    groups, n, lanes = x.shape
-    chunk = max(1, CHUNK // min(lanes, LANES)) if side_by_side(x) else CHUNK
-    partial = x.new_empty((groups, -(-n // chunk), lanes))
-    return launcher(_step(x, partial, chunk), _step(partial, out.unsqueeze(1), partial.size(1)))
-
-
-Step = tuple[Callable[..., None], tuple[Any, ...]]
-
-
-def _step(x: torch.Tensor, out: torch.Tensor, chunk: int) -> Step:
-    """Kernel that writes the minimum of each chunk of x's rows to out (groups, chunks, lanes), and its arguments."""
-    groups, n, lanes = x.shape
-    chunks = out.size(1)
-    if side_by_side(x):
-        kernel, units = _columns, groups * chunks * -(-lanes // LANES)
-    else:
-        kernel, units = _rows, groups * chunks * lanes
-    dtype, shift = _FLOATS.get(x.dtype, (torch.uint8 if x.dtype == torch.bool else x.dtype, 0))
-    shape = (n, lanes, chunk, chunks, *x.stride(), *out.stride())
-    return kernel, (flat(x, dtype), flat(out, dtype), shift, *shape, units, tasks(units, x.numel()))
 
 
 def _word(bits: Any) -> tuple[Any, Any, int]:
@@ -208,3 +161,16 @@ def _columns(
         _columns_task(
             x, out, shift, n, lanes, chunk, chunks, x_group, x_n, x_lane, out_group, out_chunk, out_lane, first, last
         )
+
+
+def chunk_minima(x: torch.Tensor, out: torch.Tensor, chunk: int) -> tuple[Callable[..., None], tuple[Any, ...]]:
+    """Kernel that writes the minimum of each chunk of x's rows to out (groups, chunks, lanes), and its arguments."""
+    groups, n, lanes = x.shape
+    chunks = out.size(1)
+    if side_by_side(x):
+        kernel, units = _columns, groups * chunks * -(-lanes // LANES)
+    else:
+        kernel, units = _rows, groups * chunks * lanes
+    dtype, shift = _FLOATS.get(x.dtype, (torch.uint8 if x.dtype == torch.bool else x.dtype, 0))
+    shape = (n, lanes, chunk, chunks, *x.stride(), *out.stride())
+    return kernel, (flat(x, dtype), flat(out, dtype), shift, *shape, units, tasks(units, x.numel()))

@@ -1,6 +1,8 @@
 """How a problem is laid out for the host's kernels: flat arrays, which rows go side by side, tasks, launches."""
 
+import inspect
 import os
+import platform
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -8,8 +10,10 @@ from typing import Any
 
 import numba
 import torch
+from llvmlite import binding
+from numba.core.dispatcher import Dispatcher
 
-from kernelzoo.registry import Launch
+from kernelzoo.launch import Compiled, Launch, Step, recording
 
 TASK_ELEMENTS = 65536
 """Least elements worth a task of its own: waking the other threads costs some 20 us, in which one core reads these."""
@@ -74,7 +78,10 @@ def tasks(units: int, elements: int) -> int:
 
 
 def launcher(*steps: tuple[Callable[..., None], tuple[Any, ...]]) -> Launch:
-    """A launch that runs compiled kernels with their arguments, in order."""
+    """A launch that runs compiled kernels with their arguments, in order; under a recording, their steps."""
+    rec = recording.get()
+    if rec is not None:
+        return rec.launch(*(_recorded(*step, compiles=rec.compiles) for step in steps))
 
     def launch() -> None:
         with _launching:
@@ -82,3 +89,47 @@ def launcher(*steps: tuple[Callable[..., None], tuple[Any, ...]]) -> Launch:
                 kernel(*arguments)
 
     return launch
+
+
+def _recorded(kernel: Any, arguments: tuple[Any, ...], *, compiles: bool) -> Step:
+    """A kernel with its arguments as a step: as many blocks as tasks, of a thread each."""
+    signature = tuple(map(numba.typeof, arguments))
+    numbers = {name: value for name, value in _named(kernel, arguments).items() if isinstance(value, int)}
+    return Step(
+        kernel=f"{kernel.py_func.__name__}{signature}",
+        grid=(numbers["tasks"],),
+        threads=1,
+        arguments=tuple(numbers.values()),
+        compile=(lambda: _compiled(kernel, signature, numbers)) if compiles else None,
+    )
+
+
+def _named(kernel: Any, arguments: tuple[Any, ...]) -> dict[str, Any]:
+    return dict(zip(inspect.signature(kernel.py_func).parameters, arguments, strict=True))
+
+
+def _compiled(kernel: Any, signature: tuple[Any, ...], numbers: dict[str, int]) -> Compiled:
+    """The kernel compiled for this host, whatever device is assumed."""
+    kernel.compile(signature)
+    function = kernel.py_func
+    return Compiled(
+        name=function.__name__,
+        language="Numba",
+        source="\n\n".join(inspect.getsource(called.py_func) for called in _with_called(kernel)),
+        file=inspect.getfile(function),
+        line=inspect.getsourcelines(function)[1],
+        constants=numbers,
+        symbol=kernel.overloads[signature].fndesc.mangled_name,
+        assembly=kernel.inspect_asm(signature),
+        host=(platform.machine(), f"{binding.get_host_cpu_name()}, {numba.get_num_threads()} threads"),
+    )
+
+
+def _with_called(kernel: Any) -> list[Any]:
+    """A kernel and the compiled functions of this backend that it calls, and those that they call."""
+    found = [kernel]
+    for function in found:  # grows as it goes
+        names = function.py_func.__code__.co_names
+        called = (function.py_func.__globals__.get(name) for name in names)
+        found += [other for other in dict.fromkeys(called) if isinstance(other, Dispatcher) and other not in found]
+    return found
