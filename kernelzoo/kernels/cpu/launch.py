@@ -16,7 +16,7 @@ from numba.core.dispatcher import Dispatcher
 from kernelzoo.launch import Compiled, Launch, Step, recording
 
 TASK_ELEMENTS = 65536
-"""Least elements worth a task of its own: waking the other threads costs some 20 us, in which one core reads these."""
+"""Least elements worth a task of its own: while the other threads are woken, one core reads these."""
 
 MIN_LANES = 8
 """Fewer rows than this side by side leave most of a vector register idle."""
