@@ -29,7 +29,6 @@ from typing import Any, TypeVar, cast
 
 from kernelzoo.errors import KernelZooError, UnknownNameError
 from kernelzoo.files import write_whole
-from kernelzoo.launch import Step, recorded
 from kernelzoo.user_cache import folder
 
 ENVIRONMENT = "KERNELZOO_TABLES"
@@ -353,25 +352,3 @@ def _locked(file: Path) -> AbstractContextManager[object]:
     from filelock import FileLock  # which a bind has no use for
 
     return FileLock(file.with_suffix(".lock"))
-
-
-# ---------------------------------------------------------------------------------------------------------------------
-# Plans without kernels: what a table makes of a problem, at no compiler's cost
-
-
-noting: ContextVar[list[Step] | None] = ContextVar("noting", default=None)
-"""Where binds note their steps, in place of compiling and loading kernels; see ``noted``."""
-
-
-@contextmanager
-def noted() -> Iterator[list[Step]]:
-    """Within the context, what this thread binds is planned and not compiled; its launches must not be called.
-
-    The list that is handed out holds the steps, in the order in which the bind has planned them.
-    """
-    with recorded() as steps:
-        token = noting.set(steps)
-        try:
-            yield steps
-        finally:
-            noting.reset(token)

@@ -136,5 +136,5 @@ def test_paths_in_results_are_never_written_to() -> None:
         "files.py",  # that function
         "kernels/shared/code_cache.py",  # machine code, by the digest of what made it
         "report/figure.py",  # into memory
-        "measure/worker_process.py",  # what the kernel kills first, and the guard's own pipe
+        "measure/worker.py",  # what the kernel kills first, and the guard's own pipe
     }
