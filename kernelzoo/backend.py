@@ -37,7 +37,7 @@ class Backend(Calls):
         self._kept: dict[tuple[object, ...], _Kept] = {}
         self._last: dict[object, _Kept] = {}
         """Of those, for each operation, the one of the call before."""
-        import torch  # for the short way of a repeated call, which has no time to import anything
+        import torch  # for the fast path of a repeated call, which has no time to import anything
 
         self._tensor = torch.Tensor
         self._allocate: _Allocate = getattr(torch._C._dynamo.guards, "_empty_strided_cuda", _empty_strided)
@@ -71,7 +71,7 @@ class Backend(Calls):
     ) -> torch.Tensor:
         if self._is_compiling():  # torch.compile breaks its graph here: what binds and compiles kernels can't be traced
             return self._uncompiled(op, x, dim, keepdim, variant, out)
-        # The short way of a repeated call. What another launch table than that in force was chosen for is not kept.
+        # The fast path of a repeated call. What another launch table than that in force was chosen for is not kept.
         key: tuple[object, ...] | None = None
         address = 0  # also that of a tensor without memory
         kept = self._last.get(op)
@@ -95,6 +95,19 @@ class Backend(Calls):
                 out = self._allocate(shape, strides, dtype)
                 at(address, out.data_ptr())
                 return out
+        return self._first(op, x, dim, keepdim, variant, out, key)
+
+    def _first(
+        self,
+        op: Operation,
+        x: torch.Tensor,
+        dim: Dims,
+        keepdim: bool,
+        variant: str,
+        out: torch.Tensor | None,
+        key: tuple[object, ...] | None,
+    ) -> torch.Tensor:
+        """A call that no kept launch answers: check, bind and launch, and keep the launch for its key if it can be."""
         bind = self._binds.get((op.name, variant)) if isinstance(variant, str) else None
         if bind is None:
             raise UnknownNameError(f"{self.name} {op.name} variant", variant, self.variants(op.name))
@@ -231,7 +244,7 @@ _Allocate: TypeAlias = "Callable[[tuple[int, ...], tuple[int, ...], torch.dtype]
 
 
 def _empty_strided(shape: tuple[int, ...], strides: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
-    """Memory on the current GPU, for a torch without the short way to it that its own compiler's code takes."""
+    """Memory on the current GPU, for a torch without the fast path to it that its own compiler's code takes."""
     import torch
 
     return torch.empty_strided(shape, strides, dtype=dtype, device="cuda")

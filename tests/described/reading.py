@@ -26,7 +26,7 @@ NAMES = {"triton": "Triton", "cupy": "CUDA C", "numba": "Numba", "cpu": "cpu", "
 
 CALL = (
     "operations/softmax.py:SoftmaxCall.softmax",
-    "backend.py:Backend._run",
+    "backend.py:Backend._first",
     "operations/softmax.py:Softmax.launch",
     "layout.py:rows_of",
 )
