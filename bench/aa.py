@@ -24,9 +24,9 @@ import kernelzoo
 from kernelzoo import measure, registry
 from kernelzoo.errors import KernelZooError
 from kernelzoo.files import write_whole
+from kernelzoo.launch import Launch
 from kernelzoo.measure.statistics import FEWEST, ratio_interval
-from kernelzoo.ops import OPERATIONS
-from kernelzoo.registry import Launch
+from kernelzoo.operations import OPERATIONS
 from kernelzoo.report import aa
 
 FAILED = 2
@@ -46,8 +46,8 @@ def again(implementation: registry.Implementation) -> registry.Implementation:
 
 def entrants(op: str) -> list[registry.Implementation]:
     """Torch eager, and every other backend's ``auto``."""
-    others = [i for i in kernelzoo.implementations(op=op) if i.variant == "auto" and i.backend != "torch"]
-    return [kernelzoo.implementation(f"torch/{op}/eager"), *others]
+    others = [i for i in kernelzoo.implementations(op=op) if i.variant == "auto" and i.backend != registry.BASELINE]
+    return [kernelzoo.implementation(registry.baseline(op)), *others]
 
 
 def experiment(
@@ -104,7 +104,7 @@ def _options(argv: Sequence[str] | None) -> argparse.Namespace:
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
     parser.add_argument("--pairs", type=int, default=100, help="races of each implementation")
-    parser.add_argument("--op", default="softmax", choices=sorted(OPERATIONS), help="the operation")
+    parser.add_argument("--op", default=next(iter(OPERATIONS)), choices=sorted(OPERATIONS), help="the operation")
     parser.add_argument("--shape", default="4096x4096", type=_shape, help="the input's shape")
     parser.add_argument("--dtype", default="float32", help="the input's dtype")
     parser.add_argument("--rounds", type=int, default=15, help="samples in a race")

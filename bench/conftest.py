@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from kernelzoo import measure, ops, registry
+from kernelzoo import measure, operations, registry
 from kernelzoo.measure.guard import Guard
 
 
@@ -32,7 +32,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     chosen = [
         (problem, implementation)
         for problem in measure.problems(
-            config.getoption("--shapes"), _words(config, "--op") or tuple(ops.OPERATIONS), _words(config, "--dtype")
+            config.getoption("--shapes"),
+            _words(config, "--op") or tuple(operations.OPERATIONS),
+            _words(config, "--dtype"),
         )
         for implementation in registry.implementations(op=problem.op)
         if (not backends or implementation.backend in backends) and (not variants or implementation.variant in variants)
@@ -111,7 +113,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     """Each implementation's median over that of torch eager, from the same interleaved run: below 1 is faster."""
     races = config.stash.get(RACES, None)
     for problem, medians in races.medians.items() if races else ():
-        baseline = medians.get(f"torch/{problem.op}/eager")
+        baseline = medians.get(registry.baseline(problem.op))
         if baseline and len(medians) > 1:
             ratios = sorted((median / baseline, id) for id, median in medians.items())
             listed = "  ".join(f"{id} {ratio:.2f}" for ratio, id in ratios)

@@ -27,8 +27,8 @@ import triton.language as tl
 
 from kernelzoo import measure, registry
 from kernelzoo.files import write_whole
+from kernelzoo.launch import Launch
 from kernelzoo.measure.statistics import ratio_interval
-from kernelzoo.registry import Launch
 
 FORMAT = "kernelzoo-hints/1"
 COLUMNS = 8192

@@ -24,9 +24,9 @@ from typing import Any
 
 import torch
 
-from kernelzoo import measure, ops, registry
+from kernelzoo import measure, operations, packages, registry
 from kernelzoo.files import write_whole
-from kernelzoo.report import results
+from kernelzoo.report import reading, results
 
 FORMAT = "kernelzoo-profile/1"
 STALLED = "smsp__average_warps_issue_stalled_{}_per_issue_active.ratio"
@@ -52,7 +52,7 @@ Case = dict[str, Any]
 
 def short(paths: list[Path], below: float) -> list[Case]:
     """The launches of a GPU backend's ``auto`` that reached less than this share of the limit."""
-    rows = [row for group in results.load(paths).groups for row in group.rows]
+    rows = [row for group in reading.load(paths).groups for row in group.rows]
     found = [
         {
             "id": row.id,
@@ -62,7 +62,7 @@ def short(paths: list[Path], below: float) -> list[Case]:
             "of_limit": row.of_limit,
         }
         for row in rows
-        if row.variant == "auto" and row.backend in registry.BUILT_IN and row.backend != "torch"
+        if row.variant == "auto" and row.backend in packages.BUILT_IN and row.backend != registry.BASELINE
         if row.of_limit is not None and row.of_limit < below
     ]
     # The backends' launches of one problem follow each other, so that its data is drawn once.
@@ -78,7 +78,7 @@ def run(cases: list[Case]) -> None:
         problem = implementation.op, tuple(case["shape"]), case["dtype"], case["dim"]
         if problem != drawn:
             x = torch.empty(0)  # before there is the next one: both might not fit
-            x, drawn = ops.sample(*problem, generator=torch.Generator(device).manual_seed(number)), problem
+            x, drawn = operations.sample(*problem, generator=torch.Generator(device).manual_seed(number)), problem
         operation = implementation.operation
         out = operation.allocate(x, operation.check(x, case["dim"]), False)
         launch = implementation.launch(x, dim=case["dim"], out=out)

@@ -31,8 +31,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from kernelzoo.operations import OPERATIONS
+
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "bench" / "results"
+
+BACKENDS = ("triton", "cupy", "numba")
+"""Those whose kernels run on a GPU."""
 
 PEERS = "--module bench/peers/peers.py"
 FUZZ = "--cases 8400 --alike 96 --seed 3 --jobs 12"
@@ -60,7 +65,7 @@ class Record:
         """The command for that GPU, which writes there. pytest-benchmark writes no compressed file: ``packed`` says
         that this is left."""
         where = str(path.with_suffix("") if self.packed else path)
-        maps = {op: _path(f"map-{op}.json.gz", gpu) for op in ("softmax", "min")}
+        maps = {op: _path(f"map-{op}.json.gz", gpu) for op in OPERATIONS}
         return [word.format(where, **maps) for word in shlex.split(self.command)]
 
     @property
@@ -116,15 +121,12 @@ RECORDS = (
         Record(
             f"first-call-{backend}.json", f"kernelzoo bench --first-call --backend {backend} -o {{}}", 100, alone=True
         )
-        for backend in ("triton", "cupy", "numba")
+        for backend in BACKENDS
     ),
     Record("hints.json", "python bench/hints.py -o {}", 60, alone=True),
     Record("aa.json", "python bench/aa.py -o {}", 60, alone=True),
     Record("profile.json", "python bench/profile.py {softmax} {min} -o {}", 150, alone=True),
-    *(
-        Record(f"fuzz-{backend}.json", f"kernelzoo fuzz '{backend}/*' {FUZZ} -o {{}}", 170)
-        for backend in ("triton", "cupy", "numba")
-    ),
+    *(Record(f"fuzz-{backend}.json", f"kernelzoo fuzz '{backend}/*' {FUZZ} -o {{}}", 170) for backend in BACKENDS),
     Record("sanitizer.json", "python tests/sanitizer.py -o {}", 540),
     Record(
         "accuracy.json",
@@ -141,8 +143,8 @@ RECORDS = (
 
 MAP = ("h200-map-softmax", "h200-map-min")
 FINDINGS = (
-    *(f"host-fuzz-{backend}" for backend in ("cpu", "torch", "triton", "cupy", "numba")),
-    *(f"h200-fuzz-{backend}" for backend in ("triton", "cupy", "numba")),
+    *(f"host-fuzz-{backend}" for backend in ("cpu", "torch", *BACKENDS)),
+    *(f"h200-fuzz-{backend}" for backend in BACKENDS),
     *("host-accuracy", "h200-accuracy", "h200-accuracy-triton", "h200-load", "h200-devices", "h200-memory"),
     *("h200-sizes-softmax", "h200-sizes-min", "architectures", "portability"),
 )

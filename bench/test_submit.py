@@ -22,10 +22,10 @@ import kernelzoo
 from kernelzoo import measure, registry
 from kernelzoo.measure import record
 from kernelzoo.measure.race import Measurement
+from kernelzoo.operations import OPERATIONS
 
 CALLS = 200  # in one sample: fewer than the 1024 that a stream queues
 SAMPLES = 25
-BACKENDS = ("triton", "cupy", "numba")
 
 
 def triton_own(x: torch.Tensor, out: torch.Tensor) -> Callable[[], Any]:
@@ -64,14 +64,19 @@ def numba_own(x: torch.Tensor, out: torch.Tensor) -> Callable[[], Any]:
 
 
 OWN = {"triton": triton_own, "cupy": cupy_own, "numba": numba_own}
+"""How each language documents a launch, by backend."""
+
+
+TORCHS: dict[str, Callable[..., Any]] = {"softmax": torch.softmax, "min": torch.amin}
+"""What a torch user calls for an operation."""
 
 
 def ways(op: str) -> tuple[dict[str, Callable[[], Any]], dict[str, str]]:
     """Every way of calling that works here, and why the others don't."""
     x = torch.randn(64, 64, device="cuda")
-    out = torch.empty_like(x) if op == "softmax" else torch.empty(64, device="cuda")
-    torchs: Callable[..., Any] = torch.softmax if op == "softmax" else torch.amin
-    found: dict[str, Callable[[], Any]] = {f"torch/{op}/eager": lambda: torchs(x, -1)}
+    operation = OPERATIONS[op]
+    out = operation.allocate(x, operation.check(x, -1), False)
+    found: dict[str, Callable[[], Any]] = {registry.baseline(op): lambda: TORCHS[op](x, -1)}
     refused = {}
 
     def whole(name: str) -> Callable[[], Any]:
@@ -80,7 +85,7 @@ def ways(op: str) -> tuple[dict[str, Callable[[], Any]], dict[str, str]]:
     def bound(name: str) -> Callable[[], Any]:
         return kernelzoo.implementation(f"{name}/{op}/auto").launch(x, out=out)
 
-    for name in BACKENDS:
+    for name in OWN:
         for way, make in (("call", whole), ("bound", bound), ("language", lambda name: OWN[name](x, out))):
             id = f"{name}/{op}/{way}"
             try:
@@ -116,7 +121,7 @@ def measured(op: str) -> tuple[dict[str, list[float]], dict[str, str]]:
 
 
 REPLAY = measure.Replay()
-WAYS = ["torch/{}/eager", *(f"{name}/{{}}/{way}" for name in BACKENDS for way in ("call", "bound", "language"))]
+WAYS = [registry.baseline("{}"), *(f"{name}/{{}}/{way}" for name in OWN for way in ("call", "bound", "language"))]
 
 
 def told(id: str, samples: list[float], device: str = "cuda") -> dict[str, Any]:
@@ -138,7 +143,7 @@ def told(id: str, samples: list[float], device: str = "cuda") -> dict[str, Any]:
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="submitting is a matter of GPUs, and there is none")
 @pytest.mark.benchmark(timer=REPLAY)
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.format("OP"))
-@pytest.mark.parametrize("op", ["softmax", "min"])
+@pytest.mark.parametrize("op", list(OPERATIONS))
 def test_submit(benchmark: Any, op: str, way: str) -> None:
     id = way.format(op)
     samples, refused = measured(op)

@@ -11,7 +11,7 @@ import math
 import torch
 
 import kernelzoo
-from kernelzoo.registry import Launch
+from kernelzoo.launch import Launch
 
 
 @kernelzoo.register("mine", "softmax", "base_two")

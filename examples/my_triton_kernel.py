@@ -10,7 +10,7 @@ import triton.language as tl
 
 import kernelzoo
 from kernelzoo.errors import UnsupportedProblemError
-from kernelzoo.registry import Launch
+from kernelzoo.launch import Launch
 
 LONGEST = 32768
 """Elements of a row that one program holds in its registers."""

@@ -1,5 +1,6 @@
 """kernelzoo: the same GPU operations, side by side in several kernel languages, checked and measured honestly."""
 
+from kernelzoo.backend import Backend, get, min, softmax
 from kernelzoo.errors import (
     AxisError,
     BackendUnavailableError,
@@ -14,17 +15,7 @@ from kernelzoo.errors import (
     UnknownNameError,
     UnsupportedProblemError,
 )
-from kernelzoo.registry import (
-    Backend,
-    Implementation,
-    backends,
-    get,
-    implementation,
-    implementations,
-    min,
-    register,
-    softmax,
-)
+from kernelzoo.registry import Implementation, backends, chooser, implementation, implementations, register
 
 __version__ = "0.1.0"
 
@@ -45,6 +36,7 @@ __all__ = [
     "UnsupportedProblemError",
     "__version__",
     "backends",
+    "chooser",
     "get",
     "implementation",
     "implementations",

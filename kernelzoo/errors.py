@@ -1,6 +1,7 @@
 """One hierarchy: every error this package raises is a ``KernelZooError`` and also the builtin a user expects.
 
-Each message says what was given, what is allowed, and what to do. All are raised before anything is launched.
+Each message says what was given, what is allowed, and what to do. All but DeviceLostError are raised before anything is
+launched.
 """
 
 from __future__ import annotations
@@ -73,9 +74,24 @@ class UnsupportedProblemError(KernelZooError, ValueError):
         self.implementation, self.reason = implementation, reason
 
 
+class GridTooLargeError(UnsupportedProblemError):
+    """One variant needs more blocks than a grid holds; ``auto`` takes such a problem in parts."""
+
+    def __init__(self, implementation: str, blocks: int, most: int) -> None:
+        super().__init__(implementation, f"it needs {blocks} blocks, a grid holds {most}")
+
+
 class CacheWarning(RuntimeWarning):
     """Machine code can't be kept on disk, or what is kept is not to be trusted: each process compiles for itself."""
 
 
 class InspectionError(KernelZooError, RuntimeError):
     """An implementation's kernels can't be shown: it has none of its own, or a compiler or tool is missing or fails."""
+
+
+class DeviceLostError(KernelZooError, RuntimeError):
+    """An implementation broke the device's context (an illegal access, say): this process can measure no more."""
+
+    def __init__(self, id: str, reason: str) -> None:
+        super().__init__(f"{id} broke the device for this process: {reason}")
+        self.id, self.reason = id, reason

@@ -72,11 +72,29 @@ def knob(shipped: int, *, among: Sequence[int], unit: str, why: str) -> Any:
     return field(default=shipped, metadata={"knob": (tuple(among), unit, why)})
 
 
+def numbers(part: type[T]) -> type[T]:
+    """Declare the decorated class, whose fields are knobs, as one form's part of a launch table.
+
+    The table of the operation inherits it (see ``launch_table``), and ``of(part, device)`` is that table's instance.
+    """
+    return dataclass(frozen=True, eq=False)(part)
+
+
 def launch_table(backend: str, op: str) -> Callable[[type[T]], type[T]]:
-    """Declare the decorated class, whose fields are knobs, as the launch table of a backend's operation."""
+    """Declare the decorated class, whose fields are knobs, as the launch table of a backend's operation.
+
+    It inherits the parts that its forms declare by ``numbers``. Raises TableError if two of those share a name.
+    """
 
     def declare(table: type[T]) -> type[T]:
         made = dataclass(frozen=True, eq=False)(table)
+        parts = [part for part in made.__mro__[1:] if dataclasses.is_dataclass(part)]
+        for part in parts:
+            for other in parts:
+                shared = vars(part).get("__annotations__", {}).keys() & vars(other).get("__annotations__", {}).keys()
+                if part is not other and shared:
+                    raise TableError(f"knobs {', '.join(shared)} are declared by {part.__name__} and {other.__name__}")
+            _whole[part] = made
         _declared[backend, op] = made
         return made
 
@@ -119,6 +137,8 @@ def changes(table: Any) -> dict[str, int]:
 
 
 _declared: dict[tuple[str, str], type[Any]] = {}
+_whole: dict[type[Any], type[Any]] = {}
+"""The table that a form's part belongs to."""
 _made: dict[tuple[type[Any], tuple[int, ...]], Any] = {}
 
 
@@ -153,16 +173,18 @@ def using(table: Any) -> Iterator[None]:
 
 
 def of(table: type[T], device: int) -> T:
-    """The table in force on the device of that index; a negative one, where no device is, has the shipped table.
+    """The table in force, or that to which a form's part belongs, on the device of that index; a negative one, where no
+    device is, has the shipped table.
 
     Raises UnknownNameError if the variable KERNELZOO_TABLES holds something else than it may.
     """
+    whole = _whole.get(table, table)
     instead = chosen.get()
-    if instead and table in instead:
-        return cast(T, instead[table])
-    found = _in_force.get((table, device))
+    if instead and whole in instead:
+        return cast(T, instead[whole])
+    found = _in_force.get((whole, device))
     if found is None:
-        found = _in_force[table, device] = _load(table, device)
+        found = _in_force[whole, device] = _load(whole, device)
     return cast(T, found)
 
 
@@ -330,43 +352,3 @@ def _locked(file: Path) -> AbstractContextManager[object]:
     from filelock import FileLock  # which a bind has no use for
 
     return FileLock(file.with_suffix(".lock"))
-
-
-# ---------------------------------------------------------------------------------------------------------------------
-# Plans without kernels: what a table makes of a problem, at no compiler's cost
-
-
-@dataclass(frozen=True)
-class Step:
-    """One kernel that a plan would launch."""
-
-    kernel: str
-    """Which kernel, constants that it is compiled for included."""
-    grid: tuple[int, ...]
-    threads: int
-    """In a block."""
-    shared_bytes: int = 0
-    """Dynamic shared memory of a block, as far as the plan says it."""
-    cluster: int = 1
-    cooperative: bool = False
-    """Whether all blocks must run at once."""
-    arguments: tuple[Any, ...] = ()
-    """What the plan passes to it beside tensors."""
-
-
-noting: ContextVar[list[Step] | None] = ContextVar("noting", default=None)
-"""Where binds note their steps, in place of compiling and loading kernels; see ``noted``."""
-
-
-@contextmanager
-def noted() -> Iterator[list[Step]]:
-    """Within the context, what this thread binds is planned and not compiled; its launches must not be called.
-
-    The list that is handed out holds the steps, in the order in which the bind has planned them.
-    """
-    steps: list[Step] = []
-    token = noting.set(steps)
-    try:
-        yield steps
-    finally:
-        noting.reset(token)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import kernelzoo
-from kernelzoo import conformance
+from kernelzoo.check.cases import Case
 
 # Test modules are imported by path, each by itself: this is how they find what several languages share. Not this folder
 # itself: its folders would pass for languages that aren't installed.
@@ -21,13 +21,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Triton's interpreter takes minutes for all cases: ``auto`` takes each of them, the named variants every third
-    one, unless asked for ``--all``. On a device nothing is left out.
+    """Where kernels are interpreted or emulated, all cases would take too many minutes: choosers but ``auto`` take the
+    core ones, since the forms that they choose take theirs, and in Triton's interpreter the forms take every third one.
+    With ``--all``, and on a device, nothing is left out.
 
     The host's kernels are compiled for each dtype, which takes longer than all their cases: with ``--dist loadgroup``
     one process does that for a dtype, where two that met the same kernels at once would each compile them."""
 
-    def given(item: pytest.Item) -> tuple[kernelzoo.Implementation | None, conformance.Case | None]:
+    def given(item: pytest.Item) -> tuple[kernelzoo.Implementation | None, Case | None]:
         params = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
         return params.get("implementation"), params.get("case")
 
@@ -36,13 +37,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if implementation is not None and implementation.backend == "cpu":
             dtype = str(case).partition("-")[0] if case is not None else "all"
             item.add_marker(pytest.mark.xdist_group(f"{implementation.op} {dtype}"))
-    if os.environ.get("TRITON_INTERPRET") != "1" or config.getoption("--all"):
+    interpreted = os.environ.get("TRITON_INTERPRET") == "1"
+    if config.getoption("--all") or not (interpreted or os.environ.get("KERNELZOO_EMULATE_CUDA") == "1"):
         return
 
     def left_out(item: pytest.Item) -> bool:
         implementation, case = given(item)
         if implementation is None or case is None or implementation.variant == "auto" or case.core:
             return False
+        if implementation.chooses or not interpreted:
+            return implementation.chooses
         return zlib.crc32(f"{implementation.id}-{case}".encode()) % 3 != 0
 
     config.hook.pytest_deselected(items=[item for item in items if left_out(item)])

@@ -23,8 +23,9 @@ sys.path.append(str(Path(__file__).parent / "triton"))
 
 import knobs
 
-from kernelzoo import ops, registry, tables
+from kernelzoo import operations, registry, tables
 from kernelzoo.errors import UnsupportedProblemError
+from kernelzoo.launch import Step, recorded
 
 # Small enough to be interpreted, and on either side of most knobs' values.
 SMALL = (
@@ -40,12 +41,12 @@ def run(backend: str, few: bool) -> tuple[int, list[str]]:
     done, wrong = 0, list[str]()
     problems = TINY if few or backend == "numba" else SMALL
     generator = torch.Generator().manual_seed(0)
-    for op, operation in ops.OPERATIONS.items():
+    for op, operation in operations.OPERATIONS.items():
         for i in registry.implementations(backend, op):
             seen = set()
             for shape, dim in problems:
                 for dtype in ("float32", "bfloat16") if not few else ("float32",):
-                    x = ops.sample(op, shape, dtype, dim, generator=generator)
+                    x = operations.sample(op, shape, dtype, dim, generator=generator)
                     for values in knobs.extremes(backend, op):
                         table = tables.made(tables.declared(backend, op), values)
                         out = operation.allocate(x, (dim % x.ndim,), False)
@@ -65,8 +66,8 @@ def run(backend: str, few: bool) -> tuple[int, list[str]]:
     return done, wrong
 
 
-def _steps(i: registry.Implementation, x: torch.Tensor, dim: int, out: torch.Tensor, table: Any) -> list[tables.Step]:
-    with tables.using(table), tables.noted() as steps:
+def _steps(i: registry.Implementation, x: torch.Tensor, dim: int, out: torch.Tensor, table: Any) -> list[Step]:
+    with tables.using(table), recorded() as steps:
         try:
             i.launch(x, dim=dim, out=out)
         except UnsupportedProblemError:
@@ -80,9 +81,9 @@ def compile_all(backend: str, few: bool) -> tuple[int, list[str]]:
     problems = knobs.PROBLEMS[::4] if few else knobs.PROBLEMS
     for arch in ("sm_90",) if few else ARCHES:
         with knobs.on(backend, arch):
-            for op in ops.OPERATIONS:
+            for op in operations.OPERATIONS:
                 table, seen = tables.declared(backend, op), set[str]()
-                variants = [v for b, o, v in registry._registered if (b, o) == (backend, op)]
+                variants = knobs.forms(backend, op)
                 settings = [{}, *knobs.extremes(backend, op)]
                 for values in settings[:1] + settings[-2:] if few else settings:
                     made = tables.made(table, values)
@@ -108,10 +109,14 @@ def compile_all(backend: str, few: bool) -> tuple[int, list[str]]:
 
 
 def _bind(backend: str, op: str, variant: str, shape: tuple[int, ...], dim: int, dtype: str, table: Any) -> None:
-    operation = ops.OPERATIONS[op]
+    operation = operations.OPERATIONS[op]
     x = torch.empty(shape, dtype=getattr(torch, dtype), device="meta")
-    with tables.using(table):
-        operation.launch(registry._registered[backend, op, variant], x, (dim,), operation.allocate(x, (dim,), False))
+    with tables.using(table), recorded(compiles=True) as steps:
+        operation.launch(registry._registered[backend, op, variant], x, (dim,), operation.allocate(x, (dim,), False))()
+    for step in steps:
+        if isinstance(step, Step):
+            assert step.build is not None
+            step.build()
 
 
 def main() -> int:
@@ -124,7 +129,7 @@ def main() -> int:
     if emulated and os.environ.get(emulated) == "1":
         warnings.simplefilter("ignore", RuntimeWarning)  # NumPy remarks on inf - inf, which is meant
         importlib.import_module("interpreter" if options.backend == "triton" else "simulator").install()
-        registry.get(options.backend)
+        registry.language(options.backend)
         done, wrong = run(options.backend, options.few)
     else:
         done, wrong = compile_all(options.backend, options.few)

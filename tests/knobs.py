@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import importlib
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from kernelzoo import ops, registry, tables
+from kernelzoo import operations, registry, tables
+from kernelzoo.device import ARCHITECTURES, Device
 from kernelzoo.errors import UnsupportedProblemError
-from kernelzoo.inspect import ARCHITECTURES, Architecture, described
-from kernelzoo.tables import Step
+from kernelzoo.inspect import on_described
+from kernelzoo.launch import Step, recorded
 
 ARCHES = ("sm_75", "sm_80", "sm_89", "sm_90", "sm_100", "sm_120")
 
@@ -54,23 +54,25 @@ def extremes(backend: str, op: str) -> Iterator[dict[str, int]]:
 
 
 @contextmanager
-def on(backend: str, arch: str) -> Iterator[Architecture]:
+def on(backend: str, arch: str) -> Iterator[Device]:
     """Within the context, the backend plans for that architecture's device."""
-    package = registry.BUILT_IN[backend]
-    for op in ops.OPERATIONS:
-        importlib.import_module(f"{package}.{op}")
-    architecture = ARCHITECTURES[arch]
-    with described(architecture), importlib.import_module(f"{package}.inspection").assumed(architecture):
-        yield architecture
+    device = ARCHITECTURES[arch]
+    with on_described(backend, device):
+        yield device
+
+
+def forms(backend: str, op: str) -> list[str]:
+    """The variants to look at: ``auto``, and the forms that the other choosers choose among."""
+    return [i.variant for i in registry.implementations(backend, op) if i.variant == "auto" or not i.chooses]
 
 
 def plan(backend: str, op: str, variant: str, shape: tuple[int, ...], dim: int, dtype: str, table: Any) -> list[Step]:
     """The steps of one plan, none if the variant refuses the problem; ``auto`` refuses none."""
     import torch
 
-    operation = ops.OPERATIONS[op]
+    operation = operations.OPERATIONS[op]
     x = torch.empty(shape, dtype=getattr(torch, dtype), device="meta")
-    with tables.using(table), tables.noted() as steps:
+    with tables.using(table), recorded() as steps:
         try:
             operation.launch(
                 registry._registered[backend, op, variant], x, (dim,), operation.allocate(x, (dim,), False)
@@ -82,7 +84,7 @@ def plan(backend: str, op: str, variant: str, shape: tuple[int, ...], dim: int, 
     return steps
 
 
-def check(step: Step, a: Architecture, static_shared: int, what: object) -> None:
+def check(step: Step, a: Device, static_shared: int, what: object) -> None:
     """Raise AssertionError if the device can't launch a step. ``static_shared``: bytes that its kernel may have of its
     own, which a plan leaves room for."""
     assert all(size >= 1 for size in step.grid) and step.grid[0] <= 2**31 - 1, what
@@ -101,9 +103,9 @@ def check_all(
 ) -> int:
     """Check every value of every knob over the problems; how many plans were checked."""
     checked = 0
-    with on(backend, arch) as architecture:
+    with on(backend, arch) as device:
         table = tables.declared(backend, op)
-        variants = [v for b, o, v in registry._registered if (b, o) == (backend, op)]
+        variants = forms(backend, op)
         for values in settings(backend, op):
             made = tables.made(table, values)
             for shape, dim in PROBLEMS:
@@ -111,6 +113,6 @@ def check_all(
                     for variant in variants:
                         for step in plan(backend, op, variant, shape, dim, dtype, made):
                             what = (backend, op, variant, shape, dim, dtype, arch, values, step)
-                            check(step, architecture, static_shared(step), what)
+                            check(step, device, static_shared(step), what)
                         checked += 1
     return checked

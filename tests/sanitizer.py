@@ -26,7 +26,8 @@ from pathlib import Path
 
 import torch
 
-from kernelzoo import measure, ops, registry
+from kernelzoo import backend as backends
+from kernelzoo import measure, operations, registry
 from kernelzoo.errors import UnsupportedProblemError
 
 TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
@@ -39,7 +40,7 @@ def problems(op: str) -> Iterator[tuple[str, torch.Tensor, int]]:
     generator = torch.Generator("cuda").manual_seed(0)
 
     def draw(shape: tuple[int, ...], dtype: str) -> torch.Tensor:
-        return ops.sample(op, shape, dtype, generator=generator)
+        return operations.sample(op, shape, dtype, generator=generator)
 
     for shape in SHAPES:
         yield f"float32 {shape}", draw(shape, "float32"), -1
@@ -62,9 +63,9 @@ def keep_clusters_portable(backend: str) -> None:
 
         cuda_c.LARGE_CLUSTERS = ()
     if backend == "numba":
-        from kernelzoo.kernels.numba import softmax as numba_cuda
+        from kernelzoo.device import Device
 
-        numba_cuda.most_blocks = lambda device: PORTABLE
+        Device.cluster_blocks = PORTABLE
 
 
 def run(backend: str, op: str, columns: bool, portable: bool) -> None:
@@ -77,7 +78,7 @@ def run(backend: str, op: str, columns: bool, portable: bool) -> None:
             if columns and dim == -1:
                 continue
             try:
-                method = getattr(registry.get(backend), implementation.op)
+                method = getattr(backends.get(backend), implementation.op)
                 result = method(x, dim, variant=implementation.variant)
                 method(x, dim, variant=implementation.variant, out=result)
             except UnsupportedProblemError:
@@ -121,7 +122,7 @@ def main() -> int:
     parser.add_argument("--log", type=Path, help="folder for the sanitizer's whole output")
     parser.add_argument("--backends", default=",".join(BACKENDS))
     parser.add_argument("--tools", default=",".join(TOOLS))
-    parser.add_argument("--op", default="", choices=("", *ops.OPERATIONS), help="default: both")
+    parser.add_argument("--op", default="", choices=("", *operations.OPERATIONS), help="default: both")
     parser.add_argument("--columns", action="store_true", help="problems over other axes than the last alone")
     parser.add_argument("--run", help=argparse.SUPPRESS)
     parser.add_argument("--portable", action="store_true", help=argparse.SUPPRESS)

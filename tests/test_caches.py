@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from kernelzoo.kernels import code_cache
+from kernelzoo.kernels.shared import code_cache
 
 ROOT = os.geteuid() == 0
 SOMEBODY = 12345  # a user's number
@@ -170,7 +170,7 @@ def somebody_elses(folder: Path) -> None:
 def test_a_language_gets_another_folder_where_its_own_is_not_safe(tmp_path: Path, plant) -> None:
     code = (
         "import os, stat, sys, warnings, pathlib\n"
-        "from kernelzoo.kernels import code_cache\n"
+        "from kernelzoo.kernels.shared import code_cache\n"
         "with warnings.catch_warnings(record=True) as said:\n"
         "    warnings.simplefilter('always')\n"
         "    instead = code_cache.for_language('A_CACHE', pathlib.Path('unused'))\n"

@@ -10,10 +10,9 @@ from typing import Any
 import matrix
 import pytest
 
+from kernelzoo.device import ARCHITECTURES
 from kernelzoo.errors import InspectionError, UnsupportedProblemError
-from kernelzoo.inspect import ARCHITECTURES, Kernel, Step
-from kernelzoo.kernels import cubin
-from kernelzoo.kernels.described_driver import Driver, Loaded
+from kernelzoo.inspect import Kernel
 
 RIGHT = Kernel(
     "k", "made up", "made_up/min/k", "sm_90", "a device",
@@ -53,26 +52,9 @@ def test_a_refusal_is_documented_or_a_fault() -> None:
     refusal = UnsupportedProblemError(request.id, "too long")
     assert matrix.is_documented(refusal, request)
     assert not matrix.is_documented(refusal, replace(request, variant="auto"))
-    with pytest.raises(InspectionError) as raised:
-        request.require_nvidia("CUDA C++", 80)
-    assert matrix.is_documented(raised.value, request)
+    refused = InspectionError(f"{request.id} is CUDA C++, which is not for sm_75; allowed: sm_80, sm_90")
+    assert matrix.is_documented(refused, request)
     assert not matrix.is_documented(InspectionError("the compiler fails"), request)
-
-
-def test_what_a_driver_gives_by_leave_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of 48 kB of shared memory, what a kernel declares itself is gone."""
-    driver = Driver(ARCHITECTURES["sm_90"])
-    monkeypatch.setattr(driver, "_resources", lambda kernel: cubin.Resources(32, 0, 1024))
-    handle = driver.load(Loaded("k", "", b"", "k"))
-    enough = Step(handle, (16, 1, 1), (32, 1, 1), (1, 1, 1), 47 * 1024)
-    driver._require_leave(enough)
-    much = Step(handle, (16, 1, 1), (32, 1, 1), (1, 1, 1), 47 * 1024 + 1)
-    many = Step(handle, (16, 1, 1), (32, 1, 1), (16, 1, 1))
-    for step, attribute, words in ((much, 8, "48129 bytes of dynamic shared memory"), (many, 14, "in clusters of 16")):
-        with pytest.raises(InspectionError, match=words):
-            driver._require_leave(step)
-        driver.allow(handle, attribute, step.dynamic_shared_bytes or 1)
-        driver._require_leave(step)
 
 
 def test_layouts_are_what_they_say() -> None:

@@ -5,14 +5,21 @@ import textwrap
 from pathlib import Path
 
 import pytest
+import reading
 from scripts import loaded
 
 import kernelzoo
+from kernelzoo.report import markers
 
 ROOT = Path(__file__).parents[1]
 records = loaded(ROOT / "bench" / "records.py")
 
-PAGES = [*sorted(ROOT.glob("docs/*.md")), ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
+PAGES = [
+    *sorted(ROOT.glob("docs/*.md")),
+    *sorted(ROOT.glob("docs/notebook/*.md")),
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+]
 KERNELS = ROOT / "docs" / "kernels.md"
 SOURCES = ROOT / "kernelzoo" / "kernels"
 
@@ -100,10 +107,10 @@ def tables(page: str) -> dict[str, dict[str, set[str]]]:
             continue
         first, *cells = [cell.strip() for cell in line.strip("|").split("|")]
         if first in ("softmax", "min"):
-            op, backends = first, cells
+            op, backends = first, cells[:-1]  # the last says what a variant does
             held[op] = {backend: set() for backend in backends}
         elif op and first.startswith("`"):
-            for backend, cell in zip(backends, cells, strict=True):
+            for backend, cell in zip(backends, cells[:-1], strict=True):
                 if cell != "–":
                     held[op][backend].add(first.strip("`"))
     return held
@@ -112,6 +119,17 @@ def tables(page: str) -> dict[str, dict[str, set[str]]]:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_links_lead_somewhere(page: Path) -> None:
     assert broken_links(page.read_text(encoding="utf-8"), page.parent) == []
+
+
+def missing_files(page: str) -> list[str]:
+    """Paths of files of this repository, wherever a page names them, that are not there."""
+    named = re.findall(r"(?<![\w/.<>-])((?:kernelzoo|tests|bench|docs|examples)/[\w/.]+\.(?:py|cuh?|md|json))\b", page)
+    return sorted({name for name in named if not (ROOT / name).exists()})
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_files_that_are_named_exist(page: Path) -> None:
+    assert missing_files(page.read_text(encoding="utf-8")) == []
 
 
 def test_linked_names_are_in_the_source() -> None:
@@ -127,6 +145,26 @@ def test_tables_say_what_is_registered() -> None:
     backends = ("torch", "triton", "cupy", "numba", "cpu")
     for op in ("softmax", "min"):
         assert held[op] == {name: {i.variant for i in kernelzoo.implementations(name, op)} for name in backends}
+
+
+def test_tables_are_made_of_the_code() -> None:
+    """``python tests/described/reading.py`` writes them."""
+    assert markers.insert(KERNELS.read_text(encoding="utf-8"), reading.blocks(), KERNELS.name)[1] == []
+
+
+def test_a_form_is_read_in_few_lines() -> None:
+    """In Triton from the public call on; elsewhere what is the language's own."""
+    assert reading.common_lines() + reading.own_lines("triton") <= reading.MOST_LINES
+    own = {language: reading.own_lines(language) for language in reading.FUSED}
+    assert {language: lines for language, lines in own.items() if lines > reading.MOST_LINES} == {}
+
+
+def test_lines_are_lines_of_code() -> None:
+    assert reading.lines("layout.py:cdiv") == 2  # beside a docstring
+    assert reading.lines("kernels/cupy/row.cuh:begin") == 5  # beside #if and #endif
+    assert reading.lines("kernels/cupy/softmax/pairs.cuh:merge") == 5
+    with pytest.raises(StopIteration):
+        reading.lines("layout.py:nowhere")
 
 
 def test_every_variant_has_its_section() -> None:
@@ -146,10 +184,11 @@ def test_the_checks_above_can_fail() -> None:
     folder = Path(__file__).parent
     page = "# One heading\n[a](nowhere.md) [b](#another) [c](#one-heading) [d][no-label] [e][here]\n\n[here]: gone.md\n"
     assert broken_links(page, folder) == ["nowhere.md", "#another", "no-label", "gone.md"]
+    assert missing_files("kernelzoo/layout.py, `tests/nowhere.py:3`\n") == ["tests/nowhere.py"]
     named = "[`folder`](test_docs.py) [`Nowhere`][here]\n\n[here]: test_import.py\n"
     assert missing_names(named, folder) == ["Nowhere in test_import.py"]
     assert strange_excerpts("```python\ndef not_there(): ...\n```\n") == ["def not_there(): ...\n"]
-    assert tables("| min | cpu |\n|:--|:--|\n| `a` | – |\n| `b` | yes |\n") == {"min": {"cpu": {"b"}}}
+    assert tables("| min | cpu | it |\n|:--|:--|:--|\n| `a` | – | x |\n| `b` | form | y |\n") == {"min": {"cpu": {"b"}}}
 
 
 @pytest.mark.parametrize("page", records.PAGES, ids=lambda page: page.path)
@@ -169,9 +208,8 @@ def test_the_reliability_page_names_tests_that_are_there() -> None:
 
 
 def test_figures_of_the_measuring_page_come_from_the_committed_results() -> None:
-    from kernelzoo.report import sections
     from kernelzoo.report.aa import aa_block
 
     page = ROOT / "docs" / "measuring.md"
     block = aa_block(ROOT / "bench" / "results" / "h200-aa.json")
-    assert sections.insert(page.read_text(encoding="utf-8"), {"aa": block}, page.name)[1] == []
+    assert markers.insert(page.read_text(encoding="utf-8"), {"aa": block}, page.name)[1] == []

@@ -74,7 +74,7 @@ def test_the_triton_file_says_where_it_runs() -> None:
     done = run(
         "-c",
         "import torch, kernelzoo\n"
-        "from kernelzoo.registry import load_module\n"
+        "from kernelzoo.packages import load_module\n"
         f"load_module({str(EXAMPLES / 'my_triton_kernel.py')!r})\n"
         f"x = torch.randn(37, 129, device={device!r})\n"
         "result = kernelzoo.get('mine').softmax(x, variant='one_row')\n"

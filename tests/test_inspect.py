@@ -4,13 +4,15 @@ import json
 import math
 import subprocess
 import sys
-from dataclasses import asdict
+from collections.abc import Iterator
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
 import torch
 
-from kernelzoo import inspect, registry
+from kernelzoo import inspect, packages
+from kernelzoo.device import ARCHITECTURES, Occupancy, assumed, current, occupancy, of
 from kernelzoo.errors import (
     AxisError,
     BackendUnavailableError,
@@ -20,7 +22,7 @@ from kernelzoo.errors import (
     UnknownNameError,
     UnsupportedProblemError,
 )
-from kernelzoo.inspect import ARCHITECTURES, Kernel, Occupancy, Request, counted, described, occupancy, place, plain
+from kernelzoo.inspect import Kernel, Request
 
 HERE = Path(__file__)
 
@@ -58,58 +60,99 @@ def request(op: str = "softmax", variant: str = "auto", backend: str = "made_up"
 
 
 @pytest.fixture
-def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder of a backend's package, whose module ``inspection`` a test is to write."""
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The folder of a backend's package, announced in the process that compiles too; a test writes its modules."""
     folder = tmp_path / "made_up"
     folder.mkdir()
     (folder / "__init__.py").touch()
+    (folder / "inspection.py").write_text(INSPECTION)
+    information = tmp_path / "made_up-1.dist-info"
+    information.mkdir()
+    (information / "METADATA").write_text("Metadata-Version: 2.1\nName: made_up\nVersion: 1\n")
+    (information / "entry_points.txt").write_text("[kernelzoo.backends]\nmade_up = made_up\n")
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.delitem(sys.modules, "made_up", raising=False)
+    for name in [name for name in sys.modules if name.partition(".")[0] == "made_up"]:
+        monkeypatch.delitem(sys.modules, name)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    monkeypatch.setattr(registry, "_packages", lambda: {"made_up": "made_up"})
-    return folder
+    packages.announced.cache_clear()
+    packages.packages.cache_clear()
+    packages.scan.cache_clear()
+    yield folder
+    packages.announced.cache_clear()
+    packages.packages.cache_clear()
+    packages.scan.cache_clear()
 
 
-IMPORTS = """
+INSPECTION = """
+from contextlib import nullcontext
+
+def refusal(variant, arch):
+    return "is for nobody" if arch == "sm_75" else ""
+
+def target(device):
+    return nullcontext()
+"""
+
+MIN = """
 import os
-from kernelzoo.errors import UnsupportedProblemError
-from kernelzoo.inspect import Kernel, Occupancy, answer
+from kernelzoo.device import current
+from kernelzoo.launch import Compiled, Step, recording
+from kernelzoo.registry import chooser, register
+
+def compiled():
+    print("{", flush=True)
+    os.system("echo {")
+    constants = {"A": -0.5, "B": True, "C": "float", "D": 1}
+    found = {"registers": 32, "shared_bytes": 8, "assembly": "code"}
+    return Compiled("k<1>", "made up", "text", __file__, 3, constants, "k", **found)
+
+@chooser("made_up", "min", "auto")
+def auto(x, out):
+    return "simple" if x.size(1) < 100 else "long"
+
+@register("made_up", "min", "simple")
+def simple(x, out):
+    recording = __import__("kernelzoo.launch").launch.recording.get()
+    step = Step("k", (current().multiprocessors,), 64, 16, 2, True, build=compiled)
+    return recording.launch(step, step)
+
+@register("made_up", "min", "long")
+def long(x, out):
+    from kernelzoo.errors import UnsupportedProblemError
+    raise UnsupportedProblemError("made_up/min/long", "it is too long")
+
+@register("made_up", "min", "broken")
+def broken(x, out):
+    raise ZeroDivisionError("the compiler's own")
 """
 
 
-def test_kernels_come_back_as_they_were(package: Path) -> None:
-    kernel = Kernel(
-        "k<1>", "made up", "made_up/softmax/x", "sm_90", "a device", sass_missing="no tool", grid=(1, 2, 3),
-        block=(32, 1, 1), cluster=(2, 1, 1), occupancy=Occupancy(2, 0.5, ("threads", "blocks")),
+def test_kernels_come_back_as_they_are(package: Path) -> None:
+    """What a language's compiler prints is no answer; equal steps are one kernel, launched twice."""
+    (package / "min.py").write_text(MIN)
+    ((kernel,),) = inspect.ask([request("min")])
+    device = ARCHITECTURES["sm_90"]
+    assert kernel == Kernel(
+        "k<1>", "made up", "made_up/min/simple", "sm_90", str(device), "text", kernel.source_file, None, "code",
+        registers=32, local_bytes=0, shared_bytes=24, grid=(132, 1, 1), block=(64, 1, 1), cluster=(2, 1, 1),
+        cooperative=True, launches=2, occupancy=occupancy(device, 32, 64, 24),
         constants={"A": -0.5, "B": True, "C": "float", "D": 1},
     )  # fmt: skip
-    (package / "inspection.py").write_text(f"{IMPORTS}\nanswer(lambda request: ({kernel!r},) * request.shape[0])")
-    assert inspect.ask([request()]) == [(kernel,) * 4]
-    assert json.loads(json.dumps(asdict(kernel)))["grid"] == [1, 2, 3]
-
-
-def test_what_a_compiler_prints_is_no_answer(package: Path) -> None:
-    code = "def kernels(request):\n    print('{', flush=True)\n    os.system('echo {')\n    return ()\nanswer(kernels)"
-    (package / "inspection.py").write_text(IMPORTS + code)
-    assert inspect.ask([request(), request("min")]) == [(), ()]
+    assert kernel.source_file == f"{package / 'min.py'}:3"
+    assert json.loads(json.dumps(asdict(kernel)))["grid"] == [132, 1, 1]
 
 
 def test_errors_come_back_whole(package: Path) -> None:
-    code = """
-def kernels(request):
-    if request.op == "min":
-        raise UnsupportedProblemError(request.id, "it is too long")
-    raise ZeroDivisionError("the compiler's own")
-answer(kernels)
-"""
-    (package / "inspection.py").write_text(IMPORTS + code)
-    refusal, failure = inspect.ask([request("min"), request()])
+    (package / "min.py").write_text(MIN)
+    refusal, failure = inspect.ask([replace(request("min"), shape=(4, 200)), request("min", "broken")])
     assert isinstance(refusal, UnsupportedProblemError)
-    assert refusal.implementation == "made_up/min/auto" and refusal.reason == "it is too long"
-    assert str(refusal) == str(UnsupportedProblemError("made_up/min/auto", "it is too long"))
+    assert refusal.implementation == "made_up/min/long" and refusal.reason == "it is too long"
+    assert str(refusal) == str(UnsupportedProblemError("made_up/min/long", "it is too long"))
     assert isinstance(failure, InspectionError)
-    assert str(failure) == "made_up/softmax/auto fails for sm_90: ZeroDivisionError: the compiler's own"
-    assert "in kernels" in failure.__notes__[0]
+    assert str(failure) == "made_up/min/broken fails for sm_90: ZeroDivisionError: the compiler's own"
+    assert "in broken" in failure.__notes__[0]
+    (refused,) = inspect.ask([replace(request("min"), arch="sm_75")])
+    assert isinstance(refused, InspectionError) and str(refused) == "made_up/min/auto is for nobody"
 
 
 def test_a_process_that_dies_is_an_error(package: Path) -> None:
@@ -122,6 +165,7 @@ def test_a_process_that_dies_is_an_error(package: Path) -> None:
 
 
 def test_a_backend_without_inspection_says_so(package: Path) -> None:
+    (package / "inspection.py").unlink()
     with pytest.raises(InspectionError, match="no module 'inspection'"):
         inspect.ask([request()])
 
@@ -129,12 +173,13 @@ def test_a_backend_without_inspection_says_so(package: Path) -> None:
 def test_a_file_of_the_current_folder_is_not_imported(
     package: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (package / "inspection.py").write_text(f"{IMPORTS}\nanswer(lambda request: ())")
+    (package / "min.py").write_text(MIN)
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     (elsewhere / "json.py").write_text("raise SystemExit('the wrong json')")
     monkeypatch.chdir(elsewhere)
-    assert inspect.ask([request()]) == [()]
+    ((kernel,),) = inspect.ask([request("min")])
+    assert kernel.name == "k<1>"
 
 
 @pytest.mark.parametrize(
@@ -157,37 +202,24 @@ def test_what_can_not_be_shown(arguments: tuple, error: type[Exception], match: 
         inspect.inspect(*arguments)
 
 
-def test_a_launch_of_torchs_own_is_traced() -> None:
-    """The shared half of an inspection, on a backend whose launches are torch's alone."""
-    steps: list[Kernel] = []
-    assert inspect.launched(request("min", "auto", "torch"), steps) == "torch/min/eager"
-    assert [step.name for step in steps] == ["aten.amin.out"]
-    assert inspect.launched(request("softmax", "naive", "torch"), steps) == "torch/softmax/naive"
-    assert len(steps) == 6
-
-
-def test_a_variant_from_elsewhere_is_not_known() -> None:
-    with pytest.raises(InspectionError, match="torch/softmax/mine is registered outside its backend's package"):
-        inspect.launched(request("softmax", "mine", "torch"), [])
-
-
 @pytest.mark.parametrize(
     ("shape", "dim", "error"),
     [((4, 8), 2, AxisError), ((4, 0), -1, EmptyReductionError), ((0, 4), -1, InspectionError)],
 )
-def test_a_problem_is_checked_as_a_call_does(shape: tuple[int, ...], dim: int, error: type[Exception]) -> None:
-    with pytest.raises(error):
-        inspect.launched(Request("torch", "min", "eager", shape, "float32", dim, "sm_90"), [])
+def test_a_problem_is_checked_as_a_call_does(
+    package: Path, shape: tuple[int, ...], dim: int, error: type[Exception]
+) -> None:
+    (package / "min.py").write_text(MIN)
+    (answer,) = inspect.ask([Request("made_up", "min", "simple", shape, "float32", dim, "sm_90")])
+    assert isinstance(answer, error)
 
 
-def test_torch_speaks_of_the_described_device_and_then_no_more() -> None:
-    before = dict(vars(torch.cuda))
-    with described(ARCHITECTURES["sm_120"]):
-        assert torch.cuda.get_device_properties(0).multi_processor_count == 170
-        assert torch.cuda.get_device_capability() == (12, 0)
-        torch.cuda.set_device(7)
-        assert torch.cuda.current_device() == 0
-    assert dict(vars(torch.cuda)) == before
+def test_binds_are_for_the_assumed_device() -> None:
+    with assumed(ARCHITECTURES["sm_120"]):
+        assert current().multiprocessors == of(torch.empty(3, device="meta")).multiprocessors == 170
+        with assumed(ARCHITECTURES["gfx942"]):
+            assert current().vendor == "hip" and current().warp_size == 64
+        assert current().capability == 120 and current().cluster_blocks == 8 and current().described
 
 
 def test_nothing_heavy_is_imported_to_ask() -> None:
@@ -197,13 +229,13 @@ def test_nothing_heavy_is_imported_to_ask() -> None:
 
 
 def test_small_parts() -> None:
-    assert list(counted(["a", "b", "a", "b", "c"])) == [("a", 2), ("b", 2), ("c", 1)]
-    assert place(inspect.__file__, 7) == "kernelzoo/inspect.py:7"
-    assert place(HERE.anchor, 1) == f"{HERE.anchor}:1"
-    assert [plain(v) for v in (torch.float32, torch.tensor(2.5), True, -math.inf)] == [
+    assert list(inspect._counted(["a", "b", "a", "b", "c"])) == [("a", 2), ("b", 2), ("c", 1)]
+    assert inspect._place(inspect.__file__, 7) == "kernelzoo/inspect.py:7"
+    assert inspect._place(HERE.anchor, 1) == f"{HERE.anchor}:1"
+    assert [inspect._plain(v) for v in (torch.float32, torch.tensor(2.5), True, -math.inf)] == [
         "torch.float32",
         2.5,
         True,
         "-inf",
     ]
-    assert all(name == a.name and a.shared_per_block <= a.shared_bytes for name, a in ARCHITECTURES.items())
+    assert all(name == a.arch and a.shared_per_block <= a.shared_bytes for name, a in ARCHITECTURES.items())

@@ -7,10 +7,13 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from registered import forget, unload
 
 import kernelzoo
 from kernelzoo import registry
 from kernelzoo.errors import InputTypeError
+from kernelzoo.launch import Launch
+from kernelzoo.packages import BUILT_IN
 
 VARIANTS = {
     ("torch", "softmax"): {"auto", "eager", "compile", "naive", "renormalized"},
@@ -26,14 +29,13 @@ VARIANTS = {
 def scratch() -> Iterator[str]:
     """A backend name whose registrations are forgotten afterwards."""
     yield "scratch"
-    for key in [key for key in registry._registered if key[0] == "scratch"]:
-        del registry._registered[key]
-    registry._loaded.pop("scratch", None)
+    forget("scratch")
 
 
 @pytest.mark.parametrize(("backend", "op"), VARIANTS)
 def test_the_zoo_holds_every_variant(backend: str, op: str) -> None:
-    assert {i.variant for i in kernelzoo.implementations(backend, op)} == VARIANTS[backend, op]
+    found = {i.variant for i in kernelzoo.implementations(backend, op)}
+    assert found == VARIANTS[backend, op] if backend in ("torch", "cpu") else found > VARIANTS[backend, op]
 
 
 def test_every_implementation_says_what_it_is() -> None:
@@ -50,7 +52,7 @@ def test_listing_agrees_with_what_loads() -> None:
 
 
 def test_get_gives_one_object_to_all_threads() -> None:
-    registry._loaded.pop("torch", None)
+    unload("torch")
     start, found = threading.Barrier(16), []
 
     def work() -> None:
@@ -84,7 +86,7 @@ def test_unknown_names_list_the_known() -> None:
 
 def test_register_and_call_ones_own(scratch: str) -> None:
     @kernelzoo.register(scratch, "softmax", "mine")
-    def mine(x: torch.Tensor, out: torch.Tensor) -> registry.Launch:
+    def mine(x: torch.Tensor, out: torch.Tensor) -> Launch:
         """One's own."""
         return lambda: void(torch.softmax(x, 1, out=out) if out.is_contiguous() else out.copy_(torch.softmax(x, 1)))
 
@@ -98,7 +100,7 @@ def test_register_and_call_ones_own(scratch: str) -> None:
         kernelzoo.get(scratch).softmax(x)  # it has no auto, and says what it has
 
     @kernelzoo.register(scratch, "min", "auto")
-    def smallest(x: torch.Tensor, out: torch.Tensor) -> registry.Launch:
+    def smallest(x: torch.Tensor, out: torch.Tensor) -> Launch:
         """Registered after the backend was loaded, and found all the same."""
         return lambda: void(torch.amin(x, 1, out=out))
 
@@ -106,10 +108,10 @@ def test_register_and_call_ones_own(scratch: str) -> None:
 
 
 def test_register_refuses(scratch: str) -> None:
-    def one(x: torch.Tensor, out: torch.Tensor) -> registry.Launch:
+    def one(x: torch.Tensor, out: torch.Tensor) -> Launch:
         raise NotImplementedError
 
-    def two(x: torch.Tensor, out: torch.Tensor) -> registry.Launch:
+    def two(x: torch.Tensor, out: torch.Tensor) -> Launch:
         raise NotImplementedError
 
     assert kernelzoo.register(scratch, "min", "a")(one) is one
@@ -137,7 +139,7 @@ def test_entry_point_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         "@register('guest', 'softmax', 'only')\ndef only(x, out):\n    '''The only one.'''\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(registry, "_packages", lambda: {**registry.BUILT_IN, "guest": "guestzoo"})
+    monkeypatch.setattr(registry, "packages", lambda: {**BUILT_IN, "guest": "guestzoo"})
     (found,) = kernelzoo.implementations("guest")
     assert (found.id, found.summary) == ("guest/softmax/only", "The only one.")
     with pytest.raises(kernelzoo.BackendUnavailableError) as caught:

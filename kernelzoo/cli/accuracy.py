@@ -42,8 +42,8 @@ def accuracy(
     Exit status: 0; 1 if an element is farther off than the contract allows, a minimum is wrong, bits differ, or a
     kernel fails; 2 for an unknown name, or where nothing could be measured.
     """
-    from kernelzoo import accuracy as engine
-    from kernelzoo import ops, registry
+    from kernelzoo import operations, registry
+    from kernelzoo.check import accuracy as engine
     from kernelzoo.cli.guards import Guards
     from kernelzoo.cli.progress import Bar
     from kernelzoo.measure.guard import Guard
@@ -77,8 +77,16 @@ def accuracy(
                 return True
 
             guards.run(step, min(jobs or len(os.sched_getaffinity(0)), len(tasks)))
-    order = {name: place for place, name in enumerate(ops.MIN.dtypes)}
-    rows.sort(key=lambda row: (row["op"] != "softmax", order[row["dtype"]], row["id"] != engine.TORCH, row["id"]))
+    places = list(operations.OPERATIONS)
+    order = list(dict.fromkeys(dtype for operation in operations.OPERATIONS.values() for dtype in operation.dtypes))
+    rows.sort(
+        key=lambda row: (
+            places.index(row["op"]),
+            order.index(row["dtype"]),
+            row["id"] != engine.TORCH,
+            row["id"],
+        )
+    )
     document = run.document(about, rows, seed=seed)
     if to is not None:
         recording.write(to, document)
@@ -112,19 +120,19 @@ Task = tuple[str, str, list[str]]
 
 def _tasks(ids: Sequence[str], dtypes: Sequence[str]) -> list[Task]:
     """What is measured on the same values. Raises UnknownNameError for a dtype that no chosen operation takes."""
-    from kernelzoo import accuracy as engine
-    from kernelzoo import ops
+    from kernelzoo import operations
+    from kernelzoo.check import accuracy as engine
     from kernelzoo.errors import UnknownNameError
 
     tasks = list[Task]()
-    taken = {dtype for id in ids for dtype in ops.OPERATIONS[id.split("/")[1]].dtypes}
+    taken = {dtype for id in ids for dtype in operations.OPERATIONS[id.split("/")[1]].dtypes}
     for dtype in dtypes:
         if dtype not in taken:
             raise UnknownNameError("dtype", dtype, taken)
     for op in dict.fromkeys(id.split("/")[1] for id in ids):
-        for dtype in ops.OPERATIONS[op].dtypes:
+        for dtype in operations.OPERATIONS[op].dtypes:
             if not dtypes or dtype in dtypes:
-                tasks += [(op, dtype, [engine.TORCH])] if op == "softmax" else []
+                tasks += [(op, dtype, [engine.TORCH])] if operations.OPERATIONS[op].rounds else []
                 for backend in dict.fromkeys(id.split("/")[0] for id in ids):
                     of_backend = [id for id in ids if id.startswith(f"{backend}/{op}/")]
                     tasks += [(op, dtype, of_backend)] if of_backend else []
@@ -132,29 +140,34 @@ def _tasks(ids: Sequence[str], dtypes: Sequence[str]) -> list[Task]:
 
 
 def _print(rows: Sequence[dict[str, Any]], seed: int) -> None:
+    from kernelzoo import operations
+
     console = output.console()
-    softmax = output.table(
-        *("softmax", "dtype", ">values", ">worst, ulp", ">allowed", "where", ">mean", ">99.99 %", ">subnormal"),
+    rounded = (
+        *("dtype", ">values", ">worst, ulp", ">allowed", "where", ">mean", ">99.99 %", ">subnormal"),
         *(">beyond", "bits"),
     )
-    least = output.table("min", "dtype", ">values", ">wrong", "bits")
+    exact = ("dtype", ">values", ">wrong", "bits")
+    tables = {
+        name: output.table(name, *(rounded if op.rounds else exact)) for name, op in operations.OPERATIONS.items()
+    }
     for row in rows:
         if row.get("failed"):
             console.print(f"{row['id']} {row['dtype']}: {row['failed']}", style="red")
         elif row["unavailable"]:
             console.print(f"{row['id']} can't be measured here: {row['unavailable']}", style="dim")
-        elif row["op"] == "min":
-            least.add_row(row["id"], row["dtype"], f"{row['values']:.3g}", str(row["wrong"]), _bits(row))
+        elif not operations.OPERATIONS[row["op"]].rounds:
+            tables[row["op"]].add_row(row["id"], row["dtype"], f"{row['values']:.3g}", str(row["wrong"]), _bits(row))
         else:
             numbers = (row["mean_ulp"], row["p9999_ulp"], row["worst_subnormal_ulp"])
-            softmax.add_row(
+            tables[row["op"]].add_row(
                 *(row["id"], row["dtype"], f"{row['values']:.3g}"),
                 *(output.number(row["worst_ulp"]), output.number(row["allowed_ulp_there"])),
                 f"{row['worst_family']}, {row['worst_length']}{' across' if row['worst_dim'] == 0 else ''}",
                 *map(output.number, numbers),
                 *(str(row["wrong"]), _bits(row)),
             )
-    for table in (softmax, least):
+    for table in tables.values():
         if table.row_count:
             output.show(console, table)
             console.print()

@@ -38,7 +38,7 @@ class Old:
     """The rows of a results file. Raises ResultsError if it is none."""
 
     def __init__(self, path: Path) -> None:
-        from kernelzoo.report.results import load
+        from kernelzoo.report.reading import load
 
         self.path = path
         self._rows: dict[tuple[str, Problem], list[Row]] = {}

@@ -32,10 +32,10 @@ class Availability:
 
 def availability(backend: str) -> Availability:
     """Load the backend, with its language, and see; whatever that raises is the reason."""
-    from kernelzoo import registry
+    from kernelzoo import backend as backends
 
     try:
-        found = registry.get(backend)
+        found = backends.get(backend)
     except BackendUnavailableError as error:
         return Availability(backend, reason=error.reason, remedy=error.remedy)
     except KernelZooError:
@@ -56,11 +56,11 @@ def availability(backend: str) -> Availability:
 
 def launch_tables(backend: str, device: int = 0) -> str:
     """Which launch tables of a loaded backend are in force on a GPU, and why a stored one is not, in words."""
-    from kernelzoo import ops, tables
+    from kernelzoo import operations, tables
 
     with warnings.catch_warnings(record=True) as ignored:
         warnings.simplefilter("always")
-        told = {op: label for op in ops.OPERATIONS if (label := tables.label(backend, op, device)) is not None}
+        told = {op: label for op in operations.OPERATIONS if (label := tables.label(backend, op, device)) is not None}
     alike = len(set(told.values())) == 1
     words = next(iter(told.values())) if alike else ", ".join(f"{op} {label}" for op, label in told.items())
     return "; ".join([words, *(str(one.message) for one in ignored)] if words else [])

@@ -71,12 +71,13 @@ def bench(
     Exit status: 0; 1 if a row is wrong or failed; 2 for bad usage, or where nothing could be measured; 130 after
     Ctrl-C.
     """
-    from kernelzoo import ops
+    from kernelzoo import operations, registry
     from kernelzoo.cli.progress import Bar
-    from kernelzoo.measure.guard import Guard, GuardError
+    from kernelzoo.measure.guard import Guard
     from kernelzoo.measure.record import Record, RecordError
+    from kernelzoo.measure.worker_process import GuardError
 
-    wanted = options.words(op) or tuple(ops.OPERATIONS)
+    wanted = options.words(op) or tuple(operations.OPERATIONS)
     if first_call:
         return _first_calls(
             wanted, dtype, backend, variant, module, device, patience, to, json, given=bool(shape or resume)
@@ -109,7 +110,7 @@ def bench(
             with Bar(measuring.steps(plan, how)) as bar:
                 for problem, entries, failed in measuring.races(guard, plan, how, bar):
                     record.add(entries, failed)
-                    baseline = f"torch/{problem.op}/eager"
+                    baseline = registry.baseline(problem.op)
                     found = rows_of.rows(entries, failed, baseline)
                     measured.append(rows_of.described(problem, entries, found, baseline))
                     if not json:

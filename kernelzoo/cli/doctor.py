@@ -33,6 +33,8 @@ def doctor(json: options.Json = False) -> int:
 
     Exit status: 0; 1 if no backend but torch can run here.
     """
+    from kernelzoo import registry
+
     console = output.console(errors=True)
     with console.status("looking at this machine") if console.is_terminal else nullcontext():
         machine = examine()
@@ -51,7 +53,7 @@ def doctor(json: options.Json = False) -> int:
         )
     else:
         _print(machine, found)
-    return 0 if set(runnable) - {"torch"} else 1
+    return 0 if set(runnable) - {registry.BASELINE} else 1
 
 
 def examine() -> Machine:

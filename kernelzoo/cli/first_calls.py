@@ -15,7 +15,7 @@ from kernelzoo.cli import options, output
 
 if TYPE_CHECKING:
     from kernelzoo.measure.first_call import FirstCall
-    from kernelzoo.measure.guard import About
+    from kernelzoo.measure.worker_process import About
 
 FORMAT = "kernelzoo-first-call/1"
 

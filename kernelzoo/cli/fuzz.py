@@ -16,8 +16,8 @@ from kernelzoo.cli import options, output, recording
 from kernelzoo.cli.bench import Variants
 
 if TYPE_CHECKING:
+    from kernelzoo.check.fuzz import Case
     from kernelzoo.cli.progress import Bar
-    from kernelzoo.fuzz import Case
     from kernelzoo.measure.guard import Guard
 
 _BATCH = 128
@@ -67,8 +67,8 @@ def fuzz(
 
     Exit status: 0; 1 for any failure; 2 for an unknown name, or where nothing could be tried.
     """
-    from kernelzoo import fuzz as engine
     from kernelzoo import registry
+    from kernelzoo.check import fuzz as engine
     from kernelzoo.cli.guards import Guards
     from kernelzoo.cli.progress import Bar
     from kernelzoo.measure.guard import Guard
@@ -153,8 +153,8 @@ class _Work:
 
 def _works(guard: Guard, ids: Sequence[str], count: int, seed: int, alike: int) -> Iterator[_Work]:
     """The same cases for all implementations of an operation that run in the same kind of place."""
-    from kernelzoo import conformance
-    from kernelzoo import fuzz as engine
+    from kernelzoo.check import fuzz as engine
+    from kernelzoo.check.running import slow_to_bind
 
     drawn: dict[tuple[str, int], list[Case]] = {}
     for id in ids:
@@ -166,7 +166,7 @@ def _works(guard: Guard, ids: Sequence[str], count: int, seed: int, alike: int) 
         key = op, about["elements"]
         if key not in drawn:
             drawn[key] = engine.draw(op, count, seed, about["elements"], alike)
-        few = max(engine.GROUP, count // _SLOW_TO_BIND) if id in conformance.CORE_ONLY else count
+        few = max(engine.GROUP, count // _SLOW_TO_BIND) if slow_to_bind(id) else count
         yield _Work(id, seed, drawn[key][:few], emulator=about["emulator"])
 
 
@@ -197,7 +197,7 @@ class _Share:
 
     def _try(self, guard: Guard, work: _Work, batch: Sequence[Case]) -> None:
         """Run a batch, and make simpler what fails."""
-        from kernelzoo import fuzz as engine
+        from kernelzoo.check import fuzz as engine
 
         started = time.monotonic()
         found = guard.fuzz(work.id, [str(case) for case in batch])

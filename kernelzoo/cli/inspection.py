@@ -81,11 +81,12 @@ class Limit:
 
 def _limit(op: str, shape: tuple[int, ...], dtype: str, dim: int, arch: str, results: Path | None) -> Limit | None:
     """None for a host without ``results``, of whose memory no data sheet tells. Raises ResultsError."""
-    from kernelzoo import ops
-    from kernelzoo.inspect import ARCHITECTURES
-    from kernelzoo.report.results import ResultsError, load
+    from kernelzoo import operations
+    from kernelzoo.device import ARCHITECTURES
+    from kernelzoo.report.reading import load
+    from kernelzoo.report.results import ResultsError
 
-    moved = ops.OPERATIONS[op].contiguous_bytes(shape, dtype, dim)
+    moved = operations.OPERATIONS[op].contiguous_bytes(shape, dtype, dim)
     if results is not None:
         rows = [row for group in load([results]).groups for row in group.rows if row.op == op and row.ceiling_gb_per_s]
         if not rows:
@@ -96,9 +97,7 @@ def _limit(op: str, shape: tuple[int, ...], dtype: str, dim: int, arch: str, res
     if arch not in ARCHITECTURES:
         return None
     a = ARCHITECTURES[arch]
-    return Limit(
-        moved / a.bandwidth * 1e6, moved, f"at the {a.bandwidth / 1e9:.0f} GB/s of the {a.device}'s data sheet"
-    )
+    return Limit(moved / a.bandwidth * 1e6, moved, f"at the {a.bandwidth / 1e9:.0f} GB/s of the {a.name}'s data sheet")
 
 
 def _print_summary(kernel: Kernel) -> None:

@@ -23,7 +23,7 @@ def list_implementations(
 
     Exit status: 0; 2 for an unknown name, or a --module that fails.
     """
-    from kernelzoo import ops, registry
+    from kernelzoo import operations, registry
     from kernelzoo.cli.availability import availability
 
     backends, wanted = options.words(backend), options.words(op)
@@ -43,7 +43,7 @@ def list_implementations(
         if id not in chosen:
             continue
         if name not in here:  # what only a module knows runs wherever torch does
-            here[name] = availability(name) if name in ours else replace(availability("torch"), backend=name)
+            here[name] = availability(name) if name in ours else replace(availability(registry.BASELINE), backend=name)
         rows.append(
             {
                 "id": id,
@@ -51,7 +51,7 @@ def list_implementations(
                 "op": operation,
                 "variant": variant,
                 "summary": summary,
-                "dtypes": list(ops.OPERATIONS[operation].dtypes),
+                "dtypes": list(operations.OPERATIONS[operation].dtypes),
                 "may_refuse": variant != "auto",
                 "runs_here": bool(here[name].devices),
             }

@@ -12,6 +12,7 @@ import typer
 
 from kernelzoo.cli import output
 from kernelzoo.errors import KernelZooError, UnknownNameError
+from kernelzoo.operations import OPERATIONS
 
 if TYPE_CHECKING:
     from kernelzoo.measure import Problem
@@ -25,7 +26,10 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON document, and
 Ops = Annotated[
     list[str],
     typer.Option(
-        "--op", metavar="OP", default_factory=list, help="Operations, comma-separated or repeated: softmax, min."
+        "--op",
+        metavar="OP",
+        default_factory=list,
+        help=f"Operations, comma-separated or repeated: {', '.join(OPERATIONS)}.",
     ),
 ]
 Backends = Annotated[
@@ -100,13 +104,13 @@ def check_cache(cache: str) -> str:
 def check_modules(modules: Sequence[Path]) -> list[str]:
     """Their paths as text, after it was said on standard error that they will run, and which backends that other
     distributions announce. No other code of anyone's is ever run. Raises OptionError for a path that isn't there."""
-    from kernelzoo import registry
+    from kernelzoo import packages
 
     for module in modules:
         if not module.is_file():
             raise OptionError(f"no file {str(module)!r} for --module")
     console = output.console(errors=True)
-    for name, package, distribution in registry.announced():
+    for name, package, distribution in packages.announced():
         console.print(f"runs {package} (entry point {name} of {distribution}), {_MAY}")
     for module in modules:
         console.print(f"runs {module} (--module), {_MAY}")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from kernelzoo.cli import options
 
 if TYPE_CHECKING:
-    from kernelzoo.measure.guard import About
+    from kernelzoo.measure.worker_process import About
 
 
 class Recording:

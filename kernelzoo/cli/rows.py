@@ -9,6 +9,7 @@ from kernelzoo.cli import output
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Table
 
     from kernelzoo.measure import Problem
 
@@ -34,6 +35,7 @@ def _measured(entry: Row, baseline: Row | None) -> Row:
     median = statistics.median_interval(samples)
     row = {
         "id": info["id"],
+        "form": info.get("form"),
         "outcome": "measured",
         "median_us": median.mid * 1e6,
         "interval_us": [median.low * 1e6, median.high * 1e6],
@@ -91,9 +93,10 @@ class Tables:
             self._how = how
         self._console.print(described["problem"], style="bold")
         columns = [name for name in cells[0] if any(cell[name] not in ("", "-") for cell in cells)]
-        table = output.table(*columns)
-        for cell in cells:
-            table.add_row(*(cell[name] for name in columns), style=_STYLES.get(cell["verdict"]))
+        table = _table(columns, cells)
+        if self._console.measure(table).maximum > self._console.width and _FORM in columns:
+            columns.remove(_FORM)
+            table = _table(columns, cells)
         output.show(self._console, table)
         if again := described["repeated_rounds"]:
             self._console.print(f"{again} rounds were disturbed and measured again")
@@ -103,6 +106,7 @@ class Tables:
         full = self._full
         return {
             "implementation": row["id"],
+            _FORM: _form(row) if full else "",
             ">median, µs": output.number(row["median_us"]) + (output.interval(*row["interval_us"]) if full else ""),
             ">GB/s": output.number(row["gb_per_s"]),
             ">of limit": output.percent(row["of_limit"]),
@@ -114,7 +118,21 @@ class Tables:
         }
 
 
+_FORM = "form"
 _STYLES = {"FASTER": "green", "SLOWER": "red"}
+
+
+def _table(columns: Sequence[str], cells: Sequence[dict[str, str]]) -> Table:
+    table = output.table(*columns)
+    for cell in cells:
+        table.add_row(*(cell[name] for name in columns), style=_STYLES.get(cell["verdict"]))
+    return table
+
+
+def _form(row: Row) -> str:
+    """Which form ran, where it is not the implementation itself."""
+    form: str = row["form"] or row["id"]
+    return "" if form == row["id"] else form.rpartition("/")[2]
 
 
 def _brackets(row: Row) -> str:

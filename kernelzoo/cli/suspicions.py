@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from kernelzoo import registry
+
 
 @dataclass(frozen=True)
 class Machine:
@@ -153,13 +155,20 @@ def _environment(machine: Machine) -> Iterator[Suspicion]:
                 f"unset {name}, if that was not meant",
             )
     if (
-        machine.look("backend:cpu").get("devices")
+        any(map(_compiles_for_the_host, machine.looks.items()))
         and machine.environment.get("OMP_WAIT_POLICY", "").upper() != "PASSIVE"
     ):
         yield Suspicion(
             "torch's idle threads spin for a while after each of its calls, in the way of Numba's on the host",
             "OMP_WAIT_POLICY=PASSIVE kernelzoo ..., for times on the host",
         )
+
+
+def _compiles_for_the_host(look: tuple[str, Mapping[str, Any]]) -> bool:
+    """Whether this is a backend with kernels of its own for the host."""
+    name, found = look
+    own = name.startswith("backend:") and name.partition(":")[2] != registry.BASELINE
+    return own and "cpu" in found.get("devices", ()) and not found.get("emulator")
 
 
 def _clocks(machine: Machine) -> Iterator[Suspicion]:

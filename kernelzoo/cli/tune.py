@@ -7,7 +7,7 @@ import os
 import shlex
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,15 +15,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from kernelzoo.cli import options, output
+from kernelzoo.cli.tune_tables import Json, described, list_knobs, listed_knobs, rows, show, tuner_of
 from kernelzoo.errors import KernelZooError, UnknownNameError
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from kernelzoo.measure.guard import Guard
-    from kernelzoo.measure.problems import Problem
-    from kernelzoo.measure.tuning import Outcome, Site, Tuner
-    from kernelzoo.tables import Card, Knob
+    from kernelzoo.measure.tuning import Outcome
+    from kernelzoo.tables import Card
 
 FORMAT = "kernelzoo-tune/1"
 
@@ -41,8 +39,6 @@ Reset = Annotated[bool, typer.Option("--reset", help="Delete what is stored for 
 Output = Annotated[
     Path | None, typer.Option("-o", "--output", metavar="FILE.json", help="Keep the whole measurement in this file.")
 ]
-
-Json = dict[str, Any]
 
 
 class NothingToTuneError(KernelZooError, RuntimeError):
@@ -74,10 +70,10 @@ def tune(
     Exit status: 0, whether or not anything better was found; 1 if a kernel was wrong or failed at some value; 2 for bad
     usage, or where there is no GPU, and so nothing to tune; 130 after Ctrl-C, tables finished by then being stored.
     """
-    from kernelzoo import ops, registry, tables
+    from kernelzoo import operations, registry, tables
     from kernelzoo.measure.problems import problems
 
-    wanted, dtypes = options.words(op) or tuple(ops.OPERATIONS), options.words(dtype) or ("float32", "bfloat16")
+    wanted, dtypes = options.words(op) or tuple(operations.OPERATIONS), options.words(dtype) or ("float32", "bfloat16")
     problems("quick", wanted, dtypes)  # raises for a name that isn't known
     backends = options.words(backend) or registry.backends()
     for name in backends:
@@ -88,10 +84,10 @@ def tune(
             "--arch describes a device that is not here, on which nothing is measured; add --dry-run"
         )
     if dry_run and arch:
-        listed = [row for name in backends for row in _described(name, arch, wanted, dtypes)]
+        listed = [row for name in backends for row in described(name, arch, wanted, dtypes)]
         if not listed:
             raise NothingToTuneError(f"none of {', '.join(backends)} has a launch table for {' or '.join(wanted)}")
-        return _list(listed, arch, json)
+        return list_knobs(listed, arch, json)
 
     from kernelzoo.measure.guard import Guard
 
@@ -114,9 +110,11 @@ def tune(
             )
         if dry_run:
             listed = [
-                row for one in found["declared"] for row in _listed(one, _tuner(one, guard, dtypes, card, rounds))
+                row
+                for one in found["declared"]
+                for row in listed_knobs(one, tuner_of(one, guard, dtypes, card, rounds))
             ]
-            return _list(listed, str(card), json)
+            return list_knobs(listed, str(card), json)
         session = Session(guard, card, rounds, time_limit * 60, started)
         return session.run(found, dtypes, to, json=json)
 
@@ -152,7 +150,7 @@ class Session:
                     share = left / (len(found["declared"]) - index)
                     words = f"{one['backend']}/{one['op']}"
                     tell = _Teller(bar, words, self.seconds, self.started)
-                    outcome = _tuner(one, self.guard, dtypes, self.card, self.rounds, share, tell).run()
+                    outcome = tuner_of(one, self.guard, dtypes, self.card, self.rounds, share, tell).run()
                     tell.end()
                     done.append((one, outcome))
                     if outcome.values:
@@ -160,7 +158,7 @@ class Session:
                     bar.say(f"{words}: {len(outcome.values)} knobs of {len(one['knobs'])} are better otherwise")
                     if not json:
                         with bar.aside():
-                            _show(console, one, outcome)
+                            show(console, one, outcome)
             except KeyboardInterrupt:
                 interrupted = True
         findings = [finding for _, outcome in done for finding in outcome.findings]
@@ -176,7 +174,7 @@ class Session:
             "stored": sorted(set(stored)),
             "findings": findings,
             "unavailable": found["unavailable"],
-            "rows": [row for one, outcome in done for row in _rows(one, outcome)],
+            "rows": [row for one, outcome in done for row in rows(one, outcome)],
         }
         if to is not None:
             import json as json_module
@@ -202,7 +200,7 @@ class Session:
         from kernelzoo import tables
 
         about = {"started": began, "versions": self.guard.about.versions, "rounds": self.rounds}
-        evidence = [row for row in _rows(one, outcome) if row["taken"]]
+        evidence = [row for row in rows(one, outcome) if row["taken"]]
         return tables.store(self.card, one["backend"], one["op"], one["declared"], outcome.values, about, evidence)
 
 
@@ -225,41 +223,6 @@ class _Teller:
     def end(self) -> None:
         self._bar.item(_STEPS - self._told)
         self._told = _STEPS
-
-
-class _Bench:
-    """Plans and measures in the guarded process."""
-
-    def __init__(self, guard: Guard) -> None:
-        self._guard = guard
-
-    def plans(self, id: str, problems: Sequence[Problem], values: Sequence[dict[str, int]]) -> list[list[str]]:
-        return self._guard.plans(id, problems, values)
-
-    def race(
-        self, id: str, problem: Problem, values: Mapping[str, dict[str, int]], rounds: int
-    ) -> tuple[dict[str, list[float]], dict[str, str]]:
-        lanes = {f"{id}@{label}": of_label for label, of_label in values.items()}
-        entries, failed = self._guard.race(problem, list(lanes), rounds=rounds, tables=lanes, label="tune")
-        samples = {entry["extra_info"]["id"].partition("@")[2]: entry["stats"]["data"] for entry in entries}
-        return samples, {f["id"].partition("@")[2]: f"{f['outcome']}: {f['reason']}" for f in failed}
-
-
-def _tuner(
-    one: Json, guard: Guard, dtypes: Sequence[str], card: Card, rounds: int, seconds: float = 0.0, tell: Any = None
-) -> Tuner:
-    from kernelzoo.measure.planning import pool
-    from kernelzoo.measure.tuning import Tuner
-
-    chosen = {"tell": tell} if tell is not None else {}
-    problems = pool(one["op"], dtypes, card.multiprocessors)
-    return Tuner(_knobs(one), one["ids"], problems, _Bench(guard), rounds=rounds, time_limit=seconds, **chosen)
-
-
-def _knobs(one: Json) -> list[Knob]:
-    from kernelzoo.tables import Knob
-
-    return [Knob(**{**knob, "among": tuple(knob["among"])}) for knob in one["knobs"]]
 
 
 def _check_folder(card: Card) -> None:
@@ -287,127 +250,4 @@ def _reset(card: Card, backends: Sequence[str], ops: Sequence[str], json: bool) 
         for name in removed:
             output.console().print(f"removed {', '.join(ops) or 'all tables'} from {name}")
         output.console().print(f"shipped tables are used on {card} from the next process on")
-    return 0
-
-
-# ---------------------------------------------------------------------------------------------------------------------
-# What is told
-
-
-def _rows(one: Json, outcome: Outcome) -> list[Json]:
-    """Every trial, then the knobs that were not measured, then each verification, as flat rows."""
-    rows = []
-    common = {"backend": one["backend"], "op": one["op"]}
-    for trial in outcome.trials:
-        rows.append(
-            {
-                **common,
-                "knob": trial.knob,
-                "value": trial.value,
-                "against": trial.against,
-                "id": trial.id,
-                **_ratio(trial.ratio, trial.worst, trial.verdict),
-                "taken": trial.taken,
-                "reason": trial.reason,
-                "problems": ", ".join(trial.problems),
-            }
-        )
-    for name, why in outcome.unmeasured.items():
-        rows.append({**common, "knob": name, "taken": False, "reason": why})
-    for verified in outcome.verified:
-        kept = verified.values == outcome.values
-        why = "" if kept else "not better than shipped, or slower by more than is allowed on a problem"
-        problems = ", ".join(verified.problems)
-        rows.append(
-            {
-                **common,
-                "knob": "whole table",
-                "value": str(verified.values),
-                "against": "shipped",
-                **_ratio(verified.ratio, verified.worst, verified.verdict),
-                "taken": kept,
-                "reason": why,
-                "held_out": verified.held_out,
-                "problems": problems,
-            }
-        )
-    return rows
-
-
-def _ratio(ratio: Any, worst: float | None, verdict: str) -> Json:
-    interval = {"ratio": ratio.mid, "low": ratio.low, "high": ratio.high} if ratio is not None else {}
-    return {**interval, "worst": worst, "verdict": verdict.upper()}
-
-
-def _show(console: Console, one: Json, outcome: Outcome) -> None:
-    console.print(f"{one['backend']}/{one['op']}, {outcome.seconds:.0f} s", style="bold")
-    table = output.table("knob", ">shipped", ">tried", ">time / before", ">worst", "verdict", "")
-    shipped = {knob["name"]: knob["shipped"] for knob in one["knobs"]}
-    for row in _rows(one, outcome):
-        note = "taken" if row["taken"] else row["reason"]
-        ratio = output.number(row.get("ratio")) + output.interval(row.get("low"), row.get("high"))
-        name, worst, said = row["knob"], output.number(row.get("worst")), row.get("verdict", "")
-        tried = str(row.get("value", "-"))
-        if name == "whole table":
-            tried = ", ".join(f"{k}={v}" for k, v in outcome.values.items()) if row["taken"] else "-"
-        style = "green" if row["taken"] else None
-        table.add_row(name, str(shipped.get(name, "-")), tried, ratio, worst, said, note, style=style)
-    output.show(console, table)
-    console.print()
-
-
-def _described(backend: str, arch: str, ops: Sequence[str], dtypes: Sequence[str]) -> list[Json]:
-    """Knobs and the problems that they would be measured on, on a described device."""
-    from kernelzoo.inspect import ARCHITECTURES
-    from kernelzoo.measure import planning
-    from kernelzoo.measure.tuning import Tuner
-
-    if arch not in ARCHITECTURES:
-        raise UnknownNameError("architecture", arch, ARCHITECTURES)
-    rows = []
-    try:
-        with planning.Described(backend, arch) as there:
-            for declared in filter(None, [there.declarations(op) for op in ops]):
-                problems = planning.pool(declared["op"], dtypes, ARCHITECTURES[arch].multiprocessors)
-                rows += _listed(declared, Tuner(_knobs(declared), declared["ids"], problems, there))
-    except KernelZooError as error:
-        output.console(errors=True).print(f"{backend} is left out: {error}")
-    return rows
-
-
-def _listed(one: Json, tuner: Tuner) -> list[Json]:
-    """A row for each knob of a table: what it is, and where it would be measured."""
-    rows = []
-    for knob, site in zip(tuner.knobs, tuner.surveys(), strict=True):
-        rows.append({"backend": one["backend"], "op": one["op"], **asdict(knob), **_where(site)})
-    return rows
-
-
-def _where(site: Site | None) -> Json:
-    if site is None:
-        return {"id": None, "affected": 0, "problems": []}
-    return {"id": site.id, "affected": site.affected, "problems": [problem.id for problem in site.problems]}
-
-
-def _list(listed: Sequence[Json], where: str, json: bool) -> int:
-    if json:
-        output.emit({"where": where, "knobs": list(listed)})
-        return 0
-    console = output.console()
-    console.print(f"on {where}; nothing is measured")
-    for name in dict.fromkeys((row["backend"], row["op"]) for row in listed):
-        console.print("/".join(name), style="bold")
-        table = output.table("knob", ">shipped", ">among", "what", "would be measured on")
-        for row in listed:
-            if (row["backend"], row["op"]) == name:
-                others = ", ".join(map(str, row["among"]))
-                problems = ", ".join(problem.partition("-")[2] for problem in row["problems"])
-                on = (
-                    f"{row['id'].rpartition('/')[2]}: {problems}"
-                    if row["id"]
-                    else "no problem here: it changes no plan"
-                )
-                table.add_row(row["name"], str(row["shipped"]), others, f"{row['unit']} {row['why']}", on)
-        output.show(console, table)
-        console.print()
     return 0

@@ -1,1 +1,2 @@
-"""The kernels: one folder per language, one module per operation. Nothing heavy is imported until asked for."""
+"""The kernels: a folder per language, in it one per operation, in that a file per form. Nothing heavy is imported until
+asked for."""

@@ -3,12 +3,14 @@
 Knows implementations, and no backend by name.
 """
 
+from kernelzoo.device import device_lives
+from kernelzoo.errors import DeviceLostError
 from kernelzoo.measure.ceilings import Ceilings, ceilings
 from kernelzoo.measure.clocks import DeviceClock, WallClock, clock_for
 from kernelzoo.measure.environment import device_name, versions
 from kernelzoo.measure.gate import Gate
 from kernelzoo.measure.problems import SETS, Problem, problems
-from kernelzoo.measure.race import Cache, DeviceLostError, Measurement, cross_check, device_lives, draw_sets, race
+from kernelzoo.measure.race import Cache, Measurement, cross_check, draw_sets, race
 from kernelzoo.measure.replay import Replay
 
 __all__ = [

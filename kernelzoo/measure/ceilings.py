@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from kernelzoo import ops, registry
+from kernelzoo import operations, packages, registry
 from kernelzoo.errors import KernelZooError
+from kernelzoo.launch import Launch, void
 from kernelzoo.measure.clocks import DeviceClock
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ class Ceilings:
 
     def bandwidth(self, op: str) -> float:
         """The ceiling that bounds an operation: reading and writing alike, or (almost) reading alone."""
-        return self.read if op == "min" else self.copy
+        return self.copy if operations.OPERATIONS[op].writes_all else self.read
 
     def limit(self, op: str, bytes_moved: int) -> float:
         """Seconds that the best possible implementation takes: launch floor + bytes / ceiling."""
@@ -36,14 +37,16 @@ def ceilings(device: torch.device) -> Ceilings:
     """Measure the ceilings of a GPU: the best of several kernels that only copy, and of several that only read.
 
     A contiguous ``copy_`` is no such kernel: in a CUDA graph it runs on the copy engine, at two thirds of the speed.
-    Among the readers is the minimum of each of the zoo's own backends, where it passes for right: no plain sum of
-    torch's reads as fast as they do, and a ceiling that a kernel passes through is none. So it is with those that copy,
-    and the softmax of each, and with the floor: a backend may have a way to launch that takes less than torch's
-    smallest kernel.
+    Among the readers is each operation of the zoo's own backends that reduces, where it passes for right: no plain sum
+    of torch's reads as fast as they do, and a ceiling that a kernel passes through is none. So it is with those that
+    copy, and each operation that writes all, and with the floor: a backend may have a way to launch that takes less
+    than torch's smallest kernel.
     """
     import torch
 
     clock = DeviceClock(device)
+    copying = [op for op in operations.OPERATIONS.values() if op.writes_all]
+    reading = [op for op in operations.OPERATIONS.values() if op.reduces]
     count = 2**28  # 1 GiB of float32: 20 times the L2, and a launch's floor is below 1 % of it
     with torch.cuda.device(device):
         x = torch.randn(count, device=device)
@@ -55,28 +58,28 @@ def ceilings(device: torch.device) -> Ceilings:
             lambda: torch.neg(x, out=y),
             lambda: torch.mul(x, 2.0, out=y),
             lambda: torch.abs(x.view(torch.int32), out=y.view(torch.int32)),
-            *_choices("softmax", square, y.view(2**14, -1)),
+            *_choices(copying, square, y.view(2**14, -1)),
         )
         reads = (
             lambda: torch.sum(x),
             lambda: torch.amin(square, 1, out=row),
             lambda: torch.sum(square, 1, out=row),
-            *_choices("min", square, row),
+            *_choices(reading, square, row),
         )
 
         def best(launch: Callable[[], object]) -> float:
-            sampler = clock.prepare([lambda: ops.void(launch())] * 2)
+            sampler = clock.prepare([lambda: void(launch())] * 2)
             return min(sampler() for _ in range(5))
 
         bytes_read = count * x.element_size()
         return Ceilings(
             copy=2 * bytes_read / min(map(best, copies)),
             read=bytes_read / min(map(best, reads)),
-            floor=min(map(best, (lambda: torch.neg(smallest, out=smallest), *_choices("min", shortest, smallest)))),
+            floor=min(map(best, (lambda: torch.neg(smallest, out=smallest), *_choices(reading, shortest, smallest)))),
         )
 
 
-def copies(sets: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> list[registry.Launch]:
+def copies(sets: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> list[Launch]:
     """A launch for each of these inputs and outputs that does no more than to read the one and write the other.
 
     By a kernel of torch's that copies words of 4 bytes, or of 2 where there is an odd number of those; ``copy_`` would
@@ -94,13 +97,13 @@ def copies(sets: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> list[registry.L
     return [partial(copy, words(x), words(out)) for x, out in sets]
 
 
-def _choices(op: str, x: torch.Tensor, out: torch.Tensor) -> Iterator[registry.Launch]:
-    """The choice of each of the zoo's own backends for an operation on each row, where it runs here and is right."""
-    for implementation in registry.implementations(op=op):
-        if implementation.variant != "auto" or implementation.backend not in registry.BUILT_IN:
+def _choices(operations: Sequence[operations.Operation], x: torch.Tensor, out: torch.Tensor) -> Iterator[Launch]:
+    """The choice of each of the zoo's own backends for operations on each row, where it runs here and is right."""
+    for implementation in (i for op in operations for i in registry.implementations(op=op.name)):
+        if implementation.variant != "auto" or implementation.backend not in packages.BUILT_IN:
             continue
         try:
-            if registry.get(implementation.backend).emulator:
+            if registry.language(implementation.backend).emulator:
                 continue
             launch = implementation.launch(x, dim=-1, out=out)
             launch()

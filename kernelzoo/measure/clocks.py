@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import torch
 
-    from kernelzoo.registry import Launch
+    from kernelzoo.launch import Launch
 
 
 _NOT_SUPPORTED = 801  # CUDA_ERROR_NOT_SUPPORTED

@@ -20,7 +20,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from kernelzoo import registry, tables, user_cache
+from kernelzoo import backend as backends
+from kernelzoo import packages, tables, user_cache
 from kernelzoo.errors import BackendUnavailableError, KernelZooError
 from kernelzoo.measure.problems import Problem
 
@@ -155,11 +156,11 @@ def _measured(request: Json) -> Json:
     device = torch.device(request["device"])
     found: Json = {"outcome": "measured", "device": _named(device)}
     for module in request["modules"]:
-        registry.load_module(module)
+        packages.load_module(module)
     backend_name, op, variant = request["id"].split("/")
     torch.ones(1, device=device).add_(1).cpu()  # the device's context is torch's cost, and no backend's
     try:
-        backend, found["load_ms"] = _timed(lambda: registry.get(backend_name), device)
+        backend, found["load_ms"] = _timed(lambda: backends.get(backend_name), device)
     except BackendUnavailableError as error:
         return {**found, "outcome": "refused", "reason": str(error)}
     if backend.emulator:

@@ -11,27 +11,21 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from kernelzoo import ops, registry
-from kernelzoo.conformance import bits, poison_like, special_rows
+from kernelzoo import operations, registry
+from kernelzoo.check.bits import bits, poison_like
+from kernelzoo.check.special import special_rows
+from kernelzoo.device import on_device_of
+from kernelzoo.measure.gate_memory import Batch, Guarded, Index, Rows, Set, equal, metadata, parts, poison_of
 from kernelzoo.measure.problems import Problem
 
 if TYPE_CHECKING:
     import torch
 
-    from kernelzoo.registry import Launch
-
-Set = tuple["torch.Tensor", "torch.Tensor"]
-Index = tuple[int, ...]
+    from kernelzoo.launch import Launch
 
 _SPIN = 4_000_000
 """Clock cycles (2 ms at 2 GHz) that hold a stream up: ten times what the host needs to queue a fill, a launch and a
 copy behind them."""
-
-_GUARD = 2**15
-"""Bytes on either side of a tensor that nobody may write: whatever runs over an end begins there."""
-
-_BATCH = 2**22
-"""Elements of small sets that are checked together, so that thousands of them cost few operations."""
 
 
 @dataclass(frozen=True)
@@ -61,14 +55,14 @@ class Gate:
         python = random.Random(self.seed)
         self._place = tuple(python.randrange(size) for size in x.shape)
         generator = torch.Generator(x.device).manual_seed(self.seed)
-        with ops.on_device_of(x):
-            self._rows = _Rows(x, problem.operation.check(x, problem.dim))
-            self._guarded_x, self._guarded_out = _Guarded(x, generator), _Guarded(out, generator)
+        with on_device_of(x):
+            self._rows = Rows(x, problem.operation.check(x, problem.dim))
+            self._guarded_x, self._guarded_out = Guarded(x, generator), Guarded(out, generator)
             self._original = self._guarded_x.inner.copy_(x)
-            first, *others = _parts(self.sets)
-            poison = _poison(out.dtype, python)
-            self._batches = [_Batch(problem, first, self._original.unsqueeze(0), poison)]
-            self._batches += [_Batch(problem, part, torch.stack([x for x, _ in part]), poison) for part in others]
+            first, *others = parts(self.sets)
+            poison = poison_of(out.dtype, python)
+            self._batches = [Batch(problem, first, self._original.unsqueeze(0), poison)]
+            self._batches += [Batch(problem, part, torch.stack([x for x, _ in part]), poison) for part in others]
             # A launch sees the version counters of the tensors it was given, and could tell by them that something was
             # written. These are aliases, with counters of their own.
             (self._x,), (self._out,) = self._batches[0].xs, self._batches[0].outs
@@ -76,7 +70,7 @@ class Gate:
             self._fresh = self._draw(generator)
             self._plain: list[_Fresh] | None = None
             self._generator = generator
-        self._metadata = [(tensor, _metadata(tensor), tensor.data) for pair in self.sets for tensor in pair]
+        self._metadata = [(tensor, metadata(tensor), tensor.data) for pair in self.sets for tensor in pair]
 
     def admit(self, implementation: registry.Implementation, *, special: bool = True) -> Admitted:
         """Bind one implementation to every set, and check it.
@@ -181,7 +175,7 @@ class Gate:
             wrong = [name for index, name in fresh.rules.items() if not self._rows.right(fresh.expected, result, index)]
             told = f", in rows of {' / '.join(wrong)}" if 0 < len(wrong) < len(fresh.rules) else ""
             raise AssertionError(f"right at first, wrong on fresh data in the same memory{told}: {error}") from None
-        if not _equal(self._x, fresh.x):
+        if not equal(self._x, fresh.x):
             raise AssertionError("the input was changed, when there was fresh data in it")
 
     def _bound(self, implementation: registry.Implementation, x: torch.Tensor, out: torch.Tensor) -> Launch:
@@ -197,7 +191,7 @@ class Gate:
             _wait(self._x)
         finally:
             written = {name: guarded.mend() for name, guarded in (("x", x), ("out", out))}
-            changed = not _equal(x.inner, self._x)  # which holds the first data again
+            changed = not equal(x.inner, self._x)  # which holds the first data again
             x.inner.copy_(self._x)
         for name, count in written.items():
             if count:
@@ -218,7 +212,7 @@ class Gate:
         place, kind = self._place, self._x.dtype
         self._x.copy_(self._original)
         if kind.is_floating_point:  # of the ordinary values, one that decides its row
-            self._x[place] = math.nan if special else {"softmax": 20, "min": -20}[self.problem.op]
+            self._x[place] = math.nan if special else self.problem.operation.special_value
         else:
             self._x[place] = kind != torch.bool and torch.iinfo(kind).min
         index = self._rows.of(place)
@@ -232,7 +226,7 @@ class Gate:
         except AssertionError as error:
             raise AssertionError(f"wrong after the one element at {place} was changed: {error}") from None
         row.copy_(self._rows.out(self._first, index))
-        if not _equal(self._out, self._first):
+        if not equal(self._out, self._first):
             raise AssertionError(f"the one element at {place} was changed, and the results of other rows with it")
 
     def _check_again(self, launch: Launch) -> None:
@@ -240,7 +234,7 @@ class Gate:
         self._out.copy_(poison_like(self._first))
         _run(launch)
         _wait(self._x)
-        if not _equal(self._out, self._first):
+        if not equal(self._out, self._first):
             raise AssertionError("launched again, the same input gave other bits, or not all was written")
 
     def _check_stream(self, launch: Launch, special: bool) -> None:
@@ -250,7 +244,7 @@ class Gate:
         self._x.copy_(self._values(special)[0].x)
         self._out.copy_(poison_like(self._first))
         stream: Any = torch.cuda.Stream  # torch does not type it
-        if not _equal(self._launched(launch, self._original, stream(self._x.device)), self._first):
+        if not equal(self._launched(launch, self._original, stream(self._x.device)), self._first):
             raise AssertionError("under another current stream, the same input gave other bits")
 
     def _launched(self, launch: Launch, values: torch.Tensor, stream: object = None) -> torch.Tensor:
@@ -270,7 +264,7 @@ class Gate:
 
     def _check_metadata(self) -> None:
         for tensor, before, _ in self._metadata:
-            now = _metadata(tensor)
+            now = metadata(tensor)
             if now != before:
                 name = "an out" if any(tensor is out for _, out in self.sets) else "an x"
                 changes = ", ".join(f"{key} was {before[key]}, is {now[key]}" for key in now if now[key] != before[key])
@@ -283,14 +277,14 @@ class Gate:
         """Whatever happens within, the sets are left as they were, but for what out holds; an error says the seed."""
         failed = True
         try:
-            with ops.on_device_of(self._x):
+            with on_device_of(self._x):
                 yield
             failed = False
         except AssertionError as error:
             raise AssertionError(f"{error} (gate seed {self.seed})") from error
         finally:
             for tensor, before, alias in self._metadata if failed else ():
-                if _metadata(tensor) != before:
+                if metadata(tensor) != before:
                     tensor.__class__ = before["type"]
                     tensor.data = alias
             for batch in self._batches if failed else self._batches[:1]:
@@ -302,148 +296,9 @@ class _Fresh:
     """Data that an implementation has not seen."""
 
     x: torch.Tensor
-    expected: ops.Expected
+    expected: operations.Expected
     rules: dict[Index, str]
     """Which special values are in which row."""
-
-
-class _Rows:
-    """Finds one row of x, and what belongs to it in out; a row's index names its place on the axes that are kept."""
-
-    def __init__(self, x: torch.Tensor, reduced: tuple[int, ...]) -> None:
-        self._kept = [d for d in range(x.ndim) if d not in reduced]
-        self._sizes = [x.size(d) for d in self._kept]
-        self._ndim = x.ndim
-        self.count = math.prod(self._sizes)
-
-    def index(self, row: int) -> Index:
-        """Of the row of that number."""
-        places = []
-        for size in reversed(self._sizes):
-            row, place = divmod(row, size)
-            places.append(place)
-        return tuple(reversed(places))
-
-    def of(self, place: Index) -> Index:
-        """Of the row that an element of x is in."""
-        return tuple(place[d] for d in self._kept)
-
-    def x(self, x: torch.Tensor, index: Index) -> torch.Tensor:
-        """One row of x, with all its axes."""
-        for d, i in zip(self._kept, index, strict=True):
-            x = x.narrow(d, i, 1)
-        return x
-
-    def out(self, out: torch.Tensor, index: Index) -> torch.Tensor:
-        """What belongs to that row in out, with all its axes."""
-        for d, i in zip(self._kept if out.ndim == self._ndim else range(out.ndim), index, strict=True):
-            out = out.narrow(d, i, 1)
-        return out
-
-    def write(self, x: torch.Tensor, index: Index, write: Callable[[torch.Tensor], object]) -> None:
-        """Let ``write`` fill a row of x, as a tensor of one axis."""
-        row = self.x(x, index)
-        flat = row.flatten()
-        write(flat)
-        if flat.data_ptr() != row.data_ptr():  # several axes that are not one in memory
-            row.copy_(flat.view(row.shape))
-
-    def right(self, expected: ops.Expected, result: torch.Tensor, index: Index) -> bool:
-        """Whether what belongs to one row is right."""
-        try:
-            ops.Expected(expected.op, self.out(expected.lower, index), self.out(expected.upper, index)).check(
-                self.out(result, index)
-            )
-        except AssertionError:
-            return False
-        return True
-
-
-class _Batch:
-    """Some sets, or a large one, what is right for them, and a copy of their inputs."""
-
-    def __init__(self, problem: Problem, sets: Sequence[Set], originals: torch.Tensor, poison: float | None) -> None:
-        self.xs, self.outs = [x.data for x, _ in sets], [out.data for _, out in sets]
-        self._originals, self._poison = originals, poison
-        self._expected = problem.operation.expect(originals, problem.dim + (problem.dim >= 0))
-
-    def poison(self) -> None:
-        """Fill the outputs with what is wrong everywhere, and known to this gate alone."""
-        if self._poison is None:
-            for out, right in zip(self.outs, self._expected.lower, strict=True):
-                out.copy_(~right)
-        else:
-            for out in self.outs:
-                out.fill_(self._poison)
-
-    def check(self) -> None:
-        """Raise AssertionError unless each output is right for its input, and that as it was."""
-        self.check_results(_stacked(self.outs))
-        if not _equal(_stacked(self.xs), self._originals):
-            raise AssertionError("the input was changed")
-
-    def check_results(self, results: torch.Tensor) -> None:
-        """The same for results that lie elsewhere, stacked."""
-        self._expected.check(results)
-
-    def restore(self) -> None:
-        for x, original in zip(self.xs, self._originals, strict=True):
-            x.copy_(original)
-
-
-class _Guarded:
-    """A tensor like another in the middle of random bytes: what reads them goes wrong, and what writes them is seen."""
-
-    def __init__(self, like: torch.Tensor, generator: torch.Generator) -> None:
-        import torch
-
-        size = like.numel() * like.element_size()
-        memory = torch.empty(2 * _GUARD + size, dtype=torch.uint8, device=like.device)
-        self.inner = memory[_GUARD : _GUARD + size].view(like.dtype).view(like.shape)
-        self._guards = (memory[:_GUARD], memory[_GUARD + size :])
-        for guard in self._guards:
-            words = torch.empty(_GUARD // 8, dtype=torch.int64, device=like.device)
-            guard.copy_(words.random_(-(2**63), None, generator=generator).view(torch.uint8))
-        self._right = [guard.clone() for guard in self._guards]
-
-    def mend(self) -> int:
-        """The number of bytes around the tensor that have changed; puts them back."""
-        changed = 0
-        for guard, right in zip(self._guards, self._right, strict=True):
-            changed += int((guard != right).sum())
-            guard.copy_(right)
-        return changed
-
-
-def _parts(sets: Sequence[Set]) -> Iterator[Sequence[Set]]:
-    """The first set alone, the others by as many as may be checked together."""
-    yield sets[:1]
-    step = max(1, _BATCH // sets[0][0].numel())
-    for start in range(1, len(sets), step):
-        yield sets[start : start + step]
-
-
-def _poison(dtype: torch.dtype, python: random.Random) -> float | None:
-    """What no result of ours holds, and no minimum gets past, drawn anew for nobody to know it; a bool has no such."""
-    if dtype.is_floating_point:
-        return -python.uniform(10, 1000)
-    import torch
-
-    return None if dtype == torch.bool else torch.iinfo(dtype).min
-
-
-def _stacked(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
-    """As one tensor with an axis more; a single one isn't copied."""
-    import torch
-
-    return torch.stack(list(tensors)) if len(tensors) > 1 else tensors[0].unsqueeze(0)
-
-
-def _equal(a: torch.Tensor, b: torch.Tensor) -> bool:
-    """To the bit."""
-    import torch
-
-    return torch.equal(bits(a), bits(b))
 
 
 @contextmanager
@@ -483,20 +338,3 @@ def _held_up(x: torch.Tensor, stream: Any) -> Iterator[None]:
         spin: Any = torch.cuda._sleep  # torch does not type it
         spin(_SPIN)
         yield
-
-
-def _metadata(tensor: torch.Tensor) -> dict[str, Any]:
-    """What a tensor is, apart from the values in its memory. Of a type that is not torch's own, that alone."""
-    import torch
-
-    found: dict[str, Any] = {"type": type(tensor)}
-    if type(tensor) is torch.Tensor:
-        storage = tensor.untyped_storage()
-        found |= {
-            "dtype": tensor.dtype,
-            "shape": tuple(tensor.shape),
-            "strides": tensor.stride(),
-            "address": tensor.data_ptr(),
-            "storage": (storage.data_ptr(), storage.nbytes()),
-        }
-    return found

@@ -13,20 +13,23 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack, nullcontext, suppress
+from contextlib import nullcontext, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from kernelzoo import inspect, ops, registry, tables
+from kernelzoo import inspect, operations, registry, tables
+from kernelzoo.device import ARCHITECTURES
 from kernelzoo.errors import BackendUnavailableError, InspectionError, KernelZooError
+from kernelzoo.launch import recorded
 from kernelzoo.measure.problems import Problem
+from kernelzoo.packages import packages
 
 if TYPE_CHECKING:
     import torch
 
-    from kernelzoo.registry import Launch
+    from kernelzoo.launch import Launch
 
 Values = Mapping[str, int]
 """Knobs of a table that are not as shipped."""
@@ -42,8 +45,8 @@ _LARGEST = 2**26
 class Lane(registry.Implementation):
     """An implementation that is bound with a table of its own, whatever is in force; its name says so."""
 
-    table: Any
-    label: str
+    table: Any = None
+    label: str = ""
 
     @property
     def id(self) -> str:
@@ -53,13 +56,17 @@ class Lane(registry.Implementation):
         with tables.using(self.table):
             return super().bind(x, out)
 
+    def form(self, x: torch.Tensor, out: torch.Tensor) -> str:
+        with tables.using(self.table):
+            return super().form(x, out)
+
 
 def lane(name: str, values: Values) -> Lane:
     """The lane of a name, ``backend/op/variant@label``, with these values. Raises TableError for what isn't allowed."""
     id, _, label = name.partition("@")
     i = registry.implementation(id)
-    registry.get(i.backend)  # which declares its tables
-    return Lane(i.backend, i.op, i.variant, i.summary, _made(i, values), label)
+    registry.language(i.backend)  # which declares its tables
+    return Lane(i.backend, i.op, i.variant, i.summary, i.chooses, _made(i, values), label)
 
 
 def declarations(backend: str, op: str) -> dict[str, Any] | None:
@@ -104,8 +111,10 @@ def plans(id: str, problems: Sequence[Problem], values: Sequence[Values], device
     return found
 
 
-def _planned(bind: Any, operation: ops.Operation, x: torch.Tensor, dims: Any, out: torch.Tensor, table: Any) -> str:
-    with tables.using(table), tables.noted() as steps:
+def _planned(
+    bind: Any, operation: operations.Operation, x: torch.Tensor, dims: Any, out: torch.Tensor, table: Any
+) -> str:
+    with tables.using(table), recorded() as steps:
         try:
             operation.launch(bind, x, dims, out)
         except KernelZooError:
@@ -162,14 +171,14 @@ class Described:
 
     def __init__(self, backend: str, arch: str) -> None:
         self._backend, self._arch = backend, arch
-        package = registry._packages().get(backend, "")
+        package = packages().get(backend, "")
         if not package or importlib.util.find_spec(f"{package}.inspection") is None:
             raise InspectionError(f"{backend} can't plan for {arch}: it has no module 'inspection'")
         here = str(Path(__file__).parents[2])
         environment = {
             **os.environ,
             **dict.fromkeys(("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"), ""),
-            **dict.fromkeys(("TRITON_INTERPRET", "NUMBA_ENABLE_CUDASIM"), "0"),
+            **getattr(importlib.import_module(package), "COMPILES_WITH", {}),
             "PYTHONPATH": os.pathsep.join(filter(None, (here, os.environ.get("PYTHONPATH")))),
         }
         self._log = tempfile.TemporaryFile("w+", errors="replace")  # noqa: SIM115 - lives as long as the process
@@ -234,15 +243,7 @@ def main(backend: str, arch: str) -> None:
     """The process of :class:`Described`: requests and replies are lines of JSON."""
     replies = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what a language prints is no answer
-    package = registry._packages()[backend]
-    inspection = importlib.import_module(f"{package}.inspection")
-    architecture = inspect.ARCHITECTURES[arch]
-    with ExitStack() as stack:
-        if hasattr(inspection, "assumed"):  # else a backend for the host, or of torch's own kernels, without tables
-            stack.enter_context(inspect.described(architecture))
-            stack.enter_context(inspection.assumed(architecture))
-            for op in ops.OPERATIONS:
-                importlib.import_module(f"{package}.{op}")
+    with inspect.on_described(backend, ARCHITECTURES[arch]):
         for line in sys.stdin:
             print(json.dumps(_answer(backend, json.loads(line))), file=replies, flush=True)
 

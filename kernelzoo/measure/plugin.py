@@ -2,7 +2,7 @@
 
 import pytest
 
-from kernelzoo import registry
+from kernelzoo import packages
 from kernelzoo.measure.problems import SETS
 
 
@@ -30,4 +30,4 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     for path in config.getoption("--module"):
-        registry.load_module(path)
+        packages.load_module(path)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kernelzoo import ops
+from kernelzoo import operations
 from kernelzoo.errors import UnknownNameError
 
 if TYPE_CHECKING:
@@ -23,8 +23,8 @@ class Problem:
     dim: int = -1
 
     @property
-    def operation(self) -> ops.Operation:
-        return ops.OPERATIONS[self.op]
+    def operation(self) -> operations.Operation:
+        return operations.OPERATIONS[self.op]
 
     @property
     def id(self) -> str:
@@ -32,8 +32,8 @@ class Problem:
         return f"{self.op}-{self.dtype}-{'x'.join(map(str, self.shape))}{axis}"
 
     def input(self, generator: torch.Generator) -> torch.Tensor:
-        """Fresh random input on the generator's device, see :func:`kernelzoo.ops.sample`."""
-        return ops.sample(self.op, self.shape, self.dtype, self.dim, generator=generator)
+        """Fresh random input on the generator's device, see :func:`kernelzoo.operations.sample`."""
+        return operations.sample(self.op, self.shape, self.dtype, self.dim, generator=generator)
 
 
 Shape = tuple[int, ...]
@@ -99,17 +99,19 @@ SETS: dict[str, Callable[[str], tuple[tuple[Shape, int], ...]]] = {
 
 
 def problems(
-    shape_set: str, op_names: tuple[str, ...] = tuple(ops.OPERATIONS), dtypes: tuple[str, ...] = ("float32", "bfloat16")
+    shape_set: str,
+    op_names: tuple[str, ...] = tuple(operations.OPERATIONS),
+    dtypes: tuple[str, ...] = ("float32", "bfloat16"),
 ) -> tuple[Problem, ...]:
     """The problems of a named set. Raises UnknownNameError for a set, an operation or a dtype that isn't known."""
     if shape_set not in SETS:
         raise UnknownNameError("shape set", shape_set, SETS)
     for op in op_names:
-        if op not in ops.OPERATIONS:
-            raise UnknownNameError("operation", op, ops.OPERATIONS)
+        if op not in operations.OPERATIONS:
+            raise UnknownNameError("operation", op, operations.OPERATIONS)
         for dtype in dtypes:
-            if dtype not in ops.OPERATIONS[op].dtypes:
-                raise UnknownNameError(f"{op} dtype", dtype, ops.OPERATIONS[op].dtypes)
+            if dtype not in operations.OPERATIONS[op].dtypes:
+                raise UnknownNameError(f"{op} dtype", dtype, operations.OPERATIONS[op].dtypes)
     return tuple(
         Problem(op, shape, dtype, dim) for op in op_names for dtype in dtypes for shape, dim in SETS[shape_set](dtype)
     )

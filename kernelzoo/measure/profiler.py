@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import torch
 
-    from kernelzoo.registry import Launch
+    from kernelzoo.launch import Launch
 
 APART, ABOVE = 0.03, 10e-6
 """Two clocks that differ by more than this share disagree, on what takes longer than so many seconds."""

@@ -10,8 +10,11 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
+from kernelzoo import backend as backends
 from kernelzoo import registry
+from kernelzoo.device import device_lives
 from kernelzoo.errors import KernelZooError
+from kernelzoo.launch import Launch
 from kernelzoo.measure import profiler
 from kernelzoo.measure.ceilings import Ceilings, copies
 from kernelzoo.measure.clocks import Clock, clock_for
@@ -34,14 +37,6 @@ BREAKS = "breaks the contract"
 """The flag of what is right on ordinary values alone, and was timed by leave."""
 
 
-class DeviceLostError(KernelZooError, RuntimeError):
-    """An implementation broke the device's context (an illegal access, say): this process can measure no more."""
-
-    def __init__(self, id: str, reason: str) -> None:
-        super().__init__(f"{id} broke the device for this process: {reason}")
-        self.id, self.reason = id, reason
-
-
 @dataclass
 class Measurement:
     """One implementation on one problem: samples, or the reason why there are none."""
@@ -53,6 +48,8 @@ class Measurement:
     cache: Cache = "cold"
     race: str = ""
     """Names the race: the samples of two measurements of one race are paired, round by round."""
+    form: str = ""
+    """The id of the form that was bound; for ``auto``, what it chose."""
     samples: list[float] = field(default_factory=list)
     """Seconds per launch, one per round, in the order of the rounds."""
     submit: float | None = None
@@ -249,7 +246,7 @@ def _rotated(problem: Problem, device: torch.device, clock: Clock, cache: Cache)
 
 def _admit(measurement: Measurement, gate: Gate, clock: Clock, *, waived: bool) -> Callable[[], float]:
     """Take one implementation through the gate, warm it up and capture it. Raises AssertionError if it is wrong."""
-    backend = registry.get(measurement.implementation.backend)
+    backend = backends.get(measurement.implementation.backend)
     if backend.emulator:
         raise KernelZooError(f"{backend.emulator} is running, whose time says nothing about a device's")
     try:
@@ -259,9 +256,26 @@ def _admit(measurement: Measurement, gate: Gate, clock: Clock, *, waived: bool) 
             raise
         admitted = gate.admit(measurement.implementation, special=False)
         measurement.breaks = str(error)
+    measurement.form = form_of(measurement.implementation, *gate.sets[0], measurement.problem.dim)
     measurement.first_call = admitted.first_call
     measurement.submit = clock.submit(admitted.launches)
     return clock.prepare(admitted.launches)
+
+
+def form_of(implementation: registry.Implementation, x: torch.Tensor, out: torch.Tensor, dim: int) -> str:
+    """The id of the form that an implementation binds tensors by, which it must take; nothing is launched.
+
+    Where the tensors take several launches, the form of the first.
+    """
+    forms = list[str]()
+
+    def ask(x: torch.Tensor, out: torch.Tensor) -> Launch:
+        forms.append(implementation.form(x, out))
+        return lambda: None
+
+    operation = implementation.operation
+    operation.launch(ask, x, operation.check(x, dim), out)
+    return forms[0]
 
 
 def _rounds(
@@ -308,16 +322,3 @@ def _rounds(
         results[id].copy = statistics.median(copied) if copied else None
         results[id].repeated_rounds, results[id].disturbed_rounds = repeated, disturbed
         results[id].condition = (start, end) if start and end else None
-
-
-def device_lives(device: torch.device, id: str, reason: str) -> None:
-    """After an unexpected error: raise DeviceLostError if the device answers this process no more."""
-    if device.type != "cuda":
-        return
-    import torch
-
-    try:
-        torch.cuda.synchronize(device)
-        torch.zeros(1, device=device).add_(1).item()
-    except RuntimeError as error:
-        raise DeviceLostError(id, f"{reason}; then {error}") from error

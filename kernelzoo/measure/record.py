@@ -41,6 +41,7 @@ def extra_info(measured: Measurement, device: str, ceilings: Ceilings | None, sh
         "backend": implementation.backend,
         "op": problem.op,
         "variant": implementation.variant,
+        "form": measured.form or None,
         "shape": list(problem.shape),
         "dim": problem.dim,
         "dtype": problem.dtype,

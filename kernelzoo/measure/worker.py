@@ -22,12 +22,19 @@ from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, TextIO
 
-from kernelzoo import conformance, measure, registry, tables
-from kernelzoo.errors import BackendUnavailableError, CacheWarning, KernelZooError, UnsupportedProblemError
+from kernelzoo import measure, packages, registry, tables
+from kernelzoo.check import cases as contract
+from kernelzoo.check import running
+from kernelzoo.errors import (
+    BackendUnavailableError,
+    CacheWarning,
+    DeviceLostError,
+    KernelZooError,
+    UnsupportedProblemError,
+)
 from kernelzoo.measure import planning, record
 from kernelzoo.measure.gate import Gate
 from kernelzoo.measure.problems import Problem
-from kernelzoo.measure.race import DeviceLostError
 
 if TYPE_CHECKING:
     import torch
@@ -155,7 +162,7 @@ class Worker:
         found: dict[str, Any] = {"card": asdict(card) if card else None, "declared": [], "unavailable": {}}
         for name in backends:
             try:
-                backend = registry.get(name)
+                backend = registry.language(name)
             except Exception as error:  # a language that is installed and broken may raise anything as it is imported
                 found["unavailable"][name] = str(error) if isinstance(error, KernelZooError) else repr(error)
                 continue
@@ -183,15 +190,15 @@ class Worker:
         device = self._place(id)
         if isinstance(device, str):
             return {"passed": 0, "refused": 0, "no_room": 0, "wrong": [], "unavailable": device}
-        backend = registry.get(implementation.backend)
+        backend = registry.language(implementation.backend)
         found: dict[str, Any] = {"passed": 0, "refused": 0, "no_room": 0, "wrong": [], "unavailable": ""}
-        limit = conformance.largest(implementation)
+        limit = running.largest(implementation)
         cases = [
             case
-            for case in conformance.cases(implementation.op)
-            if case.elements <= limit and (case.core or id not in conformance.CORE_ONLY)
+            for case in contract.cases(implementation.op)
+            if case.elements <= limit and (case.core or not running.slow_to_bind(id))
         ]
-        checks = [(str(case), partial(conformance.check, implementation, case, str(device))) for case in cases]
+        checks = [(str(case), partial(running.check, implementation, case, str(device))) for case in cases]
         if not backend.emulator:
             checks += [(p.id, partial(_admit, implementation, p, device)) for p in map(_problem, problems)]
         for name, check in checks:
@@ -204,17 +211,18 @@ class Worker:
         return found
 
     def on_fuzz(self, id: str, cases: list[str], one_by_one: bool) -> dict[str, Any]:
-        """Run cases of fuzzing; what was found, as :class:`kernelzoo.fuzz_runner.Found` has it."""
+        """Run cases of fuzzing; what was found, as :class:`kernelzoo.check.fuzz.running.Found` has it."""
         import torch
 
-        from kernelzoo import fuzz, fuzz_runner
+        from kernelzoo.check import fuzz
+        from kernelzoo.check.fuzz import running
 
         torch.set_num_threads(1)  # there are as many of these processes as there is work for
         implementation = registry.implementation(id)
         device = self._place(id)
         if isinstance(device, str):
-            return {**vars(fuzz_runner.Found()), "unavailable": device}
-        found = fuzz_runner.run(
+            return {**vars(running.Found()), "unavailable": device}
+        found = running.run(
             implementation,
             [fuzz.parse(case, implementation.op) for case in cases],
             device,
@@ -224,10 +232,10 @@ class Worker:
         return vars(found)
 
     def on_accuracy(self, op: str, dtype: str, ids: list[str], values: int, seed: int) -> dict[str, Any]:
-        """Errors in ulp; rows as :func:`kernelzoo.accuracy.measure` makes them."""
+        """Errors in ulp; rows as :func:`kernelzoo.check.accuracy.measure` makes them."""
         import torch
 
-        from kernelzoo import accuracy
+        from kernelzoo.check import accuracy
 
         torch.set_num_threads(1)  # there are as many of these processes as there is work for
         # Implementations of one backend, and torch itself, on that backend's device.
@@ -247,13 +255,13 @@ class Worker:
 
     def on_largest(self, id: str) -> dict[str, Any]:
         """Elements of the largest case to make up for an implementation, and what runs it in place of a device."""
-        from kernelzoo import fuzz
+        from kernelzoo.check import fuzz
 
         implementation = registry.implementation(id)
         unavailable = self._place(id)
         if isinstance(unavailable, str):
             return {"unavailable": unavailable, "elements": 0, "emulator": ""}
-        emulator = registry.get(implementation.backend).emulator
+        emulator = registry.language(implementation.backend).emulator
         return {"unavailable": "", "elements": fuzz.largest(implementation), "emulator": emulator}
 
     def _place(self, id: str) -> torch.device | str:
@@ -262,7 +270,7 @@ class Worker:
 
         backend, *rest = id.split("/")
         try:
-            devices = registry.get(backend).devices if rest else (self._device.type,)
+            devices = registry.language(backend).devices if rest else (self._device.type,)
         except Exception as error:  # a language that is installed and broken may raise anything as it is imported
             return str(error) if isinstance(error, KernelZooError) else f"importing {backend}: {error!r}"
         return self._device if self._device.type in devices else torch.device(devices[-1])
@@ -275,7 +283,7 @@ class Worker:
             found["passed"] += 1
         except BackendUnavailableError as error:  # a compiler is missing, say, which shows at the first bind
             found["unavailable"] = str(error)
-        except conformance.NoRoomError:
+        except contract.NoRoomError:
             found["no_room"] += 1
         except UnsupportedProblemError as error:
             found["refused"] += 1
@@ -308,7 +316,7 @@ class Worker:
 def _load(path: str) -> None:
     """Run a file of kernels. Raises KernelZooError, whatever the file itself raises."""
     try:
-        registry.load_module(path)
+        packages.load_module(path)
     except KernelZooError:
         raise
     except BaseException as error:

@@ -3,7 +3,8 @@
 Knows results, not kernels: reads the JSON that the benches write, and imports no kernel language.
 """
 
-from kernelzoo.report.results import Group, Results, ResultsError, Row, load
+from kernelzoo.report.reading import load
+from kernelzoo.report.results import Group, Results, ResultsError, Row
 from kernelzoo.report.writing import write
 
 __all__ = ["Group", "Results", "ResultsError", "Row", "load", "write"]

@@ -9,8 +9,9 @@ from pathlib import Path
 
 from kernelzoo.errors import KernelZooError
 from kernelzoo.files import printable, write_whole
-from kernelzoo.report import sections, writing
-from kernelzoo.report.results import BASELINE, Results, ResultsError, load
+from kernelzoo.report import markers, sections, writing
+from kernelzoo.report.reading import load
+from kernelzoo.report.results import BASELINE, Results, ResultsError
 
 OUTDATED, FAILED = 1, 2
 """Exit statuses: ``--check`` found a document that would change; the report could not be made."""
@@ -103,7 +104,7 @@ def _refreshed(results: Results, paths: Sequence[Path]) -> dict[Path, tuple[str,
             raise ResultsError(f"can't read {path}: {error.strerror}") from error
         except UnicodeDecodeError as error:
             raise ResultsError(f"{path} is not UTF-8 text: {error}") from error
-        documents[path] = sections.insert(document, text, str(path))
+        documents[path] = markers.insert(document, text, str(path))
     return documents
 
 

@@ -18,7 +18,7 @@ from typing import Any
 from kernelzoo.errors import KernelZooError
 from kernelzoo.files import FileError, printable, read_json, write_whole
 from kernelzoo.measure.statistics import Interval, Verdict, verdict
-from kernelzoo.report import sections
+from kernelzoo.report import markers
 from kernelzoo.report.results import ResultsError
 from kernelzoo.report.table import Cell, Table, escape, significant
 
@@ -80,7 +80,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             print(block)
         else:
             document = options.insert.read_bytes().decode()
-            text, _ = sections.insert(document, {"aa": block}, str(options.insert))
+            text, _ = markers.insert(document, {"aa": block}, str(options.insert))
             write_whole(options.insert, text.encode())
     except (KernelZooError, OSError) as error:
         print(f"error: {printable(str(error))}", file=sys.stderr)

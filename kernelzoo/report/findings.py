@@ -19,7 +19,8 @@ from typing import Any
 from kernelzoo import files
 from kernelzoo.errors import KernelZooError
 from kernelzoo.files import printable
-from kernelzoo.report import sections
+from kernelzoo.operations import OPERATIONS
+from kernelzoo.report import markers
 from kernelzoo.report.results import ResultsError
 from kernelzoo.report.table import Cell, Table, escape
 
@@ -69,7 +70,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             print("\n\n".join(found.values()))
         else:
             document = options.insert.read_bytes().decode()
-            text, changed = sections.insert(document, found, str(options.insert))
+            text, changed = markers.insert(document, found, str(options.insert))
             if changed and options.check:
                 print(f"{options.insert} is out of date: {', '.join(changed)}", file=sys.stderr)
                 return 1
@@ -134,12 +135,14 @@ def _by_section(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     return list(found.values())
 
 
-def _minima_together(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Minima have nothing to tell but how many were wrong: a row for all dtypes of an implementation."""
+def _exact_together(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Results that are not rounded have nothing to tell but how many were wrong: a row for all dtypes of an
+    implementation."""
     found: dict[str, dict[str, Any]] = {}
     others = []
     for row in rows:
-        if row["op"] != "min":
+        operation = OPERATIONS.get(row["op"])
+        if operation is None or operation.rounds:
             others.append(row)
             continue
         one = found.setdefault(row["id"], {"id": row["id"], "dtypes": 0, "values": 0, "wrong": 0, "same_bits": True})
@@ -151,7 +154,7 @@ def _minima_together(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any
 
 
 SUMMARIES: dict[str, Callable[[Sequence[Mapping[str, Any]]], list[Mapping[str, Any]]]] = {
-    "accuracy": _minima_together,
+    "accuracy": _exact_together,
     "load": _by_section,
 }
 """What is told of the rows of a kind, where that is less than each of them."""

@@ -12,19 +12,23 @@ from dataclasses import dataclass
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from kernelzoo.report.results import Problem, Row, Selection
+from kernelzoo import packages, registry
+from kernelzoo.report.results import BASELINE, Problem, Row, Selection
 from kernelzoo.report.table import significant
 
-# A backend's hue and the shades of its variants, the first for auto (torch: for eager). All have a contrast of 3 or
-# more both to white and to the page's dark background, so that a line keeps its colour whatever the reader prefers.
-# A backend from another package takes the next spare hue.
-COLOURS = {
-    "torch": ("#7a7a7a", "#988d7a", "#626c7e", "#859382", "#746677", "#98807c", "#607a7b"),
-    "triton": ("#287ccf", "#7385e9", "#03769d", "#009cce", "#5361c1", "#5283e0", "#007bbc"),
-    "cupy": ("#c4530f", "#c87a00", "#b63a3d", "#df605f", "#995b00", "#cb6700", "#c0482a"),
-    "numba": ("#bc4891", "#e0597d", "#9841a3", "#be66ca", "#b7325b", "#d1528b", "#ad459b"),
-    "cpu": ("#1b9247", "#04a786", "#547a00", "#749f2b", "#0c7e65", "#019f68", "#3d892a"),
-}
+# A backend's hue and the shades of its variants, the first for auto (of the baseline: for what it is measured by). All
+# have a contrast of 3 or more both to white and to the page's dark background, so that a line keeps its colour whatever
+# the reader prefers. The baseline is grey, the others of the zoo take the hues in the registry's order, and a backend
+# from another package takes the next spare hue.
+GREYS = ("#7a7a7a", "#988d7a", "#626c7e", "#859382", "#746677", "#98807c", "#607a7b")
+HUES = (
+    ("#1b9247", "#04a786", "#547a00", "#749f2b", "#0c7e65", "#019f68", "#3d892a"),  # green
+    ("#c4530f", "#c87a00", "#b63a3d", "#df605f", "#995b00", "#cb6700", "#c0482a"),  # orange
+    ("#bc4891", "#e0597d", "#9841a3", "#be66ca", "#b7325b", "#d1528b", "#ad459b"),  # pink
+    ("#287ccf", "#7385e9", "#03769d", "#009cce", "#5361c1", "#5283e0", "#007bbc"),  # blue
+)
+OWN = sorted(set(packages.BUILT_IN) - {registry.BASELINE})
+COLOURS = {registry.BASELINE: GREYS, **dict(zip(OWN, HUES, strict=False))}
 SPARE_COLOURS = (
     ("#967600", "#919534", "#975d04", "#be7f32", "#6e7200", "#97871d", "#976b03"),
     ("#008c8d", "#349db6", "#087e66", "#40a289", "#00798f", "#1d97a3", "#00877c"),
@@ -56,7 +60,7 @@ def styles(rows: Iterable[Row]) -> Mapping[str, Style]:
     """A look for each implementation, by id; it depends on which implementations there are, and on nothing else."""
     ids = sorted(
         {(row.backend, row.op, row.variant) for row in rows},
-        key=lambda i: (i[0], i[1], (i[0], i[2]) != ("torch", "eager"), i[2] != "auto", i[2]),
+        key=lambda i: (i[0], i[1], f"{i[0]}/{i[2]}" != BASELINE, i[2] != "auto", i[2]),
     )
     spare = iter(itertools.cycle(SPARE_COLOURS))
     found: dict[str, Style] = {}

@@ -1,25 +1,17 @@
-"""Read benchmark results: the JSON of pytest-benchmark with the ``extra_info`` that the benches of kernelzoo write.
-
-Everything that a report needs is checked here, once, against the schema of results and then for what no schema can
-say, so that the tables and figures can trust it.
-"""
+"""Results of benchmarks: rows, the groups that may share a table, and what tables and figures select of them."""
 
 from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from pathlib import Path
-from typing import Any
 
-from kernelzoo import files
+from kernelzoo import registry
 from kernelzoo.errors import KernelZooError
-from kernelzoo.files import printable
-from kernelzoo.measure import schema
 
-BASELINE = "torch/eager"
+BASELINE = f"{registry.BASELINE}/{registry.BASELINE_VARIANT}"
 """Backend and variant that every ratio is taken to, unless told otherwise: what a torch user has without kernelzoo."""
 
 CLOCKS = ("device", "wall", "submit")
@@ -79,6 +71,8 @@ class Row:
     backend: str
     op: str
     variant: str
+    form: str
+    """The id of the form that ran, which of ``auto`` is the one it chose; empty where the file doesn't say."""
     problem: Problem
     seconds: float
     """Median time of one launch."""
@@ -127,6 +121,11 @@ class Row:
     def name(self) -> str:
         """The id where the operation is known from the place."""
         return f"{self.backend}/{self.variant}"
+
+    @property
+    def chosen(self) -> str:
+        """The name of the form that ran, where it is not the implementation itself: where ``auto``, say, chose it."""
+        return "" if self.form == self.id else self.form.rpartition("/")[2]
 
     @property
     def marked_name(self) -> str:
@@ -308,174 +307,7 @@ class Results:
         )
 
 
-def load(paths: Iterable[str | Path]) -> Results:
-    """Read results files. What several runs measured is taken from the newest run. Raises ResultsError."""
-    newest: dict[tuple[str, str, str], dict[tuple[str, Problem], Row]] = {}
-    repeated: dict[tuple[str, str, str], int] = {}
-    files = [_read(Path(path)) for path in paths]
-    if not files:
-        raise ResultsError("no results given; name at least one file written with pytest --benchmark-json=FILE")
-    rows = [row for file in files for row in file[0]]
-    failed = [failure for file in files for failure in file[1]]
-    if not rows:
-        first = failed[0]
-        raise ResultsError(
-            f"{first.run.file} holds no results: everything was {_any(OUTCOMES)}, the first {first.id} on "
-            f"{first.problem} {first.problem.dtype}: {first.reason}"
-        )
-    for row in sorted(rows, key=lambda row: row.run.date):  # stable: of two runs of one date the later given wins
-        key = row.device, row.clock, row.cache
-        known = newest.setdefault(key, {})
-        repeated[key] = repeated.get(key, 0) + ((row.id, row.problem) in known)
-        known[row.id, row.problem] = row
-    return Results(
-        tuple(
-            Group(*key, tuple(newest[key].values()), repeated[key])
-            for key in sorted(newest, key=lambda key: (CLOCKS.index(key[1]), key[0], CACHES.index(key[2])))
-        ),
-        tuple(failed),
-    )
-
-
 def geometric_mean(values: Iterable[float | None]) -> float | None:
     """Over the values that are known; None if there are none."""
     known = [value for value in values if value is not None]
     return math.exp(math.fsum(map(math.log, known)) / len(known)) if known else None
-
-
-def _read(path: Path) -> tuple[list[Row], list[Failure]]:
-    """What was timed, and what has no time; at least one of the two."""
-    try:
-        data = files.read_json(path)
-    except files.FileError as error:
-        raise ResultsError(f"{error}; results are written with pytest --benchmark-json=FILE") from error
-    if wrong := schema.wrong(data):
-        raise ResultsError(f"{path}{'' if wrong.startswith(':') else ' '}{wrong}")
-    commit = data.get("commit_info")
-    run = Run(printable(path.name), _text(data.get("datetime")), _commit(commit if isinstance(commit, dict) else {}))
-    failed = [
-        Failure(
-            run,
-            *_subject(entry, f"{path}: kernelzoo failed[{index}]"),
-            entry["outcome"],
-            printable(entry["reason"]) or "no reason given",
-        )
-        for index, entry in enumerate(data.get("kernelzoo", {}).get("failed", []))
-    ]
-    if not data["benchmarks"] and not failed:
-        raise ResultsError(
-            f"{path} holds no results: its list 'benchmarks' is empty, so no bench ran or all were skipped"
-        )
-    rows: list[Row] = []
-    seen: dict[tuple[object, ...], int] = {}
-    for index, entry in enumerate(data["benchmarks"]):
-        row = _row(run, entry, f"{path}: benchmarks[{index}] ({printable(str(entry.get('name', 'no name')))})")
-        first = seen.setdefault((row.id, row.problem, row.device, row.clock, row.cache), index)
-        if first != index:
-            raise ResultsError(
-                f"{path}: benchmarks[{first}] and [{index}] both time {row.id} on {row.problem} {row.problem.dtype} "
-                f"with the {row.clock} clock and a {row.cache} cache; one run times a problem once"
-            )
-        rows.append(row)
-    return rows, failed
-
-
-def _subject(entry: Mapping[str, Any], where: str) -> tuple[str, str, str, Problem]:
-    """What every entry names: backend, op, variant, and the problem. Raises ResultsError where they don't agree."""
-    id, shape, dim = entry["id"], entry["shape"], entry["dim"]
-    backend, op, variant = id.split("/")
-    for key, part in (("backend", backend), ("op", op), ("variant", variant)):
-        if entry.get(key, part) != part:
-            raise ResultsError(f"{where} {key!r} must be {part!r}, as the id says, got {entry[key]!r:.80}")
-    if not -len(shape) <= dim < len(shape):
-        raise ResultsError(f"{where} 'dim' must be an axis of {shape}, got {dim!r:.80}")
-    return backend, op, variant, Problem(dim % len(shape), tuple(shape), entry["dtype"])
-
-
-def _row(run: Run, entry: Mapping[str, Any], where: str) -> Row:
-    """A row of an entry that fits the schema. Raises ResultsError where its fields don't go together."""
-    extra, stats = entry["extra_info"], entry["stats"]
-    id = f"{extra['backend']}/{extra['op']}/{extra['variant']}"
-    if extra["id"] != id:
-        raise ResultsError(
-            f"{where}: extra_info 'id' must be {id!r}, as its backend, op and variant say, got {extra['id']!r:.80}"
-        )
-    backend, op, variant, problem = _subject(extra, f"{where}: extra_info")
-    seconds, bytes, samples = float(stats["median"]), extra["bytes"], extra["samples"]
-    times = stats.get("data", [])
-    if len(times) not in (0, samples):
-        raise ResultsError(
-            f"{where}: stats 'data' must be a list of {samples} positive numbers of seconds, one per sample, "
-            f"got {len(times)}"
-        )
-    ceiling, floor = extra["ceiling_gb_per_s"], extra["floor_us"]
-    cache = extra.get("cache", "cold")
-    if "of_limit" in extra:
-        of_limit = extra["of_limit"]
-    elif ceiling is None or cache == "hot":  # the ceiling is the memory's, which hot data never meets
-        of_limit = None
-    else:  # an unknown floor counts as zero, which makes the share smaller, never larger
-        of_limit = ((floor or 0.0) / 1e6 + bytes / ceiling / 1e9) / seconds
-    return Row(
-        run=run,
-        backend=backend,
-        op=op,
-        variant=variant,
-        problem=problem,
-        seconds=seconds,
-        bytes=bytes,
-        device=printable(extra["device"]),
-        clock=extra["clock"],
-        clock_detail=printable(extra["clock_detail"]),
-        submit_us=_float(extra["submit_us"]),
-        ceiling_gb_per_s=_float(ceiling),
-        floor_us=_float(floor),
-        copy_us=_float(extra.get("copy_us")),
-        of_limit=_float(of_limit),
-        shape_set=printable(extra["shape_set"]),
-        versions=tuple((printable(name), printable(version)) for name, version in extra["versions"].items()),
-        samples=samples,
-        times=tuple(map(float, times)),
-        cache=cache,
-        race=printable(extra.get("race", "")),
-        repeated_rounds=extra.get("repeated_rounds", 0),
-        first_call_ms=_float(extra.get("first_call_ms")),
-        cupti_us=_float(extra.get("cupti_us")),
-        flags=tuple(map(printable, extra.get("flags", []))),
-        breaks=_text(extra.get("breaks")),
-        condition=tuple(_leaves(extra.get("condition"))),
-    )
-
-
-def _float(value: float | None) -> float | None:
-    return None if value is None else float(value)
-
-
-def _leaves(value: object, name: str = "") -> Iterator[tuple[str, str | float]]:
-    """The texts, numbers and truths in an object, however deep, by the name that each has there."""
-    if isinstance(value, dict):
-        for key, inner in value.items():
-            yield from _leaves(inner, printable(key))
-    elif isinstance(value, list):
-        for inner in value:
-            yield from _leaves(inner, name)
-    elif isinstance(value, bool) or (isinstance(value, str) and printable(value)):
-        yield name, printable(str(value)).lower() if isinstance(value, bool) else printable(value)
-    elif isinstance(value, int | float) and -1e15 <= value <= 1e15:
-        yield name, float(value)
-
-
-def _commit(info: Mapping[str, object]) -> str:
-    id = _text(info.get("id"))
-    if not id:
-        return ""
-    return id[:10] + (" with uncommitted changes" if info.get("dirty") else "")
-
-
-def _text(value: object) -> str:
-    return printable(value) if isinstance(value, str) else ""
-
-
-def _any(values: Iterable[str]) -> str:
-    *most, last = values
-    return f"{', '.join(most)} or {last}"

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from kernelzoo import registry
+from kernelzoo import packages
 from kernelzoo.report.results import DAGGER, Group, Problem, Row, Selection, geometric_mean
 from kernelzoo.report.table import Cell, Table, significant
 
@@ -59,7 +59,7 @@ def shortfall_table(group: Group, op: str) -> Table | None:
     for row in sorted(short, key=lambda row: row.of_limit or 0)[:MOST_LINES]:
         autos = [selection.cells.get((row.problem, f"{backend}/auto")) for backend in backends]
         shares = [Cell("-") if auto is None else _share(auto) for auto in autos]
-        lines.append([_problem(row.problem), Cell(row.name), _share(row), *shares, *[_copy_share(row)] * with_copy])
+        lines.append([_problem(row.problem), _best(row), _share(row), *shares, *[_copy_share(row)] * with_copy])
     headers = ["problem", "best", "limit / time", *(f"{backend}/auto" for backend in backends)]
     headers += [COPY] * with_copy
     return Table(headers, lines) if lines else None
@@ -135,7 +135,7 @@ def _sides(group: Group, selection: Selection) -> Iterator[tuple[str, dict[Probl
 def _own_backends(selection: Selection) -> list[str]:
     """Backends whose kernels are written here: all that the zoo has but the one that it measures itself by."""
     yardstick = selection.baseline.partition("/")[0]
-    own = set(registry.BUILT_IN) - {yardstick}
+    own = set(packages.BUILT_IN) - {yardstick}
     return sorted({row.backend for row in selection.rows} & own)
 
 
@@ -193,6 +193,11 @@ def marked_name(rows: Sequence[Row]) -> str:
 
 def _timed(row: Row) -> tuple[Cell, Cell]:
     return Cell(row.marked_name), Cell(significant(row.microseconds))
+
+
+def _best(row: Row) -> Cell:
+    """The name, and what it chose where that is known."""
+    return Cell(row.name + (f" ({row.chosen})" if row.chosen else ""), id=row.id)
 
 
 def _problem(problem: Problem) -> Cell:

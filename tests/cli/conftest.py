@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from kernelzoo.cli import main
-from kernelzoo.measure import guard
+from kernelzoo.measure import worker_process
 
 # Enough to prove the wiring: small, hot (one set of data instead of thousands), three rounds.
 SMALL = ("--shape", "32x64", "--dtype", "float32", "--cache", "hot", "--rounds", "3", "--device", "cpu")
@@ -121,7 +121,7 @@ def stub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     hangs."""
     script = tmp_path / "stub.py"
     script.write_text(STUB)
-    monkeypatch.setattr(guard, "_WORKER", [sys.executable, "-S", str(script)])
+    monkeypatch.setattr(worker_process, "_WORKER", [sys.executable, "-S", str(script)])
     return script
 
 

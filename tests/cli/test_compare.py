@@ -1,5 +1,6 @@
 """``kernelzoo compare``: side by side, and against an older file."""
 
+import io
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -134,3 +135,19 @@ import kernelzoo, torch
 def only(x, out):
     return lambda: (out.copy_(torch.softmax(x.nan_to_num(-80), 1)), None)[1]
 """
+
+
+@pytest.mark.parametrize(("width", "shown"), [(200, True), (90, False)])
+def test_the_form_that_ran_is_shown_where_there_is_room(width: int, shown: bool) -> None:
+    from rich.console import Console
+
+    from kernelzoo.cli import rows
+
+    said = io.StringIO()
+    row = {"id": "mine/softmax/auto", "form": "mine/softmax/split_ring", "outcome": "measured", "median_us": 1.0}
+    row |= {"interval_us": [1.0, 1.0], "gb_per_s": 2.0, "of_limit": 0.5, "ratio": 1.0, "ratio_interval": [1.0, 1.0]}
+    row |= {"verdict": None, "submit_us": 1.0, "first_call_ms": 1.0, "flags": ["host-bound"]}
+    problem = {"problem": "p", "device": "d", "clock": "device", "clock_detail": "c", "baseline": row["id"]}
+    tables = rows.Tables(Console(file=said, width=width), full=True)
+    tables.show({**problem, "repeated_rounds": 0, "rows": [row]})
+    assert ("split_ring" in said.getvalue()) is shown

@@ -34,8 +34,8 @@ def bench(stub: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callab
 SWEEP = """
 import sys
 from kernelzoo import cli
-from kernelzoo.measure import guard
-guard._WORKER = [sys.executable, "-S", "stub.py"]
+from kernelzoo.measure import worker_process
+worker_process._WORKER = [sys.executable, "-S", "stub.py"]
 sys.argv = ["kernelzoo", *sys.argv[1:]]
 sys.exit(cli.main())
 """

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kernelzoo import fuzz
+from kernelzoo.check import fuzz
 from kernelzoo.measure.guard import Guard
 
 Answer = Callable[..., tuple[int, Any]]
@@ -46,7 +46,7 @@ def module(tmp_path: Path) -> Path:
 
 def test_what_is_right_passes_and_is_counted(answer: Answer, tmp_path: Path) -> None:
     """On torch's own kernels; tests/test_conformance.py runs the same cases through every implementation."""
-    file = tmp_path / "fuzz.json"
+    file = tmp_path / "fuzz.case.json"
     ids = ("torch/*/auto", "torch/softmax/naive", "torch/min/eager")
     status, told = answer("fuzz", *ids, "--cases", "300", "--seed", "1", "--jobs", "2", "--device", "cpu", "-o", file)
     assert (status, told["failures"]) == (0, [])

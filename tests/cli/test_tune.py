@@ -13,8 +13,9 @@ from kernelzoo.cli import main, options
 from kernelzoo.cli.tune import _check_folder
 from kernelzoo.measure import first_call as first
 from kernelzoo.measure import planning
-from kernelzoo.measure.guard import Guard, GuardError
+from kernelzoo.measure.guard import Guard
 from kernelzoo.measure.problems import Problem
+from kernelzoo.measure.worker_process import GuardError
 from kernelzoo.tables import Card
 
 Answer = Callable[..., tuple[int, Any]]
@@ -78,7 +79,8 @@ import os
 import torch
 import kernelzoo
 from kernelzoo import tables
-from kernelzoo.tables import Step, knob, launch_table
+from kernelzoo.launch import Step, recording
+from kernelzoo.tables import knob, launch_table
 
 @launch_table("toy", "softmax")
 class Knobs:
@@ -90,10 +92,9 @@ class Knobs:
 def auto(x, out):
     '''All there is.'''
     knobs = tables.of(Knobs, -1)
-    steps = tables.noting.get()
-    if steps is not None:
-        steps.append(Step(f"toy {tables.changes(knobs)}", (1,), 32))
-        return lambda: None
+    record = recording.get()
+    if record is not None:
+        return record.launch(Step(f"toy {tables.changes(knobs)}", (1,), 32))
 
     def launch():
         if knobs.crash == 2:

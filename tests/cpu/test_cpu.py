@@ -9,12 +9,12 @@ import pytest
 import torch
 
 import kernelzoo
-from kernelzoo import ops
 from kernelzoo.errors import UnsupportedProblemError
+from kernelzoo.operations import MIN, SOFTMAX
 
 numba = pytest.importorskip("numba", reason="the cpu backend is written in Numba")
 
-from kernelzoo.kernels.cpu import softmax as cpu_softmax  # noqa: E402  # needs Numba
+from kernelzoo.kernels.cpu.softmax import fused, launching, words  # noqa: E402  # need Numba
 
 HALVES = pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
 SOFTMAX_VARIANTS = pytest.mark.parametrize("variant", ["fused", "online"])
@@ -23,19 +23,19 @@ SOFTMAX_VARIANTS = pytest.mark.parametrize("variant", ["fused", "online"])
 @numba.njit
 def widen_all(elements, out):
     for i in range(elements.size):
-        out[i] = cpu_softmax._wide(elements[i])
+        out[i] = words.widen(elements[i])
 
 
 @numba.njit
 def narrow_all(values, out):
     for i in range(values.size):
-        out[i] = cpu_softmax._narrow(values[i], out[i])
+        out[i] = words.narrow(values[i], out[i])
 
 
 @numba.njit
 def exp_all(values, out):
     for i in range(values.size):
-        out[i] = cpu_softmax._exp(values[i])
+        out[i] = words.exponential(values[i])
 
 
 def every_pattern(dtype: torch.dtype) -> torch.Tensor:
@@ -43,7 +43,7 @@ def every_pattern(dtype: torch.dtype) -> torch.Tensor:
 
 
 def storage(x: torch.Tensor) -> np.ndarray:
-    return x.view(cpu_softmax._DTYPES[x.dtype]).numpy()
+    return x.view(launching.DTYPES[x.dtype]).numpy()
 
 
 @HALVES
@@ -95,10 +95,10 @@ def test_minimum_orders_every_half(dtype, variant):
     backend = kernelzoo.get("cpu")
     for shift in (1, 7, 1024, 31744, 32768, 40000):
         pairs = torch.stack([x, x.roll(shift)])
-        ops.MIN.assert_close(backend.min(pairs, 0, variant=variant), pairs, 0)
-        ops.MIN.assert_close(backend.min(pairs.T, 1, variant=variant), pairs.T, 1)
+        MIN.assert_close(backend.min(pairs, 0, variant=variant), pairs, 0)
+        MIN.assert_close(backend.min(pairs.T, 1, variant=variant), pairs.T, 1)
     rows = x.view(256, 256)[:, torch.randperm(256)]
-    ops.MIN.assert_close(backend.min(rows, 1, variant=variant), rows, 1)
+    MIN.assert_close(backend.min(rows, 1, variant=variant), rows, 1)
 
 
 @SOFTMAX_VARIANTS
@@ -109,18 +109,18 @@ def test_equal_terms_do_not_add_up_their_rounding(variant, dtype, below):
     for n in (1024, 1 << 20):
         x = torch.full((1, n), -below, dtype=dtype)
         x[0, -1] = 0
-        ops.SOFTMAX.assert_close(kernelzoo.get("cpu").softmax(x, variant=variant), x)
+        SOFTMAX.assert_close(kernelzoo.get("cpu").softmax(x, variant=variant), x)
     columns = torch.full((9000, 16), -below, dtype=dtype)
     columns[-1] = 0
-    ops.SOFTMAX.assert_close(kernelzoo.get("cpu").softmax(columns, 0, variant=variant), columns, 0)
+    SOFTMAX.assert_close(kernelzoo.get("cpu").softmax(columns, 0, variant=variant), columns, 0)
 
 
 @SOFTMAX_VARIANTS
 def test_slowly_growing_maximum(variant):
     """Each block raises the maximum by a little: rescaling for each would round the sum a thousand times."""
     x = torch.linspace(0, 30, 1 << 20, dtype=torch.float64).expand(2, -1)
-    ops.SOFTMAX.assert_close(kernelzoo.get("cpu").softmax(x, variant=variant), x)
-    ops.SOFTMAX.assert_close(kernelzoo.get("cpu").softmax(x[:, ::64].T, 0, variant=variant), x[:, ::64].T, 0)
+    SOFTMAX.assert_close(kernelzoo.get("cpu").softmax(x, variant=variant), x)
+    SOFTMAX.assert_close(kernelzoo.get("cpu").softmax(x[:, ::64].T, 0, variant=variant), x[:, ::64].T, 0)
 
 
 @SOFTMAX_VARIANTS
@@ -138,24 +138,24 @@ def test_same_bits_on_one_thread_and_on_all(variant):
 
 
 def test_fused_refuses_rows_that_no_cache_holds():
-    x = torch.zeros(1).expand(cpu_softmax.CACHED + 1)
+    x = torch.zeros(1).expand(fused.CACHED + 1)
     with pytest.raises(UnsupportedProblemError, match=r"softmax/fused can't take .* up to 4194304 .*'auto'"):
         kernelzoo.get("cpu").softmax(x, variant="fused")
-    ops.SOFTMAX.assert_close(kernelzoo.get("cpu").softmax(x), x)
+    SOFTMAX.assert_close(kernelzoo.get("cpu").softmax(x), x)
 
 
 def test_elements_off_their_natural_alignment():
     x = torch.frombuffer(bytearray(4 * 300 + 1), dtype=torch.float32, offset=1).view(3, 100)
     x.copy_(torch.randn(3, 100))
-    ops.SOFTMAX.assert_close(kernelzoo.get("cpu").softmax(x), x)
-    ops.MIN.assert_close(kernelzoo.get("cpu").min(x), x)
+    SOFTMAX.assert_close(kernelzoo.get("cpu").softmax(x), x)
+    MIN.assert_close(kernelzoo.get("cpu").min(x), x)
 
 
 THREADS = """
 import threading
 import torch
 import kernelzoo
-from kernelzoo import ops
+from kernelzoo.operations import MIN, SOFTMAX
 
 x = torch.randn(512, 1024)
 failures = []
@@ -166,8 +166,8 @@ def work(dim):
         gate.wait()
         for _ in range(5):
             backend = kernelzoo.get("cpu")
-            ops.SOFTMAX.assert_close(backend.softmax(x, dim), x, dim)
-            ops.MIN.assert_close(backend.min(x, dim), x, dim)
+            SOFTMAX.assert_close(backend.softmax(x, dim), x, dim)
+            MIN.assert_close(backend.min(x, dim), x, dim)
     except BaseException as error:
         failures.append(error)
 

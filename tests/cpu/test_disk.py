@@ -2,6 +2,7 @@
 
 import errno
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -16,13 +17,13 @@ from kernelzoo.kernels.cpu import disk  # needs Numba
 # Kernels of several signatures each, in an order of the process's own; prints how many came from the disk.
 COMPILE = """
 import sys, torch, kernelzoo
-from kernelzoo.kernels.cpu import min, softmax
+from kernelzoo.kernels.cpu.min import chunks
 dtypes = [torch.int8, torch.uint8]
 turn = int(sys.argv[1])
 for dtype in dtypes[turn:] + dtypes[:turn]:
     x = torch.arange(400_000).remainder(100).to(dtype).view(-1, 2)
     assert torch.equal(kernelzoo.get("cpu").min(x), torch.amin(x, -1)), dtype
-print(sum(function.stats.cache_hits.total() for function in (min._columns, min._columns_task)))
+print(sum(function.stats.cache_hits.total() for function in (chunks._columns, chunks._columns_task)))
 """
 
 
@@ -75,6 +76,20 @@ def test_other_source_is_compiled_anew(tmp_path):
     files(tmp_path, "two").save("int8", "new")
     assert files(tmp_path, "two").load("int8") == "new"
     assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_every_file_of_the_backend_counts_as_source(tmp_path):
+    """A kernel is made of functions in several files, and in folders of operations."""
+    folder = tmp_path / "cpu"
+    shutil.copytree(Path(disk.__file__).parent, folder, ignore=shutil.ignore_patterns("__pycache__"))
+    paths = sorted(folder.rglob("*.py"))
+    assert {path.parent.name for path in paths} == {"cpu", "softmax", "min"}
+    stamps = {disk.sources(folder)}
+    for path in paths:
+        path.write_text(path.read_text(encoding="utf-8") + "# another\n", encoding="utf-8")
+        disk.sources.cache_clear()
+        stamps.add(disk.sources(folder))
+    assert len(stamps) == 1 + len(paths)
 
 
 def test_a_file_moved_over_another_is_refused(tmp_path):

@@ -1,6 +1,6 @@
 """Runs the CUDA C++ kernels on the host: their own source, compiled by the host's C++ compiler, a fiber to each thread.
 
-``install()`` puts that in the place of CuPy's way to a device, for this process; tensors are on the CPU then. Of the
+``install()`` makes that the backend's ``stand_in``, for this process; tensors are on the CPU then. Of the
 source only what C++ does not have is replaced (``translated``): inline PTX by calls, instruction by instruction (PTX),
 and shared memory by references. emulator.hpp is what the kernels see, emulator.cpp what runs them; it says what it
 checks, and in what order threads run: in another one at each launch.
@@ -26,20 +26,27 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import kernelzoo.kernels.cupy as backend
-from kernelzoo import conformance, fuzz, tables, user_cache
+from kernelzoo import tables, user_cache
+from kernelzoo.check import fuzz, running
+from kernelzoo.device import ARCHITECTURES, Device
 from kernelzoo.errors import BackendUnavailableError
-from kernelzoo.kernels import code_cache
-from kernelzoo.kernels.cupy import module
-from kernelzoo.kernels.cupy.module import Device, Plan, Planner, Problem, Step
+from kernelzoo.kernels.cupy import compiler as cuda
+from kernelzoo.kernels.cupy.launch import PROBLEM, At, Plan, Step
+from kernelzoo.kernels.shared import code_cache
+from kernelzoo.kernels.shared.driver import Parameters, Shape, grid_axes
 
 HERE = Path(__file__).parent
 
-DEVICES = {90: Device(6, 90, 227 * 1024), 80: Device(6, 80, 163 * 1024)}
+DEVICES = {
+    capability: replace(ARCHITECTURES[f"sm_{capability}"], name="emulated", multiprocessors=6)
+    for capability in (90, 80)
+}
 """By compute capability. Few multiprocessors, so that small problems are many for them."""
 
 PTX = {
@@ -48,6 +55,9 @@ PTX = {
     "ld.global.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];": "load(%4, %0, %1, %2, %3)",
     "{.reg .b64 policy; createpolicy.fractional.L2::evict_last.b64 policy, 1.0;"
     " ld.global.L2::cache_hint.v4.u32 {%0, %1, %2, %3}, [%4], policy;}": "load(%4, %0, %1, %2, %3)",
+    "{.reg .b64 policy; createpolicy.fractional.L2::evict_last.b64 policy, 1.0;"
+    " .reg .pred wanted; setp.ne.u32 wanted, %5, 0;"
+    " @wanted ld.global.L2::cache_hint.v4.u32 {%0, %1, %2, %3}, [%4], policy;}": "load_if(%5, %4, %0, %1, %2, %3)",
     "{.reg .pred wanted; setp.ne.u32 wanted, %5, 0;"
     " @wanted ld.global.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];}": "load_if(%5, %4, %0, %1, %2, %3)",
     "st.global.v4.u32 [%0], {%1, %2, %3, %4};": "store(%0, %1, %2, %3, %4)",
@@ -241,7 +251,7 @@ def _entry(source: str, kernel: str, capability: int) -> Any:
     code = (
         f"#define __CUDA_ARCH__ {capability}0\n{_visible(translated(source))}\n"
         'extern "C" __attribute__((visibility("default"))) void entry(void** parameters) {'
-        f" emulator::call(&{module._known(kernel)}, parameters); }}\n"
+        f" emulator::call(&{cuda.known(kernel)}, parameters); }}\n"
     )
     runtime()
     return ctypes.CDLL(str(_compiled(code, *_KERNEL_FLAGS))).entry
@@ -279,109 +289,99 @@ class _Launch(ctypes.Structure):
     )
 
 
-@dataclass(frozen=True)
-class _Kernel:
-    """A step of a plan, ready to run."""
-
-    entry: Any
-    step: Step
-    plan: Plan
-    capability: int
-
-
 _UNGUARDED = 2**28
 """Bytes from the first element to the last, from which a tensor is left where it is: rows that lie far apart."""
 
 
-class _Machine:
-    """What a launch goes through in place of the driver: ``cuLaunchKernelEx`` takes what module.py gives it."""
+class Machine:
+    """What launch.py asks in place of CuPy and the driver: a described device, whose kernels run here."""
 
-    def __init__(self) -> None:
-        self.device = DEVICES[90]
-        self.edit: Callable[[str], str] = str
+    name = "the emulator of tests/cupy"
+
+    def __init__(self, device: Device, edit: Callable[[str], str] = str) -> None:
+        self.device, self.edit = device, edit
         self.seeds = itertools.count()
-        self.launched: list[str] = []
-        """Names of the kernels that ran."""
-        self._kernels: list[_Kernel] = []
-        self._lock = threading.Lock()
-        self._plan = threading.local()
+        self.launched: list[tuple[Path, str]] = []
+        """Files and names of the kernels that ran."""
 
-    def made_ready(self, file: str, planner: Planner, knobs: Any, problem: Problem, index: int) -> Any:
-        """``module._made_ready``, which tells nobody the plan that it asks for."""
+    def probe(self) -> tuple[str, ...]:
+        if not compiler():
+            raise BackendUnavailableError("cupy", "there is no C++ compiler", "install g++, or the package ziglang")
+        return ("cpu",)
 
-        def planned(problem: Problem, device: Device, knobs: Any) -> Plan:
-            plan = self._plan.now = planner(problem, device, knobs)
-            return plan
+    def device_of(self, x: object) -> Device:
+        return self.device
 
-        return _made_ready(file, planned, knobs, problem, index)
+    def loaded(self, file: Path, plan: Plan, step: Step, device: Device) -> _Kernel:
+        entry = _entry(self.edit(cuda.source(file)), step.kernel, device.capability)
+        return _Kernel(self, file, entry, step, plan, device)
 
-    def function(self, file: str, step: Step, index: int) -> int:
-        entry = _entry(self.edit(module.source(file)), step.kernel, self.device.capability)
-        self._kernels.append(_Kernel(entry, step, self._plan.now, self.device.capability))
-        return len(self._kernels)
 
-    def cuLaunchKernelEx(self, config: Any, function: Any, parameters: Any, _: object) -> int:  # noqa: N802
-        config, kernel = config._obj, self._kernels[function.value - 1]
-        attributes = (module._Attribute * config.count).from_address(config.attributes) if config.count else ()
-        values = {attribute.id: attribute.value for attribute in attributes}
-        geometry = module._Geometry.from_buffer_copy(module._Geometry.from_address(parameters[0]))
-        arguments = [
-            ctypes.c_void_p.from_buffer_copy(ctypes.c_void_p.from_address(parameters[1 + k]))
-            if isinstance(argument, str)
-            else argument[0](argument[1])
-            for k, argument in enumerate(kernel.step.arguments)
-        ]
-        pointers = (ctypes.c_void_p * (1 + len(arguments)))(
-            ctypes.addressof(geometry), *map(ctypes.addressof, arguments)
-        )
-        memories = self._memories(kernel, geometry, arguments)
+_lock = threading.Lock()
+
+
+@dataclass(frozen=True)
+class _Kernel:
+    """A step of a plan, ready to run."""
+
+    machine: Machine
+    file: Path
+    entry: Any
+    step: Step
+    plan: Plan
+    device: Device
+
+    def blocks_at_once(self, threads: int, shared_bytes: int) -> int:
+        return 2 * self.device.multiprocessors
+
+    def launcher(self, shape: Shape) -> Callable[[Parameters], At]:
+        return lambda parameters: partial(self._launch, shape, parameters)
+
+    def _launch(self, shape: Shape, parameters: Parameters, x: int, out: int) -> None:
+        values = (ctypes.c_uint64 * len(parameters.words))(x, out, *parameters.words[2:])
+        places = [ctypes.addressof(values) + 8 * start for start in parameters.starts]
+        pointers = (ctypes.c_void_p * len(places))(*places)
+        memories = self._memories(values, places)
         held = (_Memory * len(memories))(*memories)
         message = ctypes.create_string_buffer(2048)
         launch = _Launch(
-            ctypes.cast(kernel.entry, ctypes.c_void_p),
+            ctypes.cast(self.entry, ctypes.c_void_p),
             ctypes.addressof(pointers),
-            (config.grid[0], config.grid[1]),
-            config.block[0],
-            values[module._CLUSTER_DIMENSION][0] if module._CLUSTER_DIMENSION in values else 1,
-            module._COOPERATIVE in values,
-            config.shared_bytes,
-            kernel.capability,
-            "double" not in kernel.step.kernel,
-            next(self.seeds),
+            grid_axes(shape),
+            shape.threads,
+            shape.cluster,
+            shape.cooperative,
+            shape.shared_bytes,
+            self.device.capability,
+            "double" not in self.step.kernel,
+            next(self.machine.seeds),
             ctypes.addressof(held),
             len(memories),
         )
-        self.launched.append(kernel.step.kernel)
-        with self._lock:
+        self.machine.launched.append((self.file, self.step.kernel))
+        with _lock:
             failed = runtime().emulator_launch(ctypes.byref(launch), message, len(message))
         if failed:
-            raise EmulatorError(f"{kernel.step.kernel}: {message.value.decode()}")
-        return 0
+            raise EmulatorError(f"{self.step.kernel}: {message.value.decode()}")
 
-    def _memories(self, kernel: _Kernel, g: Any, arguments: list[Any]) -> list[_Memory]:
-        dtype, size, plan = kernel.plan.problem.dtype, kernel.plan.problem.itemsize, kernel.plan
+    def _memories(self, values: Any, places: list[int]) -> list[_Memory]:
+        plan, dtype, size = self.plan, self.plan.layout.dtype, self.plan.layout.itemsize
         # What is read by mistake must be noticed: NaN, the least integer.
         fill = 0xFF if "float" in dtype else 0 if dtype in ("uint8", "bool") else 0x80
-        outer = g.rows // g.inner
+        g = dict(zip(PROBLEM, (ctypes.c_int64 * len(PROBLEM)).from_buffer(values, 16), strict=True))
+        sizes = g["rows"] // g["inner"], g["n"], g["inner"]
         found = []
-        for field, strides, written in (
-            (module._Geometry.x, (g.x_outer, g.x_n, g.x_inner), False),
-            (module._Geometry.out, (g.out_outer, g.out_n, g.out_inner), True),
-        ):
-            sizes = zip((outer, g.n, g.inner), strides, strict=True)
-            span = (1 + sum((length - 1) * stride for length, stride in sizes)) * size
+        for at, name in enumerate(("x", "out")):
+            strides = (g[f"{name}_{axis}"] for axis in ("outer", "n", "inner"))
+            span = (1 + sum((length - 1) * stride for length, stride in zip(sizes, strides, strict=True))) * size
             if span < _UNGUARDED:
-                found.append(_Memory(ctypes.addressof(g) + field.offset, span, fill, True, written))
-        for argument, of_plan in zip(arguments, kernel.step.arguments, strict=True):
-            count = {"partial": plan.partial_bytes, "counters": plan.counter_bytes}.get(str(of_plan), 0)
+                found.append(_Memory(places[0] + 8 * at, span, fill, True, name == "out"))
+        for place, argument in zip(places[1:], self.step.arguments, strict=True):
+            count = {"partial": plan.partial_bytes, "counters": plan.counter_bytes}.get(str(argument), 0)
             if count:
-                kept = of_plan == "counters" or kernel.step != plan.steps[0]
-                found.append(_Memory(ctypes.addressof(argument), count, fill, kept, True))
+                kept = argument == "counters" or self.step != plan.steps[0]
+                found.append(_Memory(place, count, fill, kept, True))
         return found
-
-
-_machine = _Machine()
-_made_ready, _conformance_largest, _fuzz_largest = module._made_ready, conformance.largest, fuzz.largest
 
 
 # --- In the place of CuPy --------------------------------------------------------------------------------------------
@@ -390,48 +390,25 @@ _made_ready, _conformance_largest, _fuzz_largest = module._made_ready, conforman
 def install(capability: int = 90) -> None:
     """Run the kernels here from now on, in this process. Harmless if done twice."""
     os.environ.setdefault(tables.ENVIRONMENT, "shipped")
-    _machine.device = DEVICES[capability]
-    for owner, name, instead in (
-        (backend, "probe", _probe),
-        (backend, "emulator", lambda: "the emulator of tests/cupy"),
-        (module, "attached", lambda index: contextlib.nullcontext()),
-        (module, "device_of", lambda index: _machine.device),
-        (module, "_made_ready", _machine.made_ready),
-        (module, "_function", _machine.function),
-        (module, "_blocks_at_once", lambda function, step, device: 2 * device.sms),
-        (module, "_current_stream", lambda index: 0),
-        (module, "_libcuda", lambda: _machine),
-        (module, "owning", _owning),
-        (conformance, "largest", _limited(_conformance_largest, 2**17)),
-        (fuzz, "largest", _limited(_fuzz_largest, 2**14)),
-    ):
-        setattr(owner, name, instead)
+    backend.stand_in = Machine(DEVICES[capability])
+    # A limit of elements that suits what is compiled, and not, as for other emulators, what is interpreted.
+    running.largest = _limited(_conformance_largest, 2**17)
+    fuzz.largest = _limited(_fuzz_largest, 2**14)
+
+
+_conformance_largest, _fuzz_largest = running.largest, fuzz.largest
 
 
 def _limited(largest: Callable[[Any], int], elements: int) -> Callable[[Any], int]:
-    """A limit of elements that suits what is compiled, and not, as for other emulators, what is interpreted."""
     return lambda implementation: elements if implementation.backend == "cupy" else largest(implementation)
 
 
-def _owning(launch: Callable[[], None], *workspace: object) -> Callable[[], None]:
-    """As kernelzoo.workspace has it, which keeps memory of a device alone."""
-    return lambda workspace=workspace: launch()  # type: ignore[misc]
-
-
-def _probe() -> tuple[str, ...]:
-    if not compiler():
-        raise BackendUnavailableError("cupy", "there is no C++ compiler", "install g++, or the package ziglang")
-    return ("cpu",)
-
-
 @contextlib.contextmanager
-def device(described: Device, edit: Callable[[str], str] = str) -> Iterator[_Machine]:
+def device(described: Device, edit: Callable[[str], str] = str) -> Iterator[Machine]:
     """Within the context that device is the one, and the kernels' source is as ``edit`` makes it."""
-    before = _machine.device, _machine.edit
-    module._ready.cache_clear()
-    _machine.device, _machine.edit = described, edit
+    before = backend.stand_in
+    backend.stand_in = Machine(described, edit)
     try:
-        yield _machine
+        yield backend.stand_in
     finally:
-        module._ready.cache_clear()
-        _machine.device, _machine.edit = before
+        backend.stand_in = before

@@ -17,12 +17,12 @@ except Exception as error:  # a missing library shows as an ImportError, OSError
 import devices  # noqa: E402  (after the skips)
 import matrix  # noqa: E402
 
-from kernelzoo import tables  # noqa: E402
-from kernelzoo.inspect import described  # noqa: E402
+import kernelzoo.kernels.cupy as backend  # noqa: E402
+from kernelzoo import registry, tables  # noqa: E402
+from kernelzoo.device import assumed  # noqa: E402
+from kernelzoo.launch import recorded  # noqa: E402
 
-with described(devices.NVIDIA["one multiprocessor"]):
-    from kernelzoo.kernels.cupy import min as minima
-    from kernelzoo.kernels.cupy import module, softmax
+registry.import_kernels("cupy", backend.__name__)
 
 
 @pytest.mark.parametrize("arch", ["sm_87", "sm_120"])
@@ -38,32 +38,22 @@ def test_launches_ask_for_no_more_than_the_device_has(arch: str) -> None:
 def test_plans_for_unusual_devices(name: str, dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(tables.ENVIRONMENT, "shipped")
     tables.forget_loaded()
-    a = devices.NVIDIA[name]
-    device = module.Device(a.multiprocessors, a.capability, a.shared_per_block)
-    steps: list[module.Step] = []
-
-    def planned(file: str, planner: module.Planner, table: type, x, out):
-        aligned = (x.data_ptr() | out.data_ptr()) % module.PACK_BYTES == 0
-        problem = module.problem_of(x.dtype, tuple(x.shape), x.stride(), out.stride(), aligned)
-        plan = planner(problem, device, table())
-        return lambda: steps.extend(plan.steps)
-
-    for file in (softmax, minima):
-        monkeypatch.setattr(file, "bind", planned)
+    device = devices.NVIDIA[name]
     seen = 0
-    for what in devices.bound("cupy", dtype):
-        assert steps, what
-        for step in steps:
-            said = (*what, step)
-            assert 32 <= step.threads <= 1024 and step.threads % 32 == 0, said
-            assert 0 <= step.shared_bytes <= a.shared_per_block - 2048, said
-            assert 1 <= step.blocks <= module.MAX_GRID_X * 32768 and 1 <= step.grid_y <= 65535, said
-            most = 1 if a.capability < 90 else 16 if a.name in matrix.LARGE_CLUSTERS else 8
-            assert 1 <= step.cluster <= most and step.blocks % step.cluster == 0, said
-            one_a_piece = re.match(
-                "split_grid|split_ring|split_pipeline|columns_pipeline|columns_flat", step.kernel
-            )  # blocks on each multiprocessor
-            assert not step.cooperative or step.blocks <= a.multiprocessors * (1 if one_a_piece else 2), said
-        steps.clear()
-        seen += 1
+    with assumed(device), recorded() as steps:
+        for what in devices.bound("cupy", dtype):
+            assert steps, what
+            for step in steps:
+                said = (*what, step)
+                assert 32 <= step.threads <= 1024 and step.threads % 32 == 0, said
+                assert 0 <= step.shared_bytes <= device.shared_per_block - 2048, said
+                assert 1 <= step.grid[0] <= 2**31 - 1 and 1 <= step.grid[1] <= 65535, said
+                assert 1 <= step.cluster <= device.cluster_blocks and step.grid[0] % step.cluster == 0, said
+                one_a_piece = re.match(
+                    "split_grid|split_ring|split_pipeline|columns_pipeline|columns_flat", step.kernel
+                )  # blocks on each multiprocessor
+                most = device.multiprocessors * (1 if one_a_piece else 2)
+                assert not step.cooperative or step.grid[0] <= most, said
+            steps.clear()
+            seen += 1
     assert seen > 100

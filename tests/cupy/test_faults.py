@@ -8,7 +8,7 @@ pytest.importorskip("cupy", reason="CuPy is not installed")
 
 from cupy.cuda._compiler_cache import DiskKernelCacheBackend
 
-from kernelzoo.kernels.cupy import module
+from kernelzoo.kernels.cupy import compiler
 from kernelzoo.measure import Problem
 from kernelzoo.measure.guard import Guard
 
@@ -61,7 +61,7 @@ def test_its_cache_is_whole_by_a_digest_of_its_own(tmp_path: Path) -> None:
 def test_a_kernel_s_name_is_of_known_words_alone() -> None:
     """The name of a template goes to the compiler as it is."""
     for name in ("rows<float, 4, 8>", "split<bfloat16, 8, 8>", "columns<signed char, 1, 2, true>", "kernel"):
-        assert module._known(name) == name
+        assert compiler.known(name) == name
     for name in (
         "rows<float> evil",
         'rows<"">',
@@ -72,4 +72,4 @@ def test_a_kernel_s_name_is_of_known_words_alone() -> None:
         "rows<float, evil>",
     ):
         with pytest.raises(ValueError, match="is no kernel's name"):
-            module._known(name)
+            compiler.known(name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 
@@ -17,13 +18,16 @@ except Exception as error:  # a missing library shows as an ImportError, OSError
 from asking import Answers, ask, assert_launch, assert_same_as_sibling  # noqa: E402
 
 import kernelzoo  # noqa: E402  (after the skips)
-from kernelzoo import inspect, ops  # noqa: E402
-from kernelzoo.errors import InspectionError  # noqa: E402
-from kernelzoo.inspect import ARCHITECTURES, Kernel  # noqa: E402
-from kernelzoo.kernels import cubin  # noqa: E402
-from kernelzoo.kernels.cupy import inspection, module  # noqa: E402
+import kernelzoo.kernels.cupy as backend  # noqa: E402
+from kernelzoo import inspect, operations  # noqa: E402
+from kernelzoo.device import ARCHITECTURES  # noqa: E402
+from kernelzoo.errors import InspectionError, UnsupportedProblemError  # noqa: E402
+from kernelzoo.inspect import Kernel, Request  # noqa: E402
+from kernelzoo.kernels.cupy import compiler  # noqa: E402
+from kernelzoo.kernels.shared import cubin, driver  # noqa: E402
 
 IMPLEMENTATIONS = kernelzoo.implementations("cupy")
+FUSED = Path(backend.__file__).parent / "softmax/fused.cu"
 
 
 def require_known(arch: str) -> None:
@@ -34,7 +38,18 @@ def require_known(arch: str) -> None:
 
 @pytest.fixture(scope="module")
 def on_h200() -> Answers:
-    return ask("cupy", "sm_90")
+    return ask("cupy", "sm_90") | columns("sm_90")
+
+
+def columns(arch: str) -> Answers:
+    """The kernels of what takes columns alone."""
+    requests = [
+        Request("cupy", i.op, i.variant, (256, 64), "float32", 0, arch)
+        for i in IMPLEMENTATIONS
+        if i.variant.startswith("columns")
+    ]
+    answers = zip(requests, inspect.ask(requests), strict=True)
+    return {(r.id, r.dtype): answer for r, answer in answers if not isinstance(answer, UnsupportedProblemError)}
 
 
 def test_every_implementation_is_shown(on_h200: Answers) -> None:
@@ -62,7 +77,7 @@ def assert_whole(kernel: Kernel, id: str) -> None:
         assert kernel.sass is None and kernel.sass_missing is not None
 
 
-@pytest.mark.parametrize("op", ops.OPERATIONS)
+@pytest.mark.parametrize("op", operations.OPERATIONS)
 def test_auto_shows_the_sibling_that_it_hands_on_to(op: str, on_h200: Answers) -> None:
     assert_same_as_sibling(on_h200, op, "cupy")
 
@@ -112,9 +127,9 @@ def test_resources_are_those_of_the_assemblers_log(arch: str) -> None:
     """The ELF file's numbers against what the assembler prints, of a kernel that spills and of one of ours."""
     require_known(arch)
     capability = ARCHITECTURES[arch].capability
-    ours = ((module.source("softmax"), "fused<float, 4, 4>"),) if capability >= 80 else ()
+    ours = ((compiler.source(FUSED), "fused<float, 4, 4>"),) if capability >= 80 else ()
     for code, name in ((SPILLING, "spills"), *ours):
-        made = inspection.compiled(code, (name,), capability, ("-std=c++17",))
+        made = compiler.program(code, (name,), capability)
         found = cubin.resources(made.cubin, made.symbols[name], capability)
         stack, registers, shared = (
             re.findall(pattern, made.log)
@@ -126,7 +141,7 @@ def test_resources_are_those_of_the_assemblers_log(arch: str) -> None:
 
 def test_code_that_does_not_compile_is_an_error() -> None:
     with pytest.raises(InspectionError, match=r"NVRTC fails for sm_90: .*undefined"):
-        inspection.compiled("__global__ void k() { nonsense(); }", ("k",), 90, ())
+        compiler.program("__global__ void k() { nonsense(); }", ("k",), 90)
 
 
 def test_torch_is_not_asked_for_a_stream(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -135,6 +150,6 @@ def test_torch_is_not_asked_for_a_stream(monkeypatch: pytest.MonkeyPatch) -> Non
     def no_driver(index: int) -> int:
         raise RuntimeError("CUDA driver version is insufficient for CUDA runtime version")
 
-    monkeypatch.setattr(module, "_current_stream", no_driver)
-    (kernel,) = inspection.kernels(inspect.Request("cupy", "min", "rows", (512, 1000), "float32", -1, "sm_90"))
+    monkeypatch.setattr(driver, "_current_stream", no_driver)
+    (kernel,) = inspect.kernels(Request("cupy", "min", "rows", (512, 1000), "float32", -1, "sm_90"))
     assert kernel.arch == "sm_90"

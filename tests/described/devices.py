@@ -11,15 +11,15 @@ from dataclasses import replace
 
 import matrix
 
-from kernelzoo import ops, registry
+from kernelzoo import operations, registry
+from kernelzoo.device import ARCHITECTURES, Device
 from kernelzoo.errors import UnsupportedProblemError
-from kernelzoo.inspect import ARCHITECTURES, Architecture
 
 KIB, MIB = 1024, 1024**2
 
 _HOPPER, _OLDER, _CONSUMER, _AMD = (ARCHITECTURES[name] for name in ("sm_90", "sm_86", "sm_120", "gfx942"))
 
-NVIDIA: dict[str, Architecture] = {
+NVIDIA: dict[str, Device] = {
     "one multiprocessor": replace(_HOPPER, multiprocessors=1),
     "seven multiprocessors": replace(_HOPPER, multiprocessors=7),
     "264 multiprocessors": replace(_HOPPER, multiprocessors=264),
@@ -29,7 +29,7 @@ NVIDIA: dict[str, Architecture] = {
     "48 kB of an older one": replace(_OLDER, shared_bytes=64 * KIB, shared_per_block=48 * KIB),
     "seven multiprocessors of a consumer's": replace(_CONSUMER, multiprocessors=7),
 }
-AMD: dict[str, Architecture] = {  # warps of 64
+AMD: dict[str, Device] = {  # warps of 64
     "one compute unit": replace(_AMD, multiprocessors=1),
     "seven compute units": replace(_AMD, multiprocessors=7, l2_bytes=MIB // 2),
 }
@@ -51,7 +51,7 @@ def bound(backend: str, dtype: str) -> Iterator[tuple[str, matrix.Problem]]:
     To be gone through within a context in which neither compiles nor runs anything.
     """
     for (name, op, variant), bind in list(registry._registered.items()):
-        operation = ops.OPERATIONS[op]
+        operation = operations.OPERATIONS[op]
         if name != backend or dtype not in operation.dtypes:
             continue
         for problem in EXTREME:

@@ -16,7 +16,6 @@ from __future__ import annotations
 import argparse
 import datetime
 import hashlib
-import importlib
 import json
 import math
 import os
@@ -24,9 +23,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from importlib import metadata
 from pathlib import Path
@@ -34,11 +31,12 @@ from typing import TYPE_CHECKING, Any
 from unittest import mock
 
 import kernelzoo
-from kernelzoo import inspect, measure, ops, registry, tables
+from kernelzoo import inspect, measure, tables
+from kernelzoo.device import ARCHITECTURES, Device, occupancy
 from kernelzoo.errors import InspectionError, KernelZooError, UnsupportedProblemError
 from kernelzoo.files import write_whole
-from kernelzoo.inspect import ARCHITECTURES, Architecture, Kernel, Request, occupancy
-from kernelzoo.kernels import cubin
+from kernelzoo.inspect import Kernel, Request
+from kernelzoo.kernels.shared import cubin
 
 if TYPE_CHECKING:
     import torch
@@ -135,6 +133,7 @@ def requests(backend: str, arch: str, few: bool = False) -> list[Laid]:
     return [
         Laid(backend, i.op, i.variant, problem.shape, dtype, problem.dim, arch, problem.layout)
         for i in kernelzoo.implementations(backend)
+        if i.variant == "auto" or not i.chooses
         for dtype in i.operation.dtypes
         for problem in (problems(dtype) if not few else FEW if dtype in ("float32", "bfloat16") else FEW[:1])
     ]
@@ -148,14 +147,14 @@ LARGE_CLUSTERS = ("sm_90", "sm_100", "sm_103")
 """Where a cluster may have 16 blocks, with leave, and not 8: Hopper, and data-centre Blackwell (its tuning guide)."""
 
 
-def most_registers(architecture: Architecture) -> int:
+def most_registers(device: Device) -> int:
     """Of one thread; on AMD vector and accumulation registers together."""
-    return 255 if architecture.is_nvidia else 512
+    return 255 if device.is_nvidia else 512
 
 
-def faults(kernel: Kernel, architecture: Architecture) -> Iterator[str]:
+def faults(kernel: Kernel, device: Device) -> Iterator[str]:
     """What a launch asks for that the device hasn't."""
-    a = architecture
+    a = device
     assert kernel.grid and kernel.block and kernel.cluster
     assert kernel.registers is not None and kernel.shared_bytes is not None
     threads, cluster = math.prod(kernel.block), math.prod(kernel.cluster)
@@ -173,7 +172,7 @@ def faults(kernel: Kernel, architecture: Architecture) -> Iterator[str]:
     if kernel.cooperative and math.prod(kernel.grid) > held.blocks * a.multiprocessors:
         yield f"{math.prod(kernel.grid)} blocks at once, of {held.blocks * a.multiprocessors}"
     if cluster > 1:
-        most = 0 if not a.is_nvidia or a.capability < 90 else 16 if a.name in LARGE_CLUSTERS else 8
+        most = 0 if a.capability < 90 else 16 if a.arch in LARGE_CLUSTERS else 8
         if cluster > most:
             yield f"a cluster of {cluster}, of {most}"
         if kernel.grid[0] % kernel.cluster[0]:
@@ -190,18 +189,17 @@ Findings = tuple[dict[str, Any], list[str], list[str]]
 def examine(asked: Sequence[Laid]) -> Findings:
     """Bind and compile what is asked, of one backend and one architecture."""
     (backend,), (arch,) = {r.backend for r in asked}, {r.arch for r in asked}
-    architecture = ARCHITECTURES[arch]
+    device = ARCHITECTURES[arch]
     start = time.perf_counter()
-    module = importlib.import_module(f"kernelzoo.kernels.{backend}.inspection")
     seen: dict[tuple[object, ...], Kernel] = {}
     wrong: list[str] = []
     taken, refused, largest, spilling = 0, 0, 0, set()
     # Machine code is not read here.
-    with mock.patch.object(cubin, "disassembly", return_value=({}, "not asked for")), prepared(backend, asked):
+    with mock.patch.object(cubin, "disassembly", return_value=({}, "not asked for")):
         for request in asked:
             what = f"{request.id} {request.dtype} {Problem(request.shape, request.dim, request.layout)}"
             try:
-                kernels = module.kernels(request)
+                kernels = inspect.kernels(request)
             except KernelZooError as error:
                 if is_documented(error, request):
                     refused += 1
@@ -220,7 +218,7 @@ def examine(asked: Sequence[Laid]) -> Findings:
                 largest = max(largest, kernel.shared_bytes or 0)
                 if kernel.local_bytes:
                     spilling.add(name)
-                wrong += [f"{what}: {kernel.name}: {fault}" for fault in faults(kernel, architecture)]
+                wrong += [f"{what}: {kernel.name}: {fault}" for fault in faults(kernel, device)]
     return (
         {
             "backend": backend,
@@ -232,7 +230,7 @@ def examine(asked: Sequence[Laid]) -> Findings:
             "kernels": len(seen),
             "spilling": len(spilling),
             "largest_shared_bytes": largest,
-            "shared_bytes_limit": architecture.shared_per_block,
+            "shared_bytes_limit": device.shared_per_block,
             "seconds": round(time.perf_counter() - start, 1),
         },
         sorted(wrong),
@@ -254,52 +252,6 @@ def described_spill(name: str, dtype: str, kernel: Kernel) -> str:
 
 SAID = ("COLS", "BLOCK", "ROWS", "EDGES", "PACKED", "WORDS", "STACK", "num_warps", "V", "ITEMS", "CLUSTER")
 """Constants that tell kernels of a name apart."""
-
-
-@contextmanager
-def prepared(backend: str, asked: Sequence[Laid]) -> Iterator[None]:
-    """For CuPy, all instances of a file's templates and dtype compiled at once, since most of a compilation is reading
-    the file; for the others, nothing."""
-    a = asked[0].architecture
-    if backend != "cupy" or not a.is_nvidia:
-        yield
-        return
-    with inspect.described(a):
-        from kernelzoo.kernels.cupy import inspection, module, softmax
-        from kernelzoo.kernels.cupy import min as minima
-    named: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
-
-    def planned(file: str, planner: Any, table: Any, x: Any, out: Any) -> Any:
-        aligned = (x.data_ptr() | out.data_ptr()) % module.PACK_BYTES == 0
-        problem = module.problem_of(x.dtype, tuple(x.shape), x.stride(), out.stride(), aligned)
-        device = module.Device(a.multiprocessors, a.capability, a.shared_per_block)
-        named[module.source(file)][problem.dtype] |= {step.kernel for step in planner(problem, device, table()).steps}
-        return lambda: None
-
-    binds = registry._registered
-    with mock.patch.object(softmax, "bind", planned), mock.patch.object(minima, "bind", planned):
-        for request in asked:
-            operation = ops.OPERATIONS[request.op]
-            x = request.input("meta")
-            dims = operation.check(x, request.dim)
-            try:
-                operation.launch(
-                    binds["cupy", request.op, request.variant], x, dims, operation.allocate(x, dims, False)
-                )
-            except KernelZooError:
-                continue
-    compiled = inspection.compiled
-    made: dict[tuple[str, str], Any] = {}
-    for code, by_dtype in named.items() if a.capability >= inspection.LEAST_CAPABILITY else ():
-        for names in by_dtype.values():
-            whole = compiled(code, tuple(sorted(names)), a.capability, ("-std=c++17",))
-            made |= {(code, name): whole for name in names}
-
-    def looked_up(code: str, instances: tuple[str, ...], capability: int, options: tuple[str, ...]) -> Any:
-        return made[code, instances[0]]
-
-    with mock.patch.object(inspection, "compiled", looked_up):
-        yield
 
 
 def examined(asked: Sequence[Laid]) -> Findings:
@@ -356,8 +308,11 @@ def sources(backend: str) -> str:
     A row with the same digest would come out the same.
     """
     package = Path(kernelzoo.__file__).parent
-    shared = [*(package / f"{name}.py" for name in ("inspect", "ops", "registry", "tables")), HERE]
-    shared += [file for file in (package / "kernels").iterdir() if file.suffix == ".py"]
+    shared = [
+        *(package / f"{name}.py" for name in ("device", "inspect", "launch", "layout", "registry", "tables")),
+        HERE,
+    ]
+    shared += [*(package / "operations").glob("*.py"), *(package / "kernels" / "shared").glob("*.py")]
     own = [f for f in (package / "kernels" / backend).rglob("*") if f.is_file() and f.suffix != ".pyc"]
     digest = hashlib.sha256()
     for file in sorted((*shared, *own)):

@@ -28,7 +28,8 @@ sys.path.insert(0, str(HERE))
 
 import sections  # noqa: E402  # beside this file
 
-from kernelzoo import measure, registry  # noqa: E402
+from kernelzoo import measure  # noqa: E402
+from kernelzoo.packages import load_module  # noqa: E402
 
 FORMAT = "kernelzoo-load/1"
 Row = dict[str, Any]
@@ -122,7 +123,7 @@ def lines_until(stream: Any, deadline: float, patience: float) -> Any:
 def child(options: argparse.Namespace) -> int:
     """One section of one backend, in this process: rows go to standard output as they are made."""
     for module in options.module:
-        registry.load_module(module)
+        load_module(module)
     where = sections.Where(options.device, 2**options.far, options.calls, options.op)
     for row in sections.SECTIONS[options.child].run(options.backend, where):
         print("row", json.dumps(row), flush=True)

@@ -26,8 +26,12 @@ from typing import Any
 
 import torch
 
-from kernelzoo import conformance, ops, registry
+from kernelzoo import operations, registry
+from kernelzoo.backend import get
+from kernelzoo.check.bits import bits, poison_like
+from kernelzoo.check.cases import NoRoomError, by
 from kernelzoo.errors import BackendUnavailableError, KernelZooError, UnsupportedProblemError
+from kernelzoo.packages import load_module
 
 OUTCOMES = ("passed", "refused", "no room", "skipped", "unfinished", "failed")
 Row = dict[str, Any]
@@ -101,7 +105,7 @@ def tried(section: str, implementation: str, case: str, check: Check) -> Row:
         outcome, detail = "refused", str(error)
     except NotHereError as error:
         outcome, detail = "skipped", str(error)
-    except (torch.OutOfMemoryError, conformance.NoRoomError) as error:
+    except (torch.OutOfMemoryError, NoRoomError) as error:
         outcome, detail = "no room", str(error)
     except Exception as error:
         outcome, detail = "failed", f"{type(error).__name__}: {error}"
@@ -115,17 +119,17 @@ def implementations(backend: str, where: Where) -> list[registry.Implementation]
 
 def call(implementation: registry.Implementation, x: torch.Tensor, dim: int = -1, **options: Any) -> torch.Tensor:
     """As a user calls it."""
-    method = getattr(registry.get(implementation.backend), implementation.op)
+    method = getattr(get(implementation.backend), implementation.op)
     return method(x, dim, variant=implementation.variant, **options)
 
 
 def drawn(op: str, shape: tuple[int, ...], dtype: str, where: Where, seed: int = 0, dim: int = -1) -> torch.Tensor:
     device = f"cuda:{torch.cuda.current_device()}" if where.is_cuda else "cpu"
-    return ops.sample(op, shape, dtype, dim, generator=torch.Generator(device).manual_seed(seed))
+    return operations.sample(op, shape, dtype, dim, generator=torch.Generator(device).manual_seed(seed))
 
 
 def same_bits(given: torch.Tensor, expected: torch.Tensor, what: str) -> None:
-    if not torch.equal(conformance.bits(given), conformance.bits(expected)):
+    if not torch.equal(bits(given), bits(expected)):
         raise AssertionError(f"{what}: other bits than before")
 
 
@@ -211,7 +215,7 @@ def sizes(backend: str, where: Where) -> Iterator[Row]:
             # Its float32 intermediates would be four times as large as all else.
             named = named and not (implementation.variant == "naive" and size.gib > 8)
             if implementation.op == size.op and named:
-                case = f"{size.dtype} {size.name} {conformance._by(size.shape)}"
+                case = f"{size.dtype} {size.name} {by(size.shape)}"
                 yield tried("sizes", implementation.id, case, partial(check, implementation))
         if where.is_cuda:
             torch.cuda.empty_cache()
@@ -290,7 +294,7 @@ def _many(size: Size, x: torch.Tensor, implementation: registry.Implementation) 
     length = min(count, max(3, 2**25 // (x.numel() // count)) | 1)
     shape = [length if d == axis else s for d, s in enumerate(x.shape)]
     generator = torch.Generator(x.device).manual_seed(length)
-    base = ops.sample(size.op, tuple(shape), size.dtype, dim, generator=generator)
+    base = operations.sample(size.op, tuple(shape), size.dtype, dim, generator=generator)
     for start in range(0, count, length):
         part = x.narrow(axis, start, min(length, count - start))
         part.copy_(base.narrow(axis, 0, part.size(axis)))
@@ -303,12 +307,12 @@ def _many(size: Size, x: torch.Tensor, implementation: registry.Implementation) 
     for start in range(0, count, length):
         part = out.narrow(out_axis, start, min(length, count - start))
         same = right is not None and part.shape == right.shape
-        if same and torch.equal(conformance.bits(part), conformance.bits(right)):
+        if same and torch.equal(bits(part), bits(right)):
             continue
         here = slice(None) if part.size(out_axis) == length else slice(0, part.size(out_axis))
         index = (slice(None),) * out_axis + (here,)
         try:
-            ops.Expected(size.op, expected.lower[index], expected.upper[index]).check(part)
+            operations.Expected(size.op, expected.lower[index], expected.upper[index]).check(part)
         except AssertionError as error:
             raise AssertionError(f"from {start} on along axis {axis}: {error}") from None
         right = part if right is None else right
@@ -495,7 +499,7 @@ def _bound_elsewhere(implementation: registry.Implementation, where: Where) -> t
     count = 0
     home, other = torch.cuda.Stream(), torch.cuda.Stream()
     for x, expected in _stream_problem(implementation, where):
-        out = conformance.poison_like(expected)
+        out = poison_like(expected)
         settle(where)
         with torch.cuda.stream(home):
             # Whatever the workspace gets is not zero before.
@@ -518,7 +522,7 @@ def _dropped(implementation: registry.Implementation, where: Where) -> tuple[int
     count = 0
     home, other = torch.cuda.Stream(), torch.cuda.Stream()
     for x, expected in _stream_problem(implementation, where):
-        out = conformance.poison_like(expected)
+        out = poison_like(expected)
         settle(where)
         with torch.cuda.stream(home):
             launch = implementation.launch(x, out=out)
@@ -540,7 +544,7 @@ def _emptied(implementation: registry.Implementation, where: Where) -> tuple[int
     _on_gpu(where)
     count = 0
     for x, expected in _stream_problem(implementation, where):
-        out = conformance.poison_like(expected)
+        out = poison_like(expected)
         launch = implementation.launch(x, out=out)
         for _ in range(3):
             launch()
@@ -576,7 +580,7 @@ def _replayed(implementation: registry.Implementation, where: Where) -> tuple[in
         launch = implementation.launch(x, out=out)
         for seed in range(1, 4):
             x.copy_(drawn(implementation.op, tuple(x.shape), "float32", where, seed))
-            out.copy_(conformance.poison_like(first))
+            out.copy_(poison_like(first))
             launch()
             implementation.operation.assert_close(out, x)
             count += 1
@@ -598,7 +602,7 @@ def _captured(implementation: registry.Implementation, where: Where, bound: bool
                 result = call(implementation, x)
         for seed in range(1, 4):
             x.copy_(drawn(implementation.op, tuple(x.shape), "float32", where, seed))
-            result.copy_(conformance.poison_like(first))
+            result.copy_(poison_like(first))
             for _ in range(17):
                 graph.replay()
             implementation.operation.assert_close(result, x)
@@ -666,7 +670,7 @@ def _in_mode(implementation: registry.Implementation, where: Where, mode: Callab
         except UnsupportedProblemError as error:
             refusal = error
             continue
-        out = conformance.poison_like(expected)
+        out = poison_like(expected)
         with mode():
             fresh = x.clone(memory_format=torch.preserve_format)
             result = call(implementation, fresh, dim)
@@ -916,7 +920,7 @@ def _all_devices(chosen: list[registry.Implementation], where: Where) -> tuple[i
             device = f"cuda:{(t + count) % torch.cuda.device_count()}"
             for shape in SHAPES:
                 generator = torch.Generator(device).manual_seed(t)
-                x = ops.sample(implementation.op, shape, "float32", generator=generator)
+                x = operations.sample(implementation.op, shape, "float32", generator=generator)
                 try:
                     result = call(implementation, x)
                 except (UnsupportedProblemError, BackendUnavailableError):
@@ -996,7 +1000,7 @@ def _in_child(send: Any, id: str, where: Where, modules: list[str], x: torch.Ten
     try:
         torch.set_num_threads(1)  # torch's own threads can't be forked: its data loader's workers do the same
         for module in modules:
-            registry.load_module(module)
+            load_module(module)
         implementation = registry.implementation(id)
         given = drawn(implementation.op, (4096, 300), "float32", where) if x is None else x
         result = call(implementation, given)

@@ -14,11 +14,16 @@ from typing import Any
 import pytest
 import sections
 import torch
+from registered import forget
 
-from kernelzoo import ops, registry, tables
+from kernelzoo import backend as backends
+from kernelzoo import registry, tables
+from kernelzoo.backend import Backend, get
+from kernelzoo.device import attached, on_its_device
 from kernelzoo.errors import BackendUnavailableError, UnknownNameError
-from kernelzoo.registry import Backend, Launch, Movable
-from kernelzoo.workspace import owning
+from kernelzoo.launch import Launch, Movable, in_halves, owning, void
+from kernelzoo.operations import Operation
+from kernelzoo.registry import Language
 
 HOST = sections.Where("cpu", 2**18, 100_000)
 
@@ -41,10 +46,16 @@ def kept() -> Backend:
     def void(_: object) -> None:
         pass
 
-    backend = Backend("kept", ("cpu",), {("min", "auto"): bind})
+    backend = Backend(Language("kept", ("cpu",), {("min", "auto"): bind}))
     backend._tensor, backend._current_device = OnDevice, lambda: 0
     backend._allocate = lambda shape, strides, dtype: torch.empty_strided(shape, strides, dtype=dtype)
     return backend
+
+
+def enter(kept: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have the backend be the one of its name."""
+    monkeypatch.setitem(registry._loaded, "kept", Language("kept", ("cpu",), kept._binds))
+    monkeypatch.setitem(backends._backends, "kept", kept)
 
 
 def on_device(n: int, value: float) -> torch.Tensor:
@@ -52,7 +63,7 @@ def on_device(n: int, value: float) -> torch.Tensor:
 
 
 def test_threads_share_kept_launches_while_they_are_thrown_away(kept: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registry, "_KEPT", 64)
+    monkeypatch.setattr(backends, "_KEPT", 64)
     largest = 0
 
     def go(t: int) -> None:
@@ -68,9 +79,9 @@ def test_threads_share_kept_launches_while_they_are_thrown_away(kept: Backend, m
 
 
 def test_kept_launches_are_bounded(kept: Backend) -> None:
-    for n in range(1, registry._KEPT + 200):
+    for n in range(1, backends._KEPT + 200):
         kept.min(on_device(n, 1.0))
-    assert 0 < len(kept._kept) <= registry._KEPT
+    assert 0 < len(kept._kept) <= backends._KEPT
 
 
 def test_a_kept_launch_is_for_the_current_device_where_there_are_several(kept: Backend) -> None:
@@ -90,7 +101,7 @@ def note(kept: Backend, asked: list[torch.Tensor]) -> None:
     """Have the backend note for which tensors it looks for a launch by key."""
     find = kept._find
 
-    def noting(op: ops.Operation, x: torch.Tensor, *call: Any) -> Any:
+    def noting(op: Operation, x: torch.Tensor, *call: Any) -> Any:
         asked.append(x)
         return find(op, x, *call)
 
@@ -159,7 +170,7 @@ def test_the_shortest_way_is_for_the_same_call_alone(kept: Backend) -> None:
 
 def test_the_test_of_a_layout_is_for_plain_tensors_in_the_same_mode() -> None:
     x = torch.ones(8, 1)
-    alike = registry._alike(x)
+    alike = backends._alike(x)
     assert alike(torch.zeros(8, 1))
     assert not any(map(alike, (x.to_sparse(), torch.nn.Parameter(x, requires_grad=False), x.numpy(), [1.0], None)))
     batch = []
@@ -204,7 +215,7 @@ def test_a_torch_without_the_test_finds_launches_by_key(kept: Backend, monkeypat
 
 
 def test_a_kept_launch_is_not_of_what_was_registered_before(kept: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(registry._loaded, "kept", kept)
+    enter(kept, monkeypatch)
     kept.min(on_device(8, 1.0))
 
     def auto(x: torch.Tensor, out: torch.Tensor) -> Launch:
@@ -255,13 +266,12 @@ def slowpoke(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     for name, text in PACKAGE.items():
         (folder / name).write_text(text, encoding="utf-8")
     monkeypatch.syspath_prepend(str(tmp_path))
-    packages = {**registry._packages(), "slowpoke": "slowpoke_package"}
-    monkeypatch.setattr(registry, "_packages", lambda: packages)
+    packages = {**registry.packages(), "slowpoke": "slowpoke_package"}
+    monkeypatch.setattr(registry, "packages", lambda: packages)
     yield
     for name in [name for name in sys.modules if name.startswith("slowpoke_package")]:
         del sys.modules[name]
-    registry._loaded.pop("slowpoke", None)
-    registry._registered.pop(("slowpoke", "min", "auto"), None)
+    forget("slowpoke")
 
 
 @pytest.mark.usefixtures("slowpoke")
@@ -275,7 +285,7 @@ def test_an_import_and_a_first_use_do_not_wait_for_each_other(monkeypatch: pytes
     first.start()
     assert started.wait(10)
     found: list[Backend] = []
-    second = threading.Thread(target=lambda: found.append(registry.get("slowpoke")), daemon=True)
+    second = threading.Thread(target=lambda: found.append(get("slowpoke")), daemon=True)
     second.start()
     first.join(10)
     second.join(10)
@@ -286,13 +296,13 @@ def test_an_import_and_a_first_use_do_not_wait_for_each_other(monkeypatch: pytes
 @pytest.mark.usefixtures("slowpoke")
 def test_threads_that_come_first_load_one_backend() -> None:
     with ThreadPoolExecutor(16) as pool:
-        found = set(pool.map(lambda _: id(registry.get("slowpoke")), range(16)))
+        found = set(pool.map(lambda _: id(get("slowpoke")), range(16)))
     assert len(found) == 1
 
 
 def test_a_fork_keeps_no_lock_and_no_launch(kept: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
     kept.min(on_device(3, 1.0))
-    monkeypatch.setitem(registry._loaded, "kept", kept)
+    enter(kept, monkeypatch)
     monkeypatch.setattr(registry, "_forked", False)
     before = registry._lock
     taken = threading.Thread(target=before.acquire)  # as by a thread that the child does not have
@@ -304,13 +314,12 @@ def test_a_fork_keeps_no_lock_and_no_launch(kept: Backend, monkeypatch: pytest.M
     assert not kept._kept and not kept._last
 
 
-def test_cuda_after_a_fork_is_an_error_that_says_so(kept: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cuda_after_a_fork_is_an_error_that_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(registry, "_forked", True)
     monkeypatch.setattr(torch.cuda, "_is_in_bad_fork", lambda: True)
-    kept.devices = ("cuda",)
     x: Any = SimpleNamespace(device=SimpleNamespace(type="cuda"), is_cuda=True)
     with pytest.raises(BackendUnavailableError, match="spawn"):
-        kept._check_device(x)
+        Language("kept", ("cuda",), {}).check_device(x)
 
 
 # --- streams, on a torch.cuda that is made up -------------------------------------------------------------------------
@@ -374,7 +383,7 @@ def test_on_the_host_a_launch_stays_what_it_is() -> None:
         pass
 
     assert owning(launch, torch.empty(1)) is launch
-    assert ops.on_its_device(launch, torch.empty(1)) is launch
+    assert on_its_device(launch, torch.empty(1)) is launch
 
 
 @pytest.mark.parametrize("before", [0, 1])
@@ -382,7 +391,7 @@ def test_attaching_leaves_the_current_device_as_it_was(before: int, monkeypatch:
     current, asked = [before], []
     monkeypatch.setattr(torch.cuda, "current_device", lambda: current[0])
     monkeypatch.setattr(torch.cuda, "set_device", lambda index: (asked.append(index), current.__setitem__(0, index)))
-    with pytest.raises(ValueError), ops.attached(1):  # noqa: PT011, PT012
+    with pytest.raises(ValueError), attached(1):  # noqa: PT011, PT012
         assert current == [1] and asked == [1]  # also where it is current already: the thread may have no context
         raise ValueError
     assert current == [before]
@@ -399,9 +408,9 @@ def test_halves_are_the_whole(shape: tuple[int, int, int], axis: int) -> None:
 
     def bind(x: torch.Tensor, out: torch.Tensor) -> Launch:
         bound.append(tuple(x.shape))
-        return lambda: ops.void(torch.amin(x, 1, out=out))
+        return lambda: void(torch.amin(x, 1, out=out))
 
-    ops.in_halves(bind, x, out)()
+    in_halves(bind, x, out)()
     assert torch.equal(out, x.amin(1))
     assert sum(part[axis] for part in bound) == shape[axis] and len(bound) == 2
     assert bound[0][axis] % 256 == 0
@@ -412,7 +421,7 @@ def test_halves_are_the_whole(shape: tuple[int, int, int], axis: int) -> None:
 
 def test_compiled_functions_are_bounded_and_never_kept_unwarmed(monkeypatch: pytest.MonkeyPatch) -> None:
     from kernelzoo.kernels.torch import compiled
-    from kernelzoo.kernels.torch import min as minima
+    from kernelzoo.kernels.torch.min import compile as form
 
     warmed: list[tuple[int, ...]] = []
 
@@ -429,7 +438,7 @@ def test_compiled_functions_are_bounded_and_never_kept_unwarmed(monkeypatch: pyt
     monkeypatch.setattr(compiled, "_check_toolchain", lambda *_: None)
 
     def bind(n: int) -> None:
-        minima.compile(torch.empty(2, n, 1), torch.empty(2, 1))
+        form.compile(torch.empty(2, n, 1), torch.empty(2, 1))
 
     for n in range(1, 20):
         bind(n)

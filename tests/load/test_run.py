@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import run
 import sections
+from registered import forget
 
 from kernelzoo import registry
 
@@ -27,9 +28,7 @@ def _registered() -> Iterator[None]:
     """What is wrong is registered while a test of this file runs."""
     registry._registered.update(WRONG)
     yield
-    for backend, op, variant in WRONG:
-        registry._registered.pop((backend, op, variant), None)
-        registry._loaded.pop(backend, None)
+    forget(*{backend for backend, _, _ in WRONG})
 
 
 @pytest.fixture

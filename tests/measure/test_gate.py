@@ -7,12 +7,18 @@ import known_bad
 import pytest
 import torch
 from known_bad import KNOWN_BAD, PROBLEMS, Bad
+from registered import forget
 
 import kernelzoo
-from kernelzoo import conformance, ops, registry
+from kernelzoo import operations
+from kernelzoo.check.cases import cases
+from kernelzoo.check.running import check, slow_to_bind
+from kernelzoo.check.special import special_rows
 from kernelzoo.errors import BackendUnavailableError, UnsupportedProblemError
+from kernelzoo.launch import void
 from kernelzoo.measure import Problem
-from kernelzoo.measure.gate import Gate, Set
+from kernelzoo.measure.gate import Gate
+from kernelzoo.measure.gate_memory import Set
 from kernelzoo.registry import Bind, Implementation, Launch
 
 CPU = torch.device("cpu")
@@ -24,11 +30,9 @@ Enter = Callable[[str, Bind], Implementation]
 @pytest.fixture
 def enter() -> Iterator[Enter]:
     """Registers a bind of one operation under a throw-away name; waits for what it left running."""
-    entered = []
 
     def enter(op: str, bind: Bind) -> Implementation:
         kernelzoo.register("entrant", op, "only")(bind)
-        entered.append(("entrant", op, "only"))
         return kernelzoo.implementation(f"entrant/{op}/only")
 
     yield enter
@@ -38,9 +42,7 @@ def enter() -> Iterator[Enter]:
     known_bad.go_on.clear()
     if torch.cuda.is_available():
         torch.cuda.synchronize()
-    for id in entered:
-        registry._registered.pop(id, None)
-    registry._loaded.pop("entrant", None)
+    forget("entrant")
 
 
 def draw(problem: Problem, device: torch.device = CPU, *, seed: int = 0, count: int = 3) -> list[Set]:
@@ -92,10 +94,10 @@ def test_the_suite_catches_what_it_can(bad: Bad, enter: Enter) -> None:
     implementation = enter(bad.op, bad.bind)
     chosen = ("-3x129", "-special-values-300", "-rows-2^30-apart", "-rows-2^31-apart")
     caught = []
-    for case in conformance.cases(bad.op):
+    for case in cases(bad.op):
         if case.name.endswith(chosen) and case.name.startswith(("float32", "int8")):
             try:
-                conformance.check(implementation, case, "cpu")
+                check(implementation, case, "cpu")
             except (AssertionError, RuntimeError) as error:  # torch raises where a tensor's type is not what it was
                 caught.append(f"{case}: {error}")
     assert bool(caught) == bad.suite, caught
@@ -111,7 +113,7 @@ def test_the_set_is_whole() -> None:
 
 
 def right(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    return lambda: ops.void(out.copy_(torch.softmax(x, 1)))
+    return lambda: void(out.copy_(torch.softmax(x, 1)))
 
 
 def test_what_a_wrong_kernel_did_is_undone(enter: Enter) -> None:
@@ -123,8 +125,7 @@ def test_what_a_wrong_kernel_did_is_undone(enter: Enter) -> None:
         if bad.op == "softmax" and bad.gate and not bad.gpu and "grows" not in bad.name:
             with pytest.raises(AssertionError):
                 gate.admit(enter("softmax", bad.bind))
-            registry._registered.pop(("entrant", "softmax", "only"))
-            registry._loaded.pop("entrant")
+            forget("entrant")
             for (x, out), (x_address, values, out_address, dtype, strides) in zip(sets, before, strict=True):
                 assert (type(x), type(out)) == (torch.Tensor, torch.Tensor), bad
                 assert (x.data_ptr(), out.data_ptr(), out.dtype, out.stride()) == (
@@ -170,7 +171,7 @@ def test_right_kernels_pass(backend: str, problem: Problem) -> None:
 
 @NO_GPU
 @pytest.mark.parametrize("shape", [(64, 64), (1823, 781), (16, 262144), (1, 1_000_003), (4096, 8192)], ids=str)
-@pytest.mark.parametrize("op", ops.OPERATIONS)
+@pytest.mark.parametrize("op", operations.OPERATIONS)
 def test_right_kernels_pass_on_a_gpu(op: str, shape: tuple[int, ...]) -> None:
     """Every implementation that this machine has, on the current stream and on others."""
     problem = Problem(op, shape, "float32")
@@ -178,10 +179,7 @@ def test_right_kernels_pass_on_a_gpu(op: str, shape: tuple[int, ...]) -> None:
     passed = 0
     for implementation in kernelzoo.implementations(op=op):
         try:
-            if (
-                "cuda" not in kernelzoo.get(implementation.backend).devices
-                or implementation.id in conformance.CORE_ONLY
-            ):
+            if "cuda" not in kernelzoo.get(implementation.backend).devices or slow_to_bind(implementation.id):
                 continue
             admitted = gate.admit(implementation)
         except (BackendUnavailableError, UnsupportedProblemError):
@@ -209,7 +207,7 @@ def test_all_dtypes_and_few_rows_meet_every_rule() -> None:
             problem = Problem(op, shape, dtype)
             gate = Gate(problem, draw(problem))
             met = [name for fresh in gate._fresh for name in fresh.rules.values()]
-            assert sorted(met) == sorted(conformance.special_rows(dtype)), (shape, dtype)
+            assert sorted(met) == sorted(special_rows(dtype)), (shape, dtype)
 
 
 def test_many_small_sets_are_all_checked(enter: Enter) -> None:
@@ -234,8 +232,7 @@ def test_many_small_sets_are_all_checked(enter: Enter) -> None:
 
     with pytest.raises(AssertionError, match=r"first at \(236, 0, 0\)"):
         gate.admit(enter("softmax", skips_one))
-    registry._registered.pop(("entrant", "softmax", "only"))
-    registry._loaded.pop("entrant")
+    forget("entrant")
     before = sets[237][0].clone()
     with pytest.raises(AssertionError, match="the input was changed"):
         gate.admit(enter("softmax", changes_one))
@@ -339,7 +336,7 @@ def test_what_is_timed_must_read_its_input_again(enter: Enter) -> None:
 
 def test_an_error_says_how_to_repeat_it(enter: Enter) -> None:
     def drops_nan(x: torch.Tensor, out: torch.Tensor) -> Launch:
-        return lambda: ops.void(out.copy_(torch.softmax(x.nan_to_num(0.0), 1)))
+        return lambda: void(out.copy_(torch.softmax(x.nan_to_num(0.0), 1)))
 
     implementation = enter("softmax", drops_nan)
     said = []
@@ -362,12 +359,11 @@ def test_refusals_and_errors_go_through(enter: Enter) -> None:
         raise UnsupportedProblemError("entrant/softmax/only", "it never can")
 
     def breaks(x: torch.Tensor, out: torch.Tensor) -> Launch:
-        return lambda: ops.void(1 / 0)
+        return lambda: void(1 / 0)
 
     with pytest.raises(UnsupportedProblemError, match="it never can"):
         gate.admit(enter("softmax", picky))
-    registry._registered.pop(("entrant", "softmax", "only"))
-    registry._loaded.pop("entrant")
+    forget("entrant")
     with pytest.raises(ZeroDivisionError):
         gate.admit(enter("softmax", breaks))
 

@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 
 from kernelzoo.errors import CacheWarning
-from kernelzoo.measure import Problem, guard
-from kernelzoo.measure.guard import Guard, GuardError
+from kernelzoo.measure import Problem, worker_process
+from kernelzoo.measure.guard import Guard
+from kernelzoo.measure.worker_process import GuardError
 
 PROBLEM = Problem("min", (4, 4), "float32")
 
@@ -82,9 +83,9 @@ def guarded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """A guard of the stub."""
     script = tmp_path / "worker.py"
     script.write_text(f"ACTS = {ACTS!r}\n{WORKER}")
-    monkeypatch.setattr(guard, "_WORKER", [sys.executable, "-S", str(script)])
-    monkeypatch.setattr(guard, "_ENDING", 0.5)
-    monkeypatch.setattr(guard, "_LONGEST", 2**20)
+    monkeypatch.setattr(worker_process, "_WORKER", [sys.executable, "-S", str(script)])
+    monkeypatch.setattr(worker_process, "_ENDING", 0.5)
+    monkeypatch.setattr(worker_process, "_LONGEST", 2**20)
     with Guard("cpu", patience=3) as made:
         yield made
 
@@ -131,7 +132,7 @@ def test_what_the_user_is_to_know_is_passed_on(guarded: Guard) -> None:
 
 def test_a_second_opinion_that_can_t_be_had_is_none(guarded: Guard, monkeypatch: pytest.MonkeyPatch) -> None:
     assert guarded.cross_check(PROBLEM, ["aborts"], lambda stage, id: None) == {}
-    monkeypatch.setattr(guard, "_WORKER", [sys.executable, "-S", "-c", "raise SystemExit(9)"])
+    monkeypatch.setattr(worker_process, "_WORKER", [sys.executable, "-S", "-c", "raise SystemExit(9)"])
     assert guarded.cross_check(PROBLEM, ["fine"], lambda stage, id: None) == {}
     assert guarded.race(PROBLEM, ["fine"])[0]
 
@@ -154,7 +155,7 @@ def test_a_process_that_never_starts_is_an_error(monkeypatch: pytest.MonkeyPatch
         ("raise SystemExit(9)", "ended with status 9"),
         ("import os, sys; os.write(int(sys.argv[1]), b'?\\n'); import time; time.sleep(60)", "something else writes"),
     ):
-        monkeypatch.setattr(guard, "_WORKER", [sys.executable, "-S", "-c", script])
+        monkeypatch.setattr(worker_process, "_WORKER", [sys.executable, "-S", "-c", script])
         with pytest.raises(GuardError, match=words):
             Guard("cpu")
 

@@ -6,10 +6,12 @@ from collections.abc import Callable, Iterator
 
 import pytest
 import torch
+from registered import forget
 
 import kernelzoo
-from kernelzoo import measure, ops, registry
-from kernelzoo.measure import Problem
+from kernelzoo import measure, registry
+from kernelzoo.launch import void
+from kernelzoo.measure import Problem, record
 from kernelzoo.measure.ceilings import copies
 from kernelzoo.measure.clocks import DeviceClock, WallClock
 from kernelzoo.registry import Bind, Launch
@@ -28,20 +30,19 @@ def entrant() -> Iterator[Callable[[Bind], registry.Implementation]]:
         return kernelzoo.implementation("entrant/softmax/only")
 
     yield enter
-    registry._registered.pop(("entrant", "softmax", "only"), None)
-    registry._loaded.pop("entrant", None)
+    forget("entrant")
 
 
 def right(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    return lambda: ops.void(out.copy_(torch.softmax(x, 1)))
+    return lambda: void(out.copy_(torch.softmax(x, 1)))
 
 
 def zeros(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    return lambda: ops.void(out.zero_())
+    return lambda: void(out.zero_())
 
 
 def shifted(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    return lambda: ops.void(out.copy_(torch.softmax(x, 1).roll(1, 0)))
+    return lambda: void(out.copy_(torch.softmax(x, 1).roll(1, 0)))
 
 
 def nothing(x: torch.Tensor, out: torch.Tensor) -> Launch:
@@ -55,7 +56,7 @@ def once(x: torch.Tensor, out: torch.Tensor) -> Launch:
 
 
 def first_row_unwritten(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    return lambda: ops.void(out[1:].copy_(torch.softmax(x, 1)[1:]))
+    return lambda: void(out[1:].copy_(torch.softmax(x, 1)[1:]))
 
 
 def eats_its_input(x: torch.Tensor, out: torch.Tensor) -> Launch:
@@ -91,7 +92,7 @@ def refuses_at_once(x: torch.Tensor, out: torch.Tensor) -> Launch:
 
 
 def refuses_later(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    return lambda: ops.void(refuses_at_once(x, out))
+    return lambda: void(refuses_at_once(x, out))
 
 
 @pytest.mark.parametrize("bind", [refuses_at_once, refuses_later])
@@ -105,11 +106,11 @@ def test_an_assertion_of_a_kernel_s_own_is_no_wrong_result(
 
 
 def drops_nan(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    return lambda: ops.void(out.copy_(torch.softmax(x.nan_to_num(-80), 1)))
+    return lambda: void(out.copy_(torch.softmax(x.nan_to_num(-80), 1)))
 
 
 def drops_nan_and_the_last_row(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    return lambda: ops.void(out[:-1].copy_(torch.softmax(x[:-1].nan_to_num(-80), 1)))
+    return lambda: void(out[:-1].copy_(torch.softmax(x[:-1].nan_to_num(-80), 1)))
 
 
 def drops_nan_and_eats_its_input(x: torch.Tensor, out: torch.Tensor) -> Launch:
@@ -134,7 +135,7 @@ def drops_nan_and_runs_over(x: torch.Tensor, out: torch.Tensor) -> Launch:
 
 def drops_nan_and_looks_aside(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """One element changes all rows."""
-    return lambda: ops.void(out.copy_(torch.softmax(x.nan_to_num(-80), 1) + 1e-3 * (x.amax() == 20)))
+    return lambda: void(out.copy_(torch.softmax(x.nan_to_num(-80), 1) + 1e-3 * (x.amax() == 20)))
 
 
 def test_what_is_wrong_on_special_values_is_timed_where_it_is_let_off(
@@ -374,3 +375,26 @@ def test_environment_names_the_machine() -> None:
     versions = measure.versions("cpu")
     assert versions["torch"] == torch.__version__
     assert int(versions["threads"]) >= 1
+
+
+def test_results_say_which_form_ran(
+    entrant: Callable[[Bind], registry.Implementation], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The form is asked for with the canonical tensors, without a launch, and once for each problem."""
+    asked = []
+
+    def form(self: registry.Implementation, x: torch.Tensor, out: torch.Tensor) -> str:
+        asked.append((tuple(x.shape), tuple(out.shape)))
+        return f"{self.backend}/{self.op}/{'tall' if x.size(0) > x.size(1) else 'wide'}"
+
+    monkeypatch.setattr(registry.Implementation, "form", form)
+    for shape, name in (((64, 33), "tall"), ((33, 64), "wide")):
+        (result,) = measure.race(Problem("softmax", shape, "float32"), [entrant(right)], CPU, rounds=2).values()
+        assert result.form == f"entrant/softmax/{name}"
+        assert record.extra_info(result, "cpu", None, "a test")["form"] == result.form
+    assert asked == [((64, 33, 1), (64, 33, 1)), ((33, 64, 1), (33, 64, 1))]
+
+
+def test_an_implementation_is_its_own_form(entrant: Callable[[Bind], registry.Implementation]) -> None:
+    (result,) = measure.race(PROBLEM, [entrant(right)], CPU, rounds=2).values()
+    assert result.form == "entrant/softmax/only"

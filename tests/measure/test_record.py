@@ -41,7 +41,7 @@ def test_grows_and_resumes(tmp_path: Path, name: str) -> None:
     assert held["kernelzoo"] == {"format": schema.FORMAT, "failed": [refused]}
     assert sorted(path.parent.iterdir()) == [path]  # nothing is left beside it
 
-    from kernelzoo.report.results import load
+    from kernelzoo.report.reading import load
 
     (group,) = load([path]).groups
     assert {row.id for row in group.rows} == {"torch/softmax/eager", "torch/min/eager"}

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -20,15 +19,11 @@ import devices
 import matrix
 import torch
 
-from kernelzoo import tables
+from kernelzoo import registry, tables
+from kernelzoo.device import assumed
 from kernelzoo.errors import BackendUnavailableError
-from kernelzoo.inspect import Architecture, described
-from kernelzoo.kernels.described_driver import Driver
-from kernelzoo.kernels.numba import probe
-
-with described(devices.NVIDIA["one multiprocessor"]):
-    from kernelzoo.kernels.numba import inspection, launch, softmax, softmax_columns, view
-    from kernelzoo.kernels.numba import min as minima
+from kernelzoo.kernels.numba import launch, probe
+from kernelzoo.launch import recorded
 
 
 def test_launches_ask_for_no_more_than_the_device_has() -> None:
@@ -47,49 +42,46 @@ def test_leave_is_asked_for_where_a_kernel_declares_shared_memory_itself(shape: 
     assert not wrong
 
 
-class Planned:
-    """A kernel that is not compiled: what its launches ask for goes into a list."""
-
-    def __init__(self, source: launch.Source, asked: list[dict[str, Any]], architecture: Architecture) -> None:
-        self._source, self._asked, self._architecture = source, asked, architecture
-
-    def resident(self, threads: int) -> int:
-        return self._architecture.multiprocessors * max(1, self._architecture.threads // threads)
-
-    def call(self, grid: int, *integers: int, **asked: Any) -> Callable[..., Callable[[], None]]:
-        asked = {"threads": 0, "shared": 0, "cluster": 1, "cooperative": False, **asked, "grid": grid}
-        asked["threads"] = asked["threads"] or self._source.threads
-        asked["most_threads"] = self._source.threads
-        return lambda *tensors: lambda: self._asked.append(asked)
-
-
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float64", "int8"])
 @pytest.mark.parametrize("name", devices.NVIDIA)
 def test_plans_for_unusual_devices(name: str, dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(tables.ENVIRONMENT, "shipped")
     tables.forget_loaded()
+    registry.import_kernels("numba", "kernelzoo.kernels.numba")
     a = devices.NVIDIA[name]
-    asked: list[dict[str, Any]] = []
-    for module in (softmax, softmax_columns, minima):
-        monkeypatch.setattr(module, "prepare", lambda source, device: Planned(source, asked, a))
-    monkeypatch.setattr(view, "_plans", {})
-    launch._properties.cache_clear()
+    most_threads: list[int] = []  # that each kernel is compiled for, as it is called
+    call = launch.Recorded.call
+
+    def noted(self: launch.Recorded, *arguments: int, **asked: Any) -> Any:
+        bind = call(self, *arguments, **asked)
+
+        def bound(*tensors: torch.Tensor) -> Any:
+            most_threads.append(self.source.threads)
+            return bind(*tensors)
+
+        return bound
+
+    monkeypatch.setattr(launch.Recorded, "call", noted)
+    monkeypatch.setattr(  # as many as the device holds, if registers leave room for them
+        launch.Recorded, "resident", lambda self, threads: a.multiprocessors * max(1, a.threads // threads)
+    )
     seen = 0
-    with described(a), inspection.device(Driver(a)):
+    with assumed(a), recorded() as steps:
         for what in devices.bound("numba", dtype):
-            assert asked, what
-            for step in asked:
+            assert steps, what
+            # What was bound in vain is among them: a form that can't take the whole, and then takes it in halves.
+            for step, most in zip(steps, most_threads, strict=True):
                 said = (*what, step)
-                assert 1 <= step["grid"] <= 2**31 - 1, said
-                assert 32 <= step["threads"] <= step["most_threads"] <= 1024 and step["threads"] % 32 == 0, said
-                assert 0 <= step["shared"] <= a.shared_per_block - 2048, said
-                most = 1 if a.capability < 90 else 16 if a.name in matrix.LARGE_CLUSTERS else 8
-                assert 1 <= step["cluster"] <= most and step["grid"] % step["cluster"] == 0, said
-                at_once = a.multiprocessors * (a.threads // step["most_threads"])
-                assert not step["cooperative"] or step["grid"] <= at_once, said
-            asked.clear()
+                assert 1 <= step.grid[0] <= 2**31 - 1, said
+                assert 32 <= step.threads <= most <= 1024 and step.threads % 32 == 0, said
+                assert 0 <= step.shared_bytes <= a.shared_per_block - 2048, said
+                largest = 1 if a.capability < 90 else 16 if a.arch in matrix.LARGE_CLUSTERS else 8
+                assert 1 <= step.cluster <= largest and step.grid[0] % step.cluster == 0, said
+                at_once = a.multiprocessors * (a.threads // most)
+                assert not step.cooperative or step.grid[0] <= at_once, said
+            steps.clear()
+            most_threads.clear()
             seen += 1
-    launch._properties.cache_clear()
     assert seen > 100
 
 

@@ -1,6 +1,7 @@
 """Numba's machine code on disk, of this package's own keeping; tests/test_caches.py has the folder and the files."""
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -9,17 +10,17 @@ pytest.importorskip("numba.cuda", reason="the numba backend is written in numba-
 
 from numba.cuda import types  # needs numba-cuda
 
-from kernelzoo.kernels import code_cache
 from kernelzoo.kernels.numba import disk
-from kernelzoo.kernels.numba.launch import Source
+from kernelzoo.kernels.numba.source import Source
+from kernelzoo.kernels.shared import code_cache
 
 
 def kernel(x, n):
     pass
 
 
-def source(*constants: object) -> Source:
-    return Source(kernel, (types.CPointer(types.float32), types.int64), 128, constants)
+def source(*constants: object) -> tuple[object, ...]:
+    return Source(kernel, (types.CPointer(types.float32), types.int64), 128, constants).identity
 
 
 @pytest.fixture(autouse=True)
@@ -34,6 +35,21 @@ def test_kept_by_all_that_the_code_depends_on(monkeypatch: pytest.MonkeyPatch) -
     assert disk.stored(source(2), (9, 0)) is disk.stored(source(1), (8, 0)) is None
     monkeypatch.setattr(disk, "_compiler", lambda: "another version")
     assert disk.stored(source(1), (9, 0)) is None
+
+
+def test_every_file_that_a_kernel_is_made_of_is_part_of_the_key(tmp_path: Path) -> None:
+    package = shutil.copytree(Path(disk.__file__).parent, tmp_path / "numba")
+    files = sorted(package.rglob("*.py"))
+    assert {"launch.py", "softmax", "min", "machine"} <= {path.relative_to(package).parts[0] for path in files}
+    before = disk.text_of(package)
+    for file in files:
+        text = file.read_bytes()
+        file.write_bytes(text + b"\n# edited\n")
+        assert disk.text_of(package) != before, file
+        file.write_bytes(text)
+    assert disk.text_of(package) == before
+    (package / "softmax" / "another.py").touch()
+    assert disk.text_of(package) != before
 
 
 @pytest.mark.parametrize("damage", [lambda c: c[:20], lambda c: c[:-1], lambda c: c[:-1] + bytes([c[-1] ^ 1])])

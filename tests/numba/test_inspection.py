@@ -12,10 +12,11 @@ for package in ("torch", "numba.cuda", "cuda.core", "cuda.bindings"):
 from asking import Answers, ask, assert_launch, assert_same_as_sibling  # noqa: E402
 
 import kernelzoo  # noqa: E402  (after the skips)
-from kernelzoo import inspect, ops  # noqa: E402
+from kernelzoo import inspect, operations  # noqa: E402
+from kernelzoo.device import ARCHITECTURES  # noqa: E402
 from kernelzoo.errors import InspectionError  # noqa: E402
-from kernelzoo.inspect import ARCHITECTURES, Kernel  # noqa: E402
-from kernelzoo.kernels import cubin  # noqa: E402
+from kernelzoo.inspect import Kernel  # noqa: E402
+from kernelzoo.kernels.shared import cubin  # noqa: E402
 
 IMPLEMENTATIONS = kernelzoo.implementations("numba")
 
@@ -48,7 +49,7 @@ def assert_whole(kernel: Kernel, id: str) -> None:
     assert bound is not None and kernel.block is not None and kernel.block[0] <= int(bound[1])
 
 
-@pytest.mark.parametrize("op", ops.OPERATIONS)
+@pytest.mark.parametrize("op", operations.OPERATIONS)
 def test_auto_shows_the_sibling_that_it_hands_on_to(op: str, on_h200: Answers) -> None:
     assert_same_as_sibling(on_h200, op, "numba")
 

@@ -72,15 +72,17 @@ def test_minima_of_columns_fill_the_device(
 ) -> None:
     import torch
 
-    from kernelzoo.kernels.numba import min as minima
-    from kernelzoo.kernels.numba.view import view
+    from kernelzoo.device import ARCHITECTURES
+    from kernelzoo.kernels.numba.launch import view
+    from kernelzoo.kernels.numba.min import choose, strips
 
     x = torch.empty((1, *shape), dtype=getattr(torch, dtype), device="meta")
     v = view(x, torch.empty_like(x[:, 0]))
-    assert (minima.flat_active(v, 132) is not None) == (lanes is None)
+    device = ARCHITECTURES["sm_90"]
+    assert choose.is_flat(v, device) == (lanes is None)
     if lanes is not None:
-        plan = minima.columns_plan(v, 132, minima.Knobs(), minima.CLUSTER)
-        assert plan is not None and (plan[1].lanes, plan[1].threads, plan[2]) == (lanes, threads, blocks)
+        cut = strips.cut(v, device.multiprocessors, choose.Knobs(), strips.CLUSTER)
+        assert cut is not None and (cut[1].lanes, cut[1].threads, cut[2]) == (lanes, threads, blocks)
 
 
 def test_a_few_kernels_are_right_at_other_values() -> None:

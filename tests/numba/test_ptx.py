@@ -9,7 +9,6 @@ It runs nothing: results are test_simulator.py's matter, and a GPU's.
 import os
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -21,17 +20,21 @@ if os.environ.get("NUMBA_ENABLE_CUDASIM") == "1":
 for package in ("numba.cuda", "cuda.core", "cuda.bindings"):
     pytest.importorskip(package, reason=f"{package} is not installed")
 
+from kernelzoo import registry
+from kernelzoo.device import ARCHITECTURES
 from kernelzoo.errors import CacheWarning
-from kernelzoo.kernels import cubin
 from kernelzoo.kernels.numba import min as minima
-from kernelzoo.kernels.numba import softmax, softmax_columns
-from kernelzoo.kernels.numba.columns import columns, flat_columns, single_columns
+from kernelzoo.kernels.numba import softmax
+from kernelzoo.kernels.numba.columns import in_one_piece, side_by_side
 from kernelzoo.kernels.numba.disk import folder, store, stored
-from kernelzoo.kernels.numba.dtypes import itemsize
-from kernelzoo.kernels.numba.inspection import loaded
-from kernelzoo.kernels.numba.launch import Source, compiled, to_cubin, to_ptx
-from kernelzoo.kernels.numba.view import View, view
+from kernelzoo.kernels.numba.launch import View, view
+from kernelzoo.kernels.numba.source import Source, compiled, shown, to_ptx
+from kernelzoo.kernels.shared import cubin
 
+registry.import_kernels("numba", "kernelzoo.kernels.numba")  # every form is then a name of its operation's package
+
+H200 = ARCHITECTURES["sm_90"]
+SOFTMAX, MIN = softmax.choose.Knobs(), minima.choose.Knobs()
 CAPABILITIES = [(8, 0), (9, 0), (10, 0), (12, 0)]
 
 # One row length for each way of holding a row: part of a warp, a warp, a block at its fullest, a cluster; and one that
@@ -54,62 +57,66 @@ def look(shape: tuple[int, int, int], dtype: str, op: str) -> View:
 
 
 def softmax_kernels(v: View) -> dict[str, Source]:
-    """The kernels that this problem's variants would launch."""
+    """The kernels that this problem's forms would launch."""
     found = {}
+    streaming = softmax.tiling.streaming_tiling(v)
     for name, kernel, tiling in (
-        ("fused", softmax.fused_kernel, softmax.fused_tiling(v, softmax.Knobs())),
-        ("multi_row", softmax.multi_row_kernel, softmax.multi_row_tiling(v)),
-        ("persistent", softmax.persistent_kernel, softmax.persistent_tiling(v, softmax.Knobs())),
-        ("online", softmax.online_kernel, softmax.streaming_tiling(v)),
-        ("partial", softmax.partial_kernel, softmax.streaming_tiling(v)),
-        ("merge", softmax.merge_kernel, softmax.streaming_tiling(v)),
+        ("fused", softmax.fused.fused_kernel, softmax.fused.fused_tiling(v, SOFTMAX)),
+        ("multi_row", softmax.multi_row_tile.multi_row_tile_kernel, softmax.multi_row_tile.multi_row_tiling(v)),
+        ("persistent", softmax.persistent.persistent_kernel, softmax.persistent.persistent_tiling(v, SOFTMAX)),
+        ("online", softmax.online.online_kernel, streaming),
+        ("partial", softmax.split_two_launches.partial_kernel, streaming),
+        ("merge", softmax.split_two_launches.merge_kernel, streaming),
     ):
         if tiling is not None:
             found[name] = kernel(v.dtype, tiling)
-    if (tile := softmax.tile_shape(v)) is not None:
-        found["tile"] = softmax.multi_row_tile_kernel(v.dtype, *tile)
-    if (c := columns(v)) is not None and (shape := softmax_columns.columns_shape(c, v.dtype, 16)) is not None:
+    if (tile := softmax.multi_row_shared.shared_shape(v)) is not None:
+        found["tile"] = softmax.multi_row_shared.multi_row_shared_kernel(v.dtype, *tile)
+    c = side_by_side(v)
+    held_kernel = softmax.columns_cluster.held_kernel
+    if c is not None and c.vector > 1 and (shape := softmax.columns.shape(c, H200)) is not None:
         for blocks, name in ((1, "columns"), (2, "columns_cluster")):
-            found[name] = softmax_columns.columns_kernel(v.dtype, *shape[:2], blocks > 1)
-        if itemsize(v.dtype) <= 4:
-            found["held"] = softmax_columns.held_kernel(v.dtype, c.vec, 4, False, 256, 3, 0)
-            found["held_cluster"] = softmax_columns.held_kernel(v.dtype, c.vec, 8, True, 256, 2, 8)
-            found["turns"] = softmax_columns.turns_kernel(v.dtype, 16, 8, 256, 2)
-    elif flat_columns(v) is not None and itemsize(v.dtype) <= 4:
-        found["flat_grid"] = softmax_columns.flat_kernel(v.dtype, softmax_columns.FLAT_TILES)
-    elif single_columns(v) is not None and itemsize(v.dtype) <= 4:
+            found[name] = softmax.columns.columns_kernel(v.dtype, *shape[:2], blocks > 1)
+        if v.itemsize <= 4:
+            found["held"] = held_kernel(v.dtype, c.vector, 4, False, 256, 3, 0)
+            found["held_cluster"] = held_kernel(v.dtype, c.vector, 8, True, 256, 2, 8)
+            found["turns"] = softmax.columns_grid.turns_kernel(v.dtype, 16, 8, 256, 2)
+    elif in_one_piece(v) is not None and v.itemsize <= 4:
+        found["flat_grid"] = softmax.columns_flat.flat_kernel(v.dtype, softmax.columns_flat.FLAT_TILES)
+    elif c is not None and v.itemsize <= 4:
         for blocks, name in ((1, "ragged"), (2, "ragged_cluster")):
-            found[name] = softmax_columns.ragged_kernel(v.dtype, blocks > 1)
-        if itemsize(v.dtype) == 4:
-            found["held_single"] = softmax_columns.held_kernel(v.dtype, 1, 32, True, 256, 3, 16)
+            found[name] = softmax.columns_ragged.ragged_kernel(v.dtype, blocks > 1)
+        if v.itemsize == 4:
+            found["held_single"] = held_kernel(v.dtype, 1, 32, True, 256, 3, 16)
     if not v.across and v.n > 1000:
-        found["cluster"] = softmax.cluster_kernel(v.dtype, softmax.held_tiling(v, 4))
-        found["grid"] = softmax.grid_kernel(v.dtype, softmax.grid_tiling(v))
+        found["cluster"] = softmax.split_cluster.cluster_kernel(v.dtype, softmax.split_cluster.held_tiling(v, 4))
+        found["grid"] = softmax.split_grid.grid_kernel(v.dtype, softmax.split_grid.grid_tiling(v))
 
     return found
 
 
 def min_kernels(v: View) -> dict[str, Source]:
+    by_rows, by_slabs = minima.rows_tiling.rows_tiling(v, MIN), minima.atomics.slab_tiling(v)
     found = {
-        "rows": minima.rows_kernel(v.dtype, minima.rows_tiling(v, minima.Knobs())),
-        "rows_deferred": minima.rows_deferred_kernel(v.dtype, minima.rows_tiling(v, minima.Knobs())),
-        "atomic_eager": minima.atomic_eager_kernel(v.dtype, minima.slab_tiling(v)),
-        "atomic_batched": minima.atomic_batched_kernel(v.dtype, minima.slab_tiling(v)),
-        "split": minima.split_kernel(v.dtype, minima.split_tiling(v)),
-        "fill": minima.fill_kernel(v.dtype),
+        "rows": minima.rows.rows_kernel(v.dtype, by_rows),
+        "rows_deferred": minima.rows_deferred_block.rows_deferred_kernel(v.dtype, by_rows),
+        "atomic_eager": minima.atomic_eager.atomic_eager_kernel(v.dtype, by_slabs),
+        "atomic_batched": minima.atomic_batched.atomic_batched_kernel(v.dtype, by_slabs),
+        "split": minima.split_arrival.split_kernel(v.dtype, minima.split_arrival.split_tiling(v)),
+        "fill": minima.atomics.fill_kernel(v.dtype),
     }
-    if minima.is_tiled(v, minima.Knobs()):
-        found["tile"] = minima.rows_deferred_tile_kernel(v.dtype)
+    deep = minima.words.deep(v.dtype, v.whole_vector)
+    if minima.choose.is_short(v, H200, MIN):
+        found["tile"] = minima.rows_deferred_shared.rows_deferred_tile_kernel(v.dtype)
     if not v.across and v.n > 1000:
-        found["cluster"] = minima.cluster_kernel(v.dtype, minima.cluster_tiling(v))
-    if minima.flat_active(v, 132) is not None:
-        found["flat"] = minima.flat_kernel(v.dtype, minima.deep(replace(v, vec=16 // itemsize(v.dtype))))
-    if minima.strips(v, 8, 256) is not None:
-        deep = minima.deep(replace(v, vec=16 // itemsize(v.dtype)))
+        found["cluster"] = minima.split_cluster.cluster_kernel(v.dtype, minima.split_cluster.cluster_tiling(v))
+    if minima.choose.is_flat(v, H200):
+        found["flat"] = minima.columns_flat.flat_kernel(v.dtype, deep)
+    if minima.strips.strips(v, 8, 256) is not None:
         for blocks, name in ((1, "columns"), (2, "columns_cluster")):
-            found[name] = minima.columns_kernel(v.dtype, deep, blocks > 1)
-    if itemsize(v.dtype) < 4:
-        found["narrow"] = minima.narrow_kernel(v.dtype)
+            found[name] = minima.strips.columns_kernel(v.dtype, deep, blocks > 1)
+    if v.itemsize < 4:
+        found["narrow"] = minima.atomics.narrow_kernel(v.dtype)
     return found
 
 
@@ -207,8 +214,8 @@ def test_compiles_to_what_it_is_written_for(
 ) -> None:
     if capability == (10, 0) and not request.config.getoption("--all"):
         pytest.skip("what spills on sm_100 spills on sm_120; --all compiles for both")
-    source = KERNELS[op, dtype, shape, name]
-    ptx = to_ptx(source, capability)
+    made = shown(KERNELS[op, dtype, shape, name], capability)
+    ptx = made.ptx
     assert ".local" not in ptx, "an array whose index isn't known at compile time has left the registers"
     assert count(r"\.visible \.entry", ptx) == 1
     # What a launch that began early could read too soon, past any order.
@@ -261,12 +268,10 @@ def test_compiles_to_what_it_is_written_for(
         assert count(r"atom\.acq_rel\.gpu\.global\.add\.u64", ptx) == 1
         assert count(r"ld\.acquire\.gpu\.global\.u64", ptx) > 0
 
-    made = loaded(source, ptx, to_cubin(ptx, capability))
-    taken = cubin.resources(made.cubin, made.symbol, 10 * capability[0] + capability[1])
-    assert taken.local_bytes == 0, "registers were spilled"
+    assert made.local_bytes == 0, "registers were spilled"
     if capability != (9, 0) or not cubin.tools("nvdisasm"):
         return
-    functions, missing = cubin.disassembly(made.cubin)
+    functions, missing = cubin.disassembly(made.binary)
     if missing is not None:
         pytest.skip(missing)
     for instruction in expected_instructions(op, dtype, name, v):
@@ -303,27 +308,24 @@ def test_remaining_dtypes_of_min_compile() -> None:
     """Every dtype of min, not only those above, compiles: one kernel each."""
     for dtype in ("float16", "bool", "uint8", "int16", "int32"):
         v = look(SHAPES["odd"], dtype, "min")
-        ptx = to_ptx(minima.rows_deferred_kernel(v.dtype, minima.rows_tiling(v, minima.Knobs())), (9, 0))
+        ptx = to_ptx(min_kernels(v)["rows_deferred"], (9, 0))
         assert ".local" not in ptx and count(r"ld\.global\.(?:L1::no_allocate\.|L2::cache_hint\.)?v4", ptx) > 0
 
 
 def test_clusters_send_64_bits() -> None:
     """A number of float64 or int64, and a pair of them: what the dtypes above don't send."""
-    v = look(SHAPES["cluster"], "float64", "softmax")
-    pairs = softmax.cluster_kernel(v.dtype, softmax.held_tiling(v, 4))
-    v = look(SHAPES["cluster"], "int64", "min")
-    minimum = minima.cluster_kernel(v.dtype, minima.cluster_tiling(v))
+    pairs = softmax_kernels(look(SHAPES["cluster"], "float64", "softmax"))["cluster"]
+    minimum = min_kernels(look(SHAPES["cluster"], "int64", "min"))["cluster"]
     for source, kind in ((pairs, r"\.v2\.b64"), (minimum, r"\.b64")):
-        ptx = to_ptx(source, (9, 0))
-        assert count(rf"st\.async\S*::bytes{kind} \[", ptx) == 1
-        made = loaded(source, ptx, to_cubin(ptx, (9, 0)))
-        assert cubin.resources(made.cubin, made.symbol, 90).registers > 0
+        made = shown(source, (9, 0))
+        assert count(rf"st\.async\S*::bytes{kind} \[", made.ptx) == 1
+        assert made.registers > 0
 
 
 def test_machine_code_is_kept_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What was stored comes back whole, for the same kernel, constants and architecture alone; damage is not loaded."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    first, second = minima.fill_kernel("float32"), minima.fill_kernel("float64")
+    first, second = (minima.atomics.fill_kernel(dtype).identity for dtype in ("float32", "float64"))
     assert stored(first, (9, 0)) is None
     store(first, (9, 0), "name", b"cubin\0more")
     assert stored(first, (9, 0)) == ("name", b"cubin\0more")
@@ -338,7 +340,7 @@ def test_machine_code_is_kept_on_disk(tmp_path: Path, monkeypatch: pytest.Monkey
 def test_no_folder_to_keep_machine_code_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("not a folder")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
-    source = minima.fill_kernel("float32")
+    source = minima.atomics.fill_kernel("float32").identity
     with pytest.warns(CacheWarning, match="no machine code is kept in"):
         store(source, (9, 0), "name", b"cubin")
     assert stored(source, (9, 0)) is None
@@ -346,7 +348,7 @@ def test_no_folder_to_keep_machine_code_in(tmp_path: Path, monkeypatch: pytest.M
 
 def test_second_load_compiles_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    source = minima.fill_kernel("int64")
+    source = minima.atomics.fill_kernel("int64")
     name, cubin = compiled(source, (9, 0))
-    monkeypatch.setattr("kernelzoo.kernels.numba.launch.to_ptx", None)
+    monkeypatch.setattr("kernelzoo.kernels.numba.source.to_ptx", None)
     assert compiled(source, (9, 0)) == (name, cubin)

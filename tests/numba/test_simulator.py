@@ -13,7 +13,8 @@ import os
 import sys
 import time
 import types
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -30,7 +31,9 @@ from numba import cuda  # a global of that name, which the simulator replaces wh
 simulator.install()
 
 import kernelzoo
-from kernelzoo import conformance, ops
+from kernelzoo import operations, registry
+from kernelzoo.check.cases import cases
+from kernelzoo.device import Device
 from kernelzoo.errors import BackendUnavailableError, UnsupportedProblemError
 
 pytestmark = pytest.mark.filterwarnings(
@@ -40,8 +43,19 @@ pytestmark = pytest.mark.filterwarnings(
 INF, NAN = float("inf"), float("nan")
 SOFTMAX = list(kernelzoo.implementations("numba", "softmax"))
 MIN = list(kernelzoo.implementations("numba", "min"))
-AUTO = [i for i in SOFTMAX + MIN if i.variant == "auto"]  # which only hands on to the others
-NAMED = [i for i in SOFTMAX + MIN if i.variant != "auto"]
+registry.language("numba")
+CHOOSERS = [i for i in SOFTMAX + MIN if i.chooses]  # which only hand on to the others
+# Of clusters, of blocks that wait for each other, or of more shared memory than the simulator has: tested one by one,
+# with ``one_block``.
+ALONE = (
+    *("numba/softmax/split_cluster", "numba/softmax/split_grid", "numba/softmax/columns_ragged"),
+    *("numba/min/split_cluster", "numba/min/columns_cluster"),
+)
+FORMS = [i for i in SOFTMAX + MIN if i not in CHOOSERS and i.id not in ALONE]
+COLUMNS = [i for i in FORMS if i.variant.startswith("columns")]
+NAMED = [i for i in FORMS if i not in COLUMNS]
+SOFTMAX_NAMED = [i for i in NAMED if i in SOFTMAX]
+SHORT = ("multi_row_tile", "multi_row_shared", "rows_deferred_shared")  # of rows up to some length
 FLOATS = [torch.float32, torch.bfloat16, torch.float16, torch.float64]
 INTEGERS = [torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64]
 # One of 8 bits, which the atomics widen, and one of 64, which they take as it is, for each variant; for one, all.
@@ -82,7 +96,7 @@ CASES = [
     (implementation, dtype)
     for implementation in NAMED
     for dtype in FLOATS
-    + ([] if implementation in SOFTMAX else INTEGERS if implementation.variant == "rows_deferred" else FEW)
+    + ([] if implementation in SOFTMAX else INTEGERS if implementation.variant == "rows_deferred_block" else FEW)
 ]
 
 
@@ -90,11 +104,31 @@ CASES = [
     ("implementation", "dtype"), CASES, ids=["-".join((i.id, *names([dtype]))) for i, dtype in CASES]
 )
 def test_dtypes(implementation: kernelzoo.Implementation, dtype: torch.dtype) -> None:
-    run(implementation, values((3, 67), dtype), launches=2 if dtype == torch.float32 else 1)
+    width = 29 if implementation.variant in SHORT else 67
+    run(implementation, values((3, width), dtype), launches=2 if dtype == torch.float32 else 1)
 
 
-@pytest.mark.parametrize("implementation", AUTO, ids=[i.id for i in AUTO])
-def test_auto(implementation: kernelzoo.Implementation) -> None:
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int8], ids=str)
+@pytest.mark.parametrize("implementation", COLUMNS, ids=[i.id for i in COLUMNS])
+def test_columns(implementation: kernelzoo.Implementation, dtype: torch.dtype) -> None:
+    """Of whole vectors, and off their boundaries: float32 of one kind at least is taken."""
+    if dtype == torch.int8 and implementation in SOFTMAX:
+        pytest.skip("softmax takes no integers")
+    taken = 0
+    for width in (33, 48):
+        x = values((67, width), dtype)
+        if dtype.is_floating_point:
+            x = columns_with_special_values(tuple(x.shape), dtype)
+        try:
+            run(implementation, x, 0)
+            taken += 1
+        except UnsupportedProblemError:
+            continue
+    assert taken or dtype != torch.float32
+
+
+@pytest.mark.parametrize("implementation", CHOOSERS, ids=[i.id for i in CHOOSERS])
+def test_choosers(implementation: kernelzoo.Implementation) -> None:
     run(implementation, values((3, 67), torch.float32))
 
 
@@ -120,15 +154,15 @@ def test_layouts(implementation: kernelzoo.Implementation, x: torch.Tensor, dim:
     try:
         run(implementation, x, dim)
     except UnsupportedProblemError:
-        if implementation.variant != "multi_row":
+        if implementation.variant not in SHORT:
             raise
-        pytest.skip("a row of this length is more than a warp holds")
+        pytest.skip("not of this length, or not as it lies in memory")
 
 
 @pytest.mark.parametrize("width", [39, 79])
-@pytest.mark.parametrize("implementation", SOFTMAX, ids=[i.id for i in SOFTMAX])
+@pytest.mark.parametrize("implementation", SOFTMAX_NAMED, ids=[i.id for i in SOFTMAX_NAMED])
 def test_equal_terms(implementation: kernelzoo.Implementation, width: int) -> None:
-    (case,) = (case for case in conformance.cases("softmax") if case.name == f"float32-equal-terms-{width}")
+    (case,) = (case for case in cases("softmax") if case.name == f"float32-equal-terms-{width}")
     run(implementation, case.input("cpu"))
 
 
@@ -160,7 +194,7 @@ def test_simulated_half_precision_converts_like_torch(dtype: torch.dtype) -> Non
     """The NumPy twins of the conversion instructions, on every half and on ties, carries and overflows of float32."""
     from kernelzoo.kernels.numba import simulated
 
-    name = ops.dtype_name(dtype)
+    name = operations.dtype_name(dtype)
     every = torch.arange(65536, dtype=torch.int32).to(torch.uint16)
     wide = simulated._widen(every.numpy(), name)
     np.testing.assert_array_equal(wide, every.view(dtype).float().numpy())
@@ -236,30 +270,42 @@ def test_backend_without_shuffles_says_so(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.fixture
-def one_block(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A grid of one block, and clusters of as many as ``simulator.clusters_of`` says: of the kernels whose blocks wait
-    for each other, all that the simulator can run."""
-    from kernelzoo.kernels.numba import min as minima
-    from kernelzoo.kernels.numba import softmax, softmax_columns
+def one_block(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
+    """A device of one multiprocessor with clusters, each of as many blocks as ``simulator.clusters_of`` says: of the
+    kernels whose blocks wait for each other, all that the simulator can run. Returns what changes it."""
+    from kernelzoo.kernels.numba import launch
+    from kernelzoo.kernels.numba.min import split_cluster as min_cluster
+    from kernelzoo.kernels.numba.min import strips
+    from kernelzoo.kernels.numba.softmax import (
+        columns,
+        columns_cluster,
+        columns_flat,
+        columns_ragged,
+        split_cluster,
+        split_grid,
+    )
 
     cluster = types.ModuleType("kernelzoo.kernels.numba.cluster")
     for name in ("cluster_arrive", "cluster_wait", "send", "wait_for"):
         setattr(cluster, name, getattr(simulator.Cluster, name))
     monkeypatch.setitem(sys.modules, cluster.__name__, cluster)
-    for name, answer in {"has_clusters": True, "most_blocks": 1, "multiprocessors": 1, "shared_bytes": 2**17}.items():
-        for module in (softmax, softmax_columns):
-            if hasattr(module, name):
-                monkeypatch.setattr(module, name, lambda device, answer=answer: answer)
-    monkeypatch.setattr(softmax, "grid_shape", lambda *_: (1, 64))
-    monkeypatch.setattr("kernelzoo.kernels.numba.view._plans", {})  # those of other answers
+
+    def change(most_blocks: int = 1, shared_bytes: int = 2**17) -> None:
+        device = replace(launch.SIMULATOR, arch="sm_90", multiprocessors=1, shared_per_block=shared_bytes + 2048)
+        monkeypatch.setattr(launch, "SIMULATOR", device)
+        monkeypatch.setattr(Device, "cluster_blocks", most_blocks)
+        monkeypatch.setattr(launch, "_settled", {})  # those of other answers
+
+    change()
+    monkeypatch.setattr(split_grid, "grid_shape", lambda *_: (1, 64))
     kernels = (
-        *(softmax.cluster_kernel, softmax.grid_kernel),
-        *(softmax_columns.held_kernel, softmax_columns.ragged_kernel, softmax_columns.flat_kernel),
-        *(softmax_columns.columns_kernel, minima.cluster_kernel, minima.columns_kernel),
+        *(split_cluster.cluster_kernel, split_grid.grid_kernel),
+        *(columns_cluster.held_kernel, columns_ragged.ragged_kernel, columns_flat.flat_kernel),
+        *(columns.columns_kernel, min_cluster.cluster_kernel, strips.columns_kernel),
     )
     for kernel in kernels:
         kernel.cache_clear()
-    yield
+    yield change
     for kernel in kernels:
         kernel.cache_clear()
 
@@ -267,13 +313,13 @@ def one_block(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.mark.parametrize("blocks", [1, 3, 0], ids=["a cluster of one", "a cluster", "the grid"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64], ids=str)
 def test_threads_without_elements_have_no_maximum(
-    blocks: int, dtype: torch.dtype, one_block: None, monkeypatch: pytest.MonkeyPatch
+    blocks: int, dtype: torch.dtype, one_block: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of rows far below zero, with parts of -inf: a zero for what was not read would be larger than all of them."""
-    from kernelzoo.kernels.numba import softmax
+    from kernelzoo.kernels.numba.softmax import split_cluster
 
-    monkeypatch.setattr(softmax, "cluster_shape", lambda *_: (blocks, 64, 4) if blocks else None)
-    monkeypatch.setattr(softmax, "most_blocks", lambda device: 3)
+    one_block(most_blocks=3)
+    monkeypatch.setattr(split_cluster, "cluster_shape", lambda *_: (blocks, 64, 4) if blocks else None)
     split = kernelzoo.implementation("numba/softmax/split")
     for columns in (7, 32, 261, 2125):
         x = values((3, columns), dtype) / 40 - 1000
@@ -299,14 +345,17 @@ def columns_with_special_values(shape: tuple[int, ...], dtype: torch.dtype) -> t
     ("shape", "shared"), [((1100, 33), 9), ((1201, 5), 40), ((1030, 7), 0)], ids=["some held", "all held", "none held"]
 )
 def test_columns_as_one_piece_of_memory(
-    shape: tuple[int, int], shared: int, dtype: torch.dtype, one_block: None, monkeypatch: pytest.MonkeyPatch
+    shape: tuple[int, int],
+    shared: int,
+    dtype: torch.dtype,
+    one_block: Callable[..., None],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Elements in shared memory, those read again, those in registers, and what no vector covers at the end."""
-    from kernelzoo.kernels.numba import softmax_columns
+    from kernelzoo.kernels.numba.softmax import columns_flat
 
-    monkeypatch.setattr(softmax_columns, "FLAT_THREADS", 64)
-    static = 2 * 64 * 16 // dtype.itemsize * 4
-    monkeypatch.setattr(softmax_columns, "shared_bytes", lambda device: static + shared * 64 * 16)
+    monkeypatch.setattr(columns_flat, "FLAT_THREADS", 64)
+    one_block(shared_bytes=2 * 64 * 16 // dtype.itemsize * 4 + shared * 64 * 16)
     run(kernelzoo.implementation("numba/softmax/split"), columns_with_special_values(shape, dtype), 0, launches=2)
 
 
@@ -323,104 +372,112 @@ def test_columns_as_one_piece_of_memory(
     ids=str,
 )
 def test_columns_in_shared_memory(
-    dtype: torch.dtype, shape: tuple[int, int], held: tuple[int, int, int], blocks: int, one_block: None
+    dtype: torch.dtype,
+    shape: tuple[int, int],
+    held: tuple[int, int, int],
+    blocks: int,
+    one_block: Callable[..., None],
 ) -> None:
-    from kernelzoo.kernels.numba import columns, launch, softmax_columns
-    from kernelzoo.kernels.numba.view import view
+    from kernelzoo.kernels.numba.columns import offsets, side_by_side
+    from kernelzoo.kernels.numba.launch import Simulated, view
+    from kernelzoo.kernels.numba.softmax.columns_cluster import Held, held_kernel
 
     lanes, threads, tiles = held
     x = columns_with_special_values(shape, dtype)
     out = torch.empty_like(x)
-    v = view(x[None], out[None])
-    c = columns.columns(v) or columns.single_columns(v)
-    assert c is not None and (c.vec == 1) == (shape[1] % 2 == 1 or lanes == 64)
-    tiling = softmax_columns.Held(lanes, threads, tiles, 1, blocks)
-    source = softmax_columns.held_kernel(v.dtype, c.vec, lanes, blocks > 1, threads, 1, tiles)
-    shared, share = tiling.kept(c) * threads * c.vec * x.itemsize, -(-c.n // blocks)
-    grid = c.tiles(lanes) * blocks
-    call = launch._simulated(source).call(grid, *c.offsets, blocks, share, threads=threads, shared=shared)
+    c = side_by_side(view(x[None], out[None]))
+    assert c is not None and (c.vector == 1) == (shape[1] % 2 == 1 or lanes == 64)
+    tiling = Held(lanes, threads, tiles, 1, blocks)
+    source = held_kernel(c.dtype, c.vector, lanes, blocks > 1, threads, 1, tiles)
+    shared, share = tiling.kept(c) * threads * c.vector * x.itemsize, -(-c.n // blocks)
+    grid = c.strips(lanes * c.vector) * blocks
+    call = Simulated(source).call(grid, *offsets(c), blocks, share, threads=threads, shared=shared)
     with simulator.clusters_of(blocks):
         call(x[None], out[None])()
-    ops.OPERATIONS["softmax"].assert_close(out, x, 0)
+    operations.OPERATIONS["softmax"].assert_close(out, x, 0)
 
 
 @pytest.mark.parametrize("blocks", [1, 3], ids=["a block", "a cluster"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 @pytest.mark.parametrize(("shape", "start"), [((2, 61, 45), 0), ((37, 31), 3), ((3, 20, 66), 5)], ids=str)
 def test_columns_that_begin_anywhere(
-    shape: tuple[int, ...], start: int, dtype: torch.dtype, blocks: int, one_block: None
+    shape: tuple[int, ...], start: int, dtype: torch.dtype, blocks: int, one_block: Callable[..., None]
 ) -> None:
     """Rows off the boundaries of vectors, in the words of which there are neighbours, and at the ends nobody."""
-    from kernelzoo.kernels.numba import launch, softmax_columns
-    from kernelzoo.kernels.numba.columns import single_columns
-    from kernelzoo.kernels.numba.view import view
+    from kernelzoo.kernels.numba.columns import offsets, side_by_side
+    from kernelzoo.kernels.numba.launch import Simulated, view
+    from kernelzoo.kernels.numba.softmax.columns_ragged import ragged_kernel
 
     memory = torch.full((start + math.prod(shape),), NAN, dtype=dtype)
     x = memory[start:].view(shape)
     x.copy_(columns_with_special_values((shape[-2], math.prod(shape[:-2]) * shape[-1]), dtype).view(x.shape))
     x = x if x.ndim == 3 else x[None]
     out = torch.empty_like(x)
-    v = view(x, out)
-    c = single_columns(v)
-    assert c is not None and v.phase == start % (16 // dtype.itemsize)
-    source = softmax_columns.ragged_kernel(v.dtype, blocks > 1)
+    c = side_by_side(view(x, out))
+    assert c is not None and c.x_phase == start % (16 // dtype.itemsize)
+    source = ragged_kernel(c.dtype, blocks > 1)
     share = -(-c.n // blocks)
     warps = 3 // blocks
-    grid, items = c.groups * -(-c.neighbours // 32) * blocks, -(-share // warps)
+    grid, items = c.strips(32) * blocks, -(-share // warps)
     pitch = 32 * dtype.itemsize + 16
-    call = launch._simulated(source).call(
-        grid, *c.offsets, blocks, share, v.phase, items, threads=32 * warps, shared=warps * items * pitch
+    call = Simulated(source).call(
+        grid, *offsets(c), blocks, share, c.x_phase, items, threads=32 * warps, shared=warps * items * pitch
     )
     with simulator.clusters_of(blocks):
         call(x, out)()
-    ops.OPERATIONS["softmax"].assert_close(out, x, 1)
+    operations.OPERATIONS["softmax"].assert_close(out, x, 1)
 
 
 @pytest.mark.parametrize("blocks", [1, 3], ids=["a block", "a cluster"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
-def test_columns_in_registers(dtype: torch.dtype, blocks: int, one_block: None) -> None:
-    from kernelzoo.kernels.numba import columns, launch, softmax_columns
-    from kernelzoo.kernels.numba.view import view
+def test_columns_in_registers(dtype: torch.dtype, blocks: int, one_block: Callable[..., None]) -> None:
+    from kernelzoo.kernels.numba.columns import in_vectors, offsets
+    from kernelzoo.kernels.numba.launch import Simulated, view
+    from kernelzoo.kernels.numba.softmax.columns import columns_kernel
 
     x = columns_with_special_values((61, 40), dtype)
     out = torch.empty_like(x)
-    v = view(x[None], out[None])
-    c = columns.columns(v)
+    c = in_vectors(view(x[None], out[None]))
     assert c is not None
-    source = softmax_columns.columns_kernel(v.dtype, 4, 4, blocks > 1)
-    call = launch._simulated(source).call(c.tiles(4) * blocks, *c.offsets, blocks, -(-c.n // blocks), threads=64)
+    source = columns_kernel(c.dtype, 4, 4, blocks > 1)
+    grid = c.strips(4 * c.vector) * blocks
+    call = Simulated(source).call(grid, *offsets(c), blocks, -(-c.n // blocks), threads=64)
     with simulator.clusters_of(blocks):
         call(x[None], out[None])()
-    ops.OPERATIONS["softmax"].assert_close(out, x, 0)
+    operations.OPERATIONS["softmax"].assert_close(out, x, 0)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 @pytest.mark.parametrize(("shape", "tiles"), [((100, 40), 0), ((70, 72), 3)], ids=str)
 def test_columns_in_turns(
-    shape: tuple[int, int], tiles: int, dtype: torch.dtype, one_block: None, monkeypatch: pytest.MonkeyPatch
+    shape: tuple[int, int],
+    tiles: int,
+    dtype: torch.dtype,
+    one_block: Callable[..., None],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """One block takes several tiles, the next one on its way while it writes the last."""
-    from kernelzoo.kernels.numba import columns, softmax_columns
-    from kernelzoo.kernels.numba.view import view
+    from kernelzoo.kernels.numba import launch
+    from kernelzoo.kernels.numba.columns import in_vectors
+    from kernelzoo.kernels.numba.softmax import columns_grid
 
     for name, value in {"LANES": 4, "TILES": tiles, "THREADS": 64, "BLOCKS": 1}.items():
-        monkeypatch.setattr(softmax_columns, f"TURNS_{name}", value)
+        monkeypatch.setattr(columns_grid, f"TURNS_{name}", value)
     x = columns_with_special_values(shape, dtype)
     out = torch.empty_like(x)
-    v = view(x[None], out[None])
-    c = columns.columns(v)
+    v = launch.view(x[None], out[None])
+    c = in_vectors(v)
     assert c is not None
-    planned = softmax_columns.turns_shape(c, x.device)
-    assert planned is not None and planned[0] == planned[3] == 1 and c.tiles(4) > 1
-    softmax_columns.plan_turns(v, x.device, c, planned)(x[None], out[None])()
-    ops.OPERATIONS["softmax"].assert_close(out, x, 0)
+    planned = columns_grid.shape(c, launch.SIMULATOR)
+    assert planned is not None and planned[0] == planned[3] == 1 and c.strips(4 * c.vector) > 1
+    columns_grid.plan(v, launch.SIMULATOR, None)(x[None], out[None])()
+    operations.OPERATIONS["softmax"].assert_close(out, x, 0)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int8, torch.float64], ids=str)
-def test_minimum_in_a_cluster(dtype: torch.dtype, one_block: None) -> None:
-    from kernelzoo.kernels.numba import launch
-    from kernelzoo.kernels.numba import min as minima
-    from kernelzoo.kernels.numba.view import view
+def test_minimum_in_a_cluster(dtype: torch.dtype, one_block: Callable[..., None]) -> None:
+    from kernelzoo.kernels.numba.launch import Simulated, view
+    from kernelzoo.kernels.numba.min.split_cluster import LINE, cluster_kernel, cluster_tiling
 
     x = values((4, 1003), dtype)
     if dtype.is_floating_point:
@@ -428,21 +485,22 @@ def test_minimum_in_a_cluster(dtype: torch.dtype, one_block: None) -> None:
         x[2] = INF
     out = torch.empty_like(x[:, 0])
     v = view(x[:, :, None], out[:, None])
-    call = launch._simulated(minima.cluster_kernel(v.dtype, minima.cluster_tiling(v))).call(
-        v.rows * 3, *v.offsets, 3, 3 * minima.LINE, threads=64
-    )
+    source = cluster_kernel(v.dtype, cluster_tiling(v))
+    call = Simulated(source).call(v.total * 3, *v.offsets, 3, 3 * LINE, threads=64)
     with simulator.clusters_of(3):
         call(x, out)()
-    ops.OPERATIONS["min"].assert_close(out, x, 1)
+    operations.OPERATIONS["min"].assert_close(out, x, 1)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int8, torch.float64], ids=str)
 @pytest.mark.parametrize("shape", [(2, 203, 47), (1, 90, 64)], ids=str)
-def test_minimum_of_columns_in_a_cluster(shape: tuple[int, ...], dtype: torch.dtype, one_block: None) -> None:
+def test_minimum_of_columns_in_a_cluster(
+    shape: tuple[int, ...], dtype: torch.dtype, one_block: Callable[..., None]
+) -> None:
     """Of a strip that has fewer rows than the others, and of those that have as many."""
-    from kernelzoo.kernels.numba import launch
-    from kernelzoo.kernels.numba import min as minima
-    from kernelzoo.kernels.numba.view import view
+    from kernelzoo.kernels.numba.columns import offsets
+    from kernelzoo.kernels.numba.launch import Simulated, view
+    from kernelzoo.kernels.numba.min import strips
 
     x = values(shape, dtype)
     if dtype.is_floating_point:
@@ -450,15 +508,15 @@ def test_minimum_of_columns_in_a_cluster(shape: tuple[int, ...], dtype: torch.dt
         x[0, :, 2] = INF
     out = torch.empty_like(x[:, 0])
     v = view(x, out)
-    found = minima.strips(v, 2, 64)
+    found = strips.strips(v, 2, 64)
     assert found is not None
     c, s = found
-    source = minima.columns_kernel(v.dtype, minima.AT_ONCE, True)
-    grid = c.groups * s.across * 3
-    call = launch._simulated(source).call(grid, *c.offsets, v.phase, 3, *s.offsets, threads=s.threads)
+    source = strips.columns_kernel(v.dtype, strips.AT_ONCE, True)
+    grid = c.outer * s.across * 3
+    call = Simulated(source).call(grid, *offsets(c), v.x_phase, 3, *s.offsets, threads=s.threads)
     with simulator.clusters_of(3):
         call(x, out)()
-    ops.OPERATIONS["min"].assert_close(out, x, 1)
+    operations.OPERATIONS["min"].assert_close(out, x, 1)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int8, torch.float64], ids=str)
@@ -466,18 +524,18 @@ def test_minimum_of_columns_in_a_cluster(shape: tuple[int, ...], dtype: torch.dt
 def test_minimum_of_columns_as_one_piece_of_memory(
     shape: tuple[int, int], dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from kernelzoo.kernels.numba import min as minima
+    from kernelzoo.kernels.numba.min import columns_flat, strips
 
-    monkeypatch.setattr(minima, "FLAT_THREADS", 128)
-    monkeypatch.setattr(minima, "are_few", lambda *_: True)  # as on a device of many SMs, at a width of whole vectors
-    minima.flat_kernel.cache_clear()
+    monkeypatch.setattr(columns_flat, "FLAT_THREADS", 128)
+    monkeypatch.setattr(strips, "are_few", lambda *_: True)  # as on a device of many SMs, at a width of whole vectors
+    columns_flat.flat_kernel.cache_clear()
     x = values(shape, dtype)
     if dtype.is_floating_point:
         x[3, 1] = NAN
         x[:, 2] = INF
         x[7, 3] = -INF
     run(kernelzoo.implementation("numba/min/split"), x, 0, launches=2)
-    minima.flat_kernel.cache_clear()
+    columns_flat.flat_kernel.cache_clear()
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int8, torch.float64], ids=str)
@@ -490,10 +548,10 @@ def test_minimum_of_columns_by_strips(
 ) -> None:
     """Rows that begin anywhere in a vector, in one strip and in several; what no whole vector covers at the ends
     of x; threads that have no element at all."""
-    from kernelzoo.kernels.numba import min as minima
+    from kernelzoo.kernels.numba.min import strips
 
-    monkeypatch.setattr(minima, "MOST_THREADS", 128)
-    minima.columns_kernel.cache_clear()
+    monkeypatch.setattr(strips, "MOST_THREADS", 128)
+    strips.columns_kernel.cache_clear()
     memory = values((start + math.prod(shape),), dtype)
     x = memory[start:].view(shape)
     if dtype.is_floating_point:
@@ -505,4 +563,4 @@ def test_minimum_of_columns_by_strips(
         x[..., place, column] = lowest
     memory[:start] = 2 * lowest if dtype.is_floating_point else -128  # a neighbour that is no row's
     run(kernelzoo.implementation("numba/min/rows_deferred"), x, -2)
-    minima.columns_kernel.cache_clear()
+    strips.columns_kernel.cache_clear()

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 import scripts
 import torch
+from registered import forget
 
 import kernelzoo
-from kernelzoo import ops, registry
+from kernelzoo.launch import void
 from kernelzoo.registry import Launch
 from kernelzoo.report.aa import NOTE, aa_block, load, main
 from kernelzoo.report.results import ResultsError
@@ -135,10 +136,7 @@ def script() -> types.ModuleType:
 def forgotten() -> Any:
     """What the script registers is gone after the test."""
     yield
-    for key in [key for key in registry._registered if key[0] in ("again", "entrant")]:
-        del registry._registered[key]
-    registry._loaded.pop("again", None)
-    registry._loaded.pop("entrant", None)
+    forget("again", "entrant")
 
 
 TINY = ("--shape", "64x33", "--rounds", "6", "--pairs", "2", "--device", "cpu")
@@ -175,7 +173,7 @@ def test_an_implementation_that_is_wrong_fails_the_experiment(
     script: types.ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def zeros(x: torch.Tensor, out: torch.Tensor) -> Launch:
-        return lambda: ops.void(out.zero_())
+        return lambda: void(out.zero_())
 
     kernelzoo.register("entrant", "softmax", "auto")(zeros)
     monkeypatch.setattr(script, "entrants", lambda op: [kernelzoo.implementation("entrant/softmax/auto")])

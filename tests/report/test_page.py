@@ -14,7 +14,7 @@ import pytest
 pytest.importorskip("plotly", reason="the page needs plotly: pip install 'kernelzoo[report]'")
 pytest.importorskip("jinja2", reason="the page needs jinja2: pip install 'kernelzoo[report]'")
 
-from kernelzoo.report import load, page, plots
+from kernelzoo.report import load, page, page_cells, page_figures, plots
 from kernelzoo.report.__main__ import FAILED, main
 from kernelzoo.report.page import write_page
 
@@ -269,6 +269,16 @@ def test_what_breaks_the_contract_is_marked_wherever_it_has_a_time(entry, write,
     assert "Timed, though it breaks the contract" in page.headings()
 
 
+def test_the_form_that_auto_chose_is_named_where_the_file_knows_it(entry, write, made) -> None:
+    """A file without forms, as older ones are, has no such column."""
+    caption = "Every result, shape by shape, the fastest first (2)"
+    chosen = entry("triton/softmax/auto", us=8.0, form="triton/softmax/split_ring")
+    head, auto, eager = made(load([write([entry(form="torch/softmax/eager"), chosen])])).tables[caption]
+    assert head[1] == "form" and (auto[:2], eager[:2]) == (["triton/auto", "split_ring"], ["torch/eager", ""])
+    plain = made(load([write([entry(), entry("triton/softmax/auto", us=8.0)])])).tables[caption]
+    assert "form" not in plain[0]
+
+
 def commands() -> list[str]:
     """The reports of committed results that README and docs name."""
     pages = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -443,8 +453,8 @@ def test_text_stands_out_from_the_page_light_and_dark(theme) -> None:
 
 
 def test_black_is_readable_on_every_shade() -> None:
-    shares = [page._mix(page.WORST, page.BEST, i / 20) for i in range(21)]
-    ratios = [page._ratio_shade(2 ** (i / 4)) for i in range(-16, 17)]
+    shares = [page_cells.mix(page_cells.WORST, page_cells.BEST, i / 20) for i in range(21)]
+    ratios = [page_cells.ratio_shade(2 ** (i / 4)) for i in range(-16, 17)]
     assert all(contrast(shade, "#000000") >= 4.5 for shade in shares + ratios)
 
 
@@ -465,13 +475,13 @@ def test_backends_from_other_packages_get_colours_of_their_own(entry, write) -> 
 
 
 def test_the_legend_knows_every_dash_and_marker() -> None:
-    assert set(page.DASHES) == set(plots.DASHES) and set(page.SYMBOLS) == set(plots.SYMBOLS)
+    assert set(page_figures.DASHES) == set(plots.DASHES) and set(page_figures.SYMBOLS) == set(plots.SYMBOLS)
 
 
 def test_shown_at_first_is_all_where_there_is_no_auto(entry, write) -> None:
     names = ["torch/eager", "torch/naive", "triton/fused"]
     entries = [entry(name.replace("/", "/softmax/")) for name in names]
-    assert page.shown(load([write(entries)]).groups[0].select("softmax")) == names
+    assert page_figures.shown(load([write(entries)]).groups[0].select("softmax")) == names
 
 
 # The command.

@@ -46,6 +46,12 @@ def test_shortfall_lists_what_no_backend_reaches(group) -> None:
     assert texts(table) == [["float32 (8, 8)", "cupy/auto", "0.50", "0.50", "0.25"]]
 
 
+def test_shortfall_names_the_form_that_was_chosen(entry, write) -> None:
+    row = entry("triton/softmax/auto", us=8.0, of_limit=0.25, form="triton/softmax/split_ring")
+    table = score.shortfall_table(load([write([row])]).groups[0], "softmax")
+    assert texts(table)[0][1] == "triton/auto (split_ring)"
+
+
 def test_shortfall_shows_what_a_plain_copy_reaches(entry, write) -> None:
     row = entry("triton/softmax/auto", us=8.0, of_limit=0.25, copy_us=4.0)
     table = score.shortfall_table(load([write([row])]).groups[0], "softmax")

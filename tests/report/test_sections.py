@@ -2,7 +2,7 @@
 
 import pytest
 
-from kernelzoo.report import ResultsError, load, sections
+from kernelzoo.report import ResultsError, load, markers, result_tables, sections
 from kernelzoo.report.table import Cell, Table, escape, significant
 
 
@@ -14,7 +14,7 @@ def test_time_table_shows_times_and_speeds_with_the_best_in_bold(entry, write) -
     entries = [entry(shape=(1000, 1000), us=8.0), entry(shape=(16, 1000), us=2.0)]
     entries += [entry("triton/softmax/auto", (1000, 1000), 4.0), entry("cpu/softmax/auto", (16, 1000), 123.4)]
     selection = load([write(entries)]).groups[0].select("softmax", "float32")
-    lines = sections.time_table(selection, selection.problems).markdown().splitlines()
+    lines = result_tables.time_table(selection, selection.problems).markdown().splitlines()
     assert lines[1] == "| :-- | --: | --: | --: |"
     assert [cells(line) for line in lines[:1] + lines[2:]] == [
         ["shape", "torch/eager", "cpu/auto", "triton/auto"],
@@ -27,7 +27,7 @@ def test_summary_is_ordered_by_ratio_and_says_what_is_covered(entry, write) -> N
     entries = [entry(shape=(1000, n), us=us) for n, us in ((500, 8.0), (1000, 16.0))]
     entries += [entry("triton/softmax/auto", (1000, n), us, submit_us=7.0) for n, us in ((500, 4.0), (1000, 4.0))]
     entries += [entry("triton/softmax/fused", (1000, 500), 20.0)]
-    table = sections.summary_table(load([write(entries)]).groups[0].select("softmax"))
+    table = result_tables.summary_table(load([write(entries)]).groups[0].select("softmax"))
     assert table.headers == ["implementation", "time / torch/eager", "of limit", "host submit, us", "problems"]
     assert [[cell.text for cell in row] for row in table.rows] == [
         ["triton/softmax/auto", "0.35", "61%", "7.00", "2 of 2"],
@@ -38,8 +38,8 @@ def test_summary_is_ordered_by_ratio_and_says_what_is_covered(entry, write) -> N
 
 def test_summary_without_a_baseline_has_no_ratios(entry, write) -> None:
     selection = load([write([entry("triton/softmax/auto"), entry("triton/softmax/fused")])]).groups[0].select("softmax")
-    assert [row[1].text for row in sections.summary_table(selection).rows] == ["-", "-"]
-    assert sections.ratio_table(selection) is None
+    assert [row[1].text for row in result_tables.summary_table(selection).rows] == ["-", "-"]
+    assert result_tables.ratio_table(selection) is None
 
 
 def test_host_ratios_are_shown_for_each_problem(host, write) -> None:
@@ -152,23 +152,23 @@ DOCUMENT = "# Top\n\n<!-- results:summary -->\nold\n<!-- /results -->\n\ntext <!
 
 
 def test_insert_replaces_only_what_stands_between_markers() -> None:
-    text, changed = sections.insert(DOCUMENT, {"summary": "new\n\nlines"}, "README.md")
+    text, changed = markers.insert(DOCUMENT, {"summary": "new\n\nlines"}, "README.md")
     assert text == DOCUMENT.replace("old", "new\n\nlines") and changed == ["summary"]
-    assert sections.insert(text, {"summary": "new\n\nlines"}, "README.md") == (text, [])
+    assert markers.insert(text, {"summary": "new\n\nlines"}, "README.md") == (text, [])
 
 
 def test_insert_fills_an_empty_block_and_several_of_one_name() -> None:
     empty, full = "<!-- results:a -->\n<!-- /results -->\n", "<!-- results:b -->\nx\n<!-- /results -->\n"
     document = empty + full + empty
-    text, changed = sections.insert(document, {"a": "A", "b": "x"}, "f")
+    text, changed = markers.insert(document, {"a": "A", "b": "x"}, "f")
     assert text == document.replace("results:a -->\n", "results:a -->\nA\n") and changed == ["a", "a"]
 
 
 def test_insert_keeps_the_line_ends_of_the_document() -> None:
     document = DOCUMENT.replace("\n", "\r\n")
-    text, _ = sections.insert(document, {"summary": "new\nlines"}, "README.md")
+    text, _ = markers.insert(document, {"summary": "new\nlines"}, "README.md")
     assert text == document.replace("old", "new\r\nlines")
-    assert sections.insert(text, {"summary": "new\nlines"}, "README.md") == (text, [])
+    assert markers.insert(text, {"summary": "new\nlines"}, "README.md") == (text, [])
 
 
 @pytest.mark.parametrize(
@@ -186,7 +186,7 @@ def test_insert_keeps_the_line_ends_of_the_document() -> None:
 )
 def test_insert_refuses_what_it_cannot_fill(document, words) -> None:
     with pytest.raises(ResultsError) as error:
-        sections.insert(document, {"summary": "x"}, "README.md")
+        markers.insert(document, {"summary": "x"}, "README.md")
     assert words in str(error.value) and "README.md" in str(error.value)
 
 

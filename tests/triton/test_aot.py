@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import ast
 import re
+import sys
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -17,21 +19,25 @@ triton = pytest.importorskip("triton", reason="the triton backend needs the pack
 if triton.knobs.runtime.interpret:
     pytest.skip("nothing is compiled under TRITON_INTERPRET; unset it to run this file", allow_module_level=True)
 
-from kernelzoo import ops  # noqa: E402
+from compiling import bound, occurrences, programs  # noqa: E402  (after the skips)
+from triton.runtime.jit import JITFunction  # noqa: E402
+
+import kernelzoo  # noqa: E402
+from kernelzoo import operations, tables  # noqa: E402
+from kernelzoo.device import ARCHITECTURES  # noqa: E402
 from kernelzoo.errors import UnsupportedProblemError  # noqa: E402
-from kernelzoo.inspect import ARCHITECTURES  # noqa: E402
-from kernelzoo.kernels import cubin  # noqa: E402
-from kernelzoo.kernels.triton import inspection  # noqa: E402
-from kernelzoo.kernels.triton import min as min_kernels  # noqa: E402
-from kernelzoo.kernels.triton import softmax as softmax_kernels  # noqa: E402
+from kernelzoo.kernels.shared import cubin  # noqa: E402
+from kernelzoo.kernels.triton.min import atomics, column_tiles  # noqa: E402
 
 NVIDIA = ["sm_80", "sm_90", "sm_100", "sm_120"]
 CHIPS = [*NVIDIA, "gfx942"]
-VARIANTS = {
-    ops.SOFTMAX: (softmax_kernels, ("fused", "multi_row", "persistent", "online", "split")),
-    ops.MIN: (min_kernels, ("rows", "rows_deferred", "atomic_eager", "atomic_batched", "split")),
+SEEDS = {
+    operations.SOFTMAX: ("fused", "multi_row", "persistent", "online", "split"),
+    operations.MIN: ("rows", "rows_deferred", "atomic_eager", "atomic_batched", "split"),
 }
-NAMED = [(op, variant) for op, (_, variants) in VARIANTS.items() for variant in variants]
+"""Names that take every problem, or all that fit on chip: whatever form it is that they stand for."""
+NAMED = [(op, variant) for op, variants in SEEDS.items() for variant in variants]
+FORMS = [(operations.OPERATIONS[i.op], i.variant) for i in kernelzoo.implementations("triton")]
 # From Triton 3.9 on a copy keeps its load's eviction policy, as a hint for L2.
 COPY = r"cp\.async\.cg\.shared\.global(?:\.L2::cache_hint)? \[[^]]*\], \[[^]]*\], 0x10"
 FLOATS = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
@@ -53,30 +59,18 @@ PROBLEMS = (
     ((300, 4099), 0),
     ((64, 512, 96), 1),
 )
+SMALL = tuple((shape, axis) for shape in ((16, 4096), (64, 256), (4, 65536)) for axis in (1, 0))
 # Of softmax, strips at odd widths do: six registers in float32, where two programs then share an SM.
 COLUMNS_OF_MIN = (((8192, 8192), 0), ((16384, 1000), 0), ((1000003, 33), 0), ((16, 4099, 333), 1))
 
 
-def programs(op: ops.Operation, variant: str, shape: tuple[int, ...], axis: int, dtype: Any, arch: str) -> list[Any]:
-    """The programs that one variant compiles for a contiguous problem. Memory is never touched: tensors are meta."""
-    module, _ = VARIANTS[op]
-    x = torch.empty(shape, dtype=dtype, device="meta")
-    with inspection.device(arch) as driver:
-        op.launch(getattr(module, variant), x, (axis,), op.allocate(x, (axis,), False))
-        return driver.programs
-
-
-def occurrences(pattern: str, program: Any) -> int:
-    return len(re.findall(pattern, inspection.assembly(program)))
-
-
-@pytest.mark.parametrize("op", VARIANTS, ids=lambda op: op.name)
+@pytest.mark.parametrize("op", SEEDS, ids=lambda op: op.name)
 @pytest.mark.parametrize("arch", CHIPS)
-def test_auto_spills_no_register(op: ops.Operation, arch: str) -> None:
+def test_auto_spills_no_register(op: operations.Operation, arch: str) -> None:
     dtypes = FLOATS if arch == "sm_90" else (torch.float32, torch.bfloat16)
     spilled = [
         f"{program.name} {shape} axis {axis} {dtype}: {program.n_spills} spilled, {program.n_regs} registers"
-        for shape, axis in PROBLEMS + (COLUMNS_OF_MIN if op is ops.MIN else ())
+        for shape, axis in PROBLEMS + (COLUMNS_OF_MIN if op is operations.MIN else ())
         for dtype in dtypes
         for program in programs(op, "auto", shape, axis, dtype, arch)
         if program.n_spills
@@ -87,25 +81,42 @@ def test_auto_spills_no_register(op: ops.Operation, arch: str) -> None:
 @pytest.mark.parametrize("dtype", [torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64], ids=str)
 def test_auto_spills_no_register_on_integers(dtype: Any) -> None:
     for shape, axis in PROBLEMS + COLUMNS_OF_MIN:
-        for program in programs(ops.MIN, "auto", shape, axis, dtype, "sm_90"):
+        for program in programs(operations.MIN, "auto", shape, axis, dtype, "sm_90"):
             assert not program.n_spills, (program.name, shape, axis)
 
 
 @pytest.mark.parametrize("arch", CHIPS)
 @pytest.mark.parametrize(("op", "variant"), NAMED, ids=lambda value: getattr(value, "name", value))
-def test_every_variant_compiles(op: ops.Operation, variant: str, arch: str) -> None:
+def test_every_variant_compiles(op: operations.Operation, variant: str, arch: str) -> None:
     for dtype in (torch.float32, torch.float64, torch.bfloat16):
         for shape, axis in (((4096, 4096), 1), ((301, 1009), 0)):
             assert programs(op, variant, shape, axis, dtype, arch)
+
+
+def kernel_modules() -> list[ModuleType]:
+    """All modules of the operations' folders."""
+    return [module for name, module in sys.modules.items() if name.startswith("kernelzoo.kernels.triton.")]
+
+
+@pytest.mark.parametrize(("op", "form"), FORMS, ids=lambda value: getattr(value, "name", value))
+def test_every_form_compiles_for_some_problem(op: operations.Operation, form: str) -> None:
+    made = 0
+    for dtype in (torch.float32, torch.bfloat16):
+        for shape, axis in (*SMALL, *PROBLEMS[3:9], ((1000003, 33), 1), ((499979, 61), 1), ((1000003, 33), 0)):
+            try:
+                made += len(programs(op, form, shape, axis, dtype, "sm_90"))
+            except UnsupportedProblemError:
+                continue
+    assert made
 
 
 def test_every_kernel_begins_by_waiting_for_the_launch_before() -> None:
     """Whatever the device: without it, one that is prepared early reads what the launch before has yet to write."""
     kernels = [
         function
-        for module in (softmax_kernels, min_kernels)
+        for module in kernel_modules()
         for name, function in vars(module).items()
-        if name.endswith("_kernel")
+        if isinstance(function, JITFunction) and name.endswith("_kernel") and function.module == module.__name__
     ]
     assert len(kernels) >= 20
     for kernel in kernels:
@@ -115,7 +126,7 @@ def test_every_kernel_begins_by_waiting_for_the_launch_before() -> None:
 
 
 @pytest.mark.parametrize(("op", "variant"), NAMED, ids=lambda value: getattr(value, "name", value))
-def test_launches_are_prepared_early_and_wait_before_they_touch_memory(op: ops.Operation, variant: str) -> None:
+def test_launches_are_prepared_early_and_wait_before_they_touch_memory(op: operations.Operation, variant: str) -> None:
     """From compute capability 9.0 on; what a launch asks for and what its kernel does go together everywhere."""
     for shape, axis in (*PROBLEMS, *COLUMNS_OF_MIN, ((1000003, 33), 1)):
         for arch, early in (("sm_90", True), ("sm_120", True), ("sm_80", False), ("gfx942", False)):
@@ -126,7 +137,7 @@ def test_launches_are_prepared_early_and_wait_before_they_touch_memory(op: ops.O
             except UnsupportedProblemError:
                 continue
             for program in made:
-                code = inspection.assembly(program)
+                code = program.assembly
                 assert bool(getattr(program.metadata, "launch_pdl", False)) == early
                 assert code.count("griddepcontrol") == code.count("griddepcontrol.wait") == early
                 if early:
@@ -137,8 +148,8 @@ def test_launches_are_prepared_early_and_wait_before_they_touch_memory(op: ops.O
 @pytest.mark.parametrize("variant", ["fused", "multi_row"])
 def test_rows_that_are_held_stay_in_the_l2_cache_longer_than_results(variant: str) -> None:
     for shape in ((1 << 20, 64), (3001, 5003), (4096, 4096), (100003, 127)):
-        for program in programs(ops.SOFTMAX, variant, shape, 1, torch.float32, "sm_90"):
-            code = inspection.assembly(program)
+        for program in programs(operations.SOFTMAX, variant, shape, 1, torch.float32, "sm_90"):
+            code = program.assembly
             assert "L2::evict_last" in code and "evict_first" not in code
             assert not re.search(r"st\.global[.\w]*(?:cache_hint|\.cs|evict)", code)
 
@@ -147,7 +158,7 @@ def test_both_forms_of_multi_row_are_reached() -> None:
     names = {
         program.name
         for shape in ((1 << 20, 64), (4096, 4096))
-        for program in programs(ops.SOFTMAX, "multi_row", shape, 1, torch.float32, "sm_90")
+        for program in programs(operations.SOFTMAX, "multi_row", shape, 1, torch.float32, "sm_90")
     }
     assert names == {"row_tile_kernel", "row_loop_kernel"}
 
@@ -155,14 +166,14 @@ def test_both_forms_of_multi_row_are_reached() -> None:
 def test_a_row_too_long_for_the_chip_is_refused() -> None:
     for variant in ("fused", "multi_row", "persistent"):
         with pytest.raises(UnsupportedProblemError, match="must fit on chip"):
-            programs(ops.SOFTMAX, variant, (4, 32769), 1, torch.float32, "sm_90")
+            programs(operations.SOFTMAX, variant, (4, 32769), 1, torch.float32, "sm_90")
 
 
 @pytest.mark.parametrize("arch", NVIDIA)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 def test_persistent_copies_asynchronously(arch: str, dtype: Any) -> None:
     for columns in (1024, 4096, 12672):
-        (program,) = programs(ops.SOFTMAX, "persistent", (4096, columns), 1, dtype, arch)
+        (program,) = programs(operations.SOFTMAX, "persistent", (4096, columns), 1, dtype, arch)
         assert occurrences(r"cp\.async\.c[ag]\.shared\.global", program)
         # Rows wait in shared memory: all stages but the one in registers, unless they don't fit.
         assert program.metadata.shared >= columns * dtype.itemsize
@@ -172,7 +183,9 @@ def test_persistent_copies_asynchronously(arch: str, dtype: Any) -> None:
 @pytest.mark.parametrize("columns", [4096, 1000, 12672])
 @pytest.mark.parametrize("arch", [*NVIDIA, "gfx942"])
 @pytest.mark.parametrize(("op", "variant"), NAMED, ids=lambda value: getattr(value, "name", value))
-def test_aligned_rows_are_read_16_bytes_at_a_time(op: ops.Operation, variant: str, arch: str, columns: int) -> None:
+def test_aligned_rows_are_read_16_bytes_at_a_time(
+    op: operations.Operation, variant: str, arch: str, columns: int
+) -> None:
     for program in programs(op, variant, (4096, columns), 1, torch.float32, arch):
         if variant == "persistent" and arch in NVIDIA:
             assert occurrences(COPY, program)
@@ -182,19 +195,19 @@ def test_aligned_rows_are_read_16_bytes_at_a_time(op: ops.Operation, variant: st
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 @pytest.mark.parametrize(("op", "variant"), NAMED, ids=lambda value: getattr(value, "name", value))
-def test_ragged_rows_are_read_16_bytes_at_a_time(op: ops.Operation, variant: str, dtype: Any) -> None:
+def test_ragged_rows_are_read_16_bytes_at_a_time(op: operations.Operation, variant: str, dtype: Any) -> None:
     for columns in (4097, 5003):
         for program in programs(op, variant, (4096, columns), 1, dtype, "sm_90"):
             if variant == "persistent":
                 assert occurrences(COPY, program)
             else:
                 assert occurrences(r"ld\.global[^;]*\.v4\.b32", program)
-            if op is ops.SOFTMAX:
+            if op is operations.SOFTMAX:
                 assert occurrences(r"st\.global[^;]*\.v4\.b32", program)
 
 
 def test_short_rows_of_a_minimum_are_one_piece_of_memory() -> None:
-    (program,) = programs(ops.MIN, "auto", (1000003, 9), 1, torch.float32, "sm_90")
+    (program,) = programs(operations.MIN, "auto", (1000003, 9), 1, torch.float32, "sm_90")
     assert program.name == "rows_flat_kernel"
     assert occurrences(r"ld\.global[^;]*\.v4\.b32", program)
     assert not occurrences(r"shfl\.sync", program)
@@ -202,7 +215,7 @@ def test_short_rows_of_a_minimum_are_one_piece_of_memory() -> None:
 
 def test_short_ragged_rows_are_read_by_whole_vectors() -> None:
     for dtype in (torch.float32, torch.bfloat16):
-        for op, kernel in ((ops.MIN, "rows_ragged_kernel"), (ops.SOFTMAX, "ragged_tile_kernel")):
+        for op, kernel in ((operations.MIN, "rows_ragged_kernel"), (operations.SOFTMAX, "ragged_tile_kernel")):
             (program,) = programs(op, "auto", (499979, 61), 1, dtype, "sm_90")
             assert program.name == kernel
             assert occurrences(r"ld\.global[^;]*\.v4\.b32", program)
@@ -214,9 +227,8 @@ def test_programs_of_a_split_row_all_run_at_once(arch: str, shape: tuple[int, in
     chip = ARCHITECTURES[arch]
     for dtype in FLOATS:
         x = torch.empty(shape, dtype=dtype, device="meta")
-        with inspection.device(arch) as driver:
-            ops.SOFTMAX.launch(softmax_kernels.split, x, (1,), torch.empty_like(x))()
-            ((program,), (grid,)) = driver.programs, driver.grids
+        (program,) = bound(operations.SOFTMAX, "split", x, 1, arch)
+        grid = program.step.grid
         assert program.metadata.launch_cooperative_grid
         words = 2 if dtype == torch.float64 else 1  # of 64 bits, to a pair
         assert occurrences(r"atom\.global\.gpu\.relaxed\.exch\.b64", program) == words
@@ -236,13 +248,12 @@ def test_programs_of_a_strip_of_columns_all_run_at_once(arch: str, shape: tuple[
     chip = ARCHITECTURES[arch]
     for dtype in (torch.float32, torch.bfloat16):
         x = torch.empty(shape, dtype=dtype, device="meta")
-        with inspection.device(arch) as driver:
-            ops.SOFTMAX.launch(softmax_kernels.auto, x, (axis,), torch.empty_like(x))()
-            ((program,), (grid,)) = driver.programs, driver.grids
+        (program,) = bound(operations.SOFTMAX, "auto", x, axis, arch)
+        grid = program.step.grid
         assert program.name == "columns_kernel"
         assert program.metadata.launch_cooperative_grid
         # A thread's own words, once: the compiler may not wait for them again in another layout.
-        assert len(re.findall(r"tt\.elementwise_inline_asm[^\n]*ld\.relaxed", program.asm["ttgir"])) == 1
+        assert len(re.findall(r"tt\.elementwise_inline_asm[^\n]*ld\.relaxed", program.compiled.asm["ttgir"])) == 1
         threads = 32 * program.metadata.num_warps
         registers = -(-program.n_regs // 8) * 8 * threads
         assert grid[0] <= min(chip.registers // registers, chip.threads // threads) * chip.multiprocessors
@@ -251,7 +262,7 @@ def test_programs_of_a_strip_of_columns_all_run_at_once(arch: str, shape: tuple[
 def test_few_columns_are_one_piece_of_memory() -> None:
     for arch in ("sm_90", "gfx942"):
         for dtype in (torch.float32, torch.bfloat16):
-            for program in programs(ops.SOFTMAX, "auto", (1000003, 33), 0, dtype, arch):
+            for program in programs(operations.SOFTMAX, "auto", (1000003, 33), 0, dtype, arch):
                 assert program.name == "flat_columns_kernel"
                 assert occurrences(
                     r"ld\.global[^;]*\.v4\.b32|cp\.async\.cg\.shared\.global|(?:global|buffer)_load_dwordx4", program
@@ -263,22 +274,21 @@ def test_split_is_two_launches_where_programs_may_not_wait() -> None:
     problems = (("gfx942", (16, 262144), 1, f32), ("gfx942", (16384, 1000), 0, f32), ("sm_90", (16384, 1000), 0, f64))
     for arch, shape, axis, dtype in problems:
         x = torch.empty(shape, dtype=dtype, device="meta")
-        with inspection.device(arch) as driver:
-            ops.SOFTMAX.launch(softmax_kernels.split, x, (axis,), torch.empty_like(x))()
-            assert len(driver.grids) == 2
-            assert not any(occurrences(r"atom\.global|global_atomic", program) for program in driver.programs)
+        made = bound(operations.SOFTMAX, "split", x, axis, arch)
+        assert len(made) == 2
+        assert not any(occurrences(r"atom\.global|global_atomic", program) for program in made)
 
 
 @pytest.mark.parametrize(("rows", "n", "name"), [(1024, 128256, "online_kernel"), (64, 99991, "split_kernel")])
 def test_long_rows_of_float64_are_for_online_if_they_are_many(rows: int, n: int, name: str) -> None:
-    (program,) = programs(ops.SOFTMAX, "auto", (rows, n), 1, torch.float64, "sm_90")
+    (program,) = programs(operations.SOFTMAX, "auto", (rows, n), 1, torch.float64, "sm_90")
     assert program.name == name and program.n_spills == 0
     assert occurrences(r"ld\.global[^;]*\.v2\.b64", program)
 
 
 def test_assembler_keeps_the_16_byte_loads() -> None:
-    (program,) = programs(ops.SOFTMAX, "fused", (4096, 4096), 1, torch.float32, "sm_90")
-    functions, missing = cubin.disassembly(program.kernel)
+    (program,) = programs(operations.SOFTMAX, "fused", (4096, 4096), 1, torch.float32, "sm_90")
+    functions, missing = cubin.disassembly(program.compiled.kernel)
     assert missing is None
     sass = functions[program.name]
     assert sass.count("LDG.E.EL.128") + sass.count("LDG.E.128") >= 4
@@ -287,10 +297,10 @@ def test_assembler_keeps_the_16_byte_loads() -> None:
 @pytest.mark.parametrize("arch", NVIDIA)
 def test_reading_across_rows_is_vectorised(arch: str) -> None:
     for op, variant in (
-        (ops.SOFTMAX, "multi_row"),
-        (ops.SOFTMAX, "split"),
-        (ops.MIN, "rows_deferred"),
-        (ops.MIN, "split"),
+        (operations.SOFTMAX, "multi_row"),
+        (operations.SOFTMAX, "split"),
+        (operations.MIN, "rows_deferred"),
+        (operations.MIN, "split"),
     ):
         for program in programs(op, variant, (1024, 4096), 0, torch.float32, arch):
             assert occurrences(r"ld\.global[^;]*\.v4\.b32", program)
@@ -301,14 +311,14 @@ def test_reading_across_rows_is_vectorised(arch: str) -> None:
 )
 def test_a_minimum_reads_columns_by_whole_vectors(shape: tuple[int, ...], axis: int) -> None:
     """At odd widths too, where all but the edge of each column is read so, and no address is kept for every element."""
-    (program,) = programs(ops.MIN, "auto", shape, axis, torch.bfloat16, "sm_90")
+    (program,) = programs(operations.MIN, "auto", shape, axis, torch.bfloat16, "sm_90")
     assert program.name == ("flat_columns_kernel" if shape[1] == 33 else "columns_kernel")
-    assert occurrences(r"ld\.global[^;]*\.v4\.b32", program) >= min_kernels.COLUMN_PILE
+    assert occurrences(r"ld\.global[^;]*\.v4\.b32", program) >= column_tiles.COLUMN_PILE
 
 
 def test_columns_of_a_minimum_are_counted_in_64_bits() -> None:
-    (program,) = programs(ops.MIN, "rows_deferred", (2**31 + 4099, 3), 0, torch.int8, "sm_90")
-    (loop,) = re.findall(r"scf\.for .*", program.asm["ttir"])
+    (program,) = programs(operations.MIN, "rows_deferred", (2**31 + 4099, 3), 0, torch.int8, "sm_90")
+    (loop,) = re.findall(r"scf\.for .*", program.compiled.asm["ttir"])
     assert loop.endswith(": i64 {"), loop
 
 
@@ -316,7 +326,7 @@ def test_columns_of_a_minimum_are_counted_in_64_bits() -> None:
 @pytest.mark.parametrize("variant", ["fused", "multi_row", "persistent", "online", "split"])
 def test_softmax_uses_the_fast_exponential_and_no_float64(variant: str, arch: str) -> None:
     for dtype in (torch.float32, torch.bfloat16, torch.float16):
-        for program in programs(ops.SOFTMAX, variant, (4096, 4096), 1, dtype, arch):
+        for program in programs(operations.SOFTMAX, variant, (4096, 4096), 1, dtype, arch):
             assert occurrences(r"ex2\.approx", program)
             assert not occurrences(r"\.f64", program)
             assert occurrences(r"shfl\.sync|redux\.sync", program)
@@ -324,7 +334,7 @@ def test_softmax_uses_the_fast_exponential_and_no_float64(variant: str, arch: st
 
 @pytest.mark.parametrize("variant", ["rows", "rows_deferred", "atomic_eager", "atomic_batched", "split"])
 def test_min_reduces_across_lanes_without_float64(variant: str) -> None:
-    for program in programs(ops.MIN, variant, (16, 262144), 1, torch.float32, "sm_90"):
+    for program in programs(operations.MIN, variant, (16, 262144), 1, torch.float32, "sm_90"):
         assert occurrences(r"shfl\.sync|redux\.sync", program)
         assert occurrences(r"min\.NaN\.f32", program)
         assert not occurrences(r"\.f64", program)
@@ -346,20 +356,20 @@ def test_min_reduces_across_lanes_without_float64(variant: str) -> None:
     ids=str,
 )
 def test_atomics_are_one_per_row(variant: str, arch: str, dtype: Any, expected: list[str]) -> None:
-    (program,) = programs(ops.MIN, variant, (16, 262144), 1, dtype, arch)
+    (program,) = programs(operations.MIN, variant, (16, 262144), 1, dtype, arch)
     # An atomic whose old value nobody asks for is a reduction from Triton 3.9 on.
-    found = re.findall(r"(?:atom|red)\.global\.gpu\.(\S+)", inspection.assembly(program))
+    found = re.findall(r"(?:atom|red)\.global\.gpu\.(\S+)", program.assembly)
     if variant == "atomic_batched":
         assert sorted(found) == expected
     else:  # the compiler may unroll the loop over row tiles
         assert sorted(set(found)) == expected
-        assert len(found) in (len(expected), len(expected) * min_kernels.Knobs().atomic_tiles)
+        assert len(found) in (len(expected), len(expected) * tables.of(atomics.Numbers, -1).atomic_tiles)
 
 
 @pytest.mark.parametrize("arch", NVIDIA)
 def test_last_arriver_is_ordered_by_release_and_acquire(arch: str) -> None:
-    (program,) = programs(ops.MIN, "split", (16, 262144), 1, torch.float32, arch)
-    code = inspection.assembly(program)
+    (program,) = programs(operations.MIN, "split", (16, 262144), 1, torch.float32, arch)
+    code = program.assembly
     before, arrival, after = code.partition("atom.global.gpu.acq_rel.add.u32")
     assert arrival
     # The partial result is stored, then all threads meet, then one of them arrives.
@@ -370,22 +380,21 @@ def test_last_arriver_is_ordered_by_release_and_acquire(arch: str) -> None:
 @pytest.mark.parametrize("arch", CHIPS)
 def test_persistent_grid_is_of_the_device_and_capped_at_the_rows(arch: str) -> None:
     processors = ARCHITECTURES[arch].multiprocessors
-    with inspection.device(arch) as driver:
-        for rows in (1 << 20, 1 << 18, 7):
-            x = torch.empty((rows, 4096), device="meta")
-            ops.SOFTMAX.launch(softmax_kernels.persistent, x, (1,), torch.empty_like(x))()
-    large, small, few = driver.grids
+    large, small, few = (
+        programs(operations.SOFTMAX, "persistent", (rows, 4096), 1, torch.float32, arch)[0].step.grid
+        for rows in (1 << 20, 1 << 18, 7)
+    )
     assert large == small
     assert large[0] % processors == 0
     assert large[0] >= 2 * processors
-    assert few == (7, 1, 1)
+    assert few == (7,)
 
 
 @pytest.mark.parametrize("arch", ["sm_90", "gfx942"])
 def test_row_lengths_share_kernels(arch: str) -> None:
-    for op in VARIANTS:
+    for op in SEEDS:
         names = {
-            program.hash
+            program.metadata.hash
             for columns in range(2176, 4097, 128)
             for program in programs(op, "auto", (4096, columns), 1, torch.float32, arch)
         }
@@ -393,10 +402,10 @@ def test_row_lengths_share_kernels(arch: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16], ids=str)
-@pytest.mark.parametrize("variant", VARIANTS[ops.MIN][1])
+@pytest.mark.parametrize("variant", SEEDS[operations.MIN])
 def test_a_minimum_keeps_nan(variant: str, dtype: Any) -> None:
     """The interpreter's minimum keeps a NaN whether or not it is told to: here the instruction says it."""
     for columns in (4096, 5003):
-        for program in programs(ops.MIN, variant, (4096, columns), 1, dtype, "sm_90"):
+        for program in programs(operations.MIN, variant, (4096, columns), 1, dtype, "sm_90"):
             assert occurrences(r"\bmin\.NaN\.(?:xorsign\.abs\.)?b?f(?:32|16)", program)
             assert not occurrences(r"\bmin\.(?:ftz\.)?b?f(?:16|32)", program)

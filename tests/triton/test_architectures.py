@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,18 +13,10 @@ if triton.knobs.runtime.interpret:
 
 import devices  # noqa: E402  (after the skips)
 import matrix  # noqa: E402
-from triton.runtime.jit import JITFunction  # noqa: E402
 
-from kernelzoo import tables  # noqa: E402
-from kernelzoo.inspect import described  # noqa: E402
-
-with described(devices.NVIDIA["one multiprocessor"]):
-    from kernelzoo.kernels.triton import (
-        inspection,
-        min,  # noqa: F401  (registers)
-        occupancy,
-        softmax,  # noqa: F401
-    )
+from kernelzoo import inspect, tables  # noqa: E402
+from kernelzoo.kernels.triton import launch  # noqa: E402
+from kernelzoo.launch import Step, recorded  # noqa: E402
 
 
 @pytest.mark.parametrize(("arch", "dtype"), [("sm_75", "bfloat16"), ("gfx950", "float32")])
@@ -42,43 +33,34 @@ def test_plans_for_unusual_devices(name: str, dtype: str, monkeypatch: pytest.Mo
     monkeypatch.setenv(tables.ENVIRONMENT, "shipped")
     tables.forget_loaded()
     a = {**devices.NVIDIA, **devices.AMD}[name]
-    asked: list[dict[str, Any]] = []
+    told: list[dict[str, Any]] = []
+    options = launch.compiler_options
 
-    def warmup(self: JITFunction, *args: Any, grid: Any, **options: Any) -> Any:
-        constants = {p.name: value for p, value in zip(self.params, args, strict=True) if p.is_constexpr}
-        itemsize = args[0].element_size()
+    def noted(*args: Any) -> dict[str, Any]:
+        told.append(options(*args))
+        return told[-1]
 
-        def run(x: int, y: int, z: int, *rest: object) -> None:
-            asked.append({"grid": x, "itemsize": itemsize, **constants, **options})
-
-        metadata = SimpleNamespace(shared=0)
-        return SimpleNamespace(n_regs=64, metadata=metadata, run=run, function=0, packed_metadata=())
-
-    driver = inspection.DescribedDriver(a)
-    monkeypatch.setattr(JITFunction, "warmup", warmup)
-    monkeypatch.setattr(triton.runtime.driver, "_active", driver)
-    occupancy._device.cache_clear()
+    monkeypatch.setattr(launch, "compiler_options", noted)
     seen = 0
-    with described(a):
+    with inspect.on_described("triton", a), recorded() as steps:
         for what in devices.bound("triton", dtype):
-            assert asked, what
-            for step in asked:
+            made = [step for step in steps if isinstance(step, Step)]
+            assert made, what
+            for step, asked in zip(made, told[-len(made) :], strict=True):
                 said = (*what, step)
-                threads = step["num_warps"] * a.warp_size
-                assert 1 <= step["grid"] <= 2**31 - 1, said
-                assert a.warp_size <= threads <= 1024, said
-                if step.get("launch_cooperative_grid"):
-                    registers = -(-step["maxnreg"] // 8) * 8 * threads
-                    held = (
-                        a.registers // registers
-                        if a.registers // registers < a.threads // threads
-                        else a.threads // threads
-                    )
-                    assert a.is_nvidia and step["grid"] <= held * a.multiprocessors, said
-                if "STAGES" in step:  # rows that wait in shared memory, all but one of those under way
-                    waiting = (step["STAGES"] - 1) * step["COLS"] * step["itemsize"]
-                    assert step["STAGES"] >= 1 and waiting <= a.shared_per_block - 4096, said
-            asked.clear()
+                assert 1 <= step.grid[0] <= 2**31 - 1, said
+                assert a.warp_size <= step.threads <= 1024, said
+                if step.cooperative:
+                    # Registers are given to a warp in pieces; where none are said, a thread may have 255.
+                    registers = -(-asked.get("maxnreg", 255) // 8) * 8 * step.threads
+                    held = min(a.registers // registers, a.threads // step.threads)
+                    assert a.is_nvidia and step.grid[0] <= held * a.multiprocessors, said
+                if step.kernel.startswith("persistent_kernel"):
+                    # Rows that wait in shared memory, all but one of those under way.
+                    columns, stages = map(int, step.arguments[-2:])
+                    itemsize = {"float32": 4, "bfloat16": 2, "float64": 8}[dtype]
+                    assert stages >= 1 and (stages - 1) * columns * itemsize <= a.shared_per_block - 4096, said
+            steps.clear()
+            told.clear()
             seen += 1
-    occupancy._device.cache_clear()
     assert seen > 100

@@ -44,10 +44,13 @@ def softmax() -> int:
     import interpreter
     import torch
 
-    from kernelzoo import ops
-    from kernelzoo.kernels.triton import softmax as kernels
-    from kernelzoo.kernels.triton.program import rows_of
-    from kernelzoo.registry import Launch
+    from kernelzoo import operations
+    from kernelzoo.kernels.triton.softmax.columns import whole_strips
+    from kernelzoo.kernels.triton.softmax.columns_flat import by_blocks
+    from kernelzoo.kernels.triton.softmax.columns_two_launches import strips_in_parts
+    from kernelzoo.kernels.triton.softmax.strips import Strips
+    from kernelzoo.launch import Launch
+    from kernelzoo.layout import rows_of
 
     interpreter.install()
     warnings.simplefilter("ignore", RuntimeWarning)  # NumPy remarks on inf - inf, which is meant
@@ -57,8 +60,8 @@ def softmax() -> int:
     def check(what: Callable[[torch.Tensor, torch.Tensor], Launch], x: torch.Tensor, axis: int) -> None:
         nonlocal done
         out = torch.full(x.shape, 7.0, dtype=x.dtype)
-        ops.SOFTMAX.launch(what, x, (axis,), out)()
-        ops.SOFTMAX.assert_close(out, x, axis)
+        operations.SOFTMAX.launch(what, x, (axis,), out)()
+        operations.SOFTMAX.assert_close(out, x, axis)
         done += 1
 
     def drawn(shape: tuple[int, ...], dtype: torch.dtype, axis: int) -> torch.Tensor:
@@ -67,20 +70,23 @@ def softmax() -> int:
         return x
 
     def strips(x: torch.Tensor, out: torch.Tensor) -> Launch:
-        columns = kernels.columns_of_rows(rows_of(x, out), x.dtype)
+        columns = rows_of(x, out).columns
+        assert columns is not None
+        bind = whole_strips if tiling.elements >= columns.n else strips_in_parts
         packed = columns.multiple == 8 and tiling.columns >= 16
-        return kernels._strips(columns, x, out, tiling._replace(packed=packed))
+        return bind(x, out, columns, tiling._replace(packed=packed))
 
     def flat(x: torch.Tensor, out: torch.Tensor) -> Launch:
-        columns = kernels.columns_of_rows(rows_of(x, out), x.dtype)
+        columns = rows_of(x, out).columns
+        assert columns is not None
         least = math.lcm(columns.inner, 16 // x.element_size())
-        return kernels._flat(columns, x, out, 1024 // least * least)
+        return by_blocks(x, out, columns, 1024 // least * least)
 
     for dtype in (torch.float32, torch.bfloat16, torch.float16):
         for shape, axis in (((64, 48), 0), ((70, 40), 0), ((3, 37, 33), 1), ((2, 129, 96), 1)):
             x = drawn(shape, dtype, axis)
             for wide, elements in ((8, 16), (16, 8), (32, 32), (16, 256)):
-                tiling = kernels.Strips(wide, elements, 32, 40, 128, False)
+                tiling = Strips(wide, elements, 32, 40, 128, False)
                 check(strips, x, axis)
         for shape in ((1000, 33), (3001, 7), (512, 16), (300, 100)):
             check(flat, drawn(shape, dtype, 0), 0)
@@ -92,25 +98,23 @@ def minimum() -> int:
     import interpreter
     import torch
 
-    from kernelzoo import ops
-    from kernelzoo.kernels.triton import min as kernels
-    from kernelzoo.kernels.triton.occupancy import current_device
-    from kernelzoo.kernels.triton.program import columns_of_rows, rows_of
-    from kernelzoo.registry import Launch
+    from kernelzoo import operations
+    from kernelzoo.kernels.triton.min import column_tiles, columns_flat
+    from kernelzoo.launch import Launch
+    from kernelzoo.layout import rows_of
 
     interpreter.install()
-    device = current_device()
     generator = torch.Generator().manual_seed(0)
     done = 0
 
     def check(what: Callable[[torch.Tensor, torch.Tensor], Launch], x: torch.Tensor, axis: int) -> None:
         nonlocal done
-        out = ops.MIN.allocate(x, (axis,), False)
-        launch = ops.MIN.launch(what, x, (axis,), out)
+        out = operations.MIN.allocate(x, (axis,), False)
+        launch = operations.MIN.launch(what, x, (axis,), out)
         for _ in range(2):  # the second finds what the first has left in its workspace
             out.fill_(-7)
             launch()
-            ops.MIN.assert_close(out, x, axis)
+            operations.MIN.assert_close(out, x, axis)
             done += 1
 
     def drawn(shape: tuple[int, ...], dtype: torch.dtype, axis: int, first: int = 0, gap: int = 0) -> torch.Tensor:
@@ -131,15 +135,17 @@ def minimum() -> int:
         return x
 
     def tiles(x: torch.Tensor, out: torch.Tensor, threads: int, line: int, pile: int, parts: int) -> Launch:
-        columns = columns_of_rows(rows_of(x, out), x.dtype)
-        tile = kernels.column_tile(columns, x, threads, line, pile)
-        return kernels._columns("triton/min/split", x, out, columns, tile, parts, device)
+        columns = rows_of(x, out).columns
+        assert columns is not None
+        tile = column_tiles.column_tile(columns, threads, line, pile)
+        return column_tiles.launch_of_columns("triton/min/columns_split", x, out, columns, tile, parts)
 
     def flat(x: torch.Tensor, out: torch.Tensor) -> Launch:
-        columns = columns_of_rows(rows_of(x, out), x.dtype)
+        columns = rows_of(x, out).columns
+        assert columns is not None
         least = math.lcm(columns.inner, 16 // x.element_size())
-        tile = kernels.FlatTile(2, 512, 512 // least * least, 3, 64)
-        return kernels._flat(x, out, columns, tile, device)
+        tile = columns_flat.FlatTile(2, 512, 512 // least * least, 3, 64)
+        return columns_flat.launch_of_flat("triton/min/columns_flat", x, out, columns, tile)
 
     for dtype in (torch.float32, torch.bfloat16):
         for x, axis in (

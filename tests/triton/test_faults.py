@@ -12,7 +12,7 @@ pytest.importorskip("triton", reason="Triton is not installed")
 import triton
 
 from kernelzoo.errors import BackendUnavailableError
-from kernelzoo.kernels import code_cache
+from kernelzoo.kernels.shared import code_cache
 from kernelzoo.measure import Problem
 from kernelzoo.measure.guard import Guard
 
@@ -79,8 +79,7 @@ def test_what_does_not_compile_and_a_broken_assembler(tmp_path: Path, monkeypatc
 )
 def test_a_damaged_cache_is_gone_round(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
     """Triton raises these of a cached kernel whose files are cut short or gone, and of a disk that is full."""
-    from kernelzoo.kernels.triton import program
-    from kernelzoo.kernels.triton.occupancy import INTERPRETER
+    from kernelzoo.kernels.triton import launch
 
     damaged, used = str(tmp_path / "damaged"), []
 
@@ -91,20 +90,18 @@ def test_a_damaged_cache_is_gone_round(tmp_path: Path, monkeypatch: pytest.Monke
 
     import torch
 
-    monkeypatch.setattr(program, "current_device", lambda: INTERPRETER)
     monkeypatch.setenv("TRITON_CACHE_DIR", damaged)
     monkeypatch.setattr(code_cache, "_warned", set())
     x = torch.zeros(1)
     with pytest.warns(RuntimeWarning, match=f"{damaged}.*{type(error).__name__}.*set TRITON_CACHE_DIR"):
-        program.compiled(x, SimpleNamespace(warmup=warmup), (x,), 4)
+        launch.compiled(x, SimpleNamespace(warmup=warmup), (x,), {"num_warps": 4})
     assert used[0] == damaged and len(used) == 2 and used[1] == os.environ["TRITON_CACHE_DIR"] != damaged
 
 
 def test_the_compiler_s_own_errors_are_raised_once(monkeypatch: pytest.MonkeyPatch) -> None:
     from triton.compiler.errors import CompilationError
 
-    from kernelzoo.kernels.triton import program
-    from kernelzoo.kernels.triton.occupancy import INTERPRETER
+    from kernelzoo.kernels.triton import launch
 
     calls = []
 
@@ -114,10 +111,9 @@ def test_the_compiler_s_own_errors_are_raised_once(monkeypatch: pytest.MonkeyPat
 
     import torch
 
-    monkeypatch.setattr(program, "current_device", lambda: INTERPRETER)
     x = torch.zeros(1)
     with pytest.raises(CompilationError):
-        program.compiled(x, SimpleNamespace(warmup=warmup), (x,), 4)
+        launch.compiled(x, SimpleNamespace(warmup=warmup), (x,), {"num_warps": 4})
     assert len(calls) == 1
 
 

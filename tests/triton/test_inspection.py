@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import re
 import shutil
 import subprocess
@@ -16,9 +18,10 @@ triton = pytest.importorskip("triton", reason="the triton backend needs the pack
 from asking import Answers, ask, assert_launch, assert_same_as_sibling  # noqa: E402
 
 import kernelzoo  # noqa: E402  (after the skips)
-from kernelzoo import ops  # noqa: E402
-from kernelzoo.inspect import ARCHITECTURES, Kernel, occupancy  # noqa: E402
-from kernelzoo.kernels import cubin  # noqa: E402
+from kernelzoo import inspect, operations  # noqa: E402
+from kernelzoo.device import ARCHITECTURES, occupancy  # noqa: E402
+from kernelzoo.inspect import Kernel  # noqa: E402
+from kernelzoo.kernels.shared import cubin  # noqa: E402
 
 IMPLEMENTATIONS = kernelzoo.implementations("triton")
 
@@ -29,8 +32,15 @@ def on_h200() -> Answers:
 
 
 def test_every_implementation_is_shown(on_h200: Answers) -> None:
-    assert {id for id, _ in on_h200} == {i.id for i in IMPLEMENTATIONS}
-    for (id, _), kernels in on_h200.items():
+    shown = {id for id, _ in on_h200}
+    requests = [  # of those that take columns alone
+        inspect.Request("triton", i.op, i.variant, (512, 512), "float32", 0, "sm_90")
+        for i in IMPLEMENTATIONS
+        if i.id not in shown
+    ]
+    columns = {(r.id, "float32"): kernels for r, kernels in zip(requests, inspect.ask(requests), strict=True)}
+    assert all(isinstance(kernels, tuple) for kernels in columns.values()), columns
+    for (id, _), kernels in {**on_h200, **columns}.items():
         for kernel in kernels:
             if kernel.language == "torch":
                 assert kernel.name.startswith("aten.") and kernel.source is kernel.registers is None
@@ -56,7 +66,7 @@ def assert_whole(kernel: Kernel, id: str) -> None:
     assert set(re.findall(r"(\w+): tl\.constexpr", signature)) <= set(kernel.constants)
 
 
-@pytest.mark.parametrize("op", ops.OPERATIONS)
+@pytest.mark.parametrize("op", operations.OPERATIONS)
 def test_auto_shows_the_sibling_that_it_hands_on_to(op: str, on_h200: Answers) -> None:
     assert_same_as_sibling(on_h200, op, "triton")
 
@@ -96,17 +106,15 @@ def test_without_a_disassembler_there_is_a_reason(monkeypatch: pytest.MonkeyPatc
 def test_resources_are_those_that_cuobjdump_reads(tmp_path: Path) -> None:
     if triton.knobs.runtime.interpret:
         pytest.skip("nothing is compiled under TRITON_INTERPRET; unset it to run this test")
-    from kernelzoo.kernels.triton import inspection, softmax
-    from kernelzoo.kernels.triton import min as minima
+    from compiling import bound
 
     x = torch.empty((300, 4099), device="meta", dtype=torch.bfloat16)
     (tool, *_) = cubin.tools("cuobjdump")
     for arch in ("sm_80", "sm_90", "sm_100", "sm_120"):
         capability = ARCHITECTURES[arch].capability
-        with inspection.device(arch) as driver:
-            for op, bind in ((ops.SOFTMAX, softmax.persistent), (ops.MIN, minima.rows), (ops.MIN, minima.split)):
-                op.launch(bind, x, (1,), op.allocate(x, (1,), False))
-        for program in driver.programs:
+        for op, form in ((operations.SOFTMAX, "persistent"), (operations.MIN, "rows"), (operations.MIN, "split")):
+            (made,) = bound(op, form, x, 1, arch)
+            program = made.compiled
             path = tmp_path / "kernel.cubin"
             path.write_bytes(program.kernel)
             done = subprocess.run([tool, "--dump-resource-usage", path], capture_output=True, text=True, check=True)
@@ -174,16 +182,15 @@ def test_the_occupancy_rule_is_nvidias(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(triton.knobs.runtime.interpret, reason="nothing is compiled under TRITON_INTERPRET")
-def test_torch_is_not_asked_for_a_stream(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A torch built for CUDA asks the driver, which isn't there."""
-    from kernelzoo.kernels.triton import inspection, program
-    from kernelzoo.kernels.triton import min as minima
-
-    def no_driver(index: int) -> int:
-        raise RuntimeError("CUDA driver version is insufficient for CUDA runtime version")
-
-    monkeypatch.setattr(program, "_current_stream", no_driver)
-    x = torch.empty((512, 1000), device="meta")
-    with inspection.device("sm_90") as driver:
-        ops.MIN.launch(minima.rows, x, (1,), ops.MIN.allocate(x, (1,), False))()
-        assert len(driver.grids) == 1
+def test_the_driver_that_was_active_is_active_again() -> None:
+    """Even within another one's context, and after an error; where no device is, Triton looks for one again."""
+    active, inspection = triton.runtime.driver, importlib.import_module("kernelzoo.kernels.triton.inspection")
+    with inspection.target(ARCHITECTURES["sm_80"]):
+        outer = active.active
+        with contextlib.suppress(ZeroDivisionError), inspection.target(ARCHITECTURES["gfx942"]):
+            assert active.active.get_current_target().arch == "gfx942"
+            raise ZeroDivisionError
+        assert active.active is outer and outer.get_current_target().arch == 80
+    if not torch.cuda.is_available():
+        with pytest.raises(RuntimeError, match="active drivers"):
+            print(active.active)

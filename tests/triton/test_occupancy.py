@@ -6,11 +6,11 @@ import pytest
 
 pytest.importorskip("triton", reason="the triton backend needs the package triton")
 
-from kernelzoo.kernels.triton.occupancy import CDNA, INTERPRETER, Device, occupancy
+from kernelzoo.device import ARCHITECTURES, Device
+from kernelzoo.kernels.triton.launch import CDNA, INTERPRETER, resident
 
-H200 = Device("cuda", "90", 32, 132, 65536, 232448, 2048)
-MI300X = Device("hip", "gfx942", 64, 304, 65536, 65536, 2048)
-RADEON = Device("hip", "gfx1100", 32, 96, 65536, 65536, 1024)
+H200, MI300X = ARCHITECTURES["sm_90"], ARCHITECTURES["gfx942"]
+RADEON = dataclasses.replace(MI300X, arch="gfx1100", warp_size=32, threads=1024)
 
 
 @pytest.mark.parametrize(
@@ -25,7 +25,7 @@ RADEON = Device("hip", "gfx1100", 32, 96, 65536, 65536, 1024)
     ],
 )
 def test_nvidia(registers: int, warps: int, shared: int, expected: int) -> None:
-    assert occupancy(H200, registers, warps, shared) == expected
+    assert resident(H200, registers, warps, shared) == expected
 
 
 @pytest.mark.parametrize(
@@ -38,8 +38,8 @@ def test_nvidia(registers: int, warps: int, shared: int, expected: int) -> None:
     ],
 )
 def test_amd(device: Device, registers: int, warps: int, expected: int) -> None:
-    assert occupancy(device, registers, warps, 0) == expected
-    assert occupancy(device, registers, warps, 65536) == expected  # shared memory is no part of this rule
+    assert resident(device, registers, warps, 0) == expected
+    assert resident(device, registers, warps, 65536) == expected  # shared memory is no part of this rule
 
 
 @pytest.mark.parametrize("arch", ["gfx908", "gfx90a", "gfx940", "gfx941", "gfx942", "gfx950"])
@@ -47,20 +47,20 @@ def test_cdna_registers_count_twice(arch: str) -> None:
     assert arch in CDNA
     cdna = dataclasses.replace(MI300X, arch=arch)
     other = dataclasses.replace(MI300X, arch="gfx906")
-    assert occupancy(cdna, 256, 1, 0) == 2 * occupancy(other, 256, 1, 0) == 8
+    assert resident(cdna, 256, 1, 0) == 2 * resident(other, 256, 1, 0) == 8
 
 
 @pytest.mark.parametrize("device", [H200, MI300X, RADEON, INTERPRETER], ids=lambda device: device.vendor)
 def test_is_never_zero(device: Device) -> None:
-    assert occupancy(device, 512, 32, 10**6) == 1
-    assert occupancy(device, 0, 1, 0) >= 1  # a driver that reports no registers
+    assert resident(device, 512, 32, 10**6) == 1
+    assert resident(device, 0, 1, 0) >= 1  # a driver that reports no registers
 
 
 def test_is_worked_out_once() -> None:
-    occupancy.cache_clear()
+    resident.cache_clear()
     for _ in range(3):
-        occupancy(H200, 32, 4, 0)
-    assert (occupancy.cache_info().misses, occupancy.cache_info().hits) == (1, 2)
+        resident(H200, 32, 4, 0)
+    assert (resident.cache_info().misses, resident.cache_info().hits) == (1, 2)
 
 
 @pytest.mark.parametrize(

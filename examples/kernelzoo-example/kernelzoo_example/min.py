@@ -2,7 +2,8 @@
 
 import torch
 
-from kernelzoo.registry import Launch, register
+from kernelzoo.launch import Launch
+from kernelzoo.registry import register
 
 
 @register("example", "min", "auto")

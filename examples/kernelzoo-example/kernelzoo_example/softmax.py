@@ -3,7 +3,8 @@
 import numpy as np
 import torch
 
-from kernelzoo.registry import Launch, register
+from kernelzoo.launch import Launch
+from kernelzoo.registry import register
 
 
 @register("example", "softmax", "auto")

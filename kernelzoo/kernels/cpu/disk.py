@@ -8,15 +8,17 @@ anew. Where no folder can be written, or others could write to it, every process
 
 import hashlib
 import pickle
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numba
 from numba.core import caching, serialize
 
-from kernelzoo.kernels import code_cache
+from kernelzoo.kernels.shared import code_cache
 
 
 def compiled(**options: Any) -> Callable[[Callable[..., None]], Any]:
@@ -31,16 +33,42 @@ def compiled(**options: Any) -> Callable[[Callable[..., None]], Any]:
     return decorate
 
 
+_keeps: ContextVar[bool] = ContextVar("keeps", default=True)
+
+
+@contextmanager
+def nothing_kept() -> Iterator[None]:
+    """Within the context, this thread compiles anew, and keeps nothing."""
+    token = _keeps.set(False)
+    try:
+        yield
+    finally:
+        _keeps.reset(token)
+
+
+@cache
+def sources(folder: Path) -> str:
+    """A digest of all the Python files of a folder and its subfolders: a kernel is made of functions in several."""
+    digest = hashlib.sha256()
+    for path in sorted(folder.rglob("*.py")):
+        digest.update(f"{path.relative_to(folder)}\0{path.stat().st_size}\0".encode() + path.read_bytes())
+    return digest.hexdigest()
+
+
 class _Cache(caching.FunctionCache):
     """Numba's cache of a function's signatures, each in a file of its own that no other signature shares."""
 
     def __init__(self, function: Callable[..., None]) -> None:
         super().__init__(function)
-        self._cache_file = _Files(
-            Path(self.cache_path, "kernelzoo"), self._impl.filename_base, self._impl.locator.get_source_stamp()
-        )
+        stamp = self._impl.locator.get_source_stamp(), sources(Path(__file__).parent)
+        self._cache_file = _Files(Path(self.cache_path, "kernelzoo"), self._impl.filename_base, stamp)
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        return super().load_overload(sig, target_context) if _keeps.get() else None
 
     def save_overload(self, sig: Any, data: Any) -> None:
+        if not _keeps.get():
+            return
         with suppress(OSError):  # of Numba's own folder, around ours: read-only, full, or another user's
             super().save_overload(sig, data)
 

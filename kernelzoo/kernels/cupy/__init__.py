@@ -1,16 +1,33 @@
 """CUDA C++ through CuPy: compiled by NVRTC on first use, launched on torch's tensors and torch's stream."""
 
 from pathlib import Path
+from typing import Any
 
 from kernelzoo.errors import BackendUnavailableError
-from kernelzoo.kernels import code_cache
+from kernelzoo.kernels.shared import code_cache
 from kernelzoo.registry import require
 
 _INSTALL = "pip install 'kernelzoo[cupy-cuda13]' (for a CUDA 13 driver) or 'kernelzoo[cupy-cuda12]'"
 
 
+COMPILES_WITH: dict[str, str] = {}
+"""Environment of the process in which kernels are compiled to be shown: as it is, since nothing is cached there."""
+
+stand_in: Any = None
+"""What runs the kernels in place of a device: the one place where the tests' emulator comes in. It is a ``Machine`` of
+launch.py, and has ``probe()`` and ``name`` for the two functions below."""
+
+
+def emulator() -> str:
+    """What runs the kernels in place of a device, or ""."""
+    return "" if stand_in is None else str(stand_in.name)
+
+
 def probe() -> tuple[str, ...]:
     """Device types this backend takes here. Raises BackendUnavailableError."""
+    if stand_in is not None:
+        taken: tuple[str, ...] = stand_in.probe()
+        return taken
     torch = require("cupy", "torch", "install it with: pip install torch")
     # CuPy looks at it as it loads.
     code_cache.for_language("CUPY_CACHE_DIR", Path("~/.cupy/kernel_cache").expanduser())
@@ -39,7 +56,7 @@ def probe() -> tuple[str, ...]:
         raise unavailable(f"CuPy finds no CUDA device: {error}", f"update the driver, or {_INSTALL}") from error
     if devices == 0:
         raise unavailable("CuPy finds no CUDA device", "check nvidia-smi and CUDA_VISIBLE_DEVICES")
-    # Not min(): once this package's min.py is imported, that is what the name means here.
+    # Not min(): once this package's folder of that name is imported, that is what the name means here.
     oldest = sorted(torch.cuda.get_device_capability(index) for index in range(torch.cuda.device_count()))[0]
     if oldest < (8, 0):
         raise unavailable(

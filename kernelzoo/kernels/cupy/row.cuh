@@ -24,14 +24,7 @@ struct Problem {
   double inner_inverse;  // 1 / inner
 };
 
-// Blocks of split_cluster on an SM, of 512 threads each.
-#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 1200
-constexpr int SPLIT_BLOCKS = 1;  // two would spill
-#elif __CUDA_ARCH__ >= 900
-constexpr int SPLIT_BLOCKS = 2;
-#endif
-
-// How every kernel begins. The launch before this one may still be ending (see _config in module.py): wait until all that
+// How every kernel begins. The launch before this one may still be ending (see shared/driver.py): wait until all that
 // came before has ended and is visible. The addresses pass through the wait, so that no load can be moved ahead of it.
 // No kernel here lets the next launch begin early (griddepcontrol.launch_dependents): that would help two launches of
 // ours in a row, as a benchmark makes them, and no one who calls us between kernels of others.
@@ -84,6 +77,16 @@ __device__ inline Bytes16 load_kept(const void* p) {
   asm("{.reg .b64 policy; createpolicy.fractional.L2::evict_last.b64 policy, 1.0;"
       " ld.global.L2::cache_hint.v4.u32 {%0, %1, %2, %3}, [%4], policy;}"
       : "=r"(v.word[0]), "=r"(v.word[1]), "=r"(v.word[2]), "=r"(v.word[3]) : "l"(p));
+  return v;
+}
+
+// The same, or `otherwise`.
+__device__ inline Bytes16 load_kept_if(bool wanted, const void* p, const Bytes16& otherwise) {
+  Bytes16 v = otherwise;
+  asm("{.reg .b64 policy; createpolicy.fractional.L2::evict_last.b64 policy, 1.0;"
+      " .reg .pred wanted; setp.ne.u32 wanted, %5, 0;"
+      " @wanted ld.global.L2::cache_hint.v4.u32 {%0, %1, %2, %3}, [%4], policy;}"
+      : "+r"(v.word[0]), "+r"(v.word[1]), "+r"(v.word[2]), "+r"(v.word[3]) : "l"(p), "r"((u32)wanted));
   return v;
 }
 
@@ -164,6 +167,16 @@ __device__ inline void wait_async_but() { asm volatile("cp.async.wait_group %0;"
 // each block takes the one after its own last.
 __device__ inline void send_tagged(u64* at, u32 tag, u32 value) {
   asm volatile("st.relaxed.gpu.global.u64 [%0], %1;" :: "l"(at), "l"((u64)tag << 32 | value) : "memory");
+}
+// A word of any content, where the reader knows of one that none has.
+__device__ inline void send_word(u64* at, u64 word) {
+  asm volatile("st.relaxed.gpu.global.u64 [%0], %1;" :: "l"(at), "l"(word) : "memory");
+}
+// One more; how many there were. What was written before is seen by who sees the count.
+__device__ inline u64 count_up(u64* at) {
+  u64 before;
+  asm volatile("atom.add.acq_rel.gpu.global.u64 %0, [%1], 1;" : "=l"(before) : "l"(at) : "memory");
+  return before;
 }
 __device__ inline u64 peek_tagged(const u64* at) {
   u64 word;

@@ -3,6 +3,9 @@
 from kernelzoo.errors import BackendUnavailableError
 from kernelzoo.registry import require
 
+COMPILES_WITH = {"NUMBA_ENABLE_CUDASIM": "0"}
+"""A simulator compiles nothing."""
+
 _INSTALL = "install it with: pip install 'kernelzoo[numba-cuda13]' (or numba-cuda12 for a CUDA 12 driver)"
 
 

@@ -7,85 +7,45 @@ cluster (see :mod:`.cluster`).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from math import gcd
 from typing import Any
 
 from numba import cuda
 from numba.cuda import types
 
-from kernelzoo.kernels.numba.dtypes import itemsize
-from kernelzoo.kernels.numba.view import VECTOR_BYTES, View
-
-OFFSETS = 9
-"""Integers that a kernel by columns takes: those of ``Columns.offsets``, then the blocks that share rows, and how many
-elements each of them has."""
+from kernelzoo.layout import VECTOR_BYTES, Columns, Rows
 
 
-@dataclass(frozen=True)
-class Columns:
-    """Rows that lie side by side without a gap: row r is number ``r % neighbours`` of group ``r // neighbours``."""
-
-    groups: int
-    neighbours: int
-    n: int
-    x_group: int
-    x_step: int
-    out_group: int
-    out_step: int
-    """From one element of a row to the next; of a minimum, which has one a row, from one row to the next."""
-    vec: int
-
-    @property
-    def offsets(self) -> tuple[int, ...]:
-        return self.groups, self.neighbours, self.n, self.x_group, self.x_step, self.out_group, self.out_step
-
-    def tiles(self, lanes: int) -> int:
-        """Blocks, or clusters, that it takes to cover the rows."""
-        return self.groups * -(-self.neighbours // (lanes * self.vec))
-
-    def in_step(self, threads: int) -> int:
-        """As many of those threads as go round the rows together, as one piece of memory: vectors that are so many
-        apart begin in the same row."""
-        period = self.neighbours // gcd(self.neighbours, self.vec)
-        return threads // period * period
+def side_by_side(rows: Rows) -> Columns | None:
+    """The problem by columns, or None if rows don't lie side by side without a gap."""
+    c = rows.columns
+    return c if c is not None and c.side_by_side else None
 
 
-def columns(v: View) -> Columns | None:
-    """The view as columns that whole aligned vectors cover, or None if it isn't one."""
-    c = single_columns(v)
-    if c is None:
-        return None
-    vec = VECTOR_BYTES // itemsize(v.dtype)
-    written = (v.out_step, c.out_group, v.out_phase) if v.out_step else ()  # in vectors, but for a minimum
-    if any(offset % vec for offset in (v.neighbours, v.x_step, c.x_group, v.phase, *written)):
-        return None
-    return replace(c, vec=vec)
+def in_vectors(rows: Rows) -> Columns | None:
+    """The problem by columns that whole aligned vectors cover, or None."""
+    c = side_by_side(rows)
+    return c if c is not None and c.vector > 1 else None
 
 
-def single_columns(v: View) -> Columns | None:
-    """The view as columns whose elements are read one by one, or None if rows don't lie side by side without a gap."""
-    if not v.across:
-        return None
-    if v.inner > 1:
-        groups, x_group, out_group = v.rows // v.inner, v.x_outer, v.out_outer
-        steps = v.x_inner, v.out_inner
-    else:
-        groups, x_group, out_group = 1, 0, 0
-        steps = v.x_outer, v.out_outer
-    if steps[0] != 1 or (v.out_step and steps[1] != 1):
-        return None
-    return Columns(groups, v.neighbours, v.n, x_group, v.x_step, out_group, v.out_step or steps[1], 1)
-
-
-def flat_columns(v: View) -> Columns | None:
+def in_one_piece(rows: Rows) -> Columns | None:
     """Columns that fill one piece of memory from a vector's boundary on, in x and in out; or None."""
-    c = single_columns(v)
-    if c is None or c.groups > 1 or c.x_step != c.neighbours or v.phase:
-        return None
-    if v.out_step and (c.out_step != c.neighbours or v.out_phase):
-        return None
-    return replace(c, vec=VECTOR_BYTES // itemsize(v.dtype))
+    c = rows.columns
+    return c if c is not None and c.one_piece and c.aligned else None
+
+
+def offsets(c: Columns) -> tuple[int, ...]:
+    """What a kernel by columns takes after its pointers: groups of rows, neighbours in one, elements of a row, and in x
+    and in out the steps from a group to the next and from an element of a row to the next. A minimum, which has one
+    element a row, has the step from one row to the next."""
+    return c.outer, c.inner, c.n, c.x_outer, c.x_n, c.out_outer, c.out_n or c.out_inner
+
+
+def in_step(c: Columns, threads: int) -> int:
+    """As many of those threads as go round the rows together, as one piece of memory: vectors of 16 bytes that are so
+    many apart begin in the same row."""
+    period = c.inner // gcd(c.inner, VECTOR_BYTES // c.itemsize)
+    return threads // period * period
 
 
 @cuda.jit(device=True, inline="always")

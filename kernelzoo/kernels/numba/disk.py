@@ -14,15 +14,11 @@ from contextlib import suppress
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from numba.cuda.cudadrv.nvvm import NVVM
 
 from kernelzoo import user_cache
-from kernelzoo.kernels import code_cache
-
-if TYPE_CHECKING:
-    from kernelzoo.kernels.numba.launch import Source
+from kernelzoo.kernels.shared import code_cache
 
 
 def folder() -> Path:
@@ -30,34 +26,37 @@ def folder() -> Path:
     return user_cache.folder("numba")
 
 
-def stored(source: Source, capability: tuple[int, int]) -> tuple[str, bytes] | None:
-    """The kernel's name and machine code, or None if they are not there whole."""
+def stored(identity: tuple[object, ...], capability: tuple[int, int]) -> tuple[str, bytes] | None:
+    """The name and machine code of the kernel of that identity, or None if they are not there whole."""
     with suppress(RuntimeError):  # a user without a home
-        held = code_cache.read(folder(), _file(source, capability))
+        held = code_cache.read(folder(), _file(identity, capability))
         if held is not None:
             name, _, cubin = held.partition(b"\0")
             return name.decode(), cubin
     return None
 
 
-def store(source: Source, capability: tuple[int, int], name: str, cubin: bytes) -> None:
+def store(identity: tuple[object, ...], capability: tuple[int, int], name: str, cubin: bytes) -> None:
     """Keep a kernel's machine code, if the folder can be written. Another process sees all of it or nothing."""
     with suppress(RuntimeError):
-        code_cache.write(folder(), _file(source, capability), name.encode() + b"\0" + cubin)
+        code_cache.write(folder(), _file(identity, capability), name.encode() + b"\0" + cubin)
 
 
-def _file(source: Source, capability: tuple[int, int]) -> str:
-    made_with = (source.constants, source.arguments, source.threads, source.blocks)
-    kernel = source.function.__module__, source.function.__qualname__
-    key = (_compiler(), capability, kernel, made_with)
+def _file(identity: tuple[object, ...], capability: tuple[int, int]) -> str:
+    key = (_compiler(), capability, identity)
     return f"{hashlib.sha256(repr(key).encode()).hexdigest()}.bin"
 
 
 @cache
 def _compiler() -> str:
     """What turns a kernel's constants into machine code: this package's text, and the versions of its compilers."""
-    text = hashlib.sha256()
-    for file in sorted(Path(__file__).parent.glob("*.py")):
-        text.update(file.name.encode() + b"\0" + file.read_bytes())
     packages = {name: version(name) for name in ("numba", "numba-cuda", "llvmlite", "cuda-core", "numpy")}
-    return repr((text.hexdigest(), packages, platform.python_version(), NVVM().get_version()))
+    return repr((text_of(Path(__file__).parent), packages, platform.python_version(), NVVM().get_version()))
+
+
+def text_of(package: Path) -> str:
+    """A digest of all modules below a folder."""
+    digest = hashlib.sha256()
+    for file in sorted(package.rglob("*.py")):
+        digest.update(str(file.relative_to(package)).encode() + b"\0" + file.read_bytes())
+    return digest.hexdigest()

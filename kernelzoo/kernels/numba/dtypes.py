@@ -6,7 +6,7 @@ import numpy as np
 from numba.cuda import types
 
 STORAGE = {
-    "float16": types.uint16,  # half precision is moved as bits and converted one by one; see machine.py
+    "float16": types.uint16,  # half precision is moved as bits and converted one by one; see machine/vectors.py
     "bfloat16": types.uint16,
     "float32": types.float32,
     "float64": types.float64,

@@ -2,6 +2,9 @@
 
 from kernelzoo.registry import require
 
+SLOW_TO_BIND = ("compile",)
+"""Variants that take seconds to bind each problem."""
+
 
 def probe() -> tuple[str, ...]:
     """Device types this backend takes here. Raises BackendUnavailableError."""

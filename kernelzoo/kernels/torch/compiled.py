@@ -10,8 +10,8 @@ from types import FunctionType
 import torch
 
 from kernelzoo.errors import BackendUnavailableError
-from kernelzoo.kernels import code_cache
-from kernelzoo.registry import Launch
+from kernelzoo.kernels.shared import code_cache
+from kernelzoo.launch import Launch
 
 Into = Callable[[torch.Tensor, int, torch.Tensor], None]
 """A plain function, of whose code copies can be made."""

@@ -1,21 +1,23 @@
 """Why there is nothing to show of torch: its kernels are its libraries', or made by its own compiler."""
 
-from kernelzoo.errors import InspectionError
-from kernelzoo.inspect import Kernel, Request, answer
+from contextlib import AbstractContextManager, nullcontext
+
+from kernelzoo.device import Device
 
 
-def kernels(request: Request) -> tuple[Kernel, ...]:
-    """Always raises InspectionError, with what can be done instead."""
-    if request.variant == "compile":
-        raise InspectionError(
-            f"{request.id} runs what torch.compile makes, and only for the device at hand; with TORCH_LOGS=output_code "
-            "it prints the source when it compiles"
+def refusal(variant: str, arch: str) -> str:
+    """Why no kernel can be shown, and what can be done instead."""
+    if variant == "compile":
+        return (
+            "runs what torch.compile makes, and only for the device at hand; with TORCH_LOGS=output_code it prints the "
+            "source when it compiles"
         )
-    raise InspectionError(
-        f"{request.id} runs kernels of torch's own libraries, whose source is not here; torch.profiler names them, and "
-        "the implementations of other backends can be inspected"
+    return (
+        "runs kernels of torch's own libraries, whose source is not here; torch.profiler names them, and the "
+        "implementations of other backends can be inspected"
     )
 
 
-if __name__ == "__main__":
-    answer(kernels)
+def target(device: Device) -> AbstractContextManager[None]:
+    """Nothing is compiled."""
+    return nullcontext()

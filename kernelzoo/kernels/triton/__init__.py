@@ -3,11 +3,15 @@
 from pathlib import Path
 
 from kernelzoo.errors import BackendUnavailableError
-from kernelzoo.kernels import code_cache
+from kernelzoo.kernels.shared import code_cache
 from kernelzoo.registry import require
 
 LEAST = (3, 6)
 """The oldest Triton whose interpreter, driver and compiled kernels have what binding and launching here ask of them."""
+
+
+COMPILES_WITH = {"TRITON_INTERPRET": "0"}
+"""The environment of a process that compiles kernels and runs none: an interpreter compiles nothing."""
 
 
 def too_old(version: str) -> str:

@@ -1,0 +1,267 @@
+"""The way of one call: checks, binds and launches; and the fast path of a repeated one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from kernelzoo import registry, tables
+from kernelzoo.device import on_device_of
+from kernelzoo.errors import BackendUnavailableError, DeviceError, UnknownNameError
+from kernelzoo.launch import Movable
+from kernelzoo.operations import Calls, Dims, Operation, check_tensor
+
+if TYPE_CHECKING:
+    import torch
+
+
+class Backend(Calls):
+    """The operations of the zoo in one kernel language; ``kernelzoo.get(name)`` makes it.
+
+    Every method takes a dense torch tensor of any rank and any strides on one of :attr:`devices`, never changes it,
+    runs on the caller's current stream without synchronising, and returns a contiguous tensor (or ``out``).
+    ``variant`` names the algorithm; ``"auto"`` picks one by the problem and takes every legal input.
+
+    Errors: UnknownNameError (variant), InputTypeError, AxisError, DeviceError, GradientError, OutputError,
+    UnsupportedProblemError (a named variant only).
+    """
+
+    def __init__(self, language: registry.Language) -> None:
+        self.name = language.name
+        self.devices = language.devices
+        """Device types that this backend takes on this machine, such as ``("cuda",)``."""
+        self.emulator = language.emulator
+        """What runs the kernels in place of a device (an interpreter, a simulator), or "". Never to be timed."""
+        self._binds = language.binds
+        self._check_device = language.check_device
+        self._kept: dict[tuple[object, ...], _Kept] = {}
+        self._last: dict[object, _Kept] = {}
+        """Of those, for each operation, the one of the call before."""
+        import torch  # for the fast path of a repeated call, which has no time to import anything
+
+        self._tensor = torch.Tensor
+        self._allocate: _Allocate = getattr(torch._C._dynamo.guards, "_empty_strided_cuda", _empty_strided)
+        self._chosen = tables.chosen.get
+        self._current_device: Callable[[], int] = getattr(torch._C, "_cuda_getDevice", lambda: -1)
+        self._device_count = torch.cuda.device_count
+        self._is_compiling = torch.compiler.is_dynamo_compiling  # and not while exporting, which runs what is here
+
+        def run(*arguments: Any) -> torch.Tensor:
+            return self._run(*arguments)
+
+        # torch.compiler.disable, which imports torch's compiler, a second's work, only when it is at work already.
+        self._uncompiled: Callable[..., torch.Tensor] = torch._compile._disable_dynamo(run)
+
+    def __repr__(self) -> str:
+        return f"<kernelzoo backend {self.name!r} on {', '.join(self.devices)}>"
+
+    def variants(self, op: str) -> tuple[str, ...]:
+        """Names of the variants of one operation, sorted. Raises UnknownNameError."""
+        registry.known_op(op)
+        return tuple(sorted(variant for known, variant in list(self._binds) if known == op))
+
+    def _run(
+        self,
+        op: Operation,
+        x: torch.Tensor,
+        dim: Dims,
+        keepdim: bool,
+        variant: str,
+        out: torch.Tensor | None,
+    ) -> torch.Tensor:
+        if self._is_compiling():  # torch.compile breaks its graph here: what binds and compiles kernels can't be traced
+            return self._uncompiled(op, x, dim, keepdim, variant, out)
+        # The fast path of a repeated call. What another launch table than that in force was chosen for is not kept.
+        key: tuple[object, ...] | None = None
+        address = 0  # also that of a tensor without memory
+        kept = self._last.get(op)
+        if (
+            kept is not None
+            and variant is kept[0]
+            and dim is kept[1]
+            and keepdim is kept[2]
+            and out is None
+            and kept[3](x)
+            and not self._chosen()
+        ):
+            address = x.data_ptr()
+            if address % 16 != kept[4]:
+                address = 0
+        if not address and out is None and type(dim) is int and type(variant) is str and not self._chosen():
+            key, address, kept = self._find(op, x, dim, keepdim, variant)
+        if address and kept is not None:
+            _, _, _, _, _, device, alone, at, shape, strides, dtype = kept
+            if alone or device == self._current_device():
+                out = self._allocate(shape, strides, dtype)
+                at(address, out.data_ptr())
+                return out
+        return self._first(op, x, dim, keepdim, variant, out, key)
+
+    def _first(
+        self,
+        op: Operation,
+        x: torch.Tensor,
+        dim: Dims,
+        keepdim: bool,
+        variant: str,
+        out: torch.Tensor | None,
+        key: tuple[object, ...] | None,
+    ) -> torch.Tensor:
+        """A call that no kept launch answers: check, bind and launch, and keep the launch for its key if it can be."""
+        bind = self._binds.get((op.name, variant)) if isinstance(variant, str) else None
+        if bind is None:
+            raise UnknownNameError(f"{self.name} {op.name} variant", variant, self.variants(op.name))
+        dims = op.check(x, dim)
+        self._check_device(x)
+        if out is None:
+            out = op.allocate(x, dims, keepdim)
+        else:
+            op.check_out(out, x, dims, keepdim)
+        if out.numel():
+            with on_device_of(x):
+                launch = op.launch(bind, x, dims, out)
+                launch()
+            if key is not None and isinstance(launch, Movable):
+                self._keep(key, x, launch, out)
+        return out
+
+    def _find(
+        self, op: Operation, x: torch.Tensor, dim: int, keepdim: bool, variant: str
+    ) -> tuple[tuple[object, ...] | None, int, _Kept | None]:
+        """A key of everything that a launch depends on but the addresses, x's address, and what is kept for the key;
+        no key for what is not a plain tensor on a GPU, or needs a check that a key can't stand for."""
+        nothing = None, 0, None
+        if type(x) is not self._tensor or (device := x.get_device()) < 0:  # negative on the host
+            return nothing
+        if x.requires_grad or x.is_neg():
+            return nothing
+        try:
+            address = x.data_ptr()
+        except RuntimeError:  # a sparse tensor has none
+            return nothing
+        if not address:
+            return nothing
+        key = (op, variant, dim, keepdim, x.dtype, x.shape, x.stride(), address % 16, device)
+        kept = self._kept.get(key)
+        if kept is not None:
+            if kept is self._last.get(op):  # whose test was made in another of torch's modes, or for an equal name
+                kept = self._kept[key] = (variant, dim, keepdim, _alike(x), *kept[4:])
+            self._last[op] = kept
+        return key, address, kept
+
+    def _keep(self, key: tuple[object, ...], x: torch.Tensor, launch: Movable, out: torch.Tensor) -> None:
+        """Keep a launch for its key, and for the next call if that is alike."""
+        if len(self._kept) >= _KEPT:
+            self._forget()
+        op, variant, dim, keepdim, *_, offset, device = key
+        result = tuple(out.shape), out.stride(), out.dtype
+        kept: Any = (variant, dim, keepdim, _alike(x), offset, device, self._device_count() == 1, launch.at, *result)
+        self._kept[key] = self._last[op] = kept
+
+    def _forget(self) -> None:
+        """Keep no launch."""
+        self._kept.clear()
+        self._last.clear()
+
+
+def get(name: str) -> Backend:
+    """The backend of that name, loaded on first use and kept.
+
+    Raises UnknownNameError, or BackendUnavailableError with the reason and the remedy if it can't run here. Safe from
+    several threads.
+    """
+    backend = _backends.get(name)
+    if backend is None:
+        language = registry.language(name)
+        backend = _backends.setdefault(name, Backend(language))
+    return backend
+
+
+def softmax(x: torch.Tensor, dim: int = -1, *, variant: str = "auto", out: torch.Tensor | None = None) -> torch.Tensor:
+    """Softmax over one axis by the best backend that can run here for x's device; see :meth:`Backend.softmax`."""
+    return _best(x).softmax(x, dim, variant=variant, out=out)
+
+
+def min(
+    x: torch.Tensor,
+    dim: Dims = -1,
+    keepdim: bool = False,
+    *,
+    variant: str = "auto",
+    out: torch.Tensor | None = None,
+) -> torch.Tensor:
+    """Minimum along axes by the best backend that can run here for x's device; see :meth:`Backend.min`."""
+    return _best(x).min(x, dim, keepdim, variant=variant, out=out)
+
+
+def _best(x: torch.Tensor) -> Backend:
+    try:
+        return _best_by_device[x.device.type]  # whose methods check x as well
+    except (AttributeError, KeyError):
+        check_tensor(x)
+    device = x.device.type
+    if device not in _best_by_device:
+        refusals = []
+        for name in registry.PREFERENCE.get(device, ("torch",)):
+            try:
+                backend = get(name)
+            except BackendUnavailableError as error:
+                refusals.append(error)
+                continue
+            if device in backend.devices:
+                _best_by_device[device] = backend
+                break
+        else:
+            raise DeviceError(
+                f"no backend can take a tensor on {x.device}: "
+                + ("; ".join(map(str, refusals)) or "none is written for it")
+            )
+    return _best_by_device[device]
+
+
+_backends: dict[str, Backend] = {}
+_best_by_device: dict[str, Backend] = {}
+
+
+def _forget(name: str) -> None:
+    """Launches of what is replaced are not kept."""
+    backend = _backends.get(name)
+    if backend is not None:
+        backend._forget()
+
+
+registry.on_change.append(_forget)
+
+
+_Kept: TypeAlias = (
+    "tuple[str, int, bool, Callable[[object], bool], int, int, bool, Callable[[int, int], None],"
+    " tuple[int, ...], tuple[int, ...], torch.dtype]"
+)
+"""The variant, axis and keepdim of a call, and whether an x is alike; its address modulo 16, its device, and whether
+there is no other; a launch on any addresses; the output's shape, strides and dtype."""
+
+_Allocate: TypeAlias = "Callable[[tuple[int, ...], tuple[int, ...], torch.dtype], torch.Tensor]"
+
+
+def _empty_strided(shape: tuple[int, ...], strides: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
+    """Memory on the current GPU, for a torch without the fast path to it that its own compiler's code takes."""
+    import torch
+
+    return torch.empty_strided(shape, strides, dtype=dtype, device="cuda")
+
+
+def _alike(x: torch.Tensor) -> Callable[[object], bool]:
+    """A test for plain tensors of x's dtype, device, shape and strides, in the mode that torch is in: what its own
+    compiler guards compiled code with, a fourth of the time of a key. It fails for all in a torch that has it not."""
+    import torch
+
+    try:
+        guards: Any = torch._C._dynamo.guards.TensorGuards
+        made = guards(x, dynamic_dims_sizes=[list(x.shape)], dynamic_dims_strides=[list(x.stride())])
+        return made.check  # type: ignore[no-any-return]  # torch's C++ has no annotations
+    except (AttributeError, TypeError):
+        return lambda x: False
+
+
+_KEPT = 4096
+"""Layouts that a backend keeps a launch for; a program that goes through more begins anew."""

@@ -1,0 +1,174 @@
+"""What ``kernelzoo tune`` measures and tells: tuners of launch tables, their knobs, and every trial as a row."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from kernelzoo.cli import output
+from kernelzoo.errors import KernelZooError, UnknownNameError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from kernelzoo.measure.guard import Guard
+    from kernelzoo.measure.problems import Problem
+    from kernelzoo.measure.tuning import Outcome, Site, Tuner
+    from kernelzoo.tables import Card, Knob
+
+Json = dict[str, Any]
+
+
+class Bench:
+    """Plans and measures in the guarded process."""
+
+    def __init__(self, guard: Guard) -> None:
+        self._guard = guard
+
+    def plans(self, id: str, problems: Sequence[Problem], values: Sequence[dict[str, int]]) -> list[list[str]]:
+        return self._guard.plans(id, problems, values)
+
+    def race(
+        self, id: str, problem: Problem, values: Mapping[str, dict[str, int]], rounds: int
+    ) -> tuple[dict[str, list[float]], dict[str, str]]:
+        lanes = {f"{id}@{label}": of_label for label, of_label in values.items()}
+        entries, failed = self._guard.race(problem, list(lanes), rounds=rounds, tables=lanes, label="tune")
+        samples = {entry["extra_info"]["id"].partition("@")[2]: entry["stats"]["data"] for entry in entries}
+        return samples, {f["id"].partition("@")[2]: f"{f['outcome']}: {f['reason']}" for f in failed}
+
+
+def tuner_of(
+    one: Json, guard: Guard, dtypes: Sequence[str], card: Card, rounds: int, seconds: float = 0.0, tell: Any = None
+) -> Tuner:
+    from kernelzoo.measure.planning import pool
+    from kernelzoo.measure.tuning import Tuner
+
+    chosen = {"tell": tell} if tell is not None else {}
+    problems = pool(one["op"], dtypes, card.multiprocessors)
+    return Tuner(knobs_of(one), one["ids"], problems, Bench(guard), rounds=rounds, time_limit=seconds, **chosen)
+
+
+def knobs_of(one: Json) -> list[Knob]:
+    from kernelzoo.tables import Knob
+
+    return [Knob(**{**knob, "among": tuple(knob["among"])}) for knob in one["knobs"]]
+
+
+def rows(one: Json, outcome: Outcome) -> list[Json]:
+    """Every trial, then the knobs that were not measured, then each verification, as flat rows."""
+    rows = []
+    common = {"backend": one["backend"], "op": one["op"]}
+    for trial in outcome.trials:
+        rows.append(
+            {
+                **common,
+                "knob": trial.knob,
+                "value": trial.value,
+                "against": trial.against,
+                "id": trial.id,
+                **_ratio(trial.ratio, trial.worst, trial.verdict),
+                "taken": trial.taken,
+                "reason": trial.reason,
+                "problems": ", ".join(trial.problems),
+            }
+        )
+    for name, why in outcome.unmeasured.items():
+        rows.append({**common, "knob": name, "taken": False, "reason": why})
+    for verified in outcome.verified:
+        kept = verified.values == outcome.values
+        why = "" if kept else "not better than shipped, or slower by more than is allowed on a problem"
+        problems = ", ".join(verified.problems)
+        rows.append(
+            {
+                **common,
+                "knob": "whole table",
+                "value": str(verified.values),
+                "against": "shipped",
+                **_ratio(verified.ratio, verified.worst, verified.verdict),
+                "taken": kept,
+                "reason": why,
+                "held_out": verified.held_out,
+                "problems": problems,
+            }
+        )
+    return rows
+
+
+def _ratio(ratio: Any, worst: float | None, verdict: str) -> Json:
+    interval = {"ratio": ratio.mid, "low": ratio.low, "high": ratio.high} if ratio is not None else {}
+    return {**interval, "worst": worst, "verdict": verdict.upper()}
+
+
+def show(console: Console, one: Json, outcome: Outcome) -> None:
+    console.print(f"{one['backend']}/{one['op']}, {outcome.seconds:.0f} s", style="bold")
+    table = output.table("knob", ">shipped", ">tried", ">time / before", ">worst", "verdict", "")
+    shipped = {knob["name"]: knob["shipped"] for knob in one["knobs"]}
+    for row in rows(one, outcome):
+        note = "taken" if row["taken"] else row["reason"]
+        ratio = output.number(row.get("ratio")) + output.interval(row.get("low"), row.get("high"))
+        name, worst, said = row["knob"], output.number(row.get("worst")), row.get("verdict", "")
+        tried = str(row.get("value", "-"))
+        if name == "whole table":
+            tried = ", ".join(f"{k}={v}" for k, v in outcome.values.items()) if row["taken"] else "-"
+        style = "green" if row["taken"] else None
+        table.add_row(name, str(shipped.get(name, "-")), tried, ratio, worst, said, note, style=style)
+    output.show(console, table)
+    console.print()
+
+
+def described(backend: str, arch: str, ops: Sequence[str], dtypes: Sequence[str]) -> list[Json]:
+    """Knobs and the problems that they would be measured on, on a described device."""
+    from kernelzoo.device import ARCHITECTURES
+    from kernelzoo.measure import planning
+    from kernelzoo.measure.tuning import Tuner
+
+    if arch not in ARCHITECTURES:
+        raise UnknownNameError("architecture", arch, ARCHITECTURES)
+    rows = []
+    try:
+        with planning.Described(backend, arch) as there:
+            for declared in filter(None, [there.declarations(op) for op in ops]):
+                problems = planning.pool(declared["op"], dtypes, ARCHITECTURES[arch].multiprocessors)
+                rows += listed_knobs(declared, Tuner(knobs_of(declared), declared["ids"], problems, there))
+    except KernelZooError as error:
+        output.console(errors=True).print(f"{backend} is left out: {error}")
+    return rows
+
+
+def listed_knobs(one: Json, tuner: Tuner) -> list[Json]:
+    """A row for each knob of a table: what it is, and where it would be measured."""
+    rows = []
+    for knob, site in zip(tuner.knobs, tuner.surveys(), strict=True):
+        rows.append({"backend": one["backend"], "op": one["op"], **asdict(knob), **_where(site)})
+    return rows
+
+
+def _where(site: Site | None) -> Json:
+    if site is None:
+        return {"id": None, "affected": 0, "problems": []}
+    return {"id": site.id, "affected": site.affected, "problems": [problem.id for problem in site.problems]}
+
+
+def list_knobs(listed: Sequence[Json], where: str, json: bool) -> int:
+    if json:
+        output.emit({"where": where, "knobs": list(listed)})
+        return 0
+    console = output.console()
+    console.print(f"on {where}; nothing is measured")
+    for name in dict.fromkeys((row["backend"], row["op"]) for row in listed):
+        console.print("/".join(name), style="bold")
+        table = output.table("knob", ">shipped", ">among", "what", "would be measured on")
+        for row in listed:
+            if (row["backend"], row["op"]) == name:
+                others = ", ".join(map(str, row["among"]))
+                problems = ", ".join(problem.partition("-")[2] for problem in row["problems"])
+                on = (
+                    f"{row['id'].rpartition('/')[2]}: {problems}"
+                    if row["id"]
+                    else "no problem here: it changes no plan"
+                )
+                table.add_row(row["name"], str(row["shipped"]), others, f"{row['unit']} {row['why']}", on)
+        output.show(console, table)
+        console.print()
+    return 0

@@ -1,0 +1,135 @@
+"""How a problem is laid out for the host's kernels: flat arrays, which rows go side by side, tasks, launches."""
+
+import inspect
+import os
+import platform
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import numba
+import torch
+from llvmlite import binding
+from numba.core.dispatcher import Dispatcher
+
+from kernelzoo.launch import Compiled, Launch, Step, recording
+
+TASK_ELEMENTS = 65536
+"""Least elements worth a task of its own: while the other threads are woken, one core reads these."""
+
+MIN_LANES = 8
+"""Fewer rows than this side by side leave most of a vector register idle."""
+
+SHORT = 32
+"""Reduced axes shorter than this are too short to vectorise along."""
+
+# Numba's workqueue threading layer, which it falls back to where neither TBB nor OpenMP is installed, ends the process
+# when two Python threads are inside parallel kernels at once. One launch uses all cores, so waiting costs little.
+_launching = threading.Lock()
+
+_alone = False
+"""Whether this process may not start parallel loops: see _after_fork."""
+
+
+def _after_fork() -> None:
+    """In a forked child: the lock may be held by a thread that only the parent has, and GNU OpenMP, which Numba takes
+    where TBB is not installed, can't be forked. Numba ends a child that enters a parallel loop if its parent had."""
+    global _launching, _alone
+    _launching = threading.Lock()
+    with suppress(ValueError):  # the parent had started no threads: the child may start its own
+        _alone = _alone or numba.threading_layer() == "omp"
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
+def flat(x: torch.Tensor, dtype: torch.dtype) -> Any:
+    """The memory that x spans as a one-dimensional array of ``dtype`` (of the same width), without a copy.
+
+    So each kernel is compiled once per dtype, whatever the strides, and finds the rows that are contiguous to be so.
+    """
+    span = 1 + sum((size - 1) * stride for size, stride in zip(x.shape, x.stride(), strict=True))
+    return x.detach().as_strided((span,), (1,)).view(dtype).numpy()
+
+
+def lanes_last(x: torch.Tensor, out: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Order the two row axes of the canonical form so that the last, the *lane* axis, is the one to go side by side.
+
+    That is the closer one in memory, unless it has too few rows; the other then, if it is longer.
+    """
+    closer, other = (0, 2) if x.size(2) == 1 or (x.size(0) > 1 and x.stride(0) < x.stride(2)) else (2, 0)
+    lane = closer if x.size(closer) >= min(MIN_LANES, x.size(other)) else other
+    return (x, out) if lane == 2 else (x.transpose(0, 2), out.transpose(0, -1))
+
+
+def side_by_side(x: torch.Tensor) -> bool:
+    """Whether neighbouring rows of ``lanes_last`` are best worked on together, a vector register across rows."""
+    return x.size(2) >= MIN_LANES and (x.size(1) < SHORT or x.stride(2) < x.stride(1))
+
+
+def tasks(units: int, elements: int) -> int:
+    """Number of parallel tasks for so many independent units of work over so many elements; 1 runs on the caller."""
+    if _alone:
+        return 1
+    threads: int = numba.get_num_threads()
+    return max(1, min(threads, units, elements // TASK_ELEMENTS))
+
+
+def launcher(*steps: tuple[Callable[..., None], tuple[Any, ...]]) -> Launch:
+    """A launch that runs compiled kernels with their arguments, in order; under a recording, their steps."""
+    rec = recording.get()
+    if rec is not None:
+        return rec.launch(*(_recorded(*step, compiles=rec.compiles) for step in steps))
+
+    def launch() -> None:
+        with _launching:
+            for kernel, arguments in steps:
+                kernel(*arguments)
+
+    return launch
+
+
+def _recorded(kernel: Any, arguments: tuple[Any, ...], *, compiles: bool) -> Step:
+    """A kernel with its arguments as a step: as many blocks as tasks, of a thread each."""
+    signature = tuple(map(numba.typeof, arguments))
+    numbers = {name: value for name, value in _named(kernel, arguments).items() if isinstance(value, int)}
+    return Step(
+        kernel=f"{kernel.py_func.__name__}{signature}",
+        grid=(numbers["tasks"],),
+        threads=1,
+        arguments=tuple(numbers.values()),
+        build=(lambda: _compiled(kernel, signature, numbers)) if compiles else None,
+    )
+
+
+def _named(kernel: Any, arguments: tuple[Any, ...]) -> dict[str, Any]:
+    return dict(zip(inspect.signature(kernel.py_func).parameters, arguments, strict=True))
+
+
+def _compiled(kernel: Any, signature: tuple[Any, ...], numbers: dict[str, int]) -> Compiled:
+    """The kernel compiled for this host, whatever device is assumed."""
+    kernel.compile(signature)
+    function = kernel.py_func
+    return Compiled(
+        name=function.__name__,
+        language="Numba",
+        source="\n\n".join(inspect.getsource(called.py_func) for called in _with_called(kernel)),
+        file=inspect.getfile(function),
+        line=inspect.getsourcelines(function)[1],
+        constants=numbers,
+        symbol=kernel.overloads[signature].fndesc.mangled_name,
+        assembly=kernel.inspect_asm(signature),
+        host=(platform.machine(), f"{binding.get_host_cpu_name()}, {numba.get_num_threads()} threads"),
+    )
+
+
+def _with_called(kernel: Any) -> list[Any]:
+    """A kernel and the compiled functions of this backend that it calls, and those that they call."""
+    found = [kernel]
+    for function in found:  # grows as it goes
+        names = function.py_func.__code__.co_names
+        called = (function.py_func.__globals__.get(name) for name in names)
+        found += [other for other in dict.fromkeys(called) if isinstance(other, Dispatcher) and other not in found]
+    return found

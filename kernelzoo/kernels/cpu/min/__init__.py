@@ -1,0 +1,1 @@
+"""The minimum on the host, in Numba."""

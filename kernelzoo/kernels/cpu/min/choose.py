@@ -1,0 +1,17 @@
+"""Which form takes a minimum on the host."""
+
+import torch
+
+from kernelzoo.kernels.cpu.launch import lanes_last, side_by_side, tasks
+from kernelzoo.kernels.cpu.min.chunks import LANES
+from kernelzoo.registry import chooser
+
+
+@chooser("cpu", "min", "auto")
+def auto(x: torch.Tensor, out: torch.Tensor) -> str:
+    """Rows in parallel, or split where there are too few rows, or tiles of rows, to keep every thread at work."""
+    rows, threads = x.size(0) * x.size(2), tasks(x.numel(), x.numel())
+    oriented, _ = lanes_last(x, out)
+    units = oriented.size(0) * -(-oriented.size(2) // LANES) if side_by_side(oriented) else rows
+    # Four units per thread leave at most a fifth of the time to a ragged end.
+    return "split" if threads > 1 and units < 4 * threads else "rows"

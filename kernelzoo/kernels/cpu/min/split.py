@@ -1,0 +1,21 @@
+"""The reduced axis is shared out as well: minima of chunks of each row go to a workspace, then the minima of those."""
+
+import torch
+
+from kernelzoo.kernels.cpu.launch import lanes_last, launcher, side_by_side
+from kernelzoo.kernels.cpu.min.chunks import LANES, chunk_minima
+from kernelzoo.launch import Launch
+from kernelzoo.registry import register
+
+CHUNK = 32768
+"""Elements that ``split`` gives to one unit of work: some microseconds, against one element of workspace to merge."""
+
+
+@register("cpu", "min", "split")
+def split(x: torch.Tensor, out: torch.Tensor) -> Launch:
+    """Parallel over the reduced axis as well: minima of chunks of each row to a workspace, then the minima of those."""
+    x, out = lanes_last(x, out)
+    groups, n, lanes = x.shape
+    chunk = max(1, CHUNK // min(lanes, LANES)) if side_by_side(x) else CHUNK
+    partial = x.new_empty((groups, -(-n // chunk), lanes))
+    return launcher(chunk_minima(x, partial, chunk), chunk_minima(partial, out.unsqueeze(1), partial.size(1)))

@@ -1,0 +1,187 @@
+"""A row, or a tile of rows side by side, is read once and stays in cache until it is written."""
+
+import numpy as np
+import torch
+from llvmlite import ir
+from numba import njit, prange, types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from kernelzoo.errors import UnsupportedProblemError
+from kernelzoo.kernels.cpu.disk import compiled
+from kernelzoo.kernels.cpu.launch import lanes_last, side_by_side
+from kernelzoo.kernels.cpu.softmax.lanes import LANES_BLOCK, add_lanes, exponentiate_lanes, load_lanes, store_lanes
+from kernelzoo.kernels.cpu.softmax.launching import bound
+from kernelzoo.kernels.cpu.softmax.rows import BLOCK, exponentiate, top_of
+from kernelzoo.kernels.cpu.softmax.words import (
+    empty,
+    exponential,
+    float_of,
+    narrow,
+    ordered,
+    same_type,
+    two_sum,
+    widen,
+)
+from kernelzoo.launch import Launch
+from kernelzoo.registry import register
+
+VECTOR = 64
+"""Elements that LLVM takes at a time at its widest, four registers of 16 float32; what is left over goes one by one."""
+
+CACHED = 1 << 22
+"""Longest row that ``fused`` takes: 16 MB of float32, what a last-level cache holds. Longer ones are for ``online``."""
+
+TILE_BYTES = 1 << 19
+"""Size of a tile of rows side by side: half of a second-level cache of 1 MB; input and output stream past it."""
+
+TILE_LANES = (16, 256)
+"""Fewest and most rows in such a tile: from a cache line of float32 to where more made no difference."""
+
+
+@intrinsic
+def prefetch_line(typing_context, x, at):
+    """Ask for the cache line of x[at]; an address past the end does no harm."""
+
+    def generate(context, builder, signature, arguments):
+        data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
+        pointer, word = ir.IntType(8).as_pointer(), ir.IntType(32)
+        prefetch = cgutils.get_or_insert_function(
+            builder.module, ir.FunctionType(ir.VoidType(), [pointer, word, word, word]), "llvm.prefetch.p0"
+        )
+        address = builder.bitcast(builder.gep(data, [arguments[1]]), pointer)
+        builder.call(prefetch, [address, word(0), word(3), word(1)])  # to read, into every level, data
+        return context.get_dummy_value()
+
+    return types.void(x, at), generate
+
+
+@njit(fastmath={"reassoc"})
+def _exponentiate_edge(edge, top):
+    """Replace VECTOR elements by their exponentials, return their sum."""
+    total = edge.dtype.type(0)
+    for j in range(np.uint64(VECTOR)):
+        value = exponential(edge[j] - top)
+        edge[j] = value
+        total += value
+    return total
+
+
+@njit
+def _scale(row, start, scale, n, out, to, step):
+    """Write n elements of row[start:], scaled, to out[to], out[to + step] and so on."""
+    if step == np.uint64(1):
+        for j in range(n):
+            out[to + j] = narrow(row[start + j] * scale, out[to])
+    else:
+        for j in range(n):
+            out[to + j * step] = narrow(row[start + j] * scale, out[to])
+
+
+@njit
+def _prefetch(x, at, count):
+    for j in range(np.uint64(0), count, np.uint64(64 // x.itemsize)):
+        prefetch_line(x, at + j)
+
+
+@compiled(error_model="numpy")
+def _fused_rows_task(x, out, n, lanes, x_group, x_n, x_lane, out_group, out_n, out_lane, first, last):
+    n, x_n, out_n = np.uint64(n), np.uint64(x_n), np.uint64(out_n)
+    block, zero, one = np.uint64(BLOCK), np.uint64(0), np.uint64(1)
+    # The end of a row that fills no whole vector goes through a small array, padded with -inf, whose exponential is 0.
+    width = np.uint64(VECTOR)
+    whole, tail = n // width * width, n % width
+    edge = empty(width, x)
+    # Exponentials wait for their sum in the output's own row, where it is contiguous and wide enough. A buffer at some
+    # other address costs up to twice the time: loads wait for earlier stores whose addresses agree in the low 12 bits.
+    in_place = out_n == one and out.dtype == edge.dtype
+    buffer = empty(one if in_place else n, x)
+    row = same_type(out, buffer) if in_place else buffer
+    group, lane = first // lanes, first % lanes
+    for _ in range(first, last):
+        start = np.uint64(group * x_group + lane * x_lane)
+        to = np.uint64(group * out_group + lane * out_lane)
+        group, lane = (group, lane + 1) if lane + 1 < lanes else (group + 1, 0)
+        following = np.uint64(group * x_group + lane * x_lane)
+        base = to if in_place else zero
+        top = float_of(ordered(top_of(x, start, x_n, n)))
+        total = carry = row.dtype.type(0)
+        for begin in range(zero, whole, block):
+            count = min(block, whole - begin)
+            if x_n == one:
+                # Memory would stand idle while exponentials are computed: let it fetch the next row.
+                _prefetch(x, following + begin, count)
+            term = exponentiate(x, start + begin * x_n, x_n, count, top, row, base + begin)
+            total, carry = two_sum(total, carry, term)
+        if tail:
+            for j in range(tail):
+                edge[j] = widen(x[start + (whole + j) * x_n])
+            edge[tail:] = -np.inf
+            total, carry = two_sum(total, carry, _exponentiate_edge(edge, top))
+            for j in range(tail):
+                row[base + whole + j] = edge[j]
+        scale = row.dtype.type(1) / (total + carry)
+        if in_place:  # apart, for LLVM vectorises the general form only where input and output don't overlap
+            for j in range(to, to + n):
+                row[j] *= scale
+        else:
+            _scale(row, base, scale, n, out, to, out_n)
+
+
+@compiled(error_model="numpy")
+def _fused_columns_task(x, out, n, lanes, x_group, x_n, x_lane, out_group, out_n, out_lane, pitch, first, last):
+    tiles = (lanes - 1) // pitch + 1
+    n, x_n, out_n, pitch = np.uint64(n), np.uint64(x_n), np.uint64(out_n), np.uint64(pitch)
+    block, zero = np.uint64(LANES_BLOCK), np.uint64(0)
+    tile = empty(n * pitch, x)
+    top, total, carry, partial = empty(pitch, x), empty(pitch, x), empty(pitch, x), empty(pitch, x)
+    for unit in range(first, last):
+        lane = unit % tiles * np.int64(pitch)
+        width = np.uint64(min(np.int64(pitch), lanes - lane))
+        start = np.uint64(unit // tiles * x_group + lane * x_lane)
+        to = np.uint64(unit // tiles * out_group + lane * out_lane)
+        top[:], total[:], carry[:] = -np.inf, 0, 0
+        load_lanes(x, start, zero, n, x_n, np.uint64(x_lane), tile, pitch, top, width)
+        for begin in range(zero, n, block):
+            exponentiate_lanes(tile, begin, min(begin + block, n), pitch, top, partial, width)
+            add_lanes(total, carry, partial, width)
+        for i in range(width):
+            total[i] = 1 / (total[i] + carry[i])
+        # In blocks, so that a tile written across its rows is read from the first-level cache.
+        for begin in range(zero, n, np.uint64(64)):
+            end = min(begin + np.uint64(64), n)
+            store_lanes(tile, begin, end, pitch, total, out, to, out_n, np.uint64(out_lane), width)
+
+
+@compiled(parallel=True)
+def _fused_rows(x, out, n, lanes, xg, xn, xl, og, on, ol, units, tasks):
+    if tasks == 1:
+        _fused_rows_task(x, out, n, lanes, xg, xn, xl, og, on, ol, 0, units)
+        return
+    for i in prange(tasks):
+        begin, end = i * units // tasks, (i + 1) * units // tasks
+        _fused_rows_task(x, out, n, lanes, xg, xn, xl, og, on, ol, begin, end)
+
+
+@compiled(parallel=True)
+def _fused_columns(x, out, n, lanes, xg, xn, xl, og, on, ol, pitch, units, tasks):
+    if tasks == 1:
+        _fused_columns_task(x, out, n, lanes, xg, xn, xl, og, on, ol, pitch, 0, units)
+        return
+    for i in prange(tasks):
+        begin, end = i * units // tasks, (i + 1) * units // tasks
+        _fused_columns_task(x, out, n, lanes, xg, xn, xl, og, on, ol, pitch, begin, end)
+
+
+@register("cpu", "softmax", "fused")
+def fused(x: torch.Tensor, out: torch.Tensor) -> Launch:
+    """A row, or a tile of rows side by side, is read once and stays in cache until it is written; rows in parallel."""
+    x, out = lanes_last(x, out)
+    groups, n, lanes = x.shape
+    if n > CACHED:
+        raise UnsupportedProblemError("cpu/softmax/fused", f"rows of up to {CACHED} elements stay in cache, got {n}")
+    if not side_by_side(x):
+        return bound(_fused_rows, x, out, groups * lanes)
+    fewest, most = TILE_LANES
+    width = min(lanes, most, max(fewest, TILE_BYTES // (n * max(4, x.element_size()))))
+    return bound(_fused_columns, x, out, groups * -(-lanes // width), width)

@@ -1,0 +1,188 @@
+"""What the softmax kernels of the host share: elements as floats and back, the exponential, rounded sums.
+
+Only in the exponential may a product be fused with a sum ('contract'). No other order of a sum is taken here.
+"""
+
+from typing import Any
+
+import numpy as np
+from numba import njit, types
+from numba.extending import intrinsic, overload
+
+# Bits and conversions
+
+
+@intrinsic
+def bits_of(typing_context, value):
+    """The bits of a float as a signed integer."""
+    integer = types.Integer.from_bitwidth(value.bitwidth, True)
+
+    def generate(context, builder, signature, arguments):
+        return builder.bitcast(arguments[0], context.get_value_type(integer))
+
+    return integer(value), generate
+
+
+@intrinsic
+def float_of(typing_context, bits):
+    """The float of those bits."""
+    real = {32: types.float32, 64: types.float64}[bits.bitwidth]
+
+    def generate(context, builder, signature, arguments):
+        return builder.bitcast(arguments[0], context.get_value_type(real))
+
+    return real(bits), generate
+
+
+def widen(element: Any) -> Any:
+    """An element as the float that it is accumulated in."""
+    raise NotImplementedError("compiled only")
+
+
+@overload(widen)
+def _wide_of(element):
+    if element == types.uint16:  # bfloat16: the upper half of a float32
+        return lambda element: float_of(np.int32(np.uint32(element) << np.uint32(16)))
+    if element == types.int16:
+        return _from_half
+    return lambda element: element
+
+
+def _from_half(element):
+    """float16 to float32 without a conversion instruction, which not every processor has; LLVM vectorises this."""
+    sign = np.int32((np.int32(element) & np.int32(0x8000)) << np.int32(16))
+    magnitude = np.int32((np.int32(element) & np.int32(0x7FFF)) << np.int32(13))
+    rebias = np.int32(112 << 23)
+    if magnitude >= np.int32(0x7C00 << 13):  # infinity and NaN: the largest exponent here too
+        wide = np.int32(magnitude + np.int32(2 * rebias))
+    else:
+        wide = np.int32(magnitude + rebias)
+    # Zero and subnormals: as a normal number with one more bit in front, which is then taken off.
+    small = bits_of(np.float32(float_of(np.int32(magnitude + np.int32(113 << 23))) - np.float32(2.0**-14)))
+    return float_of(np.int32((small if magnitude < np.int32(1 << 23) else wide) | sign))
+
+
+def narrow(value: Any, like: Any) -> Any:
+    """A probability (or NaN) rounded to nearest, ties to even, to an element of ``like``'s type."""
+    raise NotImplementedError("compiled only")
+
+
+@overload(narrow)
+def _narrow_of(value, like):
+    if like == types.uint16:
+        return _to_bfloat16
+    if like == types.int16:
+        return _to_half
+    return lambda value, like: value
+
+
+def _to_bfloat16(value, like):
+    bits = bits_of(value)
+    odd = np.int32((bits >> np.int32(16)) & np.int32(1))
+    rounded = np.int32(np.int32(bits + np.int32(0x7FFF) + odd) >> np.int32(16))
+    return np.uint16(np.int32(0x7FC0) if value != value else rounded)
+
+
+def _to_half(value, like):
+    bits = bits_of(value)
+    odd = np.int32((bits >> np.int32(13)) & np.int32(1))
+    normal = np.int32(np.int32(bits - np.int32(112 << 23) + np.int32(0xFFF) + odd) >> np.int32(13))
+    # Below 2^-14 the spacing is 2^-24, that of float32 from 1/2 to 1: adding 1/2 rounds to it.
+    small = np.int32(bits_of(np.float32(value + np.float32(0.5))) - np.int32(126 << 23))
+    rounded = small if value < np.float32(2.0**-14) else normal
+    return np.int16(np.int32(0x7E00) if value != value else rounded)
+
+
+# The exponential
+
+
+def exponential(t: Any) -> Any:
+    """e^t for t up to 88, flushed to zero below the smallest normal number; NaN for NaN. Within 3 units of roundoff.
+
+    t = k ln 2 + r with an integer k, so e^t = 2^k e^r and |r| <= ln(2)/2, where the Taylor series is short. Adding 1.5
+    times 2^(bits of the fraction) rounds to the integer k and leaves it in the low bits, whence it moves to the
+    exponent. ln 2 comes in two parts, the first short enough for k times it to be exact.
+    """
+    raise NotImplementedError("compiled only")
+
+
+@overload(exponential, jit_options={"fastmath": {"contract"}})
+def _exp_of(t):
+    real, integer, fraction = (np.float32, np.int32, 23) if t == types.float32 else (np.float64, np.int64, 52)
+    bias = integer(np.finfo(real).maxexp - 1)
+    lowest = real(np.finfo(real).minexp * np.log(2.0))
+    round_to_integer = real(1.5 * 2.0**fraction)
+    log2_e = real(1 / np.log(2.0))
+    ln2_high = real(0.693359375) if real is np.float32 else real(0.6931471803691238)
+    ln2_low = real(-2.12194440054690583e-4) if real is np.float32 else real(1.9082149292705877e-10)
+    shift = integer(fraction)
+    one, zero = real(1), real(0)
+    c2, c3, c4, c5, c6, c7 = (real(1 / k) for k in (2, 6, 24, 120, 720, 5040))
+
+    if real is np.float32:
+
+        def exp(t):
+            shifted = t * log2_e + round_to_integer
+            k = shifted - round_to_integer
+            r = t - k * ln2_high - k * ln2_low
+            p = c2 + r * (c3 + r * (c4 + r * (c5 + r * (c6 + r * c7))))
+            power = float_of(integer(integer(bits_of(shifted) + bias) << shift))
+            return zero if t < lowest else (one + (r + r * r * p)) * power
+
+    else:
+        c8, c9, c10, c11, c12, c13 = (real(1 / k) for k in (40320, 362880, 3628800, 39916800, 479001600, 6227020800))
+
+        def exp(t):
+            shifted = t * log2_e + round_to_integer
+            k = shifted - round_to_integer
+            r = t - k * ln2_high - k * ln2_low
+            p = c8 + r * (c9 + r * (c10 + r * (c11 + r * (c12 + r * c13))))
+            p = c2 + r * (c3 + r * (c4 + r * (c5 + r * (c6 + r * (c7 + r * p)))))
+            power = float_of(integer(integer(bits_of(shifted) + bias) << shift))
+            return zero if t < lowest else (one + (r + r * r * p)) * power
+
+    return exp
+
+
+# Small pieces
+
+
+def ordered(bits: Any) -> Any:
+    """The integer that sorts as the float of those bits does, and back again: it is its own inverse."""
+    raise NotImplementedError("compiled only")
+
+
+@overload(ordered)
+def _ordered_of(bits):
+    integer = getattr(np, f"int{bits.bitwidth}")
+    sign_at, magnitude = integer(bits.bitwidth - 1), integer(np.iinfo(integer).max)
+    return lambda bits: integer(bits ^ ((bits >> sign_at) & magnitude))
+
+
+def empty(count: Any, x: Any) -> Any:
+    """An array of the float that x's elements are accumulated in."""
+    raise NotImplementedError("compiled only")
+
+
+@overload(empty)
+def _empty_of(count, x):
+    real = np.float64 if x.dtype == types.float64 else np.float32
+    return lambda count, x: np.empty(count, real)
+
+
+def same_type(array: Any, like: Any) -> Any:
+    """``array`` where it is of ``like``'s type, ``like`` otherwise: the compiler is to see one type only."""
+    raise NotImplementedError("compiled only")
+
+
+@overload(same_type)
+def _same_type_of(array, like):
+    return (lambda array, like: array) if array == like else (lambda array, like: like)
+
+
+@njit
+def two_sum(total, carry, term):
+    """The rounded sum of all three, and what it rounded off (Knuth, TAOCP 2, 4.2.2)."""
+    new = total + term
+    back = new - total
+    return new, carry + ((total - (new - back)) + (term - back))

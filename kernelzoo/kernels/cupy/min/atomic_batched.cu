@@ -1,0 +1,33 @@
+// The reduced axis spread over the chip; a block keeps the minima of all its rows and sends them out together.
+
+#include "atomics.cuh"
+
+// Block (p, q): columns [p * block_n, (p + 1) * block_n) in packs, row tiles q, q + gridDim.y, ... of a row per warp.
+// The minima of all its rows are held in shared memory and go out together, once (past 2^26 rows, which gridDim.y has
+// no blocks for, once every 1024 rows).
+template <class T, int V, int ITEMS>
+__global__ void __launch_bounds__(256, 4) atomic_batched(const Problem given, Target<T>* workspace, const i64 block_n) {
+  const Problem p = begin(given);
+  constexpr int WARPS = 8, ROWS = 1024;
+  __shared__ Word<T> batch[ROWS];
+  const int lane = threadIdx.x & 31, warp = threadIdx.x / 32;
+  const i64 from = blockIdx.x * block_n, step = (i64)gridDim.y * WARPS;
+  int held = 0;
+  for (i64 tile = (i64)blockIdx.y * WARPS; tile < p.rows; tile += step) {
+    const i64 r = tile + warp;
+    Word<T> w = nothing<T>();
+    if (r < p.rows) w = least_of_columns<ITEMS>(Row<T, V>(p, r), from, block_n, lane);  // a warp alike
+    if (lane == 0) batch[held + warp] = w;
+    held += WARPS;
+    if (held == ROWS || tile + step >= p.rows) {  // the block alike
+      __syncthreads();
+      const i64 first = tile - (held / WARPS - 1) * step;
+      for (int k = threadIdx.x; k < held; k += 256) {
+        const i64 row = first + k / WARPS * step + k % WARPS;
+        if (row < p.rows) atomic_least(target<T>(p, workspace, row), as_target(batch[k], T{}));
+      }
+      __syncthreads();
+      held = 0;
+    }
+  }
+}

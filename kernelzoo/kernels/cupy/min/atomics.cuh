@@ -1,0 +1,101 @@
+// Atomic minima: what both variants send, where to, and the steps before and after.
+#ifndef KERNELZOO_MIN_ATOMICS_CUH
+#define KERNELZOO_MIN_ATOMICS_CUH
+
+#include "minima.cuh"
+
+// Where they meet (Target) an atomic must exist: float and double by their bits, narrow dtypes in a workspace of 32
+// bits. Of floats, the non-negative ones order as signed integers and the negative ones the other way round as
+// unsigned ones; all ones, a NaN, is below everything to the one comparison and above everything to the other.
+
+template <class T> struct TargetOf { using type = int; };
+template <> struct TargetOf<float> { using type = float; };
+template <> struct TargetOf<float16> { using type = float; };
+template <> struct TargetOf<bfloat16> { using type = float; };
+template <> struct TargetOf<double> { using type = double; };
+template <> struct TargetOf<i64> { using type = i64; };
+template <class T> using Target = typename TargetOf<T>::type;
+
+// The lowest place of a folded word, as its target's bits: exact.
+__device__ inline u32 as_target(u32 w, float) { return w; }
+__device__ inline u32 as_target(u32 w, int) { return w; }
+__device__ inline u64 as_target(u64 w, double) { return w; }
+__device__ inline u64 as_target(u64 w, i64) { return w; }
+__device__ inline u32 as_target(u32 w, u8) { return w & 0xffu; }
+__device__ inline u32 as_target(u32 w, signed char) { return (u32)(int)(signed char)w; }
+__device__ inline u32 as_target(u32 w, short) { return (u32)(int)(short)w; }
+__device__ inline u32 as_target(u32 w, bfloat16) { return w << 16; }
+__device__ inline u32 as_target(u32 w, float16) {
+  float wide;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(wide) : "h"((u16)w));
+  return __float_as_uint(wide);
+}
+
+__device__ inline u8 from_target(u32 bits, u8) { return (u8)bits; }
+__device__ inline signed char from_target(u32 bits, signed char) { return (signed char)bits; }
+__device__ inline short from_target(u32 bits, short) { return (short)bits; }
+__device__ inline bfloat16 from_target(u32 bits, bfloat16) { return {(u16)(bits >> 16)}; }
+__device__ inline float16 from_target(u32 bits, float16) {
+  float16 half;
+  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(half.bits) : "f"(__uint_as_float(bits)));
+  return half;
+}
+
+__device__ inline void atomic_least(float* at, u32 bits) {
+  if ((bits & 0x7fffffffu) > 0x7f800000u) bits = 0xffffffffu;
+  if ((int)bits < 0) {
+    atomicMax((u32*)at, bits);
+  } else {
+    atomicMin((int*)at, (int)bits);
+  }
+}
+__device__ inline void atomic_least(double* at, u64 bits) {
+  if ((bits & 0x7fffffffffffffffull) > 0x7ff0000000000000ull) bits = ~0ull;
+  if ((i64)bits < 0) {
+    atomicMax((u64*)at, bits);
+  } else {
+    atomicMin((i64*)at, (i64)bits);
+  }
+}
+__device__ inline void atomic_least(int* at, u32 bits) { atomicMin(at, (int)bits); }
+__device__ inline void atomic_least(i64* at, u64 bits) { atomicMin(at, (i64)bits); }
+
+// Target of row r: in the workspace where there is one, else in the output.
+template <class T>
+__device__ inline Target<T>* target(const Problem& p, Target<T>* workspace, i64 r) {
+  if constexpr (sizeof(T) < 4) {
+    return workspace + r;
+  } else {
+    return (Target<T>*)Row<T, 1>(p, r).out;
+  }
+}
+
+// The first step of an atomic minimum.
+template <class T>
+__global__ void __launch_bounds__(256) fill(const Problem given, Target<T>* workspace) {
+  const Problem p = begin(given);
+  const i64 r = block_index() * 256 + threadIdx.x;
+  if (r < p.rows) *(Word<T>*)target<T>(p, workspace, r) = identity(Target<T>{});
+}
+
+// Its last one, for narrow dtypes.
+template <class T>
+__global__ void __launch_bounds__(256) narrow(const Problem given, const Target<T>* workspace) {
+  const Problem p = begin(given);
+  const i64 r = block_index() * 256 + threadIdx.x;
+  if (r >= p.rows) return;
+  T* out = Row<T, 1>(p, r).out;
+  *out = from_target(*(const u32*)(workspace + r), T{});
+}
+
+// A warp's least of `block_n` packs of a row from pack `from` on, folded; the row's edges belong to block 0.
+template <int ITEMS, class T, int V>
+__device__ inline Word<T> least_of_columns(const Row<T, V>& row, i64 from, i64 block_n, int lane) {
+  const i64 to = from + block_n < row.packs ? from + block_n : row.packs;
+  Word<T> w = nothing<T>();
+  if (blockIdx.x == 0) w = least_of_edges(row, lane, 32);
+  for (i64 j = from + lane; j < to; j += ITEMS * 32) w = least(w, least_of_batch<ITEMS>(row, j, to, 32), T{});
+  return fold<T>(least_of_lanes<T, 32>(w));
+}
+
+#endif

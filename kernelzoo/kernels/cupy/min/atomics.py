@@ -1,0 +1,33 @@
+"""What both forms that spread the reduced axis over the chip plan alike: the fill, the minimum by atomics, and for
+narrow dtypes, which have no atomics, the way back from a workspace of 32 bits."""
+
+from __future__ import annotations
+
+import ctypes
+
+from kernelzoo.device import Device
+from kernelzoo.kernels.cupy.launch import Plan, Step
+from kernelzoo.kernels.cupy.min.blocks import ITEMS, THREADS, Numbers
+from kernelzoo.kernels.cupy.rows import WARP, c_type, packs, width
+from kernelzoo.layout import Rows, cdiv
+
+TILE_ROWS = 8
+"""A row to each warp of a block."""
+
+
+def chunks_of(rows: Rows, device: Device, numbers: Numbers) -> int:
+    """Blocks along the reduced axis: one wave, each warp with a batch of loads per row at least."""
+    return max(1, min(cdiv(packs(rows), WARP * ITEMS), numbers.blocks_per_sm * device.multiprocessors))
+
+
+def plan_of(form: str, rows: Rows, chunks: int, row_blocks: int) -> Plan:
+    """The kernels of a form, with so many blocks along the reduced axis, and so many across the rows."""
+    name, narrow, over_rows = c_type(rows), rows.itemsize < 4, cdiv(rows.total, THREADS)
+    kernel, block_n = f"{form}<{name}, {width(rows)}, {ITEMS}>", cdiv(packs(rows), chunks)
+    steps = [
+        Step(f"fill<{name}>", over_rows, THREADS, ("partial",)),
+        Step(kernel, chunks, THREADS, ("partial", (ctypes.c_int64, block_n)), grid_y=row_blocks),
+    ]
+    if narrow:
+        steps.append(Step(f"narrow<{name}>", over_rows, THREADS, ("partial",)))
+    return Plan(rows, tuple(steps), partial_bytes=rows.total * 4 if narrow else 0)

@@ -1,0 +1,40 @@
+// Columns, the rows side by side: `chunks` blocks share a tile of at most `step` rows. Each takes `share` lines and
+// leaves their minima behind, which are a tile too; the last to arrive walks down that one.
+
+#include "arrival.cuh"
+#include "tile.cuh"
+
+template <class T, int V, int ITEMS>
+__global__ void __launch_bounds__(256, 3)
+    columns_split(const Problem given, T* partial, u32* arrived, const int chunks, const i64 share, const i64 tiles,
+                  const int step, const int x_lanes, const int depths) {
+  const Problem p = begin(given);
+  __shared__ Bytes16 memory[V > 1 ? 512 : 512 * sizeof(T) / 16];
+  __shared__ Word<T> slots[512];
+  T* places = (T*)memory;
+  // Blocks that share columns are few: 32 bits hold their number.
+  const i64 at = blockIdx.x / (u32)chunks, outer = (u32)at / (u32)tiles;
+  const i64 first = (at - outer * tiles) * step;
+  const int chunk = blockIdx.x - (u32)at * chunks;
+  const int wide = p.inner - first < step ? (int)(p.inner - first) : step;
+  const i64 from = chunk * share, length = p.n - from < share ? p.n - from : share;
+  const i64 outermost = (i64)((double)p.rows * p.inner_inverse + 0.5) - 1;
+  if (outer > outermost) return;
+  const T* x = (const T*)p.x;
+  const T* x_end = x + outermost * p.x_outer + (p.n - 1) * p.x_n + p.inner;
+  x += outer * p.x_outer + from * p.x_n + first * p.x_inner;
+
+  Tile<T, V> tile{x, x_end, length, p.x_n, p.x_inner, wide, x_lanes, depths};
+  for (bool shared = true;; shared = false) {  // one loop, so that both walks are the same code
+    tile.template walk<ITEMS>(places);
+    if (!shared) break;
+    const int pitch = x_lanes * V, beyond = wide + threadIdx.x;
+    T *all = partial + at * chunks * pitch, *mine = all + chunk * pitch;
+    tile.meet(places, slots, mine, 1);
+    if (threadIdx.x + 1 < V && beyond < pitch) put(mine + beyond, nothing<T>());  // the rest of the last word
+    if (!arrives_last(arrived + at, chunks)) return;
+    asm volatile("" : "+l"(all) :: "memory");  // no load is moved ahead of the arrival
+    tile = {all, all + chunks * pitch, chunks, pitch, 1, wide, x_lanes, depths};
+  }
+  tile.meet(places, slots, (T*)p.out + outer * p.out_outer + first * p.out_inner, p.out_inner);
+}

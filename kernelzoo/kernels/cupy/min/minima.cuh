@@ -1,0 +1,174 @@
+// Minima on bits, and of lanes, blocks and batches.
+//
+// A word of 32 (or 64) bits holds as many elements side by side as fit, and least() compares them at once. NaN wins
+// everywhere, as in torch, which fminf and the atomics of the hardware would not give.
+#ifndef KERNELZOO_MIN_MINIMA_CUH
+#define KERNELZOO_MIN_MINIMA_CUH
+
+#include "../row.cuh"
+
+__device__ inline i64 block_index() { return blockIdx.x + (i64)blockIdx.y * gridDim.x; }
+
+// --- Words: least(a, b) element by element, and the identity of each dtype -------------------------------------------
+
+template <class T> struct WordOf { using type = u32; };
+template <> struct WordOf<double> { using type = u64; };
+template <> struct WordOf<i64> { using type = u64; };
+template <class T> using Word = typename WordOf<T>::type;
+
+// In PTX, and not as a < b, since cupy compiles with -ftz=true, which would take a subnormal number for zero.
+__device__ inline u32 least(u32 a, u32 b, float) {
+  asm("{.reg .f32 x, y; mov.b32 x, %0; mov.b32 y, %1; min.NaN.f32 x, x, y; mov.b32 %0, x;}" : "+r"(a) : "r"(b));
+  return a;
+}
+__device__ inline u32 least(u32 a, u32 b, float16) {
+  asm("min.NaN.f16x2 %0, %0, %1;" : "+r"(a) : "r"(b));
+  return a;
+}
+__device__ inline u32 least(u32 a, u32 b, bfloat16) {
+  asm("min.NaN.bf16x2 %0, %0, %1;" : "+r"(a) : "r"(b));
+  return a;
+}
+__device__ inline u64 least(u64 a, u64 b, double) {
+  const double x = __longlong_as_double(a), y = __longlong_as_double(b);
+  return x != x || x < y ? a : b;  // y where y is NaN, too
+}
+__device__ inline u32 least(u32 a, u32 b, u8) { return __vminu4(a, b); }
+__device__ inline u32 least(u32 a, u32 b, signed char) { return __vmins4(a, b); }
+__device__ inline u32 least(u32 a, u32 b, short) { return __vmins2(a, b); }
+__device__ inline u32 least(u32 a, u32 b, int) { return (int)a < (int)b ? a : b; }
+__device__ inline u64 least(u64 a, u64 b, i64) { return (i64)a < (i64)b ? a : b; }
+
+// +inf, or the dtype's largest number.
+__device__ constexpr u32 identity(float) { return 0x7f800000u; }
+__device__ constexpr u32 identity(float16) { return 0x7c007c00u; }
+__device__ constexpr u32 identity(bfloat16) { return 0x7f807f80u; }
+__device__ constexpr u64 identity(double) { return 0x7ff0000000000000ull; }
+__device__ constexpr u32 identity(u8) { return 0xffffffffu; }
+__device__ constexpr u32 identity(signed char) { return 0x7f7f7f7fu; }
+__device__ constexpr u32 identity(short) { return 0x7fff7fffu; }
+__device__ constexpr u32 identity(int) { return 0x7fffffffu; }
+__device__ constexpr u64 identity(i64) { return 0x7fffffffffffffffull; }
+
+template <class T> __device__ inline Word<T> nothing() { return identity(T{}); }
+template <class T> __device__ inline u32 high_word() {
+  return (u32)(sizeof(T) == 8 ? (u64)nothing<T>() >> 32 : nothing<T>());
+}
+
+// One element in every place of a word, and back: the least of a word's places, in its lowest.
+template <class T>
+__device__ inline Word<T> spread(const T* x) {
+  if constexpr (sizeof(T) == 8) {
+    return *(const u64*)x;
+  } else if constexpr (sizeof(T) == 4) {
+    return *(const u32*)x;
+  } else if constexpr (sizeof(T) == 2) {
+    return *(const u16*)x * 0x00010001u;
+  } else {
+    return *(const u8*)x * 0x01010101u;
+  }
+}
+
+template <class T>
+__device__ inline Word<T> fold(Word<T> w) {
+  if constexpr (sizeof(T) <= 2) w = least(w, w >> 16 | w << 16, T{});
+  if constexpr (sizeof(T) == 1) w = least(w, w >> 8 | w << 24, T{});
+  return w;
+}
+
+template <class T>
+__device__ inline void put(T* out, Word<T> w) {
+  w = fold<T>(w);
+  if constexpr (sizeof(T) == 8) {
+    *(u64*)out = w;
+  } else if constexpr (sizeof(T) == 4) {
+    *(u32*)out = w;
+  } else if constexpr (sizeof(T) == 2) {
+    *(u16*)out = (u16)w;
+  } else {
+    *(u8*)out = (u8)w;
+  }
+}
+
+template <class T>
+__device__ inline Word<T> least_of(const Bytes16& v) {
+  if constexpr (sizeof(T) == 8) {
+    return least((u64)v.word[1] << 32 | v.word[0], (u64)v.word[3] << 32 | v.word[2], T{});
+  } else {
+    return least(least(v.word[0], v.word[1], T{}), least(v.word[2], v.word[3], T{}), T{});
+  }
+}
+
+template <class T>
+__device__ inline Word<T> word_of(const Bytes16& v, int k) {
+  if constexpr (sizeof(T) == 8) {
+    return (u64)v.word[2 * k + 1] << 32 | v.word[2 * k];
+  } else {
+    return v.word[k];
+  }
+}
+template <class T>
+__device__ inline Bytes16 no_elements() {
+  return {{(u32)nothing<T>(), high_word<T>(), (u32)nothing<T>(), high_word<T>()}};
+}
+
+// --- Reductions ------------------------------------------------------------------------------------------------------
+
+template <class T, int LANES>
+__device__ inline Word<T> least_of_lanes(Word<T> w) {
+#pragma unroll
+  for (int mask = LANES / 2; mask > 0; mask /= 2) w = least(w, exchange(w, mask), T{});
+  return w;
+}
+
+// Over the block, behind one barrier; every thread gets it. `slots` (32) may be written again after the next barrier.
+template <class T>
+__device__ inline Word<T> least_of_block(Word<T> w, Word<T>* slots) {
+  const int lane = threadIdx.x & 31;
+  w = least_of_lanes<T, 32>(w);
+  if (lane == 0) slots[threadIdx.x / 32] = w;
+  __syncthreads();
+  return least_of_lanes<T, 32>(lane < blockDim.x / 32 ? slots[lane] : nothing<T>());
+}
+
+// ITEMS packs from pack `from` on, `step` apart and before `to`, all loaded before the first is compared. Where fewer
+// are left, the last one is read again: a minimum does not mind, and no load waits for a predicate.
+template <int ITEMS, class T, int V>
+__device__ inline Word<T> least_of_batch(const Row<T, V>& row, i64 from, i64 to, int step) {
+  if (from >= to) return nothing<T>();
+  Word<T> w[ITEMS];
+  if constexpr (V > 1) {
+    Bytes16 raw[ITEMS];
+#pragma unroll
+    for (int i = 0; i < ITEMS; ++i) {
+      const i64 j = from + i * step;
+      raw[i] = load_once(row.x + row.head + (j < to ? j : to - 1) * V);
+    }
+#pragma unroll
+    for (int i = 0; i < ITEMS; ++i) w[i] = least_of<T>(raw[i]);
+  } else {
+#pragma unroll
+    for (int i = 0; i < ITEMS; ++i) {
+      const i64 j = from + i * step;
+      w[i] = spread(row.x + (j < to ? j : to - 1) * row.x_n);
+    }
+  }
+#pragma unroll
+  for (int half = ITEMS / 2; half > 0; half /= 2) {
+#pragma unroll
+    for (int i = 0; i < half; ++i) w[i] = least(w[i], w[i + half], T{});
+  }
+  return w[0];
+}
+
+// Edges of a row for lanes `lane`, `lane + lanes`, ...
+template <class T, int V>
+__device__ inline Word<T> least_of_edges(const Row<T, V>& row, int lane, int lanes) {
+  Word<T> w = nothing<T>();
+  if constexpr (V > 1) {
+    for (int e = lane; e < row.edges; e += lanes) w = least(w, spread(row.x + row.edge(e)), T{});
+  }
+  return w;
+}
+
+#endif

@@ -1,0 +1,18 @@
+// One block per row; the running minimum stays in the lanes until the row's end.
+
+#include "minima.cuh"
+
+template <class T, int V, int ITEMS>
+__global__ void __launch_bounds__(1024, 1) rows_deferred_block(const Problem given) {
+  const Problem p = begin(given);
+  __shared__ Word<T> slots[32];
+  const i64 r = block_index();
+  if (r >= p.rows) return;
+  const Row<T, V> row(p, r);
+  Word<T> running = least_of_edges(row, threadIdx.x, blockDim.x);
+  for (i64 j = threadIdx.x; j < row.packs; j += ITEMS * blockDim.x) {
+    running = least(running, least_of_batch<ITEMS>(row, j, row.packs, blockDim.x), T{});
+  }
+  running = least_of_block<T>(running, slots);
+  if (threadIdx.x == 0) put(row.out, running);
+}

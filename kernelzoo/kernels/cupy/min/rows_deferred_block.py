@@ -1,0 +1,36 @@
+"""A block to a long row; its threads' running minima meet once, at the row's end."""
+
+from __future__ import annotations
+
+import torch
+
+from kernelzoo.device import Device
+from kernelzoo.kernels.cupy.launch import Plan, Step, bind
+from kernelzoo.kernels.cupy.min.blocks import ITEMS, threads
+from kernelzoo.kernels.cupy.rows import c_type, packs, width
+from kernelzoo.launch import Launch
+from kernelzoo.layout import Rows
+from kernelzoo.registry import register
+from kernelzoo.tables import knob, numbers
+
+LONE_THREADS = 1024
+"""Where no SM has a second row: the most that a block may have."""
+
+
+@numbers
+class Numbers:
+    row_threads: int = knob(
+        512, among=(256, 512, 1024), unit="threads", why="to a long row, where an SM has several rows at once"
+    )
+
+
+@register("cupy", "min", "rows_deferred_block")
+def rows_deferred_block(x: torch.Tensor, out: torch.Tensor) -> Launch:
+    """One block per row; each thread keeps a running minimum, and those meet once, at the row's end."""
+    return bind(__file__, plan, Numbers, x, out)
+
+
+def plan(rows: Rows, device: Device, numbers: Numbers) -> Plan:
+    most = LONE_THREADS if rows.total <= device.multiprocessors else numbers.row_threads
+    kernel = f"rows_deferred_block<{c_type(rows)}, {width(rows)}, {ITEMS}>"
+    return Plan(rows, (Step(kernel, rows.total, threads(packs(rows), most)),))

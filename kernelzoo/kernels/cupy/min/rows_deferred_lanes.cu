@@ -1,0 +1,49 @@
+// Short rows: a warp, a part of a warp or a thread to each, all of it loaded before the first element is used.
+
+#include "minima.cuh"
+
+// LANES lanes a row of at most LANES * ITEMS packs and LANES * EDGES edges, ROWS rows per group of lanes.
+template <class T, int V, int LANES, int ITEMS, int ROWS, int EDGES>
+__global__ void __launch_bounds__(128, 8) rows_deferred_lanes(const Problem given) {
+  const Problem p = begin(given);
+  constexpr int GROUPS = 128 / LANES;
+  const int lane = threadIdx.x % LANES, group = threadIdx.x / LANES;
+  const i64 first = block_index() * ROWS * GROUPS + group;
+  if (block_index() * ROWS * GROUPS >= p.rows) return;
+  Word<T> w[ROWS][ITEMS + EDGES];
+  Bytes16 raw[ROWS][ITEMS];
+#pragma unroll
+  for (int k = 0; k < ROWS; ++k) {  // for one k, neighbouring groups take neighbouring rows
+    const i64 r = first + k * GROUPS;
+    const Row<T, V> row(p, r < p.rows ? r : p.rows - 1);  // past the end, the last row again
+#pragma unroll
+    for (int i = 0; i < ITEMS; ++i) {
+      const int j = lane + i * LANES;
+      if constexpr (V > 1) {
+        raw[k][i] = no_elements<T>();
+        if (j < row.packs) raw[k][i] = load_once(row.x + row.head + j * V);
+      } else {
+        w[k][i] = nothing<T>();
+        if (j < row.packs) w[k][i] = spread(row.x + j * row.x_n);
+      }
+    }
+#pragma unroll
+    for (int i = 0; i < EDGES; ++i) {
+      const int e = lane + i * LANES;
+      w[k][ITEMS + i] = nothing<T>();
+      if (e < row.edges) w[k][ITEMS + i] = spread(row.x + row.edge(e));
+    }
+  }
+#pragma unroll
+  for (int k = 0; k < ROWS; ++k) {
+    const i64 r = first + k * GROUPS;
+    Word<T> least_here = nothing<T>();
+#pragma unroll
+    for (int i = 0; i < ITEMS + EDGES; ++i) {
+      if (V > 1 && i < ITEMS) w[k][i] = least_of<T>(raw[k][i]);
+      least_here = least(least_here, w[k][i], T{});
+    }
+    least_here = least_of_lanes<T, LANES>(least_here);
+    if (lane == 0 && r < p.rows) put(Row<T, V>(p, r).out, least_here);
+  }
+}

@@ -1,0 +1,35 @@
+"""Rows of some length: a cluster of blocks to each, whose minima meet in distributed shared memory."""
+
+from __future__ import annotations
+
+import torch
+
+from kernelzoo.device import Device
+from kernelzoo.errors import UnsupportedProblemError
+from kernelzoo.kernels.cupy.launch import Plan, Step, bind
+from kernelzoo.kernels.cupy.min.blocks import ITEMS, threads
+from kernelzoo.kernels.cupy.rows import c_type, packs, width
+from kernelzoo.launch import Launch
+from kernelzoo.layout import Rows, cdiv
+from kernelzoo.registry import register
+
+CLUSTER = 4
+"""Blocks to a row."""
+
+THREADS = 512
+"""In a block at most, as the kernel is compiled for."""
+
+
+@register("cupy", "min", "split_cluster")
+def split_cluster(x: torch.Tensor, out: torch.Tensor) -> Launch:
+    """A cluster of four blocks per row; their minima meet in the shared memory of the first."""
+    return bind(__file__, plan, None, x, out)
+
+
+def plan(rows: Rows, device: Device, numbers: None) -> Plan:
+    if device.cluster_blocks < CLUSTER:
+        reason = f"it takes clusters of blocks, of compute capability 9.0; this is {device.name}"
+        raise UnsupportedProblemError("cupy/min/split_cluster", reason)
+    kernel = f"split_cluster<{c_type(rows)}, {width(rows)}, {ITEMS}>"
+    each = threads(cdiv(packs(rows), CLUSTER), THREADS)
+    return Plan(rows, (Step(kernel, rows.total * CLUSTER, each, cluster=CLUSTER),))

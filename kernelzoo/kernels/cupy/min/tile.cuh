@@ -1,0 +1,95 @@
+// Columns: the rows lie side by side, so lanes run along them and each thread walks down its own.
+#ifndef KERNELZOO_MIN_TILE_CUH
+#define KERNELZOO_MIN_TILE_CUH
+
+#include "minima.cuh"
+
+// A tile is `wide` neighbouring rows. A line of it is their elements at one place, side by side where V > 1: x_lanes
+// lanes read the words of V elements that hold it, one each, and `depths` lines are read at a time. Lines may begin
+// within a word, as those of an odd number of rows do; a thread goes down lines that begin alike (`depths` is a
+// multiple of V, or all lines are, or there are no more), so that each place of its word stays with one row all the
+// way. Places that hold another tile's elements are left out at the end.
+template <class T, int V>
+struct Tile {
+  const T* x;
+  const T* x_end;
+  i64 length, x_n, x_inner;
+  int wide, x_lanes, depths;
+
+  __device__ int phase(i64 line) const {
+    return V > 1 ? (int)(((u32)(u64)x + (u32)line * (u32)x_n * (u32)sizeof(T) & 15u) / (u32)sizeof(T)) : 0;
+  }
+  // The word that x ends within is not read as one, since memory may end there too.
+  __device__ bool ends_within(const T* at) const { return V > 1 && (u64)at >= ((u64)x_end & ~(u64)15); }
+
+  // This thread's least of each place, to shared memory.
+  template <int ITEMS>
+  __device__ void walk(T* places) const {
+    constexpr int WORDS = V > 1 ? 16 / sizeof(Word<T>) : 1;
+    const int lane = threadIdx.x % x_lanes, depth = threadIdx.x / x_lanes;
+    if (depth >= depths) return;
+    const auto word = [&](i64 line) { return x + line * x_n + lane * V * x_inner - phase(line); };
+    Word<T> w[WORDS];
+#pragma unroll
+    for (int k = 0; k < WORDS; ++k) w[k] = nothing<T>();
+    if (lane * V < phase(depth) + wide) {
+      const T* at = word(depth);
+      const i64 end = ends_within(word(length - 1)) ? length - 1 : length;
+      for (i64 j = depth; j < end; j += ITEMS * depths, at += ITEMS * depths * x_n) {
+        Word<T> batch[ITEMS][WORDS];
+#pragma unroll
+        for (int i = 0; i < ITEMS; ++i) {
+          const bool inside = j + i * depths < end;
+          if constexpr (V > 1) {
+            const Bytes16 v = load_once_if(inside, at + i * depths * x_n, no_elements<T>());
+#pragma unroll
+            for (int k = 0; k < WORDS; ++k) batch[i][k] = word_of<T>(v, k);
+          } else {
+            batch[i][0] = spread(inside ? at + i * depths * x_n : at);  // past the end, an element a second time
+          }
+        }
+#pragma unroll
+        for (int i = 0; i < ITEMS; ++i) {
+#pragma unroll
+          for (int k = 0; k < WORDS; ++k) w[k] = least(w[k], batch[i][k], T{});
+        }
+      }
+    }
+    if constexpr (V > 1) {
+#pragma unroll
+      for (int k = 0; k < WORDS; ++k) ((Word<T>*)places)[threadIdx.x * WORDS + k] = w[k];
+    } else {
+      put(places + threadIdx.x, w[0]);
+    }
+  }
+
+  // The least of each row, from shared memory to `out`. Where rows are few, groups of threads share the places.
+  __device__ void meet(const T* places, Word<T>* slots, T* out, i64 out_step) const {
+    __syncthreads();
+    const int groups = (int)blockDim.x / wide;
+    const auto over = [&](int row, int from, int step) {
+      Word<T> w = nothing<T>();
+#pragma unroll 4
+      for (int d = from; d < depths; d += step) {
+        w = least(w, spread(places + d * x_lanes * V + phase(d) + row), T{});
+      }
+      const T* last = x + (length - 1) * x_n + row;
+      if (from == 0 && ends_within(last)) w = least(w, spread(last), T{});
+      return w;
+    };
+    if (groups <= 1) {
+      for (int row = threadIdx.x; row < wide; row += blockDim.x) put(out + row * out_step, over(row, 0, 1));
+      return;
+    }
+    if (threadIdx.x < groups * wide) slots[threadIdx.x] = over(threadIdx.x % wide, threadIdx.x / wide, groups);
+    __syncthreads();
+    if (threadIdx.x < wide) {
+      Word<T> w = slots[threadIdx.x];
+#pragma unroll 4
+      for (int k = 1; k < groups; ++k) w = least(w, slots[k * wide + threadIdx.x], T{});
+      put(out + threadIdx.x * out_step, w);
+    }
+  }
+};
+
+#endif

@@ -1,0 +1,78 @@
+"""Columns cut into tiles: how many neighbouring rows, lanes and lines a block takes; ``struct Tile`` of tile.cuh."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+from dataclasses import dataclass
+
+from kernelzoo.device import Device
+from kernelzoo.kernels.cupy.launch import Argument
+from kernelzoo.kernels.cupy.min.blocks import ITEMS, THREADS
+from kernelzoo.kernels.cupy.rows import WARP
+from kernelzoo.layout import VECTOR_BYTES, Columns, cdiv, power_of_two
+
+SPLIT_LANES = 32
+"""Across a tile whose columns are shared: 512 bytes."""
+
+
+@dataclass(frozen=True)
+class Tile:
+    """Neighbouring rows that one block takes."""
+
+    width: int
+    """Elements that a lane reads at once: a word, or one."""
+    lanes: int
+    depths: int
+    """Lines read at a time."""
+    step: int
+    """Rows from a tile to the next."""
+    across: int
+    """Tiles side by side."""
+    count: int
+
+    @property
+    def threads(self) -> int:
+        return cdiv(self.lanes * self.depths, WARP) * WARP
+
+    def arguments(self, chunks: int, share: int) -> tuple[Argument, ...]:
+        """What the kernels take after their workspace, for so many blocks a tile, each with so many lines."""
+        sizes = ((ctypes.c_int32, size) for size in (self.step, self.lanes, self.depths))
+        return (ctypes.c_int32, chunks), (ctypes.c_int64, share), (ctypes.c_int64, self.across), *sizes
+
+
+def whole_tile(columns: Columns, device: Device) -> Tile:
+    """Columns that no blocks share: 128 bytes across, or more where that leaves 1.5 to 3 blocks an SM; a larger block
+    where an SM has no second one."""
+    words = columns.outer * cdiv(columns.inner * columns.itemsize, VECTOR_BYTES)
+    lanes = max(8, min(64, power_of_two(words // (3 * device.multiprocessors))))
+    tile = _tile(columns, lanes, THREADS)
+    return tile if tile.count > device.multiprocessors else _tile(columns, lanes, 2 * THREADS)
+
+
+def shared_tile(columns: Columns, device: Device, column_blocks: int) -> tuple[Tile, int]:
+    """Columns that blocks share, so many of those an SM: a tile, and how many blocks take it."""
+    tile = _tile(columns, SPLIT_LANES, THREADS)
+    most = max(1, column_blocks * device.multiprocessors // tile.count)
+    return tile, min(cdiv(columns.n, tile.depths * ITEMS), most)
+
+
+def _tile(columns: Columns, lanes: int, threads: int) -> Tile:
+    """A tile of at most so many words across, in a block of at most so many threads."""
+    inner, width = columns.inner, VECTOR_BYTES // columns.itemsize
+    if columns.x_inner != 1 or min(inner, columns.x_n) < width:  # single elements
+        width, around, threads = 1, 1, min(threads, THREADS)
+        step = lanes = min(WARP, inner)
+    else:
+        # Lines that begin within a word touch one more. Others' tiles keep to 64 bytes, what memory gives at once.
+        spare, piece = (0, 4 * width) if columns.vector == width else (width - 1, width)
+        around = width // math.gcd(width, columns.x_n)
+        lanes = min(lanes, threads // around)
+        step = inner
+        if inner + spare > lanes * width:
+            tiles = cdiv(inner, (lanes - (spare > 0)) * width)
+            step = cdiv(inner, tiles * piece) * piece
+        lanes = cdiv(step + spare, width)
+    depths = min(threads // lanes // around, cdiv(columns.n, ITEMS * around)) * around
+    across = cdiv(inner, step)
+    return Tile(width, lanes, min(depths, columns.n), step, across, columns.outer * across)

@@ -1,0 +1,58 @@
+"""Where a problem's rows lie, as row.cuh sees them: C types, packs of 16 bytes, edges."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from kernelzoo.errors import UnsupportedProblemError
+from kernelzoo.layout import VECTOR_BYTES, Columns, Rows
+
+Layout: TypeAlias = Rows | Columns
+"""What a kernel takes: rows, or the same problem by columns."""
+
+WARP = 32
+
+C_TYPES = {
+    "float16": "float16",
+    "bfloat16": "bfloat16",
+    "float32": "float",
+    "float64": "double",
+    "bool": "u8",
+    "uint8": "u8",
+    "int8": "signed char",
+    "int16": "short",
+    "int32": "int",
+    "int64": "i64",
+}
+"""The kernels' name of each dtype; a bool is a byte, 0 or 1."""
+
+
+def c_type(layout: Layout) -> str:
+    return C_TYPES[layout.dtype]
+
+
+def width(rows: Rows) -> int:
+    """Elements of a row that a thread reads at once: a pack of 16 bytes where they lie side by side, else one."""
+    return VECTOR_BYTES // rows.itemsize if rows.contiguous and rows.n > 1 else 1
+
+
+def packs(rows: Rows) -> int:
+    """Packs of a row; one for a row too short to have any."""
+    return max(1, rows.n // width(rows))
+
+
+def packed(rows: Rows) -> bool:
+    """Whether every row starts and ends on a 16-byte boundary, so that none has edges."""
+    return width(rows) > 1 and rows.aligned and rows.common % width(rows) == 0
+
+
+def one_piece(rows: Rows) -> bool:
+    """Whether the rows are one piece of memory, as a single contiguous row is."""
+    return rows.one_piece or (rows.total == 1 and rows.contiguous)
+
+
+def columns_of(id: str, rows: Rows) -> Columns:
+    """The problem by columns. Raises UnsupportedProblemError of a form where rows don't lie across memory."""
+    if rows.columns is None:
+        raise UnsupportedProblemError(id, "it takes columns, rows whose neighbours are nearer in memory than elements")
+    return rows.columns

@@ -1,0 +1,63 @@
+"""Softmax of columns that fill one piece of memory, taken as such: blocks of 512 threads go round their rows."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+
+import torch
+
+from kernelzoo.device import Device
+from kernelzoo.errors import UnsupportedProblemError
+from kernelzoo.kernels.cupy.launch import Plan, Step, bind
+from kernelzoo.kernels.cupy.rows import c_type, columns_of
+from kernelzoo.kernels.cupy.softmax.pairs import pair_bytes
+from kernelzoo.launch import Launch
+from kernelzoo.layout import VECTOR_BYTES, Columns, Rows, cdiv
+from kernelzoo.registry import register
+
+THREADS = 512
+
+OTHER_BYTES = 10 * 1024
+"""Shared memory for all else, of which 8 kB are for pairs."""
+
+
+@register("cupy", "softmax", "columns_flat")
+def columns_flat(x: torch.Tensor, out: torch.Tensor) -> Launch:
+    """Columns as one piece of memory, whatever boundaries they keep to, in the shared memory of all SMs."""
+    return bind(__file__, plan, None, x, out)
+
+
+def fits(columns: Columns) -> bool:
+    """Whether the columns are one piece of memory, of few enough rows for a block to go round them."""
+    return columns.one_piece and columns.aligned and columns.itemsize <= 4 and threads_round(columns) > 0
+
+
+def threads_round(columns: Columns) -> int:
+    """Of 512 threads, as many as have packs that hold each row equally often."""
+    around = columns.inner // math.gcd(columns.inner, VECTOR_BYTES // columns.itemsize)
+    return THREADS // around * around
+
+
+def plan(rows: Rows, device: Device, table: None) -> Plan:
+    columns = columns_of("cupy/softmax/columns_flat", rows)
+    if not fits(columns):
+        raise UnsupportedProblemError(
+            "cupy/softmax/columns_flat", "it takes columns of 2 or 4 bytes that are one aligned piece of memory"
+        )
+    width, active = VECTOR_BYTES // columns.itemsize, threads_round(columns)
+    packs = columns.n * columns.inner // width
+    items = {2: 4, 4: 8}[columns.itemsize]
+    blocks = min(device.multiprocessors, max(1, packs // (THREADS * items)))
+    places = THREADS * width * pair_bytes(columns)
+    most = (device.shared_per_block - places - OTHER_BYTES) // (THREADS * VECTOR_BYTES)
+    held = max(0, min(most, cdiv(packs, blocks * active)))
+    step = Step(
+        f"columns_flat<{c_type(columns)}, {items}>",
+        blocks,
+        THREADS,
+        ("partial", "counters", (ctypes.c_int32, held), (ctypes.c_int32, active)),
+        held * THREADS * VECTOR_BYTES + places,
+        cooperative=True,
+    )
+    return Plan(columns, (step,), blocks * columns.inner * pair_bytes(columns), 16)

@@ -1,0 +1,64 @@
+"""Softmax with one block per row, which stays in registers: one read and one write of the matrix."""
+
+from __future__ import annotations
+
+import torch
+
+from kernelzoo.device import Device
+from kernelzoo.errors import UnsupportedProblemError
+from kernelzoo.kernels.cupy.launch import Plan, Step, bind
+from kernelzoo.kernels.cupy.rows import c_type, packs, width
+from kernelzoo.kernels.cupy.softmax.held import PACKS_HELD, threads
+from kernelzoo.launch import Launch
+from kernelzoo.layout import Rows
+from kernelzoo.registry import register
+from kernelzoo.tables import knob, numbers
+
+MOST_PACKS = 1024 * PACKS_HELD
+"""Packs of the longest row: of the largest block."""
+
+SM_THREADS = 1024
+"""Threads of an SM with 64 registers each."""
+
+
+@numbers
+class Numbers:
+    resident_percent: int = knob(
+        150,
+        among=(100, 150, 300),
+        unit="% of the rows that run at once",
+        why="up to which a thread of fused has four packs, not eight",
+    )
+    half_threads: int = knob(
+        256, among=(128, 256, 512), unit="threads", why="to a row of half precision by fours, below which it stays so"
+    )
+
+
+@register("cupy", "softmax", "fused")
+def fused(x: torch.Tensor, out: torch.Tensor) -> Launch:
+    """One block per row, which stays in registers: one read and one write of the matrix."""
+    return bind(__file__, plan, Numbers, x, out)
+
+
+def plan(rows: Rows, device: Device, table: Numbers) -> Plan:
+    if packs(rows) > MOST_PACKS:
+        raise UnsupportedProblemError(
+            "cupy/softmax/fused",
+            f"a row of {rows.n} elements doesn't fit in the registers of one block, which hold "
+            f"{MOST_PACKS * width(rows)}",
+        )
+    items = _items(rows, device, table)
+    kernel = f"fused<{c_type(rows)}, {width(rows)}, {items}>"
+    return Plan(rows, (Step(kernel, rows.total, threads(packs(rows), items)),))
+
+
+def _items(rows: Rows, device: Device, table: Numbers) -> int:
+    """Packs a thread: 8, or 4 where rows are hardly more than run at once, or are short ones of half precision."""
+    count = packs(rows)
+    if count <= 240:  # two warps at least
+        return 1 if count <= 128 else 2
+    by_fours = threads(count, 4)
+    if by_fours > SM_THREADS // 2:
+        return 8
+    few = 100 * rows.total <= table.resident_percent * (SM_THREADS // by_fours) * device.multiprocessors
+    return 4 if few or (rows.itemsize == 2 and by_fours < table.half_threads) else 8

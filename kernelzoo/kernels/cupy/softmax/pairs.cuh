@@ -1,0 +1,121 @@
+// The arithmetic of softmax, out = exp(x - max) / sum(exp(x - max)) over each row: half precisions in float, double in
+// double; and how the parts of a row meet.
+//
+// Every kernel keeps, per thread, a pair (m, s): the maximum of what the thread has read and the sum of exp(x - m)
+// over it. Pairs merge as in M. Milakov, N. Gimelshein, "Online normalizer calculation for softmax", 2018, in an order
+// fixed by the lanes' numbers. Where the mathematics says exp(-inf - -inf), zero_if_empty(m) puts exp(-inf - 0) = 0 in
+// its place; a row of -inf alone then ends as 0 / 0, and a NaN or +inf reaches the sum, so that its whole row is NaN.
+#ifndef KERNELZOO_SOFTMAX_PAIRS_CUH
+#define KERNELZOO_SOFTMAX_PAIRS_CUH
+
+#include "../row.cuh"
+
+template <class T> struct WideOf { using type = float; };
+template <> struct WideOf<double> { using type = double; };
+template <class T> using Wide = typename WideOf<T>::type;
+
+__device__ inline float widen(float v) { return v; }
+__device__ inline double widen(double v) { return v; }
+__device__ inline float widen(bfloat16 v) { return __uint_as_float((u32)v.bits << 16); }
+__device__ inline float widen(float16 v) {
+  float wide;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(wide) : "h"(v.bits));
+  return wide;
+}
+
+__device__ inline void narrow(float v, float& to) { to = v; }
+__device__ inline void narrow(double v, double& to) { to = v; }
+__device__ inline void narrow(float v, float16& to) { asm("cvt.rn.f16.f32 %0, %1;" : "=h"(to.bits) : "f"(v)); }
+__device__ inline void narrow(float v, bfloat16& to) { asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(to.bits) : "f"(v)); }
+
+__device__ inline u32 two_halves(float low, float high, float16) {
+  u32 word;
+  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
+  return word;
+}
+__device__ inline u32 two_halves(float low, float high, bfloat16) {
+  u32 word;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
+  return word;
+}
+
+// The difference comes first and the scale to base 2 second: scaling x itself would lose the digits of a large offset.
+__device__ inline float exponential(float d) {
+  float e;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(e) : "f"(d * 1.4426950408889634f));
+  return e;
+}
+__device__ inline double exponential(double d) { return exp(d); }
+
+__device__ inline float larger(float a, float b) { return fmaxf(a, b); }
+__device__ inline double larger(double a, double b) { return a > b ? a : b; }
+
+template <class W> __device__ inline W lowest() { return -__int_as_float(0x7f800000); }
+template <class W> __device__ inline W zero_if_empty(W m) { return m == lowest<W>() ? W(0) : m; }
+
+template <class W> struct Pair { W m, s; };
+
+// What turns an element into its result, of a row's merged pair: e^(x - shift) * scale, for half precisions
+// 2^((x - shift) * log2(e) + scale), an instruction less, whose rounding their own hides.
+template <class T>
+__device__ inline Pair<Wide<T>> finisher(Pair<Wide<T>> all) {
+  if constexpr (sizeof(T) == 2) {
+    return {zero_if_empty(all.m), -log2f(all.s)};
+  } else {
+    return {zero_if_empty(all.m), Wide<T>(1) / all.s};
+  }
+}
+template <class T>
+__device__ inline Wide<T> finished(Wide<T> v, Pair<Wide<T>> by) {
+  if constexpr (sizeof(T) == 2) {
+    float e;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(e) : "f"(fmaf(v - by.m, 1.4426950408889634f, by.s)));
+    return e;
+  } else {
+    return exponential(v - by.m) * by.s;
+  }
+}
+
+// --- Merging pairs ---------------------------------------------------------------------------------------------------
+
+template <class W>
+__device__ inline Pair<W> merge(Pair<W> a, Pair<W> b) {
+  const W m = larger(a.m, b.m), shift = zero_if_empty(m);
+  return {m, a.s * exponential(a.m - shift) + b.s * exponential(b.m - shift)};
+}
+
+// Over LANES neighbouring lanes, a power of two; every lane gets the result, and the same bits.
+template <int LANES, class W>
+__device__ inline Pair<W> merge_lanes(Pair<W> own) {
+  W m = own.m, s = own.s;
+#pragma unroll
+  for (int mask = LANES / 2; mask > 0; mask /= 2) m = larger(m, exchange(m, mask));
+  s *= exponential(own.m - zero_if_empty(m));
+#pragma unroll
+  for (int mask = LANES / 2; mask > 0; mask /= 2) s += exchange(s, mask);
+  return {m, s};
+}
+
+// Over `count` pairs in memory, by every warp alike.
+template <class W>
+__device__ inline Pair<W> merge_slots(const Pair<W>* slots, int count) {
+  const int lane = threadIdx.x & 31;
+  W m = lowest<W>(), s = 0;
+  for (int k = lane; k < count; k += 32) m = larger(m, slots[k].m);
+  const W shift = zero_if_empty(m);
+  for (int k = lane; k < count; k += 32) s += slots[k].s * exponential(slots[k].m - shift);
+  return merge_lanes<32>(Pair<W>{m, s});
+}
+
+// Over the block, behind one barrier. `slots` (32 pairs) may be written again after the next barrier.
+template <class W>
+__device__ inline Pair<W> merge_block(Pair<W> own, Pair<W>* slots) {
+  own = merge_lanes<32>(own);
+  if ((threadIdx.x & 31) == 0) slots[threadIdx.x / 32] = own;
+  __syncthreads();
+  return merge_slots(slots, blockDim.x / 32);
+}
+
+__device__ inline i64 block_index() { return blockIdx.x + (i64)blockIdx.y * gridDim.x; }
+
+#endif

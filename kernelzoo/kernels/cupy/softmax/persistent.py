@@ -1,0 +1,37 @@
+"""Softmax by a grid as large as the device runs at once; each block loops over rows and loads the next one ahead."""
+
+from __future__ import annotations
+
+import torch
+
+from kernelzoo.device import Device
+from kernelzoo.errors import UnsupportedProblemError
+from kernelzoo.kernels.cupy.launch import Plan, Step, bind
+from kernelzoo.kernels.cupy.rows import c_type, packs, width
+from kernelzoo.kernels.cupy.softmax.held import PACKS_HELD, threads
+from kernelzoo.launch import Launch
+from kernelzoo.layout import Rows
+from kernelzoo.registry import register
+
+MOST_PACKS = 512 * PACKS_HELD
+"""Packs of the longest row: two rows in registers take 128 a thread, which 512 threads can have."""
+
+
+@register("cupy", "softmax", "persistent")
+def persistent(x: torch.Tensor, out: torch.Tensor) -> Launch:
+    """A grid as large as the device runs at once; each block loops over rows and loads the next one ahead."""
+    return bind(__file__, plan, None, x, out)
+
+
+def plan(rows: Rows, device: Device, table: None) -> Plan:
+    count = packs(rows)
+    if count > MOST_PACKS:
+        raise UnsupportedProblemError(
+            "cupy/softmax/persistent",
+            f"two rows of {rows.n} elements don't fit in the registers of one block, which hold two of "
+            f"{MOST_PACKS * width(rows)}",
+        )
+    # 4 packs a thread keep enough loads in flight; fewer only where a block would have less than four warps.
+    items = 1 if count <= 128 else 2 if count <= 256 else 4 if count <= 512 * 4 else 8
+    kernel = f"persistent<{c_type(rows)}, {width(rows)}, {items}>"
+    return Plan(rows, (Step(kernel, rows.total, threads(count, items), resident=True),))

@@ -1,0 +1,41 @@
+// A row in the registers of CLUSTER blocks, a thread-block cluster, read once. Of compute capability 9.0.
+//
+// Every warp sends its pair to the shared memory of every block of the cluster, where a barrier counts the bytes: a
+// block goes on when all pairs have come, and waits for no write of its own.
+
+#include "../split_blocks.cuh"
+#include "held.cuh"
+#include "send.cuh"
+
+template <class T, int V, int ITEMS, int CLUSTER>
+__global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(512, SPLIT_BLOCKS)
+    split_cluster(const Problem given) {
+  using W = Wide<T>;
+  __shared__ alignas(16) Pair<W> slots[CLUSTER * 16];
+  __shared__ u64 met;
+  const i64 r = block_index() / CLUSTER;
+  if (r >= given.rows) return;  // the whole cluster alike
+  const int lanes = CLUSTER * blockDim.x, warps = blockDim.x / 32;
+  if (threadIdx.x < 32) {
+    if (threadIdx.x == 0) {
+      init_barrier(&met, 1);
+      fence_barriers();
+    }
+    __syncwarp();
+    if (threadIdx.x == 0) arrive_expecting(&met, CLUSTER * warps * sizeof(Pair<W>));
+    __syncwarp();
+  }
+  cluster_arrive();
+  const Problem p = begin(given);
+  const int rank = cluster_rank(), lane = rank * blockDim.x + threadIdx.x;
+  const Row<T, V> row(p, r);
+  Held<T, V, ITEMS, (V > 1)> held;
+  held.load(row, lane, lanes);
+  const auto own = held.exponentials();
+  const auto warp = merge_lanes<32>(own);
+  cluster_wait();  // every block of the cluster runs by now: its shared memory may be written
+  const int peer = threadIdx.x & 31;
+  if (peer < CLUSTER) send_pair(&slots[rank * warps + threadIdx.x / 32], &met, peer, warp);
+  wait_for(&met, 0);
+  held.write(row, lane, lanes, own, merge_slots(slots, CLUSTER * warps));
+}

@@ -1,0 +1,74 @@
+"""Softmax of a row held in the registers of a thread-block cluster, whose blocks exchange their (max, sum) pairs.
+
+After Quack (github.com/Dao-AILab/quack): pairs go through distributed shared memory.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from kernelzoo.device import Device
+from kernelzoo.errors import UnsupportedProblemError
+from kernelzoo.kernels.cupy.launch import Plan, Step, bind
+from kernelzoo.kernels.cupy.rows import c_type, packs, width
+from kernelzoo.kernels.cupy.softmax.held import PACKS_HELD, threads
+from kernelzoo.kernels.cupy.softmax.meeting import clusters
+from kernelzoo.launch import Launch
+from kernelzoo.layout import Rows, cdiv
+from kernelzoo.registry import register
+from kernelzoo.tables import knob, numbers
+
+MOST_THREADS = 512
+"""Of a block: an SM runs two with 64 registers a thread, so that one computes while the other loads."""
+
+
+@numbers
+class Numbers:
+    cluster_threads: int = knob(
+        288,
+        among=(160, 224, 288, 384, 512),
+        unit="threads",
+        why="of a cluster's blocks, above which there are twice as many: smaller ones, of which an SM has several",
+    )
+    cluster_blocks: int = knob(
+        3,
+        among=(1, 2, 3, 4),
+        unit="blocks",
+        why="that clusters give each SM, up to which a thread has four packs of half precision, not eight",
+    )
+
+
+@register("cupy", "softmax", "split_cluster")
+def split_cluster(x: torch.Tensor, out: torch.Tensor) -> Launch:
+    """A row in the registers of a cluster of blocks, which exchange pairs through distributed shared memory."""
+    return bind(__file__, plan, Numbers, x, out)
+
+
+def plan(rows: Rows, device: Device, table: Numbers) -> Plan:
+    if device.cluster_blocks == 1 or width(rows) == 1:
+        raise UnsupportedProblemError(
+            "cupy/softmax/split_cluster", "it takes rows whose elements lie side by side, on a device with clusters"
+        )
+    cluster, items, lanes = block_of(rows, device, table)
+    if lanes > MOST_THREADS:
+        raise UnsupportedProblemError(
+            "cupy/softmax/split_cluster",
+            f"a row of {rows.n} elements doesn't fit in the registers of {cluster} blocks, which hold "
+            f"{cluster * MOST_THREADS * items * width(rows)}",
+        )
+    kernel = f"split_cluster<{c_type(rows)}, {width(rows)}, {items}, {cluster}>"
+    return Plan(rows, (Step(kernel, rows.total * cluster, lanes, cluster=cluster),))
+
+
+def block_of(rows: Rows, device: Device, table: Numbers) -> tuple[int, int, int]:
+    """Blocks of a cluster; packs that a thread of them has, and threads of a block, more than it may have where a row
+    doesn't fit. Eight packs, in as few blocks of moderate size as hold a row.
+
+    Of half precision four, in twice the blocks, where they are few: then the exponentials stay in registers.
+    """
+    count, sizes, items = packs(rows), clusters(device), PACKS_HELD
+    cluster = next((c for c in sizes if count <= c * table.cluster_threads * PACKS_HELD), sizes[-1])
+    few = cluster * rows.total <= table.cluster_blocks * device.multiprocessors
+    if few and rows.itemsize == 2 and cluster < sizes[-1]:
+        cluster, items = 2 * cluster, 4
+    return cluster, items, threads(cdiv(count, cluster), items)

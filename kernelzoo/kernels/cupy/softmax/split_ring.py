@@ -1,0 +1,81 @@
+"""Softmax of few rows, each spread over many blocks of a co-operative launch, through a ring of shared memory."""
+
+from __future__ import annotations
+
+import ctypes
+
+import torch
+
+from kernelzoo.device import Device
+from kernelzoo.errors import UnsupportedProblemError
+from kernelzoo.kernels.cupy.launch import Plan, Step, bind
+from kernelzoo.kernels.cupy.rows import WARP, c_type, packs, width
+from kernelzoo.kernels.cupy.softmax.pairs import pair_bytes
+from kernelzoo.launch import Launch
+from kernelzoo.layout import VECTOR_BYTES, Rows, cdiv
+from kernelzoo.registry import register
+from kernelzoo.tables import knob, numbers
+
+LANES = 512
+"""Threads that compute; one warp more copies."""
+
+TILE = 2 * LANES
+"""Packs of a tile, two of each thread."""
+
+MOST_TILES = 13
+"""Tiles of 16 kB, which are all of shared memory."""
+
+OTHER_BYTES = 12 * 1024
+"""Shared memory for all else."""
+
+MOST_PARTS = 256
+"""Blocks to a row, whose pairs the kernel has places for."""
+
+
+@numbers
+class Numbers:
+    # Half of what the L2 cache keeps: what is read again is still there, and groups of blocks that read and write in
+    # turns keep the memory busier than one that does each at a time.
+    ring_megabytes: int = knob(
+        42, among=(21, 42, 63, 84), unit="MB", why="of rows that a ring's blocks have in hand at a time"
+    )
+
+
+@register("cupy", "softmax", "split_ring")
+def split_ring(x: torch.Tensor, out: torch.Tensor) -> Launch:
+    """Many blocks to a row, which copy it ahead into a ring of tiles and exchange pairs through tagged words."""
+    return bind(__file__, plan, Numbers, x, out)
+
+
+def runs_on(device: Device, dtype: str) -> bool:
+    """Whether the device has bulk copies, and the registers that the ring leaves a thread hold the exponential's: on
+    compute capability 12.0 not those of double."""
+    return device.capability >= 90 and not (dtype == "float64" and device.capability >= 120)
+
+
+def plan(rows: Rows, device: Device, table: Numbers) -> Plan:
+    """All SMs on as many rows at a time as the knob lets; of more rows than SMs, each on as many blocks as hold it."""
+    if not runs_on(device, rows.dtype) or width(rows) == 1:
+        raise UnsupportedProblemError(
+            "cupy/softmax/split_ring",
+            "it takes rows whose elements lie side by side, from sm_90 on, and float64 up to sm_100",
+        )
+    count, sms = packs(rows), device.multiprocessors
+    tiles = min(MOST_TILES, (device.shared_per_block - OTHER_BYTES) // (TILE * VECTOR_BYTES))
+    if rows.total > sms:  # as few parts as hold a row
+        parts = cdiv(count, tiles * TILE)
+    else:
+        in_hand = max(1, min(rows.total, table.ring_megabytes * 10**6 // (count * VECTOR_BYTES)))
+        in_hand = cdiv(rows.total, cdiv(rows.total, in_hand))  # turns of one size
+        parts = sms // in_hand
+    parts = max(1, min(parts, sms, MOST_PARTS, count // LANES))
+    groups = min(rows.total, sms // parts)
+    step = Step(
+        f"split_ring<{c_type(rows)}, {LANES}>",
+        groups * parts,
+        LANES + WARP,
+        ("counters", (ctypes.c_int32, parts), (ctypes.c_int32, tiles)),
+        tiles * TILE * VECTOR_BYTES,
+        cooperative=True,
+    )
+    return Plan(rows, (step,), counter_bytes=rows.total * parts * 2 * pair_bytes(rows))

@@ -1,0 +1,108 @@
+"""Several blocks to a row that meet by atomic minima: what their two forms have in common.
+
+The results are filled with the identity first. The narrow dtypes, which have no atomics, are lowered in a 32-bit
+workspace, and converted at the end.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import torch
+from numba import cuda
+from numba.cuda import types
+
+from kernelzoo.device import Device
+from kernelzoo.kernels.numba.dtypes import WIDE, highest
+from kernelzoo.kernels.numba.launch import BindView, View, prepare, within_grid
+from kernelzoo.kernels.numba.min.words import deep, workspace
+from kernelzoo.kernels.numba.row import Tiling, begin, elements, pointer
+from kernelzoo.kernels.numba.source import Source
+from kernelzoo.launch import Launch, owning, sequence
+from kernelzoo.layout import cdiv, power_of_two
+from kernelzoo.tables import knob, numbers
+
+SLAB_OFFSETS = (types.int64,) * 13
+"""Numba's types of ``View.offsets``, then of chunks, span, slab."""
+THREADS = 256
+"""A block of the kernels that have a thread per row."""
+
+
+@numbers
+class Numbers:
+    """What depends on the card. Shipped values are an H200's."""
+
+    atomic_blocks: int = knob(4, among=(2, 4, 8), unit="blocks", why="of 256 threads for each SM, that meet by atomics")
+
+
+@cache
+def fill_kernel(dtype: str) -> Source:
+    """The identity into every result, which atomics then lower. One thread per row."""
+    kind, HIGHEST = WIDE[dtype], highest(dtype)
+
+    def fill(results, rows, inner, outer_stride, inner_stride):
+        r = types.int64(cuda.blockIdx.x) * THREADS + cuda.threadIdx.x
+        if r < rows:
+            target, _ = begin(r, inner, outer_stride, inner_stride, outer_stride, inner_stride)
+            results[target] = HIGHEST
+
+    return Source(fill, (types.CPointer(kind), *(types.int64,) * 4), THREADS, (dtype,))
+
+
+@cache
+def narrow_kernel(dtype: str) -> Source:
+    """From the 32-bit numbers that atomics work on to an output of a narrower dtype. One thread per row."""
+    _, store = elements(dtype)
+
+    def narrow(results, out, rows, inner, out_outer, out_inner):
+        r = types.int64(cuda.blockIdx.x) * THREADS + cuda.threadIdx.x
+        if r < rows:
+            target, _ = begin(r, inner, out_outer, out_inner, out_outer, out_inner)
+            store(out, target, results[r])
+
+    return Source(narrow, (types.CPointer(WIDE[dtype]), pointer(dtype), *(types.int64,) * 4), THREADS, (dtype,))
+
+
+def slab_tiling(v: View) -> Tiling:
+    """Eight rows side by side, a warp each, or a warp of rows across; as many vectors a thread as rows_tiling has."""
+    if v.across:
+        rows = min(32, power_of_two(v.neighbours))
+        return Tiling(256 // rows, rows, 8, 1, across=True)
+    return Tiling(32, 8, deep(v.dtype, v.vec), v.vec, v.edges)
+
+
+def by_atomics(id: str, kernel: Any, slab_limit: int, v: View, device: Device, numbers: Numbers) -> BindView:
+    """Fill, reduce, and for the narrow dtypes convert from a 32-bit workspace; slabs of up to so many rows."""
+    tiling = slab_tiling(v)
+    tile = tiling.lanes * tiling.size
+    tiles = cdiv(v.n, tile)
+    # As many blocks of 256 threads for every SM: full, and no ragged last wave worth the name. First from the reduced
+    # axis, as many tiles a program as that leaves; the rest from the rows.
+    wanted = numbers.atomic_blocks * device.multiprocessors
+    groups = cdiv(v.total, tiling.rows)
+    chunks = min(tiles, max(1, wanted // min(groups, wanted), device.multiprocessors))
+    span = cdiv(tiles, chunks) * tile
+    chunks = cdiv(v.n, span)
+    slab = min(cdiv(groups * chunks, wanted), slab_limit // tiling.rows) * tiling.rows
+    grid = within_grid(id, chunks * cdiv(v.total, slab))
+
+    narrow_dtype = v.itemsize < 4
+    outer, inner = v.out_outer, v.out_inner
+    if narrow_dtype:
+        outer, inner = v.inner, 1  # the workspace is contiguous
+    seen = replace(v, out_outer=outer, out_inner=inner)
+    row_blocks = within_grid(id, cdiv(v.total, THREADS))
+    fill = prepare(fill_kernel(v.dtype), device).call(row_blocks, v.total, v.inner, outer, inner)
+    reduce = prepare(kernel(v.dtype, tiling), device).call(grid, *seen.offsets, chunks, span, slab)
+    if not narrow_dtype:
+        return lambda x, out: sequence(fill(out), reduce(x, out))
+
+    narrow = prepare(narrow_kernel(v.dtype), device).call(row_blocks, v.total, v.inner, v.out_outer, v.out_inner)
+
+    def bind(x: torch.Tensor, out: torch.Tensor) -> Launch:
+        results = torch.empty(v.total, dtype=workspace(v.dtype), device=x.device)
+        return owning(sequence(fill(results), reduce(x, results), narrow(results, out)), results)
+
+    return bind

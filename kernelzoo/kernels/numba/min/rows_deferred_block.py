@@ -1,0 +1,86 @@
+"""As :mod:`.rows`, but each thread keeps the minimum of its share, and lanes meet once, at the end of the row."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import torch
+from numba import cuda
+from numba.cuda import types
+
+from kernelzoo.device import Device
+from kernelzoo.kernels.numba.dtypes import WIDE, highest
+from kernelzoo.kernels.numba.launch import OFFSETS, BindView, View, over_rows, planned
+from kernelzoo.kernels.numba.min.rows_tiling import Numbers, rows_tiling
+from kernelzoo.kernels.numba.min.words import folding
+from kernelzoo.kernels.numba.row import (
+    Tiling,
+    access,
+    begin,
+    elements,
+    minimum,
+    pointer,
+    reductions,
+    seating,
+    word_type,
+)
+from kernelzoo.kernels.numba.source import Source
+from kernelzoo.launch import Launch
+from kernelzoo.registry import register
+
+
+@cache
+def rows_deferred_kernel(dtype: str, tiling: Tiling) -> Source:
+    """Each thread keeps the minimum of its share, for ``stack`` rows at once; lanes meet once, after the loop."""
+    kind, HIGHEST = WIDE[dtype], highest(dtype)
+    bounds, read, _, read_edge, _ = access(dtype, tiling, HIGHEST, before=True)
+    _, store = elements(dtype)
+    _, reduce_min, _ = reductions(tiling, HIGHEST)
+    smallest_of, seat = folding(dtype, tiling), seating(tiling)
+    WORD, WORDS, SIZE = word_type(dtype, tiling.vec), tiling.words(dtype), tiling.size
+    ROWS, SCRATCH = tiling.rows, tiling.scratch
+    STACK, ONCE = tiling.stack, not (tiling.flexible or tiling.across)  # short rows are read at once
+    HELD = WORDS * STACK
+
+    def deferred(x, out, rows, inner, n, x_outer, x_step, x_inner, out_outer, out_step, out_inner, phase):
+        tiles = cuda.local.array(HELD, WORD)
+        smallest = cuda.local.array(STACK, kind)
+        scratch = cuda.shared.array(SCRATCH, kind)
+        lane, lanes, group = seat()
+        r0 = types.int64(cuda.blockIdx.x) * (ROWS * STACK) + group
+        for level in range(STACK):
+            smallest[level] = HIGHEST
+        first = types.int64(0)
+        while first < n:
+            for level in range(STACK):
+                r = r0 + level * ROWS
+                length = n if r < rows else types.int64(0)
+                source, _ = begin(r, inner, x_outer, x_inner, out_outer, out_inner)
+                head, end = bounds(phase + source, length)
+                read(x, source, x_step, lane, lanes, head + first, end, tiles, level * WORDS)
+                if first > 0:  # the edges come with the first tile: before it, its loads would wait for theirs
+                    head, length = types.int64(0), types.int64(0)
+                smallest[level] = minimum(smallest[level], read_edge(x, source, lane, head, end, length))
+            for level in range(STACK):
+                smallest[level] = smallest_of(tiles, level * WORDS, smallest[level])
+            first = n if ONCE else first + lanes * SIZE
+        for level in range(STACK):
+            r = r0 + level * ROWS
+            value = reduce_min(smallest[level], scratch)
+            if lane == 0 and r < rows:
+                _, target = begin(r, inner, x_outer, x_inner, out_outer, out_inner)
+                store(out, target, value)
+
+    blocks = 8 if ONCE and tiling.threads <= 128 else 1  # 1024 threads an SM with 64 registers each
+    return Source(deferred, (pointer(dtype), pointer(dtype), *OFFSETS), tiling.threads, (dtype, tiling), blocks)
+
+
+@register("numba", "min", "rows_deferred_block")
+def rows_deferred_block(x: torch.Tensor, out: torch.Tensor) -> Launch:
+    """A group of threads per row, the minimum kept lane by lane and reduced across lanes once, after the loop."""
+    return planned(plan, Numbers, x, out)
+
+
+def plan(v: View, device: Device, numbers: Numbers) -> BindView:
+    tiling = rows_tiling(v, numbers)
+    return over_rows("numba/min/rows_deferred_block", rows_deferred_kernel(v.dtype, tiling), tiling, v, device)

@@ -1,0 +1,163 @@
+"""Several blocks to a row, partial minima in a workspace, reduced by the last block to arrive."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import torch
+from numba import cuda
+from numba.cuda import types
+
+from kernelzoo.device import Device
+from kernelzoo.kernels.numba.dtypes import WIDE, highest
+from kernelzoo.kernels.numba.launch import BindView, View, planned, prepare, within_grid
+from kernelzoo.kernels.numba.min.words import deep, folding, workspace
+from kernelzoo.kernels.numba.row import (
+    Tiling,
+    access,
+    arrive,
+    begin,
+    elements,
+    minimum,
+    pointer,
+    reductions,
+    seating,
+    word_type,
+)
+from kernelzoo.kernels.numba.source import Source
+from kernelzoo.launch import Launch, owning
+from kernelzoo.layout import cdiv, power_of_two
+from kernelzoo.registry import register
+from kernelzoo.tables import knob, numbers
+
+LINE = 128
+"""Elements: chunks begin on a line of the cache whatever the dtype."""
+
+
+@numbers
+class Numbers:
+    """What depends on the card. Shipped values are an H200's."""
+
+    split_blocks: int = knob(2, among=(1, 2, 4), unit="blocks", why="of a split row, on each SM")
+
+
+@cache
+def split_kernel(dtype: str, tiling: Tiling) -> Source:
+    """Each block leaves the minimum of its chunk in a workspace; the last to arrive reduces those of all chunks.
+
+    Who is last is told by a counter per row (or group of rows), which that arrival sets back to 0 for the next launch.
+    """
+    kind, HIGHEST = WIDE[dtype], highest(dtype)
+    bounds, read, _, read_edge, _ = access(dtype, tiling, HIGHEST, before=True)
+    _, store = elements(dtype)
+    _, reduce_min, _ = reductions(tiling, HIGHEST)
+    smallest_of, seat = folding(dtype, tiling), seating(tiling)
+    WORD, WORDS, SIZE = word_type(dtype, tiling.vec), tiling.words(dtype), tiling.size
+    ROWS, SCRATCH = tiling.rows, tiling.scratch
+
+    def split(
+        x,
+        partials,
+        counters,
+        out,
+        rows,
+        inner,
+        n,
+        x_outer,
+        x_step,
+        x_inner,
+        out_outer,
+        out_step,
+        out_inner,
+        phase,
+        chunks,
+        span,
+    ):
+        tile = cuda.local.array(WORDS, WORD)
+        scratch = cuda.shared.array(SCRATCH, kind)
+        is_last = cuda.shared.array(1, types.int32)
+        t = types.int64(cuda.threadIdx.x)
+        lane, lanes, group = seat()
+        block = types.int64(cuda.blockIdx.x)
+        chunk, team = block % chunks, block // chunks
+        r = team * ROWS + group
+        length = n if r < rows else types.int64(0)
+        source, target = begin(r, inner, x_outer, x_inner, out_outer, out_inner)
+        head, end = bounds(phase + source, length)
+        smallest = HIGHEST
+        first = head + chunk * span
+        last = min(first + span, end)
+        if chunk > 0:
+            head, length = types.int64(0), types.int64(0)  # the edges are the first chunk's
+        while first < last or length > 0:
+            read(x, source, x_step, lane, lanes, first, last, tile, 0)
+            smallest = minimum(smallest, read_edge(x, source, lane, head, end, length))
+            head, length = types.int64(0), types.int64(0)
+            smallest = smallest_of(tile, 0, smallest)
+            first += lanes * SIZE
+        smallest = reduce_min(smallest, scratch)
+        if lane == 0 and r < rows:
+            partials[r * chunks + chunk] = smallest
+        cuda.syncthreads()
+        if t == 0:
+            is_last[0] = 1 if arrive(counters, team, chunks - 1) == chunks - 1 else 0
+        cuda.syncthreads()
+        if is_last[0] == 1:
+            smallest = HIGHEST
+            part = lane if r < rows else chunks
+            while part < chunks:
+                smallest = minimum(smallest, partials[r * chunks + part])
+                part += lanes
+            smallest = reduce_min(smallest, scratch)
+            if lane == 0 and r < rows:
+                store(out, target, smallest)
+
+    arguments = (
+        pointer(dtype),
+        types.CPointer(kind),
+        types.CPointer(types.int32),
+        pointer(dtype),
+        *(types.int64,) * 12,
+    )
+    return Source(split, arguments, tiling.threads, (dtype, tiling))
+
+
+def split_tiling(v: View) -> Tiling:
+    """Blocks of up to 256 threads with eight vectors each in flight, four to an SM."""
+    if v.across:
+        rows = min(32, power_of_two(v.neighbours))
+        return Tiling(256 // rows, rows, 8, 1, across=True)
+    return Tiling(256, 1, deep(v.dtype, v.vec), v.vec, v.edges, flexible=True)
+
+
+def chunking(v: View, tiling: Tiling, processors: int, numbers: Numbers) -> tuple[int, int]:
+    """``(chunks, span)``: one wave of blocks, two to an SM, each with a batch of loads at least. Four would be as many
+    as run at once, but each adds an arrival to the end; across rows, with narrower loads, four are better."""
+    blocks = (4 if tiling.across else numbers.split_blocks) * processors
+    groups = cdiv(v.total, tiling.rows)
+    tile = tiling.lanes * tiling.size
+    chunks = max(1, min(cdiv(v.n, tile), blocks // min(blocks, groups)))
+    span = cdiv(v.n, chunks * LINE) * LINE
+    return cdiv(v.n, span), span
+
+
+@register("numba", "min", "split_arrival")
+def split_arrival(x: torch.Tensor, out: torch.Tensor) -> Launch:
+    """Several blocks per row, partial minima in a workspace, reduced by the last block to arrive; no atomic minimum."""
+    return planned(plan, Numbers, x, out)
+
+
+def plan(v: View, device: Device, numbers: Numbers) -> BindView:
+    tiling = split_tiling(v)
+    chunks, span = chunking(v, tiling, device.multiprocessors, numbers)
+    groups = cdiv(v.total, tiling.rows)
+    grid = within_grid("numba/min/split_arrival", groups * chunks)
+    threads = tiling.lanes_for(span) * tiling.rows
+    reduce = prepare(split_kernel(v.dtype, tiling), device).call(grid, *v.offsets, chunks, span, threads=threads)
+
+    def bind(x: torch.Tensor, out: torch.Tensor) -> Launch:
+        partials = torch.empty(v.total * chunks, dtype=workspace(v.dtype), device=x.device)
+        counters = torch.zeros(groups, dtype=torch.int32, device=x.device)
+        return owning(reduce(x, partials, counters, out), partials, counters)
+
+    return bind

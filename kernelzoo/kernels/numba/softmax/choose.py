@@ -1,0 +1,142 @@
+"""Which form takes a problem: by the row's length, the number of rows, and how they lie in memory."""
+
+from __future__ import annotations
+
+import torch
+
+from kernelzoo.device import Device
+from kernelzoo.kernels.numba.columns import side_by_side
+from kernelzoo.kernels.numba.launch import View, has_clusters, settled
+from kernelzoo.kernels.numba.row import WARP
+from kernelzoo.kernels.numba.softmax import (
+    columns,
+    columns_cluster,
+    columns_flat,
+    columns_grid,
+    columns_ragged,
+    fused,
+    multi_row_shared,
+    multi_row_tile,
+    split_cluster,
+    split_two_launches,
+    tiling,
+)
+from kernelzoo.kernels.numba.softmax.holding import HELD
+from kernelzoo.registry import chooser
+from kernelzoo.tables import knob, launch_table
+
+SINGLE_LONG = 128
+"""Elements of a column at an odd width, up to which a block has them in registers as rows across."""
+FLAT_LONG = 1024
+"""The same, of one piece of memory, from which the whole grid gains by going round it together."""
+COLUMN_LONG = 512
+"""Elements of a column of whole vectors, up to which a block has it in registers, 64 bytes across."""
+
+FLAT_LONG = 1024
+"""Elements of columns in one piece of memory, at an odd width, from which the whole grid reads it."""
+
+
+@launch_table("numba", "softmax")
+class Knobs(tiling.Numbers, split_cluster.Numbers, split_two_launches.Numbers):
+    """What depends on the card. Shipped values are an H200's."""
+
+    # From 192 vectors on, a block of two warps does better than a warp, but for its edges.
+    warp_vectors: int = knob(
+        192, among=(64, 128, 192, 256), unit="vectors", why="of the longest row without edges that one warp takes"
+    )
+    held_vectors: int = knob(
+        2048, among=(2048, 4096, 8192), unit="vectors", why="of the longest row of packed halves that has one block"
+    )
+    few_vectors: int = knob(
+        4096, among=(1024, 2048, 4096), unit="vectors", why="of the longest row that has one block, if rows are few"
+    )
+    few_rows: int = knob(1, among=(1, 2, 4), unit="rows per SM", why="below which rows are few")
+    grid_vectors: int = knob(
+        4096,
+        among=(2048, 4096, 8192),
+        unit="vectors",
+        why="of a row, above which the whole grid takes it, if rows are few",
+    )
+
+
+@chooser("numba", "softmax", "auto")
+def auto(x: torch.Tensor, out: torch.Tensor) -> str:
+    """The fastest sibling for the problem, by the row's length and the number of rows."""
+    return settled(fastest, Knobs, x, out)
+
+
+@chooser("numba", "softmax", "multi_row")
+def multi_row(x: torch.Tensor, out: torch.Tensor) -> str:
+    """Several rows to a block, each by a warp or a part of one: in registers, or through shared memory; short rows."""
+    return settled(by_warps, Knobs, x, out)
+
+
+@chooser("numba", "softmax", "split")
+def split(x: torch.Tensor, out: torch.Tensor) -> str:
+    """Several blocks share a row, which stays on chip: a cluster, the grid for longer rows; or else two launches."""
+    return settled(by_several_blocks, Knobs, x, out)
+
+
+def fastest(v: View, device: Device, knobs: Knobs) -> str:
+    """The form for any problem."""
+    if v.across:
+        found = by_columns(v, device)
+        if found is None and fused.fused_tiling(v, knobs) is not None:
+            found = "fused"
+        return found or by_several_blocks(v, device, knobs)
+    # Of float64 a block does better than a warp as soon as that has more than four vectors to a lane.
+    longest = min(4 * WARP, knobs.warp_vectors) if v.dtype == "float64" else knobs.warp_vectors
+    short = (v.edges and v.dtype != "float64") or v.n <= longest * v.vec
+    if multi_row_shared.shared_shape(v) is not None or (short and multi_row_tile.multi_row_tiling(v) is not None):
+        return by_warps(v, device, knobs)
+    # A block of its own per row, unless it is longer than a block of 512 threads holds and so few rows leave SMs idle.
+    few = v.total < knobs.few_rows * device.multiprocessors
+    most = knobs.few_vectors if few else 512 * HELD if v.edges else 1024 * HELD
+    if v.itemsize == 2 and not few and has_clusters(device):
+        most = knobs.held_vectors
+    if fused.fused_tiling(v, knobs) is not None and (v.n // v.vec <= most or not v.whole):
+        return "fused"
+    return by_several_blocks(v, device, knobs)
+
+
+def by_warps(v: View, device: Device, knobs: Knobs) -> str:
+    """The form for short rows."""
+    return "multi_row_tile" if multi_row_shared.shared_shape(v) is None else "multi_row_shared"
+
+
+def by_several_blocks(v: View, device: Device, knobs: Knobs) -> str:
+    """The form for rows that one block doesn't take."""
+    if not split_cluster.is_for_clusters(v, device):
+        return by_columns(v, device) or "split_two_launches"
+    held = split_cluster.cluster_shape(v, device, knobs) is not None
+    return "split_cluster" if held and not _leaves_idle(v, device, knobs) else "split_grid"
+
+
+def _leaves_idle(v: View, device: Device, knobs: Knobs) -> bool:
+    """Whether a row is for large blocks, of which there are so few that the whole grid does better: for short rows the
+    way through memory that it goes costs more."""
+    for_large = split_cluster.small_shape(v, device, knobs) is None
+    return for_large and split_cluster.leaves_idle(v, device, knobs) and v.n // v.vec > knobs.grid_vectors
+
+
+def by_columns(v: View, device: Device) -> str | None:
+    """The form for rows that lie across memory side by side; None if none is for such rows."""
+    c = side_by_side(v)
+    if c is None:
+        return None
+    together = has_clusters(device)
+    if c.vector > 1:
+        if c.n > COLUMN_LONG:
+            if columns_cluster.shape(c, device) is not None:
+                return "columns_cluster"
+            if together and columns_grid.shape(c, device) is not None:
+                return "columns_grid"
+        return "columns" if columns.shape(c, device) is not None else None
+    if together and c.n >= FLAT_LONG and columns_flat.takes(v):
+        return "columns_flat"
+    if c.n > SINGLE_LONG:
+        if columns_cluster.shape(c, device) is not None:
+            return "columns_cluster"
+        if together and columns_ragged.shape(c, device) is not None:
+            return "columns_ragged"
+    return None

@@ -1,0 +1,212 @@
+"""A row on chip in a thread-block cluster (sm_90 and later): read once, written once."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import torch
+from numba import cuda
+from numba.cuda import types
+
+from kernelzoo.device import Device
+from kernelzoo.errors import UnsupportedProblemError
+from kernelzoo.kernels.numba.columns import quotient
+from kernelzoo.kernels.numba.dtypes import STORAGE, WIDE, lowest, one
+from kernelzoo.kernels.numba.launch import (
+    BindView,
+    View,
+    has_clusters,
+    planned,
+    prepare,
+    shared_bytes,
+    within_grid,
+)
+from kernelzoo.kernels.numba.row import ALIGNED, WARP, Tiling, access, begin, exponential, maximum, pointer, word_type
+from kernelzoo.kernels.numba.softmax.arithmetic import arithmetic
+from kernelzoo.kernels.numba.softmax.holding import HELD, MOST_WARPS, holding, share_of, warp_pair_of
+from kernelzoo.kernels.numba.source import Source
+from kernelzoo.launch import Launch
+from kernelzoo.layout import VECTOR_BYTES, cdiv
+from kernelzoo.registry import register
+from kernelzoo.tables import knob, numbers
+
+CLUSTER_OFFSETS = (types.int64,) * 13
+"""Numba's types of ``View.offsets``, then of blocks, share, kept."""
+MOST_BLOCKS = 16
+"""In a cluster, where there are most; 8 are what every device with clusters grants."""
+LARGE, LARGE_TILES = 512, 4
+"""Threads of a large block, of which an SM runs two, and vectors that each has in registers."""
+
+
+@numbers
+class Numbers:
+    """Shipped values are an H200's."""
+
+    kept: int = knob(
+        12,
+        among=(8, 12, 16),
+        unit="vectors",
+        why="of a thread in a cluster's shared memory, at most: with 12, two blocks of 512 threads have 192 kB",
+    )
+    kept_rows: int = knob(
+        4, among=(1, 4, 16), unit="rows per SM", why="of float32, from which two blocks keep a row so, if they can"
+    )
+    cluster_threads: int = knob(
+        288,
+        among=(160, 224, 288, 384, 512),
+        unit="threads",
+        why="of a cluster's blocks, above which there are twice as many: smaller ones, of which an SM has several",
+    )
+
+
+@cache
+def cluster_kernel(dtype: str, tiling: Tiling) -> Source:
+    """A row on chip in a cluster of ``blocks`` blocks, ``share`` elements each: read once, and written once.
+
+    Each warp sends its (max, sum) pair to the shared memory of every block of its cluster; once all have come, each
+    block merges the same pairs in the same order. The same way as Quack's softmax (Dao-AILab/quack).
+    """
+    from kernelzoo.kernels.numba.cluster import cluster_arrive, cluster_wait, send, wait_for
+
+    kind, ONE, LOWEST = WIDE[dtype], one(dtype), lowest(dtype)
+    WORD, WORDS, NUMBERS = word_type(dtype, tiling.vec), tiling.words(dtype), 2 * MOST_BLOCKS * MOST_WARPS
+    PAIR_BYTES = 2 * kind.bitwidth // 8
+    storage = STORAGE[dtype]
+    bounds, read, write, read_edge, write_edge = access(dtype, tiling, LOWEST, kept=True)
+    finite, top, total, finish, rescale = arithmetic(dtype, tiling.vec, WORDS)
+    start, take, meet, write_kept = holding(dtype, tiling, plain=True)
+    warp_pair = warp_pair_of(finite)
+
+    def cluster(
+        x, out, rows, inner, n, x_outer, x_step, x_inner, out_outer, out_step, out_inner, phase, blocks, share, kept
+    ):
+        row = cuda.local.array(WORDS, WORD)
+        pairs = cuda.shared.array(NUMBERS, kind, ALIGNED)
+        barrier = cuda.shared.array(1, types.int64)
+        memory = cuda.shared.array(0, storage, ALIGNED)
+        t, threads = types.int64(cuda.threadIdx.x), types.int64(cuda.blockDim.x)
+        warps = threads // WARP
+        if blocks > 1:
+            cluster_arrive(barrier, blocks * warps * PAIR_BYTES)
+        block = types.int64(cuda.blockIdx.x)
+        r = quotient(block, blocks)
+        rank = block - r * blocks
+        source, target = begin(r, inner, x_outer, x_inner, out_outer, out_inner)
+        head, end = bounds(phase + source, n)
+        first = head + rank * share
+        last = min(first + share, end)
+        read(x, source, x_step, t, threads, first, last, row, 0)
+        start(x, source, t, threads, first, last, memory, kept)
+        edge = LOWEST
+        if rank == 0:
+            edge = read_edge(x, source, t, head, end, n)
+
+        held_top = maximum(top(row, 0), edge)
+        own = finite(held_top)
+        m, s = take(memory, t, threads, first, last, kept, held_top, total(row, 0, own) + exponential(edge - own))
+        thread_top = m
+        m, s = warp_pair(m, s)
+        place = 2 * (rank * warps + t // WARP)
+        if blocks > 1:
+            cluster_wait()  # the other blocks have begun: their shared memory is there
+            if t % WARP < blocks:
+                send(pairs, place, (m, s), barrier, t % WARP)
+            wait_for(barrier)
+        else:
+            if t % WARP == 0:
+                pairs[place], pairs[place + 1] = m, s
+            cuda.syncthreads()
+
+        m, s = meet(pairs[0::2], pairs[1::2], blocks * warps)
+        shift, scale = finite(m), ONE / s
+        finish(row, 0, shift, rescale(held_top, shift, scale))
+        write(out, target, out_step, t, threads, first, last, row, 0)
+        write_kept(memory, out, target, t, threads, first, last, kept, thread_top, shift, scale)
+        if rank == 0:
+            write_edge(out, target, t, head, end, n, exponential(edge - shift) * scale)
+
+    return Source(cluster, (pointer(dtype), pointer(dtype), *CLUSTER_OFFSETS), tiling.threads, (dtype, tiling))
+
+
+def held_tiling(v: View, tiles: int) -> Tiling:
+    """Up to 1024 threads: so each has 64 registers, and an SM runs two blocks of 512."""
+    return Tiling(MOST_WARPS * WARP, 1, tiles, v.vec, v.edges, flexible=True)
+
+
+def is_for_clusters(v: View, device: Device) -> bool:
+    """Whether there are clusters, and rows lie along memory in whole vectors."""
+    return has_clusters(device) and not v.across and v.whole
+
+
+def fit(device: Device) -> int:
+    """Vectors that each thread of a large block can have in shared memory, beside the pairs of all warps."""
+    return (shared_bytes(device) - 2 * MOST_BLOCKS * MOST_WARPS * 8) // (LARGE * VECTOR_BYTES)
+
+
+def large_blocks(v: View, device: Device, numbers: Numbers) -> int:
+    """Large blocks that hold a row with the help of shared memory."""
+    return cdiv(max(1, v.n // v.vec), LARGE * (LARGE_TILES + min(fit(device), numbers.kept)))
+
+
+def small_shape(v: View, device: Device, numbers: Numbers) -> tuple[int, int, int] | None:
+    """``(blocks, threads, tiles)``: as few blocks of moderate size as hold the row in registers alone, 8 vectors a
+    thread: an SM has several, of which some read while others meet or write.
+
+    None for what those don't hold; for many rows of float32 that two large blocks hold, and so are faster; and for
+    float64, whose exponential takes the registers.
+    """
+    many = v.total >= numbers.kept_rows * device.multiprocessors
+    if v.itemsize > 4 or (v.itemsize == 4 and many and large_blocks(v, device, numbers) <= 2):
+        return None
+    vectors = max(1, v.n // v.vec)
+    blocks = next((c for c in (2, 4, 8) if vectors <= c * numbers.cluster_threads * HELD), MOST_BLOCKS)
+    threads = cdiv(vectors, blocks * HELD * WARP) * WARP
+    return (blocks, threads, HELD) if threads <= 512 else None
+
+
+def leaves_idle(v: View, device: Device, numbers: Numbers) -> bool:
+    """Whether large blocks would be fewer than there are SMs, or in float64, of clusters of 16, twice as many."""
+    large = large_blocks(v, device, numbers)
+    return large * v.total <= (2 if v.itemsize == 8 and large >= MOST_BLOCKS else 1) * device.multiprocessors
+
+
+def cluster_shape(v: View, device: Device, numbers: Numbers) -> tuple[int, int, int] | None:
+    """``(blocks, threads, tiles)`` of a cluster for a row, or None where the device has none that holds it."""
+    found = small_shape(v, device, numbers)
+    if found is None:
+        vectors = max(1, v.n // v.vec)
+        blocks = large_blocks(v, device, numbers)
+        if leaves_idle(v, device, numbers):
+            blocks = max(4, blocks)
+        blocks = max(2 if vectors > 2048 and v.total <= 2 * device.multiprocessors else 1, blocks)
+        if blocks > MOST_BLOCKS and cdiv(vectors, LARGE * MOST_BLOCKS) > LARGE_TILES + fit(device):
+            return None
+        if blocks > MOST_BLOCKS + 1:
+            return None
+        found = min(blocks, MOST_BLOCKS), LARGE, LARGE_TILES
+    return found if found[0] <= device.cluster_blocks else None
+
+
+@register("numba", "softmax", "split_cluster")
+def split_cluster(x: torch.Tensor, out: torch.Tensor) -> Launch:
+    """A row in the registers and the shared memory of a thread-block cluster: read once, written once."""
+    return planned(plan, Numbers, x, out)
+
+
+def plan(v: View, device: Device, numbers: Numbers) -> BindView:
+    """A cluster to a row."""
+    id = "numba/softmax/split_cluster"
+    shape = cluster_shape(v, device, numbers) if is_for_clusters(v, device) else None
+    if shape is None:
+        raise UnsupportedProblemError(
+            id, f"a row of {v.n} elements is no cluster's: too long, not in whole vectors, or a device without clusters"
+        )
+    blocks, threads, tiles = shape
+    tiling = held_tiling(v, tiles)
+    share, kept = share_of(v, blocks, threads, tiles)
+    return prepare(cluster_kernel(v.dtype, tiling), device).call(
+        *(within_grid(id, v.total * blocks), *v.offsets, blocks, share, kept),
+        threads=threads,
+        shared=kept * threads * VECTOR_BYTES,
+        cluster=blocks,
+    )

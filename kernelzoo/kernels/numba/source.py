@@ -1,0 +1,138 @@
+"""A kernel written in Numba, and its way to PTX and machine code, for which no GPU is needed.
+
+Numba's own kernels take a tensor as seven arguments. One here takes raw pointers and 64-bit integers instead, so that
+``cuda.compile`` gives PTX with a plain parameter list.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import textwrap
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache, cached_property
+from typing import Any
+
+from cuda.core import Program, ProgramOptions
+from numba import cuda
+from numba.cuda import types
+
+from kernelzoo.device import Device
+from kernelzoo.kernels.numba import disk
+from kernelzoo.kernels.shared import cubin
+from kernelzoo.launch import Compiled
+
+compiling = threading.RLock()
+"""Numba's compiler takes one thread at a time; functions that a kernel is made of enter tables that it reads."""
+
+
+@dataclass(frozen=True, eq=False)  # equal to itself alone: the caches of kernels make one of each
+class Source:
+    """A kernel before it is compiled. Its arguments are pointers, and integers after them."""
+
+    function: Callable[..., None]
+    arguments: tuple[Any, ...]
+    """Numba's types: pointers and int64."""
+    threads: int
+    """Threads per block, at most."""
+    constants: tuple[object, ...]
+    """What the function around it was given: with its qualified name, this says which kernel it is."""
+    blocks: int = 1
+    """Blocks that an SM must be able to run at once, which bounds the registers of a thread."""
+
+    @property
+    def pointers(self) -> int:
+        """How many of its arguments are pointers."""
+        return sum(isinstance(argument, types.CPointer) for argument in self.arguments)
+
+    @cached_property
+    def name(self) -> str:
+        """The kernel's name and constants."""
+        return f"{self.function.__qualname__}{self.constants}"
+
+    @property
+    def identity(self) -> tuple[object, ...]:
+        """What makes it another kernel than the others of this package."""
+        made_with = (self.constants, self.arguments, self.threads, self.blocks)
+        return (self.function.__module__, self.function.__qualname__), made_with
+
+
+def capability_of(device: Device) -> tuple[int, int]:
+    """A device's compute capability as Numba writes it: (9, 0)."""
+    return divmod(device.capability, 10)
+
+
+def to_ptx(source: Source, capability: tuple[int, int]) -> str:
+    """PTX of the kernel for a compute capability. Needs no GPU.
+
+    From 9.0 on it begins by waiting for all that came before on its stream: a launch may be prepared while the one
+    before it ends, so that only the time of the launch overlaps. No kernel lets the next one begin early: that would
+    help two launches of ours in a row, as a benchmark makes them, and no one who calls us between kernels of others.
+    """
+    ptx, _ = cuda.compile(
+        source.function,
+        types.void(*source.arguments),
+        device=False,
+        abi="numba",
+        cc=capability,
+        output="ptx",
+        launch_bounds=(source.threads, source.blocks),
+    )
+    if capability < (9, 0):
+        return str(ptx)
+    waiting, entries = re.subn(r"(\.entry [^{]*\{)", r"\1\n\tgriddepcontrol.wait;", str(ptx))
+    assert entries == 1, "Numba's PTX of a kernel has one entry"
+    return waiting
+
+
+def to_cubin(ptx: str, capability: tuple[int, int]) -> bytes:
+    """Machine code of that PTX, by the toolkit's assembler and not by the driver's. Needs no GPU."""
+    major, minor = capability
+    return bytes(Program(ptx, "ptx", ProgramOptions(arch=f"sm_{major}{minor}")).compile("cubin").code)
+
+
+def entry(ptx: str) -> str:
+    """The name of the kernel in its PTX."""
+    found = re.search(r"\.visible \.entry (\w+)", ptx)
+    assert found is not None, "Numba's PTX of a kernel has one entry"
+    return found[1]
+
+
+def compiled(source: Source, capability: tuple[int, int]) -> tuple[str, bytes]:
+    """The kernel's name and machine code for a compute capability, from the cache on disk if it is there."""
+    kept = disk.stored(source.identity, capability)
+    if kept is not None:
+        return kept
+    ptx = to_ptx(source, capability)
+    name, binary = entry(ptx), to_cubin(ptx, capability)
+    disk.store(source.identity, capability, name, binary)
+    return name, binary
+
+
+@cache
+def shown(source: Source, capability: tuple[int, int]) -> Compiled:
+    """The kernel compiled anew, since a cache on disk has no PTX, and what is to be said of it."""
+    with compiling:
+        ptx = to_ptx(source, capability)
+        symbol, binary = entry(ptx), to_cubin(ptx, capability)
+    major, minor = capability
+    taken = cubin.resources(binary, symbol, 10 * major + minor)
+    lines, first = inspect.getsourcelines(source.function)
+    constants = inspect.getclosurevars(source.function).nonlocals.items()
+    return Compiled(
+        name=source.function.__name__,
+        language="Numba CUDA",
+        source=textwrap.dedent("".join(lines)),
+        file=inspect.getfile(source.function),
+        line=first,
+        # What the source names in capitals; the rest of what it closes over are functions and types.
+        constants={name: value for name, value in constants if name.isupper()},
+        symbol=symbol,
+        binary=binary,
+        registers=taken.registers,
+        local_bytes=taken.local_bytes,
+        shared_bytes=taken.shared_bytes,
+        ptx=ptx,
+    )

@@ -1,0 +1,1 @@
+"""What the kernels of several languages need: the driver's launch, split planning, machine code and its cache."""

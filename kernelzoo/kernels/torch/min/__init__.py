@@ -1,0 +1,1 @@
+"""The minimum in torch: torch.amin, eager and compiled."""

@@ -1,0 +1,27 @@
+"""torch.softmax as torch.compile makes it."""
+
+import torch
+
+from kernelzoo.errors import BackendUnavailableError
+from kernelzoo.kernels.torch.compiled import compiled
+from kernelzoo.kernels.torch.natural import natural
+from kernelzoo.launch import Launch, void
+from kernelzoo.registry import register
+
+
+def _softmax_into(x: torch.Tensor, dim: int, out: torch.Tensor) -> None:
+    void(out.copy_(torch.softmax(x, dim)))
+
+
+@register("torch", "softmax", "compile")
+def compile(x: torch.Tensor, out: torch.Tensor) -> Launch:
+    """torch.softmax under torch.compile with static shapes, so that Inductor may specialise on each problem.
+
+    On a GPU only: what Inductor makes for the host missed the contract on 19 of the 12.6 million elements of three
+    inputs of (4096, 1024), by up to 54 units of float32's roundoff.
+    """
+    if x.device.type == "cpu":
+        reason = "what Inductor makes for the host is not exact enough for the contract"
+        raise BackendUnavailableError("torch/softmax/compile", reason, "use a GPU, or the variant eager")
+    x, out, dim = natural(x, out)
+    return compiled("torch/softmax/compile", _softmax_into, x, dim, out)

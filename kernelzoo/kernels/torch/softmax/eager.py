@@ -1,0 +1,33 @@
+"""torch.softmax itself, where it keeps the contract."""
+
+import torch
+
+from kernelzoo.errors import UnsupportedProblemError
+from kernelzoo.kernels.torch.natural import natural
+from kernelzoo.kernels.torch.softmax.limits import adds_too_much_in_order, rounds_inside, too_long
+from kernelzoo.launch import Launch
+from kernelzoo.registry import register
+
+
+@register("torch", "softmax", "eager")
+def eager(x: torch.Tensor, out: torch.Tensor) -> Launch:
+    """torch.softmax, a fused kernel of torch's own. On rows of equal terms it can miss the contract."""
+    if rounds_inside(x):
+        raise UnsupportedProblemError(
+            "torch/softmax/eager", "torch's CPU kernel keeps half-precision exponentials unless the axis is the last"
+        )
+    if too_long(x):
+        raise UnsupportedProblemError(
+            "torch/softmax/eager", f"torch's GPU kernel takes rows of up to {2**31 - 1} elements"
+        )
+    if adds_too_much_in_order(x):
+        raise UnsupportedProblemError(
+            "torch/softmax/eager",
+            "torch's kernel adds up a column in one sum, which past 1000 elements leaves the contract on ordinary data",
+        )
+    x, out, dim = natural(x, out)
+
+    def launch() -> None:
+        torch.softmax(x, dim, out=out)
+
+    return launch

@@ -1,0 +1,332 @@
+"""From a kernel to a launch: its arguments, how it is compiled, and how it is submitted or recorded."""
+
+import functools
+import inspect
+import threading
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+import triton
+import triton.language as tl
+
+from kernelzoo import device as devices
+from kernelzoo.device import KIB, MIB, Device, on_device_of
+from kernelzoo.errors import GridTooLargeError
+from kernelzoo.kernels.shared import code_cache, cubin
+from kernelzoo.launch import Compiled, Launch, Movable, Step, owning, recording
+from kernelzoo.layout import Columns, Rows
+
+MAX_PROGRAMS = 2**31 - 1
+"""The largest one-dimensional grid of either vendor."""
+
+# --- The device ------------------------------------------------------------------------------------------------------
+
+INTERPRETER = Device(
+    arch="",
+    name="Triton's interpreter",
+    multiprocessors=2,  # few, so that a persistent program loops over several rows even of a small problem
+    l2_bytes=MIB,
+    bandwidth=0.0,
+    threads=2048,
+    blocks=32,
+    shared_bytes=228 * KIB,
+    shared_per_block=227 * KIB,
+)
+
+CDNA = ("gfx908", "gfx90a", "gfx940", "gfx941", "gfx942", "gfx950")
+"""AMD parts whose vector registers are twice the reported number: the accumulation registers are usable as well."""
+
+
+def device_of(x: torch.Tensor) -> Device:
+    """The device that a kernel on x would run on, or the interpreter."""
+    return INTERPRETER if triton.knobs.runtime.interpret else devices.of(x)
+
+
+@functools.cache
+def resident(device: Device, registers: int, warps: int, shared_bytes: int) -> int:
+    """Programs that one multiprocessor of the device holds at once, never less than one: it sizes a persistent grid.
+
+    registers (per thread), warps and shared_bytes are the compiled program's own. The rule is that of Triton's tutorial
+    on the fused softmax (python/tutorials/02-fused-softmax.py).
+    """
+    registers = max(1, registers)
+    if device.vendor == "hip":
+        total = device.registers_per_block * (2 if device.arch in CDNA else 1)
+        waves = min(total // device.warp_size // registers, device.threads // device.warp_size)
+        return max(1, waves // warps)
+    programs = device.registers_per_block // (registers * device.warp_size * warps)
+    if shared_bytes:
+        programs = min(programs, device.shared_per_block // shared_bytes)
+    return max(1, programs)
+
+
+# --- Arguments -------------------------------------------------------------------------------------------------------
+#
+# A stride that can't matter is one that Triton specialises on (1 folds away, 0 keeps the alignment of the rest), so
+# that few kernels serve many layouts.
+
+
+def wide_dtype(dtype: torch.dtype) -> torch.dtype:
+    """What an element is computed in: half precision in float32, narrow integers in int32, the rest in itself."""
+    if dtype.itemsize >= 4:
+        return dtype
+    return torch.float32 if dtype.is_floating_point else torch.int32
+
+
+def wide_type(dtype: torch.dtype) -> tl.dtype:
+    """``wide_dtype`` as Triton's language names it."""
+    return getattr(tl, str(wide_dtype(dtype)).removeprefix("torch."))
+
+
+def multiple_of(rows: Rows) -> int:
+    """The power of two, at most 8, in which a row's length and the offsets of rows are counted.
+
+    Triton sees that an integer is a multiple of 16 and otherwise nothing, so that rows of 1000 floats would be read one
+    by one. Kernels take these numbers divided by the multiple, a constant, and see 16-byte vectors.
+    """
+    return rows.common if rows.common < 16 else 1
+
+
+def row_arguments(rows: Rows) -> tuple[int, ...]:
+    """A kernel's arguments that say where rows lie: rows, n, inner, x_outer, x_n, x_inner, out_outer, out_n, out_inner,
+    and MULTIPLE, by which some are divided; the output of a reduction is one element to a row, and its strides are not.
+    """
+    m = multiple_of(rows)
+    divisor = m if rows.out_n else 1
+    x = rows.total, rows.n // m, rows.inner, rows.x_outer // m, rows.x_n, rows.x_inner // m
+    return *x, rows.out_outer // divisor, rows.out_n, rows.out_inner // divisor, m
+
+
+def column_arguments(columns: Columns) -> tuple[int, ...]:
+    """A kernel's arguments that say where columns lie: outer, n, inner, x_outer, x_n, x_inner, out_outer, out_n,
+    out_inner, and MULTIPLE, by which inner and all strides but the last are divided, of a reduction's output none."""
+    m = columns.multiple
+    divisor = m if columns.out_n else 1
+    x = columns.outer, columns.n, columns.inner // m, columns.x_outer // m, columns.x_n // m, columns.x_inner
+    return *x, columns.out_outer // divisor, columns.out_n // divisor, columns.out_inner, m
+
+
+def edges_of(rows: Rows) -> int:
+    """Elements of a 16-byte vector where rows start or end within one and may be read by whole ones in between, else 0.
+
+    x and out must agree in where their rows start within a vector; a reduction's output is of no concern.
+    """
+    vector = rows.whole_vector
+    if rows.common >= vector or rows.n < 2 * vector or rows.x_n != 1 or rows.across or rows.x_phase:
+        return 0
+    if rows.out_n and (
+        rows.out_n != 1
+        or rows.out_phase
+        or (rows.x_outer - rows.out_outer) % vector
+        or (rows.x_inner - rows.out_inner) % vector
+    ):
+        return 0
+    return vector
+
+
+def packed(rows: Rows) -> bool:
+    """Whether rows of half precision may be read as whole vectors of pairs, their edges aside."""
+    whole = rows.itemsize == 2 and rows.x_n == rows.out_n == 1 and not rows.across
+    return whole and ((rows.common >= 8 and rows.aligned) or edges_of(rows) > 0)
+
+
+def safe(rows: Rows) -> int:
+    """How many rows have another row behind them in memory, so that their last vector lies in it as a whole."""
+    steps = [step for step, many in ((rows.x_outer, rows.outer > 1), (rows.x_inner, rows.inner > 1)) if many]
+    return rows.total - 1 if all(step >= rows.n for step in steps) else 0
+
+
+# --- Compiling -------------------------------------------------------------------------------------------------------
+
+
+def compiled(x: torch.Tensor, kernel: Any, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
+    """Compile a kernel for all of its arguments, constants included; None in the interpreter.
+
+    Compiling happens here, in the bind, one at a time: a launch neither compiles nor races with another first launch.
+    """
+    with _lock, on_device_of(x):
+        try:
+            return kernel.warmup(*args, grid=(1,), **options)
+        except (OSError, ValueError, KeyError) as error:  # not the compiler's: files of its cache, cut short or refused
+            code_cache.thrown_away("TRITON_CACHE_DIR", Path(triton.knobs.cache.dir), f"{type(error).__name__}: {error}")
+            return kernel.warmup(*args, grid=(1,), **options)
+
+
+def compiler_options(device: Device, warps: int, stages: int, options: dict[str, Any]) -> dict[str, Any]:
+    """All that Triton's compiler is told."""
+    # Said outright, since Triton's default is to change with 3.10, and 3.9 warns of it.
+    said = {**options, "enable_fp_fusion": True, "num_warps": warps, "num_stages": stages}
+    return {**said, "launch_pdl": True} if device.dependent_launches else said
+
+
+def resources(program: Any, device: Device) -> cubin.Resources:
+    """What a compiled kernel takes, all of its shared memory included, as its cubin or hsaco says; registers are vector
+    registers on AMD."""
+    if device.is_nvidia:
+        found = cubin.resources(program.kernel, program.name, device.capability)
+        return cubin.Resources(found.registers, found.local_bytes, found.shared_bytes + program.metadata.shared)
+    registers, scratch = (_msgpack_int(program.kernel, key) for key in (b".vgpr_count", b".private_segment_fixed_size"))
+    return cubin.Resources(registers, scratch, program.metadata.shared)
+
+
+def _msgpack_int(binary: bytes, key: bytes) -> int:
+    """The integer that follows a key in the metadata of an AMD binary."""
+    at = binary.index(key) + len(key)
+    width = {0xCC: 1, 0xCD: 2, 0xCE: 4}.get(binary[at], 0)
+    return int.from_bytes(binary[at + 1 : at + 1 + width], "big") if width else binary[at]
+
+
+def described(kernel: Any, program: Any, args: tuple[Any, ...], options: dict[str, Any], device: Device) -> Compiled:
+    """What a recording wants to know of a compiled kernel."""
+    found = resources(program, device)
+    lines, first = inspect.getsourcelines(kernel.fn)
+    constants = {p.name: value for p, value in zip(kernel.params, args, strict=False) if p.is_constexpr}
+    constants |= {name: value for name, value in options.items() if name != "enable_fp_fusion"}
+    return Compiled(
+        name=kernel.fn.__name__,
+        language="triton",
+        source="".join(lines),
+        file=inspect.getfile(kernel.fn),
+        line=first,
+        constants={name: v.value if isinstance(v, tl.constexpr) else v for name, v in constants.items()},
+        symbol=program.name,
+        binary=program.kernel,
+        registers=found.registers,
+        local_bytes=found.local_bytes,
+        shared_bytes=found.shared_bytes,
+        ptx=program.asm.get("ptx"),
+        assembly=program.asm.get("amdgcn"),
+    )
+
+
+# --- Launching -------------------------------------------------------------------------------------------------------
+
+
+def bound(
+    implementation: str,
+    x: torch.Tensor,
+    kernel: Any,
+    programs: int | Callable[[int], int],
+    args: tuple[Any, ...],
+    warps: int,
+    stages: int = 1,
+    **options: Any,
+) -> Launch:
+    """Compile a kernel for its arguments and return its launch over so many programs.
+
+    args: x first and, where there is no workspace, out second. programs: a number, or what makes one of how many
+    programs of the compiled kernel a multiprocessor holds. Raises GridTooLargeError.
+    """
+    if not callable(programs):
+        _check_grid(implementation, programs)
+    device, rec = device_of(x), recording.get()
+    told = compiler_options(device, warps, stages, options)
+    if rec is not None:
+        if callable(programs):
+            held = 1
+            if rec.compiles:
+                found = resources(compiled(x, kernel, args, told), device)
+                held = resident(device, found.registers, warps, found.shared_bytes)
+            programs = programs(held)
+        return rec.launch(
+            Step(
+                kernel=f"{kernel.__name__}, {warps} warps, {stages} stages, {options}",
+                grid=(programs,),
+                threads=warps * device.warp_size,
+                cooperative=bool(options.get("launch_cooperative_grid")),
+                arguments=tuple(str(arg) for arg in args if not isinstance(arg, torch.Tensor)),
+                build=(lambda: described(kernel, compiled(x, kernel, args, told), args, told, device))
+                if rec.compiles
+                else None,
+            )
+        )
+    program = compiled(x, kernel, args, told)
+    if program is not None:
+        with _lock, on_device_of(x):
+            program.run  # noqa: B018  # the property loads the binary, which is when registers are known
+    if callable(programs):
+        programs = programs(1 if program is None else resident(device, program.n_regs, warps, program.metadata.shared))
+        _check_grid(implementation, programs)
+    return launch_of(kernel, program, programs, args)
+
+
+def _check_grid(implementation: str, programs: int) -> None:
+    if programs > MAX_PROGRAMS:
+        raise GridTooLargeError(implementation, programs, MAX_PROGRAMS)
+
+
+def launch_of(kernel: Any, program: Any, programs: int, args: tuple[Any, ...]) -> Launch:
+    """The launch of so many programs of a loaded kernel, or of the interpreted one where program is None."""
+    if program is None:
+        return _interpreted(kernel, programs, args)
+    x = args[0]
+    # Straight to the compiled kernel's launcher, without the argument handling of Triton's own call, which takes longer
+    # than a short kernel. An address is as good as a tensor to it, and spares it a query of the driver.
+    call, fixed, together = submission(program)
+    device: int = x.get_device()
+    stream = _current_stream
+    plain = tuple(arg.data_ptr() if isinstance(arg, torch.Tensor) else arg for arg in args)
+    tensors = [arg for arg in args if isinstance(arg, torch.Tensor)]
+    if len(tensors) == 2:
+        rest = plain[2:]
+
+        def at(x: int, out: int) -> None:
+            if together:
+                call(programs, 1, 1, stream(device), *fixed, (x, out, *rest))
+            else:
+                call(programs, 1, 1, stream(device), *fixed, x, out, *rest)
+
+        return Movable(at, x, args[1])
+    arguments = (plain,) if together else plain
+
+    def launch(_alive: tuple[Any, ...] = args) -> None:
+        call(programs, 1, 1, stream(device), *fixed, *arguments)
+
+    return owning(launch, *tensors[2:])
+
+
+def _interpreted(kernel: Any, programs: int, args: tuple[Any, ...]) -> Launch:
+    def interpret() -> None:
+        # Triton's interpreter patches the language while it runs, so it runs one launch at a time. NumPy warns of
+        # inf - inf and of a row of NaN, which are legal here.
+        with _lock, warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)
+            kernel[(programs, 1, 1)](*args)
+
+    return interpret
+
+
+class Submission(NamedTuple):
+    """How a compiled kernel is launched: ``call(programs, 1, 1, stream, *fixed, *arguments)``, or the arguments
+    together, as the last."""
+
+    call: Callable[..., None]
+    fixed: tuple[Any, ...]
+    together: bool
+
+
+def submission(program: Any) -> Submission:
+    """The launch of a compiled kernel, with no hooks.
+
+    What a CUDA launcher of Triton 3.6 or 3.7 hands to its own ``launch`` is the same at every call but for stream and
+    arguments, as long as the kernel asks for no scratch memory; to work it out anew at each takes longer.
+    """
+    run, hooks, scratch = program.run, (None, None, None), (None, None)
+    known = triton.__version__.startswith(("3.6.", "3.7.")) and type(run).__name__ == "CudaLauncher"
+    if not known or run.global_scratch_size or run.profile_scratch_size:
+        return Submission(run, (program.function, program.packed_metadata, *hooks), together=False)
+    kind = (program.function, run.launch_cooperative_grid, run.launch_pdl)
+    if hasattr(run, "kernel_signature"):  # from 3.7 on, one launch for all kernels
+        rest = (program.packed_metadata, *hooks, *scratch, run.arg_annotations, run.kernel_signature)
+        return Submission(run.launch, (*kind, *rest), together=True)
+    return Submission(run.launch, (*kind, *scratch, program.packed_metadata, *hooks), together=False)
+
+
+_lock = threading.RLock()
+
+# The caller's stream, and no object made for it; a torch built for the CPU, where kernels are compiled ahead of time,
+# has none.
+_current_stream: Callable[[int], int] = getattr(torch._C, "_cuda_getCurrentRawStream", lambda device: 0)

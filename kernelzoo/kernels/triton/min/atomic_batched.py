@@ -1,0 +1,53 @@
+"""Programs share the reduced axis; each keeps the minima of its row tiles and lowers the output once, at its end."""
+
+import torch
+import triton
+import triton.language as tl
+
+from kernelzoo.kernels.triton.min.atomics import by_atomics, send
+from kernelzoo.kernels.triton.min.lowest import body_and_edges, end_of_vectors, folded, lower, lowest, nothing_yet
+from kernelzoo.kernels.triton.words import await_last_launch, row_start
+from kernelzoo.launch import Launch
+from kernelzoo.registry import register
+
+
+@triton.jit(do_not_specialize=["blocks", "pieces"])
+def atomic_batched_kernel(
+    x, out, rows, n, inner, x_outer, x_n, x_inner, out_outer, out_n, out_inner,
+    MULTIPLE: tl.constexpr, blocks, pieces, WIDE: tl.constexpr, IDENTITY: tl.constexpr,
+    EDGES: tl.constexpr, FOLD: tl.constexpr,
+    TILES: tl.constexpr, BLOCK_M: tl.constexpr, SUB_BLOCK_N: tl.constexpr,
+):  # fmt: skip
+    await_last_launch()
+    n = tl.cast(n, tl.int64) * MULTIPLE
+    program = tl.program_id(0)
+    block = (program % blocks).to(tl.int64)
+    first = (program // blocks).to(tl.int64) * (TILES * BLOCK_M)
+    cols = tl.arange(0, SUB_BLOCK_N).to(tl.int64)
+    start_n = block * pieces * SUB_BLOCK_N
+    end_n = tl.minimum(start_n + tl.cast(pieces, tl.int64) * SUB_BLOCK_N, end_of_vectors(n, EDGES))
+    tiles = tl.arange(0, TILES)[:, None]
+    minima = tl.full([TILES, BLOCK_M], IDENTITY, WIDE)
+    for tile in range(TILES):
+        if first + tile * BLOCK_M < rows:
+            row = first + tile * BLOCK_M + tl.arange(0, BLOCK_M)
+            x_start = row_start(row, inner, x_outer, x_inner, MULTIPLE)[:, None]
+            in_rows = (row < rows)[:, None]
+            # Of the edges, every block may take them: a minimum doesn't mind to see an element twice.
+            start, columns, edges = body_and_edges(x, x_start, n, in_rows, WIDE, IDENTITY, EDGES, BLOCK_M)
+            least = nothing_yet(n, BLOCK_M, SUB_BLOCK_N, WIDE, IDENTITY)
+            for first_n in range(start_n, end_n, SUB_BLOCK_N):
+                here = first_n + cols[None, :]
+                mask = in_rows & (here < columns)
+                piece = tl.load(x + (start + here * x_n), mask, other=IDENTITY, eviction_policy="evict_first")
+                least = lower(least, piece.to(WIDE))
+            result = lower(lowest(folded(least, BLOCK_M, SUB_BLOCK_N, FOLD), 1), lowest(edges, 1))
+            minima = tl.where(tiles == tile, result[None, :], minima)
+    row = first + tiles * BLOCK_M + tl.arange(0, BLOCK_M)[None, :]
+    send(out + row_start(row, inner, out_outer, out_inner, 1), minima, row < rows)
+
+
+@register("triton", "min", "atomic_batched")
+def atomic_batched(x: torch.Tensor, out: torch.Tensor) -> Launch:
+    """Parallel over the reduced axis; minima of all row tiles stay on chip and go out in one batch of atomics."""
+    return by_atomics("triton/min/atomic_batched", atomic_batched_kernel, x, out)

@@ -1,0 +1,73 @@
+"""What both atomic forms share: how values go out by atomics, and the launch of fill, kernel and conversion."""
+
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+
+from kernelzoo.kernels.triton.launch import bound, device_of, edges_of, row_arguments, wide_dtype, wide_type
+from kernelzoo.kernels.triton.min import tiles
+from kernelzoo.kernels.triton.min.lowest import fold_of, identity, plain
+from kernelzoo.launch import Launch, owning
+from kernelzoo.layout import cdiv, rows_of
+from kernelzoo.tables import knob, numbers, of
+
+
+@numbers
+class Numbers(tiles.Numbers):
+    # BLOCK_M, as in the reference case's published tuning.
+    atomic_rows: int = knob(8, among=(4, 8, 16), unit="rows", why="of a tile of the atomic variants")
+    atomic_tiles: int = knob(
+        4,
+        among=(2, 4, 8),
+        unit="tiles",
+        why="of one program of the atomic variants: what the batched one keeps on chip until its end",
+    )
+
+
+@triton.jit
+def send(out, value, mask):
+    """Lower out to value by atomics, which may come in any order; out begins as the identity.
+
+    Bits of floats that are not negative are ordered as signed integers, those of negative ones in reverse as unsigned
+    ones. A NaN goes as all bits set: below anything as a signed integer, above anything as an unsigned one. Each
+    element is sent once, by one or the other.
+    """
+    if value.dtype.is_floating():
+        SIGNED: tl.constexpr = tl.int64 if value.dtype == tl.float64 else tl.int32
+        UNSIGNED: tl.constexpr = tl.uint64 if value.dtype == tl.float64 else tl.uint32
+        bits = tl.where(value == value, value.to(SIGNED, bitcast=True), -1)
+        signed = out.to(tl.pointer_type(SIGNED), bitcast=True)
+        unsigned = out.to(tl.pointer_type(UNSIGNED), bitcast=True)
+        tl.atomic_min(signed, bits, mask & (bits >= 0), sem="relaxed")
+        tl.atomic_max(unsigned, bits.to(UNSIGNED, bitcast=True), mask & (bits < 0), sem="relaxed")
+    else:
+        tl.atomic_min(out, value, mask, sem="relaxed")
+
+
+def by_atomics(id: str, kernel: Any, x: torch.Tensor, out: torch.Tensor) -> Launch:
+    """The launch of an atomic kernel: several programs lower each row's output, which is filled first."""
+    x, out = plain(x), plain(out)
+    # Atomics take 32 or 64 bits. What is narrower meets in a workspace, and a last step of the launch converts it.
+    target = out if out.dtype.itemsize >= 4 else x.new_empty(out.shape, dtype=wide_dtype(x.dtype))
+    rows, device = rows_of(x, target), device_of(x)
+    numbers = of(Numbers, device.index)
+    tile = tiles.block_tile(numbers, rows, x.dtype, numbers.atomic_rows)
+    side, piece = tile.rows, tile.block
+    groups = cdiv(rows.total, side * numbers.atomic_tiles)
+    blocks = min(cdiv(rows.n, piece), cdiv(numbers.crowd * device.multiprocessors, groups))
+    pieces = cdiv(rows.n, piece * blocks)
+    blocks = cdiv(rows.n, piece * pieces)
+    constants = (wide_type(x.dtype), identity(x.dtype), edges_of(rows), fold_of(rows, x.dtype, piece))
+    args = (x, target, *row_arguments(rows), blocks, pieces, *constants, numbers.atomic_tiles, side, piece)
+    lower_all = bound(id, x, kernel, groups * blocks, args, device.warps(tile.threads))
+    nothing = identity(target.dtype)
+
+    def launch() -> None:
+        target.fill_(nothing)
+        lower_all()
+        if target is not out:
+            out.copy_(target)
+
+    return launch if target is out else owning(launch, target)

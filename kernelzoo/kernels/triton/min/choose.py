@@ -1,0 +1,92 @@
+"""Which form of the minimum takes a problem: its layout, its size against the device's, and the launch table say."""
+
+import torch
+
+from kernelzoo.kernels.triton.launch import device_of, edges_of
+from kernelzoo.kernels.triton.min import (
+    atomics,
+    column_tiles,
+    columns,
+    columns_flat,
+    rows,
+    rows_deferred_flat,
+    rows_deferred_ragged,
+    split_arrival,
+)
+from kernelzoo.kernels.triton.min.tiles import LINE_BYTES
+from kernelzoo.layout import rows_of
+from kernelzoo.registry import chooser
+from kernelzoo.tables import knob, launch_table, of
+
+RAGGED_COLUMNS = 128
+"""Elements in the whole vectors of a row, rounded up to a power of two, to which the ragged form is faster."""
+
+
+@launch_table("triton", "min")
+class Knobs(rows.Numbers, columns.Numbers, column_tiles.Numbers, atomics.Numbers, split_arrival.Numbers):
+    """What depends on the card. Shipped values are an H200's."""
+
+    across_percent: int = knob(
+        50,
+        among=(25, 50, 100),
+        unit="% of the SMs",
+        why="with a tile of columns each, below which several programs take each tile",
+    )
+    flat_row: int = knob(
+        64,
+        among=(0, 32, 64),
+        unit="elements",
+        why="of rows without gaps, no multiple of 16 bytes, that are read as one piece of memory",
+    )
+
+
+@chooser("triton", "min", "auto")
+def auto(x: torch.Tensor, out: torch.Tensor) -> str:
+    """By rows where there are enough of them for all of the device, otherwise by parts of rows."""
+    layout, device = rows_of(x, out), device_of(x)
+    knobs = of(Knobs, device.index)
+    across = layout.columns
+    if across is not None:
+        strips = across.strips(column_tiles.column_tile(across).columns)
+        idle = strips < knobs.across_percent / 100 * device.multiprocessors
+        return split(x, out) if idle and layout.n > knobs.short_across else "columns"
+    bytes = layout.n * layout.itemsize
+    if bytes > knobs.row_bytes and layout.total < knobs.crowd * device.multiprocessors:
+        return "split_arrival"
+    deferred = rows_deferred(x, out)
+    # Integers as the minimum takes them spill registers in rows.
+    if bytes > knobs.row_bytes or deferred != "rows_deferred_block" or not x.dtype.is_floating_point:
+        return deferred
+    # Of rows a little longer than a block, with edges, a tile of half a block wastes less.
+    long = bytes > (8192 if layout.itemsize == 4 else 16384)
+    return deferred if long and layout.itemsize in (2, 4) and edges_of(layout) else "rows"
+
+
+@chooser("triton", "min", "rows_deferred")
+def rows_deferred(x: torch.Tensor, out: torch.Tensor) -> str:
+    """Parallel over rows or columns; lanes and threads meet once, at the end of a row."""
+    layout = rows_of(x, out)
+    if layout.across:
+        return "columns"
+    if edges_of(layout) and x.dtype.is_floating_point:
+        ragged = rows_deferred_ragged.tile_of(layout)
+        if ragged is not None and ragged.columns <= RAGGED_COLUMNS:
+            return "rows_deferred_ragged"
+        flat_row = of(Knobs, device_of(x).index).flat_row
+        if layout.n <= flat_row and layout.total > 1 and rows_deferred_flat.tile_of(layout) is not None:
+            return "rows_deferred_flat"
+    return "rows_deferred_block"
+
+
+@chooser("triton", "min", "split")
+def split(x: torch.Tensor, out: torch.Tensor) -> str:
+    """Several programs to one row, or to a strip of columns; the last to arrive joins their minima: one launch."""
+    across = rows_of(x, out).columns
+    if across is None:
+        return "split_arrival"
+    tile = columns_flat.tile_of(across, device_of(x))
+    if tile is None or tile.parts < 2 or 10 * tile.period < 9 * tile.block:
+        return "columns_split"
+    # Wide rows of whole vectors are read as fast by strips, of which nothing has to be folded.
+    vectors = across.multiple == 16 // across.itemsize
+    return "columns_split" if vectors and across.inner * across.itemsize >= 4 * LINE_BYTES else "columns_flat"

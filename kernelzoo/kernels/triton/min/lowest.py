@@ -1,0 +1,126 @@
+"""Words that the forms of the minimum share: what is lower, what is lowest, and how programs join what they found.
+
+``tl.min``, ``tl.minimum`` and ``tl.atomic_min`` drop a NaN, so none of them is used on floats as it comes: tiles are
+joined by a minimum that propagates NaN, lanes and memory by integers in which a NaN is the lowest of all.
+"""
+
+import torch
+import triton
+import triton.language as tl
+
+from kernelzoo.kernels.triton.words import edge_columns, whole_vectors
+from kernelzoo.layout import Rows
+
+
+def identity(dtype: torch.dtype) -> float | int:
+    """What a minimum over nothing would be: no element is above it."""
+    return float("inf") if dtype.is_floating_point else torch.iinfo(dtype).max
+
+
+def plain(x: torch.Tensor) -> torch.Tensor:
+    """The tensor as Triton can load and compare it: bool as the byte it is."""
+    return x.view(torch.uint8) if x.dtype == torch.bool else x
+
+
+def fold_of(rows: Rows, dtype: torch.dtype, block: int) -> int:
+    """Neighbouring columns that one thread loads, and can reduce by itself: FOLD of ``folded``."""
+    return min(16 // dtype.itemsize, block) if rows.x_n == 1 and not rows.across and dtype.is_floating_point else 1
+
+
+@triton.jit
+def lower(a, b):
+    """Elementwise minimum; NaN if either is."""
+    return tl.minimum(a, b, propagate_nan=tl.PropagateNan.ALL)
+
+
+@triton.jit
+def lowest(x, AXIS: tl.constexpr):
+    """Minimum of a tile along an axis; NaN if any element is.
+
+    Bits of a float are ordered as sign and magnitude: with the magnitude of the negative ones turned over they are
+    ordered as integers. A NaN becomes the lowest integer, which turns back into the NaN of all bits set.
+    """
+    if x.dtype.is_floating():
+        BITS: tl.constexpr = tl.int64 if x.dtype == tl.float64 else tl.int32
+        MAGNITUDE: tl.constexpr = 0x7FFFFFFFFFFFFFFF if x.dtype == tl.float64 else 0x7FFFFFFF
+        bits = x.to(BITS, bitcast=True)
+        key = tl.where(bits < 0, bits ^ MAGNITUDE, bits)
+        key = tl.min(tl.where(x == x, key, -MAGNITUDE - 1), AXIS)
+        result = tl.where(key < 0, key ^ MAGNITUDE, key).to(x.dtype, bitcast=True)
+    else:
+        result = tl.min(x, AXIS)
+    return result
+
+
+@triton.jit
+def folded(x, ROWS: tl.constexpr, COLS: tl.constexpr, FOLD: tl.constexpr):
+    """Minima of FOLD (1, 2, 4 or 8) neighbouring columns, which one thread has loaded: no lane has to ask another."""
+    if FOLD == 1:
+        result = x
+    else:
+        low, high = tl.split(tl.reshape(x, [ROWS, COLS // 2, 2]))
+        result = folded(lower(low, high), ROWS, COLS // 2, FOLD // 2)
+    return result
+
+
+@triton.jit
+def body_and_edges(
+    x, x_start, n, in_rows, WIDE: tl.constexpr, IDENTITY: tl.constexpr, EDGES: tl.constexpr, ROWS: tl.constexpr
+):
+    """(start, columns, edges): where rows' whole vectors begin, elements there, and the elements outside of them."""
+    if EDGES:
+        before, inside = whole_vectors(x_start, n, EDGES)
+        edge, known = edge_columns(tl.arange(0, 2 * EDGES)[None, :], before, inside, n, EDGES)
+        edges = tl.load(x + (x_start + edge), in_rows & known, other=IDENTITY).to(WIDE)
+        start = (x_start + EDGES - 1) // EDGES * EDGES
+    else:
+        inside = n
+        edges = tl.full([ROWS, 1], IDENTITY, WIDE)
+        start = x_start
+    return start, inside, edges
+
+
+@triton.jit
+def end_of_vectors(n, EDGES: tl.constexpr):
+    """Where whole vectors of a row of n elements end at the latest, counted from the first of them."""
+    return n // EDGES * EDGES if EDGES else n
+
+
+@triton.jit
+def nothing_yet(n, ROWS: tl.constexpr, COLS: tl.constexpr, WIDE: tl.constexpr, IDENTITY: tl.constexpr):
+    """A tile of the identity, for a loop over n columns to begin with.
+
+    Infinity in 64 bits is chosen by n, which is never negative: as a constant, Triton 3.9 for AMD puts it into one
+    scalar instruction, which its own assembler rejects.
+    """
+    if WIDE == tl.float64:  # noqa: SIM300
+        result = tl.full([ROWS, COLS], tl.where(n >= 0, IDENTITY, 0.0), WIDE)
+    else:
+        result = tl.full([ROWS, COLS], IDENTITY, WIDE)
+    return result
+
+
+@triton.jit
+def joined(
+    least, partials, arrivals, tile, part, parts, there,
+    IDENTITY: tl.constexpr, CHUNK: tl.constexpr, COLUMNS: tl.constexpr,
+):  # fmt: skip
+    """(last, least): whether all other parts of a tile of COLUMNS columns have left their minima, and those of all."""
+    column = tl.arange(0, COLUMNS)
+    all_parts = partials + tile.to(tl.int64) * parts * COLUMNS + column
+    tl.store(all_parts + part * COLUMNS, least.to(partials.dtype.element_ty), there)
+    # The barrier puts the stores of all threads before the arrival, whose release hands them to the device. The last
+    # program to arrive acquires those of all others.
+    tl.debug_barrier()
+    last = tl.atomic_add(arrivals + tile, 1, sem="acq_rel", scope="gpu") == parts - 1
+    if last:
+        tl.debug_barrier()
+        running = tl.full([CHUNK, COLUMNS], IDENTITY, least.dtype)
+        for first in range(0, parts, CHUNK):
+            peer = first + tl.arange(0, CHUNK)[:, None]
+            known = (peer < parts) & there[None, :]
+            found = tl.load(all_parts[None, :] + peer * COLUMNS, known, other=IDENTITY, cache_modifier=".cg")
+            running = lower(running, found.to(least.dtype))
+        least = tl.reduce(running, 0, lower)
+        tl.store(arrivals + tile, 0)  # for the next launch
+    return last, least

@@ -1,0 +1,114 @@
+"""Several programs take a row in parts and leave partial minima; the last to arrive reduces them: one launch."""
+
+import torch
+import triton
+import triton.language as tl
+
+from kernelzoo.kernels.triton.launch import bound, device_of, edges_of, row_arguments, wide_dtype, wide_type
+from kernelzoo.kernels.triton.min import tiles
+from kernelzoo.kernels.triton.min.lowest import (
+    body_and_edges,
+    end_of_vectors,
+    fold_of,
+    folded,
+    identity,
+    lower,
+    lowest,
+    nothing_yet,
+    plain,
+)
+from kernelzoo.kernels.triton.min.tiles import MANY_PARTS, block_tile
+from kernelzoo.kernels.triton.words import await_last_launch, row_start
+from kernelzoo.launch import Launch
+from kernelzoo.layout import cdiv, rows_of
+from kernelzoo.registry import register
+from kernelzoo.tables import knob, numbers, of
+
+
+@numbers
+class Numbers(tiles.Numbers):
+    span_elements: int = knob(
+        4096, among=(2048, 4096, 8192), unit="columns", why="of one program of a split row, at the least"
+    )
+    # The tile of results has two sizes, this and MANY_PARTS, so that row lengths share kernels.
+    few_parts: int = knob(
+        64, among=(32, 64, 128), unit="programs", why="to one row, whose results the last reads as the smaller tile"
+    )
+
+
+@triton.jit(do_not_specialize=["parts", "span"])
+def split_kernel(
+    x, out, partials, arrivals, rows, n, inner, x_outer, x_n, x_inner, out_outer, out_n, out_inner,
+    MULTIPLE: tl.constexpr, parts, span, WIDE: tl.constexpr, IDENTITY: tl.constexpr,
+    EDGES: tl.constexpr, FOLD: tl.constexpr, VECTOR: tl.constexpr, ONCE: tl.constexpr,
+    ROWS: tl.constexpr, BLOCK: tl.constexpr, PARTS: tl.constexpr,
+):  # fmt: skip
+    await_last_launch()
+    n = tl.cast(n, tl.int64) * MULTIPLE
+    program = tl.program_id(0)
+    tile = program // parts
+    part = (program % parts).to(tl.int64)
+    row = tile.to(tl.int64) * ROWS + tl.arange(0, ROWS)
+    cols = tl.arange(0, BLOCK).to(tl.int64)
+    x_start = row_start(row, inner, x_outer, x_inner, MULTIPLE)[:, None]
+    in_rows = (row < rows)[:, None]
+    start, columns, edges = body_and_edges(x, x_start, n, in_rows & (part == 0), WIDE, IDENTITY, EDGES, ROWS)
+    begin = part * span * VECTOR
+    columns = tl.minimum(columns, begin + tl.cast(span, tl.int64) * VECTOR)
+    if ONCE:
+        here = begin + cols[None, :]
+        mask = in_rows & (here < columns)
+        least = tl.load(x + (start + here * x_n), mask, other=IDENTITY, eviction_policy="evict_first").to(WIDE)
+    else:
+        least = nothing_yet(n, ROWS, BLOCK, WIDE, IDENTITY)
+        end = tl.minimum(begin + tl.cast(span, tl.int64) * VECTOR, end_of_vectors(n, EDGES))
+        for first in range(begin, end, BLOCK):
+            here = first + cols[None, :]
+            mask = in_rows & (here < columns)
+            block = tl.load(x + (start + here * x_n), mask, other=IDENTITY, eviction_policy="evict_first")
+            least = lower(least, block.to(WIDE))
+    least = lower(lowest(folded(least, ROWS, BLOCK, FOLD), 1), lowest(edges, 1))
+    tl.store(partials + row * parts + part, least, row < rows)
+    # The barrier puts the stores of all threads before the arrival, whose release hands them to the device. The last
+    # program to arrive acquires those of all others.
+    tl.debug_barrier()
+    if tl.atomic_add(arrivals + tile, 1, sem="acq_rel", scope="gpu") == parts - 1:
+        tl.debug_barrier()
+        lanes = tl.arange(0, PARTS)[None, :]
+        all_parts = partials + row[:, None] * parts + lanes
+        known = tl.load(all_parts, in_rows & (lanes < parts), other=IDENTITY, cache_modifier=".cg")
+        result = lowest(known, 1).to(out.dtype.element_ty)
+        tl.store(out + row_start(row, inner, out_outer, out_inner, 1), result, row < rows)
+        tl.store(arrivals + tile, 0)  # for the next launch
+
+
+@register("triton", "min", "split_arrival")
+def split_arrival(x: torch.Tensor, out: torch.Tensor) -> Launch:
+    """Several programs to one row leave partial minima in a workspace, and the last to arrive reduces them: one launch.
+
+    The launch leaves its count of arrivals at zero, and so may be repeated.
+    """
+    x, out = plain(x), plain(out)
+    rows, device = rows_of(x, out), device_of(x)
+    numbers = of(Numbers, device.index)
+    tile = block_tile(numbers, rows, x.dtype, 1)
+    vector = rows.whole_vector
+    groups = cdiv(rows.total, tile.rows)
+    # Programs for all of the device, and columns enough for each.
+    wanted = numbers.crowd * device.multiprocessors // groups
+    most = min(MANY_PARTS, cdiv(rows.n, numbers.span_elements))
+    edges = edges_of(rows)
+    inside = rows.n // edges * edges if edges else rows.n
+    span = cdiv(inside, max(1, min(wanted, most)) * vector) * vector
+    parts = cdiv(inside, span)
+    merge = numbers.few_parts if parts <= numbers.few_parts else MANY_PARTS
+    if x.element_size() == 2 and tile.block < span <= 2 * tile.block:
+        tile = tile._replace(block=2 * tile.block)  # all of it under way at once
+    partials = x.new_empty((rows.total, parts), dtype=wide_dtype(x.dtype))
+    arrivals = x.new_zeros(groups, dtype=torch.int32)
+    args = (x, out, partials, arrivals, *row_arguments(rows), parts, span // vector)
+    fold = fold_of(rows, x.dtype, tile.block)
+    constants = (wide_type(x.dtype), identity(x.dtype), edges, fold, vector, span <= tile.block)
+    sizes = (tile.rows, tile.block, merge)
+    warps = device.warps(tile.threads)
+    return bound("triton/min/split_arrival", x, split_kernel, groups * parts, args + constants + sizes, warps)

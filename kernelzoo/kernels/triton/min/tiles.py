@@ -1,0 +1,56 @@
+"""Tiles of rows by blocks of columns, which the forms share that loop over blocks, and the numbers they are made of."""
+
+from typing import NamedTuple
+
+import torch
+
+from kernelzoo.layout import Rows, power_of_two
+from kernelzoo.tables import knob, numbers
+
+TILE_ELEMENTS = 8192
+"""A tile of elements narrower than two bytes ends here."""
+
+LINE_BYTES = 128
+"""Rows across which memory is contiguous are taken by the cache line."""
+
+ACROSS_BYTES = 65536
+"""Of a tile across rows, to 512 threads."""
+
+MANY_PARTS = 1024
+"""Programs to one row, at the most: the last to arrive reads the results of all."""
+
+
+@numbers
+class Numbers:
+    # Three or four such programs an SM make the 40 kB and more in flight that its share of the memory's speed takes.
+    tile_bytes: int = knob(
+        16384, among=(8192, 16384, 32768), unit="bytes", why="of input under way in a program of one row"
+    )
+    crowd: int = knob(
+        4,
+        among=(2, 4, 8),
+        unit="programs per SM",
+        why="from which a chip is well filled: of rows with fewer, several programs take each",
+    )
+
+
+class Tile(NamedTuple):
+    """A tile of a program, its sides powers of two, and the threads that read it."""
+
+    rows: int
+    block: int
+    threads: int
+
+
+def block_tile(numbers: Numbers, rows: Rows, dtype: torch.dtype, most_rows: int = TILE_ELEMENTS) -> Tile:
+    """The tile of the kernels that loop over blocks of columns: whole lines of memory, along rows or across them."""
+    if rows.across:
+        side = LINE_BYTES // dtype.itemsize
+        # Elements that are read one by one need an address each, and registers for it.
+        wide = dtype.itemsize > 1 and rows.x_n * dtype.itemsize % 16 == 0
+        elements = min(ACROSS_BYTES // dtype.itemsize, (4 if wide else 2) * TILE_ELEMENTS)
+        block = min(elements // side, power_of_two(rows.n))
+        return Tile(side, block, min(512, max(128, side * block // 16)))
+    elements = min(numbers.tile_bytes // dtype.itemsize, TILE_ELEMENTS)
+    block = min(elements, power_of_two(rows.n))
+    return Tile(min(elements // block, most_rows), block, 128 if dtype.itemsize == 1 else 256)

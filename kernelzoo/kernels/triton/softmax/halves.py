@@ -1,0 +1,43 @@
+"""Half precision, two numbers to a register: words of 32 bits that are unpacked where they are computed with."""
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def empty_words(DTYPE: tl.constexpr):
+    """Two half-precision -inf, as the int32 that holds them."""
+    return -0x7F0080 if tl.bfloat16 == DTYPE else -0x3FF0400
+
+
+@triton.jit
+def halves(words, DTYPE: tl.constexpr):
+    """The two half-precision numbers in each int32, in float32."""
+    if tl.bfloat16 == DTYPE:  # the upper half of a float32
+        low = (words << 16).to(tl.float32, bitcast=True)
+        high = (words & -65536).to(tl.float32, bitcast=True)
+    else:
+        low = words.to(tl.int16).to(DTYPE, bitcast=True).to(tl.float32)
+        high = (words >> 16).to(tl.int16).to(DTYPE, bitcast=True).to(tl.float32)
+    return low, high
+
+
+@triton.jit
+def not_before(words, value, never, BOTH: tl.constexpr):
+    """words, which the compiler can't unpack before it has value: it would keep them unpacked, in twice the registers.
+
+    never is False, but not for all that the compiler knows. BOTH: neither half; else it sees that the upper half stays
+    the same, and keeps what it has computed of that.
+    """
+    flipped = ((value < 0) & never).to(tl.int32)
+    return words ^ (-flipped if BOTH else flipped)
+
+
+@triton.jit
+def larger_bfloat16(a, b):
+    return tl.inline_asm_elementwise("max.bf16x2 $0, $1, $2;", "=r,r,r", [a, b], tl.int32, is_pure=True, pack=1)
+
+
+@triton.jit
+def larger_float16(a, b):
+    return tl.inline_asm_elementwise("max.f16x2 $0, $1, $2;", "=r,r,r", [a, b], tl.int32, is_pure=True, pack=1)

@@ -1,0 +1,51 @@
+"""A few consecutive long rows to a program, in a loop that ends with the rows."""
+
+import torch
+import triton
+import triton.language as tl
+
+from kernelzoo.kernels.triton.launch import bound, device_of, edges_of, row_arguments, wide_type
+from kernelzoo.kernels.triton.softmax import tiles
+from kernelzoo.kernels.triton.softmax.words import softmax_row
+from kernelzoo.kernels.triton.words import await_last_launch, row_start
+from kernelzoo.launch import Launch
+from kernelzoo.layout import cdiv, rows_of
+from kernelzoo.registry import register
+from kernelzoo.tables import knob, numbers, of
+
+
+@numbers
+class Numbers:
+    rows_per_program: int = knob(  # enough to spread the cost of starting a program, few enough for an even last wave
+        4, among=(2, 4, 8), unit="rows", why="of multi_row's guarded loop over long rows"
+    )
+
+
+@triton.jit
+def row_loop_kernel(
+    x, out, rows, n, inner, x_outer, x_n, x_inner, out_outer, out_n, out_inner,
+    MULTIPLE: tl.constexpr, WIDE: tl.constexpr, EDGES: tl.constexpr,
+    COLS: tl.constexpr, ROWS_PER_PROGRAM: tl.constexpr,
+):  # fmt: skip
+    await_last_launch()
+    n *= MULTIPLE
+    first = tl.program_id(0).to(tl.int64) * ROWS_PER_PROGRAM
+    cols = tl.arange(0, COLS)
+    for i in range(ROWS_PER_PROGRAM):
+        row = first + i
+        if row < rows:
+            x_start = row_start(row, inner, x_outer, x_inner, MULTIPLE)
+            out_start = row_start(row, inner, out_outer, out_inner, MULTIPLE)
+            softmax_row(x, x_start, x_n, out, out_start, out_n, n, cols, WIDE, EDGES)
+
+
+@register("triton", "softmax", "multi_row_loop")
+def multi_row_loop(x: torch.Tensor, out: torch.Tensor) -> Launch:
+    """Several consecutive rows to a program, one after the other, each held on chip."""
+    rows, device = rows_of(x, out), device_of(x)
+    edges = edges_of(rows)
+    side = of(Numbers, device.index).rows_per_program
+    columns = tiles.row_columns(rows, edges, "triton/softmax/multi_row_loop")
+    warps = tiles.row_warps(of(tiles.Numbers, device.index), device, rows, edges)
+    args = (x, out, *row_arguments(rows), wide_type(x.dtype), edges, columns, side)
+    return bound("triton/softmax/multi_row_loop", x, row_loop_kernel, cdiv(rows.total, side), args, warps)

@@ -1,0 +1,66 @@
+"""A tile of consecutive short rows to a program, or of rows side by side where memory runs across them."""
+
+import torch
+import triton
+import triton.language as tl
+
+from kernelzoo.errors import UnsupportedProblemError
+from kernelzoo.kernels.triton.launch import bound, device_of, edges_of, row_arguments, wide_type
+from kernelzoo.kernels.triton.softmax.tiles import Numbers, row_tile, tile_warps
+from kernelzoo.kernels.triton.softmax.words import READ, softmax_of, softmax_with_edges
+from kernelzoo.kernels.triton.words import await_last_launch, edge_columns, row_start, whole_vectors
+from kernelzoo.launch import Launch
+from kernelzoo.layout import cdiv, rows_of
+from kernelzoo.registry import register
+from kernelzoo.tables import of
+
+
+@triton.jit
+def row_tile_kernel(
+    x, out, rows, n, inner, x_outer, x_n, x_inner, out_outer, out_n, out_inner,
+    MULTIPLE: tl.constexpr, WIDE: tl.constexpr, EDGES: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr,
+):  # fmt: skip
+    await_last_launch()
+    n *= MULTIPLE
+    row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
+    cols = tl.arange(0, COLS)[None, :]
+    in_rows = (row < rows)[:, None]
+    x_start = row_start(row, inner, x_outer, x_inner, MULTIPLE)[:, None]
+    out_start = row_start(row, inner, out_outer, out_inner, MULTIPLE)[:, None]
+    if EDGES:
+        before, inside = whole_vectors(x_start, n, EDGES)
+        before, inside = before.to(tl.int32), inside.to(tl.int32)
+        mask = in_rows & (cols < inside)
+        edge, known = edge_columns(tl.arange(0, 2 * EDGES)[None, :], before, inside, n, EDGES)
+        known = known & in_rows
+        edges = tl.load(x + (x_start + edge), known, other=float("-inf"))
+        here = (x_start + EDGES - 1) // EDGES * EDGES + cols
+        tile = tl.load(x + here, mask, other=float("-inf"), eviction_policy=READ)
+        result, edges = softmax_with_edges(tile.to(WIDE), edges.to(WIDE), 1)
+        here = (out_start + EDGES - 1) // EDGES * EDGES + cols
+        tl.store(out + here, result.to(out.dtype.element_ty), mask)
+        tl.store(out + (out_start + edge), edges.to(out.dtype.element_ty), known)
+    else:
+        mask = in_rows & (cols < n)
+        here = cols.to(tl.int64)
+        tile = tl.load(x + x_start + here * x_n, mask, other=float("-inf"), eviction_policy=READ)
+        tl.store(out + out_start + here * out_n, softmax_of(tile.to(WIDE), 1).to(out.dtype.element_ty), mask)
+
+
+@register("triton", "softmax", "multi_row_tile")
+def multi_row_tile(x: torch.Tensor, out: torch.Tensor) -> Launch:
+    """A tile of consecutive short rows to a program, which one warp holds.
+
+    Where memory is contiguous across rows (a reduction over dim 0), the tile also makes the loads contiguous.
+    """
+    rows, device = rows_of(x, out), device_of(x)
+    knobs = of(Numbers, device.index)
+    edges = edges_of(rows)
+    tile = row_tile(knobs, device, rows, edges)
+    if tile is None:
+        words = f"no tile holds several rows of {rows.n} elements"
+        raise UnsupportedProblemError("triton/softmax/multi_row_tile", words)
+    side, columns = tile
+    warps = tile_warps(knobs, device, rows, side * columns) if rows.across else 1
+    args = (x, out, *row_arguments(rows), wide_type(x.dtype), edges, side, columns)
+    return bound("triton/softmax/multi_row_tile", x, row_tile_kernel, cdiv(rows.total, side), args, warps)

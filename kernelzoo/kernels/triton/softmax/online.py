@@ -1,0 +1,106 @@
+"""A running (maximum, sum) pair in each lane over blocks of a row, then a pass that writes.
+
+After Milakov and Gimelshein, "Online normalizer calculation for softmax" (arXiv 1805.02867).
+"""
+
+import torch
+import triton
+import triton.language as tl
+
+from kernelzoo.kernels.triton.launch import bound, device_of, edges_of, row_arguments, wide_dtype, wide_type
+from kernelzoo.kernels.triton.softmax import tiles
+from kernelzoo.kernels.triton.softmax.words import exponential
+from kernelzoo.kernels.triton.words import await_last_launch, edge_columns, row_start, whole_vectors
+from kernelzoo.launch import Launch
+from kernelzoo.layout import Rows, cdiv, power_of_two, rows_of
+from kernelzoo.registry import register
+from kernelzoo.tables import knob, numbers, of
+
+
+@numbers
+class Numbers:
+    online_bytes: int = knob(  # 16 float32 elements to each of 256 threads, with a maximum and a sum for each
+        16384, among=(8192, 16384, 32768), unit="bytes", why="of a block of the running pair"
+    )
+
+
+@triton.jit
+def online_kernel(
+    x, out, rows, n, inner, x_outer, x_n, x_inner, out_outer, out_n, out_inner,
+    MULTIPLE: tl.constexpr, WIDE: tl.constexpr, LOWEST: tl.constexpr, EDGES: tl.constexpr,
+    ROWS: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    await_last_launch()
+    n = tl.cast(n, tl.int64) * MULTIPLE
+    row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
+    cols = tl.arange(0, BLOCK).to(tl.int64)[None, :]
+    x_start = row_start(row, inner, x_outer, x_inner, MULTIPLE)[:, None]
+    out_start = row_start(row, inner, out_outer, out_inner, MULTIPLE)[:, None]
+    in_rows = (row < rows)[:, None]
+    # Every lane keeps a pair of its own, and lanes meet once, after the loop. A maximum starts at the lowest finite
+    # number, so that no difference of two is -inf - -inf.
+    top = tl.full([ROWS, BLOCK], LOWEST, WIDE)
+    total = tl.zeros_like(top)
+    if EDGES:
+        before, inside = whole_vectors(x_start, n, EDGES)
+        edge, known = edge_columns(tl.arange(0, 2 * EDGES)[None, :], before, inside, n, EDGES)
+        known = known & in_rows
+        edges = tl.load(x + (x_start + edge), known, other=float("-inf")).to(WIDE)
+        x_body = (x_start + EDGES - 1) // EDGES * EDGES
+        out_body = (out_start + EDGES - 1) // EDGES * EDGES
+        longest = tl.max(inside)
+    else:
+        inside = n
+        x_body = x_start
+        out_body = out_start
+        longest = n
+    for start in range(0, longest, BLOCK):
+        here = start + cols
+        tile = tl.load(x + (x_body + here * x_n), in_rows & (here < inside), other=float("-inf")).to(WIDE)
+        rise = tile - top
+        # Of exp(top - new top) and exp(tile - new top) one is 1, and this is the other.
+        scale = exponential(-tl.abs(rise))
+        total = tl.where(rise > 0, total * scale + 1, total + scale)
+        top = tl.maximum(top, tile)
+    row_top = tl.max(top, 1, keep_dims=True)
+    if EDGES:
+        row_top = tl.maximum(row_top, tl.max(edges, 1, keep_dims=True))
+    row_total = tl.sum(total * exponential(top - row_top), 1, keep_dims=True)
+    if EDGES:
+        edges = exponential(edges - row_top)
+        row_total += tl.sum(edges, 1, keep_dims=True)
+    inverse = 1.0 / row_total
+    if EDGES:
+        tl.store(out + (out_start + edge), (edges * inverse).to(out.dtype.element_ty), known)
+    blocks = tl.cdiv(longest, BLOCK)
+    for i in range(blocks):
+        here = (blocks - 1 - i) * BLOCK + cols  # backwards: what was read last is likeliest to be in a cache still
+        mask = in_rows & (here < inside)
+        tile = tl.load(x + (x_body + here * x_n), mask, other=float("-inf"))
+        result = exponential(tile.to(WIDE) - row_top) * inverse
+        tl.store(out + (out_body + here * out_n), result.to(out.dtype.element_ty), mask)
+
+
+def column_tile(knobs: Numbers, rows: Rows) -> tuple[int, int]:
+    """(ROWS, BLOCK) of a tile of part of a row, or of part of a line's worth of rows where memory runs across."""
+    elements = knobs.online_bytes // tiles.wide_bytes(rows)
+    if rows.across:
+        side = tiles.LINE_BYTES // rows.itemsize
+        return side, elements // side
+    return 1, min(elements, power_of_two(rows.n))
+
+
+@register("triton", "softmax", "online")
+def online(x: torch.Tensor, out: torch.Tensor) -> Launch:
+    """One pass over column blocks that keeps a running (max, sum) pair in each lane, then a pass that writes.
+
+    After Milakov and Gimelshein, "Online normalizer calculation for softmax" (arXiv 1805.02867).
+    """
+    rows, device = rows_of(x, out), device_of(x)
+    side, block = column_tile(of(Numbers, device.index), rows)
+    lowest = torch.finfo(wide_dtype(x.dtype)).min
+    args = (x, out, *row_arguments(rows), wide_type(x.dtype), lowest, edges_of(rows), side, block)
+    warps = tiles.tile_warps(of(tiles.Numbers, device.index), device, rows, side * block)
+    if rows.itemsize == 8 and not rows.across:
+        warps *= 2  # its long exponentials want more threads
+    return bound("triton/softmax/online", x, online_kernel, cdiv(rows.total, side), args, warps)

@@ -1,0 +1,84 @@
+"""(maximum, sum) pairs that programs leave for each other in memory, and how they are awaited."""
+
+import triton
+import triton.language as tl
+
+EXCHANGE = tl.constexpr(0)
+"""What a launch does: programs of a row run at once, exchange their pairs, and write; or only..."""
+LEAVE = tl.constexpr(1)
+"""...leave their pairs for another launch, or..."""
+WRITE = tl.constexpr(2)
+"""...read them and write."""
+
+
+@triton.jit
+def as_word(top, total):
+    """A pair in float32 as one word of 64 bits, which never are all set: top is no NaN."""
+    low = top.to(tl.uint32, bitcast=True).to(tl.uint64)
+    return (total.to(tl.uint32, bitcast=True).to(tl.uint64) << 32 | low).to(tl.int64, bitcast=True)
+
+
+@triton.jit
+def as_pair(word):
+    """The pair in float32 that ``as_word`` made a word of."""
+    return word.to(tl.int32).to(tl.float32, bitcast=True), (word >> 32).to(tl.int32).to(tl.float32, bitcast=True)
+
+
+@triton.jit
+def awaited(words, there):
+    """The 64-bit words in memory, each as soon as not all of its bits are set any more; 0 where there is none."""
+    return tl.inline_asm_elementwise(
+        """
+        {
+            .reg .pred missing, none;
+            mov.b64 $0, 0;
+            setp.eq.s32 none, $2, 0;
+            @none bra DONE;
+        AGAIN:
+            ld.relaxed.gpu.global.b64 $0, [$1];
+            setp.eq.s64 missing, $0, -1;
+            @missing bra AGAIN;
+        DONE:
+        }
+        """,
+        "=l,l,r",
+        [words, there.to(tl.int32)],
+        tl.int64,
+        is_pure=False,
+        pack=1,
+    )
+
+
+@triton.jit
+def awaited_four(words, there):
+    """``awaited`` of four words at a time, whose looks are under way together."""
+    return tl.inline_asm_elementwise(
+        """
+        {
+            .reg .pred missing, one, two, three, four;
+            mov.b64 $0, 0;
+            mov.b64 $1, 0;
+            mov.b64 $2, 0;
+            mov.b64 $3, 0;
+            setp.ne.s32 one, $8, 0;
+            setp.ne.s32 two, $9, 0;
+            setp.ne.s32 three, $10, 0;
+            setp.ne.s32 four, $11, 0;
+        AGAIN:
+            @one ld.relaxed.gpu.global.b64 $0, [$4];
+            @two ld.relaxed.gpu.global.b64 $1, [$5];
+            @three ld.relaxed.gpu.global.b64 $2, [$6];
+            @four ld.relaxed.gpu.global.b64 $3, [$7];
+            setp.eq.s64 missing, $0, -1;
+            setp.eq.or.s64 missing, $1, -1, missing;
+            setp.eq.or.s64 missing, $2, -1, missing;
+            setp.eq.or.s64 missing, $3, -1, missing;
+            @missing bra AGAIN;
+        }
+        """,
+        "=&l,=&l,=&l,=&l,l,l,l,l,r,r,r,r",
+        [words, there.to(tl.int32)],
+        tl.int64,
+        is_pure=False,
+        pack=4,
+    )

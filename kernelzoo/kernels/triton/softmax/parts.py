@@ -1,0 +1,97 @@
+"""How many programs take a row, by an estimate of the time that each choice takes."""
+
+from typing import NamedTuple
+
+from kernelzoo.device import Device
+from kernelzoo.kernels.triton.launch import edges_of, packed
+from kernelzoo.layout import Rows, cdiv
+from kernelzoo.tables import knob, numbers
+
+
+@numbers
+class Numbers:
+    wide_elements: int = knob(
+        32768,
+        among=(16384, 32768, 65536),
+        unit="elements per multiprocessor",
+        why="up to which split holds halves as their exponentials, computed once, not as the words that were read",
+    )
+    bytes_per_us: int = knob(
+        4200000,
+        among=(300000, 600000, 1000000, 2000000, 3000000, 4200000, 6500000),
+        unit="bytes per us",
+        why="the speed of the memory by which split weighs the number of programs to a row",
+    )
+    exchange_us: int = knob(
+        10, among=(5, 10, 20), unit="us", why="that programs of one row wait for each other, if no other row hides it"
+    )
+
+
+class SplitTiling(NamedTuple):
+    """A program of split_kernel: its threads, how many such programs share an SM, registers of a thread, packs of 16
+    bytes that a thread holds, and packs in a block of what it can't hold and reads twice."""
+
+    threads: int
+    programs: int
+    registers: int
+    held: int
+    block: int
+
+
+def inside_of(rows: Rows) -> int:
+    """Elements of a row that programs share: its whole vectors at the most, or all."""
+    edges = edges_of(rows)
+    return rows.n // edges * edges if edges else rows.n
+
+
+def holds_words(knobs: Numbers, device: Device, rows: Rows) -> bool:
+    """Whether halves are held as they are read, two to a register."""
+    return packed(rows) and rows.total * inside_of(rows) > knobs.wide_elements * device.multiprocessors
+
+
+def split_tilings(rows: Rows, words: bool, device: Device) -> tuple[SplitTiling, ...]:
+    """64 registers of a row to a thread, in programs of four warps, or of more where a row has more programs than those
+    have threads.
+
+    Few warps wait for each other for less time, each with many loads in flight. The registers that suffice on an H200
+    spill a few on some other architectures, which get more.
+    """
+    held, block = (16, 8) if words else (16, 4) if rows.itemsize == 4 else (8, 2)
+    if device.arch in ("sm_90", "sm_100"):
+        # Of float64 a thread does not hold all that its registers can.
+        block = 4 if rows.itemsize == 8 else block
+        return tuple(SplitTiling(128 * k, 4 // k, 128, held, block) for k in (1, 2, 4))
+    return SplitTiling(128, 3, 168, held, block), SplitTiling(512, 1, 128, held // 2, block)
+
+
+def split_parts(
+    knobs: Numbers, rows: int, n: int, itemsize: int, tilings: tuple[SplitTiling, ...], multiprocessors: int
+) -> tuple[SplitTiling, int]:
+    """The tiling and programs to one row, by an estimate of the microseconds that each choice takes.
+
+    Rows are taken in rounds. A round takes the time to move its bytes, at the speed of a chip of which a fifth of the
+    programs may be idle; longer if it doesn't fit on chip, and part of it is read twice; a time for its end; and that
+    for which programs wait for each other, which is hidden if there are others. Programs of more warps take a little
+    longer.
+    """
+    elements_per_us = knobs.bytes_per_us / (2 * itemsize)
+    end, reread = (4, 1.0) if itemsize == 8 else (1, 0.9)  # a round of float64 ends with its long exponentials
+
+    def time(choice: tuple[SplitTiling, int]) -> float:
+        tiling, parts = choice
+        resident = tiling.programs * multiprocessors
+        groups = min(rows, resident // parts)
+        rounds = cdiv(rows, groups)
+        share = cdiv(n, parts)
+        again = 1 + reread * max(0.0, 1 - tiling.held * tiling.threads * (16 // itemsize) / share)
+        move = max(groups * parts, 0.8 * resident) * share / elements_per_us
+        slower = 1 if tiling.threads == 128 else 1.05
+        return float(slower * rounds * (again * move + end + knobs.exchange_us / groups))
+
+    # Each of a program's threads awaits one pair.
+    choices = (
+        (tiling, parts)
+        for tiling in tilings
+        for parts in range(1, min(tiling.threads, tiling.programs * multiprocessors, cdiv(n, 64)) + 1)
+    )
+    return min(choices, key=time)

@@ -1,0 +1,66 @@
+"""A grid that fills the device once and strides over the rows, the next rows' loads in flight.
+
+After Triton's tutorial (python/tutorials/02-fused-softmax.py) in its last form.
+"""
+
+import torch
+import triton
+import triton.language as tl
+
+from kernelzoo.kernels.triton.launch import bound, device_of, edges_of, row_arguments, wide_type
+from kernelzoo.kernels.triton.softmax import tiles
+from kernelzoo.kernels.triton.softmax.words import softmax_row
+from kernelzoo.kernels.triton.words import await_last_launch, row_start
+from kernelzoo.launch import Launch
+from kernelzoo.layout import rows_of
+from kernelzoo.registry import register
+from kernelzoo.tables import knob, numbers, of
+
+REDUCTION_BYTES = 4096
+"""Of shared memory that reductions take beside the rows that wait there."""
+
+
+@numbers
+class Numbers:
+    stages: int = knob(
+        0,
+        among=(0, 2, 3, 4),
+        unit="rows",
+        why="that persistent has under way; 0: four where an SM has more than 200 kB of shared memory, else two",
+    )
+
+
+@triton.jit
+def persistent_kernel(
+    x, out, rows, n, inner, x_outer, x_n, x_inner, out_outer, out_n, out_inner,
+    MULTIPLE: tl.constexpr, WIDE: tl.constexpr, EDGES: tl.constexpr, COLS: tl.constexpr, STAGES: tl.constexpr,
+):  # fmt: skip
+    await_last_launch()
+    n *= MULTIPLE
+    cols = tl.arange(0, COLS)
+    for i in tl.range(tl.program_id(0).to(tl.int64), rows, tl.num_programs(0), num_stages=STAGES):
+        row = tl.cast(i, tl.int64)
+        x_start = row_start(row, inner, x_outer, x_inner, MULTIPLE)
+        out_start = row_start(row, inner, out_outer, out_inner, MULTIPLE)
+        softmax_row(x, x_start, x_n, out, out_start, out_n, n, cols, WIDE, EDGES)
+
+
+@register("triton", "softmax", "persistent")
+def persistent(x: torch.Tensor, out: torch.Tensor) -> Launch:
+    """A grid that fills the device once and strides over the rows, the next rows' loads in flight.
+
+    After Triton's tutorial (python/tutorials/02-fused-softmax.py) in its last form.
+    """
+    rows, device = rows_of(x, out), device_of(x)
+    edges = edges_of(rows)
+    columns = tiles.row_columns(rows, edges, "triton/softmax/persistent")
+    warps = tiles.tile_warps(of(tiles.Numbers, device.index), device, rows, columns)
+    # All rows under way but the one in registers lie in shared memory: the longest are fewer.
+    stages = of(Numbers, device.index).stages or (4 if device.shared_per_block > 200 * 1024 else 2)
+    stages = min(stages, 1 + (device.shared_per_block - REDUCTION_BYTES) // (columns * rows.itemsize))
+    args = (x, out, *row_arguments(rows), wide_type(x.dtype), edges, columns, stages)
+
+    def programs(resident: int) -> int:
+        return min(rows.total, device.multiprocessors * resident)
+
+    return bound("triton/softmax/persistent", x, persistent_kernel, programs, args, warps, stages)

@@ -1,0 +1,244 @@
+"""Several programs to one row, each with a share of it in registers: the kernel of split_grid and split_two_launches.
+
+A program holds its share of a row as [THREADS, PACKS, VECTOR]: each thread has packs of 16 bytes, neighbours in memory
+go to neighbouring threads, and what is reduced along the last two axes asks no other thread. It is loaded and stored as
+one line of memory, from which the compiler can make no other layout.
+"""
+
+import triton
+import triton.language as tl
+
+from kernelzoo.kernels.triton.softmax.halves import empty_words, halves, larger_bfloat16, larger_float16, not_before
+from kernelzoo.kernels.triton.softmax.pairs import EXCHANGE, LEAVE, WRITE, as_pair, as_word, awaited
+from kernelzoo.kernels.triton.softmax.words import exponential
+from kernelzoo.kernels.triton.words import await_last_launch, edge_columns, row_start, whole_vectors
+
+
+@triton.jit
+def load_share(
+    x, start, x_n, length, THREADS: tl.constexpr, PACKS: tl.constexpr, VECTOR: tl.constexpr, PACKED: tl.constexpr
+):
+    """The first length elements from start: numbers, or words of two halves."""
+    if PACKED:
+        DTYPE: tl.constexpr = x.dtype.element_ty
+        words = tl.arange(0, THREADS * PACKS * VECTOR // 2)
+        here = (x + start).to(tl.pointer_type(tl.int32), bitcast=True) + words
+        line = tl.load(here, words < length // 8 * 4, other=empty_words(DTYPE))
+        share = tl.permute(tl.reshape(line, [PACKS, THREADS, VECTOR // 2]), (1, 0, 2))
+    else:
+        cols = tl.arange(0, THREADS * PACKS * VECTOR)
+        line = tl.load(x + start + cols.to(tl.int64) * x_n, cols < length, other=float("-inf"))
+        share = tl.permute(tl.reshape(line, [PACKS, THREADS, VECTOR]), (1, 0, 2))
+    return share
+
+
+@triton.jit
+def in_two(share, THREADS: tl.constexpr, PACKS: tl.constexpr, VECTOR: tl.constexpr):
+    """The first and the second half of each thread's packs."""
+    return tl.split(tl.permute(tl.reshape(share, [THREADS, 2, PACKS // 2, VECTOR]), (0, 2, 3, 1)))
+
+
+@triton.jit
+def sum_of_words(words, top, DTYPE: tl.constexpr, THREADS: tl.constexpr, PACKS: tl.constexpr, VECTOR: tl.constexpr):
+    """Each thread's sum of exponentials below top, two packs at a time: their numbers take no more registers."""
+    if PACKS > 2:
+        one, two = in_two(words, THREADS, PACKS, VECTOR)
+        result = sum_of_words(one, top, DTYPE, THREADS, PACKS // 2, VECTOR)
+        result += sum_of_words(two, top, DTYPE, THREADS, PACKS // 2, VECTOR)
+    else:
+        low, high = halves(words, DTYPE)
+        below = top[:, None, None]
+        result = tl.sum(tl.sum(exponential(low - below) + exponential(high - below), 2), 1)
+    return result
+
+
+@triton.jit
+def store_words(
+    out, length, words, top, inverse, FIRST: tl.constexpr,
+    DTYPE: tl.constexpr, THREADS: tl.constexpr, PACKS: tl.constexpr, VECTOR: tl.constexpr,
+):  # fmt: skip
+    """Write words' exponentials below top, times inverse, two packs at a time; FIRST says how many are written."""
+    if PACKS > 2:
+        one, two = in_two(words, THREADS, PACKS, VECTOR // 2)
+        store_words(out, length, one, top, inverse, FIRST, DTYPE, THREADS, PACKS // 2, VECTOR)
+        store_words(out, length, two, top, inverse, FIRST + PACKS // 2, DTYPE, THREADS, PACKS // 2, VECTOR)
+    else:
+        low, high = halves(words, DTYPE)
+        result = tl.join((exponential(low - top) * inverse).to(DTYPE), (exponential(high - top) * inverse).to(DTYPE))
+        line = tl.reshape(tl.permute(result, (1, 0, 2, 3)), [PACKS * THREADS * VECTOR])
+        cols = tl.arange(0, PACKS * THREADS * VECTOR)
+        first: tl.constexpr = FIRST * THREADS * VECTOR
+        tl.store(out + first + cols, line, cols < length - first)
+
+
+@triton.jit
+def store_share(
+    out, out_n, length, share, top, inverse, DTYPE: tl.constexpr, WIDE: tl.constexpr,
+    THREADS: tl.constexpr, PACKS: tl.constexpr, VECTOR: tl.constexpr,
+):  # fmt: skip
+    """Write the exponentials of a share as it was loaded, below top, times inverse."""
+    if share.dtype == tl.int32:
+        store_words(out, length // 8 * 8, share, top, inverse, 0, DTYPE, THREADS, PACKS, VECTOR)
+    else:
+        store_numbers(out, out_n, length, exponential(share.to(WIDE) - top) * inverse, THREADS, PACKS, VECTOR)
+
+
+@triton.jit
+def store_numbers(
+    out, out_n, length, share, THREADS: tl.constexpr, PACKS: tl.constexpr, VECTOR: tl.constexpr
+):  # fmt: skip
+    """Write the first length of a share's numbers."""
+    line = tl.reshape(tl.permute(share.to(out.dtype.element_ty), (1, 0, 2)), [PACKS * THREADS * VECTOR])
+    cols = tl.arange(0, PACKS * THREADS * VECTOR)
+    tl.store(out + cols.to(tl.int64) * out_n, line, cols < length)
+
+
+@triton.jit
+def taken_in(
+    top, total, share, never, DTYPE: tl.constexpr, WIDE: tl.constexpr, PAIRS: tl.constexpr,
+    THREADS: tl.constexpr, PACKS: tl.constexpr, VECTOR: tl.constexpr,
+):  # fmt: skip
+    """Each thread's running pair with a share taken in, and what is kept of it: words as they are, and of numbers
+    their exponentials below the thread's maximum.
+
+    PAIRS: the device finds the larger of two halves, and the larger of the other two, in one instruction.
+    """
+    if share.dtype == tl.int32:
+        if PAIRS:
+            if tl.bfloat16 == DTYPE:
+                largest = tl.reduce(tl.reduce(share, 2, larger_bfloat16), 1, larger_bfloat16)
+            else:
+                largest = tl.reduce(tl.reduce(share, 2, larger_float16), 1, larger_float16)
+            low, high = halves(largest, DTYPE)
+            new = tl.maximum(top, tl.maximum(low, high))
+        else:
+            low, high = halves(share, DTYPE)
+            new = tl.maximum(top, tl.max(tl.max(tl.maximum(low, high), 2), 1))
+            share = not_before(share, new[:, None, None], never, True)
+        terms = sum_of_words(share, new, DTYPE, THREADS, PACKS, VECTOR // 2)
+    else:
+        share = share.to(WIDE)
+        new = tl.maximum(top, tl.max(tl.max(share, 2), 1))
+        share = exponential(share - new[:, None, None])
+        terms = tl.sum(tl.sum(share, 2), 1)
+    return new, total * exponential(top - new) + terms, share
+
+
+@triton.jit
+def columns_left(inside, start, COLS: tl.constexpr):
+    """How many of COLS columns from start lie inside a row, as int32."""
+    return tl.maximum(tl.minimum(inside - start, COLS), 0).to(tl.int32)
+
+
+@triton.jit(do_not_specialize=["parts", "span", "blocks"])
+def split_kernel(
+    x, out, pairs, arrivals, rows, n, inner, x_outer, x_n, x_inner, out_outer, out_n, out_inner,
+    MULTIPLE: tl.constexpr, parts, span, blocks,
+    WIDE: tl.constexpr, LOWEST: tl.constexpr, EDGES: tl.constexpr,
+    PACKED: tl.constexpr, PAIRS: tl.constexpr, PHASE: tl.constexpr, VECTOR: tl.constexpr,
+    THREADS: tl.constexpr, HELD: tl.constexpr, BLOCK: tl.constexpr, PARTS: tl.constexpr,
+):  # fmt: skip
+    """A share is blocks of BLOCK packs to a thread, which are read twice, and HELD packs, which stay in registers."""
+    await_last_launch()
+    DTYPE: tl.constexpr = out.dtype.element_ty
+    WORDS: tl.constexpr = 2 if tl.float64 == WIDE else 1  # of 64 bits to a pair
+    n = tl.cast(n, tl.int64) * MULTIPLE
+    never = parts < 0
+    program = tl.program_id(0)
+    programs = tl.num_programs(0)
+    part = program % parts
+    groups = programs // parts
+    thread = tl.arange(0, THREADS)
+    lanes = tl.arange(0, PARTS)  # a thread each, so that none waits for what another has seen
+    there = lanes < parts
+    begin = part.to(tl.int64) * span * VECTOR
+    end = begin + tl.cast(span, tl.int64) * VECTOR
+    kept = begin + tl.cast(blocks, tl.int64) * (BLOCK * THREADS * VECTOR)
+    # Launches alternate between two sets of pairs: each clears the next one's.
+    mine = tl.load(arrivals) // programs % 2 if PHASE == EXCHANGE else tl.cast(0, tl.int64)
+    for i in range(program // parts, rows, groups):
+        row = tl.cast(i, tl.int64)
+        x_body = row_start(row, inner, x_outer, x_inner, MULTIPLE)
+        out_body = row_start(row, inner, out_outer, out_inner, MULTIPLE)
+        inside = n
+        if EDGES:
+            before, inside = whole_vectors(x_body, n, EDGES)
+            edge, known = edge_columns(thread, before, inside, n, EDGES)
+            known = known & (thread < 2 * EDGES) & (part == 0)
+            edges = tl.load(x + x_body + edge, known, other=float("-inf"))
+            out_edges = out + out_body + edge
+            x_body = (x_body + EDGES - 1) // EDGES * EDGES
+            out_body = (out_body + EDGES - 1) // EDGES * EDGES
+        inside = tl.minimum(inside, end)
+        length = columns_left(inside, kept, HELD * THREADS * VECTOR)
+        words = pairs + (mine * rows + row) * (WORDS * parts)
+        if PHASE == WRITE or not BLOCK:
+            held = load_share(x, x_body + kept * x_n, x_n, length, THREADS, HELD, VECTOR, PACKED)
+        if PHASE != WRITE:
+            top = tl.full([THREADS], LOWEST, WIDE)  # finite: see online_kernel
+            total = tl.zeros_like(top)
+            if BLOCK:
+                for k in range(blocks):
+                    start = begin + tl.cast(k, tl.int64) * (BLOCK * THREADS * VECTOR)
+                    left = columns_left(inside, start, BLOCK * THREADS * VECTOR)
+                    block = load_share(x, x_body + start * x_n, x_n, left, THREADS, BLOCK, VECTOR, PACKED)
+                    top, total, block = taken_in(top, total, block, never, DTYPE, WIDE, PAIRS, THREADS, BLOCK, VECTOR)
+                held = load_share(x, x_body + kept * x_n, x_n, length, THREADS, HELD, VECTOR, PACKED)
+            top, total, held = taken_in(top, total, held, never, DTYPE, WIDE, PAIRS, THREADS, HELD, VECTOR)
+            all_top, all_total = top, total
+            if EDGES:
+                all_top = tl.maximum(top, edges.to(WIDE))
+                all_total = total * exponential(top - all_top) + exponential(edges.to(WIDE) - all_top)
+            part_top = tl.max(all_top, 0)
+            part_total = tl.sum(all_total * exponential(all_top - part_top), 0)
+            # All bits set is what no number is, nor any NaN from here: a pair that isn't there yet.
+            if WORDS == 2:
+                one = part_top.to(tl.int64, bitcast=True)
+                two = tl.where(part_total == part_total, part_total, float("nan")).to(tl.int64, bitcast=True)
+            else:
+                one = as_word(part_top, part_total)
+            if PHASE == EXCHANGE:
+                other = words + (1 - 2 * mine) * rows * (WORDS * parts) + part
+                tl.atomic_xchg(words + part, one, sem="relaxed")
+                tl.store(other, tl.full([], -1, tl.int64))
+                if WORDS == 2:
+                    tl.atomic_xchg(words + parts + part, two, sem="relaxed")
+                    tl.store(other + parts, tl.full([], -1, tl.int64))
+            else:
+                tl.store(words + part, one)
+                if WORDS == 2:
+                    tl.store(words + parts + part, two)
+        if PHASE != LEAVE:
+            found = awaited(words + lanes, there) if PHASE == EXCHANGE else tl.load(words + lanes, there, other=0)
+            if WORDS == 2:
+                tops = found.to(tl.float64, bitcast=True)
+                if PHASE == EXCHANGE:
+                    totals = awaited(words + parts + lanes, there).to(tl.float64, bitcast=True)
+                else:
+                    totals = tl.load(words + parts + lanes, there, other=0).to(tl.float64, bitcast=True)
+            else:
+                tops, totals = as_pair(found)
+            # Every program merges all pairs of its rows in the same order, so that all agree to the bit.
+            tops = tl.where(there, tops, LOWEST)
+            row_top = tl.max(tops, 0)
+            inverse = 1.0 / tl.sum(tl.where(there, totals * exponential(tops - row_top), 0.0), 0)
+            here = out + out_body + kept * out_n
+            if PACKED:
+                held = not_before(held, inverse, never, True)
+            if PACKED or PHASE == WRITE:
+                store_share(here, out_n, length, held, row_top, inverse, DTYPE, WIDE, THREADS, HELD, VECTOR)
+            else:
+                factor = exponential(top - row_top) * inverse
+                store_numbers(here, out_n, length, held * factor[:, None, None], THREADS, HELD, VECTOR)
+            if EDGES:
+                tl.store(out_edges, (exponential(edges.to(WIDE) - row_top) * inverse).to(DTYPE), known)
+            if BLOCK:
+                for k in range(blocks):
+                    # Backwards: what was read last is likeliest to be in L2 still.
+                    start = begin + tl.cast(blocks - 1 - k, tl.int64) * (BLOCK * THREADS * VECTOR)
+                    left = columns_left(inside, start, BLOCK * THREADS * VECTOR)
+                    block = load_share(x, x_body + start * x_n, x_n, left, THREADS, BLOCK, VECTOR, PACKED)
+                    out_block = out + out_body + start * out_n
+                    store_share(out_block, out_n, left, block, row_top, inverse, DTYPE, WIDE, THREADS, BLOCK, VECTOR)
+    if PHASE == EXCHANGE:
+        tl.atomic_add(arrivals, 1, sem="relaxed")

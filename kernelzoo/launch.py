@@ -1,0 +1,194 @@
+"""What binding returns: a launch. And what a launch consists of, where it is recorded in place of being run.
+
+A *bind* does once what a problem needs (what the kernel takes, blocks, warps, grid, compiling); the *launch* that it
+returns is what runs, what is timed, and what a CUDA graph captures.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import torch
+
+Launch = Callable[[], None]
+"""Runs the bound problem on the current stream, as often as it is called.
+
+It may run on another stream than it was bound on, and from any thread, but not twice at once: both would write the same
+``out``. A CUDA graph that captured it holds the addresses of its memory and not the memory: keep the launch as long as
+the graph.
+"""
+
+Bind = Callable[["torch.Tensor", "torch.Tensor"], Launch]
+"""An implementation: takes the canonical ``(x, out)`` of its operation (see :mod:`kernelzoo.operations`), returns a
+launch."""
+
+
+class Movable:
+    """A launch whose only memory is x and out, and which can run on other addresses of the same layout.
+
+    ``at(x, out)`` takes the addresses of the canonical tensors. A backend keeps such launches by layout, and spares a
+    repeated call all the work of binding; one with a workspace must not be kept, since two streams would share it.
+    """
+
+    __slots__ = ("_out", "_x", "at")
+
+    def __init__(self, at: Callable[[int, int], None], x: torch.Tensor, out: torch.Tensor) -> None:
+        self.at, self._x, self._out = at, x, out
+
+    def __call__(self) -> None:
+        self.at(self._x.data_ptr(), self._out.data_ptr())
+
+
+def void(_: object) -> None:
+    """Drop a value, so that an expression is a launch."""
+
+
+def sequence(*launches: Launch | None) -> Launch:
+    """One launch after the other; None is no launch."""
+    steps = [launch for launch in launches if launch is not None]
+    if len(steps) == 1:
+        return steps[0]
+
+    def launch() -> None:
+        for step in steps:
+            step()
+
+    return launch
+
+
+def in_halves(bind: Bind, x: torch.Tensor, out: torch.Tensor) -> Launch:
+    """Canonical ``(x, out)`` bound as two, for a grid that has no blocks for so many rows."""
+    axis = 0 if x.size(0) >= x.size(2) else 2
+    half = x.size(axis) // 512 * 256  # where one half is aligned, so is the other
+    out_axis = axis if out.ndim == 3 else axis // 2
+    parts = ((0, half), (half, x.size(axis) - half))
+    return sequence(*(bind(x.narrow(axis, *part), out.narrow(out_axis, *part)) for part in parts))
+
+
+def owning(launch: Launch, *tensors: torch.Tensor) -> Launch:
+    """The launch, with tensors of its own that are ready, and safe, on whatever stream it runs on.
+
+    What a bind enqueues, the zeroing of a counter say, it enqueues on the stream that is current then, and that stream
+    alone is what torch's allocator asks before it gives the memory to someone else, before the bind and after it. So a
+    launch on another stream first waits for that one, once, and has the memory marked as in use there. In a CUDA graph
+    it can't wait for what is outside: the bind must have ended, which ``torch.cuda.graph`` sees to.
+    """
+    if not tensors[0].is_cuda:
+        return launch
+    import torch
+
+    device: int = tensors[0].get_device()
+    current_stream = torch._C._cuda_getCurrentRawStream
+    home: int = current_stream(device)
+    ready = {home}
+
+    def lend(stream: int) -> None:
+        here = torch.cuda.current_stream(device)
+        if not torch.cuda.is_current_stream_capturing():
+            # 0 is the default stream to the driver, and to torch.cuda.ExternalStream a new one.
+            there = torch.cuda.ExternalStream(home, device) if home else torch.cuda.default_stream(device)  # type: ignore[no-untyped-call]
+            here.wait_stream(there)
+            ready.add(stream)
+        for tensor in tensors:
+            tensor.record_stream(here)
+
+    def launch_owning() -> None:
+        stream: int = current_stream(device)
+        if stream not in ready:
+            lend(stream)
+        launch()
+
+    return launch_owning
+
+
+# --- Recording: what would be launched, without a device ------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """A kernel compiled for the device of its bind, and what its language says of it."""
+
+    name: str
+    """As the source calls it, with its template's arguments if it is one."""
+    language: str
+    source: str
+    file: str
+    """Path of the source."""
+    line: int
+    """Where in that file the kernel begins, from 1."""
+    constants: dict[str, Any]
+    """What the launch table chose, by the source's own names."""
+    symbol: str
+    """The kernel's entry in the machine code."""
+    binary: bytes = b""
+    """Machine code: a cubin, or AMD's hsaco."""
+    registers: int | None = None
+    """Per thread; None for a host's kernel."""
+    local_bytes: int = 0
+    """Stack and local memory per thread."""
+    shared_bytes: int = 0
+    """Static, per block."""
+    ptx: str | None = None
+    assembly: str | None = None
+    """Text of the machine code where the language has it; else it is disassembled."""
+    host: tuple[str, str] = ("", "")
+    """Of a host's kernel, the architecture and the processor that it is compiled for."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """One kernel of a launch as a bind has planned it."""
+
+    kernel: str
+    """Which kernel, constants that it is compiled for included."""
+    grid: tuple[int, ...]
+    threads: int
+    """In a block."""
+    shared_bytes: int = 0
+    """Dynamic shared memory of a block, as far as the plan says it."""
+    cluster: int = 1
+    cooperative: bool = False
+    """Whether all blocks must run at once."""
+    arguments: tuple[Any, ...] = ()
+    """What the plan passes to it beside tensors."""
+    build: Callable[[], Compiled] | None = field(default=None, compare=False, repr=False)
+    """Compiles the kernel for the device of the bind; None where the recording doesn't ask for it."""
+
+
+class Recording:
+    """What is bound while a recording is in force: its kernels' steps, in order. Nothing is loaded and nothing runs."""
+
+    def __init__(self, compiles: bool) -> None:
+        self.compiles = compiles
+        """Whether steps are compiled later on, so that a plan may ask what its kernel takes of the device."""
+        self.steps: list[Any] = []
+
+    def launch(self, *steps: Step) -> Launch:
+        """The launch of some steps: it adds them to the recording. Plans alone are not launched: they are added now."""
+        if not self.compiles:
+            self.steps += steps
+            return sequence()
+        return lambda: self.steps.extend(steps)
+
+
+recording: ContextVar[Recording | None] = ContextVar("recording", default=None)
+"""The recording that takes the steps of what this thread binds; every language's launch helper asks it."""
+
+
+@contextmanager
+def recorded(*, compiles: bool = False) -> Iterator[list[Any]]:
+    """Within the context, what this thread binds is recorded; the list handed out holds the steps.
+
+    With ``compiles`` a launch adds its steps when it is called; without, a bind adds them, and its launch does nothing.
+    """
+    made = Recording(compiles)
+    token = recording.set(made)
+    try:
+        yield made.steps
+    finally:
+        recording.reset(token)

@@ -1,0 +1,264 @@
+"""The process that measures, as whoever asks it sees it: started, asked, found dead or hung, and started anew.
+
+Nothing that the process does is trusted: it may print without end, answer with nonsense, close what it answers through,
+leave processes behind that hold it open, or not even end when it is killed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import threading
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import IO, Any, Self
+
+from kernelzoo.errors import CacheWarning, KernelZooError
+from kernelzoo.files import printable
+
+IMPORTING = 180.0
+"""Seconds that a start may take, however short the patience with kernels: it loads torch, from a cold disk perhaps."""
+
+_WORKER = [sys.executable, "-m", "kernelzoo.measure.worker"]
+
+_ENDING = 10.0
+"""Seconds for a process to be gone that was killed, or that answers no more: one that the driver holds may never be."""
+
+_LIVENESS = 1.0
+"""Seconds between looks whether the process is there at all; its answers are waited for without looking."""
+
+_LONGEST = 64 * 2**20
+"""Bytes of one answer; the largest race's is a thousandth of that."""
+
+Json = dict[str, Any]
+Progress = Callable[[str, str], None]
+
+
+class GuardError(KernelZooError, RuntimeError):
+    """The process that measures can't start, or refuses what it is asked for."""
+
+
+class DiedError(Exception):
+    """The process died or was killed; ``id`` is the implementation it had in hand, "" if none."""
+
+    def __init__(self, id: str, reason: str) -> None:
+        super().__init__(reason)
+        self.id, self.reason = id, reason
+
+
+@dataclass(frozen=True)
+class About:
+    """What the measuring process found: where it measures, and what there is to measure."""
+
+    device: str
+    device_name: str
+    versions: dict[str, str]
+    summaries: dict[str, str]
+    """The first line of each known implementation's docstring, by id; the modules' own among them."""
+
+
+class WorkerProcess:
+    """A process of :mod:`kernelzoo.measure.worker` that answers one request at a time.
+
+    Use it as a context manager. Raises GuardError if the process can't start.
+    """
+
+    def __init__(self, device: str = "", modules: Sequence[str] = (), *, patience: float = 180.0) -> None:
+        self._device, self._modules, self._patience = device, [os.path.abspath(module) for module in modules], patience
+        self._ceilings: list[float] | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+        self._replies: IO[bytes] | None = None
+        self._lifeline: int | None = None
+        self._pending = bytearray()
+        self._said: _Tail | None = None
+        self.about = self._start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the process."""
+        self._stop()
+
+    def _start(self) -> About:
+        read, write = os.pipe()
+        alive, self._lifeline = os.pipe()
+        self._process = subprocess.Popen(
+            [*_WORKER, str(write), str(alive)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            pass_fds=[write, alive],
+            bufsize=0,
+            start_new_session=True,
+        )
+        os.close(write)
+        os.close(alive)
+        self._replies, self._pending = os.fdopen(read, "rb", buffering=0), bytearray()
+        assert self._process.stdout is not None
+        self._said = _Tail(self._process.stdout)
+        opening = {"do": "open", "device": self._device, "modules": self._modules, "ceilings": self._ceilings}
+        try:
+            done = self._ask(opening, quiet, at_least=IMPORTING)
+        except DiedError as error:
+            self._stop()
+            raise GuardError(f"the measuring process did not start: {error.reason}") from None
+        except GuardError:
+            self._stop()
+            raise
+        summaries = {i["id"]: i["summary"] for i in done["implementations"]}
+        return About(done["device"], done["device_name"], done["versions"], summaries)
+
+    def _restart(self) -> None:
+        self._stop()
+        self._start()
+
+    def _stop(self) -> None:
+        process, self._process = self._process, None
+        if process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(_ENDING)
+            for pipe in (process.stdin, self._replies):
+                if pipe is not None:
+                    with contextlib.suppress(OSError):
+                        pipe.close()
+            if self._lifeline is not None:
+                os.close(self._lifeline)
+                self._lifeline = None
+
+    def _ask(self, request: Json, progress: Progress, *, at_least: float = 0.0) -> Json:
+        """Send a request and wait for what is done, each step for the patience or the seconds given, if that is more.
+
+        Raises DiedError, or GuardError for a refusal.
+        """
+        assert self._process is not None and self._process.stdin is not None
+        in_hand = stage = ""
+        patience = max(self._patience, at_least)
+        try:
+            self._process.stdin.write(json.dumps(request).encode() + b"\n")
+        except OSError:
+            raise DiedError("", self._last_words()) from None
+        while True:
+            line = self._line(patience)
+            if line is None:
+                where = f" in {stage} of {in_hand}" if in_hand else ""
+                raise DiedError(in_hand, f"hung{where}: no sign of life for {patience:g} s")
+            if not line:
+                raise DiedError(in_hand, self._last_words())
+            match _parsed(line):
+                case {"done": dict() as done}:
+                    return done
+                case {"error": str() as error}:
+                    raise GuardError(error)
+                case {"lost": str() as id, "reason": str() as reason}:
+                    raise DiedError(id, reason)
+                case {"warning": str() as words}:
+                    warnings.warn(printable(words), CacheWarning, stacklevel=2)
+                case {"stage": str() as stage, "id": str() as in_hand}:
+                    progress(stage, in_hand)
+                case _:
+                    raise DiedError(in_hand, f"something else writes where the process answers: {line[:80]!r}")
+
+    def _line(self, patience: float) -> bytes | None:
+        """The next reply; empty if the process is gone, None if it says nothing for so many seconds."""
+        assert self._replies is not None
+        assert self._process is not None
+        deadline = time.monotonic() + patience
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._replies, selectors.EVENT_READ)
+            while b"\n" not in self._pending[-65536:]:
+                left = deadline - time.monotonic()
+                gone = self._process.poll() is not None  # before the last look: what it said before it went is there
+                if not selector.select(0.0 if gone else max(0.0, min(left, _LIVENESS))):
+                    if gone:  # though what it left behind may hold the pipe open
+                        return b""
+                    if left <= 0:
+                        return None
+                    continue
+                read = self._replies.read(65536)
+                if not read:
+                    return b""
+                self._pending += read
+                if len(self._pending) > _LONGEST:
+                    break
+        line, _, rest = self._pending.partition(b"\n")
+        self._pending = rest
+        return bytes(line)
+
+    def _last_words(self) -> str:
+        """How the process ended, and the end of what it printed."""
+        assert self._process is not None and self._said is not None
+        try:
+            code = self._process.wait(_ENDING)
+        except subprocess.TimeoutExpired:
+            return "the process closed what it answers through, and went on"
+        how = f"was killed by {_signal(-code)}" if code < 0 else f"ended with status {code}"
+        if code == -signal.SIGKILL:
+            how += ", most often by the system for want of memory"
+        said = _told([line.strip() for line in self._said.text().splitlines() if line.strip()])
+        return f"the process {how}" + (f": {' | '.join(said)}" if said else "")
+
+
+class _Tail:
+    """Reads what a process prints, so that it never waits for a reader, and keeps the end of it."""
+
+    _KEPT = 2**16
+
+    def __init__(self, pipe: IO[bytes]) -> None:
+        self._pipe, self._end = pipe, b""
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def text(self) -> str:
+        """What was printed last, once the process has ended; what it left behind may go on printing."""
+        self._reader.join(_LIVENESS)
+        return self._end.decode(errors="replace")
+
+    def _read(self) -> None:
+        with self._pipe:
+            while read := self._pipe.read(2**16):
+                self._end = (self._end + read)[-self._KEPT :]
+
+
+def _parsed(line: bytes) -> object:
+    try:
+        return json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _signal(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # a real-time signal has no name
+        return f"signal {number}"
+
+
+def _told(lines: list[str]) -> list[str]:
+    """Of what a process printed before it ended, what tells why: of a crash or an exception, what it was, and where;
+    else the last lines."""
+    frames = [index for index, line in enumerate(lines) if line.startswith('File "')]
+    for index, line in enumerate(lines):
+        if line.startswith("Fatal Python error"):
+            current = [later for later in range(index, len(lines)) if lines[later].startswith("Current thread")]
+            return [line, *(lines[frame] for frame in frames if current and frame > current[0])][:3]
+    if frames and any(line.startswith("Traceback") for line in lines):
+        return [lines[-1], lines[frames[-1]]]
+    return lines[-4:]
+
+
+def quiet(stage: str, id: str) -> None:
+    """Progress that nobody watches."""

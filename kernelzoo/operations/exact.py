@@ -1,0 +1,102 @@
+"""Arithmetic in pairs of float64, ``high + low``, for exact results of operations that round float64."""
+
+from __future__ import annotations
+
+import functools
+import math
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    import torch
+
+Exact: TypeAlias = "tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None]"
+"""``(high + low) * 2^scale``; no low is 0, no scale is 0."""
+
+
+def scaled(x: torch.Tensor, exponent: torch.Tensor) -> torch.Tensor:
+    """``x * 2^exponent`` for exponents to 2000 on either side, exact but where the result is subnormal."""
+    half = (exponent / 2).floor_()
+    return x.mul(half.exp2()).mul_((exponent - half).exp2_())
+
+
+def two_sum(a: torch.Tensor, b: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """``a + b`` rounded, and what the rounding left (Knuth)."""
+    total = a + b
+    part = total - a
+    return total, (a - (total - part)).add_(b - part)
+
+
+def two_product(a: torch.Tensor, b: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """``a * b`` rounded, and what the rounding left (Dekker, Veltkamp)."""
+    product = a * b
+    a_high, a_low = _halves(a)
+    b_high, b_low = _halves(b)
+    return product, (a_high * b_high - product).add_(a_high * b_low).add_(a_low * b_high).add_(a_low * b_low)
+
+
+def _halves(a: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    large = a * 134217729.0  # 2^27 + 1
+    high = large - (large - a)
+    return high, a - high
+
+
+def summed(high: torch.Tensor, low: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """The sum of each row of pairs, as a pair, by halves."""
+    import torch
+
+    while high.size(1) > 1:
+        if high.size(1) % 2:
+            high, low = (torch.nn.functional.pad(part, (0, 1)) for part in (high, low))
+        half = high.size(1) // 2
+        low = low[:, :half] + low[:, half:]
+        high, left = two_sum(high[:, :half], high[:, half:])
+        low = low + left
+    return two_sum(high, low)
+
+
+_STEPS = 256
+"""Entries of the table of 2^(j / _STEPS)."""
+
+
+@functools.cache
+def _table() -> tuple[list[float], list[float], list[float]]:
+    """2^(j / _STEPS) in pairs, and log(2) / _STEPS in three parts, the first two of 32 bits."""
+    from decimal import Decimal, localcontext
+
+    with localcontext() as context:
+        context.prec = 60
+        log2 = Decimal(2).ln()
+        powers = [(log2 * j / _STEPS).exp() for j in range(_STEPS)]
+        high = [float(power) for power in powers]
+        low = [float(power - Decimal(h)) for power, h in zip(powers, high, strict=True)]
+        step, parts = log2 / _STEPS, []
+        for unit in (2.0**41, 2.0**74):
+            part = math.floor(step * Decimal(unit)) / unit
+            parts.append(part)
+            step -= Decimal(part)
+        return high, low, [*parts, float(step)]
+
+
+def exponential(t: torch.Tensor, t_low: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """``e^(t + t_low)`` as high, low and scale, good to 2^-60 of itself.
+
+    The argument is reduced by n * log(2) / 256, so that what is left is below 2^-9: its square and higher powers, at
+    2^-19 and less, need no more than float64; the rest is a table of pairs.
+    """
+    import torch
+
+    high, low, (c1, c2, c3) = _table()
+    n = (t * (_STEPS / math.log(2))).add_(0.5).floor_()
+    r, r_low = two_sum(t - n * c1, n * -c2)
+    r, r_low = two_sum(r, r_low.add_(t_low).sub_(n * c3))
+    tail = r / 5040  # r^2/2 + ... + r^7/5040, from behind
+    for factorial in (720, 120, 24, 6, 2):
+        tail = tail.add_(1 / factorial).mul_(r)
+    tail = tail.mul_(r)
+    q = r + (r_low + tail)
+    place = n.remainder(_STEPS)
+    scale = (n - place).div_(_STEPS)
+    index = place.to(torch.int64)
+    t_high = torch.tensor(high, dtype=torch.float64, device=t.device)[index]
+    e, e_low = two_sum(t_high, torch.tensor(low, dtype=torch.float64, device=t.device)[index].add_(t_high * q))
+    return e, e_low, scale

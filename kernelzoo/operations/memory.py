@@ -1,0 +1,65 @@
+"""Which memory a tensor spans: whether two share any, or one names an element twice; asked before a kernel writes."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, ClassVar
+
+if TYPE_CHECKING:
+    import torch
+
+
+def _extent(x: torch.Tensor) -> tuple[int, int]:
+    """Addresses of the first byte and one past the last."""
+    start = x.data_ptr()
+    span = sum((size - 1) * stride for size, stride in zip(x.shape, x.stride(), strict=True))
+    return start, start + (span + 1) * x.element_size()
+
+
+def overlap(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """Whether two tensors share a byte: exactly, for interleaved views too."""
+    if not a.numel() or not b.numel() or a.device != b.device:
+        return False
+    (a_start, a_end), (b_start, b_end) = _extent(a), _extent(b)
+    if a_end <= b_start or b_end <= a_start:
+        return False
+    if a.is_contiguous() and b.is_contiguous():
+        return True
+    import numpy as np
+
+    try:
+        return bool(np.shares_memory(_addresses(a), _addresses(b), max_work=100_000))  # type: ignore[arg-type]  # any number of steps will do
+    except (np.exceptions.TooHardError, ValueError):
+        return True  # not proved apart, and a wrong guess would corrupt the input
+
+
+def _addresses(x: torch.Tensor) -> object:
+    """A NumPy array over the tensor's addresses, to be asked about and never read: they may be a device's."""
+    import numpy as np
+
+    class Memory:
+        __array_interface__: ClassVar[dict[str, object]] = {
+            "version": 3,
+            "shape": tuple(x.shape),
+            "typestr": f"|V{x.element_size()}",
+            "data": (x.data_ptr(), True),
+            "strides": tuple(stride * x.element_size() for stride in x.stride()),
+        }
+
+    return np.asarray(Memory())
+
+
+def overlaps_itself(x: torch.Tensor) -> bool:
+    """Whether two indices may name one element: a sufficient test, exact for what slicing and stepping make."""
+    if x.is_contiguous():
+        return False
+    reach = 0
+    for stride, size in sorted((stride, size) for size, stride in zip(x.shape, x.stride(), strict=True) if size > 1):
+        if stride <= reach:
+            return True
+        reach += (size - 1) * stride
+    return False
+
+
+def distinct(x: torch.Tensor) -> int:
+    return math.prod(size for size, stride in zip(x.shape, x.stride(), strict=True) if stride) if x.numel() else 0

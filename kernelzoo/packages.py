@@ -1,0 +1,109 @@
+"""Which packages hold backends, ours and others', and what their source registers: found without importing it."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import importlib.util
+import sys
+from collections.abc import Iterator, Sequence
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+from kernelzoo.errors import UnknownNameError
+
+ENTRY_POINTS = "kernelzoo.backends"
+"""Entry-point group of backends in other packages: name = the backend, value = a package laid out like ours."""
+
+# A backend is one line here and one folder: ``probe()`` in its __init__, and for each operation a module, or a folder
+# with a module to each form.
+BUILT_IN = {
+    "cpu": "kernelzoo.kernels.cpu",
+    "cupy": "kernelzoo.kernels.cupy",
+    "numba": "kernelzoo.kernels.numba",
+    "torch": "kernelzoo.kernels.torch",
+    "triton": "kernelzoo.kernels.triton",
+}
+
+
+class Found(NamedTuple):
+    """What a decorator in a source file registers."""
+
+    backend: str
+    op: str
+    variant: str
+    summary: str
+    """The first line of its docstring."""
+    chooses: bool
+    """Whether it is a chooser."""
+
+
+@cache
+def announced() -> tuple[tuple[str, str, str], ...]:
+    """Name, package and distribution of every backend that another distribution announces. Nothing of it is run."""
+    import importlib.metadata  # slow to import, and only this needs it
+
+    return tuple(
+        (point.name, point.value, f"{point.dist.name} {point.dist.version}" if point.dist else "unknown")
+        for point in importlib.metadata.entry_points(group=ENTRY_POINTS)
+        if point.name not in BUILT_IN
+    )
+
+
+@cache
+def packages() -> dict[str, str]:
+    """Import path of every backend's package, by name; ours win over an entry point of the same name."""
+    return {**{name: package for name, package, _ in announced()}, **BUILT_IN}
+
+
+def load_module(path: str | Path) -> None:
+    """Run a Python file of anyone's that registers implementations; a second time, nothing.
+
+    Raises UnknownNameError if there is no such file, and whatever the file itself raises.
+    """
+    file = Path(path).resolve()
+    name = f"kernelzoo_module_{hashlib.sha256(str(file).encode()).hexdigest()[:12]}"
+    if name in sys.modules:
+        return
+    spec = importlib.util.spec_from_file_location(name, file)
+    if spec is None or spec.loader is None or not file.is_file():
+        raise UnknownNameError("Python file", str(path), sorted(map(str, Path(path).parent.glob("*.py"))))
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+
+
+def first_line(doc: str | None) -> str:
+    return (doc or "").strip().partition("\n")[0]
+
+
+@cache
+def scan(backend: str, package: str, operations: tuple[str, ...]) -> tuple[Found, ...]:
+    """The implementations that a package's modules register, read off their source."""
+    spec = importlib.util.find_spec(package)
+    folders: Sequence[str] = spec.submodule_search_locations or () if spec is not None else ()
+    return tuple(
+        found
+        for folder in folders
+        for op in operations
+        for path in (Path(folder, f"{op}.py"), *sorted(Path(folder, op).glob("*.py")))
+        if path.is_file()
+        for found in _decorated(ast.parse(path.read_text(encoding="utf-8")))
+        if found.backend == backend
+    )
+
+
+def _decorated(tree: ast.Module) -> Iterator[Found]:
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef):
+            for call in node.decorator_list:
+                if not isinstance(call, ast.Call) or len(call.args) != 3:
+                    continue
+                name = getattr(call.func, "id", None) or getattr(call.func, "attr", None)
+                if name in ("register", "chooser"):
+                    backend, op, variant = (ast.literal_eval(argument) for argument in call.args)
+                    yield Found(backend, op, variant, first_line(ast.get_docstring(node)), name == "chooser")

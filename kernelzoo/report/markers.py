@@ -1,0 +1,46 @@
+"""Blocks of a document that are made of results, between markers that name them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from kernelzoo.report.results import ResultsError
+
+MARKER = re.compile(r"^<!-- (?:results:(?P<name>\S+)|(?P<end>/results)) -->[ \t]*(?=\r?$)", re.MULTILINE)
+
+
+def insert(document: str, text: Mapping[str, str], where: str) -> tuple[str, list[str]]:
+    """The document with each block's text between its markers, and the names of the blocks that this changes.
+
+    A marker stands alone on its line. Raises ResultsError for markers that don't pair up, for a block that ``text``
+    doesn't hold, and for a document that has no markers.
+    """
+    newline = "\r\n" if "\r\n" in document else "\n"
+    parts: list[str] = []
+    changed: list[str] = []
+    copied, opened = 0, None
+    for marker in MARKER.finditer(document):
+        line = document.count("\n", 0, marker.start()) + 1
+        if marker["end"]:
+            if opened is None:
+                raise ResultsError(f"{where}, line {line}: <!-- /results --> closes no block")
+            fresh = f"\n{text[opened['name']]}\n".replace("\n", newline)
+            if document[opened.end() : marker.start()] != fresh:
+                changed.append(opened["name"])
+            parts += [document[copied : opened.end()], fresh]
+            copied, opened = marker.start(), None
+        elif opened is not None:
+            raise ResultsError(f"{where}, line {line}: close block {opened['name']!r} first, with <!-- /results -->")
+        elif marker["name"] not in text:
+            known = ", ".join(text)
+            raise ResultsError(f"{where}, line {line}: the results hold no block {marker['name']!r}; known: {known}")
+        else:
+            opened = marker
+    if opened is not None:
+        raise ResultsError(f"{where}: close block {opened['name']!r} with <!-- /results --> on a line of its own")
+    if not parts:
+        raise ResultsError(
+            f"{where} has no place for results; add <!-- results:summary --> and <!-- /results -->, on own lines"
+        )
+    return "".join([*parts, document[copied:]]), changed

@@ -1,0 +1,91 @@
+"""What every table of the page is made of: cells, grids of them, and the words and shades of ratios."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from kernelzoo.measure.statistics import Verdict
+from kernelzoo.report.compare import Comparison
+from kernelzoo.report.results import Run
+from kernelzoo.report.table import Table, significant
+
+Shade = tuple[int, int, int]
+WORST, BEST = (246, 240, 228), (84, 160, 222)  # share of the limit; black text is readable on both, and in between
+FASTER, EQUAL, SLOWER = (72, 178, 160), (247, 247, 247), (234, 150, 78)  # ratio to the baseline, the same
+
+
+@dataclass(frozen=True)
+class Td:
+    """One cell of a table in the page."""
+
+    text: str
+    note: str = ""
+    """A second, smaller line."""
+    hover: str = ""
+    kind: str = ""
+    """Its CSS classes."""
+    shade: str = ""
+    """Its background, on which the text is black."""
+    swatch: str = ""
+    """The colour that the implementation has in the figures."""
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A table of the page; the first cell of a row is its heading."""
+
+    caption: str
+    headers: Sequence[str]
+    rows: Sequence[Sequence[Td]]
+    kind: str = ""
+
+    @property
+    def heads(self) -> list[tuple[str, bool]]:
+        """Each header, and whether figures stand below it."""
+        first = self.rows[0] if self.rows else [Td("")] * len(self.headers)
+        return [(text, "number" in cell.kind) for text, cell in zip(self.headers, first, strict=True)]
+
+
+def grid_of(caption: str, table: Table) -> Grid:
+    return Grid(
+        caption,
+        table.headers,
+        [
+            [Td(cell.text, kind=("number" if i else "") + (" best" if cell.best else "")) for i, cell in enumerate(row)]
+            for row in table.rows
+        ],
+    )
+
+
+def date(run: Run) -> str:
+    return run.date.replace("T", " ")[:16] or "unknown"
+
+
+def interval_text(comparison: Comparison) -> str:
+    interval = comparison.interval
+    return "" if interval is None else f"{ratio_text(interval.low)} to {ratio_text(interval.high)}"
+
+
+def ratio_text(value: float) -> str:
+    """Two decimals; three where two would hide a difference of a few per cent."""
+    return f"{value:.3f}" if 0.9 <= value < 1.1 else f"{value:.2f}" if value < 100 else f"{value:.0f}"
+
+
+def verdict_kind(verdict: Verdict | None) -> str:
+    return {Verdict.FASTER: "faster", Verdict.SLOWER: "slower"}.get(verdict, "neutral") if verdict else "neutral"
+
+
+def known(value: float | None) -> str:
+    return "" if value is None else significant(value)
+
+
+def ratio_shade(ratio: float) -> str:
+    """White at 1, and full colour from four times faster or slower."""
+    if ratio < 1:
+        return mix(EQUAL, FASTER, (1 / max(ratio, 1 / 4) - 1) / 3)
+    return mix(EQUAL, SLOWER, (min(ratio, 4) - 1) / 3)
+
+
+def mix(start: Shade, end: Shade, part: float) -> str:
+    return "#" + "".join(f"{round(a + (b - a) * part):02x}" for a, b in zip(start, end, strict=True))

@@ -1,0 +1,142 @@
+"""What the page says of a change since an older run."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from kernelzoo.measure.statistics import Verdict
+from kernelzoo.report import compare, sections
+from kernelzoo.report.compare import Change, Comparison
+from kernelzoo.report.page_cells import Grid, Td, date, interval_text, ratio_shade, ratio_text, verdict_kind
+from kernelzoo.report.results import Group, Results, Row, geometric_mean
+from kernelzoo.report.table import significant
+
+FEW = 25
+"""Lines of a table that is sorted by what matters most; the whole is in a table to open."""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """What the page says of one group's change since an older run."""
+
+    heading: str
+    differing: Grid | None
+    summary: Grid
+    changed: Sequence[Grid]
+    all: Grid | None
+    only: Sequence[tuple[str, Sequence[tuple[str, str]]]]
+
+
+def differences(new: Results, old: Results) -> tuple[Sequence[str], Sequence[Difference]]:
+    """What can't be compared, in words, and what can."""
+    found = compare.changes(new, old)
+    alone = [
+        f"{group.label}: only in the {name} results"
+        for name, groups, others in (("newer", new.groups, old.groups), ("older", old.groups, new.groups))
+        for group in groups
+        if group.label not in {other.label for other in others}
+    ]
+    return alone, [_difference(change) for change in found]
+
+
+def _difference(change: Change) -> Difference:
+    comparisons = change.comparisons
+    of_baseline = {(c.row.op, c.row.problem): c.ratio for c in comparisons if c.row.name == change.new.baseline}
+    slower = [c for c in comparisons if c.verdict is Verdict.SLOWER]
+    faster = [c for c in reversed(comparisons) if c.verdict is Verdict.FASTER]
+
+    def grid(caption: str, of: Sequence[Comparison]) -> Grid:
+        headers = ["implementation", "problem", "before, µs", "now, µs", "now / before", "95 % interval", "verdict"]
+        lines = []
+        for c in of:
+            base = of_baseline.get((c.row.op, c.row.problem))
+            verdict = c.verdict
+            lines.append(
+                [
+                    Td(c.row.id),
+                    Td(f"{c.row.problem.dtype} {c.row.problem}"),
+                    *(Td(significant(row.microseconds), kind="number") for row in (c.base, c.row)),
+                    Td(ratio_text(c.ratio), kind="number", shade=ratio_shade(c.ratio)),
+                    Td(interval_text(c), kind="number"),
+                    Td(verdict.value if verdict else "", kind=verdict_kind(verdict)),
+                    Td("" if base is None else ratio_text(c.ratio / base), kind="number"),
+                ]
+            )
+        return Grid(caption, [*headers, f"the same beside {change.new.baseline}"], lines)
+
+    def few(word: str, of: Sequence[Comparison]) -> list[Grid]:
+        if not of:
+            return []
+        return [grid(f"{word}: {len(of)}" + (f", the first {FEW}" if len(of) > FEW else ""), of[:FEW])]
+
+    return Difference(
+        heading=change.new.label,
+        differing=_differing(change),
+        summary=_change_summary(change),
+        changed=[*few("Slower", slower), *few("Faster", faster)],
+        all=grid(f"Every comparison, the worst slowdown first ({len(comparisons)})", comparisons)
+        if comparisons
+        else None,
+        only=[
+            (f"Only in the {name} results: {len(rows)}", _by_id(rows))
+            for name, rows in (("newer", change.only_new), ("older", change.only_old))
+            if rows
+        ],
+    )
+
+
+def _by_id(rows: Iterable[Row]) -> list[tuple[str, str]]:
+    found: dict[str, list[str]] = {}
+    for row in sorted(rows, key=lambda row: (row.id, row.problem)):
+        found.setdefault(row.id, []).append(f"{row.problem.dtype} {row.problem}")
+    return [(id, "; ".join(problems)) for id, problems in found.items()]
+
+
+def _differing(change: Change) -> Grid | None:
+    """What was not the same in the two runs, apart from the results."""
+
+    def facts(group: Group) -> dict[str, str]:
+        runs = [run for run, _ in group.runs()]
+        found = {"file": ", ".join(run.file for run in runs), "measured": ", ".join(map(date, runs))}
+        found |= {"commit": ", ".join(run.commit or "unknown" for run in runs), "clock": sections.clocks(group.rows)}
+        return found | dict(sections.limits(group.rows)) | dict(sections.versions(group.rows))
+
+    old, new = facts(change.old), facts(change.new)
+    lines = [
+        [Td(name), Td(old.get(name, "-")), Td(new.get(name, "-"))]
+        for name in dict.fromkeys([*old, *new])
+        if old.get(name) != new.get(name)
+    ]
+    return Grid("What differs between the two runs", ["", "before", "now"], lines) if lines else None
+
+
+def _change_summary(change: Change) -> Grid:
+    lines = []
+    for op in sorted({c.row.op for c in change.comparisons}):
+        of = [c for c in change.comparisons if c.row.op == op]
+        counts = Counter(c.verdict for c in of)
+        mean = geometric_mean(c.ratio for c in of)
+        base = geometric_mean(c.ratio for c in of if c.row.name == change.new.baseline)
+        lines.append(
+            [
+                Td(op),
+                Td(str(len(of)), kind="number"),
+                *(Td(str(counts[v]), kind="number") for v in (Verdict.SLOWER, Verdict.FASTER, Verdict.SAME)),
+                Td(str(counts[Verdict.UNCLEAR] + counts[None]), kind="number"),
+                Td("" if mean is None else ratio_text(mean), kind="number"),
+                Td("-" if base is None else ratio_text(base), kind="number"),
+            ]
+        )
+    headers = [
+        "operation",
+        "compared",
+        "slower",
+        "faster",
+        "same",
+        "unclear",
+        "now / before",
+        f"{change.new.baseline} alone",
+    ]
+    return Grid("In short", headers, lines)

@@ -1,0 +1,110 @@
+"""The tables of a report, each of the rows of one operation or of all results."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+
+from kernelzoo.report.results import DAGGER, OUTCOMES, Problem, Results, Row, Selection
+from kernelzoo.report.table import Cell, Table, significant
+
+BLANK = Cell("-")
+
+
+def summary_table(selection: Selection) -> Table:
+    """A line for each implementation, the smallest ratio to the baseline first."""
+    ratios = {name: selection.mean_ratio(name) for name in selection.names}
+    names = sorted(ratios, key=lambda name: ratios[name] or math.inf)
+    with_limit = any(row.of_limit is not None for row in selection.rows)
+    with_submit = any(row.submit_us is not None for row in selection.rows)
+    headers = ["implementation", f"time / {selection.baseline}"]
+    headers += ["of limit"] * with_limit + ["host submit, us"] * with_submit + ["problems"]
+
+    def line(name: str) -> list[Cell]:
+        ratio, share, submit = ratios[name], selection.mean_of_limit(name), selection.median_submit_us(name)
+        rows = selection.of(name)
+        cells = [Cell(rows[0].id + _mark(rows), id=rows[0].id), BLANK if ratio is None else Cell(f"{ratio:.2f}")]
+        if with_limit:
+            cells.append(BLANK if share is None else Cell(f"{share:.0%}"))
+        if with_submit:
+            cells.append(BLANK if submit is None else Cell(significant(submit)))
+        return [*cells, Cell(f"{len(rows)} of {len(selection.problems)}")]
+
+    return Table(headers, [line(name) for name in names])
+
+
+def ratio_table(selection: Selection) -> Table | None:
+    """The ratio to the baseline of every implementation on the readable problems; None if nothing can be compared."""
+    names = [name for name in selection.names if name != selection.baseline and selection.mean_ratio(name) is not None]
+    lines = []
+    for problem in selection.readable():
+        row_of = {name: selection.cells.get((problem, name)) for name in names}
+        ratios = {name: None if row is None else selection.ratio(row) for name, row in row_of.items()}
+        known = [ratio for ratio in ratios.values() if ratio is not None]
+        if known:
+            best = min(known) if min(known) < 1 else None
+            cells = [BLANK if ratio is None else Cell(f"{ratio:.2f}", ratio == best) for ratio in ratios.values()]
+            lines.append([Cell(f"{problem.dtype} {problem}"), *cells])
+    return Table(["problem", *names], lines) if lines else None
+
+
+def time_table(selection: Selection, problems: Sequence[Problem]) -> Table:
+    """Times and GB/s: a line for each shape, a column for each implementation."""
+
+    def line(problem: Problem) -> list[Cell]:
+        rows = [selection.cells.get((problem, name)) for name in selection.names]
+        best = min((row.seconds for row in rows if row is not None and not row.breaks), default=0.0)
+        return [Cell(str(problem)), *(BLANK if row is None else Cell(_time(row), row.seconds == best) for row in rows)]
+
+    return Table(["shape", *selection.names], [line(problem) for problem in problems])
+
+
+def breaking_table(results: Results) -> Table:
+    """What was timed by leave: a line for each implementation."""
+    found: dict[str, list[Row]] = {}
+    for group in results.groups:
+        for row in group.rows:
+            if row.breaks:
+                found.setdefault(row.id, []).append(row)
+    lines = [[Cell(id), Cell(str(len(rows))), Cell(rows[0].breaks)] for id, rows in sorted(found.items())]
+    return Table(["implementation", "problems", "reason"], lines)
+
+
+def failure_table(results: Results) -> Table:
+    """What has no time, and why: a line for each implementation, outcome and reason, what is worst first."""
+    found: dict[tuple[str, str, str, str], list[str]] = {}
+    for failure in sorted(results.failed, key=lambda f: (-OUTCOMES.index(f.outcome), f.id, f.problem)):
+        key = failure.id, failure.outcome, failure.reason, failure.run.file
+        found.setdefault(key, []).append(f"{failure.problem.dtype} {failure.problem}")
+    lines = [
+        [Cell(id), Cell(outcome), Cell("; ".join(problems)), Cell(reason), Cell(file)]
+        for (id, outcome, reason, file), problems in found.items()
+    ]
+    return Table(["implementation", "outcome", "problems", "reason", "file"], lines)
+
+
+def submit_table(selection: Selection) -> Table:
+    """The host's time to submit a call: a line for each way of calling, the fastest first."""
+    rows = sorted(selection.rows, key=lambda row: row.seconds)
+    lines = [
+        [
+            Cell(row.id + _mark([row]), id=row.id),
+            Cell(significant(row.microseconds)),
+            _ratio_cell(selection, row),
+        ]
+        for row in rows
+    ]
+    return Table(["way of calling", "host's time, µs", f"time / {selection.baseline}"], lines)
+
+
+def _ratio_cell(selection: Selection, row: Row) -> Cell:
+    ratio = selection.ratio(row)
+    return BLANK if ratio is None else Cell(f"{ratio:.2f}")
+
+
+def _mark(rows: Iterable[Row]) -> str:
+    return f" {DAGGER}" if any(row.breaks for row in rows) else ""
+
+
+def _time(row: Row) -> str:
+    return f"{significant(row.microseconds)} ({significant(row.gb_per_s)})" + _mark([row])

@@ -1,0 +1,99 @@
+"""The contract's cases: what they need, what they cost, and that they are what they say."""
+
+import resource
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+import torch
+
+import kernelzoo
+from kernelzoo import operations, testing
+from kernelzoo.check import cases as contract
+from kernelzoo.check import running, strategies
+from kernelzoo.check.bits import bits
+from kernelzoo.check.cases import NoRoomError
+from kernelzoo.check.special import special_rows
+from kernelzoo.testing import Conformance
+
+FAR = [case for op in operations.OPERATIONS for case in contract.cases(op) if case.name.endswith("-apart")]
+
+
+def test_need_no_pytest() -> None:
+    """Nor anything else that is heavy, until a case is made."""
+    code = "import sys, kernelzoo.check.cases as c; c.cases('min'); print(*{'pytest', 'torch'} & set(sys.modules))"
+    assert subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.strip() == ""
+
+
+def test_are_those_of_the_plugin() -> None:
+    assert (testing.Case, testing.cases, testing.check, testing.tensors) == (
+        contract.Case,
+        contract.cases,
+        running.check,
+        strategies.tensors,
+    )
+
+
+def test_have_names_of_their_own() -> None:
+    for op in operations.OPERATIONS:
+        names = [case.name for case in contract.cases(op)]
+        assert len(names) == len(set(names))
+
+
+@pytest.mark.parametrize("dtype", operations.FLOATS + operations.INTEGERS)
+def test_special_rows_are_special(dtype: str) -> None:
+    """Each changes a row of plain values, to the first element or the last."""
+    plain = (torch.arange(9) % 3 + (dtype != "bool")).to(getattr(torch, dtype))
+    assert len(special_rows(dtype)) == (20 if dtype in operations.FLOATS else 3 if dtype == "bool" else 5)
+    for name, write in special_rows(dtype).items():
+        row = plain.clone()
+        write(row)
+        assert not torch.equal(bits(row), bits(plain)), name
+
+
+def test_far_apart_costs_no_memory() -> None:
+    """Gigabytes lie between the rows, and are never touched."""
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    for case in FAR:
+        if case.place is None:
+            assert case.input("cpu").untyped_storage().nbytes() > 2**32
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 2**17  # kB
+
+
+@pytest.mark.parametrize("case", FAR, ids=str)
+def test_far_apart_offsets_of_32_bits_lead_to_other_values(case: contract.Case) -> None:
+    """As far as they wrap around at all: to memory that is there, and holds what no result is made of."""
+    x = case.input("cpu")
+    if case.place is not None:
+        x = case.place(x)
+    far, near = (0, 1) if x.stride(0) > x.stride(1) else (1, 0)
+    wrapped = 0
+    for row in range(x.size(far)):
+        offset = row * x.stride(far)
+        for place in ((offset + 2**31) % 2**32 - 2**31, offset % 2**32):  # signed, unsigned
+            if place != offset:
+                there = x.as_strided((x.size(near),), (1,), x.storage_offset() + place)
+                assert bool((there == -128).all())
+                wrapped += 1
+    assert wrapped
+
+
+def test_no_room_is_a_skip(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And no failure: a machine may refuse addresses that nobody would touch."""
+    empty = torch.empty
+
+    def refuse(*size: Any, **kind: Any) -> torch.Tensor:
+        if isinstance(size[0], int) and size[0] > 2**31:
+            raise RuntimeError("DefaultCPUAllocator: can't allocate memory")
+        return empty(*size, **kind)
+
+    monkeypatch.setattr(torch, "empty", refuse)
+    for case in FAR:
+        implementation = kernelzoo.implementation(f"torch/{case.op}/auto")
+        with pytest.raises(NoRoomError, match=r"no room for . rows .* can't allocate memory") as caught:
+            running.check(implementation, case, "cpu")
+        assert isinstance(caught.value, kernelzoo.KernelZooError)
+        assert isinstance(caught.value, MemoryError)
+        with pytest.raises(pytest.skip.Exception, match="no room"):
+            Conformance().test_conforms(implementation, case)

@@ -1,0 +1,219 @@
+"""The operations: what they refuse, their canonical form, and that their checks can fail."""
+
+import math
+from collections.abc import Callable
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import kernelzoo
+from kernelzoo import operations
+from kernelzoo.launch import Launch, void
+from kernelzoo.operations import expected
+from kernelzoo.operations.expected import rounded_to
+from kernelzoo.operations.memory import overlap
+from kernelzoo.testing import tensors
+
+BACKEND = kernelzoo.get("torch")
+X = torch.randn(4, 5)
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "builtin", "words"),
+    [
+        (lambda: BACKEND.softmax([1.0]), kernelzoo.InputTypeError, TypeError, "got builtins.list"),
+        (lambda: BACKEND.softmax(X.int()), kernelzoo.InputTypeError, TypeError, "got int32"),
+        (lambda: BACKEND.softmax(X.to(torch.complex64)), kernelzoo.InputTypeError, TypeError, "got complex64"),
+        (lambda: BACKEND.min(X.to(torch.complex64)), kernelzoo.InputTypeError, TypeError, "int64; got complex64"),
+        (lambda: BACKEND.softmax(X.to_sparse()), kernelzoo.InputTypeError, TypeError, "sparse"),
+        (lambda: BACKEND.softmax(X, 2), kernelzoo.AxisError, IndexError, "allowed: -2 to 1"),
+        (lambda: BACKEND.softmax(X, -3), kernelzoo.AxisError, IndexError, "axis -3"),
+        (lambda: BACKEND.softmax(X, (0, 1)), kernelzoo.AxisError, IndexError, "one axis"),
+        (lambda: BACKEND.softmax(X, None), kernelzoo.AxisError, IndexError, "dim=None"),
+        (lambda: BACKEND.softmax(torch.tensor(1.0), 1), kernelzoo.AxisError, IndexError, "0 dimensions"),
+        (lambda: BACKEND.min(X, (0, -2)), kernelzoo.AxisError, IndexError, "twice"),
+        (lambda: BACKEND.min(X, (0, 1.0)), kernelzoo.AxisError, IndexError, "1.0"),
+        (lambda: BACKEND.min(X, True), kernelzoo.AxisError, IndexError, "True"),
+        (lambda: BACKEND.min(torch.ones(3, 0)), kernelzoo.EmptyReductionError, ValueError, "axis 1 of shape (3, 0)"),
+        (lambda: BACKEND.min(torch.ones(0, 0), ()), kernelzoo.EmptyReductionError, IndexError, "axis 0"),
+        (lambda: BACKEND.softmax(X.clone().requires_grad_()), kernelzoo.GradientError, RuntimeError, "detach"),
+        (lambda: BACKEND.softmax(X, out=[1.0]), kernelzoo.OutputError, ValueError, "got builtins.list"),
+        (lambda: BACKEND.softmax(X, out=torch.ones(5, 4)), kernelzoo.OutputError, ValueError, "(4, 5), got (5, 4)"),
+        (lambda: BACKEND.softmax(X, out=X.double()), kernelzoo.OutputError, ValueError, "float32, got float64"),
+        (lambda: BACKEND.softmax(X, out=X.to("meta")), kernelzoo.OutputError, ValueError, "device cpu, got meta"),
+        (lambda: BACKEND.softmax(X, out=X), kernelzoo.OutputError, ValueError, "must not overlap x"),
+        (lambda: BACKEND.softmax(X, out=torch.ones(1, 5).expand(4, 5)), kernelzoo.OutputError, ValueError, "once"),
+        (lambda: BACKEND.min(X, 0, out=X[0]), kernelzoo.OutputError, ValueError, "must not overlap x"),
+        (lambda: BACKEND.min(X, 0, True, out=torch.ones(5)), kernelzoo.OutputError, ValueError, "(1, 5), got (5,)"),
+        (lambda: BACKEND.softmax(X.to("meta")), kernelzoo.DeviceError, ValueError, "got one on meta"),
+    ],
+)
+def test_bad_input(call: Callable[[], object], error: type[Exception], builtin: type[Exception], words: str) -> None:
+    with pytest.raises(error) as caught:
+        call()
+    assert isinstance(caught.value, kernelzoo.KernelZooError)
+    assert isinstance(caught.value, builtin)
+    assert words in str(caught.value)
+
+
+def test_gradients_are_refused_only_where_they_would_be_lost() -> None:
+    x = X.clone().requires_grad_()
+    with torch.no_grad():
+        torch.testing.assert_close(BACKEND.softmax(x), torch.softmax(x, -1))
+    with torch.inference_mode():
+        torch.testing.assert_close(BACKEND.min(x), x.amin(-1))
+
+
+def test_interleaved_out_is_no_overlap() -> None:
+    """Exact, not by extent: the even columns may be written while the odd ones are read."""
+    both = torch.randn(6, 10)
+    x, out = both[:, 1::2], both[:, ::2]
+    assert not overlap(x, out)
+    expected = torch.softmax(x.clone(), -1)
+    BACKEND.softmax(x, out=out)
+    torch.testing.assert_close(out, expected)
+    assert overlap(both[:, ::2], both[:, 2:7])
+    with pytest.raises(kernelzoo.OutputError, match="overlap"):
+        BACKEND.softmax(both[:, :5], out=both[:, 4:9])
+
+
+SOFTMAX_LIES: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "zeros": torch.zeros_like,
+    "uniform": lambda right: torch.full_like(right, 1 / right.size(1)),
+    "shifted by a row": lambda right: right.roll(1, 0),
+    "shifted by a column": lambda right: right.roll(1, 1),
+    "not normalised": lambda right: right * 1.01,
+    "NaN": lambda right: torch.full_like(right, math.nan),
+}
+
+
+@pytest.mark.parametrize("lie", SOFTMAX_LIES)
+@pytest.mark.parametrize("dtype", operations.FLOATS)
+@pytest.mark.parametrize("columns", [2, 129, 4096, 300_000])
+def test_softmax_check_catches(lie: str, dtype: str, columns: int) -> None:
+    x = operations.sample("softmax", (3, columns), dtype, generator=torch.Generator().manual_seed(columns))
+    right = operations.SOFTMAX.reference(x).to(x.dtype)
+    operations.SOFTMAX.assert_close(right, x)
+    with pytest.raises(AssertionError, match="elements wrong"):
+        operations.SOFTMAX.assert_close(SOFTMAX_LIES[lie](right), x)
+
+
+def test_softmax_check_catches_a_lost_offset() -> None:
+    """exp2(x * c - max * c) loses digits on rows far from zero; exp2((x - max) * c) does not."""
+    x = torch.randn(4, 500) + 5000
+    scale = math.log2(math.e)
+    weights = torch.exp2(x * scale - (x.amax(1, keepdim=True) * scale))
+    with pytest.raises(AssertionError, match="elements wrong"):
+        operations.SOFTMAX.assert_close(weights / weights.sum(1, keepdim=True), x)
+    weights = torch.exp2((x - x.amax(1, keepdim=True)) * scale)
+    operations.SOFTMAX.assert_close(weights / weights.sum(1, keepdim=True), x)
+
+
+@pytest.mark.parametrize("dtype", operations.FLOATS + operations.INTEGERS)
+def test_min_check_catches(dtype: str) -> None:
+    x = operations.sample("min", (7, 300), dtype, generator=torch.Generator().manual_seed(1))
+    right = x.amin(1)
+    operations.MIN.assert_close(right, x)
+    lies = [right.roll(1), torch.zeros_like(right), torch.full_like(right, right[0].item())]
+    for lie in lies:
+        with pytest.raises(AssertionError, match="elements wrong"):
+            operations.MIN.assert_close(lie, x)
+
+
+def test_min_check_catches_a_dropped_nan() -> None:
+    x = torch.randn(3, 8)
+    x[1, 2] = math.nan
+    wrong = x.nan_to_num(math.inf).amin(1)
+    with pytest.raises(AssertionError, match="elements wrong"):
+        operations.MIN.assert_close(wrong, x)
+    operations.MIN.assert_close(x.amin(1), x)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+@pytest.mark.parametrize("up", [True, False])
+def test_bounds_are_rounded_inwards(dtype: torch.dtype, up: bool) -> None:
+    """To the last value of the dtype that is within, so that a narrow dtype loosens no bound, and tightens none."""
+    generator = torch.Generator().manual_seed(3)
+    scale = torch.tensor([1.0, 1e-3, 1e-7, 1e-30, 1e-39, 1e-45, 0.0], dtype=torch.float64)
+    exact = (torch.randn(7, 1000, dtype=torch.float64, generator=generator) * scale[:, None]).flatten()
+    rounded = rounded_to(exact.clone(), dtype, up=up)
+    beyond = torch.nextafter(rounded, torch.full_like(rounded, -math.inf if up else math.inf))
+    assert bool((rounded.double() >= exact if up else rounded.double() <= exact).all())
+    assert bool((beyond.double() < exact if up else beyond.double() > exact).all())
+    assert bool(rounded_to(torch.full((1,), math.nan, dtype=torch.float64), dtype, up=up).isnan().all())
+
+
+def test_parts_change_no_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A large tensor is taken in parts of whole rows, along whichever axis."""
+    x = torch.randn(5, 6, 7, generator=torch.Generator().manual_seed(4))
+    for dim in (0, 1, -1):
+        whole = operations.SOFTMAX.expect(x, dim)
+        with monkeypatch.context() as patch:
+            patch.setattr(expected, "_PART", 20)
+            in_parts = operations.SOFTMAX.expect(x, dim)
+        torch.testing.assert_close(in_parts.lower, whole.lower, rtol=2e-7, atol=0)
+        torch.testing.assert_close(in_parts.upper, whole.upper, rtol=2e-7, atol=0)
+        in_parts.check(torch.softmax(x, dim))
+
+
+def test_checks_catch_shape_and_dtype() -> None:
+    right = torch.softmax(X, -1)
+    for wrong, words in ((right.t(), "shape"), (right.double(), "dtype"), (right.to("meta"), "device")):
+        with pytest.raises(AssertionError, match=words):
+            operations.SOFTMAX.assert_close(wrong, X)
+
+
+def copying(x: torch.Tensor, out: torch.Tensor) -> Launch:
+    """Stands in for a kernel: copies its canonical input, or takes its minimum."""
+    assert x.ndim == 3
+    assert 0 not in x.shape
+    return lambda: void(out.copy_(x if out.ndim == 3 else x.amin(1)))
+
+
+@settings(max_examples=400, deadline=None)
+@given(tensors("min", 5), st.data())
+def test_canonical_form_is_the_same_tensor(x: torch.Tensor, data: st.DataObject) -> None:
+    """Whatever the layout and axes, a row of the canonical form is a row of x, and lands in its place in the output."""
+    dim = data.draw(st.integers(-max(x.ndim, 1), max(x.ndim, 1) - 1))
+    out = torch.empty_like(x, memory_format=torch.contiguous_format)
+    operations.SOFTMAX.launch(copying, x, operations.MIN.check(x, dim), out)()
+    torch.testing.assert_close(out, x, rtol=0, atol=0, equal_nan=True)
+    dims = tuple(data.draw(st.sets(st.integers(0, max(x.ndim, 1) - 1)))) if x.ndim else (0,)
+    keepdim = data.draw(st.booleans())
+    checked = operations.MIN.check(x, dims)
+    smallest = operations.MIN.allocate(x, checked, keepdim)
+    operations.MIN.launch(copying, x, checked, smallest)()
+    torch.testing.assert_close(smallest, torch.amin(x, dims, keepdim), rtol=0, atol=0, equal_nan=True)
+
+
+@pytest.mark.parametrize(
+    ("view", "dim", "shape", "strides"),
+    [
+        (torch.empty(6, 7), 1, (6, 7, 1), (7, 1, 1)),
+        (torch.empty(6, 7), 0, (1, 6, 7), (1, 7, 1)),
+        (torch.empty(2, 3, 4, 5), 3, (24, 5, 1), (5, 1, 1)),
+        (torch.empty(2, 3, 4, 5), 2, (6, 4, 5), (20, 5, 1)),
+        (torch.empty(6, 9)[:, 1:8:2], 1, (6, 4, 1), (9, 2, 1)),
+        (torch.empty(4, 6, 7)[:, 1:], 2, (4, 7, 5), (42, 1, 7)),
+    ],
+)
+def test_canonical_form_copies_nothing(
+    view: torch.Tensor, dim: int, shape: tuple[int, ...], strides: tuple[int, ...]
+) -> None:
+    seen = []
+
+    def bind(x: torch.Tensor, out: torch.Tensor) -> Launch:
+        seen.append((tuple(x.shape), x.stride(), x.data_ptr()))
+        return lambda: None
+
+    operations.SOFTMAX.launch(bind, view, (dim,), torch.empty(view.shape))
+    assert seen == [(shape, strides, view.data_ptr())]
+
+
+def test_bytes_moved() -> None:
+    assert operations.SOFTMAX.bytes_moved(torch.empty(6, 7)) == 2 * 6 * 7 * 4
+    assert operations.MIN.bytes_moved(torch.empty(6, 7)) == (6 * 7 + 6) * 4
+    assert operations.MIN.bytes_moved(torch.empty(1, 7, dtype=torch.float16).expand(6, 7), 0) == (7 + 7) * 2
+    assert operations.SOFTMAX.bytes_moved(torch.empty(0, 7)) == 0

@@ -1,0 +1,19 @@
+"""Forgetting backends that a test registered."""
+
+from kernelzoo import backend, registry
+
+
+def forget(*names: str) -> None:
+    """Forget all that is registered under these names, and what was loaded of them; a package is loaded anew."""
+    for table in (registry._registered, registry._choosers):
+        for key in [key for key in table if key[0] in names]:
+            del table[key]
+    unload(*names)
+
+
+def unload(*names: str) -> None:
+    """Have the next use load these backends anew."""
+    for name in names:
+        registry._loaded.pop(name, None)
+        backend._backends.pop(name, None)
+    backend._best_by_device.clear()

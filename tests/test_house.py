@@ -1,0 +1,223 @@
+"""The house keeps its rules: small files, imports one way, no name outside its place, one name for one form."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+import kernelzoo
+
+PACKAGE = Path(kernelzoo.__file__).parent
+ROOT = PACKAGE.parent
+LONGEST = 400
+"""Lines of a file."""
+
+# From the ground up: a module imports from its own floor and from those below it.
+FLOORS = (
+    ("errors",),
+    ("files", "user_cache"),
+    ("launch", "device", "layout"),
+    ("tables",),
+    ("operations",),
+    ("packages", "registry"),
+    ("backend",),
+    ("kernels",),
+    ("inspect",),
+    ("check",),
+    ("measure",),
+    ("report",),
+    ("cli",),
+    ("__init__", "__main__", "testing"),
+)
+FLOOR = {name: floor for floor, names in enumerate(FLOORS) for name in names}
+
+GPU_LANGUAGES = ("cupy", "numba", "triton")
+OPERATIONS = tuple(
+    sorted(path.stem for path in (PACKAGE / "kernels" / "triton").iterdir() if (path / "choose.py").exists())
+)
+
+# A form that not every GPU language has, and why the others haven't.
+ONLY_SOME = {
+    "softmax/fused_packed": "Triton keeps two halves in a register only by a kernel of its own; the others' fused does",
+    "softmax/multi_row_loop": "the guarded loop over rows is shown once, where a tile of rows is the language's own",
+    "softmax/multi_row_ragged": "Triton masks a tile as a whole; the others read edges lane by lane in multi_row_tile",
+    "softmax/multi_row_shared": "Triton has no shared memory that a program could fill as one piece",
+    "softmax/split_cluster": "Triton has no words for thread-block clusters",
+    "softmax/split_ring": "bulk copies that a warp waits for, tile by tile, are CUDA C's alone",
+    "softmax/split_two_launches": "for devices whose blocks can't wait for each other: AMD's, and Numba's simulator",
+    "softmax/columns_cluster": "Triton has no words for clusters, nor for shared memory",
+    "softmax/columns_ragged": "Triton has no words for clusters, nor for shared memory",
+    "softmax/columns_two_launches": "for devices whose blocks can't wait for each other: Triton's AMD ones",
+    "softmax/columns_two_passes": "the others' columns read again what they can't hold",
+    "min/rows_deferred_flat": "Triton's twin of rows_deferred_shared: one piece of memory as a tile",
+    "min/rows_deferred_lanes": "a part of a warp to a row is a template of CUDA C's, a tiling of the others' *_block",
+    "min/rows_deferred_ragged": "Triton masks a tile as a whole; the others read edges lane by lane",
+    "min/rows_deferred_shared": "Triton has no shared memory that a program could fill as one piece",
+    "min/split_cluster": "Triton has no words for thread-block clusters",
+    "min/columns_cluster": "Numba's blocks share columns in a cluster; the others' meet in memory, as columns_split",
+    "min/columns_split": "Numba's blocks share columns in a cluster, as columns_cluster",
+}
+
+
+@cache
+def modules() -> dict[str, Path]:
+    """Every module of the package by its dotted name, less the package's own."""
+    found = {}
+    for path in PACKAGE.rglob("*.py"):
+        parts = path.relative_to(PACKAGE).with_suffix("").parts
+        name = ".".join(parts if parts[-1] != "__init__" or len(parts) == 1 else parts[:-1])
+        found[name] = path
+    return found
+
+
+def imports(name: str) -> Iterator[str]:
+    """The package's modules that a module imports: wherever in the file, and for type checking alone too."""
+    for node in ast.walk(ast.parse(modules()[name].read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            wanted = [(alias.name, None) for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            wanted = [(node.module or "", alias.name) for alias in node.names]
+        else:
+            continue
+        for module, attribute in wanted:
+            if module != "kernelzoo" and not module.startswith("kernelzoo."):
+                continue
+            within = module.partition(".")[2]
+            whole = f"{within}.{attribute}".strip(".")
+            if whole in modules():
+                yield whole
+            elif within:
+                yield within
+            elif attribute not in (None, "__version__"):  # the package alone is imported for its version
+                yield "__init__"
+
+
+def test_files_are_short() -> None:
+    files = [*PACKAGE.rglob("*"), *(ROOT / "bench").glob("*.py")]
+    lengths = {
+        str(path.relative_to(ROOT)): len(path.read_text(encoding="utf-8").splitlines())
+        for path in files
+        if path.suffix in (".py", ".cu", ".cuh")
+    }
+    assert {name: lines for name, lines in lengths.items() if lines > LONGEST} == {}
+
+
+def test_imports_go_down() -> None:
+    upward = [
+        f"{name} imports {other}"
+        for name in modules()
+        for other in imports(name)
+        if FLOOR[other.partition(".")[0]] > FLOOR[name.partition(".")[0]]
+    ]
+    assert upward == []
+
+
+def test_a_language_imports_no_other() -> None:
+    for name in modules():
+        kernels, _, rest = name.partition(".")
+        language = rest.partition(".")[0]
+        if kernels == "kernels" and language:
+            for other in imports(name):
+                if other.startswith("kernels."):
+                    assert other.split(".")[1] in (language, "shared"), f"{name} imports {other}"
+
+
+def test_no_import_circle() -> None:
+    graph = {name: sorted({other for other in imports(name) if other != name}) for name in modules()}
+    done: set[str] = set()
+
+    def visit(name: str, path: tuple[str, ...]) -> None:
+        assert name not in path, f"a circle: {' -> '.join((*path[path.index(name) :], name))}"
+        if name not in done:
+            for other in graph[name]:
+                visit(other, (*path, name))
+            done.add(name)
+
+    for name in graph:
+        visit(name, ())
+
+
+def test_the_package_mocks_nothing() -> None:
+    for path in PACKAGE.rglob("*.py"):
+        assert not re.search(r"^\s*(from|import) unittest", path.read_text(encoding="utf-8"), re.MULTILINE), path
+
+
+def _docstrings(tree: ast.AST) -> set[int]:
+    """The constants that stand alone as a statement."""
+    return {
+        id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+    }
+
+
+# Where a name that is an operation's or a backend's means something else, and what.
+NAMES_ELSEWHERE: dict[str, str] = {
+    "packages": "BUILT_IN",
+    "registry": "the order in which backends are preferred",
+    "backend": "the public functions' own names",
+    "__init__": "the public names",
+    "measure.environment": "names of packages, whose versions are recorded",
+    "measure.record": "the least sample of a bench, as pytest-benchmark calls it",
+    "cli.doctor": "names of packages",
+    "cli.suspicions": "names of packages",
+}
+
+
+def test_names_stand_in_their_place() -> None:
+    names = {*GPU_LANGUAGES, *OPERATIONS}
+    pattern = re.compile(rf"^({'|'.join(('cpu', 'torch', *GPU_LANGUAGES))})/({'|'.join(OPERATIONS)})\b")
+    wrong = []
+    for name, path in modules().items():
+        if name.startswith(("kernels.", "operations.")) or name in NAMES_ELSEWHERE:
+            continue
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        stand_alone = _docstrings(tree)
+        for node in ast.walk(tree):
+            if not isinstance(node, ast.Constant) or not isinstance(node.value, str) or id(node) in stand_alone:
+                continue
+            if node.value in names or pattern.match(node.value):
+                wrong.append(f"{name}, line {node.lineno}: {node.value!r}")
+    assert wrong == []
+
+
+@cache
+def registered(language: str) -> dict[tuple[str, str], tuple[str, Path]]:
+    """By operation and name, what a language registers: ``register`` or ``chooser``, and the file it stands in."""
+    found = {}
+    for op in OPERATIONS:
+        for path in sorted((PACKAGE / "kernels" / language / op).glob("*.py")):
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                if not isinstance(node, ast.FunctionDef):
+                    continue
+                for call in node.decorator_list:
+                    kind = call.func.id if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) else ""
+                    if kind in ("register", "chooser"):
+                        of, where, name = (ast.literal_eval(argument) for argument in call.args)
+                        assert (of, where) == (language, op), f"{path}: {of}/{where}/{name}"
+                        found[op, name] = kind, path
+    return found
+
+
+@pytest.mark.parametrize("language", ["cpu", *GPU_LANGUAGES, "torch"])
+def test_a_form_has_a_file_of_its_name(language: str) -> None:
+    for (op, name), (kind, path) in registered(language).items():
+        assert path.stem == (name if kind == "register" else "choose"), f"{language}/{op}/{name} stands in {path.name}"
+
+
+def test_a_form_has_one_name_in_every_language() -> None:
+    """A form that some language lacks says why; and no name is a form here and a chooser there."""
+    kinds: dict[tuple[str, str], set[str]] = {}
+    missing = set()
+    for language in GPU_LANGUAGES:
+        for key, (kind, _) in registered(language).items():
+            kinds.setdefault(key, set()).add(kind)
+    for op, name in kinds:
+        lacking = [language for language in GPU_LANGUAGES if (op, name) not in registered(language)]
+        if lacking:
+            missing.add(f"{op}/{name}")
+    assert {key: kind for key, kind in kinds.items() if len(kind) > 1} == {}
+    assert missing == set(ONLY_SOME)

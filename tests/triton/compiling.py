@@ -1,0 +1,87 @@
+"""The programs that a bind compiles for a device that is described, as Triton has them. Memory is never touched."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+from unittest import mock
+
+import torch
+
+from kernelzoo import operations, registry
+from kernelzoo.device import ARCHITECTURES, assumed
+from kernelzoo.kernels.triton import inspection, launch
+from kernelzoo.launch import Step, recorded
+
+registry.import_kernels("triton", "kernelzoo.kernels.triton")
+
+
+@dataclass(frozen=True)
+class Program:
+    """One step of a launch, compiled."""
+
+    compiled: Any
+    """Triton's own, with ``asm`` and ``metadata``."""
+    step: Step
+    n_regs: int
+    n_spills: int
+    """As a driver counts them: in registers."""
+
+    @property
+    def name(self) -> str:
+        return str(self.compiled.name)
+
+    @property
+    def metadata(self) -> Any:
+        return self.compiled.metadata
+
+    @property
+    def assembly(self) -> str:
+        """PTX, or AMD's assembly."""
+        asm = self.compiled.asm
+        return str(asm["ptx"] if "ptx" in asm else asm["amdgcn"])
+
+
+def bind(op: operations.Operation, variant: str) -> Any:
+    return registry._registered["triton", op.name, variant]
+
+
+def bound(op: operations.Operation, form: Any, x: torch.Tensor, axis: int, arch: str) -> list[Program]:
+    """The programs of what a form, a name or a bind of its own, launches for x, in order."""
+    device = ARCHITECTURES[arch]
+    made: list[Any] = []
+    real = launch.compiled
+
+    def noted(*args: Any) -> Any:
+        made.append(real(*args))
+        return made[-1]
+
+    with (
+        inspection.target(device),
+        assumed(device),
+        recorded(compiles=True) as steps,
+        mock.patch.object(launch, "compiled", noted),
+    ):
+        what = bind(op, form) if isinstance(form, str) else form
+        op.launch(what, x, (axis,), op.allocate(x, (axis,), False))()
+        programs = []
+        for step in steps:
+            step.build()
+            found = launch.resources(made[-1], device)
+            # Scalar ones of AMD go to lanes of vector registers.
+            key = b".vgpr_spill_count"
+            spills = found.local_bytes // 4 if device.is_nvidia else launch._msgpack_int(made[-1].kernel, key)
+            programs.append(Program(made[-1], step, found.registers, spills))
+    return programs
+
+
+def programs(
+    op: operations.Operation, form: str, shape: tuple[int, ...], axis: int, dtype: Any, arch: str
+) -> list[Program]:
+    """The same for a contiguous problem."""
+    return bound(op, form, torch.empty(shape, dtype=dtype, device="meta"), axis, arch)
+
+
+def occurrences(pattern: str, program: Program) -> int:
+    return len(re.findall(pattern, program.assembly))
