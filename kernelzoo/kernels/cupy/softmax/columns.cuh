@@ -59,7 +59,7 @@ __global__ void __launch_bounds__(THREADS, COLUMN_THREADS<T, V, SPLIT> / THREADS
   constexpr bool EXPONENTIALS = sizeof(T) == sizeof(W) || V == 1;
   constexpr int BATCH = V == 8 ? 2 : 4;  // of eight columns a pack, each with its own pair, two fill the registers
   constexpr int WIDE = LANES * V, DEPTHS = THREADS / LANES, TEAMS = THREADS / 32, RECEIVERS = THREADS / WIDE;
-  constexpr int WORDS = sizeof(W) / 4, AT_ONCE = sizeof(W) == 8 ? 1 : 4;
+  constexpr int WORDS = sizeof(W) / 4, AT_ONCE = sizeof(W) == 8 ? 1 : V == 4 ? 2 : 4;
   __shared__ Pair<W> slots[TEAMS * WIDE > THREADS ? TEAMS * WIDE : THREADS], finishers[WIDE];
   const int lane = threadIdx.x % LANES, depth = threadIdx.x / LANES;
   const i64 strips = (p.inner + WIDE - 1) / WIDE, all_strips = p.rows / p.inner * strips;
