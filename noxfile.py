@@ -255,5 +255,5 @@ def audit(session: nox.Session) -> None:
 def types(session: nox.Session) -> None:
     """Mypy, strict, with every language installed, so that their types are seen where they have any."""
     install(session, "types", "test", "bench", extras=("cpu", "triton", "report"))
-    scripts = [f"bench/{name}.py" for name in ("test_bench", "aa", "hints", "profile", "records")]
+    scripts = [f"bench/{name}.py" for name in ("test_bench", "aa", "hints", "profile", "readme", "records")]
     session.run("mypy", "kernelzoo", *scripts, "noxfile.py")

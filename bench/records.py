@@ -17,6 +17,7 @@ import argparse
 import contextlib
 import functools
 import gzip
+import importlib.util
 import io
 import os
 import re
@@ -161,12 +162,16 @@ class Page:
     """Of a report; without, blocks are put into a document."""
     figures: bool = False
     findings: bool = False
+    picture: bool = False
+    """It is the README, with a table and a picture of its own (bench/readme.py)."""
 
     def make(self, check: bool) -> bool:
         """Write it, or only look whether it would change. True if it would, or if it can't be made."""
         from kernelzoo.report import __main__, findings
 
         path = ROOT / self.path
+        if self.picture:
+            return _readme(path, self.results, check)
         if self.findings:
             files = [str(RESULTS / f"{name}.json") for name in self.results]
             return findings.main([*files, "--insert", str(path), *["--check"] * check]) != 0
@@ -183,23 +188,37 @@ class Page:
         return made != _without_figures((path / "report.md").read_text(encoding="utf-8"))
 
 
+def _readme(path: Path, results: Sequence[str], check: bool) -> bool:
+    spec = importlib.util.spec_from_file_location("readme_of_kernelzoo", Path(__file__).with_name("readme.py"))
+    assert spec is not None and spec.loader is not None
+    readme = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(readme)
+    document = path.read_text(encoding="utf-8")
+    made, changed = readme.insert(document, results, path.name)
+    if check:
+        return bool(changed)
+    readme.draw_all()
+    path.write_text(made, encoding="utf-8")
+    return False
+
+
 def _without_figures(report: str) -> str:
     return "\n\n".join(part for part in report.split("\n\n") if not part.startswith("!["))
 
 
 SWEEP = "The sweep: 4096 rows, 256 to 12672 columns"
 PAGES = (
-    Page("README.md", (*MAP, "h200-submit")),
-    Page("docs/performance.md", MAP),
-    Page("docs/h200-map", MAP, "The map: 44 shapes, as many odd lengths as even ones", figures=True),
-    Page("docs/h200-axes", ("h200-axes",), "Other axes than the last on an H200"),
-    Page("docs/h200-dtypes", ("h200-dtypes",), "float16 and float64 on an H200"),
-    Page("docs/h200-full", ("h200-full-softmax", "h200-full-min"), "Every variant on an H200"),
-    Page("docs/h200-sweep", ("h200-sweep-a", "h200-sweep-b"), SWEEP, figures=True),
-    Page("docs/h200-sweep/auto", ("h200-sweep",), SWEEP, figures=True),
-    Page("docs/h200-hints.md", ("h200-hints",), findings=True),
-    Page("docs/h200-profile.md", ("h200-profile",), findings=True),
-    Page("docs/reliability.md", FINDINGS, findings=True),
+    Page("README.md", MAP, picture=True),
+    Page("docs/performance.md", (*MAP, "h200-submit")),
+    Page("docs/records/h200-map", MAP, "The map: 44 shapes, as many odd lengths as even ones", figures=True),
+    Page("docs/records/h200-axes", ("h200-axes",), "Other axes than the last on an H200"),
+    Page("docs/records/h200-dtypes", ("h200-dtypes",), "float16 and float64 on an H200"),
+    Page("docs/records/h200-full", ("h200-full-softmax", "h200-full-min"), "Every variant on an H200"),
+    Page("docs/records/h200-sweep", ("h200-sweep-a", "h200-sweep-b"), SWEEP, figures=True),
+    Page("docs/records/h200-sweep/auto", ("h200-sweep",), SWEEP, figures=True),
+    Page("docs/records/h200-hints.md", ("h200-hints",), findings=True),
+    Page("docs/records/h200-profile.md", ("h200-profile",), findings=True),
+    Page("docs/records/checks.md", FINDINGS, findings=True),
 )
 
 
