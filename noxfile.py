@@ -257,3 +257,10 @@ def types(session: nox.Session) -> None:
     install(session, "types", "test", "bench", extras=("cpu", "triton", "report"))
     scripts = [f"bench/{name}.py" for name in ("test_bench", "aa", "hints", "profile", "readme", "records")]
     session.run("mypy", "kernelzoo", *scripts, "noxfile.py")
+
+
+@nox.session
+def docs(session: nox.Session) -> None:
+    """The documents as a site, into site/; the API reference is read from the source, and nothing is imported."""
+    session.install("-c", str(CONSTRAINTS), *GROUPS(PROJECT, "docs"))
+    session.run("mkdocs", "build", "--strict", *session.posargs, env={"NO_MKDOCS_2_WARNING": "1"})

@@ -17,7 +17,7 @@ from kernelzoo.errors import (
 )
 from kernelzoo.registry import Implementation, backends, chooser, implementation, implementations, register
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "AxisError",

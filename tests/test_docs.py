@@ -1,11 +1,15 @@
-"""The documentation stays true: links lead somewhere, names are in the source, excerpts are the source's own lines."""
+"""The documentation stays true: links lead somewhere, names are in the source, and what is shown to run does run."""
 
 import re
 import textwrap
+from collections.abc import Iterator
 from pathlib import Path
 
+import commands
+import options
 import pytest
 import reading
+import torch
 from scripts import loaded
 
 import kernelzoo
@@ -15,19 +19,25 @@ ROOT = Path(__file__).parents[1]
 records = loaded(ROOT / "bench" / "records.py")
 
 PAGES = [
-    *sorted(ROOT.glob("docs/*.md")),
-    *sorted(ROOT.glob("docs/notebook/*.md")),
+    *sorted(path for path in ROOT.glob("docs/**/*.md")),
     ROOT / "README.md",
+    ROOT / "CHANGELOG.md",
     ROOT / "CONTRIBUTING.md",
 ]
 KERNELS = ROOT / "docs" / "kernels.md"
-SOURCES = ROOT / "kernelzoo" / "kernels"
+SOURCES = (ROOT / "kernelzoo" / "kernels", ROOT / "examples")
+RUN = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(ROOT.glob("docs/*.md"))]
+"""Pages whose blocks are run as they stand; kernels.md shows lines of the source."""
+
+WORDS = {"README.md": 1000, "docs": 15_000}
+"""At most so many in the README, and in all that stands in docs itself."""
 
 LANGUAGES = {"python": ("py",), "cpp": ("cu", "cuh")}
 """The fences of kernels.md, and the files whose lines stand in them."""
 
-_FENCE = re.compile(r"^( *)```(\w*)\n(.*?)^ *```$", re.DOTALL | re.MULTILINE)
+_FENCE = commands.FENCE
 _INLINE = re.compile(r"\[([^\]\[]*)\]\(([^()\s]+)\)")
+_IMAGE = re.compile(r'(?:src|srcset)="([^"]+)"')
 _REFERENCE = re.compile(r"\[([^\]\[]*)\]\[([^\]\[]+)\]")
 _DEFINITION = re.compile(r"^\[([^\]\[]+)\]: (\S+)$", re.MULTILINE)
 
@@ -39,7 +49,10 @@ def links(page: str) -> list[tuple[str, str]]:
     """
     page = _FENCE.sub("", page)
     targets = dict(_DEFINITION.findall(page))
-    return _INLINE.findall(page) + [(text, targets.get(label, label)) for text, label in _REFERENCE.findall(page)]
+    images = [("", target) for target in _IMAGE.findall(page)]
+    return (
+        _INLINE.findall(page) + images + [(text, targets.get(label, label)) for text, label in _REFERENCE.findall(page)]
+    )
 
 
 def broken_links(page: str, folder: Path) -> list[str]:
@@ -81,9 +94,13 @@ def strange_excerpts(page: str) -> list[str]:
     strange = []
     for margin, language, block in _FENCE.findall(page):
         code = textwrap.dedent(re.sub(rf"^{margin}", "", block, flags=re.MULTILINE)).splitlines()
-        if not any(_holds(file, code) for suffix in LANGUAGES[language] for file in SOURCES.rglob(f"*.{suffix}")):
+        if not any(_holds(file, code) for file in sources(LANGUAGES[language])):
             strange.append(block)
     return strange
+
+
+def sources(suffixes: tuple[str, ...]) -> Iterator[Path]:
+    return (file for folder in SOURCES for suffix in suffixes for file in folder.rglob(f"*.{suffix}"))
 
 
 def _holds(file: Path, code: list[str]) -> bool:
@@ -116,7 +133,11 @@ def tables(page: str) -> dict[str, dict[str, set[str]]]:
     return held
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def id_of(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=id_of)
 def test_links_lead_somewhere(page: Path) -> None:
     assert broken_links(page.read_text(encoding="utf-8"), page.parent) == []
 
@@ -127,7 +148,7 @@ def missing_files(page: str) -> list[str]:
     return sorted({name for name in named if not (ROOT / name).exists()})
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=id_of)
 def test_files_that_are_named_exist(page: Path) -> None:
     assert missing_files(page.read_text(encoding="utf-8")) == []
 
@@ -165,6 +186,99 @@ def test_lines_are_lines_of_code() -> None:
     assert reading.lines("kernels/cupy/softmax/pairs.cuh:merge") == 5
     with pytest.raises(StopIteration):
         reading.lines("layout.py:nowhere")
+
+
+def test_documents_are_short() -> None:
+    def count(*pages: Path) -> int:
+        return sum(len(page.read_text(encoding="utf-8").split()) for page in pages)
+
+    assert count(ROOT / "README.md") <= WORDS["README.md"]
+    assert count(*ROOT.glob("docs/*.md")) <= WORDS["docs"]
+
+
+def unknown(command: str) -> str:
+    """What of a command does not exist: a program, an option, an extra, a session or a file."""
+    given = commands.words(command)
+    program, rest = given[0], given[1:]
+    flags = {word.partition("=")[0] for word in rest if word.startswith("--")}
+    if program == "kernelzoo":
+        name, held = rest[0], options.OPTIONS.get(rest[0])
+        if held is None:
+            return name
+        return ", ".join(flags - {flag for names in held for flag in names}) if held else ""
+    if program in ("pip", "git", "python3") or command.startswith("python -m venv"):
+        extras = set(re.findall(r"[\w-]+", "".join(re.findall(r"\[([\w,-]+)\]", command))))
+        return ", ".join(extras - set(re.findall(r"^([\w-]+) = \[", PROJECT, re.MULTILINE)))
+    if program in ("nox", ".venv/bin/nox"):
+        return ", ".join(
+            word for word in rest if not word.startswith("-") and f"def {word.replace('-', '_')}(" not in NOX
+        )
+    if program == "python":
+        return "" if rest[0] == "-m" or (ROOT / rest[0]).exists() else rest[0]
+    return "" if program in ("pytest", "cd") else program
+
+
+PROJECT = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+NOX = (ROOT / "noxfile.py").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("page", RUN, ids=id_of)
+def test_commands_exist(page: Path) -> None:
+    shown = [
+        command for block in commands.blocks(page) if block.language == "console" for command, _ in block.commands()
+    ]
+    parts = [part.strip() for command in shown for part in command.split("&&")]
+    assert {part: unknown(part) for part in parts if unknown(part)} == {}
+
+
+def test_fences_are_of_known_kinds() -> None:
+    kinds = {(id_of(page), block.language) for page in RUN for block in commands.blocks(page)}
+    assert {kind for _, kind in kinds} <= {"console", "python", "cpp"}
+    assert {page for page, kind in kinds if kind == "cpp"} <= {"docs/kernels.md"}
+
+
+def blocks_to_run(page: Path) -> list[commands.Block]:
+    shown = [] if page == KERNELS else commands.blocks(page)
+    marks = {"", commands.ON_A_GPU} if torch.cuda.is_available() else {""}
+    return [block for block in shown if block.mark in marks and block.language in ("console", "python")]
+
+
+@pytest.fixture(scope="module")
+def forked() -> Iterator[commands.Forked]:
+    with commands.Forked() as running:
+        yield running
+
+
+@pytest.mark.parametrize("page", [page for page in RUN if blocks_to_run(page)], ids=id_of)
+def test_blocks_run_as_they_stand(page: Path, forked: commands.Forked, tmp_path: Path) -> None:
+    """In order, in one folder; what a command prints is what is shown below it, numbers aside."""
+    here, wrong = commands.workplace(tmp_path), []
+    for block in blocks_to_run(page):
+        if block.language == "python":
+            status, _, err = forked.run(here, ["-c", block.text])
+            wrong += [f"{block}: {err}"] * (status != 0)
+            continue
+        for command, shown in block.commands():
+            if not commands.runs_here(command):
+                continue
+            status, out, err = forked.run(here, commands.words(command))
+            fine = (0, 1, 2) if "--against" in command else (0,)  # on a busy machine it may say that it can't tell
+            absent = commands.missing(shown, out + err)
+            if status not in fine or absent or "Traceback" in err:
+                wrong.append(f"{block}: {command}: status {status}; not printed: {absent}; printed: {out}{err}")
+    assert wrong == []
+
+
+def test_a_block_that_is_wrong_is_found(forked: commands.Forked, tmp_path: Path) -> None:
+    assert forked.run(tmp_path, ["-c", "import kernelzoo; kernelzoo.nothing"])[0] == 1
+    status, out, _ = forked.run(tmp_path, ["kernelzoo", "--version"])
+    assert (status, out) == (0, f"kernelzoo {kernelzoo.__version__}\n")
+    shown = ["A host, wall clock", "a/b  12.5 [1.0, 2]  FASTER", "...", "gone"]
+    assert commands.missing(shown, "Another one, wall clock\na/b   7 [0.1, 9]   SLOWER\n") == ["gone"]
+    assert unknown("kernelzoo bench --no-such-option") == "--no-such-option"
+    assert unknown("pip install '.[cpu,cuda]'") == "cuda"
+    assert unknown("nox -s none") == "none" and unknown("python nowhere.py") == "nowhere.py"
+    assert not unknown("nox -s tests-triton") and not commands.runs_here("pip install torch")
 
 
 def test_every_variant_has_its_section() -> None:

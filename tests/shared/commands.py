@@ -1,18 +1,22 @@
 """What documents show to be run: their blocks, how each is marked, and whether what it prints is what is shown.
 
-A block of shell commands has ``console`` beside its fence, one of Python ``python``, one of a session ``pycon``. Its first
-line may say why it is not run everywhere:
+A block of shell commands has ``console`` beside its fence, one of Python ``python``. Its first line may be a mark:
 
     # on a GPU           run where there is one, else only parsed
     # takes long         only parsed
 
-What installs (pip, git, nox, python -m venv) is only parsed too.
+What installs (pip, git, nox, python -m venv) is only parsed too, and so is what needs a language that is not installed.
+
+``python tests/shared/commands.py PAGE...`` runs the blocks of pages, and puts what they print below each command that
+has something below it. Where a line of dots stands there, it prints what is missing, and leaves the choice to you.
 """
 
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import io
+import itertools
 import json
 import os
 import re
@@ -20,14 +24,20 @@ import runpy
 import shlex
 import subprocess
 import sys
+import tempfile
 import textwrap
-from collections.abc import Iterator, Sequence
+import traceback
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import IO, Self
+from typing import IO, Any, NoReturn, Self
 
+ROOT = Path(__file__).parents[2]
 FENCE = re.compile(r"^( *)```(\w*)\n(.*?)^ *```$", re.DOTALL | re.MULTILINE)
 ON_A_GPU, TAKES_LONG = "# on a GPU", "# takes long"
+NEEDS = {"triton": "triton", "cupy": "cupy", "numba": "numba_cuda", "cpu": "numba"}
+"""Backends, and the packages without which they can do nothing."""
 INSTALLS = ("pip", "git", "nox", "python3 -m venv", "python -m venv")
 
 
@@ -104,12 +114,12 @@ class Forked:
             _pipe(self._process.stdin).close()
         self._process.wait()
 
-    def run(self, folder: Path, given: Sequence[str]) -> tuple[int, str]:
-        """The exit status and all that it printed. ``given`` is ``-c`` and a program, or a command's words."""
+    def run(self, folder: Path, given: Sequence[str]) -> tuple[int, str, str]:
+        """The exit status, standard output and standard error of a command's words, or of ``-c`` and a program."""
         _pipe(self._process.stdin).write(json.dumps([str(folder), list(given)]) + "\n")
         _pipe(self._process.stdin).flush()
-        status, printed = json.loads(_pipe(self._process.stdout).readline())
-        return status, printed
+        status, out, err = json.loads(_pipe(self._process.stdout).readline())
+        return status, out, err
 
 
 def _pipe(stream: IO[str] | None) -> IO[str]:
@@ -117,8 +127,43 @@ def _pipe(stream: IO[str] | None) -> IO[str]:
     return stream
 
 
+class _Popen(subprocess.Popen):  # type: ignore[type-arg]
+    """Runs ``python -m MODULE`` in a fork of this process, which has torch already, and not in a new Python."""
+
+    def __init__(self, args: Sequence[str], **settings: Any) -> None:
+        if list(args[:1]) == [sys.executable] and "-m" in args:
+            kept = sorted({0, 1, 2, *settings.get("pass_fds", ())})
+            settings["preexec_fn"] = partial(_module, list(args[args.index("-m") + 1 :]), kept, settings.get("env"))
+        super().__init__(args, **settings)
+
+
+def _module(given: list[str], kept: list[int], env: dict[str, str] | None) -> None:
+    for low, high in itertools.pairwise([*kept, 4096]):
+        os.closerange(low + 1, high)  # one of these tells the parent that the program has begun
+    if env is not None:
+        os.environ.clear()
+        os.environ.update(env)
+    sys.stdin, sys.argv = open(0), ["-m", *given[1:]]  # noqa: SIM115
+    _leave(lambda: runpy.run_module(given[0], run_name="__main__", alter_sys=False) and None)
+
+
+def _leave(what: Callable[[], int | None]) -> NoReturn:
+    """Do it, and end the process as Python would."""
+    try:
+        status = what() or 0
+    except SystemExit as end:
+        status = end.code if isinstance(end.code, int) else int(end.code is not None)
+    except BaseException:
+        traceback.print_exc()
+        status = 1
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)
+
+
 def _child(folder: str, given: list[str]) -> int:
     program, *rest = given
+    subprocess.Popen = _Popen  # type: ignore[misc]
     os.chdir(folder)
     sys.path.insert(0, folder)
     if program == "kernelzoo":
@@ -141,33 +186,66 @@ def _child(folder: str, given: list[str]) -> int:
 
 
 def _serve() -> None:
-    import tempfile
-    import traceback
-
     import torch  # noqa: F401 - what all of them need
 
     for line in sys.stdin:
         folder, given = json.loads(line)
-        with tempfile.TemporaryFile() as said:
+        with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
             child = os.fork()
             if not child:
                 sys.stdin = io.StringIO()
-                for stream in (1, 2):
-                    os.dup2(said.fileno(), stream)
-                try:
-                    status = _child(folder, given)
-                except SystemExit as end:
-                    status = end.code if isinstance(end.code, int) else int(end.code is not None)
-                except BaseException:
-                    traceback.print_exc()
-                    status = 1
-                sys.stdout.flush()
-                sys.stderr.flush()
-                os._exit(status)
+                for number, file in ((1, out), (2, err)):
+                    os.dup2(file.fileno(), number)
+                _leave(partial(_child, folder, given))
             _, status = os.waitpid(child, 0)
-            said.seek(0)
-            print(json.dumps([os.waitstatus_to_exitcode(status), said.read().decode()]), flush=True)
+            said = []
+            for file in (out, err):
+                file.seek(0)
+                said.append(file.read().decode())
+            print(json.dumps([os.waitstatus_to_exitcode(status), *said]), flush=True)
+
+
+def workplace(folder: Path) -> Path:
+    """A folder that has all that the project's has, and may be written to."""
+    for path in ROOT.iterdir():
+        if path.name not in ("out", ".git", ".venv"):
+            (folder / path.name).symlink_to(path)
+    return folder
+
+
+def runs_here(command: str) -> bool:
+    """Whether it does anything but install, in a language that is installed here."""
+    if command.startswith(INSTALLS):
+        return False
+    names = {name for word in words(command) for name in word.split("/")[0].split(",")}
+    return all(importlib.util.find_spec(package) for name, package in NEEDS.items() if name in names)
+
+
+def _refresh(pages: Sequence[str]) -> None:
+    for page in map(Path, pages):
+        text = page.read_text(encoding="utf-8")
+        with Forked() as forked, tempfile.TemporaryDirectory() as folder:
+            here = workplace(Path(folder))
+            for block in blocks(page):
+                if block.language != "console" or block.mark:
+                    continue
+                for command, shown in block.commands():
+                    if not runs_here(command):
+                        continue
+                    _, out, err = forked.run(here, words(command))
+                    fresh = "".join(f"{line.rstrip()}\n" for line in out.splitlines() if line.strip())
+                    if shown and not any(line.startswith("...") for line in shown):
+                        start = text.index(f"$ {command}")
+                        start = text.index("\n", start) + 1
+                        end = min(i for i in (text.find("$ ", start), text.find("```", start)) if i >= 0)
+                        text = text[:start] + fresh + text[end:]
+                    elif missing(shown, out + err):
+                        print(f"{page.name}: $ {command}\n{fresh}{err}")
+        page.write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":
-    _serve()
+    if sys.argv[1:]:
+        _refresh(sys.argv[1:])
+    else:
+        _serve()
