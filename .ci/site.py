@@ -1,5 +1,5 @@
-"""What mkdocs.yml asks of the site beside the documents: the README as its first page, the notebook as a page, and a page
-for each source file that a document links to, so that every link leads somewhere within the site."""
+"""What mkdocs.yml asks of the site beside the documents: the README as its first page, the notebook as a page, and a
+page for each source file that a document links to, so that every link leads somewhere within the site."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """The examples do what they are there to show: a kernel in a file, and a backend in a package of its own."""
 
 import importlib.util
+import json
 import os
 import re
 import shutil
@@ -9,6 +10,7 @@ import sys
 import zipfile
 from pathlib import Path
 
+import commands
 import pytest
 import torch
 
@@ -138,3 +140,21 @@ def test_the_plugin_may_be_announced_and_named(named: bool, tmp_path: Path) -> N
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("--kernelzoo-require=BACKENDS") == 1
+
+
+def test_the_notebook_runs(tmp_path: Path) -> None:
+    """Its code, cell after cell in one process; it was saved with what it prints."""
+    pytest.importorskip("matplotlib", reason="matplotlib, which draws the notebook's figure, is not installed")
+    cells = json.loads((EXAMPLES / "first_kernel.ipynb").read_text(encoding="utf-8"))["cells"]
+    code = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
+    for name in ("my_kernel.py", "my_triton_kernel.py"):
+        (tmp_path / name).symlink_to(EXAMPLES / name)
+    with commands.Forked() as forked:
+        status, out, err = forked.run(tmp_path, ["-c", "\n\n".join(code)])
+    assert status == 0, out + err
+    assert re.search(r"mine/softmax/base_two: \d+ passed, 0 refused, 0 findings", out)
+    assert "first at (0, 0): got nan" in out  # of the first try
+    shown = [output for cell in cells for output in cell.get("outputs", ())]
+    assert any("image/png" in output.get("data", {}) for output in shown)
+    printed = [line for output in shown for line in "".join(output.get("text", "")).splitlines() if line.strip()]
+    assert commands.missing(printed, out) == []

@@ -38,7 +38,7 @@ FENCE = re.compile(r"^( *)```(\w*)\n(.*?)^ *```$", re.DOTALL | re.MULTILINE)
 ON_A_GPU, TAKES_LONG = "# on a GPU", "# takes long"
 NEEDS = {"triton": "triton", "cupy": "cupy", "numba": "numba_cuda", "cpu": "numba"}
 """Backends, and the packages without which they can do nothing."""
-INSTALLS = ("pip", "git", "nox", "python3 -m venv", "python -m venv")
+INSTALLS = ("pip", "git", "nox", ".venv/bin/", "python3 -m venv", "python -m venv")
 
 
 @dataclass(frozen=True)
@@ -113,6 +113,7 @@ class Forked:
         with contextlib.suppress(OSError):
             _pipe(self._process.stdin).close()
         self._process.wait()
+        _pipe(self._process.stdout).close()
 
     def run(self, folder: Path, given: Sequence[str]) -> tuple[int, str, str]:
         """The exit status, standard output and standard error of a command's words, or of ``-c`` and a program."""
