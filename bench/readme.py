@@ -57,7 +57,7 @@ def table(results: Results) -> str:
     run, rows = max(group.runs(), key=lambda item: item[0].date)
     versions = dict(rows[0].versions)
     said = ", ".join(f"{name} {versions[name]}" for name in PACKAGES if name in versions)
-    caption = f"{group.device}; {said}; {run.date[:10]}; share of the limit, geometric mean over the problems."
+    caption = f"{group.device}; {said}; {run.date[:10]}; geometric mean of limit / time."
     return "\n\n".join((caption, Table(["implementation", *ops], lines).markdown()))
 
 
