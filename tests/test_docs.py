@@ -262,13 +262,13 @@ def test_blocks_run_as_they_stand(page: Path, forked: commands.Forked, tmp_path:
     here, wrong = commands.workplace(tmp_path), []
     for block in blocks_to_run(page):
         if block.language == "python":
-            status, _, err = forked.run(here, ["-c", block.text])
+            status, _, err = forked.run(here, ["-c", block.text], gpu=bool(block.mark))
             wrong += [f"{block}: {err}"] * (status != 0)
             continue
         for command, shown in block.commands():
             if not commands.runs_here(command):
                 continue
-            status, out, err = forked.run(here, commands.words(command))
+            status, out, err = forked.run(here, commands.words(command), gpu=bool(block.mark))
             fine = (0, 1, 2) if "--against" in command else (0,)  # on a busy machine it may say that it can't tell
             absent = commands.missing(shown, out + err)
             if status not in fine or absent or "Traceback" in err:
@@ -281,6 +281,7 @@ def test_a_block_that_is_wrong_is_found(forked: commands.Forked, tmp_path: Path)
     status, out, _ = forked.run(tmp_path, ["kernelzoo", "--version"])
     assert (status, out) == (0, f"kernelzoo {kernelzoo.__version__}\n")
     shown = ["A host, wall clock", "a/b  12.5 [1.0, 2]  FASTER", "...", "gone"]
+    shown.append("6 rounds were disturbed and measured again")
     assert commands.missing(shown, "Another one, wall clock\na/b   7 [0.1, 9]   SLOWER\n") == ["gone"]
     assert unknown("kernelzoo bench --no-such-option") == "--no-such-option"
     assert unknown("pip install '.[cpu,cuda]'") == "cuda"

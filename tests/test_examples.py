@@ -150,7 +150,8 @@ def test_the_notebook_runs(tmp_path: Path) -> None:
     for name in ("my_kernel.py", "my_triton_kernel.py"):
         (tmp_path / name).symlink_to(EXAMPLES / name)
     with commands.Forked() as forked:
-        status, out, err = forked.run(tmp_path, ["-c", "".join(line for line in code if not line.startswith("%"))])
+        program = "".join(line for line in code if not line.startswith("%"))
+        status, out, err = forked.run(tmp_path, ["-c", program], gpu=torch.cuda.is_available())
     assert status == 0, out + err
     assert re.search(r"mine/softmax/base_two: \d+ passed, 0 refused, 0 findings", out)
     assert "first at (0, 0): got nan" in out  # of the first try

@@ -38,6 +38,8 @@ FENCE = re.compile(r"^( *)```(\w*)\n(.*?)^ *```$", re.DOTALL | re.MULTILINE)
 ON_A_GPU, TAKES_LONG = "# on a GPU", "# takes long"
 NEEDS = {"triton": "triton", "cupy": "cupy", "numba": "numba_cuda", "cpu": "numba"}
 """Backends, and the packages without which they can do nothing."""
+DISTURBED = re.compile(r"^\d+ rounds? w\w+ disturbed")
+"""A line that a busy machine adds."""
 INSTALLS = ("pip", "git", "nox", ".venv/bin/", "python3 -m venv", "python -m venv")
 
 
@@ -81,8 +83,8 @@ def words(command: str) -> list[str]:
 
 def missing(shown: Sequence[str], printed: str) -> list[str]:
     """Lines that a document shows and the command did not print, numbers and what depends on the machine aside."""
-    there = {plain(line) for line in printed.splitlines()}
-    return [line for line in shown if not line.strip().startswith("...") and plain(line) not in there]
+    there = {plain(line) for line in printed.splitlines()} | {"..."}
+    return [line for line in shown if plain(line) not in there and not DISTURBED.search(line)]
 
 
 def plain(line: str) -> str:
@@ -115,9 +117,10 @@ class Forked:
         self._process.wait()
         _pipe(self._process.stdout).close()
 
-    def run(self, folder: Path, given: Sequence[str]) -> tuple[int, str, str]:
-        """The exit status, standard output and standard error of a command's words, or of ``-c`` and a program."""
-        _pipe(self._process.stdin).write(json.dumps([str(folder), list(given)]) + "\n")
+    def run(self, folder: Path, given: Sequence[str], gpu: bool = False) -> tuple[int, str, str]:
+        """The exit status, standard output and standard error of a command's words, or of ``-c`` and a program. Only
+        ``gpu`` lets it see GPUs, so that what is shown of the host is the same everywhere."""
+        _pipe(self._process.stdin).write(json.dumps([str(folder), list(given), gpu]) + "\n")
         _pipe(self._process.stdin).flush()
         status, out, err = json.loads(_pipe(self._process.stdout).readline())
         return status, out, err
@@ -190,11 +193,13 @@ def _serve() -> None:
     import torch  # noqa: F401 - what all of them need
 
     for line in sys.stdin:
-        folder, given = json.loads(line)
+        folder, given, gpu = json.loads(line)
         with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
             child = os.fork()
             if not child:
                 sys.stdin = io.StringIO()
+                if not gpu:
+                    os.environ["CUDA_VISIBLE_DEVICES"] = ""
                 for number, file in ((1, out), (2, err)):
                     os.dup2(file.fileno(), number)
                 _leave(partial(_child, folder, given))
@@ -234,7 +239,9 @@ def _refresh(pages: Sequence[str]) -> None:
                     if not runs_here(command):
                         continue
                     _, out, err = forked.run(here, words(command))
-                    fresh = "".join(f"{line.rstrip()}\n" for line in out.splitlines() if line.strip())
+                    fresh = "".join(
+                        f"{line.rstrip()}\n" for line in out.splitlines() if line.strip() and not DISTURBED.search(line)
+                    )
                     if shown and not any(line.startswith("...") for line in shown):
                         start = text.index(f"$ {command}")
                         start = text.index("\n", start) + 1
