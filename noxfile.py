@@ -161,7 +161,7 @@ def tests_cupy(session: nox.Session) -> None:
         *session.posargs,
     )
     pytest(session, *emulated, *PARALLEL, **EMULATOR)
-    pytest(session, "tests/cupy", *PARALLEL, *session.posargs)
+    pytest(session, "tests/cupy", *PARALLEL, "--dist", "loadgroup", *session.posargs)
     if GPU:
         pytest(session, CONFORMANCE, "-k", "cupy", "--kernelzoo-require", "cupy", *session.posargs)
 
