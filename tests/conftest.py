@@ -29,6 +29,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     one process does that for a dtype, where two that met the same kernels at once would each compile them.
     """
     for item in items if config.getoption("dist", "no") == "loadgroup" else ():
+        if "on_h200" in getattr(item, "fixturenames", ()):  # what every kernel is compiled for, once a module
+            item.add_marker(pytest.mark.xdist_group(item.location[0]))
         implementation, case = _given(item)
         if implementation is not None and implementation.backend == "cpu":
             dtype = str(case).partition("-")[0] if case is not None else "all"
