@@ -21,7 +21,8 @@ PROJECT = nox.project.load_toml("pyproject.toml")
 # The CUDA toolkit whose wheels CuPy and numba-cuda get: that of the driver, 12 or 13.
 CUDA = os.environ.get("KERNELZOO_CUDA", "13")
 CONFORMANCE = "tests/test_conformance.py"
-PARALLEL = ("-n", "auto")  # what compiles or interprets, and is not in the way of threads of its own
+# What compiles or interprets, and is not in the way of threads of its own; in one process what shares what is compiled.
+PARALLEL = ("-n", "auto", "--dist", "loadgroup")
 # What mostly waits for processes that it started; in one of ours what shares something that takes long to make.
 WAITING = ("-n", str(2 * (os.cpu_count() or 1)), "--dist", "loadgroup")
 # Without a GPU, kernels run in Triton's interpreter or Numba's simulator, in a process of their own, as the switch is
@@ -130,8 +131,6 @@ def tests_cpu(session: nox.Session) -> None:
         "--kernelzoo-require",
         "cpu",
         *PARALLEL,
-        "--dist",
-        "loadgroup",
         *session.posargs,
     )
 

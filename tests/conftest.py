@@ -1,7 +1,9 @@
+import hashlib
 import os
 import sys
-import zlib
+from collections import defaultdict
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,41 +23,70 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Where kernels are interpreted or emulated, all cases would take too many minutes: choosers but ``auto`` take the
-    core ones, since the forms that they choose take theirs, and in Triton's interpreter the forms take every third one.
-    With ``--all``, and on a device, nothing is left out.
+    """Group what shares compiled kernels, and leave out what a usual run has no time for. ``--all`` leaves out nothing.
 
     The host's kernels are compiled for each dtype, which takes longer than all their cases: with ``--dist loadgroup``
-    one process does that for a dtype, where two that met the same kernels at once would each compile them."""
-
-    def given(item: pytest.Item) -> tuple[kernelzoo.Implementation | None, Case | None]:
-        params = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
-        return params.get("implementation"), params.get("case")
-
+    one process does that for a dtype, where two that met the same kernels at once would each compile them.
+    """
     for item in items if config.getoption("dist", "no") == "loadgroup" else ():
-        implementation, case = given(item)
+        if "on_h200" in getattr(item, "fixturenames", ()):  # what every kernel is compiled for, once a module
+            item.add_marker(pytest.mark.xdist_group(item.location[0]))
+        implementation, case = _given(item)
         if implementation is not None and implementation.backend == "cpu":
             dtype = str(case).partition("-")[0] if case is not None else "all"
             item.add_marker(pytest.mark.xdist_group(f"{implementation.op} {dtype}"))
-    interpreted = os.environ.get("TRITON_INTERPRET") == "1"
-    if config.getoption("--all") or not (interpreted or os.environ.get("KERNELZOO_EMULATE_CUDA") == "1"):
+    if config.getoption("--all"):
         return
-
-    def left_out(item: pytest.Item) -> bool:
-        implementation, case = given(item)
-        if implementation is None or case is None or implementation.variant == "auto" or case.core:
-            return False
-        if implementation.chooses or not interpreted:
-            return implementation.chooses
-        return zlib.crc32(f"{implementation.id}-{case}".encode()) % 3 != 0
-
-    config.hook.pytest_deselected(items=[item for item in items if left_out(item)])
-    items[:] = [item for item in items if not left_out(item)]
+    interpreted = os.environ.get("TRITON_INTERPRET") == "1"
+    emulated = interpreted or os.environ.get("KERNELZOO_EMULATE_CUDA") == "1"
+    kept = _sample([item for item in items if not (emulated and _is_left_out(item, interpreted))])
+    config.hook.pytest_deselected(items=[item for item in items if item not in kept])
+    items[:] = [item for item in items if item in kept]
 
 
-def pytest_configure() -> None:
+def _given(item: pytest.Item) -> tuple[kernelzoo.Implementation | None, Case | None]:
+    params = _params(item)
+    return params.get("implementation"), params.get("case")
+
+
+def _params(item: pytest.Item) -> dict[str, Any]:
+    return item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
+
+
+def _is_left_out(item: pytest.Item, interpreted: bool) -> bool:
+    """Where kernels are interpreted or emulated: choosers but ``auto`` take the core cases, since the forms that they
+    choose take theirs, and the forms take every third one, in Triton's interpreter every sixth."""
+    implementation, case = _given(item)
+    if implementation is None or case is None or implementation.variant == "auto" or case.core:
+        return False
+    return implementation.chooses or _number(f"{implementation.id}-{case}") % (6 if interpreted else 3) != 0
+
+
+def _sample(items: list[pytest.Item]) -> set[pytest.Item]:
+    """Of tests marked ``sampled(k, *names)``, one case in k of those that have the parameters named in common, and one
+    at least; always the same ones, and for the same cases the same as of another test. Of all others, every case."""
+    kept, groups = set(), defaultdict(list)
+    for item in items:
+        marker = item.get_closest_marker("sampled")
+        if marker is None:
+            kept.add(item)
+            continue
+        k, *names = marker.args
+        groups[k, item.location[:1], item.originalname, *(str(_params(item)[name]) for name in names)].append(item)
+    for (k, *_), group in groups.items():
+        kept.update(sorted(group, key=lambda item: _number(item.callspec.id))[: -(-len(group) // k)])
+    return kept
+
+
+def _number(text: str) -> int:
+    return int.from_bytes(hashlib.blake2s(text.encode()).digest()[:8])
+
+
+def pytest_configure(config: pytest.Config) -> None:
     """Test the shipped launch tables, unless KERNELZOO_TABLES is set. Where TRITON_INTERPRET, NUMBA_ENABLE_CUDASIM or
     KERNELZOO_EMULATE_CUDA has kernels run on the host, make ready what they run in."""
+    words = "of the cases with these parameters in common, a usual run takes one in k; --all takes all"
+    config.addinivalue_line("markers", f"sampled(k, *names): {words}")
     os.environ.setdefault("KERNELZOO_TABLES", "shipped")
     loaded(Path(__file__).parent / "emulators.py")
 

@@ -1,4 +1,4 @@
-"""What is depended on: bounded at both ends, pinned within those bounds, and audited honestly."""
+"""What is depended on: bounded below, above only with a reason, pinned within those bounds, and audited honestly."""
 
 import json
 import re
@@ -35,10 +35,21 @@ def normal(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
+BROKEN = {"numpy": "<2.5", "cuda-toolkit": "==13.0.*"}
+"""Newer ones are known not to work: numba-cuda 0.30 fails with NumPy 2.5; the toolkit must suit every driver for CUDA
+13."""
+USERS = {text for texts in (PROJECT["project"]["dependencies"], *EXTRAS.values()) for text in texts}
+
+
+@pytest.mark.parametrize("text", sorted(USERS))
+def test_a_user_meets_an_upper_bound_only_where_newer_versions_are_known_to_break(text: str) -> None:
+    asked = Requirement(text)
+    assert all(s.operator == ">=" or BROKEN.get(asked.name) == str(s) for s in asked.specifier)
+    assert asked.specifier
+
+
 @pytest.mark.parametrize("asked", ASKED, ids=str)
-def test_every_range_has_two_ends_and_holds_what_is_pinned(asked: Requirement) -> None:
-    operators = {specifier.operator for specifier in asked.specifier}
-    assert operators == {">=", "<"} or operators == {"=="}
+def test_every_range_holds_what_is_pinned(asked: Requirement) -> None:
     pinned = {normal(name): version for name, version in PINNED.items()}
     if asked.name not in ELSEWHERE:
         assert asked.specifier.contains(pinned[normal(asked.name)])

@@ -1,47 +1,135 @@
 """Numba's CUDA simulator with warp shuffles and clusters, of which it has none, and with shared arrays that are one for
 all threads of a block: ``install()`` adds what kernelzoo's kernels use.
 
-The simulator runs each thread of a block as a Python thread. A shuffle is then an exchange: every lane of the warp puts
-its value down, waits for the others, takes the one it wants, and waits again so that the place is free. Only whole
-warps are simulated: a mask that leaves lanes out is refused, as is a lane that never comes (after a minute).
+The simulator runs each thread of a block as a Python thread, and most of its time goes into waking them. Here each is a
+greenlet: it runs until it waits for others, and then the next one runs. The order is shuffled, the same way each time,
+so that a kernel that needs a barrier and has none reads what isn't there yet. Where all wait, nobody will come: that is
+an error at once.
 
-The simulator's own ``cuda.shared.array`` looks an array up and makes it if it is not there, with nothing in between to
-keep two threads from making one each: now and then a thread works in an array of its own. Here they are made under a
-lock, and full of ones, which are NaN in every floating-point type, so that what is read before it is written shows.
+A shuffle is an exchange: every lane of the warp puts its value down, waits for the others, takes the one it wants, and
+waits again so that the place is free. Only whole warps are simulated: a mask that leaves lanes out is refused.
 
-It also asks its threads again and again whether all of them wait at the barrier. Here the last one to come lets the
-others go, which takes half the time.
+Shared arrays are full of ones, which are NaN in every floating-point type, so that what is read before it is written
+shows. The simulator's own are looked up and made without a lock: now and then a thread works in an array of its own.
 
-Blocks run one after the other; those of a cluster at once, where a test says how many there are to each
-(``clusters_of``). :class:`Cluster` has the words of :mod:`kernelzoo.kernels.numba.cluster`, and holds kernels to what
-would hang or be lost on a GPU: a block waits for as many bytes as others send it, and is there until they have come.
+Blocks run one after the other, unless one waits for what a later one writes; those of a cluster run at once, where a
+test says how many there are to each (``clusters_of``). :class:`Cluster` has the words of
+:mod:`kernelzoo.kernels.numba.cluster`, and holds kernels to what would hang or be lost on a GPU: a block waits for as
+many bytes as others send it, and is there until they have come.
 """
 
 from __future__ import annotations
 
+import functools
+import random
 import sys
-import threading
+import types as python_types
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import greenlet
 import numpy as np
 from numba.cuda import types
 from numba.cuda.np import numpy_support
-from numba.cuda.simulator.kernel import BlockManager, BlockThread
-from numba.cuda.simulator.kernelapi import FakeCUDAModule, FakeCUDAShared
+from numba.cuda.simulator import kernelapi
+from numba.cuda.simulator.kernel import BlockManager
+from numba.cuda.simulator.kernelapi import Dim3, FakeCUDAModule, FakeCUDAShared
 
 WARP = 32
-PATIENCE = 60.0  # seconds until a lane that does not come is given up
 
-_lock = threading.Lock()
+
+class _Thread(greenlet.greenlet):
+    """One thread of a block, with the attributes that the simulator's words read."""
+
+    def __init__(self, run: Callable[[], None], manager: BlockManager, block: Any, place: Any) -> None:
+        super().__init__(run)
+        self._manager = manager
+        self.blockIdx, self.threadIdx = Dim3(*block), Dim3(*place)
+        x, y, _ = (*manager._block_dim, 1, 1)[:3]
+        self.thread_id = self.threadIdx.x + x * (self.threadIdx.y + y * self.threadIdx.z)
+
+    def syncthreads(self) -> None:
+        self._manager._barrier.wait()
+
+
+class _Scheduler:
+    """The threads that run at once: those of a block, or of a cluster; of the next as well while those that run ask
+    again and again for what blocks that come later write."""
+
+    def __init__(self) -> None:
+        self.ready: list[_Thread] = []
+        self.polling: list[_Thread] = []
+        self.asked = 0  # in vain, since some thread last did anything else
+        self.random = random.Random(0)
+
+    def wake(self, threads: list[_Thread]) -> None:
+        self.random.shuffle(threads)
+        self.ready += threads
+        self.asked = 0
+
+    def poll(self) -> None:
+        """Let the others run before this thread asks again."""
+        thread: Any = greenlet.getcurrent()
+        self.polling.append(thread)
+        thread.parent.switch()
+
+    def run(self, blocks: Iterator[list[_Thread]]) -> None:
+        """Run all to their ends. Raises what one of them raises, and RuntimeError where all that are left wait."""
+        started: list[_Thread] = []
+        try:
+            while True:
+                while self.ready:
+                    self.ready.pop().switch()
+                again, self.polling = self.polling, []
+                if not again or self.asked > 1:
+                    following = next(blocks, [])
+                    started = [thread for thread in started if not thread.dead] + following
+                    if not following and not again:
+                        break
+                    if following:
+                        self.wake(list(following))
+                self.asked += 1
+                if self.asked > 100:
+                    raise RuntimeError("threads ask for what nobody writes")
+                self.ready += again
+            if started:
+                raise RuntimeError("every thread that is left waits for another")
+        finally:
+            for thread in started:
+                if not thread.dead:
+                    thread.throw()
+
+
+class _Barrier:
+    """Where threads wait for each other: the living ones of a block, or the lanes of a warp."""
+
+    def __init__(self, scheduler: _Scheduler, threads: int) -> None:
+        self.scheduler = scheduler
+        self.living = threads
+        self.waiting: list[_Thread] = []
+
+    def wait(self) -> None:
+        thread: Any = greenlet.getcurrent()
+        self.waiting.append(thread)
+        self._release_if_all()
+        thread.parent.switch()
+
+    def leave(self) -> None:
+        self.living -= 1
+        self._release_if_all()
+
+    def _release_if_all(self) -> None:
+        if len(self.waiting) == self.living:
+            woken, self.waiting = self.waiting, []
+            self.scheduler.wake(woken)
 
 
 class _Warp:
     """The lanes of one warp of the running block, and the place where they exchange values."""
 
-    def __init__(self, lanes: int) -> None:
-        self.barrier = threading.Barrier(lanes, timeout=PATIENCE)
+    def __init__(self, scheduler: _Scheduler, lanes: int) -> None:
+        self.barrier = _Barrier(scheduler, lanes)
         self.values: list[Any] = [None] * lanes
 
     def exchange(self, lane: int, value: Any, source: int) -> Any:
@@ -53,15 +141,9 @@ class _Warp:
 
 
 def _warp_of_this_thread() -> tuple[_Warp, int]:
-    thread: Any = threading.current_thread()
-    block = thread._manager
-    x, y, z = block._block_dim
+    thread: Any = greenlet.getcurrent()
     index, lane = divmod(thread.thread_id, WARP)
-    with _lock:
-        warps = block.__dict__.setdefault("_warps", {})
-        if index not in warps:
-            warps[index] = _Warp(min(WARP, x * y * z - index * WARP))
-    return warps[index], lane
+    return thread._manager._warps[index], lane
 
 
 def _whole(mask: int) -> None:
@@ -87,43 +169,11 @@ def _shared_array(self: FakeCUDAShared, shape: int, dtype: Any, alignment: int |
     place = (caller.f_code.co_filename, caller.f_lineno) if shape else "dynamic"
     kind = np.dtype(numpy_support.as_dtype(dtype) if isinstance(dtype, types.Type) else dtype)
     count = shape or self._dynshared_size // kind.itemsize
-    thread: Any = threading.current_thread()
-    with _lock:
-        arrays = thread._manager.__dict__.setdefault("_arrays", {})
-        if place not in arrays:
-            arrays[place] = np.full(count * kind.itemsize, 0xFF, np.uint8).view(kind)
+    thread: Any = greenlet.getcurrent()
+    arrays = thread._manager._arrays
+    if place not in arrays:
+        arrays[place] = np.full(count * kind.itemsize, 0xFF, np.uint8).view(kind)
     return arrays[place]
-
-
-class _Barrier:
-    """Of a block: who lives, who waits, and what ended the block before its time."""
-
-    def __init__(self, threads: int) -> None:
-        self.lock = threading.Lock()
-        self.living = threads
-        self.waiting: list[threading.Event] = []
-        self.error: BaseException | None = None
-
-    def wait(self) -> None:
-        gone = threading.Event()
-        with self.lock:
-            self.waiting.append(gone)
-            self._release_if_all()
-        gone.wait()
-        if self.error is not None:
-            raise RuntimeError("another thread of the block failed")
-
-    def leave(self, error: BaseException | None) -> None:
-        with self.lock:
-            self.living -= 1
-            self.error = self.error or error
-            self._release_if_all()
-
-    def _release_if_all(self) -> None:
-        if len(self.waiting) == self.living or self.error is not None:
-            for event in self.waiting:
-                event.set()
-            self.waiting = []
 
 
 class Cluster:
@@ -132,41 +182,39 @@ class Cluster:
     blocks = 1
     """To a cluster, of all that are launched now; ``clusters_of`` says how many."""
 
-    def __init__(self, managers: list[BlockManager]) -> None:
+    def __init__(self, scheduler: _Scheduler, managers: list[BlockManager]) -> None:
+        self.scheduler = scheduler
         self.managers = managers
         self.threads = sum(int(np.prod(manager._block_dim)) for manager in managers)
-        self.changed = threading.Condition()
-        self.error: BaseException | None = None
+        self.waiting: list[_Thread] = []
         self.arrived = 0
         self.expected: list[int | None] = [None] * len(managers)
         self.received = [0] * len(managers)
 
     def until(self, condition: Callable[[], bool]) -> None:
-        with self.changed:
-            assert self.changed.wait_for(lambda: condition() or self.error is not None, PATIENCE), "waits for ever"
-            if not condition():
-                raise RuntimeError("another thread of the cluster failed")
+        thread: Any = greenlet.getcurrent()
+        while not condition():
+            self.waiting.append(thread)
+            thread.parent.switch()
 
-    def fail(self, error: BaseException) -> None:
-        with self.changed:
-            self.error = self.error or error
-            self.changed.notify_all()
+    def changed(self) -> None:
+        woken, self.waiting = self.waiting, []
+        self.scheduler.wake(woken)
 
     @staticmethod
     def here() -> tuple[Cluster, int, Any]:
-        thread: Any = threading.current_thread()
+        thread: Any = greenlet.getcurrent()
         cluster = thread._manager._cluster
         return cluster, cluster.managers.index(thread._manager), thread
 
     @staticmethod
     def cluster_arrive(barrier: np.ndarray, count: int) -> None:
         self, rank, _ = Cluster.here()
-        with self.changed:
-            assert self.expected[rank] in (None, int(count)), "threads of a block expect the same"
-            self.expected[rank] = int(count)
-            self.arrived += 1
-            if self.arrived == self.threads:
-                self.changed.notify_all()
+        assert self.expected[rank] in (None, int(count)), "threads of a block expect the same"
+        self.expected[rank] = int(count)
+        self.arrived += 1
+        if self.arrived == self.threads:
+            self.changed()
 
     @staticmethod
     def cluster_wait() -> None:
@@ -177,13 +225,12 @@ class Cluster:
     def send(array: np.ndarray, i: int, values: tuple[Any, ...], barrier: np.ndarray, rank: int) -> None:
         self, _, thread = Cluster.here()
         (place,) = (place for place, own in thread._manager._arrays.items() if own is array)
-        with self.changed:
-            assert self.managers[rank]._barrier.living, "sent to a block that has ended"
-            self.managers[rank]._arrays[place][i : i + len(values)] = values
-            self.received[rank] += len(values) * array.itemsize
-            assert self.received[rank] <= (self.expected[rank] or 0), "more is sent than is expected"
-            if self.received[rank] == self.expected[rank]:
-                self.changed.notify_all()
+        assert self.managers[rank]._barrier.living, "sent to a block that has ended"
+        self.managers[rank]._arrays[place][i : i + len(values)] = values
+        self.received[rank] += len(values) * array.itemsize
+        assert self.received[rank] <= (self.expected[rank] or 0), "more is sent than is expected"
+        if self.received[rank] == self.expected[rank]:
+            self.changed()
 
     @staticmethod
     def wait_for(barrier: np.ndarray) -> None:
@@ -201,51 +248,61 @@ def clusters_of(blocks: int) -> Iterator[None]:
         Cluster.blocks = 1
 
 
-def _run_block(self: BlockManager, grid_point: Any, *arguments: Any) -> None:
-    """Every thread of a block, or of all blocks of a cluster with the first of them, to its end. Raises the first error
-    of any."""
-    first, *rest = grid_point
-    if first % Cluster.blocks:
+def _run_grid(self: BlockManager, grid_point: Any, *arguments: Any) -> None:
+    """Every thread of all blocks to its end, when it is the first block's turn. Raises the first error of any."""
+    if any(grid_point):
         return
-    others = [BlockManager(self._f, self._grid_dim, self._block_dim, self._debug) for _ in range(1, Cluster.blocks)]
-    cluster = Cluster([self, *others])
-    threads = []
-    for rank, manager in enumerate(cluster.managers):
-        manager.__dict__["_cluster"] = cluster
-        barrier = manager.__dict__["_barrier"] = _Barrier(int(np.prod(self._block_dim)))
+    scheduler = _Scheduler()
+    size = int(np.prod(self._block_dim))
+    clusters = []
 
-        def target(barrier: _Barrier = barrier) -> None:
-            error = None
-            try:
+    def started(first: int, rest: tuple[int, ...]) -> list[_Thread]:
+        managers = [BlockManager(self._f, self._grid_dim, self._block_dim, self._debug) for _ in range(Cluster.blocks)]
+        clusters.append(cluster := Cluster(scheduler, managers))
+        threads = []
+        for rank, manager in enumerate(managers):
+            barrier = _Barrier(scheduler, size)
+            warps = [_Warp(scheduler, min(WARP, size - start)) for start in range(0, size, WARP)]
+            vars(manager).update(_cluster=cluster, _barrier=barrier, _warps=warps, _arrays={}, _scheduler=scheduler)
+
+            def target(barrier: _Barrier = barrier) -> None:
                 self._f(*arguments)
-            except BaseException as raised:
-                error = raised
-                cluster.fail(error)
-            finally:
-                barrier.leave(error)
+                barrier.leave()
 
-        points = np.ndindex(*self._block_dim)
-        threads += [BlockThread(target, manager, (first + rank, *rest), point, self._debug) for point in points]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    if cluster.error is not None:
-        raise cluster.error
-    for received, expected in zip(cluster.received, cluster.expected, strict=True):
-        assert received in (0, expected), "less is sent than is expected"
+            place = (first + rank, *rest)
+            threads += [_Thread(target, manager, place, point) for point in np.ndindex(*self._block_dim)]
+        return threads
+
+    points = np.ndindex(*self._grid_dim)
+    scheduler.run(started(first, tuple(rest)) for first, *rest in points if first % Cluster.blocks == 0)
+    for cluster in clusters:
+        for received, expected in zip(cluster.received, cluster.expected, strict=True):
+            assert received in (0, expected), "less is sent than is expected"
 
 
-def _syncthreads(self: BlockThread) -> None:
-    self._manager._barrier.wait()
+def _polling(seen: Callable[[Any, int], int]) -> Callable[[Any, int], int]:
+    """``seen``, which kernels ask until other blocks have come as far, once those have run."""
+
+    def asked(counters: Any, i: int) -> int:
+        thread: Any = greenlet.getcurrent()
+        thread._manager._scheduler.poll()
+        return seen(counters, i)
+
+    return asked
 
 
 def install() -> None:
-    """Give the simulator's ``cuda`` the shuffles, the barrier of a warp, and shared arrays. Harmless if done twice."""
+    """Give the simulator's ``cuda`` the shuffles, the barrier of a warp, shared arrays, and threads that are greenlets.
+    Harmless if done twice."""
     FakeCUDAShared.array = _shared_array
     FakeCUDAModule.shfl_xor_sync = _shfl_xor_sync
     FakeCUDAModule.syncwarp = _syncwarp
-    BlockManager.run, BlockThread.syncthreads = _run_block, _syncthreads
+    BlockManager.run = _run_grid
+    from kernelzoo.kernels.numba import simulated  # after the simulator has its shuffles
+
+    if not hasattr(simulated.seen, "__wrapped__"):
+        simulated.seen = functools.wraps(simulated.seen)(_polling(simulated.seen))
+    kernelapi.threading = python_types.SimpleNamespace(current_thread=greenlet.getcurrent)
 
 
 __all__ = ["Cluster", "clusters_of", "install"]

@@ -42,6 +42,7 @@ def test_leave_is_asked_for_where_a_kernel_declares_shared_memory_itself(shape: 
     assert not wrong
 
 
+@pytest.mark.sampled(4, "dtype")
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float64", "int8"])
 @pytest.mark.parametrize("name", devices.NVIDIA)
 def test_plans_for_unusual_devices(name: str, dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:

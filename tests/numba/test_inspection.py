@@ -69,6 +69,7 @@ def test_the_simulators_switch_changes_nothing(monkeypatch: pytest.MonkeyPatch, 
     ]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("arch", ["sm_80", "sm_120"])
 def test_the_described_device_sizes_what_fills_it(arch: str) -> None:
     found = ask("numba", arch, "numba/softmax/persistent", "numba/softmax/split")

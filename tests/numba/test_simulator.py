@@ -11,7 +11,6 @@ The simulator must be on before Numba is imported, so this module runs in a proc
 import math
 import os
 import sys
-import time
 import types
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -35,6 +34,7 @@ from kernelzoo import operations, registry
 from kernelzoo.check.cases import cases
 from kernelzoo.device import Device
 from kernelzoo.errors import BackendUnavailableError, UnsupportedProblemError
+from kernelzoo.kernels.numba import simulated as machine
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore::RuntimeWarning"
@@ -222,7 +222,7 @@ def test_shuffle_exchanges_within_a_warp() -> None:
     np.testing.assert_array_equal(out, expected)
 
 
-def test_a_shared_array_is_one_for_all_threads_and_begins_as_nan(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_shared_array_is_one_for_all_threads_and_begins_as_nan() -> None:
     @cuda.jit
     def neighbours(out):
         values = cuda.shared.array(49, np.float32)
@@ -231,13 +231,6 @@ def test_a_shared_array_is_one_for_all_threads_and_begins_as_nan(monkeypatch: py
         cuda.syncthreads()
         out[t] = values[t + 1]
 
-    full = np.full
-
-    def slowly(*arguments):
-        time.sleep(0.001)  # for others to come at the same time
-        return full(*arguments)
-
-    monkeypatch.setattr(simulator, "np", types.SimpleNamespace(**vars(np) | {"full": slowly}))
     out = np.zeros(48, dtype=np.float32)
     neighbours[1, 48](out)
     np.testing.assert_array_equal(out, [*range(1, 48), NAN])
@@ -261,6 +254,51 @@ def test_a_thread_that_ends_is_not_waited_for_and_one_that_fails_ends_the_others
         some[1, 64](out, 7)
 
 
+def test_threads_that_wait_for_nobody_are_an_error() -> None:
+    @cuda.jit
+    def alone(counters):
+        t = cuda.threadIdx.x
+        if t == 0:
+            cuda.shfl_xor_sync(0xFFFFFFFF, t, 1)
+
+    @cuda.jit
+    def asking(counters):
+        while machine.seen(counters, 0) < 1:
+            pass
+
+    with pytest.raises(RuntimeError, match="waits for another"):
+        alone[1, 32](np.zeros(1, dtype=np.int64))
+    with pytest.raises(RuntimeError, match="what nobody writes"):
+        asking[2, 32](np.zeros(1, dtype=np.int64))
+
+
+def test_a_missing_barrier_shows() -> None:
+    @cuda.jit
+    def reversed_(out):
+        values = cuda.shared.array(32, np.float32)
+        t = cuda.threadIdx.x
+        values[t] = t
+        out[t] = values[31 - t]
+
+    out = np.zeros(32, dtype=np.float32)
+    reversed_[1, 32](out)
+    assert np.isnan(out).any()
+
+
+def test_blocks_may_wait_for_later_ones() -> None:
+    @cuda.jit
+    def meeting(counters, out):
+        if cuda.threadIdx.x == 0:
+            machine.count_up(counters, 0)
+            while machine.seen(counters, 0) < cuda.gridDim.x:
+                pass
+            out[cuda.blockIdx.x] = counters[0]
+
+    counters, out = np.zeros(1, dtype=np.int64), np.zeros(3, dtype=np.int64)
+    meeting[3, 32](counters, out)
+    np.testing.assert_array_equal(out, 3)
+
+
 def test_backend_without_shuffles_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     from kernelzoo.kernels.numba import probe
 
@@ -271,8 +309,8 @@ def test_backend_without_shuffles_says_so(monkeypatch: pytest.MonkeyPatch) -> No
 
 @pytest.fixture
 def one_block(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
-    """A device of one multiprocessor with clusters, each of as many blocks as ``simulator.clusters_of`` says: of the
-    kernels whose blocks wait for each other, all that the simulator can run. Returns what changes it."""
+    """A device of one multiprocessor with clusters, each of as many blocks as ``simulator.clusters_of`` says. Returns
+    what changes it."""
     from kernelzoo.kernels.numba import launch
     from kernelzoo.kernels.numba.min import split_cluster as min_cluster
     from kernelzoo.kernels.numba.min import strips
@@ -290,14 +328,16 @@ def one_block(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
         setattr(cluster, name, getattr(simulator.Cluster, name))
     monkeypatch.setitem(sys.modules, cluster.__name__, cluster)
 
-    def change(most_blocks: int = 1, shared_bytes: int = 2**17) -> None:
-        device = replace(launch.SIMULATOR, arch="sm_90", multiprocessors=1, shared_per_block=shared_bytes + 2048)
+    def change(most_blocks: int = 1, shared_bytes: int = 2**17, processors: int = 1) -> None:
+        monkeypatch.setattr(split_grid, "grid_shape", lambda *_: (processors, 64))
+        device = replace(
+            launch.SIMULATOR, arch="sm_90", multiprocessors=processors, shared_per_block=shared_bytes + 2048
+        )
         monkeypatch.setattr(launch, "SIMULATOR", device)
         monkeypatch.setattr(Device, "cluster_blocks", most_blocks)
         monkeypatch.setattr(launch, "_settled", {})  # those of other answers
 
     change()
-    monkeypatch.setattr(split_grid, "grid_shape", lambda *_: (1, 64))
     kernels = (
         *(split_cluster.cluster_kernel, split_grid.grid_kernel),
         *(columns_cluster.held_kernel, columns_ragged.ragged_kernel, columns_flat.flat_kernel),
@@ -310,15 +350,19 @@ def one_block(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
         kernel.cache_clear()
 
 
-@pytest.mark.parametrize("blocks", [1, 3, 0], ids=["a cluster of one", "a cluster", "the grid"])
+@pytest.mark.parametrize(
+    ("blocks", "processors"),
+    [(1, 1), (3, 1), (0, 1), (0, 3)],
+    ids=["a cluster of one", "a cluster", "a grid of one", "a grid"],
+)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64], ids=str)
 def test_threads_without_elements_have_no_maximum(
-    blocks: int, dtype: torch.dtype, one_block: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+    blocks: int, processors: int, dtype: torch.dtype, one_block: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of rows far below zero, with parts of -inf: a zero for what was not read would be larger than all of them."""
     from kernelzoo.kernels.numba.softmax import split_cluster
 
-    one_block(most_blocks=3)
+    one_block(most_blocks=3, processors=processors)
     monkeypatch.setattr(split_cluster, "cluster_shape", lambda *_: (blocks, 64, 4) if blocks else None)
     split = kernelzoo.implementation("numba/softmax/split")
     for columns in (7, 32, 261, 2125):

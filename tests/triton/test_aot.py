@@ -64,20 +64,25 @@ SMALL = tuple((shape, axis) for shape in ((16, 4096), (64, 256), (4, 65536)) for
 COLUMNS_OF_MIN = (((8192, 8192), 0), ((16384, 1000), 0), ((1000003, 33), 0), ((16, 4099, 333), 1))
 
 
+# float16, which is bfloat16 with other conversions, and float64 are looked at on sm_90.
+@pytest.mark.sampled(2, "op", "arch")
+@pytest.mark.parametrize(
+    ("arch", "dtype"),
+    [(arch, dtype) for arch in CHIPS for dtype in (FLOATS if arch == "sm_90" else FLOATS[:2])],
+    ids=str,
+)
 @pytest.mark.parametrize("op", SEEDS, ids=lambda op: op.name)
-@pytest.mark.parametrize("arch", CHIPS)
-def test_auto_spills_no_register(op: operations.Operation, arch: str) -> None:
-    dtypes = FLOATS if arch == "sm_90" else (torch.float32, torch.bfloat16)
+def test_auto_spills_no_register(op: operations.Operation, arch: str, dtype: Any) -> None:
     spilled = [
-        f"{program.name} {shape} axis {axis} {dtype}: {program.n_spills} spilled, {program.n_regs} registers"
+        f"{program.name} {shape} axis {axis}: {program.n_spills} spilled, {program.n_regs} registers"
         for shape, axis in PROBLEMS + (COLUMNS_OF_MIN if op is operations.MIN else ())
-        for dtype in dtypes
         for program in programs(op, "auto", shape, axis, dtype, arch)
         if program.n_spills
     ]
     assert not spilled
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("dtype", [torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64], ids=str)
 def test_auto_spills_no_register_on_integers(dtype: Any) -> None:
     for shape, axis in PROBLEMS + COLUMNS_OF_MIN:
@@ -85,6 +90,7 @@ def test_auto_spills_no_register_on_integers(dtype: Any) -> None:
             assert not program.n_spills, (program.name, shape, axis)
 
 
+@pytest.mark.sampled(5, "op", "variant")
 @pytest.mark.parametrize("arch", CHIPS)
 @pytest.mark.parametrize(("op", "variant"), NAMED, ids=lambda value: getattr(value, "name", value))
 def test_every_variant_compiles(op: operations.Operation, variant: str, arch: str) -> None:
@@ -99,7 +105,10 @@ def kernel_modules() -> list[ModuleType]:
 
 
 @pytest.mark.parametrize(("op", "form"), FORMS, ids=lambda value: getattr(value, "name", value))
-def test_every_form_compiles_for_some_problem(op: operations.Operation, form: str) -> None:
+def test_every_form_compiles_for_some_problem(
+    op: operations.Operation, form: str, request: pytest.FixtureRequest
+) -> None:
+    """With ``--all``, for every problem that it takes; otherwise for the first of each dtype."""
     made = 0
     for dtype in (torch.float32, torch.bfloat16):
         for shape, axis in (*SMALL, *PROBLEMS[3:9], ((1000003, 33), 1), ((499979, 61), 1), ((1000003, 33), 0)):
@@ -107,6 +116,8 @@ def test_every_form_compiles_for_some_problem(op: operations.Operation, form: st
                 made += len(programs(op, form, shape, axis, dtype, "sm_90"))
             except UnsupportedProblemError:
                 continue
+            if not request.config.getoption("--all"):
+                break
     assert made
 
 
@@ -126,9 +137,12 @@ def test_every_kernel_begins_by_waiting_for_the_launch_before() -> None:
 
 
 @pytest.mark.parametrize(("op", "variant"), NAMED, ids=lambda value: getattr(value, "name", value))
-def test_launches_are_prepared_early_and_wait_before_they_touch_memory(op: operations.Operation, variant: str) -> None:
+def test_launches_are_prepared_early_and_wait_before_they_touch_memory(
+    op: operations.Operation, variant: str, request: pytest.FixtureRequest
+) -> None:
     """From compute capability 9.0 on; what a launch asks for and what its kernel does go together everywhere."""
-    for shape, axis in (*PROBLEMS, *COLUMNS_OF_MIN, ((1000003, 33), 1)):
+    step = 1 if request.config.getoption("--all") else 4
+    for shape, axis in (*PROBLEMS, *COLUMNS_OF_MIN, ((1000003, 33), 1))[1::step]:
         for arch, early in (("sm_90", True), ("sm_120", True), ("sm_80", False), ("gfx942", False)):
             if arch != "sm_90" and shape != (4096, 1000):
                 continue
@@ -169,6 +183,7 @@ def test_a_row_too_long_for_the_chip_is_refused() -> None:
             programs(operations.SOFTMAX, variant, (4, 32769), 1, torch.float32, "sm_90")
 
 
+@pytest.mark.sampled(4, "dtype")
 @pytest.mark.parametrize("arch", NVIDIA)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 def test_persistent_copies_asynchronously(arch: str, dtype: Any) -> None:
@@ -180,6 +195,7 @@ def test_persistent_copies_asynchronously(arch: str, dtype: Any) -> None:
         assert program.metadata.shared <= ARCHITECTURES[arch].shared_per_block
 
 
+@pytest.mark.sampled(5, "op", "variant")
 @pytest.mark.parametrize("columns", [4096, 1000, 12672])
 @pytest.mark.parametrize("arch", [*NVIDIA, "gfx942"])
 @pytest.mark.parametrize(("op", "variant"), NAMED, ids=lambda value: getattr(value, "name", value))
@@ -193,6 +209,7 @@ def test_aligned_rows_are_read_16_bytes_at_a_time(
             assert occurrences(r"ld\.global[^;]*\.v4\.b32|(?:global|buffer)_load_dwordx4", program)
 
 
+@pytest.mark.sampled(2, "op", "variant")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 @pytest.mark.parametrize(("op", "variant"), NAMED, ids=lambda value: getattr(value, "name", value))
 def test_ragged_rows_are_read_16_bytes_at_a_time(op: operations.Operation, variant: str, dtype: Any) -> None:
@@ -221,6 +238,7 @@ def test_short_ragged_rows_are_read_by_whole_vectors() -> None:
             assert occurrences(r"ld\.global[^;]*\.v4\.b32", program)
 
 
+@pytest.mark.sampled(3, "arch")
 @pytest.mark.parametrize("arch", NVIDIA)
 @pytest.mark.parametrize("shape", [(777, 50257), (16, 262144), (5, 3000017)], ids=str)
 def test_programs_of_a_split_row_all_run_at_once(arch: str, shape: tuple[int, int]) -> None:
@@ -240,6 +258,7 @@ def test_programs_of_a_split_row_all_run_at_once(arch: str, shape: tuple[int, in
         assert grid[0] <= resident * chip.multiprocessors
 
 
+@pytest.mark.sampled(4, "arch")
 @pytest.mark.parametrize("arch", NVIDIA)
 @pytest.mark.parametrize(
     ("shape", "axis"), [((8192, 8192), 0), ((65536, 256), 0), ((2048, 2048), 0), ((16, 4099, 333), 1)], ids=str
@@ -294,6 +313,7 @@ def test_assembler_keeps_the_16_byte_loads() -> None:
     assert sass.count("LDG.E.EL.128") + sass.count("LDG.E.128") >= 4
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("arch", NVIDIA)
 def test_reading_across_rows_is_vectorised(arch: str) -> None:
     for op, variant in (
@@ -322,6 +342,7 @@ def test_columns_of_a_minimum_are_counted_in_64_bits() -> None:
     assert loop.endswith(": i64 {"), loop
 
 
+@pytest.mark.sampled(4, "variant")
 @pytest.mark.parametrize("arch", NVIDIA)
 @pytest.mark.parametrize("variant", ["fused", "multi_row", "persistent", "online", "split"])
 def test_softmax_uses_the_fast_exponential_and_no_float64(variant: str, arch: str) -> None:
@@ -340,6 +361,7 @@ def test_min_reduces_across_lanes_without_float64(variant: str) -> None:
         assert not occurrences(r"\.f64", program)
 
 
+@pytest.mark.sampled(4, "variant", "dtype")
 @pytest.mark.parametrize("arch", NVIDIA)
 @pytest.mark.parametrize("variant", ["atomic_eager", "atomic_batched"])
 @pytest.mark.parametrize(
@@ -366,6 +388,7 @@ def test_atomics_are_one_per_row(variant: str, arch: str, dtype: Any, expected: 
         assert len(found) in (len(expected), len(expected) * tables.of(atomics.Numbers, -1).atomic_tiles)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("arch", NVIDIA)
 def test_last_arriver_is_ordered_by_release_and_acquire(arch: str) -> None:
     (program,) = programs(operations.MIN, "split", (16, 262144), 1, torch.float32, arch)
@@ -377,6 +400,7 @@ def test_last_arriver_is_ordered_by_release_and_acquire(arch: str) -> None:
     assert re.search(r"bar\.sync.*ld\.global\.cg", after, re.DOTALL)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("arch", CHIPS)
 def test_persistent_grid_is_of_the_device_and_capped_at_the_rows(arch: str) -> None:
     processors = ARCHITECTURES[arch].multiprocessors
@@ -401,6 +425,7 @@ def test_row_lengths_share_kernels(arch: str) -> None:
         assert len(names) <= 2  # lengths that fill the tile may have more warps for it
 
 
+@pytest.mark.sampled(3, "variant")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("variant", SEEDS[operations.MIN])
 def test_a_minimum_keeps_nan(variant: str, dtype: Any) -> None:

@@ -76,6 +76,7 @@ def test_steps_that_torch_runs_are_told(on_h200: Answers) -> None:
     assert names == ["aten.fill_.Scalar", "atomic_eager_kernel", "aten.copy_.default"]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("arch", ["sm_80", "sm_120", "gfx942"])
 def test_the_described_device_sizes_what_fills_it(arch: str) -> None:
     found = ask("triton", arch, "triton/softmax/persistent", "triton/softmax/online")
