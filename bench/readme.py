@@ -10,7 +10,7 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kernelzoo.files import write_whole
 from kernelzoo.report import markers, score
@@ -28,7 +28,7 @@ PACKAGES = ("python", "torch", "triton", "cupy-cuda13x", "numba-cuda", "driver")
 LEFT_OUT = ("torch/auto", "best of")
 """What the table of the whole map has besides."""
 
-DARK = {"text.color": "#e6edf3", "axes.labelcolor": "#e6edf3", "axes.edgecolor": "#8b949e"}
+DARK: dict[Any, Any] = {"text.color": "#e6edf3", "axes.labelcolor": "#e6edf3", "axes.edgecolor": "#8b949e"}
 DARK |= {"xtick.color": "#e6edf3", "ytick.color": "#e6edf3"}
 SWAPPED = {"#000000": "#e6edf3", "black": "#e6edf3", "#dddddd": "#30363d", "#777777": "#8b949e", "white": "#0d1117"}
 SWAPPED["#0072B2"] = "#3c9fe0"
@@ -68,7 +68,8 @@ def draw(results: Results, dark: bool) -> Figure:
     from kernelzoo.report import figure
 
     (group,) = results.groups
-    with rc_context({"figure.facecolor": "none", "axes.facecolor": "none", **(DARK if dark else {})}):
+    colours: dict[Any, Any] = {"figure.facecolor": "none", "axes.facecolor": "none", **(DARK if dark else {})}
+    with rc_context(colours):
         shown = tuple(row for row in group.rows if not row.name.startswith(LEFT_OUT))
         made = figure.draw(replace(group, rows=shown), "softmax", "float32")
     if dark:
@@ -89,7 +90,7 @@ def draw_all() -> None:
     for name in ("light", "dark"):
         with rc_context({**figure.STYLE, "svg.fonttype": "none", "font.family": "sans-serif"}):
             drawn = io.BytesIO()
-            options = {"metadata": {"Date": None}, "bbox_inches": "tight", "transparent": True}
+            options: dict[str, Any] = {"metadata": {"Date": None}, "bbox_inches": "tight", "transparent": True}
             draw(results, name == "dark").savefig(drawn, format="svg", **options)
         write_whole(PICTURE / f"sweep-{name}.svg", drawn.getvalue())
 
