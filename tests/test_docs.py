@@ -19,7 +19,8 @@ ROOT = Path(__file__).parents[1]
 records = loaded(ROOT / "bench" / "records.py")
 
 PAGES = [
-    *sorted(path for path in ROOT.glob("docs/**/*.md")),
+    *sorted(ROOT.glob("docs/**/*.md")),
+    *ROOT.glob("examples/*/README.md"),
     ROOT / "README.md",
     ROOT / "CHANGELOG.md",
     ROOT / "CONTRIBUTING.md",
