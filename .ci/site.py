@@ -13,7 +13,7 @@ from mkdocs.structure.files import File, Files
 
 ROOT = Path(__file__).parents[1]
 LINK = re.compile(r'(\]\(|^\[[^\]]+\]: |(?:src|srcset)=")([^)\s"#]+)', re.MULTILINE)
-LANGUAGES = {".py": "python", ".cu": "cpp", ".cuh": "cpp", ".json": "json", ".md": "markdown", ".toml": "toml"}
+LANGUAGES = {".py": "python", ".cu": "cpp", ".cuh": "cpp", ".json": "json", ".toml": "toml"}
 LARGEST = 100_000
 """Characters of a source that a page shows."""
 
@@ -29,9 +29,20 @@ def on_files(files: Files, config: Any) -> Files:
     for uri, (source, text) in pages.items():
         made, found = moved(text, uri, source)
         linked |= found
+        if (older := files.get_file_from_path(uri)) is not None:
+            files.remove(older)
         files.append(File.generated(config, uri, content=made))
-    for path in sorted(linked):
-        files.append(File.generated(config, page_of(path), content=source_page(path)))
+    left, done = sorted(linked), set[str]()
+    while left:
+        path = left.pop()
+        if path in done:
+            continue
+        done.add(path)
+        text = source_page(path)
+        if path.endswith(".md"):
+            text, found = moved(text, page_of(path), path)
+            left += sorted(found)
+        files.append(File.generated(config, page_of(path), content=text))
     return files
 
 
@@ -66,7 +77,7 @@ def source_page(path: str) -> str:
         return f"# {path}\n\nA folder of the repository.\n"
     text = file.read_text(encoding="utf-8")
     if file.suffix == ".md":
-        return text if not LINK.search(text) else f"# {path}\n\n````markdown\n{text}\n````\n"
+        return text
     cut = text[:LARGEST] + ("\n..." if len(text) > LARGEST else "")
     return f"# {path}\n\n````{LANGUAGES.get(file.suffix, 'text')}\n{cut}\n````\n"
 
