@@ -1,30 +1,18 @@
 """Programs share out the reduced axis; the minima of all their rows go out in one burst of atomics at the end."""
 
-from __future__ import annotations
-
 from functools import cache
 
-import torch
 from numba import cuda
 from numba.cuda import types
 
 from kernelzoo.device import Device
 from kernelzoo.kernels.numba.dtypes import WIDE, highest
 from kernelzoo.kernels.numba.launch import BindView, View, planned
-from kernelzoo.kernels.numba.min.atomics import SLAB_OFFSETS, Numbers, by_atomics
+from kernelzoo.kernels.numba.min.atomics import Numbers, by_atomics
 from kernelzoo.kernels.numba.min.words import folding
-from kernelzoo.kernels.numba.row import (
-    Tiling,
-    access,
-    atomic_min,
-    begin,
-    pointer,
-    reductions,
-    seating,
-    word_type,
-)
+from kernelzoo.kernels.numba.row import Tiling, access, begin, reductions, seating, word_type
 from kernelzoo.kernels.numba.source import Source
-from kernelzoo.launch import Launch
+from kernelzoo.kernels.numba.words import atomic_min
 from kernelzoo.registry import register
 
 BATCH = 1024
@@ -78,14 +66,11 @@ def atomic_batched_kernel(dtype: str, tiling: Tiling) -> Source:
                 atomic_min(results, target, minima[i])
             i += cuda.blockDim.x
 
-    return Source(batched, (pointer(dtype), types.CPointer(kind), *SLAB_OFFSETS), tiling.threads, (dtype, tiling))
+    return Source(batched, (dtype, kind), tiling.threads, (dtype, tiling))
 
 
 @register("numba", "min", "atomic_batched")
-def atomic_batched(x: torch.Tensor, out: torch.Tensor) -> Launch:
+@planned(Numbers)
+def atomic_batched(v: View, device: Device, numbers: Numbers) -> BindView:
     """Programs share out the reduced axis; the minima of all their rows go out in one burst of atomics at the end."""
-    return planned(plan, Numbers, x, out)
-
-
-def plan(v: View, device: Device, numbers: Numbers) -> BindView:
     return by_atomics("numba/min/atomic_batched", atomic_batched_kernel, BATCH, v, device, numbers)

@@ -1,30 +1,18 @@
 """Programs share out the reduced axis; each tile of rows goes out by an atomic minimum at once."""
 
-from __future__ import annotations
-
 from functools import cache
 
-import torch
 from numba import cuda
 from numba.cuda import types
 
 from kernelzoo.device import Device
 from kernelzoo.kernels.numba.dtypes import WIDE, highest
 from kernelzoo.kernels.numba.launch import BindView, View, planned
-from kernelzoo.kernels.numba.min.atomics import SLAB_OFFSETS, Numbers, by_atomics
+from kernelzoo.kernels.numba.min.atomics import Numbers, by_atomics
 from kernelzoo.kernels.numba.min.words import folding
-from kernelzoo.kernels.numba.row import (
-    Tiling,
-    access,
-    atomic_min,
-    begin,
-    pointer,
-    reductions,
-    seating,
-    word_type,
-)
+from kernelzoo.kernels.numba.row import Tiling, access, begin, reductions, seating, word_type
 from kernelzoo.kernels.numba.source import Source
-from kernelzoo.launch import Launch
+from kernelzoo.kernels.numba.words import atomic_min
 from kernelzoo.registry import register
 
 SLAB_ROWS = 2**40
@@ -72,14 +60,11 @@ def atomic_eager_kernel(dtype: str, tiling: Tiling) -> Source:
                 atomic_min(results, target, smallest)
             done += ROWS
 
-    return Source(eager, (pointer(dtype), types.CPointer(kind), *SLAB_OFFSETS), tiling.threads, (dtype, tiling))
+    return Source(eager, (dtype, kind), tiling.threads, (dtype, tiling))
 
 
 @register("numba", "min", "atomic_eager")
-def atomic_eager(x: torch.Tensor, out: torch.Tensor) -> Launch:
+@planned(Numbers)
+def atomic_eager(v: View, device: Device, numbers: Numbers) -> BindView:
     """Programs share out the reduced axis; each tile of rows goes out by an atomic minimum at once."""
-    return planned(plan, Numbers, x, out)
-
-
-def plan(v: View, device: Device, numbers: Numbers) -> BindView:
     return by_atomics("numba/min/atomic_eager", atomic_eager_kernel, SLAB_ROWS, v, device, numbers)
