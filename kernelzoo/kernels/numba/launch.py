@@ -164,31 +164,24 @@ class Kernel:
         raise NotImplementedError
 
     def call(
-        self,
-        grid: int,
-        *integers: int,
-        threads: int = 0,
-        shared: int = 0,
-        cluster: int = 1,
-        cooperative: bool = False,
-        workspace: tuple[int, int] | None = None,
+        self, grid: int, *integers: int, threads: int = 0, shared: int = 0, cluster: int = 1, cooperative: bool = False
     ) -> BindView:
         """A call over ``grid`` blocks that lacks only its tensors: give it those, and it returns a launch.
 
         ``threads`` per block, if not as many as it was compiled for; ``shared`` bytes of dynamic shared memory; blocks
-        in clusters of ``cluster``; ``cooperative`` if they wait for each other. Between x and out a kernel may take a
-        ``workspace`` of its own: so many numbers, and so many counters, which are 0 at first.
+        in clusters of ``cluster``; ``cooperative`` if they wait for each other.
         """
-        shape = Shape(grid, threads or self.source.threads, shared, cluster, cooperative)
-        call = self.bound(shape, integers)
-        if workspace is None:
-            return call
+        return self.bound(Shape(grid, threads or self.source.threads, shared, cluster, cooperative), integers)
+
+    def call_with_workspace(self, numbers: int, counters: int, *arguments: int, **how: Any) -> BindView:
+        """A call of a kernel that takes, between x and out, so many numbers, and so many counters, which begin at 0."""
+        call = self.call(*arguments, **how)
         _, number, counter, _ = (getattr(torch, str(kind), None) for kind in self.source.pointees)
 
         def bind(x: torch.Tensor, out: torch.Tensor) -> Launch:
-            numbers = torch.empty(workspace[0], dtype=number, device=x.device)
-            counters = torch.zeros(workspace[1], dtype=counter, device=x.device)
-            return owning(call(x, numbers, counters, out), numbers, counters)
+            workspace = torch.empty(numbers, dtype=number, device=x.device)
+            zeros = torch.zeros(counters, dtype=counter, device=x.device)
+            return owning(call(x, workspace, zeros, out), workspace, zeros)
 
         return bind
 

@@ -15,8 +15,8 @@ from numba.cuda import types
 from kernelzoo.device import Device
 from kernelzoo.kernels.numba.dtypes import WIDE, computed_in, highest
 from kernelzoo.kernels.numba.launch import BindView, View, prepare, within_grid
-from kernelzoo.kernels.numba.min.words import deep
-from kernelzoo.kernels.numba.row import Tiling, begin, elements
+from kernelzoo.kernels.numba.min.words import deep, folding
+from kernelzoo.kernels.numba.row import Tiling, access, begin, elements, reductions, word_type
 from kernelzoo.kernels.numba.source import Source
 from kernelzoo.launch import Launch, owning, sequence
 from kernelzoo.layout import cdiv, power_of_two
@@ -59,6 +59,34 @@ def narrow_kernel(dtype: str) -> Source:
             store(out, target, results[r])
 
     return Source(narrow, (WIDE[dtype], dtype), THREADS, (dtype,))
+
+
+@cache
+def part_minimum_of(dtype: str, tiling: Tiling) -> Any:
+    """``part_minimum(...)``: of the ``span`` elements of a row that are part ``chunk`` of it, by all of its lanes; the
+    edges are the first part's. ``scratch`` is that of ``reductions``."""
+    HIGHEST = highest(dtype)
+    bounds, read, _, read_edge, _ = access(dtype, tiling, HIGHEST)
+    _, reduce_min, _ = reductions(tiling, HIGHEST)
+    smallest_of = folding(dtype, tiling)
+    WORD, WORDS, SIZE = word_type(dtype, tiling.vec), tiling.words(dtype), tiling.size
+
+    @cuda.jit(device=True, inline="always")
+    def part_minimum(x, source, x_step, lane, lanes, length, phase, chunk, span, scratch):
+        tile = cuda.local.array(WORDS, WORD)
+        head, end = bounds(phase + source, length)
+        smallest = HIGHEST
+        if chunk == 0:
+            smallest = read_edge(x, source, lane, head, end, length)
+        first = head + chunk * span
+        last = min(first + span, end)
+        while first < last:
+            read(x, source, x_step, lane, lanes, first, last, tile, 0)
+            smallest = smallest_of(tile, 0, smallest)
+            first += lanes * SIZE
+        return reduce_min(smallest, scratch)
+
+    return part_minimum
 
 
 def slab_tiling(v: View) -> Tiling:

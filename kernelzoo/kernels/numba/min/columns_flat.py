@@ -127,5 +127,5 @@ def columns_flat(v: View, device: Device, _: None) -> BindView:
         raise UnsupportedProblemError(ID, f"these are not up to {FLAT_THREADS // 2} columns in one piece of memory")
     active, tiles = in_step(c, FLAT_THREADS), deep(v.dtype, v.whole_vector)
     blocks = max(1, min(FLAT_BLOCKS * device.multiprocessors, c.n * c.inner // (v.whole_vector * tiles * active)))
-    kernel, workspace = prepare(flat_kernel(v.dtype, tiles), device), (blocks * c.inner, 1)
-    return kernel.call(blocks, c.inner, c.n, active, c.out_inner, threads=FLAT_THREADS, workspace=workspace)
+    kernel = prepare(flat_kernel(v.dtype, tiles), device)
+    return kernel.call_with_workspace(blocks * c.inner, 1, blocks, c.inner, c.n, active, c.out_inner)

@@ -116,4 +116,4 @@ def split_arrival(v: View, device: Device, numbers: Numbers) -> BindView:
     grid = within_grid("numba/min/split_arrival", groups * chunks)
     threads = tiling.lanes_for(span) * tiling.rows
     kernel = prepare(split_kernel(v.dtype, tiling), device)
-    return kernel.call(grid, *v.offsets, chunks, span, threads=threads, workspace=(v.total * chunks, groups))
+    return kernel.call_with_workspace(v.total * chunks, groups, grid, *v.offsets, chunks, span, threads=threads)

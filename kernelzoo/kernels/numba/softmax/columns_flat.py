@@ -228,10 +228,10 @@ def columns_flat(v: View, device: Device, _: None) -> BindView:
     blocks = max(1, min(abreast(device), vectors // (active * FLAT_TILES // 2)))
     room = shared_bytes(device) - 2 * FLAT_THREADS * vec * itemsize("float32")
     kept = min(max(0, room) // (threads * VECTOR_BYTES), cdiv(vectors, blocks * active))
-    return prepare(flat_kernel(c.dtype, FLAT_TILES), device).call(
+    return prepare(flat_kernel(c.dtype, FLAT_TILES), device).call_with_workspace(
+        *(blocks * c.inner * 2, 1),
         *(blocks, c.inner, c.n, active, kept),
         threads=threads,
         shared=kept * threads * VECTOR_BYTES,
         cooperative=True,
-        workspace=(blocks * c.inner * 2, 1),
     )

@@ -253,10 +253,10 @@ def columns_grid(v: View, device: Device, _: None) -> BindView:
     parts, share, kept, at_once = found
     every = c.strips(TURNS_LANES * c.vector)
     source = turns_kernel(c.dtype, TURNS_LANES, TURNS_TILES, TURNS_THREADS, TURNS_BLOCKS)
-    return prepare(source, device).call(
+    return prepare(source, device).call_with_workspace(
+        *(every * parts * TURNS_LANES * c.vector * 2, every),
         *(at_once * parts, *offsets(c), parts, share),
         threads=TURNS_THREADS,
         shared=kept * TURNS_THREADS * VECTOR_BYTES,
         cooperative=True,
-        workspace=(every * parts * TURNS_LANES * c.vector * 2, every),
     )

@@ -144,10 +144,10 @@ def split_grid(v: View, device: Device, _: None) -> BindView:
     share, kept = share_of(v, chunks, threads, tiling.tiles)
     kept = min(kept, shared_bytes(device) // (threads * VECTOR_BYTES))
     groups = min(v.total, device.multiprocessors // chunks)
-    return prepare(grid_kernel(v.dtype, tiling), device).call(
+    return prepare(grid_kernel(v.dtype, tiling), device).call_with_workspace(
+        *(v.total * chunks * 2, v.total),
         *(groups * chunks, *v.offsets, chunks, share, kept),
         threads=threads,
         shared=kept * threads * VECTOR_BYTES,
         cooperative=True,
-        workspace=(v.total * chunks * 2, v.total),
     )
