@@ -82,10 +82,7 @@ def takes(v: View, device: Device) -> bool:
 @register("numba", "min", "rows_deferred_shared")
 @planned()
 def rows_deferred_shared(v: View, device: Device, _: None) -> BindView:
-    """Short rows as one piece of memory by way of shared memory, a thread to a row.
-
-    128 rows to a block.
-    """
+    """Short rows as one piece of memory by way of shared memory, a thread to a row."""
     if not takes(v, device):
         raise UnsupportedProblemError(ID, f"these are not short rows without a gap, {TILE_ROWS} in shared memory")
     grid = within_grid(ID, cdiv(v.total, TILE_ROWS))

@@ -68,10 +68,7 @@ def fused_tiling(v: View, numbers: Numbers) -> Tiling | None:
 @register("numba", "softmax", "fused")
 @planned(Numbers)
 def fused(v: View, device: Device, numbers: Numbers) -> BindView:
-    """One block per row, the row in registers: read once, written once.
-
-    As many blocks as there are rows, or groups of rows side by side.
-    """
+    """One block per row, the row in registers: read once, written once."""
     id, tiling = "numba/softmax/fused", fused_tiling(v, numbers)
     if tiling is None:
         raise UnsupportedProblemError(id, f"a row of {v.n} elements is more than a block's registers hold")

@@ -120,10 +120,7 @@ def shared_shape(v: View) -> tuple[int, int] | None:
 @register("numba", "softmax", "multi_row_shared")
 @planned()
 def multi_row_shared(v: View, device: Device, _: None) -> BindView:
-    """Short rows that begin anywhere, one piece of memory that is copied whole through shared memory.
-
-    As many blocks of 128 threads as it takes to cover the rows.
-    """
+    """Short rows that begin anywhere, one piece of memory that is copied whole through shared memory."""
     id, shape = "numba/softmax/multi_row_shared", shared_shape(v)
     if shape is None:
         raise UnsupportedProblemError(id, "it takes short rows off the boundaries of vectors, that are one piece")

@@ -71,10 +71,7 @@ def online_kernel(dtype: str, tiling: Tiling) -> Source:
 @register("numba", "softmax", "online")
 @planned()
 def online(v: View, device: Device, _: None) -> BindView:
-    """One block per row of any length: a running (max, sum) in one pass, a second pass that writes.
-
-    As many blocks as there are rows, or groups of rows side by side.
-    """
+    """One block per row of any length: a running (max, sum) in one pass, a second pass that writes."""
     id, tiling = "numba/softmax/online", streaming_tiling(v)
     if v.n > ONLINE_COLUMNS and v.dtype != "float64":
         raise UnsupportedProblemError(

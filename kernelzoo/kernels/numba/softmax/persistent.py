@@ -77,10 +77,7 @@ def persistent_tiling(v: View, numbers: Numbers) -> Tiling | None:
 @register("numba", "softmax", "persistent")
 @planned(Numbers)
 def persistent(v: View, device: Device, numbers: Numbers) -> BindView:
-    """A grid of SMs times the compiled kernel's occupancy; each block strides over rows, the next one on its way.
-
-    As many blocks as are resident at once, or as there are rows.
-    """
+    """A grid of SMs times the compiled kernel's occupancy; each block strides over rows, the next one on its way."""
     tiling = persistent_tiling(v, numbers)
     if tiling is None:
         raise UnsupportedProblemError(

@@ -177,10 +177,7 @@ def cluster_shape(v: View, device: Device, numbers: Numbers) -> tuple[int, int, 
 @register("numba", "softmax", "split_cluster")
 @planned(Numbers)
 def split_cluster(v: View, device: Device, numbers: Numbers) -> BindView:
-    """A row in the registers and the shared memory of a thread-block cluster: read once, written once.
-
-    A cluster to a row.
-    """
+    """A row in the registers and the shared memory of a thread-block cluster: read once, written once."""
     id = "numba/softmax/split_cluster"
     shape = cluster_shape(v, device, numbers) if is_for_clusters(v, device) else None
     if shape is None:

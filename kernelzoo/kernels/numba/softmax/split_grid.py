@@ -131,10 +131,7 @@ def grid_shape(v: View, device: Device) -> tuple[int, int]:
 @register("numba", "softmax", "split_grid")
 @planned()
 def split_grid(v: View, device: Device, _: None) -> BindView:
-    """All blocks of the device on the rows in hand, which they hold on chip while they wait for each other.
-
-    As many rows at a time as all multiprocessors hold.
-    """
+    """All blocks of the device on the rows in hand, which they hold on chip while they wait for each other."""
     if not is_for_clusters(v, device):
         raise UnsupportedProblemError(
             "numba/softmax/split_grid", "it takes rows in whole vectors, on devices of compute capability 9.0 or later"
