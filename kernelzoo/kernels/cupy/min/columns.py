@@ -1,11 +1,10 @@
 """Rows that lie side by side, as columns: a tile of them to a block, whose lanes run along them."""
 
 from kernelzoo.device import Device
-from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.cupy.launch import I64, Argument, Plan, Step, planned
 from kernelzoo.kernels.cupy.min.blocks import ITEMS
 from kernelzoo.kernels.cupy.min.tiles import whole_tile
-from kernelzoo.kernels.cupy.rows import c_type
+from kernelzoo.kernels.cupy.rows import c_type, columns_of
 from kernelzoo.layout import Rows
 from kernelzoo.registry import register
 
@@ -17,9 +16,7 @@ UNUSED: tuple[Argument, ...] = ((I64, 0), (I64, 0))
 @planned()
 def columns(rows: Rows, device: Device, _: None) -> Plan:
     """A block per tile of rows that lie side by side; lanes run along them, and each thread walks down its own."""
-    columns = rows.columns
-    if columns is None:
-        raise UnsupportedProblemError("cupy/min/columns", "neighbouring rows are not side by side")
+    columns = columns_of("cupy/min/columns", rows)
     tile = whole_tile(columns, device)
     kernel = f"columns<{c_type(columns)}, {tile.width}, {ITEMS}>"
     return Plan(columns, (Step(kernel, tile.count, tile.threads, (*UNUSED, *tile.arguments(1, columns.n))),))
