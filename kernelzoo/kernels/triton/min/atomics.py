@@ -9,7 +9,6 @@ import triton.language as tl
 from kernelzoo.kernels.triton.launch import bound, device_of, edges_of, row_arguments, wide_dtype, wide_type
 from kernelzoo.kernels.triton.min import tiles
 from kernelzoo.kernels.triton.min.arguments import fold_of, identity, plain
-from kernelzoo.kernels.triton.min.lowest import body_and_edges, folded, lower, lowest, nothing_yet
 from kernelzoo.launch import Launch, owning
 from kernelzoo.layout import cdiv, rows_of
 from kernelzoo.tables import knob, numbers, of
@@ -45,27 +44,6 @@ def send(out, value, mask):
         tl.atomic_max(unsigned, bits.to(UNSIGNED, bitcast=True), mask & (bits < 0), sem="relaxed")
     else:
         tl.atomic_min(out, value, mask, sem="relaxed")
-
-
-@triton.jit
-def part_minima(
-    x, x_start, x_n, in_rows, n, cols, start_n, end_n, WIDE: tl.constexpr, IDENTITY: tl.constexpr,
-    EDGES: tl.constexpr, FOLD: tl.constexpr, BLOCK_M: tl.constexpr, SUB_BLOCK_N: tl.constexpr,
-):  # fmt: skip
-    """Minima of a tile of rows over columns from start_n to end_n, a block of columns at a time.
-
-    The edges are taken along, whichever columns these are: a minimum may see an element twice.
-    """
-    x_start = x_start[:, None]
-    in_rows = in_rows[:, None]
-    start, columns, edges = body_and_edges(x, x_start, n, in_rows, WIDE, IDENTITY, EDGES, BLOCK_M)
-    least = nothing_yet(n, BLOCK_M, SUB_BLOCK_N, WIDE, IDENTITY)
-    for first_n in range(start_n, end_n, SUB_BLOCK_N):
-        here = first_n + cols[None, :]
-        mask = in_rows & (here < columns)
-        piece = tl.load(x + (start + here * x_n), mask, other=IDENTITY, eviction_policy="evict_first")
-        least = lower(least, piece.to(WIDE))
-    return lower(lowest(folded(least, BLOCK_M, SUB_BLOCK_N, FOLD), 1), lowest(edges, 1))
 
 
 def by_atomics(id: str, kernel: Any, x: torch.Tensor, out: torch.Tensor) -> Launch:
