@@ -10,7 +10,7 @@ of memory. Offsets need 64 bits.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
@@ -34,68 +34,10 @@ def power_of_two(number: int) -> int:
 
 
 @dataclass(frozen=True)
-class Columns:
-    """Rows that lie across, as columns: ``outer`` groups of ``inner`` neighbouring columns of n elements.
+class Layout:
+    """Where the elements of a canonical problem lie: its ``outer * inner`` rows of n elements, by their strides.
 
-    Strides count elements. The output of a reduction has no step along a row: its ``out_n`` is 0.
-    """
-
-    dtype: str
-    outer: int
-    n: int
-    inner: int
-    x_outer: int
-    x_n: int
-    x_inner: int
-    out_outer: int
-    out_n: int
-    out_inner: int
-    x_phase: int
-    out_phase: int
-
-    @property
-    def itemsize(self) -> int:
-        return _ITEMSIZE.get(self.dtype, 1)
-
-    @property
-    def side_by_side(self) -> bool:
-        """Whether neighbouring columns have no gap between them, in out too."""
-        return self.x_inner == 1 and (self.out_n == 0 or self.out_inner == 1)
-
-    @property
-    def one_piece(self) -> bool:
-        """Whether the columns of both tensors are one piece of memory."""
-        whole = self.outer == 1 and self.x_inner == 1 and self.x_n == self.inner
-        return whole and (self.out_n == 0 or (self.out_inner == 1 and self.out_n == self.inner))
-
-    @property
-    def multiple(self) -> int:
-        """The power of two, at most a vector, of which inner and all strides but the last are multiples."""
-        written = (self.out_outer, self.out_n) if self.out_n else ()
-        return math.gcd(VECTOR_BYTES // self.itemsize, self.inner, self.x_outer, self.x_n, *written)
-
-    @property
-    def aligned(self) -> bool:
-        """Whether x and, for an output that has columns too, out start on a vector's boundary."""
-        return self.x_phase == 0 and (self.out_n == 0 or self.out_phase == 0)
-
-    @property
-    def vector(self) -> int:
-        """Neighbouring columns that can be moved at once: all of a vector of 16 bytes, or 1."""
-        whole = VECTOR_BYTES // self.itemsize
-        return whole if self.side_by_side and self.aligned and self.multiple == whole else 1
-
-    def strips(self, columns: int) -> int:
-        """How many strips of so many columns there are."""
-        return self.outer * cdiv(self.inner, columns)
-
-
-@dataclass(frozen=True)
-class Rows:
-    """The rows of a canonical problem: row r starts at ``r // inner * x_outer + r % inner * x_inner``, its elements
-    are ``x_n`` apart; likewise in out, whose ``out_n`` is 0 for a reduction (one element a row).
-
-    Strides count elements; one that can't matter is 0 (1 for ``x_n`` of a row of one element).
+    Strides count elements. The output of a reduction has one element a row and no step along it: its ``out_n`` is 0.
     """
 
     dtype: str
@@ -117,6 +59,53 @@ class Rows:
         return _ITEMSIZE.get(self.dtype, 1)
 
     @property
+    def whole_vector(self) -> int:
+        """Elements of a vector of 16 bytes."""
+        return VECTOR_BYTES // self.itemsize
+
+
+class Columns(Layout):
+    """Rows that lie across, as columns: ``outer`` groups of ``inner`` neighbouring columns of n elements."""
+
+    @property
+    def side_by_side(self) -> bool:
+        """Whether neighbouring columns have no gap between them, in out too."""
+        return self.x_inner == 1 and (self.out_n == 0 or self.out_inner == 1)
+
+    @property
+    def one_piece(self) -> bool:
+        """Whether the columns of both tensors are one piece of memory."""
+        whole = self.outer == 1 and self.x_inner == 1 and self.x_n == self.inner
+        return whole and (self.out_n == 0 or (self.out_inner == 1 and self.out_n == self.inner))
+
+    @property
+    def multiple(self) -> int:
+        """The power of two, at most a vector, of which inner and all strides but the last are multiples."""
+        written = (self.out_outer, self.out_n) if self.out_n else ()
+        return math.gcd(self.whole_vector, self.inner, self.x_outer, self.x_n, *written)
+
+    @property
+    def aligned(self) -> bool:
+        """Whether x and, for an output that has columns too, out start on a vector's boundary."""
+        return self.x_phase == 0 and (self.out_n == 0 or self.out_phase == 0)
+
+    @property
+    def vector(self) -> int:
+        """Neighbouring columns that can be moved at once: all of a vector of 16 bytes, or 1."""
+        whole = self.whole_vector
+        return whole if self.side_by_side and self.aligned and self.multiple == whole else 1
+
+    def strips(self, columns: int) -> int:
+        """How many strips of so many columns there are."""
+        return self.outer * cdiv(self.inner, columns)
+
+
+class Rows(Layout):
+    """Rows by number: row r starts at ``r // inner * x_outer + r % inner * x_inner``, its elements are ``x_n`` apart;
+    likewise in out. A stride that can't matter is 0 (1 for ``x_n`` of a row of one element).
+    """
+
+    @property
     def total(self) -> int:
         """How many rows there are."""
         return self.outer * self.inner
@@ -130,11 +119,6 @@ class Rows:
     def step(self) -> int:
         """Elements of x from a row to the next."""
         return self.x_inner if self.inner > 1 else self.x_outer
-
-    @property
-    def whole_vector(self) -> int:
-        """Elements of a vector of 16 bytes."""
-        return VECTOR_BYTES // self.itemsize
 
     @property
     def contiguous(self) -> bool:
@@ -176,14 +160,10 @@ class Rows:
         """The same problem by columns, or None where rows don't lie across."""
         if not self.across:
             return None
-        phases = self.x_phase, self.out_phase
         if self.inner > 1:
-            return Columns(
-                *(self.dtype, self.outer, self.n, self.inner),
-                *(self.x_outer, self.x_n, self.x_inner, self.out_outer, self.out_n, self.out_inner, *phases),
-            )
-        columns = 1, self.n, self.outer, 0, self.x_n, self.x_outer, 0, self.out_n, self.out_outer
-        return Columns(self.dtype, *columns, *phases)
+            return Columns(*(getattr(self, field.name) for field in fields(Columns)))
+        strides = 0, self.x_n, self.x_outer, 0, self.out_n, self.out_outer
+        return Columns(self.dtype, 1, self.n, self.outer, *strides, self.x_phase, self.out_phase)
 
 
 def rows_of(x: torch.Tensor, out: torch.Tensor) -> Rows:

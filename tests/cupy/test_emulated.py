@@ -279,7 +279,7 @@ BROKEN = [
         "if (r >= p.rows) return; const auto all = merge_held<LANES>",
         "ended",
     ),
-    Broken("no mask at the edge", "softmax/fused", "live && e < row.edges ?", "live ?", "wrong|memory"),
+    Broken("no mask at the edge", "softmax/fused", "live && lane < row.edges ?", "live ?", "wrong|memory"),
     Broken("zero for nothing", "softmax/fused", "raw = Bytes16{{even, odd, even, odd}};", "raw = {};", "wrong"),
     Broken("no empty row", "softmax/split_ring", "m == lowest<W>() ? W(0) : m", "m", "wrong"),
     Broken("what is past the end", "min/rows", "(j < to ? j : to - 1) * V", "j * V", "wrong|reads|memory"),

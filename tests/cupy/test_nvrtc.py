@@ -107,7 +107,7 @@ def plans(op: str, dtype: str, device: Device) -> list[tuple[str, Rows, Plan]]:
             rows, taken = rows_of(x, out), set()
             for form, module in forms.items():
                 try:
-                    found.append((form, rows, module.plan(rows, device, table)))
+                    found.append((form, rows, getattr(module, form).__wrapped__(rows, device, table)))
                 except UnsupportedProblemError:
                     continue
                 taken.add(form)

@@ -19,7 +19,7 @@ PACKAGE = Path(kernelzoo.__file__).parent
 PAGE = PACKAGE.parent / "docs" / "kernels.md"
 
 MOST_LINES = 250
-"""Of code that a reader of one form goes through: in Triton all of it, elsewhere what is the language's own."""
+"""Of code that a reader of one form goes through, from the public call on."""
 
 NAMES = {"triton": "Triton", "cupy": "CUDA C", "numba": "Numba", "cpu": "cpu", "torch": "torch"}
 """Languages, in the order of the page, and what it calls them."""
@@ -58,15 +58,15 @@ FUSED = {
     ),
     "cupy": (
         "softmax/fused.py:fused",
-        "softmax/fused.py:plan",
         "softmax/fused.py:_items",
-        "launch.py:bind",
+        "launch.py:planned",
         "launch.py:_ready",
         "launch.py:_parameters",
         "launch.py:_Here._compiled",
         "softmax/fused.cu:fused",
         "row.cuh:begin",
         "row.cuh:Row",
+        "softmax/held.cuh:Kept",
         "softmax/held.cuh:Held",
         "softmax/held.cuh:merge_held_by_block",
         "softmax/pairs.cuh:merge_block",
@@ -77,14 +77,14 @@ FUSED = {
     ),
     "numba": (
         "softmax/fused.py:fused",
-        "softmax/fused.py:plan",
         "softmax/fused.py:fused_tiling",
         "softmax/tiling.py:tiles_of",
         "launch.py:planned",
         "launch.py:settled",
         "launch.py:over_rows",
         "launch.py:prepare",
-        "launch.py:Loaded.call",
+        "launch.py:Kernel.call",
+        "launch.py:Loaded.bound",
         "softmax/fused.py:fused_kernel",
         "row.py:begin",
         "row.py:seating.whole_block",
@@ -128,7 +128,7 @@ def _of_python(source: list[str], name: str) -> int:
 
 def _of_cuda(source: list[str], name: str) -> int:
     """The first one of that name that begins at the margin, its template line included."""
-    begins = re.compile(rf"struct {name} \{{|(?:__global__|__device__).*\b{name}\(")
+    begins = re.compile(rf"struct {name} (?:: .*)?\{{|(?:__global__|__device__).*\b{name}\(")
     first = last = next(i for i, line in enumerate(source) if not line.startswith((" ", "/")) and begins.search(line))
     while source[first - 1].startswith("template"):
         first -= 1

@@ -20,7 +20,7 @@ def kernel(x, n):
 
 
 def source(*constants: object) -> tuple[object, ...]:
-    return Source(kernel, (types.CPointer(types.float32), types.int64), 128, constants).identity
+    return Source(kernel, (types.float32,), 128, constants).identity
 
 
 @pytest.fixture(autouse=True)

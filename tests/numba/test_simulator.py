@@ -514,7 +514,7 @@ def test_columns_in_turns(
     assert c is not None
     planned = columns_grid.shape(c, launch.SIMULATOR)
     assert planned is not None and planned[0] == planned[3] == 1 and c.strips(4 * c.vector) > 1
-    columns_grid.plan(v, launch.SIMULATOR, None)(x[None], out[None])()
+    columns_grid.columns_grid.__wrapped__(v, launch.SIMULATOR, None)(x[None], out[None])()
     operations.OPERATIONS["softmax"].assert_close(out, x, 0)
 
 

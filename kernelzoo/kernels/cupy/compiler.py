@@ -1,7 +1,5 @@
 """A kernel's source, with its headers in place, and what NVRTC makes of it for a device that need not be here."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from functools import cache

@@ -1,7 +1,5 @@
 """What the CUDA C++ kernels can be compiled for without a device; compiler.py does it."""
 
-from __future__ import annotations
-
 from contextlib import AbstractContextManager, nullcontext
 
 from kernelzoo.device import ARCHITECTURES, Device

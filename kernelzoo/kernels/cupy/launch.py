@@ -4,14 +4,13 @@ A *plan* depends on dtype, shape, strides, 16-byte alignment and the device alon
 and loaded; binding adds the pointers. Within a recording (``kernelzoo.launch``) nothing is loaded, and the plan is all.
 """
 
-from __future__ import annotations
-
 import ctypes
+import inspect
 import struct
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache, lru_cache, partial
+from functools import cache, lru_cache, partial, wraps
 from pathlib import Path
 from typing import Any, Literal, Protocol, TypeAlias
 
@@ -23,14 +22,16 @@ from kernelzoo import device as devices
 from kernelzoo import tables
 from kernelzoo.device import Device, attached, occupancy
 from kernelzoo.kernels.cupy import compiler
-from kernelzoo.kernels.cupy.rows import Layout
 from kernelzoo.kernels.shared import driver
 from kernelzoo.kernels.shared.driver import Parameters, Shape
-from kernelzoo.launch import Launch, Movable, Recording, owning, recording
+from kernelzoo.launch import Bind, Launch, Movable, Recording, owning, recording
 from kernelzoo.launch import Step as RecordedStep
-from kernelzoo.layout import Rows, rows_of
+from kernelzoo.layout import Layout, Rows, rows_of
 
-Argument: TypeAlias = 'Literal["partial", "counters"] | tuple[type[ctypes.c_int32 | ctypes.c_int64], int]'
+I32, I64 = ctypes.c_int32, ctypes.c_int64
+
+Argument: TypeAlias = Literal["partial", "counters"] | tuple[type[ctypes.c_int32 | ctypes.c_int64], int]
+"""Of a kernel, after the problem: a pointer to a part of the workspace, or an integer and its type in C."""
 
 
 @dataclass(frozen=True)
@@ -70,47 +71,37 @@ UnsupportedProblemError if it can't."""
 At: TypeAlias = Callable[[int, int], None]
 """Launches on the addresses of an x and an out."""
 
+Workspace: TypeAlias = dict[str, torch.Tensor]
+"""Memory of a launch's own, by the name of the argument that points to it."""
+
 
 def device_of(x: torch.Tensor) -> Device:
     """The device that a kernel on x runs on; a chooser asks this too."""
     return _machine().device_of(x)
 
 
-def bind(file: str, planner: Planner, numbers: type[Any] | None, x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """Bind canonical ``(x, out)`` to the plan that the planner makes of them.
+def planned(numbers: type[Any] | None = None) -> Callable[[Planner], Bind]:
+    """The bind of a form whose plan the decorated function makes, and whose kernels stand in the .cu file beside it.
 
-    file: the form's own, ``__file__``, whose kernels stand in the .cu file beside it. numbers: its part of the launch
-    table, None if it has none.
+    numbers: the form's part of the launch table, None if it has none.
     """
-    machine = _machine()
-    device = machine.device_of(x)
-    table = tables.of(numbers, device.index) if numbers is not None else None
-    rows = rows_of(x, out)
-    record = recording.get()
-    if record is not None:
-        steps = planner(rows, device, table).steps
-        return record.launch(*(_recorded(_code(file), step, device, record) for step in steps))
-    ready = _ready(machine, file, planner, table, rows, device)
-    if ready.at is not None:  # the common case, kept short: no workspace
-        return Movable(ready.at, x, out)
-    workspace: dict[str, torch.Tensor] = {}
-    if ready.partial_bytes:
-        workspace["partial"] = torch.empty(ready.partial_bytes, dtype=torch.uint8, device=x.device)
-    if ready.counter_bytes:
-        workspace["counters"] = torch.zeros(ready.counter_bytes, dtype=torch.uint8, device=x.device)
-    launches = [step.launch(workspace) for step in ready.steps]
-    x_address, out_address = x.data_ptr(), out.data_ptr()
 
-    def launch(held: object = (x, out, workspace)) -> None:
-        for at in launches:
-            at(x_address, out_address)
+    def decorate(plan: Planner) -> Bind:
+        file = Path(inspect.getfile(plan)).with_suffix(".cu")
 
-    return owning(launch, *workspace.values())
+        @wraps(plan)
+        def bind(x: torch.Tensor, out: torch.Tensor) -> Launch:
+            machine, rows, record = _machine(), rows_of(x, out), recording.get()
+            device = machine.device_of(x)
+            table = tables.of(numbers, device.index) if numbers is not None else None
+            if record is not None:
+                return record.launch(*(_recorded(file, s, device, record) for s in plan(rows, device, table).steps))
+            ready = _ready(machine, file, plan, table, rows, device)
+            return _with_workspace(ready, x, out) if ready.at is None else Movable(ready.at, x, out)
 
+        return bind
 
-def _code(file: str) -> Path:
-    """The CUDA C++ of a form's file."""
-    return Path(file).with_suffix(".cu")
+    return decorate
 
 
 # --- A plan made ready ----------------------------------------------------------------------------------------------
@@ -140,56 +131,60 @@ class Machine(Protocol):
 
 
 @dataclass(frozen=True)
-class _ReadyStep:
-    """A step whose kernel is loaded."""
-
-    make: Callable[[Parameters], At]
-    parameters: Parameters
-    """Without pointers."""
-    pointers: tuple[tuple[int, str], ...]
-    """Which words of the parameters point to which part of the workspace."""
-
-    def launch(self, workspace: dict[str, torch.Tensor]) -> At:
-        words = list(self.parameters.words)
-        for place, name in self.pointers:
-            if name in workspace:
-                words[place] = workspace[name].data_ptr()
-        return self.make(Parameters(tuple(words), self.parameters.starts))
-
-
-@dataclass(frozen=True)
 class _Ready:
     """A plan whose kernels are compiled and loaded."""
 
-    steps: tuple[_ReadyStep, ...]
-    partial_bytes: int
-    counter_bytes: int
+    plan: Plan
+    steps: tuple[Callable[[Workspace], At], ...]
     at: At | None
     """Launches all of it, where it needs no workspace."""
 
 
 @lru_cache(maxsize=4096)
-def _ready(machine: Machine, file: str, planner: Planner, table: Any, rows: Rows, device: Device) -> _Ready:
+def _ready(machine: Machine, file: Path, planner: Planner, table: Any, rows: Rows, device: Device) -> _Ready:
     plan = planner(rows, device, table)
-    steps = tuple(_ready_step(machine.loaded(_code(file), plan, step, device), plan, step) for step in plan.steps)
-    at = None
-    if not (plan.partial_bytes or plan.counter_bytes):
-        launches = [step.launch({}) for step in steps]
-        at = launches[0] if len(launches) == 1 else _one_after_the_other(launches)
-    return _Ready(steps, plan.partial_bytes, plan.counter_bytes, at)
+    steps = tuple(_ready_step(machine.loaded(file, plan, step, device), plan, step) for step in plan.steps)
+    return _Ready(plan, steps, None if plan.partial_bytes or plan.counter_bytes else _all(steps, {}))
 
 
-def _ready_step(kernel: Kernel, plan: Plan, step: Step) -> _ReadyStep:
+def _with_workspace(ready: _Ready, x: torch.Tensor, out: torch.Tensor) -> Launch:
+    """The launch of a plan that needs a workspace, which is allocated here."""
+    workspace: Workspace = {}
+    if ready.plan.partial_bytes:
+        workspace["partial"] = torch.empty(ready.plan.partial_bytes, dtype=torch.uint8, device=x.device)
+    if ready.plan.counter_bytes:
+        workspace["counters"] = torch.zeros(ready.plan.counter_bytes, dtype=torch.uint8, device=x.device)
+    at, x_address, out_address = _all(ready.steps, workspace), x.data_ptr(), out.data_ptr()
+
+    def launch(held: object = (x, out, workspace)) -> None:
+        at(x_address, out_address)
+
+    return owning(launch, *workspace.values())
+
+
+def _ready_step(kernel: Kernel, plan: Plan, step: Step) -> Callable[[Workspace], At]:
+    """A step whose kernel is loaded: what makes its launch, once there is a workspace."""
     blocks = step.blocks
     if step.resident:
         blocks = min(blocks, kernel.blocks_at_once(step.threads, step.shared_bytes))
-    parameters = _parameters(plan.layout, step)
-    places = zip(parameters.starts[1:], step.arguments, strict=True)
-    pointers = tuple((place, a) for place, a in places if isinstance(a, str))
-    return _ReadyStep(kernel.launcher(_shape(step, blocks)), parameters, pointers)
+    parameters, make = _parameters(plan.layout, step), kernel.launcher(_shape(step, blocks))
+
+    def launch(workspace: Workspace) -> At:
+        words = list(parameters.words)
+        for place, argument in zip(parameters.starts[1:], step.arguments, strict=True):
+            if isinstance(argument, str) and argument in workspace:
+                words[place] = workspace[argument].data_ptr()
+        return make(Parameters(tuple(words), parameters.starts))
+
+    return launch
 
 
-def _one_after_the_other(launches: list[At]) -> At:
+def _all(steps: tuple[Callable[[Workspace], At], ...], workspace: Workspace) -> At:
+    """The launch of all steps, one after the other."""
+    launches = [step(workspace) for step in steps]
+    if len(launches) == 1:
+        return launches[0]
+
     def at(x: int, out: int) -> None:
         for launch in launches:
             launch(x, out)

@@ -115,20 +115,14 @@ struct Row {
   T* out;
   i64 packs;       // whole packs
   i64 x_n, out_n;  // used where V == 1
-  int head, edges;
-  bool out_packed;  // the output's packs lie on 16-byte boundaries too
+  int head = 0, edges = 0;
+  bool out_packed = true;  // the output's packs lie on 16-byte boundaries too
 
-  __device__ Row(const Problem& p, i64 r) {
+  __device__ Row(const Problem& p, i64 r) : packs(p.n), x_n(p.x_n), out_n(p.out_n) {
     i64 x_offset, out_offset;
     place(p, r, x_offset, out_offset);
     x = (const T*)p.x + x_offset;
     out = (T*)p.out + out_offset;
-    x_n = p.x_n;
-    out_n = p.out_n;
-    head = 0;
-    edges = 0;
-    packs = p.n;
-    out_packed = true;
     if constexpr (V > 1) {
       int before = (int)(((16 - misalignment(x)) & 15) / sizeof(T));
       head = before < p.n ? before : (int)p.n;
@@ -137,6 +131,10 @@ struct Row {
       out_packed = misalignment(out + head) == 0;
     }
   }
+
+  // Where pack j begins.
+  __device__ const T* x_pack(i64 j) const { return x + head + j * (V > 1 ? (i64)V : x_n); }
+  __device__ T* out_pack(i64 j) const { return out + head + j * (V > 1 ? (i64)V : out_n); }
 
   // Position in the row of edge e, in [0, edges).
   __device__ i64 edge(int e) const { return e < head ? e : e + packs * V; }

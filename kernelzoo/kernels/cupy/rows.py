@@ -1,14 +1,7 @@
 """Where a problem's rows lie, as row.cuh sees them: C types, packs of 16 bytes, edges."""
 
-from __future__ import annotations
-
-from typing import TypeAlias
-
 from kernelzoo.errors import UnsupportedProblemError
-from kernelzoo.layout import VECTOR_BYTES, Columns, Rows
-
-Layout: TypeAlias = Rows | Columns
-"""What a kernel takes: rows, or the same problem by columns."""
+from kernelzoo.layout import VECTOR_BYTES, Columns, Layout, Rows
 
 WARP = 32
 

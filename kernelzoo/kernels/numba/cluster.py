@@ -7,8 +7,6 @@ A launch uses each place and each barrier once, so that nobody has to wait for r
 that is sent to it has come.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from llvmlite import ir

@@ -5,8 +5,6 @@ other threads reach. A thread thus has a part of as many rows as a vector has el
 cluster (see :mod:`.cluster`).
 """
 
-from __future__ import annotations
-
 from math import gcd
 from typing import Any
 

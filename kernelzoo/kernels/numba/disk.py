@@ -6,8 +6,6 @@ kernel was made with, and the versions of what compiles it. Where the folder can
 write to it, there is no cache.
 """
 
-from __future__ import annotations
-
 import hashlib
 import platform
 from contextlib import suppress

@@ -1,8 +1,7 @@
 """How each dtype is stored, and what it is computed in."""
 
-from __future__ import annotations
-
 import numpy as np
+import torch
 from numba.cuda import types
 
 STORAGE = {
@@ -32,6 +31,12 @@ WIDE = {
     "int64": types.int64,
 }
 """What the dtype is computed in."""
+
+
+def computed_in(dtype: str) -> torch.dtype:
+    """The same as torch names it, for workspaces."""
+    found: torch.dtype = getattr(torch, str(WIDE[dtype]))
+    return found
 
 
 def itemsize(dtype: str) -> int:

@@ -7,18 +7,15 @@ In Numba's simulator (``NUMBA_ENABLE_CUDASIM=1``) the same kernels run as Python
 under a recording (:mod:`kernelzoo.launch`) nothing runs.
 """
 
-from __future__ import annotations
-
-import dataclasses
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import asdict, dataclass
+from functools import partial, wraps
 from typing import Any, TypeVar
 
 import torch
 from numba import cuda
-from numba.cuda import config, types
+from numba.cuda import config
 
 from kernelzoo import device as devices
 from kernelzoo import tables
@@ -28,7 +25,7 @@ from kernelzoo.kernels.numba.row import Tiling
 from kernelzoo.kernels.numba.source import Source, capability_of, compiled, compiling, shown
 from kernelzoo.kernels.shared import driver
 from kernelzoo.kernels.shared.driver import Parameters, Shape
-from kernelzoo.launch import Launch, Movable, Recording, Step, recording
+from kernelzoo.launch import Bind, Launch, Movable, Recording, Step, owning, recording
 from kernelzoo.layout import Rows, cdiv, rows_of
 
 SIMULATED: bool = config.ENABLE_CUDASIM
@@ -38,8 +35,6 @@ row."""
 
 GRID_LIMIT = 2**31 - 1
 """Blocks in a launch."""
-OFFSETS = (types.int64,) * 10
-"""Numba's types of ``View.offsets``."""
 _STATIC = 2048
 """Bytes of shared memory that a kernel may declare itself, which dynamic shared memory leaves to it."""
 
@@ -96,7 +91,7 @@ def view(x: torch.Tensor, out: torch.Tensor) -> View:
         while rows.apart % vec:
             vec //= 2
         edges = (rows.x_phase | rows.n | rows.x_outer | rows.x_inner) % vec != 0
-    return View(**{f.name: getattr(rows, f.name) for f in dataclasses.fields(Rows)}, vec=vec, edges=edges)
+    return View(**asdict(rows), vec=vec, edges=edges)
 
 
 # --- Plans ----------------------------------------------------------------------------------------------------------
@@ -111,12 +106,20 @@ Plan = Callable[[View, Device, Any], BindView]
 returns what binds such tensors."""
 
 
-def planned(plan: Plan, table: type[Any] | None, x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """Bind ``(x, out)`` by a plan, which is made once for all problems that look the same, and kept.
+def planned(table: type[Any] | None = None) -> Callable[[Plan], Bind]:
+    """The bind of a form whose plan is the decorated function: made once for all problems that look the same, and kept.
 
     ``table`` is the form's part of the launch table, None if it has none.
     """
-    return settled(plan, table, x, out)(x, out)
+
+    def decorate(plan: Plan) -> Bind:
+        @wraps(plan)
+        def bind(x: torch.Tensor, out: torch.Tensor) -> Launch:
+            return settled(plan, table, x, out)(x, out)
+
+        return bind
+
+    return decorate
 
 
 def settled(decide: Callable[[View, Device, Any], T], table: type[Any] | None, x: torch.Tensor, out: torch.Tensor) -> T:
@@ -147,36 +150,58 @@ _settled: dict[tuple[object, ...], Any] = {}
 
 
 @dataclass(frozen=True)
-class Loaded:
-    """A kernel on a device that is here."""
+class Kernel:
+    """A kernel on a device, or in what takes a device's place."""
 
     source: Source
+
+    def resident(self, threads: int) -> int:
+        """Blocks of so many threads that the device can hold at once."""
+        raise NotImplementedError
+
+    def bound(self, shape: Shape, integers: tuple[int, ...]) -> BindView:
+        """What a launch of that shape, with those integers after its pointers, lacks: its tensors."""
+        raise NotImplementedError
+
+    def call(
+        self, grid: int, *integers: int, threads: int = 0, shared: int = 0, cluster: int = 1, cooperative: bool = False
+    ) -> BindView:
+        """A call over ``grid`` blocks that lacks only its tensors: give it those, and it returns a launch.
+
+        ``threads`` per block, if not as many as it was compiled for; ``shared`` bytes of dynamic shared memory; blocks
+        in clusters of ``cluster``; ``cooperative`` if they wait for each other.
+        """
+        return self.bound(Shape(grid, threads or self.source.threads, shared, cluster, cooperative), integers)
+
+    def call_with_workspace(self, numbers: int, counters: int, *arguments: int, **how: Any) -> BindView:
+        """A call of a kernel that takes, between x and out, so many numbers, and so many counters, which begin at 0."""
+        call = self.call(*arguments, **how)
+        _, number, counter, _ = (getattr(torch, str(kind), None) for kind in self.source.pointees)
+
+        def bind(x: torch.Tensor, out: torch.Tensor) -> Launch:
+            workspace = torch.empty(numbers, dtype=number, device=x.device)
+            zeros = torch.zeros(counters, dtype=counter, device=x.device)
+            return owning(call(x, workspace, zeros, out), workspace, zeros)
+
+        return bind
+
+
+@dataclass(frozen=True)
+class Loaded(Kernel):
+    """A kernel on a device that is here."""
+
     device: Device
     function: int
     """The driver's handle."""
 
     def resident(self, threads: int) -> int:
-        """Blocks of so many threads that the device can hold at once: its SMs times the kernel's occupancy."""
+        """The device's SMs times the kernel's occupancy."""
         return driver.blocks_at_once(self.function, threads, 0, self.device)
 
-    def call(
-        self,
-        grid: int,
-        *integers: int,
-        threads: int = 0,
-        shared: int = 0,
-        cluster: int = 1,
-        cooperative: bool = False,
-    ) -> BindView:
-        """A call over ``grid`` blocks that lacks only its tensors: give it those, and it returns a launch.
-
-        ``threads`` per block, if not as many as it was compiled for; ``shared`` bytes of dynamic shared memory; blocks
-        in clusters of ``cluster``; ``cooperative`` if they wait for each other. Tensors are passed by their address,
-        and kept alive by the launch.
-        """
-        shape = Shape(grid, threads or self.source.threads, shared, cluster, cooperative)
+    def bound(self, shape: Shape, integers: tuple[int, ...]) -> BindView:
+        """Tensors are passed by their address, and kept alive by the launch."""
         driver.allow(self.function, shape)
-        pointers = self.source.pointers
+        pointers = len(self.source.pointees)
         launched = self.function, shape, Parameters.of_words(*[0] * pointers, *integers), self.device
         if pointers == 2:
             return partial(Movable, driver.movable(*launched))
@@ -193,39 +218,22 @@ class Loaded:
         return bind
 
 
-@dataclass(frozen=True)
-class Simulated:
-    """A kernel in Numba's simulator."""
-
-    source: Source
+class Simulated(Kernel):
+    """A kernel in Numba's simulator, where clusters and co-operation are nothing."""
 
     def resident(self, threads: int) -> int:
         """Blocks that a grid has which is to fill the device."""
         return SIMULATOR.multiprocessors
 
-    def call(
-        self,
-        grid: int,
-        *integers: int,
-        threads: int = 0,
-        shared: int = 0,
-        cluster: int = 1,
-        cooperative: bool = False,
-    ) -> BindView:
-        """As of a loaded kernel; clusters and co-operation are none of the simulator's."""
-        run = cuda.jit(self.source.function)[grid, threads or self.source.threads, 0, shared]
-
-        def bind(*tensors: torch.Tensor) -> Launch:
-            return partial(run, *[_flat(tensor) for tensor in tensors], *integers)
-
-        return bind
+    def bound(self, shape: Shape, integers: tuple[int, ...]) -> BindView:
+        run = cuda.jit(self.source.function)[shape.grid, shape.threads, 0, shape.shared_bytes]
+        return lambda *tensors: partial(run, *[_flat(tensor) for tensor in tensors], *integers)
 
 
 @dataclass(frozen=True)
-class Recorded:
+class Recorded(Kernel):
     """A kernel that is not loaded: its launches are recorded."""
 
-    source: Source
     device: Device
     recording: Recording
 
@@ -237,23 +245,14 @@ class Recorded:
         blocks = occupancy(self.device, taken.registers or 0, threads, taken.shared_bytes).blocks
         return self.device.multiprocessors * max(1, blocks)
 
-    def call(
-        self,
-        grid: int,
-        *integers: int,
-        threads: int = 0,
-        shared: int = 0,
-        cluster: int = 1,
-        cooperative: bool = False,
-    ) -> BindView:
-        """As of a loaded kernel."""
+    def bound(self, shape: Shape, integers: tuple[int, ...]) -> BindView:
         build = partial(shown, self.source, capability_of(self.device)) if self.recording.compiles else None
-        threads = threads or self.source.threads
-        step = Step(self.source.name, (grid,), threads, shared, cluster, cooperative, integers, build)
+        how = shape.threads, shape.shared_bytes, shape.cluster, shape.cooperative
+        step = Step(self.source.name, (shape.grid,), *how, integers, build)
         return lambda *tensors: self.recording.launch(step)
 
 
-def prepare(source: Source, device: Device) -> Loaded | Simulated | Recorded:
+def prepare(source: Source, device: Device) -> Kernel:
     """The kernel on that device, compiled on first use and kept. Safe from several threads."""
     recorder = recording.get()
     if recorder is not None:

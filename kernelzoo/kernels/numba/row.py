@@ -15,25 +15,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cache
-from importlib import import_module
 from typing import Any
 
 import numpy as np
 from numba import cuda
-from numba.cuda import config, types
+from numba.cuda import types
 
-from kernelzoo.kernels.numba.dtypes import STORAGE, WIDE
+from kernelzoo.kernels.numba.dtypes import WIDE
+from kernelzoo.kernels.numba.words import EVERY_LANE, WARP, machine, maximum, minimum
 
-machine: Any = import_module(f"kernelzoo.kernels.numba.{'simulated' if config.ENABLE_CUDASIM else 'machine'}")
-
-WARP = 32
-ALIGNED = None if config.ENABLE_CUDASIM else 16
-"""Alignment of shared memory that is copied in vectors; the simulator's arrays have none to ask for."""
-EVERY_LANE = 0xFFFFFFFF
 FAR = 2**30  # elements: more than any block reads at once
-
-arrive, atomic_min, exponential = machine.arrive, machine.atomic_min, machine.exponential
-maximum, minimum, keep = machine.maximum, machine.minimum, machine.keep
 
 
 @dataclass(frozen=True)
@@ -297,8 +288,3 @@ def _reduction(combine: Any, tiling: Tiling, identity: Any) -> Any:
     if tiling.across and tiling.lanes > 1 and tiling.threads > WARP:
         return over_columns
     return over_block if not tiling.across and tiling.lanes > WARP else within_warp
-
-
-def pointer(dtype: str) -> Any:
-    """Numba's type of a raw pointer to elements of that dtype."""
-    return types.CPointer(STORAGE[dtype])

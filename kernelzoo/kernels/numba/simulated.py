@@ -3,8 +3,6 @@
 A pointer is a flat array that begins at the tensor's first element; half precision is its bits, as on the GPU.
 """
 
-from __future__ import annotations
-
 import threading
 from typing import Any
 

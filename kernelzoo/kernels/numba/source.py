@@ -4,8 +4,6 @@ Numba's own kernels take a tensor as seven arguments. One here takes raw pointer
 ``cuda.compile`` gives PTX with a plain parameter list.
 """
 
-from __future__ import annotations
-
 import inspect
 import re
 import textwrap
@@ -21,6 +19,7 @@ from numba.cuda import types
 
 from kernelzoo.device import Device
 from kernelzoo.kernels.numba import disk
+from kernelzoo.kernels.numba.dtypes import STORAGE
 from kernelzoo.kernels.shared import cubin
 from kernelzoo.launch import Compiled
 
@@ -30,11 +29,11 @@ compiling = threading.RLock()
 
 @dataclass(frozen=True, eq=False)  # equal to itself alone: the caches of kernels make one of each
 class Source:
-    """A kernel before it is compiled. Its arguments are pointers, and integers after them."""
+    """A kernel before it is compiled. Its arguments are pointers, and integers of 64 bits after them."""
 
     function: Callable[..., None]
-    arguments: tuple[Any, ...]
-    """Numba's types: pointers and int64."""
+    pointees: tuple[Any, ...]
+    """What the pointers point at: elements of a dtype, or numbers of one of Numba's types."""
     threads: int
     """Threads per block, at most."""
     constants: tuple[object, ...]
@@ -42,10 +41,11 @@ class Source:
     blocks: int = 1
     """Blocks that an SM must be able to run at once, which bounds the registers of a thread."""
 
-    @property
-    def pointers(self) -> int:
-        """How many of its arguments are pointers."""
-        return sum(isinstance(argument, types.CPointer) for argument in self.arguments)
+    @cached_property
+    def arguments(self) -> tuple[Any, ...]:
+        """Numba's types of the arguments."""
+        integers = len(inspect.signature(self.function).parameters) - len(self.pointees)
+        return *(types.CPointer(STORAGE.get(p, p)) for p in self.pointees), *(types.int64,) * integers
 
     @cached_property
     def name(self) -> str:

@@ -1,7 +1,5 @@
 """How a row is split over several blocks, and how many rows are in hand at a time: the same in every language."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from kernelzoo.layout import cdiv

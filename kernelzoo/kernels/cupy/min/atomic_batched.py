@@ -1,14 +1,9 @@
 """The reduced axis spread over the chip: a block keeps its rows' minima, and sends them out in one batch of atomics."""
 
-from __future__ import annotations
-
-import torch
-
 from kernelzoo.device import Device
-from kernelzoo.kernels.cupy.launch import Plan, bind
+from kernelzoo.kernels.cupy.launch import Plan, planned
 from kernelzoo.kernels.cupy.min.atomics import TILE_ROWS, chunks_of, plan_of
 from kernelzoo.kernels.cupy.min.blocks import Numbers
-from kernelzoo.launch import Launch
 from kernelzoo.layout import Rows, cdiv
 from kernelzoo.registry import register
 
@@ -19,12 +14,9 @@ MAX_GRID_Y = 65535
 
 
 @register("cupy", "min", "atomic_batched")
-def atomic_batched(x: torch.Tensor, out: torch.Tensor) -> Launch:
+@planned(Numbers)
+def atomic_batched(rows: Rows, device: Device, numbers: Numbers) -> Plan:
     """As atomic_eager, but a block keeps the minima of all its rows and sends them out together."""
-    return bind(__file__, plan, Numbers, x, out)
-
-
-def plan(rows: Rows, device: Device, numbers: Numbers) -> Plan:
     chunks, tiles = chunks_of(rows, device, numbers), cdiv(rows.total, TILE_ROWS)
     # Row groups that fill the device, of as many tiles as a block holds the minima of; a batch is of two tiles at
     # least, where that leaves every SM a block.

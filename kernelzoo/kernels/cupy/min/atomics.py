@@ -1,12 +1,8 @@
 """What both forms that spread the reduced axis over the chip plan alike: the fill, the minimum by atomics, and for
 narrow dtypes, which have no atomics, the way back from a workspace of 32 bits."""
 
-from __future__ import annotations
-
-import ctypes
-
 from kernelzoo.device import Device
-from kernelzoo.kernels.cupy.launch import Plan, Step
+from kernelzoo.kernels.cupy.launch import I64, Plan, Step
 from kernelzoo.kernels.cupy.min.blocks import ITEMS, THREADS, Numbers
 from kernelzoo.kernels.cupy.rows import WARP, c_type, packs, width
 from kernelzoo.layout import Rows, cdiv
@@ -26,7 +22,7 @@ def plan_of(form: str, rows: Rows, chunks: int, row_blocks: int) -> Plan:
     kernel, block_n = f"{form}<{name}, {width(rows)}, {ITEMS}>", cdiv(packs(rows), chunks)
     steps = [
         Step(f"fill<{name}>", over_rows, THREADS, ("partial",)),
-        Step(kernel, chunks, THREADS, ("partial", (ctypes.c_int64, block_n)), grid_y=row_blocks),
+        Step(kernel, chunks, THREADS, ("partial", (I64, block_n)), grid_y=row_blocks),
     ]
     if narrow:
         steps.append(Step(f"narrow<{name}>", over_rows, THREADS, ("partial",)))

@@ -1,7 +1,5 @@
 """How many threads and blocks take a row: what several forms of the minimum count alike."""
 
-from __future__ import annotations
-
 from kernelzoo.kernels.cupy.rows import WARP
 from kernelzoo.layout import cdiv
 from kernelzoo.tables import knob, numbers

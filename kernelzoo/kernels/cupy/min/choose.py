@@ -1,7 +1,5 @@
 """Which form of the minimum takes a problem: what the names auto, rows_deferred and split stand for."""
 
-from __future__ import annotations
-
 import torch
 
 from kernelzoo import tables

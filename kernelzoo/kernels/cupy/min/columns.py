@@ -1,35 +1,22 @@
 """Rows that lie side by side, as columns: a tile of them to a block, whose lanes run along them."""
 
-from __future__ import annotations
-
-import ctypes
-
-import torch
-
 from kernelzoo.device import Device
-from kernelzoo.errors import UnsupportedProblemError
-from kernelzoo.kernels.cupy.launch import Argument, Plan, Step, bind
+from kernelzoo.kernels.cupy.launch import I64, Argument, Plan, Step, planned
 from kernelzoo.kernels.cupy.min.blocks import ITEMS
 from kernelzoo.kernels.cupy.min.tiles import whole_tile
-from kernelzoo.kernels.cupy.rows import c_type
-from kernelzoo.launch import Launch
+from kernelzoo.kernels.cupy.rows import c_type, columns_of
 from kernelzoo.layout import Rows
 from kernelzoo.registry import register
 
-UNUSED: tuple[Argument, ...] = ((ctypes.c_int64, 0), (ctypes.c_int64, 0))
+UNUSED: tuple[Argument, ...] = ((I64, 0), (I64, 0))
 """The workspace of columns_split, whose arguments this kernel has too."""
 
 
 @register("cupy", "min", "columns")
-def columns(x: torch.Tensor, out: torch.Tensor) -> Launch:
+@planned()
+def columns(rows: Rows, device: Device, _: None) -> Plan:
     """A block per tile of rows that lie side by side; lanes run along them, and each thread walks down its own."""
-    return bind(__file__, plan, None, x, out)
-
-
-def plan(rows: Rows, device: Device, numbers: None) -> Plan:
-    columns = rows.columns
-    if columns is None:
-        raise UnsupportedProblemError("cupy/min/columns", "neighbouring rows are not side by side")
+    columns = columns_of("cupy/min/columns", rows)
     tile = whole_tile(columns, device)
     kernel = f"columns<{c_type(columns)}, {tile.width}, {ITEMS}>"
     return Plan(columns, (Step(kernel, tile.count, tile.threads, (*UNUSED, *tile.arguments(1, columns.n))),))

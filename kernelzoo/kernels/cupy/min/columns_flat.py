@@ -1,15 +1,10 @@
 """Few, long columns that fill one piece of memory: read pack by pack, whatever row a place of a pack belongs to."""
 
-from __future__ import annotations
-
-import torch
-
 from kernelzoo.device import Device
 from kernelzoo.errors import UnsupportedProblemError
-from kernelzoo.kernels.cupy.launch import Plan, Step, bind
+from kernelzoo.kernels.cupy.launch import Plan, Step, planned
 from kernelzoo.kernels.cupy.min.blocks import ITEMS, Numbers
 from kernelzoo.kernels.cupy.rows import c_type
-from kernelzoo.launch import Launch
 from kernelzoo.layout import Columns, Rows
 from kernelzoo.registry import register
 
@@ -17,18 +12,15 @@ THREADS = 512
 """In a block, and the most rows: each needs a thread."""
 
 
-@register("cupy", "min", "columns_flat")
-def columns_flat(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """Blocks read columns as one piece of memory, by 16 bytes; the last to arrive reduces their minima."""
-    return bind(__file__, plan, Numbers, x, out)
-
-
 def fits(columns: Columns | None) -> bool:
     """Whether columns fill one piece of memory that starts with a 16-byte word, and are few enough."""
     return columns is not None and columns.one_piece and columns.aligned and columns.inner <= THREADS
 
 
-def plan(rows: Rows, device: Device, numbers: Numbers) -> Plan:
+@register("cupy", "min", "columns_flat")
+@planned(Numbers)
+def columns_flat(rows: Rows, device: Device, numbers: Numbers) -> Plan:
+    """Blocks read columns as one piece of memory, by 16 bytes; the last to arrive reduces their minima."""
     columns = rows.columns
     if columns is None or not fits(columns):
         reason = f"the rows are not up to {THREADS} columns of one piece of memory that starts with a 16-byte word"

@@ -1,30 +1,19 @@
 """Few, long columns: several blocks to a tile of them, as in split_arrival."""
 
-from __future__ import annotations
-
-import torch
-
 from kernelzoo.device import Device
-from kernelzoo.errors import UnsupportedProblemError
-from kernelzoo.kernels.cupy.launch import Plan, Step, bind
+from kernelzoo.kernels.cupy.launch import Plan, Step, planned
 from kernelzoo.kernels.cupy.min.blocks import ITEMS, Numbers
 from kernelzoo.kernels.cupy.min.tiles import shared_tile
-from kernelzoo.kernels.cupy.rows import c_type
-from kernelzoo.launch import Launch
+from kernelzoo.kernels.cupy.rows import c_type, columns_of
 from kernelzoo.layout import VECTOR_BYTES, Rows, cdiv
 from kernelzoo.registry import register
 
 
 @register("cupy", "min", "columns_split")
-def columns_split(x: torch.Tensor, out: torch.Tensor) -> Launch:
+@planned(Numbers)
+def columns_split(rows: Rows, device: Device, numbers: Numbers) -> Plan:
     """Several blocks per tile of rows that lie side by side; the last to arrive reduces their minima: one launch."""
-    return bind(__file__, plan, Numbers, x, out)
-
-
-def plan(rows: Rows, device: Device, numbers: Numbers) -> Plan:
-    columns = rows.columns
-    if columns is None:
-        raise UnsupportedProblemError("cupy/min/columns_split", "neighbouring rows are not side by side")
+    columns = columns_of("cupy/min/columns_split", rows)
     tile, chunks = shared_tile(columns, device, numbers.column_blocks)
     kernel = f"columns_split<{c_type(columns)}, {tile.width}, {ITEMS}>"
     arguments = ("partial", "counters", *tile.arguments(chunks, cdiv(columns.n, chunks)))

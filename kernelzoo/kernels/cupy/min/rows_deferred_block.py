@@ -1,14 +1,9 @@
 """A block to a long row; its threads' running minima meet once, at the row's end."""
 
-from __future__ import annotations
-
-import torch
-
 from kernelzoo.device import Device
-from kernelzoo.kernels.cupy.launch import Plan, Step, bind
+from kernelzoo.kernels.cupy.launch import Plan, Step, planned
 from kernelzoo.kernels.cupy.min.blocks import ITEMS, threads
 from kernelzoo.kernels.cupy.rows import c_type, packs, width
-from kernelzoo.launch import Launch
 from kernelzoo.layout import Rows
 from kernelzoo.registry import register
 from kernelzoo.tables import knob, numbers
@@ -25,12 +20,9 @@ class Numbers:
 
 
 @register("cupy", "min", "rows_deferred_block")
-def rows_deferred_block(x: torch.Tensor, out: torch.Tensor) -> Launch:
+@planned(Numbers)
+def rows_deferred_block(rows: Rows, device: Device, numbers: Numbers) -> Plan:
     """One block per row; each thread keeps a running minimum, and those meet once, at the row's end."""
-    return bind(__file__, plan, Numbers, x, out)
-
-
-def plan(rows: Rows, device: Device, numbers: Numbers) -> Plan:
     most = LONE_THREADS if rows.total <= device.multiprocessors else numbers.row_threads
     kernel = f"rows_deferred_block<{c_type(rows)}, {width(rows)}, {ITEMS}>"
     return Plan(rows, (Step(kernel, rows.total, threads(packs(rows), most)),))

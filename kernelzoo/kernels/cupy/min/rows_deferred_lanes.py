@@ -1,15 +1,10 @@
 """A warp, a part of a warp or a single thread to a short row, all of which is loaded before the first is compared."""
 
-from __future__ import annotations
-
-import torch
-
 from kernelzoo.device import Device
 from kernelzoo.errors import UnsupportedProblemError
-from kernelzoo.kernels.cupy.launch import Plan, Step, bind
+from kernelzoo.kernels.cupy.launch import Plan, Step, planned
 from kernelzoo.kernels.cupy.min.blocks import ITEMS
 from kernelzoo.kernels.cupy.rows import WARP, c_type, packed, packs, width
-from kernelzoo.launch import Launch
 from kernelzoo.layout import Rows, cdiv, power_of_two
 from kernelzoo.registry import register
 from kernelzoo.tables import knob, numbers
@@ -32,12 +27,9 @@ class Numbers:
 
 
 @register("cupy", "min", "rows_deferred_lanes")
-def rows_deferred_lanes(x: torch.Tensor, out: torch.Tensor) -> Launch:
+@planned(Numbers)
+def rows_deferred_lanes(rows: Rows, device: Device, numbers: Numbers) -> Plan:
     """A warp, a part of one or a thread per short row, read whole before the lanes' minima meet."""
-    return bind(__file__, plan, Numbers, x, out)
-
-
-def plan(rows: Rows, device: Device, numbers: Numbers) -> Plan:
     taken, wide = packs(rows), width(rows)
     if taken > MOST_PACKS:
         reason = f"a row of {taken} packs of {wide * rows.itemsize} bytes; a warp holds {MOST_PACKS}"

@@ -1,14 +1,9 @@
 """Short rows of any length, read as one piece of memory: through shared memory, and then a thread to a row."""
 
-from __future__ import annotations
-
-import torch
-
 from kernelzoo.device import Device
 from kernelzoo.errors import UnsupportedProblemError
-from kernelzoo.kernels.cupy.launch import Plan, Step, bind
+from kernelzoo.kernels.cupy.launch import Plan, Step, planned
 from kernelzoo.kernels.cupy.rows import c_type, one_piece
-from kernelzoo.launch import Launch
 from kernelzoo.layout import VECTOR_BYTES, Rows, cdiv
 from kernelzoo.registry import register
 
@@ -20,12 +15,9 @@ OTHER_BYTES = 2048
 
 
 @register("cupy", "min", "rows_deferred_shared")
-def rows_deferred_shared(x: torch.Tensor, out: torch.Tensor) -> Launch:
+@planned()
+def rows_deferred_shared(rows: Rows, device: Device, _: None) -> Plan:
     """Short rows side by side are copied to shared memory as one piece, and each thread walks down one."""
-    return bind(__file__, plan, None, x, out)
-
-
-def plan(rows: Rows, device: Device, numbers: None) -> Plan:
     if not one_piece(rows):
         raise UnsupportedProblemError("cupy/min/rows_deferred_shared", "the rows are not one piece of memory")
     shared = ROWS * rows.n * rows.itemsize + VECTOR_BYTES  # the first row may start anywhere in a word

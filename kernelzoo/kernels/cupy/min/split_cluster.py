@@ -1,15 +1,10 @@
 """Rows of some length: a cluster of blocks to each, whose minima meet in distributed shared memory."""
 
-from __future__ import annotations
-
-import torch
-
 from kernelzoo.device import Device
 from kernelzoo.errors import UnsupportedProblemError
-from kernelzoo.kernels.cupy.launch import Plan, Step, bind
+from kernelzoo.kernels.cupy.launch import Plan, Step, planned
 from kernelzoo.kernels.cupy.min.blocks import ITEMS, threads
 from kernelzoo.kernels.cupy.rows import c_type, packs, width
-from kernelzoo.launch import Launch
 from kernelzoo.layout import Rows, cdiv
 from kernelzoo.registry import register
 
@@ -21,12 +16,9 @@ THREADS = 512
 
 
 @register("cupy", "min", "split_cluster")
-def split_cluster(x: torch.Tensor, out: torch.Tensor) -> Launch:
+@planned()
+def split_cluster(rows: Rows, device: Device, _: None) -> Plan:
     """A cluster of four blocks per row; their minima meet in the shared memory of the first."""
-    return bind(__file__, plan, None, x, out)
-
-
-def plan(rows: Rows, device: Device, numbers: None) -> Plan:
     if device.cluster_blocks < CLUSTER:
         reason = f"it takes clusters of blocks, of compute capability 9.0; this is {device.name}"
         raise UnsupportedProblemError("cupy/min/split_cluster", reason)

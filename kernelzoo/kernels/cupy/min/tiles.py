@@ -1,13 +1,10 @@
 """Columns cut into tiles: how many neighbouring rows, lanes and lines a block takes; ``struct Tile`` of tile.cuh."""
 
-from __future__ import annotations
-
-import ctypes
 import math
 from dataclasses import dataclass
 
 from kernelzoo.device import Device
-from kernelzoo.kernels.cupy.launch import Argument
+from kernelzoo.kernels.cupy.launch import I32, I64, Argument
 from kernelzoo.kernels.cupy.min.blocks import ITEMS, THREADS
 from kernelzoo.kernels.cupy.rows import WARP
 from kernelzoo.layout import VECTOR_BYTES, Columns, cdiv, power_of_two
@@ -37,8 +34,8 @@ class Tile:
 
     def arguments(self, chunks: int, share: int) -> tuple[Argument, ...]:
         """What the kernels take after their workspace, for so many blocks a tile, each with so many lines."""
-        sizes = ((ctypes.c_int32, size) for size in (self.step, self.lanes, self.depths))
-        return (ctypes.c_int32, chunks), (ctypes.c_int64, share), (ctypes.c_int64, self.across), *sizes
+        sizes = ((I32, size) for size in (self.step, self.lanes, self.depths))
+        return (I32, chunks), (I64, share), (I64, self.across), *sizes
 
 
 def whole_tile(columns: Columns, device: Device) -> Tile:

@@ -1,7 +1,5 @@
 """Which form takes a problem: by row length first, then by the number of rows, and for columns by their width."""
 
-from __future__ import annotations
-
 import torch
 
 from kernelzoo import tables

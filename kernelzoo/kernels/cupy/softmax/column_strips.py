@@ -1,7 +1,5 @@
 """Strips of neighbouring columns, which the lanes of a block run along: see columns.cuh."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from kernelzoo.kernels.cupy.rows import c_type

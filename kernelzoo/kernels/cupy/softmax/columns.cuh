@@ -87,7 +87,7 @@ __global__ void __launch_bounds__(THREADS, COLUMN_THREADS<T, V, SPLIT> / THREADS
       if constexpr (V > 1) {
         items[i].raw = load_kept_if(i < count, x + i * x_step, items[i].raw);
       } else {
-        if (i < count) items[i].load(x + i * x_step, 0);
+        if (i < count) items[i].load(x + i * x_step);
       }
     }
 #pragma unroll
@@ -187,7 +187,7 @@ __global__ void __launch_bounds__(THREADS, COLUMN_THREADS<T, V, SPLIT> / THREADS
 #pragma unroll
         for (int k = 0; k < V; ++k) v[k] = EXPONENTIALS ? v[k] * scale[k] : finished<T>(v[k], {m[k], s[k]});
         items[i].set(v);
-        items[i].template store<true>(out + i * out_step, 0, true);
+        items[i].template store<true>(out + i * out_step, true);
       }
     }
     for (int i = ITEMS; i < count; i += BATCH) {
@@ -200,7 +200,7 @@ __global__ void __launch_bounds__(THREADS, COLUMN_THREADS<T, V, SPLIT> / THREADS
 #pragma unroll
           for (int h = 0; h < V; ++h) v[h] = finished<T>(v[h], {m[h], s[h]});
           batch[k].set(v);
-          batch[k].store(out + (i + k) * out_step, 0, true);
+          batch[k].store(out + (i + k) * out_step, true);
         }
       }
     }

@@ -104,6 +104,6 @@ __global__ void __launch_bounds__(sizeof(T) == 8 ? 256 : 512, sizeof(T) == 8 ? 2
 #pragma unroll
     for (int k = 0; k < V; ++k) v[k] = finished<T>(v[k], {m[k], s[k]});
     item.set(v);
-    item.store(out, 0, true);
+    item.store(out, true);
   }
 }

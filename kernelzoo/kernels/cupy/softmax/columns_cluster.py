@@ -1,18 +1,11 @@
 """Softmax of columns in the shared memory of a cluster of blocks, of which an SM has several; read once."""
 
-from __future__ import annotations
-
-import ctypes
-
-import torch
-
 from kernelzoo.device import Device
 from kernelzoo.errors import UnsupportedProblemError
-from kernelzoo.kernels.cupy.launch import Plan, Step, bind
+from kernelzoo.kernels.cupy.launch import I32, Plan, Step, planned
 from kernelzoo.kernels.cupy.rows import WARP, c_type, columns_of
 from kernelzoo.kernels.cupy.softmax.meeting import BLOCK_BYTES, clusters
 from kernelzoo.kernels.cupy.softmax.pairs import pair_bytes
-from kernelzoo.launch import Launch
 from kernelzoo.layout import VECTOR_BYTES, Columns, Rows, cdiv, power_of_two
 from kernelzoo.registry import register
 from kernelzoo.tables import knob, numbers
@@ -35,12 +28,9 @@ class Numbers:
 
 
 @register("cupy", "softmax", "columns_cluster")
-def columns_cluster(x: torch.Tensor, out: torch.Tensor) -> Launch:
+@planned(Numbers)
+def columns_cluster(rows: Rows, device: Device, table: Numbers) -> Plan:
     """Every element in the shared memory of a cluster; pairs meet through distributed shared memory."""
-    return bind(__file__, plan, Numbers, x, out)
-
-
-def plan(rows: Rows, device: Device, table: Numbers) -> Plan:
     columns = columns_of("cupy/softmax/columns_cluster", rows)
     step = fitting(columns, device, table)
     if step is None:
@@ -76,7 +66,7 @@ def fitting(columns: Columns, device: Device, table: Numbers) -> Step | None:
                 shared = items * threads * cell + (threads // max(lanes, WARP) + parts + 1) * wide * pair
                 if blocks * (shared + BLOCK_BYTES) > device.shared_per_block + 1024 or shared > MOST_BYTES:
                     continue
-                arguments = ((ctypes.c_int32, lanes), (ctypes.c_int32, items))
+                arguments = ((I32, lanes), (I32, items))
                 kernel = f"columns_cluster<{c_type(columns)}, {width}>"
                 fits = Step(kernel, tiles * parts, threads, arguments, shared, cluster=parts)
                 if tiles * parts >= device.multiprocessors or share <= SHORT:

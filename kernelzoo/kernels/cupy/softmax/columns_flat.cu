@@ -37,7 +37,7 @@ __global__ void __launch_bounds__(512, 1)
 #pragma unroll
     for (int i = 0; i < ITEMS; ++i) {
       if (first + i < count) {
-        into[i].load(x + element(first + i), 0);
+        into[i].load(x + element(first + i));
       } else {
         into[i].empty();
       }
@@ -116,7 +116,7 @@ __global__ void __launch_bounds__(512, 1)
 #pragma unroll
       for (int k = 0; k < V; ++k) v[k] = finished<T>(v[k], {m[k], s[k]});
       items[i].set(v);
-      if (first + i < stop) items[i].store(out + element(first + i), 0, true);
+      if (first + i < stop) items[i].store(out + element(first + i), true);
     }
   };
   int last = kept < count ? (count - 1 - kept) / ITEMS * ITEMS + kept : -1;

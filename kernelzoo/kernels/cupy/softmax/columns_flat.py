@@ -1,18 +1,12 @@
 """Softmax of columns that fill one piece of memory, taken as such: blocks of 512 threads go round their rows."""
 
-from __future__ import annotations
-
-import ctypes
 import math
-
-import torch
 
 from kernelzoo.device import Device
 from kernelzoo.errors import UnsupportedProblemError
-from kernelzoo.kernels.cupy.launch import Plan, Step, bind
+from kernelzoo.kernels.cupy.launch import I32, Plan, Step, planned
 from kernelzoo.kernels.cupy.rows import c_type, columns_of
 from kernelzoo.kernels.cupy.softmax.pairs import pair_bytes
-from kernelzoo.launch import Launch
 from kernelzoo.layout import VECTOR_BYTES, Columns, Rows, cdiv
 from kernelzoo.registry import register
 
@@ -20,12 +14,6 @@ THREADS = 512
 
 OTHER_BYTES = 10 * 1024
 """Shared memory for all else, of which 8 kB are for pairs."""
-
-
-@register("cupy", "softmax", "columns_flat")
-def columns_flat(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """Columns as one piece of memory, whatever boundaries they keep to, in the shared memory of all SMs."""
-    return bind(__file__, plan, None, x, out)
 
 
 def fits(columns: Columns) -> bool:
@@ -39,7 +27,10 @@ def threads_round(columns: Columns) -> int:
     return THREADS // around * around
 
 
-def plan(rows: Rows, device: Device, table: None) -> Plan:
+@register("cupy", "softmax", "columns_flat")
+@planned()
+def columns_flat(rows: Rows, device: Device, _: None) -> Plan:
+    """Columns as one piece of memory, whatever boundaries they keep to, in the shared memory of all SMs."""
     columns = columns_of("cupy/softmax/columns_flat", rows)
     if not fits(columns):
         raise UnsupportedProblemError(
@@ -56,7 +47,7 @@ def plan(rows: Rows, device: Device, table: None) -> Plan:
         f"columns_flat<{c_type(columns)}, {items}>",
         blocks,
         THREADS,
-        ("partial", "counters", (ctypes.c_int32, held), (ctypes.c_int32, active)),
+        ("partial", "counters", (I32, held), (I32, active)),
         held * THREADS * VECTOR_BYTES + places,
         cooperative=True,
     )

@@ -3,19 +3,12 @@
 After this zoo's own columns_grid in Triton: each block holds its part of a strip while the blocks exchange pairs.
 """
 
-from __future__ import annotations
-
-import ctypes
-
-import torch
-
 from kernelzoo.device import Device
-from kernelzoo.kernels.cupy.launch import Argument, Plan, Step, bind
+from kernelzoo.kernels.cupy.launch import I32, Argument, Plan, Step, planned
 from kernelzoo.kernels.cupy.rows import columns_of
 from kernelzoo.kernels.cupy.softmax.column_strips import fewer, widest
 from kernelzoo.kernels.cupy.softmax.pairs import pair_bytes
 from kernelzoo.kernels.shared.split import split
-from kernelzoo.launch import Launch
 from kernelzoo.layout import Rows, cdiv
 from kernelzoo.registry import register
 
@@ -33,13 +26,12 @@ WORKSPACE_LINE = 128
 
 
 @register("cupy", "softmax", "columns_grid")
-def columns_grid(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """Columns that several blocks share, which run side by side and exchange pairs through device memory."""
-    return bind(__file__, plan, None, x, out)
+@planned()
+def columns_grid(rows: Rows, device: Device, _: None) -> Plan:
+    """Columns that several blocks share, which run side by side and exchange pairs through device memory.
 
-
-def plan(rows: Rows, device: Device, table: None) -> Plan:
-    """As few blocks to a strip as hold it, more where there is room for them."""
+    As few blocks to a strip as hold it, more where there is room for them.
+    """
     columns = columns_of("cupy/softmax/columns_grid", rows)
     strip, resident = widest(columns), BLOCKS * device.multiprocessors
     wide = strip.lanes * columns.vector
@@ -51,7 +43,7 @@ def plan(rows: Rows, device: Device, table: None) -> Plan:
     parts = min(parts, resident, cdiv(columns.n, LEAST_SHARE))
     cut = split(strips, columns.n, parts, 1, resident)
     strip = fewer(strip, cut.span)
-    arguments: tuple[Argument, ...] = ("counters", (ctypes.c_int32, cut.parts))
+    arguments: tuple[Argument, ...] = ("counters", (I32, cut.parts))
     step = Step(strip.kernel(columns, True), cut.blocks, strip.threads, arguments, cooperative=True)
     pairs = 2 * strips * cut.parts * wide * pair_bytes(columns)
     return Plan(columns, (step,), counter_bytes=WORKSPACE_LINE + pairs)

@@ -1,18 +1,11 @@
 """Softmax of columns of any width in the shared memory of a cluster, 32 rows to a block; read once."""
 
-from __future__ import annotations
-
-import ctypes
-
-import torch
-
 from kernelzoo.device import Device
 from kernelzoo.errors import UnsupportedProblemError
-from kernelzoo.kernels.cupy.launch import Plan, Step, bind
+from kernelzoo.kernels.cupy.launch import I32, Plan, Step, planned
 from kernelzoo.kernels.cupy.rows import WARP, c_type, columns_of
 from kernelzoo.kernels.cupy.softmax.meeting import BLOCK_BYTES, clusters
 from kernelzoo.kernels.cupy.softmax.pairs import pair_bytes
-from kernelzoo.launch import Launch
 from kernelzoo.layout import VECTOR_BYTES, Columns, Rows, cdiv
 from kernelzoo.registry import register
 from kernelzoo.tables import knob, numbers
@@ -37,12 +30,9 @@ class Numbers:
 
 
 @register("cupy", "softmax", "columns_ragged")
-def columns_ragged(x: torch.Tensor, out: torch.Tensor) -> Launch:
+@planned(Numbers)
+def columns_ragged(rows: Rows, device: Device, table: Numbers) -> Plan:
     """Columns that begin anywhere in a 16-byte word, whose words are copied whole to the shared memory of a cluster."""
-    return bind(__file__, plan, Numbers, x, out)
-
-
-def plan(rows: Rows, device: Device, table: Numbers) -> Plan:
     columns = columns_of("cupy/softmax/columns_ragged", rows)
     step = fitting(columns, device, table)
     if step is None:
@@ -69,7 +59,7 @@ def fitting(columns: Columns, device: Device, table: Numbers) -> Step | None:
             if blocks * (shared + BLOCK_BYTES) > device.shared_per_block + 1024:
                 continue
             kernel = f"columns_ragged<{c_type(columns)}>"
-            fits = Step(kernel, tiles * parts, warps * WARP, ((ctypes.c_int32, items),), shared, cluster=parts)
+            fits = Step(kernel, tiles * parts, warps * WARP, ((I32, items),), shared, cluster=parts)
             if tiles * parts >= device.multiprocessors or share <= SHORT:
                 break
         if fits is not None:

@@ -1,15 +1,10 @@
 """Softmax with one block per row, which stays in registers: one read and one write of the matrix."""
 
-from __future__ import annotations
-
-import torch
-
 from kernelzoo.device import Device
 from kernelzoo.errors import UnsupportedProblemError
-from kernelzoo.kernels.cupy.launch import Plan, Step, bind
+from kernelzoo.kernels.cupy.launch import Plan, Step, planned
 from kernelzoo.kernels.cupy.rows import c_type, packs, width
 from kernelzoo.kernels.cupy.softmax.held import PACKS_HELD, threads
-from kernelzoo.launch import Launch
 from kernelzoo.layout import Rows
 from kernelzoo.registry import register
 from kernelzoo.tables import knob, numbers
@@ -35,12 +30,9 @@ class Numbers:
 
 
 @register("cupy", "softmax", "fused")
-def fused(x: torch.Tensor, out: torch.Tensor) -> Launch:
+@planned(Numbers)
+def fused(rows: Rows, device: Device, table: Numbers) -> Plan:
     """One block per row, which stays in registers: one read and one write of the matrix."""
-    return bind(__file__, plan, Numbers, x, out)
-
-
-def plan(rows: Rows, device: Device, table: Numbers) -> Plan:
     if packs(rows) > MOST_PACKS:
         raise UnsupportedProblemError(
             "cupy/softmax/fused",

@@ -1,19 +1,53 @@
-// A thread's part of a row, held in registers: ITEMS packs and EDGES edge elements; and the pair of the row.
+// A thread's part of a row, held in registers: ITEMS packs and, with EDGES, an edge element; and the pair of the row.
 #ifndef KERNELZOO_SOFTMAX_HELD_CUH
 #define KERNELZOO_SOFTMAX_HELD_CUH
 
 #include "packs.cuh"
 
-template <class T, int V, int ITEMS, int EDGES>
-struct Held {
-  using W = Wide<T>;
-  // The exponentials are kept: in place of the elements where the dtype is as wide as its arithmetic, beside them where
-  // half precisions are few. Of more of those they are computed twice, for want of registers.
-  static constexpr bool IN_PLACE = V == 1 || sizeof(T) == sizeof(W), KEPT = IN_PLACE || ITEMS <= 4;
-
+// Where a thread keeps the exponentials of its packs until the row's pair is known: in place of the elements, where the
+// dtype is as wide as its arithmetic.
+template <class T, int V, int ITEMS, bool AS_WIDE = V == 1 || sizeof(T) == sizeof(Wide<T>), bool FEW = ITEMS <= 4>
+struct Kept {
+  static constexpr bool KEPT = true;
   Pack<T, V> items[ITEMS];
-  W edges[EDGES ? EDGES : 1];
-  W wide[IN_PLACE || !KEPT ? 1 : ITEMS * V];
+  __device__ void keep(int i, const Wide<T> (&v)[V]) { items[i].set(v); }
+  __device__ void kept(int i, Wide<T> (&v)[V], Wide<T>) const { items[i].get(v); }
+};
+
+// Beside the elements, where half precisions are few.
+template <class T, int V, int ITEMS>
+struct Kept<T, V, ITEMS, false, true> {
+  static constexpr bool KEPT = true;
+  Pack<T, V> items[ITEMS];
+  Wide<T> wide[ITEMS * V];
+  __device__ void keep(int i, const Wide<T> (&v)[V]) {
+#pragma unroll
+    for (int k = 0; k < V; ++k) wide[i * V + k] = v[k];
+  }
+  __device__ void kept(int i, Wide<T> (&v)[V], Wide<T>) const {
+#pragma unroll
+    for (int k = 0; k < V; ++k) v[k] = wide[i * V + k];
+  }
+};
+
+// Nowhere, for want of registers, where they are more: they are computed twice.
+template <class T, int V, int ITEMS>
+struct Kept<T, V, ITEMS, false, false> {
+  static constexpr bool KEPT = false;
+  Pack<T, V> items[ITEMS];
+  __device__ void keep(int, const Wide<T> (&)[V]) {}
+  __device__ void kept(int i, Wide<T> (&v)[V], Wide<T> shift) const {
+    items[i].get(v);
+#pragma unroll
+    for (int k = 0; k < V; ++k) v[k] = exponential(v[k] - shift);
+  }
+};
+
+template <class T, int V, int ITEMS, bool EDGES>
+struct Held : Kept<T, V, ITEMS> {
+  using W = Wide<T>;
+  using Kept<T, V, ITEMS>::items, Kept<T, V, ITEMS>::KEPT;
+  W edge;
 
   // Lane `lane` of `lanes`. What lies past the row's end is -inf, which adds nothing. All loads are issued before the
   // first is waited for.
@@ -22,25 +56,20 @@ struct Held {
     for (int i = 0; i < ITEMS; ++i) {
       const int j = lane + i * lanes;
       if (live && j < row.packs) {
-        items[i].template load<true>(row.x + row.head + j * (V > 1 ? (i64)V : row.x_n), row.x_n);
+        items[i].template load<true>(row.x_pack(j));
       } else {
         items[i].empty();
       }
     }
-#pragma unroll
-    for (int i = 0; i < EDGES; ++i) {
-      const int e = lane + i * lanes;
-      edges[i] = live && e < row.edges ? widen(row.x[row.edge(e)]) : lowest<W>();
-    }
+    if constexpr (EDGES) edge = live && lane < row.edges ? widen(row.x[row.edge(lane)]) : lowest<W>();
   }
 
   __device__ W top() const {
-    W m = top_of(items);
-#pragma unroll
-    for (int i = 0; i < EDGES; ++i) m = larger(m, edges[i]);
-    return m;
+    const W m = top_of(items);
+    return EDGES ? larger(m, edge) : m;
   }
 
+  // The sum below the thread's own maximum, or below one that several threads have agreed on.
   __device__ Pair<W> exponentials() { return exponentials(top()); }
   __device__ Pair<W> exponentials(const W m) {
     const W shift = zero_if_empty(m);
@@ -52,18 +81,12 @@ struct Held {
 #pragma unroll
       for (int k = 0; k < V; ++k) v[k] = exponential(v[k] - shift);
       s += sum_of(v);
-      if constexpr (IN_PLACE) {
-        items[i].set(v);
-      } else if constexpr (KEPT) {
-#pragma unroll
-        for (int k = 0; k < V; ++k) wide[i * V + k] = v[k];
-      }
+      this->keep(i, v);
     }
-#pragma unroll
-    for (int i = 0; i < EDGES; ++i) {
-      const W e = exponential(edges[i] - shift);
+    if constexpr (EDGES) {
+      const W e = exponential(edge - shift);
       s += e;
-      if constexpr (KEPT) edges[i] = e;
+      if constexpr (KEPT) edge = e;
     }
     if constexpr (!KEPT) keep_packed(items);
     return {m, s};
@@ -79,27 +102,14 @@ struct Held {
     for (int i = 0; i < ITEMS; ++i) {
       const int j = lane + i * lanes;
       if (j < row.packs) {
-        if constexpr (IN_PLACE || !KEPT) items[i].get(v);
+        this->kept(i, v, shift);
 #pragma unroll
-        for (int k = 0; k < V; ++k) {
-          if constexpr (IN_PLACE) {
-            v[k] *= scale;
-          } else if constexpr (KEPT) {
-            v[k] = wide[i * V + k] * scale;
-          } else {
-            v[k] = exponential(v[k] - shift) * scale;
-          }
-        }
+        for (int k = 0; k < V; ++k) v[k] *= scale;
         items[i].set(v);
-        auto* out = row.out + row.head + j * (V > 1 ? (i64)V : row.out_n);
-        items[i].template store<true>(out, row.out_n, row.out_packed);
+        items[i].template store<true>(row.out_pack(j), row.out_packed);
       }
     }
-#pragma unroll
-    for (int i = 0; i < EDGES; ++i) {
-      const int e = lane + i * lanes;
-      if (e < row.edges) narrow((KEPT ? edges[i] : exponential(edges[i] - shift)) * scale, row.out[row.edge(e)]);
-    }
+    if (EDGES && lane < row.edges) narrow((KEPT ? edge : exponential(edge - shift)) * scale, row.out[row.edge(lane)]);
   }
 };
 
@@ -130,22 +140,24 @@ __device__ inline Pair<W> merge_held(Held& held, Pair<W>& own) {
   }
 }
 
+template <class Held>
+__device__ inline Pair<double> agree_by_block(Held& held, Pair<double>& own, Pair<double>* slots) {
+  const int warp = threadIdx.x / 32, lane = threadIdx.x & 31, warps = blockDim.x / 32;
+  const double top = larger_of_lanes<32>(held.top());
+  if (lane == 0) slots[warp].m = top;
+  __syncthreads();
+  own = held.exponentials(larger_of_lanes<32>(lane < warps ? slots[lane].m : lowest<double>()));
+  const double sum = sum_of_lanes<32>(own.s);
+  if (lane == 0) slots[warp].s = sum;
+  __syncthreads();
+  return {own.m, sum_of_lanes<32>(lane < warps ? slots[lane].s : 0.0)};
+}
+
 template <class Held, class W>
 __device__ inline Pair<W> merge_held_by_block(Held& held, Pair<W>& own, Pair<W>* slots) {
-  if constexpr (sizeof(W) == 8) {
-    const int warp = threadIdx.x / 32, lane = threadIdx.x & 31, warps = blockDim.x / 32;
-    const W top = larger_of_lanes<32>(held.top());
-    if (lane == 0) slots[warp].m = top;
-    __syncthreads();
-    own = held.exponentials(larger_of_lanes<32>(lane < warps ? slots[lane].m : lowest<W>()));
-    const W sum = sum_of_lanes<32>(own.s);
-    if (lane == 0) slots[warp].s = sum;
-    __syncthreads();
-    return {own.m, sum_of_lanes<32>(lane < warps ? slots[lane].s : W(0))};
-  } else {
-    own = held.exponentials();
-    return merge_block(own, slots);
-  }
+  if constexpr (sizeof(W) == 8) return agree_by_block(held, own, slots);
+  own = held.exponentials();
+  return merge_block(own, slots);
 }
 
 #endif

@@ -1,7 +1,5 @@
 """Rows that threads hold in registers: see held.cuh."""
 
-from __future__ import annotations
-
 from kernelzoo.kernels.cupy.rows import WARP
 from kernelzoo.layout import cdiv
 

@@ -1,7 +1,5 @@
 """Blocks that meet in a thread-block cluster: see meeting.cuh."""
 
-from __future__ import annotations
-
 from kernelzoo.device import Device
 
 CLUSTERS = (2, 4, 8, 16)

@@ -1,14 +1,9 @@
 """Softmax of short rows that are one piece of memory, copied as such through shared memory: a thread or a few a row."""
 
-from __future__ import annotations
-
-import torch
-
 from kernelzoo.device import Device
 from kernelzoo.errors import UnsupportedProblemError
-from kernelzoo.kernels.cupy.launch import Plan, Step, bind
+from kernelzoo.kernels.cupy.launch import Plan, Step, planned
 from kernelzoo.kernels.cupy.rows import WARP, c_type, one_piece
-from kernelzoo.launch import Launch
 from kernelzoo.layout import Rows, cdiv
 from kernelzoo.registry import register
 
@@ -21,18 +16,15 @@ MOST_ELEMENTS, MOST_DOUBLES = 264, 16
 """Of a row: what eight threads have registers for; double's exp leaves fewer."""
 
 
-@register("cupy", "softmax", "multi_row_shared")
-def multi_row_shared(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """Short rows that follow each other without a gap, 128 or fewer at a time through shared memory as one piece."""
-    return bind(__file__, plan, None, x, out)
-
-
 def fits(rows: Rows) -> bool:
     """Whether the rows are one piece of memory, and short enough."""
     return one_piece(rows) and rows.n <= (MOST_DOUBLES if rows.dtype == "float64" else MOST_ELEMENTS)
 
 
-def plan(rows: Rows, device: Device, table: None) -> Plan:
+@register("cupy", "softmax", "multi_row_shared")
+@planned()
+def multi_row_shared(rows: Rows, device: Device, _: None) -> Plan:
+    """Short rows that follow each other without a gap, 128 or fewer at a time through shared memory as one piece."""
     if not fits(rows):
         raise UnsupportedProblemError(
             "cupy/softmax/multi_row_shared",

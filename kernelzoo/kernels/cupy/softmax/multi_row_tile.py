@@ -1,15 +1,10 @@
 """Softmax of many short rows per block, side by side in registers: a warp or a part of one takes a row."""
 
-from __future__ import annotations
-
-import torch
-
 from kernelzoo.device import Device
 from kernelzoo.errors import UnsupportedProblemError
-from kernelzoo.kernels.cupy.launch import Plan, Step, bind
+from kernelzoo.kernels.cupy.launch import Plan, Step, planned
 from kernelzoo.kernels.cupy.rows import WARP, c_type, packed, packs, width
 from kernelzoo.kernels.cupy.softmax.held import PACKS_HELD
-from kernelzoo.launch import Launch
 from kernelzoo.layout import Rows, cdiv, power_of_two
 from kernelzoo.registry import register
 
@@ -17,12 +12,9 @@ THREADS = 128
 
 
 @register("cupy", "softmax", "multi_row_tile")
-def multi_row_tile(x: torch.Tensor, out: torch.Tensor) -> Launch:
+@planned()
+def multi_row_tile(rows: Rows, device: Device, _: None) -> Plan:
     """Many short rows per block, in registers: a warp, a part of a warp, or one thread takes a row."""
-    return bind(__file__, plan, None, x, out)
-
-
-def plan(rows: Rows, device: Device, table: None) -> Plan:
     wide, count = width(rows), packs(rows)
     if count > WARP * PACKS_HELD:
         raise UnsupportedProblemError(

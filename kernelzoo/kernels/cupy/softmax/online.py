@@ -3,15 +3,10 @@
 After M. Milakov, N. Gimelshein, "Online normalizer calculation for softmax", 2018.
 """
 
-from __future__ import annotations
-
-import torch
-
 from kernelzoo.device import Device
-from kernelzoo.kernels.cupy.launch import Plan, Step, bind
+from kernelzoo.kernels.cupy.launch import Plan, Step, planned
 from kernelzoo.kernels.cupy.rows import c_type, packs, width
 from kernelzoo.kernels.cupy.softmax.held import threads
-from kernelzoo.launch import Launch
 from kernelzoo.layout import Rows
 from kernelzoo.registry import register
 
@@ -19,12 +14,9 @@ MOST_THREADS = 512
 
 
 @register("cupy", "softmax", "online")
-def online(x: torch.Tensor, out: torch.Tensor) -> Launch:
+@planned()
+def online(rows: Rows, device: Device, _: None) -> Plan:
     """A running (max, sum) pair over a row of any length, then a second pass that writes."""
-    return bind(__file__, plan, None, x, out)
-
-
-def plan(rows: Rows, device: Device, table: None) -> Plan:
     items = 2 if rows.dtype == "float64" else 4  # double's exp takes the registers of the other two
     kernel = f"online<{c_type(rows)}, {width(rows)}, {items}>"
     return Plan(rows, (Step(kernel, rows.total, min(MOST_THREADS, threads(packs(rows), items))),))

@@ -15,7 +15,7 @@ struct Pack {
     raw = Bytes16{{even, odd, even, odd}};
   }
   // KEPT: see load_kept and store_plain.
-  template <bool KEPT = false> __device__ void load(const T* x, i64) {
+  template <bool KEPT = false> __device__ void load(const T* x) {
     raw = KEPT ? load_kept(x) : load_once(x);
   }
   __device__ void get(Wide<T> (&v)[V]) const {
@@ -42,7 +42,7 @@ struct Pack {
       for (int k = 0; k < 4; ++k) raw.word[k] = two_halves(v[2 * k], v[2 * k + 1], T{});
     }
   }
-  template <bool KEPT = false> __device__ void store(T* out, i64 out_n, bool packed) const {
+  template <bool KEPT = false> __device__ void store(T* out, bool packed) const {
     if (packed) {
       KEPT ? store_plain(out, raw) : store_once(out, raw);
       return;
@@ -58,7 +58,6 @@ struct Pack {
       }
     }
   }
-
 };
 
 template <> __device__ inline void Pack<float16, 8>::empty() {
@@ -73,10 +72,10 @@ struct Pack<T, 1> {
   Wide<T> value;
 
   __device__ void empty() { value = lowest<Wide<T>>(); }
-  template <bool KEPT = false> __device__ void load(const T* x, i64) { value = widen(*x); }
+  template <bool KEPT = false> __device__ void load(const T* x) { value = widen(*x); }
   __device__ void get(Wide<T> (&v)[1]) const { v[0] = value; }
   __device__ void set(const Wide<T> (&v)[1]) { value = v[0]; }
-  template <bool KEPT = false> __device__ void store(T* out, i64, bool) const { narrow(value, *out); }
+  template <bool KEPT = false> __device__ void store(T* out, bool) const { narrow(value, *out); }
 };
 
 __device__ inline u32 larger_halves(u32 a, u32 b, float16) {

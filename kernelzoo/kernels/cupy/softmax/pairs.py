@@ -1,8 +1,6 @@
 """Pairs of a row's maximum and sum: see pairs.cuh."""
 
-from __future__ import annotations
-
-from kernelzoo.kernels.cupy.rows import Layout
+from kernelzoo.layout import Layout
 
 
 def pair_bytes(layout: Layout) -> int:

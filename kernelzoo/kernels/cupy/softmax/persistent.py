@@ -1,15 +1,10 @@
 """Softmax by a grid as large as the device runs at once; each block loops over rows and loads the next one ahead."""
 
-from __future__ import annotations
-
-import torch
-
 from kernelzoo.device import Device
 from kernelzoo.errors import UnsupportedProblemError
-from kernelzoo.kernels.cupy.launch import Plan, Step, bind
+from kernelzoo.kernels.cupy.launch import Plan, Step, planned
 from kernelzoo.kernels.cupy.rows import c_type, packs, width
 from kernelzoo.kernels.cupy.softmax.held import PACKS_HELD, threads
-from kernelzoo.launch import Launch
 from kernelzoo.layout import Rows
 from kernelzoo.registry import register
 
@@ -18,12 +13,9 @@ MOST_PACKS = 512 * PACKS_HELD
 
 
 @register("cupy", "softmax", "persistent")
-def persistent(x: torch.Tensor, out: torch.Tensor) -> Launch:
+@planned()
+def persistent(rows: Rows, device: Device, _: None) -> Plan:
     """A grid as large as the device runs at once; each block loops over rows and loads the next one ahead."""
-    return bind(__file__, plan, None, x, out)
-
-
-def plan(rows: Rows, device: Device, table: None) -> Plan:
     count = packs(rows)
     if count > MOST_PACKS:
         raise UnsupportedProblemError(

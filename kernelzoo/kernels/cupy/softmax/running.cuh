@@ -56,7 +56,7 @@ __device__ inline void load_column_batch(Pack<T, V> (&items)[ITEMS], const T* x,
 #pragma unroll
   for (int i = 0; i < ITEMS; ++i) {
     if (i < left) {
-      items[i].load(x + i * step, 0);
+      items[i].load(x + i * step);
     } else {
       items[i].empty();
     }
@@ -70,7 +70,7 @@ __device__ inline void write_pack(const Row<T, V>& row, i64 j, Pack<T, V> item, 
 #pragma unroll
   for (int k = 0; k < V; ++k) v[k] = finished<T>(v[k], by);
   item.set(v);
-  item.store(row.out + row.head + j * (V > 1 ? (i64)V : row.out_n), row.out_n, row.out_packed);
+  item.store(row.out_pack(j), row.out_packed);
 }
 
 // Batches of ITEMS packs per thread from pack `from` up to `to`; a pack past the end is -inf.
@@ -80,7 +80,7 @@ __device__ inline void load_batch(Pack<T, V> (&items)[ITEMS], const Row<T, V>& r
   for (int i = 0; i < ITEMS; ++i) {
     const i64 j = from + i * (int)blockDim.x;
     if (j < to) {
-      items[i].load(row.x + row.head + j * (V > 1 ? (i64)V : row.x_n), row.x_n);
+      items[i].load(row.x_pack(j));
     } else {
       items[i].empty();
     }

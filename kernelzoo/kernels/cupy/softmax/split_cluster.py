@@ -3,17 +3,12 @@
 After Quack (github.com/Dao-AILab/quack): pairs go through distributed shared memory.
 """
 
-from __future__ import annotations
-
-import torch
-
 from kernelzoo.device import Device
 from kernelzoo.errors import UnsupportedProblemError
-from kernelzoo.kernels.cupy.launch import Plan, Step, bind
+from kernelzoo.kernels.cupy.launch import Plan, Step, planned
 from kernelzoo.kernels.cupy.rows import c_type, packs, width
 from kernelzoo.kernels.cupy.softmax.held import PACKS_HELD, threads
 from kernelzoo.kernels.cupy.softmax.meeting import clusters
-from kernelzoo.launch import Launch
 from kernelzoo.layout import Rows, cdiv
 from kernelzoo.registry import register
 from kernelzoo.tables import knob, numbers
@@ -39,12 +34,9 @@ class Numbers:
 
 
 @register("cupy", "softmax", "split_cluster")
-def split_cluster(x: torch.Tensor, out: torch.Tensor) -> Launch:
+@planned(Numbers)
+def split_cluster(rows: Rows, device: Device, table: Numbers) -> Plan:
     """A row in the registers of a cluster of blocks, which exchange pairs through distributed shared memory."""
-    return bind(__file__, plan, Numbers, x, out)
-
-
-def plan(rows: Rows, device: Device, table: Numbers) -> Plan:
     if device.cluster_blocks == 1 or width(rows) == 1:
         raise UnsupportedProblemError(
             "cupy/softmax/split_cluster", "it takes rows whose elements lie side by side, on a device with clusters"

@@ -1,16 +1,9 @@
 """Softmax of a row by several blocks of one co-operative launch, which wait for each other's (max, sum) pairs."""
 
-from __future__ import annotations
-
-import ctypes
-
-import torch
-
 from kernelzoo.device import Device
-from kernelzoo.kernels.cupy.launch import Plan, Step, bind
+from kernelzoo.kernels.cupy.launch import I32, Plan, Step, planned
 from kernelzoo.kernels.cupy.rows import c_type, packs, width
 from kernelzoo.kernels.cupy.softmax.pairs import pair_bytes
-from kernelzoo.launch import Launch
 from kernelzoo.layout import VECTOR_BYTES, Rows, cdiv
 from kernelzoo.registry import register
 
@@ -25,13 +18,12 @@ OTHER_BYTES = 2048
 
 
 @register("cupy", "softmax", "split_grid")
-def split_grid(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """A row in the registers and the shared memory of several blocks, which meet through device memory."""
-    return bind(__file__, plan, None, x, out)
+@planned()
+def split_grid(rows: Rows, device: Device, _: None) -> Plan:
+    """A row in the registers and the shared memory of several blocks, which meet through device memory.
 
-
-def plan(rows: Rows, device: Device, table: None) -> Plan:
-    """One block on each SM, holding 12 packs a thread in registers and up to 28 in shared memory."""
+    One block on each SM, holding 12 packs a thread in registers and up to 28 in shared memory.
+    """
     count, sms = packs(rows), device.multiprocessors
     items = 4 if rows.dtype == "float64" else 12  # of 128 registers 48; double's exp takes the others
     most_shared = (device.shared_per_block - OTHER_BYTES) // (THREADS * VECTOR_BYTES) // BATCH * BATCH
@@ -45,7 +37,7 @@ def plan(rows: Rows, device: Device, table: None) -> Plan:
         f"split_grid<{c_type(rows)}, {width(rows)}, {items}>",
         groups * chunks,
         THREADS,
-        ("partial", "counters", (ctypes.c_int32, chunks), (ctypes.c_int32, shared_items)),
+        ("partial", "counters", (I32, chunks), (I32, shared_items)),
         shared_items * THREADS * VECTOR_BYTES,
         cooperative=True,
     )

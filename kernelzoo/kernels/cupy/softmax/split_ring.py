@@ -1,17 +1,10 @@
 """Softmax of few rows, each spread over many blocks of a co-operative launch, through a ring of shared memory."""
 
-from __future__ import annotations
-
-import ctypes
-
-import torch
-
 from kernelzoo.device import Device
 from kernelzoo.errors import UnsupportedProblemError
-from kernelzoo.kernels.cupy.launch import Plan, Step, bind
+from kernelzoo.kernels.cupy.launch import I32, Plan, Step, planned
 from kernelzoo.kernels.cupy.rows import WARP, c_type, packs, width
 from kernelzoo.kernels.cupy.softmax.pairs import pair_bytes
-from kernelzoo.launch import Launch
 from kernelzoo.layout import VECTOR_BYTES, Rows, cdiv
 from kernelzoo.registry import register
 from kernelzoo.tables import knob, numbers
@@ -41,20 +34,19 @@ class Numbers:
     )
 
 
-@register("cupy", "softmax", "split_ring")
-def split_ring(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """Many blocks to a row, which copy it ahead into a ring of tiles and exchange pairs through tagged words."""
-    return bind(__file__, plan, Numbers, x, out)
-
-
 def runs_on(device: Device, dtype: str) -> bool:
     """Whether the device has bulk copies, and the registers that the ring leaves a thread hold the exponential's: on
     compute capability 12.0 not those of double."""
     return device.capability >= 90 and not (dtype == "float64" and device.capability >= 120)
 
 
-def plan(rows: Rows, device: Device, table: Numbers) -> Plan:
-    """All SMs on as many rows at a time as the knob lets; of more rows than SMs, each on as many blocks as hold it."""
+@register("cupy", "softmax", "split_ring")
+@planned(Numbers)
+def split_ring(rows: Rows, device: Device, table: Numbers) -> Plan:
+    """Many blocks to a row, which copy it ahead into a ring of tiles and exchange pairs through tagged words.
+
+    All SMs on as many rows at a time as the knob lets; of more rows than SMs, each on as many blocks as hold it.
+    """
     if not runs_on(device, rows.dtype) or width(rows) == 1:
         raise UnsupportedProblemError(
             "cupy/softmax/split_ring",
@@ -74,7 +66,7 @@ def plan(rows: Rows, device: Device, table: Numbers) -> Plan:
         f"split_ring<{c_type(rows)}, {LANES}>",
         groups * parts,
         LANES + WARP,
-        ("counters", (ctypes.c_int32, parts), (ctypes.c_int32, tiles)),
+        ("counters", (I32, parts), (I32, tiles)),
         tiles * TILE * VECTOR_BYTES,
         cooperative=True,
     )

@@ -1,7 +1,5 @@
 """What blocks have in common in global memory: minima, and counters."""
 
-from __future__ import annotations
-
 from llvmlite import ir
 from numba.cuda import types
 from numba.cuda.extending import intrinsic

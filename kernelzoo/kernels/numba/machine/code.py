@@ -1,7 +1,5 @@
 """LLVM IR and inline PTX: types, one instruction, and an element between memory and registers."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from llvmlite import ir

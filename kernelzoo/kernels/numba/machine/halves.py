@@ -1,7 +1,5 @@
 """Half precision, two to a word of 32 bits, as vectors of it stay in registers."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from numba.cuda import types

@@ -1,7 +1,5 @@
 """Maximum, minimum and exponential, each with its own way with NaN."""
 
-from __future__ import annotations
-
 from llvmlite import ir
 from numba.cuda import cgutils, types
 from numba.cuda.extending import intrinsic

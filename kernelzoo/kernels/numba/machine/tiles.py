@@ -1,7 +1,5 @@
 """Shared memory: copies to and from it as it is, and elements and vectors of it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from llvmlite import ir

@@ -1,7 +1,5 @@
 """Elements, and vectors of up to 16 bytes, between global memory and registers."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from llvmlite import ir

@@ -1,30 +1,17 @@
 """Programs share out the reduced axis; the minima of all their rows go out in one burst of atomics at the end."""
 
-from __future__ import annotations
-
 from functools import cache
 
-import torch
 from numba import cuda
 from numba.cuda import types
 
 from kernelzoo.device import Device
-from kernelzoo.kernels.numba.dtypes import WIDE, highest
+from kernelzoo.kernels.numba.dtypes import WIDE
 from kernelzoo.kernels.numba.launch import BindView, View, planned
-from kernelzoo.kernels.numba.min.atomics import SLAB_OFFSETS, Numbers, by_atomics
-from kernelzoo.kernels.numba.min.words import folding
-from kernelzoo.kernels.numba.row import (
-    Tiling,
-    access,
-    atomic_min,
-    begin,
-    pointer,
-    reductions,
-    seating,
-    word_type,
-)
+from kernelzoo.kernels.numba.min.atomics import Numbers, by_atomics, part_minimum_of
+from kernelzoo.kernels.numba.row import Tiling, begin, seating
 from kernelzoo.kernels.numba.source import Source
-from kernelzoo.launch import Launch
+from kernelzoo.kernels.numba.words import atomic_min
 from kernelzoo.registry import register
 
 BATCH = 1024
@@ -34,17 +21,12 @@ BATCH = 1024
 @cache
 def atomic_batched_kernel(dtype: str, tiling: Tiling) -> Source:
     """As atomic_eager, but the minima of the whole slab wait in shared memory and go out in one burst at the end."""
-    kind, HIGHEST = WIDE[dtype], highest(dtype)
-    bounds, read, _, read_edge, _ = access(dtype, tiling, HIGHEST)
-    _, reduce_min, _ = reductions(tiling, HIGHEST)
-    smallest_of, seat = folding(dtype, tiling), seating(tiling)
-    WORD, WORDS, SIZE = word_type(dtype, tiling.vec), tiling.words(dtype), tiling.size
-    ROWS, SCRATCH = tiling.rows, tiling.scratch
+    kind = WIDE[dtype]
+    part_minimum, seat, ROWS, SCRATCH = part_minimum_of(dtype, tiling), seating(tiling), tiling.rows, tiling.scratch
 
     def batched(
         x, results, rows, inner, n, x_outer, x_step, x_inner, out_outer, out_step, out_inner, phase, chunks, span, slab
     ):
-        tile = cuda.local.array(WORDS, WORD)
         scratch = cuda.shared.array(SCRATCH, kind)
         minima = cuda.shared.array(BATCH, kind)
         t = types.int64(cuda.threadIdx.x)
@@ -56,17 +38,7 @@ def atomic_batched_kernel(dtype: str, tiling: Tiling) -> Source:
             r = r0 + done + group
             length = n if r < rows else types.int64(0)
             source, _ = begin(r, inner, x_outer, x_inner, out_outer, out_inner)
-            head, end = bounds(phase + source, length)
-            smallest = HIGHEST
-            if chunk == 0:
-                smallest = read_edge(x, source, lane, head, end, length)
-            first = head + chunk * span
-            last = min(first + span, end)
-            while first < last:
-                read(x, source, x_step, lane, lanes, first, last, tile, 0)
-                smallest = smallest_of(tile, 0, smallest)
-                first += lanes * SIZE
-            smallest = reduce_min(smallest, scratch)
+            smallest = part_minimum(x, source, x_step, lane, lanes, length, phase, chunk, span, scratch)
             if lane == 0:
                 minima[done + group] = smallest
             done += ROWS
@@ -78,14 +50,11 @@ def atomic_batched_kernel(dtype: str, tiling: Tiling) -> Source:
                 atomic_min(results, target, minima[i])
             i += cuda.blockDim.x
 
-    return Source(batched, (pointer(dtype), types.CPointer(kind), *SLAB_OFFSETS), tiling.threads, (dtype, tiling))
+    return Source(batched, (dtype, kind), tiling.threads, (dtype, tiling))
 
 
 @register("numba", "min", "atomic_batched")
-def atomic_batched(x: torch.Tensor, out: torch.Tensor) -> Launch:
+@planned(Numbers)
+def atomic_batched(v: View, device: Device, numbers: Numbers) -> BindView:
     """Programs share out the reduced axis; the minima of all their rows go out in one burst of atomics at the end."""
-    return planned(plan, Numbers, x, out)
-
-
-def plan(v: View, device: Device, numbers: Numbers) -> BindView:
     return by_atomics("numba/min/atomic_batched", atomic_batched_kernel, BATCH, v, device, numbers)

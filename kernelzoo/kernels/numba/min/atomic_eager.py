@@ -1,30 +1,17 @@
 """Programs share out the reduced axis; each tile of rows goes out by an atomic minimum at once."""
 
-from __future__ import annotations
-
 from functools import cache
 
-import torch
 from numba import cuda
 from numba.cuda import types
 
 from kernelzoo.device import Device
-from kernelzoo.kernels.numba.dtypes import WIDE, highest
+from kernelzoo.kernels.numba.dtypes import WIDE
 from kernelzoo.kernels.numba.launch import BindView, View, planned
-from kernelzoo.kernels.numba.min.atomics import SLAB_OFFSETS, Numbers, by_atomics
-from kernelzoo.kernels.numba.min.words import folding
-from kernelzoo.kernels.numba.row import (
-    Tiling,
-    access,
-    atomic_min,
-    begin,
-    pointer,
-    reductions,
-    seating,
-    word_type,
-)
+from kernelzoo.kernels.numba.min.atomics import Numbers, by_atomics, part_minimum_of
+from kernelzoo.kernels.numba.row import Tiling, begin, seating
 from kernelzoo.kernels.numba.source import Source
-from kernelzoo.launch import Launch
+from kernelzoo.kernels.numba.words import atomic_min
 from kernelzoo.registry import register
 
 SLAB_ROWS = 2**40
@@ -37,17 +24,12 @@ def atomic_eager_kernel(dtype: str, tiling: Tiling) -> Source:
 
     ``tiling.rows`` is BLOCK_M, ``span`` BLOCK_N, and ``tiling.tile`` the SUB_BLOCK_N that is on chip at once.
     """
-    kind, HIGHEST = WIDE[dtype], highest(dtype)
-    bounds, read, _, read_edge, _ = access(dtype, tiling, HIGHEST)
-    _, reduce_min, _ = reductions(tiling, HIGHEST)
-    smallest_of, seat = folding(dtype, tiling), seating(tiling)
-    WORD, WORDS, SIZE = word_type(dtype, tiling.vec), tiling.words(dtype), tiling.size
-    ROWS, SCRATCH = tiling.rows, tiling.scratch
+    kind = WIDE[dtype]
+    part_minimum, seat, ROWS, SCRATCH = part_minimum_of(dtype, tiling), seating(tiling), tiling.rows, tiling.scratch
 
     def eager(
         x, results, rows, inner, n, x_outer, x_step, x_inner, out_outer, out_step, out_inner, phase, chunks, span, slab
     ):
-        tile = cuda.local.array(WORDS, WORD)
         scratch = cuda.shared.array(SCRATCH, kind)
         lane, lanes, group = seat()
         block = types.int64(cuda.blockIdx.x)
@@ -57,29 +39,16 @@ def atomic_eager_kernel(dtype: str, tiling: Tiling) -> Source:
             r = r0 + done + group
             length = n if r < rows else types.int64(0)
             source, target = begin(r, inner, x_outer, x_inner, out_outer, out_inner)
-            head, end = bounds(phase + source, length)
-            smallest = HIGHEST
-            if chunk == 0:
-                smallest = read_edge(x, source, lane, head, end, length)
-            first = head + chunk * span
-            last = min(first + span, end)
-            while first < last:
-                read(x, source, x_step, lane, lanes, first, last, tile, 0)
-                smallest = smallest_of(tile, 0, smallest)
-                first += lanes * SIZE
-            smallest = reduce_min(smallest, scratch)
+            smallest = part_minimum(x, source, x_step, lane, lanes, length, phase, chunk, span, scratch)
             if lane == 0 and r < rows:
                 atomic_min(results, target, smallest)
             done += ROWS
 
-    return Source(eager, (pointer(dtype), types.CPointer(kind), *SLAB_OFFSETS), tiling.threads, (dtype, tiling))
+    return Source(eager, (dtype, kind), tiling.threads, (dtype, tiling))
 
 
 @register("numba", "min", "atomic_eager")
-def atomic_eager(x: torch.Tensor, out: torch.Tensor) -> Launch:
+@planned(Numbers)
+def atomic_eager(v: View, device: Device, numbers: Numbers) -> BindView:
     """Programs share out the reduced axis; each tile of rows goes out by an atomic minimum at once."""
-    return planned(plan, Numbers, x, out)
-
-
-def plan(v: View, device: Device, numbers: Numbers) -> BindView:
     return by_atomics("numba/min/atomic_eager", atomic_eager_kernel, SLAB_ROWS, v, device, numbers)

@@ -4,8 +4,6 @@ The results are filled with the identity first. The narrow dtypes, which have no
 workspace, and converted at the end.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -15,17 +13,15 @@ from numba import cuda
 from numba.cuda import types
 
 from kernelzoo.device import Device
-from kernelzoo.kernels.numba.dtypes import WIDE, highest
+from kernelzoo.kernels.numba.dtypes import WIDE, computed_in, highest
 from kernelzoo.kernels.numba.launch import BindView, View, prepare, within_grid
-from kernelzoo.kernels.numba.min.words import deep, workspace
-from kernelzoo.kernels.numba.row import Tiling, begin, elements, pointer
+from kernelzoo.kernels.numba.min.words import deep, folding
+from kernelzoo.kernels.numba.row import Tiling, access, begin, elements, reductions, word_type
 from kernelzoo.kernels.numba.source import Source
 from kernelzoo.launch import Launch, owning, sequence
 from kernelzoo.layout import cdiv, power_of_two
 from kernelzoo.tables import knob, numbers
 
-SLAB_OFFSETS = (types.int64,) * 13
-"""Numba's types of ``View.offsets``, then of chunks, span, slab."""
 THREADS = 256
 """A block of the kernels that have a thread per row."""
 
@@ -48,7 +44,7 @@ def fill_kernel(dtype: str) -> Source:
             target, _ = begin(r, inner, outer_stride, inner_stride, outer_stride, inner_stride)
             results[target] = HIGHEST
 
-    return Source(fill, (types.CPointer(kind), *(types.int64,) * 4), THREADS, (dtype,))
+    return Source(fill, (kind,), THREADS, (dtype,))
 
 
 @cache
@@ -62,7 +58,35 @@ def narrow_kernel(dtype: str) -> Source:
             target, _ = begin(r, inner, out_outer, out_inner, out_outer, out_inner)
             store(out, target, results[r])
 
-    return Source(narrow, (types.CPointer(WIDE[dtype]), pointer(dtype), *(types.int64,) * 4), THREADS, (dtype,))
+    return Source(narrow, (WIDE[dtype], dtype), THREADS, (dtype,))
+
+
+@cache
+def part_minimum_of(dtype: str, tiling: Tiling) -> Any:
+    """``part_minimum(...)``: of the ``span`` elements of a row that are part ``chunk`` of it, by all of its lanes; the
+    edges are the first part's. ``scratch`` is that of ``reductions``."""
+    HIGHEST = highest(dtype)
+    bounds, read, _, read_edge, _ = access(dtype, tiling, HIGHEST)
+    _, reduce_min, _ = reductions(tiling, HIGHEST)
+    smallest_of = folding(dtype, tiling)
+    WORD, WORDS, SIZE = word_type(dtype, tiling.vec), tiling.words(dtype), tiling.size
+
+    @cuda.jit(device=True, inline="always")
+    def part_minimum(x, source, x_step, lane, lanes, length, phase, chunk, span, scratch):
+        tile = cuda.local.array(WORDS, WORD)
+        head, end = bounds(phase + source, length)
+        smallest = HIGHEST
+        if chunk == 0:
+            smallest = read_edge(x, source, lane, head, end, length)
+        first = head + chunk * span
+        last = min(first + span, end)
+        while first < last:
+            read(x, source, x_step, lane, lanes, first, last, tile, 0)
+            smallest = smallest_of(tile, 0, smallest)
+            first += lanes * SIZE
+        return reduce_min(smallest, scratch)
+
+    return part_minimum
 
 
 def slab_tiling(v: View) -> Tiling:
@@ -102,7 +126,7 @@ def by_atomics(id: str, kernel: Any, slab_limit: int, v: View, device: Device, n
     narrow = prepare(narrow_kernel(v.dtype), device).call(row_blocks, v.total, v.inner, v.out_outer, v.out_inner)
 
     def bind(x: torch.Tensor, out: torch.Tensor) -> Launch:
-        results = torch.empty(v.total, dtype=workspace(v.dtype), device=x.device)
+        results = torch.empty(v.total, dtype=computed_in(v.dtype), device=x.device)
         return owning(sequence(fill(results), reduce(x, results), narrow(results, out)), results)
 
     return bind

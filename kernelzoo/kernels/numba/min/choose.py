@@ -1,7 +1,5 @@
 """Which form of the minimum takes a problem."""
 
-from __future__ import annotations
-
 import torch
 
 from kernelzoo.device import Device

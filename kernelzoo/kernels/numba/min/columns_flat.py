@@ -1,10 +1,7 @@
 """Few rows side by side, at whatever width, as one piece of memory; blocks meet at the last one to arrive."""
 
-from __future__ import annotations
-
 from functools import cache
 
-import torch
 from numba import cuda
 from numba.cuda import types
 
@@ -13,10 +10,10 @@ from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.numba.columns import in_one_piece, in_step
 from kernelzoo.kernels.numba.dtypes import WIDE, highest, itemsize
 from kernelzoo.kernels.numba.launch import BindView, View, planned, prepare
-from kernelzoo.kernels.numba.min.words import by_column, deep, workspace
-from kernelzoo.kernels.numba.row import Tiling, arrive, elements, machine, minimum, pointer, spread, word_type
+from kernelzoo.kernels.numba.min.words import by_column, deep
+from kernelzoo.kernels.numba.row import Tiling, elements, spread, word_type
 from kernelzoo.kernels.numba.source import Source
-from kernelzoo.launch import Launch, owning
+from kernelzoo.kernels.numba.words import arrive, machine, minimum
 from kernelzoo.layout import VECTOR_BYTES
 from kernelzoo.registry import register
 
@@ -112,14 +109,7 @@ def flat_kernel(dtype: str, tiles: int) -> Source:
                     value = minimum(value, places[i * rows + t])
                 store(out, t * out_step, value)
 
-    arguments = (
-        pointer(dtype),
-        types.CPointer(kind),
-        types.CPointer(types.int32),
-        pointer(dtype),
-        *(types.int64,) * 4,
-    )
-    return Source(flat, arguments, FLAT_THREADS, (dtype, tiles), FLAT_BLOCKS)
+    return Source(flat, (dtype, kind, types.int32, dtype), FLAT_THREADS, (dtype, tiles), FLAT_BLOCKS)
 
 
 def takes(v: View) -> bool:
@@ -129,24 +119,13 @@ def takes(v: View) -> bool:
 
 
 @register("numba", "min", "columns_flat")
-def columns_flat(x: torch.Tensor, out: torch.Tensor) -> Launch:
+@planned()
+def columns_flat(v: View, device: Device, _: None) -> BindView:
     """Few columns, at whatever width, as one piece of memory; blocks meet at the last one to arrive."""
-    return planned(plan, None, x, out)
-
-
-def plan(v: View, device: Device, _: None) -> BindView:
     c = in_one_piece(v)
     if c is None or not takes(v):
         raise UnsupportedProblemError(ID, f"these are not up to {FLAT_THREADS // 2} columns in one piece of memory")
     active, tiles = in_step(c, FLAT_THREADS), deep(v.dtype, v.whole_vector)
     blocks = max(1, min(FLAT_BLOCKS * device.multiprocessors, c.n * c.inner // (v.whole_vector * tiles * active)))
-    call = prepare(flat_kernel(v.dtype, tiles), device).call(
-        blocks, c.inner, c.n, active, c.out_inner, threads=FLAT_THREADS
-    )
-
-    def bind(x: torch.Tensor, out: torch.Tensor) -> Launch:
-        partials = torch.empty(blocks * c.inner, dtype=workspace(v.dtype), device=x.device)
-        counters = torch.zeros(1, dtype=torch.int32, device=x.device)
-        return owning(call(x, partials, counters, out), partials, counters)
-
-    return bind
+    kernel = prepare(flat_kernel(v.dtype, tiles), device)
+    return kernel.call_with_workspace(blocks * c.inner, 1, blocks, c.inner, c.n, active, c.out_inner)

@@ -1,33 +1,20 @@
 """A group of threads to a row, every tile of which is reduced to one value before it is combined with what came
 before: the first form to read."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import cache
 
-import torch
 from numba import cuda
 from numba.cuda import types
 
 from kernelzoo.device import Device
 from kernelzoo.kernels.numba.dtypes import WIDE, highest
-from kernelzoo.kernels.numba.launch import OFFSETS, BindView, View, over_rows, planned
+from kernelzoo.kernels.numba.launch import BindView, View, over_rows, planned
 from kernelzoo.kernels.numba.min.rows_tiling import Numbers, rows_tiling
 from kernelzoo.kernels.numba.min.words import folding
-from kernelzoo.kernels.numba.row import (
-    Tiling,
-    access,
-    begin,
-    elements,
-    minimum,
-    pointer,
-    reductions,
-    seating,
-    word_type,
-)
+from kernelzoo.kernels.numba.row import Tiling, access, begin, elements, reductions, seating, word_type
 from kernelzoo.kernels.numba.source import Source
-from kernelzoo.launch import Launch
+from kernelzoo.kernels.numba.words import minimum
 from kernelzoo.registry import register
 
 
@@ -61,15 +48,12 @@ def rows_kernel(dtype: str, tiling: Tiling) -> Source:
         if lane == 0 and r < rows:
             store(out, target, smallest)
 
-    return Source(by_tiles, (pointer(dtype), pointer(dtype), *OFFSETS), tiling.threads, (dtype, tiling))
+    return Source(by_tiles, (dtype, dtype), tiling.threads, (dtype, tiling))
 
 
 @register("numba", "min", "rows")
-def rows(x: torch.Tensor, out: torch.Tensor) -> Launch:
+@planned(Numbers)
+def rows(v: View, device: Device, numbers: Numbers) -> BindView:
     """A group of threads per row, each tile of which is reduced to a scalar before it is combined: the simple form."""
-    return planned(plan, Numbers, x, out)
-
-
-def plan(v: View, device: Device, numbers: Numbers) -> BindView:
     tiling = replace(rows_tiling(v, numbers), stack=1)
     return over_rows("numba/min/rows", rows_kernel(v.dtype, tiling), tiling, v, device)

@@ -1,31 +1,18 @@
 """As :mod:`.rows`, but each thread keeps the minimum of its share, and lanes meet once, at the end of the row."""
 
-from __future__ import annotations
-
 from functools import cache
 
-import torch
 from numba import cuda
 from numba.cuda import types
 
 from kernelzoo.device import Device
 from kernelzoo.kernels.numba.dtypes import WIDE, highest
-from kernelzoo.kernels.numba.launch import OFFSETS, BindView, View, over_rows, planned
+from kernelzoo.kernels.numba.launch import BindView, View, over_rows, planned
 from kernelzoo.kernels.numba.min.rows_tiling import Numbers, rows_tiling
 from kernelzoo.kernels.numba.min.words import folding
-from kernelzoo.kernels.numba.row import (
-    Tiling,
-    access,
-    begin,
-    elements,
-    minimum,
-    pointer,
-    reductions,
-    seating,
-    word_type,
-)
+from kernelzoo.kernels.numba.row import Tiling, access, begin, elements, reductions, seating, word_type
 from kernelzoo.kernels.numba.source import Source
-from kernelzoo.launch import Launch
+from kernelzoo.kernels.numba.words import minimum
 from kernelzoo.registry import register
 
 
@@ -72,15 +59,12 @@ def rows_deferred_kernel(dtype: str, tiling: Tiling) -> Source:
                 store(out, target, value)
 
     blocks = 8 if ONCE and tiling.threads <= 128 else 1  # 1024 threads an SM with 64 registers each
-    return Source(deferred, (pointer(dtype), pointer(dtype), *OFFSETS), tiling.threads, (dtype, tiling), blocks)
+    return Source(deferred, (dtype, dtype), tiling.threads, (dtype, tiling), blocks)
 
 
 @register("numba", "min", "rows_deferred_block")
-def rows_deferred_block(x: torch.Tensor, out: torch.Tensor) -> Launch:
+@planned(Numbers)
+def rows_deferred_block(v: View, device: Device, numbers: Numbers) -> BindView:
     """A group of threads per row, the minimum kept lane by lane and reduced across lanes once, after the loop."""
-    return planned(plan, Numbers, x, out)
-
-
-def plan(v: View, device: Device, numbers: Numbers) -> BindView:
     tiling = rows_tiling(v, numbers)
     return over_rows("numba/min/rows_deferred_block", rows_deferred_kernel(v.dtype, tiling), tiling, v, device)

@@ -1,20 +1,17 @@
 """Short rows off the boundaries of vectors, as one piece of memory by way of shared memory, a thread to a row."""
 
-from __future__ import annotations
-
 from functools import cache
 
-import torch
 from numba import cuda
 from numba.cuda import types
 
 from kernelzoo.device import Device
 from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.numba.dtypes import STORAGE, itemsize
-from kernelzoo.kernels.numba.launch import OFFSETS, BindView, View, planned, prepare, shared_bytes, within_grid
-from kernelzoo.kernels.numba.row import ALIGNED, elements, machine, minimum, pointer
+from kernelzoo.kernels.numba.launch import BindView, View, planned, prepare, shared_bytes, within_grid
+from kernelzoo.kernels.numba.row import elements
 from kernelzoo.kernels.numba.source import Source
-from kernelzoo.launch import Launch
+from kernelzoo.kernels.numba.words import ALIGNED, machine, minimum
 from kernelzoo.layout import VECTOR_BYTES, cdiv
 from kernelzoo.registry import register
 
@@ -69,7 +66,7 @@ def rows_deferred_tile_kernel(dtype: str) -> Source:
                 i += 1
             store(out, (first + t) * out_outer, smallest)
 
-    return Source(deferred_tile, (pointer(dtype), pointer(dtype), *OFFSETS), TILE_ROWS, (dtype,))
+    return Source(deferred_tile, (dtype, dtype), TILE_ROWS, (dtype,))
 
 
 def shared_for(v: View) -> int:
@@ -83,13 +80,9 @@ def takes(v: View, device: Device) -> bool:
 
 
 @register("numba", "min", "rows_deferred_shared")
-def rows_deferred_shared(x: torch.Tensor, out: torch.Tensor) -> Launch:
+@planned()
+def rows_deferred_shared(v: View, device: Device, _: None) -> BindView:
     """Short rows as one piece of memory by way of shared memory, a thread to a row."""
-    return planned(plan, None, x, out)
-
-
-def plan(v: View, device: Device, _: None) -> BindView:
-    """128 rows to a block."""
     if not takes(v, device):
         raise UnsupportedProblemError(ID, f"these are not short rows without a gap, {TILE_ROWS} in shared memory")
     grid = within_grid(ID, cdiv(v.total, TILE_ROWS))

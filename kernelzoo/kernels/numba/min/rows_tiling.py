@@ -1,10 +1,9 @@
 """How the forms that are parallel over rows hold them: in ``rows`` and ``rows_deferred_block`` alike."""
 
-from __future__ import annotations
-
 from kernelzoo.kernels.numba.launch import View
 from kernelzoo.kernels.numba.min.words import deep
-from kernelzoo.kernels.numba.row import WARP, Tiling
+from kernelzoo.kernels.numba.row import Tiling
+from kernelzoo.kernels.numba.words import WARP
 from kernelzoo.layout import cdiv, power_of_two
 from kernelzoo.tables import knob, numbers
 

@@ -1,31 +1,17 @@
 """Several blocks to a row, partial minima in a workspace, reduced by the last block to arrive."""
 
-from __future__ import annotations
-
 from functools import cache
 
-import torch
 from numba import cuda
 from numba.cuda import types
 
 from kernelzoo.device import Device
 from kernelzoo.kernels.numba.dtypes import WIDE, highest
 from kernelzoo.kernels.numba.launch import BindView, View, planned, prepare, within_grid
-from kernelzoo.kernels.numba.min.words import deep, folding, workspace
-from kernelzoo.kernels.numba.row import (
-    Tiling,
-    access,
-    arrive,
-    begin,
-    elements,
-    minimum,
-    pointer,
-    reductions,
-    seating,
-    word_type,
-)
+from kernelzoo.kernels.numba.min.words import deep, folding
+from kernelzoo.kernels.numba.row import Tiling, access, begin, elements, reductions, seating, word_type
 from kernelzoo.kernels.numba.source import Source
-from kernelzoo.launch import Launch, owning
+from kernelzoo.kernels.numba.words import arrive, minimum
 from kernelzoo.layout import cdiv, power_of_two
 from kernelzoo.registry import register
 from kernelzoo.tables import knob, numbers
@@ -56,23 +42,9 @@ def split_kernel(dtype: str, tiling: Tiling) -> Source:
     ROWS, SCRATCH = tiling.rows, tiling.scratch
 
     def split(
-        x,
-        partials,
-        counters,
-        out,
-        rows,
-        inner,
-        n,
-        x_outer,
-        x_step,
-        x_inner,
-        out_outer,
-        out_step,
-        out_inner,
-        phase,
-        chunks,
-        span,
-    ):
+        x, partials, counters, out, rows, inner, n, x_outer, x_step, x_inner, out_outer, out_step, out_inner, phase,
+        chunks, span,
+    ):  # fmt: skip
         tile = cuda.local.array(WORDS, WORD)
         scratch = cuda.shared.array(SCRATCH, kind)
         is_last = cuda.shared.array(1, types.int32)
@@ -112,14 +84,7 @@ def split_kernel(dtype: str, tiling: Tiling) -> Source:
             if lane == 0 and r < rows:
                 store(out, target, smallest)
 
-    arguments = (
-        pointer(dtype),
-        types.CPointer(kind),
-        types.CPointer(types.int32),
-        pointer(dtype),
-        *(types.int64,) * 12,
-    )
-    return Source(split, arguments, tiling.threads, (dtype, tiling))
+    return Source(split, (dtype, kind, types.int32, dtype), tiling.threads, (dtype, tiling))
 
 
 def split_tiling(v: View) -> Tiling:
@@ -142,22 +107,13 @@ def chunking(v: View, tiling: Tiling, processors: int, numbers: Numbers) -> tupl
 
 
 @register("numba", "min", "split_arrival")
-def split_arrival(x: torch.Tensor, out: torch.Tensor) -> Launch:
+@planned(Numbers)
+def split_arrival(v: View, device: Device, numbers: Numbers) -> BindView:
     """Several blocks per row, partial minima in a workspace, reduced by the last block to arrive; no atomic minimum."""
-    return planned(plan, Numbers, x, out)
-
-
-def plan(v: View, device: Device, numbers: Numbers) -> BindView:
     tiling = split_tiling(v)
     chunks, span = chunking(v, tiling, device.multiprocessors, numbers)
     groups = cdiv(v.total, tiling.rows)
     grid = within_grid("numba/min/split_arrival", groups * chunks)
     threads = tiling.lanes_for(span) * tiling.rows
-    reduce = prepare(split_kernel(v.dtype, tiling), device).call(grid, *v.offsets, chunks, span, threads=threads)
-
-    def bind(x: torch.Tensor, out: torch.Tensor) -> Launch:
-        partials = torch.empty(v.total * chunks, dtype=workspace(v.dtype), device=x.device)
-        counters = torch.zeros(groups, dtype=torch.int32, device=x.device)
-        return owning(reduce(x, partials, counters, out), partials, counters)
-
-    return bind
+    kernel = prepare(split_kernel(v.dtype, tiling), device)
+    return kernel.call_with_workspace(v.total * chunks, groups, grid, *v.offsets, chunks, span, threads=threads)

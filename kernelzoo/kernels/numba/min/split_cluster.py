@@ -1,10 +1,7 @@
 """A cluster of blocks to a row, whose warps send their minima to the first block's shared memory (sm_90 and later)."""
 
-from __future__ import annotations
-
 from functools import cache
 
-import torch
 from numba import cuda
 from numba.cuda import types
 
@@ -13,9 +10,9 @@ from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.numba.dtypes import WIDE, highest
 from kernelzoo.kernels.numba.launch import BindView, View, has_clusters, planned, prepare, within_grid
 from kernelzoo.kernels.numba.min.words import deep, folding
-from kernelzoo.kernels.numba.row import EVERY_LANE, WARP, Tiling, access, begin, elements, minimum, pointer, word_type
+from kernelzoo.kernels.numba.row import Tiling, access, begin, elements, word_type
 from kernelzoo.kernels.numba.source import Source
-from kernelzoo.launch import Launch
+from kernelzoo.kernels.numba.words import EVERY_LANE, WARP, minimum
 from kernelzoo.layout import cdiv
 from kernelzoo.registry import register
 
@@ -79,8 +76,7 @@ def cluster_kernel(dtype: str, tiling: Tiling) -> Source:
             if t == 0:
                 store(out, target, smallest)
 
-    arguments = (pointer(dtype), pointer(dtype), *(types.int64,) * 12)
-    return Source(cluster, arguments, tiling.threads, (dtype, tiling))
+    return Source(cluster, (dtype, dtype), tiling.threads, (dtype, tiling))
 
 
 def cluster_tiling(v: View) -> Tiling:
@@ -89,12 +85,9 @@ def cluster_tiling(v: View) -> Tiling:
 
 
 @register("numba", "min", "split_cluster")
-def split_cluster(x: torch.Tensor, out: torch.Tensor) -> Launch:
+@planned()
+def split_cluster(v: View, device: Device, _: None) -> BindView:
     """A cluster of blocks per row, whose warps send their minima to the first block; sm_90 and later."""
-    return planned(plan, None, x, out)
-
-
-def plan(v: View, device: Device, _: None) -> BindView:
     if not has_clusters(device):
         raise UnsupportedProblemError(ID, f"clusters need compute capability 9.0, and this is {device.name}")
     blocks = 8 if v.total <= 16 else 4

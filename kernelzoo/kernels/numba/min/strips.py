@@ -1,7 +1,5 @@
 """Strips of columns: rows side by side, whole by one block each or shared in a cluster, by one kernel."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cache
 from math import gcd
@@ -15,13 +13,12 @@ from kernelzoo.kernels.numba.columns import cluster_words, offsets, quotient, si
 from kernelzoo.kernels.numba.dtypes import WIDE, highest, itemsize
 from kernelzoo.kernels.numba.launch import BindView, View, prepare, within_grid
 from kernelzoo.kernels.numba.min.words import by_column, deep
-from kernelzoo.kernels.numba.row import WARP, Tiling, elements, machine, minimum, pointer, spread, word_type
+from kernelzoo.kernels.numba.row import Tiling, elements, spread, word_type
 from kernelzoo.kernels.numba.source import Source
+from kernelzoo.kernels.numba.words import WARP, machine, minimum
 from kernelzoo.layout import VECTOR_BYTES, Columns, Rows, cdiv, power_of_two
 from kernelzoo.tables import knob, numbers
 
-COLUMN_OFFSETS = (types.int64,) * 13
-"""Numba's types of the columns' offsets, of their phase, the blocks that share a strip, and ``Strips.offsets``."""
 MOST_THREADS = 512
 """Of a block."""
 AT_ONCE = 8
@@ -148,8 +145,7 @@ def columns_kernel(dtype: str, tiles: int, in_clusters: bool) -> Source:
                     value = minimum(value, all_minima[peer * MOST_WIDE + t])
             store(out, group * out_group + (column + t) * out_step, value)
 
-    arguments = (pointer(dtype), pointer(dtype), *COLUMN_OFFSETS)
-    return Source(columns, arguments, MOST_THREADS, (dtype, tiles, in_clusters), 2)
+    return Source(columns, (dtype, dtype), MOST_THREADS, (dtype, tiles, in_clusters), 2)
 
 
 @dataclass(frozen=True)

@@ -5,17 +5,14 @@ A NaN must win, which ``min`` and Numba's own atomics do not see to: kernels tak
 exact.
 """
 
-from __future__ import annotations
-
 from functools import cache
 from typing import Any
 
-import torch
 from numba import cuda
-from numba.cuda import types
 
-from kernelzoo.kernels.numba.dtypes import WIDE, itemsize
-from kernelzoo.kernels.numba.row import Tiling, machine, minimum
+from kernelzoo.kernels.numba.dtypes import itemsize
+from kernelzoo.kernels.numba.row import Tiling
+from kernelzoo.kernels.numba.words import machine, minimum
 
 
 @cache
@@ -72,16 +69,3 @@ def deep(dtype: str, vec: int) -> int:
     """Vectors that a thread has in flight: eight, which is 128 bytes, or 128 kB on an SM of 1024 threads; fewer of the
     narrow integers, which are widened at once. Of single elements, eight as well."""
     return 8 if vec == 1 or itemsize(dtype) >= 4 or dtype in ("float16", "bfloat16") else 32 // vec
-
-
-_WORKSPACE = {
-    types.float32: torch.float32,
-    types.float64: torch.float64,
-    types.int32: torch.int32,
-    types.int64: torch.int64,
-}
-
-
-def workspace(dtype: str) -> torch.dtype:
-    """The type that minima are computed in, by torch's name."""
-    return _WORKSPACE[WIDE[dtype]]

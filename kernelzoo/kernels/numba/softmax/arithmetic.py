@@ -6,21 +6,13 @@ is replaced by 0 before it is subtracted, or -inf - -inf would make a NaN out of
 -inf, 0 / 0 is the NaN that is due.
 """
 
-from __future__ import annotations
-
 from functools import cache
 from typing import Any
 
-import torch
 from numba import cuda
 
 from kernelzoo.kernels.numba.dtypes import lowest
-from kernelzoo.kernels.numba.row import exponential, machine, maximum
-
-
-def accumulated_in(dtype: str) -> torch.dtype:
-    """What pairs of a maximum and a sum are kept in, in memory."""
-    return torch.float64 if dtype == "float64" else torch.float32
+from kernelzoo.kernels.numba.words import exponential, machine, maximum
 
 
 @cache

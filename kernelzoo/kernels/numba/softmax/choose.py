@@ -1,13 +1,10 @@
 """Which form takes a problem: by the row's length, the number of rows, and how they lie in memory."""
 
-from __future__ import annotations
-
 import torch
 
 from kernelzoo.device import Device
 from kernelzoo.kernels.numba.columns import side_by_side
 from kernelzoo.kernels.numba.launch import View, has_clusters, settled
-from kernelzoo.kernels.numba.row import WARP
 from kernelzoo.kernels.numba.softmax import (
     columns,
     columns_cluster,
@@ -22,6 +19,7 @@ from kernelzoo.kernels.numba.softmax import (
     tiling,
 )
 from kernelzoo.kernels.numba.softmax.holding import HELD
+from kernelzoo.kernels.numba.words import WARP
 from kernelzoo.registry import chooser
 from kernelzoo.tables import knob, launch_table
 

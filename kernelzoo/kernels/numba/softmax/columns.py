@@ -1,10 +1,7 @@
 """Whole columns in the registers of a block, or of the blocks of a cluster: read once, written once."""
 
-from __future__ import annotations
-
 from functools import cache
 
-import torch
 from numba import cuda
 from numba.cuda import types
 
@@ -13,11 +10,11 @@ from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.numba.columns import cluster_words, in_vectors, offsets, quotient
 from kernelzoo.kernels.numba.dtypes import WIDE, itemsize, lowest
 from kernelzoo.kernels.numba.launch import BindView, View, planned, prepare, within_grid
-from kernelzoo.kernels.numba.row import ALIGNED, WARP, Tiling, exponential, machine, pointer, spread, word_type
+from kernelzoo.kernels.numba.row import Tiling, spread, word_type
 from kernelzoo.kernels.numba.softmax.arithmetic import finite_of
-from kernelzoo.kernels.numba.softmax.columns_words import COLUMN_OFFSETS, by_column, meeting
+from kernelzoo.kernels.numba.softmax.columns_words import by_column, meeting
 from kernelzoo.kernels.numba.source import Source
-from kernelzoo.launch import Launch
+from kernelzoo.kernels.numba.words import ALIGNED, WARP, exponential, machine
 from kernelzoo.layout import VECTOR_BYTES, Columns, cdiv
 from kernelzoo.registry import register
 
@@ -101,8 +98,7 @@ def columns_kernel(dtype: str, lanes: int, tiles: int, in_clusters: bool) -> Sou
             i = first + tile * depths
             store_vector(out, target + i * out_step, held, tile * WORDS, i < end)
 
-    arguments = (pointer(dtype), pointer(dtype), *COLUMN_OFFSETS)
-    return Source(columns, arguments, COLUMN_WARPS * WARP, (dtype, lanes, tiles, in_clusters))
+    return Source(columns, (dtype, dtype), COLUMN_WARPS * WARP, (dtype, lanes, tiles, in_clusters))
 
 
 def shape(c: Columns, device: Device) -> tuple[int, int, int, int] | None:
@@ -120,12 +116,9 @@ def shape(c: Columns, device: Device) -> tuple[int, int, int, int] | None:
 
 
 @register("numba", "softmax", "columns")
-def columns(x: torch.Tensor, out: torch.Tensor) -> Launch:
+@planned()
+def columns(v: View, device: Device, _: None) -> BindView:
     """Whole columns in the registers of a block, or of the blocks of a cluster."""
-    return planned(plan, None, x, out)
-
-
-def plan(v: View, device: Device, _: None) -> BindView:
     c = in_vectors(v)
     if c is None:
         raise UnsupportedProblemError(ID, "these are no columns that whole aligned vectors cover")

@@ -1,11 +1,8 @@
 """Whole columns in the shared memory of a block, or of the blocks of a cluster: read once, written once."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from functools import cache
 
-import torch
 from numba import cuda
 from numba.cuda import types
 
@@ -14,17 +11,10 @@ from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.numba.columns import cluster_words, offsets, quotient, side_by_side
 from kernelzoo.kernels.numba.dtypes import STORAGE, WIDE, lowest
 from kernelzoo.kernels.numba.launch import BindView, View, planned, prepare, shared_bytes, within_grid
-from kernelzoo.kernels.numba.row import ALIGNED, WARP, Tiling, exponential, machine, pointer, spread, word_type
-from kernelzoo.kernels.numba.softmax.columns_words import (
-    BARRIER_BYTES,
-    COLUMN_OFFSETS,
-    MOST_BLOCKS,
-    by_column,
-    meeting,
-    running,
-)
+from kernelzoo.kernels.numba.row import Tiling, spread, word_type
+from kernelzoo.kernels.numba.softmax.columns_words import BARRIER_BYTES, MOST_BLOCKS, by_column, meeting, running
 from kernelzoo.kernels.numba.source import Source
-from kernelzoo.launch import Launch
+from kernelzoo.kernels.numba.words import ALIGNED, WARP, exponential, machine
 from kernelzoo.layout import Columns, cdiv, power_of_two
 from kernelzoo.registry import register
 
@@ -161,9 +151,8 @@ def held_kernel(
             j += stride
             at += step
 
-    arguments = (pointer(dtype), pointer(dtype), *COLUMN_OFFSETS)
     constants = (dtype, vec, lanes, in_clusters, threads, resident, tiles)
-    return Source(held, arguments, threads, constants, resident)
+    return Source(held, (dtype, dtype), threads, constants, resident)
 
 
 @dataclass(frozen=True)
@@ -218,12 +207,9 @@ def shape(c: Columns, device: Device) -> Held | None:
 
 
 @register("numba", "softmax", "columns_cluster")
-def columns_cluster(x: torch.Tensor, out: torch.Tensor) -> Launch:
+@planned()
+def columns_cluster(v: View, device: Device, _: None) -> BindView:
     """Whole columns in the shared memory of a block, or of the blocks of a cluster."""
-    return planned(plan, None, x, out)
-
-
-def plan(v: View, device: Device, _: None) -> BindView:
     c = side_by_side(v)
     held = shape(c, device) if c is not None else None
     if c is None or held is None:

@@ -1,10 +1,7 @@
 """Few columns at whatever width, as one piece of memory: the whole grid reads it in one co-operative launch."""
 
-from __future__ import annotations
-
 from functools import cache
 
-import torch
 from numba import cuda
 from numba.cuda import types
 
@@ -13,23 +10,11 @@ from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.numba.columns import in_one_piece, in_step
 from kernelzoo.kernels.numba.dtypes import STORAGE, WIDE, itemsize, lowest, one
 from kernelzoo.kernels.numba.launch import BindView, View, planned, prepare, shared_bytes
-from kernelzoo.kernels.numba.row import (
-    ALIGNED,
-    EVERY_LANE,
-    WARP,
-    Tiling,
-    elements,
-    exponential,
-    machine,
-    maximum,
-    pointer,
-    spread,
-    word_type,
-)
+from kernelzoo.kernels.numba.row import Tiling, elements, spread, word_type
 from kernelzoo.kernels.numba.softmax.arithmetic import finite_of
 from kernelzoo.kernels.numba.softmax.columns_words import TEAM, abreast, by_column, running, teams, wait_for_all
 from kernelzoo.kernels.numba.source import Source
-from kernelzoo.launch import Launch, owning
+from kernelzoo.kernels.numba.words import ALIGNED, EVERY_LANE, WARP, exponential, machine, maximum
 from kernelzoo.layout import VECTOR_BYTES, cdiv
 from kernelzoo.registry import register
 
@@ -222,8 +207,7 @@ def flat_kernel(dtype: str, tiles: int) -> Source:
         if block == 0 and i < count:  # fewer than there are threads
             store(out, i, exponential(load(x, i) - maxima[i % rows]) * sums[i % rows])
 
-    arguments = (pointer(dtype), types.CPointer(kind), types.CPointer(types.int64), pointer(dtype), *(types.int64,) * 4)
-    return Source(flat, arguments, FLAT_THREADS, (dtype, tiles))
+    return Source(flat, (dtype, kind, types.int64, dtype), FLAT_THREADS, (dtype, tiles))
 
 
 def takes(v: View) -> bool:
@@ -233,12 +217,9 @@ def takes(v: View) -> bool:
 
 
 @register("numba", "softmax", "columns_flat")
-def columns_flat(x: torch.Tensor, out: torch.Tensor) -> Launch:
+@planned()
+def columns_flat(v: View, device: Device, _: None) -> BindView:
     """Few columns, as one piece of memory, by the whole grid in one co-operative launch."""
-    return planned(plan, None, x, out)
-
-
-def plan(v: View, device: Device, _: None) -> BindView:
     c = in_one_piece(v)
     if c is None or not takes(v):
         raise UnsupportedProblemError(ID, "these are not few columns in one piece of memory")
@@ -247,16 +228,10 @@ def plan(v: View, device: Device, _: None) -> BindView:
     blocks = max(1, min(abreast(device), vectors // (active * FLAT_TILES // 2)))
     room = shared_bytes(device) - 2 * FLAT_THREADS * vec * itemsize("float32")
     kept = min(max(0, room) // (threads * VECTOR_BYTES), cdiv(vectors, blocks * active))
-    call = prepare(flat_kernel(c.dtype, FLAT_TILES), device).call(
+    return prepare(flat_kernel(c.dtype, FLAT_TILES), device).call_with_workspace(
+        *(blocks * c.inner * 2, 1),
         *(blocks, c.inner, c.n, active, kept),
         threads=threads,
         shared=kept * threads * VECTOR_BYTES,
         cooperative=True,
     )
-
-    def bind(x: torch.Tensor, out: torch.Tensor) -> Launch:
-        pairs = torch.empty(blocks * c.inner * 2, dtype=torch.float32, device=x.device)
-        counters = torch.zeros(1, dtype=torch.int64, device=x.device)
-        return owning(call(x, pairs, counters, out), pairs, counters)
-
-    return bind

@@ -1,10 +1,7 @@
 """Columns on chip in blocks anywhere on the device, which stay and take one tile of rows after the other."""
 
-from __future__ import annotations
-
 from functools import cache
 
-import torch
 from numba import cuda
 from numba.cuda import types
 
@@ -13,20 +10,9 @@ from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.numba.columns import in_vectors, offsets
 from kernelzoo.kernels.numba.dtypes import STORAGE, WIDE, itemsize, lowest, one
 from kernelzoo.kernels.numba.launch import BindView, View, planned, prepare
-from kernelzoo.kernels.numba.row import (
-    ALIGNED,
-    EVERY_LANE,
-    Tiling,
-    exponential,
-    machine,
-    maximum,
-    pointer,
-    spread,
-    word_type,
-)
+from kernelzoo.kernels.numba.row import Tiling, spread, word_type
 from kernelzoo.kernels.numba.softmax.arithmetic import finite_of
 from kernelzoo.kernels.numba.softmax.columns_words import (
-    COLUMN_OFFSETS,
     TEAM,
     abreast,
     by_column,
@@ -36,7 +22,7 @@ from kernelzoo.kernels.numba.softmax.columns_words import (
     wait_for_all,
 )
 from kernelzoo.kernels.numba.source import Source
-from kernelzoo.launch import Launch, owning
+from kernelzoo.kernels.numba.words import ALIGNED, EVERY_LANE, exponential, machine, maximum
 from kernelzoo.layout import VECTOR_BYTES, Columns, cdiv
 from kernelzoo.registry import register
 
@@ -127,21 +113,7 @@ def turns_kernel(dtype: str, lanes: int, tiles: int, threads: int, resident: int
                 held[tile * WORDS + k] = IDENTITY
             load_vector(x, source + tile * x_stride, held, tile * WORDS, tile < count)
 
-    def turns(
-        x,
-        pairs,
-        counters,
-        out,
-        groups,
-        neighbours,
-        n,
-        x_group,
-        x_step,
-        out_group,
-        out_step,
-        parts,
-        share,
-    ):
+    def turns(x, pairs, counters, out, groups, neighbours, n, x_group, x_step, out_group, out_step, parts, share):
         held = cuda.local.array(HELD, WORD)
         row = cuda.local.array(BATCH, WORD)
         top = cuda.local.array(VEC, kind)
@@ -246,8 +218,7 @@ def turns_kernel(dtype: str, lanes: int, tiles: int, threads: int, resident: int
             source, target, count = next_source, next_target, next_count
             s = following
 
-    arguments = (pointer(dtype), types.CPointer(kind), types.CPointer(types.int64), pointer(dtype), *COLUMN_OFFSETS)
-    return Source(turns, arguments, threads, (dtype, lanes, tiles, threads, resident), resident)
+    return Source(turns, (dtype, kind, types.int64, dtype), threads, (dtype, lanes, tiles, threads, resident), resident)
 
 
 def shape(c: Columns, device: Device) -> tuple[int, int, int, int] | None:
@@ -272,12 +243,9 @@ def shape(c: Columns, device: Device) -> tuple[int, int, int, int] | None:
 
 
 @register("numba", "softmax", "columns_grid")
-def columns_grid(x: torch.Tensor, out: torch.Tensor) -> Launch:
+@planned()
+def columns_grid(v: View, device: Device, _: None) -> BindView:
     """Columns shared by blocks of one co-operative launch, which take tile after tile."""
-    return planned(plan, None, x, out)
-
-
-def plan(v: View, device: Device, _: None) -> BindView:
     c = in_vectors(v)
     found = shape(c, device) if c is not None else None
     if c is None or found is None:
@@ -285,16 +253,10 @@ def plan(v: View, device: Device, _: None) -> BindView:
     parts, share, kept, at_once = found
     every = c.strips(TURNS_LANES * c.vector)
     source = turns_kernel(c.dtype, TURNS_LANES, TURNS_TILES, TURNS_THREADS, TURNS_BLOCKS)
-    call = prepare(source, device).call(
+    return prepare(source, device).call_with_workspace(
+        *(every * parts * TURNS_LANES * c.vector * 2, every),
         *(at_once * parts, *offsets(c), parts, share),
         threads=TURNS_THREADS,
         shared=kept * TURNS_THREADS * VECTOR_BYTES,
         cooperative=True,
     )
-
-    def bind(x: torch.Tensor, out: torch.Tensor) -> Launch:
-        pairs = torch.empty(every * parts * TURNS_LANES * c.vector * 2, dtype=torch.float32, device=x.device)
-        counters = torch.zeros(every, dtype=torch.int64, device=x.device)
-        return owning(call(x, pairs, counters, out), pairs, counters)
-
-    return bind

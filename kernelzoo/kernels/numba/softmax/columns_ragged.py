@@ -1,11 +1,8 @@
 """Columns that begin anywhere in a vector, in shared memory: read once, written once."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cache
 
-import torch
 from numba import cuda
 from numba.cuda import types
 
@@ -14,17 +11,10 @@ from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.numba.columns import cluster_words, offsets, quotient, side_by_side
 from kernelzoo.kernels.numba.dtypes import STORAGE, WIDE, itemsize, lowest
 from kernelzoo.kernels.numba.launch import BindView, View, planned, prepare, within_grid
-from kernelzoo.kernels.numba.row import ALIGNED, EVERY_LANE, WARP, elements, exponential, machine, pointer
-from kernelzoo.kernels.numba.softmax.columns_words import (
-    BARRIER_BYTES,
-    COLUMN_OFFSETS,
-    MOST_BLOCKS,
-    meeting,
-    running,
-    shared_of,
-)
+from kernelzoo.kernels.numba.row import elements
+from kernelzoo.kernels.numba.softmax.columns_words import BARRIER_BYTES, MOST_BLOCKS, meeting, running, shared_of
 from kernelzoo.kernels.numba.source import Source
-from kernelzoo.launch import Launch
+from kernelzoo.kernels.numba.words import ALIGNED, EVERY_LANE, WARP, exponential, machine
 from kernelzoo.layout import VECTOR_BYTES, Columns, cdiv
 from kernelzoo.registry import register
 
@@ -154,8 +144,7 @@ def ragged_kernel(dtype: str, in_clusters: bool) -> Source:
                 store(out, target, exponential(element - shift) * scale)
             target += out_step
 
-    arguments = (pointer(dtype), pointer(dtype), *COLUMN_OFFSETS, types.int64, types.int64)
-    return Source(ragged, arguments, RAGGED_WARPS * WARP, (dtype, in_clusters), RAGGED_BLOCKS)
+    return Source(ragged, (dtype, dtype), RAGGED_WARPS * WARP, (dtype, in_clusters), RAGGED_BLOCKS)
 
 
 @dataclass(frozen=True)
@@ -197,12 +186,9 @@ def shape(c: Columns, device: Device) -> Ragged | None:
 
 
 @register("numba", "softmax", "columns_ragged")
-def columns_ragged(x: torch.Tensor, out: torch.Tensor) -> Launch:
+@planned()
+def columns_ragged(v: View, device: Device, _: None) -> BindView:
     """Columns that begin anywhere in a vector, in the shared memory of a block or of a cluster's blocks."""
-    return planned(plan, None, x, out)
-
-
-def plan(v: View, device: Device, _: None) -> BindView:
     c = side_by_side(v)
     ragged = shape(c, device) if c is not None else None
     if c is None or ragged is None:

@@ -4,8 +4,6 @@ A thread reads vectors of 16 bytes across the rows, so that it has a (max, sum) 
 it meets with other threads' pairs of the same rows. Where the elements stay meanwhile is what the forms differ in.
 """
 
-from __future__ import annotations
-
 from functools import cache
 from typing import Any
 
@@ -16,11 +14,10 @@ from kernelzoo.device import Device
 from kernelzoo.kernels.numba.columns import cluster_words
 from kernelzoo.kernels.numba.dtypes import WIDE, lowest, one
 from kernelzoo.kernels.numba.launch import shared_bytes
-from kernelzoo.kernels.numba.row import EVERY_LANE, WARP, Tiling, exponential, machine, maximum
+from kernelzoo.kernels.numba.row import Tiling
 from kernelzoo.kernels.numba.softmax.arithmetic import finite_of
+from kernelzoo.kernels.numba.words import EVERY_LANE, WARP, exponential, machine, maximum
 
-COLUMN_OFFSETS = (types.int64,) * 9
-"""Those of ``columns.offsets``, the blocks that share rows, and how many elements each of them has."""
 TEAM = 8
 """Lanes that merge a row's pairs; a warp has whole teams."""
 MOST_BLOCKS = 16

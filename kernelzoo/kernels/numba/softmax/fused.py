@@ -1,32 +1,19 @@
 """One block per row, the row in registers: read once, written once."""
 
-from __future__ import annotations
-
 from functools import cache
 
-import torch
 from numba import cuda
 from numba.cuda import types
 
 from kernelzoo.device import Device
 from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.numba.dtypes import WIDE, lowest, one
-from kernelzoo.kernels.numba.launch import OFFSETS, BindView, View, over_rows, planned
-from kernelzoo.kernels.numba.row import (
-    Tiling,
-    access,
-    begin,
-    exponential,
-    maximum,
-    pointer,
-    reductions,
-    seating,
-    word_type,
-)
+from kernelzoo.kernels.numba.launch import BindView, View, over_rows, planned
+from kernelzoo.kernels.numba.row import Tiling, access, begin, reductions, seating, word_type
 from kernelzoo.kernels.numba.softmax.arithmetic import arithmetic
 from kernelzoo.kernels.numba.softmax.tiling import Numbers, column_tiling, tiles_of
 from kernelzoo.kernels.numba.source import Source
-from kernelzoo.launch import Launch
+from kernelzoo.kernels.numba.words import exponential, maximum
 from kernelzoo.registry import register
 
 BLOCK_LIMIT = 1024
@@ -66,7 +53,7 @@ def fused_kernel(dtype: str, tiling: Tiling) -> Source:
         write(out, target, out_step, lane, lanes, head, end, row, 0)
         write_edge(out, target, lane, head, end, n, edge * scale)
 
-    return Source(fused, (pointer(dtype), pointer(dtype), *OFFSETS), tiling.threads, (dtype, tiling))
+    return Source(fused, (dtype, dtype), tiling.threads, (dtype, tiling))
 
 
 def fused_tiling(v: View, numbers: Numbers) -> Tiling | None:
@@ -79,13 +66,9 @@ def fused_tiling(v: View, numbers: Numbers) -> Tiling | None:
 
 
 @register("numba", "softmax", "fused")
-def fused(x: torch.Tensor, out: torch.Tensor) -> Launch:
+@planned(Numbers)
+def fused(v: View, device: Device, numbers: Numbers) -> BindView:
     """One block per row, the row in registers: read once, written once."""
-    return planned(plan, Numbers, x, out)
-
-
-def plan(v: View, device: Device, numbers: Numbers) -> BindView:
-    """As many blocks as there are rows, or groups of rows side by side."""
     id, tiling = "numba/softmax/fused", fused_tiling(v, numbers)
     if tiling is None:
         raise UnsupportedProblemError(id, f"a row of {v.n} elements is more than a block's registers hold")

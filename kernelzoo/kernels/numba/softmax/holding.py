@@ -1,7 +1,5 @@
 """A row on chip in several blocks: what forms that do so have in common."""
 
-from __future__ import annotations
-
 from functools import cache
 from typing import Any
 
@@ -10,8 +8,9 @@ from numba.cuda import types
 
 from kernelzoo.kernels.numba.dtypes import lowest
 from kernelzoo.kernels.numba.launch import View
-from kernelzoo.kernels.numba.row import EVERY_LANE, WARP, Tiling, exponential, machine, maximum, word_type
+from kernelzoo.kernels.numba.row import Tiling, word_type
 from kernelzoo.kernels.numba.softmax.arithmetic import arithmetic
+from kernelzoo.kernels.numba.words import EVERY_LANE, WARP, exponential, machine, maximum
 
 HELD = 8
 """Vectors that a thread of a block of 512 has in registers, beside a batch of as many more."""

@@ -1,21 +1,18 @@
 """Short rows of any length, copied through shared memory as one piece: two lanes a row at most."""
 
-from __future__ import annotations
-
 from functools import cache
 from typing import Any
 
-import torch
 from numba import cuda
 from numba.cuda import types
 
 from kernelzoo.device import Device
 from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.numba.dtypes import STORAGE, WIDE, itemsize, lowest
-from kernelzoo.kernels.numba.launch import OFFSETS, BindView, View, planned, prepare, within_grid
-from kernelzoo.kernels.numba.row import ALIGNED, EVERY_LANE, elements, exponential, machine, maximum, pointer
+from kernelzoo.kernels.numba.launch import BindView, View, planned, prepare, within_grid
+from kernelzoo.kernels.numba.row import elements
 from kernelzoo.kernels.numba.source import Source
-from kernelzoo.launch import Launch
+from kernelzoo.kernels.numba.words import ALIGNED, EVERY_LANE, exponential, machine, maximum
 from kernelzoo.layout import VECTOR_BYTES, cdiv, power_of_two
 from kernelzoo.registry import register
 
@@ -107,8 +104,7 @@ def multi_row_shared_kernel(dtype: str, lanes: int, items: int) -> Source:
 
     # Seven blocks an SM leave a thread 72 registers, for 40 elements and the rest; five leave 96, for 64.
     blocks = 7 if items <= 40 else 5
-    arguments = (pointer(dtype), pointer(dtype), *OFFSETS)
-    return Source(multi_row_shared, arguments, TILE_THREADS, (dtype, lanes, items), blocks)
+    return Source(multi_row_shared, (dtype, dtype), TILE_THREADS, (dtype, lanes, items), blocks)
 
 
 def shared_shape(v: View) -> tuple[int, int] | None:
@@ -122,13 +118,9 @@ def shared_shape(v: View) -> tuple[int, int] | None:
 
 
 @register("numba", "softmax", "multi_row_shared")
-def multi_row_shared(x: torch.Tensor, out: torch.Tensor) -> Launch:
+@planned()
+def multi_row_shared(v: View, device: Device, _: None) -> BindView:
     """Short rows that begin anywhere, one piece of memory that is copied whole through shared memory."""
-    return planned(plan, None, x, out)
-
-
-def plan(v: View, device: Device, _: None) -> BindView:
-    """As many blocks of 128 threads as it takes to cover the rows."""
     id, shape = "numba/softmax/multi_row_shared", shared_shape(v)
     if shape is None:
         raise UnsupportedProblemError(id, "it takes short rows off the boundaries of vectors, that are one piece")

@@ -1,32 +1,18 @@
 """A warp, or the part of one that the row fills, per row; several rows a thread, in registers."""
 
-from __future__ import annotations
-
 from functools import cache
 
-import torch
 from numba import cuda
 from numba.cuda import types
 
 from kernelzoo.device import Device
 from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.numba.dtypes import WIDE, lowest, one
-from kernelzoo.kernels.numba.launch import OFFSETS, BindView, View, over_rows, planned
-from kernelzoo.kernels.numba.row import (
-    WARP,
-    Tiling,
-    access,
-    begin,
-    exponential,
-    maximum,
-    pointer,
-    reductions,
-    seating,
-    word_type,
-)
+from kernelzoo.kernels.numba.launch import BindView, View, over_rows, planned
+from kernelzoo.kernels.numba.row import Tiling, access, begin, reductions, seating, word_type
 from kernelzoo.kernels.numba.softmax.arithmetic import arithmetic
 from kernelzoo.kernels.numba.source import Source
-from kernelzoo.launch import Launch
+from kernelzoo.kernels.numba.words import WARP, exponential, maximum
 from kernelzoo.layout import VECTOR_BYTES, power_of_two
 from kernelzoo.registry import register
 
@@ -75,7 +61,7 @@ def multi_row_tile_kernel(dtype: str, tiling: Tiling) -> Source:
             write(out, target, out_step, lane, lanes, head, end, held, level * WORDS)
             write_edge(out, target, lane, head, end, length, edges[level])
 
-    return Source(multi_row_tile, (pointer(dtype), pointer(dtype), *OFFSETS), tiling.threads, (dtype, tiling))
+    return Source(multi_row_tile, (dtype, dtype), tiling.threads, (dtype, tiling))
 
 
 def multi_row_tiling(v: View) -> Tiling | None:
@@ -106,13 +92,12 @@ def multi_row_tiling(v: View) -> Tiling | None:
 
 
 @register("numba", "softmax", "multi_row_tile")
-def multi_row_tile(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """A warp, or the part of one that the row fills, per row, several rows a thread; for short rows."""
-    return planned(plan, None, x, out)
+@planned()
+def multi_row_tile(v: View, device: Device, _: None) -> BindView:
+    """A warp, or the part of one that the row fills, per row, several rows a thread; for short rows.
 
-
-def plan(v: View, device: Device, _: None) -> BindView:
-    """As many blocks as it takes to cover the rows, fewer rows to a thread where those would leave SMs idle."""
+    As many blocks as it takes to cover the rows, fewer rows to a thread where those would leave SMs idle.
+    """
     id, tiling = "numba/softmax/multi_row_tile", multi_row_tiling(v)
     if tiling is None:
         raise UnsupportedProblemError(id, f"a row of {v.n} elements is more than a warp's registers hold")

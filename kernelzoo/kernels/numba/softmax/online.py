@@ -1,32 +1,19 @@
 """One block per row of any length, which is read twice: a running (max, sum), then the results."""
 
-from __future__ import annotations
-
 from functools import cache
 
-import torch
 from numba import cuda
 from numba.cuda import types
 
 from kernelzoo.device import Device
 from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.numba.dtypes import WIDE, lowest, one
-from kernelzoo.kernels.numba.launch import OFFSETS, BindView, View, over_rows, planned
-from kernelzoo.kernels.numba.row import (
-    Tiling,
-    access,
-    begin,
-    exponential,
-    maximum,
-    pointer,
-    reductions,
-    seating,
-    word_type,
-)
+from kernelzoo.kernels.numba.launch import BindView, View, over_rows, planned
+from kernelzoo.kernels.numba.row import Tiling, access, begin, reductions, seating, word_type
 from kernelzoo.kernels.numba.softmax.arithmetic import arithmetic
 from kernelzoo.kernels.numba.softmax.tiling import streaming_tiling
 from kernelzoo.kernels.numba.source import Source
-from kernelzoo.launch import Launch
+from kernelzoo.kernels.numba.words import exponential, maximum
 from kernelzoo.registry import register
 
 ONLINE_COLUMNS = 2**22
@@ -78,17 +65,13 @@ def online_kernel(dtype: str, tiling: Tiling) -> Source:
             write(out, target, out_step, lane, lanes, first, end, row, 0)
         write_edge(out, target, lane, head, end, n, exponential(edge - highest) * scale)
 
-    return Source(online, (pointer(dtype), pointer(dtype), *OFFSETS), tiling.threads, (dtype, tiling))
+    return Source(online, (dtype, dtype), tiling.threads, (dtype, tiling))
 
 
 @register("numba", "softmax", "online")
-def online(x: torch.Tensor, out: torch.Tensor) -> Launch:
+@planned()
+def online(v: View, device: Device, _: None) -> BindView:
     """One block per row of any length: a running (max, sum) in one pass, a second pass that writes."""
-    return planned(plan, None, x, out)
-
-
-def plan(v: View, device: Device, _: None) -> BindView:
-    """As many blocks as there are rows, or groups of rows side by side."""
     id, tiling = "numba/softmax/online", streaming_tiling(v)
     if v.n > ONLINE_COLUMNS and v.dtype != "float64":
         raise UnsupportedProblemError(

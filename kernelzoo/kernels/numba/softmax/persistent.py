@@ -1,32 +1,19 @@
 """As many blocks as the device holds at once: each strides over rows, the next one on its way."""
 
-from __future__ import annotations
-
 from functools import cache
 
-import torch
 from numba import cuda
 from numba.cuda import types
 
 from kernelzoo.device import Device
 from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.numba.dtypes import WIDE, lowest, one
-from kernelzoo.kernels.numba.launch import OFFSETS, BindView, View, planned, prepare
-from kernelzoo.kernels.numba.row import (
-    Tiling,
-    access,
-    begin,
-    exponential,
-    maximum,
-    pointer,
-    reductions,
-    seating,
-    word_type,
-)
+from kernelzoo.kernels.numba.launch import BindView, View, planned, prepare
+from kernelzoo.kernels.numba.row import Tiling, access, begin, reductions, seating, word_type
 from kernelzoo.kernels.numba.softmax.arithmetic import arithmetic
 from kernelzoo.kernels.numba.softmax.tiling import Numbers, column_tiling, tiles_of
 from kernelzoo.kernels.numba.source import Source
-from kernelzoo.launch import Launch
+from kernelzoo.kernels.numba.words import exponential, maximum
 from kernelzoo.layout import cdiv
 from kernelzoo.registry import register
 
@@ -76,7 +63,7 @@ def persistent_kernel(dtype: str, tiling: Tiling) -> Source:
             edge, target, head, end, length = next_edge, next_target, next_head, next_end, next_length
             r0 += stride
 
-    return Source(persistent, (pointer(dtype), pointer(dtype), *OFFSETS), tiling.threads, (dtype, tiling))
+    return Source(persistent, (dtype, dtype), tiling.threads, (dtype, tiling))
 
 
 def persistent_tiling(v: View, numbers: Numbers) -> Tiling | None:
@@ -88,13 +75,9 @@ def persistent_tiling(v: View, numbers: Numbers) -> Tiling | None:
 
 
 @register("numba", "softmax", "persistent")
-def persistent(x: torch.Tensor, out: torch.Tensor) -> Launch:
+@planned(Numbers)
+def persistent(v: View, device: Device, numbers: Numbers) -> BindView:
     """A grid of SMs times the compiled kernel's occupancy; each block strides over rows, the next one on its way."""
-    return planned(plan, Numbers, x, out)
-
-
-def plan(v: View, device: Device, numbers: Numbers) -> BindView:
-    """As many blocks as are resident at once, or as there are rows."""
     tiling = persistent_tiling(v, numbers)
     if tiling is None:
         raise UnsupportedProblemError(

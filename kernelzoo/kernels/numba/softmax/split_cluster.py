@@ -1,10 +1,7 @@
 """A row on chip in a thread-block cluster (sm_90 and later): read once, written once."""
 
-from __future__ import annotations
-
 from functools import cache
 
-import torch
 from numba import cuda
 from numba.cuda import types
 
@@ -12,26 +9,16 @@ from kernelzoo.device import Device
 from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.numba.columns import quotient
 from kernelzoo.kernels.numba.dtypes import STORAGE, WIDE, lowest, one
-from kernelzoo.kernels.numba.launch import (
-    BindView,
-    View,
-    has_clusters,
-    planned,
-    prepare,
-    shared_bytes,
-    within_grid,
-)
-from kernelzoo.kernels.numba.row import ALIGNED, WARP, Tiling, access, begin, exponential, maximum, pointer, word_type
+from kernelzoo.kernels.numba.launch import BindView, View, has_clusters, planned, prepare, shared_bytes, within_grid
+from kernelzoo.kernels.numba.row import Tiling, access, begin, word_type
 from kernelzoo.kernels.numba.softmax.arithmetic import arithmetic
 from kernelzoo.kernels.numba.softmax.holding import HELD, MOST_WARPS, holding, share_of, warp_pair_of
 from kernelzoo.kernels.numba.source import Source
-from kernelzoo.launch import Launch
+from kernelzoo.kernels.numba.words import ALIGNED, WARP, exponential, maximum
 from kernelzoo.layout import VECTOR_BYTES, cdiv
 from kernelzoo.registry import register
 from kernelzoo.tables import knob, numbers
 
-CLUSTER_OFFSETS = (types.int64,) * 13
-"""Numba's types of ``View.offsets``, then of blocks, share, kept."""
 MOST_BLOCKS = 16
 """In a cluster, where there are most; 8 are what every device with clusters grants."""
 LARGE, LARGE_TILES = 512, 4
@@ -125,7 +112,7 @@ def cluster_kernel(dtype: str, tiling: Tiling) -> Source:
         if rank == 0:
             write_edge(out, target, t, head, end, n, exponential(edge - shift) * scale)
 
-    return Source(cluster, (pointer(dtype), pointer(dtype), *CLUSTER_OFFSETS), tiling.threads, (dtype, tiling))
+    return Source(cluster, (dtype, dtype), tiling.threads, (dtype, tiling))
 
 
 def held_tiling(v: View, tiles: int) -> Tiling:
@@ -188,13 +175,9 @@ def cluster_shape(v: View, device: Device, numbers: Numbers) -> tuple[int, int, 
 
 
 @register("numba", "softmax", "split_cluster")
-def split_cluster(x: torch.Tensor, out: torch.Tensor) -> Launch:
+@planned(Numbers)
+def split_cluster(v: View, device: Device, numbers: Numbers) -> BindView:
     """A row in the registers and the shared memory of a thread-block cluster: read once, written once."""
-    return planned(plan, Numbers, x, out)
-
-
-def plan(v: View, device: Device, numbers: Numbers) -> BindView:
-    """A cluster to a row."""
     id = "numba/softmax/split_cluster"
     shape = cluster_shape(v, device, numbers) if is_for_clusters(v, device) else None
     if shape is None:

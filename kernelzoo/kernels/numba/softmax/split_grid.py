@@ -1,10 +1,7 @@
 """A row on chip in blocks anywhere on the device, all of which run at once: one co-operative launch."""
 
-from __future__ import annotations
-
 from functools import cache
 
-import torch
 from numba import cuda
 from numba.cuda import types
 
@@ -12,28 +9,14 @@ from kernelzoo.device import Device
 from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.numba.dtypes import STORAGE, WIDE, lowest, one
 from kernelzoo.kernels.numba.launch import BindView, View, planned, prepare, shared_bytes
-from kernelzoo.kernels.numba.row import (
-    ALIGNED,
-    WARP,
-    Tiling,
-    access,
-    begin,
-    exponential,
-    machine,
-    maximum,
-    pointer,
-    word_type,
-)
-from kernelzoo.kernels.numba.softmax.arithmetic import accumulated_in, arithmetic
+from kernelzoo.kernels.numba.row import Tiling, access, begin, word_type
+from kernelzoo.kernels.numba.softmax.arithmetic import arithmetic
 from kernelzoo.kernels.numba.softmax.holding import HELD, MOST_WARPS, holding, share_of, warp_pair_of
 from kernelzoo.kernels.numba.softmax.split_cluster import is_for_clusters
 from kernelzoo.kernels.numba.source import Source
-from kernelzoo.launch import Launch, owning
+from kernelzoo.kernels.numba.words import ALIGNED, WARP, exponential, machine, maximum
 from kernelzoo.layout import VECTOR_BYTES, cdiv
 from kernelzoo.registry import register
-
-GRID_OFFSETS = (types.int64,) * 13
-"""Numba's types of ``View.offsets``, then of chunks, share, kept."""
 
 
 @cache
@@ -53,24 +36,9 @@ def grid_kernel(dtype: str, tiling: Tiling) -> Source:
     count_up, seen = machine.count_up, machine.seen
 
     def grid(
-        x,
-        pairs,
-        counters,
-        out,
-        rows,
-        inner,
-        n,
-        x_outer,
-        x_step,
-        x_inner,
-        out_outer,
-        out_step,
-        out_inner,
-        phase,
-        chunks,
-        share,
-        kept,
-    ):
+        x, pairs, counters, out, rows, inner, n, x_outer, x_step, x_inner, out_outer, out_step, out_inner, phase,
+        chunks, share, kept,
+    ):  # fmt: skip
         row = cuda.local.array(WORDS, WORD)
         batch = cuda.local.array(WORDS, WORD)
         maxima = cuda.shared.array(MOST_WARPS, kind)
@@ -144,8 +112,7 @@ def grid_kernel(dtype: str, tiling: Tiling) -> Source:
                 write_edge(out, target, t, head, end, n, exponential(edge - shift) * scale)
             r += groups
 
-    arguments = (pointer(dtype), types.CPointer(kind), types.CPointer(types.int64), pointer(dtype), *GRID_OFFSETS)
-    return Source(grid, arguments, tiling.threads, (dtype, tiling))
+    return Source(grid, (dtype, kind, types.int64, dtype), tiling.threads, (dtype, tiling))
 
 
 def grid_tiling(v: View) -> Tiling:
@@ -162,13 +129,9 @@ def grid_shape(v: View, device: Device) -> tuple[int, int]:
 
 
 @register("numba", "softmax", "split_grid")
-def split_grid(x: torch.Tensor, out: torch.Tensor) -> Launch:
+@planned()
+def split_grid(v: View, device: Device, _: None) -> BindView:
     """All blocks of the device on the rows in hand, which they hold on chip while they wait for each other."""
-    return planned(plan, None, x, out)
-
-
-def plan(v: View, device: Device, _: None) -> BindView:
-    """As many rows at a time as all multiprocessors hold."""
     if not is_for_clusters(v, device):
         raise UnsupportedProblemError(
             "numba/softmax/split_grid", "it takes rows in whole vectors, on devices of compute capability 9.0 or later"
@@ -178,16 +141,10 @@ def plan(v: View, device: Device, _: None) -> BindView:
     share, kept = share_of(v, chunks, threads, tiling.tiles)
     kept = min(kept, shared_bytes(device) // (threads * VECTOR_BYTES))
     groups = min(v.total, device.multiprocessors // chunks)
-    call = prepare(grid_kernel(v.dtype, tiling), device).call(
+    return prepare(grid_kernel(v.dtype, tiling), device).call_with_workspace(
+        *(v.total * chunks * 2, v.total),
         *(groups * chunks, *v.offsets, chunks, share, kept),
         threads=threads,
         shared=kept * threads * VECTOR_BYTES,
         cooperative=True,
     )
-
-    def bind(x: torch.Tensor, out: torch.Tensor) -> Launch:
-        pairs = torch.empty(v.total * chunks * 2, dtype=accumulated_in(v.dtype), device=x.device)
-        counters = torch.zeros(v.total, dtype=torch.int64, device=x.device)
-        return owning(call(x, pairs, counters, out), pairs, counters)
-
-    return bind

@@ -1,7 +1,5 @@
 """A row in chunks, where it can't stay on chip: a launch for their (max, sum) pairs, and one that writes."""
 
-from __future__ import annotations
-
 from functools import cache
 
 import torch
@@ -9,30 +7,19 @@ from numba import cuda
 from numba.cuda import types
 
 from kernelzoo.device import Device
-from kernelzoo.kernels.numba.dtypes import WIDE, lowest, one
+from kernelzoo.kernels.numba.dtypes import WIDE, computed_in, lowest, one
 from kernelzoo.kernels.numba.launch import GRID_LIMIT, BindView, View, planned, prepare
-from kernelzoo.kernels.numba.row import (
-    Tiling,
-    access,
-    begin,
-    exponential,
-    maximum,
-    pointer,
-    reductions,
-    seating,
-    word_type,
-)
-from kernelzoo.kernels.numba.softmax.arithmetic import accumulated_in, arithmetic
+from kernelzoo.kernels.numba.row import Tiling, access, begin, reductions, seating, word_type
+from kernelzoo.kernels.numba.softmax.arithmetic import arithmetic
 from kernelzoo.kernels.numba.softmax.tiling import streaming_tiling
 from kernelzoo.kernels.numba.source import Source
+from kernelzoo.kernels.numba.words import exponential, maximum
 from kernelzoo.kernels.shared.split import split
 from kernelzoo.launch import Launch, owning, sequence
 from kernelzoo.layout import cdiv
 from kernelzoo.registry import register
 from kernelzoo.tables import knob, numbers
 
-SPLIT_OFFSETS = (types.int64,) * 13
-"""Numba's types of ``View.offsets``, then of chunks, span, first."""
 MOST_CHUNKS = 1024
 """Of a row, whose pairs every block of the second launch reads."""
 
@@ -88,7 +75,7 @@ def partial_kernel(dtype: str, tiling: Tiling) -> Source:
             pairs[(r * chunks + chunk) * 2] = highest
             pairs[(r * chunks + chunk) * 2 + 1] = s
 
-    return Source(partial, (pointer(dtype), types.CPointer(kind), *SPLIT_OFFSETS), tiling.threads, (dtype, tiling))
+    return Source(partial, (dtype, kind), tiling.threads, (dtype, tiling))
 
 
 @cache
@@ -138,20 +125,17 @@ def merge_kernel(dtype: str, tiling: Tiling) -> Source:
             edge = read_edge(x, source, lane, head, end, length)
             write_edge(out, target, lane, head, end, length, exponential(edge - highest) * scale)
 
-    return Source(
-        merge, (pointer(dtype), types.CPointer(kind), pointer(dtype), *SPLIT_OFFSETS), tiling.threads, (dtype, tiling)
-    )
+    return Source(merge, (dtype, kind, dtype), tiling.threads, (dtype, tiling))
 
 
 @register("numba", "softmax", "split_two_launches")
-def split_two_launches(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """The (max, sum) of each chunk of a row in one launch; its results in a second one, which merges them."""
-    return planned(plan, Numbers, x, out)
+@planned(Numbers)
+def split_two_launches(v: View, device: Device, numbers: Numbers) -> BindView:
+    """The (max, sum) of each chunk of a row in one launch; its results in a second one, which merges them.
 
-
-def plan(v: View, device: Device, numbers: Numbers) -> BindView:
-    """Both launches for as many rows at a time as leave room in the L2 cache, where the second finds what the first has
-    read; one tile a chunk, which is the finest cut, unless that is too many chunks."""
+    Both launches for as many rows at a time as leave room in the L2 cache, where the second finds what the first has
+    read; one tile a chunk, which is the finest cut, unless that is too many chunks.
+    """
     tiling = streaming_tiling(v)
     threads = tiling.lanes_for(v.n) * tiling.rows
     groups = cdiv(v.total, tiling.rows)
@@ -166,7 +150,7 @@ def plan(v: View, device: Device, numbers: Numbers) -> BindView:
     ]
 
     def bind(x: torch.Tensor, out: torch.Tensor) -> Launch:
-        pairs = torch.empty(v.total * chunks * 2, dtype=accumulated_in(v.dtype), device=x.device)
+        pairs = torch.empty(v.total * chunks * 2, dtype=computed_in(v.dtype), device=x.device)
         steps = [step for first, second in waves for step in (first(x, pairs), second(x, pairs, out))]
         return owning(sequence(*steps), pairs)
 

@@ -1,7 +1,5 @@
 """How blocks cover the rows of a softmax, for forms that have this in common."""
 
-from __future__ import annotations
-
 from kernelzoo.kernels.numba.launch import View
 from kernelzoo.kernels.numba.row import Tiling
 from kernelzoo.layout import power_of_two

@@ -8,7 +8,8 @@ import triton.language as tl
 
 from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.triton.launch import bound, column_arguments, device_of, wide_type
-from kernelzoo.kernels.triton.min.lowest import identity, joined, lower
+from kernelzoo.kernels.triton.min.arguments import identity
+from kernelzoo.kernels.triton.min.lowest import joined, lower
 from kernelzoo.kernels.triton.min.tiles import LINE_BYTES
 from kernelzoo.kernels.triton.words import await_last_launch
 from kernelzoo.launch import Launch

@@ -4,6 +4,7 @@ import torch
 
 from kernelzoo.device import Device
 from kernelzoo.kernels.triton.launch import device_of
+from kernelzoo.kernels.triton.min.arguments import plain
 from kernelzoo.kernels.triton.min.column_tiles import (
     COLUMN_PILE,
     ColumnTile,
@@ -11,7 +12,6 @@ from kernelzoo.kernels.triton.min.column_tiles import (
     columns_or_refuse,
     launch_of_columns,
 )
-from kernelzoo.kernels.triton.min.lowest import plain
 from kernelzoo.kernels.triton.min.tiles import LINE_BYTES
 from kernelzoo.launch import Launch
 from kernelzoo.layout import Columns

@@ -10,8 +10,9 @@ import triton.language as tl
 from kernelzoo.device import Device
 from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.triton.launch import bound, device_of, wide_type
+from kernelzoo.kernels.triton.min.arguments import identity, plain
 from kernelzoo.kernels.triton.min.column_tiles import COLUMN_PILE, Numbers, columns_or_refuse
-from kernelzoo.kernels.triton.min.lowest import identity, joined, lower, plain
+from kernelzoo.kernels.triton.min.lowest import joined, lower
 from kernelzoo.kernels.triton.words import await_last_launch
 from kernelzoo.launch import Launch
 from kernelzoo.layout import Columns, power_of_two

@@ -4,27 +4,10 @@
 joined by a minimum that propagates NaN, lanes and memory by integers in which a NaN is the lowest of all.
 """
 
-import torch
 import triton
 import triton.language as tl
 
 from kernelzoo.kernels.triton.words import edge_columns, whole_vectors
-from kernelzoo.layout import Rows
-
-
-def identity(dtype: torch.dtype) -> float | int:
-    """What a minimum over nothing would be: no element is above it."""
-    return float("inf") if dtype.is_floating_point else torch.iinfo(dtype).max
-
-
-def plain(x: torch.Tensor) -> torch.Tensor:
-    """The tensor as Triton can load and compare it: bool as the byte it is."""
-    return x.view(torch.uint8) if x.dtype == torch.bool else x
-
-
-def fold_of(rows: Rows, dtype: torch.dtype, block: int) -> int:
-    """Neighbouring columns that one thread loads, and can reduce by itself: FOLD of ``folded``."""
-    return min(16 // dtype.itemsize, block) if rows.x_n == 1 and not rows.across and dtype.is_floating_point else 1
 
 
 @triton.jit

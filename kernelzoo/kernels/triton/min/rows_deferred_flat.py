@@ -8,7 +8,8 @@ import triton.language as tl
 
 from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.triton.launch import bound, device_of, wide_type
-from kernelzoo.kernels.triton.min.lowest import identity, lower, lowest, plain
+from kernelzoo.kernels.triton.min.arguments import identity, plain
+from kernelzoo.kernels.triton.min.lowest import lower, lowest
 from kernelzoo.kernels.triton.words import await_last_launch
 from kernelzoo.launch import Launch
 from kernelzoo.layout import Rows, cdiv, power_of_two, rows_of

@@ -8,7 +8,8 @@ import triton.language as tl
 
 from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.triton.launch import bound, row_arguments, safe, wide_type
-from kernelzoo.kernels.triton.min.lowest import identity, lower, plain
+from kernelzoo.kernels.triton.min.arguments import identity, plain
+from kernelzoo.kernels.triton.min.lowest import lower
 from kernelzoo.kernels.triton.words import await_last_launch, ragged_tile, row_start, whole_vectors
 from kernelzoo.launch import Launch
 from kernelzoo.layout import Rows, cdiv, power_of_two, rows_of
