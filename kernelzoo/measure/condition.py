@@ -17,6 +17,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import torch
 
+DISTURBED = "disturbed"
+"""The flag of a result with samples that were taken while the device was disturbed."""
+
 MOVED = 0.02
 """A clock that moved by more than this share, or a thread that waited for that share of the time, is a disturbance."""
 

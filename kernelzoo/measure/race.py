@@ -18,7 +18,7 @@ from kernelzoo.launch import Launch
 from kernelzoo.measure import profiler
 from kernelzoo.measure.ceilings import Ceilings, copies
 from kernelzoo.measure.clocks import Clock, clock_for
-from kernelzoo.measure.condition import Condition, watch
+from kernelzoo.measure.condition import DISTURBED, Condition, watch
 from kernelzoo.measure.gate import Gate
 from kernelzoo.measure.problems import Problem
 
@@ -34,7 +34,7 @@ BEYOND = 1.05
 
 
 BREAKS = "breaks the contract"
-"""The flag of what is right on ordinary values alone, and was timed by leave."""
+"""The flag of an implementation that is right on ordinary values alone, and was timed on request."""
 
 
 @dataclass
@@ -108,7 +108,7 @@ class Measurement:
         if self.cupti is not None and profiler.disagree(self.median, self.cupti):
             found.append("clocks disagree")
         if self.disturbed_rounds:
-            found.append("disturbed")
+            found.append(DISTURBED)
         return tuple(found)
 
 

@@ -19,7 +19,7 @@ from plotly.offline import get_plotlyjs
 
 from kernelzoo import __version__
 from kernelzoo.files import printable, write_whole
-from kernelzoo.report import compare, page_tables, plots, sections
+from kernelzoo.report import compare, notes, page_tables, plots, sections
 from kernelzoo.report.page_cells import Grid
 from kernelzoo.report.page_changes import differences
 from kernelzoo.report.page_figures import DASHES, SYMBOLS, Plot, plot_of
@@ -45,6 +45,8 @@ class Part:
     heading: str
     facts: Sequence[tuple[str, str]]
     runs: Grid
+    notes: Sequence[str]
+    """What the marks in its tables mean."""
     summaries: Sequence[Grid]
     scores: Sequence[Grid]
     gaps: Sequence[Grid]
@@ -94,12 +96,13 @@ def _part(group: Group, id: str, looks: Mapping[str, plots.Style]) -> Part:
         facts.append(("cache", group.cache))
     facts += [*sections.limits(group.rows), *page_tables.conditions(group.rows), *sections.versions(group.rows)]
     if group.repeated:
-        facts.append(("left out", f"{group.repeated} results of older runs; a ratio may therefore span two runs"))
+        facts.append(("left out", f"{group.repeated} results of older runs; a ratio may be of two runs"))
     return Part(
         id=id,
         heading=group.label,
         facts=facts,
         runs=page_tables.runs(group),
+        notes=notes.lines([row.marks for row in group.rows]),
         summaries=[page_tables.summary(group, op, looks) for op in group.operations()],
         scores=page_tables.scores(group, "score"),
         gaps=[grid for kind in ("shortfall", "behind", "variants") for grid in page_tables.scores(group, kind)],
