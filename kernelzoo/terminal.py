@@ -53,19 +53,28 @@ def fit(
     rows = [[_KEPT.sub("\xa0", cell) for cell in row] for row in rows]
     columns = list(zip(titles, *rows, strict=True))
     least = [_least(column, index in right) for index, column in enumerate(columns)]
-    kept, missing = list(range(len(titles))), list[str]()
-    for title in spare:
-        if title in titles and sum(least[i] + GAP for i in kept) - GAP > width:
-            kept.remove(titles.index(title))
-            missing.append(title)
-    if sum(least[i] + GAP for i in kept) - GAP > width:
+
+    def fits(columns: Collection[int]) -> bool:
+        return sum(least[i] + GAP for i in columns) - GAP <= width
+
+    left_out = list[int]()
+    for index in (titles.index(title) for title in spare if title in titles):
+        if not fits(set(range(len(titles))) - set(left_out)):
+            left_out.append(index)
+    for index in reversed(left_out):  # some may have room again, now that wider ones are out
+        others = [i for i in left_out if i != index]
+        if fits(set(range(len(titles))) - set(others)):
+            left_out = others
+    kept = [i for i in range(len(titles)) if i not in left_out]
+    if not fits(kept):
         return Fitted([], [_block(titles, row, width) for row in rows], [])
     sizes = {i: max(map(len, columns[i])) for i in kept}
     while sum(sizes.values()) + GAP * (len(kept) - 1) > width:
         widest = max((i for i in kept if sizes[i] > least[i]), key=lambda i: sizes[i])
         sizes[widest] -= 1
     head = [*_lines([titles[i] for i in kept], kept, sizes, right), "─" * (sum(sizes.values()) + GAP * (len(kept) - 1))]
-    notes = [f"no room for: {', '.join(missing)}"] if missing else []
+    missing = "; ".join(titles[i] for i in left_out)
+    notes = wrapped(f"(a wider terminal also shows: {missing})", width) if missing else []
     return Fitted(
         head if any(titles) else [], [_lines([row[i] for i in kept], kept, sizes, right) for row in rows], notes
     )

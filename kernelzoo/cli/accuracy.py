@@ -145,7 +145,7 @@ def _print(rows: Sequence[dict[str, Any]], seed: int) -> None:
 
     console = output.console()
     rounded = (
-        *("dtype", ">worst, ulp", ">allowed, ulp", ">too far off", "same bits", "where", ">mean, ulp", ">99.99 %, ulp"),
+        *("dtype", ">worst, ulp", ">allowed, ulp", ">wrong", "same bits", "where", ">mean, ulp", ">99.99 %, ulp"),
         *(">subnormal, ulp", ">values"),
     )
     exact = ("dtype", ">wrong", "same bits", ">values")

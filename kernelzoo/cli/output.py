@@ -72,7 +72,7 @@ def show(console: Console, table: Table) -> None:
         for line in lines:
             console.print(line, style=style)
     for line in fitted.notes:
-        console.print(f"({line}; see --json)", style="dim")
+        console.print(line, style="dim")
 
 
 def note(console: Console, text: str) -> None:

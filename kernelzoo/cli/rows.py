@@ -93,10 +93,10 @@ class Tables:
             return
         how = f"{described['device']}, {described['clock']} clock: {described['clock_detail']}"
         if how != self._how:
-            self._console.print(how)
+            output.note(self._console, how)
         ratio = f"ratio: time / {described['baseline']}, below 1 is faster" if described["baseline"] else self._ratio
         if ratio != self._ratio:
-            self._console.print(ratio)
+            output.note(self._console, ratio)
         if (how, ratio) != (self._how, self._ratio):
             self._console.print()
         self._how, self._ratio = how, ratio
@@ -104,8 +104,9 @@ class Tables:
         cells = [self._cells(row) for row in measured]
         columns = [name for name in cells[0] if any(cell[name] not in ("", "-") for cell in cells)]
         table = output.table(*columns, spare=_SPARE)
-        for cell in cells:
-            table.add_row(*(cell[name] for name in columns), style=_STYLES.get(cell["verdict"]))
+        for row, cell in zip(measured, cells, strict=True):
+            style = None if notes.marks(row["flags"]) else _STYLES.get(cell["verdict"])
+            table.add_row(*(cell[name] for name in columns), style=style)
         output.show(self._console, table)
         if again := described["repeated_rounds"]:
             rounds = "1 disturbed round was" if again == 1 else f"{again} disturbed rounds were"

@@ -30,8 +30,8 @@ def summary_note(baseline: str) -> str:
     return (
         f"`time / {baseline}` is the time divided by that of {baseline.replace('/', ' ')}: below 1 is faster. "
         "`of limit` is the limit of the device divided by the time: 100% is the best possible. The limit is the time "
-        "of the smallest launch, plus the bytes that must move at the measured ceiling. Both are geometric means over the "
-        "problems that an implementation takes. Do not rank implementations by these means if they take different "
+        "of the smallest launch, plus the bytes that must move at the measured ceiling. Both are geometric means over "
+        "the problems that an implementation takes. Do not rank implementations by these means if they take different "
         "problems (last column)."
     )
 
@@ -107,15 +107,22 @@ def environment(results: Results) -> str:
 def terminal(results: Results, width: int = 0) -> str:
     """The ratios to the baseline in plain text: for each operation a summary, and on the host every problem. Tables
     are no wider than ``width``; 0 is no limit."""
+
+    def prose(text: str) -> str:
+        return "\n".join(wrapped(text, width or len(text)))
+
     parts = []
     for group in results.groups:
         for op in group.operations():
             selection = group.select(op)
-            parts.append(f"{op} on {group.label}; ratios are time / {results.baseline}, below 1 is faster")
+            ratios = f"ratios are time / {results.baseline}, below 1 is faster"
+            parts.append(prose(f"{op} on {group.label}; {ratios}"))
             parts.append(summary_table(selection).text(width))
             if group.clock == "wall" and (table := ratio_table(selection)) is not None:
                 parts.append(table.text(width))
-        parts += ["\n".join(wrapped(line, width or 10**6)) for line in notes.lines([row.marks for row in group.rows])]
+                if any(cell.best for row in table.rows for cell in row):
+                    parts.append(prose("* the fastest of its row, and faster than the baseline"))
+        parts += map(prose, notes.lines([row.marks for row in group.rows]))
     return "\n\n".join(parts)
 
 

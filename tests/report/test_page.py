@@ -189,7 +189,7 @@ def test_summary_is_that_of_the_tables(sweep, write, made) -> None:
 def test_scores_stand_open_and_gaps_closed(sweep, write, made) -> None:
     page = made(load([write(sweep)]))
     score = page.tables["softmax: share of the limit, over all problems"]
-    assert score[0][:2] == ["implementation", "score"] and score[-2][0] == "best of the zoo"
+    assert score[0][:2] == ["implementation", "score"] and score[-2][0] == "best of our variants"
     assert "<summary>softmax: what falls short of the limit</summary>" in page.source
     assert "<summary>softmax: each variant beside the fastest of its backend</summary>" in page.source
 
