@@ -92,7 +92,7 @@ def share(text: str) -> float:
     except ValueError:
         given = -1.0
     if not 0 <= given < 1:
-        raise OptionError(f"no share {text!r}; write one such as 5% or 0.05")
+        raise OptionError(f"no share {text!r}; write it like 5% or 0.05")
     return given
 
 

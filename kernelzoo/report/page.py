@@ -1,7 +1,7 @@
 """The report as one page of HTML: everything is in the file, and it fetches nothing.
 
-Results files are untrusted: the template escapes every text, plotly is given none but names and numbers, and the page's
-own policy lets no other script run and no request leave.
+Results files are untrusted: the template escapes every text, plotly gets only names and numbers, and the page's own
+policy allows no other script and no request.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from kernelzoo.report.results import Group, Results, Selection
 
 @dataclass(frozen=True)
 class Subject:
-    """What the page says of one operation and dtype."""
+    """The part of the page about one operation and dtype."""
 
     id: str
     heading: str
@@ -39,7 +39,7 @@ class Subject:
 
 @dataclass(frozen=True)
 class Part:
-    """What the page says of one group."""
+    """The part of the page about one group."""
 
     id: str
     heading: str
@@ -50,7 +50,7 @@ class Part:
     summaries: Sequence[Grid]
     scores: Sequence[Grid]
     gaps: Sequence[Grid]
-    """Lists of problems, for whoever asks for them."""
+    """Lists of problems, closed at first."""
     subjects: Sequence[Subject]
     remarks: Grid | None
 
@@ -92,7 +92,7 @@ def _part(group: Group, id: str, looks: Mapping[str, plots.Style]) -> Part:
             for dtype in group.dtypes(op):
                 subjects.append(_subject(group.select(op, dtype), f"{id}-{len(subjects) + 1}", looks))
     facts = [("device", group.device), ("clock", f"{group.clock}: {sections.clocks(group.rows)}")]
-    if group.clock != "submit":  # which no data's place matters to
+    if group.clock != "submit":  # where the cache does not matter
         facts.append(("cache", group.cache))
     facts += [*sections.limits(group.rows), *page_tables.conditions(group.rows), *sections.versions(group.rows)]
     if group.repeated:

@@ -1,4 +1,4 @@
-"""The tables of a report, each of the rows of one operation or of all results."""
+"""The tables of a report: of one operation, or of all results."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ def summary_note(baseline: str) -> str:
 def ratios_note(baseline: str) -> str:
     return (
         f"Time divided by that of {baseline} on the same problem: below 1 is faster. The fastest is in bold if it is "
-        "faster than that."
+        "faster than the baseline."
     )
 
 
@@ -50,7 +50,8 @@ def report(results: Results, title: str, figures: Mapping[tuple[str, str, str], 
         if group.clock == "submit":
             parts += [f"## {escape(group.label)}", *_submits(group)]
             continue
-        parts += [f"## {escape(group.label)}", *_summaries(group), summary_note(results.baseline), *_notes(group.rows)]
+        tables = list(_summaries(group))
+        parts += [f"## {escape(group.label)}", *tables, summary_note(results.baseline), *_notes(group.rows, tables)]
         for kind in SCORES:
             parts += _scores(group, kind)
         if group.clock == "wall":
@@ -63,7 +64,7 @@ def report(results: Results, title: str, figures: Mapping[tuple[str, str, str], 
                     parts.append(f"![{op}, {dtype}: GB/s by implementation]({figure})")
                 parts += _times(group.select(op, dtype))
     if any(row.breaks for group in results.groups for row in group.rows):
-        parts += ["## Timed, though it breaks the contract", breaking_table(results).markdown(), BREAKING_NOTE]
+        parts += ["## Timed although it breaks the contract", breaking_table(results).markdown(), BREAKING_NOTE]
     if results.failed:
         parts += ["## Without a result", failure_table(results).markdown()]
     return "\n\n".join(parts) + "\n"
@@ -81,7 +82,8 @@ def blocks(results: Results) -> dict[str, str]:
         if group.clock == "submit":
             submit += [_caption(group), *_submits(group)]
             continue
-        summary += [_caption(group), *_summaries(group), *_notes(group.rows)]
+        tables_of = list(_summaries(group))
+        summary += [_caption(group), *tables_of, *_notes(group.rows, tables_of)]
         for kind in SCORES:
             if parts := _scores(group, kind):
                 scores.setdefault(kind, []).extend([_caption(group), *parts])
@@ -100,7 +102,7 @@ def blocks(results: Results) -> dict[str, str]:
 
 
 def environment(results: Results) -> str:
-    """A line for each run: where, with what and when it was measured."""
+    """A line for each run: device, clock, versions and date."""
     return "\n".join(line for group in results.groups for line in _environment(group))
 
 
@@ -136,10 +138,10 @@ def _caption(group: Group) -> str:
     return f"**{escape(group.label)}**"
 
 
-def _submits(group: Group) -> Iterator[str]:
-    """The host's time to submit a call, each way of calling beside the baseline's own."""
-    for op in group.operations():
-        yield submit_table(group.select(op)).markdown()
+def _submits(group: Group) -> list[str]:
+    """The host's time to submit a call: a table for each operation."""
+    tables = [submit_table(group.select(op)).markdown() for op in group.operations()]
+    return [*tables, *_notes(group.rows, tables)]
 
 
 def _summaries(group: Group) -> Iterator[str]:
@@ -184,33 +186,35 @@ SCORES = {
 
 
 def _scores(group: Group, kind: str) -> list[str]:
-    """One table per operation, "none" where there is nothing to list; nothing at all where no limit was measured."""
+    """A table for each operation, or "none" if there is nothing to list; nothing if no limit was measured."""
     made = SCORES[kind]
     parts = []
     for op in group.operations():
         if any(row.of_limit is not None for row in group.select(op).rows):
             found = made.table(group, op)
             parts.append(f"{op}: none" if found is None else f"{op}:\n\n{found.markdown()}")
-    return [*parts, made.note, *_notes(group.rows)] if parts else []
+    return [*parts, made.note, *_notes(group.rows, parts)] if parts else []
 
 
-def _notes(rows: Iterable[Row]) -> list[str]:
-    """A paragraph below a table for each mark in it."""
-    return [escape(line) for line in notes.lines([row.marks for row in rows])]
+def _notes(rows: Iterable[Row], tables: Iterable[str]) -> list[str]:
+    """A paragraph for each mark in the tables."""
+    text = "".join(tables)
+    return [escape(line) for line in notes.lines([row.marks for row in rows]) if line[0] in text]
 
 
 def _host_ratios(group: Group) -> list[str]:
     tables = [(op, ratio_table(group.select(op))) for op in group.operations()]
     parts = [p for op, table in tables if table is not None for p in (f"{op}:", table.markdown())]
-    return [*parts, ratios_note(group.baseline), *_notes(group.rows)] if parts else []
+    return [*parts, ratios_note(group.baseline), *_notes(group.rows, parts)] if parts else []
 
 
 def _times(selection: Selection) -> list[str]:
     readable = selection.readable()
-    parts = [time_table(selection, readable).markdown(), TIMES_NOTE, *_notes(selection.rows)]
+    table, whole = (time_table(selection, problems).markdown() for problems in (readable, selection.problems))
+    parts = [table, TIMES_NOTE, *_notes(selection.rows, [whole])]
     if len(readable) < len(selection.problems):
         summary = f"<details><summary>All {len(selection.problems)} shapes</summary>"
-        parts += [summary, time_table(selection, selection.problems).markdown(), "</details>"]
+        parts += [summary, whole, "</details>"]
     return parts
 
 
@@ -235,7 +239,7 @@ def samples(rows: Sequence[Row]) -> str:
 
 
 def limits(rows: Sequence[Row]) -> Iterator[tuple[str, str]]:
-    """What the device was found to be able to do, by name."""
+    """The measured limits of the device, by name."""
     for op in sorted({row.op for row in rows}):
         of_op = [row.ceiling_gb_per_s for row in rows if row.op == op]
         if ceilings := {significant(ceiling) for ceiling in of_op if ceiling is not None}:
@@ -245,7 +249,7 @@ def limits(rows: Sequence[Row]) -> Iterator[tuple[str, str]]:
 
 
 def versions(rows: Iterable[Row]) -> list[tuple[str, str]]:
-    """The versions of what took part, by name; several where the rows differ."""
+    """The versions of all packages, by name; several if the rows differ."""
     found: dict[str, set[str]] = {}
     for row in rows:
         for name, version in row.versions:
@@ -254,7 +258,7 @@ def versions(rows: Iterable[Row]) -> list[tuple[str, str]]:
 
 
 def clocks(rows: Iterable[Row]) -> str:
-    """The commonest detail of the clock; any other with the implementations that it timed."""
+    """The most frequent detail of the clock; any other with the implementations that it timed."""
     ids: dict[str, list[str]] = {}
     for row in rows:
         ids.setdefault(row.clock_detail, []).append(row.id)

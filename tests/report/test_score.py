@@ -86,7 +86,7 @@ def test_what_breaks_the_contract_is_marked_and_no_best(entry, write) -> None:
     assert lines["best of the others"] == "0.25" and lines["best of the others, with †"] == "0.80"
     assert texts(score.behind_table(results.groups[0], "softmax"))[0][3:6] == ["rival/auto †", "2.50", "1.60"]
     report = sections.report(results, "R", {})
-    assert "**4.00 (" in report and "2.50 (0.20) †" in report and "## Timed, though it breaks the contract" in report
+    assert "**4.00 (" in report and "2.50 (0.20) †" in report and "## Timed although it breaks the contract" in report
     assert "| rival/softmax/auto | 1 | wrong in rows of nan |" in report
     assert (
         report.count(" breaks the contract on special values; it was timed on request") == 6
