@@ -120,7 +120,8 @@ def tune(
             )
         card = tables.Card(**found["card"])
         if reset:
-            return _reset(card, backends, options.words(op), json)
+            with bar.aside():
+                return _reset(card, backends, options.words(op), json)
         if not found["declared"]:
             raise NothingToTuneError(
                 "; ".join(f"{name}: {why}" for name, why in found["unavailable"].items())
@@ -131,7 +132,8 @@ def tune(
             for one in found["declared"]:
                 bar.step(f"planning for {one['backend']}/{one['op']}")
                 listed += listed_knobs(one, tuner_of(one, guard, dtypes, card, rounds))
-            return list_knobs(listed, str(card), rounds, time_limit, found["unavailable"], json)
+            with bar.aside():
+                return list_knobs(listed, str(card), rounds, time_limit, found["unavailable"], json)
         session = Session(guard, bar, card, rounds, time_limit * 60, started)
         return session.run(found, dtypes, to, json=json)
 
@@ -198,18 +200,19 @@ class Session:
             from kernelzoo.files import write_whole
 
             write_whole(to, json_module.dumps(output.finite(document), indent=1).encode())
-        if json:
-            output.emit(document)
-        else:
-            for finding in findings:
-                console.print(f"WRONG {finding}")
-            for file in document["stored"]:
-                console.print(f"stored {file}; new processes use it on {self.card}")
-            if not stored:
-                console.print(f"nothing is faster than the shipped tables on {self.card}; nothing is stored")
-        if interrupted:
-            errors.print("interrupted; tables that were finished before are stored")
-            return 130
+        with self.bar.aside():
+            if json:
+                output.emit(document)
+            else:
+                for finding in findings:
+                    console.print(f"WRONG {finding}")
+                for file in document["stored"]:
+                    console.print(f"stored {file}; new processes use it on {self.card}")
+                if not stored:
+                    console.print(f"nothing is faster than the shipped tables on {self.card}; nothing is stored")
+            if interrupted:
+                errors.print("interrupted; tables that were finished before are stored")
+                return 130
         return 1 if findings else 0
 
     def _store(self, one: Json, outcome: Outcome, began: str) -> Path:

@@ -7,6 +7,9 @@ from typing import Any
 
 import pytest
 
+from kernelzoo import registry
+from kernelzoo.cli import compare
+
 Answer = Callable[..., tuple[int, Any]]
 Small = tuple[str, ...]
 
@@ -35,6 +38,14 @@ def test_baseline_files_and_several_problems(kernelzoo: Callable[..., Any], smal
     entries = json.loads((tmp_path / "kept.json").read_text())["benchmarks"]
     assert len(entries) == 8  # two implementations, shapes and dtypes
     assert kernelzoo(*command, "-o", "kept.json").returncode == 2
+
+
+def test_ratios_are_to_what_a_user_would_call_without_us() -> None:
+    known = dict.fromkeys(("cpu/min/auto", "torch/min/auto", "torch/min/eager", "mine/min/all"), "")
+    usual = registry.baseline("min")
+    assert compare._baseline(known, "", "min", ["torch/min/auto", "cpu/min/auto"]) == usual == "torch/min/eager"
+    assert compare._baseline(known, "mine/all", "min", ["cpu/min/auto"]) == "mine/min/all"
+    assert compare._baseline({"a/min/b": ""}, "", "min", ["a/min/b"]) == "a/min/b"  # where there is no baseline
 
 
 def rewritten(path: Path, to: Path, factor: float, **info: Any) -> Path:
