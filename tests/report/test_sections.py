@@ -1,5 +1,7 @@
 """What the report says: tables, captions, escapes, and blocks in other documents."""
 
+import copy
+
 import pytest
 
 from kernelzoo.report import ResultsError, load, markers, result_tables, sections
@@ -135,11 +137,11 @@ def test_terminal_text_is_aligned(host, write) -> None:
 
 
 def test_disturbed_results_are_marked_and_never_the_best(host, write) -> None:
-    for entry in host:
-        shape, id = entry["extra_info"]["shape"], entry["extra_info"]["id"]
-        entry = entry["extra_info"]
-        entry["flags"] = ["disturbed"] if shape == [4096, 4096] and id != "torch/softmax/naive" else []
-    results = load([write(host)])
+    entries = copy.deepcopy(host)
+    for info in (entry["extra_info"] for entry in entries):
+        disturbed = info["shape"] == [4096, 4096] and info["id"] != "torch/softmax/naive"
+        info["flags"] = ["disturbed"] if disturbed else []
+    results = load([write(entries)])
     blocks, text = sections.blocks(results), sections.terminal(results)
     assert "| float32 (4096, 4096) | 3.00 | 0.75 \\~ |" in blocks["host-ratios"]
     assert "| cpu/softmax/auto | 0.95 | 2 of 2, 1 \\~ |" in blocks["summary"]
