@@ -184,8 +184,8 @@ def list_knobs(
                 table.add_row(row["name"], str(row["shipped"]), others, f"{row['unit']} {row['why']}", on)
         output.show(console, table)
         console.print()
-    for name, why in absent.items():
-        console.print(f"{name} would not be tuned: {why}")
+    for backend, why in absent.items():
+        console.print(f"{backend} would not be tuned: {why}")
     output.note(
         console,
         f"A run measures each value against the shipped one in {rounds} rounds on these problems. After a knob is "
