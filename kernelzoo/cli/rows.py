@@ -135,7 +135,7 @@ class Tables:
             "implementation": notes.marked(row["id"], row["flags"]),
             "form": _form(row) if full else "",
             ">median, µs": output.number(row["median_us"]),
-            ">95 % interval, µs": output.interval(*row["interval_us"]).strip() if full else "",
+            ">95 %, µs": output.interval(*row["interval_us"]).strip() if full else "",
             ">ratio": output.number(row["ratio"]),
             ">95 % interval": _interval(row),
             "verdict": row["verdict"] or "",
@@ -148,7 +148,7 @@ class Tables:
 
 
 _SPARE = (
-    *("first call, ms", "submit, µs", "95 % interval, µs", "form", "of limit", "GB/s", "95 % interval"),
+    *("first call, ms", "submit, µs", "95 %, µs", "form", "of limit", "GB/s", "95 % interval"),
     *("flags", "ratio"),
 )
 """Columns that a narrow terminal does without, the least needed first."""
