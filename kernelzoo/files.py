@@ -6,6 +6,7 @@ A file that is read may come from anyone: reading it executes nothing, and takes
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import gzip
 import json
 import math
@@ -145,18 +146,17 @@ def _sync_folder(folder: Path) -> None:
 
 @contextlib.contextmanager
 def claimed(path: Path) -> Iterator[None]:
-    """Keep other processes from claiming the same file meanwhile; what one left that was killed as it wrote is removed.
+    """Keep other processes from claiming the same file meanwhile, and remove what a killed one left half written.
 
-    The claim is a lock on a file beside it, ``.NAME.lock``, and ends with the process, however that ends. Raises
-    FileError if another process holds it; OSError if there can be no such file.
+    The claim is a lock on a file beside it, ``.NAME.lock``, which is removed at the end. If the process is killed, the
+    file stays, and the lock ends all the same. Raises FileError if another process holds the lock; OSError if there can
+    be no such file.
     """
-    from filelock import FileLock, Timeout  # which most commands have no use for
-
     path.parent.mkdir(parents=True, exist_ok=True)
-    lock = FileLock(path.with_name(f".{path.name}.lock"), timeout=0)
+    lock = path.with_name(f".{path.name}.lock")
     try:
-        lock.acquire()
-    except Timeout:
+        handle = _locked(lock)
+    except BlockingIOError:
         raise FileError(
             f"another process is writing to {path}; wait until it has ended, or name another file with -o"
         ) from None
@@ -167,4 +167,21 @@ def claimed(path: Path) -> Iterator[None]:
                 file.unlink(missing_ok=True)
         yield
     finally:
-        lock.release()
+        with contextlib.suppress(OSError):
+            lock.unlink()  # while it is still locked: see _locked
+        os.close(handle)
+
+
+def _locked(path: Path) -> int:
+    """A handle that locks the file of this name. Raises BlockingIOError if another one does."""
+    while True:
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            with contextlib.suppress(FileNotFoundError):
+                if os.path.samestat(os.fstat(handle), os.stat(path)):
+                    return handle
+        except BaseException:
+            os.close(handle)
+            raise
+        os.close(handle)  # the last holder removed the file after it was opened here: another may lock a new one

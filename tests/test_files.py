@@ -1,5 +1,6 @@
 """Files: read within bounds, written whole whatever happens meanwhile, and claimed by one process at a time."""
 
+import fcntl
 import gzip
 import json
 import multiprocessing
@@ -217,7 +218,23 @@ def test_one_process_at_a_time(tmp_path: Path) -> None:
     first.kill()
     first.join()
     with claimed(path):  # it ended with its process
-        pass
+        assert [file.name for file in path.parent.iterdir()] == [".r.json.lock"]
+    assert list(path.parent.iterdir()) == []
+
+
+def test_a_lock_on_a_file_that_was_removed_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last holder removes the lock file after the next one has opened it."""
+    lock, opened, flock = tmp_path / ".r.json.lock", [], fcntl.flock
+
+    def locks(handle: int, how: int) -> None:
+        opened.append(handle)
+        if len(opened) == 1:
+            lock.unlink()
+        flock(handle, how)
+
+    monkeypatch.setattr(fcntl, "flock", locks)
+    with claimed(tmp_path / "r.json"):
+        assert len(opened) == 2 and lock.exists()
 
 
 def test_what_others_write_meanwhile_is_not_swept_away(tmp_path: Path) -> None:

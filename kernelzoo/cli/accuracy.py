@@ -1,4 +1,4 @@
-"""``kernelzoo accuracy``: how far off each implementation is, in units in the last place."""
+"""``kernelzoo accuracy``: the error of each implementation, in units in the last place."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ def accuracy(
     to: options.RunRecord = None,
     json: options.Json = False,
 ) -> int:
-    """Measure the error of every element of a result, in units in the last place, over random and adversarial values.
+    """Measure the error of every element of the results, in units in the last place (ulp), on random and hard values.
 
-    Against float64, and for float64 itself against pairs of float64; beside torch.softmax itself. Each problem is run
-    twice, and must give the same bits. A minimum must be exact.
+    The exact result is computed in float64, and for float64 in pairs of float64. torch's own function is measured too,
+    for comparison. Each problem is run twice and must give the same bits. A minimum must be exact.
 
-    Exit status: 0; 1 if an element is farther off than the contract allows, a minimum is wrong, bits differ, or a
-    kernel fails; 2 for an unknown name, or where nothing could be measured.
+    Exit status: 0; 1 if an error is larger than the contract allows, a minimum is wrong, bits differ, or a kernel
+    fails; 2 for an unknown name, or if nothing could be measured.
     """
     from kernelzoo import operations, registry
     from kernelzoo.check import accuracy as engine
@@ -54,29 +54,29 @@ def accuracy(
     seed = secrets.randbits(32) if seed is None else seed
     modules = options.check_modules(module)
     rows: list[dict[str, Any]] = []
-    with Guards(lambda: Guard(device, modules, patience=patience)) as guards:
+    with Bar() as bar, Guards(lambda: Guard(device, modules, patience=patience)) as guards:
         about = guards.first.about
         known = set(about.summaries)
         if module and not ids:
             known -= {i.id for i in registry.implementations()}  # no module is ever run in this process
         chosen = options.select(known, ids or [], options.words(op), options.words(backend), options.words(variant))
         tasks = _tasks(chosen, options.words(dtype))
-        with Bar(len(tasks)) as bar:
-            left = list(reversed(tasks))
+        bar.expect(len(tasks), len(tasks))
+        left = list(reversed(tasks))
 
-            def step(guard: Guard) -> bool:
-                with guards.lock:
-                    if not left:
-                        return False
-                    task = left.pop()
-                found = guard.accuracy(*task, count, seed)
-                with guards.lock:
-                    rows.extend(found)
-                    bar.item(1)
-                    bar.step(" ".join(task[:2]))
-                return True
+        def step(guard: Guard) -> bool:
+            with guards.lock:
+                if not left:
+                    return False
+                task = left.pop()
+                bar.step(" ".join(task[:2]))
+            found = guard.accuracy(*task, count, seed)
+            with guards.lock:
+                rows.extend(found)
+                bar.item(1)
+            return True
 
-            guards.run(step, min(jobs or len(os.sched_getaffinity(0)), len(tasks)))
+        guards.run(step, min(jobs or len(os.sched_getaffinity(0)), len(tasks)))
     places = list(operations.OPERATIONS)
     order = list(dict.fromkeys(dtype for operation in operations.OPERATIONS.values() for dtype in operation.dtypes))
     rows.sort(
@@ -119,7 +119,8 @@ Task = tuple[str, str, list[str]]
 
 
 def _tasks(ids: Sequence[str], dtypes: Sequence[str]) -> list[Task]:
-    """What is measured on the same values. Raises UnknownNameError for a dtype that no chosen operation takes."""
+    """Implementations that are measured on the same values. Raises UnknownNameError for a dtype that no chosen
+    operation takes."""
     from kernelzoo import operations
     from kernelzoo.check import accuracy as engine
     from kernelzoo.errors import UnknownNameError
@@ -144,12 +145,13 @@ def _print(rows: Sequence[dict[str, Any]], seed: int) -> None:
 
     console = output.console()
     rounded = (
-        *("dtype", ">values", ">worst, ulp", ">allowed", "where", ">mean", ">99.99 %", ">subnormal"),
-        *(">beyond", "bits"),
+        *("dtype", ">worst, ulp", ">allowed, ulp", ">wrong", "same bits", "where", ">mean, ulp", ">99.99 %, ulp"),
+        *(">subnormal, ulp", ">values"),
     )
-    exact = ("dtype", ">values", ">wrong", "bits")
+    exact = ("dtype", ">wrong", "same bits", ">values")
     tables = {
-        name: output.table(name, *(rounded if op.rounds else exact)) for name, op in operations.OPERATIONS.items()
+        name: output.table(name, *(rounded if op.rounds else exact), spare=_SPARE)
+        for name, op in operations.OPERATIONS.items()
     }
     for row in rows:
         if row.get("failed"):
@@ -157,15 +159,15 @@ def _print(rows: Sequence[dict[str, Any]], seed: int) -> None:
         elif row["unavailable"]:
             console.print(f"{row['id']} can't be measured here: {row['unavailable']}", style="dim")
         elif not operations.OPERATIONS[row["op"]].rounds:
-            tables[row["op"]].add_row(row["id"], row["dtype"], f"{row['values']:.3g}", str(row["wrong"]), _bits(row))
+            tables[row["op"]].add_row(row["id"], row["dtype"], str(row["wrong"]), _bits(row), f"{row['values']:.3g}")
         else:
             numbers = (row["mean_ulp"], row["p9999_ulp"], row["worst_subnormal_ulp"])
             tables[row["op"]].add_row(
-                *(row["id"], row["dtype"], f"{row['values']:.3g}"),
-                *(output.number(row["worst_ulp"]), output.number(row["allowed_ulp_there"])),
+                *(row["id"], row["dtype"], output.number(row["worst_ulp"]), output.number(row["allowed_ulp_there"])),
+                *(str(row["wrong"]), _bits(row)),
                 f"{row['worst_family']}, {row['worst_length']}{' across' if row['worst_dim'] == 0 else ''}",
                 *map(output.number, numbers),
-                *(str(row["wrong"]), _bits(row)),
+                f"{row['values']:.3g}",
             )
     for table in tables.values():
         if table.row_count:
@@ -175,4 +177,7 @@ def _print(rows: Sequence[dict[str, Any]], seed: int) -> None:
 
 
 def _bits(row: dict[str, Any]) -> str:
-    return "same" if row["same_bits"] else "DIFFER"
+    return "yes" if row["same_bits"] else "NO"
+
+
+_SPARE = ("values", "subnormal, ulp", "99.99 %, ulp", "mean, ulp", "where")

@@ -1,4 +1,4 @@
-"""Holding new results to those of a results file: the same row on the same device by the same clock, or none."""
+"""Comparing new results with a results file, row by row: on the same device, by the same clock, or not at all."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Entry = dict[str, Any]
 
 @dataclass(frozen=True)
 class Held:
-    """One new result held to its row in the file: what can be said, or ``refusal``, why nothing can be."""
+    """One new result compared with its row in the file; or ``refusal``, why they can't be compared."""
 
     id: str
     problem: str
@@ -25,7 +25,7 @@ class Held:
     """Time over that in the file."""
     interval: tuple[float, float] | None = None
     slower: bool = False
-    """Slower than is allowed, or without a result that the file has."""
+    """Slower than is allowed, or there is no result now and the file has one."""
     unclear: bool = False
     refusal: str = ""
 
@@ -47,7 +47,7 @@ class Old:
                 self._rows.setdefault((row.id, row.problem), []).append(row)
 
     def hold(self, described: Entry, entries: Sequence[Entry], failed: Sequence[Entry], allowed: float) -> list[Held]:
-        """What one problem gave, see :func:`kernelzoo.cli.rows.described`, held to the file."""
+        """Compare the results of one problem, see :func:`kernelzoo.cli.rows.described`, with the file."""
         from kernelzoo.report.results import Problem
 
         shape = tuple(described["shape"])
@@ -57,29 +57,30 @@ class Old:
             for entry in entries
         ]
         return found + [
-            Held(failure["id"], described["problem"], slower=True, refusal="has a result there, and none now")
+            Held(failure["id"], described["problem"], slower=True, refusal="has a result in the file, and none now")
             for failure in failed
             if (failure["id"], problem) in self._rows
         ]
 
     def _held(self, entry: Entry, problem: str, rows: Sequence[Row], allowed: float) -> Held:
         from kernelzoo.measure import statistics
+        from kernelzoo.report import notes
 
         info = entry["extra_info"]
         id, here = info["id"], (info["device"], info["clock"], info["cache"])
         if not rows:
-            return Held(id, problem, refusal="no such row there")
+            return Held(id, problem, refusal="the file has no such row")
         alike = [row for row in rows if (row.device, row.clock, row.cache) == here]
         if not alike:
             there = " and ".join(_place(row.device, row.clock, row.cache) for row in rows)
-            return Held(id, problem, refusal=f"never compared: there {there}, here {_place(*here)}")
-        if "disturbed" in alike[0].flags:
+            return Held(id, problem, refusal=f"can't be compared: the file has {there}, here it is {_place(*here)}")
+        if notes.TILDE in alike[0].marks:
             return Held(
-                id, problem, refusal="the row there was measured while the device was disturbed: measure it anew"
+                id, problem, refusal="the file's row was measured while the device was disturbed: measure it again"
             )
         times = alike[0].times
         if reason := statistics.noisy(times, allowed):
-            return Held(id, problem, refusal=f"the row there is too noisy to hold anything to it: {reason}")
+            return Held(id, problem, refusal=f"the file's row is too noisy to compare with: {reason}")
         told = statistics.regression(entry["stats"]["data"], times, allowed=allowed, paired=False)
         return Held(id, problem, told.ratio.mid, (told.ratio.low, told.ratio.high), told.slower, told.unclear)
 

@@ -6,7 +6,6 @@ import datetime
 import shlex
 import sys
 from collections.abc import Sequence
-from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -30,11 +29,14 @@ Output = Annotated[
     Path | None,
     typer.Option("-o", "--output", metavar="FILE.json[.gz]", help="The results file; by default out/bench-TIME.json."),
 ]
-Resume = Annotated[bool, typer.Option("--resume", help="Go on with the results file: measure what it doesn't hold.")]
+Resume = Annotated[bool, typer.Option("--resume", help="Continue the results file: measure what it lacks.")]
 
 FirstCall = Annotated[
     bool,
-    typer.Option("--first-call", help="Instead: what the first call costs, with caches on disk empty and filled."),
+    typer.Option(
+        "--first-call",
+        help="Measure something else: the time of the first call, with the caches on disk empty and filled.",
+    ),
 ]
 
 
@@ -59,17 +61,17 @@ def bench(
     resume: Resume = False,
     json: options.Json = False,
 ) -> int:
-    """Measure implementations side by side on a set of problems; each result is kept as it comes.
+    """Measure implementations on a set of problems, and write the results to a file after each problem.
 
-    Each implementation is checked before it is timed. One that is wrong, crashes or hangs costs its own row; whatever
-    ends the run, the file is whole, and --resume goes on with it. Dtypes are float32 and bfloat16 by default.
+    Each implementation is checked before it is timed. If one is wrong, crashes or hangs, only its own row is lost.
+    However the run ends, the file is complete up to that point, and --resume continues it. Dtypes are float32 and
+    bfloat16 by default.
 
-    With --first-call, nothing is compared: of each backend's auto, or the variants named, it measures what the first
-    call of a process costs, and what a second shape of the same class adds. Its classes of problems are its own, and
-    its dtype is float32 by default.
+    With --first-call, the command measures how long the first call in a process takes, and how much a second shape of
+    the same class adds, for each backend's variant auto or the variants named. It has its own problems; the dtype is
+    float32 by default.
 
-    Exit status: 0; 1 if a row is wrong or failed; 2 for bad usage, or where nothing could be measured; 130 after
-    Ctrl-C.
+    Exit status: 0; 1 if a row is wrong or failed; 2 for bad usage, or if nothing could be measured; 130 after Ctrl-C.
     """
     from kernelzoo import operations, registry
     from kernelzoo.cli.progress import Bar
@@ -85,17 +87,19 @@ def bench(
     problems = options.problems(wanted, shape, options.words(dtype) or ("float32", "bfloat16"), shapes, dim)
     how = measuring.How(rounds, options.check_cache(cache), cross_check, "custom" if shape else shapes)
     if resume and to is None:
-        raise options.OptionError("--resume needs the file to go on with: -o FILE")
+        raise options.OptionError("--resume needs the file to continue: -o FILE")
     path = to or Path("out", f"bench-{datetime.datetime.now():%Y%m%d-%H%M%S}.json")
     console, errors = output.console(), output.console(errors=True)
     tables = rows_of.Tables(console)
+    modules = options.check_modules(module)
     measured: list[dict[str, Any]] = []
     record: Record | None = None
     ended = ""
     try:
         with (
+            Bar() as bar,
             measuring.prepared(path, resume=resume),
-            Guard(device, options.check_modules(module), patience=patience) as guard,
+            Guard(device, modules, patience=patience) as guard,
         ):
             ids = options.select(guard.about.summaries, (), wanted, options.words(backend), options.words(variant))
             record = Record(path, guard.about.device_name, resume=resume, versions=guard.about.versions, rounds=rounds)
@@ -103,23 +107,20 @@ def bench(
             plan = [(p, record.missing(p, [id for id in ids if id.split("/")[1] == p.op], cache)) for p in problems]
             plan = [(problem, left) for problem, left in plan if left]
             if resume:
-                errors.print(f"{path} holds {len(record.entries)} results; {len(plan)} problems are left")
-            if plan:
-                with errors.status("measuring what the device can do") if errors.is_terminal else nullcontext():
-                    guard.ceilings()
-            with Bar(measuring.steps(plan, how)) as bar:
-                for problem, entries, failed in measuring.races(guard, plan, how, bar):
-                    record.add(entries, failed)
-                    baseline = registry.baseline(problem.op)
-                    found = rows_of.rows(entries, failed, baseline)
-                    measured.append(rows_of.described(problem, entries, found, baseline))
-                    if not json:
-                        with bar.aside():
-                            tables.show(measured[-1])
+                with bar.aside():
+                    errors.print(f"{path} holds {len(record.entries)} results; {len(plan)} problems are left")
+            for problem, entries, failed in measuring.races(guard, plan, how, bar):
+                record.add(entries, failed)
+                baseline = registry.baseline(problem.op)
+                found = rows_of.rows(entries, failed, baseline)
+                measured.append(rows_of.described(problem, entries, found, baseline))
+                if not json:
+                    with bar.aside():
+                        tables.show(measured[-1])
     except KeyboardInterrupt:
         ended = "interrupted"
     except (GuardError, RecordError) as error:
-        if record is None or not record.entries:  # nothing to go on with
+        if record is None or not record.entries:  # there is nothing to continue
             raise
         ended = f"error: {output.brief(str(error))}"
     kept = record.entries if record else []
@@ -137,6 +138,7 @@ def bench(
     else:
         for line in rows_of.without_result(measured):
             console.print(line)
+        tables.end()
         console.print(f"{len(kept)} results in {path}" if kept else "nothing could be measured")
     if ended:
         errors.print(f"{ended}; {_again(path, to, resume) if path.exists() else 'nothing was measured yet'}")
@@ -158,14 +160,15 @@ def _first_calls(
     given: bool,
 ) -> int:
     from kernelzoo.cli.first_calls import first_calls
+    from kernelzoo.cli.progress import Bar
     from kernelzoo.measure.guard import Guard
 
     if given:
-        raise options.OptionError("--first-call has problems of its own, and takes neither --shape nor --resume")
+        raise options.OptionError("--first-call has its own problems, and takes neither --shape nor --resume")
     modules = options.check_modules(module)
     dtypes = options.words(dtype) or ("float32",)
     options.problems(ops, (), dtypes)  # raises for a name that isn't known
-    with Guard(device, modules) as guard:  # for what there is, and where; the calls are in processes of their own
+    with Bar(), Guard(device, modules) as guard:  # lists what there is; each call has a process of its own
         about = guard.about
     ids = options.select(about.summaries, (), ops, options.words(backend), options.words(variant) or ("auto",))
     return first_calls(ids, dtypes, about, modules, patience, to, json)
@@ -173,4 +176,4 @@ def _first_calls(
 
 def _again(path: Path, given: Path | None, resumed: bool) -> str:
     command = ["kernelzoo", *sys.argv[1:], *([] if given else ["-o", str(path)]), *([] if resumed else ["--resume"])]
-    return f"{path} is whole; to go on: {shlex.join(command)}"
+    return f"{path} is whole; to continue: {shlex.join(command)}"

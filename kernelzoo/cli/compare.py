@@ -1,4 +1,4 @@
-"""``kernelzoo compare``: a few implementations on a few problems, closely; and against an older results file."""
+"""``kernelzoo compare``: a few implementations on a few problems in detail, and against an older results file."""
 
 from __future__ import annotations
 
@@ -10,24 +10,27 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from kernelzoo import registry
 from kernelzoo.cli import against as older
 from kernelzoo.cli import measuring, options, output
 from kernelzoo.cli import rows as rows_of
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from kernelzoo.cli.against import Held
 
 Baseline = Annotated[
-    str, typer.Option("--baseline", metavar="ID", help="What ratios are to; by default the first named.")
+    str,
+    typer.Option(
+        "--baseline", metavar="ID", help="The implementation that ratios are to; by default torch's own function."
+    ),
 ]
 Against = Annotated[
-    Path | None, typer.Option("--against", metavar="FILE", help="A results file of this device, not to fall behind.")
+    Path | None,
+    typer.Option("--against", metavar="FILE", help="An older results file of this device, to be at least as fast as."),
 ]
-Allowed = Annotated[str, typer.Option("--allowed", metavar="SHARE", help="The slowdown that --against lets pass.")]
+Allowed = Annotated[str, typer.Option("--allowed", metavar="SHARE", help="The slowdown that --against allows.")]
 Output = Annotated[
-    Path | None, typer.Option("-o", "--output", metavar="FILE.json[.gz]", help="Keep the results in this file.")
+    Path | None, typer.Option("-o", "--output", metavar="FILE.json[.gz]", help="Write the results to this file.")
 ]
 
 
@@ -35,7 +38,7 @@ def compare(
     names: Annotated[
         list[str],
         typer.Argument(
-            metavar="A B...", help="Ids, globs of ids or, with --op: backend/variant, or backend for its auto."
+            metavar="A B...", help="Ids, globs of ids or, with --op: backend/variant, or backend for its variant auto."
         ),
     ],
     *,
@@ -56,14 +59,15 @@ def compare(
     to: Output = None,
     json: options.Json = False,
 ) -> int:
-    """Compare implementations on a problem or a few: times, their ratios, intervals, and a verdict on each.
+    """Compare implementations on one problem or a few: times, ratios to a baseline, intervals, and a verdict on each.
 
-    FASTER, SLOWER or SAME (within 1 %) hold at 95 %; UNCLEAR says that these samples can't tell. By default the shape
-    is 4096x4096 and the dtype float32. With --against, each row is held to the file's row of the same device, clock
-    and cache.
+    The baseline is what a user would call without kernelzoo, and is measured too if it is not named. The verdicts
+    FASTER, SLOWER and SAME (within 1 %) hold at 95 %; UNCLEAR: these samples can't tell. By default the shape is
+    4096x4096 and the dtype float32. With --against, each row is compared with the file's row of the same problem,
+    device, clock and cache.
 
-    Exit status: 0; 1 if a row is wrong or failed, or slower than --against by more than is --allowed; 2 for bad usage,
-    where nothing could be measured, or where --against can't be judged.
+    Exit status: 0; 1 if a row is wrong or failed, or slower than --against by more than --allowed; 2 for bad usage, if
+    nothing could be measured, or if --against can't be judged.
     """
     from kernelzoo.cli.progress import Bar
     from kernelzoo.measure.guard import Guard
@@ -72,13 +76,15 @@ def compare(
     limit = older.share(allowed)
     old = older.Old(against) if against else None
     how = measuring.How(rounds, options.check_cache(cache), cross_check, "compare")
-    console, errors = output.console(), output.console(errors=True)
+    console = output.console()
     tables = rows_of.Tables(console, full=True)
+    modules = options.check_modules(module)
     described: list[dict[str, Any]] = []
     held: list[Held] = []
     with (
+        Bar() as bar,
         nullcontext() if to is None else measuring.prepared(to),
-        Guard(device, options.check_modules(module), patience=patience) as guard,
+        Guard(device, modules, patience=patience) as guard,
     ):
         known = guard.about.summaries
         wanted = options.words(op)
@@ -86,6 +92,7 @@ def compare(
         how = replace(how, waive=options.choose(ids, options.words(waive)) if waive else ())
         by_op = {name: [id for id in ids if id.split("/")[1] == name] for name in dict.fromkeys(map(_op, ids))}
         bases = {name: _baseline(known, baseline, name, found) for name, found in by_op.items()}
+        asked = {*ids, *(bases.values() if baseline else ())}
         plan = [
             (problem, list(dict.fromkeys([bases[problem.op], *by_op[problem.op]])))
             for problem in options.problems(
@@ -93,19 +100,16 @@ def compare(
             )
         ]
         record = Record(to, guard.about.device_name) if to else None
-        with errors.status("measuring what the device can do") if errors.is_terminal else nullcontext():
-            guard.ceilings()
-        with Bar(measuring.steps(plan, how)) as bar:
-            for problem, entries, failed in measuring.races(guard, plan, how, bar):
-                if record:
-                    record.add(entries, failed)
-                found = rows_of.rows(entries, failed, bases[problem.op])
-                described.append(rows_of.described(problem, entries, found, bases[problem.op]))
-                if old:
-                    held += old.hold(described[-1], entries, failed, limit)
-                if not json:
-                    with bar.aside():
-                        tables.show(described[-1])
+        for problem, entries, failed in measuring.races(guard, plan, how, bar):
+            if record:
+                record.add(entries, failed)
+            found = rows_of.rows(entries, failed, bases[problem.op])
+            described.append(rows_of.described(problem, entries, found, bases[problem.op]))
+            if old:
+                held += [one for one in old.hold(described[-1], entries, failed, limit) if one.id in asked]
+            if not json:
+                with bar.aside():
+                    tables.show(described[-1])
         about = guard.about
     if json:
         output.emit(
@@ -126,7 +130,7 @@ def compare(
         if against:
             console.print(f"against {against}, {limit:.1%} slower allowed", style="bold")
             output.show(console, _table(held))
-    return _status(described, held if against else None)
+    return _status([row for one in described for row in one["rows"] if row["id"] in asked], held if against else None)
 
 
 def _op(id: str) -> str:
@@ -134,17 +138,18 @@ def _op(id: str) -> str:
 
 
 def _baseline(known: dict[str, str], asked: str, op: str, ids: Sequence[str]) -> str:
-    """The id that ratios are to: the one asked for, or the first named. Raises OptionError."""
+    """The id that ratios are to: the one asked for; or the registry's baseline, or else the first id. Raises
+    OptionError."""
     if not asked:
-        return ids[0]
+        return usual if (usual := registry.baseline(op)) in known else ids[0]
     found = options.choose(known, [asked], [op])
     if len(found) > 1:
         raise options.OptionError(f"--baseline {asked!r} names {len(found)} implementations, must name one")
     return found[0]
 
 
-def _status(described: Sequence[dict[str, Any]], held: Sequence[Held] | None) -> int:
-    outcomes = [row["outcome"] for one in described for row in one["rows"]]
+def _status(rows: Sequence[dict[str, Any]], held: Sequence[Held] | None) -> int:
+    outcomes = [row["outcome"] for row in rows]
     if "wrong" in outcomes or "failed" in outcomes or any(one.slower for one in held or ()):
         return 1
     if "measured" not in outcomes:
@@ -152,9 +157,13 @@ def _status(described: Sequence[dict[str, Any]], held: Sequence[Held] | None) ->
     return 2 if held is not None and any(one.refusal for one in held) else 0
 
 
-def _table(held: Sequence[Held]) -> Table:
-    made = output.table("problem", "implementation", ">time / file's", "verdict")
+def _table(held: Sequence[Held]) -> output.Table:
+    made = output.table("implementation", "problem", ">time / file's", ">95 % interval", "verdict", spare=_SPARE)
     for one in held:
-        ratio = output.number(one.ratio) + (output.interval(*one.interval) if one.interval else "")
-        made.add_row(one.problem, one.id, ratio, one.words, style="red" if one.slower else None)
+        interval = output.interval(*one.interval).strip() if one.interval else ""
+        style = "red" if one.slower else None
+        made.add_row(one.id, one.problem, output.number(one.ratio), interval, one.words, style=style)
     return made
+
+
+_SPARE = ("95 % interval",)

@@ -1,4 +1,4 @@
-"""``kernelzoo bench --first-call``: what the first call costs, by backend and class of problems."""
+"""``kernelzoo bench --first-call``: how long the first call takes, by implementation and class of problems."""
 
 from __future__ import annotations
 
@@ -29,17 +29,18 @@ def first_calls(
     to: Path | None,
     json: bool,
 ) -> int:
-    """Measure, tell and keep; the exit status."""
+    """Measure, print and write the record; the exit status."""
     from kernelzoo.cli.progress import Bar
     from kernelzoo.files import write_whole
     from kernelzoo.measure import first_call as first
 
     if to is not None and to.exists():
-        raise options.OptionError(f"{to} is there already; name another file, or remove it")
+        raise options.OptionError(f"{to} exists already; name another file, or remove it")
     started, began = time.monotonic(), datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     found, interrupted = list[first.FirstCall](), False
     count = len(ids) * len(dtypes) * len(first.CLASSES)
     with Bar(count) as bar:
+        bar.expect(count, count)
         try:
             bar.step(f"first calls of {output.some(ids)}")
             for one in first.first_calls(ids, dtypes, about.device, modules, patience=patience):
@@ -72,15 +73,16 @@ def first_calls(
 
 def _show(found: Sequence[FirstCall]) -> None:
     console = output.console()
-    console.print("milliseconds by the host's clock, one call each; each row is of two new processes")
+    output.note(console, "Milliseconds by the host's clock, one call each; two new processes for each row.")
     table = output.table(
-        *("implementation", "class", "shapes", ">load", ">first, nothing on disk", ">first, found on disk"),
-        *(">second shape", ">files it added", ">call"),
+        *("implementation", "class", "shapes", ">first call, empty cache", ">first call, filled cache"),
+        *(">second shape", ">files it added", ">loading", ">repeated call"),
+        spare=("files it added", "loading", "shapes", "repeated call"),
     )
     for one in found:
         if one.outcome == "measured":
-            times = (one.load_ms, one.empty_ms, one.stored_ms, one.second_ms)
-            cells = [*map(output.number, times), str(one.second_files), output.number(one.call_ms)]
+            cells = [output.number(one.empty_ms), output.number(one.stored_ms), output.number(one.second_ms)]
+            cells += [str(one.second_files), output.number(one.load_ms), output.number(one.call_ms)]
             table.add_row(one.id, f"{one.problem_class}, {one.dtype}", f"{one.shape}, {one.second_shape}", *cells)
     output.show(console, table)
     for one in found:

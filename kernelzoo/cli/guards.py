@@ -1,4 +1,4 @@
-"""Guarded processes that share some work."""
+"""Several measuring processes that share the work of one command."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ if TYPE_CHECKING:
 
 
 class Guards:
-    """Starts a guarded process at once, and more where there is work for them. Use it as a context manager."""
+    """Starts one process at once, and more when there is work for them. Use it as a context manager."""
 
     def __init__(self, start: Callable[[], Guard]) -> None:
         self._start = start
         self.lock = threading.Lock()
-        """For what the work shares."""
+        """For data that the threads share."""
         self._over = threading.Event()
         self._error: BaseException | None = None
         self.first = start()
@@ -32,15 +32,15 @@ class Guards:
             guard.close()
 
     def run(self, step: Callable[[Guard], bool], processes: int) -> None:
-        """Call ``step`` again and again, in a thread for each process, until nothing is left and it returns False.
+        """Call ``step`` repeatedly, in a thread for each process, until it returns False because nothing is left.
 
-        Raises what a step raised, when the others have ended theirs.
+        If a step raises, the others end theirs, and the error is raised again.
         """
         threads = [threading.Thread(target=self._steps, args=(step, i), daemon=True) for i in range(processes)]
         for thread in threads:
             thread.start()
         for thread in threads:
-            while thread.is_alive():  # with a limit, or Ctrl-C would not come through
+            while thread.is_alive():  # with a timeout, since a plain join would block Ctrl-C
                 thread.join(0.2)
         if self._error is not None:
             raise self._error
@@ -55,6 +55,6 @@ class Guards:
             while not self._over.is_set() and step(guard):
                 pass
         except BaseException as error:
-            if not self._over.is_set():  # else its process was ended, and that is all
+            if not self._over.is_set():  # else its process was ended on purpose
                 self._error = error
                 self._over.set()

@@ -1,4 +1,4 @@
-"""Measuring through the guard, problem by problem: what ``bench`` and ``compare`` have in common."""
+"""Measuring problem by problem in the measuring process: what ``bench`` and ``compare`` have in common."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 Row = dict[str, Any]
 Plan = Sequence[tuple["Problem", Sequence[str]]]
-"""What is to be measured: each problem, and the ids of those that race on it."""
+"""What is to be measured: each problem, and the ids of the implementations to measure on it."""
 
 
 @dataclass(frozen=True)
@@ -31,13 +31,17 @@ class How:
     cache: str
     cross_check: bool
     label: str
-    """What the results file calls the set of shapes."""
+    """The name of the set of shapes in the results file."""
     waive: Sequence[str] = ()
     """Ids that are timed although they break the contract on special values."""
 
 
 def races(guard: Guard, plan: Plan, how: How, bar: Bar) -> Iterator[tuple[Problem, list[Row], list[Row]]]:
-    """Each problem with its entries and failures, as soon as it is measured."""
+    """Measure the plan: each problem with its entries and failures, as soon as it is measured."""
+    if plan:
+        bar.step("measuring the bandwidth of the device")
+        guard.ceilings()
+    bar.expect(sum(_steps(ids, how) for _, ids in plan), len(plan))
     for index, (problem, ids) in enumerate(plan, 1):
         bar.item(_steps(ids, how))
         entries, failed = guard.race(
@@ -58,22 +62,17 @@ def _tell(bar: Bar, problem: Problem, stage: str, id: str) -> None:
     bar.step(f"{problem.id}: {stage} {id}")
 
 
-def steps(plan: Plan, how: How) -> int:
-    """Steps that the whole plan is worth on a bar."""
-    return sum(_steps(ids, how) for _, ids in plan)
-
-
 def _steps(ids: Sequence[str], how: How) -> int:
     return len(ids) * (1 + how.rounds + how.cross_check)
 
 
 @contextmanager
 def prepared(path: Path, *, resume: bool | None = None) -> Iterator[None]:
-    """Make sure that results can be kept there, before an hour is spent on them, and keep other processes from writing
-    there meanwhile. ``resume`` is None where none can.
+    """Check that a results file can be written, before an hour is spent on measuring, and keep other processes from
+    writing to it meanwhile. ``resume`` is None for a command that can't resume.
 
-    Raises OptionError if a file is there that would be written over, or if the folder takes none; FileError if another
-    process is writing there; OSError if it can't be made.
+    Raises OptionError if the file exists and is not to be resumed, or if its folder can't be written to; FileError if
+    another process is writing to the file; OSError if its folder can't be made.
     """
     with claimed(path):
         _check(path, resume)
@@ -82,7 +81,7 @@ def prepared(path: Path, *, resume: bool | None = None) -> Iterator[None]:
 
 def _check(path: Path, resume: bool | None) -> None:
     if path.exists() and not resume:
-        instead = "" if resume is None else "--resume goes on with it; "
-        raise OptionError(f"{path} is there already; {instead}name another file, or remove it")
+        instead = "" if resume is None else "continue it with --resume, "
+        raise OptionError(f"{path} exists already; {instead}name another file, or remove it")
     if not os.access(path.parent, os.W_OK):
-        raise OptionError(f"no file can be written in {path.parent}; name another with -o")
+        raise OptionError(f"no file can be written to the folder {path.parent}; name another one with -o")

@@ -4,54 +4,81 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from kernelzoo.files import printable
+from kernelzoo.terminal import UNLIMITED, fit, wrapped
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.table import Table
     from rich.text import Text
-
-NOWHERE = 160
-"""Columns of a table that goes to no terminal: enough for the widest row, so that a file or a pipe gets it whole."""
 
 
 def console(*, errors: bool = False) -> Console:
-    """Standard output, or standard error. Brackets and colons in what is printed mean nothing. No line is broken but by
-    the terminal itself, since a command in it is to be copied whole."""
+    """Standard output, or standard error. Brackets and colons in the text have no meaning. Only the terminal itself
+    breaks lines, so that a command in the text can be copied whole."""
     from rich.console import Console as RichConsole
 
     class Console(RichConsole):
         def render_str(self, text: str, **options: Any) -> Text:
-            """What is printed comes from files and kernels too: no control character of theirs reaches the terminal."""
+            """Text may come from files and kernels: none of their control characters reaches the terminal."""
             return super().render_str("\n".join(map(_visible, text.split("\n"))), **options)
 
     plain: dict[str, Any] = {"stderr": errors, "markup": False, "emoji": False, "highlight": False, "soft_wrap": True}
     found = Console(**plain)
-    return found if found.is_terminal else Console(**plain, width=NOWHERE)
+    return found if found.is_terminal or "COLUMNS" in os.environ else Console(**plain, width=UNLIMITED)
 
 
 def _visible(line: str) -> str:
     return "".join(c if c.isprintable() else " " for c in line)
 
 
+@dataclass
+class Table:
+    """A table for a terminal; :func:`show` prints it."""
+
+    columns: Sequence[str]
+    """Titles. One that begins with ``>`` is aligned to the right."""
+    spare: Sequence[str] = ()
+    """Titles of columns that a narrow terminal does without, the least needed first."""
+    rows: list[list[str]] = field(default_factory=list)
+    styles: list[str | None] = field(default_factory=list)
+
+    def add_row(self, *cells: str, style: str | None = None) -> None:
+        self.rows.append([_visible(cell.replace("\n", " ")) for cell in cells])
+        self.styles.append(style)
+
+    @property
+    def row_count(self) -> int:
+        return len(self.rows)
+
+
+def table(*columns: str, spare: Sequence[str] = ()) -> Table:
+    """An empty table; without any title it has no heading."""
+    return Table([_visible(column) for column in columns], spare)
+
+
 def show(console: Console, table: Table) -> None:
-    """Print a table, its cells wrapped to the width that there is."""
-    console.print(table, soft_wrap=False)
+    """Print a table in the width that there is; see :func:`kernelzoo.terminal.fit`."""
+    right = [index for index, column in enumerate(table.columns) if column.startswith(">")]
+    titles = [column.removeprefix(">") for column in table.columns]
+    fitted = fit(titles, table.rows, console.width, right, table.spare)
+    for line in fitted.head:
+        console.print(line, style="bold")
+    for lines, style in zip(fitted.rows, table.styles, strict=True):
+        for line in lines:
+            console.print(line, style=style)
+    for line in fitted.notes:
+        console.print(line, style="dim")
 
 
-def table(*columns: str) -> Table:
-    """An empty table. A column that begins with ``>`` is aligned to the right; unnamed ones have no heading."""
-    from rich import box
-    from rich.table import Table
-
-    made = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, show_header=any(columns))
-    for column in columns:
-        right = column.startswith(">")
-        made.add_column(column.removeprefix(">"), justify="right" if right else "left", no_wrap=right)
-    return made
+def note(console: Console, text: str) -> None:
+    """Print prose, wrapped to the width that there is."""
+    for line in wrapped(text, console.width):
+        console.print(line)
 
 
 def emit(document: dict[str, Any]) -> None:
@@ -60,7 +87,7 @@ def emit(document: dict[str, Any]) -> None:
 
 
 def finite(value: Any) -> Any:
-    """JSON has no infinity and no NaN: an end that an interval does not have is null."""
+    """The same with null for infinity and NaN, which JSON does not have."""
     if isinstance(value, dict):
         return {key: finite(part) for key, part in value.items()}
     if isinstance(value, list | tuple):
@@ -69,11 +96,11 @@ def finite(value: Any) -> Any:
 
 
 BRIEF = 400
-"""Characters of a reason that are printed; the JSON and the results file have all of it."""
+"""Characters of a reason that are printed; the JSON and the results file have the whole."""
 
 
 def brief(text: str) -> str:
-    """On one line, and no longer than is read: of what a compiler says, where it stops and how it ends."""
+    """On one line; of a long text, such as a compiler's, the beginning and the end."""
     line = printable(text)
     if len(line) <= BRIEF:
         return line
@@ -91,7 +118,7 @@ def number(value: float | None, digits: int = 3) -> str:
 
 
 def interval(low: float | None, high: float | None, digits: int = 3) -> str:
-    """``[low, high]``, or nothing where too few samples bound it."""
+    """``[low, high]``, or nothing where there are too few samples for it."""
     if low is None or high is None or not (math.isfinite(low) and math.isfinite(high)):
         return ""
     return f" [{number(low, digits)}, {number(high, digits)}]"
@@ -102,5 +129,5 @@ def percent(share: float | None) -> str:
 
 
 def some(ids: Sequence[str]) -> str:
-    """A few ids by name, many by their number."""
+    """Up to three ids by name, more by their number."""
     return ", ".join(ids) if len(ids) <= 3 else f"{len(ids)} implementations"

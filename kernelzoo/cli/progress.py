@@ -1,4 +1,4 @@
-"""What people watch while a command works: a bar with the time left, on standard error."""
+"""Progress on standard error: a bar with the time left."""
 
 from __future__ import annotations
 
@@ -13,27 +13,31 @@ from kernelzoo.files import printable
 
 
 class Bar:
-    """A progress bar over a known number of steps; where standard error is no terminal, a line for each item done.
+    """A progress bar: items done of all, the time left, and what is done now. Where standard error is no terminal, a
+    line for each item done instead.
 
-    Use it as a context manager.
+    Use it as a context manager. Without ``steps``, the bar only shows that the command is at work, until
+    :meth:`expect` says how much there is to do.
     """
 
-    def __init__(self, steps: int) -> None:
+    def __init__(self, steps: int | None = None) -> None:
         from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
         self._console = output.console(errors=True)
         self._bar = Progress(
-            BarColumn(24),
-            TaskProgressColumn(),
+            BarColumn(16),
+            TaskProgressColumn(show_speed=False),
             TimeRemainingColumn(),
-            TextColumn("{task.description}", markup=False),
+            TextColumn("{task.fields[count]}{task.description}", markup=False),
             console=self._console,
             refresh_per_second=2,  # more would take time from what is measured on the host
             transient=True,
             disable=not self._console.is_terminal,
         )
-        self._steps = steps
-        self._task = self._bar.add_task("", total=steps)
+        self._steps = steps or 0
+        self._task = self._bar.add_task("" if steps else "starting the measuring process", total=steps, count="")
+        self._items = ""
+        self._number = 0
         self._done = 0
         self._item = 0
         self._started = time.monotonic()
@@ -45,20 +49,27 @@ class Bar:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self._bar.stop()
 
+    def expect(self, steps: int, items: int = 0) -> None:
+        """Say how many steps there are, and of how many items; the time left is counted from now."""
+        self._steps, self._items, self._started = steps, f"/{items}" if items else "", time.monotonic()
+        self._bar.reset(self._task, total=steps)
+
     def item(self, steps: int) -> None:
-        """Begin an item that is worth so many steps; those of the one before are done, whatever was told of them."""
+        """Begin an item that is worth so many steps. The one before is done."""
         self._done += self._item
         self._item = steps
-        self._bar.update(self._task, completed=self._done)
+        self._number += 1
+        count = f"{self._number}{self._items} " if self._items else ""
+        self._bar.update(self._task, completed=self._done, count=count)
 
     def step(self, words: str) -> None:
-        """Tell what is done next."""
+        """Say what is done next."""
         self._bar.update(self._task, description=printable(words))
-        if self._bar.tasks[0].completed < self._done + self._item:
+        if self._steps and self._bar.tasks[0].completed < self._done + self._item:
             self._bar.advance(self._task)
 
     def say(self, words: str) -> None:
-        """Where there is no bar to see, a line about the item just done, with the time left."""
+        """Where there is no bar, print a line about the item just done, with the time left."""
         done = self._done + self._item
         if not self._console.is_terminal and done:
             left = (time.monotonic() - self._started) / done * (self._steps - done)
@@ -66,7 +77,7 @@ class Bar:
 
     @contextmanager
     def aside(self) -> Iterator[None]:
-        """Take the bar away while something else is printed to the same terminal."""
+        """Hide the bar while something else is printed to the same terminal."""
         self._bar.stop()
         yield
         self._bar.start()

@@ -1,4 +1,4 @@
-"""The file that a run leaves behind: what was asked, on what, and one flat row for each thing that was looked at."""
+"""The record of a run: its command, its device, and one flat row for each thing that it measured or checked."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Recording:
-    """Begins when it is made; ``document`` is what the file holds."""
+    """A record whose time begins when it is created."""
 
     def __init__(self, format: str) -> None:
         self._format = format
@@ -30,7 +30,7 @@ class Recording:
         return time.monotonic() - self._clock
 
     def document(self, about: About, rows: list[dict[str, Any]], **more: Any) -> dict[str, Any]:
-        """The whole, with the environment as the results of a bench name it."""
+        """The whole record; its environment is as in a results file."""
         return {
             "format": self._format,
             "command": shlex.join(["kernelzoo", *sys.argv[1:]]),
@@ -43,9 +43,9 @@ class Recording:
 
 
 def check_output(path: Path | None) -> None:
-    """Raise OptionError unless a file can come to be there; one that is there is replaced in the end."""
+    """Raise OptionError unless a file can be written there. A file that exists is replaced at the end."""
     if path is not None and (path.is_dir() or not path.absolute().parent.is_dir()):
-        raise options.OptionError(f"no file can be written to {str(path)!r}; name one in a folder that is there")
+        raise options.OptionError(f"no file can be written to {str(path)!r}; name a file in a folder that exists")
 
 
 def write(path: Path, document: dict[str, Any]) -> None:

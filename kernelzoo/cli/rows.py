@@ -1,4 +1,4 @@
-"""What was measured on one problem, as rows: for a table, and for machines."""
+"""What was measured on one problem, as rows: for a table, and for JSON."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from kernelzoo.cli import output
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.table import Table
 
     from kernelzoo.measure import Problem
 
@@ -17,10 +16,10 @@ Row = dict[str, Any]
 
 
 def rows(entries: Sequence[Row], failed: Sequence[Row], baseline: str) -> list[Row]:
-    """The rows of one problem, fastest first, then what has no result.
+    """The rows of one problem, the fastest first, then those without a result.
 
-    entries, failed: as :meth:`kernelzoo.measure.guard.Guard.race` gives them. Ratios are of times to the id
-    ``baseline``'s, where the same race measured it; below 1 is faster.
+    entries, failed: as :meth:`kernelzoo.measure.guard.Guard.race` returns them. A ratio is the time over that of the id
+    ``baseline`` in the same race; below 1 is faster.
     """
     by_id = {entry["extra_info"]["id"]: entry for entry in entries}
     measured = [_measured(entry, by_id.get(baseline)) for entry in entries]
@@ -59,7 +58,7 @@ def _measured(entry: Row, baseline: Row | None) -> Row:
 
 
 def described(problem: Problem, entries: Sequence[Row], found: Sequence[Row], baseline: str) -> Row:
-    """One problem for machines: what it is, how it was timed, and its rows."""
+    """One problem as JSON: what it is, how it was timed, and its rows."""
     info = entries[0]["extra_info"] if entries else {}
     return {
         "problem": problem.id,
@@ -74,59 +73,87 @@ def described(problem: Problem, entries: Sequence[Row], found: Sequence[Row], ba
 
 
 class Tables:
-    """Prints the problems of one run, each as a table; how they were timed is said when it changes."""
+    """Prints the problems of one run, each as a table. What holds for several tables is said once, above the first."""
 
     def __init__(self, console: Console, *, full: bool = False) -> None:
-        """Full: intervals of the medians, and the host's times too."""
+        """full: show the intervals of the medians and the host's times too."""
         self._console, self._full = console, full
-        self._how = ""
+        self._how = self._ratio = ""
+        self._tables = 0
+        self._noted = set[str]()
+        self._marks: list[list[str]] = []
 
     def show(self, described: Row) -> None:
         """Print one problem's rows; columns that are empty throughout are left out."""
-        cells = [self._cells(row, described["baseline"]) for row in described["rows"] if row["outcome"] == "measured"]
-        if not cells:
-            self._console.print(f"{described['problem']}: nothing measured", style="bold")
+        from kernelzoo.report import notes
+
+        measured = [row for row in described["rows"] if row["outcome"] == "measured"]
+        if not measured:
+            self._console.print(f"{described['problem']}: nothing was measured", style="bold")
             return
         how = f"{described['device']}, {described['clock']} clock: {described['clock_detail']}"
         if how != self._how:
-            self._console.print(how, "", sep="\n")
-            self._how = how
+            output.note(self._console, how)
+        ratio = f"ratio: time / {described['baseline']}, below 1 is faster" if described["baseline"] else self._ratio
+        if ratio != self._ratio:
+            output.note(self._console, ratio)
+        if (how, ratio) != (self._how, self._ratio):
+            self._console.print()
+        self._how, self._ratio = how, ratio
         self._console.print(described["problem"], style="bold")
+        cells = [self._cells(row) for row in measured]
         columns = [name for name in cells[0] if any(cell[name] not in ("", "-") for cell in cells)]
-        table = _table(columns, cells)
-        if self._console.measure(table).maximum > self._console.width and _FORM in columns:
-            columns.remove(_FORM)
-            table = _table(columns, cells)
+        table = output.table(*columns, spare=_SPARE)
+        for row, cell in zip(measured, cells, strict=True):
+            style = None if notes.marks(row["flags"]) else _STYLES.get(cell["verdict"])
+            table.add_row(*(cell[name] for name in columns), style=style)
         output.show(self._console, table)
         if again := described["repeated_rounds"]:
-            self._console.print(f"{again} rounds were disturbed and measured again")
+            rounds = "1 disturbed round was" if again == 1 else f"{again} disturbed rounds were"
+            self._console.print(f"{rounds} measured again")
+        marks = [notes.marks(row["flags"]) for row in measured]
+        for line in notes.lines(marks):
+            if line[0] not in self._noted:
+                output.note(self._console, line)
+                self._noted.add(line[0])
+        self._marks += marks
+        self._tables += 1
         self._console.print()
 
-    def _cells(self, row: Row, baseline: str) -> dict[str, str]:
+    def end(self) -> None:
+        """After several tables, say once more what their marks mean, and how many results bear them."""
+        from kernelzoo.report import notes
+
+        for line in notes.lines(self._marks) if self._tables > 1 else ():
+            output.note(self._console, line)
+
+    def _cells(self, row: Row) -> dict[str, str]:
+        from kernelzoo.report import notes
+
         full = self._full
         return {
-            "implementation": row["id"],
-            _FORM: _form(row) if full else "",
-            ">median, µs": output.number(row["median_us"]) + (output.interval(*row["interval_us"]) if full else ""),
+            "implementation": notes.marked(row["id"], row["flags"]),
+            "form": _form(row) if full else "",
+            ">median, µs": output.number(row["median_us"]),
+            ">95 %, µs": output.interval(*row["interval_us"]).strip() if full else "",
+            ">ratio": output.number(row["ratio"]),
+            ">95 % interval": _interval(row),
+            "verdict": row["verdict"] or "",
             ">GB/s": output.number(row["gb_per_s"]),
             ">of limit": output.percent(row["of_limit"]),
-            f">time / {baseline}": "-" if row["ratio"] is None else output.number(row["ratio"]) + _brackets(row),
-            "verdict": row["verdict"] or "",
-            ">submit, µs (host's clock)": output.number(row["submit_us"]) if full else "",
-            ">first call, ms (host's clock)": output.number(row["first_call_ms"]) if full else "",
-            "flags": ", ".join(row["flags"]),
+            ">submit, µs": output.number(row["submit_us"]) if full else "",
+            ">first call, ms": output.number(row["first_call_ms"]) if full else "",
+            "flags": ", ".join(notes.unmarked(row["flags"])),
         }
 
 
-_FORM = "form"
+_SPARE = (
+    *("first call, ms", "submit, µs", "95 %, µs", "form", "of limit", "GB/s", "95 % interval"),
+    *("flags", "ratio"),
+)
+"""Columns that a narrow terminal does without, the least needed first."""
+
 _STYLES = {"FASTER": "green", "SLOWER": "red"}
-
-
-def _table(columns: Sequence[str], cells: Sequence[dict[str, str]]) -> Table:
-    table = output.table(*columns)
-    for cell in cells:
-        table.add_row(*(cell[name] for name in columns), style=_STYLES.get(cell["verdict"]))
-    return table
 
 
 def _form(row: Row) -> str:
@@ -135,20 +162,20 @@ def _form(row: Row) -> str:
     return "" if form == row["id"] else form.rpartition("/")[2]
 
 
-def _brackets(row: Row) -> str:
-    return "" if row["verdict"] is None else output.interval(*row["ratio_interval"])
+def _interval(row: Row) -> str:
+    return "" if row["verdict"] is None else output.interval(*row["ratio_interval"]).strip()
 
 
 def without_result(problems: Sequence[Row]) -> list[str]:
-    """What has no result, in words: each wrong or failed row, then the refusals, those of one reason together. Before
-    them, what was timed by leave, each implementation once."""
+    """Lines for what is not in the tables: how implementations break the contract that were timed all the same, once
+    each; then each wrong or failed row; then the refusals, one line for each reason."""
     lines, refusals = list[str](), dict[str, list[str]]()
     breaking: dict[str, str] = {}
     for described in problems:
         for row in described["rows"]:
             if row.get("breaks"):
                 breaking.setdefault(row["id"], f"on {described['problem']}: {output.brief(row['breaks'])}")
-    lines += [f"BREAKS THE CONTRACT, timed by leave: {id} {why}" for id, why in breaking.items()]
+    lines += [f"BREAKS THE CONTRACT, timed on request: {id} {why}" for id, why in breaking.items()]
     for described in problems:
         for row in described["rows"]:
             if row["outcome"] in ("wrong", "failed"):

@@ -1,4 +1,4 @@
-"""``kernelzoo tune``: measure the launch tables anew for the card that is here, and keep what is better."""
+"""``kernelzoo tune``: measure the launch tables on this card, and store what is faster than the shipped ones."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from kernelzoo.cli.tune_tables import Json, described, list_knobs, listed_knobs,
 from kernelzoo.errors import KernelZooError, UnknownNameError
 
 if TYPE_CHECKING:
+    from kernelzoo.cli.progress import Bar
     from kernelzoo.measure.guard import Guard
     from kernelzoo.measure.tuning import Outcome
     from kernelzoo.tables import Card
@@ -26,23 +27,28 @@ if TYPE_CHECKING:
 FORMAT = "kernelzoo-tune/1"
 
 TimeLimit = Annotated[
-    float, typer.Option("--time-limit", metavar="MINUTES", min=0.1, help="What all tables together may take.")
+    float, typer.Option("--time-limit", metavar="MINUTES", min=0.1, help="Time for all tables together.")
 ]
 DryRun = Annotated[
-    bool, typer.Option("--dry-run", help="List the knobs and the problems they would be measured on; measure nothing.")
+    bool,
+    typer.Option(
+        "--dry-run", help="List the knobs and the problems that each would be measured on, and measure nothing."
+    ),
 ]
 Arch = Annotated[
     str,
-    typer.Option("--arch", help="With --dry-run: as on a device of that architecture, such as sm_90; no GPU needed."),
+    typer.Option("--arch", help="With --dry-run: for a device of that architecture, such as sm_90; needs no GPU."),
 ]
-Reset = Annotated[bool, typer.Option("--reset", help="Delete what is stored for this card: back to shipped tables.")]
+Reset = Annotated[
+    bool, typer.Option("--reset", help="Delete the tables that are stored for this card, and measure nothing.")
+]
 Output = Annotated[
-    Path | None, typer.Option("-o", "--output", metavar="FILE.json", help="Keep the whole measurement in this file.")
+    Path | None, typer.Option("-o", "--output", metavar="FILE.json", help="Write a record of all that was measured.")
 ]
 
 
 class NothingToTuneError(KernelZooError, RuntimeError):
-    """No backend here has a launch table that could be measured."""
+    """No backend here has a launch table that can be measured."""
 
 
 def tune(
@@ -60,17 +66,20 @@ def tune(
     to: Output = None,
     json: options.Json = False,
 ) -> int:
-    """Measure the launch tables anew on this card, and store those that are better than the shipped ones.
+    """Measure the launch tables on this card, and store those that are faster than the shipped ones.
 
-    The numbers that kernels are launched by were chosen on an H200. Here each is tried at other values, on problems
-    whose launches it changes; a change is kept if it is faster at 95 % over all changes tried, and a table is stored if
-    it is faster as a whole on other problems, none of which may be slower by more than 3 %. Dtypes are float32 and
-    bfloat16 by default. KERNELZOO_TABLES=shipped makes everything use the shipped tables; --reset deletes stored ones.
+    A launch table holds the numbers (knobs) that decide how a kernel is launched; the shipped ones were chosen on an
+    H200. The command tries other values of each knob, on problems whose launches it changes. It keeps a change that is
+    faster at 95 % over all changes tried. It stores a table that is faster as a whole on other problems, with no
+    problem slower by more than 3 %. Dtypes are float32 and bfloat16 by default. With KERNELZOO_TABLES=shipped in the
+    environment, stored tables are ignored.
 
-    Exit status: 0, whether or not anything better was found; 1 if a kernel was wrong or failed at some value; 2 for bad
-    usage, or where there is no GPU, and so nothing to tune; 130 after Ctrl-C, tables finished by then being stored.
+    Exit status: 0, whether or not anything faster was found; 1 if a kernel was wrong or failed with some value; 2 for
+    bad usage, or if there is no GPU to tune for; 130 after Ctrl-C: tables that were finished by then are stored.
     """
     from kernelzoo import operations, registry, tables
+    from kernelzoo.cli.progress import Bar
+    from kernelzoo.measure.guard import Guard
     from kernelzoo.measure.problems import problems
 
     wanted, dtypes = options.words(op) or tuple(operations.OPERATIONS), options.words(dtype) or ("float32", "bfloat16")
@@ -79,20 +88,29 @@ def tune(
     for name in backends:
         if name not in registry.backends():
             raise UnknownNameError("backend", name, registry.backends())
+    if dry_run and (reset or to is not None):
+        raise options.OptionError("--dry-run changes nothing and measures nothing: leave out --reset and -o")
+    if to is not None and to.exists():
+        raise options.OptionError(f"{to} exists already; name another file, or remove it")
     if arch and not dry_run:
         raise options.OptionError(
-            "--arch describes a device that is not here, on which nothing is measured; add --dry-run"
+            "--arch describes a device that is not here, where nothing can be measured; add --dry-run"
         )
     if dry_run and arch:
-        listed = [row for name in backends for row in described(name, arch, wanted, dtypes)]
+        listed, absent = list[Json](), dict[str, str]()
+        with Bar() as bar:
+            for name in backends:
+                bar.step(f"planning for {name}")
+                listed += described(name, arch, wanted, dtypes, rounds, absent)
         if not listed:
-            raise NothingToTuneError(f"none of {', '.join(backends)} has a launch table for {' or '.join(wanted)}")
-        return list_knobs(listed, arch, json)
-
-    from kernelzoo.measure.guard import Guard
+            reasons = "".join(f"; {name}: {why}" for name, why in absent.items())
+            raise NothingToTuneError(
+                f"none of {', '.join(backends)} has a launch table for {' or '.join(wanted)}{reasons}"
+            )
+        return list_knobs(listed, arch, rounds, time_limit, absent, json)
 
     started = time.monotonic()
-    with Guard(device, patience=patience) as guard:
+    with Bar() as bar, Guard(device, patience=patience) as guard:
         found = guard.tables(backends, wanted)
         if found["card"] is None:
             raise NothingToTuneError(
@@ -102,20 +120,21 @@ def tune(
             )
         card = tables.Card(**found["card"])
         if reset:
-            return _reset(card, backends, options.words(op), json)
+            with bar.aside():
+                return _reset(card, backends, options.words(op), json)
         if not found["declared"]:
             raise NothingToTuneError(
                 "; ".join(f"{name}: {why}" for name, why in found["unavailable"].items())
                 or (f"none of {', '.join(backends)} has a launch table")
             )
         if dry_run:
-            listed = [
-                row
-                for one in found["declared"]
-                for row in listed_knobs(one, tuner_of(one, guard, dtypes, card, rounds))
-            ]
-            return list_knobs(listed, str(card), json)
-        session = Session(guard, card, rounds, time_limit * 60, started)
+            listed = []
+            for one in found["declared"]:
+                bar.step(f"planning for {one['backend']}/{one['op']}")
+                listed += listed_knobs(one, tuner_of(one, guard, dtypes, card, rounds))
+            with bar.aside():
+                return list_knobs(listed, str(card), rounds, time_limit, found["unavailable"], json)
+        session = Session(guard, bar, card, rounds, time_limit * 60, started)
         return session.run(found, dtypes, to, json=json)
 
 
@@ -124,43 +143,42 @@ class Session:
     """One run over all tables."""
 
     guard: Guard
+    bar: Bar
     card: Card
     rounds: int
     seconds: float
     started: float
 
     def run(self, found: Json, dtypes: Sequence[str], to: Path | None, *, json: bool) -> int:
-        """Tune, store and tell; the exit status."""
-        from kernelzoo.cli.progress import Bar
-
+        """Tune, store and print; the exit status."""
         _check_folder(self.card)
-        if to is not None and to.exists():
-            raise options.OptionError(f"{to} is there already; name another file, or remove it")
         console, errors = output.console(), output.console(errors=True)
         done: list[tuple[Json, Outcome]] = []
         stored: list[str] = []
         interrupted = False
         for name, why in found["unavailable"].items():
-            errors.print(f"{name} is not tuned: {why}")
+            with self.bar.aside():
+                errors.print(f"{name} is not tuned: {why}")
         began = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-        with Bar(_STEPS * len(found["declared"])) as bar:
-            try:
-                for index, one in enumerate(found["declared"]):
-                    left = self.seconds - (time.monotonic() - self.started)
-                    share = left / (len(found["declared"]) - index)
-                    words = f"{one['backend']}/{one['op']}"
-                    tell = _Teller(bar, words, self.seconds, self.started)
-                    outcome = tuner_of(one, self.guard, dtypes, self.card, self.rounds, share, tell).run()
-                    tell.end()
-                    done.append((one, outcome))
-                    if outcome.values:
-                        stored.append(str(self._store(one, outcome, began)))
-                    bar.say(f"{words}: {len(outcome.values)} knobs of {len(one['knobs'])} are better otherwise")
-                    if not json:
-                        with bar.aside():
-                            show(console, one, outcome)
-            except KeyboardInterrupt:
-                interrupted = True
+        count = len(found["declared"])
+        self.bar.expect(_STEPS * count)
+        try:
+            for index, one in enumerate(found["declared"]):
+                left = self.seconds - (time.monotonic() - self.started)
+                share = left / (count - index)
+                words = f"{one['backend']}/{one['op']}"
+                tell = _Teller(self.bar, f"table {index + 1}/{count} {words}", self.seconds, self.started)
+                outcome = tuner_of(one, self.guard, dtypes, self.card, self.rounds, share, tell).run()
+                tell.end()
+                done.append((one, outcome))
+                if outcome.values:
+                    stored.append(str(self._store(one, outcome, began)))
+                self.bar.say(f"{words}: {len(outcome.values)} of {len(one['knobs'])} knobs have a faster value")
+                if not json:
+                    with self.bar.aside():
+                        show(console, one, outcome)
+        except KeyboardInterrupt:
+            interrupted = True
         findings = [finding for _, outcome in done for finding in outcome.findings]
         document = {
             "format": FORMAT,
@@ -182,18 +200,19 @@ class Session:
             from kernelzoo.files import write_whole
 
             write_whole(to, json_module.dumps(output.finite(document), indent=1).encode())
-        if json:
-            output.emit(document)
-        else:
-            for finding in findings:
-                console.print(f"WRONG {finding}")
-            for file in document["stored"]:
-                console.print(f"stored {file}; used from the next process on, on {self.card}")
-            if not stored:
-                console.print(f"nothing is better than the shipped tables on {self.card}, and nothing is stored")
-        if interrupted:
-            errors.print("interrupted; tables that were finished are stored")
-            return 130
+        with self.bar.aside():
+            if json:
+                output.emit(document)
+            else:
+                for finding in findings:
+                    console.print(f"WRONG {finding}")
+                for file in document["stored"]:
+                    console.print(f"stored {file}; new processes use it on {self.card}")
+                if not stored:
+                    console.print(f"nothing is faster than the shipped tables on {self.card}; nothing is stored")
+            if interrupted:
+                errors.print("interrupted; tables that were finished before are stored")
+                return 130
         return 1 if findings else 0
 
     def _store(self, one: Json, outcome: Outcome, began: str) -> Path:
@@ -204,11 +223,11 @@ class Session:
         return tables.store(self.card, one["backend"], one["op"], one["declared"], outcome.values, about, evidence)
 
 
-_STEPS = 100  # of a table on the bar
+_STEPS = 100  # on the bar, for each table
 
 
 class _Teller:
-    """Tells the bar how far a table is."""
+    """Shows the progress of one table on the bar."""
 
     def __init__(self, bar: Any, words: str, seconds: float, started: float) -> None:
         self._bar, self._words, self._seconds, self._started, self._told = bar, words, seconds, started, 0
@@ -226,7 +245,7 @@ class _Teller:
 
 
 def _check_folder(card: Card) -> None:
-    """Make sure that a table can be stored, before an hour is spent on it. Raises OptionError."""
+    """Check that a table can be stored, before an hour is spent on measuring it. Raises OptionError."""
     from kernelzoo import tables
 
     try:
@@ -249,5 +268,5 @@ def _reset(card: Card, backends: Sequence[str], ops: Sequence[str], json: bool) 
     else:
         for name in removed:
             output.console().print(f"removed {', '.join(ops) or 'all tables'} from {name}")
-        output.console().print(f"shipped tables are used on {card} from the next process on")
+        output.console().print(f"new processes use the shipped tables on {card}")
     return 0

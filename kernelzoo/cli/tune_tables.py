@@ -1,4 +1,4 @@
-"""What ``kernelzoo tune`` measures and tells: tuners of launch tables, their knobs, and every trial as a row."""
+"""What ``kernelzoo tune`` measures and prints: tuners of launch tables, their knobs, and every trial as a row."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Json = dict[str, Any]
 
 
 class Bench:
-    """Plans and measures in the guarded process."""
+    """Plans and measures in the measuring process."""
 
     def __init__(self, guard: Guard) -> None:
         self._guard = guard
@@ -56,7 +56,7 @@ def knobs_of(one: Json) -> list[Knob]:
 
 
 def rows(one: Json, outcome: Outcome) -> list[Json]:
-    """Every trial, then the knobs that were not measured, then each verification, as flat rows."""
+    """Flat rows: every trial, then the knobs that were not measured, then each verification."""
     rows = []
     common = {"backend": one["backend"], "op": one["op"]}
     for trial in outcome.trials:
@@ -77,7 +77,7 @@ def rows(one: Json, outcome: Outcome) -> list[Json]:
         rows.append({**common, "knob": name, "taken": False, "reason": why})
     for verified in outcome.verified:
         kept = verified.values == outcome.values
-        why = "" if kept else "not better than shipped, or slower by more than is allowed on a problem"
+        why = "" if kept else "not faster than shipped, or more than 3 % slower on a problem"
         problems = ", ".join(verified.problems)
         rows.append(
             {
@@ -102,26 +102,32 @@ def _ratio(ratio: Any, worst: float | None, verdict: str) -> Json:
 
 def show(console: Console, one: Json, outcome: Outcome) -> None:
     console.print(f"{one['backend']}/{one['op']}, {outcome.seconds:.0f} s", style="bold")
-    table = output.table("knob", ">shipped", ">tried", ">time / before", ">worst", "verdict", "")
+    table = output.table(
+        *("knob", ">shipped", "tried", ">time / before", ">95 % interval", ">slowest problem", "verdict", "kept"),
+        spare=("95 % interval", "slowest problem", "shipped"),
+    )
     shipped = {knob["name"]: knob["shipped"] for knob in one["knobs"]}
     for row in rows(one, outcome):
-        note = "taken" if row["taken"] else row["reason"]
-        ratio = output.number(row.get("ratio")) + output.interval(row.get("low"), row.get("high"))
+        note = "yes" if row["taken"] else f"no: {row['reason']}" if row["reason"] else "no"
+        ratio, interval = output.number(row.get("ratio")), output.interval(row.get("low"), row.get("high")).strip()
         name, worst, said = row["knob"], output.number(row.get("worst")), row.get("verdict", "")
         tried = str(row.get("value", "-"))
         if name == "whole table":
             tried = ", ".join(f"{k}={v}" for k, v in outcome.values.items()) if row["taken"] else "-"
         style = "green" if row["taken"] else None
-        table.add_row(name, str(shipped.get(name, "-")), tried, ratio, worst, said, note, style=style)
+        table.add_row(name, str(shipped.get(name, "-")), tried, ratio, interval, worst, said, note, style=style)
     output.show(console, table)
     console.print()
 
 
-def described(backend: str, arch: str, ops: Sequence[str], dtypes: Sequence[str]) -> list[Json]:
-    """Knobs and the problems that they would be measured on, on a described device."""
+def described(
+    backend: str, arch: str, ops: Sequence[str], dtypes: Sequence[str], rounds: int, absent: dict[str, str]
+) -> list[Json]:
+    """Knobs and the problems that they would be measured on, on a described device. If the backend can't plan for it,
+    ``absent`` says why."""
     from kernelzoo.device import ARCHITECTURES
     from kernelzoo.measure import planning
-    from kernelzoo.measure.tuning import Tuner
+    from kernelzoo.measure.tuning import Tuner, TuningError
 
     if arch not in ARCHITECTURES:
         raise UnknownNameError("architecture", arch, ARCHITECTURES)
@@ -130,9 +136,13 @@ def described(backend: str, arch: str, ops: Sequence[str], dtypes: Sequence[str]
         with planning.Described(backend, arch) as there:
             for declared in filter(None, [there.declarations(op) for op in ops]):
                 problems = planning.pool(declared["op"], dtypes, ARCHITECTURES[arch].multiprocessors)
-                rows += listed_knobs(declared, Tuner(knobs_of(declared), declared["ids"], problems, there))
+                rows += listed_knobs(
+                    declared, Tuner(knobs_of(declared), declared["ids"], problems, there, rounds=rounds)
+                )
+    except TuningError:
+        raise
     except KernelZooError as error:
-        output.console(errors=True).print(f"{backend} is left out: {error}")
+        absent[backend] = str(error)
     return rows
 
 
@@ -150,25 +160,37 @@ def _where(site: Site | None) -> Json:
     return {"id": site.id, "affected": site.affected, "problems": [problem.id for problem in site.problems]}
 
 
-def list_knobs(listed: Sequence[Json], where: str, json: bool) -> int:
+def list_knobs(
+    listed: Sequence[Json], where: str, rounds: int, minutes: float, absent: Mapping[str, str], json: bool
+) -> int:
+    """Print what a run would measure; the exit status."""
+    from kernelzoo.measure import tuning
+
     if json:
-        output.emit({"where": where, "knobs": list(listed)})
+        output.emit({"where": where, "knobs": list(listed), "unavailable": dict(absent)})
         return 0
     console = output.console()
     console.print(f"on {where}; nothing is measured")
     for name in dict.fromkeys((row["backend"], row["op"]) for row in listed):
         console.print("/".join(name), style="bold")
-        table = output.table("knob", ">shipped", ">among", "what", "would be measured on")
+        table = output.table("knob", ">shipped", "values tried", "what it is", "measured on", spare=("what it is",))
         for row in listed:
             if (row["backend"], row["op"]) == name:
-                others = ", ".join(map(str, row["among"]))
+                others = ", ".join(str(value) for value in row["among"] if value != row["shipped"])
                 problems = ", ".join(problem.partition("-")[2] for problem in row["problems"])
                 on = (
-                    f"{row['id'].rpartition('/')[2]}: {problems}"
-                    if row["id"]
-                    else "no problem here: it changes no plan"
+                    f"{row['id'].rpartition('/')[2]}: {problems}" if row["id"] else "nothing: it changes no launch here"
                 )
                 table.add_row(row["name"], str(row["shipped"]), others, f"{row['unit']} {row['why']}", on)
         output.show(console, table)
         console.print()
+    for backend, why in absent.items():
+        console.print(f"{backend} would not be tuned: {why}")
+    output.note(
+        console,
+        f"A run measures each value against the shipped one in {rounds} rounds on these problems. After a knob is "
+        "changed, the others are measured with the change, perhaps on other problems, then all knobs once more. The "
+        f"whole table is then measured on up to {tuning.HELD_OUT} other problems of each implementation, and stored if "
+        f"it is faster. After {minutes:g} minutes, the knobs that are left are skipped.",
+    )
     return 0

@@ -1,7 +1,7 @@
-"""The state of what measures, read beside the samples: was the device itself while they were taken?
+"""The state of the device while samples are taken: did other work, or a change of clock, disturb them?
 
-A GPU is asked through NVML (the package nvidia-ml-py), a host through Linux's scheduler. Where neither can be asked,
-nothing is watched, and :func:`unwatched` says why; measuring goes on.
+A GPU is watched through NVML (the package nvidia-ml-py), a host through Linux's scheduler. If neither is there, nothing
+is watched, and :func:`unwatched` says why; measuring goes on.
 """
 
 from __future__ import annotations
@@ -17,11 +17,14 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import torch
 
+DISTURBED = "disturbed"
+"""The flag of a result with samples that were taken while the device was disturbed."""
+
 MOVED = 0.02
 """A clock that moved by more than this share, or a thread that waited for that share of the time, is a disturbance."""
 
-# Clock event reasons (nvml.h) that slow a GPU down. Not idle, and not the limits that somebody set: those hold for
-# every sample alike.
+# Clock event reasons (nvml.h) that slow a GPU down. Not idle, and not limits that a user set: these are the same for
+# all samples.
 _SLOWING = {
     0x04: "software power cap",
     0x08: "hardware slowdown",
@@ -36,7 +39,7 @@ _TASKS = Path("/proc/self/task")
 
 @dataclass(frozen=True)
 class Condition:
-    """The state of a device at one moment; None is what it does not tell."""
+    """The state of a device at one moment; None is unknown."""
 
     sm_mhz: int | None = None
     memory_mhz: int | None = None
@@ -46,7 +49,7 @@ class Condition:
     throttled: tuple[str, ...] = ()
     """What holds the clocks down at this moment."""
     processes: int | None = None
-    """Processes that have a compute context on the device, this one among them; in a container often none is told."""
+    """Processes with a compute context on the device, this one included; in a container often unknown."""
     waited_s: float | None = None
     """Host: seconds that this process's threads waited for a processor since the watch began (see :class:`Watch`)."""
     at_s: float = 0.0
@@ -65,22 +68,21 @@ class Watch(ABC):
 
     @abstractmethod
     def disturbed(self, before: Condition, after: Condition) -> str:
-        """Why samples taken between the two are not to be trusted, or "" if nothing speaks against them."""
+        """Why samples taken between the two can't be trusted, or ""."""
 
     def _now(self) -> float:
         return time.perf_counter() - self._began
 
 
 class _Gpu(Watch):
-    """Samples are disturbed if at either end something holds the clocks down, if the SM's or the memory's clock is
-    not what it was, or if another process came to the device.
+    """Samples are disturbed if at either end something slows the clocks, if the SM's or the memory's clock has
+    changed, or if another process came to the device.
 
-    A GPU at rest clocks down, and needs milliseconds of work to come back up: samples taken meanwhile are disturbed,
-    as they should be. So give the device some work before the first reading that samples are judged by.
+    A GPU at rest lowers its clock, and needs milliseconds of work to raise it again: samples taken in that time count
+    as disturbed. So give the device some work before the first reading.
 
-    What happens and passes between the two readings is not seen. Nor is a process that was on the device all along: it
-    may be at rest, and there is no telling. Its share of the device shows in the spread of the samples;
-    ``Condition.processes`` is there to be read beside them.
+    A disturbance that begins and ends between the two readings is not seen. Nor is a process that was on the device
+    before: it may be idle. If it is not, the samples spread; ``Condition.processes`` tells how many there are.
     """
 
     def __init__(self, nvml: Any, handle: Any) -> None:
@@ -119,7 +121,7 @@ class _Gpu(Watch):
         return ""
 
     def _ask(self, function: Callable[..., Any], *arguments: int) -> Any:
-        """What NVML answers about the device, or None if this device or driver does not tell."""
+        """NVML's answer about the device, or None if this device or driver has none."""
         try:
             return function(self._handle, *arguments)
         except self._nvml.NVMLError:
@@ -127,17 +129,16 @@ class _Gpu(Watch):
 
 
 class _Host(Watch):
-    """Samples are disturbed if a thread of this process was ready to run, and waited for a processor, for more than
-    2 % of the time: others had it, or there are more threads than processors.
+    """Samples are disturbed if a thread of this process was ready to run and waited for a processor for more than 2 %
+    of the time: other processes had it, or there are more threads than processors.
 
-    Linux counts that wait in nanoseconds, thread by thread, which tells the truth about a millisecond; /proc/stat
-    counts whole ticks of 10 ms, and /proc/pressure/cpu the waits of every process. On two processors shared with other
-    work, samples of 2 to 4 ms that had not waited spread by 2 to 8 %, and all of them by 16 to 200 %. What it does not
-    see: a neighbour on the same core's other thread, on the same memory, or on the same physical machine, and a clock
-    that changes.
+    Linux counts that wait in nanoseconds for each thread, which is exact enough for a millisecond; /proc/stat counts
+    whole ticks of 10 ms, and /proc/pressure/cpu the waits of every process. On two processors shared with other work,
+    samples of 2 to 4 ms that had not waited spread by 2 to 8 %, and all of them by 16 to 200 %. What it does not see:
+    work on the same core's other thread, on the same memory, or on the same physical machine, and a clock that changes.
 
-    ``waited_s`` adds up, from reading to reading, the wait of the thread that waited longest: as long a delay as that
-    a kernel on all threads may have had, while their sum grows with their number.
+    ``waited_s`` is the sum, over the readings, of the longest wait of a thread: a kernel on all threads may be delayed
+    by that much. The sum over the threads would grow with their number.
     """
 
     def __init__(self) -> None:
@@ -158,7 +159,7 @@ class _Host(Watch):
 
 
 def watch(device: torch.device) -> Watch | None:
-    """A watch on the device, or None where there is nothing to ask; :func:`unwatched` says why."""
+    """A watch on the device, or None if it can't be watched; :func:`unwatched` says why."""
     found = _open(device)
     return found if isinstance(found, Watch) else None
 
@@ -187,7 +188,7 @@ def _open_gpu(device: torch.device) -> Watch | str:
     if not torch.cuda.is_available():
         return "torch sees no GPU"
     try:
-        pynvml.nvmlInit()  # counted by NVML, and cheap when it was done before; it stays so until this process ends
+        pynvml.nvmlInit()  # NVML counts these calls; a repeated one is cheap
         return _Gpu(pynvml, _handle(pynvml, torch.cuda.get_device_properties(device)))
     except pynvml.NVMLError as error:
         return f"NVML does not know the device: {error}"
@@ -196,9 +197,9 @@ def _open_gpu(device: torch.device) -> Watch | str:
 def _handle(nvml: Any, properties: Any) -> Any:
     """NVML's handle of the device that torch describes. Raises NVMLError.
 
-    NVML numbers the devices of the machine, torch those that CUDA_VISIBLE_DEVICES leaves, in its order; what both know
-    is a device's UUID, and its place on the bus. A slice of a GPU (MIG) has a UUID of its own, which NVML would need in
-    another form; its place on the bus is that of the whole GPU, whose clocks it runs at.
+    NVML numbers the devices of the machine; torch numbers those of CUDA_VISIBLE_DEVICES, in that order. Both know a
+    device's UUID and its place on the bus. A slice of a GPU (MIG) has a UUID of its own, which NVML needs in another
+    form; its place on the bus is that of the whole GPU, whose clocks it has.
     """
     try:
         return nvml.nvmlDeviceGetHandleByUUID(f"GPU-{properties.uuid}")

@@ -1,4 +1,4 @@
-"""The benches' options, as a pytest plugin: a conftest below the root comes too late for ``--backend torch``."""
+"""The benches' options, as a pytest plugin: a conftest below the root is read too late to add ``--backend``."""
 
 import pytest
 
@@ -25,7 +25,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--cache", default="cold", choices=("cold", "hot"), help="state of the cache (default: %(default)s)"
     )
-    group.addoption("--cross-check", action="store_true", help="time with the profiler's clock too, on a GPU")
+    group.addoption("--cross-check", action="store_true", help="on a GPU, time with the profiler's clock too")
 
 
 def pytest_configure(config: pytest.Config) -> None:

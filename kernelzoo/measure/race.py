@@ -1,4 +1,4 @@
-"""The race: several implementations of one problem, checked, then timed in turns on the same inputs."""
+"""The race: several implementations of one problem, checked, then timed in interleaved rounds on the same inputs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from kernelzoo.launch import Launch
 from kernelzoo.measure import profiler
 from kernelzoo.measure.ceilings import Ceilings, copies
 from kernelzoo.measure.clocks import Clock, clock_for
-from kernelzoo.measure.condition import Condition, watch
+from kernelzoo.measure.condition import DISTURBED, Condition, watch
 from kernelzoo.measure.gate import Gate
 from kernelzoo.measure.problems import Problem
 
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 
 Cache = Literal["cold", "hot"]
 Stage = Literal["check", "time", "cross-check"]
-"""Of a measurement: the gate, the samples, and the second clock."""
+"""What is done now: the gate, the samples, or the second clock."""
 
 BEYOND = 1.05
-"""A cold result this many times faster than the device's own limit is an error of the measurement, or a cheat."""
+"""A cold result this many times faster than the device's own limit is an error of the measurement."""
 
 
 BREAKS = "breaks the contract"
-"""The flag of what is right on ordinary values alone, and was timed by leave."""
+"""The flag of an implementation that is right on ordinary values alone, and was timed on request."""
 
 
 @dataclass
@@ -49,35 +49,35 @@ class Measurement:
     race: str = ""
     """Names the race: the samples of two measurements of one race are paired, round by round."""
     form: str = ""
-    """The id of the form that was bound; for ``auto``, what it chose."""
+    """The id of the form that was bound; of a chooser, the form that it chose."""
     samples: list[float] = field(default_factory=list)
     """Seconds per launch, one per round, in the order of the rounds."""
     submit: float | None = None
     """Seconds of the host's time to submit one bound launch; None on the host, where the launch is that time."""
     first_call: float | None = None
-    """Seconds to bind and to run the first time, compilation included unless a cache held it."""
+    """Seconds to bind and to run the first time, with compilation unless a cache had the kernel."""
     cupti: float | None = None
-    """Seconds per launch by a second clock, the profiler's; None where it was not asked, or can't be."""
+    """Seconds per launch by a second clock, the profiler's; None if it was not asked or can't tell."""
     copy: float | None = None
     """Seconds that a plain copy of the same input to the same output took in the same rounds (median); None where the
     operation writes less than it reads."""
     limit: float | None = None
     """Seconds that the best possible implementation takes on this device; None where no ceiling was measured."""
     repeated_rounds: int = 0
-    """Rounds of the race that were measured again, since the device was disturbed."""
+    """Rounds of the race that were measured again, because the device was disturbed."""
     disturbed_rounds: int = 0
-    """Rounds that count although the device was disturbed, since it never came to rest."""
+    """Rounds that count although the device was disturbed: it never came to rest."""
     condition: tuple[Condition, Condition] | None = None
     """The device's state before the race and after."""
     refused: str = ""
-    """Why it can't run this problem or can't run here: nothing is wrong, there is just no result."""
+    """Why it can't take this problem or can't run here, which is no fault."""
     breaks: str = ""
-    """What the gate found, where it was asked to time the implementation all the same: right on ordinary values, it
-    breaks the contract on special ones."""
+    """What the gate found, if the implementation is timed on request: it is right on ordinary values and breaks the
+    contract on special ones."""
     wrong: str = ""
-    """What the gate found; a wrong implementation is never timed, and one that timed wrong has no result."""
+    """What the gate found. A wrong implementation is not timed; if it is wrong after timing, it has no result."""
     failed: str = ""
-    """What was raised, where nothing should be."""
+    """The unexpected error that was raised."""
 
     @property
     def median(self) -> float:
@@ -100,15 +100,15 @@ class Measurement:
 
     @property
     def flags(self) -> tuple[str, ...]:
-        """What a reader of this number must know: it breaks the contract; the host can't keep up with it; two clocks
-        tell different times; the device was never left alone while it was measured."""
+        """What a reader of this time must know: the implementation breaks the contract; the host submits launches more
+        slowly than the device runs them; two clocks disagree; the device was disturbed in every round."""
         found = [BREAKS] if self.breaks else []
         if self.submit is not None and self.median < self.submit:
             found.append("host-bound")
         if self.cupti is not None and profiler.disagree(self.median, self.cupti):
             found.append("clocks disagree")
         if self.disturbed_rounds:
-            found.append("disturbed")
+            found.append(DISTURBED)
         return tuple(found)
 
 
@@ -125,16 +125,15 @@ def race(
 ) -> dict[str, Measurement]:
     """Measure implementations of one problem on one device; the result has every id, in the order given.
 
-    Inputs are drawn anew. Cold: several sets of them, so that a run through the sets finds none of its data in the
-    cache. Hot: one set, launched again and again. Each implementation is bound to each set and goes through the gate
-    (see :class:`kernelzoo.measure.gate.Gate`). Those that pass then take turns, in an order shuffled anew each round,
-    and each turn gives one sample; a round in which the device was disturbed (see
-    :mod:`kernelzoo.measure.condition`) is measured again, up to as many as were asked for. At the end the very thing
-    that was timed, a CUDA graph say, is checked. Where the operation writes as much as it reads, a plain copy of the
-    same data takes its turn too, as a measure of what the device does at this very size. With ``ceilings``, a cold
-    result that lies beyond its limit by more than 5 % is thrown out as wrong. An id in ``waive`` is let off what the
-    contract says of special values (NaN, infinities, a dtype's largest): if it is right on all others it is timed, and
-    its result says that it breaks the contract. ``progress`` is told of each step before it is taken.
+    The inputs are new random data. Cold: several sets of inputs, so that no launch finds its data in the cache. Hot:
+    one set, launched repeatedly. Each implementation is bound to each set and goes through the gate (see
+    :class:`kernelzoo.measure.gate.Gate`). Those that pass are timed in interleaved rounds: each gives one sample a
+    round, in an order that is shuffled each time. A round in which the device was disturbed (see
+    :mod:`kernelzoo.measure.condition`) is measured again, for at most ``rounds`` rounds. At the end, what was timed (a
+    CUDA graph, for example) is checked. If the operation writes as much as it reads, a plain copy of the same data is
+    timed in the same rounds. With ``ceilings``, a cold result that is more than 5 % faster than its limit counts as
+    wrong. An id in ``waive`` may be wrong on special values (NaN, infinities, a dtype's largest): if it is right on all
+    others, it is timed, and its result says that it breaks the contract. ``progress`` is called before each step.
 
     Raises DeviceLostError if an implementation broke the device for this process.
     """
@@ -148,7 +147,7 @@ def race(
         try:
             sets = _rotated(problem, device, clock, cache)
             gate = Gate(problem, sets)
-        except (RuntimeError, MemoryError) as error:  # of a processor's memory torch raises nothing more particular
+        except (RuntimeError, MemoryError) as error:  # for the host's memory, torch raises a plain RuntimeError
             if not (isinstance(error, torch.OutOfMemoryError | MemoryError) or "can't allocate memory" in str(error)):
                 raise
             for measurement in results.values():
@@ -165,7 +164,7 @@ def race(
                 measurement.wrong = str(error)
             except torch.OutOfMemoryError as error:
                 measurement.refused = f"out of memory: {error}"
-            except Exception as error:  # whatever else a kernel does, it costs its own row and no other
+            except Exception as error:  # only this row is lost, whatever the kernel raises
                 measurement.failed = f"raised {type(error).__name__}: {error}"
                 device_lives(device, id, measurement.failed)
         copy = clock.prepare(copies(sets)) if lanes and sets[0][0].nbytes == sets[0][1].nbytes else None
@@ -199,8 +198,8 @@ def cross_check(
 ) -> dict[str, float]:
     """Seconds per launch by a second clock, the profiler's (see :mod:`kernelzoo.measure.profiler`), by id.
 
-    On cold data, drawn anew, for implementations that have been through a race; those that the profiler tells nothing
-    of are left out. For a process that times nothing afterwards: the profiler stays, and slows it down.
+    On new cold data, for implementations that have been through a race; without those that the profiler can't time. To
+    be called in a process that times nothing afterwards: the profiler stays loaded, and slows it down.
     """
     import torch
 
@@ -227,7 +226,7 @@ Set = tuple["torch.Tensor", "torch.Tensor"]
 
 
 def draw_sets(problem: Problem, device: torch.device, *, count: int) -> list[Set]:
-    """Fresh inputs, and outputs for them, to rotate through."""
+    """Sets of new inputs and outputs, to rotate through."""
     import torch
 
     generator = torch.Generator(device).manual_seed(random.getrandbits(48))
@@ -239,13 +238,13 @@ def draw_sets(problem: Problem, device: torch.device, *, count: int) -> list[Set
 
 
 def _rotated(problem: Problem, device: torch.device, clock: Clock, cache: Cache) -> list[Set]:
-    """As many sets as make the data cold: together past the cache, at least two, and no more than 2048. Hot: one."""
+    """Cold: so many sets that together they exceed the cache, from 2 to 2048. Hot: one."""
     one = problem.operation.contiguous_bytes(problem.shape, problem.dtype, problem.dim)
     return draw_sets(problem, device, count=1 if cache == "hot" else min(max(2, -(-clock.sets_bytes // one)), 2048))
 
 
 def _admit(measurement: Measurement, gate: Gate, clock: Clock, *, waived: bool) -> Callable[[], float]:
-    """Take one implementation through the gate, warm it up and capture it. Raises AssertionError if it is wrong."""
+    """Pass one implementation through the gate, warm it up and capture it. Raises AssertionError if it is wrong."""
     backend = backends.get(measurement.implementation.backend)
     if backend.emulator:
         raise KernelZooError(f"{backend.emulator} is running, whose time says nothing about a device's")
@@ -263,9 +262,9 @@ def _admit(measurement: Measurement, gate: Gate, clock: Clock, *, waived: bool) 
 
 
 def form_of(implementation: registry.Implementation, x: torch.Tensor, out: torch.Tensor, dim: int) -> str:
-    """The id of the form that an implementation binds tensors by, which it must take; nothing is launched.
+    """The id of the form that an implementation would launch for tensors that it takes; nothing is launched.
 
-    Where the tensors take several launches, the form of the first.
+    If it takes several launches, the form of the first.
     """
     forms = list[str]()
 
@@ -287,12 +286,12 @@ def _rounds(
     device: torch.device,
     progress: Callable[[Stage, str], None],
 ) -> None:
-    """Let the lanes take turns until each has its samples; every lane has one of each round or none."""
+    """Time the lanes in interleaved rounds, until there are enough samples; each round gives one of every lane."""
     order = list(lanes)
     copied: list[float] = []
     watcher = watch(device)
     start = watcher.read() if watcher else None
-    for id in order:  # brings the device from its rest up to its working clock, and counts for nothing
+    for id in order:  # a warm-up, not counted: it brings the device to its working clock
         progress("time", id)
         lanes[id]()
     repeated = disturbed = 0

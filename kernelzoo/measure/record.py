@@ -1,6 +1,6 @@
-"""Results on disk: one JSON layout, pytest-benchmark's, whether pytest or the command line measured them.
+"""Results on disk, in the JSON layout of pytest-benchmark, whether pytest or the command line measured them.
 
-So ``pytest-benchmark compare`` reads what the command line wrote, and the report reads both.
+``pytest-benchmark compare`` reads what the command line wrote, and the report reads both.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ Json = dict[str, Any]
 
 
 class RecordError(KernelZooError, ValueError):
-    """A results file can't be written, or gone on with: it is not ours, or was measured elsewhere or otherwise."""
+    """A results file can't be written, or can't be continued: it is of another kind, device, version or setting."""
 
 
 def extra_info(measured: Measurement, device: str, ceilings: Ceilings | None, shape_set: str) -> Json:
-    """What a result says of itself beside its samples; the report reads nothing else."""
+    """The facts of a result beside its samples; the report reads nothing else."""
     problem, implementation = measured.problem, measured.implementation
     return {
         "id": implementation.id,
@@ -72,7 +72,7 @@ def extra_info(measured: Measurement, device: str, ceilings: Ceilings | None, sh
 
 
 def table_of(implementation: Implementation, device: str) -> str | None:
-    """The launch table that an implementation was bound with on a device, in a word or two; None if it has none."""
+    """The name of the launch table that an implementation was bound with on a device; None if it has none."""
     index = int(device.partition(":")[2] or 0) if device.startswith("cuda") else -1
     return tables.label(implementation.backend, implementation.op, index)
 
@@ -115,7 +115,7 @@ def entry(measured: Measurement, device: str, ceilings: Ceilings | None, shape_s
 
 
 def cross_checked(entry: Json, seconds: float) -> None:
-    """Note what a second clock tells of a result."""
+    """Add a second clock's time to a result."""
     info = entry["extra_info"]
     info["cupti_us"] = _micro(seconds)
     if profiler.disagree(entry["stats"]["median"], seconds):
@@ -137,8 +137,8 @@ def failure_of(measured: Measurement) -> Json | None:
 
 
 class Record:
-    """A results file that grows problem by problem: each time it is written whole, beside the old one, which it then
-    replaces. Whatever stops the run, the file is whole and holds all that was measured until then."""
+    """A results file that grows problem by problem. Each time the whole file is written beside the old one, and then
+    replaces it: however a run ends, the file is complete and holds all that was measured until then."""
 
     def __init__(
         self,
@@ -149,11 +149,10 @@ class Record:
         versions: Mapping[str, str] | None = None,
         rounds: int | None = None,
     ) -> None:
-        """``device`` is the name of what measures, as :func:`kernelzoo.measure.device_name` gives it.
+        """``device``: as :func:`kernelzoo.measure.device_name` gives it.
 
-        With ``resume``, what the file holds is kept, if there is one. Raises RecordError if it can't be: it is no
-        results file of ours, or was measured on another device, or with other ``versions`` or ``rounds`` than these,
-        where they are given.
+        With ``resume``, the results in the file are kept, if it exists. Raises RecordError if it is no results file of
+        kernelzoo, or was measured on another device, or with other ``versions`` or ``rounds``, if these are given.
         """
         self.path = path
         self._document: Json = {
@@ -184,8 +183,8 @@ class Record:
         return list(self._document["kernelzoo"]["failed"])
 
     def missing(self, problem: Problem, ids: Sequence[str], cache: str = "cold") -> list[str]:
-        """Of these implementations, those that the file says nothing of on this problem with this state of the cache;
-        what has failed has failed for both."""
+        """The ids, of these, without a result or failure in the file for this problem and state of the cache. A failure
+        counts for both states."""
         infos = [e["extra_info"] for e in self._document["benchmarks"]]
         held = {_key(info) for info in infos if info.get("cache", "cold") == cache} | {
             _key(f) for f in self._document["kernelzoo"]["failed"]
@@ -193,7 +192,7 @@ class Record:
         return [id for id in ids if (id, problem.op, problem.shape, problem.dim, problem.dtype) not in held]
 
     def add(self, entries: Sequence[Json], failed: Sequence[Json]) -> None:
-        """Take up what one problem gave, and write the file. Raises RecordError if it can't be written."""
+        """Add the results of one problem, and write the file. Raises RecordError if it can't be written."""
         grown = {
             **self._document,
             "benchmarks": [*self._document["benchmarks"], *entries],
@@ -217,7 +216,7 @@ def _resumed(path: Path, device: str, versions: Mapping[str, str] | None, rounds
         raise RecordError(f"{path} can't be resumed: it is no results file of kernelzoo bench: {wrong.lstrip(': ')}")
     machine = document.get("machine_info")
     if "kernelzoo" not in document or not isinstance(machine, dict):
-        raise RecordError(f"{path} can't be resumed: it is no results file of kernelzoo bench, which says so in it")
+        raise RecordError(f"{path} can't be resumed: kernelzoo bench did not write it")
     entries, ours = document["benchmarks"], document["kernelzoo"]
     if (entries or ours.setdefault("failed", [])) and machine.get("device") != device:
         raise RecordError(
@@ -235,7 +234,7 @@ def _resumed(path: Path, device: str, versions: Mapping[str, str] | None, rounds
 
 
 def _differing(there: Mapping[str, str], here: Mapping[str, str]) -> str:
-    """The first version that is not the same, in words, or ""."""
+    """The first version that differs, in words, or ""."""
     for name in dict.fromkeys([*there, *here]):
         if there.get(name) != here.get(name):
             return f"{name} {there.get(name, 'absent')}, and this is {name} {here.get(name, 'absent')}"
@@ -247,7 +246,7 @@ def _key(of: Mapping[str, Any]) -> tuple[str, str, tuple[int, ...], int, str]:
 
 
 def _commit() -> Json:
-    """The commit of the working directory, as pytest-benchmark's own file names it; empty outside a repository."""
+    """The commit of the working directory, as in pytest-benchmark's files; empty outside a repository."""
     try:
         options = {"capture_output": True, "text": True, "timeout": 10, "check": True}
         id = subprocess.run(["git", "rev-parse", "HEAD"], **options).stdout.strip()  # type: ignore[call-overload]
@@ -269,5 +268,5 @@ def _micro(seconds: float | None) -> float | None:
 
 
 def _round(value: float, digits: int = 5) -> float:
-    """To significant digits: more would claim what no clock here can tell."""
+    """To significant digits; no clock here is more exact."""
     return round(value, digits - 1 - math.floor(math.log10(value))) if value > 0 else value

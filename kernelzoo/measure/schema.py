@@ -20,7 +20,7 @@ FORMAT = 1
 def wrong(document: Any) -> str:
     """What is wrong with a document as a results file: where, what is there and what is allowed; or ""."""
     if not isinstance(document, dict) or not isinstance(document.get("benchmarks"), list):
-        return "holds no list 'benchmarks', so it is not pytest-benchmark's; write it with pytest --benchmark-json=FILE"
+        return "holds no list 'benchmarks', so it is no results file; kernelzoo bench -o FILE.json writes one"
     ours = document.get("kernelzoo")
     format = ours.get("format") if isinstance(ours, dict) else None
     if isinstance(format, int) and format > FORMAT:  # whatever else it holds then

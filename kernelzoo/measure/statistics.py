@@ -1,7 +1,7 @@
-"""What samples can tell: intervals of a median and of a ratio of medians, and the verdicts that follow from them.
+"""Statistics of samples: intervals of a median and of a ratio of medians, and the verdicts that follow from them.
 
-Every interval is computed from order statistics: nothing is drawn at random, and equal samples give equal intervals.
-docs/measuring.md says how often each of them is right; tests/measure/test_statistics.py simulates the same.
+Every interval is computed from order statistics, without random numbers: equal samples give equal intervals.
+docs/measuring.md says how often each of them is right; tests/measure/test_statistics.py simulates it.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from numpy.typing import NDArray
 from kernelzoo.errors import KernelZooError
 
 FEWEST = 6
-"""Samples below which no interval of a median can hold 95 % confidence: the whole range of five holds 93.75 %."""
+"""The fewest samples for an interval of the median at 95 %: the whole range of five has 93.75 %."""
 
 
 class SamplesError(KernelZooError, ValueError):
-    """Samples that nothing can be said about: none at all, a time that is not positive, or rounds that don't match."""
+    """Samples without a meaning: none at all, a time that is not positive, or numbers of rounds that differ."""
 
 
 @dataclass(frozen=True)
 class Interval:
-    """An estimate, and the range that holds the true value at the confidence asked for."""
+    """An estimate, and a range that holds the true value with the given confidence."""
 
     low: float
     mid: float
@@ -40,7 +40,7 @@ class Interval:
 
 
 class Verdict(StrEnum):
-    """What a ratio of times allows to say."""
+    """What follows from a ratio of times."""
 
     FASTER = auto()
     SLOWER = auto()
@@ -50,7 +50,7 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True)
 class Regression:
-    """New samples against a baseline's."""
+    """New samples compared with a baseline's."""
 
     ratio: Interval
     """Time over that of the baseline."""
@@ -79,8 +79,8 @@ def median_interval(samples: Sequence[float], *, confidence: float = 0.95) -> In
                                        79.0  78.0  80.0  79.8  79.5  79.6
         percentile bootstrap, normal   93.5  87.2  96.6  93.5  93.1  95.0
 
-    So it is no substitute for taking turns: samples that drift tell less than their number says. Compare
-    implementations by :func:`ratio_interval`, and not by two of these intervals.
+    So interleaved rounds are needed all the same: samples that drift hold less information. Compare implementations by
+    :func:`ratio_interval`, not by two of these intervals.
 
     Raises SamplesError if there are no samples.
     """
@@ -121,7 +121,7 @@ def ratio_interval(
 
 
 def verdict(ratio: Interval, *, margin: float = 0.01) -> Verdict:
-    """What the ratio of two times allows to say: SAME, FASTER, SLOWER or UNCLEAR.
+    """What follows from the ratio of two times: SAME, FASTER, SLOWER or UNCLEAR.
 
     SAME if the whole interval lies within 1 - margin and 1 + margin, whether or not it holds 1: a difference that
     small is no reason to prefer either. Else FASTER if it lies below 1, SLOWER if it lies above 1. UNCLEAR otherwise:
@@ -140,23 +140,23 @@ def verdict(ratio: Interval, *, margin: float = 0.01) -> Verdict:
 
 
 def noisy(samples: Sequence[float], allowed: float) -> str:
-    """Why these samples are no baseline to hold later ones against, or "" if they are.
+    """Why these samples can't be a baseline for later ones, or "".
 
-    allowed: the slowdown that a comparison lets pass, 0.05 for 5 %. A baseline whose own median is not known to within
-    that much can't tell a regression from its own noise.
+    allowed: the slowdown that a comparison allows, 0.05 for 5 %. If the baseline's own median is less certain than
+    that, a regression can't be told from noise.
     """
     if len(samples) < FEWEST:
         return f"{len(samples)} samples, and a baseline needs {FEWEST} at least"
     half = median_interval(samples).relative_half_width
     if half > allowed:
-        return f"the median is known to within ±{half:.1%} only, and the slowdown allowed is {allowed:.1%}"
+        return f"its median is only known to within ±{half:.1%}, and the slowdown allowed is {allowed:.1%}"
     return ""
 
 
 def regression(
     samples: Sequence[float], against: Sequence[float], *, allowed: float = 0.05, paired: bool = False
 ) -> Regression:
-    """Whether ``samples`` are slower than ``against`` by more than ``allowed``, as far as they can tell.
+    """Whether ``samples`` are slower than ``against`` by more than ``allowed``.
 
     Raises SamplesError as :func:`ratio_interval` does.
     """
@@ -168,7 +168,7 @@ def regression(
 def _array(samples: Sequence[float]) -> NDArray[np.float64]:
     array = np.asarray(samples, dtype=np.float64)
     if array.ndim != 1 or not array.size:
-        raise SamplesError("no samples, so nothing is known; measure at least one round")
+        raise SamplesError("no samples; measure at least one round")
     return array
 
 

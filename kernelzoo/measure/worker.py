@@ -1,7 +1,7 @@
-"""The process in which a guard lets implementations run: ``python -m kernelzoo.measure.worker``, never by hand.
+"""The measuring process, in which implementations run; :mod:`kernelzoo.measure.guard` starts it and talks to it.
 
-Requests come as lines of JSON on standard input, replies go as lines of JSON to the file descriptor given; what a
-kernel prints goes where the guard keeps it. See :mod:`kernelzoo.measure.guard`, which speaks to it.
+Requests are lines of JSON on standard input, replies are lines of JSON to the file descriptor given. What a kernel
+prints goes to standard output and error, which the guard keeps.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 def main(descriptor: int, lifeline: int) -> None:
     _end_with(lifeline)
-    with contextlib.suppress(OSError):  # where memory runs out, this is what the system ends first
+    with contextlib.suppress(OSError):  # if memory runs out, Linux ends this process first
         Path("/proc/self/oom_score_adj").write_text("1000")
     faulthandler.enable()
     replies = os.fdopen(descriptor, "w", buffering=1)
@@ -99,7 +99,7 @@ class Worker:
         self._ceilings: measure.Ceilings | None = None
 
     def on_open(self, device: str, modules: list[str], ceilings: list[float] | None) -> dict[str, Any]:
-        """Take up the user's modules and the device; tell what there is."""
+        """Load the user's modules and choose the device; reply with all that can be measured."""
         import torch
 
         for path in modules:
@@ -111,7 +111,7 @@ class Worker:
                 torch.empty(1, device=self._device)
         except (RuntimeError, AssertionError) as error:  # a torch without CUDA asserts
             raise OpenError(f"device {device!r} can't be used: {str(error).partition(chr(10))[0]}") from error
-        if self._device.type not in ("cpu", "cuda"):  # the wall clock needs launches that return when they are done
+        if self._device.type not in ("cpu", "cuda"):  # elsewhere a launch may return before it is done
             raise OpenError(f"device {device!r} can't be measured on; allowed: cpu, cuda, cuda:1 and so on")
         if ceilings is not None:
             self._ceilings = measure.Ceilings(*ceilings)
@@ -139,7 +139,7 @@ class Worker:
         tables: dict[str, dict[str, int]],
         waive: list[str],
     ) -> dict[str, Any]:
-        """Measure one problem; entries as a results file holds them. An id in ``tables`` is a lane with that table."""
+        """Measure one problem: entries of a results file. An id in ``tables`` is bound with that launch table."""
         measured = measure.race(
             _problem(problem),
             [planning.lane(id, tables[id]) if id in tables else registry.implementation(id) for id in ids],
@@ -157,13 +157,13 @@ class Worker:
         }
 
     def on_tables(self, backends: list[str], ops: list[str]) -> dict[str, Any]:
-        """The launch tables that can be tuned on this device, the card, and why a backend has none to tune."""
+        """The launch tables that can be tuned on this device, the card, and why other backends can't be tuned."""
         card = tables.card(self._device.index) if self._device.type == "cuda" else None
         found: dict[str, Any] = {"card": asdict(card) if card else None, "declared": [], "unavailable": {}}
         for name in backends:
             try:
                 backend = registry.language(name)
-            except Exception as error:  # a language that is installed and broken may raise anything as it is imported
+            except Exception as error:  # a broken installation may raise anything when it is imported
                 found["unavailable"][name] = str(error) if isinstance(error, KernelZooError) else repr(error)
                 continue
             if backend.emulator or self._device.type not in backend.devices:
@@ -175,17 +175,17 @@ class Worker:
     def on_plans(
         self, id: str, problems: list[dict[str, Any]], values: list[dict[str, int]]
     ) -> dict[str, list[list[str]]]:
-        """What tables make of problems; see :func:`kernelzoo.measure.planning.plans`."""
+        """The plans of problems by several tables; see :func:`kernelzoo.measure.planning.plans`."""
         self._tell("plan", id)
         return {"plans": planning.plans(id, [_problem(problem) for problem in problems], values, self._device)}
 
     def on_cross_check(self, problem: dict[str, Any], ids: list[str]) -> dict[str, float]:
-        """Time by the profiler's clock; this process must not be used for a race afterwards."""
+        """Time by the profiler's clock; afterwards this process must not be used for a race."""
         chosen = [registry.implementation(id) for id in ids]
         return measure.cross_check(_problem(problem), chosen, self._device, progress=self._tell)
 
     def on_verify(self, id: str, problems: list[dict[str, Any]]) -> dict[str, Any]:
-        """The contract's cases, then the gate at the problems' own shapes; what was found, in words."""
+        """Run the contract's cases, then the gate on the problems; the findings, in words."""
         implementation = registry.implementation(id)
         device = self._place(id)
         if isinstance(device, str):
@@ -205,19 +205,19 @@ class Worker:
             self._judge(found, id, name, check)
             if found["unavailable"]:
                 break
-        empty = sum(case.elements == 0 for case in cases)  # for which no kernel is ever asked
+        empty = sum(case.elements == 0 for case in cases)  # which launch no kernel
         if found["passed"] <= empty and not found["wrong"] and not found["unavailable"]:
             found["wrong"].append("it refused every case, so that nothing was checked")
         return found
 
     def on_fuzz(self, id: str, cases: list[str], one_by_one: bool) -> dict[str, Any]:
-        """Run cases of fuzzing; what was found, as :class:`kernelzoo.check.fuzz.running.Found` has it."""
+        """Run cases of fuzzing; the fields of :class:`kernelzoo.check.fuzz.running.Found`."""
         import torch
 
         from kernelzoo.check import fuzz
         from kernelzoo.check.fuzz import running
 
-        torch.set_num_threads(1)  # there are as many of these processes as there is work for
+        torch.set_num_threads(1)  # several of these processes share the processor
         implementation = registry.implementation(id)
         device = self._place(id)
         if isinstance(device, str):
@@ -232,13 +232,13 @@ class Worker:
         return vars(found)
 
     def on_accuracy(self, op: str, dtype: str, ids: list[str], values: int, seed: int) -> dict[str, Any]:
-        """Errors in ulp; rows as :func:`kernelzoo.check.accuracy.measure` makes them."""
+        """Errors in ulp: the rows of :func:`kernelzoo.check.accuracy.measure`."""
         import torch
 
         from kernelzoo.check import accuracy
 
-        torch.set_num_threads(1)  # there are as many of these processes as there is work for
-        # Implementations of one backend, and torch itself, on that backend's device.
+        torch.set_num_threads(1)  # several of these processes share the processor
+        # All implementations of a request are of one backend, or torch's own function: one device for all.
         places = {id: self._place(id) for id in ids}
         device = next((place for place in places.values() if not isinstance(place, str)), None)
         rows = [
@@ -254,7 +254,7 @@ class Worker:
         return {"rows": rows}
 
     def on_largest(self, id: str) -> dict[str, Any]:
-        """Elements of the largest case to make up for an implementation, and what runs it in place of a device."""
+        """The number of elements of the largest case for an implementation, and the emulator that runs it, if any."""
         from kernelzoo.check import fuzz
 
         implementation = registry.implementation(id)
@@ -265,23 +265,23 @@ class Worker:
         return {"unavailable": "", "elements": fuzz.largest(implementation), "emulator": emulator}
 
     def _place(self, id: str) -> torch.device | str:
-        """The device to run an implementation on, or torch itself, or why it can't run here."""
+        """The device to run an implementation or torch's own function on, or why it can't run here."""
         import torch
 
         backend, *rest = id.split("/")
         try:
             devices = registry.language(backend).devices if rest else (self._device.type,)
-        except Exception as error:  # a language that is installed and broken may raise anything as it is imported
+        except Exception as error:  # a broken installation may raise anything when it is imported
             return str(error) if isinstance(error, KernelZooError) else f"importing {backend}: {error!r}"
         return self._device if self._device.type in devices else torch.device(devices[-1])
 
     def _judge(self, found: dict[str, Any], id: str, name: str, check: Callable[[], object]) -> None:
-        """Run one check of an implementation, and add what came of it to what was found."""
+        """Run one check of an implementation, and add its outcome to ``found``."""
         self._tell("check", f"{id} {name}")
         try:
             check()
             found["passed"] += 1
-        except BackendUnavailableError as error:  # a compiler is missing, say, which shows at the first bind
+        except BackendUnavailableError as error:  # a missing compiler, for example, shows at the first bind
             found["unavailable"] = str(error)
         except contract.NoRoomError:
             found["no_room"] += 1
@@ -289,7 +289,7 @@ class Worker:
             found["refused"] += 1
             if id.endswith("/auto"):
                 found["wrong"].append(f"{name}: auto takes every legal input, and refused this: {error.reason}")
-        except Exception as error:  # anything else that a kernel may raise is a finding
+        except Exception as error:  # any other error of a kernel is a finding
             words = str(error) if isinstance(error, AssertionError) else f"raised {type(error).__name__}: {error}"
             found["wrong"].append(f"{name}: {words}")
             measure.device_lives(self._device, id, found["wrong"][-1])
@@ -303,7 +303,7 @@ class Worker:
         file: TextIO | None = None,
         line: str | None = None,
     ) -> None:
-        """Pass on what the user is to know; the rest goes where all goes that is printed here."""
+        """Pass on what the user must know; print the rest."""
         if issubclass(category, CacheWarning):
             print(json.dumps({"warning": str(message)}), file=self._replies, flush=True)
         else:
@@ -314,7 +314,7 @@ class Worker:
 
 
 def _load(path: str) -> None:
-    """Run a file of kernels. Raises KernelZooError, whatever the file itself raises."""
+    """Run a file of kernels. Raises KernelZooError for any error of the file."""
     try:
         packages.load_module(path)
     except KernelZooError:

@@ -1,7 +1,7 @@
-"""The process that measures, as whoever asks it sees it: started, asked, found dead or hung, and started anew.
+"""The measuring process from the outside: it is started, asked, found dead or hung, and started again.
 
-Nothing that the process does is trusted: it may print without end, answer with nonsense, close what it answers through,
-leave processes behind that hold it open, or not even end when it is killed.
+Nothing that the process does is trusted. It may print without end, answer with nonsense, close the pipe of its answers,
+leave processes behind that hold the pipe open, or not end when it is killed.
 """
 
 from __future__ import annotations
@@ -25,29 +25,29 @@ from kernelzoo.errors import CacheWarning, KernelZooError
 from kernelzoo.files import printable
 
 IMPORTING = 180.0
-"""Seconds that a start may take, however short the patience with kernels: it loads torch, from a cold disk perhaps."""
+"""Seconds that a start may take, however short the patience with kernels: torch may be loaded from a cold disk."""
 
 _WORKER = [sys.executable, "-m", "kernelzoo.measure.worker"]
 
 _ENDING = 10.0
-"""Seconds for a process to be gone that was killed, or that answers no more: one that the driver holds may never be."""
+"""Seconds to wait for the end of a process that was killed or answers no more; the driver may hold it for ever."""
 
 _LIVENESS = 1.0
-"""Seconds between looks whether the process is there at all; its answers are waited for without looking."""
+"""Seconds between checks whether the process still exists."""
 
 _LONGEST = 64 * 2**20
-"""Bytes of one answer; the largest race's is a thousandth of that."""
+"""Bytes of one answer at most; the largest race takes a thousandth of that."""
 
 Json = dict[str, Any]
 Progress = Callable[[str, str], None]
 
 
 class GuardError(KernelZooError, RuntimeError):
-    """The process that measures can't start, or refuses what it is asked for."""
+    """The measuring process can't start, or refuses a request."""
 
 
 class DiedError(Exception):
-    """The process died or was killed; ``id`` is the implementation it had in hand, "" if none."""
+    """The process died or was killed; ``id`` is the implementation that it was running, or ""."""
 
     def __init__(self, id: str, reason: str) -> None:
         super().__init__(reason)
@@ -56,13 +56,13 @@ class DiedError(Exception):
 
 @dataclass(frozen=True)
 class About:
-    """What the measuring process found: where it measures, and what there is to measure."""
+    """What the measuring process found: the device, and the implementations that it can measure."""
 
     device: str
     device_name: str
     versions: dict[str, str]
     summaries: dict[str, str]
-    """The first line of each known implementation's docstring, by id; the modules' own among them."""
+    """The first line of each implementation's docstring, by id; with those of the user's modules."""
 
 
 class WorkerProcess:
@@ -140,7 +140,7 @@ class WorkerProcess:
                 self._lifeline = None
 
     def _ask(self, request: Json, progress: Progress, *, at_least: float = 0.0) -> Json:
-        """Send a request and wait for what is done, each step for the patience or the seconds given, if that is more.
+        """Send a request and wait for its answer. Each step may take the patience, or ``at_least`` if that is longer.
 
         Raises DiedError, or GuardError for a refusal.
         """
@@ -173,7 +173,7 @@ class WorkerProcess:
                     raise DiedError(in_hand, f"something else writes where the process answers: {line[:80]!r}")
 
     def _line(self, patience: float) -> bytes | None:
-        """The next reply; empty if the process is gone, None if it says nothing for so many seconds."""
+        """The next reply; empty if the process has ended, None if it says nothing for so many seconds."""
         assert self._replies is not None
         assert self._process is not None
         deadline = time.monotonic() + patience
@@ -181,9 +181,9 @@ class WorkerProcess:
             selector.register(self._replies, selectors.EVENT_READ)
             while b"\n" not in self._pending[-65536:]:
                 left = deadline - time.monotonic()
-                gone = self._process.poll() is not None  # before the last look: what it said before it went is there
+                gone = self._process.poll() is not None  # asked before the last read, which then has all that it said
                 if not selector.select(0.0 if gone else max(0.0, min(left, _LIVENESS))):
-                    if gone:  # though what it left behind may hold the pipe open
+                    if gone:  # though a process that it started may hold the pipe open
                         return b""
                     if left <= 0:
                         return None
@@ -213,7 +213,7 @@ class WorkerProcess:
 
 
 class _Tail:
-    """Reads what a process prints, so that it never waits for a reader, and keeps the end of it."""
+    """Reads what a process prints, so that the process never blocks, and keeps the end of it."""
 
     _KEPT = 2**16
 
@@ -223,7 +223,7 @@ class _Tail:
         self._reader.start()
 
     def text(self) -> str:
-        """What was printed last, once the process has ended; what it left behind may go on printing."""
+        """What was printed last, once the process has ended; processes that it started may still print."""
         self._reader.join(_LIVENESS)
         return self._end.decode(errors="replace")
 
@@ -248,8 +248,8 @@ def _signal(number: int) -> str:
 
 
 def _told(lines: list[str]) -> list[str]:
-    """Of what a process printed before it ended, what tells why: of a crash or an exception, what it was, and where;
-    else the last lines."""
+    """The lines that say why a process ended: of a crash or an exception, what it was and where; else the last
+    lines."""
     frames = [index for index, line in enumerate(lines) if line.startswith('File "')]
     for index, line in enumerate(lines):
         if line.startswith("Fatal Python error"):
@@ -261,4 +261,4 @@ def _told(lines: list[str]) -> list[str]:
 
 
 def quiet(stage: str, id: str) -> None:
-    """Progress that nobody watches."""
+    """Progress that is not shown."""

@@ -1,6 +1,6 @@
 """Tables and figures from benchmark results; ``python -m kernelzoo.report --help`` is the way in.
 
-Knows results, not kernels: reads the JSON that the benches write, and imports no kernel language.
+Reads the JSON that the benches write; imports no kernel language.
 """
 
 from kernelzoo.report.reading import load

@@ -1,34 +1,95 @@
-"""``python -m kernelzoo.report RESULTS.json... [-o PAGE.html | -o DIR] [--insert FILE]``: the report of results."""
+"""``python -m kernelzoo.report RESULTS.json... [-o PAGE.html | -o FOLDER] [--insert FILE]``: the report of results."""
 
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NoReturn
 
+from kernelzoo import terminal
 from kernelzoo.errors import KernelZooError
 from kernelzoo.files import printable, write_whole
-from kernelzoo.report import markers, sections, writing
+from kernelzoo.report import data, markers, sections, writing
 from kernelzoo.report.reading import load
 from kernelzoo.report.results import BASELINE, Results, ResultsError
 
 OUTDATED, FAILED = 1, 2
-"""Exit statuses: ``--check`` found a document that would change; the report could not be made."""
+"""Exit statuses: ``--check`` found a document that would change; bad usage, or the report could not be made."""
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        prog="python -m kernelzoo.report",
-        description="Print the ratios of benchmark results to a baseline; write them as a report or into documents.",
+def main(argv: Sequence[str] | None = None, program: str = "python -m kernelzoo.report") -> int:
+    """Make a report; the exit status. Bad usage raises SystemExit."""
+    options = _parsed(list(sys.argv[1:] if argv is None else argv), program)
+    if hasattr(sys.stdout, "reconfigure"):
+        sys.stdout.reconfigure(errors="replace")  # a device's name may hold what the terminal can't show
+    try:
+        return _report(options)
+    except KernelZooError as error:
+        return _refuse(printable(str(error)), options.json)
+    except OSError as error:
+        return _refuse(printable(f"can't write {error.filename or 'the output'}: {error.strerror}"), options.json)
+
+
+def _report(options: argparse.Namespace) -> int:
+    if options.output is not None:
+        writing.check_output(options.output)
+    results = load(options.results)
+    against = load(options.against) if options.against else None
+    if options.variant:
+        variants = tuple(options.variant.split(","))
+        results = results.only(variants)
+        against = against and against.only(tuple(variant for variant in variants if variant in against.variants))
+    if options.baseline:
+        results = results.relative_to(options.baseline)
+    documents = _refreshed(results, options.insert)
+    said, outdated = list[str](), list[str]()
+    if not options.json:
+        print(sections.terminal(results, terminal.width()))
+    if options.output is not None:
+        figures = not options.no_figures
+        said.append(writing.write(results, options.output, against=against, title=options.title, figures=figures))
+    for path, (text, changed) in documents.items():
+        if changed and options.check:
+            outdated.append(f"{path} is out of date: {', '.join(changed)}; run again without --check")
+        elif changed:
+            write_whole(path, text.encode())
+            said.append(f"{path}: {', '.join(changed)} refreshed")
+    for line in outdated:
+        print(line, file=sys.stderr)
+    if options.json:
+        print(json.dumps({**data.document(results), "written": said, "outdated": outdated}, indent=1))
+    elif said:
+        print("", *said, sep="\n")
+    return OUTDATED if outdated else 0
+
+
+def _refuse(words: str, json_too: bool) -> int:
+    print(f"error: {words}", file=sys.stderr)
+    if json_too:
+        print(json.dumps({"error": words}))
+    return FAILED
+
+
+def _parsed(arguments: Sequence[str], program: str) -> argparse.Namespace:
+    class Parser(argparse.ArgumentParser):
+        def error(self, message: str) -> NoReturn:
+            raise SystemExit(_refuse(f"{message}; see {program} --help", "--json" in arguments))
+
+    parser = Parser(
+        prog=program,
+        description=f"Print what results files hold: the ratio of each time to that of a baseline ({BASELINE}). Write "
+        "it as a page or a folder, or refresh blocks in documents.",
     )
-    parser.add_argument("results", nargs="+", metavar="RESULTS.json", help="what the benches' --benchmark-json wrote")
+    parser.add_argument("results", nargs="+", metavar="RESULTS.json", help="files that kernelzoo bench -o wrote")
     parser.add_argument(
         "-o",
         "--output",
         type=Path,
         metavar="PATH",
-        help="write one page with everything in it if this ends in .html, else PATH/report.md and its figures",
+        help="NAME.html: write one page that holds everything; NAME: write the folder NAME with report.md and figures",
     )
     parser.add_argument(
         "--against",
@@ -36,65 +97,32 @@ def main(argv: Sequence[str] | None = None) -> int:
         action="append",
         default=[],
         metavar="OLD.json",
-        help="older results, for the page to say what changed since; may be repeated",
+        help="older results: the page says what has changed since; may be repeated",
     )
-    parser.add_argument("--baseline", metavar="BACKEND/VARIANT", help=f"what ratios are taken to (default: {BASELINE})")
-    parser.add_argument("--variant", default="", help="comma-separated variants to show (default: all)")
-    parser.add_argument("--no-figures", action="store_true", help="of report.md, write the tables alone")
-    parser.add_argument("--title", default="Results", help="heading of the report")
+    parser.add_argument("--baseline", metavar="BACKEND/VARIANT", help=f"what ratios are to (default: {BASELINE})")
+    parser.add_argument("--variant", default="", help="variants to show, comma-separated (default: all)")
+    parser.add_argument("--no-figures", action="store_true", help="write report.md without figures")
+    parser.add_argument("--title", default="Results", help="heading of the report (default: %(default)s)")
     parser.add_argument(
         "--insert",
         type=Path,
         action="append",
         default=[],
         metavar="FILE.md",
-        help="replace what stands between <!-- results:NAME --> and <!-- /results --> in this file; may be repeated",
+        help="fill the blocks between <!-- results:NAME --> and <!-- /results --> in this file; may be repeated",
     )
     parser.add_argument("--check", action="store_true", help="write no --insert file, but fail if one would change")
-    options = parser.parse_args(argv)
+    parser.add_argument("--json", action="store_true", help="print all of it as one JSON document instead")
+    options = parser.parse_args(arguments)
     if options.check and not options.insert:
         parser.error("--check needs --insert FILE.md, the file to check")
     if options.against and (options.output is None or not writing.is_page(options.output)):
         parser.error("--against is for the page: name one with -o PAGE.html")
-    if hasattr(sys.stdout, "reconfigure"):
-        sys.stdout.reconfigure(errors="replace")  # a device's name may hold what the terminal can't show
-    try:
-        results = load(options.results)
-        against = load(options.against) if options.against else None
-        if options.variant:
-            variants = tuple(options.variant.split(","))
-            results = results.only(variants)
-            against = against and against.only(tuple(variant for variant in variants if variant in against.variants))
-        if options.baseline:
-            results = results.relative_to(options.baseline)
-        documents = _refreshed(results, options.insert)
-        print(sections.terminal(results))
-        if options.output is not None:
-            written = writing.write(
-                results, options.output, against=against, title=options.title, figures=not options.no_figures
-            )
-            print(f"\n{written}")
-        outdated = False
-        for path, (text, changed) in documents.items():
-            if not changed:
-                continue
-            if options.check:
-                outdated = True
-                print(f"{path} is out of date: {', '.join(changed)}; run again without --check", file=sys.stderr)
-            else:
-                write_whole(path, text.encode())
-                print(f"{path}: {', '.join(changed)} refreshed")
-    except KernelZooError as error:
-        print(f"error: {printable(str(error))}", file=sys.stderr)
-        return FAILED
-    except OSError as error:
-        print(printable(f"error: can't write {error.filename or 'the output'}: {error.strerror}"), file=sys.stderr)
-        return FAILED
-    return OUTDATED if outdated else 0
+    return options
 
 
 def _refreshed(results: Results, paths: Sequence[Path]) -> dict[Path, tuple[str, list[str]]]:
-    """Every document with its blocks filled, and the names of those that changed; nothing is written yet."""
+    """Every document with its blocks filled, and the names of the blocks that changed; nothing is written yet."""
     text = sections.blocks(results)
     documents = {}
     for path in paths:

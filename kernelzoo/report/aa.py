@@ -1,7 +1,8 @@
-"""What the A/A experiment found: ``python -m kernelzoo.report.aa FILE.json [--insert FILE.md]``.
+"""The A/A experiment, in which implementations race themselves: ``python -m kernelzoo.report.aa FILE.json [--insert
+FILE.md]``.
 
-The file is what ``bench/aa.py`` wrote of implementations raced with themselves. The block that this makes of it is
-printed, or put into a document between ``<!-- results:aa -->`` and ``<!-- /results -->``.
+``bench/aa.py`` writes the file. Its block is printed, or put into a document between ``<!-- results:aa -->`` and
+``<!-- /results -->``.
 """
 
 from __future__ import annotations
@@ -26,21 +27,21 @@ WANTED = 0.95
 """Share of the races of an implementation with itself that must say SAME."""
 
 NOTE = (
-    "Each race times an implementation against itself under a second name, bound, checked and captured anew. `spread` "
-    "is what lies between the largest and the smallest of the races' medians, and `sd` their standard deviation, both "
-    "over the median of them all."
+    "Each race times an implementation against itself under a second name, bound, checked and captured separately. "
+    "`spread` is the difference between the largest and the smallest median of the races, `sd` their standard "
+    "deviation; both are divided by the median of all."
 )
 
 
 @dataclass(frozen=True)
 class Twin:
-    """One implementation raced with itself, again and again; or why it was not."""
+    """One implementation in repeated races with itself; or why it was not raced."""
 
     id: str
     refused: str
-    """Why it can't run there, which is nobody's fault."""
+    """Why it can't run there, which is no fault."""
     failed: str
-    """Why it has no result though it should: it is wrong, or it raised."""
+    """Why it has no result: it is wrong, or it raised an error."""
     medians: tuple[float, ...]
     """Seconds, one per race."""
     ratios: tuple[Interval, ...]
@@ -52,7 +53,7 @@ class Twin:
 
     @property
     def passed(self) -> bool:
-        """Whether enough of the races say SAME; what can't run there has nothing to pass."""
+        """Whether enough of the races say SAME; true for what can't run there."""
         return not self.failed and self.verdicts[Verdict.SAME] >= WANTED * len(self.ratios)
 
 
@@ -89,7 +90,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def aa_block(path: Path) -> str:
-    """The block ``aa`` of a document: what one run of the experiment found. Raises ResultsError."""
+    """The block ``aa`` of a document, made of one run of the experiment. Raises ResultsError."""
     experiment = load(path)
     without = [f"Not raced: {escape(f'{t.id}: {t.refused or t.failed}')}" for t in experiment.twins if not t.ratios]
     return "\n\n".join([f"**{escape(experiment.caption)}**", experiment.table().markdown(), *without, NOTE])

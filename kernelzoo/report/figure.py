@@ -1,4 +1,4 @@
-"""The standard figure: GB/s against columns, a line per implementation; bars where the results are no sweep."""
+"""The standard figure: GB/s against columns, a line for each implementation; bars if the results are no sweep."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def draw(group: Group, op: str, dtype: str) -> Figure:
 
 
 def save(figure: Figure, path: Path) -> None:
-    """Write ``path`` with the suffixes .png and .svg, the latter the same for the same figure each time."""
+    """Write ``path`` with the suffixes .png and .svg; the same figure always gives the same SVG."""
     with rc_context(STYLE):
         for suffix, options in (("png", {"dpi": 150}), ("svg", {"metadata": {"Date": None}})):
             drawn = io.BytesIO()
@@ -146,7 +146,7 @@ def _colours(selection: Selection) -> Mapping[str, str]:
 
 
 def _places(selection: Selection) -> Mapping[str, int]:
-    """Where each implementation stands among those of its backend."""
+    """The number of each implementation among those of its backend."""
     places: dict[str, int] = {}
     seen: dict[str, int] = {}
     for name in selection.names:
@@ -156,13 +156,13 @@ def _places(selection: Selection) -> Mapping[str, int]:
 
 
 def _ceiling(selection: Selection) -> float | None:
-    """Of several runs, the middle one's."""
+    """The measured bandwidth; of several runs, the median."""
     known = [row.ceiling_gb_per_s for row in selection.rows if row.ceiling_gb_per_s is not None]
     return statistics.median(known) if known else None
 
 
 def _scale_columns(axes: Axes, columns: list[int]) -> None:
-    """Even steps on a straight axis; counts that crowd at its start, such as powers of two, on a logarithmic one."""
+    """A linear axis; or a logarithmic one if most counts, such as powers of two, would crowd at its start."""
     crowded = sum(count < columns[0] + (columns[-1] - columns[0]) / 10 for count in columns)
     if crowded > len(columns) / 2:
         axes.set_xscale("log", base=2)

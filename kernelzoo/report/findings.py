@@ -1,9 +1,8 @@
-"""What checks that are no benches found, as tables: ``python -m kernelzoo.report.findings FILE.json [--insert F.md]``.
+"""The records of checks as tables: ``python -m kernelzoo.report.findings FILE.json [--insert F.md]``.
 
-Each file is of one kind, which its ``format`` names (``kernelzoo-fuzz/1`` is of the kind ``fuzz``), and holds the
-command, the device and versions, when it ran and for how long, and ``rows``, one flat object for each thing that was
-looked at. The block of a kind is printed, or put into a document between ``<!-- results:KIND -->`` and
-``<!-- /results -->``.
+A record is of one kind, which its ``format`` names (``kernelzoo-fuzz/1`` is of the kind ``fuzz``). It holds the
+command, the device and versions, the date and duration, and ``rows``, one flat object for each thing that was checked.
+The block of a kind is printed, or put into a document between ``<!-- results:KIND -->`` and ``<!-- /results -->``.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ COLUMNS = {
     ),
     "fuzz": ("id", "emulator", "cases", "right", "refused", "faults", "failed", "seed", "seconds"),
 }
-"""What a table shows of the kinds whose files tell more than a table has room for."""
+"""The columns of the kinds whose records have too many for a table."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +48,7 @@ class Findings:
     rows: tuple[Mapping[str, str], ...]
 
     def table(self) -> Table:
-        """A line for each row, a column for whatever at least one of them knows, of what is shown of the kind."""
+        """A line for each row; the columns of the kind that are not empty."""
         known = dict.fromkeys(name for row in self.rows for name, value in row.items() if value)
         columns = [name for name in COLUMNS.get(self.kind, known) if name in known]
         lines = [[Cell(row.get(name) or "-") for name in columns] for row in self.rows]
@@ -82,7 +81,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def blocks(paths: Sequence[Path]) -> dict[str, str]:
-    """The block of each kind that the files hold, the files of a kind in the order given. Raises ResultsError."""
+    """A block for each kind, its files in the order given. Raises ResultsError."""
     found: dict[str, list[str]] = {}
     for findings in map(load, paths):
         found.setdefault(findings.kind, []).extend([findings.caption, findings.table().markdown()])
@@ -115,7 +114,7 @@ def _parsed(document: Any, file: str) -> Findings:
 
 
 def _by_section(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Of what was checked under load, case by case: how many cases of each section and backend ended in which way."""
+    """Of the cases checked under load: for each section and backend, how many ended in which way."""
     found: dict[tuple[str, str], dict[str, Any]] = {}
     for row in rows:
         section, backend = row["section"], row["implementation"].partition("/")[0]
@@ -136,8 +135,7 @@ def _by_section(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
 
 
 def _exact_together(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Results that are not rounded have nothing to tell but how many were wrong: a row for all dtypes of an
-    implementation."""
+    """Of operations that don't round, one row for all dtypes of an implementation: how many results were wrong."""
     found: dict[str, dict[str, Any]] = {}
     others = []
     for row in rows:
@@ -157,7 +155,7 @@ SUMMARIES: dict[str, Callable[[Sequence[Mapping[str, Any]]], list[Mapping[str, A
     "accuracy": _exact_together,
     "load": _by_section,
 }
-"""What is told of the rows of a kind, where that is less than each of them."""
+"""How the rows of a kind are summed up, if not each row is shown."""
 
 
 def _text(value: object) -> str:

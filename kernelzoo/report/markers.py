@@ -1,4 +1,4 @@
-"""Blocks of a document that are made of results, between markers that name them."""
+"""Blocks of a document that are generated from results, between markers that name them."""
 
 from __future__ import annotations
 

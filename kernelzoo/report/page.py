@@ -1,7 +1,7 @@
 """The report as one page of HTML: everything is in the file, and it fetches nothing.
 
-Results files are untrusted: the template escapes every text, plotly is given none but names and numbers, and the page's
-own policy lets no other script run and no request leave.
+Results files are untrusted: the template escapes every text, plotly gets only names and numbers, and the page's own
+policy allows no other script and no request.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from plotly.offline import get_plotlyjs
 
 from kernelzoo import __version__
 from kernelzoo.files import printable, write_whole
-from kernelzoo.report import compare, page_tables, plots, sections
+from kernelzoo.report import compare, notes, page_tables, plots, sections
 from kernelzoo.report.page_cells import Grid
 from kernelzoo.report.page_changes import differences
 from kernelzoo.report.page_figures import DASHES, SYMBOLS, Plot, plot_of
@@ -28,7 +28,7 @@ from kernelzoo.report.results import Group, Results, Selection
 
 @dataclass(frozen=True)
 class Subject:
-    """What the page says of one operation and dtype."""
+    """The part of the page about one operation and dtype."""
 
     id: str
     heading: str
@@ -39,16 +39,18 @@ class Subject:
 
 @dataclass(frozen=True)
 class Part:
-    """What the page says of one group."""
+    """The part of the page about one group."""
 
     id: str
     heading: str
     facts: Sequence[tuple[str, str]]
     runs: Grid
+    notes: Sequence[str]
+    """What the marks in its tables mean."""
     summaries: Sequence[Grid]
     scores: Sequence[Grid]
     gaps: Sequence[Grid]
-    """Lists of problems, for whoever asks for them."""
+    """Lists of problems, closed at first."""
     subjects: Sequence[Subject]
     remarks: Grid | None
 
@@ -90,16 +92,17 @@ def _part(group: Group, id: str, looks: Mapping[str, plots.Style]) -> Part:
             for dtype in group.dtypes(op):
                 subjects.append(_subject(group.select(op, dtype), f"{id}-{len(subjects) + 1}", looks))
     facts = [("device", group.device), ("clock", f"{group.clock}: {sections.clocks(group.rows)}")]
-    if group.clock != "submit":  # which no data's place matters to
+    if group.clock != "submit":  # where the cache does not matter
         facts.append(("cache", group.cache))
     facts += [*sections.limits(group.rows), *page_tables.conditions(group.rows), *sections.versions(group.rows)]
     if group.repeated:
-        facts.append(("left out", f"{group.repeated} results of older runs; a ratio may therefore span two runs"))
+        facts.append(("left out", f"{group.repeated} results of older runs; a ratio may be of two runs"))
     return Part(
         id=id,
         heading=group.label,
         facts=facts,
         runs=page_tables.runs(group),
+        notes=notes.lines([row.marks for row in group.rows]),
         summaries=[page_tables.summary(group, op, looks) for op in group.operations()],
         scores=page_tables.scores(group, "score"),
         gaps=[grid for kind in ("shortfall", "behind", "variants") for grid in page_tables.scores(group, kind)],

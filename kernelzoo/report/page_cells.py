@@ -1,4 +1,4 @@
-"""What every table of the page is made of: cells, grids of them, and the words and shades of ratios."""
+"""What every table of the page is made of: cells, grids, and the text and shades of ratios."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Grid:
 
     @property
     def heads(self) -> list[tuple[str, bool]]:
-        """Each header, and whether figures stand below it."""
+        """Each header, and whether there are numbers below it."""
         first = self.rows[0] if self.rows else [Td("")] * len(self.headers)
         return [(text, "number" in cell.kind) for text, cell in zip(self.headers, first, strict=True)]
 
@@ -68,7 +68,7 @@ def interval_text(comparison: Comparison) -> str:
 
 
 def ratio_text(value: float) -> str:
-    """Two decimals; three where two would hide a difference of a few per cent."""
+    """Two decimals; three near 1, where two would hide a small difference."""
     return f"{value:.3f}" if 0.9 <= value < 1.1 else f"{value:.2f}" if value < 100 else f"{value:.0f}"
 
 
@@ -81,7 +81,7 @@ def known(value: float | None) -> str:
 
 
 def ratio_shade(ratio: float) -> str:
-    """White at 1, and full colour from four times faster or slower."""
+    """White at 1, full colour from four times faster or slower."""
     if ratio < 1:
         return mix(EQUAL, FASTER, (1 / max(ratio, 1 / 4) - 1) / 3)
     return mix(EQUAL, SLOWER, (min(ratio, 4) - 1) / 3)

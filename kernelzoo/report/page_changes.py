@@ -1,4 +1,4 @@
-"""What the page says of a change since an older run."""
+"""The part of the page about changes since an older run."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from kernelzoo.report.results import Group, Results, Row, geometric_mean
 from kernelzoo.report.table import significant
 
 FEW = 25
-"""Lines of a table that is sorted by what matters most; the whole is in a table to open."""
+"""Lines of a table of the largest changes; another table, closed at first, has all."""
 
 
 @dataclass(frozen=True)
 class Difference:
-    """What the page says of one group's change since an older run."""
+    """The changes of one group since an older run."""
 
     heading: str
     differing: Grid | None
@@ -30,7 +30,7 @@ class Difference:
 
 
 def differences(new: Results, old: Results) -> tuple[Sequence[str], Sequence[Difference]]:
-    """What can't be compared, in words, and what can."""
+    """What can't be compared, in words; and the differences of what can."""
     found = compare.changes(new, old)
     alone = [
         f"{group.label}: only in the {name} results"
@@ -64,7 +64,7 @@ def _difference(change: Change) -> Difference:
                     Td("" if base is None else ratio_text(c.ratio / base), kind="number"),
                 ]
             )
-        return Grid(caption, [*headers, f"the same beside {change.new.baseline}"], lines)
+        return Grid(caption, [*headers, f"now / before, relative to {change.new.baseline}"], lines)
 
     def few(word: str, of: Sequence[Comparison]) -> list[Grid]:
         if not of:
@@ -95,7 +95,7 @@ def _by_id(rows: Iterable[Row]) -> list[tuple[str, str]]:
 
 
 def _differing(change: Change) -> Grid | None:
-    """What was not the same in the two runs, apart from the results."""
+    """What differs between the two runs, apart from the results."""
 
     def facts(group: Group) -> dict[str, str]:
         runs = [run for run, _ in group.runs()]
@@ -139,4 +139,4 @@ def _change_summary(change: Change) -> Grid:
         "now / before",
         f"{change.new.baseline} alone",
     ]
-    return Grid("In short", headers, lines)
+    return Grid("Summary", headers, lines)

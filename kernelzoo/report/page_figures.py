@@ -1,4 +1,4 @@
-"""A figure of the page: its lines, its legend, and the words that say the same."""
+"""A figure of the page: its lines, its legend, and its description in words."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Key:
 
 @dataclass(frozen=True)
 class Plot:
-    """A figure, and the words that say the same."""
+    """A figure, and its description in words."""
 
     json: Markup
     label: str
@@ -55,7 +55,8 @@ SYMBOLS = {
 
 
 def shown(selection: Selection) -> list[str]:
-    """What a reader sees first: the baseline and the choice of each backend; all, where that leaves less than two."""
+    """The implementations shown at first: the baseline and the auto of each backend; all, if these are fewer than
+    two."""
     names = [name for name in selection.names if name == selection.baseline or name.endswith("/auto")]
     return names if len(names) > 1 else selection.names
 
@@ -91,7 +92,7 @@ def plot_of(selection: Selection, looks: Mapping[str, plots.Style]) -> Plot:
 
 
 def _fastest(selection: Selection, names: Sequence[str]) -> str:
-    """Who wins how often, in words."""
+    """How often each implementation is the fastest, in words."""
     wins: Counter[str] = Counter()
     for problem in selection.problems:
         found = (selection.cells.get((problem, name)) for name in names)

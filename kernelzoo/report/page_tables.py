@@ -1,4 +1,4 @@
-"""The tables of the page: summaries, heat maps, ratios with intervals, every result, flags, and what has no result."""
+"""The tables of the page: summaries, heat maps, ratios with intervals, every result, flags, and missing results."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ LONG = 1000
 """Characters of a reason that are shown."""
 
 UNITS = {"mhz": " MHz", "c": " °C", "w": " W", "s": " s"}
-"""How the name of a device's state ends, and the unit that this says."""
+"""The unit of a device's state, by the end of its name."""
 
 
 def runs(group: Group) -> Grid:
@@ -48,11 +48,11 @@ def runs(group: Group) -> Grid:
 
 
 def conditions(rows: Iterable[Row]) -> list[tuple[str, str]]:
-    """The device's state over all rows, by name: the range of numbers, and every text."""
+    """The device's state over all rows, by name: the range of numbers, or all texts."""
     found: dict[str, set[str | float]] = {}
     for row in rows:
         for name, value in row.condition:
-            if name != "at_s":  # when it was read, which is no state
+            if name != "at_s":  # the time of the reading
                 found.setdefault(name, set()).add(value)
     facts = []
     for name, values in found.items():
@@ -110,7 +110,7 @@ def heat(selection: Selection, looks: Mapping[str, plots.Style]) -> Grid | None:
             line.append(Td(text, hover=_hover(selection, row), shade=shade, kind="flagged" if row.flags else ""))
         lines.append(line)
     what = "Share of the limit reached, in percent" if with_limit else f"Time over that of {selection.baseline}"
-    note = "" if len(problems) == len(selection.problems) else "; of a long sweep some shapes, all are in the figure"
+    note = "" if len(problems) == len(selection.problems) else "; some shapes of a long sweep, the figure has all"
     marked = "; a corner marks a flagged result" if any(row.flags for row in selection.rows) else ""
     return Grid(f"{what}: implementation by shape{note}{marked}", ["", *map(str, problems)], lines, "heat")
 
@@ -118,7 +118,7 @@ def heat(selection: Selection, looks: Mapping[str, plots.Style]) -> Grid | None:
 def ratios(
     selection: Selection, comparisons: Mapping[tuple[Problem, str], Comparison], looks: Mapping[str, plots.Style]
 ) -> Grid | None:
-    """What is shown at first, beside the baseline: ratio, interval and verdict on each shape."""
+    """Ratio, interval and verdict on each shape, of the implementations that are shown at first."""
     names = [name for name in shown(selection) if any(key[1] == name for key in comparisons)]
     if not names:
         return None
@@ -144,7 +144,7 @@ def _compared(comparison: Comparison | None) -> Td:
 def everything(
     selection: Selection, comparisons: Mapping[tuple[Problem, str], Comparison], looks: Mapping[str, plots.Style]
 ) -> Grid:
-    """Every row with all that is known of it; a column that would be empty is left out."""
+    """Every row with all its values; empty columns are left out."""
     headers = [
         "implementation",
         "form",
@@ -193,7 +193,7 @@ def everything(
 
 
 def remarks(group: Group) -> Grid | None:
-    """The flags of rows, and the problems whose rounds were repeated, each with where."""
+    """The flags of rows, and the problems whose rounds were repeated."""
     found: dict[tuple[str, str], list[str]] = {}
     for row in sorted(group.rows, key=lambda row: (row.id, row.problem)):
         for flag in row.flags:
@@ -209,7 +209,7 @@ def remarks(group: Group) -> Grid | None:
     if not found:
         return None
     return Grid(
-        "Flags: what to know of some results",
+        "Flags: what to know about some results",
         ["flag", "implementation", "results", "where"],
         [
             [Td(flag), Td(id), Td(str(len(where)), kind="number"), Td("; ".join(where), kind="text")]
@@ -219,9 +219,9 @@ def remarks(group: Group) -> Grid | None:
 
 
 def breaking(results: Results) -> Grid | None:
-    """What the mark beside a name stands for."""
+    """The implementations that break the contract, and how."""
     table = result_tables.breaking_table(results)
-    return grid_of("Timed, and why it breaks the contract", table) if table.rows else None
+    return grid_of("Timed although it breaks the contract", table) if table.rows else None
 
 
 def failures(results: Results) -> Grid | None:

@@ -39,7 +39,7 @@ SYMBOLS = ("circle", "square", "diamond", "triangle-up", "triangle-down", "x", "
 
 GREY = "#808080"
 CROWDED, MARKERS = 40, 14
-"""Above so many points a line has so many markers: more would run together."""
+"""A line with more points than CROWDED has MARKERS markers only, so that they stay apart."""
 
 LABELS = 24
 """Shapes named along an axis, at most: as many as a telephone's screen holds side by side."""
@@ -57,7 +57,7 @@ class Style:
 
 
 def styles(rows: Iterable[Row]) -> Mapping[str, Style]:
-    """A look for each implementation, by id; it depends on which implementations there are, and on nothing else."""
+    """A style for each implementation, by id. It depends only on which implementations there are."""
     ids = sorted(
         {(row.backend, row.op, row.variant) for row in rows},
         key=lambda i: (i[0], i[1], f"{i[0]}/{i[2]}" != BASELINE, i[2] != "auto", i[2]),
@@ -75,7 +75,7 @@ def styles(rows: Iterable[Row]) -> Mapping[str, Style]:
 
 
 def by_length(problems: Iterable[Problem]) -> list[Problem]:
-    """Short rows before long ones, since that tells more of a kernel's speed than how many there are."""
+    """Short rows before long ones: the length says more about a kernel's speed than the number of rows."""
     return sorted(problems, key=lambda problem: (problem.length, math.prod(problem.shape), problem))
 
 
@@ -93,7 +93,7 @@ def x_title(selection: Selection) -> str:
 def draw(selection: Selection, styles: Mapping[str, Style], shown: Collection[str]) -> go.Figure:
     """The figure of one operation and dtype; the lines of implementations that are not in ``shown`` start hidden.
 
-    A sweep stands on a logarithmic axis of columns; shapes that have no size in common, side by side.
+    A sweep is drawn on a logarithmic axis of columns; other shapes stand side by side.
     """
     problems = points(selection)
     along: list[float]
@@ -158,7 +158,7 @@ def draw(selection: Selection, styles: Mapping[str, Style], shown: Collection[st
 
 
 def ceiling(rows: Iterable[Row]) -> float | None:
-    """Of several runs, the middle one's."""
+    """The measured bandwidth; of several runs, the median."""
     known = [row.ceiling_gb_per_s for row in rows if row.ceiling_gb_per_s is not None]
     return statistics.median(known) if known else None
 
@@ -191,7 +191,7 @@ def _limits(
 
 
 def _hover(selection: Selection, row: Row) -> str:
-    """Plotly reads a kind of HTML, hence the escape."""
+    """Escaped, since Plotly reads some HTML."""
     lines = [row.name, f"{row.problem}", f"{significant(row.microseconds)} µs, {significant(row.gb_per_s)} GB/s"]
     if row.of_limit is not None:
         lines.append(f"{row.of_limit:.0%} of the limit")
@@ -202,7 +202,7 @@ def _hover(selection: Selection, row: Row) -> str:
 
 
 def _binary_ticks(problems: list[Problem]) -> dict[str, object]:
-    """Powers of two, no more than a telephone's screen holds; none of our own where the lengths hold fewer than two."""
+    """Powers of two, no more than fit a telephone's screen; plotly's own ticks if there would be fewer than two."""
     first, last = (problems[0].length - 1).bit_length(), problems[-1].length.bit_length() - 1
     step = max(1, -(-(last - first + 1) // 10))
     exponents = range(-(-first // step) * step, last + 1, step)
@@ -224,10 +224,7 @@ def _named_ticks(problems: list[Problem]) -> dict[str, object]:
 
 
 def _decimal_ticks(selection: Selection) -> dict[str, object]:
-    """As many digits of each power of ten as there is room for with every line shown.
-
-    plotly's own would write a lone 2 for 200, or all nine, one over another.
-    """
+    """As many digits of each power of ten as there is room for. plotly's own ticks would be 2 for 200, or overlap."""
     speeds = [row.gb_per_s for row in selection.rows] + [ceiling(selection.rows) or selection.rows[0].gb_per_s]
     first, last = math.log10(min(speeds)), math.log10(max(speeds))
     decades = last - first

@@ -1,11 +1,12 @@
-"""Read benchmark results: the JSON of pytest-benchmark with the ``extra_info`` that the benches of kernelzoo write.
+"""Read benchmark results: the JSON of pytest-benchmark with the ``extra_info`` that ``kernelzoo bench`` writes.
 
-Everything that a report needs is checked here, once, against the schema of results and then for what no schema can
-say, so that the tables and figures can trust it.
+Everything that a report needs is checked here, once: against the schema of results, then for what no schema can say.
+The tables and figures can trust it.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,8 @@ from kernelzoo.files import printable
 from kernelzoo.measure import schema
 from kernelzoo.report.results import CACHES, CLOCKS, OUTCOMES, Failure, Group, Problem, Results, ResultsError, Row, Run
 
+WRITTEN = "results files are written by kernelzoo bench -o FILE.json (or by pytest --benchmark-json=FILE)"
+
 
 def load(paths: Iterable[str | Path]) -> Results:
     """Read results files. What several runs measured is taken from the newest run. Raises ResultsError."""
@@ -22,7 +25,7 @@ def load(paths: Iterable[str | Path]) -> Results:
     repeated: dict[tuple[str, str, str], int] = {}
     files = [_read(Path(path)) for path in paths]
     if not files:
-        raise ResultsError("no results given; name at least one file written with pytest --benchmark-json=FILE")
+        raise ResultsError(f"no results file is named; {WRITTEN}")
     rows = [row for file in files for row in file[0]]
     failed = [failure for file in files for failure in file[1]]
     if not rows:
@@ -50,7 +53,9 @@ def _read(path: Path) -> tuple[list[Row], list[Failure]]:
     try:
         data = files.read_json(path)
     except files.FileError as error:
-        raise ResultsError(f"{error}; results are written with pytest --benchmark-json=FILE") from error
+        raise ResultsError(f"{error}; {WRITTEN}") from error
+    if (kind := _kind(data)) not in ("", "bench"):
+        raise ResultsError(f"{path} is a record of kernelzoo {kind}, which has no times to report; {WRITTEN}")
     if wrong := schema.wrong(data):
         raise ResultsError(f"{path}{'' if wrong.startswith(':') else ' '}{wrong}")
     commit = data.get("commit_info")
@@ -80,6 +85,13 @@ def _read(path: Path) -> tuple[list[Row], list[Failure]]:
             )
         rows.append(row)
     return rows, failed
+
+
+def _kind(document: object) -> str:
+    """The command that wrote a record, as the record says itself in a format such as "kernelzoo-fuzz/1"; or ""."""
+    format = document.get("format") if isinstance(document, dict) else None
+    match = re.fullmatch(r"kernelzoo-([a-z-]+)/\d+", format) if isinstance(format, str) else None
+    return match[1] if match else ""
 
 
 def _subject(entry: Mapping[str, Any], where: str) -> tuple[str, str, str, Problem]:

@@ -1,11 +1,12 @@
-"""The tables of a report, each of the rows of one operation or of all results."""
+"""The tables of a report: of one operation, or of all results."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
 
-from kernelzoo.report.results import DAGGER, OUTCOMES, Problem, Results, Row, Selection
+from kernelzoo.report.notes import DAGGER, TILDE
+from kernelzoo.report.results import OUTCOMES, Problem, Results, Row, Selection
 from kernelzoo.report.table import Cell, Table, significant
 
 BLANK = Cell("-")
@@ -28,9 +29,15 @@ def summary_table(selection: Selection) -> Table:
             cells.append(BLANK if share is None else Cell(f"{share:.0%}"))
         if with_submit:
             cells.append(BLANK if submit is None else Cell(significant(submit)))
-        return [*cells, Cell(f"{len(rows)} of {len(selection.problems)}")]
+        return [*cells, Cell(covered(rows, selection))]
 
-    return Table(headers, [line(name) for name in names])
+    return Table(headers, [line(name) for name in names], spare=["host submit, us", "of limit", "problems"])
+
+
+def covered(rows: Sequence[Row], selection: Selection) -> str:
+    """Of how many problems there are rows, and how many of these rows are disturbed."""
+    disturbed = sum(TILDE in row.marks for row in rows)
+    return f"{len(rows)} of {len(selection.problems)}" + (f", {disturbed} {TILDE}" if disturbed else "")
 
 
 def ratio_table(selection: Selection) -> Table | None:
@@ -38,14 +45,19 @@ def ratio_table(selection: Selection) -> Table | None:
     names = [name for name in selection.names if name != selection.baseline and selection.mean_ratio(name) is not None]
     lines = []
     for problem in selection.readable():
-        row_of = {name: selection.cells.get((problem, name)) for name in names}
-        ratios = {name: None if row is None else selection.ratio(row) for name, row in row_of.items()}
-        known = [ratio for ratio in ratios.values() if ratio is not None]
-        if known:
-            best = min(known) if min(known) < 1 else None
-            cells = [BLANK if ratio is None else Cell(f"{ratio:.2f}", ratio == best) for ratio in ratios.values()]
+        rows = [selection.cells.get((problem, name)) for name in names]
+        ratios = [None if row is None else selection.ratio(row) for row in rows]
+        if any(ratio is not None for ratio in ratios):
+            right = [ratio for row, ratio in zip(rows, ratios, strict=True) if ratio and row and not row.breaks]
+            best = min([1.0, *right])
+            cells = [
+                BLANK
+                if row is None or ratio is None
+                else Cell(" ".join([f"{ratio:.2f}", *row.marks]), ratio == best < 1 and row.can_be_best)
+                for row, ratio in zip(rows, ratios, strict=True)
+            ]
             lines.append([Cell(f"{problem.dtype} {problem}"), *cells])
-    return Table(["problem", *names], lines) if lines else None
+    return Table(["problem", *names], lines, matrix=True) if lines else None
 
 
 def time_table(selection: Selection, problems: Sequence[Problem]) -> Table:
@@ -54,13 +66,14 @@ def time_table(selection: Selection, problems: Sequence[Problem]) -> Table:
     def line(problem: Problem) -> list[Cell]:
         rows = [selection.cells.get((problem, name)) for name in selection.names]
         best = min((row.seconds for row in rows if row is not None and not row.breaks), default=0.0)
-        return [Cell(str(problem)), *(BLANK if row is None else Cell(_time(row), row.seconds == best) for row in rows)]
+        cells = (BLANK if row is None else Cell(_time(row), row.seconds == best and row.can_be_best) for row in rows)
+        return [Cell(str(problem)), *cells]
 
     return Table(["shape", *selection.names], [line(problem) for problem in problems])
 
 
 def breaking_table(results: Results) -> Table:
-    """What was timed by leave: a line for each implementation."""
+    """What was timed although it breaks the contract: a line for each implementation."""
     found: dict[str, list[Row]] = {}
     for group in results.groups:
         for row in group.rows:
@@ -71,7 +84,7 @@ def breaking_table(results: Results) -> Table:
 
 
 def failure_table(results: Results) -> Table:
-    """What has no time, and why: a line for each implementation, outcome and reason, what is worst first."""
+    """What has no time, and why: a line for each implementation, outcome and reason, the worst outcome first."""
     found: dict[tuple[str, str, str, str], list[str]] = {}
     for failure in sorted(results.failed, key=lambda f: (-OUTCOMES.index(f.outcome), f.id, f.problem)):
         key = failure.id, failure.outcome, failure.reason, failure.run.file
@@ -88,7 +101,7 @@ def submit_table(selection: Selection) -> Table:
     rows = sorted(selection.rows, key=lambda row: row.seconds)
     lines = [
         [
-            Cell(row.id + _mark([row]), id=row.id),
+            Cell(" ".join([row.id, *row.marks]), id=row.id),
             Cell(significant(row.microseconds)),
             _ratio_cell(selection, row),
         ]
@@ -107,4 +120,4 @@ def _mark(rows: Iterable[Row]) -> str:
 
 
 def _time(row: Row) -> str:
-    return f"{significant(row.microseconds)} ({significant(row.gb_per_s)})" + _mark([row])
+    return " ".join([f"{significant(row.microseconds)} ({significant(row.gb_per_s)})", *row.marks])

@@ -10,15 +10,14 @@ from functools import cached_property
 
 from kernelzoo import registry
 from kernelzoo.errors import KernelZooError
+from kernelzoo.measure.race import BREAKS
+from kernelzoo.report import notes
 
 BASELINE = f"{registry.BASELINE}/{registry.BASELINE_VARIANT}"
-"""Backend and variant that every ratio is taken to, unless told otherwise: what a torch user has without kernelzoo."""
+"""Backend and variant that ratios are to by default: what a user would call without kernelzoo."""
 
 CLOCKS = ("device", "wall", "submit")
 CACHES = ("cold", "hot")
-DAGGER = "†"
-"""Marks what breaks the contract."""
-
 OUTCOMES = ("refused", "wrong", "failed")
 
 
@@ -89,7 +88,7 @@ class Row:
     floor_us: float | None
     """The time of the smallest launch."""
     copy_us: float | None
-    """Time of a plain copy of the same data, measured in turns with this; None where that is not what moves."""
+    """Time of a plain copy of the same data in the same rounds; None where the operation writes less than it reads."""
     of_limit: float | None
     """Share reached of what the device allows; None where no ceiling was measured, or the cache was hot."""
     shape_set: str
@@ -100,16 +99,16 @@ class Row:
     cache: str
     """``"cold"``, or ``"hot"``: the same data again and again."""
     race: str
-    """Rows of one file and one race took turns, so that their samples are paired by round; empty if that is unknown."""
+    """Rows of one file and one race were measured in the same rounds: their samples are paired. Empty if unknown."""
     repeated_rounds: int
-    """Rounds of the race that were measured again, since something disturbed the device."""
+    """Rounds of the race that were measured again, because something disturbed the device."""
     first_call_ms: float | None
     cupti_us: float | None
     """Time of one launch by the profiler's clock."""
     flags: tuple[str, ...]
-    """What a reader of this figure should know, such as that the host can't keep up with it."""
+    """What a reader of this time should know, such as that the host can't keep up with it."""
     breaks: str
-    """How it breaks the contract, where it was timed by leave; empty for all that keep it."""
+    """How it breaks the contract, where it was timed on request; empty for all that keep it."""
     condition: tuple[tuple[str, str | float], ...]
     """The device's state around the race (clocks, temperature), by name; a name may come more than once."""
 
@@ -128,9 +127,18 @@ class Row:
         return "" if self.form == self.id else self.form.rpartition("/")[2]
 
     @property
+    def marks(self) -> list[str]:
+        """See :mod:`kernelzoo.report.notes`."""
+        return notes.marks([*([BREAKS] if self.breaks else []), *self.flags])
+
+    @property
     def marked_name(self) -> str:
-        """The name, with a dagger if it breaks the contract."""
-        return f"{self.name} {DAGGER}" if self.breaks else self.name
+        return " ".join([self.name, *self.marks])
+
+    @property
+    def can_be_best(self) -> bool:
+        """Whether it may be shown as the best: it keeps the contract, and nothing disturbed its measurement."""
+        return not self.marks
 
     @property
     def microseconds(self) -> float:
@@ -151,7 +159,8 @@ class Failure:
     variant: str
     problem: Problem
     outcome: str
-    """``"refused"``, it can't run this, which is no fault; ``"wrong"``, its result was; or ``"failed"``, it broke."""
+    """``"refused"``: it can't take the problem, which is no fault; ``"wrong"``: its result is; ``"failed"``: it raised
+    an error, crashed or hung."""
     reason: str
 
     @property

@@ -1,7 +1,7 @@
 """How near the limit each implementation comes over a map of problems, where it falls short, and to whom it loses.
 
-An implementation's *score* is the geometric mean, over the problems it took, of limit / time: the share reached of what
-the device allows, 1.00 being all of it.
+An implementation's *score* is the geometric mean of limit / time over the problems that it takes: 1.00 is the best
+possible on the device.
 """
 
 from __future__ import annotations
@@ -10,8 +10,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from kernelzoo import packages
-from kernelzoo.report.results import DAGGER, Group, Problem, Row, Selection, geometric_mean
+from kernelzoo import packages, registry
+from kernelzoo.report.notes import DAGGER
+from kernelzoo.report.result_tables import covered
+from kernelzoo.report.results import Group, Problem, Row, Selection, geometric_mean
 from kernelzoo.report.table import Cell, Table, significant
 
 if TYPE_CHECKING:
@@ -23,15 +25,15 @@ SHORT = 0.8
 NEAR = 1.1
 """A variant within this factor of the fastest of its backend is near it."""
 
-ZOO, OTHERS, COPY = "best of the zoo", "best of the others", "a plain copy"
-ALL_OTHERS = f"{OTHERS}, those with {DAGGER} too"
+ZOO, OTHERS, COPY = "best of our variants", "best of the others", "a plain copy"
+ALL_OTHERS = f"{OTHERS}, with {DAGGER}"
 
 MOST_LINES = 40  # of a list of problems, the worst first
 
 
 def score_table(group: Group, op: str) -> Table | None:
-    """A line per implementation, then the best of the zoo and of the others at each problem, and a plain copy of the
-    same data where that was measured; None without limits."""
+    """A line for each implementation, then the best of our variants and of the others on each problem, and a plain copy
+    of the same data where that was measured; None without limits."""
     selection = group.select(op)
     if not any(row.of_limit is not None for row in selection.rows):
         return None
@@ -49,7 +51,7 @@ def score_table(group: Group, op: str) -> Table | None:
 
 
 def shortfall_table(group: Group, op: str) -> Table | None:
-    """Problems on which the best of the zoo reaches less than ``SHORT`` of the limit, the worst first."""
+    """Problems on which the best of our variants reaches less than ``SHORT`` of the limit, the worst first."""
     selection = group.select(op)
     zoo = dict(_sides(group, selection)).get(ZOO, {})
     short = [row for row in zoo.values() if row.of_limit is not None and row.of_limit < SHORT]
@@ -66,12 +68,12 @@ def shortfall_table(group: Group, op: str) -> Table | None:
 
 
 def behind_table(group: Group, op: str) -> Table | None:
-    """Problems on which something that isn't the zoo's is faster than all of the zoo, the widest gap first.
+    """Problems on which another project's kernel is faster than the best of our variants, the widest gap first.
 
-    A gap that the samples can't tell from noise says so in its verdict; without samples there is none. What breaks the
-    contract counts here, marked as such.
+    The verdict says whether the samples can tell the gap from noise; without samples there is no verdict. Kernels that
+    break the contract count here, and are marked.
     """
-    from kernelzoo.report.compare import compare  # intervals take numpy, which a report without gaps has no use for
+    from kernelzoo.report.compare import compare  # imports numpy, which a report without gaps does not need
 
     sides = dict(_sides(group, group.select(op)))
     zoo, others = sides.get(ZOO, {}), sides.get(ALL_OTHERS) or sides.get(OTHERS, {})
@@ -92,7 +94,7 @@ def behind_table(group: Group, op: str) -> Table | None:
 
 
 def variant_table(group: Group, op: str) -> Table | None:
-    """How near each named variant comes to the fastest variant of its backend, and on how many problems."""
+    """The time of each variant over that of the fastest variant of its backend."""
     selection = group.select(op)
     own = _own_backends(selection)
     fastest: dict[tuple[str, Problem], float] = {}
@@ -113,8 +115,8 @@ def variant_table(group: Group, op: str) -> Table | None:
 
 
 def _sides(group: Group, selection: Selection) -> Iterator[tuple[str, dict[Problem, Row]]]:
-    """The fastest row on each problem, by problem: of the zoo's own kernels, of all others that keep the contract and,
-    where some don't, of all others."""
+    """The fastest row of each problem: of our own kernels; of all others that keep the contract; and of all others, if
+    some of them break it."""
     own = _own_backends(selection)
     others = [row for row in selection.rows if row.backend not in own]
     sides = [
@@ -133,9 +135,8 @@ def _sides(group: Group, selection: Selection) -> Iterator[tuple[str, dict[Probl
 
 
 def _own_backends(selection: Selection) -> list[str]:
-    """Backends whose kernels are written here: all that the zoo has but the one that it measures itself by."""
-    yardstick = selection.baseline.partition("/")[0]
-    own = set(packages.BUILT_IN) - {yardstick}
+    """Backends whose kernels are written here: all built-in ones but the one that they are measured by."""
+    own = set(packages.BUILT_IN) - {registry.BASELINE}
     return sorted({row.backend for row in selection.rows} & own)
 
 
@@ -151,7 +152,7 @@ def _score_line(label: str, rows: Iterable[Row], selection: Selection) -> list[C
         _mean(odd),
         Cell("-") if worst is None else _share(worst),
         Cell("-") if worst is None else _problem(worst.problem),
-        Cell(f"{len(known)} of {len(selection.problems)}"),
+        Cell(covered(known, selection)),
     ]
 
 
@@ -188,7 +189,7 @@ def _verdict(verdict: Verdict | None) -> Cell:
 
 def marked_name(rows: Sequence[Row]) -> str:
     """The name of an implementation, with a dagger if it breaks the contract somewhere."""
-    return next((row.marked_name for row in rows if row.breaks), rows[0].name)
+    return f"{rows[0].name} {DAGGER}" if any(row.breaks for row in rows) else rows[0].name
 
 
 def _timed(row: Row) -> tuple[Cell, Cell]:
@@ -196,8 +197,8 @@ def _timed(row: Row) -> tuple[Cell, Cell]:
 
 
 def _best(row: Row) -> Cell:
-    """The name, and what it chose where that is known."""
-    return Cell(row.name + (f" ({row.chosen})" if row.chosen else ""), id=row.id)
+    """The name, and the form that it chose where that is known."""
+    return Cell(" ".join([row.name, *([f"({row.chosen})"] if row.chosen else []), *row.marks]), id=row.id)
 
 
 def _problem(problem: Problem) -> Cell:

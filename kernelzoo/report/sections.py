@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from kernelzoo.report import score
+from kernelzoo.report import notes, score
 from kernelzoo.report.result_tables import (
     breaking_table,
     failure_table,
@@ -19,25 +19,27 @@ from kernelzoo.report.result_tables import (
     summary_table,
     time_table,
 )
-from kernelzoo.report.results import DAGGER, Group, Results, Row, Selection
+from kernelzoo.report.results import Group, Results, Row, Selection
 from kernelzoo.report.table import Table, escape, significant
+from kernelzoo.terminal import wrapped
 
 TIMES_NOTE = "Median time of a launch in µs, and GB/s in brackets; the fastest of each row in bold."
 
 
 def summary_note(baseline: str) -> str:
     return (
-        f"`time / {baseline}` is the geometric mean, over the problems that both take, of the time over that of "
-        f"{baseline.replace('/', ' ')}: below 1 is faster. `of limit` is the geometric mean of the share reached of "
-        "what the device allows: the time of the smallest launch, plus the bytes that must move at the measured "
-        "ceiling. Implementations that cover different problems (last column) are not compared by their means alone."
+        f"`time / {baseline}` is the time divided by that of {baseline.replace('/', ' ')}: below 1 is faster. "
+        "`of limit` is the limit of the device divided by the time: 100% is the best possible. The limit is the time "
+        "of the smallest launch, plus the bytes that must move at the measured ceiling. Both are geometric means over "
+        "the problems that an implementation takes. Do not rank implementations by these means if they take different "
+        "problems (last column)."
     )
 
 
 def ratios_note(baseline: str) -> str:
     return (
-        f"Time over that of {baseline} on the same problem: below 1 is faster; "
-        f"the fastest in bold where it beats {baseline.partition('/')[0]}."
+        f"Time divided by that of {baseline} on the same problem: below 1 is faster. The fastest is in bold if it is "
+        "faster than the baseline."
     )
 
 
@@ -48,7 +50,8 @@ def report(results: Results, title: str, figures: Mapping[tuple[str, str, str], 
         if group.clock == "submit":
             parts += [f"## {escape(group.label)}", *_submits(group)]
             continue
-        parts += [f"## {escape(group.label)}", *_summaries(group), summary_note(results.baseline)]
+        tables = list(_summaries(group))
+        parts += [f"## {escape(group.label)}", *tables, summary_note(results.baseline), *_notes(group.rows, tables)]
         for kind in SCORES:
             parts += _scores(group, kind)
         if group.clock == "wall":
@@ -61,7 +64,7 @@ def report(results: Results, title: str, figures: Mapping[tuple[str, str, str], 
                     parts.append(f"![{op}, {dtype}: GB/s by implementation]({figure})")
                 parts += _times(group.select(op, dtype))
     if any(row.breaks for group in results.groups for row in group.rows):
-        parts += ["## Timed, though it breaks the contract", breaking_table(results).markdown(), BREAKING_NOTE]
+        parts += ["## Timed although it breaks the contract", breaking_table(results).markdown(), BREAKING_NOTE]
     if results.failed:
         parts += ["## Without a result", failure_table(results).markdown()]
     return "\n\n".join(parts) + "\n"
@@ -79,7 +82,8 @@ def blocks(results: Results) -> dict[str, str]:
         if group.clock == "submit":
             submit += [_caption(group), *_submits(group)]
             continue
-        summary += [_caption(group), *_summaries(group)]
+        tables_of = list(_summaries(group))
+        summary += [_caption(group), *tables_of, *_notes(group.rows, tables_of)]
         for kind in SCORES:
             if parts := _scores(group, kind):
                 scores.setdefault(kind, []).extend([_caption(group), *parts])
@@ -98,28 +102,35 @@ def blocks(results: Results) -> dict[str, str]:
 
 
 def environment(results: Results) -> str:
-    """A line for each run: where, with what and when it was measured."""
+    """A line for each run: device, clock, versions and date."""
     return "\n".join(line for group in results.groups for line in _environment(group))
 
 
-def terminal(results: Results) -> str:
-    """The ratios to the baseline in plain text: for each operation a summary, and on the host every problem."""
+def terminal(results: Results, width: int = 0) -> str:
+    """The ratios to the baseline in plain text: for each operation a summary, and on the host every problem. Tables
+    are no wider than ``width``; 0 is no limit."""
+
+    def prose(text: str) -> str:
+        return "\n".join(wrapped(text, width or len(text)))
+
     parts = []
     for group in results.groups:
         for op in group.operations():
             selection = group.select(op)
-            parts.append(f"{op} on {group.label}; time over {results.baseline}, below 1 is faster")
-            parts.append(summary_table(selection).text())
+            ratios = f"ratios are time / {results.baseline}, below 1 is faster"
+            parts.append(prose(f"{op} on {group.label}; {ratios}"))
+            parts.append(summary_table(selection).text(width))
             if group.clock == "wall" and (table := ratio_table(selection)) is not None:
-                parts.append(table.text())
-        if any(row.breaks for row in group.rows):
-            parts.append(f"{DAGGER} breaks the contract on special values; timed by leave")
+                parts.append(table.text(width))
+                if any(cell.best for row in table.rows for cell in row):
+                    parts.append(prose("* the fastest of its row, and faster than the baseline"))
+        parts += map(prose, notes.lines([row.marks for row in group.rows]))
     return "\n\n".join(parts)
 
 
 BREAKING_NOTE = (
-    "Right on ordinary values and wrong on special ones (NaN, infinities, a dtype's largest). Timed since whoever "
-    f"measured asked for it by name; {DAGGER} marks it everywhere. The reason is that of the first problem."
+    "Right on ordinary values, wrong on special ones (NaN, infinities, a dtype's largest). Timed because it was named "
+    f"with --waive; {notes.DAGGER} marks it everywhere. The reason is that of the first problem."
 )
 
 
@@ -127,10 +138,10 @@ def _caption(group: Group) -> str:
     return f"**{escape(group.label)}**"
 
 
-def _submits(group: Group) -> Iterator[str]:
-    """The host's time to submit a call, each way of calling beside the baseline's own."""
-    for op in group.operations():
-        yield submit_table(group.select(op)).markdown()
+def _submits(group: Group) -> list[str]:
+    """The host's time to submit a call: a table for each operation."""
+    tables = [submit_table(group.select(op)).markdown() for op in group.operations()]
+    return [*tables, *_notes(group.rows, tables)]
 
 
 def _summaries(group: Group) -> Iterator[str]:
@@ -151,58 +162,59 @@ SCORES = {
     "score": Scores(
         "share of the limit, over all problems",
         score.score_table,
-        "`score` is the geometric mean of limit / time, 1.00 being all that the device allows; even and odd are the "
-        "lengths of the reduced axis. The best at each problem stands last, the zoo's own and that of all others; "
-        "then, if it took its turn, what a kernel reaches that only copies the data.",
+        "`score` is the geometric mean of limit / time: 1.00 is the best possible on the device. Even and odd are the "
+        "lengths of the reduced axis. The last lines take, on each problem, the fastest of our variants, the fastest "
+        "of all others and, where it was measured, a kernel that only copies the data.",
     ),
     "shortfall": Scores(
-        "what falls short of the limit",
+        "far from the limit",
         score.shortfall_table,
-        f"Problems on which even the best of the zoo reaches less than {score.SHORT:.0%} of the limit.",
+        f"Problems on which the best of our variants reaches less than {score.SHORT:.0%} of the limit.",
     ),
     "behind": Scores(
-        "what another project does faster",
+        "where another project is faster",
         score.behind_table,
-        "Problems on which another project's kernel is faster than all of the zoo's.",
+        "Problems on which another project's kernel is faster than the best of our variants.",
     ),
     "variants": Scores(
-        "each variant beside the fastest of its backend",
+        "each variant compared with the fastest of its backend",
         score.variant_table,
-        "The time over that of the fastest variant of the same backend: the best and the median over the problems that "
-        f"it takes, and on how many it is within {score.NEAR - 1:.0%}.",
+        "Time divided by that of the fastest variant of the same backend: the best and the median over the problems "
+        f"that the variant takes, and the number of problems where it is within {score.NEAR - 1:.0%}.",
     ),
 }
 
 
 def _scores(group: Group, kind: str) -> list[str]:
-    """One table per operation, "none" where there is nothing to list; nothing at all where no limit was measured."""
+    """A table for each operation, or "none" if there is nothing to list; nothing if no limit was measured."""
     made = SCORES[kind]
     parts = []
     for op in group.operations():
         if any(row.of_limit is not None for row in group.select(op).rows):
             found = made.table(group, op)
             parts.append(f"{op}: none" if found is None else f"{op}:\n\n{found.markdown()}")
-    return [*parts, made.note + _of_the_mark(group.rows)] if parts else []
+    return [*parts, made.note, *_notes(group.rows, parts)] if parts else []
 
 
-def _of_the_mark(rows: Iterable[Row]) -> str:
-    """What is said below a table in which it may stand."""
-    marked = f" {DAGGER} breaks the contract on special values, was timed by leave, and is never in bold."
-    return marked if any(row.breaks for row in rows) else ""
+def _notes(rows: Iterable[Row], tables: Iterable[str]) -> list[str]:
+    """A paragraph for each mark in the tables."""
+    text = "".join(tables)
+    return [escape(line) for line in notes.lines([row.marks for row in rows]) if line[0] in text]
 
 
 def _host_ratios(group: Group) -> list[str]:
     tables = [(op, ratio_table(group.select(op))) for op in group.operations()]
     parts = [p for op, table in tables if table is not None for p in (f"{op}:", table.markdown())]
-    return [*parts, ratios_note(group.baseline)] if parts else []
+    return [*parts, ratios_note(group.baseline), *_notes(group.rows, parts)] if parts else []
 
 
 def _times(selection: Selection) -> list[str]:
     readable = selection.readable()
-    parts = [time_table(selection, readable).markdown(), TIMES_NOTE + _of_the_mark(selection.rows)]
+    table, whole = (time_table(selection, problems).markdown() for problems in (readable, selection.problems))
+    parts = [table, TIMES_NOTE, *_notes(selection.rows, [whole])]
     if len(readable) < len(selection.problems):
         summary = f"<details><summary>All {len(selection.problems)} shapes</summary>"
-        parts += [summary, time_table(selection, selection.problems).markdown(), "</details>"]
+        parts += [summary, whole, "</details>"]
     return parts
 
 
@@ -216,8 +228,8 @@ def _environment(group: Group) -> Iterator[str]:
         yield f"- **{escape(group.device)}**, {clock}: {escape('; '.join(facts))} ({escape(run.file)})"
     if group.repeated:
         yield (
-            f"- {escape(group.label)}: results of older runs left out: {group.repeated}, as a newer run measured the "
-            "same; a ratio may therefore span two runs"
+            f"- {escape(group.label)}: results of older runs left out: {group.repeated}; a newer run measured the "
+            "same, so a ratio may be of two runs"
         )
 
 
@@ -227,7 +239,7 @@ def samples(rows: Sequence[Row]) -> str:
 
 
 def limits(rows: Sequence[Row]) -> Iterator[tuple[str, str]]:
-    """What the device was found to be able to do, by name."""
+    """The measured limits of the device, by name."""
     for op in sorted({row.op for row in rows}):
         of_op = [row.ceiling_gb_per_s for row in rows if row.op == op]
         if ceilings := {significant(ceiling) for ceiling in of_op if ceiling is not None}:
@@ -237,7 +249,7 @@ def limits(rows: Sequence[Row]) -> Iterator[tuple[str, str]]:
 
 
 def versions(rows: Iterable[Row]) -> list[tuple[str, str]]:
-    """The versions of what took part, by name; several where the rows differ."""
+    """The versions of all packages, by name; several if the rows differ."""
     found: dict[str, set[str]] = {}
     for row in rows:
         for name, version in row.versions:
@@ -246,7 +258,7 @@ def versions(rows: Iterable[Row]) -> list[tuple[str, str]]:
 
 
 def clocks(rows: Iterable[Row]) -> str:
-    """The commonest detail of the clock; any other with the implementations that it timed."""
+    """The most frequent detail of the clock; any other with the implementations that it timed."""
     ids: dict[str, list[str]] = {}
     for row in rows:
         ids.setdefault(row.clock_detail, []).append(row.id)

@@ -1,10 +1,12 @@
-"""One table, written as Markdown or as plain text."""
+"""One table of a report, written as Markdown or as plain text."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+
+from kernelzoo.terminal import GAP, fit
 
 
 @dataclass(frozen=True)
@@ -23,6 +25,10 @@ class Table:
 
     headers: Sequence[str]
     rows: Sequence[Sequence[Cell]]
+    spare: Sequence[str] = ()
+    """Headers of the columns that a narrow terminal does without, the least needed first."""
+    matrix: bool = False
+    """Whether all columns but the first are alike, so that a narrow terminal shows some of them at a time."""
 
     def markdown(self) -> str:
         lines = [
@@ -33,14 +39,22 @@ class Table:
             lines.append(self._line(f"**{escape(cell.text)}**" if cell.best else escape(cell.text) for cell in row))
         return "\n".join(lines)
 
-    def text(self) -> str:
-        """Aligned columns; the best of a row bears a star."""
-        lines = [list(self.headers), *([cell.text + "*" * cell.best for cell in row] for row in self.rows)]
-        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-        first, *others = widths
-        return "\n".join(
-            "  ".join([line[0].ljust(first), *map(str.rjust, line[1:], others)]).rstrip() for line in lines
-        )
+    def text(self, width: int = 0) -> str:
+        """Aligned columns; the best of a row bears a star. Columns that exceed the width follow below, each part with
+        the first column again; 0 is no limit."""
+        rows = [[cell.text + "*" * cell.best for cell in row] for row in self.rows]
+        if not self.matrix or not width:
+            fitted = fit(self.headers, rows, width or 10**6, range(1, len(self.headers)), self.spare)
+            return "\n".join([*fitted.head, *(line for lines in fitted.rows for line in lines), *fitted.notes])
+        sizes = [max(map(len, column)) + GAP for column in zip(self.headers, *rows, strict=True)]
+        parts, part = [], [0]
+        for index in range(1, len(sizes)):
+            if len(part) > 1 and sum(sizes[i] for i in [*part, index]) - GAP > width:
+                parts.append(part)
+                part = [0]
+            part.append(index)
+        made = [Table([self.headers[i] for i in p], [[row[i] for i in p] for row in self.rows]) for p in (*parts, part)]
+        return "\n\n".join(one.text(width) for one in made)
 
     @staticmethod
     def _line(cells: Iterable[str]) -> str:

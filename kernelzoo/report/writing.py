@@ -1,4 +1,4 @@
-"""Write a report to where it shall be: one page, or a folder of Markdown and figures."""
+"""Write a report: one page, or a folder with Markdown and figures."""
 
 from __future__ import annotations
 
@@ -14,15 +14,27 @@ def is_page(path: Path) -> bool:
     return path.suffix.lower() in (".html", ".htm")
 
 
+def check_output(path: Path) -> None:
+    """Raise ResultsError for what is neither the name of a page nor that of a folder."""
+    if path.is_dir() or is_page(path):
+        return
+    if re.fullmatch(r"\.[A-Za-z]\w*", path.suffix) or path.exists():
+        raise ResultsError(
+            f"can't write a report to {str(path)!r}: name a page, NAME.html, or a folder, which then holds report.md "
+            "and its figures"
+        )
+
+
 def write(
     results: Results, path: Path, *, against: Results | None = None, title: str = "Results", figures: bool = True
 ) -> str:
     """Write one self-contained page if ``path`` ends in .html, else ``path``/report.md and its figures.
 
-    Says in words what was written. ``against`` are older results for the page to compare with; ``figures=False``
-    leaves out those of report.md. Raises ResultsError if a package is missing that this takes, and OSError if
-    something can't be written.
+    Returns a sentence that says what was written. ``against``: older results, with which the page compares.
+    ``figures=False`` leaves out the figures of report.md. Raises ResultsError for a path of another kind and for a
+    missing package, OSError if something can't be written.
     """
+    check_output(path)
     if is_page(path):
         try:
             from kernelzoo.report.page import write_page
@@ -31,7 +43,7 @@ def write(
                 f"the page needs plotly and jinja2 ({error}); pip install 'kernelzoo[report]'"
             ) from error
         write_page(results, path, against=against, title=title)
-        return f"{path} written; it holds everything and fetches nothing"
+        return f"{path} written: one page, no network needed"
     path.mkdir(parents=True, exist_ok=True)
     drawn = _draw(results, path) if figures else {}
     document = path / "report.md"
@@ -58,7 +70,7 @@ def _draw(results: Results, directory: Path) -> dict[tuple[str, str, str], str]:
 
 
 def _suffixes(results: Results) -> list[str]:
-    """What tells the figures of several groups apart; nothing if there is one."""
+    """A suffix for the figures of each group, so that their names differ; empty if there is only one group."""
     if sum(group.clock != "submit" for group in results.groups) == 1:
         return [""] * len(results.groups)
     slugs = [re.sub(r"[^a-z0-9]+", "-", f"-{group.device}-{group.clock}".lower()) for group in results.groups]

@@ -63,7 +63,9 @@ def test_the_file_is_one_of_pytest_benchmark_and_of_the_report(
     assert "min-float32-32x64" in compared.stdout and "torch/min/eager" in compared.stdout
     reported = kernelzoo("report", "r.json", "--json")
     assert reported.returncode == 0
-    assert any("torch/min/auto" in line for line in json.loads(reported.stdout)["said"])
+    (group,) = json.loads(reported.stdout)["groups"]
+    assert {row["id"] for row in group["rows"]} == {"torch/min/auto", "torch/min/eager"}
+    assert not list(tmp_path.glob(".*.lock"))
 
 
 SLOW = """
@@ -114,8 +116,8 @@ def test_a_run_that_is_ended_can_be_resumed(
     assert 2 <= len(held) < 8
     if end == signal.SIGINT:
         assert process.returncode == 130
-        assert f"{path} is whole; to go on: kernelzoo " in err and err.rstrip().endswith("--resume")
-        assert shlex.split(err.strip().splitlines()[-1].partition("to go on: ")[2])[1:-1] == [*map(str, options)]
+        assert f"{path} is whole; to continue: kernelzoo " in err and err.rstrip().endswith("--resume")
+        assert shlex.split(err.strip().splitlines()[-1].partition("to continue: ")[2])[1:-1] == [*map(str, options)]
     else:
         assert process.returncode == -signal.SIGKILL
     deadline = time.monotonic() + 10

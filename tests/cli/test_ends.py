@@ -54,11 +54,11 @@ def test_a_sweep_that_is_ended_in_order_says_how_to_go_on(
     sweep.send_signal(end)
     out, err = sweep.communicate(timeout=60)
     assert sweep.returncode == 130, err
-    assert "interrupted; r.json is whole; to go on: kernelzoo bench" in err and "2 results in r.json" in out
+    assert "interrupted; r.json is whole; to continue: kernelzoo bench" in err and "2 results in r.json" in out
     assert Path("r.json").read_bytes() == before and len(json.loads(before)["benchmarks"]) == 2
     assert bench("--resume") == 0
     assert len(json.loads(Path("r.json").read_text())["benchmarks"]) == 4
-    assert [name for name in os.listdir() if "partial" in name] == []
+    assert [name for name in os.listdir() if "partial" in name or "lock" in name] == []
 
 
 @pytest.mark.parametrize("fault", [errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS], ids=errno.errorcode.get)

@@ -1,11 +1,14 @@
 """Numbers and tables as people read them, and JSON as machines do."""
 
+import io
 import json
 import math
 
 import pytest
+from rich.console import Console
 
 from kernelzoo.cli import output, rows
+from kernelzoo.cli.progress import Bar
 
 
 @pytest.mark.parametrize(
@@ -89,3 +92,18 @@ def test_what_has_no_result_is_told_by_reason() -> None:
     failed = [{"id": "b/min/c", "outcome": "failed", "reason": "crashed"}]
     lines = rows.without_result([{"problem": "p", "rows": refused + failed}, {"problem": "q", "rows": refused}])
     assert lines == ["FAILED b/min/c on p: crashed", "refused by 5 implementations, 10 times: no GPU"]
+
+
+def test_the_bar_is_there_before_anyone_knows_how_much_there_is_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = io.StringIO()
+    terminal = Console(file=shown, force_terminal=True, width=100)
+    monkeypatch.setattr(output, "console", lambda errors=False: terminal)
+    with Bar() as bar:
+        bar._bar.refresh()
+        assert "starting the measuring process" in shown.getvalue()
+        bar.expect(10, 2)
+        for name in ("first", "second"):
+            bar.item(5)
+            bar.step(name)
+        bar._bar.refresh()
+        assert "2/2 second" in shown.getvalue() and "60%" in shown.getvalue()

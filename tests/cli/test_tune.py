@@ -41,6 +41,8 @@ def test_without_a_gpu_there_is_nothing_to_tune(answer: Answer, options: tuple[s
         (("--dry-run", "--arch", "sm_1"), "no architecture 'sm_1'; known: gfx"),
         (("--dry-run", "--arch", "sm_90", "--backend", "cpu"), "none of cpu has a launch table"),
         (("--time-limit", "0"), "--time-limit"),
+        (("--dry-run", "--reset"), "leave out --reset and -o"),
+        (("--dry-run", "--arch", "sm_90", "-o", "t.json"), "leave out --reset and -o"),
     ],
 )
 def test_what_means_nothing_is_refused(answer: Answer, given: tuple[str, ...], words: str) -> None:
@@ -159,7 +161,7 @@ def test_first_calls_are_kept_in_a_file(
     assert "ended with status 3" in rows["bad/softmax/leaves"]["reason"]
     assert rows["bad/softmax/zeros"]["outcome"] == "wrong" and "elements wrong" in rows["bad/softmax/zeros"]["reason"]
     assert main(arguments) == 2
-    assert "is there already" in capsys.readouterr().err
+    assert "exists already" in capsys.readouterr().err
 
 
 def test_first_calls_of_compiled_kernels_leave_them_on_disk() -> None:

@@ -70,11 +70,23 @@ def test_check_needs_a_document(host, write, capsys) -> None:
     assert exit.value.code == 2 and "--check needs --insert" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("name", ["results.json", "x.pdf", "report.md"])
+def test_a_report_is_a_page_or_a_folder(name: str, host, write, tmp_path: Path, capsys) -> None:
+    assert main([str(write(host)), "-o", str(tmp_path / name)]) == FAILED
+    assert "name a page, NAME.html, or a folder" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["results.json"]
+
+
 def test_a_directory_that_cannot_be_made_is_told_in_words(host, write, tmp_path: Path, capsys) -> None:
-    pytest.importorskip("matplotlib", reason="figures need matplotlib: pip install 'kernelzoo[report]'")
-    path = write(host)
-    assert main([str(path), "-o", str(path)]) == FAILED
-    assert f"error: can't write {path}: File exists" in capsys.readouterr().err
+    (tmp_path / "file").write_text("")
+    assert main([str(write(host)), "-o", str(tmp_path / "file" / "report"), "--no-figures"]) == FAILED
+    assert "error: can't write " in capsys.readouterr().err
+
+
+def test_a_record_of_another_command_is_named(tmp_path: Path, capsys) -> None:
+    (tmp_path / "fuzz.json").write_text('{"format": "kernelzoo-fuzz/1", "rows": []}')
+    assert main([str(tmp_path / "fuzz.json")]) == FAILED
+    assert "is a record of kernelzoo fuzz, which has no times" in capsys.readouterr().err
 
 
 def test_errors_are_words_and_no_traceback(tmp_path: Path) -> None:

@@ -302,7 +302,7 @@ def test_unreadable_files_are_refused_in_words(tmp_path: Path) -> None:
     for path, words in (("none.json", "No such file"), (".", "Is a directory"), ("latin.json", "not JSON")):
         with pytest.raises(ResultsError, match=words):
             load([tmp_path / path])
-    with pytest.raises(ResultsError, match="no results given"):
+    with pytest.raises(ResultsError, match=r"no results file is named; .* kernelzoo bench -o"):
         load([])
 
 

@@ -1,5 +1,7 @@
 """What the report says: tables, captions, escapes, and blocks in other documents."""
 
+import copy
+
 import pytest
 
 from kernelzoo.report import ResultsError, load, markers, result_tables, sections
@@ -89,7 +91,7 @@ def test_environment_owns_up_to_what_was_left_out(entry, write) -> None:
     paths = [write([entry()], f"{date}.json", date) for date in ("2026-01-01", "2026-01-02")]
     lines = sections.environment(load(paths)).splitlines()
     assert len(lines) == 2 and "2026-01-02.json" in lines[0]
-    assert "results of older runs left out: 1," in lines[1]
+    assert "results of older runs left out: 1;" in lines[1]
 
 
 def test_report_owns_up_to_what_has_no_result(entry, write, failure) -> None:
@@ -116,19 +118,44 @@ def test_another_baseline_is_named_wherever_ratios_are(entry, write) -> None:
 
 
 def test_terminal_text_is_aligned(host, write) -> None:
-    title, summary, ratios = sections.terminal(load([write(host)])).split("\n\n")
-    assert title == "softmax on Some <CPU> | 2 cores, wall clock; time over torch/eager, below 1 is faster"
+    title, summary, ratios, star = sections.terminal(load([write(host)])).split("\n\n")
+    assert title == "softmax on Some <CPU> | 2 cores, wall clock; ratios are time / torch/eager, below 1 is faster"
     assert summary.splitlines() == [
         "implementation       time / torch/eager  problems",
+        "─────────────────────────────────────────────────",
         "cpu/softmax/auto                   0.95    2 of 2",
         "torch/softmax/eager                1.00    2 of 2",
         "torch/softmax/naive                3.00    2 of 2",
     ]
     assert ratios.splitlines() == [
         "problem               torch/naive  cpu/auto",
+        "───────────────────────────────────────────",
         "float32 (128, 256)           3.00      1.20",
         "float32 (4096, 4096)         3.00     0.75*",
     ]
+    assert star == "* the fastest of its row, and faster than the baseline"
+
+
+def test_disturbed_results_are_marked_and_never_the_best(host, write) -> None:
+    entries = copy.deepcopy(host)
+    for info in (entry["extra_info"] for entry in entries):
+        disturbed = info["shape"] == [4096, 4096] and info["id"] != "torch/softmax/naive"
+        info["flags"] = ["disturbed"] if disturbed else []
+    results = load([write(entries)])
+    blocks, text = sections.blocks(results), sections.terminal(results)
+    assert "| float32 (4096, 4096) | 3.00 | 0.75 \\~ |" in blocks["host-ratios"]
+    assert "| cpu/softmax/auto | 0.95 | 2 of 2, 1 \\~ |" in blocks["summary"]
+    assert "15000 (8.95) \\~ |" in blocks["table-softmax-float32"]
+    assert "**15000" not in blocks["table-softmax-float32"] and "**100 (2.62)**" in blocks["table-softmax-float32"]
+    note = "~ (2 of 6 results) disturbed: other work, or a clock that changed, got into this measurement."
+    assert note in text and all(f"\\{note}" in blocks[name] for name in ("host-ratios", "summary"))
+    assert "0.75 ~" in text and "0.75*" not in text and "* the fastest" not in text
+
+
+def test_our_variants_are_the_same_whatever_the_baseline(sweep, write) -> None:
+    results = load([write(sweep)])
+    ours = sections.blocks(results)["score"]
+    assert sections.blocks(results.relative_to("triton/auto"))["score"] == ours and "best of our variants" in ours
 
 
 def test_escaped_text_stays_text() -> None:

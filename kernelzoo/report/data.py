@@ -1,0 +1,78 @@
+"""What a report says, as one JSON document."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kernelzoo.report.notes import TILDE
+from kernelzoo.report.results import Failure, Group, Results, Row, Selection
+
+Json = dict[str, Any]
+
+
+def document(results: Results) -> Json:
+    """Every group with its summary and rows, and what has no result. A ratio is a time over the baseline's."""
+    return {
+        "baseline": results.baseline,
+        "groups": [_group(group) for group in results.groups],
+        "failed": [_failure(failure) for failure in results.failed],
+    }
+
+
+def _group(group: Group) -> Json:
+    selections = [group.select(op) for op in group.operations()]
+    return {
+        "device": group.device,
+        "clock": group.clock,
+        "cache": group.cache,
+        "older_results_left_out": group.repeated,
+        "summary": [_summary(selection, name) for selection in selections for name in selection.names],
+        "rows": [_row(selection, row) for selection in selections for row in selection.rows],
+    }
+
+
+def _summary(selection: Selection, name: str) -> Json:
+    """The means of one implementation of one operation over the problems that it takes."""
+    rows = selection.of(name)
+    return {
+        "id": rows[0].id,
+        "ratio": selection.mean_ratio(name),
+        "of_limit": selection.mean_of_limit(name),
+        "submit_us": selection.median_submit_us(name),
+        "problems": len(rows),
+        "problems_of_all": len(selection.problems),
+        "disturbed": sum(TILDE in row.marks for row in rows),
+    }
+
+
+def _row(selection: Selection, row: Row) -> Json:
+    return {
+        "id": row.id,
+        "form": row.form or None,
+        "shape": list(row.problem.shape),
+        "dim": row.problem.dim,
+        "dtype": row.problem.dtype,
+        "median_us": row.microseconds,
+        "ratio": selection.ratio(row),
+        "gb_per_s": row.gb_per_s,
+        "of_limit": row.of_limit,
+        "copy_us": row.copy_us,
+        "submit_us": row.submit_us,
+        "first_call_ms": row.first_call_ms,
+        "samples": row.samples,
+        "flags": list(row.flags),
+        "breaks": row.breaks or None,
+        "file": row.run.file,
+    }
+
+
+def _failure(failure: Failure) -> Json:
+    return {
+        "id": failure.id,
+        "shape": list(failure.problem.shape),
+        "dim": failure.problem.dim,
+        "dtype": failure.problem.dtype,
+        "outcome": failure.outcome,
+        "reason": failure.reason,
+        "file": failure.run.file,
+    }

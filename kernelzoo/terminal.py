@@ -1,0 +1,124 @@
+"""How a table fits a terminal of some width.
+
+No cell is ever cut. A table that is too wide wraps its prose, then leaves out the columns that are named as spare, and
+at last shows each row as a block of lines.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import textwrap
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+GAP = 2
+"""Spaces between two columns."""
+
+PROSE = 20
+"""Characters that a column of prose keeps at least, however narrow the terminal."""
+
+UNLIMITED = 160
+"""Characters of a line that goes to no terminal: enough for the widest row, so that a file or a pipe gets it whole."""
+
+
+def width() -> int:
+    """Of standard output, or what COLUMNS says."""
+    return shutil.get_terminal_size((UNLIMITED, 24)).columns
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """The lines of a table that fits a width."""
+
+    head: list[str]
+    rows: list[list[str]]
+    """The lines of each row."""
+    notes: list[str]
+    """What to say below it."""
+
+
+def fit(
+    titles: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    width: int,
+    right: Collection[int] = (),
+    spare: Sequence[str] = (),
+) -> Fitted:
+    """Lay out a table in lines of at most ``width`` characters, without cutting any word.
+
+    right: the columns that are aligned to the right; their cells do not wrap. spare: titles of columns that may be left
+    out, the least needed first. Only a word that is wider than the terminal makes a longer line.
+    """
+    rows = [[_KEPT.sub("\xa0", cell) for cell in row] for row in rows]
+    columns = list(zip(titles, *rows, strict=True))
+    least = [_least(column, index in right) for index, column in enumerate(columns)]
+
+    def fits(columns: Collection[int]) -> bool:
+        return sum(least[i] + GAP for i in columns) - GAP <= width
+
+    left_out = list[int]()
+    for index in (titles.index(title) for title in spare if title in titles):
+        if not fits(set(range(len(titles))) - set(left_out)):
+            left_out.append(index)
+    for index in reversed(left_out):  # some may have room again, now that wider ones are out
+        others = [i for i in left_out if i != index]
+        if fits(set(range(len(titles))) - set(others)):
+            left_out = others
+    kept = [i for i in range(len(titles)) if i not in left_out]
+    if not fits(kept):
+        return Fitted([], [_block(titles, row, width) for row in rows], [])
+    sizes = {i: max(map(len, columns[i])) for i in kept}
+    while sum(sizes.values()) + GAP * (len(kept) - 1) > width:
+        widest = max((i for i in kept if sizes[i] > least[i]), key=lambda i: sizes[i])
+        sizes[widest] -= 1
+    head = [*_lines([titles[i] for i in kept], kept, sizes, right), "─" * (sum(sizes.values()) + GAP * (len(kept) - 1))]
+    missing = "; ".join(titles[i] for i in left_out)
+    notes = wrapped(f"(a wider terminal also shows: {missing})", width) if missing else []
+    return Fitted(
+        head if any(titles) else [], [_lines([row[i] for i in kept], kept, sizes, right) for row in rows], notes
+    )
+
+
+_KEPT = re.compile(r" (?=\S(?: \S)?$)")
+"""The space before a mark at the end of a cell, where no line is broken."""
+
+
+def _least(column: Sequence[str], right: bool) -> int:
+    """The narrowest that a column can be: its longest word, or cell if cells don't wrap; and prose is kept readable."""
+    title, *cells = column
+    words = [word for text in (title, *([] if right else cells)) for word in text.split(" ")]
+    longest = max(map(len, [*words, *(cells if right else ())]))
+    return max(longest, min(PROSE, max(map(len, cells), default=0)))
+
+
+def _lines(cells: Sequence[str], columns: Sequence[int], sizes: dict[int, int], right: Collection[int]) -> list[str]:
+    """The lines of one row."""
+    parts_of = [wrapped(cell, sizes[i]) for cell, i in zip(cells, columns, strict=True)]
+    lines = []
+    for k in range(max(map(len, parts_of))):
+        parts = [part[k] if k < len(part) else "" for part in parts_of]
+        aligned = [
+            part.rjust(sizes[i]) if i in right else part.ljust(sizes[i]) for part, i in zip(parts, columns, strict=True)
+        ]
+        lines.append((" " * GAP).join(aligned).replace("\xa0", " ").rstrip())
+    return lines
+
+
+def _block(titles: Sequence[str], row: Sequence[str], width: int) -> list[str]:
+    """A row as lines: its name, then what it holds, each value beside its title."""
+    size = max(map(len, titles))
+    lines = [row[0].replace("\xa0", " ")]
+    for title, cell in zip(titles[1:], row[1:], strict=True):
+        if cell:
+            first, *more = wrapped(cell, max(PROSE, width - size - 2 * GAP))
+            lines.append(f"{' ' * GAP}{title.ljust(size)}{' ' * GAP}{first}")
+            lines += [" " * (size + 2 * GAP) + line for line in more]
+    return [line.replace("\xa0", " ").rstrip() for line in lines]
+
+
+def wrapped(text: str, width: int) -> list[str]:
+    """The lines of a text; no word is broken."""
+    if len(text) <= width:
+        return [text]
+    return textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False)
