@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kernelzoo import registry, tables
@@ -119,7 +120,7 @@ class Backend(Calls):
             op.check_out(out, x, dims, keepdim)
         if out.numel():
             with on_device_of(x):
-                launch = op.launch(bind, x, dims, out)
+                launch = op.launch(partial(registry.launch_of, f"{self.name}/{op.name}/{variant}", bind), x, dims, out)
                 launch()
             if key is not None and isinstance(launch, Movable):
                 self._keep(key, x, launch, out)

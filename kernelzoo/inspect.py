@@ -127,6 +127,7 @@ def inspect(id: str, shape: tuple[int, ...], dtype: str, dim: int = -1, arch: st
     implementation = registry.implementation(id)
     if arch not in ARCHITECTURES:
         raise UnknownNameError("architecture", arch, ARCHITECTURES)
+    dtype = operations.full_dtype(dtype)
     if dtype not in implementation.operation.dtypes:
         raise InputTypeError(f"{implementation.op} takes {', '.join(implementation.operation.dtypes)}; got {dtype!r}")
     request = Request(implementation.backend, implementation.op, implementation.variant, shape, dtype, dim, arch)

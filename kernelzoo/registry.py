@@ -21,6 +21,7 @@ from kernelzoo.errors import (
     BackendUnavailableError,
     DeviceError,
     GridTooLargeError,
+    LaunchError,
     RegistrationError,
     UnknownNameError,
 )
@@ -70,9 +71,9 @@ class Implementation:
         """Bind a canonical ``(x, out)``; load the backend first if need be.
 
         Raises BackendUnavailableError if the backend can't run here, UnsupportedProblemError if this variant can't
-        take the problem.
+        take the problem, LaunchError if it returns no launch.
         """
-        return language(self.backend).binds[self.op, self.variant](x, out)
+        return launch_of(self.id, language(self.backend).binds[self.op, self.variant], x, out)
 
     def form(self, x: torch.Tensor, out: torch.Tensor) -> str:
         """The id of the form that takes a canonical ``(x, out)``: its own, or for a chooser that which it chooses.
@@ -153,7 +154,8 @@ def chooser(backend: str, op: str, variant: str) -> Callable[[ChooseT], ChooseT]
     def decorate(choose: ChooseT) -> ChooseT:
         def bind(x: torch.Tensor, out: torch.Tensor) -> Launch:
             try:
-                return _registered[backend, op, chosen(backend, op, variant, x, out)](x, out)
+                form = chosen(backend, op, variant, x, out)
+                return launch_of(f"{backend}/{op}/{form}", _registered[backend, op, form], x, out)
             except GridTooLargeError:
                 if x.size(0) * x.size(2) < _FEWEST_HALVED:
                     raise
@@ -244,6 +246,14 @@ def implementation(id: str) -> Implementation:
     if id not in known:
         raise UnknownNameError("implementation", id, known)
     return known[id]
+
+
+def launch_of(id: str, bind: Bind, x: torch.Tensor, out: torch.Tensor) -> Launch:
+    """What a bind returns for a canonical ``(x, out)``. Raises LaunchError unless it can be called."""
+    launch = bind(x, out)
+    if not callable(launch):
+        raise LaunchError(id, launch)
+    return launch
 
 
 def baseline(op: str) -> str:

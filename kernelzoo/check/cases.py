@@ -40,6 +40,7 @@ class Case:
 
     op: str
     name: str
+    """Begins with the input's dtype."""
     make: Make
     dim: operations.Dims = -1
     keepdim: bool = False
@@ -49,6 +50,10 @@ class Case:
     """Elements of the input, for suites that must leave out the large ones."""
     place: Callable[[torch.Tensor], torch.Tensor] | None = None
     """Lays out memory for an ``out``, and is given the right result; None: a new contiguous tensor."""
+
+    @property
+    def dtype(self) -> str:
+        return self.name.partition("-")[0]
 
     def input(self, device: str) -> torch.Tensor:
         import torch

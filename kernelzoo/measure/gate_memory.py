@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from kernelzoo import operations
 from kernelzoo.check.bits import bits
+from kernelzoo.errors import ContractError
 from kernelzoo.measure.problems import Problem
 
 if TYPE_CHECKING:
@@ -97,7 +98,7 @@ class Batch:
         """Raise AssertionError unless each output is right for its input, and that as it was."""
         self.check_results(_stacked(self.outs))
         if not equal(_stacked(self.xs), self._originals):
-            raise AssertionError("the input was changed")
+            raise ContractError("the input was changed", "changes its input")
 
     def check_results(self, results: torch.Tensor) -> None:
         """The same for results that lie elsewhere, stacked."""

@@ -86,7 +86,7 @@ def parse(text: str, op: str) -> Case:
             raise CaseError(f"a case has no {', '.join(sorted(strange))}; it has {', '.join(sorted(known))}")
         shape, dim = tuple(map(int, said["shape"])), said.get("dim", -1)
         case = Case(
-            said["dtype"],
+            operations.full_dtype(said["dtype"]),
             shape,
             Layout(tuple(map(int, said.get("strides", contiguous(shape)))), int(said.get("offset", 0))),
             tuple(dim) if isinstance(dim, list) else dim,
