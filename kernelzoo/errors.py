@@ -168,11 +168,11 @@ class ContractError(AssertionError):
         self.error, self.unit = error, unit
         """How far the element lies beyond the nearest right value, and in what: ``ulp``, or ``1`` for integers."""
 
-    def within(self, words: str) -> ContractError:
-        """The same finding, told in other words."""
+    def within(self, words: str, kind: str = "") -> ContractError:
+        """The same finding, told in other words, or found to be of another kind."""
         return ContractError(
             words,
-            self.kind,
+            kind or self.kind,
             place=self.place,
             got=self.got,
             expected=self.expected,

@@ -1,4 +1,4 @@
-"""Which packages hold backends, ours and others', and what their source registers: found without importing it."""
+"""Which packages hold backends, ours and others', and what their source files register. Nothing of them is imported."""
 
 from __future__ import annotations
 
@@ -37,6 +37,8 @@ class Found(NamedTuple):
     """The first line of its docstring."""
     chooses: bool
     """Whether it is a chooser."""
+    file: Path
+    """Where it stands."""
 
 
 @cache
@@ -58,7 +60,7 @@ def packages() -> dict[str, str]:
 
 
 def load_module(path: str | Path) -> None:
-    """Run a Python file of anyone's that registers implementations; a second time, nothing.
+    """Run a Python file that registers implementations; a second call for the same file does nothing.
 
     Raises UnknownNameError if there is no such file, and whatever the file itself raises.
     """
@@ -92,13 +94,25 @@ def scan(backend: str, package: str, operations: tuple[str, ...]) -> tuple[Found
         for op in operations
         for path in (Path(folder, f"{op}.py"), *sorted(Path(folder, op).glob("*.py")))
         if path.is_file()
-        for found in _decorated(ast.parse(path.read_text(encoding="utf-8")))
+        for found in _decorated(path)
         if found.backend == backend
     )
 
 
-def _decorated(tree: ast.Module) -> Iterator[Found]:
-    for node in tree.body:
+def files(id: str, operations: tuple[str, ...]) -> tuple[Path, ...]:
+    """The files that hold an implementation of a backend's package: its module, and what lies beside it under the same
+    name, a kernel in another language for one. Nothing is imported. Empty if it is registered elsewhere."""
+    backend, op, variant = id.split("/")
+    package = packages().get(backend)
+    for found in scan(backend, package, operations) if package is not None else ():
+        if (found.op, found.variant) == (op, variant):
+            beside = sorted(path for path in found.file.parent.glob(f"{found.file.stem}.*") if path.suffix != ".py")
+            return (found.file, *beside)
+    return ()
+
+
+def _decorated(path: Path) -> Iterator[Found]:
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
         if isinstance(node, ast.FunctionDef):
             for call in node.decorator_list:
                 if not isinstance(call, ast.Call) or len(call.args) != 3:
@@ -106,4 +120,4 @@ def _decorated(tree: ast.Module) -> Iterator[Found]:
                 name = getattr(call.func, "id", None) or getattr(call.func, "attr", None)
                 if name in ("register", "chooser"):
                     backend, op, variant = (ast.literal_eval(argument) for argument in call.args)
-                    yield Found(backend, op, variant, first_line(ast.get_docstring(node)), name == "chooser")
+                    yield Found(backend, op, variant, first_line(ast.get_docstring(node)), name == "chooser", path)

@@ -227,7 +227,7 @@ def implementations(backend: str | None = None, op: str | None = None) -> tuple[
     if op is not None:
         known_op(op)
     names = tuple(operations.OPERATIONS)
-    read = (Implementation(*found) for name, package in packages().items() for found in scan(name, package, names))
+    read = (Implementation(*found[:5]) for name, package in packages().items() for found in scan(name, package, names))
     found = {i.id: i for i in read}
     for (name, operation, variant), bind in list(_registered.items()):
         chooses = (name, operation, variant) in _choosers

@@ -272,13 +272,12 @@ def select_early(
     ops: Sequence[str] = (),
     backends: Sequence[str] = (),
     variants: Sequence[str] = (),
-) -> None:
-    """Refuse names that nobody knows before a process starts. With modules nothing is refused: they may add names.
+) -> tuple[str, ...]:
+    """The same before any process starts, so that a name which nobody knows is refused at once.
 
-    Raises as ``select`` does.
+    With modules, which may add names, nothing is selected, nor refused.
     """
-    if not modules:
-        select(complete.ids(), patterns, ops, backends, variants)
+    return () if modules else select(complete.ids(), patterns, ops, backends, variants)
 
 
 def choose(known: Iterable[str], patterns: Sequence[str], ops: Sequence[str] = ()) -> tuple[str, ...]:
@@ -341,8 +340,8 @@ def _meant(pattern: str, ids: Sequence[str]) -> list[str]:
             off = sum(words[place] != part for place, part in zip(places, parts, strict=True))
             found.append((off, f"'{_shorter(whole)}'" if "*" in whole else whole))
     best = min((off for off, _ in found), default=0)
-    meant = [text for off, text in sorted(found) if off == best]
-    return list(dict.fromkeys([*meant, *(close(pattern, ids) if len(parts) == 3 and "*" not in pattern else ())]))[:3]
+    meant = list(dict.fromkeys(text for off, text in sorted(found) if off == best))
+    return meant[:3] or close(pattern, ids)
 
 
 def _shorter(pattern: str) -> str:

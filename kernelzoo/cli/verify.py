@@ -100,7 +100,7 @@ def verify(
         told = {"device": guard.about.device_name, "seed": seed, "results": results, "wrong": wrong}
         output.emit({**told, **({"error": "; ".join(missing)} if missing else {})})
     else:
-        _print_absent(unavailable, missing, console)
+        output.absent(unavailable, missing)
         console.print(f"{len(checked)} checked, {len(wrong)} with findings, {len(results) - len(checked)} not checked")
     return 1 if wrong else 2 if missing or not checked else 0
 
@@ -172,16 +172,6 @@ def _told(finding: dict[str, Any]) -> Iterator[tuple[str, str]]:
         yield "input", f"{finding['dtype']} {shape}, strides {tuple(finding['strides'])}, dim={axes}"
     yield "found", output.brief(finding["reason"])
     if finding["error"] is not None:
-        unit = f" {finding['unit']}" if finding["unit"] != "1" else ""
-        yield "off by", f"{output.number(finding['error'])}{unit} beyond the nearest right value"
+        error, unit = finding["error"], finding["unit"].removeprefix("1")
+        yield "off by", f"{error:.3g} {unit}".rstrip() + " beyond the nearest right value"
     yield "repeat", finding["repeat"]
-
-
-def _print_absent(unavailable: dict[str, str], missing: Sequence[str], console: Console) -> None:
-    """What could not be checked, each reason once; what was asked for by name as an error."""
-    for reason in dict.fromkeys(unavailable.values()):
-        without = [id for id, why in unavailable.items() if why == reason]
-        if reason in missing:
-            output.console(errors=True).print(f"error: {reason}")
-        else:
-            console.print(f"skipped {output.some(without)}: {reason}", style="dim")

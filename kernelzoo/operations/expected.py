@@ -50,7 +50,8 @@ class Expected:
             dropped = bool(((self.lower != self.lower) | ~wrong).all())
             error, unit = _beyond(got, lower, upper, actual.dtype)
             raise ContractError(
-                f"{self.op}: {count} of {wrong.numel()} elements wrong; first at {where}: got {got!r}, expected {bounds}",
+                f"{self.op}: {count} of {wrong.numel()} elements wrong; first at {where}: "
+                f"got {got!r}, expected {bounds}",
                 "drops NaN" if dropped else "wrong value",
                 place=where,
                 got=got,
