@@ -36,7 +36,7 @@ def close(name: str, known: Sequence[str], count: int = 3) -> list[str]:
     """The known names that are spelt much like this one, the closest first."""
     from difflib import get_close_matches  # only a mistake needs it
 
-    return get_close_matches(name, known, count)
+    return get_close_matches(name, known, count, cutoff=0.65)
 
 
 class BackendUnavailableError(KernelZooError, ImportError, RuntimeError):

@@ -35,7 +35,7 @@ from kernelzoo.errors import (
 )
 from kernelzoo.kernels.shared import cubin
 from kernelzoo.launch import Compiled, Launch, Step, in_halves, recorded
-from kernelzoo.packages import packages
+from kernelzoo.packages import how_to_install, packages
 
 if TYPE_CHECKING:
     import torch
@@ -169,7 +169,7 @@ def ask(requests: list[Request]) -> list[tuple[Kernel, ...] | KernelZooError]:
         last = done.stderr.strip().rpartition("\n")[2] or f"exit status {done.returncode}"
         error: KernelZooError = InspectionError(f"{id} can't be inspected here: {last}")
         if last.startswith(("ImportError:", "ModuleNotFoundError:")):
-            error = BackendUnavailableError(backend, last, "install what its row of the README's table names")
+            error = BackendUnavailableError(backend, last, how_to_install(backend))
         error.add_note(done.stderr)
         raise error
     return [_received(answer) for answer in json.loads(done.stdout)]

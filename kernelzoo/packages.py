@@ -59,6 +59,19 @@ def packages() -> dict[str, str]:
     return {**{name: package for name, package, _ in announced()}, **BUILT_IN}
 
 
+def how_to_install(backend: str) -> str:
+    """The command that installs a backend's language, by the extras of the distribution."""
+    import importlib.metadata
+
+    try:
+        extras = importlib.metadata.metadata("kernelzoo").get_all("Provides-Extra") or []
+    except importlib.metadata.PackageNotFoundError:
+        extras = []
+    named = [extra for extra in extras if extra == backend or extra.startswith(f"{backend}-")]
+    commands = " or ".join(f"pip install 'kernelzoo[{extra}]'" for extra in reversed(named))
+    return f"install it with: {commands}" if commands else "see the README for how to install it"
+
+
 def load_module(path: str | Path) -> None:
     """Run a Python file that registers implementations; a second call for the same file does nothing.
 
