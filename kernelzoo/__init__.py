@@ -7,8 +7,8 @@ tensor([[0.5000, 0.5000],
         [0.5000, 0.5000]])
 >>> kernelzoo.get("torch").min(x, dim=0)  # by one backend
 tensor([0., 0.])
->>> kernelzoo.backends()
-('cpu', 'cupy', 'numba', 'torch', 'triton')
+>>> "torch" in kernelzoo.backends()
+True
 
 The names below are imported when they are first used, so that importing the package costs next to nothing.
 """

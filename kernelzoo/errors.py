@@ -17,7 +17,7 @@ class UnknownNameError(KernelZooError, ValueError, LookupError):
     """A backend, operation or variant of that name is not registered.
 
     The message names the close ones, and lists all that are known, or how many where they are many. A ``ValueError`` as
-    for any bad argument, and a ``LookupError`` since a name was looked up in vain.
+    for any bad argument, and a ``LookupError`` since a look-up failed.
     """
 
     def __init__(self, kind: str, name: object, known: Iterable[str]) -> None:
@@ -42,8 +42,8 @@ def close(name: str, known: Sequence[str], count: int = 3) -> list[str]:
 class BackendUnavailableError(KernelZooError, ImportError, RuntimeError):
     """A known backend cannot run on this machine: a package, a driver or a device is missing.
 
-    ``reason`` says what is missing and ``remedy`` what mends it. An ``ImportError`` since most often a package is not
-    installed, a ``RuntimeError`` since otherwise the device is what is missing.
+    ``reason`` says what is missing, and ``remedy`` how to fix it. An ``ImportError`` since most often a package is not
+    installed, a ``RuntimeError`` since otherwise the device is missing.
     """
 
     def __init__(self, backend: str, reason: str, remedy: str) -> None:
@@ -91,7 +91,7 @@ class OutputError(KernelZooError, ValueError):
 
 
 class GradientError(KernelZooError, RuntimeError):
-    """The input requires a gradient, which no kernel here computes; silently dropping it would be worse."""
+    """The input requires a gradient, which no kernel here computes; dropping it silently would be worse."""
 
 
 class UnsupportedProblemError(KernelZooError, ValueError):
@@ -114,7 +114,7 @@ class CacheWarning(RuntimeWarning):
 
 
 class InspectionError(KernelZooError, RuntimeError):
-    """An implementation's kernels can't be shown: it has none of its own, or a compiler or tool is missing or fails."""
+    """An implementation's kernels can't be shown: it has none, or a compiler or tool is missing or fails."""
 
 
 class DeviceLostError(KernelZooError, RuntimeError):
@@ -140,7 +140,7 @@ KINDS = (
     "raises",
     "refuses",
 )
-"""The kinds of findings, worst first: what harms others, then what is wrong and looks right, then what is noticed."""
+"""The kinds of findings, worst first: harm to other memory or processes, wrong results, then errors that show."""
 
 
 class ContractError(AssertionError):

@@ -43,7 +43,7 @@ class Found(NamedTuple):
 
 @cache
 def announced() -> tuple[tuple[str, str, str], ...]:
-    """Name, package and distribution of every backend that another distribution announces. Nothing of it is run."""
+    """Name, package and distribution of every backend that other distributions announce. Nothing is imported."""
     import importlib.metadata  # slow to import, and only this needs it
 
     return tuple(
@@ -113,8 +113,10 @@ def scan(backend: str, package: str, operations: tuple[str, ...]) -> tuple[Found
 
 
 def files(id: str, operations: tuple[str, ...]) -> tuple[Path, ...]:
-    """The files that hold an implementation of a backend's package: its module, and what lies beside it under the same
-    name, a kernel in another language for one. Nothing is imported. Empty if it is registered elsewhere."""
+    """The files of an implementation: its module, and files of the same name with another suffix (a ``.cu``).
+
+    Nothing is imported. Empty if it is registered outside its backend's package.
+    """
     backend, op, variant = id.split("/")
     package = packages().get(backend)
     for found in scan(backend, package, operations) if package is not None else ():

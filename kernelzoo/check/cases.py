@@ -1,4 +1,4 @@
-"""The contract as cases: for the conformance suite (:mod:`kernelzoo.testing`), and for whoever else checks.
+"""The contract as cases, for the conformance suite (:mod:`kernelzoo.testing`) and for ``kernelzoo verify``.
 
 A :class:`Case` makes one input; :func:`kernelzoo.check.running.check` runs it through an implementation. Nothing here
 needs pytest.
@@ -333,6 +333,6 @@ def _far(stride: int, values: torch.Tensor) -> torch.Tensor:
         raise NoRoomError(f"no room for {count} rows that lie {stride} elements apart: {error}") from error
     for row in range(count):
         wrapped = (row * stride + below) % 2**32
-        memory[wrapped : wrapped + width] = -128  # no result of ours holds it, and no row of ours is constant
+        memory[wrapped : wrapped + width] = -128  # no right result holds it, and no row of a case is constant
     far = memory.as_strided((count, *values.shape[1:]), (stride, *values[0].contiguous().stride()), below)
     return far.copy_(values)

@@ -130,7 +130,7 @@ def _cause(
 
 
 def _unwritten(kept: torch.Tensor, shape: torch.Size, words: str) -> ContractError:
-    """What to say of the elements that hold what they held before."""
+    """The finding for elements that still hold what they held before."""
     import torch
 
     place = tuple(int(i) for i in torch.unravel_index(kept.flatten().view(torch.uint8).argmax(), shape))

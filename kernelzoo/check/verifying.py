@@ -50,7 +50,7 @@ class Finding:
 
 @dataclass
 class Found:
-    """What came of the checks of one implementation."""
+    """The results of the checks of one implementation."""
 
     passed: int = 0
     refused: int = 0
@@ -130,7 +130,7 @@ def verify(
     found = Found()
     for check in among:
         if check.too_large:
-            found.no_room += not whole  # of all there are, these were never meant for here
+            found.no_room += not whole  # it was asked for
             continue
         progress(check.name, {})
         _judge(found, implementation, check, device, progress)
@@ -151,7 +151,7 @@ def _judge(
     device: torch.device,
     progress: Callable[[str, dict[str, Any]], None],
 ) -> None:
-    """Run one check, and add what came of it to what was found."""
+    """Run one check, and add its result to what was found."""
     known: dict[str, Any] = {"dtype": check.dtype}
 
     def about(facts: dict[str, Any]) -> None:

@@ -110,7 +110,7 @@ def fuzz(
 
 
 class _Work:
-    """The cases of one implementation, and what came of them so far."""
+    """The cases of one implementation, and their results so far."""
 
     def __init__(self, id: str, seed: int, cases: Sequence[Case], *, emulator: str = "", unavailable: str = "") -> None:
         self.id, self.cases = id, cases
@@ -124,7 +124,7 @@ class _Work:
         self._layouts = set[object]()
 
     def take(self) -> Sequence[Case]:
-        """The next batch; none if nothing is left, or enough has failed."""
+        """The next batch; empty if nothing is left, or enough has failed."""
         if self.unavailable or len(self.failures) >= _ENOUGH:
             self.next = len(self.cases)
         batch = self.cases[self.next : self.next + _BATCH]
@@ -132,7 +132,7 @@ class _Work:
         return batch
 
     def add(self, batch: Sequence[Case], found: dict[str, Any], seconds: float) -> None:
-        """Take up what came of a batch."""
+        """Add the results of a batch."""
         for name in self._found:
             self._found[name] += found.get(name, 0)
         self.unavailable = self.unavailable or found["unavailable"]
@@ -160,7 +160,7 @@ class _Work:
 
 
 def _works(guard: Guard, ids: Sequence[str], count: int, seed: int, alike: int) -> Iterator[_Work]:
-    """The same cases for all implementations of an operation that run in the same kind of place."""
+    """The work of each implementation. Those of one operation and one size limit get the same cases."""
     from kernelzoo.check import fuzz as engine
     from kernelzoo.check.running import slow_to_bind
 
@@ -179,18 +179,18 @@ def _works(guard: Guard, ids: Sequence[str], count: int, seed: int, alike: int) 
 
 
 class _Share:
-    """Hands the work out, batch by batch: to one process all of one implementation, as long as there are others."""
+    """Hands out the work in batches. A process stays with one implementation as long as that has cases left."""
 
     def __init__(self, works: Sequence[_Work], lock: threading.Lock, bar: Bar) -> None:
         self._works, self._lock, self._bar = works, lock, bar
         self._of: dict[Guard, _Work] = {}
 
     def step(self, guard: Guard) -> bool:
-        """Run a batch in that process; whether there was one."""
+        """Run a batch in that process; False if nothing is left."""
         with self._lock:
             work = self._of.get(guard)
             batch = work.take() if work is not None else ()
-            while not batch:  # the process changes over to what nobody has begun, or else to what has most left
+            while not batch:  # the process takes an implementation that is not begun, or the one with most cases left
                 left = [work for work in self._works if work.next < len(work.cases)]
                 if not left:
                     return False
@@ -204,7 +204,7 @@ class _Share:
         return True
 
     def _try(self, guard: Guard, work: _Work, batch: Sequence[Case]) -> None:
-        """Run a batch, and make simpler what fails."""
+        """Run a batch, and make the failing cases simpler."""
         from kernelzoo.check import fuzz as engine
 
         started = time.monotonic()
@@ -238,7 +238,7 @@ class _Share:
 
 
 def _costly(words: str) -> bool:
-    """Whether a failure took the process with it, by the words of the guard."""
+    """Whether a failure ended the process, by the words of the guard."""
     return words.startswith(("the process ", "hung"))
 
 

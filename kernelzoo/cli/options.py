@@ -273,9 +273,9 @@ def select_early(
     backends: Sequence[str] = (),
     variants: Sequence[str] = (),
 ) -> tuple[str, ...]:
-    """The same before any process starts, so that a name which nobody knows is refused at once.
+    """The same from the names known here, before any process starts: an unknown name is refused at once.
 
-    With modules, which may add names, nothing is selected, nor refused.
+    With modules, which may add names, nothing is selected and nothing refused.
     """
     return () if modules else select(complete.ids(), patterns, ops, backends, variants)
 
@@ -311,7 +311,7 @@ def _full(pattern: str, ids: Sequence[str], ops: Sequence[str]) -> list[str]:
 
 
 def _unknown(pattern: str, ids: Sequence[str], ops: Sequence[str]) -> str:
-    """What to say of a pattern that names nothing."""
+    """The message for a pattern that names nothing."""
     wanted = f" of {' or '.join(ops)}" if ops else ""
     near = _meant(pattern, [id for id in ids if not ops or id.split("/")[1] in ops], short=bool(ops))
     meant = f"did you mean {' or '.join(near)}?" if near else "kernelzoo list shows them all"
@@ -321,7 +321,7 @@ def _unknown(pattern: str, ids: Sequence[str], ops: Sequence[str]) -> str:
     )
 
 
-# Where the words of a pattern may stand in an id, and where the words of a shorthand do, beside --op.
+# Where the words of a pattern may stand in an id; and those of a shorthand, where --op is given.
 _PLACES = {1: ((0,), (1,), (2,)), 2: ((0, 1), (0, 2), (1, 2)), 3: ((0, 1, 2),)}
 _SHORT = {1: ((0,),), 2: ((0, 2),), 3: ((0, 1, 2),)}
 

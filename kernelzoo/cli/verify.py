@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from kernelzoo.measure import Problem
 
 _SHAPES = ("4096x1024", "1823x781", "16x262144")
-"""Shapes of real sizes, beside the contract's own cases: even, odd, and few long rows."""
+"""Shapes of real sizes, checked after the contract's cases: even, odd, and few long rows."""
 
 _DTYPES = ("float32", "bfloat16")
-"""Of these shapes."""
+"""The dtypes of these shapes."""
 
 _FEW = 5
 """Cases of one kind of finding that are printed: one in full, the others by name. The JSON has them all."""
@@ -163,7 +163,7 @@ def _print(id: str, found: dict[str, Any], console: Console) -> None:
 
 
 def _told(finding: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """A finding in lines, each with its label."""
+    """The lines of a finding, each with its label."""
     if finding["case"]:
         yield "case", finding["case"]
     if finding["shape"] is not None:

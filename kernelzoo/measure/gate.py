@@ -1,4 +1,4 @@
-"""The gate: nothing is timed that has not passed it, in the very memory that it will be timed in."""
+"""The gate: an implementation is timed only after it passed these checks, in the memory that it is timed in."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ class Admitted:
 class Gate:
     """Checks implementations of one problem in the memory of ``sets``, pairs (x, out) of contiguous tensors.
 
-    What is right is computed here once, for all that come through; that and the copies to put everything back take
-    some three times the bytes of the sets, five for few long rows. The values that are put to an implementation differ
-    from one gate to the next; an error names the ``seed`` that repeats them.
+    The right results are computed once, for all implementations. They and the copies that restore the inputs take some
+    three times the bytes of the sets, five for few long rows. Each gate draws other values; an error names the ``seed``
+    that repeats them.
     """
 
     def __init__(self, problem: Problem, sets: Sequence[Set], *, seed: int | None = None) -> None:
@@ -76,12 +76,12 @@ class Gate:
     def admit(self, implementation: registry.Implementation, *, special: bool = True) -> Admitted:
         """Bind one implementation to every set, and check it.
 
-        The results of all sets, over outputs that held something else, against the float64 reference. Then, in the
-        memory of the first set: fresh data, every special value of the contract among them, read in the order of the
-        current stream, without which a GPU may still be at work; a single other element; the first data again, which
-        must give the same bits, on a stream of its own too. The inputs must stay as they were, so must the bytes around
-        x and out, and so must the tensors themselves. Without ``special``, all the same on ordinary values alone: for
-        what is timed by leave although it breaks the contract elsewhere.
+        First the results of all sets, over outputs that held something else, against the float64 reference. Then, in
+        the memory of the first set: fresh data with every special value of the contract, read in the order of the
+        current stream, without which a GPU may still be at work; a single changed element; the first data again, which
+        must give the same bits, on another stream too. The inputs, the bytes around x and out, and the tensors
+        themselves must stay as they were. Without ``special``, the same checks on ordinary values only: for an
+        implementation whose user waived the special values.
 
         Raises AssertionError, which says what is wrong; KernelZooError where the implementation refuses the problem;
         and whatever the implementation raises.
@@ -257,10 +257,10 @@ class Gate:
             raise ContractError("under another current stream, the same input gave other bits", "not repeatable")
 
     def _launched(self, launch: Launch, values: torch.Tensor, stream: object = None) -> torch.Tensor:
-        """What out holds for whoever reads it in the order of the current stream, right after x was filled in it.
+        """What out holds for a reader on the current stream, right after x was filled on it.
 
-        The stream is held up meanwhile, so that work that is not in its order overtakes it. A launch that does nothing,
-        or comes late, leaves what out held before. The result lies in the guarded out.
+        The stream is delayed, so that work on another stream overtakes it. A launch that does nothing, or comes late,
+        leaves what out held before. The result lies in the guarded out.
         """
         result = self._guarded_out.inner
         _wait(self._x)
@@ -313,7 +313,7 @@ class _Fresh:
 
 @contextmanager
 def _its_own() -> Iterator[None]:
-    """What an implementation asserts itself is its failure, and no finding of the gate's."""
+    """An assertion inside an implementation is its own failure, not a finding of the gate."""
     try:
         yield
     except AssertionError as error:
@@ -339,7 +339,7 @@ def _wait(x: torch.Tensor) -> None:
 
 @contextmanager
 def _held_up(x: torch.Tensor, stream: Any) -> Iterator[None]:
-    """Make a stream the current one, if it is given, and keep it busy for a while; on the host there is none."""
+    """Make a stream the current one, if one is given, and keep it busy for a while. On the host, do nothing."""
     if not x.is_cuda:
         yield
         return
