@@ -179,8 +179,7 @@ def _judge(
         place, expected = error.place, error.expected or None
         add(error.kind, str(error), place=place, got=got, expected=expected, error=error.error, unit=error.unit)
     except Exception as error:  # anything else that a kernel may raise is a finding
-        plain = isinstance(error, AssertionError)
-        add("wrong value" if plain else "raises", str(error) if plain else f"raised {type(error).__name__}: {error}")
+        add("raises", f"raised {type(error).__name__}: {error}")
     else:
         return
     if found.findings:

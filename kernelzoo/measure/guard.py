@@ -143,7 +143,8 @@ class Guard(WorkerProcess):
             known = self._told.get("input", {}) if case else {}
             self._restart()
             kind = "hangs" if error.reason.startswith("hung") else "crashes"
-            return Found(findings=[Finding(id, case, kind, error.reason, **known)]).document()
+            reason = f"{error.reason}; its other cases were not checked"
+            return Found(findings=[Finding(id, case, kind, reason, **known)]).document()
 
     def largest(self, id: str) -> Json:
         """What fuzzing must know of an implementation: ``unavailable`` (why it can't run here, or ""), ``elements`` of
