@@ -59,10 +59,11 @@ class LaunchError(KernelZooError, TypeError):
     """An implementation returned something else than a launch, a function that runs the kernel."""
 
     def __init__(self, id: str, returned: object) -> None:
-        kind = "None" if returned is None else f"a {type(returned).__module__}.{type(returned).__qualname__}"
+        name = f"{type(returned).__module__}.{type(returned).__qualname__}".removeprefix("builtins.")
+        kind = "None" if returned is None else f"{'an' if name[0] in 'aeiou' else 'a'} {name}"
         super().__init__(
-            f"{id} returned {kind.replace('a builtins.', 'a ')}, not a launch; return a function that runs the kernel, "
-            "takes no argument and writes its result into out"
+            f"{id} returned {kind}, not a launch; return a function that runs the kernel: it takes no argument and "
+            "writes its result into out"
         )
         self.id = id
 

@@ -44,7 +44,7 @@ def test_examples_in_docstrings_are_right(module: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("returned", "told"), [(None, "returned None"), (torch.ones(2), "returned a torch.Tensor"), (3, "returned a int")]
+    ("returned", "told"), [(None, "returned None"), (torch.ones(2), "returned a torch.Tensor"), (3, "returned an int")]
 )
 def test_a_bind_must_return_a_function(scratch: str, returned: object, told: str) -> None:
     """Whether the operation adds copies of its own or not, and whoever calls it: a user, a benchmark or a chooser."""

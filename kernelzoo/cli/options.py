@@ -315,7 +315,8 @@ def _unknown(pattern: str, ids: Sequence[str], ops: Sequence[str]) -> str:
     wanted = f" of {' or '.join(ops)}" if ops else ""
     near = _meant(pattern, [id for id in ids if not ops or id.split("/")[1] in ops], short=bool(ops))
     meant = f"did you mean {' or '.join(near)}?" if near else "kernelzoo list shows them all"
-    short = not ops and pattern.partition("/")[0] in {id.split("/")[0] for id in ids} and pattern.count("/") < 2
+    backend, _, variant = pattern.partition("/")
+    short = not ops and any(id.split("/")[0] == backend and (not variant or id.split("/")[2] == variant) for id in ids)
     return f"no implementation {pattern!r}{wanted}; {meant}" + (
         f" Or name the operation with --op, and {pattern!r} will do" if short else ""
     )

@@ -204,12 +204,11 @@ def test_kinds_are_shown_worst_first(capsys: pytest.CaptureFixture[str]) -> None
     assert [line.strip() for line in told.splitlines() if line.endswith(" in 7 cases:")] == [
         f"{kind} in 7 cases:" for kind in KINDS
     ]
-    assert told.count("repeat") == len(KINDS) and told.count("and 2 more; --json has them all") == len(KINDS)
+    assert told.count("    repeat   kernelzoo") == len(KINDS)
+    assert told.count("and 2 more; --json has them all") == len(KINDS)
 
 
-def test_what_a_glob_covers_and_is_absent_is_skipped_once(
-    kernelzoo: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_a_glob_covers_and_is_absent_is_skipped_once(kernelzoo: Callable[..., Any]) -> None:
     case = ("--case", "float32-3x3", "--device", "cpu")
     done = kernelzoo("verify", "*/min/auto", *case, CUDA_VISIBLE_DEVICES="")
     assert done.returncode == 0 and done.stderr == ""
