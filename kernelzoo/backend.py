@@ -1,8 +1,9 @@
-"""The way of one call: checks, binds and launches; and the fast path of a repeated one."""
+"""One call of a backend: checks, binds and launches it; and the fast path of a repeated call."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kernelzoo import registry, tables
@@ -16,14 +17,22 @@ if TYPE_CHECKING:
 
 
 class Backend(Calls):
-    """The operations of the zoo in one kernel language; ``kernelzoo.get(name)`` makes it.
+    """The operations in one kernel language; ``kernelzoo.get(name)`` makes it.
 
     Every method takes a dense torch tensor of any rank and any strides on one of :attr:`devices`, never changes it,
     runs on the caller's current stream without synchronising, and returns a contiguous tensor (or ``out``).
-    ``variant`` names the algorithm; ``"auto"`` picks one by the problem and takes every legal input.
+    ``variant`` names the algorithm; ``"auto"`` chooses one for the problem and takes every legal input.
 
     Errors: UnknownNameError (variant), InputTypeError, AxisError, DeviceError, GradientError, OutputError,
     UnsupportedProblemError (a named variant only).
+
+    >>> import torch, kernelzoo
+    >>> backend = kernelzoo.get("torch")
+    >>> backend.variants("min")
+    ('auto', 'compile', 'eager')
+    >>> backend.softmax(torch.zeros(2, 2), dim=0, variant="eager")
+    tensor([[0.5000, 0.5000],
+            [0.5000, 0.5000]])
     """
 
     def __init__(self, language: registry.Language) -> None:
@@ -107,7 +116,7 @@ class Backend(Calls):
         out: torch.Tensor | None,
         key: tuple[object, ...] | None,
     ) -> torch.Tensor:
-        """A call that no kept launch answers: check, bind and launch, and keep the launch for its key if it can be."""
+        """A call without a kept launch: check, bind and launch, and keep the launch for its key if possible."""
         bind = self._binds.get((op.name, variant)) if isinstance(variant, str) else None
         if bind is None:
             raise UnknownNameError(f"{self.name} {op.name} variant", variant, self.variants(op.name))
@@ -119,7 +128,7 @@ class Backend(Calls):
             op.check_out(out, x, dims, keepdim)
         if out.numel():
             with on_device_of(x):
-                launch = op.launch(bind, x, dims, out)
+                launch = op.launch(partial(registry.launch_of, f"{self.name}/{op.name}/{variant}", bind), x, dims, out)
                 launch()
             if key is not None and isinstance(launch, Movable):
                 self._keep(key, x, launch, out)
@@ -128,8 +137,8 @@ class Backend(Calls):
     def _find(
         self, op: Operation, x: torch.Tensor, dim: int, keepdim: bool, variant: str
     ) -> tuple[tuple[object, ...] | None, int, _Kept | None]:
-        """A key of everything that a launch depends on but the addresses, x's address, and what is kept for the key;
-        no key for what is not a plain tensor on a GPU, or needs a check that a key can't stand for."""
+        """A key of all that a launch depends on except the addresses; x's address; and what is kept for the key. No key
+        for what is not a plain tensor on a GPU, or needs a check that the key can't replace."""
         nothing = None, 0, None
         if type(x) is not self._tensor or (device := x.get_device()) < 0:  # negative on the host
             return nothing
@@ -150,7 +159,7 @@ class Backend(Calls):
         return key, address, kept
 
     def _keep(self, key: tuple[object, ...], x: torch.Tensor, launch: Movable, out: torch.Tensor) -> None:
-        """Keep a launch for its key, and for the next call if that is alike."""
+        """Keep a launch for its key, and as that of the last call."""
         if len(self._kept) >= _KEPT:
             self._forget()
         op, variant, dim, keepdim, *_, offset, device = key
@@ -165,10 +174,13 @@ class Backend(Calls):
 
 
 def get(name: str) -> Backend:
-    """The backend of that name, loaded on first use and kept.
+    """The backend of that name, loaded on first use and kept. Safe from several threads.
 
-    Raises UnknownNameError, or BackendUnavailableError with the reason and the remedy if it can't run here. Safe from
-    several threads.
+    Raises UnknownNameError, or BackendUnavailableError with the reason and the remedy if it can't run here.
+
+    >>> import kernelzoo
+    >>> kernelzoo.get("torch").name
+    'torch'
     """
     backend = _backends.get(name)
     if backend is None:
@@ -178,7 +190,12 @@ def get(name: str) -> Backend:
 
 
 def softmax(x: torch.Tensor, dim: int = -1, *, variant: str = "auto", out: torch.Tensor | None = None) -> torch.Tensor:
-    """Softmax over one axis by the best backend that can run here for x's device; see :meth:`Backend.softmax`."""
+    """Softmax over one axis, by the best backend that can run here for x's device; see :meth:`Backend.softmax`.
+
+    >>> import torch, kernelzoo
+    >>> kernelzoo.softmax(torch.tensor([0.0, 0.0]))
+    tensor([0.5000, 0.5000])
+    """
     return _best(x).softmax(x, dim, variant=variant, out=out)
 
 
@@ -190,7 +207,12 @@ def min(
     variant: str = "auto",
     out: torch.Tensor | None = None,
 ) -> torch.Tensor:
-    """Minimum along axes by the best backend that can run here for x's device; see :meth:`Backend.min`."""
+    """Minimum along axes, by the best backend that can run here for x's device; see :meth:`Backend.min`.
+
+    >>> import torch, kernelzoo
+    >>> kernelzoo.min(torch.tensor([[3.0, 1.0], [2.0, 5.0]]), dim=(0, 1))
+    tensor(1.)
+    """
     return _best(x).min(x, dim, keepdim, variant=variant, out=out)
 
 
@@ -224,7 +246,7 @@ _best_by_device: dict[str, Backend] = {}
 
 
 def _forget(name: str) -> None:
-    """Launches of what is replaced are not kept."""
+    """Forget the launches of a replaced implementation."""
     backend = _backends.get(name)
     if backend is not None:
         backend._forget()
@@ -244,15 +266,15 @@ _Allocate: TypeAlias = "Callable[[tuple[int, ...], tuple[int, ...], torch.dtype]
 
 
 def _empty_strided(shape: tuple[int, ...], strides: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
-    """Memory on the current GPU, for a torch without the fast path to it that its own compiler's code takes."""
+    """Memory on the current GPU, for a torch without the fast allocator that its compiler's code calls."""
     import torch
 
     return torch.empty_strided(shape, strides, dtype=dtype, device="cuda")
 
 
 def _alike(x: torch.Tensor) -> Callable[[object], bool]:
-    """A test for plain tensors of x's dtype, device, shape and strides, in the mode that torch is in: what its own
-    compiler guards compiled code with, a fourth of the time of a key. It fails for all in a torch that has it not."""
+    """A test for plain tensors of x's dtype, device, shape and strides, in torch's present mode. It is the guard that
+    torch's compiler uses, and takes a quarter of the time of a key. In a torch without it, the test always fails."""
     import torch
 
     try:
@@ -264,4 +286,4 @@ def _alike(x: torch.Tensor) -> Callable[[object], bool]:
 
 
 _KEPT = 4096
-"""Layouts that a backend keeps a launch for; a program that goes through more begins anew."""
+"""Layouts that a backend keeps a launch for. A program that uses more starts again with none."""

@@ -1,12 +1,12 @@
-"""One hierarchy: every error this package raises is a ``KernelZooError`` and also the builtin a user expects.
+"""One hierarchy: every error this package raises is a ``KernelZooError`` and also the builtin that a user expects.
 
 Each message says what was given, what is allowed, and what to do. All but DeviceLostError are raised before anything is
-launched.
+launched. One class stands apart: a ContractError is what a check finds wrong with a kernel, an ``AssertionError``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 
 class KernelZooError(Exception):
@@ -14,20 +14,36 @@ class KernelZooError(Exception):
 
 
 class UnknownNameError(KernelZooError, ValueError, LookupError):
-    """A backend, operation or variant of that name is not registered; the message lists the known ones.
+    """A backend, operation or variant of that name is not registered.
 
-    A ``ValueError`` as for any bad argument, and a ``LookupError`` since it is a failed look-up.
+    The message names the close ones, and lists all that are known, or how many where they are many. A ``ValueError`` as
+    for any bad argument, and a ``LookupError`` since a look-up failed.
     """
 
     def __init__(self, kind: str, name: object, known: Iterable[str]) -> None:
-        super().__init__(f"no {kind} {name!r}; known: {', '.join(sorted(known)) or 'none'}")
+        names = sorted(known)
+        near = close(str(name), names)
+        meant = f"did you mean {' or '.join(map(repr, near))}? " if near else ""
+        listed = ", ".join(names) if len(names) <= _LISTED or not near else f"{len(names)} names"
+        super().__init__(f"no {kind} {name!r}; {meant}known: {listed or 'none'}")
+
+
+_LISTED = 30
+"""Names that a message lists where it has a better suggestion."""
+
+
+def close(name: str, known: Sequence[str], count: int = 3) -> list[str]:
+    """The known names that are spelt much like this one, the closest first."""
+    from difflib import get_close_matches  # only a mistake needs it
+
+    return get_close_matches(name, known, count, cutoff=0.65)
 
 
 class BackendUnavailableError(KernelZooError, ImportError, RuntimeError):
     """A known backend cannot run on this machine: a package, a driver or a device is missing.
 
-    ``reason`` says what is missing and ``remedy`` what mends it. An ``ImportError`` since most often a package is not
-    installed, a ``RuntimeError`` since otherwise the device is what is missing.
+    ``reason`` says what is missing, and ``remedy`` how to fix it. An ``ImportError`` since most often a package is not
+    installed, a ``RuntimeError`` since otherwise the device is missing.
     """
 
     def __init__(self, backend: str, reason: str, remedy: str) -> None:
@@ -39,6 +55,19 @@ class RegistrationError(KernelZooError, ValueError):
     """An implementation was registered under an id that is taken, or that is not well formed."""
 
 
+class LaunchError(KernelZooError, TypeError):
+    """An implementation returned something else than a launch, a function that runs the kernel."""
+
+    def __init__(self, id: str, returned: object) -> None:
+        name = f"{type(returned).__module__}.{type(returned).__qualname__}".removeprefix("builtins.")
+        kind = "None" if returned is None else f"{'an' if name[0] in 'aeiou' else 'a'} {name}"
+        super().__init__(
+            f"{id} returned {kind}, not a launch; return a function that runs the kernel: it takes no argument and "
+            "writes its result into out"
+        )
+        self.id = id
+
+
 class InputTypeError(KernelZooError, TypeError):
     """The input is not a dense tensor of a dtype that the operation takes."""
 
@@ -48,7 +77,7 @@ class AxisError(KernelZooError, IndexError):
 
 
 class EmptyReductionError(KernelZooError, ValueError, IndexError):
-    """The minimum of nothing was asked for.
+    """The axis to reduce is empty, and the operation has no result for no elements.
 
     A ``ValueError``, as Python's ``min(())`` and NumPy raise, and an ``IndexError``, as ``torch.amin`` raises.
     """
@@ -63,7 +92,7 @@ class OutputError(KernelZooError, ValueError):
 
 
 class GradientError(KernelZooError, RuntimeError):
-    """The input requires a gradient, which no kernel here computes; silently dropping it would be worse."""
+    """The input requires a gradient, which no kernel here computes; dropping it silently would be worse."""
 
 
 class UnsupportedProblemError(KernelZooError, ValueError):
@@ -82,11 +111,11 @@ class GridTooLargeError(UnsupportedProblemError):
 
 
 class CacheWarning(RuntimeWarning):
-    """Machine code can't be kept on disk, or what is kept is not to be trusted: each process compiles for itself."""
+    """Machine code can't be stored on disk, or what is stored can't be trusted: each process compiles for itself."""
 
 
 class InspectionError(KernelZooError, RuntimeError):
-    """An implementation's kernels can't be shown: it has none of its own, or a compiler or tool is missing or fails."""
+    """An implementation's kernels can't be shown: it has none, or a compiler or tool is missing or fails."""
 
 
 class DeviceLostError(KernelZooError, RuntimeError):
@@ -95,3 +124,64 @@ class DeviceLostError(KernelZooError, RuntimeError):
     def __init__(self, id: str, reason: str) -> None:
         super().__init__(f"{id} broke the device for this process: {reason}")
         self.id, self.reason = id, reason
+
+
+KINDS = (
+    "crashes",
+    "hangs",
+    "writes outside its output",
+    "changes its input",
+    "changes its tensors",
+    "wrong value",
+    "drops NaN",
+    "leaves out unwritten",
+    "not repeatable",
+    "wrong kind of result",
+    "returns no launch",
+    "raises",
+    "refuses",
+)
+"""The kinds of findings, worst first: harm to other memory or processes, wrong results, then errors that show."""
+
+
+class ContractError(AssertionError):
+    """What a check finds wrong with a kernel. It is no KernelZooError: the caller did nothing wrong."""
+
+    def __init__(
+        self,
+        words: str,
+        kind: str,
+        *,
+        place: Sequence[int] | None = None,
+        got: object = None,
+        expected: str = "",
+        error: float | None = None,
+        unit: str = "",
+    ) -> None:
+        super().__init__(words)
+        self.kind = kind
+        """One of KINDS."""
+        self.place = None if place is None else tuple(place)
+        """Where in the result the first wrong element lies."""
+        self.got = got
+        self.expected = expected
+        """The right value at that place, or the range of right values, in words."""
+        self.error, self.unit = error, unit
+        """How far the element lies beyond the nearest right value, and in what: ``ulp``, or ``1`` for integers."""
+
+    def within(self, words: str, kind: str = "") -> ContractError:
+        """The same finding, told in other words, or found to be of another kind."""
+        return ContractError(
+            words,
+            kind or self.kind,
+            place=self.place,
+            got=self.got,
+            expected=self.expected,
+            error=self.error,
+            unit=self.unit,
+        )
+
+
+def retold(error: AssertionError, words: str) -> AssertionError:
+    """An assertion told in other words; a finding keeps its kind and its place."""
+    return error.within(words) if isinstance(error, ContractError) else AssertionError(words)

@@ -1,6 +1,6 @@
-"""What an implementation really runs: its kernels, compiled for any listed architecture, with a GPU here or without.
+"""The kernels that an implementation launches, compiled for any listed architecture, with or without a GPU.
 
-It is done in a process of its own, where no device is visible and one is *described* instead
+The work is done in a separate process, where no device is visible and one is *described* instead
 (:func:`kernelzoo.device.assumed`): the bind functions ask it for what they always ask, choose the tiling that they
 would choose on it, and *record* the steps of the launch (:class:`kernelzoo.launch.Recording`), each of which can be
 compiled. Each language says in a module ``inspection`` of its package what it can be compiled for (``refusal``) and
@@ -35,7 +35,7 @@ from kernelzoo.errors import (
 )
 from kernelzoo.kernels.shared import cubin
 from kernelzoo.launch import Compiled, Launch, Step, in_halves, recorded
-from kernelzoo.packages import packages
+from kernelzoo.packages import how_to_install, packages
 
 if TYPE_CHECKING:
     import torch
@@ -45,8 +45,8 @@ if TYPE_CHECKING:
 class Kernel:
     """One kernel of a launch, in the order of their first launches. ``dataclasses.asdict`` makes JSON of it.
 
-    Where a language has no such thing, a field is None: a step that torch's library runs (a fill, a copy) has a name
-    alone, and a host's kernel has source and assembly.
+    A field is None where the language has no such thing. A step that torch's library runs (a fill, a copy) has only a
+    name; a host's kernel has source and assembly.
     """
 
     name: str
@@ -87,7 +87,7 @@ class Kernel:
 
 @dataclass(frozen=True)
 class Request:
-    """What an ``inspection`` module is asked: an implementation on a contiguous tensor, for an architecture."""
+    """One question to an ``inspection`` module: an implementation, a contiguous tensor, an architecture."""
 
     backend: str
     op: str
@@ -116,9 +116,13 @@ class Request:
 def inspect(id: str, shape: tuple[int, ...], dtype: str, dim: int = -1, arch: str = "sm_90") -> tuple[Kernel, ...]:
     """The kernels that one call of an implementation launches for a contiguous tensor, compiled for ``arch``.
 
-    By the shipped launch tables, whatever is stored here. arch: a name in ARCHITECTURES, whose device is assumed; a
-    backend for the host compiles for this host instead, and says so. Needs the language's compiler and no GPU, and
-    touches none.
+    The shipped launch tables are used, whatever is stored here. ``dtype`` may be abbreviated (fp16, bf16). ``arch`` is
+    a name in ARCHITECTURES, whose device is assumed; a backend for the host compiles for this host instead, and says
+    so. Needs the language's compiler and no GPU, and uses none.
+
+    >>> from kernelzoo.inspect import inspect
+    >>> for kernel in inspect("triton/softmax/fused", (4096, 4096), "fp16", arch="sm_90"):
+    ...     print(kernel.name, kernel.registers, kernel.occupancy)  # doctest: +SKIP
 
     Raises UnknownNameError, InputTypeError, AxisError, EmptyReductionError, UnsupportedProblemError as a call does,
     BackendUnavailableError if the language is not installed, and InspectionError where there is nothing to show or its
@@ -127,6 +131,7 @@ def inspect(id: str, shape: tuple[int, ...], dtype: str, dim: int = -1, arch: st
     implementation = registry.implementation(id)
     if arch not in ARCHITECTURES:
         raise UnknownNameError("architecture", arch, ARCHITECTURES)
+    dtype = operations.full_dtype(dtype)
     if dtype not in implementation.operation.dtypes:
         raise InputTypeError(f"{implementation.op} takes {', '.join(implementation.operation.dtypes)}; got {dtype!r}")
     request = Request(implementation.backend, implementation.op, implementation.variant, shape, dtype, dim, arch)
@@ -168,7 +173,7 @@ def ask(requests: list[Request]) -> list[tuple[Kernel, ...] | KernelZooError]:
         last = done.stderr.strip().rpartition("\n")[2] or f"exit status {done.returncode}"
         error: KernelZooError = InspectionError(f"{id} can't be inspected here: {last}")
         if last.startswith(("ImportError:", "ModuleNotFoundError:")):
-            error = BackendUnavailableError(backend, last, "install what its row of the README's table names")
+            error = BackendUnavailableError(backend, last, how_to_install(backend))
         error.add_note(done.stderr)
         raise error
     return [_received(answer) for answer in json.loads(done.stdout)]

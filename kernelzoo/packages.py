@@ -1,4 +1,4 @@
-"""Which packages hold backends, ours and others', and what their source registers: found without importing it."""
+"""Which packages hold backends, ours and others', and what their source files register. Nothing of them is imported."""
 
 from __future__ import annotations
 
@@ -37,11 +37,13 @@ class Found(NamedTuple):
     """The first line of its docstring."""
     chooses: bool
     """Whether it is a chooser."""
+    file: Path
+    """Where it stands."""
 
 
 @cache
 def announced() -> tuple[tuple[str, str, str], ...]:
-    """Name, package and distribution of every backend that another distribution announces. Nothing of it is run."""
+    """Name, package and distribution of every backend that other distributions announce. Nothing is imported."""
     import importlib.metadata  # slow to import, and only this needs it
 
     return tuple(
@@ -57,8 +59,21 @@ def packages() -> dict[str, str]:
     return {**{name: package for name, package, _ in announced()}, **BUILT_IN}
 
 
+def how_to_install(backend: str) -> str:
+    """The command that installs a backend's language, by the extras of the distribution."""
+    import importlib.metadata
+
+    try:
+        extras = importlib.metadata.metadata("kernelzoo").get_all("Provides-Extra") or []
+    except importlib.metadata.PackageNotFoundError:
+        extras = []
+    named = [extra for extra in extras if extra == backend or extra.startswith(f"{backend}-")]
+    commands = " or ".join(f"pip install 'kernelzoo[{extra}]'" for extra in reversed(named))
+    return f"install it with: {commands}" if commands else "see the README for how to install it"
+
+
 def load_module(path: str | Path) -> None:
-    """Run a Python file of anyone's that registers implementations; a second time, nothing.
+    """Run a Python file that registers implementations; a second call for the same file does nothing.
 
     Raises UnknownNameError if there is no such file, and whatever the file itself raises.
     """
@@ -92,13 +107,27 @@ def scan(backend: str, package: str, operations: tuple[str, ...]) -> tuple[Found
         for op in operations
         for path in (Path(folder, f"{op}.py"), *sorted(Path(folder, op).glob("*.py")))
         if path.is_file()
-        for found in _decorated(ast.parse(path.read_text(encoding="utf-8")))
+        for found in _decorated(path)
         if found.backend == backend
     )
 
 
-def _decorated(tree: ast.Module) -> Iterator[Found]:
-    for node in tree.body:
+def files(id: str, operations: tuple[str, ...]) -> tuple[Path, ...]:
+    """The files of an implementation: its module, and files of the same name with another suffix (a ``.cu``).
+
+    Nothing is imported. Empty if it is registered outside its backend's package.
+    """
+    backend, op, variant = id.split("/")
+    package = packages().get(backend)
+    for found in scan(backend, package, operations) if package is not None else ():
+        if (found.op, found.variant) == (op, variant):
+            beside = sorted(path for path in found.file.parent.glob(f"{found.file.stem}.*") if path.suffix != ".py")
+            return (found.file, *beside)
+    return ()
+
+
+def _decorated(path: Path) -> Iterator[Found]:
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
         if isinstance(node, ast.FunctionDef):
             for call in node.decorator_list:
                 if not isinstance(call, ast.Call) or len(call.args) != 3:
@@ -106,4 +135,4 @@ def _decorated(tree: ast.Module) -> Iterator[Found]:
                 name = getattr(call.func, "id", None) or getattr(call.func, "attr", None)
                 if name in ("register", "chooser"):
                     backend, op, variant = (ast.literal_eval(argument) for argument in call.args)
-                    yield Found(backend, op, variant, first_line(ast.get_docstring(node)), name == "chooser")
+                    yield Found(backend, op, variant, first_line(ast.get_docstring(node)), name == "chooser", path)

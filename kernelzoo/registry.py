@@ -1,7 +1,7 @@
-"""Who can do what: the table of backends and the implementations each one holds.
+"""The registry: the backends, and the implementations of each.
 
-Listing reads source, not modules: the ``@register`` and ``@chooser`` decorators of a backend are found in its files by
-parsing them, so that ``backends()`` and ``implementations()`` answer without importing, or owning, the language.
+Listing parses source files and imports none: it finds the ``@register`` and ``@chooser`` decorators of a backend. So
+``backends()`` and ``implementations()`` need no language installed.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from kernelzoo.errors import (
     BackendUnavailableError,
     DeviceError,
     GridTooLargeError,
+    LaunchError,
     RegistrationError,
     UnknownNameError,
 )
@@ -31,13 +32,13 @@ if TYPE_CHECKING:
     import torch
 
 Choose: TypeAlias = "Callable[[torch.Tensor, torch.Tensor], str]"
-"""A chooser: takes the canonical ``(x, out)`` of its operation, returns the name of the variant that takes it."""
+"""A chooser: takes the canonical ``(x, out)`` of its operation, and returns the name of the form that takes them."""
 
 BindT = TypeVar("BindT", bound=Bind)
 ChooseT = TypeVar("ChooseT", bound=Choose)
 
 BASELINE = "torch"
-"""The backend that the others are measured by, and that runs wherever torch does: what a torch user has without us."""
+"""The backend that the others are compared with. It runs wherever torch does."""
 
 BASELINE_VARIANT = "eager"
 
@@ -48,7 +49,12 @@ PREFERENCE = {"cuda": ("triton", "cupy", "numba", "torch"), "cpu": ("cpu", "torc
 
 @dataclass(frozen=True)
 class Implementation:
-    """One algorithm of one operation in one language, named ``backend/op/variant`` everywhere."""
+    """One algorithm of one operation in one language, named ``backend/op/variant`` everywhere.
+
+    >>> import kernelzoo
+    >>> kernelzoo.implementation("torch/softmax/eager").op
+    'softmax'
+    """
 
     backend: str
     op: str
@@ -56,7 +62,7 @@ class Implementation:
     summary: str
     """The first line of its docstring."""
     chooses: bool = False
-    """Whether it stands for several forms, one of which it chooses for a problem."""
+    """Whether it stands for several forms, and chooses one of them for a problem."""
 
     @property
     def id(self) -> str:
@@ -67,15 +73,15 @@ class Implementation:
         return operations.OPERATIONS[self.op]
 
     def bind(self, x: torch.Tensor, out: torch.Tensor) -> Launch:
-        """Bind a canonical ``(x, out)``; load the backend first if need be.
+        """Bind a canonical ``(x, out)``, and load the backend first if it is not loaded.
 
         Raises BackendUnavailableError if the backend can't run here, UnsupportedProblemError if this variant can't
-        take the problem.
+        take the problem, LaunchError if it returns no launch.
         """
-        return language(self.backend).binds[self.op, self.variant](x, out)
+        return launch_of(self.id, language(self.backend).binds[self.op, self.variant], x, out)
 
     def form(self, x: torch.Tensor, out: torch.Tensor) -> str:
-        """The id of the form that takes a canonical ``(x, out)``: its own, or for a chooser that which it chooses.
+        """The id of the form that takes a canonical ``(x, out)``: its own id, or that of the form which it chooses.
 
         Raises as ``bind`` does.
         """
@@ -85,7 +91,16 @@ class Implementation:
     def launch(self, x: torch.Tensor, *, dim: operations.Dims = -1, out: torch.Tensor) -> Launch:
         """Bind tensors of any legal shape and layout, as a call of the backend does, and return the launch.
 
-        This is what benchmarks time: the launch holds every copy, fill and workspace pass that the variant needs.
+        This is what benchmarks time: the launch includes every copy, fill and workspace pass that the variant needs.
+        Raises as ``bind`` does, and as the operation's checks do.
+
+        >>> import torch, kernelzoo
+        >>> x = torch.tensor([[3.0, 1.0], [2.0, 5.0]])
+        >>> out = torch.empty(2)
+        >>> launch = kernelzoo.implementation("torch/min/eager").launch(x, out=out)
+        >>> launch()
+        >>> out
+        tensor([1., 2.])
         """
         language(self.backend).check_device(x)
         dims = self.operation.check(x, dim)
@@ -127,11 +142,21 @@ class Language:
 def register(backend: str, op: str, variant: str) -> Callable[[BindT], BindT]:
     """Register the decorated function as ``backend/op/variant`` and hand it back unchanged.
 
-    The function takes the canonical ``(x, out)`` of its operation and returns a launch. It checks what it, in
-    particular, can't take, and raises UnsupportedProblemError for that. A backend name not seen before makes a new
-    backend, which takes tensors on the CPU and on any GPU.
+    The function takes the canonical ``(x, out)`` of its operation, of shapes (outer, n, inner) and, for a reduction,
+    (outer, inner). It returns a launch: a function without arguments that runs the kernel and writes into ``out``. For
+    a problem that it can't take, it raises UnsupportedProblemError. A new backend name makes a new backend, which takes
+    tensors on the CPU and on any GPU.
 
     Raises RegistrationError if the id is taken by another function, UnknownNameError for an unknown operation.
+
+    >>> import torch, kernelzoo
+    >>> @kernelzoo.register("mine", "min", "simple")
+    ... def simple(x, out):
+    ...     def launch():
+    ...         torch.amin(x, 1, out=out)
+    ...     return launch
+    >>> kernelzoo.get("mine").min(torch.tensor([[3.0, 1.0], [2.0, 5.0]]), variant="simple")
+    tensor([1., 2.])
     """
     _check_id(backend, op, variant)
 
@@ -147,13 +172,19 @@ def chooser(backend: str, op: str, variant: str) -> Callable[[ChooseT], ChooseT]
 
     The function takes the canonical ``(x, out)`` and returns the name of the form that takes the problem: a registered
     variant of the same backend and operation that is no chooser. Raises as ``register`` does.
+
+    >>> import kernelzoo
+    >>> @kernelzoo.chooser("mine", "min", "auto")
+    ... def auto(x, out):
+    ...     return "simple"
     """
     _check_id(backend, op, variant)
 
     def decorate(choose: ChooseT) -> ChooseT:
         def bind(x: torch.Tensor, out: torch.Tensor) -> Launch:
             try:
-                return _registered[backend, op, chosen(backend, op, variant, x, out)](x, out)
+                form = chosen(backend, op, variant, x, out)
+                return launch_of(f"{backend}/{op}/{form}", _registered[backend, op, form], x, out)
             except GridTooLargeError:
                 if x.size(0) * x.size(2) < _FEWEST_HALVED:
                     raise
@@ -211,7 +242,12 @@ on_change: list[Callable[[str], None]] = []
 
 
 def backends() -> tuple[str, ...]:
-    """Names of all known backends, sorted, whether or not they can run here. Imports no language."""
+    """Names of all known backends, sorted, whether or not they can run here. Imports no language.
+
+    >>> import kernelzoo
+    >>> "triton" in kernelzoo.backends()
+    True
+    """
     return tuple(sorted({*packages(), *(backend for backend, _, _ in list(_registered))}))
 
 
@@ -219,13 +255,17 @@ def implementations(backend: str | None = None, op: str | None = None) -> tuple[
     """All implementations, or those of one backend or operation, sorted by id. Imports no language.
 
     Raises UnknownNameError for an unknown backend or operation.
+
+    >>> import kernelzoo
+    >>> [i.variant for i in kernelzoo.implementations("torch", "min")]
+    ['auto', 'compile', 'eager']
     """
     if backend is not None and backend not in backends():
         raise UnknownNameError("backend", backend, backends())
     if op is not None:
         known_op(op)
     names = tuple(operations.OPERATIONS)
-    read = (Implementation(*found) for name, package in packages().items() for found in scan(name, package, names))
+    read = (Implementation(*found[:5]) for name, package in packages().items() for found in scan(name, package, names))
     found = {i.id: i for i in read}
     for (name, operation, variant), bind in list(_registered.items()):
         chooses = (name, operation, variant) in _choosers
@@ -239,15 +279,28 @@ def implementations(backend: str | None = None, op: str | None = None) -> tuple[
 
 
 def implementation(id: str) -> Implementation:
-    """The implementation of one id, ``backend/op/variant``. Raises UnknownNameError."""
+    """The implementation of one id, ``backend/op/variant``. Raises UnknownNameError.
+
+    >>> import kernelzoo
+    >>> kernelzoo.implementation("torch/min/eager").id
+    'torch/min/eager'
+    """
     known = {i.id: i for i in implementations()}
     if id not in known:
         raise UnknownNameError("implementation", id, known)
     return known[id]
 
 
+def launch_of(id: str, bind: Bind, x: torch.Tensor, out: torch.Tensor) -> Launch:
+    """What a bind returns for a canonical ``(x, out)``. Raises LaunchError unless it can be called."""
+    launch = bind(x, out)
+    if not callable(launch):
+        raise LaunchError(id, launch)
+    return launch
+
+
 def baseline(op: str) -> str:
-    """The id of the implementation of an operation that the others are measured by."""
+    """The id of the implementation of an operation that the others are compared with."""
     return f"{BASELINE}/{op}/{BASELINE_VARIANT}"
 
 
@@ -276,12 +329,12 @@ def require(backend: str, module: str, remedy: str) -> Any:
 # Guards the tables below. Never held while a module is imported, which may wait for a thread that waits here.
 _lock = threading.RLock()
 _loading: dict[str, threading.RLock] = {}
-"""By backend, what lets one thread at a time import it."""
+"""Locks by backend: one thread at a time imports it."""
 
 _forked = False
 _registered: dict[tuple[str, str, str], Bind] = {}
 _choosers: dict[tuple[str, str, str], Choose] = {}
-"""Of those, the ones that choose among others."""
+"""The choosers among them."""
 _loaded: dict[str, Language] = {}
 
 
@@ -316,7 +369,7 @@ def _load(name: str) -> Language:
 
 
 def import_kernels(name: str, package: str) -> None:
-    """Import all modules of a backend's operations, which registers what they hold; nothing is probed."""
+    """Import all modules of a backend's operations, which registers their implementations. Nothing is probed."""
     for op in operations.OPERATIONS:
         spec = importlib.util.find_spec(f"{package}.{op}")
         if spec is None:
@@ -327,7 +380,7 @@ def import_kernels(name: str, package: str) -> None:
 
 
 def _after_fork() -> None:
-    """In a forked child: locks that another thread of the parent held are free, and no launch of its device is kept."""
+    """In a forked child: make new locks, since a thread of the parent may hold the old ones, and keep no launch."""
     global _lock, _forked
     _lock, _forked = threading.RLock(), True
     _loading.clear()

@@ -1,14 +1,14 @@
-"""Launch tables: the numbers by which a card's size chooses tiles, grids and algorithms, and where better ones are.
+"""Launch tables: the numbers that choose tiles, grids and algorithms for a card.
 
-A backend declares a table for each operation: a frozen dataclass, a field of it being a *knob*. As shipped, a knob has
-the value that measurements on an H200 chose. ``kernelzoo tune`` measures others on the card that is here, and stores
-what it finds in the user's folder for caches; from the next process on, binds on such a card use it.
+A backend declares a table for each operation: a frozen dataclass whose fields are *knobs*. A knob's shipped value was
+chosen by measurements on an H200. ``kernelzoo tune`` measures other values on the card that is here, and stores the
+better ones in the user's cache folder; from the next process on, binds on such a card use them.
 
-A knob may cost time and never a result: whatever its value, among those it allows, the plan made of it must be right
-and keep within the device. What is not so (a warp, a vector of 16 bytes, the threads of a block) is a constant.
+A knob may change the time and never the result: with any value that it allows, the plan must be right and within the
+device's limits. A number that must not vary (a warp, a vector of 16 bytes, the threads of a block) is a constant.
 
-Binds ask ``of(Table, device)`` for the table in force. A table compares by identity and there is one object for each
-set of values, so that what is kept by table is found fast.
+Binds ask ``of(Table, device)`` for the table in use. Tables compare by identity, and there is one object for each set
+of values, so that a look-up by table is fast.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ Json = dict[str, Any]
 
 
 class TableError(KernelZooError, ValueError):
-    """A launch table that isn't declared, or a value that its knob doesn't allow."""
+    """A launch table is not declared, or its knob does not allow the value."""
 
 
 class TableWarning(UserWarning):
-    """A stored table is not used; shipped ones are."""
+    """A stored table is not used; the shipped one is."""
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -112,7 +112,7 @@ def knobs(table: type[Any]) -> tuple[Knob, ...]:
 
 
 def digest(table: type[Any]) -> str:
-    """What a table declares, in few letters: a stored one of another declaration says nothing about this."""
+    """A hash of what a table declares: a stored table of another declaration must not be used."""
     return _digest([[k.name, k.shipped, k.among] for k in knobs(table)])
 
 
@@ -159,12 +159,12 @@ def _digest(value: Any) -> str:
 
 
 chosen: ContextVar[Mapping[type[Any], Any]] = ContextVar("chosen", default={})  # noqa: B039 - nobody writes to it
-"""Tables that take the place of those in force, while this thread binds; see ``using``."""
+"""Tables to use in place of others while this thread binds; see ``using``."""
 
 
 @contextmanager
 def using(table: Any) -> Iterator[None]:
-    """Within the context, what this thread binds is bound with that table, whatever the device."""
+    """Within the context, this thread binds with that table on any device."""
     token = chosen.set({**chosen.get(), type(table): table})
     try:
         yield
@@ -173,10 +173,10 @@ def using(table: Any) -> Iterator[None]:
 
 
 def of(table: type[T], device: int) -> T:
-    """The table in force, or that to which a form's part belongs, on the device of that index; a negative one, where no
-    device is, has the shipped table.
+    """The table in use on the device of that index, or the one that a form's part belongs to. A negative index means no
+    device: the shipped table.
 
-    Raises UnknownNameError if the variable KERNELZOO_TABLES holds something else than it may.
+    Raises UnknownNameError for a wrong value of the variable KERNELZOO_TABLES.
     """
     whole = _whole.get(table, table)
     instead = chosen.get()
@@ -198,7 +198,7 @@ def label(backend: str, op: str, device: int) -> str | None:
 
 
 def forget_loaded() -> None:
-    """Read stored tables anew at the next bind; what is bound already stays as it is."""
+    """Read stored tables again at the next bind. Existing launches stay as they are."""
     _in_force.clear()
     _warned.clear()
 
@@ -213,7 +213,7 @@ _warned: set[Path] = set()
 
 @dataclass(frozen=True)
 class Card:
-    """What a table is measured for: two cards that agree in this may share it."""
+    """What a table is measured for: two cards that are equal here may share it."""
 
     name: str
     capability: str

@@ -1,24 +1,59 @@
-"""The conformance suite: what every implementation must return, as pytest tests for this repo and for anyone's own.
+"""The conformance suite: tests for every implementation, in this repository and in yours.
 
-A test file of a few lines runs all of it over every registered implementation, or over one's own::
+A test file of a few lines runs the whole suite over your own backend (without ``backends``, over all)::
 
     from kernelzoo.testing import Conformance
 
     class TestMine(Conformance):
         backends = ("mine",)
 
-Each test goes the way a user's call goes, ``get(backend).op(x, variant=...)``, and checks the values against the
-float64 reference, that the input is unchanged, that a poisoned ``out`` is written whole, and that a second run gives
-the same bits. A variant that refuses a problem is skipped with its reason; one that refuses them all fails.
+Each test calls an implementation as a user does, ``get(backend).op(x, variant=...)``, and checks the values against the
+float64 reference, that the input is unchanged, that every element of ``out`` is written, and that a second run gives
+the same bits. A case that a variant refuses is skipped with its reason; a variant that refuses them all fails.
+
+The same in a function, for one case::
+
+    from kernelzoo import implementation
+    from kernelzoo.testing import cases, check
+
+    check(implementation("torch/softmax/eager"), cases("softmax")[-1], "cpu")
+
+This module is also a pytest plugin, which every project in the environment loads. So it imports nothing until one of
+its names is asked for.
 """
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+if TYPE_CHECKING:
+    from kernelzoo.check.cases import Case, cases
+    from kernelzoo.check.plugin import Conformance
+    from kernelzoo.check.running import check
+    from kernelzoo.check.strategies import tensors
+
 pytest.register_assert_rewrite("kernelzoo.check.plugin")
 
-from kernelzoo.check.cases import Case, cases  # noqa: E402  (pytest must know of the plug-in before it is imported)
-from kernelzoo.check.plugin import Conformance, pytest_addoption  # noqa: E402
-from kernelzoo.check.running import check  # noqa: E402
-from kernelzoo.check.strategies import tensors  # noqa: E402
+_HOMES = {"Case": "cases", "cases": "cases", "Conformance": "plugin", "check": "running", "tensors": "strategies"}
 
 __all__ = ["Case", "Conformance", "cases", "check", "pytest_addoption", "tensors"]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("kernelzoo", "what the conformance suite insists on")
+    # Every project in the environment has this plugin loaded, so its options bear the package's name.
+    group.addoption(
+        "--kernelzoo-require",
+        default="",
+        metavar="BACKENDS",
+        help="comma-separated backends whose absence is a failure, not a skip",
+    )
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"kernelzoo.check.{_HOMES[name]}"), name)

@@ -1,5 +1,7 @@
 """The registry: listing, loading, registering, and the errors of all three."""
 
+import doctest
+import importlib
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +13,7 @@ from registered import forget, unload
 
 import kernelzoo
 from kernelzoo import registry
-from kernelzoo.errors import InputTypeError
+from kernelzoo.errors import InputTypeError, LaunchError
 from kernelzoo.launch import Launch
 from kernelzoo.packages import BUILT_IN
 
@@ -30,6 +32,32 @@ def scratch() -> Iterator[str]:
     """A backend name whose registrations are forgotten afterwards."""
     yield "scratch"
     forget("scratch")
+
+
+@pytest.mark.parametrize("module", ["kernelzoo", "kernelzoo.registry", "kernelzoo.backend"])
+def test_examples_in_docstrings_are_right(module: str) -> None:
+    try:
+        failed, tried = doctest.testmod(importlib.import_module(module))
+        assert tried and not failed
+    finally:
+        forget("mine")
+
+
+@pytest.mark.parametrize(
+    ("returned", "told"), [(None, "returned None"), (torch.ones(2), "returned a torch.Tensor"), (3, "returned an int")]
+)
+def test_a_bind_must_return_a_function(scratch: str, returned: object, told: str) -> None:
+    """Whether the operation adds copies of its own or not, and whoever calls it: a user, a benchmark or a chooser."""
+    kernelzoo.register(scratch, "min", "bad")(lambda x, out: returned)
+    kernelzoo.chooser(scratch, "min", "auto")(lambda x, out: "bad")
+    words = rf"scratch/min/bad {told}, not a launch; return a function that runs the kernel"
+    for x in (torch.ones(2, 3), torch.ones(3, 4, 5, 6).permute(3, 1, 0, 2)[:, ::2]):
+        for variant in ("bad", "auto"):
+            with pytest.raises(LaunchError, match=words):
+                kernelzoo.get(scratch).min(x, variant=variant)
+            implementation = kernelzoo.implementation(f"{scratch}/min/{variant}")
+            with pytest.raises(LaunchError, match=words):
+                implementation.launch(x, out=torch.empty(x.shape[:-1]))
 
 
 @pytest.mark.parametrize(("backend", "op"), VARIANTS)

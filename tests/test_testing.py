@@ -1,6 +1,8 @@
 """The conformance suite in somebody else's hands: what the README says of it, on a right kernel and on wrong ones."""
 
 import re
+import subprocess
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -24,6 +26,13 @@ def run_suites(folder: Path, bodies: Iterable[str]) -> list[tuple[int, str]]:
         path.write_text(kernel.replace(RIGHT, body) + suite, encoding="utf-8")
         runs.append((ROOT, [*options, f"--rootdir={path.parent}", str(path)]))
     return pytests(runs)
+
+
+def test_the_plugin_imports_nothing_when_pytest_starts() -> None:
+    """Every project of an environment has it loaded."""
+    code = "import sys, pytest\nbefore = {*sys.modules}\nimport kernelzoo.testing\nprint(*({*sys.modules} - before))"
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert sorted(done.stdout.split()) == ["kernelzoo", "kernelzoo.testing"]
 
 
 WRONG = {

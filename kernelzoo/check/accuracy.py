@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 def torch_id(op: str) -> str:
-    """The id of what torch itself returns, whatever its eager variant makes of it; beside all that rounds."""
+    """The id of torch's own function, which is measured with every operation that rounds."""
     return f"torch.{operations.OPERATIONS[op].in_torch}"
 
 

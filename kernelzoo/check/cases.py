@@ -1,4 +1,4 @@
-"""The contract as cases: for the conformance suite (:mod:`kernelzoo.testing`), and for whoever else checks.
+"""The contract as cases, for the conformance suite (:mod:`kernelzoo.testing`) and for ``kernelzoo verify``.
 
 A :class:`Case` makes one input; :func:`kernelzoo.check.running.check` runs it through an implementation. Nothing here
 needs pytest.
@@ -40,6 +40,7 @@ class Case:
 
     op: str
     name: str
+    """Begins with the input's dtype."""
     make: Make
     dim: operations.Dims = -1
     keepdim: bool = False
@@ -49,6 +50,10 @@ class Case:
     """Elements of the input, for suites that must leave out the large ones."""
     place: Callable[[torch.Tensor], torch.Tensor] | None = None
     """Lays out memory for an ``out``, and is given the right result; None: a new contiguous tensor."""
+
+    @property
+    def dtype(self) -> str:
+        return self.name.partition("-")[0]
 
     def input(self, device: str) -> torch.Tensor:
         import torch
@@ -328,6 +333,6 @@ def _far(stride: int, values: torch.Tensor) -> torch.Tensor:
         raise NoRoomError(f"no room for {count} rows that lie {stride} elements apart: {error}") from error
     for row in range(count):
         wrapped = (row * stride + below) % 2**32
-        memory[wrapped : wrapped + width] = -128  # no result of ours holds it, and no row of ours is constant
+        memory[wrapped : wrapped + width] = -128  # no right result holds it, and no row of a case is constant
     far = memory.as_strided((count, *values.shape[1:]), (stride, *values[0].contiguous().stride()), below)
     return far.copy_(values)

@@ -1,4 +1,4 @@
-"""The conformance suite as a pytest plug-in; :mod:`kernelzoo.testing` is its public name."""
+"""The conformance suite as a pytest class; :mod:`kernelzoo.testing` is its public name."""
 
 from __future__ import annotations
 
@@ -14,29 +14,18 @@ from kernelzoo.check.running import check
 from kernelzoo.errors import BackendUnavailableError, DeviceError, UnsupportedProblemError
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
-    group = parser.getgroup("kernelzoo", "what the conformance suite insists on")
-    # Every project in the environment has this plugin loaded, so its options bear the package's name.
-    group.addoption(
-        "--kernelzoo-require",
-        default="",
-        metavar="BACKENDS",
-        help="comma-separated backends whose absence is a failure, not a skip",
-    )
-
-
 class Conformance:
     """Subclass it in a test module, named ``Test...``; see :mod:`kernelzoo.testing`."""
 
     backends: ClassVar[tuple[str, ...] | None] = None
     """Names of the backends to check; None: all that are registered."""
     core_only: ClassVar[tuple[str, ...]] = ()
-    """Ids that take seconds to bind each problem, and are checked on the core cases alone, beside those of which their
-    backend's package says so (``SLOW_TO_BIND``)."""
+    """Ids that take seconds to bind each problem. They are checked on the core cases alone, as are those that a
+    backend's package names in ``SLOW_TO_BIND``."""
 
     @staticmethod
     def device(backend: str) -> str:
-        """Where to put the inputs: the first kind of device that the backend takes here."""
+        """The device of the inputs: the last kind that the backend takes here, a GPU where there is one."""
         return get(backend).devices[-1]
 
     @classmethod
@@ -64,7 +53,7 @@ class Conformance:
 
     @pytest.fixture(autouse=True)
     def _runnable(self, request: pytest.FixtureRequest) -> None:
-        """Skip what can't run here, with the reason, and what is too large for where it runs."""
+        """Skip what can't run here, with the reason, and what is too large for the place where it runs."""
         params: dict[str, Any] = request.node.callspec.params if hasattr(request.node, "callspec") else {}
         if "implementation" not in params:
             return

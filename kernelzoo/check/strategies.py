@@ -1,4 +1,4 @@
-"""Inputs that Hypothesis makes up."""
+"""Inputs that Hypothesis draws."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The command line: ``kernelzoo list | doctor | verify | fuzz | accuracy | bench | compare | inspect | tune | report``.
 
-Each command is a function that returns the exit status; options stand in its signature, and what it needs is imported
-when it runs, so that ``kernelzoo --help`` loads nothing heavy.
+Each command is a function that returns the exit status. Its options stand in its signature. It imports what it needs
+when it runs: ``kernelzoo --help``, the completion of a shell and the refusal of a wrong name load no torch.
 """
 
 from __future__ import annotations
@@ -22,17 +22,16 @@ from kernelzoo.errors import KernelZooError
 from kernelzoo.files import printable
 
 WRONG, UNUSABLE, INTERRUPTED = 1, 2, 130
-"""Exit statuses beside 0: something is wrong or slower; bad usage or environment; Ctrl-C."""
+"""Exit statuses beside 0: something is wrong or slower; bad usage, or something is missing here; interrupted."""
 
 app = typer.Typer(
     name="kernelzoo",
     help=(
         "The same GPU operations side by side in several kernel languages, checked and measured honestly.\n\n"
-        "Every command takes --json: then standard output is one JSON document, and nothing else.\n\n"
+        "With --json, which every command takes, standard output is one JSON document and nothing else.\n\n"
         "Exit status: 0 all is well; 1 something is wrong or slower (a finding, a failed row, a regression); "
-        "2 bad usage, or the machine can't do it; 130 interrupted."
+        "2 bad usage, or something is missing on this machine; 130 interrupted."
     ),
-    add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -65,7 +64,7 @@ app.command("report", add_help_option=False, context_settings=reporting.PASS_ON)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; the exit status. Errors are one line on standard error, and in the JSON where that was asked."""
+    """Run a command and return the exit status. An error is one line on standard error, and in the JSON with --json."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
@@ -93,7 +92,7 @@ def _run(given: list[str]) -> int:
 
 @contextmanager
 def _terminated() -> Iterator[None]:
-    """SIGTERM, and a terminal that goes away, end a command the way Ctrl-C does: in order, and saying how to go on."""
+    """Within the context, SIGTERM and SIGHUP end a command as Ctrl-C does: cleanly, and saying how to go on."""
     signals = (signal.SIGTERM, signal.SIGHUP) if threading.current_thread() is threading.main_thread() else ()
     before = {number: signal.getsignal(number) for number in signals}
     for number in signals:

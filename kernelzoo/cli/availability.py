@@ -1,4 +1,4 @@
-"""Whether a backend can run here, and if not, why not and what mends it."""
+"""Whether a backend can run here; if not, why, and how to fix it."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from kernelzoo.errors import BackendUnavailableError, KernelZooError
 
 @dataclass(frozen=True)
 class Availability:
-    """``devices`` is empty if it can't run here; then ``reason`` says why and ``remedy`` what mends it."""
+    """``devices`` is empty if it can't run here; then ``reason`` says why, and ``remedy`` how to fix it."""
 
     backend: str
     devices: tuple[str, ...] = ()
     emulator: str = ""
-    """What runs the kernels in place of a device; it is for checking, and never timed."""
+    """What runs the kernels in place of a device. It is for checking and never timed."""
     reason: str = ""
     remedy: str = ""
     tables: str = ""
-    """Which launch tables are in force on the first GPU, in words, or "" if it has none."""
+    """The launch tables in use on the first GPU, in words, or ""."""
 
     @property
     def words(self) -> str:
@@ -31,7 +31,7 @@ class Availability:
 
 
 def availability(backend: str) -> Availability:
-    """Load the backend, with its language, and see; whatever that raises is the reason."""
+    """Load the backend and its language; whatever that raises is the reason."""
     from kernelzoo import backend as backends
 
     try:
@@ -55,7 +55,7 @@ def availability(backend: str) -> Availability:
 
 
 def launch_tables(backend: str, device: int = 0) -> str:
-    """Which launch tables of a loaded backend are in force on a GPU, and why a stored one is not, in words."""
+    """The launch tables of a loaded backend in use on a GPU, and why a stored one is not used, in words."""
     from kernelzoo import operations, tables
 
     with warnings.catch_warnings(record=True) as ignored:

@@ -29,7 +29,7 @@ _LABELS = {
 
 
 def doctor(json: options.Json = False) -> int:
-    """Look at this machine: devices, driver, toolkits, versions; what each backend lacks; what would spoil a time.
+    """Examine this machine: devices, driver, toolkits, versions, what each backend lacks, what would spoil a time.
 
     Exit status: 0; 1 if no backend but torch can run here.
     """
@@ -57,11 +57,11 @@ def doctor(json: options.Json = False) -> int:
 
 
 def examine() -> Machine:
-    """Look at everything, each thing in a process of its own."""
+    """Examine everything, each thing in a separate process."""
     from kernelzoo import registry
     from kernelzoo.cli import probe
 
-    load = os.getloadavg()[0]  # before the looks themselves make one
+    load = os.getloadavg()[0]  # before the processes below add to it
     governor = Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
     names = ("OMP_", "MKL_", "NUMBA_", "TRITON_", "CUDA_", "CUPY_", "PYTORCH_")
     return Machine(
@@ -75,7 +75,7 @@ def examine() -> Machine:
         cores=len(os.sched_getaffinity(0)),
         load=load,
         governor=governor.read_text().strip() if governor.exists() else "",
-        # In turns: who else is on a GPU is seen before the looks that go there themselves, and its free memory next.
+        # In this order: other users of a GPU are seen before our own processes use it, then its free memory.
         looks={
             **probe.look([name for name in probe.LOOKS if name != "torch"]),
             **probe.look(["torch"]),
@@ -85,7 +85,7 @@ def examine() -> Machine:
 
 
 def _pin(distribution: str, wanted: str) -> str:
-    """The exact version of another that a distribution asks for, or ""."""
+    """The exact version of another distribution that one requires, or ""."""
     try:
         asked = importlib.metadata.requires(distribution) or []
     except importlib.metadata.PackageNotFoundError:
@@ -126,7 +126,7 @@ def _print(machine: Machine, found: list[Suspicion]) -> None:
     console.print()
     backends = {n.partition(":")[2]: look for n, look in machine.looks.items() if n.startswith("backend:")}
     tuned = any(look.get("tables") for look in backends.values())
-    table = output.table("backend", "here", *(["launch tables"] if tuned else []), "what mends it")
+    table = output.table("backend", "here", *(["launch tables"] if tuned else []), "how to fix it")
     for name, look in backends.items():
         runs = f"runs on {' and '.join(look['devices'])}" if look.get("devices") else look.get("reason")
         emulated = f" (in {look['emulator']}: never timed)" if look.get("emulator") else ""

@@ -1,4 +1,4 @@
-"""``kernelzoo fuzz``: cases that nobody thought of, over every implementation or some."""
+"""``kernelzoo fuzz``: runs implementations on random cases."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import shlex
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from kernelzoo.cli import options, output, recording
-from kernelzoo.cli.bench import Variants
 
 if TYPE_CHECKING:
     from kernelzoo.check.fuzz import Case
@@ -21,51 +21,49 @@ if TYPE_CHECKING:
     from kernelzoo.measure.guard import Guard
 
 _BATCH = 128
-"""Cases that a process is given at a time: what is lost, and run again, where a kernel breaks it."""
+"""Cases that a process gets at a time. Where a kernel breaks the process, these are run again."""
 
 _ENOUGH = 20
-"""Failures of one implementation after which the rest of its cases is left."""
+"""Failures of one implementation after which its other cases are skipped."""
 
 _REDUCED = 3
-"""Failures of one implementation that are made simpler; the others are told as they were made up."""
+"""Failures of one implementation that are made simpler and printed. The JSON has all, the others as they were drawn."""
 
 _TRIES, _COSTLY = 400, 5
-"""Simpler cases to try for one failure, and how many of them may cost a process, for one such failure."""
+"""Simpler cases to try for one failure, and how many of them may cost a process."""
 
 _SLOW_TO_BIND = 100
-"""How many times fewer cases are made up for what takes seconds to bind each problem."""
+"""How many times fewer cases an implementation gets that takes seconds to bind each problem."""
 
 
 def fuzz(
     *,
-    ids: Annotated[
-        list[str] | None, typer.Argument(metavar="[ID]...", help="Ids or globs such as 'triton/softmax/*'.")
-    ] = None,
+    ids: options.Ids = None,
     cases: Annotated[int, typer.Option("--cases", metavar="N", min=1, help="Cases for each implementation.")] = 1000,
     seed: options.Seed = None,
     case: Annotated[
-        str | None, typer.Option("--case", metavar="JSON", help="Run this one case, as a failure was printed.")
+        str | None, typer.Option("--case", metavar="JSON", help="Run this one case, as a failure prints it.")
     ] = None,
     alike: Annotated[
-        int, typer.Option("--alike", metavar="K", min=1, help="Cases that share a layout, and what is compiled for it.")
+        int, typer.Option("--alike", metavar="K", min=1, help="Cases that share a layout, and so a compiled kernel.")
     ] = 8,
     jobs: options.Jobs = 0,
     module: options.Modules,
     backend: options.Backends,
     op: options.Ops,
-    variant: Variants,
+    variant: options.Variants,
     device: options.Device = "",
     patience: options.Patience = 180.0,
     to: options.RunRecord = None,
     json: options.Json = False,
 ) -> int:
-    """Try implementations on cases that are made up: dtypes, shapes, axes, strides, offsets, values, errors.
+    """Try implementations on random cases: dtypes, shapes, axes, strides, offsets, values, wrong calls.
 
-    Each case is held to the whole contract. One that fails is made simpler and printed as the command that repeats it.
-    They run in processes of their own: one that crashes or hangs is a failure. Without an ID, all are tried; with a
-    --module, those that it adds.
+    Each case is checked against the whole contract. A few of those that fail are made simpler and shown, each with the
+    command that repeats it. Kernels run in separate processes: one that crashes or hangs is a failure. Without an ID,
+    all are tried; with a --module, those that it adds.
 
-    Exit status: 0; 1 for any failure; 2 for an unknown name, or where nothing could be tried.
+    Exit status: 0; 1 for any failure; 2 for an unknown name, or where what was asked for can't run here.
     """
     from kernelzoo import registry
     from kernelzoo.check import fuzz as engine
@@ -76,13 +74,17 @@ def fuzz(
     recording.check_output(to)
     run = recording.Recording("kernelzoo-fuzz/1")
     seed = secrets.randbits(32) if seed is None else seed
+    names = options.words(op), options.words(backend), options.words(variant)
+    for id in options.select_early(module, ids or [], *names):
+        if case is not None:
+            engine.parse(case, id.split("/")[1])
     modules = options.check_modules(module)
     with Guards(lambda: Guard(device, modules, patience=patience)) as guards:
         about = guards.first.about
         known = set(about.summaries)
         if module and not ids:
             known -= {i.id for i in registry.implementations()}  # no module is ever run in this process
-        chosen = options.select(known, ids or [], options.words(op), options.words(backend), options.words(variant))
+        chosen = options.select(known, ids or [], *names)
         if case is not None:
             works = [_Work(id, seed, [engine.parse(case, id.split("/")[1])]) for id in chosen]
         else:
@@ -91,18 +93,24 @@ def fuzz(
             batches = sum(-(-len(work.cases) // _BATCH) for work in works)
             guards.run(_Share(works, guards.lock, bar).step, min(jobs or len(os.sched_getaffinity(0)), batches))
     rows = [work.row() for work in works]
-    document = run.document(about, rows, seed=seed, failures=[failure for work in works for failure in work.failures])
+    failures = [failure for work in works for failure in work.failures]
+    for failure in failures:
+        failure["repeat"] = _again(failure["id"], failure["case"], module, device)
+    document = run.document(about, rows, seed=seed, failures=failures)
+    unavailable = {work.id: work.unavailable for work in works if work.unavailable}
+    missing = options.missing(ids or [], names[1], unavailable, chosen)
     if to is not None:
         recording.write(to, document)
     if json:
-        output.emit(document)
+        output.emit(document | ({"error": "; ".join(missing)} if missing else {}))
     else:
-        _print(works, modules, seed)
-    return 1 if any(row["failed"] for row in rows) else 0 if any(not row["unavailable"] for row in rows) else 2
+        _print(works, seed)
+        output.absent(unavailable, missing)
+    return 1 if failures else 2 if missing or len(unavailable) == len(rows) else 0
 
 
 class _Work:
-    """The cases of one implementation, and what came of them so far."""
+    """The cases of one implementation, and their results so far."""
 
     def __init__(self, id: str, seed: int, cases: Sequence[Case], *, emulator: str = "", unavailable: str = "") -> None:
         self.id, self.cases = id, cases
@@ -116,7 +124,7 @@ class _Work:
         self._layouts = set[object]()
 
     def take(self) -> Sequence[Case]:
-        """The next batch; none if nothing is left, or enough has failed."""
+        """The next batch; empty if nothing is left, or enough has failed."""
         if self.unavailable or len(self.failures) >= _ENOUGH:
             self.next = len(self.cases)
         batch = self.cases[self.next : self.next + _BATCH]
@@ -124,7 +132,7 @@ class _Work:
         return batch
 
     def add(self, batch: Sequence[Case], found: dict[str, Any], seconds: float) -> None:
-        """Take up what came of a batch."""
+        """Add the results of a batch."""
         for name in self._found:
             self._found[name] += found.get(name, 0)
         self.unavailable = self.unavailable or found["unavailable"]
@@ -152,7 +160,7 @@ class _Work:
 
 
 def _works(guard: Guard, ids: Sequence[str], count: int, seed: int, alike: int) -> Iterator[_Work]:
-    """The same cases for all implementations of an operation that run in the same kind of place."""
+    """The work of each implementation. Those of one operation and one size limit get the same cases."""
     from kernelzoo.check import fuzz as engine
     from kernelzoo.check.running import slow_to_bind
 
@@ -171,18 +179,18 @@ def _works(guard: Guard, ids: Sequence[str], count: int, seed: int, alike: int) 
 
 
 class _Share:
-    """Hands the work out, batch by batch: to one process all of one implementation, as long as there are others."""
+    """Hands out the work in batches. A process stays with one implementation as long as that has cases left."""
 
     def __init__(self, works: Sequence[_Work], lock: threading.Lock, bar: Bar) -> None:
         self._works, self._lock, self._bar = works, lock, bar
         self._of: dict[Guard, _Work] = {}
 
     def step(self, guard: Guard) -> bool:
-        """Run a batch in that process; whether there was one."""
+        """Run a batch in that process; False if nothing is left."""
         with self._lock:
             work = self._of.get(guard)
             batch = work.take() if work is not None else ()
-            while not batch:  # the process changes over to what nobody has begun, or else to what has most left
+            while not batch:  # the process takes an implementation that is not begun, or the one with most cases left
                 left = [work for work in self._works if work.next < len(work.cases)]
                 if not left:
                     return False
@@ -196,7 +204,7 @@ class _Share:
         return True
 
     def _try(self, guard: Guard, work: _Work, batch: Sequence[Case]) -> None:
-        """Run a batch, and make simpler what fails."""
+        """Run a batch, and make the failing cases simpler."""
         from kernelzoo.check import fuzz as engine
 
         started = time.monotonic()
@@ -230,18 +238,16 @@ class _Share:
 
 
 def _costly(words: str) -> bool:
-    """Whether a failure took the process with it, by the words of the guard."""
+    """Whether a failure ended the process, by the words of the guard."""
     return words.startswith(("the process ", "hung"))
 
 
-def _print(works: Sequence[_Work], modules: Sequence[str], seed: int) -> None:
+def _print(works: Sequence[_Work], seed: int) -> None:
     console = output.console()
     table = output.table("implementation", ">cases", ">right", ">refused", ">errors", ">failed", ">layouts", ">s", "")
-    absent: dict[str, list[str]] = {}
     for work in works:
         row = work.row()
         if work.unavailable:
-            absent.setdefault(work.unavailable, []).append(work.id)
             continue
         words = f"in {row['emulator']}" if row["emulator"] else ""
         words += f"{row['no_room']} had no room" if row["no_room"] else ""
@@ -249,18 +255,40 @@ def _print(works: Sequence[_Work], modules: Sequence[str], seed: int) -> None:
         table.add_row(work.id, *counts, f"{row['seconds']:.1f}", words)
     if table.row_count:
         output.show(console, table)
-    for reason, without in absent.items():
-        console.print(f"{output.some(without)} can't be tried here: {reason}", style="dim")
     for work in works:
-        for failure in work.failures:
-            console.print(f"\n{work.id}: {' '.join(failure['reason'].split())}", style="red")
-            console.print(_again(work.id, failure["case"], modules))
+        shown = list({failure["case"]: failure for failure in work.failures[:_REDUCED]}.values())
+        if shown:
+            console.print(f"\n{work.id}: {len(work.failures)} failures, the first made simpler", style="red")
+        for failure in shown:
+            console.print(f"  case   {_words(failure['case'], work.op)}")
+            console.print(f"  found  {output.brief(failure['reason'])}")
+            console.print(f"  repeat {failure['repeat']}")
+        if len(work.failures) > len(shown):
+            console.print(f"  and {len(work.failures) - len(shown)} more; --json has them all")
     total = sum(work.row()["cases"] for work in works)
     failed = sum(len(work.failures) for work in works)
     console.print(f"\n{total} cases, {failed} failed; seed {seed}")
 
 
-def _again(id: str, case: str, modules: Sequence[str]) -> str:
+def _words(text: str, op: str) -> str:
+    """A case for a reader: what differs from a plain call on a contiguous tensor."""
+    from kernelzoo.check.fuzz import contiguous, parse
+
+    case = parse(text, op)
+    told = [f"{case.dtype} {'x'.join(map(str, case.shape)) or 'scalar'}", f"dim={case.dim}"]
+    told += [f"strides {case.x.strides}"] if case.x.strides != contiguous(case.shape) else []
+    told += [f"starts {case.x.offset} elements after a 16-byte boundary"] if case.x.offset else []
+    told += ["keepdim"] if case.keepdim else []
+    told += [f"out with strides {case.out.strides}"] if case.out else []
+    told.append(f"values {case.values!r}")
+    told += [f"{name} at element {place}" for name, place in case.specials]
+    told += ["x lazily negated"] if case.negated else []
+    told += [f"a wrong call: {case.fault}"] if case.fault else []
+    return ", ".join(told)
+
+
+def _again(id: str, case: str, modules: Sequence[Path], device: str) -> str:
     """The command that runs one case again."""
-    named = [word for module in modules for word in ("--module", module)]
+    named = [word for module in modules for word in ("--module", str(module))]
+    named += ["--device", device] if device else []
     return shlex.join(["kernelzoo", "fuzz", id, *named, "--case", case])

@@ -1,27 +1,44 @@
-"""``kernelzoo inspect``: what a kernel is compiled to, with a GPU or without."""
+"""``kernelzoo inspect``: what a kernel is compiled to, with or without a GPU."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kernelzoo.cli import options, output
+from kernelzoo.cli import complete, options, output
+from kernelzoo.errors import BackendUnavailableError, InspectionError
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from kernelzoo.inspect import Kernel
 
-Id = Annotated[str, typer.Argument(metavar="ID", help="backend/op/variant, as kernelzoo list shows it.")]
+Id = Annotated[
+    str,
+    typer.Argument(
+        metavar="ID", help="backend/op/variant, as kernelzoo list shows it.", autocompletion=complete.some_ids
+    ),
+]
 Shape = Annotated[str, typer.Option("--shape", metavar="4096x4096", help="The shape it is bound to.")]
-Dtype = Annotated[str, typer.Option("--dtype", help="The dtype it is bound to.")]
-Arch = Annotated[str, typer.Option("--arch", help="The architecture that it is compiled for, such as sm_80 or sm_100.")]
-Source = Annotated[bool, typer.Option("--source", help="Print the source.")]
+Dtype = Annotated[
+    str,
+    typer.Option(
+        "--dtype",
+        help="The dtype it is bound to; short names such as fp16 and bf16 will do.",
+        callback=lambda value: options.full_dtype(value),
+        autocompletion=complete.some_dtypes,
+    ),
+]
+Arch = Annotated[str, typer.Option("--arch", help="The architecture it is compiled for, such as sm_80 or sm_100.")]
+Source = Annotated[bool, typer.Option("--source", help="Print the source; alone, it needs no language.")]
 Ptx = Annotated[bool, typer.Option("--ptx", help="Print the PTX.")]
 Results = Annotated[
     Path | None,
-    typer.Option("--results", metavar="FILE.json", help="Predict the limit by the ceilings measured there."),
+    typer.Option("--results", metavar="FILE.json", help="Compute the limit from the ceilings in this results file."),
 ]
 Sass = Annotated[bool, typer.Option("--sass", help="Print the machine code.")]
 
@@ -40,18 +57,22 @@ def inspect(
 ) -> int:
     """Show the kernels that one call launches: registers, shared memory, grid, occupancy; source, PTX, machine code.
 
-    And the time that no kernel can beat: the bytes that must move, at the bandwidth of the device's data sheet, or by
-    the ceilings that --results holds for the operation. Nothing is run, and no GPU is needed: a device of the
-    architecture is assumed, and named.
+    It also shows the time that no kernel can beat: the bytes that must be moved, divided by the bandwidth in the
+    device's data sheet, or by the ceilings in --results. Nothing is run, and no GPU is needed: a device of the
+    architecture is assumed, and named. --source alone prints the files of the form, and needs no language installed.
 
-    Exit status: 0; 2 for an unknown name, a problem that the variant refuses, or a compiler that is missing.
+    Exit status: 0; 2 for an unknown name, a problem that the variant refuses, or a missing language or compiler.
     """
     from kernelzoo import registry
     from kernelzoo.inspect import inspect as inspected
 
     (known,) = options.choose((i.id for i in registry.implementations()), [id])[:1]
-    kernels = inspected(known, options.shape(shape), dtype, dim, arch)
-    limit = _limit(known.split("/")[1], options.shape(shape), dtype, dim, kernels[0].arch, results)
+    sizes = options.shape(shape)
+    if source and not (ptx or sass):
+        _show_files(known, lambda: inspected(known, sizes, dtype, dim, arch), json)
+        return 0
+    kernels = inspected(known, sizes, dtype, dim, arch)
+    limit = _limit(known.split("/")[1], sizes, dtype, dim, kernels[0].arch, results)
     asked = [name for name, wanted in (("source", source), ("ptx", ptx), ("sass", sass)) if wanted]
     if json:
         output.emit(
@@ -67,6 +88,31 @@ def inspect(
         if limit is not None:
             output.console().print(f"limit of the problem: {limit.us:.2f} µs, {limit.bytes / 1e6:.1f} MB {limit.by}")
     return 0
+
+
+def _show_files(id: str, inspected: Callable[[], tuple[Kernel, ...]], json: bool) -> None:
+    """Print the files of a form; of a chooser, those of the form that it chooses, or its own without its language."""
+    from kernelzoo import operations, packages, registry
+
+    forms, note = [id], ""
+    if registry.implementation(id).chooses:
+        try:
+            forms = list(dict.fromkeys(kernel.implementation for kernel in inspected()))
+        except (BackendUnavailableError, InspectionError) as error:
+            note = f"{id} chooses among other forms; which one can't be told here: {error}"
+    found = [path for form in forms for path in packages.files(form, tuple(operations.OPERATIONS))]
+    if not found:
+        raise InspectionError(f"{id} is registered outside its backend's package; only those in it are shown")
+    sources = {str(path): path.read_text(encoding="utf-8") for path in found}
+    if json:
+        output.emit({"id": id, "note": note, "files": [{"path": path, "source": sources[path]} for path in sources]})
+        return
+    console, aside = output.console(), output.console(errors=True)
+    if note:
+        aside.print(output.brief(note))
+    for path, code in sources.items():
+        aside.print(f"{path}:", style="bold")
+        _print_text(console, code, "python" if path.endswith(".py") else "cuda")
 
 
 @dataclass(frozen=True)
@@ -144,10 +190,15 @@ def _print_code(kernel: Kernel, what: str) -> None:
     if code is None:
         missing = (kernel.sass_missing if what == "sass" else None) or f"{kernel.language} has none here"
         output.console(errors=True).print(f"no {what} of {kernel.name}: {missing}")
-    elif console.is_terminal:
+    else:
+        _print_text(console, code, _lexer(kernel, what))
+
+
+def _print_text(console: Console, code: str, lexer: str) -> None:
+    if console.is_terminal:
         from rich.syntax import Syntax
 
-        console.print(Syntax(code, _lexer(kernel, what)))
+        console.print(Syntax(code, lexer))
     else:
         print(code)
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from difflib import get_close_matches
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kernelzoo.cli import output
-from kernelzoo.errors import KernelZooError, UnknownNameError
+from kernelzoo import operations, registry
+from kernelzoo.cli import complete, output
+from kernelzoo.errors import KernelZooError, UnknownNameError, close
 from kernelzoo.operations import OPERATIONS
 
 if TYPE_CHECKING:
@@ -19,10 +20,66 @@ if TYPE_CHECKING:
 
 
 class OptionError(KernelZooError, ValueError):
-    """An option's value, or a combination of options, means nothing."""
+    """An option's value, or a combination of options, can't be used."""
+
+
+def words(values: Iterable[str]) -> tuple[str, ...]:
+    """The words of an option that may be repeated and may hold commas."""
+    return tuple(word for value in values for word in value.split(",") if word)
+
+
+# The callbacks below run while the command line is parsed, before anything heavy is imported or started. A file that
+# --module names may add backends and operations, whose names are checked once it has run.
+
+
+def _known_ops(context: typer.Context, value: list[str]) -> list[str]:
+    for name in () if context.params.get("module") else words(value):
+        registry.known_op(name)
+    return value
+
+
+def _known_backends(context: typer.Context, value: list[str]) -> list[str]:
+    for name in () if context.params.get("module") else words(value):
+        if name not in registry.backends():
+            raise UnknownNameError("backend", name, registry.backends())
+    return value
+
+
+def _full_dtypes(value: list[str]) -> list[str]:
+    return [full_dtype(name) for name in words(value)]
+
+
+def full_dtype(name: str) -> str:
+    """The full name of a dtype, which may be abbreviated (fp16, bf16). Raises UnknownNameError."""
+    full, known = operations.full_dtype(name), complete.dtypes()
+    if full not in known:
+        raise UnknownNameError("dtype", name, known)
+    return full
+
+
+def _several_shapes(value: list[str]) -> list[str]:
+    for text in value:
+        sizes = text.split(",")
+        if len(sizes) > 1 and all(size.strip().isdigit() for size in sizes):
+            meant = "x".join(size.strip() for size in sizes)
+            raise OptionError(
+                f"--shape {text} names {len(sizes)} shapes of one axis each; did you mean --shape {meant}? "
+                "If not, repeat --shape"
+            )
+        for one in words([text]):
+            shape(one)
+    return value
 
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document, and nothing else, on standard output.")]
+Ids = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="[ID]...",
+        help="Ids, or globs in quotes: 'triton/softmax/*'.",
+        autocompletion=complete.some_ids,
+    ),
+]
 Ops = Annotated[
     list[str],
     typer.Option(
@@ -30,19 +87,51 @@ Ops = Annotated[
         metavar="OP",
         default_factory=list,
         help=f"Operations, comma-separated or repeated: {', '.join(OPERATIONS)}.",
+        callback=_known_ops,
+        autocompletion=complete.some_ops,
     ),
 ]
 Backends = Annotated[
     list[str],
-    typer.Option("--backend", metavar="NAME", default_factory=list, help="Backends, comma-separated or repeated."),
+    typer.Option(
+        "--backend",
+        metavar="NAME",
+        default_factory=list,
+        help="Backends, comma-separated or repeated.",
+        callback=_known_backends,
+        autocompletion=complete.some_backends,
+    ),
+]
+Variants = Annotated[
+    list[str],
+    typer.Option(
+        "--variant",
+        metavar="NAME",
+        default_factory=list,
+        help="Variants, comma-separated or repeated.",
+        autocompletion=complete.some_variants,
+    ),
 ]
 Dtypes = Annotated[
     list[str],
-    typer.Option("--dtype", metavar="DTYPE", default_factory=list, help="Dtypes, comma-separated or repeated."),
+    typer.Option(
+        "--dtype",
+        metavar="DTYPE",
+        default_factory=list,
+        help="Dtypes, comma-separated or repeated; short names such as fp16 and bf16 will do.",
+        callback=_full_dtypes,
+        autocompletion=complete.some_dtypes,
+    ),
 ]
 Shapes = Annotated[
     list[str],
-    typer.Option("--shape", metavar="4096x1024", default_factory=list, help="A shape of your own; may be repeated."),
+    typer.Option(
+        "--shape",
+        metavar="4096x1024",
+        default_factory=list,
+        help="A shape of your own; may be repeated.",
+        callback=_several_shapes,
+    ),
 ]
 Dim = Annotated[int, typer.Option("--dim", help="The axis that is reduced.")]
 Modules = Annotated[
@@ -51,12 +140,15 @@ Modules = Annotated[
         "--module",
         metavar="FILE.py",
         default_factory=list,
-        help="A file that registers kernels, run in the measuring process only; may be repeated.",
+        help="A Python file that registers kernels. Only the measuring process runs it. May be repeated.",
+        is_eager=True,  # the names that it adds are unknown to the callbacks above
     ),
 ]
 Device = Annotated[str, typer.Option("--device", help="cuda, cuda:1 or cpu; by default a GPU where there is one.")]
-Rounds = Annotated[int, typer.Option("--rounds", min=1, help="Samples of each implementation; six at least tell much.")]
-Cache = Annotated[str, typer.Option("--cache", metavar="cold|hot", help="State of the cache that is timed.")]
+Rounds = Annotated[int, typer.Option("--rounds", min=1, help="Samples of each implementation; take six or more.")]
+Cache = Annotated[
+    str, typer.Option("--cache", metavar="cold|hot", help="Whether the data is in the cache when it is timed.")
+]
 CrossCheck = Annotated[
     bool, typer.Option("--cross-check/--no-cross-check", help="Time with the profiler's clock too, on a GPU.")
 ]
@@ -66,31 +158,36 @@ Waive = Annotated[
         "--waive",
         metavar="ID",
         default_factory=list,
-        help="Ids, or globs of them, to time even if they are wrong on special values alone; their rows say so.",
+        help="Ids or globs to time although they are wrong on special values (NaN, infinities); their rows say so.",
     ),
 ]
 Patience = Annotated[
-    float, typer.Option("--patience", metavar="SECONDS", min=0.1, help="Silence of a kernel that counts as hung.")
+    float,
+    typer.Option(
+        "--patience", metavar="SECONDS", min=0.1, help="A kernel that gives no sign of life for so long counts as hung."
+    ),
 ]
 Seed = Annotated[
-    int | None, typer.Option("--seed", metavar="S", min=0, help="Repeats a run; by default another each time.")
+    int | None,
+    typer.Option("--seed", metavar="S", min=0, help="Seed of the random values. Without it, each run draws others."),
 ]
 Jobs = Annotated[
-    int, typer.Option("--jobs", metavar="J", min=0, help="Processes at once; by default one for each processor.")
+    int, typer.Option("--jobs", metavar="J", min=0, help="Processes at once; by default one for each core.")
 ]
-RunRecord = Annotated[Path | None, typer.Option("-o", "--output", metavar="FILE.json", help="A record of the run.")]
-
-
-def words(values: Iterable[str]) -> tuple[str, ...]:
-    """The words of an option that may be repeated and may hold commas."""
-    return tuple(word for value in values for word in value.split(",") if word)
+RunRecord = Annotated[
+    Path | None, typer.Option("-o", "--output", metavar="FILE.json", help="Write a record of the run.")
+]
 
 
 def shape(text: str) -> tuple[int, ...]:
     """``"4096x1024"`` as (4096, 1024). Raises OptionError."""
     sizes = text.lower().split("x")
     if not all(size.isascii() and size.isdigit() and int(size) for size in sizes):
-        raise OptionError(f"no shape {text!r}; write positive sizes with an x between them, such as 4096x1024")
+        # Sizes with something else between them, in brackets perhaps.
+        digits = [size for size in re.split(r"[\s,;×x*()\[\]]+", text.lower()) if size]
+        like = len(digits) > 1 and all(size.isascii() and size.isdigit() and int(size) for size in digits)
+        meant = f"did you mean --shape {'x'.join(digits)}? " if like else ""
+        raise OptionError(f"no shape {text!r}; {meant}write positive sizes with an x between them, such as 4096x1024")
     return tuple(map(int, sizes))
 
 
@@ -102,8 +199,8 @@ def check_cache(cache: str) -> str:
 
 
 def check_modules(modules: Sequence[Path]) -> list[str]:
-    """Their paths as text, after it was said on standard error that they will run, and which backends that other
-    distributions announce. No other code of anyone's is ever run. Raises OptionError for a path that isn't there."""
+    """The modules' paths as text. Says on standard error that they will run, and which backends of other distributions
+    will; no other foreign code is ever run. Raises OptionError for a path that isn't there."""
     from kernelzoo import packages
 
     for module in modules:
@@ -123,16 +220,17 @@ _MAY = "with all that this user may do"
 def problems(
     ops: Sequence[str], shapes: Sequence[str], dtypes: Sequence[str], shape_set: str = "quick", dim: int = -1
 ) -> tuple[Problem, ...]:
-    """The problems of some shapes or, without any, of a named set.
+    """The problems of some shapes or, without any, of a named set of shapes.
 
     Raises UnknownNameError for an operation, a dtype or a set that isn't known, OptionError for a shape or an axis.
     """
     from kernelzoo import measure
 
-    named = measure.problems(shape_set, tuple(ops), tuple(dtypes))
+    dtypes = tuple(map(operations.full_dtype, dtypes))
+    named = measure.problems(shape_set, tuple(ops), dtypes)
     if not shapes:
         return named
-    sizes = [shape(text) for text in words(shapes)]
+    sizes = [shape(text) for text in words(_several_shapes(list(shapes)))]
     for size in sizes:
         if not -len(size) <= dim < len(size):
             raise OptionError(f"no axis {dim} in a shape of {len(size)}; allowed: {-len(size)} to {len(size) - 1}")
@@ -168,6 +266,20 @@ def select(
     return chosen
 
 
+def select_early(
+    modules: Sequence[object],
+    patterns: Sequence[str] = (),
+    ops: Sequence[str] = (),
+    backends: Sequence[str] = (),
+    variants: Sequence[str] = (),
+) -> tuple[str, ...]:
+    """The same from the names known here, before any process starts: an unknown name is refused at once.
+
+    With modules, which may add names, nothing is selected and nothing refused.
+    """
+    return () if modules else select(complete.ids(), patterns, ops, backends, variants)
+
+
 def choose(known: Iterable[str], patterns: Sequence[str], ops: Sequence[str] = ()) -> tuple[str, ...]:
     """The ids that the patterns name, each once, in the patterns' order.
 
@@ -199,10 +311,61 @@ def _full(pattern: str, ids: Sequence[str], ops: Sequence[str]) -> list[str]:
 
 
 def _unknown(pattern: str, ids: Sequence[str], ops: Sequence[str]) -> str:
-    if not ops and pattern.count("/") < 2:
-        return f"no implementation {pattern!r}; name the operation with --op, or write a whole id, backend/op/variant"
+    """The message for a pattern that names nothing."""
     wanted = f" of {' or '.join(ops)}" if ops else ""
-    near = get_close_matches(pattern, [*ids, *{id.split("/")[0] for id in ids}], 3)
-    return f"no implementation {pattern!r}{wanted}; " + (
-        f"did you mean {', '.join(near)}?" if near else "kernelzoo list shows them all"
+    near = _meant(pattern, [id for id in ids if not ops or id.split("/")[1] in ops], short=bool(ops))
+    meant = f"did you mean {' or '.join(near)}?" if near else "kernelzoo list shows them all"
+    backend, _, variant = pattern.partition("/")
+    short = not ops and any(id.split("/")[0] == backend and (not variant or id.split("/")[2] == variant) for id in ids)
+    return f"no implementation {pattern!r}{wanted}; {meant}" + (
+        f" Or name the operation with --op, and {pattern!r} will do" if short else ""
+    )
+
+
+# Where the words of a pattern may stand in an id; and those of a shorthand, where --op is given.
+_PLACES = {1: ((0,), (1,), (2,)), 2: ((0, 1), (0, 2), (1, 2)), 3: ((0, 1, 2),)}
+_SHORT = {1: ((0,),), 2: ((0, 2),), 3: ((0, 1, 2),)}
+
+
+def _meant(pattern: str, ids: Sequence[str], *, short: bool) -> list[str]:
+    """Patterns, shorthands or ids that are spelt like this one and name something; the closest first."""
+    parts = pattern.split("/")
+    columns = [sorted(set(column)) for column in zip(*(id.split("/") for id in ids), strict=True)]
+    found: list[tuple[float, str]] = []
+    for places in (_SHORT if short else _PLACES).get(len(parts), ()) if columns else ():
+        words = {
+            place: part if "*" in part else next(iter(close(part, columns[place], 1)), "")
+            for place, part in zip(places, parts, strict=True)
+        }
+        whole = "/".join(words.get(place, "*") for place in range(3))
+        if all(words.values()) and any(fnmatchcase(id, whole) for id in ids):
+            off = sum(words[place] != part for place, part in zip(places, parts, strict=True))
+            if short and len(parts) < 3:
+                found.append((off, "/".join(words.values())))
+            else:
+                found.append((off, f"'{_shorter(whole)}'" if "*" in whole else whole))
+    best = min((off for off, _ in found), default=0)
+    meant = list(dict.fromkeys(text for off, text in sorted(found) if off == best))
+    return meant[:3] or close(pattern, ids)
+
+
+def _shorter(pattern: str) -> str:
+    """``cpu/*`` for ``cpu/*/*``."""
+    return pattern.removesuffix("/*") if pattern.endswith("/*/*") else pattern
+
+
+def missing(
+    patterns: Sequence[str], backends: Sequence[str], unavailable: Mapping[str, str], chosen: Sequence[str]
+) -> list[str]:
+    """Why what was asked for by name can't run here, each reason once.
+
+    By name: an id, or a backend of which nothing runs, by ``--backend`` or as the first word of a pattern. What a glob
+    such as ``*`` covers was not asked for by name. ``unavailable`` holds reasons by id, of the ids ``chosen``.
+    """
+    named = {*backends, *(pattern.split("/")[0] for pattern in patterns)}
+    absent = {id.split("/")[0] for id in chosen} - {id.split("/")[0] for id in chosen if id not in unavailable}
+    return list(
+        dict.fromkeys(
+            reason for id, reason in unavailable.items() if id in patterns or id.split("/")[0] in named & absent
+        )
     )

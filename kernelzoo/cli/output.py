@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -126,6 +126,17 @@ def interval(low: float | None, high: float | None, digits: int = 3) -> str:
 
 def percent(share: float | None) -> str:
     return "-" if share is None else f"{share:.0%}"
+
+
+def absent(unavailable: Mapping[str, str], missing: Sequence[str]) -> None:
+    """Say what can't run here, each reason once: as an error what was asked for by name (see ``options.missing``), and
+    as skipped the rest. ``unavailable`` holds reasons by id."""
+    for reason in dict.fromkeys(unavailable.values()):
+        if reason in missing:
+            console(errors=True).print(f"error: {brief(reason)}")
+        else:
+            without = some([id for id, why in unavailable.items() if why == reason])
+            console().print(f"skipped {without}: {brief(reason)}", style="dim")
 
 
 def some(ids: Sequence[str]) -> str:

@@ -1,6 +1,6 @@
-"""One look at this machine, in a process of its own: ``python -m kernelzoo.cli.probe NAME``, JSON on standard output.
+"""Examines one part of this machine: ``python -m kernelzoo.cli.probe NAME``, JSON on standard output.
 
-What it looks at may be broken in any way, a crash at import included; that costs one answer, see :func:`look`.
+Each part is examined in a separate process: what crashes, at import even, costs one answer; see :func:`look`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 
 Facts = dict[str, Any]
 
-_PATIENCE = 120  # seconds for all the looks together: importing every language from a cold disk
+_PATIENCE = 120  # seconds for all of them together: they import every language, from a cold disk perhaps
 
 
 def torch() -> Facts:
@@ -50,7 +50,7 @@ def torch() -> Facts:
 
 
 def driver() -> Facts:
-    """The newest CUDA that the driver takes, by the driver's own library."""
+    """The newest CUDA that the driver supports, by the driver's library."""
     library = ctypes.CDLL("libcuda.so.1")
     version = ctypes.c_int()
     status = library.cuDriverGetVersion(ctypes.byref(version))
@@ -60,7 +60,7 @@ def driver() -> Facts:
 
 
 def nvml() -> Facts:
-    """What NVIDIA's management library says of the devices: clocks, persistence, and who else is there."""
+    """The devices by NVIDIA's management library: clocks, persistence mode, other processes."""
     import pynvml
 
     pynvml.nvmlInit()
@@ -133,7 +133,7 @@ LOOKS: dict[str, Callable[[], Facts]] = {
 
 
 def look(names: Sequence[str]) -> dict[str, Facts]:
-    """What each look, or ``backend:NAME``, found, each in a process of its own, all at once.
+    """What each look, or ``backend:NAME``, found. Each runs in a separate process, all at once.
 
     One that fails, crashes or hangs gives ``{"error": in words}``.
     """

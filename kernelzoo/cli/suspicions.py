@@ -1,4 +1,4 @@
-"""What is suspicious about a machine, from what was found there: each with what mends it."""
+"""What looks wrong with a machine, each thing with how to fix it."""
 
 from __future__ import annotations
 
@@ -116,11 +116,11 @@ def _busy(machine: Machine) -> Iterator[Suspicion]:
         others = device.get("processes")
         if others:
             yield Suspicion(
-                f"GPU {index} has company: process {', '.join(map(str, others))}",
+                f"GPU {index} is used by other processes: {', '.join(map(str, others))}",
                 "times of a shared GPU are not to be trusted; end those processes, or measure later",
             )
     # Where a container hides others' processes, the memory that they hold still shows; 2 GiB is more than a context
-    # of our own, and what the driver keeps to itself.
+    # of ours and the driver's own need.
     for index, device in enumerate(machine.devices):
         held = device["memory_bytes"] - device["free_bytes"]
         if held > 2**31 and not any(d.get("processes") for d in machine.look("nvml").get("devices", [])):
@@ -159,13 +159,13 @@ def _environment(machine: Machine) -> Iterator[Suspicion]:
         and machine.environment.get("OMP_WAIT_POLICY", "").upper() != "PASSIVE"
     ):
         yield Suspicion(
-            "torch's idle threads spin for a while after each of its calls, in the way of Numba's on the host",
+            "after each call torch's idle threads spin for a while, and slow down Numba's on the host",
             "OMP_WAIT_POLICY=PASSIVE kernelzoo ..., for times on the host",
         )
 
 
 def _compiles_for_the_host(look: tuple[str, Mapping[str, Any]]) -> bool:
-    """Whether this is a backend with kernels of its own for the host."""
+    """Whether this is a backend that has kernels for the host."""
     name, found = look
     own = name.startswith("backend:") and name.partition(":")[2] != registry.BASELINE
     return own and "cpu" in found.get("devices", ()) and not found.get("emulator")

@@ -1,28 +1,51 @@
-"""``kernelzoo verify``: the contract, over every implementation or some, and nothing timed."""
+"""``kernelzoo verify``: checks implementations against the contract, and times nothing."""
 
 from __future__ import annotations
 
+import secrets
+import shlex
+from collections.abc import Iterable, Iterator, Sequence
+from fnmatch import fnmatchcase
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from kernelzoo.cli import options, output
+from kernelzoo.errors import KINDS, close
+from kernelzoo.operations import OPERATIONS
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from kernelzoo.measure import Problem
+
 _SHAPES = ("4096x1024", "1823x781", "16x262144")
-"""Shapes of real sizes, beside the contract's own cases: even, odd, and few long rows."""
+"""Shapes of real sizes, checked after the contract's cases: even, odd, and few long rows."""
+
+_DTYPES = ("float32", "bfloat16")
+"""The dtypes of these shapes."""
 
 _FEW = 5
-"""Findings of one implementation that are printed; the JSON has them all."""
+"""Cases of one kind of finding that are printed: one in full, the others by name. The JSON has them all."""
+
+Case = Annotated[
+    list[str],
+    typer.Option(
+        "--case",
+        metavar="NAME",
+        default_factory=list,
+        help="A case, or a glob of cases, as a finding names it; may be repeated.",
+    ),
+]
 
 
 def verify(
     *,
-    ids: Annotated[
-        list[str] | None, typer.Argument(metavar="[ID]...", help="Ids or globs such as 'triton/softmax/*'.")
-    ] = None,
+    ids: options.Ids = None,
+    case: Case,
+    dtype: options.Dtypes,
+    seed: options.Seed = None,
     module: options.Modules,
     backend: options.Backends,
     op: options.Ops,
@@ -32,52 +55,123 @@ def verify(
 ) -> int:
     """Check implementations against the contract: special values, layouts, odd sizes, and a few large shapes.
 
-    They run in a process of their own: one that crashes or hangs is a finding. Without an ID, all are checked; with a
+    They run in a separate process: one that crashes or hangs is a finding. Without an ID, all are checked; with a
     --module, those that it adds.
 
-    Exit status: 0; 1 for any finding; 2 for an unknown name, or where nothing could be checked.
+    Exit status: 0; 1 for any finding; 2 for an unknown name, or where what was asked for can't run here.
     """
     from kernelzoo import registry
     from kernelzoo.cli.progress import Bar
     from kernelzoo.measure.guard import Guard
 
+    patterns, ops, backends = ids or [], options.words(op), options.words(backend)
+    options.select_early(module, patterns, ops, backends)
+    _check_cases(case, dtype, ops or OPERATIONS)
+    seed = secrets.randbits(32) if seed is None else seed
     results: dict[str, Any] = {}
     console = output.console()
     with Guard(device, options.check_modules(module), patience=patience) as guard:
         known = set(guard.about.summaries)
         if module and not ids:
             known -= {i.id for i in registry.implementations()}  # no module is ever run in this process
-        chosen = options.select(known, ids or [], options.words(op), options.words(backend))
+        chosen = options.select(known, patterns, ops, backends)
         with Bar(len(chosen)) as bar:
             for id in chosen:
                 bar.item(1)
-                problems = options.problems([id.split("/")[1]], _SHAPES, ("float32", "bfloat16"))
-                results[id] = found = guard.verify(id, problems, progress=lambda stage, case: bar.step(case))
+                found = guard.verify(
+                    id,
+                    _problems(id, dtype),
+                    progress=lambda stage, case: bar.step(case),
+                    cases=case,
+                    dtypes=dtype,
+                    seed=seed,
+                )
+                for finding in found["findings"]:
+                    finding["repeat"] = _again(finding, module, device, seed)
+                results[id] = found
                 if not json and not found["unavailable"]:
                     with bar.aside():
                         _print(id, found, console)
-    wrong = [id for id, found in results.items() if found["wrong"]]
-    checked = [id for id, found in results.items() if not found["unavailable"]]
+    wrong = [id for id, found in results.items() if found["findings"]]
+    checked = [id for id, found in results.items() if found["passed"] or found["findings"]]
+    unavailable = {id: found["unavailable"] for id, found in results.items() if found["unavailable"]}
+    missing = options.missing(patterns, backends, unavailable, chosen)
     if json:
-        output.emit({"device": guard.about.device_name, "results": results, "wrong": wrong})
+        told = {"device": guard.about.device_name, "seed": seed, "results": results, "wrong": wrong}
+        output.emit({**told, **({"error": "; ".join(missing)} if missing else {})})
     else:
-        absent: dict[str, list[str]] = {}
-        for id, found in results.items():
-            if found["unavailable"]:
-                absent.setdefault(found["unavailable"], []).append(id)
-        for reason, without in absent.items():
-            console.print(f"{output.some(without)} can't be checked here: {reason}", style="dim")
+        output.absent(unavailable, missing)
         console.print(f"{len(checked)} checked, {len(wrong)} with findings, {len(results) - len(checked)} not checked")
-    return 1 if wrong else 0 if checked else 2
+    return 1 if wrong else 2 if missing or not checked else 0
+
+
+def _problems(id: str, dtypes: Sequence[str]) -> tuple[Problem, ...]:
+    """The large shapes, of an operation that this process knows; of the dtypes that it takes."""
+    op = id.split("/")[1]
+    known = [dtype for dtype in dtypes or _DTYPES if dtype in OPERATIONS[op].dtypes]
+    return options.problems([op], _SHAPES, known) if known else ()
+
+
+def _check_cases(patterns: Sequence[str], dtypes: Sequence[str], ops: Iterable[str]) -> None:
+    """Raise OptionError for a case that no operation has, or has of none of the dtypes."""
+    from kernelzoo.check.cases import cases
+
+    if not patterns and not dtypes:
+        return
+    names = {case.name: case.dtype for op in ops for case in cases(op)}
+    names |= {problem.id: problem.dtype for op in ops for problem in _problems(f"/{op}", dtypes)}
+    for pattern in patterns:
+        if not any(fnmatchcase(name, pattern) for name in names):
+            near = close(pattern, sorted(names))
+            meant = f"did you mean {' or '.join(near)}?" if near else "a finding names its case, such as float32-3x129"
+            raise options.OptionError(f"no case {pattern!r}; {meant}")
+    if not any(
+        (not dtypes or dtype in dtypes) and (not patterns or any(fnmatchcase(name, pattern) for pattern in patterns))
+        for name, dtype in names.items()
+    ):
+        raise options.OptionError("these options together leave no case")
+
+
+def _again(finding: dict[str, Any], modules: Sequence[Path], device: str, seed: int) -> str:
+    """The command that runs one case again."""
+    given = [word for module in modules for word in ("--module", str(module))]
+    given += ["--device", device] if device else []
+    if finding["case"]:
+        given += ["--case", finding["case"]]
+        given += ["--seed", str(seed)] if finding["case"].startswith(f"{finding['id'].split('/')[1]}-") else []
+    return shlex.join(["kernelzoo", "verify", finding["id"], *given])
 
 
 def _print(id: str, found: dict[str, Any], console: Console) -> None:
     room = f", {found['no_room']} too large for this memory" if found["no_room"] else ""
     console.print(
-        f"{id}: {found['passed']} passed, {found['refused']} refused, {len(found['wrong'])} findings{room}",
-        style="red" if found["wrong"] else "green",
+        f"{id}: {found['passed']} passed, {found['refused']} refused, {len(found['findings'])} findings{room}",
+        style="red" if found["findings"] else "green",
     )
-    for finding in found["wrong"][:_FEW]:
-        console.print(f"    {output.brief(finding)}")
-    if len(found["wrong"]) > _FEW:
-        console.print(f"    and {len(found['wrong']) - _FEW} more; --json has them all")
+    for kind in KINDS:
+        alike = [finding for finding in found["findings"] if finding["kind"] == kind]
+        if not alike:
+            continue
+        first, *others = alike
+        console.print(f"  {kind}{f' in {len(alike)} cases' if others else ''}:", style="bold")
+        for label, words in _told(first):
+            console.print(f"    {label:8} {words}")
+        if others:
+            names = ", ".join(finding["case"] for finding in others[: _FEW - 1])
+            more = f" and {len(others) - _FEW + 1} more; --json has them all" if len(others) >= _FEW else ""
+            console.print(f"    also     {names}{more}")
+
+
+def _told(finding: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """The lines of a finding, each with its label."""
+    if finding["case"]:
+        yield "case", finding["case"]
+    if finding["shape"] is not None:
+        axes = finding["dim"] if isinstance(finding["dim"], int) else tuple(finding["dim"])
+        shape = "x".join(map(str, finding["shape"])) or "scalar"
+        yield "input", f"{finding['dtype']} {shape}, strides {tuple(finding['strides'])}, dim={axes}"
+    yield "found", output.brief(finding["reason"])
+    if finding["error"] is not None:
+        error, unit = finding["error"], finding["unit"].removeprefix("1")
+        yield "off by", f"{error:.3g} {unit}".rstrip() + " beyond the nearest right value"
+    yield "repeat", finding["repeat"]

@@ -1,4 +1,4 @@
-"""The gate: nothing is timed that has not passed it, in the very memory that it will be timed in."""
+"""The gate: an implementation is timed only after it passed these checks, in the memory that it is timed in."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from kernelzoo import operations, registry
 from kernelzoo.check.bits import bits, poison_like
 from kernelzoo.check.special import special_rows
 from kernelzoo.device import on_device_of
+from kernelzoo.errors import ContractError, LaunchError, retold
 from kernelzoo.measure.gate_memory import Batch, Guarded, Index, Rows, Set, equal, metadata, parts, poison_of
 from kernelzoo.measure.problems import Problem
 
@@ -41,9 +42,9 @@ class Admitted:
 class Gate:
     """Checks implementations of one problem in the memory of ``sets``, pairs (x, out) of contiguous tensors.
 
-    What is right is computed here once, for all that come through; that and the copies to put everything back take
-    some three times the bytes of the sets, five for few long rows. The values that are put to an implementation differ
-    from one gate to the next; an error names the ``seed`` that repeats them.
+    The right results are computed once, for all implementations. They and the copies that restore the inputs take some
+    three times the bytes of the sets, five for few long rows. Each gate draws other values; an error names the ``seed``
+    that repeats them.
     """
 
     def __init__(self, problem: Problem, sets: Sequence[Set], *, seed: int | None = None) -> None:
@@ -75,12 +76,12 @@ class Gate:
     def admit(self, implementation: registry.Implementation, *, special: bool = True) -> Admitted:
         """Bind one implementation to every set, and check it.
 
-        The results of all sets, over outputs that held something else, against the float64 reference. Then, in the
-        memory of the first set: fresh data, every special value of the contract among them, read in the order of the
-        current stream, without which a GPU may still be at work; a single other element; the first data again, which
-        must give the same bits, on a stream of its own too. The inputs must stay as they were, so must the bytes around
-        x and out, and so must the tensors themselves. Without ``special``, all the same on ordinary values alone: for
-        what is timed by leave although it breaks the contract elsewhere.
+        First the results of all sets, over outputs that held something else, against the float64 reference. Then, in
+        the memory of the first set: fresh data with every special value of the contract, read in the order of the
+        current stream, without which a GPU may still be at work; a single changed element; the first data again, which
+        must give the same bits, on another stream too. The inputs, the bytes around x and out, and the tensors
+        themselves must stay as they were. Without ``special``, the same checks on ordinary values only: for an
+        implementation whose user waived the special values.
 
         Raises AssertionError, which says what is wrong; KernelZooError where the implementation refuses the problem;
         and whatever the implementation raises.
@@ -174,13 +175,16 @@ class Gate:
         except AssertionError as error:
             wrong = [name for index, name in fresh.rules.items() if not self._rows.right(fresh.expected, result, index)]
             told = f", in rows of {' / '.join(wrong)}" if 0 < len(wrong) < len(fresh.rules) else ""
-            raise AssertionError(f"right at first, wrong on fresh data in the same memory{told}: {error}") from None
+            raise retold(error, f"right at first, wrong on fresh data in the same memory{told}: {error}") from None
         if not equal(self._x, fresh.x):
-            raise AssertionError("the input was changed, when there was fresh data in it")
+            raise ContractError("the input was changed, when there was fresh data in it", "changes its input")
 
     def _bound(self, implementation: registry.Implementation, x: torch.Tensor, out: torch.Tensor) -> Launch:
-        with _its_own():
-            return implementation.launch(x, dim=self.problem.dim, out=out)
+        try:
+            with _its_own():
+                return implementation.launch(x, dim=self.problem.dim, out=out)
+        except LaunchError as error:
+            raise ContractError(str(error), "returns no launch") from None
 
     def _check_guards(self, implementation: registry.Implementation) -> None:
         """The first data in memory whose surroundings are known."""
@@ -195,15 +199,16 @@ class Gate:
             x.inner.copy_(self._x)
         for name, count in written.items():
             if count:
-                raise AssertionError(f"wrote outside its output: {count} of the bytes beside {name} have changed")
+                raise ContractError(
+                    f"wrote outside its output: {count} of the bytes beside {name} have changed",
+                    "writes outside its output",
+                )
         if changed:
-            raise AssertionError("the input was changed, when it lay elsewhere in memory")
+            raise ContractError("the input was changed, when it lay elsewhere in memory", "changes its input")
         try:
             self._batches[0].check_results(out.inner.unsqueeze(0))
         except AssertionError as error:
-            raise AssertionError(
-                f"right in one place, wrong elsewhere in memory, among random bytes: {error}"
-            ) from None
+            raise retold(error, f"right in one place, wrong elsewhere in memory, among random bytes: {error}") from None
 
     def _check_one_element(self, launch: Launch, special: bool) -> None:
         """One element in one place is all that differs from the first data: its row must follow, and no other."""
@@ -224,10 +229,12 @@ class Gate:
         try:
             expected.check(row)
         except AssertionError as error:
-            raise AssertionError(f"wrong after the one element at {place} was changed: {error}") from None
+            raise retold(error, f"wrong after the one element at {place} was changed: {error}") from None
         row.copy_(self._rows.out(self._first, index))
         if not equal(self._out, self._first):
-            raise AssertionError(f"the one element at {place} was changed, and the results of other rows with it")
+            raise ContractError(
+                f"the one element at {place} was changed, and the results of other rows with it", "wrong value"
+            )
 
     def _check_again(self, launch: Launch) -> None:
         self._x.copy_(self._original)
@@ -235,7 +242,9 @@ class Gate:
         _run(launch)
         _wait(self._x)
         if not equal(self._out, self._first):
-            raise AssertionError("launched again, the same input gave other bits, or not all was written")
+            raise ContractError(
+                "launched again, the same input gave other bits, or not all was written", "not repeatable"
+            )
 
     def _check_stream(self, launch: Launch, special: bool) -> None:
         """Under a current stream that is not the default one, x and out holding something else until its turn comes."""
@@ -245,13 +254,13 @@ class Gate:
         self._out.copy_(poison_like(self._first))
         stream: Any = torch.cuda.Stream  # torch does not type it
         if not equal(self._launched(launch, self._original, stream(self._x.device)), self._first):
-            raise AssertionError("under another current stream, the same input gave other bits")
+            raise ContractError("under another current stream, the same input gave other bits", "not repeatable")
 
     def _launched(self, launch: Launch, values: torch.Tensor, stream: object = None) -> torch.Tensor:
-        """What out holds for whoever reads it in the order of the current stream, right after x was filled in it.
+        """What out holds for a reader on the current stream, right after x was filled on it.
 
-        The stream is held up meanwhile, so that work that is not in its order overtakes it. A launch that does nothing,
-        or comes late, leaves what out held before. The result lies in the guarded out.
+        The stream is delayed, so that work on another stream overtakes it. A launch that does nothing, or comes late,
+        leaves what out held before. The result lies in the guarded out.
         """
         result = self._guarded_out.inner
         _wait(self._x)
@@ -268,8 +277,9 @@ class Gate:
             if now != before:
                 name = "an out" if any(tensor is out for _, out in self.sets) else "an x"
                 changes = ", ".join(f"{key} was {before[key]}, is {now[key]}" for key in now if now[key] != before[key])
-                raise AssertionError(
-                    f"a launch writes into out, and leaves the tensors as they are; of {name}, {changes}"
+                raise ContractError(
+                    f"a launch writes into out, and leaves the tensors as they are; of {name}, {changes}",
+                    "changes its tensors",
                 )
 
     @contextmanager
@@ -281,7 +291,7 @@ class Gate:
                 yield
             failed = False
         except AssertionError as error:
-            raise AssertionError(f"{error} (gate seed {self.seed})") from error
+            raise retold(error, f"{error} (gate seed {self.seed})") from error
         finally:
             for tensor, before, alias in self._metadata if failed else ():
                 if metadata(tensor) != before:
@@ -303,7 +313,7 @@ class _Fresh:
 
 @contextmanager
 def _its_own() -> Iterator[None]:
-    """What an implementation asserts itself is its failure, and no finding of the gate's."""
+    """An assertion inside an implementation is its own failure, not a finding of the gate."""
     try:
         yield
     except AssertionError as error:
@@ -314,8 +324,9 @@ def _run(launch: Launch) -> None:
     with _its_own():
         result: object = launch()  # type: ignore[func-returns-value]  # which is what is checked here
     if result is not None:
-        raise AssertionError(
-            f"a launch returns nothing, and writes its result into out; this one returned {type(result)}"
+        raise ContractError(
+            f"a launch returns nothing, and writes its result into out; this one returned {type(result)}",
+            "wrong kind of result",
         )
 
 
@@ -328,7 +339,7 @@ def _wait(x: torch.Tensor) -> None:
 
 @contextmanager
 def _held_up(x: torch.Tensor, stream: Any) -> Iterator[None]:
-    """Make a stream the current one, if it is given, and keep it busy for a while; on the host there is none."""
+    """Make a stream the current one, if one is given, and keep it busy for a while. On the host, do nothing."""
     if not x.is_cuda:
         yield
         return

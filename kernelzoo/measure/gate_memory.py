@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from kernelzoo import operations
 from kernelzoo.check.bits import bits
+from kernelzoo.errors import ContractError
 from kernelzoo.measure.problems import Problem
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ Set = tuple["torch.Tensor", "torch.Tensor"]
 Index = tuple[int, ...]
 
 GUARD = 2**15
-"""Bytes on either side of a tensor that nobody may write: whatever runs over an end begins there."""
+"""Bytes on either side of a tensor that must not be written: a write past an end lands there."""
 
 BATCH = 2**22
 """Elements of small sets that are checked together, so that thousands of them cost few operations."""
@@ -85,7 +86,7 @@ class Batch:
         self._expected = problem.operation.expect(originals, problem.dim + (problem.dim >= 0))
 
     def poison(self) -> None:
-        """Fill the outputs with what is wrong everywhere, and known to this gate alone."""
+        """Fill the outputs with values that are wrong everywhere, and that only this gate knows."""
         if self._poison is None:
             for out, right in zip(self.outs, self._expected.lower, strict=True):
                 out.copy_(~right)
@@ -95,9 +96,15 @@ class Batch:
 
     def check(self) -> None:
         """Raise AssertionError unless each output is right for its input, and that as it was."""
-        self.check_results(_stacked(self.outs))
+        results = _stacked(self.outs)
+        try:
+            self.check_results(results)
+        except ContractError as error:
+            if self._poison is not None and error.got == results.new_tensor(self._poison).item():
+                raise error.within(str(error), "leaves out unwritten") from None
+            raise
         if not equal(_stacked(self.xs), self._originals):
-            raise AssertionError("the input was changed")
+            raise ContractError("the input was changed", "changes its input")
 
     def check_results(self, results: torch.Tensor) -> None:
         """The same for results that lie elsewhere, stacked."""
@@ -109,7 +116,7 @@ class Batch:
 
 
 class Guarded:
-    """A tensor like another in the middle of random bytes: what reads them goes wrong, and what writes them is seen."""
+    """A tensor like another, between random bytes: reading those gives wrong results, and writing them is detected."""
 
     def __init__(self, like: torch.Tensor, generator: torch.Generator) -> None:
         import torch
@@ -141,7 +148,7 @@ def parts(sets: Sequence[Set]) -> Iterator[Sequence[Set]]:
 
 
 def poison_of(dtype: torch.dtype, python: random.Random) -> float | None:
-    """What no result of ours holds, and no minimum gets past, drawn anew for nobody to know it; a bool has no such."""
+    """A random value that no right result holds, and that is below every minimum; None for bool, which has none."""
     if dtype.is_floating_point:
         return -python.uniform(10, 1000)
     import torch

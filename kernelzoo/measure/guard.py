@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from kernelzoo.check.verifying import Finding, Found
 from kernelzoo.measure import record
 from kernelzoo.measure.problems import Problem
 from kernelzoo.measure.worker_process import IMPORTING, DiedError, GuardError, Json, Progress, WorkerProcess, quiet
@@ -118,16 +119,32 @@ class Guard(WorkerProcess):
             return {}
         return told
 
-    def verify(self, id: str, problems: Sequence[Problem], progress: Progress = lambda stage, id: None) -> Json:
-        """Check one implementation against the contract: ``passed``, ``refused`` and ``no_room`` (counts of cases; the
-        last are those that this machine's memory can't hold), ``wrong`` (a list of findings), ``unavailable`` (why it
-        can't run here, or "")."""
+    def verify(
+        self,
+        id: str,
+        problems: Sequence[Problem],
+        progress: Progress = lambda stage, id: None,
+        *,
+        cases: Sequence[str] = (),
+        dtypes: Sequence[str] = (),
+        seed: int = 0,
+    ) -> Json:
+        """Check one implementation against the contract, and by the gate on some problems; the document of a
+        :class:`kernelzoo.check.verifying.Found`.
+
+        ``cases`` are names or globs and ``dtypes`` names: without any, all. ``seed`` chooses the gate's values. A case
+        that kills the process, or hangs, ends the check with that finding.
+        """
+        request = {"do": "verify", "id": id, "problems": [_shape(p) for p in problems], "seed": seed}
         try:
-            return self._ask({"do": "verify", "id": id, "problems": [_shape(p) for p in problems]}, progress)
+            return self._ask({**request, "cases": list(cases), "dtypes": list(dtypes)}, progress)
         except DiedError as error:
+            case = error.id.partition(" ")[2]
+            known = self._told.get("input", {}) if case else {}
             self._restart()
-            wrong = [f"{error.id or id}: {error.reason}"]
-            return {"passed": 0, "refused": 0, "no_room": 0, "wrong": wrong, "unavailable": ""}
+            kind = "hangs" if error.reason.startswith("hung") else "crashes"
+            reason = f"{error.reason}; its other cases were not checked"
+            return Found(findings=[Finding(id, case, kind, reason, **known)]).document()
 
     def largest(self, id: str) -> Json:
         """What fuzzing must know of an implementation: ``unavailable`` (why it can't run here, or ""), ``elements`` of

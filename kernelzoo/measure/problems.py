@@ -104,6 +104,7 @@ def problems(
     dtypes: tuple[str, ...] = ("float32", "bfloat16"),
 ) -> tuple[Problem, ...]:
     """The problems of a named set. Raises UnknownNameError for a set, an operation or a dtype that isn't known."""
+    dtypes = tuple(map(operations.full_dtype, dtypes))
     if shape_set not in SETS:
         raise UnknownNameError("shape set", shape_set, SETS)
     for op in op_names:

@@ -11,6 +11,7 @@ import faulthandler
 import json
 import os
 import queue
+import random
 import signal
 import sys
 import threading
@@ -23,15 +24,8 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, TextIO
 
 from kernelzoo import measure, packages, registry, tables
-from kernelzoo.check import cases as contract
-from kernelzoo.check import running
-from kernelzoo.errors import (
-    BackendUnavailableError,
-    CacheWarning,
-    DeviceLostError,
-    KernelZooError,
-    UnsupportedProblemError,
-)
+from kernelzoo.check import verifying
+from kernelzoo.errors import CacheWarning, DeviceLostError, KernelZooError
 from kernelzoo.measure import planning, record
 from kernelzoo.measure.gate import Gate
 from kernelzoo.measure.problems import Problem
@@ -184,31 +178,27 @@ class Worker:
         chosen = [registry.implementation(id) for id in ids]
         return measure.cross_check(_problem(problem), chosen, self._device, progress=self._tell)
 
-    def on_verify(self, id: str, problems: list[dict[str, Any]]) -> dict[str, Any]:
-        """Run the contract's cases, then the gate on the problems; the findings, in words."""
+    def on_verify(
+        self, id: str, problems: list[dict[str, Any]], cases: list[str], dtypes: list[str], seed: int
+    ) -> dict[str, Any]:
+        """The contract's cases, then the gate at the problems' own shapes; see
+        :class:`kernelzoo.check.verifying.Found`. Of these, those that ``cases`` name and that are of ``dtypes``."""
         implementation = registry.implementation(id)
         device = self._place(id)
         if isinstance(device, str):
-            return {"passed": 0, "refused": 0, "no_room": 0, "wrong": [], "unavailable": device}
-        backend = registry.language(implementation.backend)
-        found: dict[str, Any] = {"passed": 0, "refused": 0, "no_room": 0, "wrong": [], "unavailable": ""}
-        limit = running.largest(implementation)
-        cases = [
-            case
-            for case in contract.cases(implementation.op)
-            if case.elements <= limit and (case.core or not running.slow_to_bind(id))
-        ]
-        checks = [(str(case), partial(running.check, implementation, case, str(device))) for case in cases]
-        if not backend.emulator:
-            checks += [(p.id, partial(_admit, implementation, p, device)) for p in map(_problem, problems)]
-        for name, check in checks:
-            self._judge(found, id, name, check)
-            if found["unavailable"]:
-                break
-        empty = sum(case.elements == 0 for case in cases)  # which launch no kernel
-        if found["passed"] <= empty and not found["wrong"] and not found["unavailable"]:
-            found["wrong"].append("it refused every case, so that nothing was checked")
-        return found
+            return verifying.Found(unavailable=device).document()
+        checks = verifying.checks(implementation, device, whole=bool(cases))
+        if not registry.language(implementation.backend).emulator:
+            for problem in map(_problem, problems):
+                admit = partial(_admit, implementation, problem, device, seed)
+                checks.append(verifying.Check(problem.id, problem.dtype, admit))
+        return verifying.verify(
+            implementation,
+            verifying.chosen(checks, cases, dtypes),
+            device,
+            whole=not cases and not dtypes,
+            progress=lambda name, known: self._tell("check", f"{id} {name}", input=known),
+        ).document()
 
     def on_fuzz(self, id: str, cases: list[str], one_by_one: bool) -> dict[str, Any]:
         """Run cases of fuzzing; the fields of :class:`kernelzoo.check.fuzz.running.Found`."""
@@ -275,25 +265,6 @@ class Worker:
             return str(error) if isinstance(error, KernelZooError) else f"importing {backend}: {error!r}"
         return self._device if self._device.type in devices else torch.device(devices[-1])
 
-    def _judge(self, found: dict[str, Any], id: str, name: str, check: Callable[[], object]) -> None:
-        """Run one check of an implementation, and add its outcome to ``found``."""
-        self._tell("check", f"{id} {name}")
-        try:
-            check()
-            found["passed"] += 1
-        except BackendUnavailableError as error:  # a missing compiler, for example, shows at the first bind
-            found["unavailable"] = str(error)
-        except contract.NoRoomError:
-            found["no_room"] += 1
-        except UnsupportedProblemError as error:
-            found["refused"] += 1
-            if id.endswith("/auto"):
-                found["wrong"].append(f"{name}: auto takes every legal input, and refused this: {error.reason}")
-        except Exception as error:  # any other error of a kernel is a finding
-            words = str(error) if isinstance(error, AssertionError) else f"raised {type(error).__name__}: {error}"
-            found["wrong"].append(f"{name}: {words}")
-            measure.device_lives(self._device, id, found["wrong"][-1])
-
     def warn(
         self,
         message: Warning | str,
@@ -309,8 +280,8 @@ class Worker:
         else:
             print(f"{filename}:{lineno}: {category.__name__}: {message}", file=file or sys.stderr)
 
-    def _tell(self, stage: str, id: str) -> None:
-        print(json.dumps({"stage": stage, "id": id}), file=self._replies, flush=True)
+    def _tell(self, stage: str, id: str, **more: Any) -> None:
+        print(json.dumps({"stage": stage, "id": id, **more}), file=self._replies, flush=True)
 
 
 def _load(path: str) -> None:
@@ -330,8 +301,18 @@ def _problem(given: dict[str, Any]) -> Problem:
     return Problem(given["op"], tuple(given["shape"]), given["dtype"], given["dim"])
 
 
-def _admit(implementation: registry.Implementation, problem: Problem, device: torch.device) -> None:
-    Gate(problem, measure.draw_sets(problem, device, count=2)).admit(implementation)
+def _admit(
+    implementation: registry.Implementation,
+    problem: Problem,
+    device: torch.device,
+    seed: int,
+    about: Callable[[dict[str, Any]], None],
+) -> None:
+    random.seed(seed)  # of the inputs
+    sets = measure.draw_sets(problem, device, count=2)
+    x = sets[0][0]
+    about({"dtype": problem.dtype, "shape": tuple(x.shape), "strides": x.stride(), "dim": problem.dim})
+    Gate(problem, sets, seed=seed).admit(implementation)
 
 
 if __name__ == "__main__":

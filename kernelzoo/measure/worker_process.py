@@ -79,6 +79,8 @@ class WorkerProcess:
         self._lifeline: int | None = None
         self._pending = bytearray()
         self._said: _Tail | None = None
+        self._told: Json = {}
+        """What came with the last word about a stage."""
         self.about = self._start()
 
     def __enter__(self) -> Self:
@@ -167,7 +169,8 @@ class WorkerProcess:
                     raise DiedError(id, reason)
                 case {"warning": str() as words}:
                     warnings.warn(printable(words), CacheWarning, stacklevel=2)
-                case {"stage": str() as stage, "id": str() as in_hand}:
+                case {"stage": str() as stage, "id": str() as in_hand, **more}:
+                    self._told = {str(key): value for key, value in more.items()}
                     progress(stage, in_hand)
                 case _:
                     raise DiedError(in_hand, f"something else writes where the process answers: {line[:80]!r}")

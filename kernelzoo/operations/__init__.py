@@ -20,6 +20,7 @@ from kernelzoo.operations.operation import (
     axes_of,
     check_tensor,
     dtype_name,
+    full_dtype,
 )
 from kernelzoo.operations.softmax import SOFTMAX, SoftmaxCall
 
@@ -52,5 +53,6 @@ __all__ = [
     "axes_of",
     "check_tensor",
     "dtype_name",
+    "full_dtype",
     "sample",
 ]

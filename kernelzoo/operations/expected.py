@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from kernelzoo.errors import ContractError
 
 if TYPE_CHECKING:
     import torch
@@ -22,14 +25,14 @@ class Expected:
     upper: torch.Tensor
 
     def check(self, actual: torch.Tensor) -> None:
-        """Raise AssertionError, with the first wrong element, unless the whole of ``actual`` is right."""
+        """Raise ContractError, with the first wrong element, unless the whole of ``actual`` is right."""
         for what, given, want in (
             ("shape", tuple(actual.shape), tuple(self.lower.shape)),
             ("dtype", actual.dtype, self.lower.dtype),
             ("device", actual.device, self.lower.device),
         ):
             if given != want:
-                raise AssertionError(f"result has {what} {given}, must have {want}")
+                raise ContractError(f"result has {what} {given}, must have {want}", "wrong kind of result")
         # A NaN is never within two bounds; where one is due is asked only when something is not.
         right = (actual >= self.lower).logical_and_(actual <= self.upper)
         if bool(right.all()):
@@ -41,11 +44,35 @@ class Expected:
 
             first = wrong.flatten().view(torch.uint8).argmax()
             where = tuple(int(i) for i in torch.unravel_index(first, wrong.shape))
-            got, lower, upper = (repr(tensor[where].item()) for tensor in (actual, self.lower, self.upper))
-            raise AssertionError(
+            got, lower, upper = (tensor[where].item() for tensor in (actual, self.lower, self.upper))
+            bounds = f"{lower!r}" if lower == upper or lower != lower else f"{lower!r} to {upper!r}"
+            # Where every wrong element stands in the place of a NaN, and none is a NaN itself, NaN is what was lost.
+            dropped = bool(((self.lower != self.lower) | ~wrong).all())
+            error, unit = _beyond(got, lower, upper, actual.dtype)
+            raise ContractError(
                 f"{self.op}: {count} of {wrong.numel()} elements wrong; first at {where}: "
-                f"got {got}, expected {lower if lower == upper else f'{lower} to {upper}'}"
+                f"got {got!r}, expected {bounds}",
+                "drops NaN" if dropped else "wrong value",
+                place=where,
+                got=got,
+                expected=bounds,
+                error=error,
+                unit=unit,
             )
+
+
+def _beyond(got: float, lower: float, upper: float, dtype: torch.dtype) -> tuple[float | None, str]:
+    """How far a wrong element lies beyond the nearest right value, and in what; None where that is no number."""
+    nearest = lower if got < lower else upper
+    if not dtype.is_floating_point:
+        return abs(int(got) - int(nearest)), "1"
+    if not (math.isfinite(got) and math.isfinite(nearest)):
+        return None, "ulp"
+    import torch
+
+    info = torch.finfo(dtype)
+    exponent = math.frexp(max(abs(nearest), info.tiny))[1] - 1
+    return abs(got - nearest) / 2.0**exponent / info.eps, "ulp"
 
 
 _PART = 2**20

@@ -22,6 +22,26 @@ Dims: TypeAlias = "int | tuple[int, ...]"
 FLOATS = ("float16", "bfloat16", "float32", "float64")
 INTEGERS = ("bool", "uint8", "int8", "int16", "int32", "int64")
 
+_SHORT = {
+    "half": "float16",
+    "fp16": "float16",
+    "bf16": "bfloat16",
+    "fp32": "float32",
+    "float": "float32",
+    "fp64": "float64",
+    "double": "float64",
+}
+
+
+def full_dtype(name: str) -> str:
+    """The full name of a dtype that may be abbreviated.
+
+    >>> full_dtype("fp16"), full_dtype("bf16"), full_dtype("torch.float32"), full_dtype("int8")
+    ('float16', 'bfloat16', 'float32', 'int8')
+    """
+    plain = name.removeprefix("torch.")
+    return _SHORT.get(plain, plain)
+
 
 @dataclass(frozen=True)
 class Sample:

@@ -26,6 +26,13 @@ def test_need_no_pytest() -> None:
     assert subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.strip() == ""
 
 
+def test_names_begin_with_the_dtype_of_the_input() -> None:
+    for op, operation in operations.OPERATIONS.items():
+        assert {case.dtype for case in contract.cases(op)} == set(operation.dtypes)
+    small = [case for case in contract.cases("min") if case.elements < 50]
+    assert all(str(case.input("cpu").dtype) == f"torch.{case.dtype}" for case in small)
+
+
 def test_are_those_of_the_plugin() -> None:
     assert (testing.Case, testing.cases, testing.check, testing.tensors) == (
         contract.Case,

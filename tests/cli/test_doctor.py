@@ -70,7 +70,7 @@ def test_an_empty_machine_is_not_suspicious() -> None:
         ({"looks": {**GOOD, "torch": {**TORCH, "devices": []}}}, "of which torch sees 0", "update the driver"),
         (
             {"looks": {**GOOD, "nvml": {**NVML, "devices": [{"processes": [41, 42]}]}}},
-            "GPU 0 has company: process 41, 42",
+            "GPU 0 is used by other processes: 41, 42",
             "not to be trusted",
         ),
         (

@@ -65,8 +65,10 @@ def test_failures_can_be_pasted_and_cost_no_other(kernelzoo: Callable[..., Any],
     options = ("--module", module, "--device", "cpu", "--cases", "96", "--seed", "3", "--jobs", "2")
     done = kernelzoo("fuzz", "mine/min/first", *options)
     assert done.returncode == 1
-    lines = re.findall(r"^kernelzoo (fuzz .*--case .*)$", done.stdout, re.MULTILINE)
-    assert len(lines) > 1 and "seed 3" in done.stdout
+    lines = re.findall(r"^  repeat kernelzoo (fuzz .*--case .*)$", done.stdout, re.MULTILINE)
+    assert 1 <= len(lines) <= 3 and "seed 3" in done.stdout
+    assert "failures, the first made simpler" in done.stdout and "more; --json has them all" in done.stdout
+    assert len(re.findall("^  case   .*, dim=-?[0-9]", done.stdout, re.MULTILINE)) == len(lines)
     again = kernelzoo(*shlex.split(lines[0]))
     assert again.returncode == 1 and "elements wrong; first at" in again.stdout
 
@@ -85,3 +87,4 @@ def test_bad_usage_is_status_2(answer: Answer, tmp_path: Path) -> None:
     assert status == 2 and "no file can be written" in told["error"]
     status, told = answer("fuzz", "cupy/*", CUDA_VISIBLE_DEVICES="")
     assert status == 2 and all("can't run here" in row["unavailable"] for row in told["rows"])
+    assert told["error"].startswith("backend 'cupy' can't run here: ")

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from kernelzoo import inspect as engine
+from kernelzoo.errors import BackendUnavailableError
 
 pytestmark = pytest.mark.xdist_group("inspect")
 
@@ -41,6 +42,31 @@ def test_a_kernel_of_the_host(kernelzoo: Callable[..., Any], answer: Callable[..
     assert done.returncode == 0
     assert done.stdout.strip() == "\n".join(k["source"] for k in told["kernels"]).strip()  # as it is, for a pipe
     assert f"no ptx of {kernel['name']}" in done.stderr
+
+
+def test_source_alone_reads_the_files_of_a_form(
+    kernelzoo: Callable[..., Any], answer: Callable[..., tuple[int, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether or not the language is installed; which form a chooser takes is asked of it, if it is there."""
+
+    def absent(requests: list[engine.Request]) -> Any:
+        raise BackendUnavailableError(requests[0].backend, "it is not installed", "install it")
+
+    monkeypatch.setattr(engine, "ask", absent)
+    folder = Path(engine.__file__).parent / "kernels"
+    for id, files in (
+        ("triton/softmax/fused", ("triton/softmax/fused.py",)),
+        ("cupy/min/columns", ("cupy/min/columns.py", "cupy/min/columns.cu")),
+        ("numba/softmax/fused", ("numba/softmax/fused.py",)),
+    ):
+        done = kernelzoo("inspect", id, "--source")
+        assert done.returncode == 0
+        assert done.stdout == "".join(f"{(folder / file).read_text()}\n" for file in files)
+        assert done.stderr == "".join(f"{folder / file}:\n" for file in files)
+        status, told = answer("inspect", id, "--source")
+        assert status == 0 and [file["path"] for file in told["files"]] == [str(folder / file) for file in files]
+    done = kernelzoo("inspect", "triton/softmax/auto", "--source")
+    assert done.returncode == 0 and "it is not installed" in done.stderr and "def auto" in done.stdout
 
 
 def test_what_has_no_kernels_says_so(kernelzoo: Callable[..., Any]) -> None:

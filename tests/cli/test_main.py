@@ -28,6 +28,58 @@ def test_importing_the_command_line_loads_no_torch() -> None:
     assert {"torch", "numpy"}.isdisjoint(loaded("import kernelzoo.cli")) and "typer" in loaded("import kernelzoo.cli")
 
 
+# What each part of the command line may say before it imports torch; all in one process, which starts without it.
+QUICK = """
+import contextlib, io, json, os, sys
+from kernelzoo.cli import main
+said = {}
+for arguments in json.loads(sys.argv[1]):
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(out):
+        status = main(arguments)
+    said[" ".join(arguments)] = [status, "torch" in sys.modules]
+for words in json.loads(sys.argv[2]):
+    os.environ |= {"_KERNELZOO_COMPLETE": "complete_bash", "COMP_WORDS": words}
+    os.environ["COMP_CWORD"] = str(len(words.split()) - 1)
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.suppress(SystemExit):
+        main([])
+    said[words] = [out.getvalue().split(), "torch" in sys.modules]
+print(json.dumps(said))
+"""
+
+
+def test_wrong_words_and_completion_import_no_torch() -> None:
+    wrong = [
+        ["verfy"],
+        ["verify", "--jsno"],
+        ["verify", "cpu"],
+        ["verify", "--op", "sofmax"],
+        ["verify", "--case", "float32-3x12"],
+        ["verify", "--dtype", "flaot32"],
+        ["fuzz", "softmax"],
+        ["fuzz", "torch/min/eager", "--case", "{}"],
+        ["bench", "--shape", "40,20"],
+        ["bench", "--backend", "trition"],
+        ["inspect", "triton/softmax/fusd"],
+        ["inspect", "triton/softmax/fused", "--dtype", "fp17"],
+        ["list", "--op", "sofmax"],
+    ]
+    completed = {
+        "kernelzoo ver": ["verify"],
+        "kernelzoo verify triton/softmax/fused": ["triton/softmax/fused", "triton/softmax/fused_packed"],
+        "kernelzoo list --op so": ["softmax"],
+        "kernelzoo list --backend cpu,tr": ["cpu,triton"],
+        "kernelzoo verify --dtype bf": ["bfloat16"],
+        "kernelzoo inspect torch/min/eag": ["torch/min/eager"],
+    }
+    command = [sys.executable, "-c", QUICK, json.dumps(wrong), json.dumps(list(completed))]
+    said = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    assert said == {" ".join(words): [2, False] for words in wrong} | {
+        words: [found, False] for words, found in completed.items()
+    }
+
+
 def test_help_names_every_command_and_the_exit_statuses(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--help"]) == 0
     out = " ".join(capsys.readouterr().out.split())
@@ -58,7 +110,21 @@ def test_no_command_is_bad_usage(capsys: pytest.CaptureFixture[str]) -> None:
         (["bench", "--rounds", "0"], "--rounds"),
         (["bench", "--shapes", "huge"], "no shape set 'huge'; known: "),
         (["bench", "--shape", "3x0"], "no shape '3x0'"),
-        (["bench", "--dtype", "float8"], "dtype 'float8'; known: "),
+        (["bench", "--dtype", "float8"], "no dtype 'float8'; did you mean 'float"),
+        (["bench", "--shape", "40,20"], "did you mean --shape 40x20?"),
+        (["list", "--op", "sofmax"], "no operation 'sofmax'; did you mean 'softmax'?"),
+        (["list", "--backend", "trition"], "no backend 'trition'; did you mean 'triton'?"),
+        (["verfy"], "'verify'"),
+        (["verify", "--jsno"], "--json"),
+        (["verify", "cpu"], "did you mean 'cpu/*'?"),
+        (["verify", "softmax"], "did you mean '*/softmax/*'?"),
+        (["verify", "--case", "float32-3x12"], "no case 'float32-3x12'; did you mean float32-3x"),
+        (["verify", "--case", "float32-*", "--dtype", "int8"], "leave no case"),
+        (["verify", "--dtype", "flaot32"], "no dtype 'flaot32'; did you mean 'float32'?"),
+        (["fuzz", "cpu/sofmax/auto"], "did you mean cpu/softmax/auto?"),
+        (["fuzz", "torch/min/eager", "--case", "{}"], "no case '{}'"),
+        (["inspect", "triton/softmax/fused", "--dtype", "flaot16"], "no dtype 'flaot16'; did you mean 'float16'"),
+        (["inspect", "triton/softmax/fused", "--shape", "40,20"], "did you mean --shape 40x20?"),
         (["bench", "--cache", "warm"], "no state of the cache 'warm'; known: cold, hot"),
         (["bench", "--resume"], "-o FILE"),
         (["bench", "--module", "nowhere.py"], "no file 'nowhere.py' for --module"),

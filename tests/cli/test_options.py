@@ -5,7 +5,7 @@ from itertools import pairwise
 import pytest
 
 from kernelzoo.cli.against import share
-from kernelzoo.cli.options import OptionError, choose, problems, select, shape, words
+from kernelzoo.cli.options import OptionError, choose, full_dtype, missing, problems, select, select_early, shape, words
 from kernelzoo.errors import UnknownNameError
 
 KNOWN = [
@@ -28,6 +28,27 @@ def test_shapes() -> None:
     assert shape("4096x1024") == (4096, 1024)
     assert shape("7") == (7,)
     assert shape("2X3x4") == (2, 3, 4)
+
+
+@pytest.mark.parametrize("text", ["40,20", "(40, 20)", "[40,20]", "40 20", "40*20", "40×20"])
+def test_a_shape_with_something_else_between_its_sizes_is_questioned(text: str) -> None:
+    with pytest.raises(OptionError, match="did you mean --shape 40x20"):
+        shape(text)
+
+
+def test_sizes_with_commas_are_questioned_and_shapes_are_not() -> None:
+    with pytest.raises(OptionError, match="names 2 shapes of one axis each; did you mean --shape 40x20"):
+        problems(["min"], ["40,20"], ["float32"])
+    assert [p.shape for p in problems(["min"], ["40", "20,4x4"], ["float32"])] == [(40,), (20,), (4, 4)]
+
+
+def test_short_names_of_dtypes() -> None:
+    short = {"fp16": "float16", "half": "float16", "bf16": "bfloat16", "fp32": "float32", "fp64": "float64"}
+    assert {name: full_dtype(name) for name in short} == short
+    assert full_dtype("torch.int8") == full_dtype("int8") == "int8"
+    assert [p.dtype for p in problems(["min"], ["4x4"], ["bf16", "half"])] == ["bfloat16", "float16"]
+    with pytest.raises(UnknownNameError, match="no dtype 'flaot32'; did you mean 'float32'"):
+        full_dtype("flaot32")
 
 
 @pytest.mark.parametrize("text", ["", "x", "3x0", "3x-1", "3 x 4", "axb", "3x", "²x3", "1e3x4"])
@@ -56,9 +77,17 @@ def test_choosing(patterns: list[str], ops: tuple[str, ...], chosen: list[str]) 
 @pytest.mark.parametrize(
     ("pattern", "ops", "told"),
     [
-        ("torch", (), "with --op"),
+        ("torch", (), r"did you mean 'torch/\*'\? Or name the operation with --op"),
+        ("trch", (), r"did you mean 'torch/\*'\?$"),
+        ("softmax", (), r"did you mean '\*/softmax/\*'\?"),
+        ("sofmax", (), r"did you mean '\*/softmax/\*'\?"),
+        ("eager", (), r"did you mean '\*/\*/eager'\?"),
+        ("cpu/sofmax", (), r"did you mean 'cpu/softmax/\*'\?"),
+        ("torch/eager", (), r"did you mean 'torch/\*/eager'\?"),
+        ("tocrh/*/auto", (), r"did you mean 'torch/\*/auto'\?"),
         ("torch/softmax/eagre", (), "did you mean torch/softmax/eager"),
-        ("trch", ("min",), "did you mean torch"),
+        ("trch", ("min",), r"did you mean torch\?$"),
+        ("torch/eagr", ("softmax",), r"did you mean torch/eager\?$"),
         ("cpu/softmax/online", ("min",), "of min"),
         ("zzz/*/*", (), "kernelzoo list shows them all"),
     ],
@@ -75,6 +104,7 @@ def test_selecting() -> None:
     for told, names in (
         ("no backend 'cuda'; known: cpu", {"backends": ["cuda"]}),
         ("no operation 'max'; known: min", {"ops": ["max"]}),
+        ("no operation 'sofmax'; did you mean 'softmax'\\? known: min", {"ops": ["sofmax"]}),
         ("no variant 'slow'; known: auto", {"variants": ["slow"]}),
     ):
         with pytest.raises(UnknownNameError, match=told):
@@ -106,3 +136,21 @@ def test_shares() -> None:
     for text in ("5", "-1%", "nan", "x%", "", "inf"):
         with pytest.raises(OptionError, match=r"like 5% or 0\.05"):
             share(text)
+
+
+def test_names_are_refused_before_a_process_starts_unless_a_module_may_add_them() -> None:
+    assert "torch/min/eager" in select_early([], ["torch/min/*"])
+    assert select_early(["mine.py"], ["mine/min/*"]) == ()
+    with pytest.raises(OptionError, match="no implementation 'mine/min"):
+        select_early([], ["mine/min/*"])
+
+
+def test_what_was_asked_for_by_name_is_missing() -> None:
+    chosen = ["cupy/min/a", "cupy/min/b", "torch/min/compile", "torch/min/eager"]
+    absent = {"cupy/min/a": "no cupy", "cupy/min/b": "no cupy"}
+    assert missing(["cupy/*"], (), absent, chosen) == ["no cupy"]
+    assert missing([], ["cupy"], absent, chosen) == ["no cupy"]
+    assert missing(["*/min/*", "torch/*"], (), absent, chosen) == []
+    compiler = {"torch/min/compile": "no compiler"}
+    assert missing(["torch/*"], (), compiler, chosen) == []
+    assert missing(["torch/min/compile"], (), compiler, chosen) == ["no compiler"]

@@ -1,5 +1,6 @@
 """``kernelzoo verify``: the contract alone, and what becomes of kernels that break more than the contract."""
 
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 import pytest
 
 from kernelzoo.cli import output, verify
+from kernelzoo.errors import KINDS
 
 Answer = Callable[..., tuple[int, Any]]
 
@@ -14,7 +16,7 @@ Answer = Callable[..., tuple[int, Any]]
 def test_what_conforms_is_status_0(answer: Answer) -> None:
     status, told = answer("verify", "torch/min/eager", "--device", "cpu")
     found = told["results"]["torch/min/eager"]
-    assert (status, told["wrong"], found["wrong"]) == (0, [], [])
+    assert (status, told["wrong"], found["findings"]) == (0, [], [])
     assert found["passed"] > 200
 
 
@@ -37,19 +39,22 @@ def other(x, out):
     assert status == 1
     found = told["results"]
     assert told["wrong"] == list(found) == [*ids[:3], "shy/softmax/auto", "shy/softmax/other"]
-    (crash,) = found["bad/softmax/crashes"]["wrong"]
-    assert "float32-scalar" in crash and "SIGSEGV" in crash and "bad_kernels.py" in crash
-    assert "hung in check of bad/softmax/hangs" in found["bad/softmax/hangs"]["wrong"][0]
+    findings = {id: result["findings"] for id, result in found.items()}
+    (crash,) = findings["bad/softmax/crashes"]
+    assert (crash["kind"], crash["case"], crash["shape"]) == ("crashes", "float32-scalar", [])
+    assert "SIGSEGV" in crash["reason"] and "bad_kernels.py" in crash["reason"]
+    hang = findings["bad/softmax/hangs"][0]
+    assert hang["kind"] == "hangs" and "hung in check of bad/softmax/hangs" in hang["reason"]
     zeros = found["bad/softmax/zeros"]
-    assert len(zeros["wrong"]) > 200 and zeros["passed"] < 10  # those that are empty
-    assert "auto takes every legal input" in found["shy/softmax/auto"]["wrong"][0]
-    assert (
-        "refused every case" in found["shy/softmax/other"]["wrong"][0] and found["shy/softmax/other"]["refused"] > 200
-    )
+    assert len(zeros["findings"]) > 200 and zeros["passed"] < 10  # those that are empty
+    assert findings["shy/softmax/auto"][0]["kind"] == "refuses"
+    assert "auto takes every legal input" in findings["shy/softmax/auto"][0]["reason"]
+    assert "refused every case" in findings["shy/softmax/other"][0]["reason"]
+    assert found["shy/softmax/other"]["refused"] > 200
 
     verify._print("bad/softmax/zeros", zeros, output.console())
     told = capsys.readouterr().out
-    assert "and 2" in told and "more; --json has them all" in told
+    assert "  wrong value in 2" in told and "more; --json has them all" in told
 
 
 def test_a_file_alone_is_checked_for_what_it_adds(answer: Answer, tmp_path: Path) -> None:
@@ -72,5 +77,142 @@ def refuses(x, out):
 def test_what_cannot_run_here_is_status_2(kernelzoo: Callable[..., Any]) -> None:
     done = kernelzoo("verify", "cupy/*/*", CUDA_VISIBLE_DEVICES="")
     assert done.returncode == 2
-    assert "implementations can't be checked here: backend 'cupy' can't run here: " in done.stdout
+    assert done.stderr.count("\n") == 1 and done.stderr.startswith("error: backend 'cupy' can't run here: ")
     assert "0 checked, 0 with findings" in done.stdout
+
+
+KINDS_OF_WRONG = """
+import torch
+import kernelzoo
+
+def wrong(launch):
+    @kernelzoo.register("mine", "softmax", launch.__name__)
+    def bind(x, out):
+        return lambda: launch(x, out)
+
+    return launch
+
+@wrong
+def doubles(x, out):
+    out.copy_(torch.softmax(x, 1) * 2)
+
+@wrong
+def half(x, out):
+    out[:, ::2] = torch.softmax(x, 1)[:, ::2]
+
+@wrong
+def drops(x, out):
+    out.copy_(torch.softmax(x.nan_to_num(0.0, torch.inf, -torch.inf), 1))
+
+@wrong
+def changes(x, out):
+    out.copy_(torch.softmax(x, 1))
+    x.mul_(2)
+
+@wrong
+def raises(x, out):
+    raise RuntimeError("not today")
+
+@wrong
+def differs(x, out):
+    y = torch.softmax(x, 1)
+    out.copy_(torch.where(torch.rand(x.shape) < 0.5, y, torch.nextafter(y, y.new_ones(()))))
+
+@wrong
+def returns(x, out):
+    return torch.softmax(x, 1)
+
+@wrong
+def several(x, out):
+    drops(x, out)
+    if x.size(1) == 300:
+        changes(x, out)
+
+@kernelzoo.register("mine", "softmax", "none")
+def none(x, out):
+    out.copy_(torch.softmax(x, 1))
+
+@kernelzoo.register("mine", "softmax", "tensor")
+def tensor(x, out):
+    return torch.softmax(x, 1)
+"""
+
+
+def test_findings_have_a_kind_a_place_and_a_command(
+    kernelzoo: Callable[..., Any], answer: Answer, tmp_path: Path
+) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text(KINDS_OF_WRONG)
+    plain, special = "float32-3x129", "float32-special-values-300"
+    options = ("--module", path, "--device", "cpu")
+    status, told = answer("verify", *options, "--case", plain, "--case", special)
+    assert status == 1
+    found = {id.split("/")[2]: result["findings"] for id, result in told["results"].items()}
+    kinds = {variant: {finding["case"]: finding["kind"] for finding in findings} for variant, findings in found.items()}
+    assert kinds == {
+        "doubles": {plain: "wrong value", special: "wrong value"},
+        "half": {plain: "leaves out unwritten", special: "leaves out unwritten"},
+        "drops": {special: "drops NaN"},
+        "changes": {plain: "changes its input", special: "changes its input"},
+        "raises": {plain: "raises", special: "raises"},
+        "differs": {plain: "not repeatable", special: "not repeatable"},
+        "returns": {plain: "wrong kind of result", special: "wrong kind of result"},
+        "several": {special: "changes its input"},
+        "none": {plain: "returns no launch", special: "returns no launch"},
+        "tensor": {plain: "returns no launch", special: "returns no launch"},
+    }
+    assert {kind for of in kinds.values() for kind in of.values()} <= set(KINDS)
+    (double,) = (finding for finding in found["doubles"] if finding["case"] == plain)
+    assert (double["dtype"], double["shape"], double["strides"], double["dim"]) == ("float32", [3, 129], [129, 1], -1)
+    assert double["place"] == [0, 0] and double["unit"] == "ulp" and double["error"] > 1e6
+    low = float(double["expected"].split()[0])
+    assert float(double["got"]) == pytest.approx(2 * low, rel=1e-5)
+    half = found["half"][0]
+    assert half["place"] == [0, 1] and "still hold what they held before" in half["reason"]
+    drop = found["drops"][0]
+    assert (drop["expected"], drop["error"]) == ("nan", None) and drop["place"] is not None
+    none, tensor = found["none"][0]["reason"], found["tensor"][0]["reason"]
+    assert "mine/softmax/none returned None, not a launch; return a function that runs the kernel" in none
+    assert "mine/softmax/tensor returned a torch.Tensor, not a launch; return a function that" in tensor
+    # What repeats one runs that case alone.
+    assert double["repeat"].endswith(f"--module {path} --device cpu --case {plain}")
+    again = kernelzoo(*shlex.split(double["repeat"])[1:])
+    assert again.returncode == 1 and "mine/softmax/doubles: 0 passed, 0 refused, 1 findings" in again.stdout
+    for words in ("wrong value:", f"case     {plain}", "input    float32 3x129, strides (129, 1), dim=-1", "off by "):
+        assert words in again.stdout
+    assert f"repeat   {double['repeat']}" in again.stdout
+
+
+def test_the_gate_s_findings_are_repeated_by_their_seed(answer: Answer, tmp_path: Path) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text(KINDS_OF_WRONG)
+    options = ("--module", path, "--device", "cpu", "--case", "softmax-bfloat16-4096x1024", "--seed", "7")
+    status, told = answer("verify", "mine/softmax/half", *options)
+    (finding,) = told["results"]["mine/softmax/half"]["findings"]
+    assert status == 1 and (finding["kind"], finding["shape"]) == ("leaves out unwritten", [4096, 1024])
+    assert (
+        finding["repeat"].endswith("--case softmax-bfloat16-4096x1024 --seed 7") and "gate seed 7" in finding["reason"]
+    )
+
+
+def test_kinds_are_shown_worst_first(capsys: pytest.CaptureFixture[str]) -> None:
+    blank = {"shape": None, "error": None, "reason": "because", "repeat": "kernelzoo verify a/b/c"}
+    findings = [{**blank, "case": f"{kind} {n}", "kind": kind} for kind in reversed(KINDS) for n in range(7)]
+    found = {"passed": 0, "refused": 0, "no_room": 0, "findings": findings}
+    verify._print("a/b/c", found, output.console())
+    told = capsys.readouterr().out
+    assert [line.strip() for line in told.splitlines() if line.endswith(" in 7 cases:")] == [
+        f"{kind} in 7 cases:" for kind in KINDS
+    ]
+    assert told.count("    repeat   kernelzoo") == len(KINDS)
+    assert told.count("and 2 more; --json has them all") == len(KINDS)
+
+
+def test_what_a_glob_covers_and_is_absent_is_skipped_once(kernelzoo: Callable[..., Any]) -> None:
+    case = ("--case", "float32-3x3", "--device", "cpu")
+    done = kernelzoo("verify", "*/min/auto", *case, CUDA_VISIBLE_DEVICES="")
+    assert done.returncode == 0 and done.stderr == ""
+    assert done.stdout.count("skipped cupy/min/auto: backend 'cupy' can't run here: ") == 1
+    done = kernelzoo("verify", "torch/min/auto", "cupy/min/auto", *case, CUDA_VISIBLE_DEVICES="")
+    assert done.returncode == 2 and done.stderr.startswith("error: backend 'cupy' can't run here: ")
+    assert "torch/min/auto: 1 passed" in done.stdout

@@ -1,4 +1,4 @@
-"""Fuzzing: cases over the whole contract, made up from a seed, written down as JSON, made simpler when they fail.
+"""Fuzzing: random cases over the whole contract, drawn from a seed, written as JSON, made simpler when they fail.
 
 A :class:`Case` says everything about one call: dtype, shape, strides, storage offset, axis, where ``out`` lies and how,
 which values, and what is wrong with the call, if something is. What it says is all there is: the same case is the same

@@ -17,7 +17,7 @@ FAR = 2**30
 
 
 class CaseError(KernelZooError, ValueError):
-    """A case as it was written down is none."""
+    """The text describes no case."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ def parse(text: str, op: str) -> Case:
             raise CaseError(f"a case has no {', '.join(sorted(strange))}; it has {', '.join(sorted(known))}")
         shape, dim = tuple(map(int, said["shape"])), said.get("dim", -1)
         case = Case(
-            said["dtype"],
+            operations.full_dtype(said["dtype"]),
             shape,
             Layout(tuple(map(int, said.get("strides", contiguous(shape)))), int(said.get("offset", 0))),
             tuple(dim) if isinstance(dim, list) else dim,
@@ -137,7 +137,7 @@ def span(shape: Sequence[int], strides: Sequence[int]) -> int:
     return 1 + sum((size - 1) * stride for size, stride in zip(shape, strides, strict=True))
 
 
-# What may be wrong with a call: the error that must come of it. The module faulty makes the call so.
+# What may be wrong with a call, and the error that it must raise. The module faulty makes such calls.
 
 FAULTS: dict[str, str] = {
     "an axis out of range": "AxisError",

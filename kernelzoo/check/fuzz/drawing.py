@@ -1,4 +1,4 @@
-"""Cases made up from a seed."""
+"""Random cases from a seed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ spent on compiling. Sizes differ among them by multiples of 16 within one power 
 
 
 def largest(implementation: Implementation) -> int:
-    """Elements of the largest input to make up: few where kernels are interpreted, most where launches are cheap."""
+    """Elements of the largest input to draw: few where kernels are interpreted, most where launches are cheap."""
     backend = get(implementation.backend)
     if backend.devices[-1] == "cuda":
         return 2**20
@@ -42,9 +42,8 @@ class Choose(Protocol):
 def draw(op: str, count: int, seed: int, elements: int, alike: int = GROUP) -> list[Case]:
     """So many cases of an operation, all different, of at most so many elements; the same for the same arguments.
 
-    ``alike`` of them in a row share a layout; see GROUP. By a generator and not by Hypothesis, which varies what it has
-    made: of 1000 layouts of its own 400 had been there before, and most others differed from the one before in one
-    respect. It took 1.7 ms for each, this takes 0.1 ms.
+    ``alike`` of them in a row share a layout; see GROUP. A plain generator draws them, not Hypothesis, which varies
+    the example before: most of its layouts repeat, or differ in one respect, and each takes longer to draw.
     """
     cases = dict[str, Case]()
     layouts = set[Case]()

@@ -29,13 +29,13 @@ if TYPE_CHECKING:
     import torch
 
 _GUARD = 256
-"""Elements on either side of a tensor that nobody may write, whole 16-byte vectors of any dtype."""
+"""Elements on either side of a tensor that must not be written, whole 16-byte vectors of any dtype."""
 
 _BELOW = 2**31
 """Elements in front of a case that is far, for offsets that wrap around to a negative number."""
 
 AT_ONCE = 32
-"""Cases that a GPU works on before anyone waits for it."""
+"""Cases that are queued on a GPU before its results are read."""
 
 SLOW = 0.02
 """Seconds that a first call takes longer than the second if something was compiled or loaded for it."""
@@ -46,7 +46,7 @@ Check = tuple[str, "torch.Tensor"]
 
 @dataclass
 class Found:
-    """What came of some cases."""
+    """The results of some cases."""
 
     right: int = 0
     """Cases with the right result, to the bit twice."""
@@ -195,7 +195,7 @@ class _Runner:
                 expected.check(result)
             checks.append((f"{op.name}: wrong elements{'' if own else ' in out'}", _wrong(expected, result)))
             if board is not None and out is not None:
-                # What out holds, written over a board that nobody touched, must be all that has changed.
+                # out, copied onto an untouched board, must give this board: nothing else has changed.
                 clean, place = self._output(shape, layout, x.dtype, pattern)
                 place.copy_(out)
                 checks.append(("bytes around out, or between its elements, have changed", _differ(board, clean)))
@@ -238,7 +238,8 @@ class _Runner:
             raise AssertionError(f"raised {name}, and changed x")
 
     def _input(self, case: Case) -> tuple[torch.Tensor, torch.Tensor]:
-        """Memory with x in it, and x. What is not x is NaN, or the least integer, so that whoever reads it goes wrong.
+        """Memory with x in it, and x. All else in it is NaN, or the least integer, so that reading it gives a wrong
+        result.
 
         Raises NoRoomError.
         """

@@ -1,0 +1,48 @@
+"""What a shell completes: ids, operations, backends, variants and dtypes. Nothing heavy is imported for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from kernelzoo import registry
+from kernelzoo.operations import OPERATIONS
+
+
+def ids() -> list[str]:
+    """Every id, whether or not it can run here."""
+    return [implementation.id for implementation in registry.implementations()]
+
+
+def dtypes() -> list[str]:
+    """Names of the dtypes that some operation takes."""
+    return list(dict.fromkeys(dtype for operation in OPERATIONS.values() for dtype in operation.dtypes))
+
+
+def some_ids(incomplete: str) -> list[str]:
+    """Ids that begin so."""
+    return [id for id in ids() if id.startswith(incomplete)]
+
+
+def some_ops(incomplete: str) -> list[str]:
+    """Operations; the last word of several with commas."""
+    return _last_word(incomplete, OPERATIONS)
+
+
+def some_backends(incomplete: str) -> list[str]:
+    """Backends, as operations."""
+    return _last_word(incomplete, registry.backends())
+
+
+def some_variants(incomplete: str) -> list[str]:
+    """Variants, as operations."""
+    return _last_word(incomplete, sorted({id.split("/")[2] for id in ids()}))
+
+
+def some_dtypes(incomplete: str) -> list[str]:
+    """Dtypes, as operations."""
+    return _last_word(incomplete, dtypes())
+
+
+def _last_word(incomplete: str, known: Iterable[str]) -> list[str]:
+    before, comma, word = incomplete.rpartition(",")
+    return [f"{before}{comma}{name}" for name in known if name.startswith(word)]
