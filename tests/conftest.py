@@ -28,7 +28,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     The host's kernels are compiled for each dtype, which takes longer than all their cases: with ``--dist loadgroup``
     one process does that for a dtype, where two that met the same kernels at once would each compile them.
     """
-    for item in items if config.getoption("dist", "no") == "loadgroup" else ():
+    for item in items if config.getoption("loadgroup", False) else ():  # as xdist tells its processes
         if "on_h200" in getattr(item, "fixturenames", ()):  # what every kernel is compiled for, once a module
             item.add_marker(pytest.mark.xdist_group(item.location[0]))
         implementation, case = _given(item)
