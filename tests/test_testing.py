@@ -1,4 +1,4 @@
-"""The conformance suite in somebody else's hands: what the README says of it, on a right kernel and on wrong ones."""
+"""The conformance suite in somebody else's hands: what the docs say of it, on a right kernel and on wrong ones."""
 
 import re
 import subprocess
@@ -13,8 +13,9 @@ RIGHT = "out.copy_(torch.softmax(x.transpose(1, 2), 2).transpose(1, 2))"
 
 
 def run_suites(folder: Path, bodies: Iterable[str]) -> list[tuple[int, str]]:
-    """The README's kernel and its test file, once with each of these bodies in its launch: exit status and output."""
-    kernel, suite = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)[1:3]
+    """The kernel and the test file of the docs, once with each body in its launch: exit status and output."""
+    page = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")
+    kernel, suite = re.findall(r"```python\n(.*?)```", page, re.DOTALL)[:2]
     assert RIGHT in kernel
     kernel = kernel.partition("kernelzoo.get(")[0]
     chosen = "float32 and (3x or special or layout or takes or strided)"

@@ -234,11 +234,11 @@ def test_environment_names_what_the_figures_rest_on(entry, write, made) -> None:
 def test_flags_and_repeated_rounds_are_listed_with_where(entry, write, made) -> None:
     entries = [entry(shape=(8, n), flags=["host-bound"]) for n in (8, 16)]
     entries += [entry(id, (8, 32), repeated_rounds=2) for id in ("torch/softmax/eager", "cpu/softmax/auto")]
-    assert made(load([write(entries)])).tables["Flags: what to know of some results"][1:] == [
+    assert made(load([write(entries)])).tables["Flags: what to know about some results"][1:] == [
         ["2 rounds repeated", "all of softmax", "1", "float32 (8, 32)"],
         ["host-bound", "torch/softmax/eager", "2", "float32 (8, 8); float32 (8, 16)"],
     ]
-    assert "Flags: what to know of some results" not in made(load([write([entry()])])).tables
+    assert "Flags: what to know about some results" not in made(load([write([entry()])])).tables
 
 
 def test_what_has_no_result_is_listed_with_why_the_worst_first(entry, write, failure, made) -> None:
@@ -277,32 +277,6 @@ def test_the_form_that_auto_chose_is_named_where_the_file_knows_it(entry, write,
     assert head[1] == "form" and (auto[:2], eager[:2]) == (["triton/auto", "split_ring"], ["torch/eager", ""])
     plain = made(load([write([entry(), entry("triton/softmax/auto", us=8.0)])])).tables[caption]
     assert "form" not in plain[0]
-
-
-def commands() -> list[str]:
-    """The reports of committed results that README and docs name."""
-    pages = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-    text = "\n".join(path.read_text(encoding="utf-8") for path in pages)
-    return re.findall(r"kernelzoo report ((?:bench/results/\S+\s+)+-o \S+\.html)", text)
-
-
-@pytest.mark.parametrize("command", commands())
-def test_the_documents_own_commands_make_their_page(command: str, tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.chdir(ROOT)
-    *patterns, _, _ = command.split()
-    files = [
-        start + name + end
-        for pattern in patterns
-        for start, names, end in [re.fullmatch(r"([^{]*)(?:\{(.*)\})?([^}]*)", pattern).groups(default="")]
-        for name in names.split(",")
-    ]
-    out = tmp_path / "report.html"
-    assert main([*files, "-o", str(out)]) == 0
-    assert Page(out).headings()[0]
-
-
-def test_readme_names_a_command_for_the_page_of_committed_results() -> None:
-    assert commands()
 
 
 @pytest.mark.parametrize("name", sorted(path.name for path in (ROOT / "bench" / "results").glob("*.json.gz")))

@@ -74,8 +74,14 @@ def blocks(page: Path) -> list[Block]:
 
 
 def words(command: str) -> list[str]:
-    """A command's words, without the variables that it sets."""
-    given = shlex.split(command)
+    """A command's words, without the variables that it sets; of a word with braces one for each name in them."""
+    given = [
+        start + name + end
+        for start, names, end in (
+            re.fullmatch(r"([^{]*)(?:\{(.*)\})?([^}]*)", word).groups("") for word in shlex.split(command)
+        )
+        for name in names.split(",")
+    ]
     while given and re.fullmatch(r"[A-Z_]+=.*", given[0]):
         given = given[1:]
     return given
