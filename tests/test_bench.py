@@ -21,7 +21,7 @@ UNKNOWN = {
     "no backend 'cuda'; known: ": ("--backend", "cuda"),
     "no shape set 'huge'; known: ": ("--shapes", "huge"),
     "no operation 'max'; known: ": ("--op", "max"),
-    "dtype 'float8'; known: ": ("--dtype", "float8"),
+    "dtype 'float8'; did you mean 'float64'": ("--dtype", "float8"),
 }
 """What is said of options, and these."""
 

@@ -273,7 +273,7 @@ def test_blocks_run_as_they_stand(page: Path, forked: commands.Forked, tmp_path:
             absent = commands.missing(shown, out + err)
             if status not in fine or absent or "Traceback" in err:
                 wrong.append(f"{block}: {command}: status {status}; not printed: {absent}; printed: {out}{err}")
-    assert wrong == []
+    assert not wrong, "\n\n".join(wrong)
 
 
 def test_a_block_that_is_wrong_is_found(forked: commands.Forked, tmp_path: Path) -> None:
@@ -281,7 +281,7 @@ def test_a_block_that_is_wrong_is_found(forked: commands.Forked, tmp_path: Path)
     status, out, _ = forked.run(tmp_path, ["kernelzoo", "--version"])
     assert (status, out) == (0, f"kernelzoo {kernelzoo.__version__}\n")
     shown = ["A host, wall clock", "a/b  12.5 [1.0, 2]  FASTER", "...", "gone"]
-    shown.append("6 rounds were disturbed and measured again")
+    shown.append("6 disturbed rounds were measured again")
     assert commands.missing(shown, "Another one, wall clock\na/b   7 [0.1, 9]   SLOWER\n") == ["gone"]
     assert unknown("kernelzoo bench --no-such-option") == "--no-such-option"
     assert unknown("pip install '.[cpu,cuda]'") == "cuda"

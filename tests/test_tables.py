@@ -102,7 +102,7 @@ def test_shipped_tables_can_be_asked_for(table: type[Any], monkeypatch: pytest.M
     assert in_force(table) == {}
     tables.forget_loaded()
     monkeypatch.setenv(tables.ENVIRONMENT, "shiped")
-    with pytest.raises(UnknownNameError, match="KERNELZOO_TABLES 'shiped'; known: shipped"):
+    with pytest.raises(UnknownNameError, match="KERNELZOO_TABLES 'shiped'; did you mean 'shipped'"):
         in_force(table)
 
 

@@ -36,9 +36,9 @@ def test_without_a_gpu_there_is_nothing_to_tune(answer: Answer, options: tuple[s
     [
         (("--backend", "cuda"), "no backend 'cuda'; known: cpu"),
         (("--op", "max"), "no operation 'max'"),
-        (("--dtype", "int3"), "no softmax dtype 'int3'"),
+        (("--dtype", "int3"), "no dtype 'int3'; did you mean 'int32'"),
         (("--arch", "sm_90"), "add --dry-run"),
-        (("--dry-run", "--arch", "sm_1"), "no architecture 'sm_1'; known: gfx"),
+        (("--dry-run", "--arch", "sm_1"), "no architecture 'sm_1'; did you mean 'sm_120'"),
         (("--dry-run", "--arch", "sm_90", "--backend", "cpu"), "none of cpu has a launch table"),
         (("--time-limit", "0"), "--time-limit"),
         (("--dry-run", "--reset"), "leave out --reset and -o"),

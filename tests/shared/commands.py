@@ -38,7 +38,7 @@ FENCE = re.compile(r"^( *)```(\w*)\n(.*?)^ *```$", re.DOTALL | re.MULTILINE)
 ON_A_GPU, TAKES_LONG = "# on a GPU", "# takes long"
 NEEDS = {"triton": "triton", "cupy": "cupy", "numba": "numba_cuda", "cpu": "numba"}
 """Backends, and the packages without which they can do nothing."""
-DISTURBED = re.compile(r"^\d+ rounds? w\w+ disturbed")
+DISTURBED = re.compile(r"^(\d+ disturbed rounds? w|~ disturbed)")
 """A line that a busy machine adds."""
 INSTALLS = ("pip", "git", "nox", ".venv/bin/", "python3 -m venv", "python -m venv")
 
@@ -96,7 +96,7 @@ def missing(shown: Sequence[str], printed: str) -> list[str]:
 def plain(line: str) -> str:
     """The line less what another machine, or another run, prints in its place."""
     line = re.sub(r"\b(SAME|FASTER|SLOWER|UNCLEAR)\b", "VERDICT", line)
-    line = re.sub(r"\b(disturbed|flags)\b", "", line)
+    line = re.sub(r"(, \d+)? ~", "", line)
     line = re.sub(r"^\S.*(?=, wall clock)|(?<= on ).*(?=, wall clock)", "HOST", line)
     line = re.sub(r"─+|-{3,}", "─", line)
     line = re.sub(r"(?<![\w.])[-+]?\d[\d,.]*(e[-+]?\d+)?\*?", "0", line)
