@@ -53,12 +53,17 @@ def pytest(session: nox.Session, *arguments: str, **environment: str) -> None:
     session.run("pytest", *arguments, env={"OMP_WAIT_POLICY": "PASSIVE", **environment})
 
 
+def check(session: nox.Session, *arguments: str, **environment: str) -> None:
+    """Run tests, where one that hangs is an error after ten minutes."""
+    pytest(session, *arguments, "--timeout=600", **environment)
+
+
 @nox.session
 def tests(session: nox.Session) -> None:
     """All tests: those of the project itself here, then each backend's in an environment of its own."""
     install(session, "test", "bench", extras=("cpu", "report"))
     others = [word for backend in BACKENDS for word in ("--ignore", f"tests/{backend}")]
-    pytest(session, "tests", "--ignore", CONFORMANCE, *others, *WAITING, *session.posargs)
+    check(session, "tests", "--ignore", CONFORMANCE, *others, *WAITING, *session.posargs)
     for backend in BACKENDS:
         session.notify(f"tests-{backend}")
 
@@ -112,7 +117,7 @@ def architectures(session: nox.Session) -> None:
 def tests_torch(session: nox.Session) -> None:
     """The contract, for the torch backend; nothing but torch is installed."""
     install(session, "test")
-    pytest(
+    check(
         session, CONFORMANCE, "tests/torch", "-k", "torch", "--kernelzoo-require", "torch", *PARALLEL, *session.posargs
     )
 
@@ -121,7 +126,7 @@ def tests_torch(session: nox.Session) -> None:
 def tests_cpu(session: nox.Session) -> None:
     """The contract, for the Numba host backend."""
     install(session, "test", extras=("cpu",))
-    pytest(
+    check(
         session,
         CONFORMANCE,
         "tests/cpu",
@@ -140,10 +145,10 @@ def tests_triton(session: nox.Session) -> None:
     """The contract, for the Triton backend: interpreted, compiled ahead of time, and on a GPU if there is one."""
     install(session, "test", extras=("triton",))
     conformance = (CONFORMANCE, "-k", "triton", "--kernelzoo-require", "triton", *session.posargs)
-    pytest(session, *conformance, *PARALLEL, **INTERPRETER)
-    pytest(session, "tests/triton", *PARALLEL, *session.posargs)
+    check(session, *conformance, *PARALLEL, **INTERPRETER)
+    check(session, "tests/triton", *PARALLEL, *session.posargs)
     if GPU:
-        pytest(session, *conformance)
+        check(session, *conformance)
 
 
 @nox.session(name="tests-cupy")
@@ -159,21 +164,21 @@ def tests_cupy(session: nox.Session) -> None:
         "cupy",
         *session.posargs,
     )
-    pytest(session, *emulated, *PARALLEL, **EMULATOR)
-    pytest(session, "tests/cupy", *PARALLEL, *session.posargs)
+    check(session, *emulated, *PARALLEL, **EMULATOR)
+    check(session, "tests/cupy", *PARALLEL, *session.posargs)
     if GPU:
-        pytest(session, CONFORMANCE, "-k", "cupy", "--kernelzoo-require", "cupy", *session.posargs)
+        check(session, CONFORMANCE, "-k", "cupy", "--kernelzoo-require", "cupy", *session.posargs)
 
 
 @nox.session(name="tests-numba")
 def tests_numba(session: nox.Session) -> None:
     """The contract, for the Numba backend: simulated, compiled ahead of time, and on a GPU if there is one."""
     install(session, "test", extras=(f"numba-cuda{CUDA}",))
-    pytest(session, "tests/numba/test_simulator.py", *PARALLEL, *session.posargs, **SIMULATOR)
+    check(session, "tests/numba/test_simulator.py", *PARALLEL, *session.posargs, **SIMULATOR)
     compiled = [f"tests/numba/test_{name}.py" for name in ("ptx", "inspection", "architectures", "disk")]
-    pytest(session, *compiled, *PARALLEL, *session.posargs)
+    check(session, *compiled, *PARALLEL, *session.posargs)
     if GPU:
-        pytest(session, CONFORMANCE, "-k", "numba", "--kernelzoo-require", "numba", *session.posargs)
+        check(session, CONFORMANCE, "-k", "numba", "--kernelzoo-require", "numba", *session.posargs)
 
 
 def compare(session: nox.Session, *options: str) -> None:
