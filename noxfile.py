@@ -58,6 +58,25 @@ def check(session: nox.Session, *arguments: str, **environment: str) -> None:
     pytest(session, *arguments, "--timeout=600", **environment)
 
 
+# Tests that start processes, compile, or draw: what the quick session leaves to the others.
+SLOW = (
+    *(f"tests/{name}" for name in ("cli", "load", *BACKENDS)),
+    *(f"tests/measure/test_{name}.py" for name in ("guard", "race", "record")),
+    *(f"tests/report/test_{name}.py" for name in ("browser", "page")),
+    *(f"tests/test_{name}.py" for name in ("bench", "docs", "examples", "inspect", "testing")),
+)
+
+
+@nox.session
+def quick(session: nox.Session) -> None:
+    """Before each commit, in two minutes: style, types, the tests that start no process, torch on the core cases."""
+    install(session, "lint", "types", "test", "bench", extras=("cpu", "triton", "report"))
+    check_style(session)
+    check_types(session)
+    ignored = [word for path in SLOW for word in ("--ignore", path)]
+    check(session, "tests", *ignored, "--core", "torch", *PARALLEL, *session.posargs)
+
+
 @nox.session
 def tests(session: nox.Session) -> None:
     """All tests: those of the project itself here, then each backend's in an environment of its own."""
@@ -240,12 +259,21 @@ def bench_numba(session: nox.Session) -> None:
     compare(session, "--backend=torch,numba")
 
 
+def check_style(session: nox.Session) -> None:
+    session.run("ruff", "check")
+    session.run("ruff", "format", "--check")
+
+
+def check_types(session: nox.Session) -> None:
+    scripts = [f"bench/{name}.py" for name in ("test_bench", "aa", "hints", "profile", "readme", "records")]
+    session.run("mypy", "kernelzoo", *scripts, "noxfile.py")
+
+
 @nox.session
 def lint(session: nox.Session) -> None:
     """Ruff: style and formatting."""
     install(session, "lint")
-    session.run("ruff", "check")
-    session.run("ruff", "format", "--check")
+    check_style(session)
 
 
 @nox.session
@@ -259,8 +287,7 @@ def audit(session: nox.Session) -> None:
 def types(session: nox.Session) -> None:
     """Mypy, strict, with every language installed, so that their types are seen where they have any."""
     install(session, "types", "test", "bench", extras=("cpu", "triton", "report"))
-    scripts = [f"bench/{name}.py" for name in ("test_bench", "aa", "hints", "profile", "readme", "records")]
-    session.run("mypy", "kernelzoo", *scripts, "noxfile.py")
+    check_types(session)
 
 
 @nox.session

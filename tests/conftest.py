@@ -19,6 +19,7 @@ from scripts import loaded  # noqa: E402  (found on that path)
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--load", action="store_true", help="run the heavy tests of tests/load too, some minutes")
+    parser.addoption("--core", metavar="BACKEND", help="of the contract, only this backend's, on the core cases")
     parser.addoption("--all", action="store_true", help="run all cases and devices of which a usual run takes a sample")
 
 
@@ -40,7 +41,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         return
     interpreted = os.environ.get("TRITON_INTERPRET") == "1"
     emulated = interpreted or os.environ.get("KERNELZOO_EMULATE_CUDA") == "1"
-    kept = _sample([item for item in items if not (emulated and _is_left_out(item, interpreted))])
+    core = config.getoption("--core")
+    kept = _sample(
+        [
+            item
+            for item in items
+            if not (emulated and _is_left_out(item, interpreted)) and (not core or _is_core(item, core))
+        ]
+    )
     config.hook.pytest_deselected(items=[item for item in items if item not in kept])
     items[:] = [item for item in items if item in kept]
 
@@ -61,6 +69,12 @@ def _is_left_out(item: pytest.Item, interpreted: bool) -> bool:
     if implementation is None or case is None or implementation.variant == "auto" or case.core:
         return False
     return implementation.chooses or _number(f"{implementation.id}-{case}") % (6 if interpreted else 3) != 0
+
+
+def _is_core(item: pytest.Item, backend: str) -> bool:
+    """Whether it is no test of an implementation, or one of the core cases of this backend's."""
+    implementation, case = _given(item)
+    return implementation is None or (case is not None and case.core and implementation.backend == backend)
 
 
 def _sample(items: list[pytest.Item]) -> set[pytest.Item]:
