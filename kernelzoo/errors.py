@@ -72,6 +72,10 @@ class InputTypeError(KernelZooError, TypeError):
     """The input is not a dense tensor of a dtype that the operation takes."""
 
 
+class ShapeError(KernelZooError, ValueError):
+    """An input has another shape than the first input, or the operation, asks for."""
+
+
 class AxisError(KernelZooError, IndexError):
     """An axis is out of range or named twice (an ``IndexError``, as in torch)."""
 

@@ -1,58 +1,45 @@
 """What each operation means, once: what it takes, its canonical form, its reference, its tolerance, its bytes.
 
-An operation is a file, with all that is about it alone: a subclass of :class:`Operation`, which everything that checks,
-times or shows an implementation asks, and the method of a backend that calls it. Nothing here knows how a kernel
-computes. It is listed below.
+An operation is a class under :func:`operation`, in a file of its own here, or in anybody's module. Everything that
+checks, times or shows an implementation asks the :class:`Operation` that the decorator makes of it. Nothing here knows
+how a kernel computes.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from kernelzoo.operations.expected import Expected
-from kernelzoo.operations.min import MIN, MinCall
-from kernelzoo.operations.operation import (
+from kernelzoo.operations.arguments import (
     FLOATS,
     INTEGERS,
+    Arguments,
     Dims,
-    Operation,
-    Sample,
     axes_of,
     check_tensor,
     dtype_name,
     full_dtype,
 )
-from kernelzoo.operations.softmax import SOFTMAX, SoftmaxCall
-
-if TYPE_CHECKING:
-    import torch
-
-OPERATIONS: dict[str, Operation] = {op.name: op for op in (SOFTMAX, MIN)}
-
-
-class Calls(SoftmaxCall, MinCall):
-    """A method for each operation."""
-
-
-def sample(op: str, shape: tuple[int, ...], dtype: str, dim: Dims = -1, *, generator: torch.Generator) -> torch.Tensor:
-    """Random input of an operation by its name; see :meth:`Operation.sample`."""
-    return OPERATIONS[op].sample(shape, dtype, dim, generator=generator)
-
+from kernelzoo.operations.declared import Input, Output, Sample, Scalar
+from kernelzoo.operations.declaring import on_declared, operation
+from kernelzoo.operations.expected import Bounds, Expected
+from kernelzoo.operations.known import OPERATIONS
+from kernelzoo.operations.operation import Operation
 
 __all__ = [
     "FLOATS",
     "INTEGERS",
-    "MIN",
     "OPERATIONS",
-    "SOFTMAX",
-    "Calls",
+    "Arguments",
+    "Bounds",
     "Dims",
     "Expected",
+    "Input",
     "Operation",
+    "Output",
     "Sample",
+    "Scalar",
     "axes_of",
     "check_tensor",
     "dtype_name",
     "full_dtype",
-    "sample",
+    "on_declared",
+    "operation",
 ]

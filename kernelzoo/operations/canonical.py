@@ -1,9 +1,10 @@
-"""From any tensor to the canonical form: a strided view with three axes, ``(outer, n, inner)``, without a copy.
+"""From any tensors to the canonical form of an operation by rows: strided views with the axes ``(outer, n, inner)`` or
+``(outer, inner)``, without a copy.
 
-``n`` is the reduced axis, and one *row* is a pair (outer, inner). Any axis of a tensor, and most sliced, stepped,
+``n`` is the axis of a row, and one *row* is a pair (outer, inner). Any axis of a tensor, and most sliced, stepped,
 transposed or expanded ones, is such a view. All strides are free, offsets need 64 bits, no size is zero. ``inner`` is 1
-for a reduction over the last axis of a contiguous tensor. A layout that three axes can't say is first copied, inside
-the launch, and so in its time.
+for the last axis of a contiguous tensor. A layout that three axes can't say is first copied, inside the launch, and so
+in its time.
 """
 
 from __future__ import annotations
@@ -11,45 +12,45 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
-from kernelzoo.launch import Launch, owning, sequence, void
+from kernelzoo.launch import Bind, Launch, owning, sequence, void
 
 if TYPE_CHECKING:
     import torch
 
 
-Group: TypeAlias = "tuple[int, int, int, bool]"
-"""Some neighbouring axes seen as one: size, stride in x, stride in out, and a mark that must agree to merge."""
+Group: TypeAlias = "tuple[int, tuple[int, ...], bool]"
+"""Some neighbouring axes seen as one: size, stride in each tensor, and a mark that must agree to merge."""
 
 
 def runs_of(axes: Sequence[Group]) -> list[Group]:
-    """Merge neighbouring axes of one mark where both strides allow it; axes of size 1 drop out."""
+    """Merge neighbouring axes of one mark where all strides allow it; axes of size 1 drop out."""
     merged: list[Group] = []
-    for size, stride, out_stride, mark in axes:
+    for size, strides, mark in axes:
         if size == 1:
             continue
         if merged:
-            size0, stride0, out_stride0, mark0 = merged[-1]
-            if mark0 == mark and stride0 == size * stride and out_stride0 == size * out_stride:
-                merged[-1] = (size0 * size, stride, out_stride, mark)
+            size0, strides0, mark0 = merged[-1]
+            if mark0 == mark and all(a == size * b for a, b in zip(strides0, strides, strict=True)):
+                merged[-1] = (size0 * size, strides, mark)
                 continue
-        merged.append((size, stride, out_stride, mark))
+        merged.append((size, strides, mark))
     return merged
 
 
 def merge(kept: Sequence[Group]) -> list[Group]:
-    """Like runs_of, for kept axes marked by whether they follow the reduced one. Two on both sides may still merge
-    when the reduced axis doesn't stand between them in memory; if not, that only costs the name of an axis."""
+    """Like runs_of, for kept axes marked by whether they follow the row's axis. Two on both sides may still merge when
+    the row's axis doesn't stand between them in memory; if not, that only costs the name of an axis."""
     runs = runs_of(kept)
-    return runs if len(runs) <= 2 else runs_of([(*run[:3], False) for run in runs])
+    return runs if len(runs) <= 2 else runs_of([(*run[:2], False) for run in runs])
 
 
-def outer_inner(groups: list[Group]) -> tuple[Group, Group]:
-    one: Group = (1, 1, 1, False)
+def outer_inner(groups: list[Group], tensors: int) -> tuple[Group, Group]:
+    one: Group = (1, (1,) * tensors, False)
     if len(groups) == 2:
         return groups[0], groups[1]
     if not groups:
         return one, one
-    return (one, groups[0]) if groups[0][3] else (groups[0], one)
+    return (one, groups[0]) if groups[0][2] else (groups[0], one)
 
 
 def readable(x: torch.Tensor) -> tuple[torch.Tensor, Launch | None]:
@@ -62,17 +63,127 @@ def readable(x: torch.Tensor) -> tuple[torch.Tensor, Launch | None]:
     return plain, owning(lambda: void(plain.copy_(x)), plain)
 
 
-def through_copies(
-    launched: Callable[[torch.Tensor, torch.Tensor], Launch], x: torch.Tensor, out: torch.Tensor
-) -> Launch:
-    """Copy x in and the result out, where their layouts need it, around the launch of contiguous tensors."""
+Launched: TypeAlias = "Callable[[Sequence[torch.Tensor], Sequence[torch.Tensor]], Launch]"
+"""Binds inputs and outputs."""
+
+
+def through_copies(launched: Launched, inputs: Sequence[torch.Tensor], outs: Sequence[torch.Tensor]) -> Launch:
+    """Copy the inputs in and the results out, where their layouts need it, around the launch of contiguous tensors."""
     steps: list[Launch] = []
-    staged = x if x.is_contiguous() else x.new_empty(x.shape)
-    if staged is not x:
-        steps.append(lambda: void(staged.copy_(x)))
-    target = out if out.is_contiguous() else out.new_empty(out.shape)
-    steps.append(launched(staged, target))
-    if target is not out:
-        steps.append(lambda: void(out.copy_(target)))
-    launch, own = sequence(*steps), [tensor for tensor in (staged, target) if tensor is not x and tensor is not out]
+    own: list[torch.Tensor] = []
+
+    def contiguous(tensor: torch.Tensor) -> torch.Tensor:
+        if tensor.is_contiguous():
+            return tensor
+        own.append(tensor.new_empty(tensor.shape))
+        return own[-1]
+
+    staged = [contiguous(x) for x in inputs]
+    steps += [_copy(to, x) for to, x in zip(staged, inputs, strict=True) if to is not x]
+    targets = [contiguous(out) for out in outs]
+    steps.append(launched(staged, targets))
+    steps += [_copy(out, target) for out, target in zip(outs, targets, strict=True) if target is not out]
+    launch = sequence(*steps)
     return owning(launch, *own) if own else launch
+
+
+def _copy(to: torch.Tensor, x: torch.Tensor) -> Launch:
+    return lambda: void(to.copy_(x))
+
+
+def launch_rows(
+    bind: Bind,
+    inputs: Sequence[torch.Tensor],
+    outs: Sequence[torch.Tensor],
+    axes: Sequence[tuple[str, ...]],
+    dim: int,
+) -> Launch:
+    """Bind tensors along one axis of the first, by their canonical views.
+
+    ``axes`` names those of every input and output: ``outer n inner``, ``outer inner`` (without that axis, no matter
+    whether it is kept at size 1), or others, which are bound as they are.
+    """
+    tensors = [*inputs, *outs]
+    x = inputs[0]
+    n = x.size(dim)
+    kept_dims = [d for d in range(x.ndim) if d != dim]
+    strides = [_kept_strides(tensor, names, dim, x.ndim) for tensor, names in zip(tensors, axes, strict=True)]
+    rows = [i for i, s in enumerate(strides) if s is not None]
+    # The axis of a row that is one element long says nothing of what is before and after it.
+    reduces = not any("n" in names for names in axes[len(inputs) :])
+    after = [d > dim and not (reduces and n == 1) for d in kept_dims]
+    kept: list[Group] = [
+        (x.size(d), tuple((strides[i] or ())[j] for i in rows), after[j]) for j, d in enumerate(kept_dims)
+    ]
+    groups = merge(kept)
+    if len(groups) > 2:
+        # More row axes than the canonical form has: copy what can't be read in place, write what can't in place.
+        return through_copies(lambda xs, to: launch_rows(bind, xs, to, axes, dim), inputs, outs)
+    outer, inner = outer_inner(groups, len(rows))
+    views = []
+    for i, (tensor, names) in enumerate(zip(tensors, axes, strict=True)):
+        if i not in rows:
+            views.append(tensor)
+            continue
+        place = rows.index(i)
+        if "n" in names:
+            step = 1 if reduces and n == 1 else tensor.stride(dim)
+            views.append(
+                tensor.as_strided((outer[0], n, inner[0]), (outer[1][place], step, inner[1][place]))
+            )
+        else:
+            views.append(tensor.as_strided((outer[0], inner[0]), (outer[1][place], inner[1][place])))
+    return bind(*views)
+
+
+def _kept_strides(tensor: torch.Tensor, names: tuple[str, ...], dim: int, ndim: int) -> tuple[int, ...] | None:
+    """Strides of the axes beside the row's; None of a tensor that has none of them."""
+    if "outer" not in names:
+        return None
+    strides = tensor.stride()
+    return strides[:dim] + strides[dim + 1 :] if tensor.ndim == ndim else strides
+
+
+def launch_reduced(
+    bind: Bind, x: torch.Tensor, out: torch.Tensor, dims: tuple[int, ...]
+) -> Launch:
+    """Bind a reduction over several axes, or none, of one tensor into another, whose parts may be reduced in any order.
+
+    ``out`` has no reduced axes. Several reduced axes that are not one in memory are reduced one after the other, the
+    one of the smallest stride (the cheapest to read) first, which leaves the least for the others.
+    """
+    out_strides = iter(out.stride())
+    axes: list[Group] = [
+        (x.size(d), (x.stride(d), 0) if d in dims else (x.stride(d), next(out_strides)), d in dims)
+        for d in range(x.ndim)
+    ]
+    runs = runs_of(axes)
+    reduced = [run for run in runs if run[2]] or [(1, (1, 0), True)]
+    first = min(reduced, key=lambda run: (run[1][0] == 0, run[1][0]))
+    position = runs.index(first) if first in runs else len(runs)
+    kept: list[Group] = [(size, strides, i > position) for i, (size, strides, _) in enumerate(runs) if i != position]
+    staged = len(reduced) > 1
+    if staged:
+        stage = x.new_empty([size for size, *_ in kept])
+        kept = [
+            (size, (strides[0], own), after)
+            for (size, strides, after), own in zip(kept, stage.stride(), strict=True)
+        ]
+    groups = merge(kept)
+    if len(groups) > 2:
+        return through_copies(lambda xs, to: launch_reduced(bind, xs[0], to[0], dims), (x,), (out,))
+    outer, inner = outer_inner(groups, 2)
+    target = stage if staged else out
+    launch = bind(
+        x.as_strided((outer[0], first[0], inner[0]), (outer[1][0], first[1][0], inner[1][0])),
+        target.as_strided((outer[0], inner[0]), (outer[1][1], inner[1][1])),
+    )
+    if not staged:
+        return launch
+    rest = [run for i, run in enumerate(runs) if i != position]
+    rest_out = out.as_strided(
+        [size for size, _, is_reduced in rest if not is_reduced],
+        [strides[1] for _, strides, is_reduced in rest if not is_reduced],
+    )
+    rest_dims = tuple(i for i, run in enumerate(rest) if run[2])
+    return owning(sequence(launch, launch_reduced(bind, stage, rest_out, rest_dims)), stage)

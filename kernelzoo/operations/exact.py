@@ -46,7 +46,7 @@ def summed(high: torch.Tensor, low: torch.Tensor) -> tuple[torch.Tensor, torch.T
 
     while high.size(1) > 1:
         if high.size(1) % 2:
-            high, low = (torch.nn.functional.pad(part, (0, 1)) for part in (high, low))
+            high, low = (torch.nn.functional.pad(part, (0, 0) * (part.ndim - 2) + (0, 1)) for part in (high, low))
         half = high.size(1) // 2
         low = low[:, :half] + low[:, half:]
         high, left = two_sum(high[:, :half], high[:, half:])

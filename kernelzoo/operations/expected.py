@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -14,13 +14,14 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Expected:
-    """What is right for each element of a result: anything from ``lower`` to ``upper``, and NaN where these are NaN.
+class Bounds:
+    """What is right for each element of one output: anything from ``lower`` to ``upper``, and NaN where these are NaN.
 
-    Both are in the result's own shape and dtype, rounded inwards, so that no value that is wrong in float64 gets by.
+    Both are in the output's own shape and dtype, rounded inwards, so that no value that is wrong in float64 gets by.
     """
 
-    op: str
+    name: str
+    """Of the operation, and of the output if it has several."""
     lower: torch.Tensor
     upper: torch.Tensor
 
@@ -50,7 +51,7 @@ class Expected:
             dropped = bool(((self.lower != self.lower) | ~wrong).all())
             error, unit = _beyond(got, lower, upper, actual.dtype)
             raise ContractError(
-                f"{self.op}: {count} of {wrong.numel()} elements wrong; first at {where}: "
+                f"{self.name}: {count} of {wrong.numel()} elements wrong; first at {where}: "
                 f"got {got!r}, expected {bounds}",
                 "drops NaN" if dropped else "wrong value",
                 place=where,
@@ -59,6 +60,35 @@ class Expected:
                 error=error,
                 unit=unit,
             )
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What is right for the outputs of a call: bounds of each."""
+
+    outputs: tuple[Bounds, ...]
+
+    def check(self, outs: Sequence[torch.Tensor]) -> None:
+        """Raise ContractError, with the first wrong element, unless every output is right."""
+        for bounds, out in zip(self.outputs, outs, strict=True):
+            bounds.check(out)
+
+
+def bounds_of(exact: torch.Tensor, error: torch.Tensor, dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
+    """The least and the greatest right value in a float dtype: of a result that is exact but for ``error``, both in
+    float64. NaN and infinities are due where ``exact`` has them."""
+    import torch
+
+    lower = rounded_to(exact - error, dtype, up=True)
+    upper = rounded_to(exact + error, dtype, up=False)
+    info = torch.finfo(dtype)
+    # An honest result may overflow where the largest number is within the error, and need not.
+    lower, upper = lower.clamp(max=info.max), upper.clamp(min=-info.max)
+    upper = upper.masked_fill(exact + error > info.max, math.inf)
+    lower = lower.masked_fill(exact - error < -info.max, -math.inf)
+    infinite = exact.isinf()
+    due = exact.to(dtype)
+    return lower.where(~infinite, due), upper.where(~infinite, due)
 
 
 def _beyond(got: float, lower: float, upper: float, dtype: torch.dtype) -> tuple[float | None, str]:
@@ -73,20 +103,6 @@ def _beyond(got: float, lower: float, upper: float, dtype: torch.dtype) -> tuple
     info = torch.finfo(dtype)
     exponent = math.frexp(max(abs(nearest), info.tiny))[1] - 1
     return abs(got - nearest) / 2.0**exponent / info.eps, "ulp"
-
-
-_PART = 2**20
-"""Elements whose float64 temporaries exist at once: 8 MB each, and some five of them."""
-
-
-def parts(tensors: tuple[torch.Tensor, ...], dim: int) -> Iterable[tuple[torch.Tensor, ...]]:
-    """Tensors of one shape in parts of whole rows along ``dim``, of up to _PART elements where a row has no more."""
-    x = tensors[0]
-    kept = [d for d in range(x.ndim) if d != dim % x.ndim]
-    if not kept:
-        return (tensors,)
-    axis, count = max(kept, key=x.size), -(-x.numel() // _PART)
-    return zip(*(tensor.chunk(count, axis) for tensor in tensors), strict=True)
 
 
 def rounded_to(exact: torch.Tensor, dtype: torch.dtype, *, up: bool) -> torch.Tensor:

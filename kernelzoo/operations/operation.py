@@ -1,82 +1,86 @@
-"""What an operation says of itself, and what is the same for all of them: checks of the arguments of a call."""
+"""An operation: what its class says of it, and all that follows from that."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+import math
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
-from kernelzoo.errors import AxisError, GradientError, InputTypeError, OutputError
-from kernelzoo.launch import Bind, Launch
+from kernelzoo.errors import AxisError, DeviceError, EmptyReductionError, ShapeError
+from kernelzoo.launch import Bind, Launch, sequence
+from kernelzoo.operations.arguments import (
+    FLOATS,
+    Arguments,
+    Dims,
+    axes_of,
+    check_input,
+    check_output,
+    dtype_name,
+)
+from kernelzoo.operations.canonical import launch_reduced, launch_rows, readable
+from kernelzoo.operations.declared import ROW, Input, Output, Sample, Scalar
 from kernelzoo.operations.exact import Exact
-from kernelzoo.operations.expected import Expected
-from kernelzoo.operations.memory import overlap, overlaps_itself
+from kernelzoo.operations.expected import Bounds, Expected, bounds_of
+from kernelzoo.operations.memory import distinct
+from kernelzoo.operations.rows import Rows, parts
+from kernelzoo.operations.sampling import draw
 
 if TYPE_CHECKING:
     import torch
 
-
-Dims: TypeAlias = "int | tuple[int, ...]"
-
-FLOATS = ("float16", "bfloat16", "float32", "float64")
-INTEGERS = ("bool", "uint8", "int8", "int16", "int32", "int64")
-
-_SHORT = {
-    "half": "float16",
-    "fp16": "float16",
-    "bf16": "bfloat16",
-    "fp32": "float32",
-    "float": "float32",
-    "fp64": "float64",
-    "double": "float64",
-}
+Hook = Callable[..., Any]
+"""A function of the operation's class. It is given those of the following that it names: the inputs, the scalars, ``n``,
+``unit``, ``ref``, ``generator``."""
 
 
-def full_dtype(name: str) -> str:
-    """The full name of a dtype that may be abbreviated.
-
-    >>> full_dtype("fp16"), full_dtype("bf16"), full_dtype("torch.float32"), full_dtype("int8")
-    ('float16', 'bfloat16', 'float32', 'int8')
-    """
-    plain = name.removeprefix("torch.")
-    return _SHORT.get(plain, plain)
-
-
-@dataclass(frozen=True)
-class Sample:
-    """An input that one operation alone is to be tried on, beside those that all are."""
-
-    name: str
-    shape: tuple[int, ...]
-    make: Callable[[], torch.Tensor]
-    """Makes it on the CPU, the same each time."""
-
-
-class Operation(ABC):
+class Operation:
     """One operation: what is right, and all that a check, a benchmark or a report must know to handle it.
 
-    The canonical form, which an implementation binds, has three axes of x, ``(outer, n, inner)``; of the output it has
-    the same three, or ``(outer, inner)`` if the operation reduces. See :mod:`kernelzoo.operations.canonical`.
+    :func:`kernelzoo.operation` makes it of a class. The canonical form, which an implementation binds, has three axes
+    of the first input, ``(outer, n, inner)``, if the operation is one by rows; see
+    :mod:`kernelzoo.operations.canonical`.
     """
 
-    name: str
-    """Of the method of a backend that calls it."""
-    dtypes: tuple[str, ...]
-    """Names of the dtypes it takes, without ``torch.``."""
-    in_torch: str
-    """Name of torch's own function for it, which takes ``(x, dim, out=)``."""
-    reduces: bool
-    """Whether a row becomes one element. Its method then takes ``keepdim``; else the output has x's shape."""
-    several_axes: bool
-    """Whether it takes a tuple of axes."""
-    needs_element: bool
-    """Whether an empty reduced axis is an EmptyReductionError; else the output is empty too."""
-    rounds: bool
-    """Whether errors are counted in units in the last place, by :meth:`exact` and :meth:`allowance`. Otherwise an
-    element equals that of :meth:`reference`, or is wrong."""
-    special_value: float
-    """A number that decides the result of a row of plain values."""
+    def __init__(
+        self,
+        name: str,
+        doc: str,
+        inputs: Mapping[str, Input],
+        scalars: Mapping[str, Scalar],
+        outputs: Mapping[str, Output],
+        dtypes: tuple[str, ...],
+        hooks: Mapping[str, Any],
+        *,
+        several_axes: bool,
+        in_torch: str,
+    ) -> None:
+        self.name = name
+        """Of the method of a backend that calls it."""
+        self.doc = doc
+        self.inputs, self.scalars, self.outputs = dict(inputs), dict(scalars), dict(outputs)
+        self.dtypes = dtypes
+        """Names of the dtypes of the first input, without ``torch.``."""
+        self.hooks = dict(hooks)
+        self.several_axes = several_axes
+        """Whether it takes a tuple of axes, and reduces them in any order."""
+        self.in_torch = in_torch
+        """Name of torch's own function for it, which takes ``(x, dim, out=)``; "" if there is none."""
+        first, *_ = self.inputs.values()
+        self.by_rows = first.names == ROW
+        """Whether it takes tensors of any rank and an axis ``dim``."""
+        self.reduces = self.by_rows and not any("n" in out.names for out in self.outputs.values())
+        """Whether a row becomes one element of each output. Its method then takes ``keepdim``."""
+        self.needs_element = self.reduces and not hooks.get("takes_empty", False)
+        """Whether an empty reduced axis is an EmptyReductionError; else the output is empty too."""
+        self.rounds = "error" in hooks
+        """Whether it rounds, so that errors are counted in units in the last place. Otherwise an element equals that of
+        the reference, or is wrong."""
+        self.decisive: float = hooks.get("decisive", 20.0)
+        """A number that decides the result of a row of plain values."""
+
+    def __repr__(self) -> str:
+        return f"<kernelzoo operation {self.name!r}>"
 
     @property
     def writes_all(self) -> bool:
@@ -86,154 +90,377 @@ class Operation(ABC):
     @property
     def narrowest(self) -> str:
         """The dtype of which most elements fit into memory, and which is not bool."""
-        return "int8" if "int8" in self.dtypes else "float16"
-
-    def check(self, x: torch.Tensor, dim: Dims) -> tuple[int, ...]:
-        """Check the input; return the reduced axes, sorted, non-negative and distinct.
-
-        Raises InputTypeError, GradientError, AxisError, EmptyReductionError.
-        """
-        check_tensor(x)
-        dtype = dtype_name(x.dtype)
-        if dtype not in self.dtypes:
-            raise InputTypeError(f"{self.name} takes {', '.join(self.dtypes)}; got {dtype}")
         import torch
 
-        if x.requires_grad and torch.is_grad_enabled():
-            raise GradientError(
-                f"{self.name} computes no gradient, and x requires one; pass x.detach() or call under torch.no_grad()"
-            )
-        return axes_of(dim, x.ndim)
+        return min((d for d in self.dtypes if d != "bool"), key=lambda d: getattr(torch, d).itemsize)
 
-    @abstractmethod
-    def allocate(self, x: torch.Tensor, dims: tuple[int, ...], keepdim: bool) -> torch.Tensor:
-        """A new contiguous output for checked arguments."""
+    @cached_property
+    def axes(self) -> tuple[tuple[str, ...], ...]:
+        """Names of the axes of every input and output."""
+        return tuple(tensor.names for tensor in (*self.inputs.values(), *self.outputs.values()))
 
-    def check_out(self, out: object, x: torch.Tensor, dims: tuple[int, ...], keepdim: bool) -> None:
-        """Check a caller's output: a tensor of the right shape, dtype and device that overlaps neither x nor itself.
+    @property
+    def sizes(self) -> tuple[str, ...]:
+        """Axes whose size the shape of the first input does not give."""
+        known = {*ROW} if self.by_rows else {*self.axes[0]}
+        return tuple(dict.fromkeys(a for names in self.axes for a in names if a not in known and not a.isdigit()))
 
-        Raises OutputError.
+    # --- One call -------------------------------------------------------------------------------------------------
+
+    def arguments(
+        self,
+        inputs: Sequence[Any],
+        dim: Dims = -1,
+        keepdim: bool = False,
+        scalars: Mapping[str, Any] | Sequence[Any] = (),
+    ) -> Arguments:
+        """Check the arguments of a call.
+
+        Raises InputTypeError, ShapeError, GradientError, AxisError, EmptyReductionError, DeviceError.
+        """
+        names = list(self.inputs)
+        x = inputs[0]
+        if self.by_rows and not self.several_axes and (not isinstance(dim, int) or isinstance(dim, bool)):
+            raise AxisError(f"{self.name} takes one axis, an int; got dim={dim!r}")
+        for name, tensor in zip(names, inputs, strict=True):
+            check_input(tensor, name, self.name, self._dtypes_of(name, x))
+        dims = axes_of(dim, x.ndim) if self.by_rows else ()
+        if len(inputs) > 1 or not self.by_rows:
+            self._check_shapes(inputs, dims)
+        if self.needs_element:
+            shape = tuple(x.shape)
+            for d in dims:
+                if d < len(shape) and shape[d] == 0:
+                    raise EmptyReductionError(
+                        f"{self.name} of nothing: axis {d} of shape {shape} is empty; a reduced axis needs an element"
+                    )
+        return Arguments(tuple(inputs), dims, keepdim, self.scalars_of(scalars))
+
+    def scalars_of(self, given: Mapping[str, Any] | Sequence[Any]) -> tuple[Any, ...]:
+        """The scalars of a call, in order: those given, by name or all of them, and the defaults of the others."""
+        if isinstance(given, Mapping):
+            return tuple(given.get(name, scalar.default) for name, scalar in self.scalars.items())
+        return tuple(given) or tuple(scalar.default for scalar in self.scalars.values())
+
+    def _dtypes_of(self, name: str, x: Any) -> tuple[str, ...]:
+        wanted = self.inputs[name].dtype
+        if name == next(iter(self.inputs)):
+            return self.dtypes
+        if not wanted:
+            return (dtype_name(x.dtype),)
+        return (wanted,) if isinstance(wanted, str) else wanted
+
+    def _check_shapes(self, inputs: Sequence[torch.Tensor], dims: tuple[int, ...]) -> None:
+        sizes: dict[str, int] = {}
+        shape = tuple(inputs[0].shape)
+        for (name, declared), tensor in zip(self.inputs.items(), inputs, strict=True):
+            if tensor.device != inputs[0].device:
+                raise DeviceError(
+                    f"{name} must be on the device of {next(iter(self.inputs))}, {inputs[0].device}; "
+                    f"got {tensor.device}"
+                )
+            if self.by_rows:
+                want = self._shape_by_rows(declared.names, shape, dims, False, None)
+            else:
+                if tensor.ndim == len(declared.names):
+                    for axis, size in zip(declared.names, tensor.shape, strict=True):
+                        sizes.setdefault(axis, int(axis) if axis.isdigit() else size)
+                want = tuple(sizes.get(axis, -1) for axis in declared.names)
+            if tuple(tensor.shape) != want:
+                axes = " ".join(declared.names)
+                raise ShapeError(f"{name} must have shape {want} ({axes}), got {tuple(tensor.shape)}")
+
+    def shapes(
+        self,
+        shape: tuple[int, ...],
+        dims: tuple[int, ...],
+        keepdim: bool = False,
+        sizes: Mapping[str, int] | None = None,
+    ) -> tuple[tuple[int, ...], ...]:
+        """Shapes of all inputs and outputs, by that of the first input and the sizes of axes that it has not."""
+        known = dict(sizes or {})
+        if not self.by_rows:
+            known.update(zip(self.axes[0], shape, strict=True))
+        count = len(self.inputs)
+        return tuple(
+            self._shape_by_rows(names, shape, dims, keepdim and i >= count, known)
+            if self.by_rows
+            else tuple(int(a) if a.isdigit() else known[a] for a in names)
+            for i, names in enumerate(self.axes)
+        )
+
+    def out_shapes(self, args: Arguments) -> tuple[tuple[int, ...], ...]:
+        """Shapes of the outputs of a call."""
+        sizes: dict[str, int] = {}
+        if not self.by_rows:
+            for names, tensor in zip(self.axes, args.inputs, strict=False):
+                sizes.update(zip(names, tensor.shape, strict=True))
+        return self.shapes(tuple(args.x.shape), args.dims, args.keepdim, sizes)[len(self.inputs) :]
+
+    @staticmethod
+    def _shape_by_rows(
+        names: tuple[str, ...],
+        shape: tuple[int, ...],
+        dims: tuple[int, ...],
+        keepdim: bool,
+        sizes: Mapping[str, int] | None,
+    ) -> tuple[int, ...]:
+        if names == ROW:
+            return shape
+        if names == ("outer", "inner"):
+            if keepdim:
+                return tuple(1 if d in dims else size for d, size in enumerate(shape))
+            return tuple(size for d, size in enumerate(shape) if d not in dims)
+        n = math.prod(shape[d] for d in dims) if shape else 1
+        return tuple(n if a == "n" else int(a) if a.isdigit() else (sizes or {}).get(a, -1) for a in names)
+
+    def out_dtypes(self, args: Arguments) -> tuple[torch.dtype, ...]:
+        import torch
+
+        inputs = dict(zip(self.inputs, args.inputs, strict=True))
+        return tuple(
+            args.x.dtype if not out.dtype else inputs[out.dtype].dtype if out.dtype in inputs else getattr(torch, out.dtype)
+            for out in self.outputs.values()
+        )
+
+    def allocate(self, args: Arguments) -> tuple[torch.Tensor, ...]:
+        """New contiguous outputs."""
+        shapes, dtypes = self.out_shapes(args), self.out_dtypes(args)
+        return tuple(args.x.new_empty(shape, dtype=dtype) for shape, dtype in zip(shapes, dtypes, strict=True))
+
+    def check_outs(self, outs: Sequence[object], args: Arguments) -> None:
+        """Check a caller's outputs: each of the right shape, dtype and device, and without overlap. Raises OutputError."""
+        before = list(zip(self.inputs, args.inputs, strict=True))
+        several = len(self.outputs) > 1
+        for (name, declared), out, shape, dtype in zip(
+            self.outputs.items(), outs, self.out_shapes(args), self.out_dtypes(args), strict=True
+        ):
+            check_output(out, name if several else "out", shape, dtype, before, declared.inplace)
+            before.append((name, out))  # type: ignore[arg-type]  # it is a tensor, by now
+
+    def launch(self, bind: Bind, args: Arguments, outs: Sequence[torch.Tensor]) -> Launch:
+        """Bring checked arguments and outputs to canonical form, bind them, and return the launch, copies included."""
+        plain = [readable(x) for x in args.inputs]
+        inputs, before = [x for x, _ in plain], [copy for _, copy in plain]
+        given = dict(zip(self.scalars, args.scalars, strict=True))
+
+        def bound(*tensors: torch.Tensor) -> Launch:
+            return bind(*tensors, **given)
+
+        if not self.by_rows:
+            return sequence(*before, bound(*inputs, *outs))
+        return sequence(*before, self._launch_rows(bound if given else bind, inputs, args, outs))
+
+    def _launch_rows(
+        self, bind: Bind, inputs: list[torch.Tensor], args: Arguments, outs: Sequence[torch.Tensor]
+    ) -> Launch:
+        dims = args.dims or (0,)
+        if args.x.ndim == 0:
+            inputs, outs = Rows.of_scalars(self.axes, inputs, outs)
+            dims = (0,)
+        if not self.reduces or len(dims) == 1 and args.x.ndim:
+            return launch_rows(bind, inputs, outs, self.axes, dims[0])
+        x, (out,) = inputs[0], outs
+        if out.ndim == x.ndim and len(dims):  # keepdim: the reduced axes, of size 1, say nothing
+            kept = [d for d in range(out.ndim) if d not in dims]
+            out = out.as_strided([out.size(d) for d in kept], [out.stride(d) for d in kept])
+        return launch_reduced(bind, x, out, dims)
+
+    # --- What is right --------------------------------------------------------------------------------------------
+
+    def call(self, hook: str, known: Mapping[str, Any]) -> Any:
+        """The result of a function of the operation's class, given what it names."""
+        function = self.hooks[hook]
+        return function(**{name: known[name] for name in parameters(function)})
+
+    def _known(self, inputs: Sequence[torch.Tensor], args: Arguments) -> dict[str, Any]:
+        import torch
+
+        known: dict[str, Any] = {**zip_dict(self.inputs, inputs), **zip_dict(self.scalars, args.scalars)}
+        known["n"] = inputs[0].size(1) if self.by_rows else 0
+        known["unit"] = 2.0**-53 if args.x.dtype == torch.float64 else 2.0**-24
+        return known
+
+    def reference(self, args: Arguments) -> tuple[torch.Tensor, ...]:
+        """The exact results as float64 can say them, of the inputs as they are (already quantised)."""
+        rows = Rows(self, args)
+        inputs = [self._wide(x) for x in rows.inputs]
+        results = _several(self.call("reference", self._known(inputs, args)))
+        return tuple(rows.back(i, result) for i, result in enumerate(results))
+
+    def _wide(self, x: torch.Tensor) -> torch.Tensor:
+        return x.double() if self.rounds and x.is_floating_point() else x
+
+    def expect(self, args: Arguments) -> Expected:
+        """What is right for this call, to the documented tolerance: made once, it checks any number of results.
+
+        An operation that rounds nothing must be equal by value: -0.0 equals +0.0, NaN exactly where it must be.
         """
         import torch
 
-        if not isinstance(out, torch.Tensor) or out.layout != torch.strided:
-            raise OutputError(f"out must be a dense torch.Tensor, got {describe(out)}")
-        shape = self.out_shape(tuple(x.shape), dims, keepdim)
-        if tuple(out.shape) != shape:
-            raise OutputError(f"out must have shape {shape}, got {tuple(out.shape)}")
-        if out.dtype != x.dtype:
-            raise OutputError(f"out must have x's dtype {dtype_name(x.dtype)}, got {dtype_name(out.dtype)}")
-        if out.device != x.device:
-            raise OutputError(f"out must be on x's device {x.device}, got {out.device}")
-        if out.requires_grad and torch.is_grad_enabled():
-            raise OutputError("out must not require a gradient; pass out.detach() or call under torch.no_grad()")
-        if out.is_neg():
-            raise OutputError("out must not be a lazily negated view; pass a plain tensor")
-        if overlaps_itself(out):
-            raise OutputError(f"out must hold each element once; strides {out.stride()} for shape {shape} overlap")
-        if overlap(out, x):
-            raise OutputError("out must not overlap x in memory; the input is never written")
+        rows, dtypes = Rows(self, args), self.out_dtypes(args)
+        several = len(self.outputs) > 1
+        found = [
+            tuple(torch.empty(shape, dtype=dtype, device=args.x.device) for _ in range(2))
+            for shape, dtype in zip(rows.out_shapes, dtypes, strict=True)
+        ]
+        flat = [bound for pair in found for bound in pair]
+        axes = [*self.axes[: len(self.inputs)], *(names for names in self.axes[len(self.inputs) :] for _ in range(2))]
+        for part in parts(self.by_rows, axes, [*rows.inputs, *flat]) if any(bound.numel() for bound in flat) else ():
+            inputs, bounds = [self._wide(x) for x in part[: len(self.inputs)]], part[len(self.inputs) :]
+            known = self._known(inputs, args)
+            results = _several(self.call("reference", known))
+            errors = self._errors(known, results) if self.rounds else (None,) * len(results)
+            due = _several(self.call("special", {**known, "ref": _one(results)})) if "special" in self.hooks else results
+            for i, (exact, error, special) in enumerate(zip(results, errors, due, strict=True)):
+                lower, upper = bounds[2 * i], bounds[2 * i + 1]
+                if error is None or not lower.is_floating_point():
+                    lower.copy_(exact)
+                    upper.copy_(lower)
+                    continue
+                total = error + self._rounding(exact, lower.dtype)
+                low, high = bounds_of(exact.double(), total, lower.dtype)
+                if special is not exact:
+                    low, high = _as_due(low, high, exact, special)
+                lower.copy_(low)
+                upper.copy_(high)
+        names = [f"{self.name} {name}" if several else self.name for name in self.outputs]
+        pairs = [[rows.back(i, bound) for bound in pair] for i, pair in enumerate(found)]
+        return Expected(tuple(Bounds(name, *pair) for name, pair in zip(names, pairs, strict=True)))
 
-    @abstractmethod
-    def out_shape(self, shape: tuple[int, ...], dims: tuple[int, ...], keepdim: bool) -> tuple[int, ...]:
-        """Shape of the output."""
+    def _errors(self, known: Mapping[str, Any], results: Sequence[torch.Tensor]) -> tuple[Any, ...]:
+        return _several(self.call("error", {**known, "ref": _one(results)}))
 
-    @abstractmethod
-    def launch(self, bind: Bind, x: torch.Tensor, dims: tuple[int, ...], out: torch.Tensor) -> Launch:
-        """Bring checked ``(x, out)`` to canonical form, bind them, and return the launch (copies included)."""
+    @staticmethod
+    def _rounding(exact: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+        """What the output's dtype may add to the error of the arithmetic: half a unit in the last place where it is a
+        half precision, and the smallest normal number (half the smallest subnormal for float16), below which a result
+        may flush to zero."""
+        import torch
 
-    @abstractmethod
-    def reference(self, x: torch.Tensor, dim: Dims = -1, keepdim: bool = False) -> torch.Tensor:
-        """The exact result as float64 can say it, of the input as it is (already quantised)."""
+        floor = 2.0**-25 if dtype == torch.float16 else torch.finfo(dtype).tiny
+        half = torch.finfo(dtype).eps / 2 if dtype in (torch.float16, torch.bfloat16) else 0.0
+        return exact.abs().mul_(half).nan_to_num_(0.0, 0.0, 0.0).add_(floor)
 
-    @abstractmethod
-    def expect(self, x: torch.Tensor, dim: Dims = -1, keepdim: bool = False) -> Expected:
-        """What is right for this input, to the documented tolerance: made once, it checks any number of results."""
+    def allowance(self, args: Arguments, exact: torch.Tensor) -> torch.Tensor:
+        """How far off an element of the first output may be, of an operation that rounds, in the canonical form."""
+        rows = Rows(self, args)
+        known = self._known([self._wide(x) for x in rows.inputs], args)
+        return self._errors(known, (exact,))[0] + self._rounding(exact, self.out_dtypes(args)[0])
 
-    def assert_close(self, actual: torch.Tensor, x: torch.Tensor, dim: Dims = -1, keepdim: bool = False) -> None:
-        """Raise AssertionError unless ``actual`` is the right result, to the tolerance of :meth:`expect`."""
-        self.expect(x, dim, keepdim).check(actual)
+    def exact(self, args: Arguments) -> Exact:
+        """The exact first output of an operation that rounds, within a hundredth of a ulp of it, in the canonical form;
+        for float64 in pairs, if the operation can."""
+        import torch
 
-    @abstractmethod
-    def bytes_moved(self, x: torch.Tensor, dim: Dims = -1) -> int:
+        rows = Rows(self, args)
+        if args.x.dtype == torch.float64 and "exact" in self.hooks:
+            known = self._known(rows.inputs, args)
+            found: Exact = self.call("exact", known)
+            return found
+        known = self._known([self._wide(x) for x in rows.inputs], args)
+        return _several(self.call("reference", known))[0], None, None
+
+    @property
+    def exact_dtypes(self) -> tuple[str, ...]:
+        """Dtypes for which :meth:`exact` is exact enough to count errors in units in the last place."""
+        return self.dtypes if "exact" in self.hooks else tuple(d for d in self.dtypes if d != "float64")
+
+    def bytes_moved(self, args: Arguments) -> int:
         """Bytes of device memory that the best possible implementation moves: each input read once, each output
         written once. An expanded axis counts once."""
+        read = sum(distinct(x) * x.element_size() for x in args.inputs)
+        outs = zip(self.out_shapes(args), self.out_dtypes(args), strict=True)
+        return read + sum(math.prod(shape) * dtype.itemsize for shape, dtype in outs)
 
-    def contiguous_bytes(self, shape: tuple[int, ...], dtype: str, dim: Dims = -1) -> int:
-        """:meth:`bytes_moved` for a contiguous tensor, of which nothing but its shape and dtype is known."""
+    def meta(
+        self, shape: tuple[int, ...], dtype: str, dim: Dims = -1, sizes: Mapping[str, int] | None = None
+    ) -> Arguments:
+        """Contiguous inputs without memory, by which shapes and bytes are known."""
         import torch
 
-        return self.bytes_moved(torch.empty(shape, dtype=getattr(torch, dtype), device="meta"), dim)
+        dims = axes_of(dim, len(shape)) if self.by_rows else ()
+        shapes = self.shapes(shape, dims, False, sizes)
+        inputs = tuple(
+            torch.empty(size, dtype=getattr(torch, self.dtype_of(name, dtype)), device="meta")
+            for name, size in zip(self.inputs, shapes, strict=False)
+        )
+        return Arguments(inputs, dims, False, self.scalars_of(()))
 
-    @abstractmethod
-    def sample(self, shape: tuple[int, ...], dtype: str, dim: Dims = -1, *, generator: torch.Generator) -> torch.Tensor:
-        """Random input, on the generator's device, whose right answer no constant, zero or row-shifted output can pass
+    def dtype_of(self, name: str, dtype: str) -> str:
+        """The dtype of an input where the first has ``dtype``: of several, the first that is declared."""
+        wanted = self.inputs[name].dtype
+        if name == next(iter(self.inputs)) or not wanted:
+            return dtype
+        return wanted if isinstance(wanted, str) else wanted[0]
+
+    def flops(self, args: Arguments) -> int | None:
+        """Arithmetic operations of a call; None if the operation does not say."""
+        if "flops" not in self.hooks:
+            return None
+        sizes = {axis: size for names, x in zip(self.axes, args.inputs, strict=False) for axis, size in zip(names, x.shape, strict=False)}
+        if self.by_rows:
+            n = math.prod(args.x.size(d) for d in args.dims) if args.x.ndim else 1
+            sizes = {"n": n, "rows": args.x.numel() // max(1, n)}
+        return int(self.call("flops", {**sizes, **zip_dict(self.scalars, args.scalars)}))
+
+    # --- What it is tried on --------------------------------------------------------------------------------------
+
+    def sample(
+        self,
+        shape: tuple[int, ...],
+        dtype: str,
+        dim: Dims = -1,
+        *,
+        generator: torch.Generator,
+        sizes: Mapping[str, int] | None = None,
+    ) -> tuple[torch.Tensor, ...]:
+        """Random inputs, on the generator's device, whose right answer no constant, zero or row-shifted output can pass
         for."""
+        return draw(self, shape, dtype, dim, sizes or {}, generator=generator)
 
     def samples(self) -> tuple[Sample, ...]:
         """Inputs that this operation alone is to be tried on."""
-        return ()
+        return tuple(self.hooks["samples"]()) if "samples" in self.hooks else ()
 
-    def exact(self, rows: torch.Tensor) -> Exact:
-        """The exact result of rows (rows, n), for an operation that rounds: within a hundredth of a ulp of it."""
-        raise NotImplementedError(f"{self.name} rounds nothing")
+    def largest(self, name: str, dtype: str, n: int) -> float:
+        """The largest finite number that an input may hold: the domain, or the dtype's own."""
+        import torch
 
-    def allowance(self, x: torch.Tensor, dim: int) -> tuple[torch.Tensor, float]:
-        """How far off an element may be, for an operation that rounds: relative to its exact value, and beside it."""
-        raise NotImplementedError(f"{self.name} rounds nothing")
-
-
-class Caller(ABC):
-    """What calls an operation: the public methods of operations are mixed into it."""
-
-    @abstractmethod
-    def _run(
-        self,
-        op: Operation,
-        x: torch.Tensor,
-        dim: Dims,
-        keepdim: bool,
-        variant: str,
-        out: torch.Tensor | None,
-    ) -> torch.Tensor:
-        """Check, bind and launch one call."""
+        info = torch.finfo(getattr(torch, dtype))
+        limit = self.hooks.get("domain", {}).get(name)
+        return float(min(limit(info, n), info.max)) if limit is not None else info.max
 
 
-def dtype_name(dtype: torch.dtype) -> str:
-    """``"float32"`` for ``torch.float32``."""
-    return str(dtype).removeprefix("torch.")
+def parameters(function: Hook) -> tuple[str, ...]:
+    """Names of a function's parameters."""
+    return function.__code__.co_varnames[: function.__code__.co_argcount + function.__code__.co_kwonlyargcount]
 
 
-def check_tensor(x: object) -> None:
-    """Raise InputTypeError unless x is a dense torch tensor."""
-    import torch
-
-    if not isinstance(x, torch.Tensor):
-        raise InputTypeError(f"x must be a torch.Tensor, got {describe(x)}")
-    if x.layout != torch.strided or x.is_quantized or x._is_zerotensor():
-        raise InputTypeError(f"x must be a dense tensor, got {describe(x)}; x.to_dense() or x.clone() makes one")
+def zip_dict(names: Mapping[str, Any], values: Sequence[Any]) -> dict[str, Any]:
+    return dict(zip(names, values, strict=True))
 
 
-def axes_of(dim: Dims, ndim: int) -> tuple[int, ...]:
-    """The axes of a call, sorted, non-negative and distinct; an empty tuple is all of them. Raises AxisError."""
-    given = dim if isinstance(dim, tuple) else (dim,)
-    if not given:
-        return tuple(range(ndim))
-    limit = max(ndim, 1)  # a 0-d tensor has axes 0 and -1, as in torch
-    for d in given:
-        if not isinstance(d, int) or isinstance(d, bool):
-            raise AxisError(f"an axis is an int, got {d!r} in dim={dim!r}")
-        if not -limit <= d < limit:
-            raise AxisError(f"axis {d} is out of range for {ndim} dimensions; allowed: {-limit} to {limit - 1}")
-    axes = sorted(d % limit for d in given)
-    if len(set(axes)) < len(axes):
-        raise AxisError(f"dim={dim!r} names an axis twice")
-    return tuple(axes)
+def _several(results: Any) -> tuple[Any, ...]:
+    return results if isinstance(results, tuple) else (results,)
 
 
-def describe(x: object) -> str:
-    import torch
+def _one(results: Sequence[Any]) -> Any:
+    return results[0] if len(results) == 1 else tuple(results)
 
-    if isinstance(x, torch.Tensor):
-        return f"a tensor with layout {x.layout}{', quantized' if x.is_quantized else ''}"
-    return f"{type(x).__module__}.{type(x).__qualname__}"
+
+def _as_due(
+    lower: torch.Tensor, upper: torch.Tensor, exact: torch.Tensor, special: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Bounds where the policy for special values, and not the reference, says what is due: its NaN and infinities
+    exactly, and any number where it has one and the reference has none."""
+    free = special.isfinite() & ~exact.isfinite()
+    due = special.to(lower.dtype)
+    kept = special.isfinite()
+    return (
+        lower.masked_fill(free, -math.inf).where(kept, due),
+        upper.masked_fill(free, math.inf).where(kept, due),
+    )
+
+
+__all__ = ["FLOATS", "Operation"]

@@ -2,12 +2,95 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
-from kernelzoo.operations.operation import Dims, axes_of
+from kernelzoo.operations.arguments import Dims, axes_of
 
 if TYPE_CHECKING:
     import torch
+
+    from kernelzoo.operations.declared import Input
+    from kernelzoo.operations.operation import Operation
+
+
+def draw(
+    op: Operation,
+    shape: tuple[int, ...],
+    dtype: str,
+    dim: Dims,
+    sizes: Mapping[str, int],
+    *,
+    generator: torch.Generator,
+) -> tuple[torch.Tensor, ...]:
+    """The inputs of an operation; see :meth:`kernelzoo.operations.Operation.sample`."""
+    dims = axes_of(dim, len(shape)) if op.by_rows else ()
+    first, *others = op.inputs
+    shapes = op.shapes(shape, dims, False, sizes)
+    known: dict[str, Any] = {**sizes, **{name: scalar.default for name, scalar in op.scalars.items()}}
+    known |= {"n": math.prod(shape[d] for d in dims)} if op.by_rows else dict(zip(op.axes[0], shape, strict=True))
+    drawn = [_first(op, shape, dtype, dim, dims, known, generator)]
+    for name, size in zip(others, shapes[1:], strict=False):
+        drawn.append(_other(op.inputs[name], size, op.dtype_of(name, dtype), known, generator))
+    return tuple(drawn)
+
+
+def _first(
+    op: Operation,
+    shape: tuple[int, ...],
+    dtype: str,
+    dim: Dims,
+    dims: tuple[int, ...],
+    known: Mapping[str, Any],
+    generator: torch.Generator,
+) -> torch.Tensor:
+    import torch
+
+    declared, kind = next(iter(op.inputs.values())), getattr(torch, dtype)
+    if not kind.is_floating_point or not op.rounds:
+        return _other(declared, shape, dtype, known, generator, dim if op.by_rows else ())
+    x = normal(shape, dtype, generator=generator)
+    if not x.numel() or not shape:
+        return x.to(kind)
+    if "sample" in op.hooks:
+        rows = x.view(math.prod(shape[: dims[0]]), shape[dims[0]], -1) if op.by_rows else x
+        return op.call("sample", {**known, "x": rows, "generator": generator}).view(shape).to(kind)
+    if op.by_rows:  # each row has a width and a place of its own, so that no row passes for another
+        row = row_shape(shape, dim)
+        width, place = (
+            torch.rand(row, dtype=x.dtype, generator=generator, device=generator.device) for _ in range(2)
+        )
+        x.mul_(width.mul_(1.5).add_(0.5)).add_(place.mul_(4).sub_(2))
+    return x.to(kind)
+
+
+def _other(
+    declared: Input,
+    shape: tuple[int, ...],
+    dtype: str,
+    known: Mapping[str, Any],
+    generator: torch.Generator,
+    dim: Dims = (),
+) -> torch.Tensor:
+    """Values as their declaration says, else plain ones."""
+    import torch
+
+    def value(said: Any) -> Any:
+        return known[said] if isinstance(said, str) else said
+
+    kind = getattr(torch, dtype)
+    if declared.low is None and declared.high is None:
+        x = plain(shape, dtype, dim, generator=generator)
+    else:
+        info = torch.iinfo(kind)
+        low = info.min if declared.low is None else value(declared.low)
+        high = info.max if declared.high is None else value(declared.high)
+        x = torch.randint(low, max(high, low + 1), shape, dtype=kind, generator=generator, device=generator.device)
+    for said in declared.also:
+        rare = torch.rand(shape, generator=generator, device=generator.device) < 0.1
+        x.masked_fill_(rare, value(said))
+    return x
 
 
 def row_shape(shape: tuple[int, ...], dim: Dims) -> list[int]:

@@ -1,0 +1,82 @@
+"""The canonical form for references: tensors reshaped, and copied where they must be, and cut into parts."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from kernelzoo.operations.declared import ROW
+
+if TYPE_CHECKING:
+    import torch
+
+    from kernelzoo.operations.arguments import Arguments
+    from kernelzoo.operations.operation import Operation
+
+
+class Rows:
+    """The inputs of a call in canonical form, and the way back for its outputs."""
+
+    def __init__(self, op: Operation, args: Arguments) -> None:
+        self._shapes = op.out_shapes(args)
+        inputs = [x.resolve_neg() for x in args.inputs]
+        self.inputs: list[torch.Tensor] = inputs
+        self.out_shapes = list(self._shapes)
+        """Of the outputs, in canonical form."""
+        if not op.by_rows:
+            return
+        x, dims = inputs[0], args.dims
+        shape = tuple(x.shape)
+        if len(dims) > 1 or not dims:  # the reduced axes behind the others, as one
+            kept = [d for d in range(x.ndim) if d not in dims]
+            x = x.permute(*kept, *dims)
+            outer, n, inner = math.prod(shape[d] for d in kept), math.prod(shape[d] for d in dims), 1
+        elif not shape:
+            outer, n, inner = 1, 1, 1
+        else:
+            (dim,) = dims
+            outer, n, inner = math.prod(shape[:dim]), shape[dim], math.prod(shape[dim + 1 :])
+        sizes = {ROW: (outer, n, inner), ("outer", "inner"): (outer, inner)}
+        self.inputs = [
+            (x if i == 0 else tensor).reshape(sizes.get(names, tensor.shape))
+            for i, (names, tensor) in enumerate(zip(op.axes, inputs, strict=False))
+        ]
+        outs = zip(op.axes[len(inputs) :], self._shapes, strict=True)
+        self.out_shapes = [sizes.get(names, shape) for names, shape in outs]
+
+    def back(self, number: int, out: torch.Tensor) -> torch.Tensor:
+        """An output of canonical form in its own shape."""
+        return out.reshape(self._shapes[number])
+
+    @staticmethod
+    def of_scalars(
+        axes: Sequence[tuple[str, ...]], inputs: Sequence[torch.Tensor], outs: Sequence[torch.Tensor]
+    ) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
+        """The tensors of a call on a scalar as if it were a vector of one element."""
+        tensors = [*inputs, *outs]
+        turned = [t.view(1) if names == ROW else t for t, names in zip(tensors, axes, strict=True)]
+        return turned[: len(inputs)], turned[len(inputs) :]
+
+
+_PART = 2**20
+"""Elements whose float64 temporaries exist at once: 8 MB each, and some five of them."""
+
+
+def parts(
+    by_rows: bool, axes: Sequence[tuple[str, ...]], tensors: Sequence[torch.Tensor]
+) -> Iterable[list[torch.Tensor]]:
+    """Tensors of canonical form in parts of whole rows, of up to _PART elements of the first where a row has no more."""
+    x = tensors[0]
+    count = -(-x.numel() // _PART)
+    if not by_rows or count <= 1:
+        return [list(tensors)]
+    axis = "outer" if x.size(0) >= x.size(2) else "inner"
+    chunks = [
+        list(t.chunk(count, names.index(axis))) if axis in names else None
+        for names, t in zip(axes, tensors, strict=True)
+    ]
+    pieces = max(len(chunk) for chunk in chunks if chunk is not None)
+    return (
+        [t if chunk is None else chunk[i] for t, chunk in zip(tensors, chunks, strict=True)] for i in range(pieces)
+    )
