@@ -10,7 +10,8 @@ tensor([0., 0.])
 >>> "torch" in kernelzoo.backends()
 True
 
-The names below are imported when they are first used, so that importing the package costs next to nothing.
+Each operation is a function here, and a method of every backend. All names are imported when they are first used, so
+that importing the package costs next to nothing.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from kernelzoo.backend import Backend, get, min, softmax
+    from kernelzoo.backend import Backend, get
     from kernelzoo.errors import (
         AxisError,
         BackendUnavailableError,
@@ -32,14 +33,18 @@ if TYPE_CHECKING:
         LaunchError,
         OutputError,
         RegistrationError,
+        ShapeError,
         UnknownNameError,
         UnsupportedProblemError,
     )
+    from kernelzoo.operations import FLOATS, INTEGERS, Input, Output, Scalar, operation
     from kernelzoo.registry import Implementation, backends, chooser, implementation, implementations, register
 
 __version__ = "0.2.0"
 
 __all__ = [
+    "FLOATS",
+    "INTEGERS",
     "AxisError",
     "Backend",
     "BackendUnavailableError",
@@ -47,12 +52,16 @@ __all__ = [
     "EmptyReductionError",
     "GradientError",
     "Implementation",
+    "Input",
     "InputTypeError",
     "InspectionError",
     "KernelZooError",
     "LaunchError",
+    "Output",
     "OutputError",
     "RegistrationError",
+    "Scalar",
+    "ShapeError",
     "UnknownNameError",
     "UnsupportedProblemError",
     "__version__",
@@ -61,13 +70,13 @@ __all__ = [
     "get",
     "implementation",
     "implementations",
-    "min",
+    "operation",
     "register",
-    "softmax",
 ]
 
 _HOMES = {
-    "backend": ("Backend", "get", "min", "softmax"),
+    "backend": ("Backend", "get"),
+    "operations": ("FLOATS", "INTEGERS", "Input", "Output", "Scalar", "operation"),
     "registry": ("Implementation", "backends", "chooser", "implementation", "implementations", "register"),
 }
 
@@ -79,11 +88,14 @@ def __getattr__(name: str) -> Any:
     if name in _MODULES:  # import kernelzoo; kernelzoo.errors
         return importlib.import_module(f"kernelzoo.{name}")
     if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        if name.startswith("_") or name not in importlib.import_module("kernelzoo.operations").OPERATIONS:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        value = globals()[name] = importlib.import_module("kernelzoo.backend").function(name)
+        return value
     home = next((module for module, names in _HOMES.items() if name in names), "errors")
     value = globals()[name] = getattr(importlib.import_module(f"kernelzoo.{home}"), name)
     return value
 
 
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    return sorted((*__all__, *importlib.import_module("kernelzoo.operations").OPERATIONS))

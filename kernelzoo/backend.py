@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from kernelzoo import registry, tables
+from kernelzoo import operations, registry, tables
 from kernelzoo.device import on_device_of
-from kernelzoo.errors import BackendUnavailableError, DeviceError, UnknownNameError
-from kernelzoo.launch import Movable
-from kernelzoo.operations import Calls, Dims, Operation, check_tensor
+from kernelzoo.errors import BackendUnavailableError, DeviceError, RegistrationError, UnknownNameError
+from kernelzoo.launch import Launch, Movable
+from kernelzoo.methods import function_of, method_of
+from kernelzoo.operations import Arguments, Dims, Operation, check_tensor
 
 if TYPE_CHECKING:
     import torch
 
 
-class Backend(Calls):
+class Backend:
     """The operations in one kernel language; ``kernelzoo.get(name)`` makes it.
 
     Every method takes a dense torch tensor of any rank and any strides on one of :attr:`devices`, never changes it,
@@ -44,11 +45,13 @@ class Backend(Calls):
         self._binds = language.binds
         self._check_device = language.check_device
         self._kept: dict[tuple[object, ...], _Kept] = {}
+        self._kept_calls: dict[tuple[object, ...], tuple[Callable[..., None], _Outputs]] = {}
+        """Those of operations on several tensors."""
         self._last: dict[object, _Kept] = {}
         """Of those, for each operation, the one of the call before."""
         import torch  # for the fast path of a repeated call, which has no time to import anything
 
-        self._tensor = torch.Tensor
+        self._tensor, self._strided = torch.Tensor, torch.strided
         self._allocate: _Allocate = getattr(torch._C._dynamo.guards, "_empty_strided_cuda", _empty_strided)
         self._chosen = tables.chosen.get
         self._current_device: Callable[[], int] = getattr(torch._C, "_cuda_getDevice", lambda: -1)
@@ -60,9 +63,17 @@ class Backend(Calls):
 
         # torch.compiler.disable, which imports torch's compiler, a second's work, only when it is at work already.
         self._uncompiled: Callable[..., torch.Tensor] = torch._compile._disable_dynamo(run)
+        self._uncompiled_call: Callable[..., Any] = torch._compile._disable_dynamo(lambda *given: self._call(*given))
 
     def __repr__(self) -> str:
         return f"<kernelzoo backend {self.name!r} on {', '.join(self.devices)}>"
+
+    def __getattr__(self, name: str) -> Any:
+        """The method of an operation that was not asked for before. Raises AttributeError."""
+        if name.startswith("_") or name not in operations.OPERATIONS:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        operations.OPERATIONS[name]  # declares it, and so makes the method
+        return getattr(self, name)
 
     def variants(self, op: str) -> tuple[str, ...]:
         """Names of the variants of one operation, sorted. Raises UnknownNameError."""
@@ -106,6 +117,54 @@ class Backend(Calls):
                 return out
         return self._first(op, x, dim, keepdim, variant, out, key)
 
+    def _call(
+        self,
+        op: Operation,
+        inputs: tuple[Any, ...],
+        dim: Dims,
+        keepdim: bool,
+        scalars: Mapping[str, Any],
+        variant: str,
+        out: Any,
+    ) -> Any:
+        """A call of any operation: its outputs, one tensor or a tuple."""
+        if self._is_compiling():
+            return self._uncompiled_call(op, inputs, dim, keepdim, scalars, variant, out)
+        key = None
+        if out is None and isinstance(variant, str) and not self._chosen():
+            key = self._key(op, inputs, dim, keepdim, scalars, variant)
+            kept = self._kept_calls.get(key) if key is not None else None
+            if kept is not None:
+                at, outputs = kept
+                with on_device_of(inputs[0]):
+                    outs = tuple(inputs[0].new_empty(shape, dtype=dtype) for shape, dtype in outputs)
+                    at(*(tensor.data_ptr() for tensor in (*inputs, *outs)))
+                return outs[0] if len(outs) == 1 else outs
+        args = op.arguments(inputs, dim, keepdim, scalars)
+        launch, outs = self._bound(op, args, variant, out)
+        if key is not None and isinstance(launch, Movable):
+            if len(self._kept_calls) >= _KEPT:
+                self._kept_calls.clear()
+            self._kept_calls[key] = launch.at, tuple((tuple(t.shape), t.dtype) for t in outs)
+        return out if out is not None else outs[0] if len(outs) == 1 else outs
+
+    def _key(
+        self, op: Operation, inputs: tuple[Any, ...], dim: Dims, keepdim: bool, scalars: Mapping[str, Any], variant: str
+    ) -> tuple[object, ...] | None:
+        """Of all that a launch depends on except the addresses; None for what is not plain tensors on a GPU."""
+        found: list[object] = [op, variant, dim, keepdim, *scalars.items()]
+        for x in inputs:
+            if type(x) is not self._tensor or x.get_device() < 0 or x.requires_grad or x.is_neg():
+                return None
+            if x.layout is not self._strided or not x.data_ptr():
+                return None
+            found.append((x.dtype, x.shape, x.stride(), x.data_ptr() % 16, x.get_device()))
+        try:
+            hash(key := tuple(found))
+        except TypeError:  # a scalar that is no number
+            return None
+        return key
+
     def _first(
         self,
         op: Operation,
@@ -116,23 +175,34 @@ class Backend(Calls):
         out: torch.Tensor | None,
         key: tuple[object, ...] | None,
     ) -> torch.Tensor:
-        """A call without a kept launch: check, bind and launch, and keep the launch for its key if possible."""
+        """A call without a kept launch, of an operation on one tensor: check, bind and launch, and keep the launch for
+        its key if possible."""
+        launch, (result,) = self._bound(op, op.arguments((x,), dim, keepdim), variant, out)
+        if key is not None and isinstance(launch, Movable):
+            self._keep(key, x, launch, result)
+        return result
+
+    def _bound(self, op: Operation, args: Arguments, variant: str, out: Any) -> tuple[Launch | None, tuple[Any, ...]]:
+        """Bind and launch a checked call: the launch, and the outputs."""
         bind = self._binds.get((op.name, variant)) if isinstance(variant, str) else None
         if bind is None:
-            raise UnknownNameError(f"{self.name} {op.name} variant", variant, self.variants(op.name))
-        dims = op.check(x, dim)
-        self._check_device(x)
+            alone = self.variants(op.name)
+            if variant != "auto" or len(alone) != 1:
+                raise UnknownNameError(f"{self.name} {op.name} variant", variant, alone)
+            (variant,) = alone
+            bind = self._binds[op.name, variant]
+        self._check_device(args.x)
         if out is None:
-            out = op.allocate(x, dims, keepdim)
+            outs = op.allocate(args)
         else:
-            op.check_out(out, x, dims, keepdim)
-        if out.numel():
-            with on_device_of(x):
-                launch = op.launch(partial(registry.launch_of, f"{self.name}/{op.name}/{variant}", bind), x, dims, out)
+            outs = tuple(out) if isinstance(out, list | tuple) and len(op.outputs) > 1 else (out,)
+            op.check_outs(outs, args)
+        launch = None
+        if any(tensor.numel() for tensor in outs):
+            with on_device_of(args.x):
+                launch = op.launch(partial(registry.launch_of, f"{self.name}/{op.name}/{variant}", bind), args, outs)
                 launch()
-            if key is not None and isinstance(launch, Movable):
-                self._keep(key, x, launch, out)
-        return out
+        return launch, outs
 
     def _find(
         self, op: Operation, x: torch.Tensor, dim: int, keepdim: bool, variant: str
@@ -170,6 +240,7 @@ class Backend(Calls):
     def _forget(self) -> None:
         """Keep no launch."""
         self._kept.clear()
+        self._kept_calls.clear()
         self._last.clear()
 
 
@@ -189,70 +260,70 @@ def get(name: str) -> Backend:
     return backend
 
 
-def softmax(x: torch.Tensor, dim: int = -1, *, variant: str = "auto", out: torch.Tensor | None = None) -> torch.Tensor:
-    """Softmax over one axis, by the best backend that can run here for x's device; see :meth:`Backend.softmax`.
+def best(op: str, x: torch.Tensor) -> Backend:
+    """The best backend for an operation on x's device that can run here.
 
-    >>> import torch, kernelzoo
-    >>> kernelzoo.softmax(torch.tensor([0.0, 0.0]))
-    tensor([0.5000, 0.5000])
+    Raises InputTypeError, DeviceError.
     """
-    return _best(x).softmax(x, dim, variant=variant, out=out)
-
-
-def min(
-    x: torch.Tensor,
-    dim: Dims = -1,
-    keepdim: bool = False,
-    *,
-    variant: str = "auto",
-    out: torch.Tensor | None = None,
-) -> torch.Tensor:
-    """Minimum along axes, by the best backend that can run here for x's device; see :meth:`Backend.min`.
-
-    >>> import torch, kernelzoo
-    >>> kernelzoo.min(torch.tensor([[3.0, 1.0], [2.0, 5.0]]), dim=(0, 1))
-    tensor(1.)
-    """
-    return _best(x).min(x, dim, keepdim, variant=variant, out=out)
-
-
-def _best(x: torch.Tensor) -> Backend:
     try:
-        return _best_by_device[x.device.type]  # whose methods check x as well
+        return _best[op, x.device.type]  # whose methods check x as well
     except (AttributeError, KeyError):
         check_tensor(x)
     device = x.device.type
-    if device not in _best_by_device:
+    if (op, device) not in _best:
         refusals = []
-        for name in registry.PREFERENCE.get(device, ("torch",)):
+        for name in registry.preferred(op, device):
             try:
                 backend = get(name)
             except BackendUnavailableError as error:
                 refusals.append(error)
                 continue
-            if device in backend.devices:
-                _best_by_device[device] = backend
+            if device in backend.devices and backend.variants(op):
+                _best[op, device] = backend
                 break
         else:
             raise DeviceError(
-                f"no backend can take a tensor on {x.device}: "
+                f"no backend has a {op} that can take a tensor on {x.device}: "
                 + ("; ".join(map(str, refusals)) or "none is written for it")
             )
-    return _best_by_device[device]
+    return _best[op, device]
+
+
+functions: dict[str, Callable[..., Any]] = {}
+"""The public function of each operation, by name: its call by the best backend."""
+
+
+def _declared(op: Operation) -> None:
+    """Give backends the method of an operation, and make its function. Raises RegistrationError for a name that is
+    taken."""
+    if op.name in vars(Backend) and op.name not in functions:
+        raise RegistrationError(f"an operation can't be called {op.name!r}, as a backend has an attribute of that name")
+    setattr(Backend, op.name, method_of(op))
+    functions[op.name] = function_of(op, best)
+
+
+def function(name: str) -> Callable[..., Any]:
+    """The public function of an operation; see :data:`functions`. Raises KeyError."""
+    operations.OPERATIONS[name]
+    return functions[name]
 
 
 _backends: dict[str, Backend] = {}
-_best_by_device: dict[str, Backend] = {}
+_best: dict[tuple[str, str], Backend] = {}
 
 
 def _forget(name: str) -> None:
     """Forget the launches of a replaced implementation."""
+    _best.clear()
     backend = _backends.get(name)
     if backend is not None:
         backend._forget()
 
 
 registry.on_change.append(_forget)
+for _op in list(operations.declared.values()):
+    _declared(_op)
+operations.on_declared.append(_declared)
 
 
 _Kept: TypeAlias = (
@@ -261,6 +332,9 @@ _Kept: TypeAlias = (
 )
 """The variant, axis and keepdim of a call, and whether an x is alike; its address modulo 16, its device, and whether
 there is no other; a launch on any addresses; the output's shape, strides and dtype."""
+
+_Outputs: TypeAlias = "tuple[tuple[tuple[int, ...], torch.dtype], ...]"
+"""Shape and dtype of each output."""
 
 _Allocate: TypeAlias = "Callable[[tuple[int, ...], tuple[int, ...], torch.dtype], torch.Tensor]"
 

@@ -6,7 +6,7 @@ returns is what runs, what is timed, and what a CUDA graph captures.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -23,25 +23,27 @@ It may run on another stream than it was bound on, and from any thread, but not 
 the graph.
 """
 
-Bind = Callable[["torch.Tensor", "torch.Tensor"], Launch]
-"""An implementation: takes the canonical ``(x, out)`` of its operation (see :mod:`kernelzoo.operations`), returns a
-launch."""
+Bind = Callable[..., Launch]
+"""An implementation: takes the canonical tensors of its operation, inputs first (see :mod:`kernelzoo.operations`), and
+its scalars by name; returns a launch."""
 
 
 class Movable:
-    """A launch whose only memory is x and out, and which can run on other addresses of the same layout.
+    """A launch whose only memory is that of its inputs and outputs, and which can run on other addresses of the same
+    layout.
 
-    ``at(x, out)`` takes the addresses of the canonical tensors. A backend keeps such launches by layout, and spares a
-    repeated call all the work of binding; one with a workspace must not be kept, since two streams would share it.
+    ``at`` takes the addresses of the canonical tensors, inputs first. A backend keeps such launches by layout, and
+    spares a repeated call all the work of binding; one with a workspace must not be kept, since two streams would share
+    it.
     """
 
-    __slots__ = ("_out", "_x", "at")
+    __slots__ = ("_tensors", "at")
 
-    def __init__(self, at: Callable[[int, int], None], x: torch.Tensor, out: torch.Tensor) -> None:
-        self.at, self._x, self._out = at, x, out
+    def __init__(self, at: Callable[..., None], *tensors: torch.Tensor) -> None:
+        self.at, self._tensors = at, tensors
 
     def __call__(self) -> None:
-        self.at(self._x.data_ptr(), self._out.data_ptr())
+        self.at(*(tensor.data_ptr() for tensor in self._tensors))
 
 
 def void(_: object) -> None:
@@ -61,13 +63,18 @@ def sequence(*launches: Launch | None) -> Launch:
     return launch
 
 
-def in_halves(bind: Bind, x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """Canonical ``(x, out)`` bound as two, for a grid that has no blocks for so many rows."""
+def in_halves(bind: Callable[..., Launch], tensors: Sequence[torch.Tensor], axes: Sequence[tuple[str, ...]]) -> Launch:
+    """Canonical tensors bound as two, for a grid that has no blocks for so many rows. ``axes`` names those of each."""
+    x = tensors[0]
     axis = 0 if x.size(0) >= x.size(2) else 2
     half = x.size(axis) // 512 * 256  # where one half is aligned, so is the other
-    out_axis = axis if out.ndim == 3 else axis // 2
+    name = ("outer", "", "inner")[axis]
     parts = ((0, half), (half, x.size(axis) - half))
-    return sequence(*(bind(x.narrow(axis, *part), out.narrow(out_axis, *part)) for part in parts))
+
+    def part(tensor: torch.Tensor, names: tuple[str, ...], start: int, size: int) -> torch.Tensor:
+        return tensor.narrow(names.index(name), start, size) if name in names else tensor
+
+    return sequence(*(bind(*(part(t, names, *p) for t, names in zip(tensors, axes, strict=True))) for p in parts))
 
 
 def owning(launch: Launch, *tensors: torch.Tensor) -> Launch:

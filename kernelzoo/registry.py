@@ -11,8 +11,9 @@ import importlib.util
 import os
 import pkgutil
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from kernelzoo import operations
@@ -31,8 +32,8 @@ from kernelzoo.packages import first_line, packages, scan
 if TYPE_CHECKING:
     import torch
 
-Choose: TypeAlias = "Callable[[torch.Tensor, torch.Tensor], str]"
-"""A chooser: takes the canonical ``(x, out)`` of its operation, and returns the name of the form that takes them."""
+Choose: TypeAlias = "Callable[..., str]"
+"""A chooser: takes what a bind of its operation takes, and returns the name of the form for it."""
 
 BindT = TypeVar("BindT", bound=Bind)
 ChooseT = TypeVar("ChooseT", bound=Choose)
@@ -72,27 +73,34 @@ class Implementation:
     def operation(self) -> operations.Operation:
         return operations.OPERATIONS[self.op]
 
-    def bind(self, x: torch.Tensor, out: torch.Tensor) -> Launch:
-        """Bind a canonical ``(x, out)``, and load the backend first if it is not loaded.
+    def bind(self, *tensors: torch.Tensor, **scalars: Any) -> Launch:
+        """Bind canonical tensors, inputs first, and load the backend first if it is not loaded.
 
         Raises BackendUnavailableError if the backend can't run here, UnsupportedProblemError if this variant can't
         take the problem, LaunchError if it returns no launch.
         """
-        return launch_of(self.id, language(self.backend).binds[self.op, self.variant], x, out)
+        return launch_of(self.id, language(self.backend).binds[self.op, self.variant], *tensors, **scalars)
 
-    def form(self, x: torch.Tensor, out: torch.Tensor) -> str:
-        """The id of the form that takes a canonical ``(x, out)``: its own id, or that of the form which it chooses.
+    def form(self, *tensors: torch.Tensor, **scalars: Any) -> str:
+        """The id of the form that takes canonical tensors: its own id, or that of the form which it chooses.
 
         Raises as ``bind`` does.
         """
         language(self.backend)
-        return f"{self.backend}/{self.op}/{chosen(self.backend, self.op, self.variant, x, out)}"
+        return f"{self.backend}/{self.op}/{chosen(self.backend, self.op, self.variant, *tensors, **scalars)}"
 
-    def launch(self, x: torch.Tensor, *, dim: operations.Dims = -1, out: torch.Tensor) -> Launch:
+    def launch(
+        self,
+        *inputs: torch.Tensor,
+        dim: operations.Dims = -1,
+        out: torch.Tensor | Sequence[torch.Tensor],
+        **scalars: Any,
+    ) -> Launch:
         """Bind tensors of any legal shape and layout, as a call of the backend does, and return the launch.
 
         This is what benchmarks time: the launch includes every copy, fill and workspace pass that the variant needs.
-        Raises as ``bind`` does, and as the operation's checks do.
+        ``out``: a tensor, or a tuple of them where the operation has several outputs. Raises as ``bind`` does, and as
+        the operation's checks do.
 
         >>> import torch, kernelzoo
         >>> x = torch.tensor([[3.0, 1.0], [2.0, 5.0]])
@@ -102,11 +110,18 @@ class Implementation:
         >>> out
         tensor([1., 2.])
         """
-        language(self.backend).check_device(x)
-        dims = self.operation.check(x, dim)
-        self.operation.check_out(out, x, dims, keepdim=out.ndim == x.ndim)
-        with on_device_of(x):
-            return on_its_device(self.operation.launch(self.bind, x, dims, out), x)
+        language(self.backend).check_device(inputs[0])
+        outs = tuple(out) if isinstance(out, list | tuple) else (out,)
+        keepdim = self.operation.reduces and outs[0].ndim == inputs[0].ndim
+        args = self.operation.arguments(inputs, dim, keepdim, scalars)
+        self.operation.check_outs(outs, args)
+        return self.launch_checked(args, outs)
+
+    def launch_checked(self, args: operations.Arguments, outs: Sequence[torch.Tensor]) -> Launch:
+        """The same for arguments and outputs that are checked already."""
+        language(self.backend).check_device(args.x)
+        with on_device_of(args.x):
+            return on_its_device(self.operation.launch(self.bind, args, outs), args.x)
 
 
 @dataclass
@@ -142,10 +157,10 @@ class Language:
 def register(backend: str, op: str, variant: str) -> Callable[[BindT], BindT]:
     """Register the decorated function as ``backend/op/variant`` and hand it back unchanged.
 
-    The function takes the canonical ``(x, out)`` of its operation, of shapes (outer, n, inner) and, for a reduction,
-    (outer, inner). It returns a launch: a function without arguments that runs the kernel and writes into ``out``. For
-    a problem that it can't take, it raises UnsupportedProblemError. A new backend name makes a new backend, which takes
-    tensors on the CPU and on any GPU.
+    The function takes the canonical tensors of its operation, inputs first, and its scalars by name: of a softmax ``(x,
+    out)``, both of shape (outer, n, inner). It returns a launch: a function without arguments that runs the kernel and
+    writes the outputs. For a problem that it can't take, it raises UnsupportedProblemError. A new backend name makes a
+    new backend, which takes tensors on the CPU and on any GPU.
 
     Raises RegistrationError if the id is taken by another function, UnknownNameError for an unknown operation.
 
@@ -170,8 +185,8 @@ def register(backend: str, op: str, variant: str) -> Callable[[BindT], BindT]:
 def chooser(backend: str, op: str, variant: str) -> Callable[[ChooseT], ChooseT]:
     """Register the decorated function as ``backend/op/variant``, a name that stands for several forms.
 
-    The function takes the canonical ``(x, out)`` and returns the name of the form that takes the problem: a registered
-    variant of the same backend and operation that is no chooser. Raises as ``register`` does.
+    The function takes what a bind takes, and returns the name of the form for the problem: a registered variant of the
+    same backend and operation that is no chooser. Raises as ``register`` does.
 
     >>> import kernelzoo
     >>> @kernelzoo.chooser("mine", "min", "auto")
@@ -181,14 +196,15 @@ def chooser(backend: str, op: str, variant: str) -> Callable[[ChooseT], ChooseT]
     _check_id(backend, op, variant)
 
     def decorate(choose: ChooseT) -> ChooseT:
-        def bind(x: torch.Tensor, out: torch.Tensor) -> Launch:
+        def bind(*tensors: torch.Tensor, **scalars: Any) -> Launch:
             try:
-                form = chosen(backend, op, variant, x, out)
-                return launch_of(f"{backend}/{op}/{form}", _registered[backend, op, form], x, out)
+                form = chosen(backend, op, variant, *tensors, **scalars)
+                return launch_of(f"{backend}/{op}/{form}", _registered[backend, op, form], *tensors, **scalars)
             except GridTooLargeError:
-                if x.size(0) * x.size(2) < _FEWEST_HALVED:
+                x, operation = tensors[0], operations.OPERATIONS[op]
+                if not operation.by_rows or x.size(0) * x.size(2) < _FEWEST_HALVED:
                     raise
-                return in_halves(bind, x, out)
+                return in_halves(partial(bind, **scalars), tensors, operation.axes)
 
         bind.__doc__, bind.__module__, bind.__qualname__ = choose.__doc__, choose.__module__, choose.__qualname__
         _enter(backend, op, variant, bind, choose)
@@ -201,12 +217,12 @@ _FEWEST_HALVED = 2**20
 """Rows, below which a grid is too large for another reason than their number."""
 
 
-def chosen(backend: str, op: str, variant: str, x: torch.Tensor, out: torch.Tensor) -> str:
-    """The variant that binds a canonical ``(x, out)`` when this one of a loaded backend is asked for."""
+def chosen(backend: str, op: str, variant: str, *tensors: torch.Tensor, **scalars: Any) -> str:
+    """The variant that binds canonical tensors when this one of a loaded backend is asked for."""
     choose = _choosers.get((backend, op, variant))
     if choose is None:
         return variant
-    name = choose(x, out)
+    name = choose(*tensors, **scalars)
     if (backend, op, name) not in _registered or (backend, op, name) in _choosers:
         raise RegistrationError(f"{backend}/{op}/{variant} chose {name!r}, which is no form of {backend}/{op}")
     return name
@@ -291,12 +307,18 @@ def implementation(id: str) -> Implementation:
     return known[id]
 
 
-def launch_of(id: str, bind: Bind, x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """What a bind returns for a canonical ``(x, out)``. Raises LaunchError unless it can be called."""
-    launch = bind(x, out)
+def launch_of(id: str, bind: Bind, *tensors: torch.Tensor, **scalars: Any) -> Launch:
+    """What a bind returns for canonical tensors. Raises LaunchError unless it can be called."""
+    launch = bind(*tensors, **scalars)
     if not callable(launch):
         raise LaunchError(id, launch)
     return launch
+
+
+def preferred(op: str, device: str) -> tuple[str, ...]:
+    """Backends to try for an operation on a device, the best first: ours, then those of others that have it."""
+    others = {i.backend for i in implementations(op=op)} - {*packages(), BASELINE}
+    return (*PREFERENCE.get(device, (BASELINE,)), *sorted(others))
 
 
 def baseline(op: str) -> str:

@@ -18,7 +18,7 @@ from kernelzoo.operations.arguments import (
     full_dtype,
 )
 from kernelzoo.operations.declared import Input, Output, Sample, Scalar
-from kernelzoo.operations.declaring import on_declared, operation
+from kernelzoo.operations.declaring import declared, on_declared, operation
 from kernelzoo.operations.expected import Bounds, Expected
 from kernelzoo.operations.known import OPERATIONS
 from kernelzoo.operations.operation import Operation
@@ -38,6 +38,7 @@ __all__ = [
     "Scalar",
     "axes_of",
     "check_tensor",
+    "declared",
     "dtype_name",
     "full_dtype",
     "on_declared",

@@ -1,0 +1,96 @@
+"""How an operation is called: the method of a backend, and the function of this package, with a signature and a docstring
+made from the operation's class."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from kernelzoo.operations import Dims, Operation
+
+_NEEDED = inspect.Parameter.empty
+
+
+def is_plain(op: Operation) -> bool:
+    """Whether a call is one tensor ``x`` and a dim, for which there is a fast path."""
+    return op.by_rows and list(op.inputs) == ["x"] and not op.scalars and len(op.outputs) == 1
+
+
+def signature_of(op: Operation) -> inspect.Signature:
+    """Of the function: inputs, ``dim`` and ``keepdim`` where it has them; by name scalars, ``variant`` and ``out``."""
+
+    def named(name: str, default: Any) -> inspect.Parameter:
+        return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default)
+
+    def placed(name: str, default: Any = _NEEDED) -> inspect.Parameter:
+        return inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=default)
+
+    parameters = [placed(name) for name in op.inputs]
+    parameters += [placed("dim", -1)] * op.by_rows + [placed("keepdim", False)] * op.reduces
+    parameters += [named(name, scalar.default) for name, scalar in op.scalars.items()]
+    return inspect.Signature([*parameters, named("variant", "auto"), named("out", None)])
+
+
+def method_of(op: Operation) -> Callable[..., Any]:
+    """The method of a backend that calls an operation."""
+    made: Callable[..., Any]
+    if is_plain(op) and op.reduces:
+
+        def made(
+            self: Any, x: Any, dim: Dims = -1, keepdim: bool = False, *, variant: str = "auto", out: Any = None
+        ) -> Any:
+            return self._run(op, x, dim, keepdim, variant, out)
+
+    elif is_plain(op):
+
+        def made(self: Any, x: Any, dim: Dims = -1, *, variant: str = "auto", out: Any = None) -> Any:
+            return self._run(op, x, dim, False, variant, out)
+
+    else:
+        signature, names, scalars = signature_of(op), tuple(op.inputs), tuple(op.scalars)
+
+        def made(self: Any, *given: Any, **named: Any) -> Any:
+            bound = signature.bind(*given, **named)
+            bound.apply_defaults()
+            said = bound.arguments
+            return self._call(
+                op,
+                tuple(said[name] for name in names),
+                said.get("dim", -1),
+                said.get("keepdim", False),
+                {name: said[name] for name in scalars},
+                said["variant"],
+                said["out"],
+            )
+
+    return _named(made, op, method=True)
+
+
+def function_of(op: Operation, best: Callable[[str, Any], Any]) -> Callable[..., Any]:
+    """The function of this package that calls an operation, by the best backend."""
+    name = op.name
+    made: Callable[..., Any]
+    if is_plain(op) and not op.reduces:
+
+        def made(x: Any, dim: Dims = -1, *, variant: str = "auto", out: Any = None) -> Any:
+            return getattr(best(name, x), name)(x, dim, variant=variant, out=out)
+
+    else:
+
+        def made(*given: Any, **named: Any) -> Any:
+            x = given[0] if given else named.get(next(iter(op.inputs)))
+            return getattr(best(name, x), name)(*given, **named)
+
+    return _named(made, op, method=False)
+
+
+def _named(made: Any, op: Operation, *, method: bool) -> Callable[..., Any]:
+    own = signature_of(op)
+    if method:
+        self = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
+        own = own.replace(parameters=[self, *own.parameters.values()])
+    made.__name__, made.__doc__, made.__signature__ = op.name, op.doc, own
+    made.__qualname__ = f"Backend.{op.name}" if method else op.name
+    found: Callable[..., Any] = made
+    return found
