@@ -22,15 +22,18 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from fnmatch import fnmatch
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from kernelzoo import backend as backends
 from kernelzoo import measure, operations, registry
+from kernelzoo.device import Device
 from kernelzoo.errors import UnsupportedProblemError
 
-TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
+TOOLS = ("racecheck", "memcheck", "initcheck", "synccheck")  # the slowest first
 BACKENDS = ("triton", "cupy", "numba")
 PORTABLE = 8  # blocks of a cluster
 SHAPES = ((3, 17), (33, 129), (5, 1000), (7, 4099), (2, 20001), (3, 65536), (2, 300001))
@@ -50,35 +53,30 @@ def problems(op: str) -> Iterator[tuple[str, torch.Tensor, int]]:
     yield "float32 over dim 0", draw((70, 45), "float32"), 0
     yield "float32 over dim 0, tall", draw((5003, 21), "float32"), 0
     for dtype in ("float32", "bfloat16", "float64"):  # columns at whole vectors, at odd widths, as one piece of memory
-        for shape, dim in (((5003, 64), 0), ((3, 2049, 37), 1), ((20011, 33), 0), ((300, 1030), 0)):
+        for shape, dim in (((5003, 64), 0), ((3, 2049, 37), 1), ((20011, 33), 0), ((299, 1030), 0)):
             yield f"{dtype} {shape} over dim {dim}", draw(shape, dtype), dim
     yield "float32 over the middle", draw((3, 301, 37), "float32"), 1
     yield "float32 unaligned", draw((1 + 5 * 1003,), "float32")[1:].view(5, 1003), -1
     yield "bfloat16 unaligned, padded", draw((9, 4100), "bfloat16")[:, 3:4002], -1
 
 
-def keep_clusters_portable(backend: str) -> None:
-    if backend == "cupy":
-        from kernelzoo.kernels.cupy import softmax as cuda_c
-
-        cuda_c.LARGE_CLUSTERS = ()
-    if backend == "numba":
-        from kernelzoo.device import Device
-
-        Device.cluster_blocks = PORTABLE
+def forms(backend: str, pattern: str) -> list[str]:
+    """Ids of what has kernels of its own: a chooser launches those of a form."""
+    return [i.id for i in registry.implementations(backend) if not i.chooses and fnmatch(i.id, pattern)]
 
 
-def run(backend: str, op: str, columns: bool, portable: bool) -> None:
-    """In the sanitizer: run the implementations of a backend, and check what they return."""
+def run(ids: list[str], columns: bool, portable: bool) -> None:
+    """In the sanitizer: run these implementations, and check what they return."""
     if portable:
-        keep_clusters_portable(backend)
-    for implementation in registry.implementations(backend, op or None):
+        Device.cluster_blocks = PORTABLE  # type: ignore[assignment, method-assign]
+    for id in ids:
+        implementation = registry.implementation(id)
+        method = getattr(backends.get(implementation.backend), implementation.op)
         ran = 0
         for name, x, dim in problems(implementation.op):
             if columns and dim == -1:
                 continue
             try:
-                method = getattr(backends.get(backend), implementation.op)
                 result = method(x, dim, variant=implementation.variant)
                 method(x, dim, variant=implementation.variant, out=result)
             except UnsupportedProblemError:
@@ -87,63 +85,64 @@ def run(backend: str, op: str, columns: bool, portable: bool) -> None:
             try:
                 implementation.operation.assert_close(result.cpu(), x.cpu(), dim)
             except AssertionError as error:
-                raise AssertionError(f"{implementation.id} on {name}: {error}") from error
+                raise AssertionError(f"{id} on {name}: {error}") from error
             ran += 1
-        print(f"ran {implementation.id} {ran}", flush=True)
+        print(f"ran {id} {ran}", flush=True)
 
 
-def sanitize(sanitizer: str, tool: str, backend: str, what: list[str], log: Path | None) -> dict[str, object]:
+def sanitize(sanitizer: str, tool: str, ids: list[str], columns: bool, log: Path | None) -> dict[str, Any]:
+    """Run a few implementations of one backend under one tool, in a process of their own."""
     # Without torch's caching, every tensor is an allocation of its own, whose bounds memcheck knows.
     environment = {**os.environ, "PYTORCH_NO_CUDA_MEMORY_CACHING": "1", "PYTHONUNBUFFERED": "1"}
     # A driver's "no such function" to a library that asks for one is an answer, and no error of a kernel.
     checks = ["--report-api-errors", "no"] if tool == "memcheck" else []
     command = [sanitizer, "--tool", tool, *checks, "--error-exitcode", "9"]
     portable = tool == "synccheck"
-    command += [sys.executable, __file__, "--run", backend, *what, *["--portable"] * portable]
+    command += [sys.executable, __file__, "--run", *ids, *["--columns"] * columns, *["--portable"] * portable]
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
     if log is not None:
-        (log / f"{tool}-{backend}.log").write_text(done.stdout + done.stderr, encoding="utf-8")
+        (log / f"{tool}-{ids[0].replace('/', '-')}.log").write_text(done.stdout + done.stderr, encoding="utf-8")
     summary = re.findall(r"=+ (?:ERROR|RACECHECK) SUMMARY: (.*)", done.stdout)
     reports = [line for line in done.stdout.splitlines() if line.startswith("=====")]
-    return {
+    result = {
         "tool": tool,
-        "backend": backend,
+        "backend": ids[0].partition("/")[0],
         "exit_code": done.returncode,
         "largest_cluster": PORTABLE if portable else None,
         "summary": summary[-1] if summary else (done.stdout + done.stderr)[-500:],
         "problems": {id: int(count) for id, count in re.findall(r"^ran (\S+) (\d+)$", done.stdout, re.MULTILINE)},
         "said": [*reports[:40], *done.stderr.splitlines()[-10:]] if done.returncode else [],
     }
+    print(f"{tool:10} exit {result['exit_code']}: {result['summary']}; {result['problems']}", flush=True)
+    for line in result["said"]:
+        print(line, flush=True)
+    return result
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description="Run every kernel under compute-sanitizer.")
     parser.add_argument("-o", "--output", type=Path, help="write the summary as JSON")
     parser.add_argument("--log", type=Path, help="folder for the sanitizer's whole output")
-    parser.add_argument("--backends", default=",".join(BACKENDS))
+    parser.add_argument("forms", nargs="?", default="*", help="'cupy/softmax/columns*'; default: all")
     parser.add_argument("--tools", default=",".join(TOOLS))
-    parser.add_argument("--op", default="", choices=("", *operations.OPERATIONS), help="default: both")
     parser.add_argument("--columns", action="store_true", help="problems over other axes than the last alone")
-    parser.add_argument("--run", help=argparse.SUPPRESS)
+    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="processes at a time")
+    parser.add_argument("--run", nargs="*", help=argparse.SUPPRESS)
     parser.add_argument("--portable", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.run:
-        run(options.run, options.op, options.columns, options.portable)
+        run(options.run, options.columns, options.portable)
         return 0
     sanitizer = shutil.which("compute-sanitizer") or shutil.which("/usr/local/cuda/bin/compute-sanitizer")
     if sanitizer is None:
         parser.error("compute-sanitizer is not on the PATH; it comes with the CUDA toolkit")
     if options.log is not None:
         options.log.mkdir(parents=True, exist_ok=True)
-    pairs = [(tool, backend) for backend in options.backends.split(",") for tool in options.tools.split(",")]
-    what = ["--op", options.op, *["--columns"] * options.columns]
-    with ThreadPoolExecutor(len(pairs)) as pool:
-        results = list(pool.map(lambda pair: sanitize(sanitizer, *pair, what, options.log), pairs))
-    for result in results:
-        ran = result["problems"]
-        print(f"{result['backend']:7} {result['tool']:10} exit {result['exit_code']}: {result['summary']}; {ran}")
-        for line in result["said"]:  # type: ignore[attr-defined]
-            print(line)
+    ids = [forms(backend, options.forms) for backend in BACKENDS]
+    few = [of_one[start : start + 3] for of_one in ids for start in range(0, len(of_one), 3)]
+    pairs = [(tool, group) for tool in options.tools.split(",") for group in few]  # the next tool finds all compiled
+    with ThreadPoolExecutor(options.jobs) as pool:
+        results = list(pool.map(lambda pair: sanitize(sanitizer, *pair, options.columns, options.log), pairs))
     if options.output is not None:
         report = {
             "device": measure.device_name("cuda"),
@@ -153,13 +152,13 @@ def main() -> int:
         }
         options.output.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
     missed = [
-        i.id
-        for backend in options.backends.split(",")
-        for i in registry.implementations(backend, options.op or None)
-        if not all(r["problems"].get(i.id) for r in results if r["backend"] == backend)  # type: ignore[attr-defined]
+        f"{id} under {tool}"
+        for tool, group in pairs
+        for id in group
+        if not any(result["tool"] == tool and result["problems"].get(id) for result in results)
     ]
     if missed:
-        print("not run:", *missed)
+        print("not run:", *missed, sep="\n  ")
     return int(bool(missed) or any(result["exit_code"] for result in results))
 
 

@@ -65,11 +65,7 @@ def examine() -> Machine:
     governor = Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
     names = ("OMP_", "MKL_", "NUMBA_", "TRITON_", "CUDA_", "CUPY_", "PYTORCH_")
     return Machine(
-        packages={
-            name: found.version
-            for found in importlib.metadata.distributions()
-            if (name := (found.metadata["Name"] or "").lower()) and _PACKAGES.fullmatch(name)
-        },
+        packages=packages(),
         torch_pins=_pin("torch", "triton"),
         environment={name: value for name, value in os.environ.items() if name.startswith(names)},
         cores=len(os.sched_getaffinity(0)),
@@ -82,6 +78,15 @@ def examine() -> Machine:
             **probe.look([f"backend:{name}" for name in registry.backends()]),
         },
     )
+
+
+def packages() -> dict[str, str]:
+    """Versions of the installed packages that matter; of two of one name, the one that Python imports."""
+    return {
+        name: found.version
+        for found in reversed(list(importlib.metadata.distributions()))  # the first on the path comes last, and stays
+        if (name := (found.metadata["Name"] or "").lower()) and _PACKAGES.fullmatch(name)
+    }
 
 
 def _pin(distribution: str, wanted: str) -> str:

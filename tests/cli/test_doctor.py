@@ -10,6 +10,7 @@ import pytest
 from kernelzoo import registry, tables
 from kernelzoo.cli import probe
 from kernelzoo.cli.availability import launch_tables
+from kernelzoo.cli.doctor import packages
 from kernelzoo.cli.suspicions import Machine, suspicions
 
 QUIET = {"OMP_WAIT_POLICY": "PASSIVE"}
@@ -120,6 +121,14 @@ def test_this_machine(answer: Callable[..., tuple[int, Any]]) -> None:
     }
     assert "torch" in told["runnable"]
     assert status == (0 if len(told["runnable"]) > 1 else 1)
+
+
+def test_of_two_versions_the_one_that_is_imported_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "numpy-1.2.3.dist-info").mkdir()
+    (tmp_path / "numpy-1.2.3.dist-info" / "METADATA").write_text("Name: numpy\nVersion: 1.2.3\n", encoding="utf-8")
+    assert packages()["numpy"] != "1.2.3"
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert packages()["numpy"] == "1.2.3"
 
 
 def test_looks_survive_what_is_broken(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -70,7 +70,6 @@ PTX = {
     "bar.sync 1, %0;": "sync(1, %0)",
     # Copies that a thread waits for.
     "cp.async.cg.shared.global [%0], [%1], 16;": "copy(%0, %1, 16)",
-    "cp.async.cg.shared.global [%0], [%1], 16, %2;": "copy(%0, %1, 16, %2)",
     "cp.async.ca.shared.global [%0], [%1], %2;": "copy(%0, %1, %2)",
     "cp.async.commit_group;": "commit_copies()",
     "cp.async.wait_group %0;": "wait_for_copies(%0)",

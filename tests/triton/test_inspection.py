@@ -95,6 +95,13 @@ def test_the_interpreters_switch_changes_nothing(monkeypatch: pytest.MonkeyPatch
     assert answers[0] and answers[0] == answers[1]
 
 
+def test_two_phases_of_one_kernel_are_two_kernels() -> None:
+    """A launch that leaves pairs and one that merges them differ in a constant."""
+    shown = inspect.inspect("triton/softmax/split_two_launches", (16, 262144), "float32")
+    assert [kernel.launches for kernel in shown] == [1, 1]
+    assert [kernel.constants["PHASE"] for kernel in shown] == [1, 2]
+
+
 def test_without_a_disassembler_there_is_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cubin, "tools", lambda name: ())
     functions, missing = cubin.disassembly(b"")

@@ -99,8 +99,8 @@ def keep(word: Any) -> Any:
 
 def tile_functions(dtype: str) -> tuple[Any, Any, Any, Any, Any]:
     def copy_in(pointer: Any, i: int, tile: Any, j: int) -> None:
-        width = 16 // tile.itemsize
-        tile[j : j + width] = pointer[i : i + width]
+        width, before = 16 // tile.itemsize, max(0, -i)  # before the first element is memory of somebody else's
+        tile[j + before : j + width] = pointer[i + before : i + width]
 
     def wait_copies() -> None:
         pass
@@ -123,16 +123,6 @@ def element_copy(dtype: str) -> Any:
         tile[j] = pointer[i]
 
     return copy_element
-
-
-def word_copy(dtype: str) -> Any:
-    def copy_word(pointer: Any, i: int, tile: Any, j: int, end: int) -> None:
-        width = 16 // tile.itemsize
-        for k in range(width):
-            if i + k >= 0:  # before that is memory of somebody else's
-                tile[j + k] = pointer[i + k] if i + k < end else 0
-
-    return copy_word
 
 
 def end_group() -> None:

@@ -231,13 +231,17 @@ def bound(
                 found = resources(compiled(x, kernel, args, told), device)
                 held = resident(device, found.registers, warps, found.shared_bytes)
             programs = programs(held)
+        constants, arguments = [], []
+        for parameter, arg in zip(kernel.params, args, strict=False):
+            if not isinstance(arg, torch.Tensor):
+                (constants if parameter.is_constexpr else arguments).append(str(arg))
         return rec.launch(
             Step(
-                kernel=f"{kernel.__name__}, {warps} warps, {stages} stages, {options}",
+                kernel=f"{kernel.__name__}, {constants}, {warps} warps, {stages} stages, {options}",
                 grid=(programs,),
                 threads=warps * device.warp_size,
                 cooperative=bool(options.get("launch_cooperative_grid")),
-                arguments=tuple(str(arg) for arg in args if not isinstance(arg, torch.Tensor)),
+                arguments=tuple(arguments),
                 build=(lambda: described(kernel, compiled(x, kernel, args, told), args, told, device))
                 if rec.compiles
                 else None,

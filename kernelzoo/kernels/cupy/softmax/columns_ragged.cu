@@ -34,13 +34,15 @@ __global__ void __launch_bounds__(512, RAGGED_BLOCKS) columns_ragged(const Probl
   const u64 x_end = (u64)((const T*)p.x + (p.rows / p.inner - 1) * p.x_outer + (p.n - 1) * p.x_n + p.inner);
   T* out = (T*)p.out + outer * p.out_outer + inner + lane + from * p.out_n;
 
-  // A word is read if a row of this tile lies in it; of the last one of all, what belongs to x.
+  // A word is read if a row of this tile lies in it; the last one of all by its elements, since x may end within it.
   const auto load = [&](int place, int pack) {
     const u64 at = x + place * stride, word = (at & ~(u64)15) + pack * 16;
-    if (word < at + live * sizeof(T)) {
-      asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
-                   :: "r"(shared_address(mine + place * PITCH + pack * 16)), "l"(word),
-                      "r"(x_end - word < 16 ? (u32)(x_end - word) : 16) : "memory");
+    T* to = (T*)(mine + place * PITCH + pack * 16);
+    if (word >= at + live * sizeof(T)) return;
+    if (x_end - word >= 16) {
+      copy_async(to, (const void*)word);
+    } else {
+      for (const T* from = (const T*)word; (u64)from < x_end;) *to++ = *from++;
     }
   };
   const auto load_all = [&](int place, int to) {

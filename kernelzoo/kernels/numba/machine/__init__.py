@@ -17,7 +17,6 @@ from kernelzoo.kernels.numba.machine.tiles import (
     tile_functions,
     tile_vector,
     wait_groups,
-    word_copy,
 )
 from kernelzoo.kernels.numba.machine.vectors import element_functions, guarded_load, vector_functions
 
@@ -39,6 +38,5 @@ __all__ = [
     "tile_vector",
     "vector_functions",
     "wait_groups",
-    "word_copy",
     "word_functions",
 ]

@@ -25,7 +25,7 @@ def tile_functions(dtype: str) -> tuple[Any, Any, Any, Any, Any]:
         at = element(context, builder, kind, tile, j)
         return builder.ptrtoint(builder.addrspacecast(at, at.type.pointee.as_pointer(3)), I32)
 
-    @intrinsic
+    @intrinsic  # the aligned 16 bytes from element i on, which may be before the pointer
     def copy_in(typing, pointer, i, tile, j):
         def codegen(context, builder, signature, args):
             source = builder.ptrtoint(builder.gep(args[0], [args[1]]), I64)
@@ -94,30 +94,6 @@ def element_copy(dtype: str) -> Any:
         return types.void(pointer, types.int64, tile, types.int64), codegen
 
     return copy_element
-
-
-def word_copy(dtype: str) -> Any:
-    """``copy_word(pointer, i, tile, j, end)``: start to copy the aligned 16 bytes from element i on to shared memory,
-    zeros for what is not before ``end``; ``wait_copies`` waits for these too. The first word may begin before the
-    pointer: with elements of somebody else's, but there."""
-    size = STORAGE[dtype].bitwidth // 8
-
-    @intrinsic
-    def copy_word(typing, pointer, i, tile, j, end):
-        def codegen(context, builder, signature, args):
-            source = builder.ptrtoint(builder.gep(args[0], [args[1]]), I64)
-            data = cgutils.create_struct_proxy(signature.args[2])(context, builder, args[2]).data
-            at = builder.gep(data, [args[3]])
-            target = builder.ptrtoint(builder.addrspacecast(at, at.type.pointee.as_pointer(3)), I32)
-            left = builder.mul(builder.sub(args[4], args[1]), I64(size))
-            count = builder.trunc(builder.select(builder.icmp_signed("<", left, I64(16)), left, I64(16)), I32)
-            code = "cp.async.cg.shared.global [$0], [$1], 16, $2;"
-            asm(builder, ir.VoidType(), [target, source, count], code, "r,l,r,~{memory}", True)
-            return context.get_dummy_value()
-
-        return types.void(pointer, types.int64, tile, types.int64, types.int64), codegen
-
-    return copy_word
 
 
 @intrinsic

@@ -45,9 +45,9 @@ def ragged_kernel(dtype: str, in_clusters: bool) -> Source:
     AT_ONCE, BATCH = WARP // WORDS, 8
     SLOTS, NUMBERS = RAGGED_WARPS * WARP, 2 * MOST_BLOCKS * WARP if in_clusters else 1
     BLOCK_BYTES = 2 * WARP * kind.bitwidth // 8  # of pairs, that each block of a cluster sends to each
-    _, store = elements(dtype)
-    copy_word, end_group, wait_groups = machine.word_copy(dtype), machine.end_group, machine.wait_groups
-    _, wait_copies, _, widened, _ = machine.tile_functions(dtype)
+    load, store = elements(dtype)
+    end_group, wait_groups = machine.end_group, machine.wait_groups
+    copy_in, wait_copies, _, widened, set_narrow = machine.tile_functions(dtype)
     take, _ = running(dtype, 1, BATCH)
     meet_all = meeting(dtype, 1, WARP, in_clusters)
     cluster_arrive, _, _, _ = cluster_words(in_clusters)
@@ -59,8 +59,13 @@ def ragged_kernel(dtype: str, in_clusters: bool) -> Source:
         at += i * x_step
         while i < end and lane < AT_ONCE * WORDS:
             before = types.int32(begins + i * slope & LOW_BITS)
+            start, to = at - before + word, types.int64(mine + i * PITCH + word)
             if word < before + live:
-                copy_word(x, at - before + word, memory, types.int64(mine + i * PITCH + word), every)
+                if start + VEC <= every:
+                    copy_in(x, start, memory, to)
+                else:  # x ends within this word
+                    for k in range(every - start):
+                        set_narrow(memory, to + k, load(x, start + k))
             i = types.int32(i + AT_ONCE)
             at += AT_ONCE * x_step
 
