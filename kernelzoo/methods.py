@@ -1,5 +1,5 @@
-"""How an operation is called: the method of a backend, and the function of this package, with a signature and a docstring
-made from the operation's class."""
+"""How an operation is called: the method of a backend, and the function of this package, with a signature and a
+docstring made from the operation's class."""
 
 from __future__ import annotations
 

@@ -7,67 +7,30 @@ needs pytest.
 from __future__ import annotations
 
 import math
-import zlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from kernelzoo import operations
+from kernelzoo.check.case import Case, Inputs, NoRoomError, beside, by, on, plain, sample
+from kernelzoo.check.cases_others import by_axes, others
 from kernelzoo.check.special import special_rows
-from kernelzoo.errors import KernelZooError
 from kernelzoo.operations.memory import overlaps_itself
 
 if TYPE_CHECKING:
     import torch
 
 
-Make: TypeAlias = "Callable[[str, torch.Generator], torch.Tensor]"
-
 _T = TypeVar("_T")
-
-
-class NoRoomError(KernelZooError, MemoryError):
-    """This machine has not the memory, or the address space, that a case asks for."""
-
-
-@dataclass(frozen=True)
-class Case:
-    """One problem: how to make the input (on a device, from a seeded generator), and the arguments of the call.
-
-    ``input`` raises NoRoomError where the machine has no room for it.
-    """
-
-    op: str
-    name: str
-    """Begins with the input's dtype."""
-    make: Make
-    dim: operations.Dims = -1
-    keepdim: bool = False
-    core: bool = False
-    """Part of the small set that slow-to-bind implementations are checked on."""
-    elements: int = 0
-    """Elements of the input, for suites that must leave out the large ones."""
-    place: Callable[[torch.Tensor], torch.Tensor] | None = None
-    """Lays out memory for an ``out``, and is given the right result; None: a new contiguous tensor."""
-
-    @property
-    def dtype(self) -> str:
-        return self.name.partition("-")[0]
-
-    def input(self, device: str) -> torch.Tensor:
-        import torch
-
-        return self.make(device, torch.Generator().manual_seed(zlib.crc32(self.name.encode())))
-
-    def __str__(self) -> str:
-        return self.name
 
 
 def cases(op: str) -> tuple[Case, ...]:
     """All the cases of one operation, smallest first."""
-    found = [*_shapes(op), *_layouts(op), *_special(op), *_far_apart(op)]
-    if operations.OPERATIONS[op].several_axes:
+    operation = operations.OPERATIONS[op]
+    if not operation.by_rows:
+        return tuple(sorted(by_axes(operation), key=lambda case: case.elements))
+    found = [*_shapes(op), *_layouts(op), *_special(op), *_far_apart(op), *others(operation)]
+    if operation.several_axes:
         found += _reductions(op)
     return tuple(sorted(found, key=lambda case: case.elements))
 
@@ -105,17 +68,18 @@ def _shapes(op: str) -> Iterator[Case]:
             ):
                 core = dtype in ("float32", "bfloat16", "int32") and shape in ((3, 1), (3, 129), (2, 4097), (37, 129))
                 yield Case(
-                    op, f"{dtype}-{by(shape)}", partial(_plain, op, shape, dtype), core=core, elements=math.prod(shape)
+                    op, f"{dtype}-{by(shape)}", partial(plain, op, shape, dtype), core=core, elements=math.prod(shape)
                 )
 
 
-def by(shape: tuple[int, ...]) -> str:
-    """``"3x129"``."""
-    return "x".join(map(str, shape)) or "scalar"
+def _floats(op: str) -> tuple[str, ...]:
+    return tuple(dtype for dtype in operations.FLOATS if dtype in operations.OPERATIONS[op].dtypes)
 
 
-def _plain(op: str, shape: tuple[int, ...], dtype: str, device: str, generator: torch.Generator) -> torch.Tensor:
-    return operations.sample(op, shape, dtype, generator=generator).to(device)
+def _main_dtypes(op: str) -> tuple[str, ...]:
+    """Dtypes that all layouts are tried in."""
+    dtypes = operations.OPERATIONS[op].dtypes
+    return tuple(dtype for dtype in ("float32", "bfloat16", "float64") if dtype in dtypes) or dtypes[:1]
 
 
 def _layouts(op: str) -> Iterator[Case]:
@@ -152,9 +116,15 @@ def _layouts(op: str) -> Iterator[Case]:
         ("empty-rows", (0, 5), lambda x: x, -1),
         ("empty-rows-middle", (3, 5, 0), lambda x: x, 1),
     )
-    for dtype in ("float32", "bfloat16", "float64"):
+    for dtype in _main_dtypes(op):
         for name, base, view, dim in views:
-            core = dtype == "float32" and name in ("dim0", "middle", "columns-stepped", "rows-expanded", "scalar")
+            core = dtype == _main_dtypes(op)[0] and name in (
+                "dim0",
+                "middle",
+                "columns-stepped",
+                "rows-expanded",
+                "scalar",
+            )
             yield Case(
                 op,
                 f"{dtype}-{name}",
@@ -163,14 +133,17 @@ def _layouts(op: str) -> Iterator[Case]:
                 core=core,
                 elements=math.prod(base),
             )
-    for dtype in operations.FLOATS:
+    for dtype in _floats(op):
         for shape, dim in _few(dtype, _COLUMNS, 3):
             make = partial(_viewed, op, shape, dtype, lambda x: x, dim)
             yield Case(op, f"{dtype}-columns-{by(shape)}", make, dim, elements=math.prod(shape))
-    yield Case(op, "float32-negated-lazily", _negated, elements=90)
+    dtypes = operations.OPERATIONS[op].dtypes
+    if "float32" in dtypes:
+        yield Case(op, "float32-negated-lazily", partial(_negated, op), elements=90)
     if not operations.OPERATIONS[op].needs_element:
-        yield Case(op, "float32-empty-columns", partial(_plain, op, (5, 0), "float32"))
-        yield Case(op, "float16-empty-columns-dim0", partial(_plain, op, (0, 5), "float16"), 0)
+        for dtype, name, shape, dim in (("float32", "", (5, 0), -1), ("float16", "-dim0", (0, 5), 0)):
+            if dtype in dtypes:
+                yield Case(op, f"{dtype}-empty-columns{name}", partial(plain, op, shape, dtype, dim=dim), dim)
 
 
 def _viewed(
@@ -181,23 +154,24 @@ def _viewed(
     dim: int,
     device: str,
     generator: torch.Generator,
-) -> torch.Tensor:
+) -> Inputs:
     import torch
 
     # Values are drawn in the view's own shape, so that each of its rows has its peak, where the view can be written.
-    memory = operations.sample(op, base, dtype, generator=generator)
+    memory = sample(op, base, dtype, generator=generator)[0]
     x = view(memory)
     if x.numel() == memory.numel() and not overlaps_itself(x):
-        x.copy_(operations.sample(op, tuple(x.shape), dtype, dim, generator=generator))
+        x.copy_(sample(op, tuple(x.shape), dtype, dim, generator=generator)[0])
     moved = torch.empty(base, dtype=memory.dtype, device=device)
     moved.copy_(memory)
-    return view(moved)
+    return beside(op, view(moved), dim, generator)
 
 
-def _negated(device: str, generator: torch.Generator) -> torch.Tensor:
+def _negated(op: str, device: str, generator: torch.Generator) -> Inputs:
     import torch
 
-    return torch.randn(6, 15, dtype=torch.complex64, generator=generator).to(device).conj().imag
+    x = torch.randn(6, 15, dtype=torch.complex64, generator=generator).to(device).conj().imag
+    return beside(op, x, -1, generator)
 
 
 def _reductions(op: str) -> Iterator[Case]:
@@ -206,7 +180,7 @@ def _reductions(op: str) -> Iterator[Case]:
     for dims in ((), (0,), (1, 2), (0, 3), (0, 2), (1, 3), (-1, -2, -3), (0, 1, 2, 3), (0, 1, 3)):
         for keepdim in (False, True):
             name = f"float32-{by(shape)}-over-{'-'.join(map(str, dims)) or 'all'}{'-keepdim' if keepdim else ''}"
-            yield Case(op, name, partial(_plain, op, shape, "float32"), dims, keepdim, elements=math.prod(shape))
+            yield Case(op, name, partial(plain, op, shape, "float32"), dims, keepdim, elements=math.prod(shape))
     for dtype in ("int8", "int64", "bool"):
         yield Case(op, f"{dtype}-dim0", partial(_viewed, op, (67, 45), dtype, lambda x: x, 0), 0, elements=67 * 45)
         yield Case(
@@ -219,7 +193,7 @@ def _reductions(op: str) -> Iterator[Case]:
         yield Case(
             op,
             f"int32-middle-keepdim-{keepdim}",
-            partial(_plain, op, (4, 9, 6), "int32"),
+            partial(plain, op, (4, 9, 6), "int32"),
             1,
             keepdim,
             elements=216,
@@ -236,7 +210,7 @@ def _reductions(op: str) -> Iterator[Case]:
 
 def _special(op: str) -> Iterator[Case]:
     for width in (5, 300, 3000, 40000):
-        for dtype in operations.FLOATS:
+        for dtype in _floats(op):
             if width <= 300 or dtype in ("float32", "bfloat16"):
                 yield Case(
                     op,
@@ -245,45 +219,49 @@ def _special(op: str) -> Iterator[Case]:
                     core=width == 300 and dtype == "float32",
                     elements=22 * width,
                 )
-    for dtype in operations.FLOATS:
+    for dtype in _floats(op):
         for shape in _few(dtype, _SPECIAL_COLUMNS, 2):
             name = "dim0" if shape[0] == 130 else f"columns-{by(shape)}"
             make = partial(_special_columns, op, shape, dtype)
             yield Case(op, f"{dtype}-special-values-{name}", make, 0, elements=math.prod(shape))
     operation = operations.OPERATIONS[op]
     for own in operation.samples():
-        yield Case(op, own.name, partial(_own, own), elements=math.prod(own.shape))
+        yield Case(op, own.name, partial(_own, op, own), elements=math.prod(own.shape))
     for dtype in operation.dtypes:
         if dtype in operations.INTEGERS:
             yield Case(op, f"{dtype}-extremes", partial(_extremes, op, dtype), elements=8 * 1025)
 
 
-def _special_columns(
-    op: str, shape: tuple[int, int], dtype: str, device: str, generator: torch.Generator
-) -> torch.Tensor:
+def _special_columns(op: str, shape: tuple[int, int], dtype: str, device: str, generator: torch.Generator) -> Inputs:
     length, columns = shape
-    rows = _special_rows(op, length, dtype, device, generator)
-    return rows.repeat(-(-columns // rows.size(0)), 1)[:columns].t().contiguous()
+    rows = _with_rules(op, length, dtype, generator)
+    x = rows.repeat(-(-columns // rows.size(0)), 1)[:columns].t().contiguous().to(device)
+    return beside(op, x, 0, generator)
 
 
-def _special_rows(op: str, width: int, dtype: str, device: str, generator: torch.Generator) -> torch.Tensor:
+def _special_rows(op: str, width: int, dtype: str, device: str, generator: torch.Generator) -> Inputs:
     """One row for each rule of the contract, between plain rows that must not be touched by their neighbours."""
+    return beside(op, _with_rules(op, width, dtype, generator).to(device), -1, generator)
+
+
+def _with_rules(op: str, width: int, dtype: str, generator: torch.Generator) -> torch.Tensor:
     writes = special_rows(dtype).values()
-    x = operations.sample(op, (len(writes) + 2, width), dtype, generator=generator)
+    x = sample(op, (len(writes) + 2, width), dtype, generator=generator)[0]
     for row, write in zip(x[1:], writes, strict=False):
         write(row)
-    return x.to(device)
+    return operations.OPERATIONS[op].confined(0, x, width)
 
 
-def _own(sample: operations.Sample, device: str, generator: torch.Generator) -> torch.Tensor:
-    return sample.make().to(device)
+def _own(op: str, sample: operations.Sample, device: str, generator: torch.Generator) -> Inputs:
+    made = sample.make()
+    return on(device, made) if isinstance(made, tuple) else beside(op, made.to(device), -1, generator)
 
 
-def _extremes(op: str, dtype: str, device: str, generator: torch.Generator) -> torch.Tensor:
-    x = operations.sample(op, (8, 1025), dtype, generator=generator)
+def _extremes(op: str, dtype: str, device: str, generator: torch.Generator) -> Inputs:
+    x = sample(op, (8, 1025), dtype, generator=generator)[0]
     for row, write in zip(x, special_rows(dtype).values(), strict=False):
         write(row)
-    return x.to(device)
+    return beside(op, x.to(device), -1, generator)
 
 
 def _far_apart(op: str) -> Iterator[Case]:
@@ -303,8 +281,11 @@ def _far_apart(op: str) -> Iterator[Case]:
         for what, dim, turned in (("rows", -1, False), ("elements", 0, False), ("columns", 0, True)):
             make = partial(_far_input, op, shape, dtype, stride, dim, turned)
             yield Case(op, f"{dtype}-{what}-{apart}-apart", make, dim, elements=elements)
-        make = partial(_plain, op, shape, dtype)
-        yield Case(op, f"{dtype}-out-{apart}-apart", make, elements=elements, place=partial(_far, stride))
+        make = partial(plain, op, shape, dtype)
+        if all(
+            out.dtype in ("", *operations.OPERATIONS[op].inputs) for out in operations.OPERATIONS[op].outputs.values()
+        ):
+            yield Case(op, f"{dtype}-out-{apart}-apart", make, elements=elements, place=partial(_far, stride))
 
 
 def _far_input(
@@ -316,9 +297,9 @@ def _far_input(
     turned: bool,
     device: str,
     generator: torch.Generator,
-) -> torch.Tensor:
-    x = _far(stride, operations.sample(op, shape, dtype, -1 if turned else dim, generator=generator).to(device))
-    return x.t() if turned else x
+) -> Inputs:
+    x = _far(stride, sample(op, shape, dtype, -1 if turned else dim, generator=generator)[0].to(device))
+    return beside(op, x.t() if turned else x, dim, generator)
 
 
 def _far(stride: int, values: torch.Tensor) -> torch.Tensor:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import importlib
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kernelzoo.backend import get
 from kernelzoo.check.bits import bits, poison_like
-from kernelzoo.check.cases import Case
+from kernelzoo.check.cases import Case, Inputs
 from kernelzoo.errors import ContractError
 from kernelzoo.launch import Launch
-from kernelzoo.operations.memory import overlap
+from kernelzoo.operations import Arguments, Operation
+from kernelzoo.operations.memory import overlap, overlaps_itself
 from kernelzoo.packages import packages
 from kernelzoo.registry import Implementation
 
@@ -40,60 +41,104 @@ def check(implementation: Implementation, case: Case, device: str) -> None:
 
     Raises UnsupportedProblemError where the variant refuses the problem, NoRoomError where the machine can't hold it.
     """
-    check_on(implementation, case, case.input(device))
+    check_on(implementation, case, case.inputs(device))
 
 
-def check_on(implementation: Implementation, case: Case, x: torch.Tensor) -> None:
-    """The same for the case's input, made already."""
+def check_on(implementation: Implementation, case: Case, inputs: Inputs) -> None:
+    """The same for the case's inputs, made already."""
     import torch
 
-    before = bits(x).clone()
+    before = [bits(x).clone() for x in inputs]
     operation = implementation.operation
-    method = getattr(get(implementation.backend), case.op)
-    keepdim = {"keepdim": case.keepdim} if operation.reduces else {}
-    call_on = partial(method, dim=case.dim, **keepdim, variant=implementation.variant)
-    first = call_on(x)
-    _check_input(x, before)
+    args = operation.arguments(inputs, case.dim, case.keepdim, dict(case.scalars))
+    call = partial(calling, implementation, case)
+    first = call(inputs)
+    _check_inputs(operation, inputs, before)
+    expected = operation.expect(args)
     try:
-        operation.assert_close(first, x, case.dim, case.keepdim)
+        expected.check(first)
     except ContractError as error:
-        raise _cause(error, implementation, case, x, first) from None
-    if not first.is_contiguous():
-        raise ContractError(f"the result must be contiguous, has strides {first.stride()}", "wrong kind of result")
-    if first.numel() and overlap(first, x):
-        raise ContractError("the result shares memory with the input", "wrong kind of result")
-    if not first.numel():
+        raise _cause(error, implementation, args, first) from None
+    for out in first:
+        if not out.is_contiguous():
+            raise ContractError(f"the result must be contiguous, has strides {out.stride()}", "wrong kind of result")
+        if out.numel() and any(overlap(out, x) for x in inputs):
+            raise ContractError("the result shares memory with the input", "wrong kind of result")
+    if not any(out.numel() for out in first):
         return
     # A launch runs again and again. A NaN poison would hide in a row that must be NaN, any other in a row that happens
     # to hold it: bits that differ from the first result's everywhere show every element that is not written.
-    out = case.place(first) if case.place else torch.empty_like(first)
-    launch = implementation.launch(x, dim=case.dim, out=out)
-    right = bits(first)
+    outs = tuple(case.place(out) if case.place else torch.empty_like(out) for out in first)
+    launch = implementation.launch_checked(args, outs)
+    right = [bits(out) for out in first]
     if case.place:  # an out of another layout may be written in another order, and so be rounded otherwise
-        out.copy_(poison_like(first))
+        _poison(outs, first)
         _run(launch)
-        operation.assert_close(out, x, case.dim, case.keepdim)
-        right = bits(out).clone()
+        expected.check(outs)
+        right = [bits(out).clone() for out in outs]
     for time in ("first", "second"):
-        poison = poison_like(first)
-        out.copy_(poison)
+        poison = _poison(outs, first)
         _run(launch)
-        if not torch.equal(bits(out), right):
-            unwritten = (bits(out) != right) & (bits(out) == bits(poison))
-            if bool(unwritten.any()):
-                raise _unwritten(unwritten, first.shape, f"launched for the {time} time: ")
-            raise ContractError(f"launched for the {time} time, the same input gave other bits", "not repeatable")
+        for out, want, fill in zip(outs, right, poison, strict=True):
+            if not torch.equal(bits(out), want):
+                unwritten = (bits(out) != want) & (bits(out) == bits(fill))
+                if bool(unwritten.any()):
+                    raise _unwritten(unwritten, out.shape, f"launched for the {time} time: ")
+                raise ContractError(f"launched for the {time} time, the same input gave other bits", "not repeatable")
     # By now the layout is known, and a backend may take a shorter way on a GPU: other memory, the same bits.
-    if x.is_cuda and not torch.equal(bits(call_on(case.input(str(x.device)))), bits(first)):
+    if args.x.is_cuda and not _same(call(case.inputs(str(args.x.device))), first):
         raise ContractError("the same values elsewhere in memory gave other bits", "not repeatable")
-    _check_input(x, before)
+    _check_inputs(operation, inputs, before)
+    _check_in_place(implementation, case, inputs, first)
 
 
-def _check_input(x: torch.Tensor, before: torch.Tensor) -> None:
+def calling(implementation: Implementation, case: Case, inputs: Inputs, out: object = None) -> tuple[torch.Tensor, ...]:
+    """Call as a user does: the outputs."""
+    operation = implementation.operation
+    method = getattr(get(implementation.backend), case.op)
+    named: dict[str, Any] = {"dim": case.dim} if operation.by_rows else {}
+    named |= {"keepdim": case.keepdim} if operation.reduces else {}
+    given = {} if out is None else {"out": out}
+    found = method(*inputs, **named, **dict(case.scalars), variant=implementation.variant, **given)
+    return found if isinstance(found, tuple) else (found,)
+
+
+def _same(a: Inputs, b: Inputs) -> bool:
     import torch
 
-    if not torch.equal(bits(x), before):
-        raise ContractError("the input was changed", "changes its input")
+    return all(torch.equal(bits(x), bits(y)) for x, y in zip(a, b, strict=True))
+
+
+def _poison(outs: Inputs, first: Inputs) -> Inputs:
+    """Fill outputs with other bits than those of the first result; hand out what they are filled with."""
+    found = tuple(map(poison_like, first))
+    for out, poison in zip(outs, found, strict=True):
+        out.copy_(poison)
+    return found
+
+
+def _check_in_place(implementation: Implementation, case: Case, inputs: Inputs, first: Inputs) -> None:
+    """An output that may be one of the inputs gives the same bits there."""
+    names = list(implementation.operation.inputs)
+    if case.place or len(first) > 1 or not implementation.operation.outputs:
+        return
+    (declared,) = implementation.operation.outputs.values()
+    if not declared.inplace or overlaps_itself(inputs[names.index(declared.inplace)]):
+        return
+    place = names.index(declared.inplace)
+    copied = tuple(x.clone() for x in inputs)
+    result = calling(implementation, case, copied, out=copied[place])
+    if result[0] is not copied[place] or not _same(result, first):
+        raise ContractError(f"with {declared.inplace} as out, the same input gave other bits", "not repeatable")
+
+
+def _check_inputs(operation: Operation, inputs: Inputs, before: list[torch.Tensor]) -> None:
+    import torch
+
+    for name, x, were in zip(operation.inputs, inputs, before, strict=True):
+        if not torch.equal(bits(x), were):
+            whose = "the input" if len(inputs) == 1 else f"the input {name}"
+            raise ContractError(f"{whose} was changed", "changes its input")
 
 
 def _run(launch: Launch) -> None:
@@ -105,28 +150,34 @@ def _run(launch: Launch) -> None:
         )
 
 
-def _cause(
-    error: ContractError, implementation: Implementation, case: Case, x: torch.Tensor, result: torch.Tensor
-) -> ContractError:
+def _cause(error: ContractError, implementation: Implementation, args: Arguments, result: Inputs) -> ContractError:
     """Why a result is wrong, where that can be told: elements of out that no launch writes, over two different fills,
     or a launch that returns its result. Else the error itself."""
     import torch
 
     if error.place is None:
         return error
-    out = torch.empty_like(result)
-    kept = torch.ones(result.shape, dtype=torch.bool, device=result.device)
+    outs = tuple(torch.empty_like(out) for out in result)
+    kept = [torch.ones(out.shape, dtype=torch.bool, device=out.device) for out in result]
     try:
-        launch = implementation.launch(x, dim=case.dim, out=out)
-        for fill in (torch.zeros_like(result), poison_like(torch.zeros_like(result))):
-            out.copy_(fill)
+        launch = implementation.launch_checked(args, outs)
+        for fills in (
+            tuple(torch.zeros_like(out) for out in result),
+            tuple(poison_like(torch.zeros_like(out)) for out in result),
+        ):
+            for out, fill in zip(outs, fills, strict=True):
+                out.copy_(fill)
             _run(launch)
-            kept &= (bits(out) == bits(fill)).view(kept.shape)
+            for number, (out, fill) in enumerate(zip(outs, fills, strict=True)):
+                kept[number] &= (bits(out) == bits(fill)).view(out.shape)
     except ContractError as cause:
         return cause
     except Exception:  # it ran once, and what it raises now is not what is told
         return error
-    return _unwritten(kept, result.shape, "") if bool(kept.any()) else error
+    for unwritten, out in zip(kept, result, strict=True):
+        if bool(unwritten.any()):
+            return _unwritten(unwritten, out.shape, "")
+    return error
 
 
 def _unwritten(kept: torch.Tensor, shape: torch.Size, words: str) -> ContractError:

@@ -97,9 +97,10 @@ def checks(implementation: Implementation, device: torch.device, *, whole: bool)
 
 
 def _run_case(implementation: Implementation, case: Case, device: str, about: Callable[[dict[str, Any]], None]) -> None:
-    x = case.input(device)
+    inputs = case.inputs(device)
+    x = inputs[0]
     about({"dtype": case.dtype, "shape": tuple(x.shape), "strides": x.stride(), "dim": case.dim})
-    running.check_on(implementation, case, x)
+    running.check_on(implementation, case, inputs)
 
 
 def chosen(among: Sequence[Check], patterns: Sequence[str], dtypes: Sequence[str]) -> list[Check]:

@@ -128,9 +128,7 @@ def launch_rows(
         place = rows.index(i)
         if "n" in names:
             step = 1 if reduces and n == 1 else tensor.stride(dim)
-            views.append(
-                tensor.as_strided((outer[0], n, inner[0]), (outer[1][place], step, inner[1][place]))
-            )
+            views.append(tensor.as_strided((outer[0], n, inner[0]), (outer[1][place], step, inner[1][place])))
         else:
             views.append(tensor.as_strided((outer[0], inner[0]), (outer[1][place], inner[1][place])))
     return bind(*views)
@@ -144,9 +142,7 @@ def _kept_strides(tensor: torch.Tensor, names: tuple[str, ...], dim: int, ndim: 
     return strides[:dim] + strides[dim + 1 :] if tensor.ndim == ndim else strides
 
 
-def launch_reduced(
-    bind: Bind, x: torch.Tensor, out: torch.Tensor, dims: tuple[int, ...]
-) -> Launch:
+def launch_reduced(bind: Bind, x: torch.Tensor, out: torch.Tensor, dims: tuple[int, ...]) -> Launch:
     """Bind a reduction over several axes, or none, of one tensor into another, whose parts may be reduced in any order.
 
     ``out`` has no reduced axes. Several reduced axes that are not one in memory are reduced one after the other, the
@@ -166,8 +162,7 @@ def launch_reduced(
     if staged:
         stage = x.new_empty([size for size, *_ in kept])
         kept = [
-            (size, (strides[0], own), after)
-            for (size, strides, after), own in zip(kept, stage.stride(), strict=True)
+            (size, (strides[0], own), after) for (size, strides, after), own in zip(kept, stage.stride(), strict=True)
         ]
     groups = merge(kept)
     if len(groups) > 2:

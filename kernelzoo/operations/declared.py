@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     import torch
 
 ROW = ("outer", "n", "inner")
-"""The axes of a tensor that an operation takes by rows. ``n`` is the axis of a row; ``outer`` and ``inner`` stand for any
-number of axes before it and after it, so that a caller names the axis by ``dim``."""
+"""The axes of a tensor that an operation takes by rows. ``n`` is the axis of a row; ``outer`` and ``inner`` stand for
+any number of axes before it and after it, so that a caller names the axis by ``dim``."""
 
 Size: TypeAlias = "int | str"
 """A number, or the name of an axis or a scalar whose value it is."""
@@ -54,7 +54,7 @@ class Scalar:
 class Output:
     """A tensor that an operation writes.
 
-    ``axes``: as for :class:`Input`. ``dtype``: a name, or that of an input whose dtype it has; "" for the first input's.
+    ``axes``: as for :class:`Input`. ``dtype``: a name, or that of an input whose dtype it has; "" for the first one's.
     ``inplace``: the name of an input that a caller may pass as ``out`` as well.
     """
 

@@ -9,7 +9,8 @@ from typing import Any, TypeVar
 from kernelzoo.errors import RegistrationError
 from kernelzoo.operations.arguments import FLOATS, INTEGERS
 from kernelzoo.operations.declared import ROW, Input, Output, Scalar
-from kernelzoo.operations.operation import Operation, parameters
+from kernelzoo.operations.operation import Operation
+from kernelzoo.operations.signature import parameters
 
 ClassT = TypeVar("ClassT", bound=type)
 
@@ -64,9 +65,9 @@ def operation(
     - ``decisive``: a number that decides the result of a row of plain values (20.0).
     - ``takes_empty``: whether a reduction has a result for an axis without elements.
 
-    ``dtypes``: of the first input. ``name``: the operation's, if it is not the class's. ``several_axes``: a reduction of
-    one input that takes a tuple of axes, and whose parts may be reduced in any order. ``in_torch``: the name of torch's
-    own function for it, which takes ``(x, dim, out=)``.
+    ``dtypes``: of the first input. ``name``: the operation's, if it is not the class's. ``several_axes``: a reduction
+    of one input that takes a tuple of axes, and whose parts may be reduced in any order. ``in_torch``: the name of
+    torch's own function for it, which takes ``(x, dim, out=)``.
 
     Raises RegistrationError if the class says something that can't be.
 
@@ -112,9 +113,7 @@ def _made(cls: type, name: str, dtypes: tuple[str, ...], several_axes: bool, in_
         if wrong:
             raise RegistrationError(f"operation {name}: {what}")
     doc = cls.__doc__ or ""
-    return Operation(
-        name, doc, inputs, scalars, outputs, dtypes, hooks, several_axes=several_axes, in_torch=in_torch
-    )
+    return Operation(name, doc, inputs, scalars, outputs, dtypes, hooks, several_axes=several_axes, in_torch=in_torch)
 
 
 def _faults(
@@ -137,7 +136,9 @@ def _faults(
         for key, hook in hooks.items()
         if key in _GIVEN
         for argument in parameters(hook)
-        if argument not in inputs and argument not in scalars and argument not in _GIVEN[key]
+        if argument not in inputs
+        and argument not in scalars
+        and argument not in _GIVEN[key]
         and not (key == "flops" and not by_rows)
     ]
     unknown = [out.inplace for out in outputs.values() if out.inplace and out.inplace not in inputs]
@@ -147,11 +148,20 @@ def _faults(
         (not outputs, "it has no Output"),
         ("reference" not in hooks, "it has no function 'reference', which says what is right"),
         ({*dtypes} - {*FLOATS, *INTEGERS} or not dtypes, f"dtypes are some of {', '.join(FLOATS + INTEGERS)}"),
-        (({*inputs, *scalars} | {*outputs} - {"out"}) & taken, "an input or scalar has a name that a call needs itself"),
+        (
+            ({*inputs, *scalars} | {*outputs} - {"out"}) & taken,
+            "an input or scalar has a name that a call needs itself",
+        ),
         (odd, f"{odd}: by rows, axes are 'outer n inner', 'outer inner', 'n' or ''"),
         (reserved, f"{reserved}: the names outer, n and inner are for operations by rows, whose first input has all"),
-        (strange, f"{', '.join(strange)}: no such argument; there are the inputs, the scalars and some of "
-            f"{', '.join(sorted({a for given in _GIVEN.values() for a in given}))}"),
+        (
+            strange,
+            f"{', '.join(strange)}: no such argument; there are the inputs, the scalars and some of "
+            f"{', '.join(sorted({a for given in _GIVEN.values() for a in given}))}",
+        ),
         (unknown, f"an output is in place of {unknown}, which is no input"),
-        (several_axes and (len(inputs) > 1 or len(outputs) > 1 or not by_rows), "several_axes is for one input by rows"),
+        (
+            several_axes and (len(inputs) > 1 or len(outputs) > 1 or not by_rows),
+            "several_axes is for one input by rows",
+        ),
     )

@@ -66,7 +66,7 @@ _PART = 2**20
 def parts(
     by_rows: bool, axes: Sequence[tuple[str, ...]], tensors: Sequence[torch.Tensor]
 ) -> Iterable[list[torch.Tensor]]:
-    """Tensors of canonical form in parts of whole rows, of up to _PART elements of the first where a row has no more."""
+    """Tensors of canonical form in parts of whole rows, of up to _PART elements of the first if a row has no more."""
     x = tensors[0]
     count = -(-x.numel() // _PART)
     if not by_rows or count <= 1:
@@ -77,6 +77,4 @@ def parts(
         for names, t in zip(axes, tensors, strict=True)
     ]
     pieces = max(len(chunk) for chunk in chunks if chunk is not None)
-    return (
-        [t if chunk is None else chunk[i] for t, chunk in zip(tensors, chunks, strict=True)] for i in range(pieces)
-    )
+    return ([t if chunk is None else chunk[i] for t, chunk in zip(tensors, chunks, strict=True)] for i in range(pieces))

@@ -26,10 +26,11 @@ def draw(
 ) -> tuple[torch.Tensor, ...]:
     """The inputs of an operation; see :meth:`kernelzoo.operations.Operation.sample`."""
     dims = axes_of(dim, len(shape)) if op.by_rows else ()
-    first, *others = op.inputs
+    _, *others = op.inputs
     shapes = op.shapes(shape, dims, False, sizes)
     known: dict[str, Any] = {**sizes, **{name: scalar.default for name, scalar in op.scalars.items()}}
-    known |= {"n": math.prod(shape[d] for d in dims)} if op.by_rows else dict(zip(op.axes[0], shape, strict=True))
+    n = math.prod(shape[d] for d in dims) if shape else 1
+    known |= {"n": n} if op.by_rows else dict(zip(op.axes[0], shape, strict=True))
     drawn = [_first(op, shape, dtype, dim, dims, known, generator)]
     for name, size in zip(others, shapes[1:], strict=False):
         drawn.append(_other(op.inputs[name], size, op.dtype_of(name, dtype), known, generator))
@@ -58,9 +59,7 @@ def _first(
         return op.call("sample", {**known, "x": rows, "generator": generator}).view(shape).to(kind)
     if op.by_rows:  # each row has a width and a place of its own, so that no row passes for another
         row = row_shape(shape, dim)
-        width, place = (
-            torch.rand(row, dtype=x.dtype, generator=generator, device=generator.device) for _ in range(2)
-        )
+        width, place = (torch.rand(row, dtype=x.dtype, generator=generator, device=generator.device) for _ in range(2))
         x.mul_(width.mul_(1.5).add_(0.5)).add_(place.mul_(4).sub_(2))
     return x.to(kind)
 

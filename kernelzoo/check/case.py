@@ -1,0 +1,82 @@
+"""One problem of the contract's suite, and how its inputs are drawn."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from kernelzoo import operations
+from kernelzoo.errors import KernelZooError
+
+if TYPE_CHECKING:
+    import torch
+
+
+Inputs: TypeAlias = "tuple[torch.Tensor, ...]"
+Make: TypeAlias = "Callable[[str, torch.Generator], Inputs]"
+
+
+class NoRoomError(KernelZooError, MemoryError):
+    """This machine has not the memory, or the address space, that a case asks for."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """One problem: how to make the inputs (on a device, from a seeded generator), and the arguments of the call.
+
+    ``inputs`` raises NoRoomError where the machine has no room for them.
+    """
+
+    op: str
+    name: str
+    """Begins with the dtype of the first input."""
+    make: Make
+    dim: operations.Dims = -1
+    keepdim: bool = False
+    core: bool = False
+    """Part of the small set that slow-to-bind implementations are checked on."""
+    elements: int = 0
+    """Elements of the first input, for suites that must leave out the large ones."""
+    place: Callable[[torch.Tensor], torch.Tensor] | None = None
+    """Lays out memory for each output, and is given the right result; None: new contiguous tensors."""
+    scalars: tuple[tuple[str, Any], ...] = ()
+    """Scalars that are not at their default, by name."""
+
+    @property
+    def dtype(self) -> str:
+        return self.name.partition("-")[0]
+
+    def inputs(self, device: str) -> Inputs:
+        import torch
+
+        return self.make(device, torch.Generator().manual_seed(zlib.crc32(self.name.encode())))
+
+    def __str__(self) -> str:
+        return self.name
+
+
+def by(shape: tuple[int, ...]) -> str:
+    """``"3x129"``."""
+    return "x".join(map(str, shape)) or "scalar"
+
+
+def sample(op: str, shape: tuple[int, ...], dtype: str, dim: int = -1, *, generator: torch.Generator) -> Inputs:
+    return operations.OPERATIONS[op].sample(shape, dtype, dim, generator=generator)
+
+
+def on(device: str, inputs: Iterable[torch.Tensor]) -> Inputs:
+    return tuple(x.to(device) for x in inputs)
+
+
+def beside(op: str, x: torch.Tensor, dim: int, generator: torch.Generator) -> Inputs:
+    """The first input that is given, and others drawn for it."""
+    others = sample(op, tuple(x.shape), operations.dtype_name(x.dtype), dim, generator=generator)[1:]
+    return (x, *on(str(x.device), others))
+
+
+def plain(
+    op: str, shape: tuple[int, ...], dtype: str, device: str, generator: torch.Generator, dim: int = -1
+) -> Inputs:
+    return on(device, sample(op, shape, dtype, dim, generator=generator))

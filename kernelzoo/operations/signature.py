@@ -1,0 +1,274 @@
+"""What an operation takes and gives, and what follows from that."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from kernelzoo.errors import AxisError, DeviceError, EmptyReductionError, ShapeError
+from kernelzoo.operations.arguments import (
+    Arguments,
+    Dims,
+    axes_of,
+    check_input,
+    check_output,
+    dtype_name,
+)
+from kernelzoo.operations.declared import ROW, Input, Output, Scalar
+from kernelzoo.operations.memory import distinct
+
+if TYPE_CHECKING:
+    import torch
+
+Hook = Callable[..., Any]
+"""A function of the operation's class. It is given those of the following that it names: the inputs, the scalars,
+``n``, ``unit``, ``ref``, ``generator``."""
+
+
+class Signature:
+    """What an operation takes and gives, and all that follows from that: checks, shapes, dtypes, bytes.
+
+    :func:`kernelzoo.operation` makes it of a class. The canonical form, which an implementation binds, has three axes
+    of the first input, ``(outer, n, inner)``, if the operation is one by rows; see
+    :mod:`kernelzoo.operations.canonical`.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        doc: str,
+        inputs: Mapping[str, Input],
+        scalars: Mapping[str, Scalar],
+        outputs: Mapping[str, Output],
+        dtypes: tuple[str, ...],
+        hooks: Mapping[str, Any],
+        *,
+        several_axes: bool,
+        in_torch: str,
+    ) -> None:
+        self.name = name
+        """Of the method of a backend that calls it."""
+        self.doc = doc
+        self.inputs, self.scalars, self.outputs = dict(inputs), dict(scalars), dict(outputs)
+        self.dtypes = dtypes
+        """Names of the dtypes of the first input, without ``torch.``."""
+        self.hooks = dict(hooks)
+        self.several_axes = several_axes
+        """Whether it takes a tuple of axes, and reduces them in any order."""
+        self.in_torch = in_torch
+        """Name of torch's own function for it, which takes ``(x, dim, out=)``; "" if there is none."""
+        first, *_ = self.inputs.values()
+        self.by_rows = first.names == ROW
+        """Whether it takes tensors of any rank and an axis ``dim``."""
+        self.reduces = self.by_rows and not any("n" in out.names for out in self.outputs.values())
+        """Whether a row becomes one element of each output. Its method then takes ``keepdim``."""
+        self.needs_element = self.reduces and not hooks.get("takes_empty", False)
+        """Whether an empty reduced axis is an EmptyReductionError; else the output is empty too."""
+        self.rounds = "error" in hooks
+        """Whether it rounds, so that errors are counted in units in the last place. Otherwise an element equals that of
+        the reference, or is wrong."""
+        self.decisive: float = hooks.get("decisive", 20.0)
+        """A number that decides the result of a row of plain values."""
+
+    def __repr__(self) -> str:
+        return f"<kernelzoo operation {self.name!r}>"
+
+    @property
+    def writes_all(self) -> bool:
+        """Whether as many bytes are written as read, so that a copy is the fastest it could be; else it is a read."""
+        return not self.reduces
+
+    @property
+    def narrowest(self) -> str:
+        """The dtype of which most elements fit into memory, and which is not bool."""
+        import torch
+
+        return min((d for d in self.dtypes if d != "bool"), key=lambda d: getattr(torch, d).itemsize)
+
+    @cached_property
+    def axes(self) -> tuple[tuple[str, ...], ...]:
+        """Names of the axes of every input and output."""
+        return tuple(tensor.names for tensor in (*self.inputs.values(), *self.outputs.values()))
+
+    @property
+    def sizes(self) -> tuple[str, ...]:
+        """Axes whose size the shape of the first input does not give."""
+        known = {*ROW} if self.by_rows else {*self.axes[0]}
+        return tuple(dict.fromkeys(a for names in self.axes for a in names if a not in known and not a.isdigit()))
+
+    def arguments(
+        self,
+        inputs: Sequence[Any],
+        dim: Dims = -1,
+        keepdim: bool = False,
+        scalars: Mapping[str, Any] | Sequence[Any] = (),
+    ) -> Arguments:
+        """Check the arguments of a call.
+
+        Raises InputTypeError, ShapeError, GradientError, AxisError, EmptyReductionError, DeviceError.
+        """
+        names = list(self.inputs)
+        x = inputs[0]
+        if self.by_rows and not self.several_axes and (not isinstance(dim, int) or isinstance(dim, bool)):
+            raise AxisError(f"{self.name} takes one axis, an int; got dim={dim!r}")
+        for name, tensor in zip(names, inputs, strict=True):
+            check_input(tensor, name, self.name, self._dtypes_of(name, x))
+        dims = axes_of(dim, x.ndim) if self.by_rows else ()
+        if len(inputs) > 1 or not self.by_rows:
+            self._check_shapes(inputs, dims)
+        if self.needs_element:
+            shape = tuple(x.shape)
+            for d in dims:
+                if d < len(shape) and shape[d] == 0:
+                    raise EmptyReductionError(
+                        f"{self.name} of nothing: axis {d} of shape {shape} is empty; a reduced axis needs an element"
+                    )
+        return Arguments(tuple(inputs), dims, keepdim, self.scalars_of(scalars))
+
+    def scalars_of(self, given: Mapping[str, Any] | Sequence[Any]) -> tuple[Any, ...]:
+        """The scalars of a call, in order: those given, by name or all of them, and the defaults of the others."""
+        if isinstance(given, Mapping):
+            return tuple(given.get(name, scalar.default) for name, scalar in self.scalars.items())
+        return tuple(given) or tuple(scalar.default for scalar in self.scalars.values())
+
+    def _dtypes_of(self, name: str, x: Any) -> tuple[str, ...]:
+        wanted = self.inputs[name].dtype
+        if name == next(iter(self.inputs)):
+            return self.dtypes
+        if not wanted:
+            return (dtype_name(x.dtype),)
+        return (wanted,) if isinstance(wanted, str) else wanted
+
+    def _check_shapes(self, inputs: Sequence[torch.Tensor], dims: tuple[int, ...]) -> None:
+        sizes: dict[str, int] = {}
+        shape = tuple(inputs[0].shape)
+        for (name, declared), tensor in zip(self.inputs.items(), inputs, strict=True):
+            if tensor.device != inputs[0].device:
+                raise DeviceError(
+                    f"{name} must be on the device of {next(iter(self.inputs))}, {inputs[0].device}; "
+                    f"got {tensor.device}"
+                )
+            if self.by_rows:
+                want = self._shape_by_rows(declared.names, shape, dims, False, None)
+            else:
+                if tensor.ndim == len(declared.names):
+                    for axis, size in zip(declared.names, tensor.shape, strict=True):
+                        sizes.setdefault(axis, int(axis) if axis.isdigit() else size)
+                want = tuple(sizes.get(axis, -1) for axis in declared.names)
+            if tuple(tensor.shape) != want:
+                axes = " ".join(declared.names)
+                raise ShapeError(f"{name} must have shape {want} ({axes}), got {tuple(tensor.shape)}")
+
+    def shapes(
+        self,
+        shape: tuple[int, ...],
+        dims: tuple[int, ...],
+        keepdim: bool = False,
+        sizes: Mapping[str, int] | None = None,
+    ) -> tuple[tuple[int, ...], ...]:
+        """Shapes of all inputs and outputs, by that of the first input and the sizes of axes that it has not."""
+        known = dict(sizes or {})
+        if not self.by_rows:
+            known.update(zip(self.axes[0], shape, strict=True))
+        count = len(self.inputs)
+        return tuple(
+            self._shape_by_rows(names, shape, dims, keepdim and i >= count, known)
+            if self.by_rows
+            else tuple(int(a) if a.isdigit() else known[a] for a in names)
+            for i, names in enumerate(self.axes)
+        )
+
+    def out_shapes(self, args: Arguments) -> tuple[tuple[int, ...], ...]:
+        """Shapes of the outputs of a call."""
+        sizes: dict[str, int] = {}
+        if not self.by_rows:
+            for names, tensor in zip(self.axes, args.inputs, strict=False):
+                sizes.update(zip(names, tensor.shape, strict=True))
+        return self.shapes(tuple(args.x.shape), args.dims, args.keepdim, sizes)[len(self.inputs) :]
+
+    @staticmethod
+    def _shape_by_rows(
+        names: tuple[str, ...],
+        shape: tuple[int, ...],
+        dims: tuple[int, ...],
+        keepdim: bool,
+        sizes: Mapping[str, int] | None,
+    ) -> tuple[int, ...]:
+        if names == ROW:
+            return shape
+        if names == ("outer", "inner"):
+            if keepdim:
+                return tuple(1 if d in dims else size for d, size in enumerate(shape))
+            return tuple(size for d, size in enumerate(shape) if d not in dims)
+        n = math.prod(shape[d] for d in dims) if shape else 1
+        return tuple(n if a == "n" else int(a) if a.isdigit() else (sizes or {}).get(a, -1) for a in names)
+
+    def out_dtypes(self, args: Arguments) -> tuple[torch.dtype, ...]:
+        import torch
+
+        inputs = dict(zip(self.inputs, args.inputs, strict=True))
+        return tuple(
+            args.x.dtype
+            if not out.dtype
+            else inputs[out.dtype].dtype
+            if out.dtype in inputs
+            else getattr(torch, out.dtype)
+            for out in self.outputs.values()
+        )
+
+    def allocate(self, args: Arguments) -> tuple[torch.Tensor, ...]:
+        """New contiguous outputs."""
+        shapes, dtypes = self.out_shapes(args), self.out_dtypes(args)
+        return tuple(args.x.new_empty(shape, dtype=dtype) for shape, dtype in zip(shapes, dtypes, strict=True))
+
+    def check_outs(self, outs: Sequence[object], args: Arguments) -> None:
+        """Check a caller's outputs: each of the right shape, dtype and device, and without overlap.
+
+        Raises OutputError.
+        """
+        before = list(zip(self.inputs, args.inputs, strict=True))
+        several = len(self.outputs) > 1
+        for (name, declared), out, shape, dtype in zip(
+            self.outputs.items(), outs, self.out_shapes(args), self.out_dtypes(args), strict=True
+        ):
+            check_output(out, name if several else "out", shape, dtype, before, declared.inplace)
+            before.append((name, out))  # type: ignore[arg-type]  # it is a tensor, by now
+
+    def bytes_moved(self, args: Arguments) -> int:
+        """Bytes of device memory that the best possible implementation moves: each input read once, each output
+        written once. An expanded axis counts once."""
+        read = sum(distinct(x) * x.element_size() for x in args.inputs)
+        outs = zip(self.out_shapes(args), self.out_dtypes(args), strict=True)
+        return read + sum(math.prod(shape) * dtype.itemsize for shape, dtype in outs)
+
+    def meta(
+        self, shape: tuple[int, ...], dtype: str, dim: Dims = -1, sizes: Mapping[str, int] | None = None
+    ) -> Arguments:
+        """Contiguous inputs without memory, by which shapes and bytes are known."""
+        import torch
+
+        dims = axes_of(dim, len(shape)) if self.by_rows else ()
+        shapes = self.shapes(shape, dims, False, sizes)
+        inputs = tuple(
+            torch.empty(size, dtype=getattr(torch, self.dtype_of(name, dtype)), device="meta")
+            for name, size in zip(self.inputs, shapes, strict=False)
+        )
+        return Arguments(inputs, dims, False, self.scalars_of(()))
+
+    def dtype_of(self, name: str, dtype: str) -> str:
+        """The dtype of an input where the first has ``dtype``: of several, the first that is declared."""
+        wanted = self.inputs[name].dtype
+        if name == next(iter(self.inputs)) or not wanted:
+            return dtype
+        return wanted if isinstance(wanted, str) else wanted[0]
+
+
+def parameters(function: Hook) -> tuple[str, ...]:
+    """Names of a function's parameters."""
+    return function.__code__.co_varnames[: function.__code__.co_argcount + function.__code__.co_kwonlyargcount]
+
+
+def zip_dict(names: Mapping[str, Any], values: Sequence[Any]) -> dict[str, Any]:
+    return dict(zip(names, values, strict=True))
