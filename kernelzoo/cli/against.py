@@ -50,8 +50,7 @@ class Old:
         """Compare the results of one problem, see :func:`kernelzoo.cli.rows.described`, with the file."""
         from kernelzoo.report.results import Problem
 
-        shape = tuple(described["shape"])
-        problem = Problem(described["dim"] % len(shape), shape, described["dtype"])
+        problem = Problem.of(described)
         found = [
             self._held(entry, described["problem"], self._rows.get((entry["extra_info"]["id"], problem), []), allowed)
             for entry in entries

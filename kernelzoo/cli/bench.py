@@ -45,6 +45,7 @@ def bench(
     shapes: ShapeSet = "quick",
     shape: options.Shapes,
     dim: options.Dim = -1,
+    axes: options.Axes,
     op: options.Ops,
     dtype: options.Dtypes,
     backend: options.Backends,
@@ -79,13 +80,14 @@ def bench(
     from kernelzoo.measure.record import Record, RecordError
     from kernelzoo.measure.worker_process import GuardError
 
-    wanted = options.words(op) or tuple(operations.OPERATIONS)
+    wanted = options.words(op) or tuple(operations.BUILT_IN)
     if first_call:
         return _first_calls(
-            wanted, dtype, backend, variant, module, device, patience, to, json, given=bool(shape or resume)
+            wanted, dtype, backend, variant, module, device, patience, to, json, given=bool(shape or axes or resume)
         )
-    problems = options.problems(wanted, shape, options.words(dtype) or ("float32", "bfloat16"), shapes, dim)
-    how = measuring.How(rounds, options.check_cache(cache), cross_check, "custom" if shape else shapes)
+    if not module:  # else names may be added by what the measuring process runs
+        options.problems(wanted, shape, options.words(dtype), shapes, dim, axes)
+    how = measuring.How(rounds, options.check_cache(cache), cross_check, "custom" if shape or axes else shapes)
     if resume and to is None:
         raise options.OptionError("--resume needs the file to continue: -o FILE")
     path = to or Path("out", f"bench-{datetime.datetime.now():%Y%m%d-%H%M%S}.json")
@@ -101,6 +103,7 @@ def bench(
             measuring.prepared(path, resume=resume),
             Guard(device, modules, patience=patience) as guard,
         ):
+            problems = options.problems(wanted, shape, options.words(dtype), shapes, dim, axes)
             ids = options.select(guard.about.summaries, (), wanted, options.words(backend), options.words(variant))
             record = Record(path, guard.about.device_name, resume=resume, versions=guard.about.versions, rounds=rounds)
             how = replace(how, waive=options.choose(ids, options.words(waive)) if waive else ())
@@ -167,7 +170,8 @@ def _first_calls(
         raise options.OptionError("--first-call has its own problems, and takes neither --shape nor --resume")
     modules = options.check_modules(module)
     dtypes = options.words(dtype) or ("float32",)
-    options.problems(ops, (), dtypes)  # raises for a name that isn't known
+    if not module:
+        options.problems(ops, (), dtypes)  # raises for a name that isn't known
     with Bar(), Guard(device, modules) as guard:  # lists what there is; each call has a process of its own
         about = guard.about
     ids = options.select(about.summaries, (), ops, options.words(backend), options.words(variant) or ("auto",))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -14,6 +14,7 @@ from kernelzoo import registry
 from kernelzoo.cli import against as older
 from kernelzoo.cli import measuring, options, output
 from kernelzoo.cli import rows as rows_of
+from kernelzoo.operations import OPERATIONS
 
 if TYPE_CHECKING:
     from kernelzoo.cli.against import Held
@@ -44,6 +45,7 @@ def compare(
     *,
     op: options.Ops,
     shape: options.Shapes,
+    axes: options.Axes,
     dtype: options.Dtypes,
     dim: options.Dim = -1,
     baseline: Baseline = "",
@@ -96,7 +98,7 @@ def compare(
         plan = [
             (problem, list(dict.fromkeys([bases[problem.op], *by_op[problem.op]])))
             for problem in options.problems(
-                list(by_op), shape or ["4096x4096"], options.words(dtype) or ("float32",), dim=dim
+                list(by_op), shape or _usual(by_op, axes), options.words(dtype), dim=dim, sizes=axes, usual=("float32",)
             )
         ]
         record = Record(to, guard.about.device_name) if to else None
@@ -131,6 +133,11 @@ def compare(
             console.print(f"against {against}, {limit:.1%} slower allowed", style="bold")
             output.show(console, _table(held))
     return _status([row for one in described for row in one["rows"] if row["id"] in asked], held if against else None)
+
+
+def _usual(ops: Iterable[str], axes: Sequence[str]) -> list[str]:
+    """The shape where none is given, of operations by rows."""
+    return [] if axes or not all(OPERATIONS[op].by_rows for op in ops) else ["4096x4096"]
 
 
 def _op(id: str) -> str:

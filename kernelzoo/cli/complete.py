@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from kernelzoo import registry
-from kernelzoo.operations import OPERATIONS
+from kernelzoo.operations import FLOATS, INTEGERS, OPERATIONS
 
 
 def ids() -> list[str]:
@@ -14,8 +14,8 @@ def ids() -> list[str]:
 
 
 def dtypes() -> list[str]:
-    """Names of the dtypes that some operation takes."""
-    return list(dict.fromkeys(dtype for operation in OPERATIONS.values() for dtype in operation.dtypes))
+    """Names of the dtypes that an operation may take."""
+    return [*FLOATS, *INTEGERS]
 
 
 def some_ids(incomplete: str) -> list[str]:

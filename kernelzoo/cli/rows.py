@@ -59,13 +59,13 @@ def _measured(entry: Row, baseline: Row | None) -> Row:
 
 def described(problem: Problem, entries: Sequence[Row], found: Sequence[Row], baseline: str) -> Row:
     """One problem as JSON: what it is, how it was timed, and its rows."""
+    from kernelzoo.measure import record
+
     info = entries[0]["extra_info"] if entries else {}
     return {
         "problem": problem.id,
         "op": problem.op,
-        "shape": list(problem.shape),
-        "dtype": problem.dtype,
-        "dim": problem.dim,
+        **record.described(problem),
         **{key: info.get(key) for key in ("device", "clock", "clock_detail", "cache", "repeated_rounds")},
         "baseline": baseline if any(row["id"] == baseline and row["outcome"] == "measured" for row in found) else None,
         "rows": list(found),

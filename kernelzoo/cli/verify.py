@@ -26,6 +26,9 @@ _SHAPES = ("4096x1024", "1823x781", "16x262144")
 _DTYPES = ("float32", "bfloat16")
 """The dtypes of these shapes."""
 
+_SIZE = 300
+"""Of each axis, of operations that are not by rows."""
+
 _FEW = 5
 """Cases of one kind of finding that are printed: one in full, the others by name. The JSON has them all."""
 
@@ -65,8 +68,9 @@ def verify(
     from kernelzoo.measure.guard import Guard
 
     patterns, ops, backends = ids or [], options.words(op), options.words(backend)
-    options.select_early(module, patterns, ops, backends)
-    _check_cases(case, dtype, ops or OPERATIONS)
+    early = options.select_early(module, patterns, ops, backends)
+    if not module:  # which may add operations
+        _check_cases(case, dtype, dict.fromkeys(id.split("/")[1] for id in early))
     seed = secrets.randbits(32) if seed is None else seed
     results: dict[str, Any] = {}
     console = output.console()
@@ -108,8 +112,15 @@ def verify(
 def _problems(id: str, dtypes: Sequence[str]) -> tuple[Problem, ...]:
     """The large shapes, of an operation that this process knows; of the dtypes that it takes."""
     op = id.split("/")[1]
-    known = [dtype for dtype in dtypes or _DTYPES if dtype in OPERATIONS[op].dtypes]
-    return options.problems([op], _SHAPES, known) if known else ()
+    operation = OPERATIONS[op]
+    known = [dtype for dtype in dtypes or _DTYPES if dtype in operation.dtypes]
+    if not dtypes and not known:
+        known = [operation.dtypes[0]]
+    if not known:
+        return ()
+    if not operation.by_rows:
+        return options.problems([op], (), known, sizes=[",".join(f"{axis}={_SIZE}" for axis in options.axes_of(op))])
+    return options.problems([op], _SHAPES, known)
 
 
 def _check_cases(patterns: Sequence[str], dtypes: Sequence[str], ops: Iterable[str]) -> None:

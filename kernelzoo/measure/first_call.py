@@ -168,22 +168,20 @@ def _measured(request: Json) -> Json:
     found["table"] = tables.label(backend_name, op, device.index or 0) if device.type == "cuda" else None
     problems = [Problem(op, tuple(shape), request["dtype"], dim) for shape, dim in request["problems"]]
     generator = torch.Generator(device).manual_seed(0)
-    xs = [problem.input(generator) for problem in problems]
+    given = [problem.inputs(generator) for problem in problems]
     results = []
-    for key, x, problem in (
-        ("empty_ms", xs[0], problems[0]),
-        ("call_ms", xs[0], problems[0]),
-        ("second_ms", xs[1], problems[1]),
-    ):
+    for key, number in (("empty_ms", 0), ("call_ms", 0), ("second_ms", 1)):
+        problem, inputs = problems[number], given[number]
         files = _files(request["folder"])
-        call = partial(getattr(backend, op), x, problem.dim, variant=variant)
+        named = {"dim": problem.dim} if problem.operation.by_rows else {}
+        call = partial(getattr(backend, op), *inputs, variant=variant, **named)
         result, found[key] = _timed(call, device)
-        results.append((result, x, problem))
+        results.append((result, inputs, problem))
         if key == "second_ms":
             found["second_files"] = _files(request["folder"]) - files
-    for result, x, problem in results:
+    for result, inputs, problem in results:
         try:
-            problem.operation.assert_close(result, x, problem.dim)
+            problem.operation.assert_close(result, inputs, problem.dim)
         except AssertionError as error:
             return {"outcome": "wrong", "reason": str(error), "device": found["device"]}
     return found

@@ -16,8 +16,22 @@ from kernelzoo.check.bits import bits, poison_like
 from kernelzoo.check.special import special_rows
 from kernelzoo.device import on_device_of
 from kernelzoo.errors import ContractError, LaunchError, retold
-from kernelzoo.measure.gate_memory import Batch, Guarded, Index, Rows, Set, equal, metadata, parts, poison_of
+from kernelzoo.measure.gate_memory import (
+    Batch,
+    Guarded,
+    Index,
+    Rows,
+    Set,
+    Tensors,
+    fill,
+    metadata,
+    parts,
+    poison_of,
+    same,
+    wait,
+)
 from kernelzoo.measure.problems import Problem
+from kernelzoo.operations.declared import ROW
 
 if TYPE_CHECKING:
     import torch
@@ -40,7 +54,7 @@ class Admitted:
 
 
 class Gate:
-    """Checks implementations of one problem in the memory of ``sets``, pairs (x, out) of contiguous tensors.
+    """Checks implementations of one problem in the memory of ``sets``, pairs (inputs, outputs) of contiguous tensors.
 
     The right results are computed once, for all implementations. They and the copies that restore the inputs take some
     three times the bytes of the sets, five for few long rows. Each gate draws other values; an error names the ``seed``
@@ -52,26 +66,31 @@ class Gate:
 
         self.problem, self.sets = problem, list(sets)
         self.seed = secrets.randbits(48) if seed is None else seed
-        x, out = self.sets[0]
+        inputs, outs = self.sets[0]
+        x = inputs[0]
         python = random.Random(self.seed)
         self._place = tuple(python.randrange(size) for size in x.shape)
         generator = torch.Generator(x.device).manual_seed(self.seed)
+        operation = problem.operation
         with on_device_of(x):
-            self._rows = Rows(x, problem.operation.check(x, problem.dim))
-            self._guarded_x, self._guarded_out = Guarded(x, generator), Guarded(out, generator)
-            self._original = self._guarded_x.inner.copy_(x)
-            first, *others = parts(self.sets)
-            poison = poison_of(out.dtype, python)
-            self._batches = [Batch(problem, first, self._original.unsqueeze(0), poison)]
-            self._batches += [Batch(problem, part, torch.stack([x for x, _ in part]), poison) for part in others]
+            self._rows = Rows(x, problem.arguments(inputs).dims) if operation.by_rows else None
+            self._guarded_inputs = tuple(Guarded(tensor, generator) for tensor in inputs)
+            self._guarded_outs = tuple(Guarded(out, generator) for out in outs)
+            self._original = tuple(g.inner.copy_(t) for g, t in zip(self._guarded_inputs, inputs, strict=True))
+            poisons = [poison_of(out.dtype, python) for out in outs]
+            first, *others = parts(operation, self.sets)
+            self._batches = [Batch(problem, first, poisons, self._original)]
+            self._batches += [Batch(problem, part, poisons) for part in others]
             # A launch sees the version counters of the tensors it was given, and could tell by them that something was
             # written. These are aliases, with counters of their own.
-            (self._x,), (self._out,) = self._batches[0].xs, self._batches[0].outs
-            self._first = torch.empty_like(self._out)
+            (self._inputs,), (self._outs,) = self._batches[0].inputs, self._batches[0].outs
+            self._x = self._inputs[0]
+            self._first = tuple(map(torch.empty_like, self._outs))
             self._fresh = self._draw(generator)
             self._plain: list[_Fresh] | None = None
             self._generator = generator
-        self._metadata = [(tensor, metadata(tensor), tensor.data) for pair in self.sets for tensor in pair]
+        tensors = [tensor for one in self.sets for half in one for tensor in half]
+        self._metadata = [(tensor, metadata(tensor), tensor.data) for tensor in tensors]
 
     def admit(self, implementation: registry.Implementation, *, special: bool = True) -> Admitted:
         """Bind one implementation to every set, and check it.
@@ -87,28 +106,28 @@ class Gate:
         and whatever the implementation raises.
         """
         with self._undone():
-            _wait(self._x)
+            wait(self._x)
             started = time.perf_counter()
             launches = [self._bound(implementation, *self.sets[0])]
-            _wait(self._x)
+            wait(self._x)
             bound = time.perf_counter()
-            launches += [self._bound(implementation, x, out) for x, out in self.sets[1:]]
+            launches += [self._bound(implementation, *one) for one in self.sets[1:]]
             for batch in self._batches:  # not before, or what was bound could have written what the launch does not
                 batch.poison()
-            _wait(self._x)
+            wait(self._x)
             run = time.perf_counter()
             _run(launches[0])
-            _wait(self._x)
+            wait(self._x)
             first_call = time.perf_counter() - run + bound - started
             for launch in launches[1:]:
                 _run(launch)
-            _wait(self._x)
+            wait(self._x)
             self._check_metadata()
             for batch in self._batches:
                 batch.check()
-            self._first.copy_(self._out)
+            fill(self._first, self._outs)
             for fresh in reversed(self._values(special)):
-                self._check_values(self._launched(launches[0], fresh.x), fresh)
+                self._check_values(self._launched(launches[0], fresh.inputs), fresh)
             self._check_again(launches[0])
             self._check_guards(implementation)
             self._check_one_element(launches[0], special)
@@ -128,16 +147,16 @@ class Gate:
             fresh = self._values(special)[0]
             for batch in self._batches:
                 batch.poison()
-            self._x.copy_(fresh.x)
-            heads = [out.view(-1)[:1] for batch in self._batches for out in batch.outs]
+            fill(self._inputs, fresh.inputs)
+            heads = [outs[0].view(-1)[:1] for batch in self._batches for outs in batch.outs]
             before = bits(torch.cat(heads))
             for _ in self.sets:  # one sample of the wall clock may run through some of the sets only
                 sampler()
                 if not bool((bits(torch.cat(heads)) == before).any()):
                     break
-            _wait(self._x)
+            wait(self._x)
             self._check_metadata()
-            self._check_values(self._out, fresh)
+            self._check_values(self._outs, fresh)
             for batch in self._batches[1:]:
                 batch.check()
 
@@ -146,57 +165,76 @@ class Gate:
         if special:
             return self._fresh
         if self._plain is None:
-            x = self.problem.input(self._generator)
-            self._plain = [_Fresh(x, self.problem.operation.expect(x, self.problem.dim), {})]
+            self._plain = [self._expected(self.problem.inputs(self._generator), {})]
         return self._plain
 
-    def _draw(self, generator: torch.Generator) -> list[_Fresh]:
-        """Fresh data with the special values in some of its rows, every other row at most."""
-        rules = list(special_rows(self.problem.dtype).items())
-        count, elements = self._rows.count, self._x.numel()
-        at_once = min(len(rules), (count + 1) // 2)
-        # Few rows take several passes; where one is long, too few for every rule, and the most telling come first.
-        passes = min(-(-len(rules) // at_once), max(1 if elements > 2**26 else 4, 2**24 // elements))
-        fresh = []
-        for i in range(passes):
-            x = self.problem.input(generator)
-            chosen = rules[i * at_once : (i + 1) * at_once]
-            names = {}
-            for j, (name, write) in enumerate(chosen):
-                index = self._rows.index(j * (count - 1) // max(1, len(chosen) - 1))
-                self._rows.write(x, index, write)
-                names[index] = name
-            fresh.append(_Fresh(x, self.problem.operation.expect(x, self.problem.dim), names))
-        return fresh
+    def _expected(self, inputs: Tensors, rules: dict[Index, str]) -> _Fresh:
+        return _Fresh(inputs, self.problem.operation.expect(self.problem.arguments(inputs)), rules)
 
-    def _check_values(self, result: torch.Tensor, fresh: _Fresh) -> None:
+    def _draw(self, generator: torch.Generator) -> list[_Fresh]:
+        """Fresh data with the special values in some of its rows, every other row at most; then, for each other input
+        of floats, fresh data with a NaN in that."""
+        operation = self.problem.operation
+        first = next(iter(operation.inputs.values()))
+        rules = list(special_rows(self.problem.dtype).items()) if first.low is None and first.high is None else []
+        fresh = []
+        if self._rows is not None and rules:
+            count, elements = self._rows.count, self._x.numel()
+            at_once = min(len(rules), (count + 1) // 2)
+            # Few rows take several passes; where one is long, too few for every rule, and the most telling come first.
+            passes = min(-(-len(rules) // at_once), max(1 if elements > 2**26 else 4, 2**24 // elements))
+            length = elements // count
+            for i in range(passes):
+                inputs = self.problem.inputs(generator)
+                chosen = rules[i * at_once : (i + 1) * at_once]
+                names = {}
+                for j, (name, write) in enumerate(chosen):
+                    index = self._rows.index(j * (count - 1) // max(1, len(chosen) - 1))
+                    self._rows.write(inputs[0], index, write)
+                    names[index] = name
+                operation.confined(0, inputs[0], length)
+                fresh.append(self._expected(inputs, names))
+        for number, declared in enumerate(operation.inputs.values()):
+            inputs = self.problem.inputs(generator)
+            if (number == 0 and self._rows is not None) or not inputs[number].numel():
+                continue
+            if declared.low is None and declared.high is None and inputs[number].is_floating_point():
+                flat = inputs[number].view(-1)
+                flat[self.seed % flat.numel()] = math.nan
+                fresh.append(self._expected(inputs, {}))
+        return fresh or [self._expected(self.problem.inputs(generator), {})]
+
+    def _check_values(self, results: Tensors, fresh: _Fresh) -> None:
         try:
-            fresh.expected.check(result)
+            fresh.expected.check(results)
         except AssertionError as error:
-            wrong = [name for index, name in fresh.rules.items() if not self._rows.right(fresh.expected, result, index)]
+            rows = self._rows
+            wrong = [name for i, name in fresh.rules.items() if rows and not rows.right(fresh.expected, results, i)]
             told = f", in rows of {' / '.join(wrong)}" if 0 < len(wrong) < len(fresh.rules) else ""
             raise retold(error, f"right at first, wrong on fresh data in the same memory{told}: {error}") from None
-        if not equal(self._x, fresh.x):
+        if not same(self._inputs, fresh.inputs):
             raise ContractError("the input was changed, when there was fresh data in it", "changes its input")
 
-    def _bound(self, implementation: registry.Implementation, x: torch.Tensor, out: torch.Tensor) -> Launch:
+    def _bound(self, implementation: registry.Implementation, inputs: Tensors, outs: Tensors) -> Launch:
         try:
             with _its_own():
-                return implementation.launch(x, dim=self.problem.dim, out=out)
+                return self.problem.launch(implementation, inputs, outs)
         except LaunchError as error:
             raise ContractError(str(error), "returns no launch") from None
 
     def _check_guards(self, implementation: registry.Implementation) -> None:
         """The first data in memory whose surroundings are known."""
-        x, out = self._guarded_x, self._guarded_out
-        out.inner.copy_(poison_like(self._first))
+        inputs, outs = (tuple(g.inner for g in guarded) for guarded in (self._guarded_inputs, self._guarded_outs))
+        fill(outs, map(poison_like, self._first))
         try:
-            _run(self._bound(implementation, x.inner, out.inner))
-            _wait(self._x)
+            _run(self._bound(implementation, inputs, outs))
+            wait(self._x)
         finally:
-            written = {name: guarded.mend() for name, guarded in (("x", x), ("out", out))}
-            changed = not equal(x.inner, self._x)  # which holds the first data again
-            x.inner.copy_(self._x)
+            operation = self.problem.operation
+            names, guards = (*operation.inputs, *operation.outputs), (*self._guarded_inputs, *self._guarded_outs)
+            written = {name: guard.mend() for name, guard in zip(names, guards, strict=True)}
+            changed = not same(inputs, self._inputs)  # which hold the first data again
+            fill(inputs, self._inputs)
         for name, count in written.items():
             if count:
                 raise ContractError(
@@ -206,76 +244,94 @@ class Gate:
         if changed:
             raise ContractError("the input was changed, when it lay elsewhere in memory", "changes its input")
         try:
-            self._batches[0].check_results(out.inner.unsqueeze(0))
+            self._batches[0].check_results(outs)
         except AssertionError as error:
             raise retold(error, f"right in one place, wrong elsewhere in memory, among random bytes: {error}") from None
 
     def _check_one_element(self, launch: Launch, special: bool) -> None:
         """One element in one place is all that differs from the first data: its row must follow, and no other."""
-        import torch
-
-        place, kind = self._place, self._x.dtype
-        self._x.copy_(self._original)
-        if kind.is_floating_point:  # of the ordinary values, one that decides its row
-            self._x[place] = math.nan if special else self.problem.operation.special_value
+        place, rows, operation = self._place, self._rows, self.problem.operation
+        fill(self._inputs, self._original)
+        self._x[place] = self._telling(special)
+        if rows is None:
+            inputs, index = self._inputs, None
         else:
-            self._x[place] = kind != torch.bool and torch.iinfo(kind).min
-        index = self._rows.of(place)
-        expected = self.problem.operation.expect(self._rows.x(self._x, index), self.problem.dim)
-        self._out.copy_(self._first)
+            index = rows.of(place)
+            axes = operation.axes[: len(self._inputs)]
+            inputs = tuple(
+                rows.x(x, index) if names == ROW else rows.out(x, index) if names == ("outer", "inner") else x
+                for names, x in zip(axes, self._inputs, strict=True)
+            )
+        expected = operation.expect(self.problem.arguments(inputs))
+        fill(self._outs, self._first)
         _run(launch)
-        _wait(self._x)
-        row = self._rows.out(self._out, index)
+        wait(self._x)
+        results = self._outs if rows is None else tuple(rows.out(out, index) for out in self._outs)
         try:
-            expected.check(row)
+            expected.check(results)
         except AssertionError as error:
             raise retold(error, f"wrong after the one element at {place} was changed: {error}") from None
-        row.copy_(self._rows.out(self._first, index))
-        if not equal(self._out, self._first):
+        if rows is None:
+            return
+        fill(results, (rows.out(first, index) for first in self._first))
+        if not same(self._outs, self._first):
             raise ContractError(
                 f"the one element at {place} was changed, and the results of other rows with it", "wrong value"
             )
 
+    def _telling(self, special: bool) -> float | bool:
+        """A value for one element that decides the result of its row."""
+        import torch
+
+        operation, kind = self.problem.operation, self._x.dtype
+        if kind.is_floating_point:  # of the ordinary values, one that decides its row
+            return math.nan if special else operation.decisive
+        declared = next(iter(operation.inputs.values()))
+        if declared.low is not None or declared.high is not None:  # any legal value: that of another element
+            return self._original[0].view(-1)[self.seed % self._x.numel()].item()
+        return kind != torch.bool and torch.iinfo(kind).min
+
     def _check_again(self, launch: Launch) -> None:
-        self._x.copy_(self._original)
-        self._out.copy_(poison_like(self._first))
+        fill(self._inputs, self._original)
+        fill(self._outs, map(poison_like, self._first))
         _run(launch)
-        _wait(self._x)
-        if not equal(self._out, self._first):
+        wait(self._x)
+        if not same(self._outs, self._first):
             raise ContractError(
                 "launched again, the same input gave other bits, or not all was written", "not repeatable"
             )
 
     def _check_stream(self, launch: Launch, special: bool) -> None:
-        """Under a current stream that is not the default one, x and out holding something else until its turn comes."""
+        """Under a current stream that is not the default one, inputs and outputs holding something else until its turn
+        comes."""
         import torch
 
-        self._x.copy_(self._values(special)[0].x)
-        self._out.copy_(poison_like(self._first))
+        fill(self._inputs, self._values(special)[0].inputs)
+        fill(self._outs, map(poison_like, self._first))
         stream: Any = torch.cuda.Stream  # torch does not type it
-        if not equal(self._launched(launch, self._original, stream(self._x.device)), self._first):
+        if not same(self._launched(launch, self._original, stream(self._x.device)), self._first):
             raise ContractError("under another current stream, the same input gave other bits", "not repeatable")
 
-    def _launched(self, launch: Launch, values: torch.Tensor, stream: object = None) -> torch.Tensor:
-        """What out holds for a reader on the current stream, right after x was filled on it.
+    def _launched(self, launch: Launch, values: Tensors, stream: object = None) -> Tensors:
+        """What the outputs hold for a reader on the current stream, right after the inputs were filled on it.
 
         The stream is delayed, so that work on another stream overtakes it. A launch that does nothing, or comes late,
-        leaves what out held before. The result lies in the guarded out.
+        leaves what the outputs held before. The results lie in the guarded outputs.
         """
-        result = self._guarded_out.inner
-        _wait(self._x)
+        results = tuple(guarded.inner for guarded in self._guarded_outs)
+        wait(self._x)
         with _held_up(self._x, stream):
-            self._x.copy_(values)
+            fill(self._inputs, values)
             _run(launch)
-            result.copy_(self._out)
-        _wait(self._x)
-        return result
+            fill(results, self._outs)
+        wait(self._x)
+        return results
 
     def _check_metadata(self) -> None:
         for tensor, before, _ in self._metadata:
             now = metadata(tensor)
             if now != before:
-                name = "an out" if any(tensor is out for _, out in self.sets) else "an x"
+                name = "an output" if any(tensor is out for _, outs in self.sets for out in outs) else "an input"
                 changes = ", ".join(f"{key} was {before[key]}, is {now[key]}" for key in now if now[key] != before[key])
                 raise ContractError(
                     f"a launch writes into out, and leaves the tensors as they are; of {name}, {changes}",
@@ -305,7 +361,7 @@ class Gate:
 class _Fresh:
     """Data that an implementation has not seen."""
 
-    x: torch.Tensor
+    inputs: Tensors
     expected: operations.Expected
     rules: dict[Index, str]
     """Which special values are in which row."""
@@ -328,13 +384,6 @@ def _run(launch: Launch) -> None:
             f"a launch returns nothing, and writes its result into out; this one returned {type(result)}",
             "wrong kind of result",
         )
-
-
-def _wait(x: torch.Tensor) -> None:
-    if x.is_cuda:
-        import torch
-
-        torch.cuda.synchronize(x.device)
 
 
 @contextmanager

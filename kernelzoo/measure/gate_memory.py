@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kernelzoo import operations
 from kernelzoo.check.bits import bits
 from kernelzoo.errors import ContractError
 from kernelzoo.measure.problems import Problem
+from kernelzoo.operations.declared import ROW
 
 if TYPE_CHECKING:
     import torch
 
-Set = tuple["torch.Tensor", "torch.Tensor"]
+Tensors = tuple["torch.Tensor", ...]
+Set = tuple[Tensors, Tensors]
+"""Inputs and outputs of one launch."""
 Index = tuple[int, ...]
 
 GUARD = 2**15
@@ -66,53 +69,102 @@ class Rows:
         if flat.data_ptr() != row.data_ptr():  # several axes that are not one in memory
             row.copy_(flat.view(row.shape))
 
-    def right(self, expected: operations.Expected, result: torch.Tensor, index: Index) -> bool:
+    def right(self, expected: operations.Expected, results: Tensors, index: Index) -> bool:
         """Whether what belongs to one row is right."""
         try:
-            operations.Expected(expected.op, self.out(expected.lower, index), self.out(expected.upper, index)).check(
-                self.out(result, index)
-            )
+            for bounds, result in zip(expected.outputs, results, strict=True):
+                lower, upper = self.out(bounds.lower, index), self.out(bounds.upper, index)
+                operations.Bounds(bounds.name, lower, upper).check(self.out(result, index))
         except AssertionError:
             return False
         return True
 
 
 class Batch:
-    """Some sets, or a large one, what is right for them, and a copy of their inputs."""
+    """Some sets, or a large one, what is right for them, and a copy of their inputs.
 
-    def __init__(self, problem: Problem, sets: Sequence[Set], originals: torch.Tensor, poison: float | None) -> None:
-        self.xs, self.outs = [x.data for x, _ in sets], [out.data for _, out in sets]
-        self._originals, self._poison = originals, poison
-        self._expected = problem.operation.expect(originals, problem.dim + (problem.dim >= 0))
+    The tensors of several sets are stacked: as more rows, of which one reference is computed. One set is as it is.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        sets: Sequence[Set],
+        poisons: Sequence[float | None],
+        originals: Tensors | None = None,
+    ) -> None:
+        """``originals``: copies of the inputs of a single set; by default they are made here."""
+        import torch
+
+        # These are aliases of the sets' tensors, with version counters of their own.
+        self.inputs = [tuple(x.data for x in inputs) for inputs, _ in sets]
+        self.outs = [tuple(out.data for out in outs) for _, outs in sets]
+        self._names = list(problem.operation.inputs)
+        self._poisons = tuple(poisons)
+        shared = shared_inputs(problem.operation)
+        self._stacked = len(sets) > 1
+        self.originals = originals or tuple(
+            tensors[0].clone() if number in shared or not self._stacked else torch.stack(tensors)
+            for number, tensors in enumerate(zip(*self.inputs, strict=True))
+        )
+        self._shared = shared if self._stacked else ()
+        dim = problem.dim + (self._stacked and problem.dim >= 0)
+        self._expected = problem.operation.expect(
+            problem.operation.arguments(self.originals, dim, scalars=dict(problem.scalars))
+        )
 
     def poison(self) -> None:
         """Fill the outputs with values that are wrong everywhere, and that only this gate knows."""
-        if self._poison is None:
-            for out, right in zip(self.outs, self._expected.lower, strict=True):
-                out.copy_(~right)
-        else:
-            for out in self.outs:
-                out.fill_(self._poison)
+        for number, poison in enumerate(self._poisons):
+            lower = self._expected.outputs[number].lower
+            for place, outs in enumerate(self.outs):
+                if poison is None:
+                    outs[number].copy_(~(lower[place] if self._stacked else lower))
+                else:
+                    outs[number].fill_(poison)
 
     def check(self) -> None:
-        """Raise AssertionError unless each output is right for its input, and that as it was."""
-        results = _stacked(self.outs)
-        try:
-            self.check_results(results)
-        except ContractError as error:
-            if self._poison is not None and error.got == results.new_tensor(self._poison).item():
-                raise error.within(str(error), "leaves out unwritten") from None
-            raise
-        if not equal(_stacked(self.xs), self._originals):
-            raise ContractError("the input was changed", "changes its input")
+        """Raise AssertionError unless each output is right for its inputs, and these as they were."""
+        results = tuple(self._all(outs) for outs in zip(*self.outs, strict=True))
+        for bounds, result, poison in zip(self._expected.outputs, results, self._poisons, strict=True):
+            try:
+                bounds.check(result)
+            except ContractError as error:
+                if poison is not None and error.got == result.new_tensor(poison).item():
+                    raise error.within(str(error), "leaves out unwritten") from None
+                raise
+        for number, (name, tensors) in enumerate(zip(self._names, zip(*self.inputs, strict=True), strict=True)):
+            original = self.originals[number]
+            same = (
+                all(equal(x, original) for x in tensors)
+                if number in self._shared
+                else equal(self._all(tensors), original)
+            )
+            if not same:
+                whose = "the input" if len(self._names) == 1 else f"the input {name}"
+                raise ContractError(f"{whose} was changed", "changes its input")
 
-    def check_results(self, results: torch.Tensor) -> None:
-        """The same for results that lie elsewhere, stacked."""
+    def check_results(self, results: Tensors) -> None:
+        """The same for the results of one set that lie elsewhere."""
         self._expected.check(results)
 
     def restore(self) -> None:
-        for x, original in zip(self.xs, self._originals, strict=True):
-            x.copy_(original)
+        for place, inputs in enumerate(self.inputs):
+            for number, (x, original) in enumerate(zip(inputs, self.originals, strict=True)):
+                x.copy_(original[place] if self._stacked and number not in self._shared else original)
+
+    def _all(self, tensors: Sequence[torch.Tensor]) -> torch.Tensor:
+        import torch
+
+        return torch.stack(list(tensors)) if self._stacked else tensors[0]
+
+
+def shared_inputs(operation: operations.Operation) -> tuple[int, ...]:
+    """The numbers of inputs that all rows share, and that have no place for more rows."""
+    if not operation.by_rows:
+        return ()
+    axes = operation.axes[: len(operation.inputs)]
+    return tuple(number for number, names in enumerate(axes) if names not in (ROW, ("outer", "inner")))
 
 
 class Guarded:
@@ -139,10 +191,11 @@ class Guarded:
         return changed
 
 
-def parts(sets: Sequence[Set]) -> Iterator[Sequence[Set]]:
+def parts(operation: operations.Operation, sets: Sequence[Set]) -> Iterator[Sequence[Set]]:
     """The first set alone, the others by as many as may be checked together."""
     yield sets[:1]
-    step = max(1, BATCH // sets[0][0].numel())
+    x = sets[0][0][0]
+    step = max(1, BATCH // max(1, x.numel())) if operation.by_rows and x.ndim else 1
     for start in range(1, len(sets), step):
         yield sets[start : start + step]
 
@@ -154,13 +207,6 @@ def poison_of(dtype: torch.dtype, python: random.Random) -> float | None:
     import torch
 
     return None if dtype == torch.bool else torch.iinfo(dtype).min
-
-
-def _stacked(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
-    """As one tensor with an axis more; a single one isn't copied."""
-    import torch
-
-    return torch.stack(list(tensors)) if len(tensors) > 1 else tensors[0].unsqueeze(0)
 
 
 def equal(a: torch.Tensor, b: torch.Tensor) -> bool:
@@ -185,3 +231,20 @@ def metadata(tensor: torch.Tensor) -> dict[str, Any]:
             "storage": (storage.data_ptr(), storage.nbytes()),
         }
     return found
+
+
+def fill(tensors: Iterable[torch.Tensor], values: Iterable[torch.Tensor]) -> None:
+    for tensor, value in zip(tensors, values, strict=True):
+        tensor.copy_(value)
+
+
+def same(a: Tensors, b: Tensors) -> bool:
+    """To the bit."""
+    return all(equal(x, y) for x, y in zip(a, b, strict=True))
+
+
+def wait(x: torch.Tensor) -> None:
+    if x.is_cuda:
+        import torch
+
+        torch.cuda.synchronize(x.device)

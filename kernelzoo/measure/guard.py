@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 
 from kernelzoo.check.verifying import Finding, Found
 from kernelzoo.measure import record
@@ -222,4 +223,4 @@ class Guard(WorkerProcess):
 
 
 def _shape(problem: Problem) -> Json:
-    return {"op": problem.op, "shape": list(problem.shape), "dtype": problem.dtype, "dim": problem.dim}
+    return asdict(problem)

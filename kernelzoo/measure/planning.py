@@ -14,7 +14,7 @@ import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -52,13 +52,13 @@ class Lane(registry.Implementation):
     def id(self) -> str:
         return f"{super().id}@{self.label}"
 
-    def bind(self, x: torch.Tensor, out: torch.Tensor) -> Launch:
+    def bind(self, *tensors: torch.Tensor, **scalars: Any) -> Launch:
         with tables.using(self.table):
-            return super().bind(x, out)
+            return super().bind(*tensors, **scalars)
 
-    def form(self, x: torch.Tensor, out: torch.Tensor) -> str:
+    def form(self, *tensors: torch.Tensor, **scalars: Any) -> str:
         with tables.using(self.table):
-            return super().form(x, out)
+            return super().form(*tensors, **scalars)
 
 
 def lane(name: str, values: Values) -> Lane:
@@ -102,21 +102,26 @@ def plans(id: str, problems: Sequence[Problem], values: Sequence[Values], device
         for problem in problems:
             operation = problem.operation
             try:
-                x = torch.empty(problem.shape, dtype=getattr(torch, problem.dtype), device=device)
-                dims = operation.check(x, problem.dim)
-                out = operation.allocate(x, dims, False)
-                found.append([_planned(bind, operation, x, dims, out, table) for table in made])
+                args = replace(
+                    problem.meta, inputs=tuple(torch.empty_like(x, device=device) for x in problem.meta.inputs)
+                )
+                outs = operation.allocate(args)
+                found.append([_planned(bind, operation, args, outs, table) for table in made])
             except torch.OutOfMemoryError:
                 found.append([REFUSED] * len(made))
     return found
 
 
 def _planned(
-    bind: Any, operation: operations.Operation, x: torch.Tensor, dims: Any, out: torch.Tensor, table: Any
+    bind: Any,
+    operation: operations.Operation,
+    args: operations.Arguments,
+    outs: Sequence[torch.Tensor],
+    table: Any,
 ) -> str:
     with tables.using(table), recorded() as steps:
         try:
-            operation.launch(bind, x, dims, out)
+            operation.launch(bind, args, outs)
         except KernelZooError:
             return REFUSED
     return hashlib.sha256(repr(steps).encode()).hexdigest()[:16]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 from kernelzoo import operations
 from kernelzoo.errors import UnknownNameError
@@ -12,15 +12,24 @@ from kernelzoo.errors import UnknownNameError
 if TYPE_CHECKING:
     import torch
 
+    from kernelzoo import registry
+    from kernelzoo.launch import Launch
+
 
 @dataclass(frozen=True)
 class Problem:
-    """One operation over the axis ``dim`` of a contiguous tensor."""
+    """One operation on contiguous inputs: over the axis ``dim`` of the first one, if the operation is one by rows."""
 
     op: str
     shape: tuple[int, ...]
+    """Of the first input."""
     dtype: str
+    """Of the first input."""
     dim: int = -1
+    sizes: tuple[tuple[str, int], ...] = ()
+    """Of axes that the first input has not, by name."""
+    scalars: tuple[tuple[str, Any], ...] = ()
+    """Those that are not at their default, by name."""
 
     @property
     def operation(self) -> operations.Operation:
@@ -28,12 +37,42 @@ class Problem:
 
     @property
     def id(self) -> str:
+        said = "".join(f"-{name}={value}" for name, value in self.scalars)
+        if not self.operation.by_rows:
+            return f"{self.op}-{self.dtype}-{','.join(f'{axis}={size}' for axis, size in self.axes.items())}{said}"
         axis = "" if self.dim == -1 else f"-dim{self.dim}"
-        return f"{self.op}-{self.dtype}-{'x'.join(map(str, self.shape))}{axis}"
+        return f"{self.op}-{self.dtype}-{'x'.join(map(str, self.shape))}{axis}{said}"
 
-    def input(self, generator: torch.Generator) -> torch.Tensor:
-        """Fresh random input on the generator's device, see :func:`kernelzoo.operations.sample`."""
-        return operations.sample(self.op, self.shape, self.dtype, self.dim, generator=generator)
+    @property
+    def axes(self) -> dict[str, int]:
+        """The size of each axis by name, of an operation that is none by rows."""
+        return dict(zip(self.operation.axes[0], self.shape, strict=True)) | dict(self.sizes)
+
+    @property
+    def meta(self) -> operations.Arguments:
+        """Its arguments, of tensors without memory."""
+        found = self.operation.meta(self.shape, self.dtype, self.dim, dict(self.sizes))
+        return replace(found, scalars=self.operation.scalars_of(dict(self.scalars)))
+
+    @property
+    def bytes(self) -> int:
+        """Bytes that the best possible implementation moves."""
+        return self.operation.bytes_moved(self.meta)
+
+    def inputs(self, generator: torch.Generator) -> tuple[torch.Tensor, ...]:
+        """Fresh random inputs on the generator's device, see :meth:`kernelzoo.operations.Operation.sample`."""
+        sizes = dict(self.sizes)
+        return self.operation.sample(self.shape, self.dtype, self.dim, generator=generator, sizes=sizes)
+
+    def launch(
+        self, implementation: registry.Implementation, inputs: Sequence[torch.Tensor], outs: Sequence[torch.Tensor]
+    ) -> Launch:
+        """The launch of an implementation on these inputs and outputs."""
+        return implementation.launch(*inputs, dim=self.dim, out=tuple(outs), **dict(self.scalars))
+
+    def arguments(self, inputs: Sequence[torch.Tensor]) -> operations.Arguments:
+        """The arguments of its call on these inputs."""
+        return self.operation.arguments(inputs, self.dim, scalars=dict(self.scalars))
 
 
 Shape = tuple[int, ...]
@@ -100,7 +139,7 @@ SETS: dict[str, Callable[[str], tuple[tuple[Shape, int], ...]]] = {
 
 def problems(
     shape_set: str,
-    op_names: tuple[str, ...] = tuple(operations.OPERATIONS),
+    op_names: tuple[str, ...] = operations.BUILT_IN,
     dtypes: tuple[str, ...] = ("float32", "bfloat16"),
 ) -> tuple[Problem, ...]:
     """The problems of a named set. Raises UnknownNameError for a set, an operation or a dtype that isn't known."""

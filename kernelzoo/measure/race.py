@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Callable, Collection, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from kernelzoo import backend as backends
 from kernelzoo import registry
@@ -16,11 +16,13 @@ from kernelzoo.device import device_lives
 from kernelzoo.errors import KernelZooError
 from kernelzoo.launch import Launch
 from kernelzoo.measure import profiler
-from kernelzoo.measure.ceilings import Ceilings, copies
+from kernelzoo.measure.ceilings import Ceilings, copies, has_copy
 from kernelzoo.measure.clocks import Clock, clock_for
 from kernelzoo.measure.condition import DISTURBED, Condition, watch
 from kernelzoo.measure.gate import Gate
+from kernelzoo.measure.gate_memory import Set, shared_inputs
 from kernelzoo.measure.problems import Problem
+from kernelzoo.operations import Arguments
 
 if TYPE_CHECKING:
     import torch
@@ -90,8 +92,7 @@ class Measurement:
 
     @property
     def bytes(self) -> int:
-        x_shape, op = self.problem.shape, self.problem.operation
-        return op.contiguous_bytes(x_shape, self.problem.dtype, self.problem.dim)
+        return self.problem.bytes
 
     @property
     def of_limit(self) -> float | None:
@@ -167,7 +168,7 @@ def race(
             except Exception as error:  # only this row is lost, whatever the kernel raises
                 measurement.failed = f"raised {type(error).__name__}: {error}"
                 device_lives(device, id, measurement.failed)
-        copy = clock.prepare(copies(sets)) if lanes and sets[0][0].nbytes == sets[0][1].nbytes else None
+        copy = clock.prepare(copies(sets)) if lanes and has_copy(sets) else None
         _rounds(results, lanes, copy, clock, rounds, device, progress)
         for id, sampler in lanes.items():
             measurement = results[id]
@@ -208,7 +209,7 @@ def cross_check(
         sets = _rotated(problem, device, clock_for(device), "cold")
         for implementation in implementations:
             progress("cross-check", implementation.id)
-            launches = [implementation.launch(x, dim=problem.dim, out=out) for x, out in sets]
+            launches = [problem.launch(implementation, *one) for one in sets]
             for launch in launches:
                 launch()
             seconds = profiler.kernel_seconds(launches, device)
@@ -222,24 +223,25 @@ _CACHES = {
     "hot": ("last-level cache hot: one set of data again and again", "L2 hot: one set of data again and again"),
 }
 
-Set = tuple["torch.Tensor", "torch.Tensor"]
-
 
 def draw_sets(problem: Problem, device: torch.device, *, count: int) -> list[Set]:
-    """Sets of new inputs and outputs, to rotate through."""
+    """Sets of new inputs and outputs, to rotate through. Inputs that all rows share have the same values in each."""
     import torch
 
     generator = torch.Generator(device).manual_seed(random.getrandbits(48))
-    dims = problem.operation.check(
-        torch.empty(problem.shape, dtype=getattr(torch, problem.dtype), device="meta"), problem.dim
-    )
-    inputs = [problem.input(generator) for _ in range(count)]
-    return [(x, problem.operation.allocate(x, dims, False)) for x in inputs]
+    sets: list[Set] = []
+    for _ in range(count):
+        inputs = problem.inputs(generator)
+        if sets:
+            for shared in shared_inputs(problem.operation):
+                inputs[shared].copy_(sets[0][0][shared])
+        sets.append((inputs, problem.operation.allocate(problem.arguments(inputs))))
+    return sets
 
 
 def _rotated(problem: Problem, device: torch.device, clock: Clock, cache: Cache) -> list[Set]:
     """Cold: so many sets that together they exceed the cache, from 2 to 2048. Hot: one."""
-    one = problem.operation.contiguous_bytes(problem.shape, problem.dtype, problem.dim)
+    one = max(1, problem.bytes)
     return draw_sets(problem, device, count=1 if cache == "hot" else min(max(2, -(-clock.sets_bytes // one)), 2048))
 
 
@@ -255,25 +257,25 @@ def _admit(measurement: Measurement, gate: Gate, clock: Clock, *, waived: bool) 
             raise
         admitted = gate.admit(measurement.implementation, special=False)
         measurement.breaks = str(error)
-    measurement.form = form_of(measurement.implementation, *gate.sets[0], measurement.problem.dim)
+    inputs, outs = gate.sets[0]
+    measurement.form = form_of(measurement.implementation, measurement.problem.arguments(inputs), outs)
     measurement.first_call = admitted.first_call
     measurement.submit = clock.submit(admitted.launches)
     return clock.prepare(admitted.launches)
 
 
-def form_of(implementation: registry.Implementation, x: torch.Tensor, out: torch.Tensor, dim: int) -> str:
-    """The id of the form that an implementation would launch for tensors that it takes; nothing is launched.
+def form_of(implementation: registry.Implementation, args: Arguments, outs: Sequence[torch.Tensor]) -> str:
+    """The id of the form that an implementation would launch for arguments that it takes; nothing is launched.
 
     If it takes several launches, the form of the first.
     """
     forms = list[str]()
 
-    def ask(x: torch.Tensor, out: torch.Tensor) -> Launch:
-        forms.append(implementation.form(x, out))
+    def ask(*tensors: torch.Tensor, **scalars: Any) -> Launch:
+        forms.append(implementation.form(*tensors, **scalars))
         return lambda: None
 
-    operation = implementation.operation
-    operation.launch(ask, x, operation.check(x, dim), out)
+    implementation.operation.launch(ask, args, outs)
     return forms[0]
 
 

@@ -42,9 +42,7 @@ def extra_info(measured: Measurement, device: str, ceilings: Ceilings | None, sh
         "op": problem.op,
         "variant": implementation.variant,
         "form": measured.form or None,
-        "shape": list(problem.shape),
-        "dim": problem.dim,
-        "dtype": problem.dtype,
+        **described(problem),
         "bytes": measured.bytes,
         "gb_per_s": _round(measured.gb_per_s),
         "clock": measured.clock,
@@ -122,10 +120,16 @@ def cross_checked(entry: Json, seconds: float) -> None:
         info["flags"] = [*info["flags"], "clocks disagree"]
 
 
+def described(problem: Problem) -> Json:
+    """The facts of a problem, the operation aside; sizes of further axes and scalars where it has any."""
+    found: Json = {"shape": list(problem.shape), "dim": problem.dim, "dtype": problem.dtype}
+    found |= {} if problem.operation.by_rows else {"axes": problem.axes}
+    return found | ({"scalars": dict(problem.scalars)} if problem.scalars else {})
+
+
 def failure(problem: Problem, id: str, outcome: str, reason: str) -> Json:
     """Why an implementation has no result on a problem: ``refused``, ``wrong`` or ``failed``, in words."""
-    shape = {"op": problem.op, "shape": list(problem.shape), "dim": problem.dim, "dtype": problem.dtype}
-    return {"id": id, **shape, "outcome": outcome, "reason": reason}
+    return {"id": id, "op": problem.op, **described(problem), "outcome": outcome, "reason": reason}
 
 
 def failure_of(measured: Measurement) -> Json | None:
@@ -189,7 +193,7 @@ class Record:
         held = {_key(info) for info in infos if info.get("cache", "cold") == cache} | {
             _key(f) for f in self._document["kernelzoo"]["failed"]
         }
-        return [id for id in ids if (id, problem.op, problem.shape, problem.dim, problem.dtype) not in held]
+        return [id for id in ids if _key({"id": id, "op": problem.op, **described(problem)}) not in held]
 
     def add(self, entries: Sequence[Json], failed: Sequence[Json]) -> None:
         """Add the results of one problem, and write the file. Raises RecordError if it can't be written."""
@@ -241,8 +245,9 @@ def _differing(there: Mapping[str, str], here: Mapping[str, str]) -> str:
     return ""
 
 
-def _key(of: Mapping[str, Any]) -> tuple[str, str, tuple[int, ...], int, str]:
-    return of["id"], of["op"], tuple(of["shape"]), of["dim"], of["dtype"]
+def _key(of: Mapping[str, Any]) -> tuple[Any, ...]:
+    further = (tuple(sorted(of.get(key, {}).items())) for key in ("axes", "scalars"))
+    return of["id"], of["op"], tuple(of["shape"]), of["dim"], of["dtype"], *further
 
 
 def _commit() -> Json:

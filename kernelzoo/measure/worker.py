@@ -29,6 +29,7 @@ from kernelzoo.errors import CacheWarning, DeviceLostError, KernelZooError
 from kernelzoo.measure import planning, record
 from kernelzoo.measure.gate import Gate
 from kernelzoo.measure.problems import Problem
+from kernelzoo.operations.known import declared, described
 
 if TYPE_CHECKING:
     import torch
@@ -114,6 +115,7 @@ class Worker:
             "device_name": measure.device_name(str(self._device)),
             "versions": measure.versions(str(self._device)),
             "implementations": [{"id": i.id, "summary": i.summary} for i in registry.implementations()],
+            "operations": [described(op) for op in declared.values()],
         }
 
     def on_ceilings(self) -> dict[str, Any]:
@@ -298,7 +300,8 @@ def _load(path: str) -> None:
 
 
 def _problem(given: dict[str, Any]) -> Problem:
-    return Problem(given["op"], tuple(given["shape"]), given["dtype"], given["dim"])
+    sizes, scalars = (tuple((str(name), value) for name, value in given[key]) for key in ("sizes", "scalars"))
+    return Problem(given["op"], tuple(given["shape"]), given["dtype"], given["dim"], sizes, scalars)
 
 
 def _admit(
@@ -310,7 +313,7 @@ def _admit(
 ) -> None:
     random.seed(seed)  # of the inputs
     sets = measure.draw_sets(problem, device, count=2)
-    x = sets[0][0]
+    x = sets[0][0][0]
     about({"dtype": problem.dtype, "shape": tuple(x.shape), "strides": x.stride(), "dim": problem.dim})
     Gate(problem, sets, seed=seed).admit(implementation)
 

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import IO, Any, Self
 
+from kernelzoo import operations
 from kernelzoo.errors import CacheWarning, KernelZooError
 from kernelzoo.files import printable
 
@@ -119,6 +120,8 @@ class WorkerProcess:
         except GuardError:
             self._stop()
             raise
+        for said in done["operations"]:
+            operations.known.learn(said)
         summaries = {i["id"]: i["summary"] for i in done["implementations"]}
         return About(done["device"], done["device_name"], done["versions"], summaries)
 

@@ -20,10 +20,11 @@ from kernelzoo.operations.arguments import (
 from kernelzoo.operations.declared import Input, Output, Sample, Scalar
 from kernelzoo.operations.declaring import declared, on_declared, operation
 from kernelzoo.operations.expected import Bounds, Expected
-from kernelzoo.operations.known import OPERATIONS
+from kernelzoo.operations.known import BUILT_IN, OPERATIONS
 from kernelzoo.operations.operation import Operation
 
 __all__ = [
+    "BUILT_IN",
     "FLOATS",
     "INTEGERS",
     "OPERATIONS",

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Iterator, Mapping
+from dataclasses import asdict
 from functools import cache
+from typing import Any
 
 from kernelzoo.errors import RegistrationError
+from kernelzoo.operations.declared import Input, Output, Scalar
 from kernelzoo.operations.declaring import declared
 from kernelzoo.operations.operation import Operation
 
@@ -48,3 +51,43 @@ class Operations(Mapping[str, Operation]):
 
 
 OPERATIONS = Operations()
+
+
+def described(op: Operation) -> dict[str, Any]:
+    """What an operation takes and gives, as JSON can hold it; its functions stay behind."""
+    return {
+        "name": op.name,
+        "doc": op.doc,
+        **{
+            part: {name: asdict(one) for name, one in getattr(op, part).items()}
+            for part in ("inputs", "scalars", "outputs")
+        },
+        "dtypes": op.dtypes,
+        "hooks": {name: None for name in op.hooks} | {"decisive": op.decisive, "takes_empty": not op.needs_element},
+        "several_axes": op.several_axes,
+        "in_torch": op.in_torch,
+    }
+
+
+def learn(said: Mapping[str, Any]) -> None:
+    """Know an operation that another process has described: what it takes and gives, and not what is right."""
+
+    def made(kind: Any, part: str) -> dict[str, Any]:
+        return {
+            name: kind(**{key: tuple(value) if isinstance(value, list) else value for key, value in one.items()})
+            for name, one in said[part].items()
+        }
+
+    if said["name"] not in OPERATIONS:
+        inputs, scalars, outputs = made(Input, "inputs"), made(Scalar, "scalars"), made(Output, "outputs")
+        declared[said["name"]] = Operation(
+            said["name"],
+            said["doc"],
+            inputs,
+            scalars,
+            outputs,
+            tuple(said["dtypes"]),
+            said["hooks"],
+            several_axes=said["several_axes"],
+            in_torch=said["in_torch"],
+        )

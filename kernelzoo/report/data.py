@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from kernelzoo.report.notes import TILDE
-from kernelzoo.report.results import Failure, Group, Results, Row, Selection
+from kernelzoo.report.results import Failure, Group, Problem, Results, Row, Selection
 
 Json = dict[str, Any]
 
@@ -49,9 +49,7 @@ def _row(selection: Selection, row: Row) -> Json:
     return {
         "id": row.id,
         "form": row.form or None,
-        "shape": list(row.problem.shape),
-        "dim": row.problem.dim,
-        "dtype": row.problem.dtype,
+        **_problem(row.problem),
         "median_us": row.microseconds,
         "ratio": selection.ratio(row),
         "gb_per_s": row.gb_per_s,
@@ -69,10 +67,14 @@ def _row(selection: Selection, row: Row) -> Json:
 def _failure(failure: Failure) -> Json:
     return {
         "id": failure.id,
-        "shape": list(failure.problem.shape),
-        "dim": failure.problem.dim,
-        "dtype": failure.problem.dtype,
+        **_problem(failure.problem),
         "outcome": failure.outcome,
         "reason": failure.reason,
         "file": failure.run.file,
     }
+
+
+def _problem(problem: Problem) -> Json:
+    found: Json = {"shape": list(problem.shape), "dim": problem.dim, "dtype": problem.dtype}
+    found |= {"axes": dict(problem.axes)} if problem.axes else {}
+    return found | ({"scalars": dict(problem.scalars)} if problem.scalars else {})

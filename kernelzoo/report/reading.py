@@ -103,7 +103,7 @@ def _subject(entry: Mapping[str, Any], where: str) -> tuple[str, str, str, Probl
             raise ResultsError(f"{where} {key!r} must be {part!r}, as the id says, got {entry[key]!r:.80}")
     if not -len(shape) <= dim < len(shape):
         raise ResultsError(f"{where} 'dim' must be an axis of {shape}, got {dim!r:.80}")
-    return backend, op, variant, Problem(dim % len(shape), tuple(shape), entry["dtype"])
+    return backend, op, variant, Problem.of(entry)
 
 
 def _row(run: Run, entry: Mapping[str, Any], where: str) -> Row:

@@ -7,6 +7,7 @@ import statistics
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any
 
 from kernelzoo import registry
 from kernelzoo.errors import KernelZooError
@@ -34,13 +35,28 @@ class Problem:
     """Never negative."""
     shape: tuple[int, ...]
     dtype: str
+    axes: tuple[tuple[str, int], ...] = ()
+    """All of them, with their names, of an operation that is none by rows."""
+    scalars: tuple[tuple[str, Any], ...] = ()
+    """Those that are not at their default."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "rank", len(self.shape))
 
+    @classmethod
+    def of(cls, entry: Mapping[str, Any]) -> Problem:
+        """The problem of an entry of a results file."""
+        axes, scalars = (tuple(entry.get(key, {}).items()) for key in ("axes", "scalars"))
+        shape = tuple(entry["shape"])
+        return cls(entry["dim"] % len(shape), shape, entry["dtype"], axes, scalars)
+
     def __str__(self) -> str:
+        said = "".join(f" {name}={value}" for name, value in self.scalars)
+        if self.axes:
+            return f"({', '.join(f'{name}={size}' for name, size in self.axes)}){said}"
         last = self.dim == len(self.shape) - 1
-        return f"({', '.join(map(str, self.shape))}{',' * (len(self.shape) == 1)}){'' if last else f' dim {self.dim}'}"
+        shape = f"{', '.join(map(str, self.shape))}{',' * (len(self.shape) == 1)}"
+        return f"({shape}){'' if last else f' dim {self.dim}'}{said}"
 
     @property
     def length(self) -> int:
@@ -50,7 +66,7 @@ class Problem:
     @property
     def is_matrix(self) -> bool:
         """Whether it is rows by columns, reduced along the columns, as the points of a sweep are."""
-        return len(self.shape) == 2 and self.dim == 1
+        return len(self.shape) == 2 and self.dim == 1 and not self.axes
 
 
 @dataclass(frozen=True)
