@@ -31,15 +31,23 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         registry.implementations(backend)  # an unknown name is an error here, and not an empty run
     chosen = [
         (problem, implementation)
-        for problem in measure.problems(
-            config.getoption("--shapes"),
-            _words(config, "--op") or tuple(operations.OPERATIONS),
-            _words(config, "--dtype"),
-        )
+        for problem in _problems(config)
         for implementation in registry.implementations(op=problem.op)
         if (not backends or implementation.backend in backends) and (not variants or implementation.variant in variants)
     ]
     metafunc.parametrize(("problem", "implementation"), chosen, ids=lambda part: part.id)
+
+
+def _problems(config: pytest.Config) -> Iterator[measure.Problem]:
+    """Of the operations that are named, or of all by rows that take the dtypes."""
+    shapes, dtypes, ops = config.getoption("--shapes"), _words(config, "--dtype"), _words(config, "--op")
+    if ops:
+        yield from measure.problems(shapes, ops, dtypes)
+        return
+    for name, operation in operations.OPERATIONS.items():
+        taken = tuple(dtype for dtype in dtypes if operations.full_dtype(dtype) in operation.dtypes)
+        if operation.by_rows and taken:
+            yield from measure.problems(shapes, (name,), taken)
 
 
 def _words(config: pytest.Config, option: str) -> tuple[str, ...]:

@@ -24,8 +24,9 @@ from typing import Any
 
 import torch
 
-from kernelzoo import measure, operations, packages, registry
+from kernelzoo import measure, packages, registry
 from kernelzoo.files import write_whole
+from kernelzoo.measure import Problem
 from kernelzoo.report import reading, results
 
 FORMAT = "kernelzoo-profile/1"
@@ -72,16 +73,14 @@ def short(paths: list[Path], below: float) -> list[Case]:
 def run(cases: list[Case]) -> None:
     """Under the profiler: each case once, which it alone is told of."""
     device = torch.device("cuda")
-    drawn, x = None, torch.empty(0)
+    drawn, inputs = None, tuple[torch.Tensor, ...]()
     for number, case in enumerate(cases):
         implementation = registry.implementation(case["id"])
-        problem = implementation.op, tuple(case["shape"]), case["dtype"], case["dim"]
+        problem = Problem(implementation.op, tuple(case["shape"]), case["dtype"], case["dim"])
         if problem != drawn:
-            x = torch.empty(0)  # before there is the next one: both might not fit
-            x, drawn = operations.sample(*problem, generator=torch.Generator(device).manual_seed(number)), problem
-        operation = implementation.operation
-        out = operation.allocate(x, operation.check(x, case["dim"]), False)
-        launch = implementation.launch(x, dim=case["dim"], out=out)
+            inputs = ()  # before there are the next ones: both might not fit
+            inputs, drawn = problem.inputs(torch.Generator(device).manual_seed(number)), problem
+        launch = problem.launch(implementation, inputs, problem.operation.allocate(problem.arguments(inputs)))
         launch()
         torch.cuda.synchronize()
         torch.cuda.nvtx.range_push(f"case {number}")  # type: ignore[no-untyped-call]
@@ -109,8 +108,8 @@ def profile(ncu: str, cases: list[Case]) -> list[dict[str, Any]]:
         if said is None:  # the line of units
             continue
         case = cases[int(said[1])]
-        op = registry.implementation(case["id"]).operation
-        moved = op.contiguous_bytes(tuple(case["shape"]), case["dtype"], case["dim"])
+        op = registry.implementation(case["id"]).op
+        moved = Problem(op, tuple(case["shape"]), case["dtype"], case["dim"]).bytes
         row = {
             "id": case["id"],
             "problem": f"{case['dtype']} {results.Problem(case['dim'] % len(case['shape']), tuple(case['shape']), '')}",

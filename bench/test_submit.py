@@ -75,7 +75,7 @@ def ways(op: str) -> tuple[dict[str, Callable[[], Any]], dict[str, str]]:
     """Every way of calling that works here, and why the others don't."""
     x = torch.randn(64, 64, device="cuda")
     operation = OPERATIONS[op]
-    out = operation.allocate(x, operation.check(x, -1), False)
+    (out,) = operation.allocate(operation.arguments((x,)))
     found: dict[str, Callable[[], Any]] = {registry.baseline(op): lambda: TORCHS[op](x, -1)}
     refused = {}
 

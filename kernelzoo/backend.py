@@ -177,6 +177,7 @@ class Backend:
     ) -> torch.Tensor:
         """A call without a kept launch, of an operation on one tensor: check, bind and launch, and keep the launch for
         its key if possible."""
+        result: torch.Tensor
         launch, (result,) = self._bound(op, op.arguments((x,), dim, keepdim), variant, out)
         if key is not None and isinstance(launch, Movable):
             self._keep(key, x, launch, result)

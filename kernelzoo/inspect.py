@@ -20,6 +20,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -87,7 +88,7 @@ class Kernel:
 
 @dataclass(frozen=True)
 class Request:
-    """One question to an ``inspection`` module: an implementation, a contiguous tensor, an architecture."""
+    """One question to an ``inspection`` module: an implementation, contiguous inputs, an architecture."""
 
     backend: str
     op: str
@@ -96,6 +97,8 @@ class Request:
     dtype: str
     dim: int
     arch: str
+    sizes: tuple[tuple[str, int], ...] = ()
+    """Of axes that the first input has not."""
 
     @property
     def id(self) -> str:
@@ -106,11 +109,13 @@ class Request:
         """The device that is assumed."""
         return ARCHITECTURES[self.arch]
 
-    def input(self, device: str) -> torch.Tensor:
-        """The tensor to bind, on a device; on ``meta`` it has no memory."""
+    def arguments(self, device: str) -> operations.Arguments:
+        """What to bind, on a device; on ``meta`` it has no memory."""
         import torch
 
-        return torch.empty(self.shape, dtype=getattr(torch, self.dtype), device=device)
+        op = operations.OPERATIONS[self.op]
+        found = op.meta(self.shape, self.dtype, self.dim, dict(self.sizes))
+        return op.arguments([torch.empty_like(x, device=device) for x in found.inputs], self.dim)
 
 
 def inspect(id: str, shape: tuple[int, ...], dtype: str, dim: int = -1, arch: str = "sm_90") -> tuple[Kernel, ...]:
@@ -206,7 +211,8 @@ def answer() -> None:
     asked = json.load(sys.stdin)
     importlib.import_module(f"{packages()[asked[0]['backend']]}.inspection")  # without its language the process ends
     for fields in asked:
-        request = Request(**{**fields, "shape": tuple(fields["shape"])})
+        sizes = tuple((name, size) for name, size in fields["sizes"])
+        request = Request(**{**fields, "shape": tuple(fields["shape"]), "sizes": sizes})
         try:
             answers.append({"kernels": [asdict(kernel) for kernel in kernels(request)]})
             continue
@@ -251,24 +257,24 @@ def kernels(request: Request) -> tuple[Kernel, ...]:
     operation = operations.OPERATIONS[request.op]
     ran = request.id
 
-    def bind(x: torch.Tensor, out: torch.Tensor) -> Launch:
+    def bind(*tensors: torch.Tensor, **scalars: Any) -> Launch:
         nonlocal ran
-        form = registry.chosen(request.backend, request.op, request.variant, x, out)
+        form = registry.chosen(request.backend, request.op, request.variant, *tensors, **scalars)
         ran = f"{request.backend}/{request.op}/{form}"
-        return registry._registered[request.backend, request.op, form](x, out)
+        registered = partial(registry._registered[request.backend, request.op, form], **scalars)
+        try:
+            return registered(*tensors)
+        except GridTooLargeError:
+            return in_halves(registered, tensors, operation.axes)
 
     with on_described(request.backend, request.device), recorded(compiles=True) as steps:
-        x = request.input(getattr(inspection, "INPUT_DEVICE", "meta"))
-        dims = operation.check(x, request.dim)
-        out = operation.allocate(x, dims, keepdim=False)
-        if not out.numel():
+        args = request.arguments(getattr(inspection, "INPUT_DEVICE", "meta"))
+        outs = operation.allocate(args)
+        if not any(out.numel() for out in outs):
             raise InspectionError(
                 f"{request.id} launches nothing for the empty shape {request.shape}; give one without 0"
             )
-        try:
-            launch = operation.launch(bind, x, dims, out)
-        except GridTooLargeError:
-            launch = in_halves(bind, x, out)
+        launch = operation.launch(bind, args, outs)
         with _torch_steps(lambda name: steps.append(name)):
             launch()
         return tuple(_shown(step, count, ran, request) for step, count in _counted(steps))

@@ -30,7 +30,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from kernelzoo.check.cases import Case, cases
+    from kernelzoo.check.case import Case
+from kernelzoo.check.cases import cases
     from kernelzoo.check.plugin import Conformance
     from kernelzoo.check.running import check
     from kernelzoo.check.strategies import tensors

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from kernelzoo.backend import get
 from kernelzoo.check.bits import bits, poison_like
-from kernelzoo.check.cases import Case, Inputs
+from kernelzoo.check.case import Case, Inputs
 from kernelzoo.errors import ContractError
 from kernelzoo.launch import Launch
 from kernelzoo.operations import Arguments, Operation

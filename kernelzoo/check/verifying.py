@@ -9,7 +9,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kernelzoo.check import running
-from kernelzoo.check.cases import Case, NoRoomError, cases
+from kernelzoo.check.case import Case, NoRoomError
+from kernelzoo.check.cases import cases
 from kernelzoo.device import device_lives
 from kernelzoo.errors import (
     BackendUnavailableError,

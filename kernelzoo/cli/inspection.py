@@ -127,12 +127,12 @@ class Limit:
 
 def _limit(op: str, shape: tuple[int, ...], dtype: str, dim: int, arch: str, results: Path | None) -> Limit | None:
     """None for a host without ``results``, of whose memory no data sheet tells. Raises ResultsError."""
-    from kernelzoo import operations
     from kernelzoo.device import ARCHITECTURES
+    from kernelzoo.measure.problems import Problem
     from kernelzoo.report.reading import load
     from kernelzoo.report.results import ResultsError
 
-    moved = operations.OPERATIONS[op].contiguous_bytes(shape, dtype, dim)
+    moved = Problem(op, shape, dtype, dim).bytes
     if results is not None:
         rows = [row for group in load([results]).groups for row in group.rows if row.op == op and row.ceiling_gb_per_s]
         if not rows:

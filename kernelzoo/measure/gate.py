@@ -253,27 +253,26 @@ class Gate:
         place, rows, operation = self._place, self._rows, self.problem.operation
         fill(self._inputs, self._original)
         self._x[place] = self._telling(special)
-        if rows is None:
-            inputs, index = self._inputs, None
-        else:
-            index = rows.of(place)
+        inputs, index = self._inputs, rows.of(place) if rows else ()
+        if rows:
             axes = operation.axes[: len(self._inputs)]
             inputs = tuple(
                 rows.x(x, index) if names == ROW else rows.out(x, index) if names == ("outer", "inner") else x
                 for names, x in zip(axes, self._inputs, strict=True)
             )
+
+        def part(tensors: Tensors) -> Tensors:
+            return tuple(rows.out(tensor, index) for tensor in tensors) if rows else tensors
+
         expected = operation.expect(self.problem.arguments(inputs))
         fill(self._outs, self._first)
         _run(launch)
         wait(self._x)
-        results = self._outs if rows is None else tuple(rows.out(out, index) for out in self._outs)
         try:
-            expected.check(results)
+            expected.check(part(self._outs))
         except AssertionError as error:
             raise retold(error, f"wrong after the one element at {place} was changed: {error}") from None
-        if rows is None:
-            return
-        fill(results, (rows.out(first, index) for first in self._first))
+        fill(part(self._outs), part(self._first))
         if not same(self._outs, self._first):
             raise ContractError(
                 f"the one element at {place} was changed, and the results of other rows with it", "wrong value"

@@ -29,7 +29,8 @@ from kernelzoo.errors import CacheWarning, DeviceLostError, KernelZooError
 from kernelzoo.measure import planning, record
 from kernelzoo.measure.gate import Gate
 from kernelzoo.measure.problems import Problem
-from kernelzoo.operations.known import declared, described
+from kernelzoo.operations import declared
+from kernelzoo.operations.known import described
 
 if TYPE_CHECKING:
     import torch

@@ -94,9 +94,10 @@ def operation(
 
 
 def _made(cls: type, name: str, dtypes: tuple[str, ...], several_axes: bool, in_torch: str) -> Operation:
-    inputs, scalars, outputs = (
-        {key: value for key, value in vars(cls).items() if isinstance(value, kind)} for kind in (Input, Scalar, Output)
-    )
+    said = vars(cls).items()
+    inputs = {key: value for key, value in said if isinstance(value, Input)}
+    scalars = {key: value for key, value in said if isinstance(value, Scalar)}
+    outputs = {key: value for key, value in said if isinstance(value, Output)}
     hooks = {}
     for key, value in vars(cls).items():
         if key in inputs or key in scalars or key in outputs or key.startswith("__"):
@@ -129,8 +130,9 @@ def _faults(
     taken = {"self", "dim", "keepdim", "variant", "out", "n", "unit", "ref", "generator"}
     by_rows = bool(inputs) and next(iter(inputs.values())).names == ROW
     allowed = (ROW, ("outer", "inner"), ("n",), ())
-    odd = [key for key, t in {**inputs, **outputs}.items() if by_rows and t.names not in allowed]
-    reserved = [key for key, t in {**inputs, **outputs}.items() if not by_rows and {*t.names} & {*ROW}]
+    tensors: dict[str, Input | Output] = {**inputs, **outputs}
+    odd = [key for key, t in tensors.items() if by_rows and t.names not in allowed]
+    reserved = [key for key, t in tensors.items() if not by_rows and {*t.names} & {*ROW}]
     strange = [
         f"{key}({argument})"
         for key, hook in hooks.items()

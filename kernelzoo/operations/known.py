@@ -63,7 +63,7 @@ def described(op: Operation) -> dict[str, Any]:
             for part in ("inputs", "scalars", "outputs")
         },
         "dtypes": op.dtypes,
-        "hooks": {name: None for name in op.hooks} | {"decisive": op.decisive, "takes_empty": not op.needs_element},
+        "hooks": dict.fromkeys(op.hooks) | {"decisive": op.decisive, "takes_empty": not op.needs_element},
         "several_axes": op.several_axes,
         "in_torch": op.in_torch,
     }

@@ -138,7 +138,8 @@ class Operation(Signature):
         """How far off an element of the first output may be, of an operation that rounds, in the canonical form."""
         rows = Rows(self, args)
         known = self._known([self._wide(x) for x in rows.inputs], args)
-        return self._errors(known, (exact,))[0] + self._rounding(exact, self.out_dtypes(args)[0])
+        error: torch.Tensor = self._errors(known, (exact,))[0]
+        return error + self._rounding(exact, self.out_dtypes(args)[0])
 
     def exact(self, args: Arguments) -> Exact:
         """The exact first output of an operation that rounds, within a hundredth of a ulp of it, in the canonical form;
@@ -229,5 +230,3 @@ def _as_due(
         lower.masked_fill(free, -math.inf).where(kept, due),
         upper.masked_fill(free, math.inf).where(kept, due),
     )
-
-

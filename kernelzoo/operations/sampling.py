@@ -56,7 +56,8 @@ def _first(
         return x.to(kind)
     if "sample" in op.hooks:
         rows = x.view(math.prod(shape[: dims[0]]), shape[dims[0]], -1) if op.by_rows else x
-        return op.call("sample", {**known, "x": rows, "generator": generator}).view(shape).to(kind)
+        drawn: torch.Tensor = op.call("sample", {**known, "x": rows, "generator": generator})
+        return drawn.view(shape).to(kind)
     if op.by_rows:  # each row has a width and a place of its own, so that no row passes for another
         row = row_shape(shape, dim)
         width, place = (torch.rand(row, dtype=x.dtype, generator=generator, device=generator.device) for _ in range(2))

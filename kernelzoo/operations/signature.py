@@ -90,7 +90,8 @@ class Signature:
     @cached_property
     def axes(self) -> tuple[tuple[str, ...], ...]:
         """Names of the axes of every input and output."""
-        return tuple(tensor.names for tensor in (*self.inputs.values(), *self.outputs.values()))
+        tensors: list[Input | Output] = [*self.inputs.values(), *self.outputs.values()]
+        return tuple(tensor.names for tensor in tensors)
 
     @property
     def sizes(self) -> tuple[str, ...]:
