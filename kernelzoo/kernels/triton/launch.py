@@ -231,7 +231,8 @@ def bound(
                 found = resources(compiled(x, kernel, args, told), device)
                 held = resident(device, found.registers, warps, found.shared_bytes)
             programs = programs(held)
-        constants, arguments = [], []
+        constants: list[str] = []
+        arguments: list[str] = []
         for parameter, arg in zip(kernel.params, args, strict=False):
             if not isinstance(arg, torch.Tensor):
                 (constants if parameter.is_constexpr else arguments).append(str(arg))
