@@ -104,7 +104,7 @@ def sanitize(sanitizer: str, tool: str, ids: list[str], columns: bool, log: Path
         (log / f"{tool}-{ids[0].replace('/', '-')}.log").write_text(done.stdout + done.stderr, encoding="utf-8")
     summary = re.findall(r"=+ (?:ERROR|RACECHECK) SUMMARY: (.*)", done.stdout)
     reports = [line for line in done.stdout.splitlines() if line.startswith("=====")]
-    result = {
+    result: dict[str, Any] = {
         "tool": tool,
         "backend": ids[0].partition("/")[0],
         "exit_code": done.returncode,
@@ -142,7 +142,9 @@ def main() -> int:
     few = [of_one[start : start + 3] for of_one in ids for start in range(0, len(of_one), 3)]
     pairs = [(tool, group) for tool in options.tools.split(",") for group in few]  # the next tool finds all compiled
     with ThreadPoolExecutor(options.jobs) as pool:
-        results = list(pool.map(lambda pair: sanitize(sanitizer, *pair, options.columns, options.log), pairs))
+        results = list(
+            pool.map(lambda pair: sanitize(sanitizer, pair[0], pair[1], options.columns, options.log), pairs)
+        )
     if options.output is not None:
         report = {
             "device": measure.device_name("cuda"),
