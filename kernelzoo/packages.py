@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import hashlib
+import importlib
 import importlib.util
 import sys
 from collections.abc import Iterator, Sequence
@@ -11,7 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from kernelzoo.errors import UnknownNameError
+from kernelzoo.errors import BackendUnavailableError, UnknownNameError
 
 ENTRY_POINTS = "kernelzoo.backends"
 """Entry-point group of backends in other packages: name = the backend, value = a package laid out like ours."""
@@ -136,3 +137,15 @@ def _decorated(path: Path) -> Iterator[Found]:
                 if name in ("register", "chooser"):
                     backend, op, variant = (ast.literal_eval(argument) for argument in call.args)
                     yield Found(backend, op, variant, first_line(ast.get_docstring(node)), name == "chooser", path)
+
+
+def require(backend: str, module: str, remedy: str) -> Any:
+    """Import a module that a backend needs, for its ``probe``; BackendUnavailableError if that fails."""
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        raise BackendUnavailableError(
+            backend, f"the package {error.name or module!r} is not installed", remedy
+        ) from error
+    except (ImportError, OSError, RuntimeError) as error:
+        raise BackendUnavailableError(backend, f"importing {module} failed: {error}", remedy) from error

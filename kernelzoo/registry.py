@@ -28,6 +28,7 @@ from kernelzoo.errors import (
 )
 from kernelzoo.launch import Bind, Launch, in_halves
 from kernelzoo.packages import first_line, packages, scan
+from kernelzoo.packages import require as require
 
 if TYPE_CHECKING:
     import torch
@@ -334,18 +335,6 @@ def language(name: str) -> Language:
     """
     found = _loaded.get(name)
     return found if found is not None else _load(name)
-
-
-def require(backend: str, module: str, remedy: str) -> Any:
-    """Import a module that a backend needs, for its ``probe``; BackendUnavailableError if that fails."""
-    try:
-        return importlib.import_module(module)
-    except ModuleNotFoundError as error:
-        raise BackendUnavailableError(
-            backend, f"the package {error.name or module!r} is not installed", remedy
-        ) from error
-    except (ImportError, OSError, RuntimeError) as error:
-        raise BackendUnavailableError(backend, f"importing {module} failed: {error}", remedy) from error
 
 
 # Guards the tables below. Never held while a module is imported, which may wait for a thread that waits here.

@@ -31,7 +31,7 @@ import pytest
 
 if TYPE_CHECKING:
     from kernelzoo.check.case import Case
-from kernelzoo.check.cases import cases
+    from kernelzoo.check.cases import cases
     from kernelzoo.check.plugin import Conformance
     from kernelzoo.check.running import check
     from kernelzoo.check.strategies import tensors

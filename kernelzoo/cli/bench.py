@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kernelzoo.cli import measuring, options, output
+from kernelzoo.cli import measuring, options, output, sizes
 from kernelzoo.cli import rows as rows_of
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def bench(
             wanted, dtype, backend, variant, module, device, patience, to, json, given=bool(shape or axes or resume)
         )
     if not module:  # else names may be added by what the measuring process runs
-        options.problems(wanted, shape, options.words(dtype), shapes, dim, axes)
+        sizes.problems(wanted, shape, options.words(dtype), shapes, dim, axes)
     how = measuring.How(rounds, options.check_cache(cache), cross_check, "custom" if shape or axes else shapes)
     if resume and to is None:
         raise options.OptionError("--resume needs the file to continue: -o FILE")
@@ -103,7 +103,7 @@ def bench(
             measuring.prepared(path, resume=resume),
             Guard(device, modules, patience=patience) as guard,
         ):
-            problems = options.problems(wanted, shape, options.words(dtype), shapes, dim, axes)
+            problems = sizes.problems(wanted, shape, options.words(dtype), shapes, dim, axes)
             ids = options.select(guard.about.summaries, (), wanted, options.words(backend), options.words(variant))
             record = Record(path, guard.about.device_name, resume=resume, versions=guard.about.versions, rounds=rounds)
             how = replace(how, waive=options.choose(ids, options.words(waive)) if waive else ())
@@ -171,7 +171,7 @@ def _first_calls(
     modules = options.check_modules(module)
     dtypes = options.words(dtype) or ("float32",)
     if not module:
-        options.problems(ops, (), dtypes)  # raises for a name that isn't known
+        sizes.problems(ops, (), dtypes)  # raises for a name that isn't known
     with Bar(), Guard(device, modules) as guard:  # lists what there is; each call has a process of its own
         about = guard.about
     ids = options.select(about.summaries, (), ops, options.words(backend), options.words(variant) or ("auto",))

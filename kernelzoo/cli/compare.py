@@ -12,7 +12,7 @@ import typer
 
 from kernelzoo import registry
 from kernelzoo.cli import against as older
-from kernelzoo.cli import measuring, options, output
+from kernelzoo.cli import measuring, options, output, sizes
 from kernelzoo.cli import rows as rows_of
 from kernelzoo.operations import OPERATIONS
 
@@ -97,7 +97,7 @@ def compare(
         asked = {*ids, *(bases.values() if baseline else ())}
         plan = [
             (problem, list(dict.fromkeys([bases[problem.op], *by_op[problem.op]])))
-            for problem in options.problems(
+            for problem in sizes.problems(
                 list(by_op), shape or _usual(by_op, axes), options.words(dtype), dim=dim, sizes=axes, usual=("float32",)
             )
         ]

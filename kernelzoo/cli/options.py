@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -14,9 +14,6 @@ from kernelzoo import operations, registry
 from kernelzoo.cli import complete, output
 from kernelzoo.errors import KernelZooError, UnknownNameError, close
 from kernelzoo.operations import OPERATIONS
-
-if TYPE_CHECKING:
-    from kernelzoo.measure import Problem
 
 
 class OptionError(KernelZooError, ValueError):
@@ -207,6 +204,11 @@ def shape(text: str) -> tuple[int, ...]:
     return tuple(map(int, sizes))
 
 
+def shapes_of(texts: Sequence[str]) -> list[str]:
+    """Each shape that these texts name. Raises OptionError."""
+    return list(words(_several_shapes(list(texts))))
+
+
 def axes(text: str) -> dict[str, int]:
     """``"M=4096,N=781"`` as {"M": 4096, "N": 781}. Raises OptionError."""
     found = dict[str, int]()
@@ -242,73 +244,6 @@ def check_modules(modules: Sequence[Path]) -> list[str]:
 
 
 _MAY = "with all that this user may do"
-
-
-def problems(
-    ops: Sequence[str],
-    shapes: Sequence[str],
-    dtypes: Sequence[str],
-    shape_set: str = "quick",
-    dim: int = -1,
-    sizes: Sequence[str] = (),
-    usual: Sequence[str] = ("float32", "bfloat16"),
-) -> tuple[Problem, ...]:
-    """The problems of some shapes and ``--axes`` or, without any, of a named set of shapes.
-
-    ``dtypes``: without any, the ``usual`` ones that an operation takes, or else its first.
-
-    Raises UnknownNameError for an operation, a dtype or a set that isn't known, OptionError for a shape or an axis.
-    """
-    from kernelzoo import measure
-
-    found: list[Problem] = []
-    for op in ops:
-        registry.known_op(op)
-        operation = OPERATIONS[op]
-        plain = [dtype for dtype in usual if dtype in operation.dtypes] or operation.dtypes[:1]
-        kinds = tuple(map(operations.full_dtype, dtypes)) or tuple(plain)
-        if sizes or not operation.by_rows:
-            if shapes or not sizes:
-                example = ",".join(f"{axis}=1024" for axis in axes_of(op))
-                raise OptionError(f"{op} takes --axes{' in place of --shape' if shapes else ''}, such as {example}")
-            for dtype in kinds:
-                measure.problems("quick", (op,), (dtype,))  # raises for a name that isn't known
-            found += [_sized(op, dtype, axes(text)) for dtype in kinds for text in sizes]
-            continue
-        named = measure.problems(shape_set, (op,), kinds)
-        if not shapes:
-            found += named
-            continue
-        for size in [shape(text) for text in words(_several_shapes(list(shapes)))]:
-            if not -len(size) <= dim < len(size):
-                raise OptionError(f"no axis {dim} in a shape of {len(size)}; allowed: {-len(size)} to {len(size) - 1}")
-            found += [measure.Problem(op, size, dtype, dim) for dtype in kinds]
-    return tuple(found)
-
-
-def axes_of(op: str) -> tuple[str, ...]:
-    """The axes whose sizes make a problem."""
-    operation = OPERATIONS[op]
-    names = dict.fromkeys((*operation.axes[0], *operation.sizes))
-    return tuple(axis for axis in names if not axis.isdigit())
-
-
-def _sized(op: str, dtype: str, given: Mapping[str, int]) -> Problem:
-    """The problem of such sizes; of an operation by rows, outer and inner may be left out. Raises OptionError."""
-    from kernelzoo import measure
-
-    operation, wanted = OPERATIONS[op], axes_of(op)
-    left = [axis for axis in wanted if axis not in given and not (operation.by_rows and axis != "n")]
-    strange = [axis for axis in given if axis not in wanted]
-    if left or strange:
-        said = f"--axes lacks {', '.join(left)}" if left else f"no axis {', '.join(strange)}"
-        raise OptionError(f"{said}; {op} has the axes {', '.join(wanted)}")
-    if operation.by_rows:
-        names = [axis for axis in wanted if axis in given]
-        return measure.Problem(op, tuple(given[axis] for axis in names), dtype, names.index("n") - len(names))
-    shape = tuple(int(axis) if axis.isdigit() else given[axis] for axis in operation.axes[0])
-    sizes = tuple((axis, given[axis]) for axis in operation.sizes)
-    return measure.Problem(op, shape, dtype, sizes=sizes)
 
 
 def select(

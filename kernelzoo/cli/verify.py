@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kernelzoo.cli import options, output
+from kernelzoo.cli import options, output, sizes
 from kernelzoo.errors import KINDS, close
 from kernelzoo.operations import OPERATIONS
 
@@ -119,8 +119,8 @@ def _problems(id: str, dtypes: Sequence[str]) -> tuple[Problem, ...]:
     if not known:
         return ()
     if not operation.by_rows:
-        return options.problems([op], (), known, sizes=[",".join(f"{axis}={_SIZE}" for axis in options.axes_of(op))])
-    return options.problems([op], _SHAPES, known)
+        return sizes.problems([op], (), known, sizes=[",".join(f"{axis}={_SIZE}" for axis in sizes.axes_of(op))])
+    return sizes.problems([op], _SHAPES, known)
 
 
 def _check_cases(patterns: Sequence[str], dtypes: Sequence[str], ops: Iterable[str]) -> None:
