@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from kernelzoo.errors import BackendUnavailableError, UnknownNameError
 

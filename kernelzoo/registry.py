@@ -43,9 +43,7 @@ BASELINE = "torch"
 """The backend that the others are compared with. It runs wherever torch does."""
 
 BASELINE_VARIANT = "eager"
-
-# The backends that kernelzoo.softmax and kernelzoo.min try, best first, by the input's device type. The order on CUDA
-# is that of the measured results in bench/results; torch, which runs anywhere, comes last.
+# The backends that kernelzoo.softmax tries, best first, by the input's device type: as bench/results measured them.
 PREFERENCE = {"cuda": ("triton", "cupy", "numba", "torch"), "cpu": ("cpu", "torch")}
 
 
@@ -186,8 +184,8 @@ def register(backend: str, op: str, variant: str) -> Callable[[BindT], BindT]:
 def chooser(backend: str, op: str, variant: str) -> Callable[[ChooseT], ChooseT]:
     """Register the decorated function as ``backend/op/variant``, a name that stands for several forms.
 
-    The function takes what a bind takes, and returns the name of the form for the problem: a registered variant of the
-    same backend and operation that is no chooser. Raises as ``register`` does.
+    The function takes what a bind takes, and returns the name of the form for the problem: a registered variant that is
+    no chooser. Raises as ``register`` does.
 
     >>> import kernelzoo
     >>> @kernelzoo.chooser("mine", "min", "auto")
@@ -330,8 +328,7 @@ def baseline(op: str) -> str:
 def language(name: str) -> Language:
     """The backend of that name, its package imported on first use and kept.
 
-    Raises UnknownNameError, or BackendUnavailableError with the reason and the remedy if it can't run here. Safe from
-    several threads.
+    Raises UnknownNameError, or BackendUnavailableError if it can't run here. Safe from several threads.
     """
     found = _loaded.get(name)
     return found if found is not None else _load(name)
@@ -341,7 +338,6 @@ def language(name: str) -> Language:
 _lock = threading.RLock()
 _loading: dict[str, threading.RLock] = {}
 """Locks by backend: one thread at a time imports it."""
-
 _forked = False
 _registered: dict[tuple[str, str, str], Bind] = {}
 _choosers: dict[tuple[str, str, str], Choose] = {}

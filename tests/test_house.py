@@ -25,7 +25,7 @@ FLOORS = (
     ("tables",),
     ("operations",),
     ("packages", "registry"),
-    ("backend",),
+    ("backend", "methods"),
     ("kernels",),
     ("inspect",),
     ("check",),

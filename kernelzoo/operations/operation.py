@@ -58,11 +58,6 @@ class Operation(Signature):
 
     # --- What is right --------------------------------------------------------------------------------------------
 
-    def call(self, hook: str, known: Mapping[str, Any]) -> Any:
-        """The result of a function of the operation's class, given what it names."""
-        function = self.hooks[hook]
-        return function(**{name: known[name] for name in parameters(function)})
-
     def _known(self, inputs: Sequence[torch.Tensor], args: Arguments) -> dict[str, Any]:
         import torch
 

@@ -12,13 +12,13 @@ if TYPE_CHECKING:
     import torch
 
     from kernelzoo.operations.arguments import Arguments
-    from kernelzoo.operations.operation import Operation
+    from kernelzoo.operations.signature import Signature
 
 
 class Rows:
     """The inputs of a call in canonical form, and the way back for its outputs."""
 
-    def __init__(self, op: Operation, args: Arguments) -> None:
+    def __init__(self, op: Signature, args: Arguments) -> None:
         self._shapes = op.out_shapes(args)
         inputs = [x.resolve_neg() for x in args.inputs]
         self.inputs: list[torch.Tensor] = inputs

@@ -12,11 +12,11 @@ if TYPE_CHECKING:
     import torch
 
     from kernelzoo.operations.declared import Input
-    from kernelzoo.operations.operation import Operation
+    from kernelzoo.operations.signature import Signature
 
 
 def draw(
-    op: Operation,
+    op: Signature,
     shape: tuple[int, ...],
     dtype: str,
     dim: Dims,
@@ -38,7 +38,7 @@ def draw(
 
 
 def _first(
-    op: Operation,
+    op: Signature,
     shape: tuple[int, ...],
     dtype: str,
     dim: Dims,

@@ -237,6 +237,11 @@ class Signature:
             check_output(out, name if several else "out", shape, dtype, before, declared.inplace)
             before.append((name, out))  # type: ignore[arg-type]  # it is a tensor, by now
 
+    def call(self, hook: str, known: Mapping[str, Any]) -> Any:
+        """The result of a function of the operation's class, given what it names."""
+        function = self.hooks[hook]
+        return function(**{name: known[name] for name in parameters(function)})
+
     def bytes_moved(self, args: Arguments) -> int:
         """Bytes of device memory that the best possible implementation moves: each input read once, each output
         written once. An expanded axis counts once."""
