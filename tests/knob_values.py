@@ -18,10 +18,12 @@ from typing import Any
 
 import torch
 
+sys.path.append(str(Path(__file__).parent / "shared"))
 sys.path.append(str(Path(__file__).parent / "numba"))
 sys.path.append(str(Path(__file__).parent / "triton"))
 
 import knobs
+from one_input import allocate, launched, sample
 
 from kernelzoo import operations, registry, tables
 from kernelzoo.errors import UnsupportedProblemError
@@ -46,10 +48,10 @@ def run(backend: str, few: bool) -> tuple[int, list[str]]:
             seen = set()
             for shape, dim in problems:
                 for dtype in ("float32", "bfloat16") if not few else ("float32",):
-                    x = operations.sample(op, shape, dtype, dim, generator=generator)
+                    x = sample(op, shape, dtype, dim, generator=generator)
                     for values in knobs.extremes(backend, op):
                         table = tables.made(tables.declared(backend, op), values)
-                        out = operation.allocate(x, (dim % x.ndim,), False)
+                        out = allocate(operation, x, dim)
                         key = repr(_steps(i, x, dim, out, table))
                         if key in seen or (few and len(seen) > 8):
                             continue
@@ -112,7 +114,7 @@ def _bind(backend: str, op: str, variant: str, shape: tuple[int, ...], dim: int,
     operation = operations.OPERATIONS[op]
     x = torch.empty(shape, dtype=getattr(torch, dtype), device="meta")
     with tables.using(table), recorded(compiles=True) as steps:
-        operation.launch(registry._registered[backend, op, variant], x, (dim,), operation.allocate(x, (dim,), False))()
+        launched(operation, registry._registered[backend, op, variant], x, dim, allocate(operation, x, dim))()
     for step in steps:
         if isinstance(step, Step):
             assert step.build is not None

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from one_input import allocate, launched
+
 from kernelzoo import operations, registry, tables
 from kernelzoo.device import ARCHITECTURES, Device
 from kernelzoo.errors import UnsupportedProblemError
@@ -74,9 +76,7 @@ def plan(backend: str, op: str, variant: str, shape: tuple[int, ...], dim: int, 
     x = torch.empty(shape, dtype=getattr(torch, dtype), device="meta")
     with tables.using(table), recorded() as steps:
         try:
-            operation.launch(
-                registry._registered[backend, op, variant], x, (dim,), operation.allocate(x, (dim,), False)
-            )
+            launched(operation, registry._registered[backend, op, variant], x, dim, allocate(operation, x, dim))
         except UnsupportedProblemError:
             assert variant != "auto", (shape, dim, dtype, table)
             return []

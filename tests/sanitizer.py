@@ -43,7 +43,8 @@ def problems(op: str) -> Iterator[tuple[str, torch.Tensor, int]]:
     generator = torch.Generator("cuda").manual_seed(0)
 
     def draw(shape: tuple[int, ...], dtype: str) -> torch.Tensor:
-        return operations.sample(op, shape, dtype, generator=generator)
+        (x,) = operations.OPERATIONS[op].sample(shape, dtype, generator=generator)
+        return x
 
     for shape in SHAPES:
         yield f"float32 {shape}", draw(shape, "float32"), -1

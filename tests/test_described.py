@@ -59,7 +59,7 @@ def test_a_refusal_is_documented_or_a_fault() -> None:
 
 def test_layouts_are_what_they_say() -> None:
     def asked(layout: str) -> Any:
-        return matrix.Laid("made_up", "min", "rows", (6, 40), "bfloat16", -1, "sm_90", layout).input("meta")
+        return matrix.Laid("made_up", "min", "rows", (6, 40), "bfloat16", -1, "sm_90", layout=layout).input("meta")
 
     assert asked("contiguous").is_contiguous() and asked("contiguous").data_ptr() % 16 == 0
     assert asked("unaligned").data_ptr() % 16 == 2

@@ -124,7 +124,15 @@ def test_register_and_call_ones_own(scratch: str) -> None:
     x = torch.randn(3, 4, 5)
     for dim in (0, 1, 2):
         torch.testing.assert_close(kernelzoo.get(scratch).softmax(x, dim, variant="mine"), torch.softmax(x, dim))
+    torch.testing.assert_close(kernelzoo.get(scratch).softmax(x), torch.softmax(x, -1))  # it has one, which is taken
     with pytest.raises(kernelzoo.UnknownNameError, match="known: mine"):
+        kernelzoo.get(scratch).softmax(x, variant="other")
+
+    @kernelzoo.register(scratch, "softmax", "second")
+    def second(x: torch.Tensor, out: torch.Tensor) -> Launch:
+        return mine(x, out)
+
+    with pytest.raises(kernelzoo.UnknownNameError, match="known: mine, second"):
         kernelzoo.get(scratch).softmax(x)  # it has no auto, and says what it has
 
     @kernelzoo.register(scratch, "min", "auto")

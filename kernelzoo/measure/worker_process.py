@@ -120,7 +120,7 @@ class WorkerProcess:
         except GuardError:
             self._stop()
             raise
-        for said in done["operations"]:
+        for said in done.get("operations", ()):
             operations.known.learn(said)
         summaries = {i["id"]: i["summary"] for i in done["implementations"]}
         return About(done["device"], done["device_name"], done["versions"], summaries)

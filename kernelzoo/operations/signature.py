@@ -85,7 +85,9 @@ class Signature:
         """The dtype of which most elements fit into memory, and which is not bool."""
         import torch
 
-        return min((d for d in self.dtypes if d != "bool"), key=lambda d: getattr(torch, d).itemsize)
+        # Of two as narrow the signed one, which has a value that no other passes for.
+        taken = (dtype for dtype in self.dtypes if dtype != "bool")
+        return min(taken, key=lambda dtype: (getattr(torch, dtype).itemsize, dtype.startswith("u")))
 
     @cached_property
     def axes(self) -> tuple[tuple[str, ...], ...]:

@@ -31,6 +31,8 @@ import emulator  # which conftest.py has loaded, and installed
 if not emulator.compiler():
     pytest.skip("no C++ compiler: install g++ or clang++, or the package ziglang", allow_module_level=True)
 
+from one_input import MIN, expected
+
 import kernelzoo
 import kernelzoo.kernels.cupy as backend
 from kernelzoo import operations, registry, tables
@@ -132,7 +134,7 @@ CASES = [
 
 
 @cache
-def values(op: str, dtype: str, shape: tuple[int, ...], dim: int) -> tuple[torch.Tensor, operations.Expected]:
+def values(op: str, dtype: str, shape: tuple[int, ...], dim: int) -> tuple[torch.Tensor, operations.Bounds]:
     """A tensor, and what must come of it. Of the minimum one element of each row is lowest, anywhere in it: of softmax
     all are far below zero, so that a zero for what was not read would be the largest."""
     generator = torch.Generator().manual_seed(0)
@@ -146,13 +148,13 @@ def values(op: str, dtype: str, shape: tuple[int, ...], dim: int) -> tuple[torch
         places = torch.randint(shape[dim], rows, generator=generator)
         places.view(-1)[0], places.view(-1)[-1] = 0, shape[dim] - 1
         x.scatter_(dim, places, torch.randint(-40, 40, rows, generator=generator).to(kind))
-    return x, operations.OPERATIONS[op].expect(x, dim, False)
+    return x, expected(operations.OPERATIONS[op], x, dim)
 
 
 def run(case: Case, launches: int = 1, edit: Callable[[str], str] = str, seed: int = 0) -> set[tuple[str, str]]:
     """Launch it, in orders that follow from the seed; which kernels of which forms ran. Raises AssertionError if a
     result is wrong, or other bits than the one before, and EmulatorError."""
-    x, expected = values(case.op, case.dtype, case.shape, case.dim)
+    x, right = values(case.op, case.dtype, case.shape, case.dim)
     before, implementation = x.clone(), kernelzoo.implementation(f"cupy/{case.op}/{case.variant}")
     registry.language("cupy")
     table = case.knobs or tables.declared("cupy", case.op)()
@@ -164,7 +166,7 @@ def run(case: Case, launches: int = 1, edit: Callable[[str], str] = str, seed: i
         for _ in range(launches):
             out.view(torch.uint8).fill_(0x5A)
             launch()
-            expected.check(out)
+            right.check(out)
             assert first is None or torch.equal(out, first)
             first = out.clone()
         assert torch.equal(x, before)
@@ -175,7 +177,7 @@ def run(case: Case, launches: int = 1, edit: Callable[[str], str] = str, seed: i
                 for turned in (True, False, True):
                     x.copy_(before.flip(kept) if turned else before)
                     launch()
-                    expected.check(out.flip(rows) if turned else out)
+                    right.check(out.flip(rows) if turned else out)
             finally:
                 x.copy_(before)
         return {(f"{case.op}/{file.stem}", name.split("<")[0]) for file, name in machine.launched}
@@ -339,12 +341,12 @@ def test_subnormal_numbers_are_told_apart() -> None:
     """In the arithmetic of the device, which the emulator has too, they are zero."""
     x = torch.arange(-40, 40, dtype=torch.int32).view(torch.float32)[40:].flip(0).repeat(3, 1)
     x[1] *= -1
-    operations.MIN.assert_close(kernelzoo.get("cupy").min(x), x)
+    MIN.assert_close(kernelzoo.get("cupy").min(x), x)
     assert kernelzoo.get("cupy").min(x)[1] < 0
     careless = "const float x = __uint_as_float(a), y = __uint_as_float(b); return x < y ? a : b;"
     least = re.compile(r'asm\("\{\.reg \.f32 x, y;.*?\n  return a;', re.DOTALL)
     with emulator.device(SIX, lambda source: least.sub(careless, source)), pytest.raises(AssertionError):
-        operations.MIN.assert_close(kernelzoo.get("cupy").min(x), x)
+        MIN.assert_close(kernelzoo.get("cupy").min(x), x)
 
 
 def test_ptx_that_is_not_known_is_named() -> None:

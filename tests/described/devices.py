@@ -55,11 +55,10 @@ def bound(backend: str, dtype: str) -> Iterator[tuple[str, matrix.Problem]]:
         if name != backend or dtype not in operation.dtypes:
             continue
         for problem in EXTREME:
-            request = matrix.Laid(backend, op, variant, problem.shape, dtype, problem.dim, "", problem.layout)
-            x = request.input("meta")
-            dims = operation.check(x, problem.dim)
+            request = matrix.Laid(backend, op, variant, problem.shape, dtype, problem.dim, "", layout=problem.layout)
+            args = request.arguments("meta")
             try:
-                launch = operation.launch(bind, x, dims, operation.allocate(x, dims, False))
+                launch = operation.launch(bind, args, operation.allocate(args))
             except UnsupportedProblemError:
                 assert variant != "auto" or math.prod(problem.shape) >= 1 << 32, (request.id, problem)
                 continue

@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any
 from unittest import mock
 
 import kernelzoo
-from kernelzoo import inspect, measure, tables
+from kernelzoo import inspect, measure, operations, tables
 from kernelzoo.device import ARCHITECTURES, Device, occupancy
 from kernelzoo.errors import InspectionError, KernelZooError, UnsupportedProblemError
 from kernelzoo.files import write_whole
@@ -112,7 +112,11 @@ class Laid(Request):
 
     layout: str = "contiguous"
 
+    def arguments(self, device: str) -> operations.Arguments:
+        return operations.OPERATIONS[self.op].arguments((self.input(device),), self.dim)
+
     def input(self, device: str) -> torch.Tensor:
+        """The tensor in that layout, of an operation that has no other."""
         import torch
 
         def empty(*shape: int) -> torch.Tensor:
@@ -131,7 +135,7 @@ class Laid(Request):
 def requests(backend: str, arch: str, few: bool = False) -> list[Laid]:
     """All of one backend for one architecture, or a few of each implementation."""
     return [
-        Laid(backend, i.op, i.variant, problem.shape, dtype, problem.dim, arch, problem.layout)
+        Laid(backend, i.op, i.variant, problem.shape, dtype, problem.dim, arch, layout=problem.layout)
         for i in kernelzoo.implementations(backend)
         if i.variant == "auto" or not i.chooses
         for dtype in i.operation.dtypes
@@ -286,9 +290,8 @@ def answer() -> None:
     """The process of its own: requests from standard input, a row to standard output."""
     replies = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what a compiler prints is no answer
-    json.dump(
-        examine([Laid(**{**fields, "shape": tuple(fields["shape"])}) for fields in json.load(sys.stdin)]), replies
-    )
+    asked = [Laid(**{**fields, "shape": tuple(fields["shape"]), "sizes": ()}) for fields in json.load(sys.stdin)]
+    json.dump(examine(asked), replies)
     replies.close()
 
 

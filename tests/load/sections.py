@@ -25,6 +25,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from one_input import allocate, sample
+from one_input import expected as bounds_of
 
 from kernelzoo import operations, registry
 from kernelzoo.backend import get
@@ -125,7 +127,7 @@ def call(implementation: registry.Implementation, x: torch.Tensor, dim: int = -1
 
 def drawn(op: str, shape: tuple[int, ...], dtype: str, where: Where, seed: int = 0, dim: int = -1) -> torch.Tensor:
     device = f"cuda:{torch.cuda.current_device()}" if where.is_cuda else "cpu"
-    return operations.sample(op, shape, dtype, dim, generator=torch.Generator(device).manual_seed(seed))
+    return sample(op, shape, dtype, dim, generator=torch.Generator(device).manual_seed(seed))
 
 
 def same_bits(given: torch.Tensor, expected: torch.Tensor, what: str) -> None:
@@ -294,13 +296,13 @@ def _many(size: Size, x: torch.Tensor, implementation: registry.Implementation) 
     length = min(count, max(3, 2**25 // (x.numel() // count)) | 1)
     shape = [length if d == axis else s for d, s in enumerate(x.shape)]
     generator = torch.Generator(x.device).manual_seed(length)
-    base = operations.sample(size.op, tuple(shape), size.dtype, dim, generator=generator)
+    base = sample(size.op, tuple(shape), size.dtype, dim, generator=generator)
     for start in range(0, count, length):
         part = x.narrow(axis, start, min(length, count - start))
         part.copy_(base.narrow(axis, 0, part.size(axis)))
-    expected = implementation.operation.expect(base, dim)
+    expected = bounds_of(implementation.operation, base, dim)
     out_axis = axis if size.op == "softmax" else axis - (axis > dim)
-    shape = implementation.operation.out_shape(tuple(x.shape), (dim,), False)
+    shape = tuple(allocate(implementation.operation, x.to("meta"), dim).shape)
     out = torch.full(shape, 3, dtype=x.dtype, device=x.device)
     call(implementation, x, size.dim, out=out)
     right: torch.Tensor | None = None  # the first part, once it was found right: most others are the same bits
@@ -312,7 +314,7 @@ def _many(size: Size, x: torch.Tensor, implementation: registry.Implementation) 
         here = slice(None) if part.size(out_axis) == length else slice(0, part.size(out_axis))
         index = (slice(None),) * out_axis + (here,)
         try:
-            operations.Expected(size.op, expected.lower[index], expected.upper[index]).check(part)
+            operations.Bounds(size.op, expected.lower[index], expected.upper[index]).check(part)
         except AssertionError as error:
             raise AssertionError(f"from {start} on along axis {axis}: {error}") from None
         right = part if right is None else right
@@ -356,7 +358,7 @@ def threads(backend: str, where: Where) -> Iterator[Row]:
     one_of = {i.op: i for i in chosen}
     given = [
         {
-            op: [(x, dim, i.operation.expect(x, dim)) for x, dim in problems(i, where, 100 * t)]
+            op: [(x, dim, bounds_of(i.operation, x, dim)) for x, dim in problems(i, where, 100 * t)]
             for op, i in one_of.items()
         }
         for t in range(THREADS)
@@ -404,7 +406,7 @@ def threads(backend: str, where: Where) -> Iterator[Row]:
 def _many_layouts(chosen: list[registry.Implementation], where: Where) -> tuple[int, None, str]:
     """Threads that go through more layouts than are kept, while others keep to one."""
     autos = [i for i in chosen if i.variant == "auto"]
-    still = [(i, x := drawn(i.op, (5, 300), "float32", where), i.operation.expect(x)) for i in autos]
+    still = [(i, x := drawn(i.op, (5, 300), "float32", where), bounds_of(i.operation, x)) for i in autos]
     wide = {i.op: drawn(i.op, (3, 3000), "float32", where) for i in autos}
     lengths = 500 if where.is_cuda else 40
 
@@ -920,7 +922,7 @@ def _all_devices(chosen: list[registry.Implementation], where: Where) -> tuple[i
             device = f"cuda:{(t + count) % torch.cuda.device_count()}"
             for shape in SHAPES:
                 generator = torch.Generator(device).manual_seed(t)
-                x = operations.sample(implementation.op, shape, "float32", generator=generator)
+                x = sample(implementation.op, shape, "float32", generator=generator)
                 try:
                     result = call(implementation, x)
                 except (UnsupportedProblemError, BackendUnavailableError):

@@ -47,9 +47,8 @@ def enter() -> Iterator[Enter]:
 
 def draw(problem: Problem, device: torch.device = CPU, *, seed: int = 0, count: int = 3) -> list[Set]:
     generator = torch.Generator(device).manual_seed(seed)
-    inputs = [problem.input(generator) for _ in range(count)]
-    dims = problem.operation.check(inputs[0], problem.dim)
-    return [(x, problem.operation.allocate(x, dims, False)) for x in inputs]
+    drawn = [problem.inputs(generator) for _ in range(count)]
+    return [(inputs, problem.operation.allocate(problem.arguments(inputs))) for inputs in drawn]
 
 
 def sampler_of(launches: list[Launch]) -> Callable[[], float]:
@@ -119,14 +118,14 @@ def right(x: torch.Tensor, out: torch.Tensor) -> Launch:
 def test_what_a_wrong_kernel_did_is_undone(enter: Enter) -> None:
     """It costs its own row: the tensors, their memory and their values are those that the next one meets."""
     sets = draw(PROBLEMS["softmax"])
-    before = [(x.data_ptr(), x.clone(), out.data_ptr(), out.dtype, out.stride()) for x, out in sets]
+    before = [(x.data_ptr(), x.clone(), out.data_ptr(), out.dtype, out.stride()) for (x,), (out,) in sets]
     gate = Gate(PROBLEMS["softmax"], sets)
     for bad in KNOWN_BAD:
         if bad.op == "softmax" and bad.gate and not bad.gpu and "grows" not in bad.name:
             with pytest.raises(AssertionError):
                 gate.admit(enter("softmax", bad.bind))
             forget("entrant")
-            for (x, out), (x_address, values, out_address, dtype, strides) in zip(sets, before, strict=True):
+            for ((x,), (out,)), (x_address, values, out_address, dtype, strides) in zip(sets, before, strict=True):
                 assert (type(x), type(out)) == (torch.Tensor, torch.Tensor), bad
                 assert (x.data_ptr(), out.data_ptr(), out.dtype, out.stride()) == (
                     x_address,
@@ -171,7 +170,7 @@ def test_right_kernels_pass(backend: str, problem: Problem) -> None:
 
 @NO_GPU
 @pytest.mark.parametrize("shape", [(64, 64), (1823, 781), (16, 262144), (1, 1_000_003), (4096, 8192)], ids=str)
-@pytest.mark.parametrize("op", operations.OPERATIONS)
+@pytest.mark.parametrize("op", operations.BUILT_IN)
 def test_right_kernels_pass_on_a_gpu(op: str, shape: tuple[int, ...]) -> None:
     """Every implementation that this machine has, on the current stream and on others."""
     problem = Problem(op, shape, "float32")
@@ -215,7 +214,8 @@ def test_many_small_sets_are_all_checked(enter: Enter) -> None:
     problem = PROBLEMS["softmax"]
     sets = draw(problem, count=300)
     gate = Gate(problem, sets)
-    target = sets[237][0].data_ptr()
+    ((watched,), _) = sets[237]
+    target = watched.data_ptr()
 
     def skips_one(x: torch.Tensor, out: torch.Tensor) -> Launch:
         return right(x, out) if x.data_ptr() != target else lambda: None
@@ -233,16 +233,16 @@ def test_many_small_sets_are_all_checked(enter: Enter) -> None:
     with pytest.raises(AssertionError, match=r"first at \(236, 0, 0\)"):
         gate.admit(enter("softmax", skips_one))
     forget("entrant")
-    before = sets[237][0].clone()
+    before = watched.clone()
     with pytest.raises(AssertionError, match="the input was changed"):
         gate.admit(enter("softmax", changes_one))
-    assert torch.equal(sets[237][0], before)
+    assert torch.equal(watched, before)
 
 
 def test_an_input_changed_elsewhere_is_found(enter: Enter) -> None:
     """Past the sets, in memory of the gate's own, which is put right again."""
     sets = draw(PROBLEMS["softmax"])
-    known = {x.data_ptr() for x, _ in sets}
+    known = {x.data_ptr() for (x,), _ in sets}
 
     def changes(x: torch.Tensor, out: torch.Tensor) -> Launch:
         def launch() -> None:
@@ -278,7 +278,7 @@ def test_a_launch_that_is_left_out_is_found_whatever_out_holds(enter: Enter) -> 
     """Even where the right result is that of the data before."""
     problem = Problem("min", (1, 9), "bool")
     x = torch.ones(1, 9, dtype=torch.bool)
-    gate = Gate(problem, [(x, x.new_empty(1))])
+    gate = Gate(problem, [((x,), (x.new_empty(1),))])
     assert list(gate._fresh[0].rules.values()) == ["true alone"]  # the last that comes before
     launches = 0
 
@@ -323,10 +323,10 @@ def test_what_is_timed_must_read_its_input_again(enter: Enter) -> None:
     sets = draw(PROBLEMS["softmax"])
     gate = Gate(PROBLEMS["softmax"], sets)
     gate.admit(enter("softmax", right))
-    results = [torch.softmax(x, 1) for x, _ in sets]
+    results = [torch.softmax(x, 1) for (x,), _ in sets]
 
     def sampler() -> float:
-        for (_, out), result in zip(sets, results, strict=True):
+        for (_, (out,)), result in zip(sets, results, strict=True):
             out.copy_(result)
         return 0.0
 

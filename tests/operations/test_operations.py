@@ -7,11 +7,13 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from one_input import MIN, SOFTMAX, launched, sample
+from one_input import expected as right_values
 
 import kernelzoo
 from kernelzoo import operations
 from kernelzoo.launch import Launch, void
-from kernelzoo.operations import expected
+from kernelzoo.operations import rows
 from kernelzoo.operations.expected import rounded_to
 from kernelzoo.operations.memory import overlap
 from kernelzoo.testing import tensors
@@ -93,11 +95,12 @@ SOFTMAX_LIES: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
 @pytest.mark.parametrize("dtype", operations.FLOATS)
 @pytest.mark.parametrize("columns", [2, 129, 4096, 300_000])
 def test_softmax_check_catches(lie: str, dtype: str, columns: int) -> None:
-    x = operations.sample("softmax", (3, columns), dtype, generator=torch.Generator().manual_seed(columns))
-    right = operations.SOFTMAX.reference(x).to(x.dtype)
-    operations.SOFTMAX.assert_close(right, x)
+    x = sample("softmax", (3, columns), dtype, generator=torch.Generator().manual_seed(columns))
+    (right,) = SOFTMAX.reference(SOFTMAX.arguments((x,)))
+    right = right.to(x.dtype)
+    SOFTMAX.assert_close(right, x)
     with pytest.raises(AssertionError, match="elements wrong"):
-        operations.SOFTMAX.assert_close(SOFTMAX_LIES[lie](right), x)
+        SOFTMAX.assert_close(SOFTMAX_LIES[lie](right), x)
 
 
 def test_softmax_check_catches_a_lost_offset() -> None:
@@ -106,20 +109,20 @@ def test_softmax_check_catches_a_lost_offset() -> None:
     scale = math.log2(math.e)
     weights = torch.exp2(x * scale - (x.amax(1, keepdim=True) * scale))
     with pytest.raises(AssertionError, match="elements wrong"):
-        operations.SOFTMAX.assert_close(weights / weights.sum(1, keepdim=True), x)
+        SOFTMAX.assert_close(weights / weights.sum(1, keepdim=True), x)
     weights = torch.exp2((x - x.amax(1, keepdim=True)) * scale)
-    operations.SOFTMAX.assert_close(weights / weights.sum(1, keepdim=True), x)
+    SOFTMAX.assert_close(weights / weights.sum(1, keepdim=True), x)
 
 
 @pytest.mark.parametrize("dtype", operations.FLOATS + operations.INTEGERS)
 def test_min_check_catches(dtype: str) -> None:
-    x = operations.sample("min", (7, 300), dtype, generator=torch.Generator().manual_seed(1))
+    x = sample("min", (7, 300), dtype, generator=torch.Generator().manual_seed(1))
     right = x.amin(1)
-    operations.MIN.assert_close(right, x)
+    MIN.assert_close(right, x)
     lies = [right.roll(1), torch.zeros_like(right), torch.full_like(right, right[0].item())]
     for lie in lies:
         with pytest.raises(AssertionError, match="elements wrong"):
-            operations.MIN.assert_close(lie, x)
+            MIN.assert_close(lie, x)
 
 
 def test_min_check_catches_a_dropped_nan() -> None:
@@ -127,8 +130,8 @@ def test_min_check_catches_a_dropped_nan() -> None:
     x[1, 2] = math.nan
     wrong = x.nan_to_num(math.inf).amin(1)
     with pytest.raises(AssertionError, match="elements wrong"):
-        operations.MIN.assert_close(wrong, x)
-    operations.MIN.assert_close(x.amin(1), x)
+        MIN.assert_close(wrong, x)
+    MIN.assert_close(x.amin(1), x)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
@@ -149,10 +152,10 @@ def test_parts_change_no_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     """A large tensor is taken in parts of whole rows, along whichever axis."""
     x = torch.randn(5, 6, 7, generator=torch.Generator().manual_seed(4))
     for dim in (0, 1, -1):
-        whole = operations.SOFTMAX.expect(x, dim)
+        whole = right_values(SOFTMAX, x, dim)
         with monkeypatch.context() as patch:
-            patch.setattr(expected, "_PART", 20)
-            in_parts = operations.SOFTMAX.expect(x, dim)
+            patch.setattr(rows, "_PART", 20)
+            in_parts = right_values(SOFTMAX, x, dim)
         torch.testing.assert_close(in_parts.lower, whole.lower, rtol=2e-7, atol=0)
         torch.testing.assert_close(in_parts.upper, whole.upper, rtol=2e-7, atol=0)
         in_parts.check(torch.softmax(x, dim))
@@ -162,7 +165,7 @@ def test_checks_catch_shape_and_dtype() -> None:
     right = torch.softmax(X, -1)
     for wrong, words in ((right.t(), "shape"), (right.double(), "dtype"), (right.to("meta"), "device")):
         with pytest.raises(AssertionError, match=words):
-            operations.SOFTMAX.assert_close(wrong, X)
+            SOFTMAX.assert_close(wrong, X)
 
 
 def copying(x: torch.Tensor, out: torch.Tensor) -> Launch:
@@ -178,13 +181,13 @@ def test_canonical_form_is_the_same_tensor(x: torch.Tensor, data: st.DataObject)
     """Whatever the layout and axes, a row of the canonical form is a row of x, and lands in its place in the output."""
     dim = data.draw(st.integers(-max(x.ndim, 1), max(x.ndim, 1) - 1))
     out = torch.empty_like(x, memory_format=torch.contiguous_format)
-    operations.SOFTMAX.launch(copying, x, operations.MIN.check(x, dim), out)()
+    launched(SOFTMAX, copying, x, dim, out)()
     torch.testing.assert_close(out, x, rtol=0, atol=0, equal_nan=True)
     dims = tuple(data.draw(st.sets(st.integers(0, max(x.ndim, 1) - 1)))) if x.ndim else (0,)
     keepdim = data.draw(st.booleans())
-    checked = operations.MIN.check(x, dims)
-    smallest = operations.MIN.allocate(x, checked, keepdim)
-    operations.MIN.launch(copying, x, checked, smallest)()
+    args = MIN.arguments((x,), dims, keepdim)
+    (smallest,) = MIN.allocate(args)
+    MIN.launch(copying, args, (smallest,))()
     torch.testing.assert_close(smallest, torch.amin(x, dims, keepdim), rtol=0, atol=0, equal_nan=True)
 
 
@@ -208,12 +211,15 @@ def test_canonical_form_copies_nothing(
         seen.append((tuple(x.shape), x.stride(), x.data_ptr()))
         return lambda: None
 
-    operations.SOFTMAX.launch(bind, view, (dim,), torch.empty(view.shape))
+    launched(SOFTMAX, bind, view, dim, torch.empty(view.shape))
     assert seen == [(shape, strides, view.data_ptr())]
 
 
 def test_bytes_moved() -> None:
-    assert operations.SOFTMAX.bytes_moved(torch.empty(6, 7)) == 2 * 6 * 7 * 4
-    assert operations.MIN.bytes_moved(torch.empty(6, 7)) == (6 * 7 + 6) * 4
-    assert operations.MIN.bytes_moved(torch.empty(1, 7, dtype=torch.float16).expand(6, 7), 0) == (7 + 7) * 2
-    assert operations.SOFTMAX.bytes_moved(torch.empty(0, 7)) == 0
+    def moved(op: operations.Operation, x: torch.Tensor, dim: int = -1) -> int:
+        return op.bytes_moved(op.arguments((x,), dim))
+
+    assert moved(SOFTMAX, torch.empty(6, 7)) == 2 * 6 * 7 * 4
+    assert moved(MIN, torch.empty(6, 7)) == (6 * 7 + 6) * 4
+    assert moved(MIN, torch.empty(1, 7, dtype=torch.float16).expand(6, 7), 0) == (7 + 7) * 2
+    assert moved(SOFTMAX, torch.empty(0, 7)) == 0

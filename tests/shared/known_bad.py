@@ -79,53 +79,53 @@ def softmax(x: Tensor) -> Tensor:
 # What is plainly wrong
 
 
-@bad("softmax", r"softmax: \d+ of 2112 elements wrong; first at \(0, 0, \d\): got 0.0", suite=True)
+@bad("softmax", r"softmax: \d+ of 2112 elements wrong; first at \(0, \d\): got 0.0", suite=True)
 def zeros(x: Tensor, out: Tensor) -> Launch:
     return lambda: drop(out.zero_())
 
 
-@bad("softmax", r"elements wrong; first at \(0, 0, 0\): got 0.0303", suite=True)
+@bad("softmax", r"elements wrong; first at \(0, 0\): got 0.0303", suite=True)
 def a_constant(x: Tensor, out: Tensor) -> Launch:
     """One that every row adds up to 1 with."""
     return lambda: drop(out.fill_(1 / x.size(1)))
 
 
-@bad("softmax", r"2112 of 2112 elements wrong; first at \(0, 0, 0\)", suite=True)
+@bad("softmax", r"2112 of 2112 elements wrong; first at \(0, 0\)", suite=True)
 def shifted_by_a_row(x: Tensor, out: Tensor) -> Launch:
     return lambda: drop(out.copy_(softmax(x).roll(1, 0)))
 
 
-@bad("softmax", r"2112 of 2112 elements wrong; first at \(0, 0, 0\): got -\d", suite=True)
+@bad("softmax", r"2112 of 2112 elements wrong; first at \(0, 0\): got -\d", suite=True)
 def nothing(x: Tensor, out: Tensor) -> Launch:
     return lambda: None
 
 
-@bad("softmax", r"1 of 2112 elements wrong; first at \(0, 63, 32\): got -\d", suite=True)
+@bad("softmax", r"1 of 2112 elements wrong; first at \(63, 32\): got -\d", suite=True)
 def all_but_the_last_element(x: Tensor, out: Tensor) -> Launch:
     return lambda: drop(out.view(-1)[:-1].copy_(softmax(x).view(-1)[:-1]))
 
 
-@bad("softmax", r"elements wrong; first at \(0, 0, \d\)", suite=True, passes=Problem("softmax", (64, 64), "float32"))
+@bad("softmax", r"elements wrong; first at \(0, \d\)", suite=True, passes=Problem("softmax", (64, 64), "float32"))
 def right_at_one_size_and_wrong_at_the_next(x: Tensor, out: Tensor) -> Launch:
     """Takes rows by 32 elements, and forgets the rest."""
     whole = x.size(1) // 32 * 32
     return lambda: drop(out.zero_()[:, :whole].copy_(softmax(x[:, :whole])))
 
 
-@bad("softmax", r"elements wrong; first at \(0, 0, 0\)", suite=True)
+@bad("softmax", r"elements wrong; first at \(0, 0\)", suite=True)
 def the_wrong_dtype(x: Tensor, out: Tensor) -> Launch:
     """Right values, in a narrower format than out says."""
     return lambda: drop(out.view(torch.float16)[..., :1].copy_(softmax(x)))
 
 
-@bad("softmax", r"elements wrong; first at \(0, 0, 1\)", suite=True)
+@bad("softmax", r"elements wrong; first at \(0, 1\)", suite=True)
 def the_wrong_strides(x: Tensor, out: Tensor) -> Launch:
     """Right values, column by column."""
     rows, columns, _ = x.shape
     return lambda: drop(out.as_strided((rows, columns, 1), (1, rows, 1)).copy_(softmax(x)))
 
 
-@bad("min", r"min: \d+ of 64 elements wrong; first at \(0, 0\): got -\d", suite=True)
+@bad("min", r"min: \d+ of 64 elements wrong; first at \(0,\): got -\d", suite=True)
 def skips_the_fill_of_an_atomic_minimum(x: Tensor, out: Tensor) -> Launch:
     return lambda: drop(torch.minimum(out, x.amin(1), out=out))
 
@@ -243,7 +243,7 @@ def returns_a_tensor(x: Tensor, out: Tensor) -> Launch:
     return lambda: softmax(x)  # type: ignore[return-value]  # which is what is wrong with it
 
 
-@bad("softmax", "leaves the tensors as they are; of an out, address was")
+@bad("softmax", "leaves the tensors as they are; of an output, address was")
 def swaps_the_data_of_out(x: Tensor, out: Tensor) -> Launch:
     """The memory that out had is never written, and no kernel's time is needed for it."""
 
@@ -253,12 +253,12 @@ def swaps_the_data_of_out(x: Tensor, out: Tensor) -> Launch:
     return launch
 
 
-@bad("softmax", "leaves the tensors as they are; of an out, strides was .*address was", suite=True)
+@bad("softmax", "leaves the tensors as they are; of an output, strides was .*address was", suite=True)
 def sets_out_to_another_tensor(x: Tensor, out: Tensor) -> Launch:
     return lambda: drop(base(out).set_(softmax(x)[:, :, 0].t().contiguous().t()))
 
 
-@bad("softmax", "leaves the tensors as they are; of an out, dtype was torch.float32, is torch.float64", suite=True)
+@bad("softmax", "leaves the tensors as they are; of an output, dtype was torch.float32, is torch.float64", suite=True)
 def sets_out_to_another_dtype(x: Tensor, out: Tensor) -> Launch:
     def launch() -> None:
         base(out).data = softmax(x.double())[:, :, 0]
@@ -266,7 +266,7 @@ def sets_out_to_another_dtype(x: Tensor, out: Tensor) -> Launch:
     return launch
 
 
-@bad("softmax", "leaves the tensors as they are; of an out, type was .*torch.Tensor.*, is .*Lazy")
+@bad("softmax", "leaves the tensors as they are; of an output, type was .*torch.Tensor.*, is .*Lazy")
 def makes_out_lazy(x: Tensor, out: Tensor) -> Launch:
     """Computes when somebody looks, which no clock does."""
 
@@ -283,7 +283,7 @@ def makes_out_lazy(x: Tensor, out: Tensor) -> Launch:
     return launch
 
 
-@bad("softmax", "leaves the tensors as they are; of an x, .*storage was")
+@bad("softmax", "leaves the tensors as they are; of an input, .*storage was")
 def grows_the_memory_of_x(x: Tensor, out: Tensor) -> Launch:
     def launch() -> None:
         out.copy_(softmax(x))
@@ -295,7 +295,7 @@ def grows_the_memory_of_x(x: Tensor, out: Tensor) -> Launch:
 # What was right once
 
 
-@bad("softmax", r"2112 of 2112 elements wrong; first at \(0, 0, 0\): got -\d", suite=True)
+@bad("softmax", r"2112 of 2112 elements wrong; first at \(0, 0\): got -\d", suite=True)
 def works_in_the_bind(x: Tensor, out: Tensor) -> Launch:
     """On memory that is the user's own, so that a call gets what it asks for."""
     out.copy_(softmax(x))
@@ -376,7 +376,7 @@ def keeps_its_last_result_by_a_sample_of_x(x: Tensor, out: Tensor) -> Launch:
     return launch
 
 
-@bad("softmax", r"2112 of 2112 elements wrong; first at \(0, 0, 0\): got -\d", suite=True)
+@bad("softmax", r"2112 of 2112 elements wrong; first at \(0, 0\): got -\d", suite=True)
 def works_where_it_finds_the_known_poison(x: Tensor, out: Tensor) -> Launch:
     """The constant that a gate before this one filled its outputs with."""
 
@@ -417,7 +417,7 @@ def wears_out(x: Tensor, out: Tensor) -> Launch:
 # What is not done when the launch returns, or not in its turn
 
 
-@bad("softmax", r"elements wrong; first at \(0, 32, 0\): got -\d", suite=True)
+@bad("softmax", r"elements wrong; first at \(32, 0\): got -\d", suite=True)
 def waits_for_one_of_two_threads(x: Tensor, out: Tensor) -> Launch:
     """The host's way of skipping a barrier."""
     half = x.size(0) // 2
@@ -431,7 +431,7 @@ def waits_for_one_of_two_threads(x: Tensor, out: Tensor) -> Launch:
     return launch
 
 
-@bad("softmax", r"2112 of 2112 elements wrong; first at \(0, 0, 0\): got -\d", suite=True)
+@bad("softmax", r"2112 of 2112 elements wrong; first at \(0, 0\): got -\d", suite=True)
 def returns_before_it_is_done(x: Tensor, out: Tensor) -> Launch:
     return lambda: later(lambda: out.copy_(softmax(x)))
 

@@ -16,4 +16,4 @@ def unload(*names: str) -> None:
     for name in names:
         registry._loaded.pop(name, None)
         backend._backends.pop(name, None)
-    backend._best_by_device.clear()
+    backend._best.clear()

@@ -8,6 +8,7 @@ from typing import Any
 from unittest import mock
 
 import torch
+from one_input import allocate, launched
 
 from kernelzoo import operations, registry
 from kernelzoo.device import ARCHITECTURES, assumed
@@ -64,7 +65,7 @@ def bound(op: operations.Operation, form: Any, x: torch.Tensor, axis: int, arch:
         mock.patch.object(launch, "compiled", noted),
     ):
         what = bind(op, form) if isinstance(form, str) else form
-        op.launch(what, x, (axis,), op.allocate(x, (axis,), False))()
+        launched(op, what, x, axis, allocate(op, x, axis))()
         programs = []
         for step in steps:
             step.build()

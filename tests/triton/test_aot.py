@@ -20,6 +20,7 @@ if triton.knobs.runtime.interpret:
     pytest.skip("nothing is compiled under TRITON_INTERPRET; unset it to run this file", allow_module_level=True)
 
 from compiling import bound, occurrences, programs  # noqa: E402  (after the skips)
+from one_input import MIN, SOFTMAX  # noqa: E402
 from triton.runtime.jit import JITFunction  # noqa: E402
 
 import kernelzoo  # noqa: E402
@@ -32,8 +33,8 @@ from kernelzoo.kernels.triton.min import atomics, column_tiles  # noqa: E402
 NVIDIA = ["sm_80", "sm_90", "sm_100", "sm_120"]
 CHIPS = [*NVIDIA, "gfx942"]
 SEEDS = {
-    operations.SOFTMAX: ("fused", "multi_row", "persistent", "online", "split"),
-    operations.MIN: ("rows", "rows_deferred", "atomic_eager", "atomic_batched", "split"),
+    SOFTMAX: ("fused", "multi_row", "persistent", "online", "split"),
+    MIN: ("rows", "rows_deferred", "atomic_eager", "atomic_batched", "split"),
 }
 """Names that take every problem, or all that fit on chip: whatever form it is that they stand for."""
 NAMED = [(op, variant) for op, variants in SEEDS.items() for variant in variants]
@@ -75,7 +76,7 @@ COLUMNS_OF_MIN = (((8192, 8192), 0), ((16384, 1000), 0), ((1000003, 33), 0), ((1
 def test_auto_spills_no_register(op: operations.Operation, arch: str, dtype: Any) -> None:
     spilled = [
         f"{program.name} {shape} axis {axis}: {program.n_spills} spilled, {program.n_regs} registers"
-        for shape, axis in PROBLEMS + (COLUMNS_OF_MIN if op is operations.MIN else ())
+        for shape, axis in PROBLEMS + (COLUMNS_OF_MIN if op is MIN else ())
         for program in programs(op, "auto", shape, axis, dtype, arch)
         if program.n_spills
     ]
@@ -86,7 +87,7 @@ def test_auto_spills_no_register(op: operations.Operation, arch: str, dtype: Any
 @pytest.mark.parametrize("dtype", [torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64], ids=str)
 def test_auto_spills_no_register_on_integers(dtype: Any) -> None:
     for shape, axis in PROBLEMS + COLUMNS_OF_MIN:
-        for program in programs(operations.MIN, "auto", shape, axis, dtype, "sm_90"):
+        for program in programs(MIN, "auto", shape, axis, dtype, "sm_90"):
             assert not program.n_spills, (program.name, shape, axis)
 
 
@@ -162,7 +163,7 @@ def test_launches_are_prepared_early_and_wait_before_they_touch_memory(
 @pytest.mark.parametrize("variant", ["fused", "multi_row"])
 def test_rows_that_are_held_stay_in_the_l2_cache_longer_than_results(variant: str) -> None:
     for shape in ((1 << 20, 64), (3001, 5003), (4096, 4096), (100003, 127)):
-        for program in programs(operations.SOFTMAX, variant, shape, 1, torch.float32, "sm_90"):
+        for program in programs(SOFTMAX, variant, shape, 1, torch.float32, "sm_90"):
             code = program.assembly
             assert "L2::evict_last" in code and "evict_first" not in code
             assert not re.search(r"st\.global[.\w]*(?:cache_hint|\.cs|evict)", code)
@@ -172,7 +173,7 @@ def test_both_forms_of_multi_row_are_reached() -> None:
     names = {
         program.name
         for shape in ((1 << 20, 64), (4096, 4096))
-        for program in programs(operations.SOFTMAX, "multi_row", shape, 1, torch.float32, "sm_90")
+        for program in programs(SOFTMAX, "multi_row", shape, 1, torch.float32, "sm_90")
     }
     assert names == {"row_tile_kernel", "row_loop_kernel"}
 
@@ -180,7 +181,7 @@ def test_both_forms_of_multi_row_are_reached() -> None:
 def test_a_row_too_long_for_the_chip_is_refused() -> None:
     for variant in ("fused", "multi_row", "persistent"):
         with pytest.raises(UnsupportedProblemError, match="must fit on chip"):
-            programs(operations.SOFTMAX, variant, (4, 32769), 1, torch.float32, "sm_90")
+            programs(SOFTMAX, variant, (4, 32769), 1, torch.float32, "sm_90")
 
 
 @pytest.mark.sampled(4, "dtype")
@@ -188,7 +189,7 @@ def test_a_row_too_long_for_the_chip_is_refused() -> None:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 def test_persistent_copies_asynchronously(arch: str, dtype: Any) -> None:
     for columns in (1024, 4096, 12672):
-        (program,) = programs(operations.SOFTMAX, "persistent", (4096, columns), 1, dtype, arch)
+        (program,) = programs(SOFTMAX, "persistent", (4096, columns), 1, dtype, arch)
         assert occurrences(r"cp\.async\.c[ag]\.shared\.global", program)
         # Rows wait in shared memory: all stages but the one in registers, unless they don't fit.
         assert program.metadata.shared >= columns * dtype.itemsize
@@ -219,12 +220,12 @@ def test_ragged_rows_are_read_16_bytes_at_a_time(op: operations.Operation, varia
                 assert occurrences(COPY, program)
             else:
                 assert occurrences(r"ld\.global[^;]*\.v4\.b32", program)
-            if op is operations.SOFTMAX:
+            if op is SOFTMAX:
                 assert occurrences(r"st\.global[^;]*\.v4\.b32", program)
 
 
 def test_short_rows_of_a_minimum_are_one_piece_of_memory() -> None:
-    (program,) = programs(operations.MIN, "auto", (1000003, 9), 1, torch.float32, "sm_90")
+    (program,) = programs(MIN, "auto", (1000003, 9), 1, torch.float32, "sm_90")
     assert program.name == "rows_flat_kernel"
     assert occurrences(r"ld\.global[^;]*\.v4\.b32", program)
     assert not occurrences(r"shfl\.sync", program)
@@ -232,7 +233,7 @@ def test_short_rows_of_a_minimum_are_one_piece_of_memory() -> None:
 
 def test_short_ragged_rows_are_read_by_whole_vectors() -> None:
     for dtype in (torch.float32, torch.bfloat16):
-        for op, kernel in ((operations.MIN, "rows_ragged_kernel"), (operations.SOFTMAX, "ragged_tile_kernel")):
+        for op, kernel in ((MIN, "rows_ragged_kernel"), (SOFTMAX, "ragged_tile_kernel")):
             (program,) = programs(op, "auto", (499979, 61), 1, dtype, "sm_90")
             assert program.name == kernel
             assert occurrences(r"ld\.global[^;]*\.v4\.b32", program)
@@ -245,7 +246,7 @@ def test_programs_of_a_split_row_all_run_at_once(arch: str, shape: tuple[int, in
     chip = ARCHITECTURES[arch]
     for dtype in FLOATS:
         x = torch.empty(shape, dtype=dtype, device="meta")
-        (program,) = bound(operations.SOFTMAX, "split", x, 1, arch)
+        (program,) = bound(SOFTMAX, "split", x, 1, arch)
         grid = program.step.grid
         assert program.metadata.launch_cooperative_grid
         words = 2 if dtype == torch.float64 else 1  # of 64 bits, to a pair
@@ -267,7 +268,7 @@ def test_programs_of_a_strip_of_columns_all_run_at_once(arch: str, shape: tuple[
     chip = ARCHITECTURES[arch]
     for dtype in (torch.float32, torch.bfloat16):
         x = torch.empty(shape, dtype=dtype, device="meta")
-        (program,) = bound(operations.SOFTMAX, "auto", x, axis, arch)
+        (program,) = bound(SOFTMAX, "auto", x, axis, arch)
         grid = program.step.grid
         assert program.name == "columns_kernel"
         assert program.metadata.launch_cooperative_grid
@@ -281,7 +282,7 @@ def test_programs_of_a_strip_of_columns_all_run_at_once(arch: str, shape: tuple[
 def test_few_columns_are_one_piece_of_memory() -> None:
     for arch in ("sm_90", "gfx942"):
         for dtype in (torch.float32, torch.bfloat16):
-            for program in programs(operations.SOFTMAX, "auto", (1000003, 33), 0, dtype, arch):
+            for program in programs(SOFTMAX, "auto", (1000003, 33), 0, dtype, arch):
                 assert program.name == "flat_columns_kernel"
                 assert occurrences(
                     r"ld\.global[^;]*\.v4\.b32|cp\.async\.cg\.shared\.global|(?:global|buffer)_load_dwordx4", program
@@ -293,20 +294,20 @@ def test_split_is_two_launches_where_programs_may_not_wait() -> None:
     problems = (("gfx942", (16, 262144), 1, f32), ("gfx942", (16384, 1000), 0, f32), ("sm_90", (16384, 1000), 0, f64))
     for arch, shape, axis, dtype in problems:
         x = torch.empty(shape, dtype=dtype, device="meta")
-        made = bound(operations.SOFTMAX, "split", x, axis, arch)
+        made = bound(SOFTMAX, "split", x, axis, arch)
         assert len(made) == 2
         assert not any(occurrences(r"atom\.global|global_atomic", program) for program in made)
 
 
 @pytest.mark.parametrize(("rows", "n", "name"), [(1024, 128256, "online_kernel"), (64, 99991, "split_kernel")])
 def test_long_rows_of_float64_are_for_online_if_they_are_many(rows: int, n: int, name: str) -> None:
-    (program,) = programs(operations.SOFTMAX, "auto", (rows, n), 1, torch.float64, "sm_90")
+    (program,) = programs(SOFTMAX, "auto", (rows, n), 1, torch.float64, "sm_90")
     assert program.name == name and program.n_spills == 0
     assert occurrences(r"ld\.global[^;]*\.v2\.b64", program)
 
 
 def test_assembler_keeps_the_16_byte_loads() -> None:
-    (program,) = programs(operations.SOFTMAX, "fused", (4096, 4096), 1, torch.float32, "sm_90")
+    (program,) = programs(SOFTMAX, "fused", (4096, 4096), 1, torch.float32, "sm_90")
     functions, missing = cubin.disassembly(program.compiled.kernel)
     assert missing is None
     sass = functions[program.name]
@@ -317,10 +318,10 @@ def test_assembler_keeps_the_16_byte_loads() -> None:
 @pytest.mark.parametrize("arch", NVIDIA)
 def test_reading_across_rows_is_vectorised(arch: str) -> None:
     for op, variant in (
-        (operations.SOFTMAX, "multi_row"),
-        (operations.SOFTMAX, "split"),
-        (operations.MIN, "rows_deferred"),
-        (operations.MIN, "split"),
+        (SOFTMAX, "multi_row"),
+        (SOFTMAX, "split"),
+        (MIN, "rows_deferred"),
+        (MIN, "split"),
     ):
         for program in programs(op, variant, (1024, 4096), 0, torch.float32, arch):
             assert occurrences(r"ld\.global[^;]*\.v4\.b32", program)
@@ -331,13 +332,13 @@ def test_reading_across_rows_is_vectorised(arch: str) -> None:
 )
 def test_a_minimum_reads_columns_by_whole_vectors(shape: tuple[int, ...], axis: int) -> None:
     """At odd widths too, where all but the edge of each column is read so, and no address is kept for every element."""
-    (program,) = programs(operations.MIN, "auto", shape, axis, torch.bfloat16, "sm_90")
+    (program,) = programs(MIN, "auto", shape, axis, torch.bfloat16, "sm_90")
     assert program.name == ("flat_columns_kernel" if shape[1] == 33 else "columns_kernel")
     assert occurrences(r"ld\.global[^;]*\.v4\.b32", program) >= column_tiles.COLUMN_PILE
 
 
 def test_columns_of_a_minimum_are_counted_in_64_bits() -> None:
-    (program,) = programs(operations.MIN, "rows_deferred", (2**31 + 4099, 3), 0, torch.int8, "sm_90")
+    (program,) = programs(MIN, "rows_deferred", (2**31 + 4099, 3), 0, torch.int8, "sm_90")
     (loop,) = re.findall(r"scf\.for .*", program.compiled.asm["ttir"])
     assert loop.endswith(": i64 {"), loop
 
@@ -347,7 +348,7 @@ def test_columns_of_a_minimum_are_counted_in_64_bits() -> None:
 @pytest.mark.parametrize("variant", ["fused", "multi_row", "persistent", "online", "split"])
 def test_softmax_uses_the_fast_exponential_and_no_float64(variant: str, arch: str) -> None:
     for dtype in (torch.float32, torch.bfloat16, torch.float16):
-        for program in programs(operations.SOFTMAX, variant, (4096, 4096), 1, dtype, arch):
+        for program in programs(SOFTMAX, variant, (4096, 4096), 1, dtype, arch):
             assert occurrences(r"ex2\.approx", program)
             assert not occurrences(r"\.f64", program)
             assert occurrences(r"shfl\.sync|redux\.sync", program)
@@ -355,7 +356,7 @@ def test_softmax_uses_the_fast_exponential_and_no_float64(variant: str, arch: st
 
 @pytest.mark.parametrize("variant", ["rows", "rows_deferred", "atomic_eager", "atomic_batched", "split"])
 def test_min_reduces_across_lanes_without_float64(variant: str) -> None:
-    for program in programs(operations.MIN, variant, (16, 262144), 1, torch.float32, "sm_90"):
+    for program in programs(MIN, variant, (16, 262144), 1, torch.float32, "sm_90"):
         assert occurrences(r"shfl\.sync|redux\.sync", program)
         assert occurrences(r"min\.NaN\.f32", program)
         assert not occurrences(r"\.f64", program)
@@ -378,7 +379,7 @@ def test_min_reduces_across_lanes_without_float64(variant: str) -> None:
     ids=str,
 )
 def test_atomics_are_one_per_row(variant: str, arch: str, dtype: Any, expected: list[str]) -> None:
-    (program,) = programs(operations.MIN, variant, (16, 262144), 1, dtype, arch)
+    (program,) = programs(MIN, variant, (16, 262144), 1, dtype, arch)
     # An atomic whose old value nobody asks for is a reduction from Triton 3.9 on.
     found = re.findall(r"(?:atom|red)\.global\.gpu\.(\S+)", program.assembly)
     if variant == "atomic_batched":
@@ -391,7 +392,7 @@ def test_atomics_are_one_per_row(variant: str, arch: str, dtype: Any, expected: 
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("arch", NVIDIA)
 def test_last_arriver_is_ordered_by_release_and_acquire(arch: str) -> None:
-    (program,) = programs(operations.MIN, "split", (16, 262144), 1, torch.float32, arch)
+    (program,) = programs(MIN, "split", (16, 262144), 1, torch.float32, arch)
     code = program.assembly
     before, arrival, after = code.partition("atom.global.gpu.acq_rel.add.u32")
     assert arrival
@@ -405,7 +406,7 @@ def test_last_arriver_is_ordered_by_release_and_acquire(arch: str) -> None:
 def test_persistent_grid_is_of_the_device_and_capped_at_the_rows(arch: str) -> None:
     processors = ARCHITECTURES[arch].multiprocessors
     large, small, few = (
-        programs(operations.SOFTMAX, "persistent", (rows, 4096), 1, torch.float32, arch)[0].step.grid
+        programs(SOFTMAX, "persistent", (rows, 4096), 1, torch.float32, arch)[0].step.grid
         for rows in (1 << 20, 1 << 18, 7)
     )
     assert large == small
@@ -427,10 +428,10 @@ def test_row_lengths_share_kernels(arch: str) -> None:
 
 @pytest.mark.sampled(3, "variant")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16], ids=str)
-@pytest.mark.parametrize("variant", SEEDS[operations.MIN])
+@pytest.mark.parametrize("variant", SEEDS[MIN])
 def test_a_minimum_keeps_nan(variant: str, dtype: Any) -> None:
     """The interpreter's minimum keeps a NaN whether or not it is told to: here the instruction says it."""
     for columns in (4096, 5003):
-        for program in programs(operations.MIN, variant, (4096, columns), 1, dtype, "sm_90"):
+        for program in programs(MIN, variant, (4096, columns), 1, dtype, "sm_90"):
             assert occurrences(r"\bmin\.NaN\.(?:xorsign\.abs\.)?b?f(?:32|16)", program)
             assert not occurrences(r"\bmin\.(?:ftz\.)?b?f(?:16|32)", program)

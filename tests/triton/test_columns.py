@@ -43,8 +43,8 @@ def specials(x: object, axis: int) -> None:
 def softmax() -> int:
     import interpreter
     import torch
+    from one_input import SOFTMAX, launched
 
-    from kernelzoo import operations
     from kernelzoo.kernels.triton.softmax.columns import whole_strips
     from kernelzoo.kernels.triton.softmax.columns_flat import by_blocks
     from kernelzoo.kernels.triton.softmax.columns_two_launches import strips_in_parts
@@ -60,8 +60,8 @@ def softmax() -> int:
     def check(what: Callable[[torch.Tensor, torch.Tensor], Launch], x: torch.Tensor, axis: int) -> None:
         nonlocal done
         out = torch.full(x.shape, 7.0, dtype=x.dtype)
-        operations.SOFTMAX.launch(what, x, (axis,), out)()
-        operations.SOFTMAX.assert_close(out, x, axis)
+        launched(SOFTMAX, what, x, axis, out)()
+        SOFTMAX.assert_close(out, x, axis)
         done += 1
 
     def drawn(shape: tuple[int, ...], dtype: torch.dtype, axis: int) -> torch.Tensor:
@@ -97,8 +97,8 @@ def softmax() -> int:
 def minimum() -> int:
     import interpreter
     import torch
+    from one_input import MIN, allocate, launched
 
-    from kernelzoo import operations
     from kernelzoo.kernels.triton.min import column_tiles, columns_flat
     from kernelzoo.launch import Launch
     from kernelzoo.layout import rows_of
@@ -109,12 +109,12 @@ def minimum() -> int:
 
     def check(what: Callable[[torch.Tensor, torch.Tensor], Launch], x: torch.Tensor, axis: int) -> None:
         nonlocal done
-        out = operations.MIN.allocate(x, (axis,), False)
-        launch = operations.MIN.launch(what, x, (axis,), out)
+        out = allocate(MIN, x, axis)
+        launch = launched(MIN, what, x, axis, out)
         for _ in range(2):  # the second finds what the first has left in its workspace
             out.fill_(-7)
             launch()
-            operations.MIN.assert_close(out, x, axis)
+            MIN.assert_close(out, x, axis)
             done += 1
 
     def drawn(shape: tuple[int, ...], dtype: torch.dtype, axis: int, first: int = 0, gap: int = 0) -> torch.Tensor:
@@ -190,5 +190,5 @@ def test_columns_in_parts_are_right(op: str) -> None:
 
 
 if __name__ == "__main__":
-    sys.path.insert(0, str(Path(__file__).parent))
+    sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "shared")]
     sys.exit({"softmax": softmax, "minimum": minimum}[sys.argv[1]]())

@@ -16,6 +16,7 @@ torch = pytest.importorskip("torch")
 triton = pytest.importorskip("triton", reason="the triton backend needs the package triton")
 
 from asking import Answers, ask, assert_launch, assert_same_as_sibling  # noqa: E402
+from one_input import MIN, SOFTMAX  # noqa: E402
 
 import kernelzoo  # noqa: E402  (after the skips)
 from kernelzoo import inspect, operations  # noqa: E402
@@ -120,7 +121,7 @@ def test_resources_are_those_that_cuobjdump_reads(tmp_path: Path) -> None:
     (tool, *_) = cubin.tools("cuobjdump")
     for arch in ("sm_80", "sm_90", "sm_100", "sm_120"):
         capability = ARCHITECTURES[arch].capability
-        for op, form in ((operations.SOFTMAX, "persistent"), (operations.MIN, "rows"), (operations.MIN, "split")):
+        for op, form in ((SOFTMAX, "persistent"), (MIN, "rows"), (MIN, "split")):
             (made,) = bound(op, form, x, 1, arch)
             program = made.compiled
             path = tmp_path / "kernel.cubin"
