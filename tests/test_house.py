@@ -25,7 +25,7 @@ FLOORS = (
     ("tables",),
     ("operations",),
     ("packages", "registry"),
-    ("backend", "methods"),
+    ("backend", "methods", "definitions"),
     ("kernels",),
     ("inspect",),
     ("check",),

@@ -33,7 +33,20 @@ ALLOWED = {
     "kernels/torch/compiled.py": {"torch.compile"},
     # A user's own --module, and the backends of this package and of entry points.
     "registry.py": {"importlib.import_module"},
-    "packages.py": {"importlib.util.spec_from_file_location", "importlib.util.module_from_spec"},
+    "packages.py": {
+        "importlib.import_module",
+        "importlib.util.spec_from_file_location",
+        "importlib.util.module_from_spec",
+    },
+    # Operations of this package and of entry points.
+    "operations/known.py": {"importlib.import_module"},
+    # Code that a user's own definition or solution holds, which says so.
+    "definitions/loading.py": {"compile", "exec"},
+    "definitions/solutions.py": {
+        "importlib.import_module",
+        "importlib.util.spec_from_file_location",
+        "importlib.util.module_from_spec",
+    },
     # Of a backend's package, by the names that the registry knows.
     "inspect.py": {"importlib.import_module"},
     "check/running.py": {"importlib.import_module"},

@@ -274,7 +274,9 @@ class Signature:
 
 
 def parameters(function: Hook) -> tuple[str, ...]:
-    """Names of a function's parameters."""
+    """Names of a function's parameters, or those that it says itself."""
+    if said := getattr(function, "names", ()):
+        return tuple(said)
     return function.__code__.co_varnames[: function.__code__.co_argcount + function.__code__.co_kwonlyargcount]
 
 

@@ -30,7 +30,7 @@ def test_names_begin_with_the_dtype_of_the_input() -> None:
     for op, operation in operations.OPERATIONS.items():
         assert {case.dtype for case in contract.cases(op)} == set(operation.dtypes)
     small = [case for case in contract.cases("min") if case.elements < 50]
-    assert all(str(case.input("cpu").dtype) == f"torch.{case.dtype}" for case in small)
+    assert all(str(case.inputs("cpu")[0].dtype) == f"torch.{case.dtype}" for case in small)
 
 
 def test_are_those_of_the_plugin() -> None:
@@ -64,14 +64,14 @@ def test_far_apart_costs_no_memory() -> None:
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     for case in FAR:
         if case.place is None:
-            assert case.input("cpu").untyped_storage().nbytes() > 2**32
+            assert case.inputs("cpu")[0].untyped_storage().nbytes() > 2**32
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 2**17  # kB
 
 
 @pytest.mark.parametrize("case", FAR, ids=str)
 def test_far_apart_offsets_of_32_bits_lead_to_other_values(case: contract.Case) -> None:
     """As far as they wrap around at all: to memory that is there, and holds what no result is made of."""
-    x = case.input("cpu")
+    x = case.inputs("cpu")[0]
     if case.place is not None:
         x = case.place(x)
     far, near = (0, 1) if x.stride(0) > x.stride(1) else (1, 0)

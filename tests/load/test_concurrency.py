@@ -147,7 +147,7 @@ def test_the_shortest_way_is_for_the_same_call_alone(kept: Backend) -> None:
     asked: list[torch.Tensor] = []
     note(kept, asked)
     x, out = on_device(8, 1.0), on_device(8, 0.0)[:, 0]
-    kept._binds["min", "other"] = kept._binds["min", "auto"]
+    kept._binds["min", "other"] = kept._binds["min", "third"] = kept._binds["min", "auto"]
     kept.min(x)
     others: tuple[dict[str, Any], ...] = ({"variant": "other"}, {"dim": 1}, {"keepdim": True})
     for other in others:
@@ -410,7 +410,7 @@ def test_halves_are_the_whole(shape: tuple[int, int, int], axis: int) -> None:
         bound.append(tuple(x.shape))
         return lambda: void(torch.amin(x, 1, out=out))
 
-    in_halves(bind, x, out)()
+    in_halves(bind, (x, out), (("outer", "n", "inner"), ("outer", "inner")))()
     assert torch.equal(out, x.amin(1))
     assert sum(part[axis] for part in bound) == shape[axis] and len(bound) == 2
     assert bound[0][axis] % 256 == 0

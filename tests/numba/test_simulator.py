@@ -163,7 +163,7 @@ def test_layouts(implementation: kernelzoo.Implementation, x: torch.Tensor, dim:
 @pytest.mark.parametrize("implementation", SOFTMAX_NAMED, ids=[i.id for i in SOFTMAX_NAMED])
 def test_equal_terms(implementation: kernelzoo.Implementation, width: int) -> None:
     (case,) = (case for case in cases("softmax") if case.name == f"float32-equal-terms-{width}")
-    run(implementation, case.input("cpu"))
+    run(implementation, case.inputs("cpu")[0])
 
 
 @pytest.mark.parametrize("implementation", NAMED, ids=[i.id for i in NAMED])

@@ -1,0 +1,90 @@
+"""From an operation to a definition of flashinfer-bench."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import textwrap
+from pathlib import Path
+
+from kernelzoo.definitions.files import Json
+from kernelzoo.files import write_whole
+from kernelzoo.operations import OPERATIONS
+from kernelzoo.operations.signature import parameters
+
+
+def export_definition(name: str, dtype: str = "float32", path: str | Path | None = None) -> Json:
+    """An operation as a definition of flashinfer-bench, for one dtype of its first input; with ``path``, written there.
+
+    An operation by rows takes its tensors in the axes (outer, n, inner). The reference is the source of the operation's
+    own, which must need no more than the modules math and torch; it computes in float64.
+
+    >>> from kernelzoo.definitions import export_definition
+    >>> export_definition("min", "bfloat16")["axes"]
+    {'outer': {'type': 'var'}, 'n': {'type': 'var'}, 'inner': {'type': 'var'}}
+
+    Raises UnknownNameError for an unknown operation, OSError if the file can't be written.
+    """
+    from kernelzoo.registry import known_op
+
+    known_op(name)
+    op = OPERATIONS[name]
+    axes = dict.fromkeys(axis for names in op.axes for axis in names)
+    count = len(op.inputs)
+    dtypes = [op.dtype_of(key, dtype) for key in op.inputs]
+    of = dict(zip(op.inputs, dtypes, strict=True))
+    outs = [of.get(out.dtype, out.dtype) or dtype for out in op.outputs.values()]
+    found: Json = {
+        "name": f"{name}_{dtype}",
+        "description": " ".join(op.doc.split("\n\n")[0].split()),
+        "op_type": name,
+        "axes": {
+            f"size_{axis}" if axis.isdigit() else axis: {"type": "const", "value": int(axis)}
+            if axis.isdigit()
+            else {"type": "var"}
+            for axis in axes
+        },
+        "inputs": {
+            key: {"shape": _shape(names), "dtype": kind}
+            for key, names, kind in zip(op.inputs, op.axes, dtypes, strict=False)
+        }
+        | {key: {"shape": None, "dtype": _kind(scalar.default)} for key, scalar in op.scalars.items()},
+        "outputs": {
+            key: {"shape": _shape(names), "dtype": kind}
+            for key, names, kind in zip(op.outputs, op.axes[count:], outs, strict=True)
+        },
+        "reference": _code(name, outs),
+    }
+    if path is not None:
+        write_whole(Path(path), (json.dumps(found, indent=2) + "\n").encode())
+    return found
+
+
+def _shape(names: tuple[str, ...]) -> list[str]:
+    return [f"size_{axis}" if axis.isdigit() else axis for axis in names]
+
+
+def _kind(value: object) -> str:
+    return "bool" if isinstance(value, bool) else "int64" if isinstance(value, int) else "float32"
+
+
+def _code(name: str, outs: list[str]) -> str:
+    """Python code with a function ``run``."""
+    op = OPERATIONS[name]
+    function = op.hooks["reference"]
+    lines = textwrap.dedent(inspect.getsource(function)).splitlines()
+    source = "\n".join(line for line in lines if not line.startswith("@"))
+    wide = "    {0} = {0}.double() if {0}.is_floating_point() else {0}\n"
+    n = f"    n = {next(iter(op.inputs))}.shape[1]\n" if "n" in parameters(function) else ""
+    given = ", ".join(f"{key}={key}" for key in parameters(function) if key != "unit")
+    unit = ", unit=2.0**-24" if "unit" in parameters(function) else ""
+    casts = ", ".join(f"results[{number}].to(torch.{kind})" for number, kind in enumerate(outs))
+    return (
+        "from __future__ import annotations\n\nimport math\n\nimport torch\n\n\n"
+        f"{source}\n\n\n"
+        f"def run({', '.join((*op.inputs, *op.scalars))}):\n"
+        f"{''.join(wide.format(key) for key in op.inputs) if op.rounds else ''}{n}"
+        f"    results = reference({given}{unit})\n"
+        "    results = results if isinstance(results, tuple) else (results,)\n"
+        f"    return {casts}\n"
+    )

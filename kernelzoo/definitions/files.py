@@ -1,0 +1,115 @@
+"""The files: what kind one is, and whether it is whole."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from functools import cache
+from importlib import resources
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from jsonschema import Draft202012Validator
+
+from kernelzoo.errors import KernelZooError
+
+Json = dict[str, Any]
+
+
+class DefinitionError(KernelZooError, ValueError):
+    """A file is no definition, solution or list of workloads, or asks for what is not there."""
+
+
+def read(path: str | Path) -> tuple[str, Any]:
+    """What a file is, and what it holds: ``("definition", {...})``, ``("solution", {...})`` or ``("workloads", [...])``.
+
+    Nothing of it is run. Raises DefinitionError.
+    """
+    text = _text(path)
+    lines = [line for line in text.splitlines() if line.strip()]
+    try:
+        data = json.loads(text)
+    except ValueError as error:
+        if len(lines) < 2 or Path(path).suffix != ".jsonl":
+            raise DefinitionError(f"{path} is no JSON: {error}") from None
+        return "workloads", [_workload(path, line, number) for number, line in enumerate(lines, 1)]
+    if not isinstance(data, dict):
+        raise DefinitionError(f"{path} holds no JSON object")
+    if "workload" in data or "uuid" in data:
+        return "workloads", [_workload(path, text, 1)]
+    kind = "solution" if "sources" in data else "definition"
+    _check(path, data, kind)
+    return kind, data
+
+
+def identifier(name: str) -> str:
+    """A name as an identifier: ``gpt_5_2`` for ``gpt-5.2``."""
+    plain = re.sub(r"\W+", "_", name, flags=re.ASCII).strip("_")
+    return f"_{plain}" if not plain or plain[0].isdigit() else plain
+
+
+def _text(path: str | Path) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise DefinitionError(f"{path} can't be read: {error}") from None
+
+
+def _workload(path: str | Path, line: str, number: int) -> Json:
+    where = f"{path}, line {number}"
+    try:
+        data = json.loads(line)
+    except ValueError as error:
+        raise DefinitionError(f"{where} is no JSON: {error}") from None
+    workload = data.get("workload", data) if isinstance(data, dict) else data
+    _check(where, workload, "workload")
+    found: Json = workload
+    return found
+
+
+def _check(where: str | Path, data: Any, kind: str) -> None:
+    """Raise DefinitionError unless the data is a whole definition, solution or workload."""
+    error = next(iter(_validator(kind).iter_errors(data)), None)
+    if error is not None:
+        place = ".".join(map(str, error.absolute_path))
+        if error.validator == "required":
+            lacking = next(key for key in error.validator_value if key not in error.instance)
+            raise DefinitionError(f"{where} is no {kind}: {place or 'it'} lacks {lacking!r}")
+        allowed = error.schema.get("description", error.message) if isinstance(error.schema, dict) else error.message
+        raise DefinitionError(f"{where} is no {kind}: {place or 'it'} must be {allowed}, got {error.instance!r:.60}")
+    if kind == "definition":
+        _check_definition(where, data)
+    elif kind == "solution":
+        _check_solution(where, data)
+
+
+def _check_definition(where: str | Path, data: Json) -> None:
+    for name, tensor in {**data["inputs"], **data["outputs"]}.items():
+        for axis in tensor["shape"] or ():
+            if axis not in data["axes"]:
+                raise DefinitionError(f"{where}: {name} has an axis {axis!r}, which is not among the axes")
+    if same := {*data["inputs"]} & {*data["outputs"]}:
+        raise DefinitionError(f"{where}: {', '.join(sorted(same))} is an input and an output")
+    try:
+        code = ast.parse(data["reference"])
+    except SyntaxError as error:
+        raise DefinitionError(f"{where}: the reference is no Python: line {error.lineno}: {error.msg}") from None
+    if not any(isinstance(node, ast.FunctionDef) and node.name == "run" for node in code.body):
+        raise DefinitionError(f"{where}: the reference has no function 'run'")
+
+
+def _check_solution(where: str | Path, data: Json) -> None:
+    paths = [source["path"] for source in data["sources"]]
+    for path in paths:
+        if PurePosixPath(path).is_absolute() or ".." in PurePosixPath(path).parts:
+            raise DefinitionError(f"{where}: the source {path!r} lies outside of the solution's folder")
+    entry = data["spec"]["entry_point"].partition("::")[0]
+    if entry not in paths:
+        raise DefinitionError(f"{where}: the entry point's file {entry!r} is not among the sources")
+
+
+@cache
+def _validator(kind: str) -> Any:
+    schema = json.loads(resources.files("kernelzoo.definitions").joinpath("schema.json").read_text(encoding="utf-8"))
+    return Draft202012Validator({**schema, "$ref": f"#/$defs/{kind}"})

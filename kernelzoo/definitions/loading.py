@@ -1,0 +1,218 @@
+"""From a definition to an operation, whose reference and bound come from the definition's own code."""
+
+from __future__ import annotations
+
+import linecache
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import FunctionType
+from typing import TYPE_CHECKING, Any
+
+from kernelzoo import registry
+from kernelzoo.definitions.files import DefinitionError, Json, identifier, read
+from kernelzoo.launch import Launch
+from kernelzoo.operations import FLOATS, INTEGERS, OPERATIONS, Input, Operation, Output, Scalar, operation
+from kernelzoo.operations.declared import ROW
+
+if TYPE_CHECKING:
+    import torch
+
+REFERENCE = "reference"
+"""The backend, and its one variant, that runs a definition's reference as it is written."""
+
+_TRIES, _STEP = 4, 2.0**-12
+"""How often inputs are changed at random to learn what a rounding of them does to the result, and by what share."""
+
+
+_LARGEST = 1e15
+"""The largest finite number of an input: most references square their inputs in float32."""
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """What is kept of a definition beside its operation."""
+
+    names: tuple[str, ...]
+    """Inputs in the order in which the reference and a solution take them, scalars among them."""
+    outputs: tuple[str, ...]
+
+
+loaded: dict[str, Loaded] = {}
+"""By the name of the operation."""
+
+
+def load_definition(path: str | Path) -> Operation:
+    """Read a definition of flashinfer-bench, and declare its operation. **This runs the reference of the file.**
+
+    Axes become named axes, inputs without a shape scalars (of 1, unless a workload says more). What is right: the
+    reference in float64, whatever dtypes its code converts to. How far a result may be off: two roundings of the first
+    input's dtype at each input, as found by changing the inputs at random, some roundings of float32 arithmetic by the
+    longest axis, and the rounding of the output. Finite values are at most 1e15, since most references square them in
+    float32. The reference as it is written is registered as ``reference/NAME/reference``, to compare with.
+
+    Raises DefinitionError for a file that is no definition, or one whose dtypes or integer inputs can't be drawn.
+    """
+    kind, data = read(path)
+    if kind != "definition":
+        raise DefinitionError(f"{path} is a {kind}, and no definition")
+    name = identifier(data["name"])
+    run = _function(data["reference"], f"{path}")
+    tensors = {key: tensor for key, tensor in data["inputs"].items() if tensor["shape"] is not None}
+    for key, tensor in {**tensors, **data["outputs"]}.items():
+        if tensor["dtype"] not in FLOATS + INTEGERS:
+            raise DefinitionError(f"{path}: {key} is of {tensor['dtype']}, which kernelzoo does not take")
+        if key in tensors and tensor["dtype"] not in FLOATS:
+            raise DefinitionError(f"{path}: a definition does not say which integers {key!r} may hold, so none is drawn")
+    if not tensors:
+        raise DefinitionError(f"{path}: it takes no tensor")
+    order, outputs = tuple(data["inputs"]), tuple(data["outputs"])
+    known = loaded.get(name)
+    loaded[name] = Loaded(order, outputs)
+    longest = max((axis["value"] for axis in data["axes"].values() if axis["type"] == "const"), default=1)
+    body = {
+        "__doc__": data.get("description") or f"{data['name']}, as {Path(path).name} defines it.",
+        **{key: Input(_axes(data, tensor), dtype=tensor["dtype"]) for key, tensor in tensors.items()},
+        **{key: _scalar(tensor) for key, tensor in data["inputs"].items() if tensor["shape"] is None},
+        **{key: Output(_axes(data, tensor), dtype=tensor["dtype"]) for key, tensor in data["outputs"].items()},
+        "domain": dict.fromkeys((key for key in tensors), lambda info, n: min(info.max, _LARGEST)),
+        "reference": _named(_reference(run, order), order),
+        "error": _named(_error(run, order, tuple(tensors), longest, next(iter(tensors.values()))["dtype"]), (*order, "unit", "ref")),
+    }
+    first = next(iter(tensors.values()))
+    operation(dtypes=(first["dtype"],), name=name)(type(name, (), body))
+    if known is None:
+        registry.register(REFERENCE, name, REFERENCE)(_plainly(name, run))
+    return OPERATIONS[name]
+
+
+def _axes(data: Json, tensor: Json) -> str:
+    """The axes of a tensor: a constant one is its size, and none has a name that rows take."""
+    said = (data["axes"][axis] for axis in tensor["shape"])
+    return " ".join(
+        str(kind["value"]) if kind["type"] == "const" else f"{axis}_" if axis in ROW else axis
+        for axis, kind in zip(tensor["shape"], said, strict=True)
+    )
+
+
+def _scalar(tensor: Json) -> Scalar:
+    return Scalar(1.0 if "float" in tensor["dtype"] else 1)
+
+
+def _function(code: str, name: str) -> Callable[..., Any]:
+    """The function ``run`` of a reference. Raises DefinitionError for any error of the code."""
+    file = f"<reference of {name}>"
+    linecache.cache[file] = (len(code), None, code.splitlines(keepends=True), file)
+    space: dict[str, Any] = {"__name__": "reference"}
+    try:
+        exec(compile(code, file, "exec"), space)
+    except Exception as error:
+        raise DefinitionError(f"{name}: the reference fails: {type(error).__name__}: {error}") from error
+    found: Callable[..., Any] = space["run"]
+    return found
+
+
+def _named(function: Callable[..., Any], names: tuple[str, ...]) -> FunctionType:
+    """A function that is given these arguments by name, as the functions of an operation's class are."""
+    assert isinstance(function, FunctionType)
+    function.names = names  # type: ignore[attr-defined]
+    return function
+
+
+def _reference(run: Callable[..., Any], order: tuple[str, ...]) -> Callable[..., Any]:
+    def reference(**given: Any) -> Any:
+        return _in_float64(run, [given[name] for name in order])
+
+    return reference
+
+
+def _in_float64(run: Callable[..., Any], arguments: list[Any]) -> Any:
+    """What the reference gives in float64: conversions to narrower floats within it convert to float64."""
+    import torch
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    narrow = {torch.float32, torch.float16, torch.bfloat16}
+
+    class Widening(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's own base class
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            def wide(value: Any) -> Any:
+                return torch.float64 if isinstance(value, torch.dtype) and value in narrow else value
+
+            return func(*map(wide, args), **{key: wide(value) for key, value in (kwargs or {}).items()})
+
+    usual = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)
+    try:
+        with torch.no_grad(), Widening():  # type: ignore[no-untyped-call]
+            found = run(*arguments)
+    finally:
+        torch.set_default_dtype(usual)
+    results = tuple(found) if isinstance(found, list | tuple) else (found,)
+    wide = tuple(result.double() if result.is_floating_point() else result for result in results)
+    return wide if len(wide) > 1 else wide[0]
+
+
+def _error(
+    run: Callable[..., Any], order: tuple[str, ...], tensors: tuple[str, ...], longest: int, dtype: str
+) -> Callable[..., Any]:
+    """How far off a result may be, learnt from the reference; ``dtype`` is that of the first input."""
+
+    def error(unit: float, ref: Any, **given: Any) -> Any:
+        import torch
+
+        several = ref if isinstance(ref, tuple) else (ref,)
+        least = [torch.zeros_like(result, dtype=torch.float64) for result in several]
+        generator = torch.Generator(several[0].device).manual_seed(0)
+        for _ in range(_TRIES):
+            changed = _in_float64(run, [_changed(name, given, tensors, generator) for name in order])
+            for result, other, most in zip(
+                several, changed if isinstance(changed, tuple) else (changed,), least, strict=True
+            ):
+                most.copy_(torch.maximum(most, (other - result).abs().nan_to_num_(0.0, 0.0, 0.0)))
+        sizes = (size for name in tensors for size in given[name].shape)
+        shares = (8 + math.sqrt(max(longest, *sizes))) * unit + torch.finfo(getattr(torch, dtype)).eps
+        errors = tuple(most.mul_(shares / _STEP) for most in least)
+        return errors if len(errors) > 1 else errors[0]
+
+    return error
+
+
+def _changed(
+    name: str, given: Mapping[str, Any], tensors: tuple[str, ...], generator: torch.Generator
+) -> torch.Tensor:
+    """An input with each element a little larger or smaller."""
+    import torch
+
+    x: torch.Tensor = given[name]
+    if name not in tensors:
+        return x
+    signs = torch.randint(0, 2, x.shape, generator=generator, device=x.device).mul_(2).sub_(1)
+    return x * signs.double().mul_(_STEP).add_(1)
+
+
+def _plainly(name: str, run: Callable[..., Any]) -> Callable[..., Launch]:
+    def bind(*tensors: torch.Tensor, **scalars: Any) -> Launch:
+        arguments, outs = arguments_of(name, tensors, scalars)
+
+        def launch() -> None:
+            import torch
+
+            with torch.no_grad():
+                found = run(*arguments)
+            for out, result in zip(outs, found if isinstance(found, list | tuple) else (found,), strict=True):
+                out.copy_(result)
+
+        return launch
+
+    bind.__doc__ = "The reference of the definition, as it is written."
+    return bind
+
+
+def arguments_of(
+    name: str, tensors: tuple[torch.Tensor, ...], scalars: Mapping[str, Any]
+) -> tuple[list[Any], tuple[torch.Tensor, ...]]:
+    """Arguments of a call of a definition's operation in its own order, and the outputs."""
+    op, order = OPERATIONS[name], loaded[name].names
+    given = {**dict(zip(op.inputs, tensors, strict=False)), **scalars}
+    return [given[key] for key in order], tensors[len(op.inputs) :]

@@ -1,0 +1,139 @@
+"""From a solution to an implementation: its sources in a folder of their own, its entry point behind a launch."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import inspect
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kernelzoo import registry
+from kernelzoo.definitions.files import DefinitionError, Json, identifier, read
+from kernelzoo.definitions.loading import arguments_of, loaded
+from kernelzoo.files import write_whole
+from kernelzoo.launch import Launch
+from kernelzoo.packages import packages
+
+if TYPE_CHECKING:
+    import torch
+
+_COMPILED = ("cuda", "cpp")
+"""Languages whose entry point is compiled; that of any other is a function of a Python module."""
+
+_folders: list[tempfile.TemporaryDirectory[str]] = []
+"""Where the sources of this process's solutions lie until it ends."""
+
+
+def load_solution(path: str | Path) -> registry.Implementation:
+    """Read a solution of flashinfer-bench, and register it for its definition, which must be loaded before it. **This
+    runs its code**, and compiles it if it is CUDA C++.
+
+    Its id is ``AUTHOR/DEFINITION/NAME``. In the destination-passing style it writes into the outputs; else its results
+    are copied into them, within the time that is measured.
+
+    Raises DefinitionError for a file that is no solution, an unknown definition, or a solution that can't be built.
+    """
+    kind, data = read(path)
+    if kind != "solution":
+        raise DefinitionError(f"{path} is a {kind}, and no solution")
+    op = identifier(data["definition"])
+    if op not in loaded:
+        raise DefinitionError(f"{path} is a solution of {data['definition']!r}; load its definition first")
+    author, variant = identifier(data["author"]), identifier(data["name"])
+    backend = f"by_{author}" if author in packages() else author
+    folder = tempfile.TemporaryDirectory(prefix="kernelzoo-solution-")
+    _folders.append(folder)
+    for source in data["sources"]:
+        file = Path(folder.name, source["path"])
+        file.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(file, source["content"].encode())
+    try:
+        function = _built(data, Path(folder.name))
+    except DefinitionError:
+        raise
+    except Exception as error:
+        raise DefinitionError(f"{path} can't be built: {type(error).__name__}: {error}") from error
+    bind = _bind(op, function, _takes_outputs(data, op, function))
+    bind.__doc__ = data.get("description") or f"{data['name']}, by {data['author']}."
+    registry.register(backend, op, variant)(bind)
+    return registry.implementation(f"{backend}/{op}/{variant}")
+
+
+def _built(data: Json, folder: Path) -> Callable[..., Any]:
+    """The entry point, compiled if it must be."""
+    spec = data["spec"]
+    entry, _, symbol = spec["entry_point"].partition("::")
+    found: Callable[..., Any]
+    if spec["language"] not in _COMPILED:
+        found = getattr(_module(folder, entry), symbol)
+        return found
+    files = [str(folder / source["path"]) for source in data["sources"]]
+    name = identifier(data["name"])
+    if spec.get("binding") == "torch":
+        from torch.utils.cpp_extension import load
+
+        sources = [file for file in files if file.endswith((".cu", ".cpp", ".cc", ".cxx", ".c"))]
+        found = getattr(load(name, sources, extra_include_paths=[str(folder)]), symbol)
+        return found
+    try:
+        cpp = importlib.import_module("tvm_ffi.cpp")
+    except ImportError:
+        raise DefinitionError(
+            f"{data['name']} is bound by TVM FFI, and the package is not installed; pip install apache-tvm-ffi"
+        ) from None
+    made = cpp.load(
+        name,
+        cpp_files=[file for file in files if file.endswith((".cpp", ".cc", ".cxx", ".c"))],
+        cuda_files=[file for file in files if file.endswith(".cu")],
+        extra_include_paths=[str(folder)],
+        build_directory=str(folder),
+    )
+    found = getattr(made, symbol)
+    return found
+
+
+def _module(folder: Path, entry: str) -> Any:
+    """A module of the folder, which may import the others there."""
+    sys.path.insert(0, str(folder))
+    try:
+        spec = importlib.util.spec_from_file_location(f"kernelzoo_{folder.name}".replace("-", "_"), folder / entry)
+        assert spec is not None and spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[spec.name] = module
+        spec.loader.exec_module(module)
+    finally:
+        sys.path.remove(str(folder))
+    return module
+
+
+def _takes_outputs(data: Json, op: str, function: Callable[..., Any]) -> bool:
+    """Whether the function takes the outputs as its last arguments. Files that are older than the field say nothing of
+    it; then a function with as many parameters as there are inputs does not."""
+    said = data["spec"].get("destination_passing_style")
+    if said is not None:
+        return bool(said)
+    try:
+        return len(inspect.signature(function).parameters) != len(loaded[op].names)
+    except (TypeError, ValueError):
+        return True
+
+
+def _bind(op: str, function: Callable[..., Any], takes_outputs: bool) -> Callable[..., Launch]:
+    def bind(*tensors: torch.Tensor, **scalars: Any) -> Launch:
+        arguments, outs = arguments_of(op, tensors, scalars)
+
+        def writes() -> None:
+            function(*arguments, *outs)
+
+        def returns() -> None:
+            found = function(*arguments)
+            for out, result in zip(outs, found if isinstance(found, list | tuple) else (found,), strict=True):
+                out.copy_(result)
+
+        return writes if takes_outputs else returns
+
+    return bind
