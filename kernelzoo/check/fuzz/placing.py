@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from kernelzoo.check.cases import NoRoomError
+from kernelzoo.check.case import NoRoomError
 from kernelzoo.check.fuzz import values
 from kernelzoo.check.fuzz.case import Case, Layout, Other, contiguous, families, span
 from kernelzoo.operations import Operation
@@ -71,7 +71,7 @@ def _values(
         flat = bits(drawn.view(-1))
         for name, place in given.specials:
             flat[place % flat.numel()] = values.special(name, dtype)
-    return op.confined(number, drawn, _length(op, case))
+    return op.confined(number, drawn.contiguous(), _length(op, case))
 
 
 def _length(op: Operation, case: Case) -> int:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from kernelzoo import errors
 from kernelzoo.backend import get
-from kernelzoo.check.cases import NoRoomError
+from kernelzoo.check.case import NoRoomError
 from kernelzoo.check.fuzz import placing
 from kernelzoo.check.fuzz.case import FAULTS, Case, Layout, contiguous
 from kernelzoo.check.fuzz.faulty import FAULTY, Call
