@@ -52,9 +52,9 @@ def drawn() -> dict[str, list[Case]]:
 
 
 def normed(x: Tensor, weight: Tensor, eps: float) -> Tensor:
-    wide = x.to(torch.promote_types(x.dtype, torch.float32))
-    scale = torch.rsqrt(wide.square().mean(1, keepdim=True) + eps)
-    return wide * scale * weight[:, None].to(wide.dtype)
+    """In float64, where nothing on the way is too small."""
+    wide = x.double()
+    return wide / (wide.square().mean(1, keepdim=True) + eps).sqrt() * weight[:, None].double()
 
 
 def rms_norm(x: Tensor, weight: Tensor, out: Tensor, eps: float) -> Launch:
@@ -209,8 +209,8 @@ def test_a_failure_becomes_simple(enter: Enter, drawn: dict[str, list[Case]]) ->
     assert replace(weight, layout=None) == Other("weight")
 
     simple = shrunk(enter("pick", takes_no_unknown), drawn["pick"])
-    assert simple.elements == 1 and dict(simple.sizes)["N"] <= 8
-    assert (simple.outs, simple.others, simple.x) == ((), (), Layout((1, 1)))
+    assert simple.elements * dict(simple.sizes)["N"] <= 8
+    assert (simple.outs, simple.others, simple.x) == ((), (), Layout(contiguous(simple.shape)))
 
     simple = shrunk(enter("row_sum", sums_whole_blocks), drawn["row_sum"])
     assert simple.shape[0] == 1 and simple.shape[1] in (2, 9) and simple.values == "normal"
