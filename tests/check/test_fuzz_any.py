@@ -226,7 +226,7 @@ def test_cases_are_many_kinds_and_legal(op: str) -> None:
     assert len({str(case) for case in cases}) == 800 and cases == fuzz.draw(op, 800, 3, 2**12)
     for case in cases:
         assert fuzz.parse(str(case), op) == case
-    several = {
+    several: dict[str, Callable[[Case], object]] = {
         "outs": lambda case: case.outs,
         "values": lambda case: case.values != "normal",
         "empty": lambda case: not math.prod(case.out_shapes(op)[0]),
