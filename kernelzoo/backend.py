@@ -11,7 +11,7 @@ from kernelzoo.device import on_device_of
 from kernelzoo.errors import BackendUnavailableError, DeviceError, RegistrationError, UnknownNameError
 from kernelzoo.launch import Launch, Movable
 from kernelzoo.methods import function_of, method_of
-from kernelzoo.operations import Arguments, Dims, Operation, check_tensor
+from kernelzoo.operations import Dims, Operation, check_tensor
 
 if TYPE_CHECKING:
     import torch
@@ -140,8 +140,7 @@ class Backend:
                     outs = tuple(inputs[0].new_empty(shape, dtype=dtype) for shape, dtype in outputs)
                     at(*(tensor.data_ptr() for tensor in (*inputs, *outs)))
                 return outs[0] if len(outs) == 1 else outs
-        args = op.arguments(inputs, dim, keepdim, scalars)
-        launch, outs = self._bound(op, args, variant, out)
+        launch, outs = self._bound(op, inputs, dim, keepdim, scalars, variant, out)
         if key is not None and isinstance(launch, Movable):
             if len(self._kept_calls) >= _KEPT:
                 self._kept_calls.clear()
@@ -178,13 +177,22 @@ class Backend:
         """A call without a kept launch, of an operation on one tensor: check, bind and launch, and keep the launch for
         its key if possible."""
         result: torch.Tensor
-        launch, (result,) = self._bound(op, op.arguments((x,), dim, keepdim), variant, out)
+        launch, (result,) = self._bound(op, (x,), dim, keepdim, (), variant, out)
         if key is not None and isinstance(launch, Movable):
             self._keep(key, x, launch, result)
         return result
 
-    def _bound(self, op: Operation, args: Arguments, variant: str, out: Any) -> tuple[Launch | None, tuple[Any, ...]]:
-        """Bind and launch a checked call: the launch, and the outputs."""
+    def _bound(
+        self,
+        op: Operation,
+        inputs: tuple[Any, ...],
+        dim: Dims,
+        keepdim: bool,
+        scalars: Mapping[str, Any] | tuple[()],
+        variant: str,
+        out: Any,
+    ) -> tuple[Launch | None, tuple[Any, ...]]:
+        """Check, bind and launch a call: the launch, and the outputs."""
         bind = self._binds.get((op.name, variant)) if isinstance(variant, str) else None
         if bind is None:
             alone = self.variants(op.name)
@@ -192,6 +200,7 @@ class Backend:
                 raise UnknownNameError(f"{self.name} {op.name} variant", variant, alone)
             (variant,) = alone
             bind = self._binds[op.name, variant]
+        args = op.arguments(inputs, dim, keepdim, scalars)
         self._check_device(args.x)
         if out is None:
             outs = op.allocate(args)

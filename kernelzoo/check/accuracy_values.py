@@ -24,6 +24,9 @@ ACROSS = (33, 781, 4097)
 _AT_ONCE = 2**22
 """Elements of a problem: 32 MB in float64, and some thirty such at the most."""
 
+_FEW = 33
+"""Elements of an axis with a name, unless it is the last or the first of the first input."""
+
 Family: TypeAlias = "Callable[[torch.Tensor, torch.Generator, torch.dtype], torch.Tensor]"
 """Makes rows of values out of standard normal ones of shape (rows, length), in float64."""
 
@@ -75,7 +78,10 @@ FAMILIES: dict[str, Family] = {
     # Powers of two in their order: the terms double, or halve, as far as the dtype goes.
     "halving": lambda x, generator, kind: _index(x).remainder_(40).mul_(-math.log(2)) + x * _eps(kind),
 }
-"""What an operation that rounds is tried on, by name."""
+"""What the first input of an operation that rounds is tried on, by name."""
+
+SAMPLE = "sample"
+"""Inputs as the operation's own checks draw them, where no family of values says all of them."""
 
 
 def _eps(kind: torch.dtype) -> float:
@@ -86,22 +92,39 @@ def _eps(kind: torch.dtype) -> float:
 
 @dataclass(frozen=True)
 class Problem:
-    """Rows of one family and length, along the last axis or the first."""
+    """Rows of one family and length, along the last axis or the first; or tensors whose axes have names."""
 
     family: str
     length: int
     dim: int
     rows: int
     seed: int
+    named: tuple[int, ...] = ()
+    """The shape of the first input, if its axes have names."""
+    sizes: tuple[tuple[str, int], ...] = ()
+    """Of the axes that it has not."""
 
     @property
-    def shape(self) -> tuple[int, int]:
-        return (self.rows, self.length) if self.dim == -1 else (self.length, self.rows)
+    def shape(self) -> tuple[int, ...]:
+        return self.named or ((self.rows, self.length) if self.dim == -1 else (self.length, self.rows))
+
+
+def _families(op: operations.Operation, dtype: str) -> tuple[str, ...]:
+    first, *others = op.inputs.values()
+    if not op.by_rows or first.low is not None or first.high is not None:
+        return (SAMPLE,)
+    if not op.rounds:
+        return (SAMPLE,) if others else fuzz_values.families(dtype)
+    return tuple(FAMILIES) if dtype in operations.FLOATS else (SAMPLE,)
 
 
 def problems(op: str, dtype: str, values: int, seed: int) -> Iterator[Problem]:
     """Problems of about so many values in all, each family and length having the same share of them."""
-    names = tuple(FAMILIES) if operations.OPERATIONS[op].rounds else fuzz_values.families(dtype)
+    operation = operations.OPERATIONS[op]
+    if not operation.by_rows:
+        yield from _by_axes(operation, values, seed)
+        return
+    names = _families(operation, dtype)
     kinds = [(length, -1) for length in LENGTHS] + [(length, 0) for length in ACROSS]
     share = values / len(names) / len(kinds)
     number = 0
@@ -117,12 +140,40 @@ def problems(op: str, dtype: str, values: int, seed: int) -> Iterator[Problem]:
                 rows -= part
 
 
-def draw(problem: Problem, op: str, dtype: str, generator: torch.Generator) -> torch.Tensor:
-    """The input of a problem, the same for the same seed of the generator."""
+def _by_axes(operation: operations.Operation, values: int, seed: int) -> Iterator[Problem]:
+    """Of each length along the last axis of the first input; the first axis has what is left of its share, and every
+    other one a few elements."""
+    axes = operation.axes[0]
+    lengths = [int(axes[-1])] if axes[-1].isdigit() else [length for length in LENGTHS if length <= 4097]
+    for number, length in enumerate(lengths):
+        known = {axis: int(axis) if axis.isdigit() else _FEW for axis in (*axes, *operation.sizes)}
+        known[axes[-1]] = length
+        if len(axes) > 1 and not axes[0].isdigit() and axes[0] != axes[-1]:
+            others = math.prod(known[axis] for axis in axes[1:])
+            known[axes[0]] = max(1, min(values // len(lengths), _AT_ONCE) // others)
+        shape = tuple(known[axis] for axis in axes)
+        further = tuple((axis, known[axis]) for axis in operation.sizes)
+        yield Problem(SAMPLE, length, -1, math.prod(shape) // length, seed + number * 1009, shape, further)
+
+
+def draw(problem: Problem, op: str, dtype: str, generator: torch.Generator) -> tuple[torch.Tensor, ...]:
+    """The inputs of a problem, the same for the same seed of the generator."""
+    operation = operations.OPERATIONS[op]
+    if problem.family == SAMPLE or len(operation.inputs) > 1:
+        sizes = dict(problem.sizes)
+        sampled = operation.sample(problem.shape, dtype, problem.dim, generator=generator, sizes=sizes)
+        if problem.family == SAMPLE:
+            return sampled
+        return _first(problem, operation, dtype, generator), *sampled[1:]
+    return (_first(problem, operation, dtype, generator),)
+
+
+def _first(problem: Problem, op: operations.Operation, dtype: str, generator: torch.Generator) -> torch.Tensor:
+    """The first input of an operation by rows."""
     import torch
 
     kind = getattr(torch, dtype)
-    if not operations.OPERATIONS[op].rounds:
+    if not op.rounds:
         x = fuzz_values.draw(problem.family, problem.shape, dtype, generator)
         rows = x if problem.dim == -1 else x.t()
         flat = bits(x).view(problem.shape)
@@ -130,9 +181,9 @@ def draw(problem: Problem, op: str, dtype: str, generator: torch.Generator) -> t
         for number, name in enumerate(fuzz_values.specials(dtype)):
             # One of each kind in every sixteenth row or so, where there are as many rows.
             spread[number::16, problem.seed % rows.size(1)] = fuzz_values.special(name, dtype)
-        return x
+        return op.confined(0, x, problem.length)
     normal = torch.randn(
         (problem.rows, problem.length), dtype=torch.float64, device=generator.device, generator=generator
     )
     drawn = FAMILIES[problem.family](normal, generator, kind).to(kind)
-    return (drawn if problem.dim == -1 else drawn.t()).contiguous()
+    return op.confined(0, (drawn if problem.dim == -1 else drawn.t()).contiguous(), problem.length)

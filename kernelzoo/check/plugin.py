@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+import itertools
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
 
 from kernelzoo import registry
 from kernelzoo.backend import get
 from kernelzoo.check import running
-from kernelzoo.check.cases import Case, NoRoomError, cases
-from kernelzoo.check.running import check
+from kernelzoo.check.case import Case, Inputs, NoRoomError
+from kernelzoo.check.cases import cases
+from kernelzoo.check.running import calling, check
 from kernelzoo.errors import BackendUnavailableError, DeviceError, UnsupportedProblemError
+from kernelzoo.operations import Operation
+
+if TYPE_CHECKING:
+    import torch
 
 
 class Conformance:
@@ -78,24 +85,21 @@ class Conformance:
 
         A form for columns may refuse every row along the last axis, and one for half precision all of float32.
         """
-        import torch
-
         backend = get(implementation.backend)
-        device, method = self.device(implementation.backend), getattr(backend, implementation.op)
+        device = self.device(implementation.backend)
         refusals = []
-        for dim, dtype in ((-1, "float32"), (0, "float32"), (-1, "float16")):
+        for tried in _examples(implementation.operation):
             taken = 0
-            for shape in ((16, 4096), (64, 256), (4, 65536), (100, 33)):
-                generator = torch.Generator().manual_seed(0)
-                x = implementation.operation.sample(shape, dtype, dim, generator=generator).to(device)
+            for case in tried:
+                inputs = case.inputs(device)
                 try:
-                    result = method(x, dim, variant=implementation.variant)
+                    found = calling(implementation, case, inputs)
                 except BackendUnavailableError as refusal:
                     pytest.skip(str(refusal))
                 except UnsupportedProblemError as refusal:
                     refusals.append(str(refusal))
                     continue
-                implementation.operation.assert_close(result, x, dim)
+                implementation.operation.assert_close(found, inputs, case.dim)
                 taken += 1
             if taken and not (refusals and implementation.variant == "auto"):
                 return
@@ -109,26 +113,68 @@ class Conformance:
 
         if self.takes_core_only(implementation):
             pytest.skip("slow to bind; covered by the core cases")
-        device = self.device(implementation.backend)
-        method = getattr(get(implementation.backend), implementation.op)
-        generator = torch.Generator().manual_seed(1)
-        x = implementation.operation.sample((13, 6, 50), "float32", generator=generator).to(device)
-        shape = implementation.operation.out_shape((13, 6, 50), (2,), False)
+        device, operation = self.device(implementation.backend), implementation.operation
+        case = _example(operation, (13, 6, 50), -1, operation.dtypes[_main(operation)])
+        inputs = case.inputs(device)
+        args = operation.arguments(inputs, case.dim)
         for name, strides in (("stepped", 2), ("transposed", 1)):
-            frame = torch.full((*(s * strides for s in reversed(shape)),), -7.0, device=device)
-            out = frame.permute(*reversed(range(frame.ndim)))[tuple(slice(None, None, strides) for _ in shape)]
+            frames, outs = [], []
+            for shape, dtype in zip(operation.out_shapes(args), operation.out_dtypes(args), strict=True):
+                frame = torch.full((*(s * strides for s in reversed(shape)),), 7, dtype=dtype, device=device)
+                out = frame.permute(*reversed(range(frame.ndim)))[tuple(slice(None, None, strides) for _ in shape)]
+                frames.append(frame)
+                outs.append(out)
+            given = outs[0] if len(outs) == 1 else tuple(outs)
             try:
-                assert method(x, variant=implementation.variant, out=out) is out
+                found = calling(implementation, case, inputs, given)
             except UnsupportedProblemError as refusal:
                 pytest.skip(str(refusal))
-            implementation.operation.assert_close(out, x)
-            assert int((frame == -7.0).sum()) == frame.numel() - out.numel(), name
+            assert all(one is out for one, out in zip(found, outs, strict=True))
+            operation.assert_close(tuple(outs), inputs, case.dim)
+            for frame, out in zip(frames, outs, strict=True):
+                out.fill_(7)
+                assert bool((frame == torch.full_like(frame, 7)).all()), name
 
     def test_wrong_device(self, implementation: registry.Implementation) -> None:
-        import torch
-
-        backend = get(implementation.backend)
+        backend, operation = get(implementation.backend), implementation.operation
         if "meta" in backend.devices:
             pytest.skip("this backend takes every device")
+        shape, sizes = _sizes(operation, (2, 3))
+        inputs = operation.meta(shape, operation.dtypes[_main(operation)], sizes=sizes).inputs
         with pytest.raises(DeviceError, match=implementation.backend):
-            getattr(backend, implementation.op)(torch.empty(2, 3, device="meta"), variant=implementation.variant)
+            getattr(backend, implementation.op)(*inputs, variant=implementation.variant)
+
+
+def _main(operation: Operation) -> int:
+    """The place of the dtype that most variants take."""
+    return operation.dtypes.index("float32") if "float32" in operation.dtypes else 0
+
+
+def _examples(operation: Operation) -> Iterator[list[Case]]:
+    """Cases of which each variant takes some: along the last axis, along the first, and in another dtype."""
+    main = operation.dtypes[_main(operation)]
+    other = "float16" if "float16" in operation.dtypes else operation.dtypes[-1]
+    shapes = ((16, 4096), (64, 256), (4, 65536), (100, 33)) if operation.by_rows else ((16, 64), (128, 256), (100, 33))
+    for dim, dtype in dict.fromkeys(
+        ((-1, main), (0, main), (-1, other)) if operation.by_rows else ((-1, main), (-1, other))
+    ):
+        yield [_example(operation, shape, dim, dtype) for shape in shapes]
+
+
+def _example(operation: Operation, shape: tuple[int, ...], dim: int, dtype: str) -> Case:
+    known, sizes = _sizes(operation, shape)
+
+    def make(device: str, generator: torch.Generator) -> Inputs:
+        drawn = operation.sample(known, dtype, dim, generator=generator.manual_seed(0), sizes=sizes)
+        return tuple(x.to(device) for x in drawn)
+
+    return Case(operation.name, dtype, make, dim)
+
+
+def _sizes(operation: Operation, shape: tuple[int, ...]) -> tuple[tuple[int, ...], dict[str, int]]:
+    """The shape of the first input, and the sizes of all axes with names: those of the shape in turn."""
+    if operation.by_rows:
+        return shape, {}
+    axes = dict.fromkeys(axis for axis in (*operation.axes[0], *operation.sizes) if not axis.isdigit())
+    sizes = dict(zip(axes, itertools.cycle(shape), strict=False))
+    return tuple(int(axis) if axis.isdigit() else sizes[axis] for axis in operation.axes[0]), sizes

@@ -3,41 +3,102 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kernelzoo import operations
-from kernelzoo.operations.sampling import plain
+from kernelzoo.operations.sampling import as_declared, plain
 
 if TYPE_CHECKING:
     import torch
-    from hypothesis.strategies import SearchStrategy
+    from hypothesis.strategies import DrawFn, SearchStrategy
 
 
-def tensors(op: str, largest: int = 9) -> SearchStrategy[torch.Tensor]:
-    """A Hypothesis strategy: tensors on the CPU of every dtype of an operation, and of any rank to 5, each axis at most
-    ``largest`` long: permuted, sliced, stepped, expanded; special values among the floats. Needs Hypothesis."""
+def tensors(op: str, largest: int = 9) -> SearchStrategy[Any]:
+    """A Hypothesis strategy: an input on the CPU, of every dtype of an operation, and of any rank to 5, each axis at
+    most ``largest`` long: permuted, sliced, stepped, expanded; special values among the floats. For an operation of
+    several inputs, a tuple of them, to be taken along the last axis. Needs Hypothesis."""
+    from hypothesis import strategies as st
+
+    operation = operations.OPERATIONS[op]
+
+    @st.composite
+    def drawn(draw: DrawFn) -> torch.Tensor | tuple[torch.Tensor, ...]:
+        dtype = draw(st.sampled_from(operation.dtypes))
+        if operation.by_rows:
+            shape = tuple(draw(st.lists(st.integers(1, largest), min_size=0, max_size=5)))
+            while math.prod(shape) > 2000:  # what an interpreter runs in a moment
+                shape = shape[:-1]
+            x = _viewed(draw, _drawn(draw, operation, 0, shape, dtype, {}))
+            sizes = {"n": x.size(-1) if x.ndim else 1}
+        else:
+            axes = dict.fromkeys(axis for axis in (*operation.axes[0], *operation.sizes) if not axis.isdigit())
+            sizes = {axis: draw(st.integers(1, largest)) for axis in axes}
+            shape = tuple(int(axis) if axis.isdigit() else sizes[axis] for axis in operation.axes[0])
+            x = _laid_out(draw, _drawn(draw, operation, 0, shape, dtype, sizes))
+        if len(operation.inputs) == 1:
+            return x
+        dims = operations.axes_of(-1, x.ndim) if operation.by_rows else ()
+        shapes = operation.shapes(tuple(x.shape), dims, False, sizes)
+        others = [
+            _laid_out(draw, _drawn(draw, operation, number, shapes[number], operation.dtype_of(name, dtype), sizes))
+            for number, name in enumerate(operation.inputs)
+            if number
+        ]
+        return x, *others
+
+    return drawn()
+
+
+def _drawn(
+    draw: DrawFn,
+    operation: operations.Operation,
+    number: int,
+    shape: tuple[int, ...],
+    dtype: str,
+    sizes: dict[str, int],
+) -> torch.Tensor:
+    """A contiguous input, with special values."""
     import torch
     from hypothesis import strategies as st
 
-    @st.composite
-    def drawn(draw: st.DrawFn) -> torch.Tensor:
-        dtype = draw(st.sampled_from(operations.OPERATIONS[op].dtypes))
-        shape = tuple(draw(st.lists(st.integers(1, largest), min_size=0, max_size=5)))
-        while math.prod(shape) > 2000:  # what an interpreter runs in a moment
-            shape = shape[:-1]
-        x = plain(shape, dtype, (), generator=torch.Generator().manual_seed(draw(st.integers(0, 2**31))))
-        if dtype in operations.FLOATS:
-            info = torch.finfo(x.dtype)
-            special = (math.nan, math.inf, -math.inf, -0.0, 0.0, info.max, -info.max, info.tiny, -info.tiny / 4)
-            flat = x.view(-1)
-            for _ in range(draw(st.integers(0, 3))):
-                flat[draw(st.integers(0, x.numel() - 1))] = draw(st.sampled_from(special))
-        if shape:
-            x = x.permute(draw(st.permutations(range(len(shape)))))
-            x = x[tuple(slice(draw(st.integers(0, size - 1)), None, draw(st.integers(1, 3))) for size in x.shape)]
-            axis = draw(st.integers(0, x.ndim - 1))
-            if x.size(axis) == 1:
-                x = x.expand(*(3 if d == axis else -1 for d in range(x.ndim)))
-        return x
+    declared = list(operation.inputs.values())[number]
+    generator = torch.Generator().manual_seed(draw(st.integers(0, 2**31)))
+    if declared.low is not None or declared.high is not None or declared.also:
+        known = {**sizes, **{name: scalar.default for name, scalar in operation.scalars.items()}}
+        return as_declared(declared, shape, dtype, known, generator)
+    x = plain(shape, dtype, (), generator=generator)
+    if dtype in operations.FLOATS:
+        info = torch.finfo(x.dtype)
+        special = (math.nan, math.inf, -math.inf, -0.0, 0.0, info.max, -info.max, info.tiny, -info.tiny / 4)
+        flat = x.view(-1)
+        for _ in range(draw(st.integers(0, 3))):
+            flat[draw(st.integers(0, x.numel() - 1))] = draw(st.sampled_from(special))
+    # Whatever view is made of it, no row is longer.
+    return operation.confined(number, x, 3 * max(1, x.numel()) if operation.by_rows else 0)
 
-    return drawn()
+
+def _viewed(draw: DrawFn, x: torch.Tensor) -> torch.Tensor:
+    """A view of a tensor: permuted, sliced, stepped, expanded."""
+    from hypothesis import strategies as st
+
+    if x.ndim:
+        x = x.permute(draw(st.permutations(range(x.ndim))))
+        x = x[tuple(slice(draw(st.integers(0, size - 1)), None, draw(st.integers(1, 3))) for size in x.shape)]
+        axis = draw(st.integers(0, x.ndim - 1))
+        if x.size(axis) == 1:
+            x = x.expand(*(3 if d == axis else -1 for d in range(x.ndim)))
+    return x
+
+
+def _laid_out(draw: DrawFn, x: torch.Tensor) -> torch.Tensor:
+    """A tensor of that shape and those values: permuted, stepped and not at the start of its memory."""
+    import torch
+    from hypothesis import strategies as st
+
+    order = draw(st.permutations(range(x.ndim)))
+    steps = [draw(st.integers(1, 3)) for _ in order]
+    start = draw(st.integers(0, 3))
+    memory = torch.zeros(start + math.prod(x.size(d) * step for d, step in zip(order, steps, strict=True)))
+    whole = memory.to(x.dtype)[start:].view([x.size(d) * step for d, step in zip(order, steps, strict=True)])
+    view = whole[tuple(slice(None, None, step) for step in steps)].permute([order.index(d) for d in range(x.ndim)])
+    return view.copy_(x)

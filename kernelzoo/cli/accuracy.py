@@ -83,7 +83,7 @@ def accuracy(
         key=lambda row: (
             places.index(row["op"]),
             order.index(row["dtype"]),
-            row["id"] != engine.TORCH,
+            not engine.is_torchs(row["id"]),
             row["id"],
         )
     )
@@ -94,8 +94,9 @@ def accuracy(
         output.emit(document)
     else:
         _print(rows, seed)
-    bad = [row for row in rows if row["id"] != engine.TORCH and _bad(row)]
-    measured = any(row.get("problems") for row in rows if row["id"] != engine.TORCH)
+    ours = [row for row in rows if not engine.is_torchs(row["id"])]
+    bad = [row for row in ours if _bad(row)]
+    measured = any(row.get("problems") for row in ours)
     return 1 if bad else 0 if measured else 2
 
 
@@ -131,9 +132,9 @@ def _tasks(ids: Sequence[str], dtypes: Sequence[str]) -> list[Task]:
         if dtype not in taken:
             raise UnknownNameError("dtype", dtype, taken)
     for op in dict.fromkeys(id.split("/")[1] for id in ids):
-        for dtype in operations.OPERATIONS[op].dtypes:
+        for dtype in engine.dtypes(op):
             if not dtypes or dtype in dtypes:
-                tasks += [(op, dtype, [engine.TORCH])] if operations.OPERATIONS[op].rounds else []
+                tasks += [(op, dtype, [engine.torch_id(op)])] if engine.torch_id(op) else []
                 for backend in dict.fromkeys(id.split("/")[0] for id in ids):
                     of_backend = [id for id in ids if id.startswith(f"{backend}/{op}/")]
                     tasks += [(op, dtype, of_backend)] if of_backend else []

@@ -137,7 +137,7 @@ class _Work:
             self._found[name] += found.get(name, 0)
         self.unavailable = self.unavailable or found["unavailable"]
         self._seconds += seconds
-        self._layouts |= {(case.dtype, case.shape, case.x, case.dim, case.keepdim, case.out) for case in batch}
+        self._layouts |= {case.layout for case in batch}
 
     def row(self) -> dict[str, Any]:
         """A row of the record. ``cases`` are those that were run."""
@@ -275,16 +275,23 @@ def _words(text: str, op: str) -> str:
     from kernelzoo.check.fuzz import contiguous, parse
 
     case = parse(text, op)
-    told = [f"{case.dtype} {'x'.join(map(str, case.shape)) or 'scalar'}", f"dim={case.dim}"]
+    told = [f"{case.dtype} {'x'.join(map(str, case.shape)) or 'scalar'}"]
+    told += [f"dim={case.dim}"] if case.dim is not None else []
+    told += [f"{name}={value}" for name, value in (*case.sizes, *case.scalars)]
     told += [f"strides {case.x.strides}"] if case.x.strides != contiguous(case.shape) else []
     told += [f"starts {case.x.offset} elements after a 16-byte boundary"] if case.x.offset else []
     told += ["keepdim"] if case.keepdim else []
-    told += [f"out with strides {case.out.strides}"] if case.out else []
+    told += [f"out with strides {out.strides}" for out in case.outs]
     told.append(f"values {case.values!r}")
     told += [f"{name} at element {place}" for name, place in case.specials]
     told += ["x lazily negated"] if case.negated else []
+    told += [f"{other.name} {_said(other.said())}" for other in case.others]
     told += [f"a wrong call: {case.fault}"] if case.fault else []
     return ", ".join(told)
+
+
+def _said(facts: dict[str, Any]) -> str:
+    return " ".join(f"{name} {value!r}" for name, value in facts.items())
 
 
 def _again(id: str, case: str, modules: Sequence[Path], device: str) -> str:

@@ -64,7 +64,9 @@ def load_definition(path: str | Path) -> Operation:
         if tensor["dtype"] not in FLOATS + INTEGERS:
             raise DefinitionError(f"{path}: {key} is of {tensor['dtype']}, which kernelzoo does not take")
         if key in tensors and tensor["dtype"] not in FLOATS:
-            raise DefinitionError(f"{path}: a definition does not say which integers {key!r} may hold, so none is drawn")
+            raise DefinitionError(
+                f"{path}: a definition does not say which integers {key!r} may hold, so none is drawn"
+            )
     if not tensors:
         raise DefinitionError(f"{path}: it takes no tensor")
     order, outputs = tuple(data["inputs"]), tuple(data["outputs"])
@@ -78,7 +80,9 @@ def load_definition(path: str | Path) -> Operation:
         **{key: Output(_axes(data, tensor), dtype=tensor["dtype"]) for key, tensor in data["outputs"].items()},
         "domain": dict.fromkeys((key for key in tensors), lambda info, n: min(info.max, _LARGEST)),
         "reference": _named(_reference(run, order), order),
-        "error": _named(_error(run, order, tuple(tensors), longest, next(iter(tensors.values()))["dtype"]), (*order, "unit", "ref")),
+        "error": _named(
+            _error(run, order, tuple(tensors), longest, next(iter(tensors.values()))["dtype"]), (*order, "unit", "ref")
+        ),
     }
     first = next(iter(tensors.values()))
     operation(dtypes=(first["dtype"],), name=name)(type(name, (), body))
@@ -178,9 +182,7 @@ def _error(
     return error
 
 
-def _changed(
-    name: str, given: Mapping[str, Any], tensors: tuple[str, ...], generator: torch.Generator
-) -> torch.Tensor:
+def _changed(name: str, given: Mapping[str, Any], tensors: tuple[str, ...], generator: torch.Generator) -> torch.Tensor:
     """An input with each element a little larger or smaller."""
     import torch
 

@@ -14,7 +14,7 @@ from kernelzoo.operations.exact import Exact
 from kernelzoo.operations.expected import Bounds, Expected, bounds_of
 from kernelzoo.operations.rows import Rows, parts
 from kernelzoo.operations.sampling import draw
-from kernelzoo.operations.signature import Signature, parameters, zip_dict
+from kernelzoo.operations.signature import Signature, zip_dict
 
 if TYPE_CHECKING:
     import torch

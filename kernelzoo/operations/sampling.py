@@ -33,7 +33,7 @@ def draw(
     known |= {"n": n} if op.by_rows else dict(zip(op.axes[0], shape, strict=True))
     drawn = [_first(op, shape, dtype, dim, dims, known, generator)]
     for name, size in zip(others, shapes[1:], strict=False):
-        drawn.append(_other(op.inputs[name], size, op.dtype_of(name, dtype), known, generator))
+        drawn.append(as_declared(op.inputs[name], size, op.dtype_of(name, dtype), known, generator))
     return tuple(drawn)
 
 
@@ -50,7 +50,7 @@ def _first(
 
     declared, kind = next(iter(op.inputs.values())), getattr(torch, dtype)
     if not kind.is_floating_point or not op.rounds:
-        return _other(declared, shape, dtype, known, generator, dim if op.by_rows else ())
+        return as_declared(declared, shape, dtype, known, generator, dim if op.by_rows else ())
     x = normal(shape, dtype, generator=generator)
     if not x.numel() or not shape:
         return x.to(kind)
@@ -65,7 +65,7 @@ def _first(
     return x.to(kind)
 
 
-def _other(
+def as_declared(
     declared: Input,
     shape: tuple[int, ...],
     dtype: str,

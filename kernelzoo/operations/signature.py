@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from kernelzoo.errors import AxisError, DeviceError, EmptyReductionError, ShapeError
+from kernelzoo.errors import AxisError, DeviceError, EmptyReductionError, OutputError, ShapeError
 from kernelzoo.operations.arguments import (
     Arguments,
     Dims,
@@ -82,7 +82,7 @@ class Signature:
 
     @property
     def narrowest(self) -> str:
-        """The dtype of which most elements fit into memory, and which is not bool."""
+        """The dtype of which most elements fit into memory, and which is not bool; with a sign, if there is one."""
         import torch
 
         # Of two as narrow the signed one, which has a value that no other passes for.
@@ -233,6 +233,8 @@ class Signature:
         """
         before = list(zip(self.inputs, args.inputs, strict=True))
         several = len(self.outputs) > 1
+        if len(outs) != len(self.outputs):
+            raise OutputError(f"out must be a tuple of {len(self.outputs)} tensors: {', '.join(self.outputs)}")
         for (name, declared), out, shape, dtype in zip(
             self.outputs.items(), outs, self.out_shapes(args), self.out_dtypes(args), strict=True
         ):

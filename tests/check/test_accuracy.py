@@ -17,6 +17,7 @@ from kernelzoo.launch import Bind, Launch, void
 from kernelzoo.operations.exact import summed
 
 CPU = torch.device("cpu")
+SOFTMAX = operations.OPERATIONS["softmax"]
 HAND = Problem("by hand", 0, -1, 1, 0)
 
 
@@ -45,7 +46,7 @@ def entrant() -> Iterator[Callable[[str, Bind], str]]:
 def tally(x: torch.Tensor, result: torch.Tensor) -> Tally:
     """The errors of one result for one row, which must be normal numbers all, or none of them."""
     counted = Tally("by/softmax/hand", "softmax", operations.dtype_name(x.dtype))
-    accuracy.Rounded(operations.SOFTMAX, x.unsqueeze(0), HAND).count(counted, result.unsqueeze(0))
+    accuracy.Rounded(SOFTMAX, SOFTMAX.arguments((x.unsqueeze(0),)), HAND).count(counted, result.unsqueeze(0))
     return counted
 
 
@@ -107,14 +108,14 @@ def test_the_exact_value_is_exact() -> None:
     generator = torch.Generator().manual_seed(0)
     for name, family in accuracy_values.FAMILIES.items():
         x = family(torch.randn(2, 37, dtype=torch.float64, generator=generator), generator, torch.float64)
-        high, low, scale = operations.SOFTMAX.exact(x.contiguous())
+        high, low, scale = SOFTMAX.exact(SOFTMAX.arguments((x.contiguous(),)))
         assert low is not None and scale is not None
         for row in range(2):
             with localcontext() as context:
                 context.prec = 60
                 terms = [(Decimal(v) - Decimal(x[row].max().item())).exp() for v in x[row].tolist()]
                 total = sum(terms)
-                pairs = zip(high[row].tolist(), low[row].tolist(), scale[row].tolist(), strict=True)
+                pairs = zip(*(part[row].flatten().tolist() for part in (high, low, scale)), strict=True)
                 for term, (a, b, s) in zip(terms, pairs, strict=True):
                     told = (Decimal(a) + Decimal(b)) * Decimal(2) ** int(s)
                     assert abs(told - term / total) <= term / total * Decimal(2) ** -60 + Decimal(2) ** -1140, name
@@ -129,9 +130,15 @@ def test_the_sum_of_pairs_is_exact() -> None:
         assert abs(Fraction(high[row].item()) + Fraction(low[row].item()) - exact) <= exact / 2**100
 
 
+def reference(x: torch.Tensor) -> torch.Tensor:
+    """The right softmax along axis 1, in float64."""
+    (right,) = SOFTMAX.reference(SOFTMAX.arguments((x,), 1))
+    return right
+
+
 def rounded(x: torch.Tensor) -> torch.Tensor:
     """The right softmax along axis 1, rounded once."""
-    return operations.SOFTMAX.reference(x, 1).to(x.dtype)
+    return reference(x).to(x.dtype)
 
 
 def one_more(x: torch.Tensor, out: torch.Tensor) -> Launch:
@@ -147,7 +154,7 @@ def rounds_twice(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """To bfloat16 by way of what has one bit more."""
 
     def launch() -> None:
-        right = operations.SOFTMAX.reference(x, 1)
+        right = reference(x)
         unit = torch.ldexp(torch.ones_like(right), torch.frexp(right).exponent - 9)
         out.copy_((right / unit).round_().mul_(unit).to(x.dtype))
 
@@ -209,7 +216,7 @@ def test_a_minimum_is_exact_or_wrong(entrant: Callable[[str, Bind], str]) -> Non
     def drops_nan(x: torch.Tensor, out: torch.Tensor) -> Launch:
         return lambda: void(out.copy_(torch.where(x != x, math.inf, x).amin(1)))
 
-    for dtype in operations.MIN.dtypes:
+    for dtype in operations.OPERATIONS["min"].dtypes:
         (row,) = accuracy.measure("min", dtype, [entrant("min", minimum)], 50_000, 1, CPU)
         assert (row["wrong"], row["same_bits"]) == (0, True) and row["values"] > 20_000, dtype
         assert row["worst_ulp"] is None

@@ -1,6 +1,6 @@
-"""Forgetting backends that a test registered."""
+"""Forgetting backends and operations that a test registered."""
 
-from kernelzoo import backend, registry
+from kernelzoo import backend, operations, registry
 
 
 def forget(*names: str) -> None:
@@ -17,3 +17,12 @@ def unload(*names: str) -> None:
         registry._loaded.pop(name, None)
         backend._backends.pop(name, None)
     backend._best.clear()
+
+
+def forget_operation(*names: str) -> None:
+    """Forget operations that were declared under these names."""
+    for name in names:
+        operations.declared.pop(name, None)
+        backend.functions.pop(name, None)
+        if name in vars(backend.Backend):
+            delattr(backend.Backend, name)

@@ -5,8 +5,9 @@ which values, and what is wrong with the call, if something is. What it says is 
 call on any machine, and the same values on the same kind of device. The module ``running`` runs it.
 """
 
-from kernelzoo.check.fuzz.case import FAR, FAULTS, Case, CaseError, Layout, contiguous, faults, parse, span
+from kernelzoo.check.fuzz.case import FAR, FAULTS, Case, CaseError, Layout, Other, contiguous, faults, span
 from kernelzoo.check.fuzz.drawing import GROUP, draw, largest, strategy
+from kernelzoo.check.fuzz.parsing import parse
 from kernelzoo.check.fuzz.reducing import reduce, simpler
 
 __all__ = [
@@ -16,6 +17,7 @@ __all__ = [
     "Case",
     "CaseError",
     "Layout",
+    "Other",
     "contiguous",
     "draw",
     "faults",

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from kernelzoo import operations
 from kernelzoo.check.fuzz import values
 from kernelzoo.errors import KernelZooError
+from kernelzoo.operations.declared import ROW
 
 FAR = 2**30
 """Elements from one row to the next of a case that is ``far``, more or less: multiples of it don't fit 32 bits."""
@@ -28,34 +29,92 @@ class Layout:
     offset: int = 0
 
 
+Specials = tuple[tuple[str, int], ...]
+"""Special values and where they go: the number of the element in memory, modulo how many there are."""
+
+
+def word_of(name: str) -> str:
+    """What an input beside the first is called in JSON: its name, if a case has no other use of it.
+
+    >>> word_of("weight"), word_of("values")
+    ('weight', 'input values')
+    """
+    return f"input {name}" if name in WORDS else name
+
+
+WORDS = (
+    *("dtype", "shape", "dim", "strides", "offset", "keepdim", "out", "values", "seed", "specials", "negated"),
+    *("scalars", "sizes", "fault"),
+)
+"""Of a case in JSON."""
+
+
+@dataclass(frozen=True)
+class Other:
+    """An input beside the first."""
+
+    name: str
+    dtype: str = ""
+    """"": the one that the operation says, which may be that of the first input."""
+    layout: Layout | None = None
+    """None: contiguous, at a 16-byte boundary."""
+    values: str = ""
+    """"": the first family of its dtype."""
+    specials: Specials = ()
+    negated: bool = False
+
+    def said(self) -> dict[str, Any]:
+        """As JSON, without what is at its default."""
+        said: dict[str, Any] = {"dtype": self.dtype} if self.dtype else {}
+        said |= {"strides": self.layout.strides} if self.layout else {}
+        said |= {"offset": self.layout.offset} if self.layout and self.layout.offset else {}
+        said |= {"values": self.values} if self.values else {}
+        said |= {"specials": self.specials} if self.specials else {}
+        return said | ({"negated": True} if self.negated else {})
+
+
 @dataclass(frozen=True)
 class Case:
     """One call. ``fault`` names what is wrong with it, see FAULTS; the rest is then as it would be without."""
 
     dtype: str
+    """Of the first input, as are shape, values, seed, specials and negated."""
     shape: tuple[int, ...]
     x: Layout
+    """Of the first input."""
     dim: Any = -1
+    """None for an operation that is not by rows."""
     keepdim: bool = False
-    out: Layout | None = None
-    """None: the call makes its own."""
+    outs: tuple[Layout, ...] = ()
+    """Of each output; none: the call makes its own."""
     values: str = "normal"
     seed: int = 0
-    specials: tuple[tuple[str, int], ...] = ()
-    """Special values and where they go: the number of the element in memory, modulo how many there are."""
+    specials: Specials = ()
     negated: bool = False
     """X is a lazily negated view."""
     fault: str = ""
+    others: tuple[Other, ...] = ()
+    """Inputs beside the first, of which something is not at its default, in the order of the operation."""
+    scalars: tuple[tuple[str, Any], ...] = ()
+    """Scalars that are not at their default, by name."""
+    sizes: tuple[tuple[str, int], ...] = ()
+    """Of the axes that the first input has not, by name."""
 
     def __str__(self) -> str:
         """Compact JSON, without what is at its default."""
-        said: dict[str, Any] = {"dtype": self.dtype, "shape": self.shape, "dim": self.dim, "strides": self.x.strides}
+        said: dict[str, Any] = {"dtype": self.dtype, "shape": self.shape}
+        said |= {"dim": self.dim} if self.dim is not None else {}
+        said |= {"strides": self.x.strides}
         said |= {"offset": self.x.offset} if self.x.offset else {}
         said |= {"keepdim": True} if self.keepdim else {}
-        said |= {"out": [self.out.strides, self.out.offset]} if self.out else {}
+        outs = [[out.strides, out.offset] for out in self.outs]
+        said |= {"out": outs if len(outs) > 1 else outs[0]} if outs else {}
         said |= {"values": self.values, "seed": self.seed}
         said |= {"specials": self.specials} if self.specials else {}
         said |= {"negated": True} if self.negated else {}
+        said |= {word_of(other.name): other.said() for other in self.others}
+        said |= {"scalars": dict(self.scalars)} if self.scalars else {}
+        said |= {"sizes": dict(self.sizes)} if self.sizes else {}
         said |= {"fault": self.fault} if self.fault else {}
         return json.dumps(said, separators=(",", ":"))
 
@@ -71,54 +130,73 @@ class Case:
     @property
     def axes(self) -> tuple[int, ...]:
         """The axes that are reduced, where nothing is wrong with them."""
-        return operations.axes_of(self.dim, len(self.shape))
+        return () if self.dim is None else operations.axes_of(self.dim, len(self.shape))
 
-    def out_shape(self, op: str) -> tuple[int, ...]:
-        return operations.OPERATIONS[op].out_shape(self.shape, self.axes, self.keepdim)
+    @property
+    def layout(self) -> tuple[object, ...]:
+        """All that a kernel may be compiled for."""
+        others = tuple((other.name, other.dtype, other.layout) for other in self.others)
+        return self.dtype, self.shape, self.x, self.dim, self.keepdim, self.outs, others, self.scalars, self.sizes
+
+    def shapes(self, op: str) -> tuple[tuple[int, ...], ...]:
+        """Of all inputs and outputs."""
+        return operations.OPERATIONS[op].shapes(self.shape, self.axes, self.keepdim, dict(self.sizes))
+
+    def out_shapes(self, op: str) -> tuple[tuple[int, ...], ...]:
+        return self.shapes(op)[len(operations.OPERATIONS[op].inputs) :]
+
+    def each_other(self, op: str) -> Iterator[tuple[Other, tuple[int, ...]]]:
+        """Every input beside the first, and its shape."""
+        known = {other.name: other for other in self.others}
+        for name, shape in zip(list(operations.OPERATIONS[op].inputs)[1:], self.shapes(op)[1:], strict=False):
+            yield known.get(name, Other(name)), shape
+
+    def with_other(self, op: str, *changed: Other) -> Case:
+        """The case with these in the place of those of their names."""
+        known = {other.name: other for other in (*self.others, *changed)}
+        named = (known.get(name, Other(name)) for name in list(operations.OPERATIONS[op].inputs)[1:])
+        return replace(self, others=tuple(other for other in named if other != Other(other.name)))
+
+    def free_sizes(self, op: str) -> tuple[int, ...]:
+        """The sizes by which all shapes are known: of the axes of x or, where axes have names, of each that is no
+        number."""
+        operation = operations.OPERATIONS[op]
+        if operation.by_rows:
+            return self.shape
+        known = {**dict(self.sizes), **dict(zip(operation.axes[0], self.shape, strict=True))}
+        return tuple(known[axis] for axis in free_axes(operation))
+
+    def with_sizes(self, op: str, sizes: Sequence[int]) -> Case:
+        """The case with these in the place of ``free_sizes``, and the strides that it has."""
+        operation = operations.OPERATIONS[op]
+        if operation.by_rows:
+            return replace(self, shape=tuple(sizes))
+        shape, further = named_sizes(operation, dict(zip(free_axes(operation), sizes, strict=True)))
+        return replace(self, shape=shape, sizes=tuple(further.items()))
 
 
-def parse(text: str, op: str) -> Case:
-    """The case that ``str`` of one wrote down. Raises CaseError."""
-    try:
-        said = json.loads(text)
-        known = {"dtype", "shape", "dim", "strides", "offset", "keepdim", "out", "values", "seed", "specials"}
-        if strange := set(said) - known - {"negated", "fault"}:
-            raise CaseError(f"a case has no {', '.join(sorted(strange))}; it has {', '.join(sorted(known))}")
-        shape, dim = tuple(map(int, said["shape"])), said.get("dim", -1)
-        case = Case(
-            operations.full_dtype(said["dtype"]),
-            shape,
-            Layout(tuple(map(int, said.get("strides", contiguous(shape)))), int(said.get("offset", 0))),
-            tuple(dim) if isinstance(dim, list) else dim,
-            bool(said.get("keepdim", False)),
-            Layout(tuple(map(int, said["out"][0])), int(said["out"][1])) if said.get("out") else None,
-            said.get("values", "normal"),
-            int(said.get("seed", 0)),
-            tuple((str(name), int(place)) for name, place in said.get("specials", ())),
-            bool(said.get("negated", False)),
-            said.get("fault", ""),
-        )
-        for kind, name, names in (
-            (f"{op} dtype", case.dtype, operations.OPERATIONS[op].dtypes),
-            ("fault", case.fault, ("", *faults(case.dtype))),
-        ):
-            if name not in names:
-                raise CaseError(f"a case has no {kind} {name!r}; known: {', '.join(filter(None, names))}")
-        for kind, name, names in (
-            ("values", case.values, values.families(case.dtype)),
-            *(("special value", name, values.specials(case.dtype)) for name, _ in case.specials),
-        ):
-            if name not in names:
-                raise CaseError(f"a case of {case.dtype} has no {kind} {name!r}; known: {', '.join(names)}")
-        if len(case.x.strides) != len(shape) or min((*shape, *case.x.strides, case.x.offset), default=0) < 0:
-            raise CaseError(f"a case has as many strides as axes, and nothing negative; got {text}")
-        if case.out is not None and len(case.out.strides) != len(case.out_shape(op)):
-            raise CaseError(f"out of {text} must have {len(case.out_shape(op))} strides")
-    except (ValueError, KeyError, TypeError, IndexError) as error:
-        if isinstance(error, KernelZooError):
-            raise
-        raise CaseError(f"no case {text!r}: {type(error).__name__}: {error}") from error
-    return case
+def free_axes(operation: operations.Operation) -> tuple[str, ...]:
+    """Of an operation whose axes have names: those that have no fixed size."""
+    return tuple(axis for axis in dict.fromkeys((*operation.axes[0], *operation.sizes)) if not axis.isdigit())
+
+
+def named_sizes(operation: operations.Operation, sizes: dict[str, int]) -> tuple[tuple[int, ...], dict[str, int]]:
+    """The shape of the first input, and the sizes of the axes that it has not."""
+    shape = tuple(int(axis) if axis.isdigit() else sizes[axis] for axis in operation.axes[0])
+    return shape, {axis: sizes[axis] for axis in operation.sizes}
+
+
+def families(op: str, name: str, dtype: str) -> tuple[str, ...]:
+    """The families of values that an input of that dtype may have: integers with a range have those of it alone."""
+    declared = operations.OPERATIONS[op].inputs[name]
+    if declared.low is not None or declared.high is not None:
+        return (values.DECLARED,)
+    return values.families(dtype) + ((values.DECLARED,) if declared.also else ())
+
+
+def specials(op: str, name: str, dtype: str) -> tuple[str, ...]:
+    """Names of the special values that an input of that dtype may have."""
+    return () if families(op, name, dtype) == (values.DECLARED,) else values.specials(dtype)
 
 
 def contiguous(shape: Sequence[int]) -> tuple[int, ...]:
@@ -155,9 +233,29 @@ FAULTS: dict[str, str] = {
     "out within x": "OutputError",
     "out upon itself": "OutputError",
     "out that is none": "OutputError",
+    "another shape of an input": "ShapeError",
+    "an input elsewhere": "DeviceError",
+    "another dtype of an input": "InputTypeError",
+    "outs upon each other": "OutputError",
 }
 
+_OF_AXES = ("an axis out of range", "no axis", "half an axis", "an axis twice")
+_OF_INPUTS = ("another shape of an input", "an input elsewhere", "another dtype of an input")
 
-def faults(dtype: str) -> tuple[str, ...]:
-    """What may be wrong with a call on a tensor of that dtype."""
-    return tuple(name for name in FAULTS if name != "a gradient" or dtype in operations.FLOATS)
+
+def faults(op: str, dtype: str) -> tuple[str, ...]:
+    """What may be wrong with a call of an operation on a tensor of that dtype."""
+    operation = operations.OPERATIONS[op]
+    not_for = {*(_OF_AXES if not operation.by_rows else ()), *(_OF_INPUTS if len(operation.inputs) < 2 else ())}
+    not_for |= {"outs upon each other"} if len(operation.outputs) < 2 else set()
+    not_for |= {"a gradient"} if dtype not in operations.FLOATS else set()
+    return tuple(name for name in FAULTS if name not in not_for)
+
+
+def place_of(names: tuple[str, ...], axis: int, axes: Sequence[int], keepdim: bool) -> int | None:
+    """Where an axis of x stands in a tensor by rows with those axes; None if it is not there."""
+    if names == ROW or (keepdim and names == ("outer", "inner")):
+        return axis
+    if names == ("outer", "inner") and axis not in axes:
+        return axis - sum(d < axis for d in axes)
+    return None

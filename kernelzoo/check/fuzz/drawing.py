@@ -11,8 +11,18 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from kernelzoo import operations
 from kernelzoo.backend import get
-from kernelzoo.check.fuzz import values
-from kernelzoo.check.fuzz.case import FAR, Case, Layout, contiguous, faults, span
+from kernelzoo.check.fuzz.case import (
+    FAR,
+    Case,
+    Layout,
+    contiguous,
+    families,
+    faults,
+    free_axes,
+    named_sizes,
+    span,
+    specials,
+)
 from kernelzoo.registry import Implementation
 
 if TYPE_CHECKING:
@@ -66,7 +76,7 @@ def strategy(op: str, elements: int) -> SearchStrategy[Case]:
             return draw(st.sampled_from(among))
 
         case = _drawn(choose, op, elements)
-        return _filled(choose, case, choose(values.families(case.dtype)))
+        return _filled(choose, op, case, choose(_families(op, case)))
 
     return drawn()
 
@@ -78,6 +88,28 @@ _ODD = (3, 5, 6, 7, 10, 11, 13, 24, 37, 61, 100, 127, 251, 509, 781, 1000, 1021,
 def _drawn(choose: Choose, op: str, elements: int) -> Case:
     """A case without its values."""
     operation = operations.OPERATIONS[op]
+    case = (_drawn_by_rows if operation.by_rows else _drawn_by_axes)(choose, op, elements)
+    if not case.far:
+        room = 4 * elements + 64
+        if _chance(choose, 40):
+            layouts = (_layout(choose, shape, room, read_alone=False) for shape in case.out_shapes(op))
+            case = replace(case, outs=tuple(layouts))
+        for other, shape in list(case.each_other(op)):
+            wanted = operation.inputs[other.name].dtype
+            dtype = choose(wanted) if isinstance(wanted, tuple) else ""
+            layout: Layout | None = _layout(choose, shape, room, read_alone=True)
+            layout = None if layout == Layout(contiguous(shape)) else layout
+            # The first dtype is what none stands for.
+            dtype = "" if dtype and dtype == operation.dtype_of(other.name, case.dtype) else dtype
+            case = case.with_other(op, replace(other, dtype=dtype, layout=layout))
+    drawn = ((name, choose((scalar.default, *scalar.also))) for name, scalar in operation.scalars.items())
+    scalars = tuple((name, value) for name, value in drawn if value != operation.scalars[name].default)
+    return replace(case, scalars=scalars)
+
+
+def _drawn_by_rows(choose: Choose, op: str, elements: int) -> Case:
+    """Dtype, shape, axis, and where x lies."""
+    operation = operations.OPERATIONS[op]
     dtype = choose(operation.dtypes)
     rank = choose((2,) * 8 + (3,) * 6 + (1,) * 2 + (4, 4, 5, 5, 6, 0))
     dim: Any = choose(range(-max(rank, 1), max(rank, 1)))
@@ -85,7 +117,7 @@ def _drawn(choose: Choose, op: str, elements: int) -> Case:
     if operation.several_axes and rank and _chance(choose, 30):
         dim = tuple(choose((d, d - rank)) for d in _order(choose, rank)[: choose(range(rank + 1))])
     shape = _shape(choose, rank, operations.axes_of(dim, rank) if rank else (), elements)
-    if rank == 2 and _chance(choose, 8):
+    if rank == 2 and _chance(choose, 8) and set(operation.dtypes) - {"bool"}:
         dtype = operation.narrowest
         rows = choose((2, 3, 4, 5) if dtype == "int8" else (2, 3))
         apart = Layout((FAR + choose(range(65)), 1))
@@ -93,11 +125,21 @@ def _drawn(choose: Choose, op: str, elements: int) -> Case:
     if rank and _chance(choose, 4):
         empty = choose(range(rank))
         shape = (*shape[:empty], 0, *shape[empty + 1 :])
-    room = 4 * elements + 64
-    case = Case(dtype, shape, _layout(choose, shape, room, read_alone=True), dim, keepdim)
-    if _chance(choose, 40):
-        case = replace(case, out=_layout(choose, case.out_shape(op), room, read_alone=False))
-    return case
+    return Case(dtype, shape, _layout(choose, shape, 4 * elements + 64, read_alone=True), dim, keepdim)
+
+
+def _drawn_by_axes(choose: Choose, op: str, elements: int) -> Case:
+    """The same where axes have names: a size of each, that of one now and then 0, if no output has an element then."""
+    operation = operations.OPERATIONS[op]
+    dtype, axes = choose(operation.dtypes), free_axes(operation)
+    sizes = list(_shape(choose, len(axes), (), elements))
+    outs = operation.axes[len(operation.inputs) :]
+    spare = [place for place, axis in enumerate(axes) if all(axis in names for names in outs)]
+    if spare and _chance(choose, 4):
+        sizes[choose(spare)] = 0
+    shape, further = named_sizes(operation, dict(zip(axes, sizes, strict=True)))
+    layout = _layout(choose, shape, 4 * elements + 64, read_alone=True)
+    return Case(dtype, shape, layout, None, sizes=tuple(further.items()))
 
 
 def _chance(choose: Choose, percent: int) -> bool:
@@ -159,40 +201,63 @@ def _group(choose: Choose, op: str, case: Case, elements: int, alike: int) -> It
             like = replace(case, x=Layout(contiguous(case.shape)))
         if number >= alike // 2 and like.elements and not like.far:
             like = _resized(choose, op, like, elements)
-        yield _filled(choose, like, choose(values.families(case.dtype)))
+        yield _filled(choose, op, like, choose(_families(op, case)))
 
 
-def _filled(choose: Choose, case: Case, family: str) -> Case:
+def _families(op: str, case: Case) -> tuple[str, ...]:
+    return families(op, next(iter(operations.OPERATIONS[op].inputs)), case.dtype)
+
+
+def _filled(choose: Choose, op: str, case: Case, family: str) -> Case:
     """The case with values, and now and then with something wrong in the call."""
+    operation = operations.OPERATIONS[op]
     case = replace(case, values=family, seed=choose(range(2**31)))
-    if choose((False, True)):
-        # Often at either end, where a block or a row begins or ends.
-        names, last = values.specials(case.dtype), max(1, case.elements)
-        count = choose((1, 1, 1, 2, 3))
-        specials = ((choose(names), choose((0, -1, choose(range(last))))) for _ in range(count))
-        case = replace(case, specials=tuple(specials))
+    names = specials(op, next(iter(operation.inputs)), case.dtype)
+    if choose((False, True)) and names:
+        case = replace(case, specials=_specials(choose, names, case.elements))
+    for other, shape in list(case.each_other(op)):
+        dtype = other.dtype or operation.dtype_of(other.name, case.dtype)
+        plain, *more = families(op, other.name, dtype)
+        drawn, names = choose((plain, *more)), specials(op, other.name, dtype)
+        other = replace(other, values="" if drawn == plain else drawn)
+        if choose((False, False, True)) and names:
+            other = replace(other, specials=_specials(choose, names, math.prod(shape)))
+        case = case.with_other(op, replace(other, negated=dtype in operations.FLOATS and _chance(choose, 3)))
     if case.far:
         return case
-    if case.elements and _chance(choose, 5):
-        return replace(case, fault=choose(faults(case.dtype)), out=None)
+    if math.prod(case.free_sizes(op)) and _chance(choose, 5):
+        return replace(case, fault=choose(faults(op, case.dtype)), outs=())
     return replace(case, negated=case.dtype in operations.FLOATS and _chance(choose, 3))
+
+
+def _specials(choose: Choose, names: Sequence[str], elements: int) -> tuple[tuple[str, int], ...]:
+    """Often at either end, where a block or a row begins or ends."""
+    last = max(1, elements)
+    count = choose((1, 1, 1, 2, 3))
+    return tuple((choose(names), choose((0, -1, choose(range(last))))) for _ in range(count))
 
 
 def _resized(choose: Choose, op: str, case: Case, elements: int) -> Case:
     """The case with sizes that differ by a multiple of 16 within one power of two, its strides made to fit."""
-    shape = list(case.shape)
-    for d, size in enumerate(shape):
+    sizes = list(case.free_sizes(op))
+    for d, size in enumerate(sizes):
         if size > 1:
             room = ((1 << size.bit_length()) - 1 - size) // 16
-            allowed = (elements // max(1, math.prod(shape) // size) - size) // 16
-            shape[d] += 16 * choose(range(1 + max(0, min(room, allowed))))
-    resized = replace(case, shape=tuple(shape))
-    out_shape = resized.out_shape(op)
-    return replace(
+            allowed = (elements // max(1, math.prod(sizes) // size) - size) // 16
+            sizes[d] += 16 * choose(range(1 + max(0, min(room, allowed))))
+    resized = case.with_sizes(op, sizes)
+    outs = zip(case.out_shapes(op), case.outs, resized.out_shapes(op), strict=False)
+    resized = replace(
         resized,
-        x=_refit(case.shape, case.x, shape),
-        out=_refit(case.out_shape(op), case.out, out_shape) if case.out else None,
+        x=_refit(case.shape, case.x, resized.shape),
+        outs=tuple(_refit(shape, layout, new) for shape, layout, new in outs),
     )
+    new_shapes = [shape for _, shape in resized.each_other(op)]
+    refitted = [
+        replace(other, layout=_refit(shape, other.layout, new) if other.layout else None)
+        for (other, shape), new in zip(case.each_other(op), new_shapes, strict=True)
+    ]
+    return resized.with_other(op, *refitted)
 
 
 def _refit(shape: Sequence[int], layout: Layout, new: Sequence[int]) -> Layout:

@@ -3,31 +3,99 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kernelzoo.check.fuzz.case import Case, contiguous, span
+from kernelzoo.operations import Operation
+from kernelzoo.operations.arguments import same_memory
 
 if TYPE_CHECKING:
     import torch
 
-
-def _contiguous_out(op: str, case: Case, x: torch.Tensor) -> torch.Tensor:
-    return x.new_empty(case.out_shape(op))
+    Inputs: TypeAlias = Sequence[torch.Tensor]
 
 
-def _within(op: str, case: Case, x: torch.Tensor) -> torch.Tensor:
-    """An out that begins where x begins."""
-    shape = case.out_shape(op)
-    room = x.untyped_storage().nbytes() // x.element_size() - x.storage_offset()
-    fits = span(shape, contiguous(shape)) <= room
-    return x.as_strided(shape, contiguous(shape) if fits else [0] * len(shape), x.storage_offset())
+class Call:
+    """A call that would be right, and what may take the place of its arguments."""
+
+    def __init__(self, op: Operation, case: Case, inputs: Inputs) -> None:
+        self.op, self.case, self.inputs = op, case, inputs
+        self.x, self.seed = inputs[0], case.seed
+        self.first = next(iter(op.inputs))
+
+    def outs(self) -> list[torch.Tensor]:
+        """Right ones."""
+        args = self.op.arguments(self.inputs, -1 if self.case.dim is None else self.case.dim, self.case.keepdim)
+        return list(self.op.allocate(args))
+
+    def with_out(self, change: Callable[[torch.Tensor], object]) -> dict[str, Any]:
+        """One out, made of the right one, among those that are right."""
+        outs: list[Any] = list(self.outs())
+        place = self.seed % len(outs)
+        outs[place] = change(outs[place])
+        return {"out": outs[0] if len(outs) == 1 else tuple(outs)}
+
+    def with_other(self, change: Callable[[int], torch.Tensor]) -> dict[str, Any]:
+        """One input beside the first, made of its number."""
+        number = 1 + self.seed % (len(self.inputs) - 1)
+        return {list(self.op.inputs)[number]: change(number)}
+
+    def gradient(self) -> dict[str, Any]:
+        """One of the inputs that can have a gradient."""
+        able = [name for name, x in zip(self.op.inputs, self.inputs, strict=True) if x.is_floating_point()]
+        name = able[self.seed % len(able)]
+        return {name: dict(zip(self.op.inputs, self.inputs, strict=True))[name].detach().requires_grad_()}
+
+    def within(self, right: torch.Tensor) -> object:
+        """An out that begins where an input begins, and is not that input where it may be; no tensor at all where it
+        could only be that."""
+        import torch
+
+        number = self.seed % len(self.inputs)
+        number = number if self.inputs[number].numel() else 0
+        x, shape, wide = self.inputs[number], tuple(right.shape), right.element_size()
+        storage = x.untyped_storage()
+        # One element farther on it is within x as well, if x has so many.
+        for further in (0, 1):
+            start = x.storage_offset() * x.element_size() // wide + further
+            fits = (start + span(shape, contiguous(shape))) * wide <= storage.nbytes()
+            strides = contiguous(shape) if fits else [0] * len(shape)
+            out = torch.empty(0, dtype=right.dtype, device=x.device).set_(storage, start, shape, strides)
+            if not self._may_be(number, out):
+                return out
+            if x.numel() < 2:
+                break
+        return "out"
+
+    def _may_be(self, number: int, out: torch.Tensor) -> bool:
+        allowed = {declared.inplace for declared in self.op.outputs.values()}
+        return list(self.op.inputs)[number] in allowed and same_memory(out, self.inputs[number])
+
+    def upon_each_other(self) -> dict[str, Any]:
+        """Outs that begin at one address."""
+        import torch
+
+        outs = self.outs()
+        memory = torch.empty(sum(16 + out.numel() * out.element_size() for out in outs), dtype=torch.uint8)
+        storage = memory.to(self.x.device).untyped_storage()
+        same = [out.new_empty(0).set_(storage, 0, out.shape, contiguous(out.shape)) for out in outs]
+        return {"out": tuple(same)}
+
+    def another_shape(self, number: int) -> torch.Tensor:
+        """An axis too many, or one of an axis that an earlier input has already."""
+        x, names = self.inputs[number], self.op.axes[number]
+        before = {axis for earlier in self.op.axes[:number] for axis in earlier}
+        fixed = [d for d in range(x.ndim) if self.op.by_rows or names[d] in before or names[d].isdigit()]
+        if not fixed or self.seed % 2:
+            return x.new_empty((*x.shape, 2))
+        d = fixed[self.seed // 2 % len(fixed)]
+        return x.new_empty([size + (d == axis) for axis, size in enumerate(x.shape)])
 
 
-def _upon_itself(op: str, case: Case, x: torch.Tensor) -> object:
+def _upon_itself(out: torch.Tensor) -> object:
     """An out of one element, expanded; none at all where one is right."""
-    shape = case.out_shape(op)
-    return x.new_empty(1).expand(shape) if math.prod(shape) > 1 else "out"
+    return out.new_empty(1).expand(out.shape) if math.prod(out.shape) > 1 else "out"
 
 
 def _complex(x: torch.Tensor) -> torch.Tensor:
@@ -42,21 +110,27 @@ def _sparse(x: torch.Tensor) -> torch.Tensor:
     return torch.eye(2, device=x.device).to_sparse()
 
 
-FAULTY: dict[str, Callable[[str, Case, torch.Tensor], dict[str, Any]]] = {
-    "an axis out of range": lambda op, case, x: {"dim": max(x.ndim, 1) if case.seed % 2 else -x.ndim - 2},
-    "no axis": lambda op, case, x: {"dim": None},
-    "half an axis": lambda op, case, x: {"dim": 0.5},
-    "an axis twice": lambda op, case, x: {"dim": (0, -max(x.ndim, 1))},
-    "another dtype": lambda op, case, x: {"x": _complex(x)},
-    "a list": lambda op, case, x: {"x": [1.0, 2.0]},
-    "a sparse tensor": lambda op, case, x: {"x": _sparse(x)},
-    "a tensor elsewhere": lambda op, case, x: {"x": x.to("meta")},
-    "a gradient": lambda op, case, x: {"x": x.detach().requires_grad_()},
-    "no such variant": lambda op, case, x: {"variant": "fastest"},
-    "out of another shape": lambda op, case, x: {"out": x.new_empty((*x.shape, 2))},
-    "out of another dtype": lambda op, case, x: {"out": _complex(_contiguous_out(op, case, x))},
-    "out within x": lambda op, case, x: {"out": _within(op, case, x)},
-    "out upon itself": lambda op, case, x: {"out": _upon_itself(op, case, x)},
-    "out that is none": lambda op, case, x: {"out": [1.0]},
+FAULTY: dict[str, Callable[[Call], dict[str, Any]]] = {
+    "an axis out of range": lambda call: {"dim": max(call.x.ndim, 1) if call.seed % 2 else -call.x.ndim - 2},
+    "no axis": lambda call: {"dim": None},
+    "half an axis": lambda call: {"dim": 0.5},
+    "an axis twice": lambda call: {"dim": (0, -max(call.x.ndim, 1))},
+    "another dtype": lambda call: {call.first: _complex(call.x)},
+    "a list": lambda call: {call.first: [1.0, 2.0]},
+    "a sparse tensor": lambda call: {call.first: _sparse(call.x)},
+    "a tensor elsewhere": lambda call: {
+        name: x.to("meta") for name, x in zip(call.op.inputs, call.inputs, strict=True)
+    },
+    "a gradient": lambda call: call.gradient(),
+    "no such variant": lambda call: {"variant": "fastest"},
+    "out of another shape": lambda call: call.with_out(lambda out: out.new_empty((*out.shape, 2))),
+    "out of another dtype": lambda call: call.with_out(_complex),
+    "out within x": lambda call: call.with_out(call.within),
+    "out upon itself": lambda call: call.with_out(_upon_itself),
+    "out that is none": lambda call: {"out": [1.0]},
+    "another shape of an input": lambda call: call.with_other(call.another_shape),
+    "an input elsewhere": lambda call: call.with_other(lambda number: call.inputs[number].to("meta")),
+    "another dtype of an input": lambda call: call.with_other(lambda number: _complex(call.inputs[number])),
+    "outs upon each other": lambda call: call.upon_each_other(),
 }
 """How each of :data:`kernelzoo.check.fuzz.case.FAULTS` is made: arguments of the call, in place of the right ones."""

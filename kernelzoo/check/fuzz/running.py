@@ -1,13 +1,13 @@
 """Runs the cases of fuzzing through an implementation, the way a user's call goes, and holds them to the contract.
 
 Each case is called twice, over memory that holds something else. The results must be right to the operation's own
-tolerance and the same to the bit; every byte around x and out, and between their elements, must stay as it was; what is
-wrong with a call must raise its documented error, and nothing else may raise any.
+tolerance and the same to the bit; every byte around every input and output, and between their elements, must stay as
+it was; what is wrong with a call must raise its documented error, and nothing else may raise any. Where an output may
+be one of the inputs, a third call writes it there.
 """
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -15,24 +15,19 @@ from typing import TYPE_CHECKING, Any
 
 from kernelzoo import errors
 from kernelzoo.backend import get
-from kernelzoo.check.cases import NoRoomError
-from kernelzoo.check.fuzz import values
-from kernelzoo.check.fuzz.case import FAULTS, Case, Layout, contiguous, span
-from kernelzoo.check.fuzz.faulty import FAULTY
+from kernelzoo.check.case import NoRoomError
+from kernelzoo.check.fuzz import placing
+from kernelzoo.check.fuzz.case import FAULTS, Case, Layout, contiguous
+from kernelzoo.check.fuzz.faulty import FAULTY, Call
+from kernelzoo.check.fuzz.placing import Placed, bits
 from kernelzoo.device import device_lives
 from kernelzoo.errors import BackendUnavailableError, UnsupportedProblemError
-from kernelzoo.operations import Expected
+from kernelzoo.operations import Arguments, Bounds, Expected
 from kernelzoo.operations.memory import overlaps_itself
 from kernelzoo.registry import Implementation
 
 if TYPE_CHECKING:
     import torch
-
-_GUARD = 256
-"""Elements on either side of a tensor that must not be written, whole 16-byte vectors of any dtype."""
-
-_BELOW = 2**31
-"""Elements in front of a case that is far, for offsets that wrap around to a negative number."""
 
 AT_ONCE = 32
 """Cases that are queued on a GPU before its results are read."""
@@ -166,160 +161,151 @@ class _Runner:
 
         op = self._operation
         with torch.no_grad():
-            memory, x = self._input(case)
+            placed = placing.inputs(op, case, self._generator)
+        inputs = [x for _, x in placed]
         if case.fault:
-            self._expect_error(case, x, FAULTY[case.fault](op.name, case, x), FAULTS[case.fault])
+            self._expect_error(case, inputs, FAULTY[case.fault](Call(op, case, inputs)), FAULTS[case.fault])
             return []
         if op.needs_element and any(case.shape[d] == 0 for d in case.axes if d < len(case.shape)):
-            self._expect_error(case, x, {}, "EmptyReductionError")
+            self._expect_error(case, inputs, {}, "EmptyReductionError")
             return []
-        before = None if case.far else _bits(memory).clone()
-        expected = op.expect(x, case.dim, case.keepdim)
-        shape = tuple(expected.lower.shape)
+        before = [
+            None if case.far and not number else bits(memory).clone() for number, (memory, _) in enumerate(placed)
+        ]
+        args = op.arguments(inputs, -1 if case.dim is None else case.dim, case.keepdim, dict(case.scalars))
+        expected = op.expect(args)
         results = []
         seconds = []
         checks: list[Check] = []
         for turn, pattern in enumerate((0x5A, 0xA5)):
-            own = case.out is None and turn == 0
-            layout = case.out or Layout(contiguous(shape))
-            board, out = (None, None) if own else self._output(shape, layout, x.dtype, pattern)
-            tensors = [x, memory] if board is None or out is None else [x, memory, out, board]
+            own = not case.outs and turn == 0
+            boards = [] if own else self._boards(case, args, pattern)
+            tensors = [tensor for both in (*placed, *boards) for tensor in both]
             were = [_identity(tensor) for tensor in tensors]
             started = time.perf_counter()
-            result = self._call(case, x, {} if own else {"out": out})
+            result = self._call(case, inputs, {} if own else {"out": _one([out for _, out in boards])})
             seconds.append(time.perf_counter() - started)
             if [_identity(tensor) for tensor in tensors] != were:
                 raise AssertionError("a call writes into out, and leaves the tensors themselves as they are")
-            self._check_result(result, x, shape, out)
+            found = self._check_results(result, args, [out for _, out in boards])
             if self._in_words:
-                expected.check(result)
-            checks.append((f"{op.name}: wrong elements{'' if own else ' in out'}", _wrong(expected, result)))
-            if board is not None and out is not None:
+                expected.check(found)
+            checks += _wrong(expected, found, "" if own else " in out")
+            for name, (board, out), clean in zip(op.outputs, boards, self._boards(case, args, pattern), strict=False):
                 # out, copied onto an untouched board, must give this board: nothing else has changed.
-                clean, place = self._output(shape, layout, x.dtype, pattern)
-                place.copy_(out)
-                checks.append(("bytes around out, or between its elements, have changed", _differ(board, clean)))
-            results.append(result)
+                clean[1].copy_(out)
+                whose = name if len(op.outputs) > 1 else "out"
+                checks.append(
+                    (f"bytes around {whose}, or between its elements, have changed", _differ(board, clean[0]))
+                )
+            results.append(found)
         if seconds[0] - seconds[1] > SLOW:
             self.found.compiled += 1
-        checks.append(("called twice, the same input gave other bits, or not all was written", _differ(*results)))
-        if before is not None:
-            checks.append(("x, or bytes around it, have changed", (_bits(memory) != before).any()))
-        return checks
+        again = "called twice, the same input gave other bits, or not all was written"
+        checks += [(again, _differ(*outs)) for outs in zip(*results, strict=True)]
+        for name, (memory, _), were_bits in zip(op.inputs, placed, before, strict=True):
+            if were_bits is not None:
+                checks.append((f"{name}, or bytes around it, have changed", (bits(memory) != were_bits).any()))
+        return checks + self._in_place(case, placed, expected)
 
-    def _call(self, case: Case, x: Any, arguments: dict[str, Any]) -> Any:
-        """Call as a user does. Raises _RaisedError for what no call of this kind may raise."""
+    def _in_place(self, case: Case, placed: Sequence[Placed], expected: Expected) -> list[Check]:
+        """The same call with an input as out, where the operation has one output that may be one."""
+        op = self._operation
+        (declared, *more) = op.outputs.values()
+        if more or not declared.inplace or case.far:
+            return []
+        place = list(op.inputs).index(declared.inplace)
+        memory, x = placed[place]
+        if x.is_neg() or overlaps_itself(x):
+            return []
+        inputs = [x for _, x in placed]
+        board, clean = memory.clone(), memory.clone()
+        inputs[place] = out = board.as_strided(x.shape, x.stride(), x.storage_offset())
+        result = self._call(case, inputs, {"out": out})
+        if result is not out:
+            raise AssertionError("a call with out= returns out itself")
+        if self._in_words:
+            expected.check((out,))
+        clean.as_strided(x.shape, x.stride(), x.storage_offset()).copy_(out)
+        words = f"bytes around {declared.inplace} as out, or between its elements, have changed"
+        return [*_wrong(expected, [out], f" with {declared.inplace} as out"), (words, _differ(board, clean))]
+
+    def _boards(self, case: Case, args: Arguments, pattern: int) -> list[Placed]:
+        """Memory of one pattern for each output, and the output in it."""
+        shapes, dtypes = self._operation.out_shapes(args), self._operation.out_dtypes(args)
+        layouts = case.outs or [Layout(contiguous(shape)) for shape in shapes]
+        return [
+            placing.output(shape, layout, dtype, pattern, self._device)
+            for shape, layout, dtype in zip(shapes, layouts, dtypes, strict=True)
+        ]
+
+    def _call(self, case: Case, inputs: Sequence[Any], arguments: dict[str, Any]) -> Any:
+        """Call as a user does, with other arguments in the place of those of the case. Raises _RaisedError for what no
+        call of this kind may raise."""
         import torch
 
-        named = {"dim": case.dim, "variant": self._implementation.variant, **arguments}
-        if self._operation.reduces:
-            named.setdefault("keepdim", case.keepdim)
+        op = self._operation
+        given = [arguments.get(name, x) for name, x in zip(op.inputs, inputs, strict=True)]
+        named: dict[str, Any] = {"variant": self._implementation.variant, **dict(case.scalars)}
+        named |= {"dim": case.dim} if op.by_rows else {}
+        named |= {"keepdim": case.keepdim} if op.reduces else {}
+        named |= {name: value for name, value in arguments.items() if name not in op.inputs}
         try:
-            return getattr(self._backend, self._operation.name)(x, **named)
+            return getattr(self._backend, op.name)(*given, **named)
         except (UnsupportedProblemError, BackendUnavailableError, MemoryError, torch.OutOfMemoryError):
             raise
         except Exception as error:
             raise _RaisedError(f"raised {type(error).__name__}: {error}", error) from error
 
-    def _expect_error(self, case: Case, x: torch.Tensor, arguments: dict[str, Any], name: str) -> None:
+    def _expect_error(self, case: Case, inputs: Sequence[torch.Tensor], arguments: dict[str, Any], name: str) -> None:
         """Make a call with other arguments, which must raise that error and nothing else. Raises AssertionError."""
         import torch
 
-        before = _bits(x.contiguous()).clone()
+        before = [bits(x.contiguous()).clone() for x in inputs]
         try:
-            self._call(case, arguments.pop("x", x), arguments)
+            self._call(case, inputs, arguments)
         except (UnsupportedProblemError, _RaisedError) as error:
             raised = error.error if isinstance(error, _RaisedError) else error
             if type(raised) is not getattr(errors, name):
                 raise AssertionError(f"must raise {name}, raised {type(raised).__name__}: {raised}") from error
         else:
             raise AssertionError(f"must raise {name}, and raised nothing")
-        if not torch.equal(_bits(x.contiguous()), before):
-            raise AssertionError(f"raised {name}, and changed x")
+        for input_name, x, were in zip(self._operation.inputs, inputs, before, strict=True):
+            if not torch.equal(bits(x.contiguous()), were):
+                raise AssertionError(f"raised {name}, and changed {input_name}")
 
-    def _input(self, case: Case) -> tuple[torch.Tensor, torch.Tensor]:
-        """Memory with x in it, and x. All else in it is NaN, or the least integer, so that reading it gives a wrong
-        result.
-
-        Raises NoRoomError.
-        """
-        import torch
-
-        kind = getattr(torch, case.dtype)
-        if case.far:
-            return self._far_input(case)
-        extent = span(case.shape, case.x.strides)
-        memory = torch.empty(2 * _GUARD + case.x.offset + extent, dtype=kind, device=self._device)
-        memory.fill_(math.nan if kind.is_floating_point else kind != torch.bool and torch.iinfo(kind).min)
-        start = _GUARD + case.x.offset
-        x = memory.as_strided(case.shape, case.x.strides, start)
-        if not case.elements:
-            return memory, x
-        # Each element once: expanded axes have one, and windows that overlap are one stretch of memory.
-        sizes = [size if stride else 1 for size, stride in zip(case.shape, case.x.strides, strict=True)]
-        core = memory.as_strided(sizes, case.x.strides, start)
-        if overlaps_itself(core):
-            core = memory[start : start + extent]
-        core.copy_(self._values(case, tuple(core.shape)))
-        return memory, torch._neg_view(x) if case.negated else x
-
-    def _far_input(self, case: Case) -> tuple[torch.Tensor, torch.Tensor]:
-        """Rows too far apart for 32 bits, and decoys where their offsets wrap around to; the rest is never touched."""
-        import torch
-
-        kind = getattr(torch, case.dtype)
-        extent = span(case.shape, case.x.strides)
-        try:
-            memory = torch.empty(_BELOW + extent + _GUARD, dtype=kind, device=self._device)
-        except RuntimeError as error:
-            raise NoRoomError(str(error)) from error
-        rows, width = case.shape
-        for row in range(rows):
-            wrapped = (row * case.x.strides[0] + _BELOW) % 2**32
-            memory[wrapped : wrapped + width] = -128
-        x = memory.as_strided(case.shape, case.x.strides, _BELOW)
-        x.copy_(self._values(case, case.shape))
-        return memory, x
-
-    def _values(self, case: Case, shape: tuple[int, ...]) -> torch.Tensor:
-        self._generator.manual_seed(case.seed)
-        drawn = values.draw(case.values, shape, case.dtype, self._generator)
-        if case.specials:
-            drawn = drawn.contiguous()
-            flat = _bits(drawn.view(-1))
-            for name, place in case.specials:
-                flat[place % flat.numel()] = values.special(name, case.dtype)
-        return drawn
-
-    def _output(
-        self, shape: tuple[int, ...], layout: Layout, dtype: torch.dtype, pattern: int
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        """A board of one pattern, and an out of that layout in the middle of it."""
-        import torch
-
-        extent = span(shape, layout.strides)
-        board = torch.empty(2 * _GUARD + layout.offset + extent, dtype=dtype, device=self._device)
-        if dtype == torch.bool:
-            board.fill_(pattern == 0x5A)
-        else:
-            board.view(torch.uint8).fill_(pattern)
-        return board, board.as_strided(shape, layout.strides, _GUARD + layout.offset)
-
-    def _check_result(self, result: object, x: torch.Tensor, shape: tuple[int, ...], out: torch.Tensor | None) -> None:
-        import torch
-
-        if out is not None and result is not out:
+    def _check_results(self, result: object, args: Arguments, outs: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
+        """What a call returned, as a tuple; ``outs`` are those that it was given."""
+        op = self._operation
+        several = len(op.outputs) > 1
+        found = result if several else (result,)
+        if not isinstance(found, tuple) or len(found) != len(op.outputs):
+            raise AssertionError(f"the result is {type(result).__name__}, must be a tuple of {len(op.outputs)} tensors")
+        if outs and any(one is not out for one, out in zip(found, outs, strict=True)):
             raise AssertionError("a call with out= returns out itself")
-        if not isinstance(result, torch.Tensor):
-            raise AssertionError(f"the result is {type(result).__name__}, must be a tensor")
-        told = {"shape": tuple(result.shape), "dtype": result.dtype, "device": result.device}
-        for what, want in {"shape": shape, "dtype": x.dtype, "device": x.device}.items():
-            if told[what] != want:
-                raise AssertionError(f"the result has {what} {told[what]}, must have {want}")
-        if out is None and not result.is_contiguous():
-            raise AssertionError(f"the result must be contiguous, has strides {result.stride()}")
-        if out is None and result.untyped_storage().data_ptr() == x.untyped_storage().data_ptr() and result.numel():
-            raise AssertionError("the result shares memory with the input")
+        wanted = zip(op.outputs, found, op.out_shapes(args), op.out_dtypes(args), strict=True)
+        for name, one, shape, dtype in wanted:
+            _check_result(f"the result {name}" if several else "the result", one, args, shape, dtype, own=not outs)
+        return found
+
+
+def _check_result(
+    what: str, result: object, args: Arguments, shape: tuple[int, ...], dtype: torch.dtype, *, own: bool
+) -> None:
+    """Raise AssertionError for a result of another kind. ``own``: the call made it."""
+    import torch
+
+    if not isinstance(result, torch.Tensor):
+        raise AssertionError(f"{what} is {type(result).__name__}, must be a tensor")
+    told = {"shape": tuple(result.shape), "dtype": result.dtype, "device": result.device}
+    for of, want in {"shape": shape, "dtype": dtype, "device": args.x.device}.items():
+        if told[of] != want:
+            raise AssertionError(f"{what} has {of} {told[of]}, must have {want}")
+    if own and not result.is_contiguous():
+        raise AssertionError(f"{what} must be contiguous, has strides {result.stride()}")
+    memory = {x.untyped_storage().data_ptr() for x in args.inputs}
+    if own and result.untyped_storage().data_ptr() in memory and result.numel():
+        raise AssertionError(f"{what} shares memory with the input")
 
 
 class _RaisedError(Exception):
@@ -336,21 +322,24 @@ def _identity(x: torch.Tensor) -> tuple[object, ...]:
     return type(x), x.dtype, x.shape, x.stride(), x.data_ptr(), storage.data_ptr(), storage.nbytes()
 
 
-def _bits(x: torch.Tensor) -> torch.Tensor:
-    """A contiguous tensor's elements as integers, in the same memory."""
-    import torch
-
-    if x.dtype == torch.bool:
-        return x.view(torch.uint8)
-    return x.view({1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[x.element_size()])
-
-
 def _differ(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     """Whether two tensors differ in a bit."""
-    return (_bits(a.contiguous()) != _bits(b.contiguous())).any()
+    return (bits(a.contiguous()) != bits(b.contiguous())).any()
 
 
-def _wrong(expected: Expected, actual: torch.Tensor) -> torch.Tensor:
-    """Whether an element is wrong: as ``expected.check`` says it in words, without waiting for the device."""
-    right = (actual >= expected.lower).logical_and_(actual <= expected.upper)
-    return (right.logical_or_((actual != actual).logical_and_(expected.lower != expected.lower))).all().logical_not_()
+def _wrong(expected: Expected, outs: Sequence[torch.Tensor], where: str) -> list[Check]:
+    """Whether an element of an output is wrong: as ``expected.check`` says it in words, without waiting for the
+    device."""
+    return [
+        (f"{bounds.name}: wrong elements{where}", _beyond(bounds, out))
+        for bounds, out in zip(expected.outputs, outs, strict=True)
+    ]
+
+
+def _beyond(bounds: Bounds, actual: torch.Tensor) -> torch.Tensor:
+    right = (actual >= bounds.lower).logical_and_(actual <= bounds.upper)
+    return (right.logical_or_((actual != actual).logical_and_(bounds.lower != bounds.lower))).all().logical_not_()
+
+
+def _one(outs: Sequence[torch.Tensor]) -> Any:
+    return outs[0] if len(outs) == 1 else tuple(outs)

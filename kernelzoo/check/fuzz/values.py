@@ -13,6 +13,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 if TYPE_CHECKING:
     import torch
 
+DECLARED = "declared"
+"""The family of an input whose operation says which values it has; it needs the rest of the call, and is drawn by
+:func:`kernelzoo.operations.sampling.as_declared`."""
+
 Family: TypeAlias = "Callable[[tuple[int, ...], torch.dtype, torch.Generator], torch.Tensor]"
 
 

@@ -1,0 +1,113 @@
+"""Cases read back from their JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+from kernelzoo import operations
+from kernelzoo.check.fuzz.case import Case, CaseError, Layout, Other, contiguous, families, faults, specials, word_of
+from kernelzoo.errors import KernelZooError
+
+
+def parse(text: str, op: str) -> Case:
+    """The case that ``str`` of one wrote down. Raises CaseError."""
+    try:
+        case = _parsed(json.loads(text), operations.OPERATIONS[op])
+        _check(case, op, text)
+    except (ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
+        if isinstance(error, KernelZooError):
+            raise
+        raise CaseError(f"no case {text!r}: {type(error).__name__}: {error}") from error
+    return case
+
+
+def _parsed(said: dict[str, Any], op: operations.Operation) -> Case:
+    others = list(op.inputs)[1:]
+    # What only some operations have is not among the words of every case.
+    known = {"dtype", "shape", "dim", "strides", "offset", "keepdim", "out", "values", "seed", "specials"}
+    known -= set() if op.by_rows else {"dim", "keepdim"}
+    known |= {*map(word_of, others)} | ({"scalars"} if op.scalars else set()) | ({"sizes"} if op.sizes else set())
+    _check_words("a case", said, known, {"negated", "fault"})
+    shape, dim = tuple(map(int, said["shape"])), said.get("dim", -1)
+    outs = said.get("out") or []
+    return Case(
+        operations.full_dtype(said["dtype"]),
+        shape,
+        Layout(tuple(map(int, said.get("strides", contiguous(shape)))), int(said.get("offset", 0))),
+        (tuple(dim) if isinstance(dim, list) else dim) if op.by_rows else None,
+        bool(said.get("keepdim", False)),
+        tuple(_layout(*out) for out in (outs if len(op.outputs) > 1 else [outs] if outs else [])),
+        said.get("values", "normal"),
+        int(said.get("seed", 0)),
+        _specials(said.get("specials", ())),
+        bool(said.get("negated", False)),
+        said.get("fault", ""),
+        tuple(_other(name, said[word_of(name)]) for name in others if said.get(word_of(name))),
+        tuple((name, said["scalars"][name]) for name in op.scalars if name in said.get("scalars", {})),
+        tuple((name, int(said["sizes"][name])) for name in op.sizes),
+    )
+
+
+def _other(name: str, said: dict[str, Any]) -> Other:
+    _check_words(name, said, {"dtype", "strides", "offset", "values", "specials", "negated"}, set())
+    return Other(
+        name,
+        operations.full_dtype(said.get("dtype", "")),
+        _layout(said["strides"], said.get("offset", 0)) if "strides" in said else None,
+        said.get("values", ""),
+        _specials(said.get("specials", ())),
+        bool(said.get("negated", False)),
+    )
+
+
+def _layout(strides: Iterable[Any], offset: Any) -> Layout:
+    return Layout(tuple(map(int, strides)), int(offset))
+
+
+def _specials(said: Iterable[Any]) -> tuple[tuple[str, int], ...]:
+    return tuple((str(name), int(place)) for name, place in said)
+
+
+def _check_words(what: str, said: dict[str, Any], known: set[str], rare: set[str]) -> None:
+    if strange := set(said) - known - rare:
+        raise CaseError(f"{what} has no {', '.join(sorted(strange))}; it has {', '.join(sorted(known))}")
+
+
+def _check(case: Case, op: str, text: str) -> None:
+    """Raise CaseError for what is no call of that operation."""
+    operation = operations.OPERATIONS[op]
+    first, *_ = operation.inputs
+    for kind, name, names in (
+        (f"{op} dtype", case.dtype, operation.dtypes),
+        ("fault", case.fault, ("", *faults(op, case.dtype))),
+    ):
+        if name not in names:
+            raise CaseError(f"a case has no {kind} {name!r}; known: {', '.join(filter(None, names))}")
+    if not operation.by_rows and len(case.shape) != len(operation.axes[0]):
+        raise CaseError(f"{first} has the axes {' '.join(operation.axes[0])}; got {text}")
+    given = [(Other(first, case.dtype, case.x, case.values, case.specials), case.shape), *case.each_other(op)]
+    for other, shape in given:
+        dtype, wanted = operation.dtype_of(other.name, case.dtype), operation.inputs[other.name].dtype
+        if other.name != first and other.dtype:
+            allowed = wanted if isinstance(wanted, tuple) else (dtype,)
+            dtype = other.dtype
+            if dtype not in allowed:
+                raise CaseError(f"{other.name} of {op} has no dtype {dtype!r}; known: {', '.join(allowed)}")
+        kinds = [("values", other.values, families(op, other.name, dtype))] if other.values else []
+        for kind, name, names in (
+            *kinds,
+            *(("special value", name, specials(op, other.name, dtype)) for name, _ in other.specials),
+        ):
+            if name not in names:
+                raise CaseError(f"a case of {dtype} has no {kind} {name!r}; known: {', '.join(names)}")
+        strides, offset = (other.layout.strides, other.layout.offset) if other.layout else (contiguous(shape), 0)
+        if len(strides) != len(shape) or min((*shape, *strides, offset), default=0) < 0:
+            raise CaseError(f"a case has as many strides as axes, and nothing negative; got {text}")
+    shapes = case.out_shapes(op)
+    if case.outs and len(case.outs) != len(shapes):
+        raise CaseError(f"out of {text} must have {len(shapes)} layouts")
+    for out, shape in zip(case.outs, shapes, strict=False):
+        if len(out.strides) != len(shape):
+            raise CaseError(f"out of {text} must have {len(shape)} strides")

@@ -1,0 +1,142 @@
+"""Puts the tensors of a case into memory of their own, among elements that tell of it if they are read or written."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from kernelzoo.check.case import NoRoomError
+from kernelzoo.check.fuzz import values
+from kernelzoo.check.fuzz.case import Case, Layout, Other, contiguous, families, span
+from kernelzoo.operations import Operation
+from kernelzoo.operations.memory import overlaps_itself
+from kernelzoo.operations.sampling import as_declared
+
+if TYPE_CHECKING:
+    import torch
+
+_GUARD = 256
+"""Elements on either side of a tensor that must not be written, whole 16-byte vectors of any dtype."""
+
+_BELOW = 2**31
+"""Elements in front of a case that is far, for offsets that wrap around to a negative number."""
+
+Placed: TypeAlias = "tuple[torch.Tensor, torch.Tensor]"
+"""Memory, and the tensor in it."""
+
+Draw: TypeAlias = "Callable[[tuple[int, ...]], torch.Tensor]"
+
+
+def bits(x: torch.Tensor) -> torch.Tensor:
+    """A contiguous tensor's elements as integers, in the same memory."""
+    import torch
+
+    if x.dtype == torch.bool:
+        return x.view(torch.uint8)
+    return x.view({1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[x.element_size()])
+
+
+def inputs(op: Operation, case: Case, generator: torch.Generator) -> list[Placed]:
+    """Every input, on the generator's device. Raises NoRoomError."""
+    import torch
+
+    first = Other(next(iter(op.inputs)), case.dtype, case.x, case.values, case.specials, case.negated)
+    placed = list[Placed]()
+    for number, (given, shape) in enumerate([(first, case.shape), *case.each_other(op.name)]):
+        dtype = given.dtype or op.dtype_of(given.name, case.dtype)
+        draw = partial(_values, op, case, number, given, dtype, generator)
+        if case.far and not number:
+            placed.append(_far_input(case, draw, generator.device))
+            continue
+        layout = given.layout or Layout(contiguous(shape))
+        memory, x = _input(shape, layout, getattr(torch, dtype), draw, generator.device)
+        placed.append((memory, torch._neg_view(x) if given.negated else x))
+    return placed
+
+
+def _values(
+    op: Operation, case: Case, number: int, given: Other, dtype: str, generator: torch.Generator, shape: tuple[int, ...]
+) -> torch.Tensor:
+    """The values of one input, within the operation's domain."""
+    generator.manual_seed(case.seed ^ number * 0x9E3779B9)  # one of its own, so that no two inputs are equal
+    family = given.values or families(op.name, given.name, dtype)[0]
+    if family == values.DECLARED:
+        drawn = as_declared(op.inputs[given.name], shape, dtype, _known(op, case), generator)
+    else:
+        drawn = values.draw(family, shape, dtype, generator)
+    if given.specials:
+        drawn = drawn.contiguous()
+        flat = bits(drawn.view(-1))
+        for name, place in given.specials:
+            flat[place % flat.numel()] = values.special(name, dtype)
+    return op.confined(number, drawn.contiguous(), _length(op, case))
+
+
+def _length(op: Operation, case: Case) -> int:
+    """Of a row; of an axis without elements, to which a scalar's limit is nothing, 1."""
+    if not op.by_rows:
+        return 0
+    return max(1, math.prod(case.shape[d] for d in case.axes) if case.shape else 1)
+
+
+def _known(op: Operation, case: Case) -> dict[str, Any]:
+    """What an input's range may name: axes and scalars."""
+    scalars = {name: scalar.default for name, scalar in op.scalars.items()} | dict(case.scalars)
+    if op.by_rows:
+        return {**scalars, "n": _length(op, case)}
+    return {**scalars, **dict(case.sizes), **dict(zip(op.axes[0], case.shape, strict=True))}
+
+
+def _input(shape: tuple[int, ...], layout: Layout, kind: torch.dtype, draw: Draw, device: torch.device) -> Placed:
+    """Memory with a tensor in it. All else in it is NaN, or the least integer, so that reading it gives a wrong
+    result."""
+    import torch
+
+    extent = span(shape, layout.strides)
+    memory = torch.empty(2 * _GUARD + layout.offset + extent, dtype=kind, device=device)
+    memory.fill_(math.nan if kind.is_floating_point else kind != torch.bool and torch.iinfo(kind).min)
+    start = _GUARD + layout.offset
+    x = memory.as_strided(shape, layout.strides, start)
+    if not extent:
+        return memory, x
+    # Each element once: expanded axes have one, and windows that overlap are one stretch of memory.
+    sizes = [size if stride else 1 for size, stride in zip(shape, layout.strides, strict=True)]
+    core = memory.as_strided(sizes, layout.strides, start)
+    if overlaps_itself(core):
+        core = memory[start : start + extent]
+    core.copy_(draw(tuple(core.shape)))
+    return memory, x
+
+
+def _far_input(case: Case, draw: Draw, device: torch.device) -> Placed:
+    """Rows too far apart for 32 bits, and decoys where their offsets wrap around to; the rest is never touched."""
+    import torch
+
+    kind = getattr(torch, case.dtype)
+    extent = span(case.shape, case.x.strides)
+    try:
+        memory = torch.empty(_BELOW + extent + _GUARD, dtype=kind, device=device)
+    except RuntimeError as error:
+        raise NoRoomError(str(error)) from error
+    rows, width = case.shape
+    for row in range(rows):
+        wrapped = (row * case.x.strides[0] + _BELOW) % 2**32
+        memory[wrapped : wrapped + width] = -128 if kind != torch.uint8 else 0
+    x = memory.as_strided(case.shape, case.x.strides, _BELOW)
+    x.copy_(draw(case.shape))
+    return memory, x
+
+
+def output(shape: tuple[int, ...], layout: Layout, dtype: torch.dtype, pattern: int, device: torch.device) -> Placed:
+    """A board of one pattern, and an out of that layout in the middle of it."""
+    import torch
+
+    extent = span(shape, layout.strides)
+    board = torch.empty(2 * _GUARD + layout.offset + extent, dtype=dtype, device=device)
+    if dtype == torch.bool:
+        board.fill_(pattern == 0x5A)
+    else:
+        board.view(torch.uint8).fill_(pattern)
+    return board, board.as_strided(shape, layout.strides, _GUARD + layout.offset)
