@@ -46,6 +46,7 @@ def bench(
     shape: options.Shapes,
     dim: options.Dim = -1,
     axes: options.Axes,
+    workload: options.Workloads,
     op: options.Ops,
     dtype: options.Dtypes,
     backend: options.Backends,
@@ -83,11 +84,22 @@ def bench(
     wanted = options.words(op) or tuple(operations.BUILT_IN)
     if first_call:
         return _first_calls(
-            wanted, dtype, backend, variant, module, device, patience, to, json, given=bool(shape or axes or resume)
+            wanted,
+            dtype,
+            backend,
+            variant,
+            module,
+            device,
+            patience,
+            to,
+            json,
+            given=bool(shape or axes or workload or resume),
         )
     if not module:  # else names may be added by what the measuring process runs
-        sizes.problems(wanted, shape, options.words(dtype), shapes, dim, axes)
-    how = measuring.How(rounds, options.check_cache(cache), cross_check, "custom" if shape or axes else shapes)
+        sizes.problems(wanted, shape, options.words(dtype), shapes, dim, axes, workloads=workload)
+    how = measuring.How(
+        rounds, options.check_cache(cache), cross_check, "custom" if shape or axes or workload else shapes
+    )
     if resume and to is None:
         raise options.OptionError("--resume needs the file to continue: -o FILE")
     path = to or Path("out", f"bench-{datetime.datetime.now():%Y%m%d-%H%M%S}.json")
@@ -103,7 +115,7 @@ def bench(
             measuring.prepared(path, resume=resume),
             Guard(device, modules, patience=patience) as guard,
         ):
-            problems = sizes.problems(wanted, shape, options.words(dtype), shapes, dim, axes)
+            problems = sizes.problems(wanted, shape, options.words(dtype), shapes, dim, axes, workloads=workload)
             ids = options.select(guard.about.summaries, (), wanted, options.words(backend), options.words(variant))
             record = Record(path, guard.about.device_name, resume=resume, versions=guard.about.versions, rounds=rounds)
             how = replace(how, waive=options.choose(ids, options.words(waive)) if waive else ())

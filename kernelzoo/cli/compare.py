@@ -46,6 +46,7 @@ def compare(
     op: options.Ops,
     shape: options.Shapes,
     axes: options.Axes,
+    workload: options.Workloads,
     dtype: options.Dtypes,
     dim: options.Dim = -1,
     baseline: Baseline = "",
@@ -98,7 +99,13 @@ def compare(
         plan = [
             (problem, list(dict.fromkeys([bases[problem.op], *by_op[problem.op]])))
             for problem in sizes.problems(
-                list(by_op), shape or _usual(by_op, axes), options.words(dtype), dim=dim, sizes=axes, usual=("float32",)
+                list(by_op),
+                shape or _usual(by_op, bool(axes or workload)),
+                options.words(dtype),
+                dim=dim,
+                sizes=axes,
+                usual=("float32",),
+                workloads=workload,
             )
         ]
         record = Record(to, guard.about.device_name) if to else None
@@ -135,9 +142,9 @@ def compare(
     return _status([row for one in described for row in one["rows"] if row["id"] in asked], held if against else None)
 
 
-def _usual(ops: Iterable[str], axes: Sequence[str]) -> list[str]:
+def _usual(ops: Iterable[str], sized: bool) -> list[str]:
     """The shape where none is given, of operations by rows."""
-    return [] if axes or not all(OPERATIONS[op].by_rows for op in ops) else ["4096x4096"]
+    return [] if sized or not all(OPERATIONS[op].by_rows for op in ops) else ["4096x4096"]
 
 
 def _op(id: str) -> str:

@@ -12,6 +12,7 @@ import typer
 
 from kernelzoo import operations, registry
 from kernelzoo.cli import complete, output
+from kernelzoo.definitions.files import read
 from kernelzoo.errors import KernelZooError, UnknownNameError, close
 from kernelzoo.operations import OPERATIONS
 
@@ -65,6 +66,14 @@ def _several_shapes(value: list[str]) -> list[str]:
             )
         for one in words([text]):
             shape(one)
+    return value
+
+
+def _known_workloads(value: list[Path]) -> list[Path]:
+    for path in value:
+        kind, _ = read(path)
+        if kind != "workloads":
+            raise OptionError(f"{path} is a {kind}; name it with --{kind}")
     return value
 
 
@@ -147,13 +156,26 @@ Axes = Annotated[
         callback=_check_axes,
     ),
 ]
+Workloads = Annotated[
+    list[Path],
+    typer.Option(
+        "--workload",
+        metavar="FILE.jsonl",
+        default_factory=list,
+        help="Workloads of flashinfer-bench: sizes and scalars, in place of --axes. May be repeated.",
+        callback=_known_workloads,
+    ),
+]
 Modules = Annotated[
     list[Path],
     typer.Option(
         "--module",
-        metavar="FILE.py",
+        "--definition",
+        "--solution",
+        metavar="FILE",
         default_factory=list,
-        help="A Python file that registers kernels. Only the measuring process runs it. May be repeated.",
+        help="A Python file that registers kernels, or flashinfer-bench's JSON. Only the measuring process runs it. "
+        "May be repeated.",
         is_eager=True,  # the names that it adds are unknown to the callbacks above
     ),
 ]
@@ -234,12 +256,12 @@ def check_modules(modules: Sequence[Path]) -> list[str]:
 
     for module in modules:
         if not module.is_file():
-            raise OptionError(f"no file {str(module)!r} for --module")
+            raise OptionError(f"no file {str(module)!r} for --module, --definition or --solution")
     console = output.console(errors=True)
     for name, package, distribution in packages.announced():
         console.print(f"runs {package} (entry point {name} of {distribution}), {_MAY}")
     for module in modules:
-        console.print(f"runs {module} (--module), {_MAY}")
+        console.print(f"runs {module}, {_MAY}")
     return [str(module) for module in modules]
 
 

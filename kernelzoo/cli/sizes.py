@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from kernelzoo import operations, registry
 from kernelzoo.cli.options import OptionError, axes, shape, shapes_of
+from kernelzoo.definitions.files import read
 from kernelzoo.operations import OPERATIONS
 
 if TYPE_CHECKING:
@@ -21,6 +24,7 @@ def problems(
     dim: int = -1,
     sizes: Sequence[str] = (),
     usual: Sequence[str] = ("float32", "bfloat16"),
+    workloads: Sequence[Path] = (),
 ) -> tuple[Problem, ...]:
     """The problems of some shapes and ``--axes`` or, without any, of a named set of shapes.
 
@@ -36,13 +40,14 @@ def problems(
         operation = OPERATIONS[op]
         plain = [dtype for dtype in usual if dtype in operation.dtypes] or operation.dtypes[:1]
         kinds = tuple(map(operations.full_dtype, dtypes)) or tuple(plain)
-        if sizes or not operation.by_rows:
-            if shapes or not sizes:
+        if sizes or workloads or not operation.by_rows:
+            if shapes or not (sizes or workloads):
                 example = ",".join(f"{axis}=1024" for axis in axes_of(op))
                 raise OptionError(f"{op} takes --axes{' in place of --shape' if shapes else ''}, such as {example}")
             for dtype in kinds:
                 measure.problems("quick", (op,), (dtype,))  # raises for a name that isn't known
             found += [_sized(op, dtype, axes(text)) for dtype in kinds for text in sizes]
+            found += [_of_workload(op, dtype, one) for dtype in kinds for path in workloads for one in read(path)[1]]
             continue
         named = measure.problems(shape_set, (op,), kinds)
         if not shapes:
@@ -53,6 +58,16 @@ def problems(
                 raise OptionError(f"no axis {dim} in a shape of {len(size)}; allowed: {-len(size)} to {len(size) - 1}")
             found += [measure.Problem(op, size, dtype, dim) for dtype in kinds]
     return tuple(found)
+
+
+def _of_workload(op: str, dtype: str, workload: Mapping[str, Any]) -> Problem:
+    """The problem of a workload; values that lie in a file are drawn anew. Raises OptionError."""
+    scalars = {name: given["value"] for name, given in workload["inputs"].items() if given["type"] == "scalar"}
+    if strange := {*scalars} - {*OPERATIONS[op].scalars}:
+        raise OptionError(
+            f"no scalar {', '.join(sorted(strange))}; {op} has {', '.join(OPERATIONS[op].scalars) or 'none'}"
+        )
+    return replace(_sized(op, dtype, workload["axes"]), scalars=tuple(scalars.items()))
 
 
 def axes_of(op: str) -> tuple[str, ...]:

@@ -13,12 +13,19 @@ from kernelzoo.definitions.exporting import export_definition
 from kernelzoo.definitions.files import DefinitionError, read
 from kernelzoo.definitions.loading import load_definition
 from kernelzoo.definitions.solutions import load_solution
+from kernelzoo.packages import load_module
 
-__all__ = ["DefinitionError", "export_definition", "load", "load_definition", "load_solution", "read"]
+__all__ = ["DefinitionError", "export_definition", "load_definition", "load_file", "load_solution", "read"]
 
 
-def load(path: str | Path) -> None:
-    """Load a definition or a solution, whichever the file is. Raises DefinitionError."""
+def load_file(path: str | Path) -> None:
+    """Run a user's file: a Python file that registers kernels, a definition or a solution.
+
+    Raises DefinitionError, and whatever a Python file raises.
+    """
+    if Path(path).suffix != ".json":
+        load_module(str(path))
+        return
     kind, _ = read(path)
     if kind == "definition":
         load_definition(path)

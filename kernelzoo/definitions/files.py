@@ -22,7 +22,7 @@ class DefinitionError(KernelZooError, ValueError):
 
 
 def read(path: str | Path) -> tuple[str, Any]:
-    """What a file is, and what it holds: ``("definition", {...})``, ``("solution", {...})`` or ``("workloads", [...])``.
+    """What a file is, ``"definition"``, ``"solution"`` or ``"workloads"``, and what it holds.
 
     Nothing of it is run. Raises DefinitionError.
     """

@@ -73,19 +73,17 @@ def load_definition(path: str | Path) -> Operation:
     known = loaded.get(name)
     loaded[name] = Loaded(order, outputs)
     longest = max((axis["value"] for axis in data["axes"].values() if axis["type"] == "const"), default=1)
+    first = next(iter(tensors.values()))["dtype"]
     body = {
         "__doc__": data.get("description") or f"{data['name']}, as {Path(path).name} defines it.",
         **{key: Input(_axes(data, tensor), dtype=tensor["dtype"]) for key, tensor in tensors.items()},
         **{key: _scalar(tensor) for key, tensor in data["inputs"].items() if tensor["shape"] is None},
         **{key: Output(_axes(data, tensor), dtype=tensor["dtype"]) for key, tensor in data["outputs"].items()},
-        "domain": dict.fromkeys((key for key in tensors), lambda info, n: min(info.max, _LARGEST)),
+        "domain": dict.fromkeys(tensors, lambda info, n: min(info.max, _LARGEST)),
         "reference": _named(_reference(run, order), order),
-        "error": _named(
-            _error(run, order, tuple(tensors), longest, next(iter(tensors.values()))["dtype"]), (*order, "unit", "ref")
-        ),
+        "error": _named(_error(run, order, tuple(tensors), longest, first), (*order, "unit", "ref")),
     }
-    first = next(iter(tensors.values()))
-    operation(dtypes=(first["dtype"],), name=name)(type(name, (), body))
+    operation(dtypes=(first,), name=name)(type(name, (), body))
     if known is None:
         registry.register(REFERENCE, name, REFERENCE)(_plainly(name, run))
     return OPERATIONS[name]

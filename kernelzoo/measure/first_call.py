@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from kernelzoo import backend as backends
-from kernelzoo import packages, tables, user_cache
+from kernelzoo import definitions, tables, user_cache
 from kernelzoo.errors import BackendUnavailableError, KernelZooError
 from kernelzoo.measure.problems import Problem
 
@@ -156,7 +156,7 @@ def _measured(request: Json) -> Json:
     device = torch.device(request["device"])
     found: Json = {"outcome": "measured", "device": _named(device)}
     for module in request["modules"]:
-        packages.load_module(module)
+        definitions.load_file(module)
     backend_name, op, variant = request["id"].split("/")
     torch.ones(1, device=device).add_(1).cpu()  # the device's context is torch's cost, and no backend's
     try:

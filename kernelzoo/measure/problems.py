@@ -46,7 +46,8 @@ class Problem:
     @property
     def axes(self) -> dict[str, int]:
         """The size of each axis by name, of an operation that is none by rows."""
-        return dict(zip(self.operation.axes[0], self.shape, strict=True)) | dict(self.sizes)
+        named = zip(self.operation.axes[0], self.shape, strict=True)
+        return {axis: size for axis, size in named if not axis.isdigit()} | dict(self.sizes)
 
     @property
     def meta(self) -> operations.Arguments:

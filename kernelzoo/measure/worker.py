@@ -23,7 +23,7 @@ from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, TextIO
 
-from kernelzoo import measure, packages, registry, tables
+from kernelzoo import definitions, measure, registry, tables
 from kernelzoo.check import verifying
 from kernelzoo.errors import CacheWarning, DeviceLostError, KernelZooError
 from kernelzoo.measure import planning, record
@@ -290,7 +290,7 @@ class Worker:
 def _load(path: str) -> None:
     """Run a file of kernels. Raises KernelZooError for any error of the file."""
     try:
-        packages.load_module(path)
+        definitions.load_file(path)
     except KernelZooError:
         raise
     except BaseException as error:

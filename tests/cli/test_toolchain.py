@@ -79,7 +79,7 @@ def test_whose_code_runs_is_said_before_it_runs(kernelzoo: Callable[..., Any], t
     done = kernelzoo("list", "--module", path)
     assert done.returncode == 2
     said, error = done.stderr.splitlines()
-    assert said == f"runs {path} (--module), with all that this user may do"
+    assert said == f"runs {path}, with all that this user may do"
     assert error.startswith("error: ") and "SystemExit: no" in error
 
 
