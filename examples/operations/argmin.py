@@ -10,9 +10,13 @@ import torch
 
 import kernelzoo
 from kernelzoo.launch import Launch
+from kernelzoo.operations import Sample
+
+DTYPES = [d for d in kernelzoo.FLOATS + kernelzoo.INTEGERS if d != "bool"]
+"""Those of torch.argmin."""
 
 
-@kernelzoo.operation(dtypes=[d for d in kernelzoo.FLOATS + kernelzoo.INTEGERS if d != "bool"])
+@kernelzoo.operation(dtypes=DTYPES)
 class argmin:
     """The place of the least element along one axis, as ``torch.argmin``: of equal ones the first.
 
@@ -28,6 +32,18 @@ class argmin:
         found = (x == x.amin(1, keepdim=True)) | (x != x)
         places = torch.arange(x.size(1), device=x.device)[:, None]
         return places.where(found, x.size(1)).amin(1)
+
+    def samples():
+        return tuple(Sample(f"{d}-neighbours", (8, 300), functools.partial(neighbours, d)) for d in DTYPES)
+
+
+def neighbours(dtype: str) -> torch.Tensor:
+    """Rows of one value but for the next lower one, somewhere: narrower arithmetic takes them for equal."""
+    kind = getattr(torch, dtype)
+    one, step = (1.0, torch.finfo(kind).eps / 2) if kind.is_floating_point else (torch.iinfo(kind).max, 1)
+    x = torch.full((8, 300), one, dtype=kind)
+    places = torch.randint(300, (8, 1), generator=torch.Generator().manual_seed(0))
+    return x.scatter(1, places, x - step)
 
 
 def need_gpu(id: str, x: torch.Tensor) -> None:

@@ -11,6 +11,7 @@ import torch
 
 import kernelzoo
 from kernelzoo.launch import Launch
+from kernelzoo.operations import Sample
 
 
 @kernelzoo.operation(dtypes=kernelzoo.FLOATS)
@@ -39,6 +40,16 @@ class logsumexp:
         mean_depth = (weights * depth).sum(1) / total
         allowed = 16 + 4 * mean_depth + math.sqrt(n) / 2 + 2 * total.log() + ref.abs()
         return unit * allowed
+
+    def samples():
+        return tuple(Sample(f"{d}-cancels", (8, 300), functools.partial(cancelling, d)) for d in kernelzoo.FLOATS)
+
+
+def cancelling(dtype: str) -> torch.Tensor:
+    """Rows whose maximum and logarithm almost cancel: results of about 1, 1/8, 1/64, ..."""
+    noise = torch.randn(8, 300, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    wanted = 8.0 ** -torch.arange(8.0)[:, None]
+    return (noise - torch.logsumexp(noise, 1, keepdim=True) + wanted).to(getattr(torch, dtype))
 
 
 def finite(top: torch.Tensor) -> torch.Tensor:

@@ -89,6 +89,8 @@ def _other(
         x = torch.randint(low, max(high, low + 1), shape, dtype=kind, generator=generator, device=generator.device)
     for said in declared.also:
         rare = torch.rand(shape, generator=generator, device=generator.device) < 0.1
+        if x.numel() > 1:  # and one at least
+            rare.view(-1)[torch.randint(x.numel(), (1,), generator=generator, device=generator.device)] = True
         x.masked_fill_(rare, value(said))
     return x
 
