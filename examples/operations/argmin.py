@@ -46,11 +46,6 @@ def neighbours(dtype: str) -> torch.Tensor:
     return x.scatter(1, places, x - step)
 
 
-def need_gpu(id: str, x: torch.Tensor) -> None:
-    if not x.is_cuda:
-        raise kernelzoo.UnsupportedProblemError(id, f"it is compiled for a GPU, and x is on the {x.device}")
-
-
 @kernelzoo.register("mine", "argmin", "torch")
 def in_torch(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """Plain calls of torch."""
@@ -59,6 +54,11 @@ def in_torch(x: torch.Tensor, out: torch.Tensor) -> Launch:
         out.copy_(torch.argmin(x, 1))
 
     return launch
+
+
+def need_gpu(id: str, x: torch.Tensor) -> None:
+    if not x.is_cuda:
+        raise kernelzoo.UnsupportedProblemError(id, f"it is compiled for a GPU, and x is on the {x.device}")
 
 
 try:

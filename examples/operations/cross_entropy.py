@@ -53,11 +53,6 @@ def finite(top: torch.Tensor) -> torch.Tensor:
     return top.where(top.isfinite(), 0)
 
 
-def need_gpu(id: str, x: torch.Tensor) -> None:
-    if not x.is_cuda:
-        raise kernelzoo.UnsupportedProblemError(id, f"it is compiled for a GPU, and its logits are on the {x.device}")
-
-
 @kernelzoo.register("mine", "cross_entropy", "torch")
 def in_torch(
     logits: torch.Tensor, labels: torch.Tensor, loss: torch.Tensor, lse: torch.Tensor, ignore_index: int
@@ -75,6 +70,11 @@ def in_torch(
         lse.copy_(top[:, 0] + log_sum)
 
     return launch
+
+
+def need_gpu(id: str, x: torch.Tensor) -> None:
+    if not x.is_cuda:
+        raise kernelzoo.UnsupportedProblemError(id, f"it is compiled for a GPU, and its logits are on the {x.device}")
 
 
 try:

@@ -57,11 +57,6 @@ def finite(top: torch.Tensor) -> torch.Tensor:
     return top.where(top.isfinite(), 0)
 
 
-def need_gpu(id: str, x: torch.Tensor) -> None:
-    if not x.is_cuda:
-        raise kernelzoo.UnsupportedProblemError(id, f"it is compiled for a GPU, and x is on the {x.device}")
-
-
 @kernelzoo.register("mine", "logsumexp", "torch")
 def in_torch(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """Plain calls of torch."""
@@ -73,6 +68,11 @@ def in_torch(x: torch.Tensor, out: torch.Tensor) -> Launch:
         out.copy_((values - top).exp().sum(1).log() + top[:, 0])
 
     return launch
+
+
+def need_gpu(id: str, x: torch.Tensor) -> None:
+    if not x.is_cuda:
+        raise kernelzoo.UnsupportedProblemError(id, f"it is compiled for a GPU, and x is on the {x.device}")
 
 
 try:

@@ -30,16 +30,11 @@ class rms_norm:
         return x / (x.square().mean(1, keepdim=True) + eps).sqrt() * weight[:, None]
 
     def error(ref, x, weight, eps, n, unit, tiny):
-        # Half the relative error of the sum, at most sqrt(n) roundings, and of some single steps. A subnormal x,
-        # weight or product may count as zero, and what it is multiplied with makes that larger.
+        # Some sqrt(n) roundings of the sum, half of which the root takes away, and a few others. What is subnormal may
+        # count as zero: an input, or a product on the way, which the next factor makes larger.
         root = (x.square().mean(1, keepdim=True) + eps).sqrt()
         lost = tiny * ((1 + weight.abs()[:, None]) * (1 + 1 / root) + math.sqrt(n))
         return unit * (8 + math.sqrt(n)) * ref.abs() + lost
-
-
-def need_gpu(id: str, x: torch.Tensor) -> None:
-    if not x.is_cuda:
-        raise kernelzoo.UnsupportedProblemError(id, f"it is compiled for a GPU, and x is on the {x.device}")
 
 
 @kernelzoo.register("mine", "rms_norm", "torch")
@@ -53,6 +48,11 @@ def in_torch(x: torch.Tensor, weight: torch.Tensor, out: torch.Tensor, eps: floa
         out.copy_(values * scale * weight.to(wide)[:, None])
 
     return launch
+
+
+def need_gpu(id: str, x: torch.Tensor) -> None:
+    if not x.is_cuda:
+        raise kernelzoo.UnsupportedProblemError(id, f"it is compiled for a GPU, and x is on the {x.device}")
 
 
 try:

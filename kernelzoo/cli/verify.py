@@ -108,7 +108,7 @@ def verify(
 def _problems(id: str, dtypes: Sequence[str]) -> tuple[Problem, ...]:
     """The large shapes, of an operation that this process knows; of the dtypes that it takes."""
     op = id.split("/")[1]
-    known = [dtype for dtype in dtypes or _DTYPES if dtype in OPERATIONS[op].dtypes]
+    known = [dtype for dtype in dtypes or _DTYPES if op in OPERATIONS and dtype in OPERATIONS[op].dtypes]
     return options.problems([op], _SHAPES, known) if known else ()
 
 
