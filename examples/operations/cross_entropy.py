@@ -208,7 +208,8 @@ else:
         numbers = (ignore_index, inner, n, *(stride for tensor in tensors for stride in tensor.stride()))
 
         def launch() -> None:
-            with cupy.cuda.Stream.from_external(torch.cuda.current_stream(logits.device)):
+            stream = torch.cuda.current_stream(logits.device)
+            with cupy.cuda.Stream.from_external(stream) if stream.cuda_stream else cupy.cuda.Stream.null:
                 kernel((outer * inner,), (THREADS,), (*(tensor.data_ptr() for tensor in tensors), *numbers))
 
         return launch

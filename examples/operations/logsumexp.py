@@ -183,7 +183,8 @@ else:
         numbers = (inner, n, *x.stride(), *out.stride())
 
         def launch() -> None:
-            with cupy.cuda.Stream.from_external(torch.cuda.current_stream(x.device)):
+            stream = torch.cuda.current_stream(x.device)
+            with cupy.cuda.Stream.from_external(stream) if stream.cuda_stream else cupy.cuda.Stream.null:
                 kernel((outer * inner,), (THREADS,), (x.data_ptr(), out.data_ptr(), *numbers))
 
         return launch

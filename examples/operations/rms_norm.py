@@ -160,7 +160,8 @@ else:
         numbers = (float(eps), inner, n, *x.stride(), *weight.stride(), *out.stride())
 
         def launch() -> None:
-            with cupy.cuda.Stream.from_external(torch.cuda.current_stream(x.device)):
+            stream = torch.cuda.current_stream(x.device)
+            with cupy.cuda.Stream.from_external(stream) if stream.cuda_stream else cupy.cuda.Stream.null:
                 pointers = (x.data_ptr(), weight.data_ptr(), out.data_ptr())
                 kernel((outer * inner,), (THREADS,), pointers + numbers)
 

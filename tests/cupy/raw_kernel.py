@@ -73,6 +73,6 @@ class RawKernel:
 
 cupy = SimpleNamespace(
     RawKernel=RawKernel,
-    cuda=SimpleNamespace(Stream=SimpleNamespace(from_external=lambda stream: contextlib.nullcontext())),
+    cuda=SimpleNamespace(Stream=SimpleNamespace(null=contextlib.nullcontext())),
 )
 """In the place of the module."""

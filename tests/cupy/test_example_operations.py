@@ -36,7 +36,7 @@ def test_passes(op: str, examples: dict[str, ModuleType], monkeypatch: pytest.Mo
     emulator = loaded(Path(__file__).parent / "raw_kernel.py")
     monkeypatch.setattr(examples[op], "cupy", emulator.cupy)
     monkeypatch.setattr(examples[op], "need_gpu", lambda id, x: None)
-    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: None)
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: SimpleNamespace(cuda_stream=0))
     found = example_operations.few_cases(op)
     assert len(found) > 30
     for case in found:
