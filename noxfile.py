@@ -164,7 +164,7 @@ def tests_triton(session: nox.Session) -> None:
     """The contract, for the Triton backend: interpreted, compiled ahead of time, and on a GPU if there is one."""
     install(session, "test", extras=("triton",))
     conformance = (CONFORMANCE, "-k", "triton", "--kernelzoo-require", "triton", *session.posargs)
-    check(session, *conformance, *PARALLEL, **INTERPRETER)
+    check(session, "tests/triton/test_example_operations.py", *conformance, *PARALLEL, **INTERPRETER)
     check(session, "tests/triton", *PARALLEL, *session.posargs)
     if GPU:
         check(session, *conformance)
@@ -176,6 +176,7 @@ def tests_cupy(session: nox.Session) -> None:
     install(session, "test", *COMPILER, extras=(f"cupy-cuda{CUDA}",))
     emulated = (
         "tests/cupy/test_emulated.py",
+        "tests/cupy/test_example_operations.py",
         CONFORMANCE,
         "-k",
         "cupy",

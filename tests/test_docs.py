@@ -26,6 +26,7 @@ PAGES = [
     ROOT / "CONTRIBUTING.md",
 ]
 KERNELS = ROOT / "docs" / "kernels.md"
+OPERATIONS = ROOT / "docs" / "operations.md"
 SOURCES = (ROOT / "kernelzoo" / "kernels", ROOT / "examples")
 RUN = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(ROOT.glob("docs/*.md"))]
 """Pages whose blocks are run as they stand; kernels.md shows lines of the source."""
@@ -34,7 +35,7 @@ WORDS = {"README.md": 1000, "docs": 15_000}
 """At most so many in the README, and in all that stands in docs itself."""
 
 LANGUAGES = {"python": ("py",), "cpp": ("cu", "cuh")}
-"""The fences of kernels.md, and the files whose lines stand in them."""
+"""The fences of source, and the files whose lines stand in them."""
 
 _FENCE = commands.FENCE
 _INLINE = re.compile(r"\[([^\]\[]*)\]\(([^()\s]+)\)")
@@ -94,6 +95,8 @@ def strange_excerpts(page: str) -> list[str]:
     """Code blocks that are not consecutive lines, as indented, of some file of their language."""
     strange = []
     for margin, language, block in _FENCE.findall(page):
+        if language not in LANGUAGES:
+            continue
         code = textwrap.dedent(re.sub(rf"^{margin}", "", block, flags=re.MULTILINE)).splitlines()
         if not any(_holds(file, code) for file in sources(LANGUAGES[language])):
             strange.append(block)
@@ -158,8 +161,9 @@ def test_linked_names_are_in_the_source() -> None:
     assert missing_names(KERNELS.read_text(encoding="utf-8"), KERNELS.parent) == []
 
 
-def test_excerpts_are_the_source() -> None:
-    assert strange_excerpts(KERNELS.read_text(encoding="utf-8")) == []
+@pytest.mark.parametrize("page", [KERNELS, OPERATIONS], ids=id_of)
+def test_excerpts_are_the_source(page: Path) -> None:
+    assert strange_excerpts(page.read_text(encoding="utf-8")) == []
 
 
 def test_tables_say_what_is_registered() -> None:

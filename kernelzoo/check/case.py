@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -77,6 +77,12 @@ def beside(op: str, x: torch.Tensor, dim: int, generator: torch.Generator) -> In
 
 
 def plain(
-    op: str, shape: tuple[int, ...], dtype: str, device: str, generator: torch.Generator, dim: int = -1
+    op: str,
+    shape: tuple[int, ...],
+    dtype: str,
+    device: str,
+    generator: torch.Generator,
+    dim: int = -1,
+    scalars: Mapping[str, Any] | None = None,
 ) -> Inputs:
-    return on(device, sample(op, shape, dtype, dim, generator=generator))
+    return on(device, operations.OPERATIONS[op].sample(shape, dtype, dim, generator=generator, scalars=scalars))

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kernelzoo import operations
 from kernelzoo.check.case import Case, Inputs, on, plain, sample
@@ -31,7 +31,7 @@ def others(operation: operations.Operation) -> Iterator[Case]:
                 yield Case(op, f"{dtype}-{name}-stepped", make, elements=math.prod(shape))
         for name, scalar in operation.scalars.items():
             for value in scalar.also:
-                make = partial(plain, op, shape, dtype)
+                make = partial(plain, op, shape, dtype, scalars={name: value})
                 yield Case(op, f"{dtype}-{name}={value}", make, elements=math.prod(shape), scalars=((name, value),))
 
 
@@ -82,7 +82,7 @@ def by_axes(operation: operations.Operation) -> Iterator[Case]:
                     )
             for name, scalar in operation.scalars.items():
                 for value in scalar.also:
-                    make = partial(_sized, operation.name, shape, sizes, dtype, None)
+                    make = partial(_sized, operation.name, shape, sizes, dtype, None, scalars={name: value})
                     yield Case(
                         operation.name,
                         f"{dtype}-{name}={value}",
@@ -100,9 +100,10 @@ def _sized(
     special: tuple[int, str] | None,
     device: str,
     generator: torch.Generator,
+    scalars: Mapping[str, Any] | None = None,
 ) -> Inputs:
     operation = operations.OPERATIONS[op]
-    inputs = operation.sample(shape, dtype, generator=generator, sizes=sizes)
+    inputs = operation.sample(shape, dtype, generator=generator, sizes=sizes, scalars=scalars)
     if special is not None:
         number, rule = special
         special_rows(operations.dtype_name(inputs[number].dtype))[rule](inputs[number].view(-1))

@@ -32,7 +32,7 @@ _FUNCTIONS = {
 _VALUES = {"domain": dict, "decisive": (int, float), "takes_empty": bool}
 _GIVEN = {
     "reference": ("unit", "n"),
-    "error": ("unit", "n", "ref"),
+    "error": ("unit", "tiny", "n", "ref"),
     "special": ("unit", "n", "ref"),
     "exact": ("unit", "n"),
     "sample": ("n", "generator"),
@@ -53,9 +53,10 @@ def operation(
     the axes (outer, n, inner), so that rows lie along axis 1.
 
     - ``reference`` (needed): the result, or a tuple of results. If the operation rounds, floats come as float64.
-    - ``error(ref, ..., unit)``: how far off each element may be, absolute, in float64, before the result is rounded to
-      a half precision; ``ref`` is the result, ``unit`` the unit roundoff of the arithmetic: 2^-24, for float64 2^-53.
-      Without it, a result must equal the reference.
+    - ``error(ref, ..., unit, tiny)``: how far off each element may be, absolute, in float64, before the result is
+      rounded to a half precision; ``ref`` is the result, ``unit`` the unit roundoff of the arithmetic, 2^-24, for
+      float64 2^-53, and ``tiny`` its smallest normal number, 2^-126, for float64 2^-1022: what is smaller may count as
+      zero. Without it, a result must equal the reference.
     - ``domain``: a dict from an input's name to a function of (torch.finfo, n): the largest finite number it may hold.
     - ``special(ref, ...)``: a result whose NaN and infinities are due; without it, those of the reference.
     - ``exact(...)``: for float64, the result as (high, low, scale) in pairs of float64; only ``accuracy`` needs it.
@@ -127,7 +128,7 @@ def _faults(
     hooks: dict[str, Any],
 ) -> Sequence[tuple[object, str]]:
     """What may be wrong, and whether it is."""
-    taken = {"self", "dim", "keepdim", "variant", "out", "n", "unit", "ref", "generator"}
+    taken = {"self", "dim", "keepdim", "variant", "out", "n", "unit", "ref", "tiny", "generator"}
     by_rows = bool(inputs) and next(iter(inputs.values())).names == ROW
     allowed = (ROW, ("outer", "inner"), ("n",), ())
     tensors: dict[str, Input | Output] = {**inputs, **outputs}

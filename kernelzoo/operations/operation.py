@@ -48,7 +48,7 @@ class Operation(Signature):
         if args.x.ndim == 0:
             inputs, outs = Rows.of_scalars(self.axes, inputs, outs)
             dims = (0,)
-        if not self.reduces or (len(dims) == 1 and args.x.ndim):
+        if not self.several_axes or (len(dims) == 1 and args.x.ndim):
             return launch_rows(bind, inputs, outs, self.axes, dims[0])
         x, (out,) = inputs[0], outs
         if out.ndim == x.ndim and len(dims):  # keepdim: the reduced axes, of size 1, say nothing
@@ -63,7 +63,8 @@ class Operation(Signature):
 
         known: dict[str, Any] = {**zip_dict(self.inputs, inputs), **zip_dict(self.scalars, args.scalars)}
         known["n"] = inputs[0].size(1) if self.by_rows else 0
-        known["unit"] = 2.0**-53 if args.x.dtype == torch.float64 else 2.0**-24
+        wide = torch.finfo(torch.float64 if args.x.dtype == torch.float64 else torch.float32)
+        known["unit"], known["tiny"] = wide.eps / 2, wide.tiny
         return known
 
     def reference(self, args: Arguments) -> tuple[torch.Tensor, ...]:
@@ -178,10 +179,11 @@ class Operation(Signature):
         *,
         generator: torch.Generator,
         sizes: Mapping[str, int] | None = None,
+        scalars: Mapping[str, Any] | None = None,
     ) -> tuple[torch.Tensor, ...]:
         """Random inputs, on the generator's device, whose right answer no constant, zero or row-shifted output can pass
-        for."""
-        return draw(self, shape, dtype, dim, sizes or {}, generator=generator)
+        for. ``scalars``: those of the call that are not at their default, since inputs may be drawn by them."""
+        return draw(self, shape, dtype, dim, sizes or {}, scalars or {}, generator=generator)
 
     def samples(self) -> tuple[Sample, ...]:
         """Inputs that this operation alone is to be tried on."""

@@ -21,6 +21,7 @@ def draw(
     dtype: str,
     dim: Dims,
     sizes: Mapping[str, int],
+    scalars: Mapping[str, Any],
     *,
     generator: torch.Generator,
 ) -> tuple[torch.Tensor, ...]:
@@ -28,7 +29,7 @@ def draw(
     dims = axes_of(dim, len(shape)) if op.by_rows else ()
     _, *others = op.inputs
     shapes = op.shapes(shape, dims, False, sizes)
-    known: dict[str, Any] = {**sizes, **{name: scalar.default for name, scalar in op.scalars.items()}}
+    known: dict[str, Any] = {**sizes, **{name: scalar.default for name, scalar in op.scalars.items()}, **scalars}
     n = math.prod(shape[d] for d in dims) if shape else 1
     known |= {"n": n} if op.by_rows else dict(zip(op.axes[0], shape, strict=True))
     drawn = [_first(op, shape, dtype, dim, dims, known, generator)]
@@ -89,6 +90,8 @@ def as_declared(
         x = torch.randint(low, max(high, low + 1), shape, dtype=kind, generator=generator, device=generator.device)
     for said in declared.also:
         rare = torch.rand(shape, generator=generator, device=generator.device) < 0.1
+        if x.numel() > 1:  # and one at least
+            rare.view(-1)[torch.randint(x.numel(), (1,), generator=generator, device=generator.device)] = True
         x.masked_fill_(rare, value(said))
     return x
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 Hook = Callable[..., Any]
 """A function of the operation's class. It is given those of the following that it names: the inputs, the scalars,
-``n``, ``unit``, ``ref``, ``generator``."""
+``n``, ``unit``, ``tiny``, ``ref``, ``generator``."""
 
 
 class Signature:

@@ -1,0 +1,89 @@
+"""The CUDA C++ kernels of examples/operations: emulated where KERNELZOO_EMULATE_CUDA is 1, else compiled by NVRTC."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+
+import example_operations
+import pytest
+from scripts import loaded
+
+cupy = pytest.importorskip("cupy", reason="CuPy is not installed")
+torch = pytest.importorskip("torch", reason="torch is not installed")
+
+import kernelzoo  # noqa: E402  (after the skips)
+from kernelzoo.check.running import check  # noqa: E402
+
+EMULATED = os.environ.get("KERNELZOO_EMULATE_CUDA") == "1"
+
+emulated = pytest.mark.skipif(not EMULATED, reason="emulator only: run with KERNELZOO_EMULATE_CUDA=1")
+compiled = pytest.mark.skipif(EMULATED, reason="an emulator needs no NVRTC")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def examples() -> Iterator[dict[str, ModuleType]]:
+    with example_operations.declared() as modules:
+        yield modules
+
+
+@emulated
+@pytest.mark.parametrize("op", example_operations.NAMES)
+def test_passes(op: str, examples: dict[str, ModuleType], monkeypatch: pytest.MonkeyPatch) -> None:
+    emulator = loaded(Path(__file__).parent / "raw_kernel.py")
+    monkeypatch.setattr(examples[op], "cupy", emulator.cupy)
+    monkeypatch.setattr(examples[op], "need_gpu", lambda id, x: None)
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: SimpleNamespace(cuda_stream=0))
+    found = example_operations.few_cases(op)
+    assert len(found) > 30
+    for case in found:
+        check(kernelzoo.implementation(f"mine/{op}/cuda_c"), case, "cpu")
+
+
+@compiled
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+@pytest.mark.parametrize("op", example_operations.NAMES)
+def test_compiles_for_sm_90(op: str, dtype: str, examples: dict[str, ModuleType]) -> None:
+    """Without spills; what is not float64 is not added up in it."""
+    ptx, log = program(examples[op], op, dtype)
+    assert ".target sm_90" in ptx
+    assert "0 bytes spill stores" in log
+    sums = re.findall(r"\b(?:add|fma\.rn|min|max|setp\.\w+)\.f64\b", ptx)
+    assert bool(sums) == (dtype == "float64")
+
+
+@compiled
+@pytest.mark.parametrize("dtype", ["uint8", "int8", "int16", "int32", "int64"])
+def test_argmin_compiles_for_integers(dtype: str, examples: dict[str, ModuleType]) -> None:
+    ptx, _ = program(examples["argmin"], "argmin", dtype)
+    assert not re.search(r"\.f(?:16|32|64)\b", ptx)
+
+
+def program(module: ModuleType, op: str, dtype: str) -> tuple[str, str]:
+    """PTX, and the assembler's log, of what the example hands to CuPy, with the options that CuPy adds."""
+    try:
+        nvrtc = cupy.cuda.nvrtc
+        nvrtc.getVersion()
+        from cupy import _environment
+
+        headers = Path(_environment.get_cuda_path() or "", "include")
+    except Exception as error:  # a missing library shows as an ImportError, OSError or RuntimeError, by CuPy's version
+        pytest.skip(f"NVRTC can't be loaded: {error}")
+    if not (headers / "cuda_fp16.h").exists():
+        pytest.skip("the headers of CUDA are not installed")
+    given: list[tuple[str, tuple[str, ...]]] = []
+    with pytest.MonkeyPatch.context() as patch:
+        kernel = SimpleNamespace(RawKernel=lambda code, name, options: given.append((code, options)))
+        patch.setattr(module, "cupy", kernel)
+        module.compiled.__wrapped__(dtype)
+    ((code, options),) = given
+    made = nvrtc.createProgram(code, f"{op}.cu", (), ())
+    added = (f"-I{headers}", "-ftz=true", "-arch=sm_90", "--device-as-default-execution-space", "--ptxas-options=-v")
+    try:
+        nvrtc.compileProgram(made, (*options, *added))
+    except nvrtc.NVRTCError:
+        pytest.fail(nvrtc.getProgramLog(made))
+    return nvrtc.getPTX(made).decode(), nvrtc.getProgramLog(made)

@@ -1,0 +1,322 @@
+"""The operations of examples/operations: what is right passes all their cases, and each of many mistakes is found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+import example_operations
+import pytest
+import torch
+
+import kernelzoo
+from kernelzoo.check import verifying
+from kernelzoo.errors import UnsupportedProblemError
+from kernelzoo.launch import Launch
+
+Tensor = torch.Tensor
+
+LARGEST = 2**17
+"""Elements of the largest input that is tried here."""
+
+WRONG, DROPS, UNWRITTEN, CHANGES = "wrong value", "drops NaN", "leaves out unwritten", "changes its input"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def examples() -> Iterator[dict[str, ModuleType]]:
+    with example_operations.declared("broken") as modules:
+        yield modules
+
+
+def verified(id: str, *cases: str) -> verifying.Found:
+    """What ``kernelzoo verify`` finds, in all cases that are not large or in those named."""
+    implementation, device = kernelzoo.implementation(id), torch.device("cpu")
+    among = [c for c in verifying.checks(implementation, device, whole=True) if not cases or c.name in cases]
+    assert len(among) == len(cases) or not cases, "no such case"
+    return verifying.verify(implementation, among, device, whole=False, progress=lambda name, known: None)
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(verifying.running, "largest", lambda implementation: LARGEST)
+
+
+@pytest.mark.parametrize("op", example_operations.NAMES)
+def test_plain_torch_passes_all_cases(op: str) -> None:
+    found = verified(f"mine/{op}/torch")
+    assert not found.findings and not found.refused
+    assert found.passed > 200
+
+
+@pytest.mark.parametrize("op", example_operations.NAMES)
+@pytest.mark.parametrize("variant", ["triton", "cuda_c"])
+def test_what_is_compiled_for_a_gpu_refuses_the_host(op: str, variant: str, examples: dict[str, ModuleType]) -> None:
+    language = {"triton": "triton", "cuda_c": "cupy"}[variant]
+    if not hasattr(examples[op], language):
+        pytest.skip(f"{language} is not installed")
+    inputs = [torch.randn(3, 5), *{"rms_norm": [torch.ones(5)], "cross_entropy": [torch.zeros(3).long()]}.get(op, [])]
+    with pytest.raises(UnsupportedProblemError, match=f"mine/{op}/{variant} .* on the cpu"):
+        getattr(kernelzoo.get("mine"), op)(*inputs, variant=variant)
+
+
+def test_a_file_loads_without_the_languages(monkeypatch: pytest.MonkeyPatch) -> None:
+    for language in ("triton", "cupy"):
+        monkeypatch.setitem(example_operations.sys.modules, language, None)  # so that its import fails
+    for name in example_operations.NAMES:
+        module = example_operations.loaded(example_operations.FOLDER / f"{name}.py")
+        assert hasattr(module, "in_torch") and not hasattr(module, "in_triton") and not hasattr(module, "in_cuda_c")
+
+
+# --- Mistakes --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Broken:
+    """A wrong kernel, the case that shows it, and what is said of it."""
+
+    op: str
+    name: str
+    results: Callable[..., Any]
+    """Computes the outputs of the inputs and scalars; None for one that is not written."""
+    case: str
+    kind: str = WRONG
+    words: str = "elements wrong; first at"
+
+    def __str__(self) -> str:
+        return f"{self.op}-{self.name.replace(' ', '-')}"
+
+    def bind(self, *tensors: Tensor, **scalars: Any) -> Launch:
+        count = len(kernelzoo.operations.OPERATIONS[self.op].inputs)
+        inputs, outs = tensors[:count], tensors[count:]
+
+        def launch() -> None:
+            found = self.results(*inputs, **scalars)
+            for out, result in zip(outs, found if isinstance(found, tuple) else (found,), strict=True):
+                if result is not None:
+                    out[: len(result)] = result
+
+        return launch
+
+
+def wide(x: Tensor) -> Tensor:
+    return x.to(torch.promote_types(x.dtype, torch.float32))
+
+
+def rms(x: Tensor, weight: Tensor, eps: float) -> Tensor:
+    values = wide(x)
+    return values * torch.rsqrt(values.square().mean(1, keepdim=True) + eps) * wide(weight)[:, None]
+
+
+def with_mean(x: Tensor, weight: Tensor, scale: Tensor) -> Tensor:
+    return wide(x) * scale * wide(weight)[:, None]
+
+
+def as_if_contiguous(x: Tensor) -> Tensor:
+    return x.as_strided(x.shape, x.new_empty(x.shape).stride())
+
+
+def rolled(result: Tensor) -> Tensor:
+    """Each row's result in the place of the next one's."""
+    return result.roll(1, 0)
+
+
+def but_long(x: Tensor, result: Tensor) -> Tensor:
+    return result if x.size(1) <= 1000 else torch.zeros_like(result)
+
+
+def changed(x: Tensor, result: Any) -> Any:
+    x.add_(1)
+    return result
+
+
+RMS = "float32-3x129"
+RMS_NORM = [
+    Broken("rms_norm", "drops NaN", lambda x, weight, eps: rms(x.where(x == x, 0), weight, eps),
+           "float32-special-values-300", DROPS),
+    Broken("rms_norm", "drops NaN of the weight", lambda x, weight, eps: rms(x, weight.where(weight == weight, 0), eps),
+           "float32-weight-a-NaN", DROPS),
+    Broken("rms_norm", "epsilon outside the root", lambda x, weight, eps: with_mean(
+        x, weight, 1 / (wide(x).square().mean(1, keepdim=True).sqrt() + eps)), "float32-eps=0.5"),
+    Broken("rms_norm", "ignores eps", lambda x, weight, eps: rms(x, weight, 1e-6), "float32-eps=0.5"),
+    Broken("rms_norm", "no eps", lambda x, weight, eps: rms(x, weight, 0), "float32-special-values-300"),
+    Broken("rms_norm", "adds up in half", lambda x, weight, eps: with_mean(
+        x, weight, torch.rsqrt(wide(x.square().mean(1, keepdim=True)) + eps)), "float16-special-values-300"),
+    Broken("rms_norm", "adds up in bfloat16", lambda x, weight, eps: with_mean(
+        x, weight, torch.rsqrt(wide(x.bfloat16().square().mean(1, keepdim=True)) + eps)), RMS),
+    Broken("rms_norm", "float64 in float32", lambda x, weight, eps: rms(x.float(), weight.float(), eps),
+           "float64-3x129"),
+    Broken("rms_norm", "mean over n - 1", lambda x, weight, eps: with_mean(
+        x, weight, torch.rsqrt(wide(x).square().sum(1, keepdim=True) / (x.size(1) - 1) + eps)), RMS),
+    Broken("rms_norm", "no weight", lambda x, weight, eps: rms(x, torch.ones_like(weight), eps), RMS),
+    Broken("rms_norm", "wrong stride of the weight", lambda x, weight, eps: rms(x, as_if_contiguous(weight), eps),
+           "float32-weight-stepped"),
+    Broken("rms_norm", "one row skipped", lambda x, weight, eps: rms(x, weight, eps)[:-1], RMS, UNWRITTEN,
+           "129 of 387 elements of out still hold"),
+    Broken("rms_norm", "zeros for long rows", lambda x, weight, eps: but_long(x, rms(x, weight, eps)),
+           "float32-2x1025"),
+    Broken("rms_norm", "rolled", lambda x, weight, eps: rolled(rms(x, weight, eps)), "float32-37x129"),
+    Broken("rms_norm", "changes its input", lambda x, weight, eps: changed(x, rms(x, weight, eps)), RMS, CHANGES,
+           "the input x was changed"),
+    Broken("rms_norm", "changes the weight", lambda x, weight, eps: changed(weight, rms(x, weight, eps)), RMS, CHANGES,
+           "the input weight was changed"),
+]  # fmt: skip
+
+
+def last_of(x: Tensor) -> Tensor:
+    return x.size(1) - 1 - x.flip(1).argmin(1)
+
+
+SPECIAL = "float32-special-values-300"
+ARGMIN = [
+    Broken("argmin", "last of ties", lambda x: last_of(x), SPECIAL),
+    Broken("argmin", "last of ties of integers", lambda x: last_of(x), "int32-extremes"),
+    Broken("argmin", "drops NaN", lambda x: x.where(x == x, torch.inf).argmin(1), SPECIAL),
+    Broken("argmin", "last NaN wins", lambda x: torch.where(
+        (x != x).any(1), x.size(1) - 1 - (x != x).int().flip(1).argmax(1), x.argmin(1)), SPECIAL),
+    Broken("argmin", "minus zero is less", lambda x: torch.where(
+        (x.amin(1, keepdim=True) == 0) & (x == 0) & x.signbit(), -1.0, x).argmin(1), SPECIAL),
+    Broken("argmin", "compares in half", lambda x: x.half().argmin(1), "float32-neighbours"),
+    Broken("argmin", "float64 in float32", lambda x: x.float().argmin(1), "float64-neighbours"),
+    Broken("argmin", "int64 in float32", lambda x: x.float().argmin(1), "int64-2x4097"),
+    Broken("argmin", "uint8 as int8", lambda x: x.view(torch.int8).argmin(1), "uint8-extremes"),
+    Broken("argmin", "counts from one", lambda x: x.argmin(1) + 1, "float32-3x129"),
+    Broken("argmin", "place within a block", lambda x: x.argmin(1) % 1024, "float32-2x4097"),
+    Broken("argmin", "last block unread", lambda x: x[:, : -(x.size(1) % 128) or None].argmin(1), "int32-extremes"),
+    Broken("argmin", "wrong stride", lambda x: as_if_contiguous(x).argmin(1), "float32-columns-stepped"),
+    Broken("argmin", "int64 in float64", lambda x: x.double().argmin(1), "int64-neighbours"),
+    Broken("argmin", "one row skipped", lambda x: x.argmin(1)[:-1], "float32-3x129", UNWRITTEN, "1 of 3 elements"),
+    Broken("argmin", "zeros for long rows", lambda x: but_long(x, x.argmin(1)), "float32-2x1025"),
+    Broken("argmin", "rolled", lambda x: rolled(x.argmin(1)), "float32-37x129"),
+    Broken("argmin", "changes its input", lambda x: changed(x, x.argmin(1)), "float32-3x129", CHANGES,
+           "the input was changed"),
+]  # fmt: skip
+
+
+def finite(top: Tensor) -> Tensor:
+    return top.where(top.isfinite(), 0)
+
+
+def lse(x: Tensor, guard: Callable[[Tensor], Tensor] = finite) -> Tensor:
+    values = wide(x)
+    top = guard(values.amax(1, keepdim=True))
+    return (values - top).exp().sum(1).log() + top[:, 0]
+
+
+LOGSUMEXP = [
+    Broken("logsumexp", "no maximum subtracted", lambda x: wide(x).exp().sum(1).log(), SPECIAL),
+    Broken("logsumexp", "drops NaN", lambda x: lse(x.where(x == x, -torch.inf)), SPECIAL, DROPS),
+    Broken("logsumexp", "minus infinity alone is NaN", lambda x: lse(x, lambda top: top.where(top > -torch.inf, top)),
+           SPECIAL),
+    Broken("logsumexp", "infinity is NaN", lambda x: lse(x, lambda top: top.where(top != -torch.inf, 0)), SPECIAL),
+    Broken("logsumexp", "infinity is the largest number", lambda x: lse(x).clamp(max=torch.finfo(x.dtype).max),
+           SPECIAL),
+    Broken("logsumexp", "adds up in bfloat16", lambda x: lse(x.bfloat16()), "float32-3x129"),
+    Broken("logsumexp", "adds up in half", lambda x: lse(x.half()), "float32-3x129"),
+    Broken("logsumexp", "float64 in float32", lambda x: lse(x.float()), "float64-3x129"),
+    Broken("logsumexp", "logarithm of two", lambda x: lse(x) / 0.6931, "float32-3x129"),
+    Broken("logsumexp", "mean", lambda x: lse(x) - torch.tensor(x.size(1)).log(), "float32-3x129"),
+    Broken("logsumexp", "last column unread", lambda x: lse(x[:, : max(1, x.size(1) - 1)]), "float32-3x129"),
+    Broken("logsumexp", "small results are zero", lambda x: torch.where(lse(x).abs() < 1e-3, 0, lse(x)),
+           "float32-cancels"),
+    Broken("logsumexp", "one row skipped", lambda x: lse(x)[:-1], "float32-3x129", UNWRITTEN, "1 of 3 elements"),
+    Broken("logsumexp", "wrong stride", lambda x: lse(as_if_contiguous(x)), "float32-columns-stepped"),
+    Broken("logsumexp", "zeros for long rows", lambda x: but_long(x, lse(x)), "float32-2x1025"),
+    Broken("logsumexp", "rolled", lambda x: rolled(lse(x)), "float32-37x129"),
+    Broken("logsumexp", "changes its input", lambda x: changed(x, lse(x)), "float32-3x129", CHANGES,
+           "the input was changed"),
+]  # fmt: skip
+
+
+def entropy(x: Tensor, labels: Tensor, ignore_index: int) -> tuple[Tensor, Tensor]:
+    values = wide(x)
+    top = finite(values.amax(1, keepdim=True))
+    log_sum = (values - top).exp().sum(1).log()
+    ignored = labels == ignore_index
+    picked = values.gather(1, labels.masked_fill(ignored, 0)[:, None])
+    return ((top - picked)[:, 0] + log_sum).masked_fill(ignored, 0), top[:, 0] + log_sum
+
+
+def picked_from(x: Tensor, labels: Tensor) -> Tensor:
+    return wide(x).gather(1, labels.clamp(0, x.size(1) - 1)[:, None])[:, 0]
+
+
+def of_loss(change: Callable[[Tensor, Tensor, Tensor, int], Tensor]) -> Callable[..., tuple[Tensor, Tensor]]:
+    """Another loss beside the right logarithm."""
+    return lambda logits, labels, ignore_index: (
+        change(entropy(logits, labels, ignore_index)[0], logits, labels, ignore_index), lse(logits)
+    )  # fmt: skip
+
+
+def both(change: Callable[[Tensor], Tensor | None]) -> Callable[..., tuple[Tensor | None, ...]]:
+    return lambda logits, labels, ignore_index: tuple(map(change, entropy(logits, labels, ignore_index)))
+
+
+ROWS = "float32-37x129"
+LOSS, LSE = "cross_entropy loss: ", "cross_entropy lse: "
+CROSS_ENTROPY = [
+    Broken("cross_entropy", "no maximum subtracted", lambda logits, labels, ignore_index: (
+        entropy(logits, labels, ignore_index)[0], wide(logits).exp().sum(1).log()), SPECIAL, WRONG, LSE),
+    Broken("cross_entropy", "drops NaN", lambda logits, labels, ignore_index: entropy(
+        logits.where(logits == logits, -torch.inf), labels, ignore_index), SPECIAL, DROPS, LOSS),
+    Broken("cross_entropy", "labels off by one", lambda logits, labels, ignore_index: entropy(
+        logits, torch.where(labels == ignore_index, labels, (labels + 1) % logits.size(1)), ignore_index),
+        ROWS, WRONG, LOSS),
+    Broken("cross_entropy", "ignore_index is no rule", of_loss(
+        lambda loss, x, labels, index: lse(x) - picked_from(x, labels)), ROWS, WRONG, LOSS),
+    Broken("cross_entropy", "ignore_index is constant", lambda logits, labels, ignore_index: entropy(
+        logits, labels, -100), "float32-ignore_index=0", WRONG, LOSS),
+    Broken("cross_entropy", "ignored rows of NaN are NaN", of_loss(
+        lambda loss, x, labels, index: torch.where(lse(x).isnan(), torch.nan, loss)), "float32-special-values-dim0",
+        WRONG, LOSS),
+    Broken("cross_entropy", "ignored rows have no lse", lambda logits, labels, ignore_index: (
+        entropy(logits, labels, ignore_index)[0], lse(logits).masked_fill(labels == ignore_index, 0)),
+        ROWS, WRONG, LSE),
+    Broken("cross_entropy", "loss loses what an offset has", of_loss(
+        lambda loss, x, labels, index: (lse(x) - picked_from(x, labels)).masked_fill(labels == index, 0)), SPECIAL,
+        WRONG, LOSS),
+    Broken("cross_entropy", "mean over rows", of_loss(
+        lambda loss, x, labels, index: loss.mean().expand_as(loss)), ROWS, WRONG, LOSS),
+    Broken("cross_entropy", "second output not written", lambda logits, labels, ignore_index: (
+        entropy(logits, labels, ignore_index)[0], None), ROWS, UNWRITTEN, "37 of 37 elements"),
+    Broken("cross_entropy", "first output not written", lambda logits, labels, ignore_index: (
+        None, lse(logits)), ROWS, UNWRITTEN, "37 of 37 elements"),
+    Broken("cross_entropy", "outputs exchanged", lambda logits, labels, ignore_index: entropy(
+        logits, labels, ignore_index)[::-1], ROWS, WRONG, LOSS),
+    Broken("cross_entropy", "wrong stride of the labels", lambda logits, labels, ignore_index: entropy(
+        logits, as_if_contiguous(labels), ignore_index), "float32-labels-stepped", WRONG, LOSS),
+    Broken("cross_entropy", "adds up in bfloat16", lambda logits, labels, ignore_index: entropy(
+        logits.bfloat16(), labels, ignore_index), ROWS, WRONG, LOSS),
+    Broken("cross_entropy", "float64 in float32", lambda logits, labels, ignore_index: entropy(
+        logits.float(), labels, ignore_index), "float64-3x129", WRONG, LOSS),
+    Broken("cross_entropy", "one row skipped", both(lambda result: result[:-1]), ROWS, UNWRITTEN, "1 of 37 elements"),
+    Broken("cross_entropy", "zeros for long rows", lambda logits, labels, ignore_index: tuple(
+        but_long(logits, result) for result in entropy(logits, labels, ignore_index)), "float32-2x1025", WRONG, LOSS),
+    Broken("cross_entropy", "rolled", both(rolled), ROWS, WRONG, LOSS),
+    Broken("cross_entropy", "rolled lse", lambda logits, labels, ignore_index: (
+        entropy(logits, labels, ignore_index)[0], rolled(lse(logits))), ROWS, WRONG, LSE),
+    Broken("cross_entropy", "changes the labels", lambda logits, labels, ignore_index: changed(
+        labels, entropy(logits, labels, ignore_index)), "float32-3x129", CHANGES, "the input labels was changed"),
+]  # fmt: skip
+
+BROKEN = [*RMS_NORM, *ARGMIN, *LOGSUMEXP, *CROSS_ENTROPY]
+
+
+@pytest.mark.parametrize("broken", BROKEN, ids=str)
+def test_a_mistake_is_found(broken: Broken) -> None:
+    """In the case that was made for it, which the right kernel passes, and in words that say where."""
+    variant = f"v{BROKEN.index(broken)}"
+
+    def bind(*tensors: Tensor, **scalars: Any) -> Launch:
+        return broken.bind(*tensors, **scalars)
+
+    bind.__qualname__ = variant
+    kernelzoo.register("broken", broken.op, variant)(bind)
+    id = f"broken/{broken.op}/{variant}"
+    (finding,) = verified(id, broken.case).findings
+    assert (finding.id, finding.case, finding.kind) == (id, broken.case, broken.kind), finding
+    assert broken.words in finding.reason, finding.reason
+    assert verified(f"mine/{broken.op}/torch", broken.case).passed == 1
+    if broken.kind == WRONG:
+        assert finding.place is not None and finding.expected
