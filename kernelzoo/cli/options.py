@@ -71,8 +71,7 @@ def _several_shapes(value: list[str]) -> list[str]:
 
 def _known_workloads(value: list[Path]) -> list[Path]:
     for path in value:
-        kind, _ = read(path)
-        if kind != "workloads":
+        if (kind := read(path)[0]) != "workloads":
             raise OptionError(f"{path} is a {kind}; name it with --{kind}")
     return value
 
@@ -162,7 +161,7 @@ Workloads = Annotated[
         "--workload",
         metavar="FILE.jsonl",
         default_factory=list,
-        help="Workloads of flashinfer-bench: sizes and scalars, in place of --axes. May be repeated.",
+        help="flashinfer-bench's workloads: sizes and scalars, in place of --axes.",
         callback=_known_workloads,
     ),
 ]
@@ -174,8 +173,7 @@ Modules = Annotated[
         "--solution",
         metavar="FILE",
         default_factory=list,
-        help="A Python file that registers kernels, or flashinfer-bench's JSON. Only the measuring process runs it. "
-        "May be repeated.",
+        help="A file that registers kernels, or flashinfer-bench's JSON. Only the measuring process runs it. Repeatable.",
         is_eager=True,  # the names that it adds are unknown to the callbacks above
     ),
 ]
@@ -235,10 +233,10 @@ def axes(text: str) -> dict[str, int]:
     """``"M=4096,N=781"`` as {"M": 4096, "N": 781}. Raises OptionError."""
     found = dict[str, int]()
     for word in words([text]):
-        name, _, size = word.partition("=")
-        if not (name.strip().isidentifier() and size.strip().isdigit() and int(size)) or name.strip() in found:
+        name, _, size = map(str.strip, word.partition("="))
+        if name in found or not (name.isidentifier() and size.isdigit() and int(size)):
             raise OptionError(f"no axes {text!r}; write each axis once with its size, such as M=4096,N=781")
-        found[name.strip()] = int(size)
+        found[name] = int(size)
     return found
 
 
