@@ -103,7 +103,49 @@ def test_an_installed_package_is_a_backend(installed: Path, tmp_path: Path) -> N
         path=(installed,),
     )
     assert done.returncode == 0, done.stderr
-    assert done.stdout.split() == ["example/min/auto", "example/softmax/auto", "False"]
+    assert done.stdout.split() == ["example/mean/auto", "example/min/auto", "example/softmax/auto", "False"]
+
+
+def test_an_installed_package_has_an_operation(installed: Path, tmp_path: Path) -> None:
+    """Known by its entry point to every command; nothing of this repository names it."""
+    results = tmp_path / "r.json"
+    for arguments, words in (
+        (("list", "--op", "mean"), "example/mean/auto"),
+        (("verify", "example/mean/auto", "--dtype", "float32,bfloat16"), "0 findings"),
+        (("fuzz", "example/mean/auto", "--cases", "40", "--seed", "1"), "40 cases, 0 failed"),
+        (
+            ("accuracy", "example/mean/auto", "--values", "1e4", "--dtype", "float32", "--seed", "1"),
+            "example/mean/auto",
+        ),
+        (
+            ("compare", "example/mean/auto", "--shape", "64x33", "--rounds", "2", "-o", str(results)),
+            "example/mean/auto",
+        ),
+        (
+            ("bench", "--op", "mean", "--axes", "outer=4,n=30", "--rounds", "2", "-o", str(tmp_path / "b.json")),
+            "results",
+        ),
+        (
+            (
+                "bench",
+                "--op",
+                "mean",
+                "--axes",
+                "outer=4,n=30",
+                "--rounds",
+                "2",
+                "-o",
+                str(tmp_path / "b.json"),
+                "--resume",
+            ),
+            "2 results",
+        ),
+        (("report", str(results), "-o", str(tmp_path / "page")), ""),
+    ):
+        done = run("-m", "kernelzoo", *arguments, cwd=tmp_path, path=(installed,))
+        assert done.returncode == 0, (arguments, done.stdout[-2000:] + done.stderr[-2000:])
+        assert words in done.stdout + done.stderr, arguments
+    assert "example/mean/auto" in (tmp_path / "page" / "report.md").read_text(encoding="utf-8")
 
 
 def test_an_installed_package_passes_its_own_tests(installed: Path, tmp_path: Path) -> None:

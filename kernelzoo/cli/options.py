@@ -173,7 +173,7 @@ Modules = Annotated[
         "--solution",
         metavar="FILE",
         default_factory=list,
-        help="A file that registers kernels, or flashinfer-bench's JSON. Only the measuring process runs it. Repeatable.",
+        help="A file that registers kernels, or flashinfer-bench's JSON. Only the measuring process runs it.",
         is_eager=True,  # the names that it adds are unknown to the callbacks above
     ),
 ]

@@ -48,9 +48,10 @@ def load_definition(path: str | Path) -> Operation:
 
     Axes become named axes, inputs without a shape scalars (of 1, unless a workload says more). What is right: the
     reference in float64, whatever dtypes its code converts to. How far a result may be off: two roundings of the first
-    input's dtype at each input, as found by changing the inputs at random, some roundings of float32 arithmetic by the
-    longest axis, and the rounding of the output. Finite values are at most 1e15, since most references square them in
-    float32. The reference as it is written is registered as ``reference/NAME/reference``, to compare with.
+    input's dtype and some of float32 arithmetic (by the longest axis), of the result itself and of each input, as found
+    by changing the inputs at random; and the rounding of the output. Finite values are at most 1e15, since most
+    references square them in float32. The reference as it is written is registered as ``reference/NAME/reference``, to
+    compare with.
 
     Raises DefinitionError for a file that is no definition, or one whose dtypes or integer inputs can't be drawn.
     """
@@ -99,7 +100,7 @@ def _axes(data: Json, tensor: Json) -> str:
 
 
 def _scalar(tensor: Json) -> Scalar:
-    return Scalar(1.0 if "float" in tensor["dtype"] else 1)
+    return Scalar(1.0, also=(0.375,)) if "float" in tensor["dtype"] else Scalar(1)
 
 
 def _function(code: str, name: str) -> Callable[..., Any]:
@@ -174,7 +175,8 @@ def _error(
                 most.copy_(torch.maximum(most, (other - result).abs().nan_to_num_(0.0, 0.0, 0.0)))
         sizes = (size for name in tensors for size in given[name].shape)
         shares = (8 + math.sqrt(max(longest, *sizes))) * unit + torch.finfo(getattr(torch, dtype)).eps
-        errors = tuple(most.mul_(shares / _STEP) for most in least)
+        found = zip(several, least, strict=True)
+        errors = tuple(most.mul_(shares / _STEP).add_(result.abs(), alpha=shares) for result, most in found)
         return errors if len(errors) > 1 else errors[0]
 
     return error

@@ -1,0 +1,240 @@
+"""Definitions, solutions and workloads of flashinfer-bench: read, judged, exported; and bad files refused in a line."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from registered import forget, forget_operation
+
+import kernelzoo
+from kernelzoo import definitions
+from kernelzoo.check.cases import cases
+from kernelzoo.check.running import check
+from kernelzoo.definitions import loading
+from kernelzoo.operations import OPERATIONS
+
+REFERENCE = """
+import torch
+
+def run(x, scale, bias):
+    assert x.shape[1] == 64
+    wide = x.to(torch.float32)
+    scaled = wide * scale + bias.to(torch.float32)
+    return scaled.to(x.dtype), torch.softmax(wide, dim=-1).sum(-1).to(torch.float32)
+"""
+
+DEFINITION: dict[str, Any] = {
+    "name": "scaled-rows.h64",
+    "op_type": "made_up",
+    "axes": {"rows": {"type": "var"}, "hidden": {"type": "const", "value": 64}},
+    "inputs": {
+        "x": {"shape": ["rows", "hidden"], "dtype": "bfloat16"},
+        "scale": {"shape": None, "dtype": "float32"},
+        "bias": {"shape": ["hidden"], "dtype": "bfloat16"},
+    },
+    "outputs": {
+        "scaled": {"shape": ["rows", "hidden"], "dtype": "bfloat16"},
+        "total": {"shape": ["rows"], "dtype": "float32"},
+    },
+    "reference": REFERENCE,
+}
+
+WRITES = """
+import torch
+from helper import half_of
+
+def run(x, scale, bias, scaled, total):
+    wide = x.double()
+    scaled.copy_(2 * half_of(wide * scale + bias.double()))
+    total.copy_(torch.softmax(wide, -1).sum(-1))
+"""
+
+RETURNS = """
+import torch
+
+def run(x, scale, bias):
+    wide = x.float()
+    return (wide * scale + bias.float()).to(x.dtype), torch.softmax(wide, -1).sum(-1)
+"""
+
+
+def solution(name: str, *sources: tuple[str, str], **spec: object) -> dict[str, Any]:
+    return {
+        "name": name,
+        "definition": DEFINITION["name"],
+        "author": "An Author",
+        "spec": {"language": "python", "target_hardware": ["cpu"], "entry_point": "main.py::run", **spec},
+        "sources": [{"path": path, "content": content} for path, content in sources],
+    }
+
+
+@pytest.fixture
+def written(tmp_path: Path) -> Callable[..., Path]:
+    def write(content: object, name: str = "file.json") -> Path:
+        path = tmp_path / name
+        path.write_text(content if isinstance(content, str) else json.dumps(content), encoding="utf-8")
+        return path
+
+    return write
+
+
+@pytest.fixture(autouse=True)
+def _forgotten() -> Iterator[None]:
+    yield
+    forget("reference", "An_Author")
+    for name in list(loading.loaded):
+        loading.loaded.pop(name)
+        forget_operation(name)
+
+
+def passed(id: str) -> tuple[int, list[str]]:
+    """Of the cases of an implementation, how many pass, and what is said of the others."""
+    implementation, right, wrong = kernelzoo.implementation(id), 0, list[str]()
+    for case in cases(implementation.op):
+        try:
+            check(implementation, case, "cpu")
+            right += 1
+        except AssertionError as error:
+            wrong.append(f"{case}: {error}")
+    return right, wrong
+
+
+def test_a_definition_becomes_an_operation(written: Callable[..., Path]) -> None:
+    op = definitions.load_definition(written(DEFINITION))
+    assert op.name == "scaled_rows_h64" and op.dtypes == ("bfloat16",)
+    assert [*op.inputs] == ["x", "bias"] and [*op.scalars] == ["scale"] and [*op.outputs] == ["scaled", "total"]
+    assert op.axes == (("rows", "64"), ("64",), ("rows", "64"), ("rows",))
+    x, bias = torch.randn(5, 64).bfloat16(), torch.randn(64).bfloat16()
+    scaled, total = kernelzoo.get("reference").scaled_rows_h64(x, bias, scale=3.0)
+    torch.testing.assert_close(scaled, (x.float() * 3 + bias.float()).bfloat16(), rtol=0, atol=0)
+    assert total.dtype == torch.float32
+    right, wrong = passed("reference/scaled_rows_h64/reference")
+    assert right > 50 and not wrong
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong"),
+    [
+        ("wide", "wide * scale + bias.double()"),
+        ("a scale of one", "wide + bias.double()"),
+        ("bias in its square", "wide * scale + bias.double() ** 2"),
+        ("half precision throughout", "(x * 0.37 / 0.37 * scale + bias).double()"),
+        ("NaN dropped", "wide.nan_to_num(0.0) * scale + bias.double()"),
+        ("rolled", "(wide * scale + bias.double()).roll(1, 0)"),
+        ("zeros", "wide * 0"),
+        ("a row too few", "torch.cat([wide[:-1] * scale + bias.double(), wide[-1:]])"),
+    ],
+)
+def test_a_solution_is_judged_by_it(written: Callable[..., Path], name: str, wrong: str) -> None:
+    definitions.load_definition(written(DEFINITION))
+    code = WRITES.replace("wide * scale + bias.double()", wrong)
+    given = solution(name, ("main.py", code), ("helper.py", "def half_of(x):\n    return x / 2\n"))
+    implementation = definitions.load_solution(written(given))
+    assert implementation.backend == "An_Author" and implementation.variant == name.replace(" ", "_")
+    _, said = passed(implementation.id)
+    assert bool(said) == (name != "wide"), said[:3]
+
+
+@pytest.mark.parametrize("spec", [{"destination_passing_style": False}, {}], ids=["said", "seen by its parameters"])
+def test_a_solution_may_return_its_results(written: Callable[..., Path], spec: dict[str, object]) -> None:
+    definitions.load_file(written(DEFINITION))
+    definitions.load_file(written(solution("returns", ("main.py", RETURNS), **spec)))
+    right, wrong = passed("An_Author/scaled_rows_h64/returns")
+    assert right > 50 and not wrong
+
+
+def without(key: str, of: dict[str, Any] = DEFINITION) -> dict[str, Any]:
+    return {name: value for name, value in of.items() if name != key}
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("{", "is no JSON"),
+        ("[]", "holds no JSON object"),
+        (without("reference"), "it lacks 'reference'"),
+        (DEFINITION | {"inputs": {}}, "inputs must be an object of tensors by name"),
+        (DEFINITION | {"axes": {"rows": {"type": "const"}}}, "axes.rows lacks 'value'"),
+        (DEFINITION | {"axes": {"rows": {"type": "var"}}}, "x has an axis 'hidden', which is not among the axes"),
+        (DEFINITION | {"outputs": {"x": {"shape": ["rows"], "dtype": "float32"}}}, "x is an input and an output"),
+        (DEFINITION | {"reference": "def run(:"}, "the reference is no Python: line 1"),
+        (DEFINITION | {"reference": "def go(): pass"}, "the reference has no function 'run'"),
+        (
+            DEFINITION | {"reference": "import nothing_there\ndef run(): pass"},
+            "the reference fails: ModuleNotFoundError",
+        ),
+        (
+            DEFINITION | {"inputs": DEFINITION["inputs"] | {"at": {"shape": ["rows"], "dtype": "int32"}}},
+            "which integers 'at' may hold",
+        ),
+        (DEFINITION | {"inputs": {"x": {"shape": ["rows"], "dtype": "float8_e4m3fn"}}}, "is of float8_e4m3fn"),
+        (solution("early", ("main.py", RETURNS)), "load its definition first"),
+        (solution("out", ("../main.py", RETURNS)), "lies outside of the solution's folder"),
+        (solution("lost", ("other.py", RETURNS)), "the entry point's file 'main.py' is not among the sources"),
+        ({"uuid": "1", "axes": {"rows": 3}, "inputs": {}}, "is a file of workloads"),
+        ({"workload": {"uuid": "1", "axes": {"rows": 0}, "inputs": {}}}, "axes.rows must be a size of 1 or more"),
+    ],
+)
+def test_bad_files_get_a_line(written: Callable[..., Path], content: object, words: str) -> None:
+    with pytest.raises(definitions.DefinitionError) as caught:
+        definitions.load_file(written(content))
+    assert words in str(caught.value) and "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (solution("broken", ("main.py", "import nothing_there")), "can't be built: ModuleNotFoundError"),
+        (solution("nameless", ("main.py", "x = 1")), "can't be built: AttributeError"),
+        (
+            solution("ffi", ("kernel.cu", "//"), language="cuda", entry_point="kernel.cu::run"),
+            "pip install apache-tvm-ffi",
+        ),
+    ],
+)
+def test_what_can_t_be_built_says_why(written: Callable[..., Path], given: dict[str, Any], words: str) -> None:
+    definitions.load_definition(written(DEFINITION))
+    with pytest.raises(definitions.DefinitionError, match=words):
+        definitions.load_solution(written(given))
+
+
+@pytest.mark.parametrize(("op", "dtype"), [("softmax", "bfloat16"), ("min", "float32"), ("min", "int8")])
+def test_what_is_exported_means_the_same(op: str, dtype: str, tmp_path: Path) -> None:
+    path = tmp_path / "exported.json"
+    said = definitions.export_definition(op, dtype, path)
+    assert json.loads(path.read_text(encoding="utf-8")) == said and definitions.read(path)[0] == "definition"
+    space: dict[str, Any] = {}
+    exec(said["reference"], space)
+    (x,) = OPERATIONS[op].sample((3, 40, 5), dtype, 1, generator=torch.Generator().manual_seed(0))
+    OPERATIONS[op].assert_close(space["run"](x), x, 1)
+    if dtype != "int8":  # a definition does not say which integers an input may hold
+        made = definitions.load_definition(path)
+        right, wrong = passed(f"reference/{made.name}/reference")
+        assert right > 20 and not wrong
+
+
+def test_sizes_come_from_axes_and_workloads(written: Callable[..., Path]) -> None:
+    from kernelzoo.cli import sizes
+    from kernelzoo.cli.options import OptionError
+
+    op = definitions.load_definition(written(DEFINITION)).name
+    (plain,) = sizes.problems([op], (), (), sizes=["rows=7"])
+    assert plain.id == "scaled_rows_h64-bfloat16-rows=7" and plain.shape == (7, 64)
+    lines = [
+        {"workload": {"uuid": str(n), "axes": {"rows": n}, "inputs": {"scale": {"type": "scalar", "value": n / 2}}}}
+        for n in (1, 3)
+    ]
+    path = written("\n".join(map(json.dumps, lines)), "w.jsonl")
+    one, three = sizes.problems([op], (), (), workloads=[path])
+    assert (one.shape, three.scalars) == ((1, 64), (("scale", 1.5),)) and three.id.endswith("rows=3-scale=1.5")
+    for given, words in ((["rows=7,hidden=64"], "no axis hidden"), ([], "takes --axes, such as rows=1024")):
+        with pytest.raises(OptionError, match=words):
+            sizes.problems([op], (), (), sizes=given)
+    for text in ("rows", "rows=0", "rows=1,rows=2", "rows=x"):
+        with pytest.raises(OptionError, match="no axes"):
+            sizes.problems([op], (), (), sizes=[text])
