@@ -15,6 +15,7 @@ import torch
 from scripts import loaded
 
 import kernelzoo
+from kernelzoo.cli import main
 from kernelzoo.report import markers
 
 ROOT = Path(__file__).parents[1]
@@ -246,6 +247,12 @@ def test_the_site_shows_examples_of_docstrings_as_code(monkeypatch: pytest.Monke
     assert shown("See :meth:`~a.b`.\n\n>>> f()\n['auto']\n>>> g()\n\nMore.") == (
         "See ``a.b``.\n\n```pycon\n>>> f()\n['auto']\n>>> g()\n```\n\nMore."
     )
+
+
+def test_the_kernel_of_the_readme_keeps_the_contract(tmp_path: Path) -> None:
+    (shown,) = (block.text for block in commands.blocks(ROOT / "README.md") if "@kernelzoo.register" in block.text)
+    (tmp_path / "mine.py").write_text(shown)
+    assert main(["verify", "--module", str(tmp_path / "mine.py"), "--dtype", "bfloat16", "--device", "cpu"]) == 0
 
 
 def test_fences_are_of_known_kinds() -> None:
