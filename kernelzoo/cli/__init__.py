@@ -56,7 +56,7 @@ def _help(command: Callable[..., int]) -> str:
     return "\n\n".join(" ".join(part.split()) for part in (command.__doc__ or "").split("\n\n"))
 
 
-for name, command in {
+_COMMANDS: dict[str, Callable[..., int]] = {
     "list": listing.list_implementations,
     "doctor": doctor.doctor,
     "verify": verify.verify,
@@ -66,7 +66,8 @@ for name, command in {
     "compare": compare.compare,
     "inspect": inspection.inspect,
     "tune": tune.tune,
-}.items():
+}
+for name, command in _COMMANDS.items():
     app.command(name, help=_help(command))(command)
 app.command("report", add_help_option=False, context_settings=reporting.PASS_ON)(reporting.report)
 
