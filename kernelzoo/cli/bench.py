@@ -16,12 +16,9 @@ from kernelzoo.cli import measuring, options, output
 from kernelzoo.cli import rows as rows_of
 
 if TYPE_CHECKING:
+    from kernelzoo.measure.guard import Guard
     from kernelzoo.measure.record import Record
 
-Variants = Annotated[
-    list[str],
-    typer.Option("--variant", metavar="NAME", default_factory=list, help="Variants, comma-separated or repeated."),
-]
 ShapeSet = Annotated[
     str, typer.Option("--shapes", metavar="SET", help="A set of shapes: quick, sweep, full, map or axes.")
 ]
@@ -48,7 +45,7 @@ def bench(
     op: options.Ops,
     dtype: options.Dtypes,
     backend: options.Backends,
-    variant: Variants,
+    variant: options.Variants,
     module: options.Modules,
     device: options.Device = "",
     rounds: options.Rounds = 15,
@@ -84,6 +81,8 @@ def bench(
         return _first_calls(
             wanted, dtype, backend, variant, module, device, patience, to, json, given=bool(shape or resume)
         )
+    asked = (wanted, options.words(backend), options.words(variant))
+    options.select_early(module, (), *asked)
     problems = options.problems(wanted, shape, options.words(dtype) or ("float32", "bfloat16"), shapes, dim)
     how = measuring.How(rounds, options.check_cache(cache), cross_check, "custom" if shape else shapes)
     if resume and to is None:
@@ -101,7 +100,8 @@ def bench(
             measuring.prepared(path, resume=resume),
             Guard(device, modules, patience=patience) as guard,
         ):
-            ids = options.select(guard.about.summaries, (), wanted, options.words(backend), options.words(variant))
+            ids = options.select(guard.about.summaries, (), *asked)
+            _check_backends(guard, ids, options.words(backend))
             record = Record(path, guard.about.device_name, resume=resume, versions=guard.about.versions, rounds=rounds)
             how = replace(how, waive=options.choose(ids, options.words(waive)) if waive else ())
             plan = [(p, record.missing(p, [id for id in ids if id.split("/")[1] == p.op], cache)) for p in problems]
@@ -146,6 +146,14 @@ def bench(
     return 1 if bad else 0 if kept else 2
 
 
+def _check_backends(guard: Guard, ids: Sequence[str], backends: Sequence[str]) -> None:
+    """Raise OptionError if backends were named and none of them can run here, before a problem is measured."""
+    first = {id.split("/")[0]: id for id in reversed(ids)} if backends else {}
+    reasons = [guard.largest(id)["unavailable"] for id in first.values()]
+    if reasons and all(reasons):
+        raise options.OptionError("; ".join(dict.fromkeys(reasons)))
+
+
 def _first_calls(
     ops: Sequence[str],
     dtype: Sequence[str],
@@ -165,12 +173,14 @@ def _first_calls(
 
     if given:
         raise options.OptionError("--first-call has its own problems, and takes neither --shape nor --resume")
+    asked = (ops, options.words(backend), options.words(variant) or ("auto",))
+    options.select_early(module, (), *asked)
     modules = options.check_modules(module)
     dtypes = options.words(dtype) or ("float32",)
     options.problems(ops, (), dtypes)  # raises for a name that isn't known
     with Bar(), Guard(device, modules) as guard:  # lists what there is; each call has a process of its own
         about = guard.about
-    ids = options.select(about.summaries, (), ops, options.words(backend), options.words(variant) or ("auto",))
+    ids = options.select(about.summaries, (), *asked)
     return first_calls(ids, dtypes, about, modules, patience, to, json)
 
 

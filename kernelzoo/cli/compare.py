@@ -38,7 +38,7 @@ def compare(
     names: Annotated[
         list[str],
         typer.Argument(
-            metavar="A B...", help="Ids, globs of ids or, with --op: backend/variant, or backend for its variant auto."
+            metavar="ID", help="Ids, globs of ids or, with --op: backend/variant, or backend for its variant auto."
         ),
     ],
     *,
@@ -78,6 +78,9 @@ def compare(
     how = measuring.How(rounds, options.check_cache(cache), cross_check, "compare")
     console = output.console()
     tables = rows_of.Tables(console, full=True)
+    wanted, shapes, dtypes = options.words(op), shape or ["4096x4096"], options.words(dtype) or ("float32",)
+    options.choose_early(module, [*names, *([baseline] if baseline else [])], wanted)
+    options.problems((), shapes, dtypes, dim=dim)  # raises for an axis that the shapes lack
     modules = options.check_modules(module)
     described: list[dict[str, Any]] = []
     held: list[Held] = []
@@ -87,7 +90,6 @@ def compare(
         Guard(device, modules, patience=patience) as guard,
     ):
         known = guard.about.summaries
-        wanted = options.words(op)
         ids = options.choose(known, names, wanted)
         how = replace(how, waive=options.choose(ids, options.words(waive)) if waive else ())
         by_op = {name: [id for id in ids if id.split("/")[1] == name] for name in dict.fromkeys(map(_op, ids))}
@@ -95,9 +97,7 @@ def compare(
         asked = {*ids, *(bases.values() if baseline else ())}
         plan = [
             (problem, list(dict.fromkeys([bases[problem.op], *by_op[problem.op]])))
-            for problem in options.problems(
-                list(by_op), shape or ["4096x4096"], options.words(dtype) or ("float32",), dim=dim
-            )
+            for problem in options.problems(list(by_op), shapes, dtypes, dim=dim)
         ]
         record = Record(to, guard.about.device_name) if to else None
         for problem, entries, failed in measuring.races(guard, plan, how, bar):

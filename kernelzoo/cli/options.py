@@ -57,6 +57,12 @@ def full_dtype(name: str) -> str:
     return full
 
 
+def _known_device(value: str) -> str:
+    if not re.fullmatch(r"(cpu|cuda(:\d+)?)?", value):
+        raise OptionError(f"no device {value!r}; allowed: cpu, cuda, cuda:1 and so on")
+    return value
+
+
 def _several_shapes(value: list[str]) -> list[str]:
     for text in value:
         sizes = text.split(",")
@@ -75,7 +81,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON document, and
 Ids = Annotated[
     list[str] | None,
     typer.Argument(
-        metavar="[ID]...",
+        metavar="ID",
         help="Ids, or globs in quotes: 'triton/softmax/*'.",
         autocompletion=complete.some_ids,
     ),
@@ -86,6 +92,7 @@ Ops = Annotated[
         "--op",
         metavar="OP",
         default_factory=list,
+        show_default=False,
         help=f"Operations, comma-separated or repeated: {', '.join(OPERATIONS)}.",
         callback=_known_ops,
         autocompletion=complete.some_ops,
@@ -97,6 +104,7 @@ Backends = Annotated[
         "--backend",
         metavar="NAME",
         default_factory=list,
+        show_default=False,
         help="Backends, comma-separated or repeated.",
         callback=_known_backends,
         autocompletion=complete.some_backends,
@@ -108,6 +116,7 @@ Variants = Annotated[
         "--variant",
         metavar="NAME",
         default_factory=list,
+        show_default=False,
         help="Variants, comma-separated or repeated.",
         autocompletion=complete.some_variants,
     ),
@@ -118,7 +127,8 @@ Dtypes = Annotated[
         "--dtype",
         metavar="DTYPE",
         default_factory=list,
-        help="Dtypes, comma-separated or repeated; short names such as fp16 and bf16 will do.",
+        show_default=False,
+        help="Dtypes, comma-separated or repeated; short names such as fp16 and bf16 work too.",
         callback=_full_dtypes,
         autocompletion=complete.some_dtypes,
     ),
@@ -129,6 +139,7 @@ Shapes = Annotated[
         "--shape",
         metavar="4096x1024",
         default_factory=list,
+        show_default=False,
         help="A shape of your own; may be repeated.",
         callback=_several_shapes,
     ),
@@ -140,11 +151,15 @@ Modules = Annotated[
         "--module",
         metavar="FILE.py",
         default_factory=list,
+        show_default=False,
         help="A Python file that registers kernels. Only the measuring process runs it. May be repeated.",
         is_eager=True,  # the names that it adds are unknown to the callbacks above
     ),
 ]
-Device = Annotated[str, typer.Option("--device", help="cuda, cuda:1 or cpu; by default a GPU where there is one.")]
+Device = Annotated[
+    str,
+    typer.Option("--device", help="cuda, cuda:1 or cpu; by default a GPU where there is one.", callback=_known_device),
+]
 Rounds = Annotated[int, typer.Option("--rounds", min=1, help="Samples of each implementation; take six or more.")]
 Cache = Annotated[
     str, typer.Option("--cache", metavar="cold|hot", help="Whether the data is in the cache when it is timed.")
@@ -158,6 +173,7 @@ Waive = Annotated[
         "--waive",
         metavar="ID",
         default_factory=list,
+        show_default=False,
         help="Ids or globs to time although they are wrong on special values (NaN, infinities); their rows say so.",
     ),
 ]
@@ -169,7 +185,7 @@ Patience = Annotated[
 ]
 Seed = Annotated[
     int | None,
-    typer.Option("--seed", metavar="S", min=0, help="Seed of the random values. Without it, each run draws others."),
+    typer.Option("--seed", metavar="S", min=0, help="Seed of the random values. Without it, each run takes a new one."),
 ]
 Jobs = Annotated[
     int, typer.Option("--jobs", metavar="J", min=0, help="Processes at once; by default one for each core.")
@@ -280,6 +296,11 @@ def select_early(
     return () if modules else select(complete.ids(), patterns, ops, backends, variants)
 
 
+def choose_early(modules: Sequence[object], patterns: Sequence[str], ops: Sequence[str] = ()) -> tuple[str, ...]:
+    """What :func:`choose` finds among the names known here, as :func:`select_early`."""
+    return () if modules else choose(complete.ids(), patterns, ops)
+
+
 def choose(known: Iterable[str], patterns: Sequence[str], ops: Sequence[str] = ()) -> tuple[str, ...]:
     """The ids that the patterns name, each once, in the patterns' order.
 
@@ -317,9 +338,7 @@ def _unknown(pattern: str, ids: Sequence[str], ops: Sequence[str]) -> str:
     meant = f"did you mean {' or '.join(near)}?" if near else "kernelzoo list shows them all"
     backend, _, variant = pattern.partition("/")
     short = not ops and any(id.split("/")[0] == backend and (not variant or id.split("/")[2] == variant) for id in ids)
-    return f"no implementation {pattern!r}{wanted}; {meant}" + (
-        f" Or name the operation with --op, and {pattern!r} will do" if short else ""
-    )
+    return f"no implementation {pattern!r}{wanted}; {meant}" + (f" With --op, {pattern!r} is enough" if short else "")
 
 
 # Where the words of a pattern may stand in an id; and those of a shorthand, where --op is given.

@@ -35,6 +35,7 @@ Case = Annotated[
         "--case",
         metavar="NAME",
         default_factory=list,
+        show_default=False,
         help="A case, or a glob of cases, as a finding names it; may be repeated.",
     ),
 ]
