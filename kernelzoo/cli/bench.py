@@ -101,8 +101,8 @@ def bench(
             Guard(device, modules, patience=patience) as guard,
         ):
             ids = options.select(guard.about.summaries, (), *asked)
-            _check_backends(guard, ids, options.words(backend))
             record = Record(path, guard.about.device_name, resume=resume, versions=guard.about.versions, rounds=rounds)
+            _check_backends(guard, ids, options.words(backend))
             how = replace(how, waive=options.choose(ids, options.words(waive)) if waive else ())
             plan = [(p, record.missing(p, [id for id in ids if id.split("/")[1] == p.op], cache)) for p in problems]
             plan = [(problem, left) for problem, left in plan if left]
