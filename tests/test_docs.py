@@ -1,9 +1,11 @@
 """The documentation stays true: links lead somewhere, names are in the source, and what is shown to run does run."""
 
 import re
+import sys
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import commands
 import options
@@ -13,6 +15,7 @@ import torch
 from scripts import loaded
 
 import kernelzoo
+from kernelzoo.cli import main
 from kernelzoo.report import markers
 
 ROOT = Path(__file__).parents[1]
@@ -240,6 +243,20 @@ def test_the_site_has_every_page() -> None:
     named = re.findall(r"^ +- (?:.+: )?([\w/-]+\.md)$", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"), re.MULTILINE)
     there = {str(path.relative_to(ROOT / "docs")) for path in ROOT.glob("docs/**/*.md")}
     assert sorted(named) == sorted(there | {"index.md", "first_kernel.md"})
+
+
+def test_the_site_shows_examples_of_docstrings_as_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "griffe", SimpleNamespace(Extension=object))  # only nox -s docs installs it
+    shown = loaded(ROOT / ".ci" / "docstrings.py").shown
+    assert shown("See :meth:`~a.b`.\n\n>>> f()\n['auto']\n>>> g()\n\nMore.") == (
+        "See ``a.b``.\n\n```pycon\n>>> f()\n['auto']\n>>> g()\n```\n\nMore."
+    )
+
+
+def test_the_kernel_of_the_readme_keeps_the_contract(tmp_path: Path) -> None:
+    (shown,) = (block.text for block in commands.blocks(ROOT / "README.md") if "@kernelzoo.register" in block.text)
+    (tmp_path / "mine.py").write_text(shown)
+    assert main(["verify", "--module", str(tmp_path / "mine.py"), "--dtype", "bfloat16", "--device", "cpu"]) == 0
 
 
 def test_fences_are_of_known_kinds() -> None:

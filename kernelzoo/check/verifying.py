@@ -60,6 +60,8 @@ class Found:
     findings: list[Finding] = field(default_factory=list)
     unavailable: str = ""
     """Why it can't run here, or ""."""
+    weak: tuple[str, ...] = ()
+    """What the bounds of its operation accept, and should not; see :func:`kernelzoo.check.weak.weak`."""
 
     def document(self) -> dict[str, Any]:
         return asdict(self)

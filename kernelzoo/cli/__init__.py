@@ -10,7 +10,7 @@ import json
 import signal
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Annotated
 
@@ -51,15 +51,24 @@ def _root(
     return 0
 
 
-app.command("list")(listing.list_implementations)
-app.command("doctor")(doctor.doctor)
-app.command("verify")(verify.verify)
-app.command("fuzz")(fuzz.fuzz)
-app.command("accuracy")(accuracy.accuracy)
-app.command("bench")(bench.bench)
-app.command("compare")(compare.compare)
-app.command("inspect")(inspection.inspect)
-app.command("tune")(tune.tune)
+def _help(command: Callable[..., int]) -> str:
+    """A docstring without the line breaks within its paragraphs, which typer would keep."""
+    return "\n\n".join(" ".join(part.split()) for part in (command.__doc__ or "").split("\n\n"))
+
+
+_COMMANDS: dict[str, Callable[..., int]] = {
+    "list": listing.list_implementations,
+    "doctor": doctor.doctor,
+    "verify": verify.verify,
+    "fuzz": fuzz.fuzz,
+    "accuracy": accuracy.accuracy,
+    "bench": bench.bench,
+    "compare": compare.compare,
+    "inspect": inspection.inspect,
+    "tune": tune.tune,
+}
+for name, command in _COMMANDS.items():
+    app.command(name, help=_help(command))(command)
 app.command("report", add_help_option=False, context_settings=reporting.PASS_ON)(reporting.report)
 
 
@@ -85,9 +94,17 @@ def _run(given: list[str]) -> int:
     except Exception as error:
         if not hasattr(error, "format_message"):  # what typer, or the click in it, raises for bad usage
             raise
-        command = getattr(getattr(error, "ctx", None), "command_path", "kernelzoo")
-        return _refuse(f"{error.format_message().rstrip('.')}; see {command} --help", given)
+        command = getattr(getattr(error, "ctx", None), "command_path", None) or _command(given)
+        message = error.format_message().rstrip(".")
+        see = f"See {command} --help" if message.endswith("?") else f"see {command} --help"
+        return _refuse(f"{message}{' ' if message.endswith('?') else '; '}{see}", given)
     return status if isinstance(status, int) else 0
+
+
+def _command(given: list[str]) -> str:
+    """The command that was given, for an error that does not hold it."""
+    commands = {info.name for info in app.registered_commands}
+    return " ".join(["kernelzoo", *[word for word in given if word in commands][:1]])
 
 
 @contextmanager

@@ -11,13 +11,12 @@ from typing import Annotated, Any
 import typer
 
 from kernelzoo.cli import options, output, recording
-from kernelzoo.cli.bench import Variants
 
 
 def accuracy(
     *,
     ids: Annotated[
-        list[str] | None, typer.Argument(metavar="[ID]...", help="Ids or globs such as 'triton/softmax/*'.")
+        list[str] | None, typer.Argument(metavar="ID", help="Ids or globs such as 'triton/softmax/*'.")
     ] = None,
     values: Annotated[
         str, typer.Option("--values", metavar="N", help="Values for each implementation and dtype, such as 1e8.")
@@ -27,7 +26,7 @@ def accuracy(
     module: options.Modules,
     backend: options.Backends,
     op: options.Ops,
-    variant: Variants,
+    variant: options.Variants,
     dtype: options.Dtypes,
     device: options.Device = "",
     patience: options.Patience = 180.0,
@@ -52,6 +51,8 @@ def accuracy(
     count = _count(values)
     run = recording.Recording("kernelzoo-accuracy/1")
     seed = secrets.randbits(32) if seed is None else seed
+    asked = (ids or [], options.words(op), options.words(backend), options.words(variant))
+    options.select_early(module, *asked)
     modules = options.check_modules(module)
     rows: list[dict[str, Any]] = []
     with Bar() as bar, Guards(lambda: Guard(device, modules, patience=patience)) as guards:
@@ -59,7 +60,7 @@ def accuracy(
         known = set(about.summaries)
         if module and not ids:
             known -= {i.id for i in registry.implementations()}  # no module is ever run in this process
-        chosen = options.select(known, ids or [], options.words(op), options.words(backend), options.words(variant))
+        chosen = options.select(known, *asked)
         tasks = _tasks(chosen, options.words(dtype))
         bar.expect(len(tasks), len(tasks))
         left = list(reversed(tasks))

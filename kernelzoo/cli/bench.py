@@ -16,12 +16,9 @@ from kernelzoo.cli import measuring, options, output, sizes
 from kernelzoo.cli import rows as rows_of
 
 if TYPE_CHECKING:
+    from kernelzoo.measure.guard import Guard
     from kernelzoo.measure.record import Record
 
-Variants = Annotated[
-    list[str],
-    typer.Option("--variant", metavar="NAME", default_factory=list, help="Variants, comma-separated or repeated."),
-]
 ShapeSet = Annotated[
     str, typer.Option("--shapes", metavar="SET", help="A set of shapes: quick, sweep, full, map or axes.")
 ]
@@ -50,7 +47,7 @@ def bench(
     op: options.Ops,
     dtype: options.Dtypes,
     backend: options.Backends,
-    variant: Variants,
+    variant: options.Variants,
     module: options.Modules,
     device: options.Device = "",
     rounds: options.Rounds = 15,
@@ -95,11 +92,12 @@ def bench(
             json,
             given=bool(shape or axes or workload or resume),
         )
+    asked = (wanted, options.words(backend), options.words(variant))
+    options.select_early(module, (), *asked)
     if not module:  # else names may be added by what the measuring process runs
         sizes.problems(wanted, shape, options.words(dtype), shapes, dim, axes, workloads=workload)
-    how = measuring.How(
-        rounds, options.check_cache(cache), cross_check, "custom" if shape or axes or workload else shapes
-    )
+    shape_set = "custom" if shape or axes or workload else shapes
+    how = measuring.How(rounds, options.check_cache(cache), cross_check, shape_set)
     if resume and to is None:
         raise options.OptionError("--resume needs the file to continue: -o FILE")
     path = to or Path("out", f"bench-{datetime.datetime.now():%Y%m%d-%H%M%S}.json")
@@ -116,8 +114,9 @@ def bench(
             Guard(device, modules, patience=patience) as guard,
         ):
             problems = sizes.problems(wanted, shape, options.words(dtype), shapes, dim, axes, workloads=workload)
-            ids = options.select(guard.about.summaries, (), wanted, options.words(backend), options.words(variant))
+            ids = options.select(guard.about.summaries, (), *asked)
             record = Record(path, guard.about.device_name, resume=resume, versions=guard.about.versions, rounds=rounds)
+            _check_backends(guard, ids, options.words(backend))
             how = replace(how, waive=options.choose(ids, options.words(waive)) if waive else ())
             plan = [(p, record.missing(p, [id for id in ids if id.split("/")[1] == p.op], cache)) for p in problems]
             plan = [(problem, left) for problem, left in plan if left]
@@ -161,6 +160,14 @@ def bench(
     return 1 if bad else 0 if kept else 2
 
 
+def _check_backends(guard: Guard, ids: Sequence[str], backends: Sequence[str]) -> None:
+    """Raise OptionError if backends were named and none of them can run here, before a problem is measured."""
+    first = {id.split("/")[0]: id for id in reversed(ids)} if backends else {}
+    reasons = [guard.largest(id)["unavailable"] for id in first.values()]
+    if reasons and all(reasons):
+        raise options.OptionError("; ".join(dict.fromkeys(reasons)))
+
+
 def _first_calls(
     ops: Sequence[str],
     dtype: Sequence[str],
@@ -180,13 +187,15 @@ def _first_calls(
 
     if given:
         raise options.OptionError("--first-call has its own problems, and takes neither --shape nor --resume")
+    asked = (ops, options.words(backend), options.words(variant) or ("auto",))
+    options.select_early(module, (), *asked)
     modules = options.check_modules(module)
     dtypes = options.words(dtype) or ("float32",)
     if not module:
         sizes.problems(ops, (), dtypes)  # raises for a name that isn't known
     with Bar(), Guard(device, modules) as guard:  # lists what there is; each call has a process of its own
         about = guard.about
-    ids = options.select(about.summaries, (), ops, options.words(backend), options.words(variant) or ("auto",))
+    ids = options.select(about.summaries, (), *asked)
     return first_calls(ids, dtypes, about, modules, patience, to, json)
 
 

@@ -39,7 +39,7 @@ def compare(
     names: Annotated[
         list[str],
         typer.Argument(
-            metavar="A B...", help="Ids, globs of ids or, with --op: backend/variant, or backend for its variant auto."
+            metavar="ID", help="Ids, globs of ids or, with --op: backend/variant, or backend for its variant auto."
         ),
     ],
     *,
@@ -81,6 +81,9 @@ def compare(
     how = measuring.How(rounds, options.check_cache(cache), cross_check, "compare")
     console = output.console()
     tables = rows_of.Tables(console, full=True)
+    wanted = options.words(op)
+    options.choose_early(module, [*names, *([baseline] if baseline else [])], wanted)
+    sizes.shapes_with(dim, shape or [_SHAPE])
     modules = options.check_modules(module)
     described: list[dict[str, Any]] = []
     held: list[Held] = []
@@ -90,7 +93,6 @@ def compare(
         Guard(device, modules, patience=patience) as guard,
     ):
         known = guard.about.summaries
-        wanted = options.words(op)
         ids = options.choose(known, names, wanted)
         how = replace(how, waive=options.choose(ids, options.words(waive)) if waive else ())
         by_op = {name: [id for id in ids if id.split("/")[1] == name] for name in dict.fromkeys(map(_op, ids))}
@@ -142,9 +144,12 @@ def compare(
     return _status([row for one in described for row in one["rows"] if row["id"] in asked], held if against else None)
 
 
+_SHAPE = "4096x4096"
+
+
 def _usual(ops: Iterable[str], sized: bool) -> list[str]:
     """The shape where none is given, of operations by rows."""
-    return [] if sized or not all(OPERATIONS[op].by_rows for op in ops) else ["4096x4096"]
+    return [] if sized or not all(OPERATIONS[op].by_rows for op in ops) else [_SHAPE]
 
 
 def _op(id: str) -> str:

@@ -29,7 +29,7 @@ _LABELS = {
 
 
 def doctor(json: options.Json = False) -> int:
-    """Examine this machine: devices, driver, toolkits, versions, what each backend lacks, what would spoil a time.
+    """Examine this machine: devices, driver, toolkits, versions, what each backend lacks, what would disturb measuring.
 
     Exit status: 0; 1 if no backend but torch can run here.
     """

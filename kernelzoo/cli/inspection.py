@@ -28,7 +28,7 @@ Dtype = Annotated[
     str,
     typer.Option(
         "--dtype",
-        help="The dtype it is bound to; short names such as fp16 and bf16 will do.",
+        help="The dtype it is bound to; short names such as fp16 and bf16 work too.",
         callback=lambda value: options.full_dtype(value),
         autocompletion=complete.some_dtypes,
     ),

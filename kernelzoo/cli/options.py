@@ -11,9 +11,9 @@ from typing import Annotated
 import typer
 
 from kernelzoo import operations, registry
-from kernelzoo.cli import complete, output
+from kernelzoo.cli import complete, meant, output
 from kernelzoo.definitions.files import read
-from kernelzoo.errors import KernelZooError, UnknownNameError, close
+from kernelzoo.errors import KernelZooError, UnknownNameError
 from kernelzoo.operations import OPERATIONS
 
 
@@ -55,6 +55,12 @@ def full_dtype(name: str) -> str:
     return full
 
 
+def _known_device(value: str) -> str:
+    if not re.fullmatch(r"(cpu|cuda(:\d+)?)?", value):
+        raise OptionError(f"no device {value!r}; allowed: cpu, cuda, cuda:1 and so on")
+    return value
+
+
 def _several_shapes(value: list[str]) -> list[str]:
     for text in value:
         sizes = text.split(",")
@@ -86,7 +92,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON document, and
 Ids = Annotated[
     list[str] | None,
     typer.Argument(
-        metavar="[ID]...",
+        metavar="ID",
         help="Ids, or globs in quotes: 'triton/softmax/*'.",
         autocompletion=complete.some_ids,
     ),
@@ -97,6 +103,7 @@ Ops = Annotated[
         "--op",
         metavar="OP",
         default_factory=list,
+        show_default=False,
         help=f"Operations, comma-separated or repeated: {', '.join(OPERATIONS)}.",
         callback=_known_ops,
         autocompletion=complete.some_ops,
@@ -108,6 +115,7 @@ Backends = Annotated[
         "--backend",
         metavar="NAME",
         default_factory=list,
+        show_default=False,
         help="Backends, comma-separated or repeated.",
         callback=_known_backends,
         autocompletion=complete.some_backends,
@@ -119,6 +127,7 @@ Variants = Annotated[
         "--variant",
         metavar="NAME",
         default_factory=list,
+        show_default=False,
         help="Variants, comma-separated or repeated.",
         autocompletion=complete.some_variants,
     ),
@@ -129,7 +138,8 @@ Dtypes = Annotated[
         "--dtype",
         metavar="DTYPE",
         default_factory=list,
-        help="Dtypes, comma-separated or repeated; short names such as fp16 and bf16 will do.",
+        show_default=False,
+        help="Dtypes, comma-separated or repeated; short names such as fp16 and bf16 work too.",
         callback=_full_dtypes,
         autocompletion=complete.some_dtypes,
     ),
@@ -140,6 +150,7 @@ Shapes = Annotated[
         "--shape",
         metavar="4096x1024",
         default_factory=list,
+        show_default=False,
         help="A shape of your own; may be repeated.",
         callback=_several_shapes,
     ),
@@ -151,6 +162,7 @@ Axes = Annotated[
         "--axes",
         metavar="M=4096,N=781",
         default_factory=list,
+        show_default=False,
         help="A size for each axis, in place of --shape; may be repeated.",
         callback=_check_axes,
     ),
@@ -161,6 +173,7 @@ Workloads = Annotated[
         "--workload",
         metavar="FILE.jsonl",
         default_factory=list,
+        show_default=False,
         help="flashinfer-bench's workloads: sizes and scalars, in place of --axes.",
         callback=_known_workloads,
     ),
@@ -173,11 +186,15 @@ Modules = Annotated[
         "--solution",
         metavar="FILE",
         default_factory=list,
+        show_default=False,
         help="A file that registers kernels, or flashinfer-bench's JSON. Only the measuring process runs it.",
         is_eager=True,  # the names that it adds are unknown to the callbacks above
     ),
 ]
-Device = Annotated[str, typer.Option("--device", help="cuda, cuda:1 or cpu; by default a GPU where there is one.")]
+Device = Annotated[
+    str,
+    typer.Option("--device", help="cuda, cuda:1 or cpu; by default a GPU where there is one.", callback=_known_device),
+]
 Rounds = Annotated[int, typer.Option("--rounds", min=1, help="Samples of each implementation; take six or more.")]
 Cache = Annotated[
     str, typer.Option("--cache", metavar="cold|hot", help="Whether the data is in the cache when it is timed.")
@@ -191,6 +208,7 @@ Waive = Annotated[
         "--waive",
         metavar="ID",
         default_factory=list,
+        show_default=False,
         help="Ids or globs to time although they are wrong on special values (NaN, infinities); their rows say so.",
     ),
 ]
@@ -202,7 +220,7 @@ Patience = Annotated[
 ]
 Seed = Annotated[
     int | None,
-    typer.Option("--seed", metavar="S", min=0, help="Seed of the random values. Without it, each run draws others."),
+    typer.Option("--seed", metavar="S", min=0, help="Seed of the random values. Without it, each run takes a new one."),
 ]
 Jobs = Annotated[
     int, typer.Option("--jobs", metavar="J", min=0, help="Processes at once; by default one for each core.")
@@ -309,6 +327,11 @@ def select_early(
     return () if modules else select(complete.ids(), patterns, ops, backends, variants)
 
 
+def choose_early(modules: Sequence[object], patterns: Sequence[str], ops: Sequence[str] = ()) -> tuple[str, ...]:
+    """What :func:`choose` finds among the names known here, as :func:`select_early`."""
+    return () if modules else choose(complete.ids(), patterns, ops)
+
+
 def choose(known: Iterable[str], patterns: Sequence[str], ops: Sequence[str] = ()) -> tuple[str, ...]:
     """The ids that the patterns name, each once, in the patterns' order.
 
@@ -322,7 +345,7 @@ def choose(known: Iterable[str], patterns: Sequence[str], ops: Sequence[str] = (
         if ops:
             found = [id for id in found if id.split("/")[1] in ops]
         if not found:
-            raise OptionError(_unknown(pattern, ids, ops))
+            raise OptionError(meant.unknown(pattern, ids, ops))
         chosen += [id for id in found if id not in chosen]
     return tuple(chosen)
 
@@ -337,50 +360,6 @@ def _full(pattern: str, ids: Sequence[str], ops: Sequence[str]) -> list[str]:
     return [
         f"{pattern}/{op}/{'auto' if any(fnmatchcase(id, f'{pattern}/{op}/auto') for id in ids) else '*'}" for op in ops
     ]
-
-
-def _unknown(pattern: str, ids: Sequence[str], ops: Sequence[str]) -> str:
-    """The message for a pattern that names nothing."""
-    wanted = f" of {' or '.join(ops)}" if ops else ""
-    near = _meant(pattern, [id for id in ids if not ops or id.split("/")[1] in ops], short=bool(ops))
-    meant = f"did you mean {' or '.join(near)}?" if near else "kernelzoo list shows them all"
-    backend, _, variant = pattern.partition("/")
-    short = not ops and any(id.split("/")[0] == backend and (not variant or id.split("/")[2] == variant) for id in ids)
-    return f"no implementation {pattern!r}{wanted}; {meant}" + (
-        f" Or name the operation with --op, and {pattern!r} will do" if short else ""
-    )
-
-
-# Where the words of a pattern may stand in an id; and those of a shorthand, where --op is given.
-_PLACES = {1: ((0,), (1,), (2,)), 2: ((0, 1), (0, 2), (1, 2)), 3: ((0, 1, 2),)}
-_SHORT = {1: ((0,),), 2: ((0, 2),), 3: ((0, 1, 2),)}
-
-
-def _meant(pattern: str, ids: Sequence[str], *, short: bool) -> list[str]:
-    """Patterns, shorthands or ids that are spelt like this one and name something; the closest first."""
-    parts = pattern.split("/")
-    columns = [sorted(set(column)) for column in zip(*(id.split("/") for id in ids), strict=True)]
-    found: list[tuple[float, str]] = []
-    for places in (_SHORT if short else _PLACES).get(len(parts), ()) if columns else ():
-        words = {
-            place: part if "*" in part else next(iter(close(part, columns[place], 1)), "")
-            for place, part in zip(places, parts, strict=True)
-        }
-        whole = "/".join(words.get(place, "*") for place in range(3))
-        if all(words.values()) and any(fnmatchcase(id, whole) for id in ids):
-            off = sum(words[place] != part for place, part in zip(places, parts, strict=True))
-            if short and len(parts) < 3:
-                found.append((off, "/".join(words.values())))
-            else:
-                found.append((off, f"'{_shorter(whole)}'" if "*" in whole else whole))
-    best = min((off for off, _ in found), default=0)
-    meant = list(dict.fromkeys(text for off, text in sorted(found) if off == best))
-    return meant[:3] or close(pattern, ids)
-
-
-def _shorter(pattern: str) -> str:
-    """``cpu/*`` for ``cpu/*/*``."""
-    return pattern.removesuffix("/*") if pattern.endswith("/*/*") else pattern
 
 
 def missing(

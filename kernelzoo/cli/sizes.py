@@ -53,11 +53,18 @@ def problems(
         if not shapes:
             found += named
             continue
-        for size in [shape(text) for text in shapes_of(shapes)]:
-            if not -len(size) <= dim < len(size):
-                raise OptionError(f"no axis {dim} in a shape of {len(size)}; allowed: {-len(size)} to {len(size) - 1}")
+        for size in shapes_with(dim, shapes):
             found += [measure.Problem(op, size, dtype, dim) for dtype in kinds]
     return tuple(found)
+
+
+def shapes_with(dim: int, shapes: Sequence[str]) -> list[tuple[int, ...]]:
+    """The sizes of shapes that all have such an axis. Raises OptionError."""
+    sizes = [shape(text) for text in shapes_of(shapes)]
+    for size in sizes:
+        if not -len(size) <= dim < len(size):
+            raise OptionError(f"no axis {dim} in a shape of {len(size)}; allowed: {-len(size)} to {len(size) - 1}")
+    return sizes
 
 
 def _of_workload(op: str, dtype: str, workload: Mapping[str, Any]) -> Problem:

@@ -103,10 +103,9 @@ def tune(
                 bar.step(f"planning for {name}")
                 listed += described(name, arch, wanted, dtypes, rounds, absent)
         if not listed:
-            reasons = "".join(f"; {name}: {why}" for name, why in absent.items())
-            raise NothingToTuneError(
-                f"none of {', '.join(backends)} has a launch table for {' or '.join(wanted)}{reasons}"
-            )
+            without = [name for name in backends if name not in absent]
+            none = [f"no launch table for {' or '.join(wanted)} in {', '.join(without)}"] if without else []
+            raise NothingToTuneError("; ".join([*none, *absent.values()]))
         return list_knobs(listed, arch, rounds, time_limit, absent, json)
 
     started = time.monotonic()
@@ -125,7 +124,7 @@ def tune(
         if not found["declared"]:
             raise NothingToTuneError(
                 "; ".join(f"{name}: {why}" for name, why in found["unavailable"].items())
-                or (f"none of {', '.join(backends)} has a launch table")
+                or f"no launch table in {', '.join(backends)}"
             )
         if dry_run:
             listed = []

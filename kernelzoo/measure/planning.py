@@ -24,7 +24,7 @@ from kernelzoo.device import ARCHITECTURES
 from kernelzoo.errors import BackendUnavailableError, InspectionError, KernelZooError
 from kernelzoo.launch import recorded
 from kernelzoo.measure.problems import Problem
-from kernelzoo.packages import packages
+from kernelzoo.packages import how_to_install, packages
 
 if TYPE_CHECKING:
     import torch
@@ -231,7 +231,7 @@ class Described:
         self._log.seek(0)
         last = self._log.read().strip().rpartition("\n")[2] or f"exit status {self._process.returncode}"
         if last.startswith(("ImportError:", "ModuleNotFoundError:")):
-            raise BackendUnavailableError(self._backend, last, "install what its row of the README's table names")
+            raise BackendUnavailableError(self._backend, last, how_to_install(self._backend))
         raise InspectionError(f"{self._backend} can't plan for {self._arch} here: {last}")
 
 

@@ -18,13 +18,13 @@ import threading
 import traceback
 import warnings
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, TextIO
 
 from kernelzoo import definitions, measure, registry, tables
-from kernelzoo.check import verifying
+from kernelzoo.check import verifying, weak
 from kernelzoo.errors import CacheWarning, DeviceLostError, KernelZooError
 from kernelzoo.measure import planning, record
 from kernelzoo.measure.gate import Gate
@@ -93,6 +93,8 @@ class Worker:
         self._replies = replies
         self._device: Any = None
         self._ceilings: measure.Ceilings | None = None
+        self._weak: dict[str, tuple[str, ...]] = {}
+        """What the bounds of an operation accept, and should not."""
 
     def on_open(self, device: str, modules: list[str], ceilings: list[float] | None) -> dict[str, Any]:
         """Load the user's modules and choose the device; reply with all that can be measured."""
@@ -190,18 +192,21 @@ class Worker:
         device = self._place(id)
         if isinstance(device, str):
             return verifying.Found(unavailable=device).document()
+        if implementation.op not in self._weak:
+            self._weak[implementation.op] = weak.weak(implementation.operation)
         checks = verifying.checks(implementation, device, whole=bool(cases))
         if not registry.language(implementation.backend).emulator:
             for problem in map(_problem, problems):
                 admit = partial(_admit, implementation, problem, device, seed)
                 checks.append(verifying.Check(problem.id, problem.dtype, admit))
-        return verifying.verify(
+        found = verifying.verify(
             implementation,
             verifying.chosen(checks, cases, dtypes),
             device,
             whole=not cases and not dtypes,
             progress=lambda name, known: self._tell("check", f"{id} {name}", input=known),
-        ).document()
+        )
+        return replace(found, weak=self._weak[implementation.op]).document()
 
     def on_fuzz(self, id: str, cases: list[str], one_by_one: bool) -> dict[str, Any]:
         """Run cases of fuzzing; the fields of :class:`kernelzoo.check.fuzz.running.Found`."""

@@ -62,7 +62,8 @@ def conditions(rows: Iterable[Row]) -> list[tuple[str, str]]:
         numbers = sorted(value for value in values if isinstance(value, float))
         texts = sorted(value for value in values if isinstance(value, str))
         if numbers:
-            texts.append(" to ".join(dict.fromkeys((f"{numbers[0]:g}", f"{numbers[-1]:g}"))) + UNITS.get(unit, ""))
+            ends = dict.fromkeys(f"{round(number, 1):g}" for number in (numbers[0], numbers[-1]))
+            texts.append(" to ".join(ends) + UNITS.get(unit, ""))
         facts.append((what.replace("_", " "), ", ".join(texts)))
     return facts
 
@@ -70,7 +71,6 @@ def conditions(rows: Iterable[Row]) -> list[tuple[str, str]]:
 def summary(group: Group, op: str, looks: Mapping[str, plots.Style]) -> Grid:
     selection = group.select(op)
     table = (result_tables.submit_table if group.clock == "submit" else result_tables.summary_table)(selection)
-    table = replace(table, headers=[header.replace(", us", ", µs") for header in table.headers])
     grid = grid_of(f"{op}: the fastest first", table)
     ratio = table.headers.index(f"time / {selection.baseline}")
     lines = []

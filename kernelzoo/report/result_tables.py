@@ -19,7 +19,7 @@ def summary_table(selection: Selection) -> Table:
     with_limit = any(row.of_limit is not None for row in selection.rows)
     with_submit = any(row.submit_us is not None for row in selection.rows)
     headers = ["implementation", f"time / {selection.baseline}"]
-    headers += ["of limit"] * with_limit + ["host submit, us"] * with_submit + ["problems"]
+    headers += ["of limit"] * with_limit + ["host submit, µs"] * with_submit + ["problems"]
 
     def line(name: str) -> list[Cell]:
         ratio, share, submit = ratios[name], selection.mean_of_limit(name), selection.median_submit_us(name)
@@ -31,7 +31,7 @@ def summary_table(selection: Selection) -> Table:
             cells.append(BLANK if submit is None else Cell(significant(submit)))
         return [*cells, Cell(covered(rows, selection))]
 
-    return Table(headers, [line(name) for name in names], spare=["host submit, us", "of limit", "problems"])
+    return Table(headers, [line(name) for name in names], spare=["host submit, µs", "of limit", "problems"])
 
 
 def covered(rows: Sequence[Row], selection: Selection) -> str:

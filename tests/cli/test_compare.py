@@ -90,8 +90,8 @@ def test_what_an_older_file_can_say(
         done.stdout.split()
     )
 
-    stub.write_text(stub.read_text().replace('"eager"', '"naive"'))
-    status, told = answer("compare", "torch/naive", "--op", "min", *small, "--against", old)
+    stub.write_text(stub.read_text().replace('"eager"', '"compile"'))
+    status, told = answer("compare", "torch/compile", "--op", "min", *small, "--against", old)
     assert status == 2 and told["against"]["rows"][0]["refusal"] == "the file has no such row"
 
 

@@ -77,7 +77,7 @@ def test_choosing(patterns: list[str], ops: tuple[str, ...], chosen: list[str]) 
 @pytest.mark.parametrize(
     ("pattern", "ops", "told"),
     [
-        ("torch", (), r"did you mean 'torch/\*'\? Or name the operation with --op"),
+        ("torch", (), r"did you mean 'torch/\*'\? With --op, 'torch' is enough"),
         ("trch", (), r"did you mean 'torch/\*'\?$"),
         ("softmax", (), r"did you mean '\*/softmax/\*'\?"),
         ("sofmax", (), r"did you mean '\*/softmax/\*'\?"),

@@ -219,12 +219,14 @@ def test_every_result_is_in_a_table_without_empty_columns(sweep, entry, write, m
 
 
 def test_environment_names_what_the_figures_rest_on(entry, write, made) -> None:
-    state = [{"sm_mhz": 1980, "temperature_c": 41, "at_s": 0.0}, {"sm_mhz": 1980, "temperature_c": 52, "at_s": 9.0}]
+    first = {"sm_mhz": 1980, "temperature_c": 41, "power_w": 123.055, "at_s": 0.0}
+    state = [first, {"sm_mhz": 1980, "temperature_c": 52, "power_w": 520.507, "at_s": 9.0}]
     page = made(load([write([entry(condition=state)])]))
     for fact in (
         *("<dt>device</dt><dd>NVIDIA H200</dd>", "<dt>driver</dt><dd>580.95</dd>", "<dt>cache</dt><dd>cold</dd>"),
         *("<dt>ceiling for softmax</dt><dd>4000 GB/s</dd>", "<dt>smallest launch</dt><dd>1.00 µs</dd>"),
         *("<dt>sm</dt><dd>1980 MHz</dd>", "<dt>temperature</dt><dd>41 to 52 °C</dd>"),
+        "<dt>power</dt><dd>123.1 to 520.5 W</dd>",
     ):
         assert fact in page.source
     assert "at_s" not in page.source and "<dt>at</dt>" not in page.source

@@ -30,7 +30,7 @@ def test_summary_is_ordered_by_ratio_and_says_what_is_covered(entry, write) -> N
     entries += [entry("triton/softmax/auto", (1000, n), us, submit_us=7.0) for n, us in ((500, 4.0), (1000, 4.0))]
     entries += [entry("triton/softmax/fused", (1000, 500), 20.0)]
     table = result_tables.summary_table(load([write(entries)]).groups[0].select("softmax"))
-    assert table.headers == ["implementation", "time / torch/eager", "of limit", "host submit, us", "problems"]
+    assert table.headers == ["implementation", "time / torch/eager", "of limit", "host submit, µs", "problems"]
     assert [[cell.text for cell in row] for row in table.rows] == [
         ["triton/softmax/auto", "0.35", "61%", "7.00", "2 of 2"],
         ["torch/softmax/eager", "1.00", "22%", "5.00", "2 of 2"],

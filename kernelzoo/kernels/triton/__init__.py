@@ -27,7 +27,7 @@ def probe() -> tuple[str, ...]:
     Raises BackendUnavailableError.
     """
     torch = require("triton", "torch", "install it with: pip install torch")
-    triton = require("triton", "triton", "install it with: pip install triton (Linux only)")
+    triton = require("triton", "triton", "install it with: pip install 'kernelzoo[triton]' (Linux only)")
     if why := too_old(triton.__version__):
         raise BackendUnavailableError("triton", why, "install a newer one with: pip install 'triton>=3.6,<3.8'")
     devices = ("cuda",) if torch.cuda.is_available() else ()

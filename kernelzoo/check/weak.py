@@ -1,0 +1,48 @@
+"""Whether the bounds of an operation can tell wrong results from right ones: a check that nothing fails checks nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from kernelzoo.errors import ContractError
+from kernelzoo.operations import Operation
+
+if TYPE_CHECKING:
+    import torch
+
+_LENGTH, _ROWS, _SIZE = 65536, 4, 128
+"""Of the rows that are tried, how many they are, and of each axis of an operation that is none by rows."""
+
+WRONG: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "zeros": lambda right: right * 0,
+    "each row in the place of the next": lambda right: right.roll(1, 0),
+    "results that are 1 % too large": lambda right: right + right / 100 if right.is_floating_point() else right + 1,
+}
+"""What no bound should take for right, by name."""
+
+
+def weak(operation: Operation) -> tuple[str, ...]:
+    """Of :data:`WRONG`, what the bounds accept in place of a plain result; empty for bounds that tell them all apart."""
+    import torch
+
+    dtype = next((name for name in ("float32", "bfloat16") if name in operation.dtypes), operation.dtypes[0])
+    shape: tuple[int, ...] = (_ROWS, _LENGTH)
+    sizes = dict.fromkeys(operation.sizes, _SIZE)
+    if not operation.by_rows:
+        shape = tuple(int(axis) if axis.isdigit() else _SIZE for axis in operation.axes[0])
+    inputs = operation.sample(shape, dtype, generator=torch.Generator().manual_seed(0), sizes=sizes)
+    args = operation.arguments(inputs)
+    expected = operation.expect(args)
+    right = tuple(bounds.lower for bounds in expected.outputs)
+    accepted = []
+    for name, wrong in WRONG.items():
+        made = tuple(wrong(out).to(out.dtype) for out in right)
+        if all(torch.equal(a, b) for a, b in zip(made, right, strict=True)):
+            continue  # it is no other result: of one row, or where all is zero
+        try:
+            expected.check(made)
+        except ContractError:
+            continue
+        accepted.append(name)
+    return tuple(accepted)
