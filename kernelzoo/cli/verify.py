@@ -106,8 +106,9 @@ def verify(
         output.emit({**told, **({"error": "; ".join(missing)} if missing else {})})
     else:
         output.absent(unavailable, missing)
-        for op, accepted in {id.split("/")[1]: found["weak"] for id, found in results.items() if found["weak"]}.items():
-            console.print(f"the bounds of {op} are too wide: they accept {' and '.join(accepted)}", style="yellow")
+        too_wide = {id.split("/")[1]: found["weak"] for id, found in results.items() if found["weak"]}
+        for name, accepted in too_wide.items():
+            console.print(f"the bounds of {name} are too wide: they accept {' and '.join(accepted)}", style="yellow")
         console.print(f"{len(checked)} checked, {len(wrong)} with findings, {len(results) - len(checked)} not checked")
     return 1 if wrong else 2 if missing or not checked else 0
 
