@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from kernelzoo.backend import Backend, get
+    from kernelzoo.definitions import export_definition, load_definition, load_solution
     from kernelzoo.errors import (
         AxisError,
         BackendUnavailableError,
@@ -67,21 +68,25 @@ __all__ = [
     "__version__",
     "backends",
     "chooser",
+    "export_definition",
     "get",
     "implementation",
     "implementations",
+    "load_definition",
+    "load_solution",
     "operation",
     "register",
 ]
 
 _HOMES = {
     "backend": ("Backend", "get"),
+    "definitions": ("export_definition", "load_definition", "load_solution"),
     "operations": ("FLOATS", "INTEGERS", "Input", "Output", "Scalar", "operation"),
     "registry": ("Implementation", "backends", "chooser", "implementation", "implementations", "register"),
 }
 
 
-_MODULES = ("backend", "device", "errors", "launch", "operations", "registry")
+_MODULES = ("backend", "definitions", "device", "errors", "launch", "operations", "registry")
 
 
 def __getattr__(name: str) -> Any:

@@ -1,7 +1,7 @@
 """Statistics of samples: intervals of a median and of a ratio of medians, and the verdicts that follow from them.
 
 Every interval is computed from order statistics, without random numbers: equal samples give equal intervals.
-docs/measuring.md says how often each of them is right; tests/measure/test_statistics.py simulates it.
+docs/records/statistics.md says how often each of them is right; tests/measure/test_statistics.py simulates it.
 """
 
 from __future__ import annotations
