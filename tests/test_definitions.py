@@ -218,6 +218,10 @@ def test_what_is_exported_means_the_same(op: str, dtype: str, tmp_path: Path) ->
         assert right > 20 and not wrong
 
 
+def test_what_was_loaded_is_exported_as_it_was(written: Callable[..., Path]) -> None:
+    assert definitions.export_definition(definitions.load_definition(written(DEFINITION)).name) == DEFINITION
+
+
 def test_sizes_come_from_axes_and_workloads(written: Callable[..., Path]) -> None:
     from kernelzoo.cli import sizes
     from kernelzoo.cli.options import OptionError

@@ -8,6 +8,7 @@ import textwrap
 from pathlib import Path
 
 from kernelzoo.definitions.files import Json
+from kernelzoo.definitions.loading import loaded
 from kernelzoo.files import write_whole
 from kernelzoo.operations import OPERATIONS
 from kernelzoo.operations.signature import parameters
@@ -17,7 +18,8 @@ def export_definition(name: str, dtype: str = "float32", path: str | Path | None
     """An operation as a definition of flashinfer-bench, for one dtype of its first input; with ``path``, written there.
 
     An operation by rows takes its tensors in the axes (outer, n, inner). The reference is the source of the operation's
-    own, which must need no more than the modules math and torch; it computes in float64.
+    own, which must need no more than the modules math and torch; it computes in float64. An operation that was loaded
+    from a definition is that definition again.
 
     >>> from kernelzoo.definitions import export_definition
     >>> export_definition("min", "bfloat16")["axes"]
@@ -28,13 +30,20 @@ def export_definition(name: str, dtype: str = "float32", path: str | Path | None
     from kernelzoo.registry import known_op
 
     known_op(name)
+    found = _made(name, dtype) if name not in loaded else loaded[name].data
+    if path is not None:
+        write_whole(Path(path), (json.dumps(found, indent=2) + "\n").encode())
+    return found
+
+
+def _made(name: str, dtype: str) -> Json:
     op = OPERATIONS[name]
     axes = dict.fromkeys(axis for names in op.axes for axis in names)
     count = len(op.inputs)
     dtypes = [op.dtype_of(key, dtype) for key in op.inputs]
     of = dict(zip(op.inputs, dtypes, strict=True))
     outs = [of.get(out.dtype, out.dtype) or dtype for out in op.outputs.values()]
-    found: Json = {
+    return {
         "name": f"{name}_{dtype}",
         "description": " ".join(op.doc.split("\n\n")[0].split()),
         "op_type": name,
@@ -55,9 +64,6 @@ def export_definition(name: str, dtype: str = "float32", path: str | Path | None
         },
         "reference": _code(name, outs),
     }
-    if path is not None:
-        write_whole(Path(path), (json.dumps(found, indent=2) + "\n").encode())
-    return found
 
 
 def _shape(names: tuple[str, ...]) -> list[str]:

@@ -36,7 +36,8 @@ class Loaded:
 
     names: tuple[str, ...]
     """Inputs in the order in which the reference and a solution take them, scalars among them."""
-    outputs: tuple[str, ...]
+    data: Json
+    """The definition itself."""
 
 
 loaded: dict[str, Loaded] = {}
@@ -70,9 +71,9 @@ def load_definition(path: str | Path) -> Operation:
             )
     if not tensors:
         raise DefinitionError(f"{path}: it takes no tensor")
-    order, outputs = tuple(data["inputs"]), tuple(data["outputs"])
+    order = tuple(data["inputs"])
     known = loaded.get(name)
-    loaded[name] = Loaded(order, outputs)
+    loaded[name] = Loaded(order, data)
     longest = max((axis["value"] for axis in data["axes"].values() if axis["type"] == "const"), default=1)
     first = next(iter(tensors.values()))["dtype"]
     body = {
