@@ -152,7 +152,7 @@ class Step:
     """One kernel of a launch as a bind has planned it."""
 
     kernel: str
-    """Which kernel, constants that it is compiled for included."""
+    """Which kernel, with what the compiler is told of it."""
     grid: tuple[int, ...]
     threads: int
     """In a block."""
@@ -165,6 +165,8 @@ class Step:
     """What the plan passes to it beside tensors."""
     build: Callable[[], Compiled] | None = field(default=None, compare=False, repr=False)
     """Compiles the kernel for the device of the bind; None where the recording doesn't ask for it."""
+    constants: tuple[Any, ...] = ()
+    """What it is compiled for beside what ``kernel`` says."""
 
 
 class Recording:

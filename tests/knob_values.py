@@ -94,8 +94,9 @@ def compile_all(backend: str, few: bool) -> tuple[int, list[str]]:
                             for dtype in ("float32",) if few else ("float32", "bfloat16", "float64"):
                                 try:
                                     steps = knobs.plan(backend, op, variant, shape, dim, dtype, made)
-                                    # Of Triton the arguments that are constants are not told from the others.
-                                    key = repr([(s.kernel, s.arguments if backend == "triton" else ()) for s in steps])
+                                    # Triton compiles for properties of arguments too, such as being divided by 16.
+                                    known = [(s.constants, s.arguments if backend == "triton" else ()) for s in steps]
+                                    key = repr([[s.kernel for s in steps], known])
                                     if not values or key in seen:
                                         seen.add(key)
                                         continue

@@ -57,7 +57,7 @@ def test_plans_for_unusual_devices(name: str, dtype: str, monkeypatch: pytest.Mo
                     assert a.is_nvidia and step.grid[0] <= held * a.multiprocessors, said
                 if step.kernel.startswith("persistent_kernel"):
                     # Rows that wait in shared memory, all but one of those under way.
-                    columns, stages = map(int, step.arguments[-2:])
+                    columns, stages = map(int, step.constants[-2:])
                     itemsize = {"float32": 4, "bfloat16": 2, "float64": 8}[dtype]
                     assert stages >= 1 and (stages - 1) * columns * itemsize <= a.shared_per_block - 4096, said
             steps.clear()

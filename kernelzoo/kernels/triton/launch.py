@@ -233,15 +233,17 @@ def bound(
             programs = programs(held)
         constants: list[str] = []
         arguments: list[str] = []
-        for parameter, arg in zip(kernel.params, args, strict=False):
+        fixed = [p.is_constexpr for p in getattr(kernel, "params", ())] or [False] * len(args)  # interpreted
+        for constant, arg in zip(fixed, args, strict=False):
             if not isinstance(arg, torch.Tensor):
-                (constants if parameter.is_constexpr else arguments).append(str(arg))
+                (constants if constant else arguments).append(str(arg))
         return rec.launch(
             Step(
-                kernel=f"{kernel.__name__}, {constants}, {warps} warps, {stages} stages, {options}",
+                kernel=f"{kernel.__name__}, {warps} warps, {stages} stages, {options}",
                 grid=(programs,),
                 threads=warps * device.warp_size,
                 cooperative=bool(options.get("launch_cooperative_grid")),
+                constants=tuple(constants),
                 arguments=tuple(arguments),
                 build=(lambda: described(kernel, compiled(x, kernel, args, told), args, told, device))
                 if rec.compiles
