@@ -18,17 +18,19 @@ from kernelzoo.report import markers
 PACKAGE = Path(kernelzoo.__file__).parent
 PAGE = PACKAGE.parent / "docs" / "kernels.md"
 
-MOST_LINES = 250
+MOST_LINES = 310
 """Of code that a reader of one form goes through, from the public call on."""
 
 NAMES = {"triton": "Triton", "cupy": "CUDA C", "numba": "Numba", "cpu": "cpu", "torch": "torch"}
 """Languages, in the order of the page, and what it calls them."""
 
 CALL = (
-    "operations/softmax.py:SoftmaxCall.softmax",
+    "methods.py:method_of.made",
     "backend.py:Backend._first",
-    "operations/softmax.py:Softmax.launch",
-    "layout.py:rows_of",
+    "backend.py:Backend._bound",
+    "operations/operation.py:Operation.launch",
+    "operations/operation.py:Operation._launch_rows",
+    "operations/canonical.py:launch_rows",
 )
 """What a reader of any form goes through first."""
 

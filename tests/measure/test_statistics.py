@@ -1,6 +1,6 @@
 """Intervals and verdicts: right by hand on small examples, and right as often as they claim, by simulation.
 
-A simulation here is of fixed seed, and its bounds stand three standard errors from what docs/records/statistics.md says.
+A simulation here is of fixed seed, and its bounds stand three standard errors from what the statistics page says.
 """
 
 import math
