@@ -44,9 +44,13 @@ def _problems(config: pytest.Config) -> Iterator[measure.Problem]:
     if ops:
         yield from measure.problems(shapes, ops, dtypes)
         return
-    for name, operation in operations.OPERATIONS.items():
+    by_rows = {name: operation for name, operation in operations.OPERATIONS.items() if operation.by_rows}
+    for dtype in dtypes:
+        if not any(operations.full_dtype(dtype) in operation.dtypes for operation in by_rows.values()):
+            measure.problems(shapes, tuple(by_rows), (dtype,))  # an unknown name is an error here too
+    for name, operation in by_rows.items():
         taken = tuple(dtype for dtype in dtypes if operations.full_dtype(dtype) in operation.dtypes)
-        if operation.by_rows and taken:
+        if taken:
             yield from measure.problems(shapes, (name,), taken)
 
 

@@ -37,6 +37,9 @@ class Backend:
     """
 
     def __init__(self, language: registry.Language) -> None:
+        for name in operations.OPERATIONS:
+            if name not in vars(Backend):
+                setattr(Backend, name, _Undeclared(name))
         self.name = language.name
         self.devices = language.devices
         """Device types that this backend takes on this machine, such as ``("cuda",)``."""
@@ -67,13 +70,6 @@ class Backend:
 
     def __repr__(self) -> str:
         return f"<kernelzoo backend {self.name!r} on {', '.join(self.devices)}>"
-
-    def __getattr__(self, name: str) -> Any:
-        """The method of an operation that was not asked for before. Raises AttributeError."""
-        if name.startswith("_") or name not in operations.OPERATIONS:
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        operations.OPERATIONS[name]  # declares it, and so makes the method
-        return getattr(self, name)
 
     def variants(self, op: str) -> tuple[str, ...]:
         """Names of the variants of one operation, sorted. Raises UnknownNameError."""
@@ -254,6 +250,18 @@ class Backend:
         self._last.clear()
 
 
+class _Undeclared:
+    """The method of an operation whose module was not imported yet. Looked up, it imports it, and the method takes its
+    place. A ``__getattr__`` would do the same, and slow down every attribute in Python 3.11."""
+
+    def __init__(self, op: str) -> None:
+        self.op = op
+
+    def __get__(self, backend: Backend | None, owner: type[Backend]) -> Any:
+        operations.OPERATIONS[self.op]
+        return getattr(owner if backend is None else backend, self.op)
+
+
 def get(name: str) -> Backend:
     """The backend of that name, loaded on first use and kept. Safe from several threads.
 
@@ -306,7 +314,8 @@ functions: dict[str, Callable[..., Any]] = {}
 def _declared(op: Operation) -> None:
     """Give backends the method of an operation, and make its function. Raises RegistrationError for a name that is
     taken."""
-    if op.name in vars(Backend) and op.name not in functions:
+    taken = vars(Backend).get(op.name)
+    if taken is not None and not isinstance(taken, _Undeclared) and op.name not in functions:
         raise RegistrationError(f"an operation can't be called {op.name!r}, as a backend has an attribute of that name")
     setattr(Backend, op.name, method_of(op))
     functions[op.name] = function_of(op, best)

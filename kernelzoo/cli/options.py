@@ -187,7 +187,8 @@ Modules = Annotated[
         metavar="FILE",
         default_factory=list,
         show_default=False,
-        help="A file that registers kernels, or flashinfer-bench's JSON. Only the measuring process runs it.",
+        help="A file that registers kernels; or, as --definition and --solution,"
+        " flashinfer-bench's JSON. Only the measuring process runs it.",
         is_eager=True,  # the names that it adds are unknown to the callbacks above
     ),
 ]

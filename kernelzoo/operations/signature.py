@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -83,11 +84,9 @@ class Signature:
     @property
     def narrowest(self) -> str:
         """The dtype of which most elements fit into memory, and which is not bool; with a sign, if there is one."""
-        import torch
-
-        # Of two as narrow the signed one, which has a value that no other passes for.
+        # Of two as narrow the signed one, which has a value that no other passes for. Bits are told by the name.
         taken = (dtype for dtype in self.dtypes if dtype != "bool")
-        return min(taken, key=lambda dtype: (getattr(torch, dtype).itemsize, dtype.startswith("u")))
+        return min(taken, key=lambda dtype: (int(re.findall(r"\d+", dtype)[0]), dtype.startswith("u")))
 
     @cached_property
     def axes(self) -> tuple[tuple[str, ...], ...]:

@@ -95,7 +95,8 @@ def entry(id, problem, rounds):
     facts = {"device": "a stub", "versions": VERSIONS, "clock": "wall", "clock_detail": "none", "cache": "hot"}
     facts |= {"submit_us": None, "ceiling_gb_per_s": None, "floor_us": None, "shape_set": "s", "samples": rounds}
     facts |= {"gb_per_s": 1.0, "of_limit": None, "first_call_ms": 1.0, "cupti_us": None, "flags": [], "race": "r"}
-    facts |= {"id": id, "backend": backend, "variant": variant, **problem, "bytes": 8, "repeated_rounds": 0}
+    facts |= {"id": id, "backend": backend, "variant": variant, "bytes": 8, "repeated_rounds": 0}
+    facts |= {name: problem[name] for name in ("op", "shape", "dtype", "dim")}
     return {"param": id, "stats": {"median": 1e-6, "data": [1e-6] * rounds}, "extra_info": facts}
 VERSIONS = {"python": "3", "torch": os.environ.get("STUB_TORCH", "2")}
 for line in sys.stdin:

@@ -5,7 +5,8 @@ from itertools import pairwise
 import pytest
 
 from kernelzoo.cli.against import share
-from kernelzoo.cli.options import OptionError, choose, full_dtype, missing, problems, select, select_early, shape, words
+from kernelzoo.cli.options import OptionError, choose, full_dtype, missing, select, select_early, shape, words
+from kernelzoo.cli.sizes import problems
 from kernelzoo.errors import UnknownNameError
 
 KNOWN = [
