@@ -181,6 +181,7 @@ def _reductions(op: str) -> Iterator[Case]:
         for keepdim in (False, True):
             name = f"float32-{by(shape)}-over-{'-'.join(map(str, dims)) or 'all'}{'-keepdim' if keepdim else ''}"
             yield Case(op, name, partial(plain, op, shape, "float32"), dims, keepdim, elements=math.prod(shape))
+    yield Case(op, "float32-scalar-over-all", partial(plain, op, (), "float32"), (), elements=1)
     for dtype in ("int8", "int64", "bool"):
         yield Case(op, f"{dtype}-dim0", partial(_viewed, op, (67, 45), dtype, lambda x: x, 0), 0, elements=67 * 45)
         yield Case(

@@ -30,7 +30,7 @@ class Rows:
         shape = tuple(x.shape)
         if len(dims) > 1 or not dims:  # the reduced axes behind the others, as one
             kept = [d for d in range(x.ndim) if d not in dims]
-            x = x.permute(*kept, *dims)
+            x = x.permute((*kept, *dims))
             outer, n, inner = math.prod(shape[d] for d in kept), math.prod(shape[d] for d in dims), 1
         elif not shape:
             outer, n, inner = 1, 1, 1

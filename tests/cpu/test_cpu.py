@@ -7,10 +7,10 @@ import sys
 import numpy as np
 import pytest
 import torch
+from one_input import MIN, SOFTMAX
 
 import kernelzoo
 from kernelzoo.errors import UnsupportedProblemError
-from kernelzoo.operations import MIN, SOFTMAX
 
 numba = pytest.importorskip("numba", reason="the cpu backend is written in Numba")
 
@@ -155,7 +155,9 @@ THREADS = """
 import threading
 import torch
 import kernelzoo
-from kernelzoo.operations import MIN, SOFTMAX
+from kernelzoo.operations import OPERATIONS
+
+SOFTMAX, MIN = OPERATIONS["softmax"], OPERATIONS["min"]
 
 x = torch.randn(512, 1024)
 failures = []

@@ -21,6 +21,8 @@ try:
 except Exception as error:  # a missing library shows as an ImportError, OSError or RuntimeError, by CuPy's version
     pytest.skip(f"NVRTC can't be loaded: {error}", allow_module_level=True)
 
+from one_input import MIN, SOFTMAX  # noqa: E402
+
 import kernelzoo  # noqa: E402  (after the skips)
 import kernelzoo.kernels.cupy as backend  # noqa: E402
 from kernelzoo import registry, tables  # noqa: E402
@@ -32,7 +34,6 @@ from kernelzoo.kernels.cupy.rows import packed, packs  # noqa: E402
 from kernelzoo.kernels.shared import cubin  # noqa: E402
 from kernelzoo.kernels.shared.driver import MAX_GRID_X  # noqa: E402
 from kernelzoo.layout import Rows, rows_of  # noqa: E402
-from kernelzoo.operations import MIN, SOFTMAX  # noqa: E402
 
 registry.import_kernels("cupy", backend.__name__)
 
