@@ -31,7 +31,7 @@ import emulator  # which conftest.py has loaded, and installed
 if not emulator.compiler():
     pytest.skip("no C++ compiler: install g++ or clang++, or the package ziglang", allow_module_level=True)
 
-from one_input import MIN, expected
+from one_input import MIN, allocate, expected
 
 import kernelzoo
 import kernelzoo.kernels.cupy as backend
@@ -160,7 +160,7 @@ def run(case: Case, launches: int = 1, edit: Callable[[str], str] = str, seed: i
     table = case.knobs or tables.declared("cupy", case.op)()
     with emulator.device(case.device, edit) as machine, tables.using(table):
         machine.seeds = itertools.count(1000 * seed)
-        out = implementation.operation.allocate(x, (case.dim % x.ndim,), keepdim=False)
+        out = allocate(implementation.operation, x, case.dim)
         launch = implementation.launch(x, dim=case.dim, out=out)
         first = None
         for _ in range(launches):
