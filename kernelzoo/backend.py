@@ -71,6 +71,10 @@ class Backend:
     def __repr__(self) -> str:
         return f"<kernelzoo backend {self.name!r} on {', '.join(self.devices)}>"
 
+    if TYPE_CHECKING:  # the methods of operations, which come with them
+
+        def __getattr__(self, name: str) -> Any: ...
+
     def variants(self, op: str) -> tuple[str, ...]:
         """Names of the variants of one operation, sorted. Raises UnknownNameError."""
         registry.known_op(op)

@@ -158,7 +158,6 @@ def _docstrings(tree: ast.AST) -> set[int]:
 NAMES_ELSEWHERE: dict[str, str] = {
     "packages": "BUILT_IN",
     "registry": "the order in which backends are preferred",
-    "backend": "the public functions' own names",
     "__init__": "the public names",
     "measure.environment": "names of packages, whose versions are recorded",
     "measure.record": "the least sample of a bench, as pytest-benchmark calls it",
