@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from kernelzoo import operations, registry, tables
 from kernelzoo.device import on_device_of
 from kernelzoo.errors import BackendUnavailableError, DeviceError, RegistrationError, UnknownNameError
-from kernelzoo.launch import Launch, Movable
+from kernelzoo.launch import Launch, Movable, OnStreams, WithWorkspace
 from kernelzoo.methods import function_of, method_of
 from kernelzoo.operations import Dims, Operation, check_tensor
 
@@ -107,14 +107,16 @@ class Backend:
             address = x.data_ptr()
             if address % 16 != kept[4]:
                 address = 0
-        if not address and out is None and type(dim) is int and type(variant) is str and not self._chosen():
+        if not address and out is None and _plain(dim) and type(variant) is str and not self._chosen():
             key, address, kept = self._find(op, x, dim, keepdim, variant)
         if address and kept is not None:
             _, _, _, _, _, device, alone, at, shape, strides, dtype = kept
             if alone or device == self._current_device():
-                out = self._allocate(shape, strides, dtype)
-                at(address, out.data_ptr())
-                return out
+                result = self._allocate(shape, strides, dtype)
+                if at(address, result.data_ptr()) is None:
+                    return result
+                if key is None:  # another stream than before, say
+                    key, _, _ = self._find(op, x, dim, keepdim, variant)
         return self._first(op, x, dim, keepdim, variant, out, key)
 
     def _call(
@@ -141,7 +143,7 @@ class Backend:
                     at(*(tensor.data_ptr() for tensor in (*inputs, *outs)))
                 return outs[0] if len(outs) == 1 else outs
         launch, outs = self._bound(op, inputs, dim, keepdim, scalars, variant, out)
-        if key is not None and isinstance(launch, Movable):
+        if key is not None and isinstance(launch, Movable) and not isinstance(launch, WithWorkspace):
             if len(self._kept_calls) >= _KEPT:
                 self._kept_calls.clear()
             self._kept_calls[key] = launch.at, tuple((tuple(t.shape), t.dtype) for t in outs)
@@ -215,7 +217,7 @@ class Backend:
         return launch, outs
 
     def _find(
-        self, op: Operation, x: torch.Tensor, dim: int, keepdim: bool, variant: str
+        self, op: Operation, x: torch.Tensor, dim: Dims, keepdim: bool, variant: str
     ) -> tuple[tuple[object, ...] | None, int, _Kept | None]:
         """A key of all that a launch depends on except the addresses; x's address; and what is kept for the key. No key
         for what is not a plain tensor on a GPU, or needs a check that the key can't replace."""
@@ -244,7 +246,12 @@ class Backend:
             self._forget()
         op, variant, dim, keepdim, *_, offset, device = key
         result = tuple(out.shape), out.stride(), out.dtype
-        kept: Any = (variant, dim, keepdim, _alike(x), offset, device, self._device_count() == 1, launch.at, *result)
+        at: Callable[..., bool | None] = launch.at
+        if isinstance(launch, WithWorkspace):
+            before = self._kept.get(key)
+            at = before[7] if before is not None and isinstance(before[7], OnStreams) else OnStreams(x.get_device())
+            at.keep(launch)
+        kept: Any = (variant, dim, keepdim, _alike(x), offset, device, self._device_count() == 1, at, *result)
         self._kept[key] = self._last[op] = kept
 
     def _forget(self) -> None:
@@ -350,7 +357,7 @@ operations.on_declared.append(_declared)
 
 
 _Kept: TypeAlias = (
-    "tuple[str, int, bool, Callable[[object], bool], int, int, bool, Callable[[int, int], None],"
+    "tuple[str, Dims, bool, Callable[[object], bool], int, int, bool, Callable[[int, int], bool | None],"
     " tuple[int, ...], tuple[int, ...], torch.dtype]"
 )
 """The variant, axis and keepdim of a call, and whether an x is alike; its address modulo 16, its device, and whether
@@ -367,6 +374,11 @@ def _empty_strided(shape: tuple[int, ...], strides: tuple[int, ...], dtype: torc
     import torch
 
     return torch.empty_strided(shape, strides, dtype=dtype, device="cuda")
+
+
+def _plain(dim: object) -> bool:
+    """Whether equal axes mean the same: True and 1.0 equal 1, and are none."""
+    return type(dim) is int or (type(dim) is tuple and all(type(axis) is int for axis in dim))
 
 
 def _alike(x: torch.Tensor) -> Callable[[object], bool]:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -33,17 +34,61 @@ class Movable:
     layout.
 
     ``at`` takes the addresses of the canonical tensors, inputs first. A backend keeps such launches by layout, and
-    spares a repeated call all the work of binding; one with a workspace must not be kept, since two streams would share
-    it.
+    spares a repeated call all the work of binding.
     """
 
-    __slots__ = ("_tensors", "at")
+    __slots__ = ("at", "tensors")
 
     def __init__(self, at: Callable[..., None], *tensors: torch.Tensor) -> None:
-        self.at, self._tensors = at, tensors
+        self.at, self.tensors = at, tensors
 
     def __call__(self) -> None:
-        self.at(*(tensor.data_ptr() for tensor in self._tensors))
+        self.at(*(tensor.data_ptr() for tensor in self.tensors))
+
+
+class WithWorkspace(Movable):
+    """A launch that can run on other addresses, and has memory of its own besides, ready on the stream of its bind.
+
+    A backend keeps it for calls on that stream alone, where they come one after the other.
+    """
+
+    __slots__ = ("_launch", "workspace")
+
+    def __init__(self, at: Callable[..., None], *tensors: torch.Tensor, workspace: Sequence[torch.Tensor]) -> None:
+        super().__init__(at, *tensors)
+        self.workspace = tuple(workspace)
+        self._launch = owning(super().__call__, *workspace)
+
+    def __call__(self) -> None:
+        self._launch()
+
+
+class OnStreams:
+    """Launches of one layout, each with a workspace for one stream. Called with addresses, it launches that of the
+    current stream and returns None; or it returns True where there is none, and in a CUDA graph's capture, whose memory
+    must be the graph's own."""
+
+    __slots__ = ("_capturing", "_current", "_device", "_kept")
+
+    def __init__(self, device: int) -> None:
+        import torch
+
+        self._kept: dict[int, Callable[..., None]] = {}
+        self._device = device
+        self._current: Callable[[int], int] = torch._C._cuda_getCurrentRawStream
+        self._capturing: Callable[[], bool] = torch._C._cuda_isCurrentStreamCapturing
+
+    def keep(self, launch: WithWorkspace) -> None:
+        """Keep a launch for the stream that is current, on which it was bound."""
+        if not self._capturing():
+            self._kept[self._current(self._device)] = launch.at
+
+    def __call__(self, *addresses: int) -> bool | None:
+        at = self._kept.get(self._current(self._device))
+        if at is None or self._capturing():
+            return True
+        at(*addresses)
+        return None
 
 
 def void(_: object) -> None:
@@ -51,16 +96,33 @@ def void(_: object) -> None:
 
 
 def sequence(*launches: Launch | None) -> Launch:
-    """One launch after the other; None is no launch."""
+    """One launch after the other; None is no launch. Kernels of the same tensors and workspace are one such launch."""
     steps = [launch for launch in launches if launch is not None]
     if len(steps) == 1:
         return steps[0]
+    placed = [step for step in steps if isinstance(step, WithWorkspace)]
+    if steps and len(placed) == len(steps) and len({tuple(map(id, step.tensors)) for step in placed}) == 1:
+        workspace = {id(tensor): tensor for step in placed for tensor in step.workspace}
+        at = in_turn(*(step.at for step in placed))
+        return WithWorkspace(at, *placed[0].tensors, workspace=tuple(workspace.values()))
 
     def launch() -> None:
         for step in steps:
             step()
 
     return launch
+
+
+def in_turn(*steps: Callable[..., None]) -> Callable[..., None]:
+    """Kernels that hand on a workspace: two threads may launch them on one stream, and not between each other's."""
+    lock = Lock()
+
+    def at(*addresses: int) -> None:
+        with lock:
+            for step in steps:
+                step(*addresses)
+
+    return at
 
 
 def in_halves(bind: Callable[..., Launch], tensors: Sequence[torch.Tensor], axes: Sequence[tuple[str, ...]]) -> Launch:

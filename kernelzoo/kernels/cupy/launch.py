@@ -24,7 +24,7 @@ from kernelzoo.device import Device, attached, occupancy
 from kernelzoo.kernels.cupy import compiler
 from kernelzoo.kernels.shared import driver
 from kernelzoo.kernels.shared.driver import Parameters, Shape
-from kernelzoo.launch import Bind, Launch, Movable, Recording, owning, recording
+from kernelzoo.launch import Bind, Launch, Movable, Recording, WithWorkspace, in_turn, recording
 from kernelzoo.launch import Step as RecordedStep
 from kernelzoo.layout import Layout, Rows, rows_of
 
@@ -154,12 +154,7 @@ def _with_workspace(ready: _Ready, x: torch.Tensor, out: torch.Tensor) -> Launch
         workspace["partial"] = torch.empty(ready.plan.partial_bytes, dtype=torch.uint8, device=x.device)
     if ready.plan.counter_bytes:
         workspace["counters"] = torch.zeros(ready.plan.counter_bytes, dtype=torch.uint8, device=x.device)
-    at, x_address, out_address = _all(ready.steps, workspace), x.data_ptr(), out.data_ptr()
-
-    def launch(held: object = (x, out, workspace)) -> None:
-        at(x_address, out_address)
-
-    return owning(launch, *workspace.values())
+    return WithWorkspace(_all(ready.steps, workspace), x, out, workspace=tuple(workspace.values()))
 
 
 def _ready_step(kernel: Kernel, plan: Plan, step: Step) -> Callable[[Workspace], At]:
@@ -182,14 +177,7 @@ def _ready_step(kernel: Kernel, plan: Plan, step: Step) -> Callable[[Workspace],
 def _all(steps: tuple[Callable[[Workspace], At], ...], workspace: Workspace) -> At:
     """The launch of all steps, one after the other."""
     launches = [step(workspace) for step in steps]
-    if len(launches) == 1:
-        return launches[0]
-
-    def at(x: int, out: int) -> None:
-        for launch in launches:
-            launch(x, out)
-
-    return at
+    return launches[0] if len(launches) == 1 else in_turn(*launches)
 
 
 def _shape(step: Step, blocks: int) -> Shape:

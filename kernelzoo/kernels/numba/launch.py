@@ -25,7 +25,7 @@ from kernelzoo.kernels.numba.row import Tiling
 from kernelzoo.kernels.numba.source import Source, capability_of, compiled, compiling, shown
 from kernelzoo.kernels.shared import driver
 from kernelzoo.kernels.shared.driver import Parameters, Shape
-from kernelzoo.launch import Bind, Launch, Movable, Recording, Step, owning, recording
+from kernelzoo.launch import Bind, Launch, Movable, Recording, Step, WithWorkspace, recording
 from kernelzoo.layout import Rows, cdiv, rows_of
 
 SIMULATED: bool = config.ENABLE_CUDASIM
@@ -181,7 +181,7 @@ class Kernel:
         def bind(x: torch.Tensor, out: torch.Tensor) -> Launch:
             workspace = torch.empty(numbers, dtype=number, device=x.device)
             zeros = torch.zeros(counters, dtype=counter, device=x.device)
-            return owning(call(x, workspace, zeros, out), workspace, zeros)
+            return call(x, workspace, zeros, out)
 
         return bind
 
@@ -208,12 +208,9 @@ class Loaded(Kernel):
         at = driver.placed(*launched)
 
         def bind(*tensors: torch.Tensor) -> Launch:
-            addresses = tuple(tensor.data_ptr() for tensor in tensors)
-
-            def launch(keep: object = tensors) -> None:
-                at(addresses)
-
-            return launch
+            x, *workspace, out = tensors
+            between = tuple(tensor.data_ptr() for tensor in workspace)
+            return WithWorkspace(lambda x, out: at((x, *between, out)), x, out, workspace=workspace)
 
         return bind
 

@@ -16,7 +16,7 @@ from kernelzoo import device as devices
 from kernelzoo.device import KIB, MIB, Device, on_device_of
 from kernelzoo.errors import GridTooLargeError
 from kernelzoo.kernels.shared import code_cache, cubin
-from kernelzoo.launch import Compiled, Launch, Movable, Step, owning, recording
+from kernelzoo.launch import Compiled, Launch, Movable, Step, WithWorkspace, recording
 from kernelzoo.layout import Columns, Rows
 
 MAX_PROGRAMS = 2**31 - 1
@@ -217,7 +217,7 @@ def bound(
 ) -> Launch:
     """Compile a kernel for its arguments and return its launch over so many programs.
 
-    args: x first and, where there is no workspace, out second. programs: a number, or what makes one of how many
+    args: x first and out second, a workspace among the others. programs: a number, or what makes one of how many
     programs of the compiled kernel a multiprocessor holds. Raises GridTooLargeError.
     """
     if not callable(programs):
@@ -276,23 +276,16 @@ def launch_of(kernel: Any, program: Any, programs: int, args: tuple[Any, ...]) -
     device: int = x.get_device()
     stream = _current_stream
     plain = tuple(arg.data_ptr() if isinstance(arg, torch.Tensor) else arg for arg in args)
-    tensors = [arg for arg in args if isinstance(arg, torch.Tensor)]
-    if len(tensors) == 2:
-        rest = plain[2:]
+    rest = plain[2:]
 
-        def at(x: int, out: int) -> None:
-            if together:
-                call(programs, 1, 1, stream(device), *fixed, (x, out, *rest))
-            else:
-                call(programs, 1, 1, stream(device), *fixed, x, out, *rest)
+    def at(x: int, out: int) -> None:
+        if together:
+            call(programs, 1, 1, stream(device), *fixed, (x, out, *rest))
+        else:
+            call(programs, 1, 1, stream(device), *fixed, x, out, *rest)
 
-        return Movable(at, x, args[1])
-    arguments = (plain,) if together else plain
-
-    def launch(_alive: tuple[Any, ...] = args) -> None:
-        call(programs, 1, 1, stream(device), *fixed, *arguments)
-
-    return owning(launch, *tensors[2:])
+    workspace = [arg for arg in args[2:] if isinstance(arg, torch.Tensor)]
+    return WithWorkspace(at, x, args[1], workspace=workspace) if workspace else Movable(at, x, args[1])
 
 
 def _interpreted(kernel: Any, programs: int, args: tuple[Any, ...]) -> Launch:

@@ -1,5 +1,6 @@
 """A row in chunks, where it can't stay on chip: a launch for their (max, sum) pairs, and one that writes."""
 
+from collections.abc import Callable
 from functools import cache
 
 import torch
@@ -15,7 +16,7 @@ from kernelzoo.kernels.numba.softmax.tiling import streaming_tiling
 from kernelzoo.kernels.numba.source import Source
 from kernelzoo.kernels.numba.words import exponential, maximum
 from kernelzoo.kernels.shared.split import split
-from kernelzoo.launch import Launch, owning, sequence
+from kernelzoo.launch import Launch, Movable, WithWorkspace, in_turn, sequence
 from kernelzoo.layout import cdiv
 from kernelzoo.registry import register
 from kernelzoo.tables import knob, numbers
@@ -152,6 +153,15 @@ def split_two_launches(v: View, device: Device, numbers: Numbers) -> BindView:
     def bind(x: torch.Tensor, out: torch.Tensor) -> Launch:
         pairs = torch.empty(v.total * chunks * 2, dtype=computed_in(v.dtype), device=x.device)
         steps = [step for first, second in waves for step in (first(x, pairs), second(x, pairs, out))]
-        return owning(sequence(*steps), pairs)
+        placed = [step for step in steps if isinstance(step, Movable)]
+        if len(placed) < len(steps):  # simulated or recorded
+            return sequence(*steps)
+        between = pairs.data_ptr()
+
+        def leave(at: Callable[..., None]) -> Callable[..., None]:
+            return lambda x, out: at(x, between)
+
+        turns = (step.at if isinstance(step, WithWorkspace) else leave(step.at) for step in placed)
+        return WithWorkspace(in_turn(*turns), x, out, workspace=(pairs,))
 
     return bind
