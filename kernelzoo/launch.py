@@ -68,12 +68,13 @@ class OnStreams:
     current stream and returns None; or it returns True where there is none, and in a CUDA graph's capture, whose memory
     must be the graph's own."""
 
-    __slots__ = ("_capturing", "_current", "_device", "_kept")
+    __slots__ = ("_capturing", "_current", "_device", "_kept", "_workspaces")
 
     def __init__(self, device: int) -> None:
         import torch
 
         self._kept: dict[int, Callable[..., None]] = {}
+        self._workspaces: dict[int, tuple[torch.Tensor, ...]] = {}
         self._device = device
         self._current: Callable[[int], int] = torch._C._cuda_getCurrentRawStream
         self._capturing: Callable[[], bool] = torch._C._cuda_isCurrentStreamCapturing
@@ -81,7 +82,8 @@ class OnStreams:
     def keep(self, launch: WithWorkspace) -> None:
         """Keep a launch for the stream that is current, on which it was bound."""
         if not self._capturing():
-            self._kept[self._current(self._device)] = launch.at
+            stream = self._current(self._device)
+            self._workspaces[stream], self._kept[stream] = launch.workspace, launch.at
 
     def __call__(self, *addresses: int) -> bool | None:
         at = self._kept.get(self._current(self._device))
