@@ -208,6 +208,9 @@ class Loaded(Kernel):
         at = driver.placed(*launched)
 
         def bind(*tensors: torch.Tensor) -> Launch:
+            if pointers == 1:  # a fill
+                (only,) = tensors
+                return lambda: at((only.data_ptr(),))
             x, *workspace, out = tensors
             between = tuple(tensor.data_ptr() for tensor in workspace)
             return WithWorkspace(lambda x, out: at((x, *between, out)), x, out, workspace=workspace)

@@ -1,0 +1,94 @@
+"""Launches with memory of their own: kept for one stream each, and never handed to a CUDA graph."""
+
+import threading
+
+import torch
+
+from kernelzoo.launch import Movable, OnStreams, WithWorkspace, in_turn, sequence
+
+
+class Streams:
+    """In place of a device: which stream is current, and whether it is captured."""
+
+    def __init__(self, monkeypatch) -> None:
+        self.current, self.capturing = 7, False
+        monkeypatch.setattr(torch._C, "_cuda_getCurrentRawStream", lambda device: self.current, raising=False)
+        monkeypatch.setattr(torch._C, "_cuda_isCurrentStreamCapturing", lambda: self.capturing, raising=False)
+
+
+def made(ran: list, name: str) -> WithWorkspace:
+    x, out, own = torch.ones(1), torch.ones(1), torch.ones(1)
+    return WithWorkspace(lambda *addresses: ran.append((name, addresses)), x, out, workspace=(own,))
+
+
+def test_each_stream_has_its_own(monkeypatch) -> None:
+    streams, ran = Streams(monkeypatch), []
+    kept = OnStreams(0)
+    assert kept(1, 2) is True and ran == []
+    kept.keep(made(ran, "first"))
+    assert kept(1, 2) is None
+    streams.current = 8
+    assert kept(3, 4) is True
+    kept.keep(made(ran, "second"))
+    assert kept(3, 4) is None
+    streams.current = 7
+    assert kept(5, 6) is None
+    assert ran == [("first", (1, 2)), ("second", (3, 4)), ("first", (5, 6))]
+
+
+def test_a_capture_neither_uses_nor_leaves_one(monkeypatch) -> None:
+    streams, ran = Streams(monkeypatch), []
+    kept = OnStreams(0)
+    streams.capturing = True
+    kept.keep(made(ran, "the graph's"))
+    streams.capturing = False
+    assert kept(1, 2) is True
+    kept.keep(made(ran, "ours"))
+    streams.capturing = True
+    assert kept(1, 2) is True and ran == []
+
+
+def test_what_is_kept_keeps_its_workspace(monkeypatch) -> None:
+    """The launch itself is dropped after the call, and a kernel has nothing but addresses."""
+    Streams(monkeypatch)
+    kept, bound = OnStreams(0), made([], "")
+    (own,) = bound.workspace
+    kept.keep(bound)
+    del bound
+    assert any(own is tensor for workspace in kept._workspaces.values() for tensor in workspace)
+
+
+def test_kernels_that_share_a_workspace_are_one_launch() -> None:
+    ran: list = []
+    x, out, own = torch.ones(1), torch.ones(1), torch.ones(1)
+    steps = [WithWorkspace(lambda *a, i=i: ran.append((i, a)), x, out, workspace=(own,)) for i in (1, 2)]
+    both = sequence(*steps)
+    assert isinstance(both, WithWorkspace) and both.workspace == (own,)
+    both.at(3, 4)
+    assert ran == [(1, (3, 4)), (2, (3, 4))]
+    other = WithWorkspace(lambda *a: None, x, torch.ones(1), workspace=(own,))
+    assert not isinstance(sequence(steps[0], other), Movable)
+
+
+def test_no_other_thread_comes_between_them() -> None:
+    order, gate = [], threading.Event()
+
+    def first(who: int) -> None:
+        order.append(("first", who))
+        gate.wait(0.05)
+
+    at = in_turn(first, lambda who: order.append(("second", who)))
+    threads = [threading.Thread(target=at, args=(who,)) for who in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert all(order[i][1] == order[i + 1][1] for i in (0, 2, 4))
+
+
+def test_on_the_host_a_launch_runs_as_it_is() -> None:
+    ran: list = []
+    bound = made(ran, "host")
+    bound()
+    ((_, addresses),) = ran
+    assert addresses == tuple(tensor.data_ptr() for tensor in bound.tensors)
