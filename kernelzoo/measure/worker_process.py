@@ -29,7 +29,7 @@ from kernelzoo.files import printable
 IMPORTING = 180.0
 """Seconds that a start may take, however short the patience with kernels: torch may be loaded from a cold disk."""
 
-_WORKER = [sys.executable, "-m", "kernelzoo.measure.worker"]
+_WORKER = [sys.executable, "-P", "-m", "kernelzoo.measure.worker"]
 
 _ENDING = 10.0
 """Seconds to wait for the end of a process that was killed or answers no more; the driver may hold it for ever."""
