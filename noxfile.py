@@ -266,7 +266,7 @@ def check_style(session: nox.Session) -> None:
 
 
 def check_types(session: nox.Session) -> None:
-    scripts = [f"bench/{name}.py" for name in ("test_bench", "aa", "hints", "profile", "readme", "records")]
+    scripts = [f"bench/{name}.py" for name in ("test_bench", "aa", "counters", "hints", "readme", "records")]
     session.run("mypy", "kernelzoo", *scripts, "noxfile.py")
 
 

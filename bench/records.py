@@ -126,7 +126,7 @@ RECORDS = (
     ),
     Record("hints.json", "python bench/hints.py -o {}", 60, alone=True),
     Record("aa.json", "python bench/aa.py -o {}", 60, alone=True),
-    Record("profile.json", "python bench/profile.py {softmax} {min} -o {}", 150, alone=True),
+    Record("profile.json", "python bench/counters.py {softmax} {min} -o {}", 150, alone=True),
     *(Record(f"fuzz-{backend}.json", f"kernelzoo fuzz '{backend}/*' {FUZZ} -o {{}}", 170) for backend in BACKENDS),
     Record("sanitizer.json", "python tests/sanitizer.py -o {}", 540),
     Record(

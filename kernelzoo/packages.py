@@ -6,13 +6,16 @@ import ast
 import hashlib
 import importlib
 import importlib.util
+import re
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import cache
+from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from kernelzoo.errors import BackendUnavailableError, UnknownNameError
+from kernelzoo.errors import BackendUnavailableError, KernelZooError, UnknownNameError
 
 ENTRY_POINTS = "kernelzoo.backends"
 """Entry-point group of backends in other packages: name = the backend, value = a package laid out like ours."""
@@ -40,6 +43,8 @@ class Found(NamedTuple):
     """Whether it is a chooser."""
     file: Path
     """Where it stands."""
+    unreadable: bool = False
+    """Whether it stands for what can't be listed, as ``summary`` says. Nothing of such a package is ever run."""
 
 
 @cache
@@ -99,18 +104,35 @@ def first_line(doc: str | None) -> str:
 
 @cache
 def scan(backend: str, package: str, operations: tuple[str, ...]) -> tuple[Found, ...]:
-    """The implementations that a package's modules register, read off their source."""
-    spec = importlib.util.find_spec(package)
-    folders: Sequence[str] = spec.submodule_search_locations or () if spec is not None else ()
-    return tuple(
-        found
-        for folder in folders
-        for op in operations
-        for path in (Path(folder, f"{op}.py"), *sorted(Path(folder, op).glob("*.py")))
-        if path.is_file()
-        for found in _decorated(path)
-        if found.backend == backend
-    )
+    """The implementations that a package's modules register, read off their source. Nothing of it is run.
+
+    What can't be read is one row for its operation, or for the first one if it is all of the package.
+    """
+    found = list[Found]()
+    op, path = operations[0], Path()
+
+    def unreadable(error: _UnreadableError) -> None:
+        found.append(Found(backend, op, "unreadable", f"can't be listed: {error}", False, path, unreadable=True))
+
+    try:
+        folders = _folders(package)
+    except _UnreadableError as error:
+        unreadable(error)
+        return tuple(found)
+    for op in operations:
+        for path in (file for folder in folders for file in (folder / f"{op}.py", *sorted((folder / op).glob("*.py")))):
+            try:
+                found += (one for one in _decorated(path, operations) if one.backend == backend)
+            except _UnreadableError as error:
+                unreadable(error)
+    return tuple(found)
+
+
+def unreadable(backend: str, operations: tuple[str, ...]) -> str:
+    """Why a backend's package can't be listed, or ""."""
+    package = packages().get(backend)
+    among = scan(backend, package, operations) if package is not None else ()
+    return next((one.summary for one in among if one.unreadable), "")
 
 
 def files(id: str, operations: tuple[str, ...]) -> tuple[Path, ...]:
@@ -127,16 +149,86 @@ def files(id: str, operations: tuple[str, ...]) -> tuple[Path, ...]:
     return ()
 
 
-def _decorated(path: Path) -> Iterator[Found]:
-    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+class _UnreadableError(Exception):
+    """Somebody's source is not there, is no Python, or names what it registers by no literals."""
+
+
+_LEAVES = re.compile(r"(sys\.|os\._?)?(exit|quit|abort)\(.*|raise .*", re.DOTALL)
+
+
+def _folders(package: str) -> list[Path]:
+    """Where a package lies. Unlike importlib's own search, this reads the packages that it lies in, and runs none."""
+    name, _, rest = package.partition(".")
+    try:
+        spec = importlib.util.find_spec(name)
+        for part in (*filter(None, rest.split(".")), None):
+            if spec is None or spec.submodule_search_locations is None:
+                raise _UnreadableError(f"there is no package {package!r}")
+            if spec.has_location and spec.origin is not None:
+                _parsed(Path(spec.origin))
+            folders = list(spec.submodule_search_locations)
+            spec = PathFinder.find_spec(part, folders) if part is not None else None
+    except (ImportError, ValueError, AttributeError) as error:  # an odd name, or a broken hook of an installer
+        raise _UnreadableError(f"package {package!r}: {error}") from error
+    return list(map(Path, folders))
+
+
+def _parsed(path: Path) -> ast.Module:
+    """A module's source, of which it is plain that it can be imported."""
+    try:
+        tree = ast.parse(importlib.util.decode_source(path.read_bytes()))  # in the encoding that it names
+    except (SyntaxError, ValueError, OSError, RecursionError, MemoryError) as error:
+        line, words = getattr(error, "lineno", None), getattr(error, "msg", "") or str(error)
+        raise _unreadable(path, line, f"{type(error).__name__}: {words}") from error
+    for node in tree.body:
+        if isinstance(node, ast.Raise | ast.Expr) and _LEAVES.fullmatch(words := ast.unparse(node)):
+            raise _unreadable(path, node.lineno, f"importing it ends with {words:.100}")
+    return tree
+
+
+def _unreadable(path: Path, line: int | None, words: str) -> _UnreadableError:
+    return _UnreadableError(f"{path.parent.name}/{path.name}{f', line {line}' if line else ''}: {words}")
+
+
+def _decorated(path: Path, operations: Sequence[str]) -> Iterator[Found]:
+    for node in _parsed(path).body if path.is_file() else ():
         if isinstance(node, ast.FunctionDef):
             for call in node.decorator_list:
                 if not isinstance(call, ast.Call) or len(call.args) != 3:
                     continue
                 name = getattr(call.func, "id", None) or getattr(call.func, "attr", None)
                 if name in ("register", "chooser"):
-                    backend, op, variant = (ast.literal_eval(argument) for argument in call.args)
+                    try:
+                        backend, op, variant = (ast.literal_eval(argument) for argument in call.args)
+                        known = op in operations and variant.isidentifier()
+                    except (ValueError, TypeError, AttributeError):
+                        known = False
+                    if not known:
+                        words = f"{ast.unparse(call):.100} has other names than literals of an operation and a variant"
+                        raise _unreadable(path, call.lineno, words)
                     yield Found(backend, op, variant, first_line(ast.get_docstring(node)), name == "chooser", path)
+
+
+MEND = "update or reinstall that package"
+
+
+@contextmanager
+def importing(backend: str, operations: tuple[str, ...]) -> Iterator[None]:
+    """A context in which a backend's package is imported: whatever it raises, BackendUnavailableError says it.
+
+    A package that can't be listed is not entered.
+    """
+    if reason := unreadable(backend, operations):
+        raise BackendUnavailableError(backend, reason, MEND)
+    try:
+        yield
+    except KernelZooError:
+        raise
+    except ModuleNotFoundError as error:
+        remedy = f"install it with: pip install {error.name}"
+        raise BackendUnavailableError(backend, f"the package {error.name} is not installed", remedy) from error
+    except (Exception, SystemExit) as error:
+        raise BackendUnavailableError(backend, f"importing it raised {type(error).__name__}: {error}", MEND) from error
 
 
 def require(backend: str, module: str, remedy: str) -> Any:

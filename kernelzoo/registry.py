@@ -27,7 +27,7 @@ from kernelzoo.errors import (
     UnknownNameError,
 )
 from kernelzoo.launch import Bind, Launch, in_halves
-from kernelzoo.packages import first_line, packages, scan
+from kernelzoo.packages import first_line, importing, packages, scan
 from kernelzoo.packages import require as require
 
 if TYPE_CHECKING:
@@ -245,8 +245,7 @@ def _enter(backend: str, op: str, variant: str, bind: Bind, choose: Choose | Non
         _choosers.pop((backend, op, variant), None)
         if choose is not None:
             _choosers[backend, op, variant] = choose
-        loaded = _loaded.get(backend)
-        if loaded is not None:
+        if (loaded := _loaded.get(backend)) is not None:
             loaded.binds[op, variant] = bind
             for forget in on_change:
                 forget(backend)
@@ -269,7 +268,8 @@ def backends() -> tuple[str, ...]:
 def implementations(backend: str | None = None, op: str | None = None) -> tuple[Implementation, ...]:
     """All implementations, or those of one backend or operation, sorted by id. Imports no language.
 
-    Raises UnknownNameError for an unknown backend or operation.
+    What can't be listed of another's package is one named ``unreadable``, whose summary says why. Raises
+    UnknownNameError for an unknown backend or operation.
 
     >>> import kernelzoo
     >>> [i.variant for i in kernelzoo.implementations("torch", "min")]
@@ -363,10 +363,11 @@ def _load(name: str) -> Language:
         devices: tuple[str, ...] = ("cpu", "cuda") if torch.cuda.is_available() else ("cpu",)
         emulator = ""
         if package is not None:
-            module = importlib.import_module(package)
-            devices = module.probe()
-            emulator = module.emulator() if hasattr(module, "emulator") else ""
-            import_kernels(name, package)
+            with importing(name, tuple(operations.OPERATIONS)):
+                module = importlib.import_module(package)
+                devices = module.probe()
+                emulator = module.emulator() if hasattr(module, "emulator") else ""
+                import_kernels(name, package)
         elif name not in backends():
             raise UnknownNameError("backend", name, backends())
         with _lock:
@@ -396,5 +397,4 @@ def _after_fork() -> None:
             forget(backend)
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
+os.register_at_fork(after_in_child=_after_fork)

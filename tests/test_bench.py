@@ -26,11 +26,25 @@ UNKNOWN = {
 }
 """What is said of options, and these."""
 
+LEAVES = """
+import os
+import kernelzoo
+
+@kernelzoo.register("leaver", "min", "leaves")
+def leaves(x, out):
+    return lambda: os._exit(0)
+"""
+
 
 def test_writes_what_a_report_needs_and_refuses_unknown_options(tmp_path: Path) -> None:
     path = tmp_path / "results.json"
     options = ("--backend", "torch", "--variant", "eager,naive", "--op", "softmax,min", "-k", "1823x781")
-    (status, said), *refused = bench((*options, f"--benchmark-json={path}"), *UNKNOWN.values())
+    module = tmp_path / "leaves.py"
+    module.write_text(LEAVES)
+    leaves = (f"--module={module}", "--backend", "leaver,torch", "--variant", "leaves,eager", *options[4:])
+    (status, said), (left, told), *refused = bench((*options, f"--benchmark-json={path}"), leaves, *UNKNOWN.values())
+    assert left == 1 and "no result, since it failed: raised RuntimeError: called os._exit(0)" in told
+    assert "2 failed, 4 passed" in told  # it costs its own row
     assert status == 0, said
     assert re.search("softmax-float32-1823x781: time / torch eager: .*torch/softmax/eager 1.00", said)
     results = json.loads(path.read_text())

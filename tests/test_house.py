@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import sys
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -220,3 +221,9 @@ def test_a_form_has_one_name_in_every_language() -> None:
             missing.add(f"{op}/{name}")
     assert {key: kind for key, kind in kinds.items() if len(kind) > 1} == {}
     assert missing == set(ONLY_SOME)
+
+
+def test_no_program_hides_a_module_of_python() -> None:
+    """A program's own folder comes first on its path: beside bench/aa.py, a ``profile.py`` was what Numba imported."""
+    programs = [path for folder in ("bench", "tests", "examples") for path in (ROOT / folder).rglob("*.py")]
+    assert [path for path in programs if path.stem in sys.stdlib_module_names] == []

@@ -2,12 +2,16 @@
 
 import ast
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import kernelzoo
+from kernelzoo.cli import probe
+from kernelzoo.measure.guard import Guard
 
 ROOT = Path(kernelzoo.__file__).parent
 SOURCES = sorted(ROOT.rglob("*.py"))
@@ -154,3 +158,25 @@ def test_paths_in_results_are_never_written_to() -> None:
         "report/figure.py",  # into memory
         "measure/worker.py",  # what the kernel kills first, and the guard's own pipe
     }
+
+
+def test_no_process_that_is_started_imports_from_the_working_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Wherever Python is started; and by trial, for a language that the measuring process and a probe would import."""
+    commands = [
+        [ast.unparse(word) for word in node.elts[:2]]
+        for path in SOURCES
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.List) and node.elts and ast.unparse(node.elts[0]) == "sys.executable"
+    ]
+    assert len(commands) >= 5 and all(option == "'-P'" for _, option in commands), commands
+    witness = tmp_path / "witness.txt"
+    (tmp_path / "numba.py").write_text(f"open({str(witness)!r}, 'w').close()\nraise ImportError('not the one')\n")
+    monkeypatch.chdir(tmp_path)
+    with Guard("cpu") as guard:
+        assert "not the one" not in guard.largest("numba/min/auto")["unavailable"]
+    assert "not the one" not in str(probe.look(["backend:numba"]))
+    done = subprocess.run([sys.executable, "-m", "kernelzoo", "list", "--backend", "numba"], capture_output=True)
+    assert b"not the one" not in done.stdout and done.returncode == 0
+    assert not witness.exists()

@@ -42,6 +42,7 @@ WRONG = {
     "drops NaN": "out.copy_(torch.softmax(x.nan_to_num(0.0), 1))",
     "changes its input": "out.copy_(torch.softmax(x, 1)); x.mul_(2)",
     "another axis": "torch.softmax(x, 0, out=out)",
+    "ends the process": "__import__('os')._exit(0)",
 }
 
 

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import importlib
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kernelzoo.backend import get
 from kernelzoo.check.bits import bits, poison_like
 from kernelzoo.check.case import Case, Inputs
-from kernelzoo.errors import ContractError
+from kernelzoo.errors import BackendUnavailableError, ContractError
 from kernelzoo.launch import Launch
-from kernelzoo.operations import Arguments, Operation
+from kernelzoo.operations import OPERATIONS, Arguments, Operation
 from kernelzoo.operations.memory import overlap, overlaps_itself
-from kernelzoo.packages import packages
+from kernelzoo.packages import importing, packages
 from kernelzoo.registry import Implementation
 
 if TYPE_CHECKING:
@@ -25,7 +26,9 @@ def slow_to_bind(id: str) -> bool:
     the core cases alone."""
     backend, _, variant = id.split("/")
     package = packages().get(backend)
-    return package is not None and variant in getattr(importlib.import_module(package), "SLOW_TO_BIND", ())
+    with suppress(BackendUnavailableError), importing(backend, tuple(OPERATIONS)):
+        return package is not None and variant in getattr(importlib.import_module(package), "SLOW_TO_BIND", ())
+    return False
 
 
 def largest(implementation: Implementation) -> int:

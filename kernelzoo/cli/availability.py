@@ -20,6 +20,8 @@ class Availability:
     remedy: str = ""
     tables: str = ""
     """The launch tables in use on the first GPU, in words, or ""."""
+    tried: bool = True
+    """Whether it was loaded; else there may be devices that it runs on."""
 
     @property
     def words(self) -> str:
@@ -27,7 +29,8 @@ class Availability:
             return f"runs in {self.emulator}: checked, never timed"
         if self.devices:
             return f"runs on {' and '.join(self.devices)}"
-        return f"can't run here: {self.reason}; {self.remedy}"
+        how = "can't run here" if self.tried else "not loaded"
+        return f"{how}: {self.reason}; {self.remedy}"
 
 
 def availability(backend: str) -> Availability:

@@ -21,13 +21,15 @@ def list_implementations(
 ) -> int:
     """Show every implementation: its id, what it is, what it takes, and whether it can run here.
 
+    Backends of other packages are read and not run: kernelzoo doctor tells whether they can run here.
+
     Exit status: 0; 2 for an unknown name, or a --module that fails.
     """
-    from kernelzoo import operations, registry
+    from kernelzoo import operations, packages, registry
     from kernelzoo.cli.availability import availability
 
     backends, wanted = options.words(backend), options.words(op)
-    modules = options.check_modules(module)
+    modules = options.check_modules(module) if module else ()
     known = [(i.id, i.summary) for i in registry.implementations()]
     if modules:
         from kernelzoo.measure.guard import Guard
@@ -35,15 +37,18 @@ def list_implementations(
         with Guard("cpu", modules) as guard:
             known = sorted(guard.about.summaries.items())
     chosen = options.select((id for id, _ in known), (), wanted, backends)
-    ours = registry.backends()
+    ours, others = registry.backends(), {name for name, _, _ in packages.announced()}
     here: dict[str, Availability] = {}
     rows: list[dict[str, Any]] = []
     for id, summary in known:
         name, operation, variant = id.split("/")
         if id not in chosen:
             continue
-        if name not in here:  # what only a module knows runs wherever torch does
+        if name not in here and name in others:
+            here[name] = _not_loaded(name)
+        elif name not in here:  # what only a module knows runs wherever torch does
             here[name] = availability(name) if name in ours else replace(availability(registry.BASELINE), backend=name)
+        own = operation in operations.declared or operation in operations.BUILT_IN
         rows.append(
             {
                 "id": id,
@@ -51,9 +56,9 @@ def list_implementations(
                 "op": operation,
                 "variant": variant,
                 "summary": summary,
-                "dtypes": list(operations.OPERATIONS[operation].dtypes),
+                "dtypes": list(operations.OPERATIONS[operation].dtypes) if own else None,
                 "may_refuse": variant != "auto",
-                "runs_here": bool(here[name].devices),
+                "runs_here": bool(here[name].devices) if here[name].tried else None,
             }
         )
     if json:
@@ -61,6 +66,17 @@ def list_implementations(
     else:
         _print(rows, here)
     return 0
+
+
+def _not_loaded(backend: str) -> Availability:
+    """Of a backend that another package announces, nothing is run: what is known of it is read off its source."""
+    from kernelzoo import operations, packages
+    from kernelzoo.cli.availability import Availability
+
+    if reason := packages.unreadable(backend, tuple(operations.OPERATIONS)):
+        return Availability(backend, reason=reason, remedy=packages.MEND)
+    told = "kernelzoo doctor tells whether it runs here"
+    return Availability(backend, reason="it is another's package", remedy=told, tried=False)
 
 
 def _print(rows: list[dict[str, Any]], here: dict[str, Availability]) -> None:
@@ -72,6 +88,6 @@ def _print(rows: list[dict[str, Any]], here: dict[str, Availability]) -> None:
             table.add_row(row["id"], "some" if row["may_refuse"] else "all", row["summary"])
         output.show(console, table)
         console.print()
-    for operation, dtypes in {row["op"]: row["dtypes"] for row in rows}.items():
+    for operation, dtypes in {row["op"]: row["dtypes"] for row in rows if row["dtypes"]}.items():
         console.print(f"{operation} takes {', '.join(dtypes)}.")
     console.print("all: every legal input; some: it may refuse a problem, and says why.")

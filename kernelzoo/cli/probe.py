@@ -139,7 +139,7 @@ def look(names: Sequence[str]) -> dict[str, Facts]:
     """
     running = {
         name: subprocess.Popen(
-            [sys.executable, "-m", "kernelzoo.cli.probe", name],
+            [sys.executable, "-P", "-m", "kernelzoo.cli.probe", name],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             stdin=subprocess.DEVNULL,

@@ -130,7 +130,7 @@ def _asked(request: Json, environment: dict[str, str], patience: float) -> Json:
     """What a new process answers."""
     try:
         done = subprocess.run(
-            [sys.executable, "-m", "kernelzoo.measure.first_call"],
+            [sys.executable, "-P", "-m", "kernelzoo.measure.first_call"],
             input=json.dumps(request),
             env=environment,
             capture_output=True,

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 
 from kernelzoo.check.verifying import Finding, Found
 from kernelzoo.measure import record
@@ -70,11 +73,16 @@ class Guard(WorkerProcess):
         while left:
             request = {"do": "race", "problem": _shape(problem), "ids": left, "rounds": rounds, "cache": cache}
             try:
-                done = self._ask({**request, "label": label, "tables": lanes, "waive": list(waive)}, progress)
+                done = self._ask(
+                    {**request, "label": label, "tables": lanes, "waive": list(waive)},
+                    progress,
+                    judge=partial(_unlike, problem, left, cache),
+                )
                 if cross_check and cache == "cold":
                     timed = {e["extra_info"]["id"]: e for e in done["entries"] if e["extra_info"]["clock"] == "device"}
                     for id, seconds in self.cross_check(problem, list(timed), progress).items() if timed else ():
-                        record.cross_checked(timed[id], seconds)
+                        if id in timed:
+                            record.cross_checked(timed[id], seconds)
                 return done["entries"], lost + done["failed"]
             except DiedError as error:
                 self._restart()
@@ -224,3 +232,24 @@ class Guard(WorkerProcess):
 
 def _shape(problem: Problem) -> Json:
     return asdict(problem)
+
+
+def _unlike(problem: Problem, ids: Sequence[str], cache: str, done: Json) -> str:
+    """What of a race's answer is not what was asked for: each id once, on this problem, with times that can be."""
+    facts = {"op": problem.op, **record.described(problem)}
+    asked = json.dumps(facts, sort_keys=True)
+    try:
+        infos, failed = [entry["extra_info"] for entry in done["entries"]], done["failed"]
+        if (told := sorted(row["id"] for row in (*infos, *failed))) != sorted(ids):
+            return f"rows of {told}"
+        for row in (*infos, *failed):
+            if (found := json.dumps({name: row.get(name) for name in facts}, sort_keys=True)) != asked:
+                return f"{row['id']} on {found}"
+        for entry, info in zip(done["entries"], infos, strict=True):
+            data = entry["stats"]["data"]
+            if info["cache"] != cache or not data or not all(0 < sample < math.inf for sample in data):
+                return f"{info['id']} with {len(data)} samples of a {info['cache']} cache"
+        outcomes = {row["outcome"] for row in failed} - {"wrong", "failed", "refused"}
+        return f"outcomes {outcomes}" if outcomes else ""
+    except (AttributeError, KeyError, TypeError) as error:
+        return f"it lacks {error}"

@@ -1,7 +1,7 @@
 """The measuring process, in which implementations run; :mod:`kernelzoo.measure.guard` starts it and talks to it.
 
-Requests are lines of JSON on standard input, replies are lines of JSON to the file descriptor given. What a kernel
-prints goes to standard output and error, which the guard keeps.
+Requests are lines of JSON on standard input, replies are lines of JSON to the file descriptor given, each with the
+request's number. What a kernel prints goes to standard output and error, which the guard keeps.
 """
 
 from __future__ import annotations
@@ -41,21 +41,22 @@ def main(descriptor: int, lifeline: int) -> None:
     with contextlib.suppress(OSError):  # if memory runs out, Linux ends this process first
         Path("/proc/self/oom_score_adj").write_text("1000")
     faulthandler.enable()
-    replies = os.fdopen(descriptor, "w", buffering=1)
-    worker = Worker(replies)
+    worker = Worker(os.fdopen(descriptor, "w", buffering=1))
+    os.register_at_fork(after_in_child=partial(os.close, descriptor))  # a child of a kernel's answers nothing
     warnings.showwarning = worker.warn
     requests: queue.SimpleQueue[str] = queue.SimpleQueue()
     threading.Thread(target=_read, args=(requests,), daemon=True).start()
     while True:
         request = json.loads(requests.get())
+        worker.number, worker.in_hand = request.pop("number"), False
         handle: Callable[..., dict[str, Any]] = getattr(worker, f"on_{request.pop('do')}")
         try:
             reply: dict[str, Any] = {"done": handle(**request)}
-        except DeviceLostError as error:
-            reply = {"lost": error.id, "reason": error.reason}
         except KernelZooError as error:
-            reply = {"error": str(error)}
-        print(json.dumps(reply), file=replies, flush=True)
+            # Of the one in hand it is no refusal, but what it did: it may raise any error, and name any other in it.
+            words = error.reason if isinstance(error, DeviceLostError) else f"raised {type(error).__name__}: {error}"
+            reply = {"lost": words} if worker.in_hand else {"error": str(error)}
+        worker.say(**reply)
 
 
 def _end_with(lifeline: int) -> None:
@@ -90,7 +91,11 @@ class Worker:
     """Answers requests; one method for each."""
 
     def __init__(self, replies: IO[str]) -> None:
-        self._replies = replies
+        self._replies, self._process = replies, os.getpid()
+        self.number = 0
+        """Of the request; its replies echo it."""
+        self.in_hand = False
+        """Whether an implementation is, since this request."""
         self._device: Any = None
         self._ceilings: measure.Ceilings | None = None
         self._weak: dict[str, tuple[str, ...]] = {}
@@ -120,6 +125,10 @@ class Worker:
             "implementations": [{"id": i.id, "summary": i.summary} for i in registry.implementations()],
             "operations": [described(op) for op in declared.values()],
         }
+
+    def on_confirm(self) -> dict[str, Any]:
+        """Nothing: that this process is done with what it was asked before, and says nothing more of it."""
+        return {}
 
     def on_ceilings(self) -> dict[str, Any]:
         """Measure the device's ceilings, if it is a GPU."""
@@ -284,12 +293,19 @@ class Worker:
     ) -> None:
         """Pass on what the user must know; print the rest."""
         if issubclass(category, CacheWarning):
-            print(json.dumps({"warning": str(message)}), file=self._replies, flush=True)
+            self.say(warning=str(message))
         else:
             print(f"{filename}:{lineno}: {category.__name__}: {message}", file=file or sys.stderr)
 
     def _tell(self, stage: str, id: str, **more: Any) -> None:
-        print(json.dumps({"stage": stage, "id": id, **more}), file=self._replies, flush=True)
+        self.in_hand = True
+        self.say(stage=stage, id=id, **more)
+
+    def say(self, **reply: Any) -> None:
+        """Reply. A process that a kernel forked, by the C library perhaps, goes no further than this."""
+        if os.getpid() != self._process:
+            os._exit(1)
+        print(json.dumps({**reply, "number": self.number}), file=self._replies, flush=True)
 
 
 def _load(path: str) -> None:

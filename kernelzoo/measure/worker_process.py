@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import secrets
 import selectors
 import signal
 import subprocess
@@ -28,7 +29,7 @@ from kernelzoo.files import printable
 IMPORTING = 180.0
 """Seconds that a start may take, however short the patience with kernels: torch may be loaded from a cold disk."""
 
-_WORKER = [sys.executable, "-m", "kernelzoo.measure.worker"]
+_WORKER = [sys.executable, "-P", "-m", "kernelzoo.measure.worker"]
 
 _ENDING = 10.0
 """Seconds to wait for the end of a process that was killed or answers no more; the driver may hold it for ever."""
@@ -41,6 +42,8 @@ _LONGEST = 64 * 2**20
 
 Json = dict[str, Any]
 Progress = Callable[[str, str], None]
+Judge = Callable[[Json], str]
+"""What of an answer is not what was asked for, in words; or ""."""
 
 
 class GuardError(KernelZooError, RuntimeError):
@@ -80,6 +83,7 @@ class WorkerProcess:
         self._lifeline: int | None = None
         self._pending = bytearray()
         self._said: _Tail | None = None
+        self._number, self._in_hand = 0, ""
         self._told: Json = {}
         """What came with the last word about a stage."""
         self.about = self._start()
@@ -144,39 +148,49 @@ class WorkerProcess:
                 os.close(self._lifeline)
                 self._lifeline = None
 
-    def _ask(self, request: Json, progress: Progress, *, at_least: float = 0.0) -> Json:
+    def _ask(self, request: Json, progress: Progress, *, at_least: float = 0.0, judge: Judge = lambda done: "") -> Json:
         """Send a request and wait for its answer. Each step may take the patience, or ``at_least`` if that is longer.
 
         Raises DiedError, or GuardError for a refusal.
         """
-        assert self._process is not None and self._process.stdin is not None
-        in_hand = stage = ""
         patience = max(self._patience, at_least)
+        self._in_hand = ""
+        done = self._answer(request, progress, patience)
+        if words := judge(done):
+            raise DiedError(self._in_hand, f"the answer is not to what was asked: {words}")
+        # An answer that another gave in place of the process is followed by the process's own: this one is not next.
+        self._answer({"do": "confirm"}, quiet, patience)
+        return done
+
+    def _answer(self, request: Json, progress: Progress, patience: float) -> Json:
+        """The answer to a request, whose number each reply bears: no other process knows it, and none twice."""
+        assert self._process is not None and self._process.stdin is not None
+        self._number, stage = secrets.randbits(63), ""
         try:
-            self._process.stdin.write(json.dumps(request).encode() + b"\n")
+            self._process.stdin.write(json.dumps({**request, "number": self._number}).encode() + b"\n")
         except OSError:
-            raise DiedError("", self._last_words()) from None
+            raise DiedError(self._in_hand, self._last_words()) from None
         while True:
             line = self._line(patience)
             if line is None:
-                where = f" in {stage} of {in_hand}" if in_hand else ""
-                raise DiedError(in_hand, f"hung{where}: no sign of life for {patience:g} s")
+                where = f" in {stage} of {self._in_hand}" if stage else ""
+                raise DiedError(self._in_hand, f"hung{where}: no sign of life for {patience:g} s")
             if not line:
-                raise DiedError(in_hand, self._last_words())
+                raise DiedError(self._in_hand, self._last_words())
             match _parsed(line):
-                case {"done": dict() as done}:
-                    return done
-                case {"error": str() as error}:
-                    raise GuardError(error)
-                case {"lost": str() as id, "reason": str() as reason}:
-                    raise DiedError(id, reason)
-                case {"warning": str() as words}:
+                case {"warning": str() as words}:  # of any thread, and at any time
                     warnings.warn(printable(words), CacheWarning, stacklevel=2)
-                case {"stage": str() as stage, "id": str() as in_hand, **more}:
-                    self._told = {str(key): value for key, value in more.items()}
-                    progress(stage, in_hand)
+                case {"done": dict() as done, "number": self._number}:
+                    return done
+                case {"error": str() as error, "number": self._number}:
+                    raise GuardError(error)
+                case {"lost": str() as reason, "number": self._number}:
+                    raise DiedError(self._in_hand, reason)
+                case {"stage": str() as stage, "id": str() as id, "number": self._number, **more}:
+                    self._in_hand, self._told = id, {str(key): value for key, value in more.items()}
+                    progress(stage, id)
                 case _:
-                    raise DiedError(in_hand, f"something else writes where the process answers: {line[:80]!r}")
+                    raise DiedError(self._in_hand, f"something else writes where the process answers: {line[:80]!r}")
 
     def _line(self, patience: float) -> bytes | None:
         """The next reply; empty if the process has ended, None if it says nothing for so many seconds."""

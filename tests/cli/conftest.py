@@ -89,10 +89,10 @@ def answer(kernelzoo: Run) -> Callable[..., tuple[int, Any]]:
 STUB = """
 import json, os, sys, time
 def say(**reply):
-    os.write(int(sys.argv[1]), json.dumps(reply).encode() + b"\\n")
-def entry(id, problem, rounds):
+    os.write(int(sys.argv[1]), json.dumps({**reply, "number": request["number"]}).encode() + b"\\n")
+def entry(id, problem, rounds, cache):
     backend, op, variant = id.split("/")
-    facts = {"device": "a stub", "versions": VERSIONS, "clock": "wall", "clock_detail": "none", "cache": "hot"}
+    facts = {"device": "a stub", "versions": VERSIONS, "clock": "wall", "clock_detail": "none", "cache": cache}
     facts |= {"submit_us": None, "ceiling_gb_per_s": None, "floor_us": None, "shape_set": "s", "samples": rounds}
     facts |= {"gb_per_s": 1.0, "of_limit": None, "first_call_ms": 1.0, "cupti_us": None, "flags": [], "race": "r"}
     facts |= {"id": id, "backend": backend, "variant": variant, "bytes": 8, "repeated_rounds": 0}
@@ -107,11 +107,13 @@ for line in sys.stdin:
         say(done={"device": "cpu", "device_name": "a stub", "versions": VERSIONS, "implementations": known})
     elif request["do"] == "ceilings":
         say(done={"ceilings": None})
+    elif request["do"] == "confirm":
+        say(done={})
     else:
         if request["problem"]["shape"][0] == 7:
             say(stage="check", id=request["ids"][0])
             time.sleep(600)
-        found = [entry(id, request["problem"], request["rounds"]) for id in request["ids"]]
+        found = [entry(id, request["problem"], request["rounds"], request["cache"]) for id in request["ids"]]
         say(done={"entries": found, "failed": []})
 """
 

@@ -1,14 +1,17 @@
 """``kernelzoo list``: what there is, and what of it runs here."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from registered import forget
 
 import kernelzoo as package
-from kernelzoo.errors import KernelZooError
+from kernelzoo import packages
+from kernelzoo.cli import complete
+from kernelzoo.errors import BackendUnavailableError, KernelZooError
 from kernelzoo.measure import worker
 
 Answer = Callable[..., tuple[int, Any]]
@@ -62,3 +65,76 @@ def test_a_file_that_fails_is_told_with_its_line(answer: Answer, tmp_path: Path)
             worker._load(str(path))
     status, document = answer("list", "--module", path)
     assert status == 2 and told in document["error"]
+
+
+MIN = "import kernelzoo\n@kernelzoo.register(NAME, 'min', 'one')\ndef one(x, out):\n    'One.'\n"
+
+# Packages of others, by the backend that each announces: a file that it has, and what is told of it.
+ODD = {
+    "syntax": ("min.py", "def (:\n", "kernels/min.py, line 1: SyntaxError: invalid syntax"),
+    "computed": ("min.py", MIN.replace("NAME", "N"), "has other names than literals"),
+    "unknown": ("min.py", MIN.replace("'min'", "'max'"), "has other names than literals"),
+    "latin": ("min.py", "# \udce9\n", "kernels/min.py: SyntaxError: "),
+    "zeros": ("min.py", "x = 1\0\n", "kernels/min.py: "),
+    "leaves": ("__init__.py", "import sys\nsys.exit(0)\n", "__init__.py, line 2: importing it ends with sys.exit(0)"),
+    "raising": ("../__init__.py", "raise OSError('no')\n", "raising/__init__.py, line 1: importing it ends with raise"),
+    "absent": ("", "", "there is no package 'absent.kernels'"),
+    "late": ("__init__.py", "import sys\ngetattr(sys, 'exit')('late')\n", "importing it raised SystemExit: late"),
+    "broken": ("../__init__.py", "1 / 0\n", "importing it raised ZeroDivisionError: division by zero"),
+    "lacking": ("__init__.py", "import nothing_so_named\n", "the package nothing_so_named is not installed"),
+}  # fmt: skip
+LATE = ("late", "broken", "lacking")
+"""What shows only as it is loaded."""
+
+
+@pytest.fixture
+def odd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The file that the odd packages write their names to when they are run."""
+    site, witness = tmp_path / "site", tmp_path / "witness.txt"
+    info = site / "odd-1.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: odd\nVersion: 1\n")
+    points = [f"{name} = {name}.kernels\n" for name in ODD]
+    (info / "entry_points.txt").write_text("".join(["[kernelzoo.backends]\n", *points]))
+    for name, (file, text, _) in ODD.items():
+        if file:
+            folder = site / name / "kernels"
+            folder.mkdir(parents=True)
+            for path in (folder.parent / "__init__.py", folder / "__init__.py"):
+                path.write_text(f"with open({str(witness)!r}, 'a') as file:\n    file.write('{name} ')\n")
+            (folder / "min.py").write_text(MIN.replace("NAME", repr(name)))
+            (folder / file).write_text(text.replace("NAME", repr(name)), errors="surrogateescape")
+    monkeypatch.syspath_prepend(site)
+    caches = (packages.announced, packages.packages, packages.scan)
+    for cached in caches:
+        cached.cache_clear()
+    yield witness
+    for cached in caches:
+        cached.cache_clear()
+    forget(*ODD)
+
+
+def test_an_odd_package_is_a_row_with_its_reason_and_is_not_run(answer: Answer, odd: Path) -> None:
+    """In a list, among implementations, and as a shell completes; nothing else is lost."""
+    rows = {i.backend: i for i in package.implementations() if i.backend in ODD}
+    assert list(rows) == sorted(ODD) and {*complete.ids()} >= {row.id for row in rows.values()}
+    status, told = answer("list", "--backend", ",".join(["torch", *ODD]))
+    assert status == 0
+    assert [row["backend"] for row in told["implementations"]].count("torch") == 8
+    reasons = {backend["backend"]: backend["reason"] for backend in told["backends"]}
+    for name, (_, _, words) in ODD.items():
+        (row,) = [row for row in told["implementations"] if row["backend"] == name]
+        if name in LATE:
+            assert (row["id"], row["runs_here"]) == (f"{name}/min/one", None)
+        else:
+            assert rows[name].variant == "unreadable" and row["runs_here"] is False
+            assert words in rows[name].summary and words in reasons[name], rows[name].summary
+    assert not odd.exists()
+
+
+def test_an_odd_package_is_refused_with_its_reason(odd: Path) -> None:
+    for name, (_, _, words) in ODD.items():
+        with pytest.raises(BackendUnavailableError) as caught:
+            package.get(name)
+        assert words in str(caught.value)
+    assert {*odd.read_text().split()} <= {*LATE}

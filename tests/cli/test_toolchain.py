@@ -91,10 +91,25 @@ def test_an_announced_backend_is_named_before_it_is_loaded(process: Callable[...
     (info / "entry_points.txt").write_text("[kernelzoo.backends]\ntheirs = announced.kernels\n")
     package = site / "announced" / "kernels"
     package.mkdir(parents=True)
-    package.with_name("__init__.py").write_text("import sys\nprint('it runs', file=sys.stderr)\n")
+    witness = tmp_path / "witness.txt"
+    package.with_name("__init__.py").write_text(f"open({str(witness)!r}, 'w').close()\n")
     (package / "__init__.py").write_text("def probe():\n    return ('cpu',)\n")
+    body = """
+import torch, kernelzoo
+
+@kernelzoo.register("theirs", "min", "one")
+def one(x, out):
+    def launch():
+        torch.amin(x, 1, out=out)
+    return launch
+"""
+    (package / "min.py").write_text(body)
     path = os.pathsep.join(filter(None, (str(site), os.environ.get("PYTHONPATH"))))
-    done = process("list", "--backend", "torch", PYTHONPATH=path)
-    said, *rest = done.stderr.splitlines()
-    assert done.returncode == 0 and rest == ["it runs"]
+    done = process("list", "--backend", "theirs", PYTHONPATH=path)
+    assert (done.returncode, done.stderr) == (0, "") and "theirs: not loaded: " in done.stdout
+    assert not witness.exists()
+    options = ("--shape", "4x4", "--dtype", "float32", "--cache", "hot", "--rounds", "1", "--device", "cpu")
+    done = process("compare", "theirs/min/one", "torch/min/eager", *options, PYTHONPATH=path)
+    said, *_ = done.stderr.splitlines()
+    assert done.returncode == 0 and witness.exists(), done.stdout
     assert said == "runs announced.kernels (entry point theirs of announced 1), with all that this user may do"

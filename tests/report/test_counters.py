@@ -1,4 +1,4 @@
-"""bench/profile.py: which launches are profiled, and what is made of a profiler's words (a stand-in's)."""
+"""bench/counters.py: which launches are profiled, and what is made of a profiler's words (a stand-in's)."""
 
 import json
 import subprocess
@@ -11,7 +11,7 @@ import scripts
 
 from kernelzoo.report import findings
 
-SCRIPT = Path(__file__).parents[2] / "bench" / "profile.py"
+SCRIPT = Path(__file__).parents[2] / "bench" / "counters.py"
 MAP = Path(__file__).parents[2] / "bench" / "results" / "h200-map-softmax.json.gz"
 
 STAND_IN = """
@@ -45,7 +45,7 @@ def test_the_profilers_words_become_a_table(
     monkeypatch.setattr(profile.shutil, "which", lambda name: str(ncu))
     monkeypatch.setattr(profile.measure, "device_name", lambda device: "a card")
     monkeypatch.setattr(profile.measure, "versions", lambda device: {"torch": "2"})
-    monkeypatch.setattr(sys, "argv", ["profile.py", str(MAP), "--below", "0.6", "-o", str(tmp_path / "found.json")])
+    monkeypatch.setattr(sys, "argv", ["counters.py", str(MAP), "--below", "0.6", "-o", str(tmp_path / "found.json")])
     assert profile.main() == 0
     rows = json.loads((tmp_path / "found.json").read_text())["rows"]
     assert sorted((row["id"], row["of limit"]) for row in rows) == sorted(

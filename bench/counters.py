@@ -1,4 +1,4 @@
-"""What hardware counters say of the kernels that fall short: ``python bench/profile.py RESULTS... -o FILE.json``.
+"""What hardware counters say of the kernels that fall short: ``python bench/counters.py RESULTS... -o FILE.json``.
 
 Takes the results of maps, and runs each built-in ``auto`` that reached less than ``--below`` of the limit once more,
 under Nsight Compute (``ncu``, of the CUDA toolkit), with cold caches: bytes of device memory read and written, beside
