@@ -1,0 +1,311 @@
+"""Stirring: something in what is to be timed is changed before each turn, and is what is checked after it.
+
+No launch is for show: whichever a kernel leaves out, or serves from what it has kept, stale or poisoned results stay.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from kernelzoo.check.bits import poison_like
+from kernelzoo.errors import retold
+from kernelzoo.measure.gate_memory import Batch, Index, shared_inputs, wait
+from kernelzoo.measure.problems import Problem
+from kernelzoo.operations import Bounds
+from kernelzoo.operations.declared import ROW
+
+if TYPE_CHECKING:
+    import torch
+
+_SETS = 256
+"""Sets that a turn stirs, at most: others each time, and any launch that is left out may be of one of them."""
+_ROWS = 64
+"""Rows that a turn draws anew, at most."""
+_ELEMENTS = {"cpu": 2**17, "cuda": 2**21}
+"""Their elements, at most, since a reference is made of all; a row that is longer is drawn now and then."""
+_TOUCHED = 128
+"""One in so many of the elements that a turn reads may be written just before it, and so be in a cache."""
+_PIECE = 16
+"""Elements that are poisoned in one place."""
+
+Unit = tuple[int, Index]
+"""The number of a set, and a row of it; a set of no rows is one."""
+Spans = list[tuple[int, list[int]]]
+"""For each input, how many elements of a row change, and the first of them in each row."""
+
+
+@dataclass
+class Probe:
+    """A piece of one set that changes in the midst of a turn, and whose results are taken right after the next launch.
+
+    Where a turn launches on a set several times, nothing else tells whether each of these does its work. It is a few
+    small copies between fixed addresses, so that a CUDA graph can hold it.
+    """
+
+    unit: Unit
+    spans: Spans
+    inputs: list[tuple[torch.Tensor, torch.Tensor]]
+    """Pieces of inputs, and what is written to them."""
+    outs: list[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]
+    """Pieces of outputs, what is written to them, and what was found there."""
+
+    def before(self) -> None:
+        """Right before a launch on the set."""
+        for piece, value in self.inputs:
+            piece.copy_(value)
+        for piece, value, _ in self.outs:
+            piece.copy_(value)
+
+    def after(self) -> None:
+        """Right after it."""
+        for piece, _, found in self.outs:
+            found.copy_(piece)
+
+    def hold(self) -> None:
+        """From now on, change nothing."""
+        for piece, value in self.inputs:
+            value.copy_(piece)
+        for piece, value, _ in self.outs:
+            value.copy_(piece)
+
+
+class Stirring:
+    """Changes the sets of these batches, which then hold what is right for the changed ones."""
+
+    def __init__(self, problem: Problem, batches: Sequence[Batch], generator: torch.Generator, seed: int) -> None:
+        self._problem, self._generator, self._python = problem, generator, random.Random(seed)
+        self._sets = [(batch, place) for batch in batches for place in range(len(batch.inputs))]
+        operation, inputs = problem.operation, batches[0].inputs[0]
+        self._x, self._shared = inputs[0], shared_inputs(operation)
+        self._names = operation.axes[: len(inputs)], operation.axes[len(inputs) :]
+        self._by_rows = operation.by_rows and self._x.ndim > 0
+        dims = problem.arguments(inputs).dims if self._by_rows else ()
+        kept = [d for d in range(self._x.ndim) if d not in dims] if self._by_rows else []
+        self._order, self._sizes = (*kept, *dims), [self._x.size(d) for d in kept]
+        self._length = self._x.size(dims[0]) if dims else self._x.numel()
+        self._due: list[tuple[list[torch.Tensor], Bounds]] = []
+        self._probes: list[Probe] = []
+
+    def probe(self) -> Probe | None:
+        """A new probe, of a random place, in another set than the first if there are several."""
+        if not self._x.numel():
+            return None
+        import torch
+
+        unit = self._unit(range(min(1, len(self._sets) - 1), len(self._sets)))
+        spans = self._spans(1, 256)
+        inputs, outs = self._pieces(unit, spans)
+        made = Probe(
+            unit,
+            spans,
+            [(piece, torch.empty_like(piece)) for piece in inputs],
+            [(piece, torch.empty_like(piece), torch.empty_like(piece)) for piece in outs],
+        )
+        made.hold()
+        self._probes.append(made)
+        return made
+
+    def hold(self) -> None:
+        """Let no probe change anything before its next turn."""
+        for probe in self._probes:
+            probe.hold()
+
+    def before(self, numbers: Sequence[int], probe: Probe | None = None) -> None:
+        """Change something in sets that are to be launched on, named in the order of the launches.
+
+        Random parts of random rows are drawn anew, or turned round, which no sum tells. Of half of the sets, what was
+        right for these rows is poisoned, and random pieces of outputs are; of the others it stays, and is wrong now.
+        ``probe``: one that will come into the turn.
+        """
+        self._due = []
+        if not self._x.numel():
+            return
+        if probe is not None:
+            self._aim(probe)
+        chosen = self._python.sample(numbers, min(_SETS, len(numbers)))
+        chosen = list(dict.fromkeys([numbers[-1], *chosen]))  # first the last, whose work may still be under way
+        poisoned = {number for number in chosen if self._python.random() < 0.5}
+        units = {self._unit(chosen) for _ in range(self._count(len(numbers)))} - {probe.unit if probe else None}
+        if units:
+            self._redraw(sorted(units), len(numbers), poisoned)
+        self._poison([number for number in chosen if number in poisoned])
+
+    def after(self) -> None:
+        """Check what was changed. Raises AssertionError, which says what is wrong."""
+        import torch
+
+        wait(self._x)
+        taken = [torch.stack(parts) for parts, _ in reversed(self._due)]  # at once, or late work might be done by then
+        checks = list(zip(taken, reversed(self._due), strict=True))
+        self._python.shuffle(checks)
+        for results, (_, bounds) in checks:
+            try:
+                bounds.check(results)
+            except AssertionError as error:
+                raise retold(error, f"of what was changed between two launches, {error}") from None
+
+    def restore(self) -> None:
+        """Let all inputs be what the results are checked against, after a turn that did not end."""
+        for batch in dict.fromkeys(batch for batch, _ in self._sets):
+            batch.restore()
+
+    def _count(self, sets: int) -> int:
+        """How many rows are drawn anew in a turn."""
+        if self._length > (most := _ELEMENTS[self._x.device.type]):
+            return int(self._python.random() < max(0.25, most / self._length))
+        if not self._by_rows:
+            return 1
+        rows = self._x.numel() * sets // self._length
+        return min(1 << self._python.randrange(_ROWS.bit_length()), most // self._length, max(1, rows // 4))
+
+    def _unit(self, numbers: Sequence[int]) -> Unit:
+        return self._python.choice(numbers), tuple(self._python.randrange(size) for size in self._sizes)
+
+    def _spans(self, rows: int, most: int) -> Spans:
+        """Random ones of one random length, or of whole rows."""
+        widths = [self._length if names == ROW or not self._by_rows else 1 for names in self._names[0]]
+        if not self._by_rows:
+            widths = [x.numel() for x in self._sets[0][0].inputs[0]]
+        spans = []
+        for width in widths:
+            length = min(width, most, self._python.choice((width, self._python.randint(1, max(1, width)))))
+            spans.append((length, [self._python.randint(0, width - length) for _ in range(rows)]))
+        return spans
+
+    def _row(self, tensor: torch.Tensor, names: tuple[str, ...], index: Index) -> torch.Tensor:
+        """One row, or what belongs to it, as a tensor of one axis."""
+        if not self._by_rows:
+            return tensor.view(-1)
+        return tensor.permute(self._order)[index] if names == ROW else tensor[index].unsqueeze(0)
+
+    def _pieces(self, unit: Unit, spans: Spans, row: int = 0) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
+        """What changes of a set's inputs, and of its outputs what surely changes with it."""
+        (batch, place), index = self._sets[unit[0]], unit[1]
+        inputs = [
+            self._row(x, names, index).narrow(0, starts[row], length)
+            for i, (x, names, (length, starts)) in enumerate(
+                zip(batch.inputs[place], self._names[0], spans, strict=True)
+            )
+            if i not in self._shared
+        ]
+        return inputs, [self._part(out, i, index, spans, row) for i, out in enumerate(batch.outs[place])]
+
+    def _part(self, out: torch.Tensor, number: int, index: Index, spans: Spans, row: int) -> torch.Tensor:
+        whole = self._row(out, self._names[1][number], index)
+        length, starts = spans[0]
+        length = min(length, whole.numel())
+        return whole.narrow(0, min(starts[row], whole.numel() - length), length)
+
+    def _drawn(self, units: Sequence[Unit], spans: Spans) -> tuple[list[torch.Tensor], list[Bounds]]:
+        """Inputs of rows that are new within their spans, and what is right for the outputs: a row for each unit."""
+        import torch
+
+        operation = self._problem.operation
+        rows = replace(self._problem, shape=(len(units), self._length), dim=-1) if self._by_rows else self._problem
+        inputs = []
+        for i, (fresh, names) in enumerate(zip(rows.inputs(self._generator), self._names[0], strict=True)):
+            originals = [self._sets[number][0].of(self._sets[number][1])[0][i] for number, _ in units]
+            if i in self._shared:
+                inputs.append(originals[0])
+                continue
+            now = torch.stack([self._row(x, names, index) for x, (_, index) in zip(originals, units, strict=True)])
+            length, starts = spans[i]
+            start = torch.tensor(starts, device=now.device)[:, None]
+            place = torch.arange(now.size(1), device=now.device)
+            fresh, shape = fresh.view(now.shape), fresh.shape
+            drawn = torch.where((place >= start) & (place < start + length), fresh, now)
+            if i == 0 and length == now.size(1) and self._python.random() < 0.5:
+                drawn = now.flip(1)
+            elif now.is_floating_point() and now.size(1) > 1:  # else a few elements could be within the tolerance
+                telling = fresh.amin(1, True) if operation.decisive < 0 else fresh.amax(1, True)
+                drawn.scatter_(1, start + self._python.randrange(length), telling)
+            inputs.append(drawn.view(shape))
+        found = operation.expect(rows.arguments(inputs)).outputs
+        return inputs, [Bounds(b.name, b.lower.view(len(units), -1), b.upper.view(len(units), -1)) for b in found]
+
+    def _follow(self, units: Sequence[Unit], spans: Spans, inputs: list[torch.Tensor], right: list[Bounds]) -> None:
+        """Let the batches hold this."""
+        for row, (number, index) in enumerate(units):
+            originals, bounds = self._sets[number][0].of(self._sets[number][1])
+            for i, (original, names) in enumerate(zip(originals, self._names[0], strict=True)):
+                if i not in self._shared:
+                    self._row(original, names, index).copy_(inputs[i].view(len(units), -1)[row])
+            for known, new, names in zip(bounds, right, self._names[1], strict=True):
+                self._row(known.lower, names, index).copy_(new.lower[row])
+                self._row(known.upper, names, index).copy_(new.upper[row])
+
+    def _redraw(self, units: Sequence[Unit], sets: int, poisoned: set[int]) -> None:
+        spans = self._spans(len(units), max(1, self._x.numel() * sets // _TOUCHED // len(units)))
+        inputs, right = self._drawn(units, spans)
+        self._follow(units, spans, inputs, right)
+        drawn = [x.view(len(units), -1) for i, x in enumerate(inputs) if i not in self._shared]
+        changing = [span for i, span in enumerate(spans) if i not in self._shared]
+        for row, unit in enumerate(units):
+            pieces, outs = self._pieces(unit, spans, row)
+            for piece, x, (length, starts) in zip(pieces, drawn, changing, strict=True):
+                piece.copy_(x[row].narrow(0, starts[row], length))
+            for out in outs if unit[0] in poisoned else ():
+                self._spoil(out, out)
+        for i, bounds in enumerate(right):
+            batches = [self._sets[number] for number, _ in units]
+            rows = [
+                self._row(batch.outs[place][i], self._names[1][i], index)
+                for (batch, place), (_, index) in zip(batches, units, strict=True)
+            ]
+            self._due.append((rows, bounds))
+
+    def _poison(self, numbers: Sequence[int]) -> None:
+        """Pieces of the outputs of these sets."""
+        import torch
+
+        if not numbers:
+            return
+        each = max(1, 64 // len(numbers))
+        for i, out in enumerate(self._sets[0][0].outs[0]):
+            length, pieces, bounds = min(_PIECE, out.numel()), [], []
+            for number in numbers:
+                batch, place = self._sets[number]
+                known = batch.of(place)[1][i]
+                for _ in range(each):
+                    start = self._python.randint(0, out.numel() - length)
+                    piece, lower, upper = (
+                        t.view(-1).narrow(0, start, length) for t in (batch.outs[place][i], known.lower, known.upper)
+                    )
+                    self._spoil(piece, lower)
+                    pieces.append(piece)
+                    bounds.append((lower, upper))
+            lower, upper = (torch.stack(side) for side in zip(*bounds, strict=True))
+            self._due.append((pieces, Bounds(self._problem.operation.name, lower, upper)))
+
+    def _spoil(self, out: torch.Tensor, right: torch.Tensor) -> None:
+        """Write what is not right, and no constant that could be known."""
+        if out.is_floating_point():
+            out.fill_(-self._python.uniform(10, 1000))
+        else:
+            out.copy_(poison_like(right))
+
+    def _aim(self, probe: Probe) -> None:
+        """Give a probe new values."""
+        units, (number, index) = [probe.unit], probe.unit
+        (batch, place) = self._sets[number]
+        stale = [
+            self._part(known.lower, i, index, probe.spans, 0).clone() for i, known in enumerate(batch.of(place)[1])
+        ]
+        inputs, right = self._drawn(units, probe.spans)
+        self._follow(units, probe.spans, inputs, right)
+        originals = batch.of(place)[0]
+        changing = [i for i in range(len(originals)) if i not in self._shared]
+        for i, (_, value) in zip(changing, probe.inputs, strict=True):
+            length, starts = probe.spans[i]
+            value.copy_(self._row(originals[i], self._names[0][i], index).narrow(0, starts[0], length))
+        poisoned = self._python.random() < 0.5
+        known = batch.of(place)[1]
+        for i, (_, value, found) in enumerate(probe.outs):
+            value.copy_(stale[i])
+            if poisoned:
+                self._spoil(value, value)
+            pair = [self._part(t, i, index, probe.spans, 0)[None].clone() for t in (known[i].lower, known[i].upper)]
+            self._due.append(([found], Bounds(known[i].name, pair[0], pair[1])))
