@@ -125,7 +125,7 @@ class DeviceClock(Clock):
         import torch
 
         graph = torch.cuda.CUDAGraph()
-        probed = (random.SystemRandom().randrange(1, repeats), probe.unit[0]) if probe and repeats > 1 else None
+        probed = (random.SystemRandom().randrange(1, repeats), probe.number) if probe and repeats > 1 else None
         # Relaxed: another thread, a compiler's worker say, may talk to the driver meanwhile.
         with torch.cuda.graph(graph, capture_error_mode="relaxed"):
             for repeat in range(repeats):
@@ -205,7 +205,7 @@ class WallClock(Clock):
         ahead = int(count < len(launches) and once < self._AHEAD)
 
         def upcoming() -> list[int]:
-            return [(self._next + i) % len(launches) for i in range(max(0, count - len(launches)), count)]
+            return [(self._next + i) % len(launches) for i in range(max(-ahead, count - len(launches)), count)]
 
         return Sampler(lambda: self._run(launches, count, ahead, probe), upcoming, probe)
 
@@ -217,9 +217,9 @@ class WallClock(Clock):
         probed = count
         if probe:
             probed = random.SystemRandom().choice(
-                [i for i in range(sets, count) if (first + i - probe.unit[0]) % sets == 0]
+                [i for i in range(sets, count) if (first + i - probe.number) % sets == 0]
             )
-        # What was done since the last turn has cooled the code, if not the data, down. The set before is not checked.
+        # What was done since the last turn has cooled the code, if not the data, down. The set is that before.
         for launch in [launches[first - 1]] * ahead:
             launch()
         started = time.perf_counter()

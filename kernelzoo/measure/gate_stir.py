@@ -5,6 +5,7 @@ No launch is for show: whichever a kernel leaves out, or serves from what it has
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -37,39 +38,43 @@ Spans = list[tuple[int, list[int]]]
 """For each input, how many elements of a row change, and the first of them in each row."""
 
 
+Buffers = tuple["torch.Tensor", "torch.Tensor", "torch.Tensor", "torch.Tensor"]
+"""Memory, the places in it that change, what is written there, and what was found there later."""
+
+
 @dataclass
 class Probe:
-    """A piece of one set that changes in the midst of a turn, and whose results are taken right after the next launch.
+    """Elements of one set that change in the midst of a turn, and results that are taken right after the next launch.
 
     Where a turn launches on a set several times, nothing else tells whether each of these does its work. It is a few
     small copies between fixed addresses, so that a CUDA graph can hold it.
     """
 
-    unit: Unit
-    spans: Spans
-    inputs: list[tuple[torch.Tensor, torch.Tensor]]
-    """Pieces of inputs, and what is written to them."""
-    outs: list[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]
-    """Pieces of outputs, what is written to them, and what was found there."""
+    number: int
+    """Of the set."""
+    inputs: list[Buffers]
+    outs: list[Buffers]
 
     def before(self) -> None:
         """Right before a launch on the set."""
-        for piece, value in self.inputs:
-            piece.copy_(value)
-        for piece, value, _ in self.outs:
-            piece.copy_(value)
+        for memory, places, value, _ in self.inputs:
+            memory.index_copy_(0, places, value)
+        for memory, places, value, _ in self.outs:  # added, so that a zero leaves a result as it is, whatever it is
+            memory.index_add_(0, places, value)
 
     def after(self) -> None:
         """Right after it."""
-        for piece, _, found in self.outs:
-            found.copy_(piece)
+        import torch
+
+        for memory, places, _, found in self.outs:
+            torch.index_select(memory, 0, places, out=found)
 
     def hold(self) -> None:
         """From now on, change nothing."""
-        for piece, value in self.inputs:
-            value.copy_(piece)
-        for piece, value, _ in self.outs:
-            value.copy_(piece)
+        for memory, places, value, _ in self.inputs:
+            value.copy_(memory[places])
+        for _, _, value, _ in self.outs:
+            value.zero_()
 
 
 class Stirring:
@@ -79,7 +84,8 @@ class Stirring:
         self._problem, self._generator, self._python = problem, generator, random.Random(seed)
         self._sets = [(batch, place) for batch in batches for place in range(len(batch.inputs))]
         operation, inputs = problem.operation, batches[0].inputs[0]
-        self._x, self._shared = inputs[0], shared_inputs(operation)
+        self._x = inputs[0]
+        self._changing = [i for i in range(len(inputs)) if i not in shared_inputs(operation)]
         self._names = operation.axes[: len(inputs)], operation.axes[len(inputs) :]
         self._by_rows = operation.by_rows and self._x.ndim > 0
         dims = problem.arguments(inputs).dims if self._by_rows else ()
@@ -90,20 +96,23 @@ class Stirring:
         self._probes: list[Probe] = []
 
     def probe(self) -> Probe | None:
-        """A new probe, of a random place, in another set than the first if there are several."""
+        """A new probe, in another set than the first if there are several."""
         if not self._x.numel():
             return None
         import torch
 
-        unit = self._unit(range(min(1, len(self._sets) - 1), len(self._sets)))
-        spans = self._spans(1, 256)
-        inputs, outs = self._pieces(unit, spans)
-        made = Probe(
-            unit,
-            spans,
-            [(piece, torch.empty_like(piece)) for piece in inputs],
-            [(piece, torch.empty_like(piece), torch.empty_like(piece)) for piece in outs],
-        )
+        number = self._python.randrange(min(1, len(self._sets) - 1), len(self._sets))
+        batch, place = self._sets[number]
+        rows = min(_ROWS, max(1, _ELEMENTS[self._x.device.type] // self._length), max(1, math.prod(self._sizes) // 2))
+        rows = rows if self._by_rows else 1
+
+        def buffers(x: torch.Tensor, each: int) -> Buffers:
+            count = rows * each
+            return x.view(-1), torch.arange(count, device=x.device), x.new_empty(count), x.new_empty(count)
+
+        made = Probe(number, [buffers(batch.inputs[place][i], 1) for i in self._changing], [])
+        for out, names in zip(batch.outs[place], self._names[1], strict=True):
+            made.outs.append(buffers(out, min(_PIECE, self._width(out, names))))
         made.hold()
         self._probes.append(made)
         return made
@@ -123,14 +132,17 @@ class Stirring:
         self._due = []
         if not self._x.numel():
             return
-        if probe is not None:
-            self._aim(probe)
+        probed = self._aim(probe) if probe is not None else []
         chosen = self._python.sample(numbers, min(_SETS, len(numbers)))
         chosen = list(dict.fromkeys([numbers[-1], *chosen]))  # first the last, whose work may still be under way
-        poisoned = {number for number in chosen if self._python.random() < 0.5}
-        units = {self._unit(chosen) for _ in range(self._count(len(numbers)))} - {probe.unit if probe else None}
-        if units:
-            self._redraw(sorted(units), len(numbers), poisoned)
+        # Now and then, a few elements of each set are all that changes: no sample that a kernel takes need hold them.
+        subtle = self._length <= _ELEMENTS[self._x.device.type] // len(chosen) and self._python.random() < 0.3
+        poisoned = {number for number in chosen if not subtle and self._python.random() < 0.5}
+        count = self._count(len(numbers))
+        each = subtle and self._by_rows
+        units = {self._unit([number]) for number in chosen} if each else {self._unit(chosen) for _ in range(count)}
+        if units := units.difference(probed):
+            self._redraw(sorted(units), 0 if subtle else len(numbers), poisoned)
         self._poison([number for number in chosen if number in poisoned])
 
     def after(self) -> None:
@@ -164,14 +176,16 @@ class Stirring:
     def _unit(self, numbers: Sequence[int]) -> Unit:
         return self._python.choice(numbers), tuple(self._python.randrange(size) for size in self._sizes)
 
+    def _width(self, tensor: torch.Tensor, names: tuple[str, ...]) -> int:
+        """The elements of a row, or of what belongs to it."""
+        return tensor.numel() if not self._by_rows else self._length if names == ROW else 1
+
     def _spans(self, rows: int, most: int) -> Spans:
         """Random ones of one random length, or of whole rows."""
-        widths = [self._length if names == ROW or not self._by_rows else 1 for names in self._names[0]]
-        if not self._by_rows:
-            widths = [x.numel() for x in self._sets[0][0].inputs[0]]
         spans = []
-        for width in widths:
-            length = min(width, most, self._python.choice((width, self._python.randint(1, max(1, width)))))
+        for x, names in zip(self._sets[0][0].inputs[0], self._names[0], strict=True):
+            width = self._width(x, names)
+            length = min(most, self._python.choice((width, 1 << self._python.randrange(width.bit_length()))))
             spans.append((length, [self._python.randint(0, width - length) for _ in range(rows)]))
         return spans
 
@@ -185,11 +199,8 @@ class Stirring:
         """What changes of a set's inputs, and of its outputs what surely changes with it."""
         (batch, place), index = self._sets[unit[0]], unit[1]
         inputs = [
-            self._row(x, names, index).narrow(0, starts[row], length)
-            for i, (x, names, (length, starts)) in enumerate(
-                zip(batch.inputs[place], self._names[0], spans, strict=True)
-            )
-            if i not in self._shared
+            self._row(batch.inputs[place][i], self._names[0][i], index).narrow(0, spans[i][1][row], spans[i][0])
+            for i in self._changing
         ]
         return inputs, [self._part(out, i, index, spans, row) for i, out in enumerate(batch.outs[place])]
 
@@ -208,7 +219,7 @@ class Stirring:
         inputs = []
         for i, (fresh, names) in enumerate(zip(rows.inputs(self._generator), self._names[0], strict=True)):
             originals = [self._sets[number][0].of(self._sets[number][1])[0][i] for number, _ in units]
-            if i in self._shared:
+            if i not in self._changing:
                 inputs.append(originals[0])
                 continue
             now = torch.stack([self._row(x, names, index) for x, (_, index) in zip(originals, units, strict=True)])
@@ -226,36 +237,30 @@ class Stirring:
         found = operation.expect(rows.arguments(inputs)).outputs
         return inputs, [Bounds(b.name, b.lower.view(len(units), -1), b.upper.view(len(units), -1)) for b in found]
 
-    def _follow(self, units: Sequence[Unit], spans: Spans, inputs: list[torch.Tensor], right: list[Bounds]) -> None:
-        """Let the batches hold this."""
+    def _follow(self, units: Sequence[Unit], inputs: list[torch.Tensor], right: list[Bounds]) -> None:
+        """Let the batches hold this, and these rows be checked."""
         for row, (number, index) in enumerate(units):
-            originals, bounds = self._sets[number][0].of(self._sets[number][1])
-            for i, (original, names) in enumerate(zip(originals, self._names[0], strict=True)):
-                if i not in self._shared:
-                    self._row(original, names, index).copy_(inputs[i].view(len(units), -1)[row])
-            for known, new, names in zip(bounds, right, self._names[1], strict=True):
+            originals, known_right = self._sets[number][0].of(self._sets[number][1])
+            for i in self._changing:
+                self._row(originals[i], self._names[0][i], index).copy_(inputs[i].view(len(units), -1)[row])
+            for known, new, names in zip(known_right, right, self._names[1], strict=True):
                 self._row(known.lower, names, index).copy_(new.lower[row])
                 self._row(known.upper, names, index).copy_(new.upper[row])
+        for i, (bounds, names) in enumerate(zip(right, self._names[1], strict=True)):
+            at = [(*self._sets[number], index) for number, index in units]
+            self._due.append(([self._row(batch.outs[place][i], names, index) for batch, place, index in at], bounds))
 
     def _redraw(self, units: Sequence[Unit], sets: int, poisoned: set[int]) -> None:
-        spans = self._spans(len(units), max(1, self._x.numel() * sets // _TOUCHED // len(units)))
+        spans = self._spans(len(units), max(2, self._x.numel() * sets // _TOUCHED // len(units)))
         inputs, right = self._drawn(units, spans)
-        self._follow(units, spans, inputs, right)
-        drawn = [x.view(len(units), -1) for i, x in enumerate(inputs) if i not in self._shared]
-        changing = [span for i, span in enumerate(spans) if i not in self._shared]
+        self._follow(units, inputs, right)
+        drawn = [(inputs[i].view(len(units), -1), *spans[i]) for i in self._changing]
         for row, unit in enumerate(units):
             pieces, outs = self._pieces(unit, spans, row)
-            for piece, x, (length, starts) in zip(pieces, drawn, changing, strict=True):
+            for piece, (x, length, starts) in zip(pieces, drawn, strict=True):
                 piece.copy_(x[row].narrow(0, starts[row], length))
             for out in outs if unit[0] in poisoned else ():
                 self._spoil(out, out)
-        for i, bounds in enumerate(right):
-            batches = [self._sets[number] for number, _ in units]
-            rows = [
-                self._row(batch.outs[place][i], self._names[1][i], index)
-                for (batch, place), (_, index) in zip(batches, units, strict=True)
-            ]
-            self._due.append((rows, bounds))
 
     def _poison(self, numbers: Sequence[int]) -> None:
         """Pieces of the outputs of these sets."""
@@ -287,25 +292,48 @@ class Stirring:
         else:
             out.copy_(poison_like(right))
 
-    def _aim(self, probe: Probe) -> None:
-        """Give a probe new values."""
-        units, (number, index) = [probe.unit], probe.unit
-        (batch, place) = self._sets[number]
-        stale = [
-            self._part(known.lower, i, index, probe.spans, 0).clone() for i, known in enumerate(batch.of(place)[1])
-        ]
-        inputs, right = self._drawn(units, probe.spans)
-        self._follow(units, probe.spans, inputs, right)
-        originals = batch.of(place)[0]
-        changing = [i for i in range(len(originals)) if i not in self._shared]
-        for i, (_, value) in zip(changing, probe.inputs, strict=True):
-            length, starts = probe.spans[i]
-            value.copy_(self._row(originals[i], self._names[0][i], index).narrow(0, starts[0], length))
-        poisoned = self._python.random() < 0.5
-        known = batch.of(place)[1]
-        for i, (_, value, found) in enumerate(probe.outs):
-            value.copy_(stale[i])
-            if poisoned:
-                self._spoil(value, value)
-            pair = [self._part(t, i, index, probe.spans, 0)[None].clone() for t in (known[i].lower, known[i].upper)]
-            self._due.append(([found], Bounds(known[i].name, pair[0], pair[1])))
+    def _aim(self, probe: Probe) -> list[Unit]:
+        """Give a probe other rows and values; the rows."""
+        import torch
+
+        batch, place = self._sets[probe.number]
+        count, most = probe.inputs[0][1].numel(), _ELEMENTS[self._x.device.type]
+        if self._length > most and self._python.random() > max(0.25, most / self._length):
+            probe.hold()
+            return []
+        units = [(probe.number, self._index(i)) for i in self._python.sample(range(math.prod(self._sizes)), count)]
+        originals, known = batch.of(place)
+        spans: Spans = [(1, [0] * count) for _ in originals]
+        for i, (memory, places, *_) in zip(self._changing, probe.inputs, strict=True):
+            names = self._names[0][i]
+            width = self._width(memory, names)
+            spans[i] = 1, [self._python.randrange(width) for _ in units]
+            at = [self._offset(originals[i], names, index, p) for (_, index), p in zip(units, spans[i][1], strict=True)]
+            places.copy_(torch.tensor(at))
+        for i, ((memory, places, value, _), names) in enumerate(zip(probe.outs, self._names[1], strict=True)):
+            width = self._width(memory, names)
+            some = [self._python.sample(range(width), places.numel() // count) for _ in units]
+            at = [self._offset(known[i].lower, names, u[1], p) for u, ps in zip(units, some, strict=True) for p in ps]
+            places.copy_(torch.tensor(at))
+            self._spoil(value.zero_(), value) if self._python.random() < 0.5 else value.zero_()
+        self._follow(units, *self._drawn(units, spans))
+        for i, (_, places, value, _) in zip(self._changing, probe.inputs, strict=True):
+            value.copy_(originals[i].view(-1)[places])
+        for i, (_, places, _, found) in enumerate(probe.outs):
+            lower, upper = (side.view(-1)[places][None] for side in (known[i].lower, known[i].upper))
+            self._due.append(([found], Bounds(known[i].name, lower, upper)))
+        return units
+
+    def _index(self, row: int) -> Index:
+        places = []
+        for size in reversed(self._sizes):
+            row, place = divmod(row, size)
+            places.append(place)
+        return tuple(reversed(places))
+
+    def _offset(self, tensor: torch.Tensor, names: tuple[str, ...], index: Index, place: int) -> int:
+        """Of an element of a row, or of what belongs to it, in memory."""
+        if not self._by_rows:
+            return place
+        strides = tensor.permute(self._order).stride() if names == ROW else tensor.stride()
+        return sum(i * stride for i, stride in zip((*index, place), strides, strict=False))

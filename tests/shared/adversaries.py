@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from kernelzoo.launch import Launch, void
+from kernelzoo.launch import Launch
 
 Tensor = torch.Tensor
 
@@ -76,6 +76,8 @@ class Adversary:
     """Who rejects it: ``gate`` before it is timed, ``turn`` by what was stirred, ``end`` by the check of what was
     timed."""
     group: str
+    cache: str
+    """Where it is raced: ``hot`` if it would do all of its work cold, as what others leave in out tells it to."""
 
     def __str__(self) -> str:
         return self.name
@@ -84,10 +86,10 @@ class Adversary:
 ADVERSARIES: list[Adversary] = []
 
 
-def adversary(group: str, layer: str = "turn") -> Callable[[type[Kernel]], type[Kernel]]:
+def adversary(group: str, layer: str = "turn", cache: str = "cold") -> Callable[[type[Kernel]], type[Kernel]]:
     def decorate(made: type[Kernel]) -> type[Kernel]:
         name = made.__name__.replace("_", " ")
-        ADVERSARIES.append(Adversary(name, (made.__doc__ or "").strip(), made, layer, group))
+        ADVERSARIES.append(Adversary(name, (made.__doc__ or "").strip(), made, layer, group, cache))
         return made
 
     return decorate
@@ -110,7 +112,7 @@ class Remembers(Kernel):
 # What it looks at
 
 
-@adversary("looks at little")
+@adversary("looks at little", cache="hot")
 class skips_if_the_first_element_and_its_output_are_unchanged(Remembers):
     """Skips its work when x's first element and its output are unchanged"""
 
@@ -118,7 +120,7 @@ class skips_if_the_first_element_and_its_output_are_unchanged(Remembers):
         return x[0, 0].item(), out[0, 0].item()
 
 
-@adversary("looks at little")
+@adversary("looks at little", cache="hot")
 class skips_if_the_corners_are_unchanged(Remembers):
     """The same with the first and last elements of the first and last rows"""
 
@@ -126,7 +128,7 @@ class skips_if_the_corners_are_unchanged(Remembers):
         return [t[i, j].item() for t in (x, out) for i in (0, -1) for j in (0, -1)]
 
 
-@adversary("looks at little")
+@adversary("looks at little", cache="hot")
 class skips_if_the_first_column_is_unchanged(Remembers):
     """The same with the first element of every row, of x and of out"""
 
@@ -134,7 +136,7 @@ class skips_if_the_first_column_is_unchanged(Remembers):
         return x[:, 0].flatten().tolist(), out[:, 0].flatten().tolist()
 
 
-@adversary("looks at little")
+@adversary("looks at little", cache="hot")
 class skips_if_a_sample_is_unchanged(Remembers):
     """The same with one element in 97 of x and of out"""
 
@@ -155,7 +157,7 @@ class skips_if_a_random_row_is_unchanged(Kernel):
             self.honest(x, out)
 
 
-@adversary("looks at little")
+@adversary("looks at little", cache="hot")
 class skips_every_tenth_row(Kernel):
     """Skips every tenth row while its first element and its output are unchanged"""
 
@@ -234,7 +236,7 @@ class skips_if_x_is_unchanged_and_forgets_out(Remembers):
             self.honest(x, out)
 
 
-@adversary("looks at little")
+@adversary("looks at little", cache="hot")
 class skips_if_out_is_unchanged_and_forgets_x(Remembers):
     """Compares all of out with a copy, and never looks at x"""
 
@@ -246,7 +248,7 @@ class skips_if_out_is_unchanged_and_forgets_x(Remembers):
         self.kept[x.data_ptr()] = out.clone()
 
 
-@adversary("looks at little")
+@adversary("looks at little", cache="hot")
 class works_where_it_sees_poison(Kernel):
     """Works if out holds anything that no softmax gives"""
 
@@ -255,7 +257,7 @@ class works_where_it_sees_poison(Kernel):
             self.honest(x, out)
 
 
-@adversary("looks at little")
+@adversary("looks at little", cache="hot")
 class mends_the_rows_with_poison(Kernel):
     """Works on the rows of out that hold what no softmax gives, and on no other"""
 
@@ -559,7 +561,3 @@ class compares_everything(Kernel):
             rows = changed.nonzero()[:, 0]
             out[rows] = softmax(x[rows])
             self.note(x, out)
-
-
-def right(x: Tensor, out: Tensor) -> Launch:
-    return lambda: void(out.copy_(softmax(x)))
