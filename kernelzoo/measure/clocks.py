@@ -125,7 +125,7 @@ class DeviceClock(Clock):
         import torch
 
         graph = torch.cuda.CUDAGraph()
-        probed = (random.SystemRandom().randrange(1, repeats), probe.number) if probe and repeats > 1 else None
+        probed = (random.SystemRandom().randrange(repeats), probe.number) if probe and repeats > 1 else None
         # Relaxed: another thread, a compiler's worker say, may talk to the driver meanwhile.
         with torch.cuda.graph(graph, capture_error_mode="relaxed"):
             for repeat in range(repeats):
@@ -199,8 +199,12 @@ class WallClock(Clock):
     def prepare(self, launches: Sequence[Launch], probe: Probe | None = None) -> Sampler:
         for launch in launches:
             launch()
-        once = max(self._run(launches, 1), 1e-7)
+        once = max(min(self._run(launches, 1) for _ in range(3)), 1e-7)
         count = max(1, int(self._RUN / once))
+        if count > len(
+            launches
+        ):  # twice on each, or it is left to chance whether it is the last launch that is checked
+            count = max(count, 2 * len(launches))
         probe = probe if count >= 2 * len(launches) else None
         ahead = int(count < len(launches) and once < self._AHEAD)
 
@@ -210,15 +214,14 @@ class WallClock(Clock):
         return Sampler(lambda: self._run(launches, count, ahead, probe), upcoming, probe)
 
     def _run(self, launches: Sequence[Launch], count: int, ahead: int = 0, probe: Probe | None = None) -> float:
-        sets, first = len(launches), self._next
         # Begin each sample where the last one ended, or a single launch would always meet the same set.
+        sets, first, probed = len(launches), self._next, count
+        if probe:  # any launch, and often the first or the last
+            chance = random.SystemRandom()
+            probed = chance.choice((0, chance.randrange(count), chance.randrange(count), count - 1))
+            first = (probe.number - probed) % sets
         chosen = [launches[(first + i) % sets] for i in range(count)]
         self._next = (first + count) % sets
-        probed = count
-        if probe:
-            probed = random.SystemRandom().choice(
-                [i for i in range(sets, count) if (first + i - probe.number) % sets == 0]
-            )
         # What was done since the last turn has cooled the code, if not the data, down. The set is that before.
         for launch in [launches[first - 1]] * ahead:
             launch()

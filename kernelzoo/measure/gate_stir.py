@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from kernelzoo.check.bits import poison_like
-from kernelzoo.errors import retold
-from kernelzoo.measure.gate_memory import Batch, Index, shared_inputs, wait
+from kernelzoo.errors import ContractError, retold
+from kernelzoo.measure.gate_memory import Batch, Index, equal, shared_inputs, wait
 from kernelzoo.measure.problems import Problem
 from kernelzoo.operations import Bounds
 from kernelzoo.operations.declared import ROW
@@ -94,6 +94,7 @@ class Stirring:
         self._length = self._x.size(dims[0]) if dims else self._x.numel()
         self._due: list[tuple[list[torch.Tensor], Bounds]] = []
         self._probes: list[Probe] = []
+        self._last = 0
 
     def probe(self) -> Probe | None:
         """A new probe, in another set than the first if there are several."""
@@ -129,7 +130,7 @@ class Stirring:
         right for these rows is poisoned, and random pieces of outputs are; of the others it stays, and is wrong now.
         ``probe``: one that will come into the turn.
         """
-        self._due = []
+        self._due, self._last = [], numbers[-1]
         if not self._x.numel():
             return
         probed = self._aim(probe) if probe is not None else []
@@ -151,13 +152,25 @@ class Stirring:
 
         wait(self._x)
         taken = [torch.stack(parts) for parts, _ in reversed(self._due)]  # at once, or late work might be done by then
+        spoiled = []  # who writes now does work that was not timed
+        for out in self._sets[self._last][0].outs[self._sets[self._last][1]] if self._due else ():
+            places = torch.tensor([self._python.randrange(out.numel()) for _ in range(_PIECE)], device=out.device)
+            memory, results = out.view(-1), out.view(-1)[places]
+            poison = results.clone()
+            self._spoil(poison, results)
+            memory[places] = poison
+            spoiled.append((memory, places, results, poison))
         checks = list(zip(taken, reversed(self._due), strict=True))
         self._python.shuffle(checks)
-        for results, (_, bounds) in checks:
+        for right, (_, bounds) in checks:
             try:
-                bounds.check(results)
+                bounds.check(right)
             except AssertionError as error:
                 raise retold(error, f"of what was changed between two launches, {error}") from None
+        for memory, places, results, poison in spoiled:
+            if not equal(memory[places], poison):
+                raise ContractError("an output was written after the launch had returned", "not repeatable")
+            memory[places] = results
 
     def restore(self) -> None:
         """Let all inputs be what the results are checked against, after a turn that did not end."""
@@ -210,7 +223,9 @@ class Stirring:
         length = min(length, whole.numel())
         return whole.narrow(0, min(starts[row], whole.numel() - length), length)
 
-    def _drawn(self, units: Sequence[Unit], spans: Spans) -> tuple[list[torch.Tensor], list[Bounds]]:
+    def _drawn(
+        self, units: Sequence[Unit], spans: Spans, *, turned: bool = False
+    ) -> tuple[list[torch.Tensor], list[Bounds]]:
         """Inputs of rows that are new within their spans, and what is right for the outputs: a row for each unit."""
         import torch
 
@@ -227,9 +242,10 @@ class Stirring:
             start = torch.tensor(starts, device=now.device)[:, None]
             place = torch.arange(now.size(1), device=now.device)
             fresh, shape = fresh.view(now.shape), fresh.shape
-            drawn = torch.where((place >= start) & (place < start + length), fresh, now)
-            if i == 0 and length == now.size(1) and self._python.random() < 0.5:
-                drawn = now.flip(1)
+            inside = (place >= start) & (place < start + length)
+            drawn = torch.where(inside, fresh, now)
+            if i == 0 and turned:
+                drawn = now.gather(1, torch.where(inside, 2 * start + length - 1 - place, place))
             elif now.is_floating_point() and now.size(1) > 1:  # else a few elements could be within the tolerance
                 telling = fresh.amin(1, True) if operation.decisive < 0 else fresh.amax(1, True)
                 drawn.scatter_(1, start + self._python.randrange(length), telling)
@@ -252,7 +268,7 @@ class Stirring:
 
     def _redraw(self, units: Sequence[Unit], sets: int, poisoned: set[int]) -> None:
         spans = self._spans(len(units), max(2, self._x.numel() * sets // _TOUCHED // len(units)))
-        inputs, right = self._drawn(units, spans)
+        inputs, right = self._drawn(units, spans, turned=self._python.random() < 0.3)
         self._follow(units, inputs, right)
         drawn = [(inputs[i].view(len(units), -1), *spans[i]) for i in self._changing]
         for row, unit in enumerate(units):

@@ -20,8 +20,8 @@ from kernelzoo.launch import Launch
 
 Tensor = torch.Tensor
 
-WARM = 40
-"""Launches of a kernel, over all sets, after which it is lazy: a race of a dozen sets checks with fewer."""
+WARM = 80
+"""Launches of a kernel, over all sets, after which it is lazy: a race of 32 sets begins with fewer."""
 
 
 def softmax(x: Tensor) -> Tensor:
@@ -412,7 +412,7 @@ class works_at_once_or_never(Kernel):
             self.honest(x, out)
 
 
-@adversary("looks at the time")
+@adversary("looks at the time", cache="hot")
 class works_while_a_set_is_new_to_it(Kernel):
     """Skips its work if the last launch on that set was less than 20 ms ago"""
 
