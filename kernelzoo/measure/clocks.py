@@ -7,18 +7,35 @@ the device. ``WallClock`` times them on the host.
 from __future__ import annotations
 
 import ctypes
+import random
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import torch
 
     from kernelzoo.launch import Launch
+    from kernelzoo.measure.gate_stir import Probe
 
 
 _NOT_SUPPORTED = 801  # CUDA_ERROR_NOT_SUPPORTED
+
+
+@dataclass(frozen=True)
+class Sampler:
+    """Called, it gives the seconds that one launch takes, averaged over a run through the sets."""
+
+    run: Callable[[], float]
+    upcoming: Callable[[], Sequence[int]]
+    """The numbers of the sets that the next run launches on, in the order in which it is done with them."""
+    probe: Probe | None = None
+    """What changes a set in the midst of each run, if that launches on it several times."""
+
+    def __call__(self) -> float:
+        return self.run()
 
 
 class Clock(ABC):
@@ -31,9 +48,8 @@ class Clock(ABC):
     """The rotated sets together must hold this many bytes for the data to be cold."""
 
     @abstractmethod
-    def prepare(self, launches: Sequence[Launch]) -> Callable[[], float]:
-        """Warm a lane up and return its sampler, which gives the seconds that one launch takes, averaged over a run
-        through the sets."""
+    def prepare(self, launches: Sequence[Launch], probe: Probe | None = None) -> Sampler:
+        """Warm a lane up and return its sampler."""
 
     @abstractmethod
     def submit(self, launches: Sequence[Launch]) -> float | None:
@@ -45,6 +61,14 @@ class Clock(ABC):
 
         Else the next lane finds some of its input there, which is the same: on an H200 a copy gained 1 to 3 % by such a
         kernel before it.
+        """
+
+    @abstractmethod
+    def settle(self, hot: Sequence[torch.Tensor], *, writes: bool) -> None:
+        """Before a turn: bring the cache back to what it is between two launches, whatever was done since the last.
+
+        Hot, these tensors are in it; cold (none), other data is, half of it written if the operation ``writes`` as much
+        as it reads.
         """
 
 
@@ -66,6 +90,7 @@ class DeviceClock(Clock):
         import torch
 
         self.device = device
+        self._scratch: torch.Tensor | None = None
         self.sets_bytes = 4 * torch.cuda.get_device_properties(device).L2_cache_size
         keeps = torch.version.cuda is not None and torch.cuda.get_device_capability(device) >= (8, 0)
         self._reset = ctypes.CDLL("libcuda.so.1").cuCtxResetPersistingL2Cache if keeps else None
@@ -77,35 +102,56 @@ class DeviceClock(Clock):
         elif status:
             raise RuntimeError(f"the L2 cache can't be made to forget: CUDA error {status}")
 
-    def prepare(self, launches: Sequence[Launch]) -> Callable[[], float]:
+    def prepare(self, launches: Sequence[Launch], probe: Probe | None = None) -> Sampler:
         import torch
 
         for launch in launches:
             launch()
         torch.cuda.synchronize(self.device)
-        graph, count = self._capture(launches, 1), len(launches)
+        graph, count, repeats = self._capture(launches, 1), len(launches), 1
         estimate = min(self._replay(graph, count) for _ in range(2)) * count
         if estimate < self._RUN:
             repeats = min(int(self._RUN / estimate) + 1, max(1, 4096 // count))
-            graph, count = self._capture(launches, repeats), len(launches) * repeats
+            graph, count = self._capture(launches, repeats, probe), len(launches) * repeats
             self._replay(graph, count)
 
         def sample(_alive: Sequence[Launch] = tuple(launches)) -> float:
             # A graph holds addresses: the launches must live on, for the workspaces they own.
             return self._replay(graph, count)
 
-        return sample
+        return Sampler(sample, lambda: range(len(launches)), probe if repeats > 1 else None)
 
-    def _capture(self, launches: Sequence[Launch], repeats: int) -> Any:
+    def _capture(self, launches: Sequence[Launch], repeats: int, probe: Probe | None = None) -> Any:
         import torch
 
         graph = torch.cuda.CUDAGraph()
+        probed = (random.SystemRandom().randrange(repeats), probe.number) if probe and repeats > 1 else None
         # Relaxed: another thread, a compiler's worker say, may talk to the driver meanwhile.
         with torch.cuda.graph(graph, capture_error_mode="relaxed"):
-            for _ in range(repeats):
-                for launch in launches:
-                    launch()
+            for repeat in range(repeats):
+                for number, launch in enumerate(launches):
+                    if probe and probed == (repeat, number):
+                        probe.before()
+                        launch()
+                        probe.after()
+                    else:
+                        launch()
         return graph
+
+    def settle(self, hot: Sequence[torch.Tensor], *, writes: bool) -> None:
+        import torch
+
+        if hot:
+            for tensor in hot:
+                tensor.clone()
+            return
+        if self._scratch is None:
+            self._scratch = torch.zeros(self.sets_bytes // 8, dtype=torch.float32, device=self.device)
+        if writes:
+            half = self._scratch.numel() // 2
+            torch.add(self._scratch[:half], 0, out=self._scratch[half : 2 * half])
+        else:
+            self._scratch.sum()
 
     def _replay(self, graph: Any, count: int) -> float:
         import torch
@@ -145,30 +191,66 @@ class WallClock(Clock):
     detail = "time.perf_counter around the launch"
     sets_bytes = 128 * 2**20  # past the last-level cache of a desktop processor
     _RUN = 1e-3  # seconds in one sample, at least: 1000 times the clock's own resolution and cost
+    _AHEAD = 20e-3  # seconds of a launch to which some 0.1 ms of cold code make no difference
 
     def __init__(self) -> None:
         self._next = 0
 
-    def prepare(self, launches: Sequence[Launch]) -> Callable[[], float]:
+    def prepare(self, launches: Sequence[Launch], probe: Probe | None = None) -> Sampler:
         for launch in launches:
             launch()
-        count = max(1, int(self._RUN / max(self._run(launches, 1), 1e-7)))
-        return lambda: self._run(launches, count)
+        once = max(min(self._run(launches, 1) for _ in range(3)), 1e-7)
+        count = max(1, int(self._RUN / once))
+        if count > len(
+            launches
+        ):  # twice on each, or it is left to chance whether it is the last launch that is checked
+            count = max(count, 2 * len(launches))
+        probe = probe if count >= 2 * len(launches) else None
+        ahead = int(count < len(launches) and once < self._AHEAD)
 
-    def _run(self, launches: Sequence[Launch], count: int) -> float:
+        def upcoming() -> list[int]:
+            return [(self._next + i) % len(launches) for i in range(max(-ahead, count - len(launches)), count)]
+
+        return Sampler(lambda: self._run(launches, count, ahead, probe), upcoming, probe)
+
+    def _run(self, launches: Sequence[Launch], count: int, ahead: int = 0, probe: Probe | None = None) -> float:
         # Begin each sample where the last one ended, or a single launch would always meet the same set.
-        chosen = [launches[(self._next + i) % len(launches)] for i in range(count)]
-        self._next += count
-        started = time.perf_counter()
-        for launch in chosen:
+        sets, first, probed = len(launches), self._next, count
+        if probe:  # any launch, and often the first or the last
+            chance = random.SystemRandom()
+            probed = chance.choice((0, chance.randrange(count), chance.randrange(count), count - 1))
+            first = (probe.number - probed) % sets
+        chosen = [launches[(first + i) % sets] for i in range(count)]
+        self._next = (first + count) % sets
+        # What was done since the last turn has cooled the code, if not the data, down. The set is that before.
+        for launch in [launches[first - 1]] * ahead:
             launch()
-        return (time.perf_counter() - started) / count
+        started = time.perf_counter()
+        for launch in chosen[:probed]:
+            launch()
+        seconds = time.perf_counter() - started
+        if probe:
+            probe.before()
+            started = time.perf_counter()
+            chosen[probed]()
+            seconds += time.perf_counter() - started
+            probe.after()
+            started = time.perf_counter()
+            for launch in chosen[probed + 1 :]:
+                launch()
+            seconds += time.perf_counter() - started
+        return seconds / count
 
     def submit(self, launches: Sequence[Launch]) -> float | None:
         return None
 
     def forget(self) -> None:
         """A processor's cache can't be asked to keep anything."""
+
+    def settle(self, hot: Sequence[torch.Tensor], *, writes: bool) -> None:
+        """Cold, what was touched since is a small part of the sets."""
+        for tensor in hot:
+            tensor.clone()
 
 
 def clock_for(device: torch.device) -> Clock:

@@ -30,6 +30,7 @@ from kernelzoo.measure.gate_memory import (
     same,
     wait,
 )
+from kernelzoo.measure.gate_stir import Stirring
 from kernelzoo.measure.problems import Problem
 from kernelzoo.operations.declared import ROW
 
@@ -67,11 +68,9 @@ class Gate:
         self.problem, self.sets = problem, list(sets)
         self.seed = secrets.randbits(48) if seed is None else seed
         inputs, outs = self.sets[0]
-        x = inputs[0]
-        python = random.Random(self.seed)
+        x, operation, python = inputs[0], problem.operation, random.Random(self.seed)
         self._place = tuple(python.randrange(size) for size in x.shape)
         generator = torch.Generator(x.device).manual_seed(self.seed)
-        operation = problem.operation
         with on_device_of(x):
             self._rows = Rows(x, problem.arguments(inputs).dims) if operation.by_rows else None
             self._guarded_inputs = tuple(Guarded(tensor, generator) for tensor in inputs)
@@ -89,6 +88,7 @@ class Gate:
             self._fresh = self._draw(generator)
             self._plain: list[_Fresh] | None = None
             self._generator = generator
+            self.stirring = Stirring(problem, self._batches, generator, self.seed)
         tensors = [tensor for one in self.sets for half in one for tensor in half]
         self._metadata = [(tensor, metadata(tensor), tensor.data) for tensor in tensors]
 
@@ -148,6 +148,7 @@ class Gate:
             for batch in self._batches:
                 batch.poison()
             fill(self._inputs, fresh.inputs)
+            self.stirring.hold()
             heads = [outs[0].view(-1)[:1] for batch in self._batches for outs in batch.outs]
             before = bits(torch.cat(heads))
             for _ in self.sets:  # one sample of the wall clock may run through some of the sets only

@@ -148,6 +148,14 @@ class Batch:
         """The same for the results of one set that lie elsewhere."""
         self._expected.check(results)
 
+    def of(self, place: int) -> tuple[Tensors, list[operations.Bounds]]:
+        """Of one set, the copies of its inputs, and what is right for its outputs: to be changed with it."""
+        if not self._stacked:
+            return self.originals, list(self._expected.outputs)
+        originals = (x if i in self._shared else x[place] for i, x in enumerate(self.originals))
+        bounds = [operations.Bounds(b.name, b.lower[place], b.upper[place]) for b in self._expected.outputs]
+        return tuple(originals), bounds
+
     def restore(self) -> None:
         for place, inputs in enumerate(self.inputs):
             for number, (x, original) in enumerate(zip(inputs, self.originals, strict=True)):

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import random
 import statistics
+import threading
 import uuid
-from collections.abc import Callable, Collection, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -17,7 +18,7 @@ from kernelzoo.errors import KernelZooError
 from kernelzoo.launch import Launch
 from kernelzoo.measure import profiler
 from kernelzoo.measure.ceilings import Ceilings, copies, has_copy
-from kernelzoo.measure.clocks import Clock, clock_for
+from kernelzoo.measure.clocks import Clock, Sampler, clock_for
 from kernelzoo.measure.condition import DISTURBED, Condition, watch
 from kernelzoo.measure.gate import Gate
 from kernelzoo.measure.gate_memory import Set, shared_inputs
@@ -34,6 +35,11 @@ Stage = Literal["check", "time", "cross-check"]
 BEYOND = 1.05
 """A cold result this many times faster than the device's own limit is an error of the measurement."""
 
+
+_STRAY = 2.0
+"""Seconds to wait for a thread that a turn started, so that it disturbs no other."""
+
+_AS_TIMED = "right when checked alone, wrong as it was timed: "
 
 BREAKS = "breaks the contract"
 """The flag of an implementation that is right on ordinary values alone, and was timed on request."""
@@ -129,12 +135,14 @@ def race(
     The inputs are new random data. Cold: several sets of inputs, so that no launch finds its data in the cache. Hot:
     one set, launched repeatedly. Each implementation is bound to each set and goes through the gate (see
     :class:`kernelzoo.measure.gate.Gate`). Those that pass are timed in interleaved rounds: each gives one sample a
-    round, in an order that is shuffled each time. A round in which the device was disturbed (see
-    :mod:`kernelzoo.measure.condition`) is measured again, for at most ``rounds`` rounds. At the end, what was timed (a
-    CUDA graph, for example) is checked. If the operation writes as much as it reads, a plain copy of the same data is
-    timed in the same rounds. With ``ceilings``, a cold result that is more than 5 % faster than its limit counts as
-    wrong. An id in ``waive`` may be wrong on special values (NaN, infinities, a dtype's largest): if it is right on all
-    others, it is timed, and its result says that it breaks the contract. ``progress`` is called before each step.
+    round, in an order that is shuffled each time. Before a sample, the sets that it launches on are stirred, and after
+    it they are checked (see :mod:`kernelzoo.measure.gate_stir`): who is wrong has no result, and the others go on. A
+    round in which the device was disturbed (see :mod:`kernelzoo.measure.condition`) is measured again, for at most
+    ``rounds`` rounds. At the end, what was timed (a CUDA graph, for example) is checked on fresh data. If the operation
+    writes as much as it reads, a plain copy of the same data is timed in the same rounds. With ``ceilings``, a cold
+    result that is more than 5 % faster than its limit counts as wrong. An id in ``waive`` may be wrong on special
+    values (NaN, infinities, a dtype's largest): if it is right on all others, it is timed, and its result says that it
+    breaks the contract. ``progress`` is called before each step.
 
     Raises DeviceLostError if an implementation broke the device for this process.
     """
@@ -154,32 +162,19 @@ def race(
             for measurement in results.values():
                 measurement.refused = f"this device's memory does not hold the problem's data: {error}"
             return results
-        lanes: dict[str, Callable[[], float]] = {}
+        lanes: dict[str, Sampler] = {}
         for id, measurement in results.items():
             progress("check", id)
-            try:
+            with _its_own_row(measurement, device):
                 lanes[id] = _admit(measurement, gate, clock, waived=id in waive)
-            except KernelZooError as refusal:
-                measurement.refused = str(refusal)
-            except AssertionError as error:
-                measurement.wrong = str(error)
-            except torch.OutOfMemoryError as error:
-                measurement.refused = f"out of memory: {error}"
-            except Exception as error:  # only this row is lost, whatever the kernel raises
-                measurement.failed = f"raised {type(error).__name__}: {error}"
-                device_lives(device, id, measurement.failed)
         copy = clock.prepare(copies(sets)) if lanes and has_copy(sets) else None
-        _rounds(results, lanes, copy, clock, rounds, device, progress)
+        _rounds(results, lanes, copy, gate, clock, rounds, device, progress)
         for id, sampler in lanes.items():
             measurement = results[id]
             progress("check", id)
-            try:
+            with _its_own_row(measurement, device, _AS_TIMED):
                 gate.check_timed(sampler, special=not measurement.breaks)
-            except AssertionError as error:
-                measurement.samples.clear()
-                measurement.wrong = f"right when checked alone, wrong as it was timed: {error}"
-                continue
-            if ceilings is not None:
+            if measurement.samples and ceilings is not None:
                 measurement.limit = ceilings.limit(problem.op, measurement.bytes)
                 if (measurement.of_limit or 0) > BEYOND:
                     measurement.wrong = (
@@ -245,7 +240,27 @@ def _rotated(problem: Problem, device: torch.device, clock: Clock, cache: Cache)
     return draw_sets(problem, device, count=1 if cache == "hot" else min(max(2, -(-clock.sets_bytes // one)), 2048))
 
 
-def _admit(measurement: Measurement, gate: Gate, clock: Clock, *, waived: bool) -> Callable[[], float]:
+@contextmanager
+def _its_own_row(measurement: Measurement, device: torch.device, when: str = "") -> Iterator[None]:
+    """What one implementation raises, whatever that is, costs its own row, and leaves that without samples."""
+    import torch
+
+    try:
+        yield
+        return
+    except KernelZooError as refusal:
+        measurement.refused = str(refusal)
+    except AssertionError as error:
+        measurement.wrong = f"{when}{error}"
+    except torch.OutOfMemoryError as error:
+        measurement.refused = f"out of memory: {error}"
+    except Exception as error:
+        measurement.failed = f"raised {type(error).__name__}: {error}"
+        device_lives(device, measurement.implementation.id, measurement.failed)
+    measurement.samples.clear()
+
+
+def _admit(measurement: Measurement, gate: Gate, clock: Clock, *, waived: bool) -> Sampler:
     """Pass one implementation through the gate, warm it up and capture it. Raises AssertionError if it is wrong."""
     backend = backends.get(measurement.implementation.backend)
     if backend.emulator:
@@ -261,7 +276,7 @@ def _admit(measurement: Measurement, gate: Gate, clock: Clock, *, waived: bool) 
     measurement.form = form_of(measurement.implementation, measurement.problem.arguments(inputs), outs)
     measurement.first_call = admitted.first_call
     measurement.submit = clock.submit(admitted.launches)
-    return clock.prepare(admitted.launches)
+    return clock.prepare(admitted.launches, gate.stirring.probe())
 
 
 def form_of(implementation: registry.Implementation, args: Arguments, outs: Sequence[torch.Tensor]) -> str:
@@ -281,45 +296,73 @@ def form_of(implementation: registry.Implementation, args: Arguments, outs: Sequ
 
 def _rounds(
     results: dict[str, Measurement],
-    lanes: dict[str, Callable[[], float]],
-    copy: Callable[[], float] | None,
+    lanes: dict[str, Sampler],
+    copy: Sampler | None,
+    gate: Gate,
     clock: Clock,
     rounds: int,
     device: torch.device,
     progress: Callable[[Stage, str], None],
 ) -> None:
-    """Time the lanes in interleaved rounds, until there are enough samples; each round gives one of every lane."""
-    order = list(lanes)
+    """Time the lanes in interleaved rounds, until there are enough samples; each round gives one of every lane. Those
+    that are found wrong, or raise, are out of the race."""
     copied: list[float] = []
     watcher = watch(device)
     start = watcher.read() if watcher else None
-    for id in order:  # a warm-up, not counted: it brings the device to its working clock
-        progress("time", id)
-        lanes[id]()
+    _round(
+        results, lanes, gate, clock, device, progress
+    )  # a warm-up, not counted: it brings the device to its working clock
     repeated = disturbed = 0
     for _ in range(2 * rounds):
-        random.shuffle(order)
         before = watcher.read() if watcher else None
-        sampled = {}
-        for id in order:
-            progress("time", id)
-            clock.forget()
-            sampled[id] = lanes[id]()
-        clock.forget()
+        sampled = _round(results, lanes, gate, clock, device, progress)
+        _settle(gate, clock)
         plain = copy() if copy else None
         if watcher and before and watcher.disturbed(before, watcher.read()):
             if repeated < rounds:
                 repeated += 1
                 continue
             disturbed += 1
-        for id, sample in sampled.items():
-            results[id].samples.append(sample)
+        for id in lanes:
+            results[id].samples.append(sampled[id])
         if plain is not None:
             copied.append(plain)
-        if order and len(results[order[0]].samples) == rounds:
+        if not lanes or len(results[next(iter(lanes))].samples) == rounds:
             break
     end = watcher.read() if watcher else None
-    for id in order:
+    for id in lanes:
         results[id].copy = statistics.median(copied) if copied else None
         results[id].repeated_rounds, results[id].disturbed_rounds = repeated, disturbed
         results[id].condition = (start, end) if start and end else None
+
+
+def _round(
+    results: dict[str, Measurement],
+    lanes: dict[str, Sampler],
+    gate: Gate,
+    clock: Clock,
+    device: torch.device,
+    progress: Callable[[Stage, str], None],
+) -> dict[str, float]:
+    """One turn of each lane, in random order; before each the sets are stirred, and after it that is checked."""
+    sampled = {}
+    for id in random.sample(list(lanes), len(lanes)):
+        progress("time", id)
+        sampler, threads = lanes[id], set(threading.enumerate())
+        gate.stirring.before(sampler.upcoming(), sampler.probe)
+        _settle(gate, clock)
+        with _its_own_row(results[id], device, _AS_TIMED):
+            seconds = sampler()
+            gate.stirring.after()
+            sampled[id] = seconds
+        for stray in set(threading.enumerate()) - threads:
+            stray.join(_STRAY)
+        if id not in sampled:
+            del lanes[id]
+            gate.stirring.restore()
+    return sampled
+
+
+def _settle(gate: Gate, clock: Clock) -> None:
+    clock.settle([] if len(gate.sets) > 1 else [*gate.sets[0][0], *gate.sets[0][1]], writes=has_copy(gate.sets))
+    clock.forget()

@@ -1,0 +1,173 @@
+"""What is timed is what is checked: kernels that are lazy only while they are timed have no result."""
+
+import contextlib
+from collections.abc import Callable, Iterator
+from functools import partial
+
+import adversaries
+import made_up
+import pytest
+import torch
+from adversaries import ADVERSARIES, Adversary
+from registered import forget
+
+import kernelzoo
+from kernelzoo import measure
+from kernelzoo.check.bits import bits
+from kernelzoo.errors import ContractError
+from kernelzoo.measure import Measurement, Problem
+from kernelzoo.measure.clocks import WallClock
+from kernelzoo.measure.gate import Gate
+from kernelzoo.registry import Bind
+
+CPU = torch.device("cpu")
+PROBLEM = Problem("softmax", (256, 512), "float32")
+SMALL = Problem("softmax", (64, 64), "float32")
+"""Of which one sample holds many launches."""
+STIRRED = "of what was changed between two launches"
+LATE = "an output was written after the launch had returned"
+AS_TIMED = "right when checked alone, wrong as it was timed: "
+DEVICES = [
+    "cpu",
+    pytest.param("cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no GPU")),
+]
+
+Race = Callable[..., dict[str, Measurement]]
+
+
+@pytest.fixture
+def race(monkeypatch: pytest.MonkeyPatch) -> Iterator[Race]:
+    """Races a bind under a throw-away name, on a few sets on the host, beside others."""
+    monkeypatch.setattr(WallClock, "sets_bytes", 32 * PROBLEM.bytes)
+
+    def race(bind: Bind, *others: str, device: str = "cpu", problem: Problem = PROBLEM, **options: object):
+        kernelzoo.register("entrant", problem.op, "only")(bind)
+        ids = [f"entrant/{problem.op}/only", *others]
+        options = {"rounds": 16, **options}
+        return measure.race(problem, [kernelzoo.implementation(id) for id in ids], torch.device(device), **options)
+
+    yield race
+    forget("entrant")
+
+
+def layer_of(result: Measurement) -> str:
+    if not result.wrong:
+        return f"none: {result.refused or result.failed or 'it was timed'}"
+    if not result.wrong.startswith(AS_TIMED):
+        return "gate"
+    return "turn" if STIRRED in result.wrong or LATE in result.wrong else "end"
+
+
+@pytest.mark.parametrize("adversary", ADVERSARIES, ids=str)
+@pytest.mark.parametrize("device", DEVICES)
+def test_it_has_no_result(adversary: Adversary, device: str, race: Race) -> None:
+    problem = SMALL if adversary.cache == "hot" else PROBLEM
+    result = race(adversary.made(), device=device, problem=problem, cache=adversary.cache)["entrant/softmax/only"]
+    assert not result.samples, f"timed: {result.median}"
+    if device == "cpu":  # in a CUDA graph some fail, and others are lazy before they are timed
+        assert layer_of(result) == adversary.layer, result.wrong
+
+
+@pytest.mark.parametrize("id", ["torch/softmax/eager", "torch/softmax/naive", "cpu/softmax/auto"])
+@pytest.mark.parametrize("cache", ["cold", "hot"])
+def test_the_honest_keep_their_results_beside_it(id: str, cache: str, race: Race) -> None:
+    """Each language's, in the rounds in which another is thrown out: late work of that one harms nobody."""
+    results = race(adversaries.hands_its_work_to_a_worker(), id, problem=SMALL, cache=cache)
+    assert results["entrant/softmax/only"].wrong
+    assert len(results[id].samples) == 16, results[id]
+
+
+def test_what_compares_everything_is_right(race: Race) -> None:
+    """It gives the right result for any data, so that its time is its own."""
+    result = race(adversaries.compares_everything())["entrant/softmax/only"]
+    assert len(result.samples) == 16, result
+
+
+@pytest.mark.parametrize(
+    "problem",
+    [
+        Problem("softmax", (64, 1), "float16"),
+        Problem("softmax", (33,), "float32"),
+        Problem("softmax", (3, 70, 5), "bfloat16", 1),
+        Problem("softmax", (1, 200_003), "float64"),  # longer than what is drawn anew in each turn
+        Problem("softmax", (), "float32"),
+        Problem("min", (40, 33), "bool"),
+        Problem("min", (40, 33), "uint8", 0),
+        Problem("min", (3, 40, 3), "int64", 1),
+        Problem("min", (3000, 2), "bfloat16"),
+        Problem("rms_norm", (40, 33), "float32"),
+        Problem("pick", (5, 7), "int32", sizes=(("N", 3),)),
+        Problem("pick", (5, 7), "float32", sizes=(("N", 3),)),
+        Problem("row_sum", (40, 33), "float32"),
+    ],
+    ids=lambda problem: f"{problem.op}-{problem.dtype}-{problem.shape}",
+)
+def test_right_results_of_any_operation_pass(problem: Problem) -> None:
+    """Over many turns, each of which stirs something else; a probe's turn too."""
+    with made_up.declare():
+        sets = measure.draw_sets(problem, CPU, count=3)
+        gate = Gate(problem, sets)
+
+        def launches() -> None:
+            for inputs, outs in sets:
+                for out, result in zip(outs, problem.operation.reference(problem.arguments(inputs)), strict=True):
+                    out.copy_(result)
+
+        launches()
+        probe = gate.stirring.probe()
+        changed = 0
+        for _ in range(60):
+            before = [x.clone() for (x, *_), _ in sets]
+            gate.stirring.before([0, 1, 2], probe)
+            launches()
+            if probe:
+                probe.before()
+                launches()
+                probe.after()
+            gate.stirring.after()
+            changed += any(not torch.equal(bits(x), bits(y)) for ((y, *_), _), x in zip(sets, before, strict=True))
+        assert changed > 10 or not sets[0][0][0].numel()
+        gate.stirring.hold()
+        for batch in gate._batches:
+            batch.check()
+
+
+@pytest.mark.parametrize("left_out", range(5))
+def test_every_launch_counts(left_out: int) -> None:
+    """Whichever of the sets is not launched on is missed at once, and whichever launch a probe meets."""
+    problem = Problem("softmax", (64, 33), "float32")
+    sets = measure.draw_sets(problem, CPU, count=5)
+    gate = Gate(problem, sets)
+    launches = [partial(torch.softmax, x, 1, out=out) for (x,), (out,) in sets]
+    for number in range(5):
+        launches[number]()
+    missed = 0
+    for _ in range(20):
+        gate.stirring.before(range(5))
+        for number in {*range(5)} - {left_out}:
+            launches[number]()
+        with contextlib.suppress(ContractError):
+            gate.stirring.after()
+            missed += 1
+        launches[left_out]()
+    assert missed < 10
+    probe = gate.stirring.probe()
+    for _ in range(5):
+        gate.stirring.before([0], probe)
+        for launch in launches:
+            launch()
+        probe.before()
+        probe.after()
+        launches[probe.number]()
+        with pytest.raises(ContractError, match=STIRRED):
+            gate.stirring.after()
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no GPU")
+@pytest.mark.parametrize(("skipped", "timed"), [(0, True), (1, False)])
+def test_a_kernel_in_triton_that_skips_every_tenth_row(skipped: int, timed: bool, race: Race) -> None:
+    from adversaries_triton import skips_every_tenth_row
+
+    problem = Problem("softmax", (2048, 16384), "bfloat16")
+    result = race(partial(skips_every_tenth_row, skipped=skipped), device="cuda", problem=problem)
+    assert bool(result["entrant/softmax/only"].samples) == timed, result
