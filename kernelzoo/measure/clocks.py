@@ -7,9 +7,10 @@ the device. ``WallClock`` times them on the host.
 from __future__ import annotations
 
 import ctypes
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from time import perf_counter  # the clock as it was before any module was loaded
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -19,6 +20,17 @@ if TYPE_CHECKING:
 
 
 _NOT_SUPPORTED = 801  # CUDA_ERROR_NOT_SUPPORTED
+
+
+@dataclass(frozen=True)
+class Sampler:
+    """Called, it gives the seconds that one launch takes, averaged over so many launches, through the sets."""
+
+    run: Callable[[], float]
+    launches: int
+
+    def __call__(self) -> float:
+        return self.run()
 
 
 class Clock(ABC):
@@ -31,9 +43,8 @@ class Clock(ABC):
     """The rotated sets together must hold this many bytes for the data to be cold."""
 
     @abstractmethod
-    def prepare(self, launches: Sequence[Launch]) -> Callable[[], float]:
-        """Warm a lane up and return its sampler, which gives the seconds that one launch takes, averaged over a run
-        through the sets."""
+    def prepare(self, launches: Sequence[Launch]) -> Sampler:
+        """Warm a lane up and return its sampler."""
 
     @abstractmethod
     def submit(self, launches: Sequence[Launch]) -> float | None:
@@ -77,7 +88,7 @@ class DeviceClock(Clock):
         elif status:
             raise RuntimeError(f"the L2 cache can't be made to forget: CUDA error {status}")
 
-    def prepare(self, launches: Sequence[Launch]) -> Callable[[], float]:
+    def prepare(self, launches: Sequence[Launch]) -> Sampler:
         import torch
 
         for launch in launches:
@@ -94,7 +105,7 @@ class DeviceClock(Clock):
             # A graph holds addresses: the launches must live on, for the workspaces they own.
             return self._replay(graph, count)
 
-        return sample
+        return Sampler(sample, count)
 
     def _capture(self, launches: Sequence[Launch], repeats: int) -> Any:
         import torch
@@ -123,17 +134,17 @@ class DeviceClock(Clock):
     def submit(self, launches: Sequence[Launch]) -> float | None:
         import torch
 
-        started = time.perf_counter()
+        started = perf_counter()
         for launch in launches[:2]:
             launch()
         torch.cuda.synchronize(self.device)
-        count = max(5, min(self._SUBMITS, int(self._QUEUE * 2 / (time.perf_counter() - started))))
+        count = max(5, min(self._SUBMITS, int(self._QUEUE * 2 / (perf_counter() - started))))
         best = float("inf")
         for _ in range(3):
-            started = time.perf_counter()
+            started = perf_counter()
             for i in range(count):
                 launches[i % len(launches)]()
-            best = min(best, (time.perf_counter() - started) / count)
+            best = min(best, (perf_counter() - started) / count)
             torch.cuda.synchronize(self.device)
         return best
 
@@ -149,20 +160,20 @@ class WallClock(Clock):
     def __init__(self) -> None:
         self._next = 0
 
-    def prepare(self, launches: Sequence[Launch]) -> Callable[[], float]:
+    def prepare(self, launches: Sequence[Launch]) -> Sampler:
         for launch in launches:
             launch()
         count = max(1, int(self._RUN / max(self._run(launches, 1), 1e-7)))
-        return lambda: self._run(launches, count)
+        return Sampler(lambda: self._run(launches, count), count)
 
     def _run(self, launches: Sequence[Launch], count: int) -> float:
         # Begin each sample where the last one ended, or a single launch would always meet the same set.
         chosen = [launches[(self._next + i) % len(launches)] for i in range(count)]
         self._next += count
-        started = time.perf_counter()
+        started = perf_counter()
         for launch in chosen:
             launch()
-        return (time.perf_counter() - started) / count
+        return (perf_counter() - started) / count
 
     def submit(self, launches: Sequence[Launch]) -> float | None:
         return None

@@ -8,6 +8,7 @@ from dataclasses import asdict
 from kernelzoo.check.verifying import Finding, Found
 from kernelzoo.measure import record
 from kernelzoo.measure.problems import Problem
+from kernelzoo.measure.turns import Turns
 from kernelzoo.measure.worker_process import IMPORTING, DiedError, GuardError, Json, Progress, WorkerProcess, quiet
 
 _DEATHS = 4
@@ -69,8 +70,11 @@ class Guard(WorkerProcess):
         lanes = {id: dict(values) for id, values in (tables or {}).items()}
         while left:
             request = {"do": "race", "problem": _shape(problem), "ids": left, "rounds": rounds, "cache": cache}
+            turns = Turns()
+            listen = turns.heard(progress, lambda: self._told)
             try:
-                done = self._ask({**request, "label": label, "tables": lanes, "waive": list(waive)}, progress)
+                done = self._ask({**request, "label": label, "tables": lanes, "waive": list(waive)}, listen)
+                lost += _doubted(problem, turns, done)
                 if cross_check and cache == "cold":
                     timed = {e["extra_info"]["id"]: e for e in done["entries"] if e["extra_info"]["clock"] == "device"}
                     for id, seconds in self.cross_check(problem, list(timed), progress).items() if timed else ():
@@ -224,3 +228,17 @@ class Guard(WorkerProcess):
 
 def _shape(problem: Problem) -> Json:
     return asdict(problem)
+
+
+def _doubted(problem: Problem, turns: Turns, done: Json) -> list[Json]:
+    """Take the entries that the guard's own clock says can't be true out of an answer: the failures in their place."""
+    kept, lost = [], []
+    for entry in done["entries"]:
+        id = entry["extra_info"]["id"]
+        words = turns.doubt(id, entry["stats"]["data"])
+        if words:
+            lost.append(record.failure(problem, id, "wrong", f"{words}: an error, and no result"))
+        else:
+            kept.append(entry)
+    done["entries"] = kept
+    return lost

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 import statistics
 import uuid
@@ -13,15 +14,16 @@ from typing import TYPE_CHECKING, Any, Literal
 from kernelzoo import backend as backends
 from kernelzoo import registry
 from kernelzoo.device import device_lives
-from kernelzoo.errors import KernelZooError
+from kernelzoo.errors import ContractError, DeviceLostError, KernelZooError
 from kernelzoo.launch import Launch
 from kernelzoo.measure import profiler
-from kernelzoo.measure.ceilings import Ceilings, copies, has_copy
-from kernelzoo.measure.clocks import Clock, clock_for
+from kernelzoo.measure.ceilings import Ceilings, beyond_memory, copies, has_copy
+from kernelzoo.measure.clocks import Clock, Sampler, clock_for
 from kernelzoo.measure.condition import DISTURBED, Condition, watch
 from kernelzoo.measure.gate import Gate
 from kernelzoo.measure.gate_memory import Set, shared_inputs
 from kernelzoo.measure.problems import Problem
+from kernelzoo.measure.process_state import Watch
 from kernelzoo.operations import Arguments
 
 if TYPE_CHECKING:
@@ -123,6 +125,7 @@ def race(
     ceilings: Ceilings | None = None,
     waive: Collection[str] = (),
     progress: Callable[[Stage, str], None] = lambda stage, id: None,
+    turned: Callable[[str, float | None, int], None] = lambda id, sample, launches: None,
 ) -> dict[str, Measurement]:
     """Measure implementations of one problem on one device; the result has every id, in the order given.
 
@@ -134,9 +137,13 @@ def race(
     CUDA graph, for example) is checked. If the operation writes as much as it reads, a plain copy of the same data is
     timed in the same rounds. With ``ceilings``, a cold result that is more than 5 % faster than its limit counts as
     wrong. An id in ``waive`` may be wrong on special values (NaN, infinities, a dtype's largest): if it is right on all
-    others, it is timed, and its result says that it breaks the contract. ``progress`` is called before each step.
+    others, it is timed, and its result says that it breaks the contract. ``progress`` is called before each step, and
+    ``turned`` right before each turn and after it, with the sample and the number of launches that it is of.
 
-    Raises DeviceLostError if an implementation broke the device for this process.
+    What changes the process (see :mod:`kernelzoo.measure.process_state`) is wrong. A cold result on the host that is
+    faster than memory is, too.
+
+    Raises DeviceLostError if an implementation broke the device for this process, or left behind what can't be undone.
     """
     import torch
 
@@ -154,11 +161,16 @@ def race(
             for measurement in results.values():
                 measurement.refused = f"this device's memory does not hold the problem's data: {error}"
             return results
-        lanes: dict[str, Callable[[], float]] = {}
+        state = Watch()
+        lanes: dict[str, Sampler] = {}
         for id, measurement in results.items():
             progress("check", id)
             try:
-                lanes[id] = _admit(measurement, gate, clock, waived=id in waive)
+                with state.left_alone(id):
+                    lane = _admit(measurement, gate, clock, waived=id in waive)
+                lanes[id] = lane
+            except DeviceLostError:
+                raise
             except KernelZooError as refusal:
                 measurement.refused = str(refusal)
             except AssertionError as error:
@@ -169,12 +181,28 @@ def race(
                 measurement.failed = f"raised {type(error).__name__}: {error}"
                 device_lives(device, id, measurement.failed)
         copy = clock.prepare(copies(sets)) if lanes and has_copy(sets) else None
-        _rounds(results, lanes, copy, clock, rounds, device, progress)
+
+        def turn(id: str) -> float:
+            try:
+                with state.left_alone(id):
+                    turned(id, None, 0)
+                    sample = lanes[id]()
+                    turned(id, sample, lanes[id].launches)
+            except ContractError as error:
+                results[id].wrong = f"while it was timed, it {error}"
+                return math.nan
+            return sample
+
+        _rounds(results, list(lanes), turn, copy, clock, rounds, device, progress)
         for id, sampler in lanes.items():
             measurement = results[id]
+            if measurement.wrong:
+                measurement.samples.clear()
+                continue
             progress("check", id)
             try:
-                gate.check_timed(sampler, special=not measurement.breaks)
+                with state.left_alone(id):
+                    gate.check_timed(sampler, special=not measurement.breaks)
             except AssertionError as error:
                 measurement.samples.clear()
                 measurement.wrong = f"right when checked alone, wrong as it was timed: {error}"
@@ -186,6 +214,11 @@ def race(
                         f"{measurement.median * 1e6:.2f} us is {measurement.of_limit:.2f} times faster than this device"
                         f" can move the bytes ({measurement.limit * 1e6:.2f} us): an error, and no result"
                     )
+                    measurement.samples.clear()
+            elif cache == "cold" and device.type == "cpu":
+                volume = len(sets) * measurement.bytes
+                measurement.wrong = beyond_memory(measurement.bytes, measurement.median, volume)
+                if measurement.wrong:
                     measurement.samples.clear()
     return results
 
@@ -245,7 +278,7 @@ def _rotated(problem: Problem, device: torch.device, clock: Clock, cache: Cache)
     return draw_sets(problem, device, count=1 if cache == "hot" else min(max(2, -(-clock.sets_bytes // one)), 2048))
 
 
-def _admit(measurement: Measurement, gate: Gate, clock: Clock, *, waived: bool) -> Callable[[], float]:
+def _admit(measurement: Measurement, gate: Gate, clock: Clock, *, waived: bool) -> Sampler:
     """Pass one implementation through the gate, warm it up and capture it. Raises AssertionError if it is wrong."""
     backend = backends.get(measurement.implementation.backend)
     if backend.emulator:
@@ -281,7 +314,8 @@ def form_of(implementation: registry.Implementation, args: Arguments, outs: Sequ
 
 def _rounds(
     results: dict[str, Measurement],
-    lanes: dict[str, Callable[[], float]],
+    order: list[str],
+    turn: Callable[[str], float],
     copy: Callable[[], float] | None,
     clock: Clock,
     rounds: int,
@@ -289,13 +323,12 @@ def _rounds(
     progress: Callable[[Stage, str], None],
 ) -> None:
     """Time the lanes in interleaved rounds, until there are enough samples; each round gives one of every lane."""
-    order = list(lanes)
     copied: list[float] = []
     watcher = watch(device)
     start = watcher.read() if watcher else None
     for id in order:  # a warm-up, not counted: it brings the device to its working clock
         progress("time", id)
-        lanes[id]()
+        turn(id)
     repeated = disturbed = 0
     for _ in range(2 * rounds):
         random.shuffle(order)
@@ -304,7 +337,8 @@ def _rounds(
         for id in order:
             progress("time", id)
             clock.forget()
-            sampled[id] = lanes[id]()
+            sampled[id] = turn(id)
+        order = [id for id in order if not results[id].wrong]
         clock.forget()
         plain = copy() if copy else None
         if watcher and before and watcher.disturbed(before, watcher.read()):
@@ -312,11 +346,11 @@ def _rounds(
                 repeated += 1
                 continue
             disturbed += 1
-        for id, sample in sampled.items():
-            results[id].samples.append(sample)
+        for id in order:
+            results[id].samples.append(sampled[id])
         if plain is not None:
             copied.append(plain)
-        if order and len(results[order[0]].samples) == rounds:
+        if not order or len(results[order[0]].samples) == rounds:
             break
     end = watcher.read() if watcher else None
     for id in order:

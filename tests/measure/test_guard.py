@@ -33,7 +33,8 @@ for line in sys.stdin:
     for id in request["ids"]:
         say(stage="check", id=id)
         exec(ACTS.get(id, ""))
-    say(done={"entries": [{"id": id} for id in request["ids"]], "failed": []})
+    entries = [{"extra_info": {"id": id}, "stats": {"data": []}} for id in request["ids"]]
+    say(done={"entries": entries, "failed": []})
 """
 
 ACTS = {
@@ -109,7 +110,7 @@ def test_it_costs_its_own_row(guarded: Guard, act: str) -> None:
     first = guarded._process.pid
     started = time.monotonic()
     done, failed = guarded.race(PROBLEM, ["fine", act, "good"])
-    assert [entry["id"] for entry in done] == ["fine", "good"]
+    assert [entry["extra_info"]["id"] for entry in done] == ["fine", "good"]
     (lost,) = failed
     assert (lost["id"], lost["outcome"]) == (act, "failed")
     assert WORDS[act] in lost["reason"], lost["reason"]

@@ -3,6 +3,7 @@
 import sys
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import pytest
 import torch
@@ -282,7 +283,7 @@ def test_lanes_leave_nothing_in_the_cache_for_each_other(monkeypatch: pytest.Mon
     class Clock(WallClock):
         def prepare(self, launches):
             sampler = super().prepare(launches)
-            return lambda: turns.append("turn") or sampler()
+            return replace(sampler, run=lambda: turns.append("turn") or sampler())
 
         def forget(self) -> None:
             turns.append("forget")
