@@ -231,12 +231,12 @@ def _numba_threads() -> int | None:
     if parallel is None or not parallel._is_initialized:
         return None
     count: int = parallel.get_num_threads()
-    return None if count == sys.modules["numba"].config.NUMBA_NUM_THREADS else count
+    return None if count == parallel.config.NUMBA_NUM_THREADS else count
 
 
 def _set_numba_threads(count: int | None) -> None:
-    numba: Any = sys.modules["numba"]
-    numba.set_num_threads(count or numba.config.NUMBA_NUM_THREADS)
+    parallel: Any = sys.modules["numba.np.ufunc.parallel"]
+    parallel.set_num_threads(count or parallel.config.NUMBA_NUM_THREADS)
 
 
 _SMALLEST, _TINY = sys.float_info.min, 2.0**-60

@@ -19,6 +19,7 @@ import threading
 import time
 import types
 from collections.abc import Iterator, Mapping
+from functools import cached_property
 from typing import Any
 
 from kernelzoo import operations
@@ -41,11 +42,11 @@ class Trusted:
 
     def __init__(self) -> None:
         self._owners = dict(_owners())
-        self._names = {name: set(vars(owner)) for name, owner in self._owners.items()}
+        self._names = {name: set(_held(owner)) for name, owner in self._owners.items()}
         self._known = [
             (place, name, value, _inside(value))
             for place, owner in self._owners.items()
-            for name, value in vars(owner).items()
+            for name, value in _held(owner).items()
             if _watched(place, name, value)
         ]
 
@@ -61,7 +62,7 @@ class Trusted:
         found = []
         for place, name, value, inside in self._known:
             owner = self._owners[place]
-            now = vars(owner).get(name)
+            now = _held(owner).get(name)
             if now is not value:
                 if _by_torch(now):  # torch's compiler replaces some of torch's own functions
                     continue
@@ -72,8 +73,8 @@ class Trusted:
                 function = _function(value)
                 function.__code__, function.__defaults__, function.__kwdefaults__ = inside
         for place, owner in self._owners.items():
-            for name in vars(owner).keys() - self._names[place]:
-                if _hides(owner, name) and not _by_torch(vars(owner)[name]):
+            for name in _held(owner).keys() - self._names[place]:
+                if _hides(owner, name) and not _by_torch(_held(owner)[name]):
                     found.append(f"{place}.{name}")
                     _put(owner, name, None, away=True)
         return found
@@ -97,6 +98,10 @@ def taken() -> Trusted:
     return _before[0] if _before else Trusted()
 
 
+def _held(owner: object) -> Mapping[str, object]:
+    return owner if isinstance(owner, dict) else vars(owner)
+
+
 def _owners() -> Iterator[tuple[str, Any]]:
     """What holds functions, by its name: modules, classes, and the operations that are declared."""
     import torch
@@ -109,6 +114,7 @@ def _owners() -> Iterator[tuple[str, Any]]:
                     yield f"{name}.{value.__qualname__}", value
     for operation in list(operations.declared.values()):
         yield f"the operation {operation.name}", operation
+        yield f"{operation.name}'s rules", operation.hooks
     for module in (*_PYTHON, torch, torch.cuda):
         yield module.__name__, module
     for of_torch in (torch.Tensor, torch.Generator, torch.cuda.CUDAGraph, torch.cuda.Event):
@@ -137,8 +143,13 @@ def _inside(value: object) -> tuple[object, ...] | None:
 def _hides(owner: object, name: str) -> bool:
     """Whether a new name hides one that was found elsewhere before: a built-in, or an inherited one."""
     if isinstance(owner, types.ModuleType):
+        if isinstance(vars(owner)[name], types.ModuleType):  # of a package, that was imported
+            return False
         return owner.__name__.startswith(f"{__name__.partition('.')[0]}.") and hasattr(builtins, name)
-    return isinstance(owner, type) and any(name in vars(base) for base in owner.__mro__[1:])
+    if isinstance(owner, dict):
+        return False
+    bases = owner.__mro__[1:] if isinstance(owner, type) else type(owner).__mro__
+    return any(name in vars(base) and not isinstance(vars(base)[name], cached_property) for base in bases)
 
 
 def _by_torch(value: object) -> bool:
@@ -149,8 +160,8 @@ def _by_torch(value: object) -> bool:
 
 
 def _put(owner: object, name: str, value: object, *, away: bool = False) -> None:
-    held: Mapping[str, object] = vars(owner)
-    if isinstance(held, dict):  # of a module, or of an operation, whose fields can't be set
+    held = _held(owner)
+    if isinstance(held, dict):
         held.pop(name, None) if away else held.update({name: value})
     elif away:
         delattr(owner, name)

@@ -68,11 +68,11 @@ def test_what_is_replaced_is_named_and_put_back(name: str) -> None:
 
 def test_an_operation_s_own_functions_are_watched() -> None:
     operation = OPERATIONS["softmax"]
-    trusted = Trusted()
-    (name, honest) = next((n, value) for n, value in vars(operation).items() if callable(value))
-    vars(operation)[name] = lie
-    assert trusted.replaced() == [f"the operation softmax.{name}"]
-    assert vars(operation)[name] is honest
+    trusted, honest = Trusted(), operation.hooks["reference"]
+    operation.hooks["reference"] = lie
+    operation.expect = lie
+    assert trusted.replaced() == ["softmax's rules.reference", "the operation softmax.expect"]
+    assert operation.hooks["reference"] is honest and "expect" not in vars(operation)
 
 
 def test_loading_what_a_kernel_needs_replaces_nothing() -> None:
@@ -130,13 +130,15 @@ torch.set_float32_matmul_precision("high")  # a setting, which is a user's to ch
 
 @kernelzoo.register("mine", "softmax", "honest")
 def honest(x, out):
-    return lambda: out.copy_(torch.softmax(x, 1)) and None
+    def launch():
+        out.copy_(torch.softmax(x, 1))
+    return launch
 
 @kernelzoo.register("mine", "softmax", "threads")
 def threads(x, out):
     import threading
     threading.Thread(target=time.sleep, args=(60,), name="helper", daemon=True).start()
-    return lambda: out.copy_(torch.softmax(x, 1)) and None
+    return honest(x, out)
 """
 
 
