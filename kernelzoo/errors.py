@@ -123,10 +123,11 @@ class InspectionError(KernelZooError, RuntimeError):
 
 
 class DeviceLostError(KernelZooError, RuntimeError):
-    """An implementation broke the device's context (an illegal access, say): this process can measure no more."""
+    """An implementation broke the device's context (an illegal access, say), or left behind what can't be undone: this
+    process can measure no more."""
 
     def __init__(self, id: str, reason: str) -> None:
-        super().__init__(f"{id} broke the device for this process: {reason}")
+        super().__init__(f"{id} broke the device or this process: {reason}")
         self.id, self.reason = id, reason
 
 
@@ -136,6 +137,7 @@ KINDS = (
     "writes outside its output",
     "changes its input",
     "changes its tensors",
+    "changes the process",
     "wrong value",
     "drops NaN",
     "leaves out unwritten",

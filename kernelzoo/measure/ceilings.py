@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import math
+import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from time import perf_counter
 from typing import TYPE_CHECKING
 
 from kernelzoo import operations, packages, registry
 from kernelzoo.errors import KernelZooError
 from kernelzoo.launch import Launch, void
-from kernelzoo.measure.clocks import DeviceClock
+from kernelzoo.measure.clocks import DeviceClock, WallClock
 from kernelzoo.measure.gate_memory import Set
 
 if TYPE_CHECKING:
@@ -79,6 +82,41 @@ def ceilings(device: torch.device) -> Ceilings:
             read=bytes_read / min(map(best, reads)),
             floor=min(map(best, (lambda: torch.neg(smallest, out=smallest), *_choices(reading, shortest, smallest)))),
         )
+
+
+_FASTER = 4.0
+"""A kernel on the host may be so many times faster than a copy of memory: one that only reads moves two thirds of the
+bytes, and a processor's own cache holds some of the data."""
+
+
+def beyond_memory(bytes_moved: int, seconds: float, volume: int) -> str:
+    """Why so many bytes can't have been moved in so many seconds, on the host, from data of a volume of bytes; or "".
+
+    They are compared with a copy that is measured now, by all processors that there are. A busy host is slow at times:
+    it is measured again until it allows the time, at most 50 times.
+    """
+    import torch
+
+    half = max(2**16, min(volume, WallClock.sets_bytes)) // 2
+    x = torch.ones(half, dtype=torch.uint8)
+    y = torch.zeros_like(x)
+    pieces = list(zip(torch.split(x, 2**20), torch.split(y, 2**20), strict=True))
+    threads, best = torch.get_num_threads(), math.inf
+    torch.set_num_threads(len(os.sched_getaffinity(0)))
+    try:
+        for _ in range(50):
+            started = perf_counter()
+            for source, target in pieces:
+                target.copy_(source)
+            best = min(best, perf_counter() - started)
+            if bytes_moved / seconds <= _FASTER * 2 * half / best:
+                return ""
+    finally:
+        torch.set_num_threads(threads)
+    return (
+        f"{seconds * 1e6:.2f} us is {bytes_moved / seconds / (2 * half / best):.0f} times as fast as this host copies"
+        f" memory ({2 * half / best / 1e9:.0f} GB/s): an error, and no result"
+    )
 
 
 def has_copy(sets: Sequence[Set]) -> bool:

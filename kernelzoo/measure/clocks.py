@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import ctypes
 import random
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from time import perf_counter  # the clock as it was before any module was loaded
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -29,6 +29,8 @@ class Sampler:
     """Called, it gives the seconds that one launch takes, averaged over a run through the sets."""
 
     run: Callable[[], float]
+    launches: int
+    """In a run."""
     upcoming: Callable[[], Sequence[int]]
     """The numbers of the sets that the next run launches on, in the order in which it is done with them."""
     probe: Probe | None = None
@@ -119,7 +121,7 @@ class DeviceClock(Clock):
             # A graph holds addresses: the launches must live on, for the workspaces they own.
             return self._replay(graph, count)
 
-        return Sampler(sample, lambda: range(len(launches)), probe if repeats > 1 else None)
+        return Sampler(sample, count, lambda: range(len(launches)), probe if repeats > 1 else None)
 
     def _capture(self, launches: Sequence[Launch], repeats: int, probe: Probe | None = None) -> Any:
         import torch
@@ -169,17 +171,17 @@ class DeviceClock(Clock):
     def submit(self, launches: Sequence[Launch]) -> float | None:
         import torch
 
-        started = time.perf_counter()
+        started = perf_counter()
         for launch in launches[:2]:
             launch()
         torch.cuda.synchronize(self.device)
-        count = max(5, min(self._SUBMITS, int(self._QUEUE * 2 / (time.perf_counter() - started))))
+        count = max(5, min(self._SUBMITS, int(self._QUEUE * 2 / (perf_counter() - started))))
         best = float("inf")
         for _ in range(3):
-            started = time.perf_counter()
+            started = perf_counter()
             for i in range(count):
                 launches[i % len(launches)]()
-            best = min(best, (time.perf_counter() - started) / count)
+            best = min(best, (perf_counter() - started) / count)
             torch.cuda.synchronize(self.device)
         return best
 
@@ -211,7 +213,7 @@ class WallClock(Clock):
         def upcoming() -> list[int]:
             return [(self._next + i) % len(launches) for i in range(max(-ahead, count - len(launches)), count)]
 
-        return Sampler(lambda: self._run(launches, count, ahead, probe), upcoming, probe)
+        return Sampler(lambda: self._run(launches, count, ahead, probe), count, upcoming, probe)
 
     def _run(self, launches: Sequence[Launch], count: int, ahead: int = 0, probe: Probe | None = None) -> float:
         # Begin each sample where the last one ended, or a single launch would always meet the same set.
@@ -225,20 +227,20 @@ class WallClock(Clock):
         # What was done since the last turn has cooled the code, if not the data, down. The set is that before.
         for launch in [launches[first - 1]] * ahead:
             launch()
-        started = time.perf_counter()
+        started = perf_counter()
         for launch in chosen[:probed]:
             launch()
-        seconds = time.perf_counter() - started
+        seconds = perf_counter() - started
         if probe:
             probe.before()
-            started = time.perf_counter()
+            started = perf_counter()
             chosen[probed]()
-            seconds += time.perf_counter() - started
+            seconds += perf_counter() - started
             probe.after()
-            started = time.perf_counter()
+            started = perf_counter()
             for launch in chosen[probed + 1 :]:
                 launch()
-            seconds += time.perf_counter() - started
+            seconds += perf_counter() - started
         return seconds / count
 
     def submit(self, launches: Sequence[Launch]) -> float | None:

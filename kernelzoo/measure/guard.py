@@ -11,6 +11,7 @@ from functools import partial
 from kernelzoo.check.verifying import Finding, Found
 from kernelzoo.measure import record
 from kernelzoo.measure.problems import Problem
+from kernelzoo.measure.turns import Turns
 from kernelzoo.measure.worker_process import IMPORTING, DiedError, GuardError, Json, Progress, WorkerProcess, quiet
 
 _DEATHS = 4
@@ -72,12 +73,14 @@ class Guard(WorkerProcess):
         lanes = {id: dict(values) for id, values in (tables or {}).items()}
         while left:
             request = {"do": "race", "problem": _shape(problem), "ids": left, "rounds": rounds, "cache": cache}
+            turns = Turns()
             try:
                 done = self._ask(
                     {**request, "label": label, "tables": lanes, "waive": list(waive)},
-                    progress,
+                    turns.heard(progress, lambda: self._told),
                     judge=partial(_unlike, problem, left, cache),
                 )
+                lost += _doubted(problem, turns, done)
                 if cross_check and cache == "cold":
                     timed = {e["extra_info"]["id"]: e for e in done["entries"] if e["extra_info"]["clock"] == "device"}
                     for id, seconds in self.cross_check(problem, list(timed), progress).items() if timed else ():
@@ -253,3 +256,17 @@ def _unlike(problem: Problem, ids: Sequence[str], cache: str, done: Json) -> str
         return f"outcomes {outcomes}" if outcomes else ""
     except (AttributeError, KeyError, TypeError) as error:
         return f"it lacks {error}"
+
+
+def _doubted(problem: Problem, turns: Turns, done: Json) -> list[Json]:
+    """Take the entries that the guard's own clock says can't be true out of an answer: the failures in their place."""
+    kept, lost = [], []
+    for entry in done["entries"]:
+        id = entry["extra_info"]["id"]
+        words = turns.doubt(id, entry["stats"]["data"])
+        if words:
+            lost.append(record.failure(problem, id, "wrong", f"{words}: an error, and no result"))
+        else:
+            kept.append(entry)
+    done["entries"] = kept
+    return lost

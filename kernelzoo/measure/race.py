@@ -14,15 +14,16 @@ from typing import TYPE_CHECKING, Any, Literal
 from kernelzoo import backend as backends
 from kernelzoo import registry
 from kernelzoo.device import device_lives
-from kernelzoo.errors import KernelZooError
+from kernelzoo.errors import ContractError, DeviceLostError, KernelZooError
 from kernelzoo.launch import Launch
 from kernelzoo.measure import profiler
-from kernelzoo.measure.ceilings import Ceilings, copies, has_copy
+from kernelzoo.measure.ceilings import Ceilings, beyond_memory, copies, has_copy
 from kernelzoo.measure.clocks import Clock, Sampler, clock_for
 from kernelzoo.measure.condition import DISTURBED, Condition, watch
 from kernelzoo.measure.gate import Gate
 from kernelzoo.measure.gate_memory import Set, shared_inputs
 from kernelzoo.measure.problems import Problem
+from kernelzoo.measure.process_state import KIND, Watch
 from kernelzoo.operations import Arguments
 
 if TYPE_CHECKING:
@@ -31,6 +32,9 @@ if TYPE_CHECKING:
 Cache = Literal["cold", "hot"]
 Stage = Literal["check", "time", "cross-check"]
 """What is done now: the gate, the samples, or the second clock."""
+
+Turned = Callable[[str, float | None, int], None]
+"""Told of each turn, before and after: whose it is, the sample (before: None), and of how many launches it is."""
 
 BEYOND = 1.05
 """A cold result this many times faster than the device's own limit is an error of the measurement."""
@@ -129,6 +133,7 @@ def race(
     ceilings: Ceilings | None = None,
     waive: Collection[str] = (),
     progress: Callable[[Stage, str], None] = lambda stage, id: None,
+    turned: Turned = lambda id, sample, launches: None,
 ) -> dict[str, Measurement]:
     """Measure implementations of one problem on one device; the result has every id, in the order given.
 
@@ -142,9 +147,13 @@ def race(
     writes as much as it reads, a plain copy of the same data is timed in the same rounds. With ``ceilings``, a cold
     result that is more than 5 % faster than its limit counts as wrong. An id in ``waive`` may be wrong on special
     values (NaN, infinities, a dtype's largest): if it is right on all others, it is timed, and its result says that it
-    breaks the contract. ``progress`` is called before each step.
+    breaks the contract. ``progress`` is called before each step, and ``turned`` right before each turn and after it,
+    with the sample and the number of launches that it is of.
 
-    Raises DeviceLostError if an implementation broke the device for this process.
+    What changes the process (see :mod:`kernelzoo.measure.process_state`) is wrong. A cold result on the host that is
+    faster than memory is, too.
+
+    Raises DeviceLostError if an implementation broke the device for this process, or left behind what can't be undone.
     """
     import torch
 
@@ -162,17 +171,19 @@ def race(
             for measurement in results.values():
                 measurement.refused = f"this device's memory does not hold the problem's data: {error}"
             return results
+        state = Watch()
         lanes: dict[str, Sampler] = {}
         for id, measurement in results.items():
             progress("check", id)
-            with _its_own_row(measurement, device):
+            with _its_own_row(measurement, device, state):
                 lanes[id] = _admit(measurement, gate, clock, waived=id in waive)
         copy = clock.prepare(copies(sets)) if lanes and has_copy(sets) else None
-        _rounds(results, lanes, copy, gate, clock, rounds, device, progress)
+        race = _Race(results, lanes, gate, clock, device, state, progress, turned)
+        _rounds(race, copy, rounds)
         for id, sampler in lanes.items():
             measurement = results[id]
             progress("check", id)
-            with _its_own_row(measurement, device, _AS_TIMED):
+            with _its_own_row(measurement, device, state, _AS_TIMED):
                 gate.check_timed(sampler, special=not measurement.breaks)
             if measurement.samples and ceilings is not None:
                 measurement.limit = ceilings.limit(problem.op, measurement.bytes)
@@ -181,6 +192,11 @@ def race(
                         f"{measurement.median * 1e6:.2f} us is {measurement.of_limit:.2f} times faster than this device"
                         f" can move the bytes ({measurement.limit * 1e6:.2f} us): an error, and no result"
                     )
+                    measurement.samples.clear()
+            elif measurement.samples and cache == "cold" and device.type == "cpu":
+                volume = len(sets) * measurement.bytes
+                measurement.wrong = beyond_memory(measurement.bytes, measurement.median, volume)
+                if measurement.wrong:
                     measurement.samples.clear()
     return results
 
@@ -241,15 +257,27 @@ def _rotated(problem: Problem, device: torch.device, clock: Clock, cache: Cache)
 
 
 @contextmanager
-def _its_own_row(measurement: Measurement, device: torch.device, when: str = "") -> Iterator[None]:
-    """What one implementation raises, whatever that is, costs its own row, and leaves that without samples."""
+def _its_own_row(measurement: Measurement, device: torch.device, state: Watch, when: str = "") -> Iterator[None]:
+    """What one implementation raises, or changes of this process, costs its own row, and leaves that without samples.
+
+    Raises DeviceLostError for what can't be undone.
+    """
     import torch
 
     try:
-        yield
+        with state.left_alone(measurement.implementation.id):
+            try:
+                yield
+            except DeviceLostError as raised:  # by the implementation: an error like any other
+                raise RuntimeError(str(raised)) from raised
         return
+    except DeviceLostError:
+        raise
     except KernelZooError as refusal:
         measurement.refused = str(refusal)
+    except ContractError as error:
+        changed = error.kind == KIND and when
+        measurement.wrong = f"while it was timed, it {error}" if changed else f"{when}{error}"
     except AssertionError as error:
         measurement.wrong = f"{when}{error}"
     except torch.OutOfMemoryError as error:
@@ -294,29 +322,62 @@ def form_of(implementation: registry.Implementation, args: Arguments, outs: Sequ
     return forms[0]
 
 
-def _rounds(
-    results: dict[str, Measurement],
-    lanes: dict[str, Sampler],
-    copy: Sampler | None,
-    gate: Gate,
-    clock: Clock,
-    rounds: int,
-    device: torch.device,
-    progress: Callable[[Stage, str], None],
-) -> None:
-    """Time the lanes in interleaved rounds, until there are enough samples; each round gives one of every lane. Those
-    that are found wrong, or raise, are out of the race."""
+@dataclass
+class _Race:
+    """What turns need."""
+
+    results: dict[str, Measurement]
+    lanes: dict[str, Sampler]
+    """Of those that are right so far."""
+    gate: Gate
+    clock: Clock
+    device: torch.device
+    state: Watch
+    progress: Callable[[Stage, str], None]
+    turned: Turned
+
+    def round(self) -> dict[str, float]:
+        """One turn of each lane, in random order; before each the sets are stirred, and after it that is checked.
+        Those that are found wrong, or raise, are out of the race."""
+        sampled = {}
+        for id in random.sample(list(self.lanes), len(self.lanes)):
+            self.progress("time", id)
+            sampler, threads = self.lanes[id], set(threading.enumerate())
+            self.gate.stirring.before(sampler.upcoming(), sampler.probe)
+            self.settle()
+            with _its_own_row(self.results[id], self.device, self.state, _AS_TIMED):
+                self.turned(id, None, 0)
+                seconds = sampler()
+                self.turned(id, seconds, sampler.launches)
+                self.gate.stirring.after()
+                sampled[id] = seconds
+                for stray in set(threading.enumerate()) - threads:
+                    stray.join(_STRAY)
+            if id not in sampled or self.results[id].wrong:
+                sampled.pop(id, None)
+                del self.lanes[id]
+                self.gate.stirring.restore()
+        return sampled
+
+    def settle(self) -> None:
+        gate = self.gate
+        hot = [] if len(gate.sets) > 1 else [*gate.sets[0][0], *gate.sets[0][1]]
+        self.clock.settle(hot, writes=has_copy(gate.sets))
+        self.clock.forget()
+
+
+def _rounds(race: _Race, copy: Sampler | None, rounds: int) -> None:
+    """Time the lanes in interleaved rounds, until there are enough samples; each round gives one of every lane."""
+    results, lanes = race.results, race.lanes
     copied: list[float] = []
-    watcher = watch(device)
+    watcher = watch(race.device)
     start = watcher.read() if watcher else None
-    _round(
-        results, lanes, gate, clock, device, progress
-    )  # a warm-up, not counted: it brings the device to its working clock
+    race.round()  # a warm-up, not counted: it brings the device to its working clock
     repeated = disturbed = 0
     for _ in range(2 * rounds):
         before = watcher.read() if watcher else None
-        sampled = _round(results, lanes, gate, clock, device, progress)
-        _settle(gate, clock)
+        sampled = race.round()
+        race.settle()
         plain = copy() if copy else None
         if watcher and before and watcher.disturbed(before, watcher.read()):
             if repeated < rounds:
@@ -334,35 +395,3 @@ def _rounds(
         results[id].copy = statistics.median(copied) if copied else None
         results[id].repeated_rounds, results[id].disturbed_rounds = repeated, disturbed
         results[id].condition = (start, end) if start and end else None
-
-
-def _round(
-    results: dict[str, Measurement],
-    lanes: dict[str, Sampler],
-    gate: Gate,
-    clock: Clock,
-    device: torch.device,
-    progress: Callable[[Stage, str], None],
-) -> dict[str, float]:
-    """One turn of each lane, in random order; before each the sets are stirred, and after it that is checked."""
-    sampled = {}
-    for id in random.sample(list(lanes), len(lanes)):
-        progress("time", id)
-        sampler, threads = lanes[id], set(threading.enumerate())
-        gate.stirring.before(sampler.upcoming(), sampler.probe)
-        _settle(gate, clock)
-        with _its_own_row(results[id], device, _AS_TIMED):
-            seconds = sampler()
-            gate.stirring.after()
-            sampled[id] = seconds
-        for stray in set(threading.enumerate()) - threads:
-            stray.join(_STRAY)
-        if id not in sampled:
-            del lanes[id]
-            gate.stirring.restore()
-    return sampled
-
-
-def _settle(gate: Gate, clock: Clock) -> None:
-    clock.settle([] if len(gate.sets) > 1 else [*gate.sets[0][0], *gate.sets[0][1]], writes=has_copy(gate.sets))
-    clock.forget()

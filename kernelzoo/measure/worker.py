@@ -26,7 +26,7 @@ from typing import IO, TYPE_CHECKING, Any, TextIO
 from kernelzoo import definitions, measure, registry, tables
 from kernelzoo.check import verifying, weak
 from kernelzoo.errors import CacheWarning, DeviceLostError, KernelZooError
-from kernelzoo.measure import planning, record
+from kernelzoo.measure import planning, process_state, record, trusted
 from kernelzoo.measure.gate import Gate
 from kernelzoo.measure.problems import Problem
 from kernelzoo.operations import declared
@@ -105,8 +105,12 @@ class Worker:
         """Load the user's modules and choose the device; reply with all that can be measured."""
         import torch
 
+        trusted.take()
+        before = process_state.Watch()
         for path in modules:
             _load(path)
+            if changed := before.changes(config=False):
+                raise OpenError(f"{path}: {'; '.join(changed)}; a file of kernels leaves this process as it is")
         try:
             self._device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
             if self._device.type == "cuda":
@@ -157,6 +161,7 @@ class Worker:
             ceilings=self._ceilings,
             waive=waive,
             progress=self._tell,
+            turned=lambda id, sample, launches: self._tell("time", id, turn=sample and [sample, launches]),
         )
         device = str(self._device)
         return {
@@ -337,7 +342,9 @@ def _admit(
     sets = measure.draw_sets(problem, device, count=2)
     x = sets[0][0][0]
     about({"dtype": problem.dtype, "shape": tuple(x.shape), "strides": x.stride(), "dim": problem.dim})
-    Gate(problem, sets, seed=seed).admit(implementation)
+    gate = Gate(problem, sets, seed=seed)
+    with process_state.Watch().left_alone(implementation.id):
+        gate.admit(implementation)
 
 
 if __name__ == "__main__":

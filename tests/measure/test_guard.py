@@ -41,6 +41,7 @@ for line in sys.stdin:
         say(stage="check", id=id)
         entries.append(entry(id))
         exec(ACTS.get(id, ""))
+        say(stage="time", id=id, turn=[1.0, 1])
     say(done={"entries": entries, "failed": failed})
 """
 

@@ -1,0 +1,331 @@
+"""What a kernel must leave alone in its process: compared after it was bound and after each of its turns.
+
+Threads and processes: a language may start native threads for itself (OpenMP's, Numba's and torch's pools), which
+nothing tells apart from a kernel's own, so they are not counted; the thread counts are compared instead. A thread that
+runs Python, or a child process, is the kernel's, unless it is of torch's compiler (``_threads``, ``_children``).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import resource
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from kernelzoo.errors import ContractError, DeviceLostError
+from kernelzoo.measure import trusted
+
+KIND = "changes the process"
+
+_ENDING = 0.2
+"""Seconds that a thread or a child may take to end."""
+
+
+@dataclass(frozen=True)
+class Piece:
+    """One thing that is compared, by its name in a message."""
+
+    name: str
+    read: Callable[[], Any]
+    undo: Callable[[Any], object] | None = None
+    """Make it again what it was; None where nothing can."""
+    left: bool = False
+    """Whether it is a tuple of things, of which a kernel leaves new ones behind."""
+    config: bool = True
+    """Whether a file of kernels may change it for all when it is loaded."""
+
+
+def _cut(length: Callable[[], int], pop: Callable[[], object], before: tuple[object, ...]) -> None:
+    while length() > len(before):
+        pop()
+
+
+def _pieces() -> list[Piece]:
+    """Modes and hooks come first, since the others are read through what they may answer for."""
+    import torch
+    from torch import overrides
+    from torch.utils import _python_dispatch as dispatch
+
+    c: Any = torch._C  # torch does not type what is below
+    t: Any = torch
+    functions: Any = overrides
+    modes: Any = dispatch
+    pieces = [
+        Piece(
+            "a TorchDispatchMode",
+            lambda: tuple(modes._get_current_dispatch_mode_stack()),
+            partial(_cut, c._len_torch_dispatch_stack, modes._pop_mode),
+            left=True,
+            config=False,
+        ),
+        Piece(
+            "a TorchFunctionMode",
+            lambda: tuple(functions._get_current_function_mode_stack()),
+            partial(_cut, c._len_torch_function_stack, functions._pop_mode),
+            left=True,
+        ),
+        Piece("a profile hook", sys.getprofile, sys.setprofile, config=False),
+        Piece("a trace hook", sys.gettrace, sys.settrace, config=False),
+        Piece("a profile hook of threads", threading.getprofile, lambda was: threading.setprofile(was), config=False),
+        Piece("a trace hook of threads", threading.gettrace, lambda was: threading.settrace(was), config=False),
+        Piece("the monitoring tools", _monitoring, config=False),
+        Piece("an override of torch's operators", partial(_overrides, t.library), left=True, config=False),
+        Piece("grad mode", t.is_grad_enabled, t.set_grad_enabled),
+        Piece("inference mode", t.is_inference_mode_enabled),
+        Piece("autocast", lambda: (t.is_autocast_enabled("cpu"), t.is_autocast_enabled("cuda"))),
+        Piece("anomaly mode", t.is_anomaly_enabled, t.set_anomaly_enabled),
+        Piece("torch's dispatch keys", lambda: _keys(c), config=False),
+        Piece("the default dtype", t.get_default_dtype, t.set_default_dtype),
+        Piece("torch's thread count", t.get_num_threads, t.set_num_threads),
+        Piece("torch's interop thread count", t.get_num_interop_threads),
+        Piece("Numba's thread count", _numba_threads, _set_numba_threads),
+        Piece("deterministic algorithms", t.get_deterministic_debug_mode, t.set_deterministic_debug_mode),
+        Piece("the precision of float32 products", t.get_float32_matmul_precision, t.set_float32_matmul_precision),
+        *(
+            Piece(f"torch.backends.{name}", partial(getattr, of, flag), partial(setattr, of, flag))
+            for name, of, flag in (
+                ("cudnn.deterministic", t.backends.cudnn, "deterministic"),
+                ("cudnn.benchmark", t.backends.cudnn, "benchmark"),
+                ("cudnn.enabled", t.backends.cudnn, "enabled"),
+            )
+        ),
+        Piece("floating point (subnormals, rounding)", _arithmetic, lambda was: _default_arithmetic()),
+        Piece("the processors it may run on", partial(os.sched_getaffinity, 0), partial(os.sched_setaffinity, 0)),
+        Piece("its priority", lambda: (os.getpriority(os.PRIO_PROCESS, 0), os.sched_getscheduler(0))),
+        Piece("its limits", _limits, _set_limits),
+        Piece("the handlers of signals", _handlers, _set_handlers, config=False),
+        Piece("a timer", lambda: tuple(signal.getitimer(n)[0] > 0 for n in range(3)), _stop_timers, config=False),
+        Piece("the environment", _environment, _set_environment),
+        Piece("the working directory", os.getcwd, os.chdir),
+        Piece("the switch interval", sys.getswitchinterval, sys.setswitchinterval),
+        Piece("threads", _threads, left=True, config=False),
+        Piece("child processes", _children, left=True, config=False),
+    ]
+    if t.cuda.is_available() and t.cuda.is_initialized():
+        pieces += [
+            Piece("the current device", t.cuda.current_device, t.cuda.set_device),
+            Piece("the current stream", t.cuda.current_stream, t.cuda.set_stream),
+        ]
+    return pieces
+
+
+class Watch:
+    """The state of this process, and :mod:`kernelzoo.measure.trusted`'s, as they are now.
+
+    >>> import torch
+    >>> watch = Watch()
+    >>> torch.set_default_dtype(torch.float64)
+    >>> watch.changes()
+    ['changed the default dtype from torch.float32 to torch.float64']
+    """
+
+    def __init__(self) -> None:
+        self._trusted = trusted.taken()
+        self._before = [(piece, piece.read()) for piece in _pieces()]
+
+    def changes(self, *, config: bool = True) -> list[str]:
+        """What was changed, in words; it is undone, where that is possible. Without ``config``, settings that are a
+        user's to choose do not count."""
+        undone, lasting = self._changes(config)
+        return lasting + undone
+
+    def _changes(self, config: bool) -> tuple[list[str], list[str]]:
+        """What is undone now, and what can't be."""
+        undone, lasting = list[str](), list[str]()
+        if replaced := self._trusted.replaced():  # first: what follows relies on them
+            undone.append(f"replaced {trusted.told(replaced)}")
+        for piece, before in self._before:
+            now = piece.read()
+            if now == before or not (config or not piece.config):
+                continue
+            if piece.left and not set(now) - set(before):
+                continue
+            if piece.left and piece.undo is None and not (now := _waited(piece, before)):
+                continue
+            words = _words(piece, before, now)
+            with contextlib.suppress(Exception):  # what can't be undone differs still
+                if piece.undo is not None:
+                    piece.undo(before)
+            (undone if piece.undo is not None and piece.read() == before else lasting).append(words)
+        return undone, lasting
+
+    def check(self, id: str) -> None:
+        """Raises ContractError, which names what an implementation changed, if all of it could be undone; else
+        DeviceLostError, since nothing can be measured in this process any more."""
+        undone, lasting = self._changes(True)
+        words = "; ".join(lasting + undone)
+        if lasting:
+            raise DeviceLostError(id, words)
+        if undone:
+            raise ContractError(words, KIND)
+
+    @contextmanager
+    def left_alone(self, id: str) -> Iterator[None]:
+        """Check after what is done within, whether it raises or not: a change explains what else went wrong."""
+        try:
+            yield
+        finally:
+            self.check(id)
+
+
+def _words(piece: Piece, before: Any, now: Any) -> str:
+    if piece.left:
+        new = [one for one in now if one not in before]
+        return f"left {piece.name} behind: {', '.join(map(_name, new))}"
+    if isinstance(before, dict):
+        names = sorted(name for name in {*before, *now} if before.get(name) != now.get(name))
+        return f"changed {piece.name}: {', '.join(names)}"
+    if before is None:
+        return f"left {piece.name} behind"
+    return f"changed {piece.name} from {_name(before)} to {_name(now)}"
+
+
+def _name(value: Any) -> str:
+    plain = isinstance(value, str | int | float | tuple | set) or type(value).__module__ == "torch"
+    return str(value) if plain else type(value).__name__
+
+
+def _waited(piece: Piece, before: tuple[object, ...]) -> tuple[object, ...]:
+    """Those that don't end by themselves, given a moment."""
+    until = time.monotonic() + _ENDING
+    while set(now := piece.read()) - set(before):
+        if time.monotonic() > until:
+            return tuple(now)
+        time.sleep(0.002)
+    return ()
+
+
+def _monitoring() -> tuple[object, ...]:
+    monitoring: Any = getattr(sys, "monitoring", None)  # of Python 3.12 and later
+    if monitoring is None:
+        return ()
+    tools = [(monitoring.get_tool(n), n) for n in range(6)]
+    return tuple((tool, tool and monitoring.get_events(n)) for tool, n in tools)
+
+
+def _overrides(library: Any) -> tuple[str, ...]:
+    """Kernels that Python registered for operators of torch on the devices that are measured. torch's compiler
+    registers others."""
+    impls: set[str] = getattr(library, "_impls", set())
+    return tuple(sorted(name for name in impls if name.startswith("aten/") and name.endswith(("/CPU", "/CUDA"))))
+
+
+def _keys(c: Any) -> tuple[int, int]:
+    return c._dispatch_tls_local_include_set().raw_repr(), c._dispatch_tls_local_exclude_set().raw_repr()
+
+
+def _numba_threads() -> int | None:
+    """None as long as Numba has the number that it starts with; to ask earlier would start its threads."""
+    parallel: Any = sys.modules.get("numba.np.ufunc.parallel")
+    if parallel is None or not parallel._is_initialized:
+        return None
+    count: int = parallel.get_num_threads()
+    return None if count == parallel.config.NUMBA_NUM_THREADS else count
+
+
+def _set_numba_threads(count: int | None) -> None:
+    parallel: Any = sys.modules["numba.np.ufunc.parallel"]
+    parallel.set_num_threads(count or parallel.config.NUMBA_NUM_THREADS)
+
+
+_SMALLEST, _TINY = sys.float_info.min, 2.0**-60
+
+
+def _arithmetic() -> str:
+    """How this thread computes, found by computing; nothing else tells on every architecture."""
+    flushes = _SMALLEST * 0.5 == 0
+    rounds = 1.0 + _TINY != 1.0 or -1.0 - _TINY != -1.0 or 1.0 - _TINY != 1.0
+    return "other than IEEE 754's" if flushes or rounds else "IEEE 754's"
+
+
+def _default_arithmetic() -> None:
+    import torch
+
+    torch.set_flush_denormal(False)
+    ctypes.CDLL(None).fesetenv(ctypes.c_void_p(-1))  # FE_DFL_ENV
+
+
+_LIMITS = {name: getattr(resource, name) for name in dir(resource) if name.startswith("RLIMIT_")}
+
+
+def _limits() -> dict[str, tuple[int, int]]:
+    return {name: resource.getrlimit(number) for name, number in _LIMITS.items()}
+
+
+def _set_limits(before: dict[str, tuple[int, int]]) -> None:
+    for name, limit in before.items():
+        resource.setrlimit(_LIMITS[name], limit)
+
+
+def _handlers() -> dict[str, object]:
+    return {number.name: signal.getsignal(number) for number in signal.Signals}
+
+
+def _set_handlers(before: dict[str, Any]) -> None:
+    for name, handler in before.items():
+        if signal.getsignal(signal.Signals[name]) is not handler:
+            signal.signal(signal.Signals[name], handler)
+
+
+def _stop_timers(before: object) -> None:
+    for number in range(3):
+        signal.setitimer(number, 0)
+
+
+_COMPILERS = ("TORCHINDUCTOR_", "_TORCHINDUCTOR_", "TRITON_", "KMP_")
+"""Variables of the environment that languages set for their compilers and threads."""
+
+
+def _environment() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if not name.startswith(_COMPILERS)}
+
+
+def _set_environment(before: dict[str, str]) -> None:
+    for name in {*before, *_environment()}:
+        if name in before:
+            os.environ[name] = before[name]
+        else:
+            del os.environ[name]
+
+
+def _threads() -> tuple[str, ...]:
+    """The threads that run Python, but for those of torch's compiler: a pool that waits for work, and the reader of its
+    processes' answers."""
+    pool: Any = getattr(sys.modules.get("torch._inductor.async_compile"), "AsyncCompile", None)
+    own = {t.ident for t in pool.pool()._threads} if pool is not None and pool.pool.cache_info().currsize else set()
+    names = {thread.ident: thread.name for thread in threading.enumerate()}
+    return tuple(
+        f"{names.get(ident, 'without a name')} ({ident})"
+        for ident, frame in sys._current_frames().items()
+        if not (ident in own and frame.f_globals.get("__name__") == "concurrent.futures.thread")
+        and not any("/torch/_inductor/compile_worker/" in f.f_code.co_filename for f in _stack(frame))
+    )
+
+
+def _stack(frame: FrameType | None) -> Iterator[FrameType]:
+    while frame is not None:
+        yield frame
+        frame = frame.f_back
+
+
+def _children() -> tuple[str, ...]:
+    """The child processes that have not ended, but for those in which torch's compiler compiles."""
+    found = []
+    for task in Path("/proc/self/task").glob("*/children"):
+        with contextlib.suppress(OSError):
+            for child in task.read_text().split():
+                command = Path(f"/proc/{child}/cmdline").read_text().split("\0")
+                if command != [""] and "/torch/_inductor/compile_worker/" not in " ".join(command):  # "": it has ended
+                    found.append(f"{os.path.basename(command[0])} ({child})")
+    return tuple(found)
