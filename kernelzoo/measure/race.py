@@ -22,6 +22,7 @@ from kernelzoo.measure.condition import DISTURBED, Condition, watch
 from kernelzoo.measure.gate import Gate
 from kernelzoo.measure.gate_memory import Set, shared_inputs
 from kernelzoo.measure.problems import Problem
+from kernelzoo.measure.statistics import LONGEST, settled
 from kernelzoo.operations import Arguments
 
 if TYPE_CHECKING:
@@ -52,6 +53,8 @@ class Measurement:
     """Names the race: the samples of two measurements of one race are paired, round by round."""
     form: str = ""
     """The id of the form that was bound; of a chooser, the form that it chose."""
+    rounds: int = 0
+    """Those that were asked for; of a race that goes on until it tells something there may be more samples."""
     samples: list[float] = field(default_factory=list)
     """Seconds per launch, one per round, in the order of the rounds."""
     submit: float | None = None
@@ -119,6 +122,7 @@ def race(
     device: torch.device,
     *,
     rounds: int = 15,
+    until_clear: bool = False,
     cache: Cache = "cold",
     ceilings: Ceilings | None = None,
     waive: Collection[str] = (),
@@ -132,9 +136,12 @@ def race(
     round, in an order that is shuffled each time. A round in which the device was disturbed (see
     :mod:`kernelzoo.measure.condition`) is measured again, for at most ``rounds`` rounds. At the end, what was timed (a
     CUDA graph, for example) is checked. If the operation writes as much as it reads, a plain copy of the same data is
-    timed in the same rounds. With ``ceilings``, a cold result that is more than 5 % faster than its limit counts as
-    wrong. An id in ``waive`` may be wrong on special values (NaN, infinities, a dtype's largest): if it is right on all
-    others, it is timed, and its result says that it breaks the contract. ``progress`` is called before each step.
+    timed in the same rounds. ``until_clear``: as long as some verdict against the first implementation is UNCLEAR, and
+    nothing stayed disturbed, the rounds are doubled, at most to four times as many.
+
+    With ``ceilings``, a cold result that is more than 5 % faster than its limit counts as wrong. An id in ``waive`` may
+    be wrong on special values (NaN, infinities, a dtype's largest): if it is right on all others, it is timed, and its
+    result says that it breaks the contract. ``progress`` is called before each step.
 
     Raises DeviceLostError if an implementation broke the device for this process.
     """
@@ -143,7 +150,7 @@ def race(
     clock = clock_for(device)
     detail = f"{clock.detail}, {_CACHES[cache][device.type == 'cuda']}"
     name = uuid.uuid4().hex
-    results = {i.id: Measurement(i, problem, clock.name, detail, cache, name) for i in implementations}
+    results = {i.id: Measurement(i, problem, clock.name, detail, cache, name, rounds=rounds) for i in implementations}
     with torch.cuda.device(device) if device.type == "cuda" else nullcontext():
         try:
             sets = _rotated(problem, device, clock, cache)
@@ -169,7 +176,7 @@ def race(
                 measurement.failed = f"raised {type(error).__name__}: {error}"
                 device_lives(device, id, measurement.failed)
         copy = clock.prepare(copies(sets)) if lanes and has_copy(sets) else None
-        _rounds(results, lanes, copy, clock, rounds, device, progress)
+        _rounds(results, lanes, copy, clock, rounds, LONGEST if until_clear else 1, device, progress)
         for id, sampler in lanes.items():
             measurement = results[id]
             progress("check", id)
@@ -285,11 +292,13 @@ def _rounds(
     copy: Callable[[], float] | None,
     clock: Clock,
     rounds: int,
+    longest: int,
     device: torch.device,
     progress: Callable[[Stage, str], None],
 ) -> None:
     """Time the lanes in interleaved rounds, until there are enough samples; each round gives one of every lane."""
     order = list(lanes)
+    enough = rounds
     copied: list[float] = []
     watcher = watch(device)
     start = watcher.read() if watcher else None
@@ -297,7 +306,7 @@ def _rounds(
         progress("time", id)
         lanes[id]()
     repeated = disturbed = 0
-    for _ in range(2 * rounds):
+    for _ in range((1 + longest) * rounds):
         random.shuffle(order)
         before = watcher.read() if watcher else None
         sampled = {}
@@ -316,8 +325,10 @@ def _rounds(
             results[id].samples.append(sample)
         if plain is not None:
             copied.append(plain)
-        if order and len(results[order[0]].samples) == rounds:
-            break
+        if order and len(results[order[0]].samples) == enough:
+            if disturbed or enough >= longest * rounds or settled([results[id].samples for id in lanes]):
+                break
+            enough *= 2
     end = watcher.read() if watcher else None
     for id in order:
         results[id].copy = statistics.median(copied) if copied else None

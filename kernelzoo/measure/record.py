@@ -52,6 +52,7 @@ def extra_info(measured: Measurement, device: str, ceilings: Ceilings | None, sh
         "table": table_of(implementation, device),
         "versions": versions(device),
         "samples": len(measured.samples),
+        "rounds": measured.rounds,
         "race": measured.race,
         "submit_us": _micro(measured.submit),
         "first_call_ms": _round(measured.first_call * 1e3) if measured.first_call is not None else None,
@@ -229,10 +230,11 @@ def _resumed(path: Path, device: str, versions: Mapping[str, str] | None, rounds
     for info in (entry["extra_info"] for entry in entries):
         if versions is not None and (other := _differing(info["versions"], versions)):
             raise RecordError(f"{path} was measured with {other}; name another file, or go back to those versions")
-        if rounds is not None and info["samples"] != rounds:
+        asked = info.get("rounds", info["samples"])
+        if rounds is not None and asked != rounds:
             raise RecordError(
-                f"{path} holds {info['samples']} samples of each, and --rounds asks for {rounds}; name another file, "
-                f"or go on with --rounds {info['samples']}"
+                f"{path} holds races of {asked} rounds, and --rounds asks for {rounds}; name another file, or go on "
+                f"with --rounds {asked}"
             )
     return document
 
