@@ -115,7 +115,14 @@ def bench(
         ):
             problems = sizes.problems(wanted, shape, options.words(dtype), shapes, dim, axes, workloads=workload)
             ids = options.select(guard.about.summaries, (), *asked)
-            record = Record(path, guard.about.device_name, resume=resume, versions=guard.about.versions, rounds=rounds)
+            record = Record(
+                path,
+                guard.about.device_name,
+                resume=resume,
+                versions=guard.about.versions,
+                rounds=rounds,
+                modules=list(map(Path, modules)),
+            )
             _check_backends(guard, ids, options.words(backend))
             how = replace(how, waive=options.choose(ids, options.words(waive)) if waive else ())
             plan = [(p, record.missing(p, [id for id in ids if id.split("/")[1] == p.op], cache)) for p in problems]

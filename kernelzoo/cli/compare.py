@@ -110,7 +110,7 @@ def compare(
                 workloads=workload,
             )
         ]
-        record = Record(to, guard.about.device_name) if to else None
+        record = Record(to, guard.about.device_name, modules=list(map(Path, modules))) if to else None
         for problem, entries, failed in measuring.races(guard, plan, how, bar):
             if record:
                 record.add(entries, failed)

@@ -196,14 +196,22 @@ def noisy(samples: Sequence[float], allowed: float) -> str:
 
 
 def regression(
-    samples: Sequence[float], against: Sequence[float], *, allowed: float = 0.05, paired: bool = False
+    samples: Sequence[float],
+    against: Sequence[float],
+    *,
+    allowed: float = 0.05,
+    paired: bool = False,
+    disturbed: bool = False,
 ) -> Regression:
     """Whether ``samples`` are slower than ``against`` by more than ``allowed``.
+
+    ``disturbed``: either was measured beside other work, which moves whole runs. Then only what is slower by more than
+    that in its fastest sample, compared with the slowest of the others, is surely slower.
 
     Raises SamplesError as :func:`ratio_interval` does.
     """
     ratio = ratio_interval(samples, against, paired=paired)
-    slower = ratio.low > 1 + allowed
+    slower = ratio.low > 1 + allowed and not (disturbed and min(samples) <= (1 + allowed) * max(against))
     return Regression(ratio, slower, unclear=not slower and ratio.high > 1 + allowed)
 
 

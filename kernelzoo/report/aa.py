@@ -33,8 +33,8 @@ NOTE = (
 )
 
 HELD = (
-    " `slower than the race before` counts what --against would call a slowdown of more than 5 % between two races of "
-    "one kernel."
+    " `slower than the race before` counts what `--against FILE --allowed {allowed:.0%}` would call a slowdown between "
+    "two races of one kernel, and `too noisy` what it would not compare."
 )
 
 
@@ -72,14 +72,17 @@ class Experiment:
 
     caption: str
     twins: tuple[Twin, ...]
+    allowed: float = 0.05
 
     def table(self) -> Table:
         """A line for each implementation that was raced."""
         headers = ["implementation", "races", "same", "faster or slower", "unclear", "median, µs", "spread", "sd"]
         raced = [twin for twin in self.twins if twin.ratios]
         held = any(twin.against for twin in raced)
-        lines = [_line(twin) + [Cell(str(twin.against.count("slower")))] * held for twin in raced]
-        return Table(headers + ["slower than the race before"] * held, lines)
+        lines = [
+            _line(twin) + [Cell(str(twin.against.count(w))) for w in ("slower", "noisy") if held] for twin in raced
+        ]
+        return Table(headers + ["slower than the race before", "too noisy"] * held, lines)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -105,7 +108,7 @@ def aa_block(path: Path) -> str:
     """The block ``aa`` of a document, made of one run of the experiment. Raises ResultsError."""
     experiment = load(path)
     without = [f"Not raced: {escape(f'{t.id}: {t.refused or t.failed}')}" for t in experiment.twins if not t.ratios]
-    note = NOTE + HELD * any(twin.against for twin in experiment.twins)
+    note = NOTE + HELD.format(allowed=experiment.allowed) * any(twin.against for twin in experiment.twins)
     return "\n\n".join([f"**{escape(experiment.caption)}**", experiment.table().markdown(), *without, note])
 
 
@@ -129,7 +132,9 @@ def parse(document: Any) -> Experiment:
         f"{document['device']}, {document['clock']} clock: {problem['op']} of ({shape}) {problem['dtype']}, "
         f"{document['rounds']} rounds in a race; {with_versions}; measured {document['datetime']}"
     )
-    return Experiment(printable(caption), tuple(_twin(entry) for entry in document["implementations"]))
+    return Experiment(
+        printable(caption), tuple(map(_twin, document["implementations"])), float(document.get("allowed", 0.05))
+    )
 
 
 def _twin(entry: Any) -> Twin:
