@@ -230,8 +230,9 @@ def _logarithms(samples: Sequence[float]) -> NDArray[np.float64]:
 
 
 def _median(array: NDArray[np.float64], confidence: float) -> Interval:
-    ordered, middle = np.sort(array), float(np.median(array))
-    bound = _bounds(len(ordered), confidence)
+    ordered, count = np.sort(array), len(array)
+    middle = float(ordered[count // 2] + ordered[(count - 1) // 2]) / 2
+    bound = _bounds(count, confidence)
     if bound is None:
         return Interval(-math.inf, middle, math.inf)
     k, weight = bound
@@ -249,9 +250,10 @@ def _widened(interval: Interval, rounds: NDArray[np.float64]) -> Interval:
     count = len(rounds)
     if math.isinf(interval.high) or interval.low == interval.high:
         return interval
-    _, group, sizes = np.unique(rounds, return_inverse=True, return_counts=True)
-    ranks = (np.cumsum(sizes) - (sizes - 1) / 2)[group]  # equal rounds share their mean rank
-    lag = 1 - float((np.diff(ranks) ** 2).sum() / ((ranks - ranks.mean()) ** 2).sum()) / 2
+    ordered = np.sort(rounds)
+    ranks = ordered.searchsorted(rounds) + ordered.searchsorted(rounds, "right")  # equal rounds share theirs
+    steps, spread = ranks[1:] - ranks[:-1], ranks - count
+    lag = 1 - float(steps @ steps / (spread @ spread)) / 2
     error = 1 / math.sqrt(count)
     allowed = min(max(lag + CAUTION * error, 0.0), 0.99)
     factor = math.sqrt((1 + allowed) / (1 - allowed))

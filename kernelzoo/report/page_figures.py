@@ -63,7 +63,7 @@ def shown(selection: Selection) -> list[str]:
 
 def plot_of(selection: Selection, looks: Mapping[str, plots.Style]) -> Plot:
     visible = shown(selection)
-    drawn = plots.points(selection)
+    drawn = set(plots.points(selection))
     legend: dict[str, list[Key]] = {}
     for name in selection.names:
         rows = selection.of(name)
