@@ -97,6 +97,8 @@ def true(path: Path) -> Path:
 
 def printable(text: str) -> str:
     """The text on one line, without control characters: it may go to a terminal."""
+    if text.isprintable() and "  " not in text:
+        return text.strip()
     return " ".join("".join(c if c.isprintable() else " " for c in text).split())
 
 

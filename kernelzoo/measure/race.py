@@ -22,7 +22,6 @@ from kernelzoo.measure.condition import DISTURBED, Condition, watch
 from kernelzoo.measure.gate import Gate
 from kernelzoo.measure.gate_memory import Set, shared_inputs
 from kernelzoo.measure.problems import Problem
-from kernelzoo.measure.statistics import LONGEST, settled
 from kernelzoo.operations import Arguments
 
 if TYPE_CHECKING:
@@ -176,7 +175,7 @@ def race(
                 measurement.failed = f"raised {type(error).__name__}: {error}"
                 device_lives(device, id, measurement.failed)
         copy = clock.prepare(copies(sets)) if lanes and has_copy(sets) else None
-        _rounds(results, lanes, copy, clock, rounds, LONGEST if until_clear else 1, device, progress)
+        _rounds(results, lanes, copy, clock, rounds, until_clear, device, progress)
         for id, sampler in lanes.items():
             measurement = results[id]
             progress("check", id)
@@ -292,13 +291,15 @@ def _rounds(
     copy: Callable[[], float] | None,
     clock: Clock,
     rounds: int,
-    longest: int,
+    until_clear: bool,
     device: torch.device,
     progress: Callable[[Stage, str], None],
 ) -> None:
     """Time the lanes in interleaved rounds, until there are enough samples; each round gives one of every lane."""
+    from kernelzoo.measure.statistics import LONGEST, settled  # imports numpy, which a report does without
+
     order = list(lanes)
-    enough = rounds
+    enough, longest = rounds, LONGEST if until_clear else 1
     copied: list[float] = []
     watcher = watch(device)
     start = watcher.read() if watcher else None

@@ -47,7 +47,14 @@ _FORMATS: dict[str, Callable[[str], bool]] = {
     "printable": lambda v: bool(printable(v)),
 }
 
-_TYPES: dict[str, Any] = {"object": dict, "array": list, "string": str, "integer": int, "number": (int, float), "boolean": bool}
+_TYPES: dict[str, Any] = {
+    "object": dict,
+    "array": list,
+    "string": str,
+    "integer": int,
+    "number": (int, float),
+    "boolean": bool,
+}
 _IGNORED = {"$schema", "$id", "$defs", "title", "description"}
 
 
