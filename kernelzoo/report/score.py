@@ -43,7 +43,7 @@ def score_table(group: Group, op: str) -> Table | None:
         reverse=True,
     )
     for label, best in _sides(group, selection):
-        lines.append(_score_line(label + marks_of(best.values()), list(best.values()), selection))
+        lines.append(_score_line(label, list(best.values()), selection))
     if copies := _copies(selection):
         lines.append(_score_line(COPY, copies, selection))
     headers = ["implementation", "score", "even lengths", "odd lengths", "worst", "at", "problems"]
