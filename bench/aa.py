@@ -3,7 +3,7 @@
 Torch eager, and the ``auto`` of every backend that runs here, each take part in a race twice, under their own name and
 under a second one: bound, checked and captured anew for either, as two kernels would be. That again and again, on fresh
 inputs; then the verdicts are counted, and how far the medians spread from race to race. What a race says of two
-kernels is worth as much as what it says of one.
+kernels is worth as much as what it says of one. Each race is held against the one before too, as ``--against`` would.
 
 Exit status 1 if fewer than 95 in 100 races of some implementation say SAME, or if one of them is wrong.
 ``kernelzoo/report/aa.py`` reads the file.
@@ -25,7 +25,7 @@ from kernelzoo import measure, registry
 from kernelzoo.errors import KernelZooError
 from kernelzoo.files import write_whole
 from kernelzoo.launch import Launch
-from kernelzoo.measure.statistics import FEWEST, ratio_interval
+from kernelzoo.measure.statistics import FEWEST, noisy, ratio_interval, regression, verdict
 from kernelzoo.operations import OPERATIONS
 from kernelzoo.report import aa
 
@@ -51,14 +51,17 @@ def entrants(op: str) -> list[registry.Implementation]:
 
 
 def experiment(
-    implementation: registry.Implementation, problem: measure.Problem, device: torch.device, pairs: int, rounds: int
+    implementation: registry.Implementation, problem: measure.Problem, device: torch.device, options: argparse.Namespace
 ) -> dict[str, Any]:
     """Race one implementation with itself that many times; what the file says of it."""
     twin = again(implementation)
     entry: dict[str, Any] = {"id": implementation.id, "refused": "", "failed": ""}
-    raced: dict[str, list[Any]] = {"medians": [], "ratios": [], "repeated_rounds": []}
-    for _ in range(pairs):
-        first, second = measure.race(problem, [implementation, twin], device, rounds=rounds).values()
+    raced: dict[str, list[Any]] = {"medians": [], "ratios": [], "verdicts": [], "against": [], "repeated_rounds": []}
+    before = list[float]()
+    for _ in range(options.pairs):
+        first, second = measure.race(
+            problem, [implementation, twin], device, rounds=options.rounds, until_clear=True
+        ).values()
         for measured in (first, second):
             if not measured.samples:
                 failed = measured.wrong or measured.failed
@@ -66,8 +69,20 @@ def experiment(
         ratio = ratio_interval(second.samples, first.samples, paired=True)
         raced["medians"].append(first.median)
         raced["ratios"].append([ratio.low, ratio.mid, ratio.high])
+        raced["verdicts"].append(verdict(ratio, disturbed=bool(first.disturbed_rounds)).value)
+        if before:
+            raced["against"].append(held_against(first.samples, before, bool(first.disturbed_rounds), options.allowed))
+        before = first.samples
         raced["repeated_rounds"].append(first.repeated_rounds)
     return entry | raced
+
+
+def held_against(samples: Sequence[float], before: Sequence[float], disturbed: bool, allowed: float) -> str:
+    """What ``--against`` would say of two races of one kernel."""
+    if noisy(before, allowed):
+        return "noisy"
+    told = regression(samples, before, allowed=allowed, disturbed=disturbed)
+    return "slower" if told.slower else "unclear" if told.unclear else "ok"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -80,11 +95,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         "datetime": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "problem": {"op": problem.op, "shape": list(problem.shape), "dtype": problem.dtype},
         "rounds": options.rounds,
+        "allowed": options.allowed,
         "implementations": [],
     }
     for implementation in entrants(problem.op):
         try:
-            entry = experiment(implementation, problem, device, options.pairs, options.rounds)
+            entry = experiment(implementation, problem, device, options)
         except KernelZooError as error:
             print(f"error: {error}", file=sys.stderr)
             return FAILED
@@ -108,6 +124,7 @@ def _options(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--shape", default="4096x4096", type=_shape, help="the input's shape")
     parser.add_argument("--dtype", default="float32", help="the input's dtype")
     parser.add_argument("--rounds", type=int, default=15, help="samples in a race")
+    parser.add_argument("--allowed", type=float, default=0.05, help="the slowdown that --against would allow")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu", help="torch device")
     parser.add_argument("-o", "--output", type=Path, required=True, metavar="FILE.json", help="or FILE.json.gz")
     options = parser.parse_args(argv)

@@ -33,7 +33,7 @@ class FileError(KernelZooError, ValueError):
 
 
 def read_json(path: Path) -> Any:
-    """The document in a file of JSON, gzip-compressed if its name ends in .gz.
+    """The document in a file of JSON, gzip-compressed if its name, or that of what it links to, ends in .gz.
 
     Raises FileError if it is no regular file, or no JSON with finite numbers, or larger or deeper than any results.
     """
@@ -43,7 +43,7 @@ def read_json(path: Path) -> Any:
         ) as file:  # waits for none
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 raise FileError(f"can't read {path}: it is no regular file")
-            packed = path.suffix == ".gz"
+            packed = ".gz" in (path.suffix, true(path).suffix)
             raw = (gzip.GzipFile(fileobj=file) if packed else file).read(LARGEST + 1)  # so much of a bomb, no more
     except gzip.BadGzipFile as error:
         raise FileError(f"{path} is named .gz and is not: {error}") from error
@@ -90,8 +90,15 @@ def named(place: tuple[str | int, ...]) -> str:
     return words.strip() or "the document"
 
 
+def true(path: Path) -> Path:
+    """The path without links, which every name of a file leads to: what is locked and replaced."""
+    return Path(os.path.realpath(path))
+
+
 def printable(text: str) -> str:
     """The text on one line, without control characters: it may go to a terminal."""
+    if text.isprintable() and "  " not in text:
+        return text.strip()
     return " ".join("".join(c if c.isprintable() else " " for c in text).split())
 
 
@@ -99,8 +106,10 @@ def write_whole(path: Path, content: bytes, *, mode: int | None = None) -> None:
     """Write, sync, rename, sync: whoever reads the file sees the old content or the new, never a part, and what is
     written stays so if the machine stops. Without ``mode``, it has that of the old file, or of any new one.
 
-    Raises OSError that names the file, the old one being left as it was.
+    A link stays, and the file that it leads to is written. Raises OSError that names the file, the old one being left
+    as it was.
     """
+    given, path = path, true(path)
     try:
         if path.exists() and not path.is_file():
             raise OSError(None, "it is no regular file, which is all that is ever replaced")
@@ -119,7 +128,7 @@ def write_whole(path: Path, content: bytes, *, mode: int | None = None) -> None:
             raise
         _sync_folder(path.parent)
     except OSError as error:
-        raise OSError(error.errno, error.strerror or str(error), str(path)) from error
+        raise OSError(error.errno, error.strerror or str(error), str(given)) from error
 
 
 _PARTIAL = ".partial"
@@ -152,13 +161,14 @@ def claimed(path: Path) -> Iterator[None]:
     file stays, and the lock ends all the same. Raises FileError if another process holds the lock; OSError if there can
     be no such file.
     """
+    given, path = path, true(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     lock = path.with_name(f".{path.name}.lock")
     try:
         handle = _locked(lock)
     except BlockingIOError:
         raise FileError(
-            f"another process is writing to {path}; wait until it has ended, or name another file with -o"
+            f"another process is writing to {given}; wait until it has ended, or name another file with -o"
         ) from None
     try:
         left = re.compile(rf"\.{re.escape(path.name)}\.[^.]+{re.escape(_PARTIAL)}")

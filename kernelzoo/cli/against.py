@@ -73,14 +73,11 @@ class Old:
         if not alike:
             there = " and ".join(_place(row.device, row.clock, row.cache) for row in rows)
             return Held(id, problem, refusal=f"can't be compared: the file has {there}, here it is {_place(*here)}")
-        if notes.TILDE in alike[0].marks:
-            return Held(
-                id, problem, refusal="the file's row was measured while the device was disturbed: measure it again"
-            )
         times = alike[0].times
         if reason := statistics.noisy(times, allowed):
-            return Held(id, problem, refusal=f"the file's row is too noisy to compare with: {reason}")
-        told = statistics.regression(entry["stats"]["data"], times, allowed=allowed, paired=False)
+            return Held(id, problem, refusal=f"the file's row is too noisy to compare with: {reason}; allow more")
+        disturbed = notes.TILDE in [*alike[0].marks, *notes.marks(info["flags"])]
+        told = statistics.regression(entry["stats"]["data"], times, allowed=allowed, disturbed=disturbed)
         return Held(id, problem, told.ratio.mid, (told.ratio.low, told.ratio.high), told.slower, told.unclear)
 
 

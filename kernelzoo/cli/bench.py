@@ -62,7 +62,8 @@ def bench(
 ) -> int:
     """Measure implementations on a set of problems, and write the results to a file after each problem.
 
-    Each implementation is checked before it is timed. If one is wrong, crashes or hangs, only its own row is lost.
+    Each implementation is checked before it is timed. If one is wrong, crashes or hangs, only its own row is lost. A
+    race whose verdicts are unclear takes up to four times --rounds.
     However the run ends, the file is complete up to that point, and --resume continues it. Dtypes are float32 and
     bfloat16 by default.
 
@@ -115,11 +116,19 @@ def bench(
         ):
             problems = sizes.problems(wanted, shape, options.words(dtype), shapes, dim, axes, workloads=workload)
             ids = options.select(guard.about.summaries, (), *asked)
-            record = Record(path, guard.about.device_name, resume=resume, versions=guard.about.versions, rounds=rounds)
+            record = Record(
+                path,
+                guard.about.device_name,
+                resume=resume,
+                versions=guard.about.versions,
+                rounds=rounds,
+                modules=list(map(Path, modules)),
+            )
             _check_backends(guard, ids, options.words(backend))
             how = replace(how, waive=options.choose(ids, options.words(waive)) if waive else ())
             plan = [(p, record.missing(p, [id for id in ids if id.split("/")[1] == p.op], cache)) for p in problems]
-            plan = [(problem, left) for problem, left in plan if left]
+            # The baseline first: rounds are added until the verdicts against the first are clear.
+            plan = [(p, sorted(left, key=lambda id: id != registry.baseline(p.op))) for p, left in plan if left]
             if resume:
                 with bar.aside():
                     errors.print(f"{path} holds {len(record.entries)} results; {len(plan)} problems are left")

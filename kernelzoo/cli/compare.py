@@ -65,7 +65,8 @@ def compare(
     """Compare implementations on one problem or a few: times, ratios to a baseline, intervals, and a verdict on each.
 
     The baseline is what a user would call without kernelzoo, and is measured too if it is not named. The verdicts
-    FASTER, SLOWER and SAME (within 1 %) hold at 95 %; UNCLEAR: these samples can't tell. By default the shape is
+    FASTER, SLOWER (by more than 1 %) and SAME (within 1 %) hold at 95 %; UNCLEAR: these samples can't tell, even those
+    of four times --rounds, which are taken then. By default the shape is
     4096x4096 and the dtype float32. With --against, each row is compared with the file's row of the same problem,
     device, clock and cache.
 
@@ -110,7 +111,7 @@ def compare(
                 workloads=workload,
             )
         ]
-        record = Record(to, guard.about.device_name) if to else None
+        record = Record(to, guard.about.device_name, modules=list(map(Path, modules))) if to else None
         for problem, entries, failed in measuring.races(guard, plan, how, bar):
             if record:
                 record.add(entries, failed)

@@ -29,6 +29,7 @@ def rows(entries: Sequence[Row], failed: Sequence[Row], baseline: str) -> list[R
 
 def _measured(entry: Row, baseline: Row | None) -> Row:
     from kernelzoo.measure import statistics
+    from kernelzoo.measure.condition import DISTURBED
 
     info, samples = entry["extra_info"], entry["stats"]["data"]
     median = statistics.median_interval(samples)
@@ -43,6 +44,7 @@ def _measured(entry: Row, baseline: Row | None) -> Row:
         "ratio": None,
         "ratio_interval": None,
         "verdict": None,
+        "unclear": "",
         "submit_us": info["submit_us"],
         "first_call_ms": info["first_call_ms"],
         "cupti_us": info["cupti_us"],
@@ -53,7 +55,9 @@ def _measured(entry: Row, baseline: Row | None) -> Row:
     if baseline is not None and baseline["extra_info"]["race"] == info["race"]:
         ratio = statistics.ratio_interval(samples, baseline["stats"]["data"], paired=True)
         row["ratio"], row["ratio_interval"] = ratio.mid, [ratio.low, ratio.high]
-        row["verdict"] = None if baseline is entry else statistics.verdict(ratio).upper()
+        disturbed = DISTURBED in [*info["flags"], *baseline["extra_info"]["flags"]]
+        row["verdict"] = None if baseline is entry else statistics.verdict(ratio, disturbed=disturbed).upper()
+        row["unclear"] = "" if baseline is entry else statistics.why_unclear(ratio, disturbed=disturbed)
     return row
 
 
@@ -111,6 +115,9 @@ class Tables:
         if again := described["repeated_rounds"]:
             rounds = "1 disturbed round was" if again == 1 else f"{again} disturbed rounds were"
             self._console.print(f"{rounds} measured again")
+        for row in measured:
+            if row.get("unclear") and not notes.marks(row["flags"]):  # a mark has a note of its own
+                output.note(self._console, f"UNCLEAR, {row['id']}: {row['unclear']}")
         marks = [notes.marks(row["flags"]) for row in measured]
         for line in notes.lines(marks):
             if line[0] not in self._noted:

@@ -62,6 +62,8 @@ class Measurement:
     """Names the race: the samples of two measurements of one race are paired, round by round."""
     form: str = ""
     """The id of the form that was bound; of a chooser, the form that it chose."""
+    rounds: int = 0
+    """Those that were asked for; of a race that goes on until it tells something there may be more samples."""
     samples: list[float] = field(default_factory=list)
     """Seconds per launch, one per round, in the order of the rounds."""
     submit: float | None = None
@@ -129,6 +131,7 @@ def race(
     device: torch.device,
     *,
     rounds: int = 15,
+    until_clear: bool = False,
     cache: Cache = "cold",
     ceilings: Ceilings | None = None,
     waive: Collection[str] = (),
@@ -144,7 +147,11 @@ def race(
     it they are checked (see :mod:`kernelzoo.measure.gate_stir`): who is wrong has no result, and the others go on. A
     round in which the device was disturbed (see :mod:`kernelzoo.measure.condition`) is measured again, for at most
     ``rounds`` rounds. At the end, what was timed (a CUDA graph, for example) is checked on fresh data. If the operation
-    writes as much as it reads, a plain copy of the same data is timed in the same rounds. With ``ceilings``, a cold
+    writes as much as it reads, a plain copy of the same data is timed in the same rounds. ``until_clear``: as long as
+    some verdict against the first implementation is UNCLEAR, and nothing stayed disturbed, the rounds are doubled, at
+    most to four times as many.
+
+    With ``ceilings``, a cold
     result that is more than 5 % faster than its limit counts as wrong. An id in ``waive`` may be wrong on special
     values (NaN, infinities, a dtype's largest): if it is right on all others, it is timed, and its result says that it
     breaks the contract. ``progress`` is called before each step, and ``turned`` right before each turn and after it,
@@ -160,7 +167,7 @@ def race(
     clock = clock_for(device)
     detail = f"{clock.detail}, {_CACHES[cache][device.type == 'cuda']}"
     name = uuid.uuid4().hex
-    results = {i.id: Measurement(i, problem, clock.name, detail, cache, name) for i in implementations}
+    results = {i.id: Measurement(i, problem, clock.name, detail, cache, name, rounds=rounds) for i in implementations}
     with torch.cuda.device(device) if device.type == "cuda" else nullcontext():
         try:
             sets = _rotated(problem, device, clock, cache)
@@ -179,7 +186,7 @@ def race(
                 lanes[id] = _admit(measurement, gate, clock, waived=id in waive)
         copy = clock.prepare(copies(sets)) if lanes and has_copy(sets) else None
         race = _Race(results, lanes, gate, clock, device, state, progress, turned)
-        _rounds(race, copy, rounds)
+        _rounds(race, copy, rounds, until_clear)
         for id, sampler in lanes.items():
             measurement = results[id]
             progress("check", id)
@@ -366,15 +373,18 @@ class _Race:
         self.clock.forget()
 
 
-def _rounds(race: _Race, copy: Sampler | None, rounds: int) -> None:
+def _rounds(race: _Race, copy: Sampler | None, rounds: int, until_clear: bool) -> None:
     """Time the lanes in interleaved rounds, until there are enough samples; each round gives one of every lane."""
+    from kernelzoo.measure.statistics import LONGEST, settled  # imports numpy, which a report does without
+
     results, lanes = race.results, race.lanes
+    enough, longest = rounds, LONGEST if until_clear else 1
     copied: list[float] = []
     watcher = watch(race.device)
     start = watcher.read() if watcher else None
     race.round()  # a warm-up, not counted: it brings the device to its working clock
     repeated = disturbed = 0
-    for _ in range(2 * rounds):
+    for _ in range((1 + longest) * rounds):
         before = watcher.read() if watcher else None
         sampled = race.round()
         race.settle()
@@ -388,8 +398,12 @@ def _rounds(race: _Race, copy: Sampler | None, rounds: int) -> None:
             results[id].samples.append(sampled[id])
         if plain is not None:
             copied.append(plain)
-        if not lanes or len(results[next(iter(lanes))].samples) == rounds:
+        if not lanes:
             break
+        if len(results[next(iter(lanes))].samples) == enough:
+            if disturbed or enough >= longest * rounds or settled([results[id].samples for id in lanes]):
+                break
+            enough *= 2
     end = watcher.read() if watcher else None
     for id in lanes:
         results[id].copy = statistics.median(copied) if copied else None

@@ -6,9 +6,12 @@
 from __future__ import annotations
 
 import datetime
+import functools
 import gzip
+import hashlib
 import json
 import math
+import os
 import platform
 import statistics
 import subprocess
@@ -52,6 +55,7 @@ def extra_info(measured: Measurement, device: str, ceilings: Ceilings | None, sh
         "table": table_of(implementation, device),
         "versions": versions(device),
         "samples": len(measured.samples),
+        "rounds": measured.rounds,
         "race": measured.race,
         "submit_us": _micro(measured.submit),
         "first_call_ms": _round(measured.first_call * 1e3) if measured.first_call is not None else None,
@@ -152,12 +156,16 @@ class Record:
         resume: bool = False,
         versions: Mapping[str, str] | None = None,
         rounds: int | None = None,
+        modules: Sequence[Path] = (),
     ) -> None:
         """``device``: as :func:`kernelzoo.measure.device_name` gives it.
 
         With ``resume``, the results in the file are kept, if it exists. Raises RecordError if it is no results file of
-        kernelzoo, or was measured on another device, or with other ``versions`` or ``rounds``, if these are given.
+        kernelzoo, or was measured on another device, by another kernelzoo (its files are compared), with other contents
+        of the ``modules``, or with other ``versions`` or ``rounds``, if these are given.
         """
+        by_name = {m.name: _digest([one for one in modules if one.name == m.name]) for m in modules}
+        source = {"sha256": _sources(), "modules": by_name}
         self.path = path
         self._document: Json = {
             "machine_info": {
@@ -169,14 +177,19 @@ class Record:
                 "cpu": {"brand_raw": device_name("cpu")},
                 "device": device,
             },
-            "commit_info": _commit(),
+            "commit_info": commit(),
             "benchmarks": [],
             "datetime": datetime.datetime.now(datetime.UTC).isoformat(),
             "version": "5.1.0",  # of pytest-benchmark, whose layout this is
-            "kernelzoo": {"format": schema.FORMAT, "failed": []},
+            "kernelzoo": {"format": schema.FORMAT, "failed": [], "source": source},
         }
         if resume and path.exists():
-            self._document = _resumed(path, device, versions, rounds)
+            held = _resumed(path, device, versions, rounds)
+            if held["benchmarks"] or held["kernelzoo"]["failed"]:
+                _check_source(path, held, source)
+                source["modules"] = held["kernelzoo"]["source"]["modules"] | source["modules"]
+                held["kernelzoo"]["source"] = source
+                self._document = held
 
     @property
     def entries(self) -> list[Json]:
@@ -204,7 +217,9 @@ class Record:
         }
         text = json.dumps(grown, indent=1, allow_nan=False).encode()
         try:
-            files.write_whole(self.path, gzip.compress(text, mtime=0) if self.path.suffix == ".gz" else text)
+            files.write_whole(
+                self.path, gzip.compress(text, mtime=0) if files.true(self.path).suffix == ".gz" else text
+            )
         except OSError as error:
             there = f"; it is whole, without the last {len(entries)} results" if self.path.exists() else ""
             raise RecordError(f"{self.path} can't be written: {error.strerror}{there}") from error
@@ -229,12 +244,29 @@ def _resumed(path: Path, device: str, versions: Mapping[str, str] | None, rounds
     for info in (entry["extra_info"] for entry in entries):
         if versions is not None and (other := _differing(info["versions"], versions)):
             raise RecordError(f"{path} was measured with {other}; name another file, or go back to those versions")
-        if rounds is not None and info["samples"] != rounds:
+        asked = info.get("rounds", info["samples"])
+        if rounds is not None and asked != rounds:
             raise RecordError(
-                f"{path} holds {info['samples']} samples of each, and --rounds asks for {rounds}; name another file, "
-                f"or go on with --rounds {info['samples']}"
+                f"{path} holds races of {asked} rounds, and --rounds asks for {rounds}; name another file, or go on "
+                f"with --rounds {asked}"
             )
     return document
+
+
+def _check_source(path: Path, document: Json, now: Json) -> None:
+    """Raise RecordError if other files of kernelzoo, or of a module of the same name, measured what is in the file."""
+    then = document["kernelzoo"].get("source", {"sha256": "", "modules": {}})
+    if then["sha256"] != now["sha256"]:
+        old = document.get("commit_info")
+        ids = (str(of.get("id", ""))[:10] if isinstance(of, dict) else "" for of in (old, commit()))
+        at, here = (id or "an unknown commit" for id in ids)
+        raise RecordError(
+            f"{path} was measured by another kernelzoo (at {at}, this is at {here}), or by this one before it was "
+            "edited; name another file"
+        )
+    for name, digest in now["modules"].items():
+        if then["modules"].get(name, digest) != digest:
+            raise RecordError(f"{path} was measured with another {name}, or before it was edited; name another file")
 
 
 def _differing(there: Mapping[str, str], here: Mapping[str, str]) -> str:
@@ -250,15 +282,35 @@ def _key(of: Mapping[str, Any]) -> tuple[Any, ...]:
     return of["id"], of["op"], tuple(of["shape"]), of["dim"], of["dtype"], *further
 
 
-def _commit() -> Json:
-    """The commit of the working directory, as in pytest-benchmark's files; empty outside a repository."""
+_HOME = Path(__file__).resolve().parents[1]
+
+
+def commit() -> Json:
+    """The commit of kernelzoo's own sources, as in pytest-benchmark's files; empty where git does not keep them."""
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}  # those of a hook, say
+
+    def git(*words: str) -> str:
+        options = {"cwd": _HOME, "env": clean, "capture_output": True, "text": True, "timeout": 10, "check": True}
+        return str(subprocess.run(["git", *words], **options).stdout).strip()  # type: ignore[call-overload]
+
     try:
-        options = {"capture_output": True, "text": True, "timeout": 10, "check": True}
-        id = subprocess.run(["git", "rev-parse", "HEAD"], **options).stdout.strip()  # type: ignore[call-overload]
-        dirty = subprocess.run(["git", "status", "--porcelain"], **options).stdout.strip()  # type: ignore[call-overload]
+        git("ls-files", "--error-unmatch", "__init__.py")  # it may be installed inside of another repository
+        return {"id": git("rev-parse", "HEAD"), "dirty": bool(git("status", "--porcelain", "--", "."))}
     except (OSError, subprocess.SubprocessError):
         return {"id": "", "dirty": False}
-    return {"id": id, "dirty": bool(dirty)}
+
+
+@functools.cache
+def _sources() -> str:
+    """A digest of kernelzoo's own files."""
+    return _digest(sorted(path for path in _HOME.rglob("*") if path.is_file() and "__pycache__" not in path.parts))
+
+
+def _digest(paths: Sequence[Path]) -> str:
+    found = hashlib.sha256()
+    for path in paths:
+        found.update(path.name.encode() + b"\0" + hashlib.sha256(path.read_bytes()).digest())
+    return found.hexdigest()
 
 
 def _quartiles(data: Sequence[float]) -> tuple[float, float]:

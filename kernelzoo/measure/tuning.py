@@ -329,7 +329,11 @@ class Tuner:
             return set(left)
         samples, _ = self.bench.race(id, problem, {"tuned": values, **left}, self.rounds)
         base = samples.get("tuned", [])
-        ratios = {name: ratio_interval(samples[name], base, paired=True) for name in left if samples.get(name) and base}
+        ratios = {
+            name: ratio_interval(samples[name], base, paired=True, independent=True)
+            for name in left
+            if samples.get(name) and base
+        }
         return {name for name, ratio in ratios.items() if verdict(ratio) is Verdict.FASTER} or set(left)
 
 
@@ -361,8 +365,12 @@ def _some(first: Sequence[Problem], others: Sequence[Problem], most: int) -> lis
 
 
 def _combined(pairs: Sequence[tuple[Sequence[float], Sequence[float]]], confidence: float) -> tuple[Interval, float]:
-    """The geometric mean of ratios over problems, round by round, with its interval; and the largest of them."""
+    """The geometric mean of ratios over problems, round by round, with its interval; and the largest of them.
+
+    Seven rounds can't show that they don't hang together; what is taken wrongly fails on the problems held out.
+    """
     logs = [[math.log(one / other) for one, other in zip(*pair, strict=True)] for pair in pairs]
     means = [math.exp(math.fsum(of_round) / len(of_round)) for of_round in zip(*logs, strict=True)]
     worst = max(ratio_interval(*pair, paired=True).mid for pair in pairs)
-    return ratio_interval(means, [1.0] * len(means), paired=True, confidence=confidence), worst
+    ratio = ratio_interval(means, [1.0] * len(means), paired=True, confidence=confidence, independent=True)
+    return ratio, worst

@@ -157,6 +157,7 @@ class Worker:
             [planning.lane(id, tables[id]) if id in tables else registry.implementation(id) for id in ids],
             self._device,
             rounds=rounds,
+            until_clear=not tables,  # tuning combines races of as many rounds each
             cache=cache,
             ceilings=self._ceilings,
             waive=waive,

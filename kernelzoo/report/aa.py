@@ -32,6 +32,11 @@ NOTE = (
     "deviation; both are divided by the median of all."
 )
 
+HELD = (
+    " `slower than the race before` counts what `--against FILE --allowed {allowed:.0%}` would call a slowdown between "
+    "two races of one kernel, and `too noisy` what it would not compare."
+)
+
 
 @dataclass(frozen=True)
 class Twin:
@@ -46,10 +51,14 @@ class Twin:
     """Seconds, one per race."""
     ratios: tuple[Interval, ...]
     """Time under the second name over that under the first, one per race."""
+    said: tuple[Verdict, ...]
+    """The verdicts of the races; of an older file, which has none, those of its intervals."""
+    against: tuple[str, ...] = ()
+    """What ``--against`` would say of each race but the first beside the one before: ok, slower, unclear or noisy."""
 
     @property
     def verdicts(self) -> Counter[Verdict]:
-        return Counter(map(verdict, self.ratios))
+        return Counter(self.said)
 
     @property
     def passed(self) -> bool:
@@ -63,11 +72,17 @@ class Experiment:
 
     caption: str
     twins: tuple[Twin, ...]
+    allowed: float = 0.05
 
     def table(self) -> Table:
         """A line for each implementation that was raced."""
-        headers = ("implementation", "races", "same", "faster or slower", "unclear", "median, µs", "spread", "sd")
-        return Table(headers, [_line(twin) for twin in self.twins if twin.ratios])
+        headers = ["implementation", "races", "same", "faster or slower", "unclear", "median, µs", "spread", "sd"]
+        raced = [twin for twin in self.twins if twin.ratios]
+        held = any(twin.against for twin in raced)
+        lines = [
+            _line(twin) + [Cell(str(twin.against.count(w))) for w in ("slower", "noisy") if held] for twin in raced
+        ]
+        return Table(headers + ["slower than the race before", "too noisy"] * held, lines)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -93,7 +108,8 @@ def aa_block(path: Path) -> str:
     """The block ``aa`` of a document, made of one run of the experiment. Raises ResultsError."""
     experiment = load(path)
     without = [f"Not raced: {escape(f'{t.id}: {t.refused or t.failed}')}" for t in experiment.twins if not t.ratios]
-    return "\n\n".join([f"**{escape(experiment.caption)}**", experiment.table().markdown(), *without, NOTE])
+    note = NOTE + HELD.format(allowed=experiment.allowed) * any(twin.against for twin in experiment.twins)
+    return "\n\n".join([f"**{escape(experiment.caption)}**", experiment.table().markdown(), *without, note])
 
 
 def load(path: Path) -> Experiment:
@@ -116,16 +132,19 @@ def parse(document: Any) -> Experiment:
         f"{document['device']}, {document['clock']} clock: {problem['op']} of ({shape}) {problem['dtype']}, "
         f"{document['rounds']} rounds in a race; {with_versions}; measured {document['datetime']}"
     )
-    return Experiment(printable(caption), tuple(_twin(entry) for entry in document["implementations"]))
+    return Experiment(
+        printable(caption), tuple(map(_twin, document["implementations"])), float(document.get("allowed", 0.05))
+    )
 
 
 def _twin(entry: Any) -> Twin:
     medians = tuple(float(median) for median in entry["medians"])
     ratios = tuple(Interval(float(low), float(mid), float(high)) for low, mid, high in entry["ratios"])
     id, refused, failed = (printable(str(entry[key])) for key in ("id", "refused", "failed"))
-    twin = Twin(id, refused, failed, medians, ratios)
+    said = tuple(map(Verdict, entry["verdicts"])) if "verdicts" in entry else tuple(map(verdict, ratios))
+    twin = Twin(id, refused, failed, medians, ratios, said, tuple(map(str, entry.get("against", ()))))
     why = twin.refused or twin.failed
-    if len(medians) != len(ratios) or bool(ratios) == bool(why):
+    if not len(medians) == len(ratios) == len(said) or bool(ratios) == bool(why):
         raise ValueError(f"{twin.id} has {len(medians)} medians, {len(ratios)} ratios, and is without: {why!r}")
     return twin
 

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from kernelzoo.measure.condition import DISTURBED
+from kernelzoo.measure.race import BREAKS
 from kernelzoo.measure.statistics import FEWEST, Interval, Verdict, ratio_interval, verdict
+from kernelzoo.report import notes
 from kernelzoo.report.results import Group, Problem, Results, Row, Selection
 
 
@@ -24,7 +27,17 @@ class Comparison:
 
     @property
     def verdict(self) -> Verdict | None:
-        return None if self.interval is None else verdict(self.interval)
+        return None if self.interval is None else verdict(self.interval, disturbed=self.disturbed)
+
+    @property
+    def marks(self) -> list[str]:
+        """Those of the row, and the other's mark of a disturbance."""
+        return notes.marks([*([BREAKS] if self.row.breaks else []), *([DISTURBED] if self.disturbed else [])])
+
+    @property
+    def disturbed(self) -> bool:
+        """Whether other work got into either of the two: neither is then known to be faster."""
+        return DISTURBED in self.row.flags or DISTURBED in self.base.flags
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ def document(results: Results) -> Json:
         "baseline": results.baseline,
         "groups": [_group(group) for group in results.groups],
         "failed": [_failure(failure) for failure in results.failed],
+        "differing": results.differing(),
     }
 
 

@@ -55,7 +55,7 @@ def _difference(change: Change) -> Difference:
             verdict = c.verdict
             lines.append(
                 [
-                    Td(c.row.id),
+                    Td(" ".join([c.row.id, *c.marks])),
                     Td(f"{c.row.problem.dtype} {c.row.problem}"),
                     *(Td(significant(row.microseconds), kind="number") for row in (c.base, c.row)),
                     Td(ratio_text(c.ratio), kind="number", shade=ratio_shade(c.ratio)),

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from kernelzoo.report import plots
+from kernelzoo.report.notes import TILDE
 from kernelzoo.report.results import Selection
 
 
@@ -63,7 +64,7 @@ def shown(selection: Selection) -> list[str]:
 
 def plot_of(selection: Selection, looks: Mapping[str, plots.Style]) -> Plot:
     visible = shown(selection)
-    drawn = plots.points(selection)
+    drawn = set(plots.points(selection))
     legend: dict[str, list[Key]] = {}
     for name in selection.names:
         rows = selection.of(name)
@@ -93,11 +94,13 @@ def plot_of(selection: Selection, looks: Mapping[str, plots.Style]) -> Plot:
 
 def _fastest(selection: Selection, names: Sequence[str]) -> str:
     """How often each implementation is the fastest, in words."""
-    wins: Counter[str] = Counter()
+    wins, unsure = Counter[str](), 0
     for problem in selection.problems:
         found = (selection.cells.get((problem, name)) for name in names)
         rows = [row for row in found if row is not None and not row.breaks]
         if rows:
             wins[min(rows, key=lambda row: row.seconds).name] += 1
+            unsure += any(TILDE in row.marks for row in rows)
     counts = ", ".join(f"{name} on {count}" for name, count in wins.most_common())
-    return f"Of those shown at first, the fastest: {counts} of {wins.total()} shapes." if counts else ""
+    but = f", {unsure} {TILDE} of them disturbed" if unsure else ""
+    return f"Of those shown at first, the fastest: {counts} of {wins.total()} shapes{but}." if counts else ""

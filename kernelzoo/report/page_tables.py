@@ -135,7 +135,7 @@ def _compared(comparison: Comparison | None) -> Td:
         return Td("", kind="number")
     verdict = comparison.verdict
     return Td(
-        ratio_text(comparison.ratio) + (f" {verdict.value}" if verdict else ""),
+        " ".join([ratio_text(comparison.ratio), *([verdict.value] if verdict else []), *comparison.marks]),
         note=interval_text(comparison),
         kind=f"number {verdict_kind(verdict)}",
     )

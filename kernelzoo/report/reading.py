@@ -7,6 +7,7 @@ The tables and figures can trust it.
 from __future__ import annotations
 
 import re
+import statistics
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -75,8 +76,9 @@ def _read(path: Path) -> tuple[list[Row], list[Failure]]:
         )
     rows: list[Row] = []
     seen: dict[tuple[object, ...], int] = {}
+    same: dict[Problem, Problem] = {}  # equal ones are one object, which is found faster
     for index, entry in enumerate(data["benchmarks"]):
-        row = _row(run, entry, f"{path}: benchmarks[{index}] ({printable(str(entry.get('name', 'no name')))})")
+        row = _row(run, entry, same, f"{path}: benchmarks[{index}] ({printable(str(entry.get('name', 'no name')))})")
         first = seen.setdefault((row.id, row.problem, row.device, row.clock, row.cache), index)
         if first != index:
             raise ResultsError(
@@ -106,7 +108,7 @@ def _subject(entry: Mapping[str, Any], where: str) -> tuple[str, str, str, Probl
     return backend, op, variant, Problem.of(entry)
 
 
-def _row(run: Run, entry: Mapping[str, Any], where: str) -> Row:
+def _row(run: Run, entry: Mapping[str, Any], same: dict[Problem, Problem], where: str) -> Row:
     """A row of an entry that fits the schema. Raises ResultsError where its fields don't go together."""
     extra, stats = entry["extra_info"], entry["stats"]
     id = f"{extra['backend']}/{extra['op']}/{extra['variant']}"
@@ -115,7 +117,7 @@ def _row(run: Run, entry: Mapping[str, Any], where: str) -> Row:
             f"{where}: extra_info 'id' must be {id!r}, as its backend, op and variant say, got {extra['id']!r:.80}"
         )
     backend, op, variant, problem = _subject(extra, f"{where}: extra_info")
-    seconds, bytes, samples = float(stats["median"]), extra["bytes"], extra["samples"]
+    bytes, samples = extra["bytes"], extra["samples"]
     times = stats.get("data", [])
     if len(times) not in (0, samples):
         raise ResultsError(
@@ -124,19 +126,23 @@ def _row(run: Run, entry: Mapping[str, Any], where: str) -> Row:
         )
     ceiling, floor = extra["ceiling_gb_per_s"], extra["floor_us"]
     cache = extra.get("cache", "cold")
-    if "of_limit" in extra:
-        of_limit = extra["of_limit"]
-    elif ceiling is None or cache == "hot":  # the ceiling is the memory's, which hot data never meets
+    seconds = statistics.median(times) if times else float(stats["median"])
+    said = {"median": stats["median"] * 1e6, "GB/s": extra.get("gb_per_s"), "of limit": extra.get("of_limit")}
+    if ceiling is None or cache == "hot":  # the ceiling is the memory's, which hot data never meets
         of_limit = None
     else:  # an unknown floor counts as zero, which makes the share smaller, never larger
         of_limit = ((floor or 0.0) / 1e6 + bytes / ceiling / 1e9) / seconds
+    if not times and "of_limit" in extra:
+        of_limit = extra["of_limit"]
+    ours = {"median": seconds * 1e6, "GB/s": bytes / seconds / 1e9, "of limit": of_limit}
+    differs = tuple(_differing(said, ours)) if times else ()
     return Row(
         run=run,
         backend=backend,
         op=op,
         variant=variant,
         form=extra.get("form") or "",
-        problem=problem,
+        problem=same.setdefault(problem, problem),
         seconds=seconds,
         bytes=bytes,
         device=printable(extra["device"]),
@@ -159,7 +165,23 @@ def _row(run: Run, entry: Mapping[str, Any], where: str) -> Row:
         flags=tuple(map(printable, extra.get("flags", []))),
         breaks=_text(extra.get("breaks")),
         condition=tuple(_leaves(extra.get("condition"))),
+        differs=differs,
     )
+
+
+ROUNDED = 1e-3
+"""Figures that differ by no more than this share of them are the same, rounded: files hold five digits."""
+
+
+def _differing(said: Mapping[str, Any], ours: Mapping[str, float | None]) -> Iterator[str]:
+    """What a file's own figures say otherwise than its samples."""
+    for name, figure in said.items():
+        found = ours[name]
+        if not isinstance(figure, int | float) or found is None:
+            continue
+        if abs(figure - found) > ROUNDED * found:
+            unit = " µs" if name == "median" else ""
+            yield f"{name} {figure:.5g}{unit} by its own summary, {found:.5g}{unit} by its samples"
 
 
 def _float(value: float | None) -> float | None:

@@ -127,6 +127,8 @@ class Row:
     """How it breaks the contract, where it was timed on request; empty for all that keep it."""
     condition: tuple[tuple[str, str | float], ...]
     """The device's state around the race (clocks, temperature), by name; a name may come more than once."""
+    differs: tuple[str, ...] = ()
+    """Where the file's own summary is not what its samples give, in words; the row has what the samples give."""
 
     @property
     def id(self) -> str:
@@ -314,6 +316,15 @@ class Results:
         return replace(
             self, groups=tuple(replace(group, baseline=baseline) for group in self.groups), baseline=baseline
         )
+
+    def differing(self) -> list[str]:
+        """A line for each row whose file's own summary is not what its samples give."""
+        return [
+            f"{row.run.file}: {row.id} on {row.problem.dtype} {row.problem}: {'; '.join(row.differs)}"
+            for group in self.groups
+            for row in group.rows
+            if row.differs
+        ]
 
     @property
     def variants(self) -> list[str]:

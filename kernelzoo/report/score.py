@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from kernelzoo import packages, registry
 from kernelzoo.report.notes import DAGGER
-from kernelzoo.report.result_tables import covered
+from kernelzoo.report.result_tables import covered, marks_of
 from kernelzoo.report.results import Group, Problem, Row, Selection, geometric_mean
 from kernelzoo.report.table import Cell, Table, significant
 
@@ -108,9 +108,9 @@ def variant_table(group: Group, op: str) -> Table | None:
             ratios = sorted(row.seconds / fastest[row.backend, row.problem] for row in rows)
             near = sum(ratio <= NEAR for ratio in ratios)
             figures = (f"{ratios[0]:.2f}", f"{ratios[len(ratios) // 2]:.2f}", f"{near} of {len(rows)}")
-            lines.append([Cell(rows[0].id), *map(Cell, figures)])
+            lines.append([Cell(rows[0].id + marks_of(rows)), *map(Cell, figures)])
     headers = ["variant", "best", "median", f"within {NEAR - 1:.0%}"]
-    named = any(not line[0].text.endswith("/auto") for line in lines)
+    named = any(not line[0].text.split()[0].endswith("/auto") for line in lines)
     return Table(headers, lines) if named else None
 
 
@@ -188,8 +188,8 @@ def _verdict(verdict: Verdict | None) -> Cell:
 
 
 def marked_name(rows: Sequence[Row]) -> str:
-    """The name of an implementation, with a dagger if it breaks the contract somewhere."""
-    return f"{rows[0].name} {DAGGER}" if any(row.breaks for row in rows) else rows[0].name
+    """The name of an implementation, with the marks that any of its rows bears."""
+    return rows[0].name + marks_of(rows)
 
 
 def _timed(row: Row) -> tuple[Cell, Cell]:

@@ -65,6 +65,9 @@ def report(results: Results, title: str, figures: Mapping[tuple[str, str, str], 
                 parts += _times(group.select(op, dtype))
     if any(row.breaks for group in results.groups for row in group.rows):
         parts += ["## Timed although it breaks the contract", breaking_table(results).markdown(), BREAKING_NOTE]
+    if differing := results.differing():
+        lines = [f"- {escape(line)}" for line in differing]
+        parts += ["## Summaries that their samples contradict", DIFFERING_NOTE, "\n".join(lines)]
     if results.failed:
         parts += ["## Without a result", failure_table(results).markdown()]
     return "\n\n".join(parts) + "\n"
@@ -125,8 +128,14 @@ def terminal(results: Results, width: int = 0) -> str:
                 if any(cell.best for row in table.rows for cell in row):
                     parts.append(prose("* the fastest of its row, and faster than the baseline"))
         parts += map(prose, notes.lines([row.marks for row in group.rows]))
+    if differing := results.differing():
+        more = [f"and {len(differing) - MOST} more"] * (len(differing) > MOST)
+        parts += map(prose, [DIFFERING_NOTE, *differing[:MOST], *more])
     return "\n\n".join(parts)
 
+
+MOST = 5  # of such lines in the terminal; a report has all
+DIFFERING_NOTE = "A file's own summary says otherwise than its samples; every number here is from the samples."
 
 BREAKING_NOTE = (
     "Right on ordinary values, wrong on special ones (NaN, infinities, a dtype's largest). Timed because it was named "

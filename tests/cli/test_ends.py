@@ -103,7 +103,7 @@ def test_results_of_other_versions_or_rounds_are_not_mixed(
     assert bench(shapes="4x4") == 0
     before = Path("r.json").read_bytes()
     assert bench("--resume", "--rounds", "4") == 2
-    assert "r.json holds 3 samples of each, and --rounds asks for 4" in capsys.readouterr().err
+    assert "r.json holds races of 3 rounds, and --rounds asks for 4" in capsys.readouterr().err
     monkeypatch.setenv("STUB_TORCH", "3")
     assert bench("--resume") == 2
     assert "r.json was measured with torch 2, and this is torch 3; name another file" in capsys.readouterr().err

@@ -3,6 +3,7 @@
 import gzip
 import json
 import os
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -38,7 +39,7 @@ def test_grows_and_resumes(tmp_path: Path, name: str) -> None:
     raw = path.read_bytes()
     held = json.loads(gzip.decompress(raw) if name.endswith(".gz") else raw)
     assert [e["extra_info"]["id"] for e in held["benchmarks"]] == ["torch/softmax/eager", "torch/min/eager"]
-    assert held["kernelzoo"] == {"format": schema.FORMAT, "failed": [refused]}
+    assert held["kernelzoo"] | {"source": 0} == {"format": schema.FORMAT, "failed": [refused], "source": 0}
     assert sorted(path.parent.iterdir()) == [path]  # nothing is left beside it
 
     from kernelzoo.report.reading import load
@@ -75,6 +76,87 @@ def test_refuses_another_machine(tmp_path: Path) -> None:
     Record(path, "a machine").add(entries(PROBLEMS[0]), [])
     with pytest.raises(RecordError, match=r"measured on 'a machine', this is 'another'"):
         Record(path, "another", resume=True)
+
+
+def test_refuses_another_kernelzoo_and_an_edited_module(tmp_path: Path) -> None:
+    path, module, other = tmp_path / "results.json", tmp_path / "mine.py", tmp_path / "other.py"
+    module.write_text("a = 1")
+    other.write_text("b = 1")
+    Record(path, "a machine", modules=[module]).add(entries(PROBLEMS[0]), [])
+    resumed = Record(path, "a machine", resume=True, modules=[other])  # another one is no change of the first
+    resumed.add(entries(PROBLEMS[1]), [])
+    before = path.read_bytes()
+    for edited in (module, other):
+        kept = edited.read_text()
+        edited.write_text("c = 1")
+        with pytest.raises(RecordError, match=f"measured with another {edited.name}, or before it was edited"):
+            Record(path, "a machine", resume=True, modules=[edited])
+        edited.write_text(kept)
+    assert len(Record(path, "a machine", resume=True, modules=[module, other]).entries) == 2
+    for sources in ({"sha256": "0", "modules": {}}, None):  # None: a file of an older kernelzoo, which has no digest
+        document = json.loads(before)
+        document["kernelzoo"]["source"] = sources
+        if sources is None:
+            del document["kernelzoo"]["source"]
+        document["commit_info"]["id"] = "0123456789abcdef"
+        path.write_text(json.dumps(document))
+        with pytest.raises(RecordError, match=r"by another kernelzoo \(at 0123456789, this is at .*edited; name"):
+            Record(path, "a machine", resume=True)
+
+
+def test_a_kernelzoo_that_was_edited_is_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "kernels").mkdir()
+    source = tmp_path / "kernels" / "softmax.cu"
+    source.write_text("1")
+    monkeypatch.setattr(record, "_HOME", tmp_path)
+    digest = record._sources.__wrapped__
+    first = digest()
+    assert digest() == first
+    source.write_text("2")
+    assert digest() != first
+    source.write_text("1")
+    source.rename(source.with_name("min.cu"))
+    assert digest() != first
+
+
+def test_the_commit_is_kernelzoo_s_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not that of the working directory, nor that of a repository around an installation, nor a hook's."""
+
+    def git(*words: str) -> str:
+        command = ["git", "-C", str(tmp_path), "-c", "user.name=a", "-c", "user.email=a@b", *words]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+    home = tmp_path / "kernelzoo"
+    home.mkdir()
+    (home / "__init__.py").write_text("")
+    (tmp_path / "notes").write_text("")
+    git("init", "-q")
+    git("add", "notes")
+    git("commit", "-qm", "first")
+    monkeypatch.setattr(record, "_HOME", home)
+    assert record.commit() == {"id": "", "dirty": False}
+    git("add", "kernelzoo")
+    git("commit", "-qm", "second")
+    own = {"id": git("rev-parse", "HEAD"), "dirty": False}
+    (tmp_path / "notes").write_text("edited, and no part of kernelzoo")
+    monkeypatch.setenv("GIT_DIR", str(tmp_path / "nowhere"))
+    monkeypatch.chdir(tmp_path.parent)
+    assert record.commit() == own
+    (home / "__init__.py").write_text("edited")
+    assert record.commit() == own | {"dirty": True}
+
+
+def test_a_link_is_followed_to_the_one_file(tmp_path: Path) -> None:
+    path, link = tmp_path / "real" / "results.json.gz", tmp_path / "link.json"
+    Record(path, "a machine").add(entries(PROBLEMS[0]), [])
+    link.symlink_to(path)
+    Record(link, "a machine", resume=True).add(entries(PROBLEMS[1]), [])
+    assert link.is_symlink() and files.read_json(link) == files.read_json(path)
+    assert len(files.read_json(path)["benchmarks"]) == 2
+    for one, other in ((path, link), (link, path)):
+        with files.claimed(one), pytest.raises(files.FileError, match="another process is"), files.claimed(other):
+            raise AssertionError("claimed twice")
+    assert sorted(tmp_path.iterdir()) == [link, path.parent] and list(path.parent.iterdir()) == [path]
 
 
 def test_a_write_that_fails_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -42,8 +42,18 @@ def test_races_of_two_files_are_two_races(entry, write) -> None:
 
 @pytest.mark.parametrize("data", [None, EAGER[:5]])
 def test_too_few_samples_give_the_ratio_of_the_medians_and_no_verdict(entry, write, data) -> None:
-    told = interval([entry(us=10.0, data=EAGER), entry("triton/softmax/auto", us=4.0, data=data)], write)
-    assert told.ratio == pytest.approx(0.4) and told.interval is None and told.verdict is None
+    told = interval([entry(data=EAGER), entry("triton/softmax/auto", us=4.0, data=data)], write)
+    median = 4.0 if data is None else sorted(data)[2]
+    assert told.ratio == pytest.approx(median / 16.0) and told.interval is None and told.verdict is None
+
+
+@pytest.mark.parametrize("which", [0, 1])
+def test_nothing_is_faster_where_either_was_disturbed(entry, write, which) -> None:
+    rows = [entry(data=EAGER, race="a"), entry("triton/softmax/auto", data=HALF, race="a")]
+    assert interval(rows, write).verdict is Verdict.FASTER
+    rows[which]["extra_info"]["flags"] = ["disturbed"]
+    told = interval(rows, write)
+    assert told.verdict is Verdict.UNCLEAR and told.marks == ["~"]
 
 
 def test_changes_are_sorted_worst_first_and_name_what_only_one_has(entry, write) -> None:

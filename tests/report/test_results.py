@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from kernelzoo.errors import KernelZooError
-from kernelzoo.report import ResultsError, load
+from kernelzoo.report import ResultsError, load, sections
+from kernelzoo.report.data import document as data_of
 
 
 def test_report_imports_no_kernel_language() -> None:
@@ -53,6 +54,29 @@ def test_hot_and_cold_caches_stay_apart_and_cold_is_what_older_files_mean(entry,
         ("hot", "NVIDIA H200, device clock, hot cache", 1),
     ]
     assert [group.select("softmax").mean_ratio("torch/eager") for group in groups] == [1.0, 1.0]
+
+
+def test_samples_are_believed_and_not_the_summary_of_them(entry, write) -> None:
+    """The median, the rate and the share are those of the samples; where the file says otherwise, so do all outputs."""
+    data = [8.0, 9.0, 7.0, 8.0, 8.5, 7.5]
+    true = entry(us=8.0, data=data, bytes=8_000_000, of_limit=3 / 8)
+    rounded = entry("cpu/softmax/auto", us=8.0001, data=data, bytes=8_000_000, of_limit=0.37503)
+    forged = entry("triton/softmax/auto", us=2.0, data=data, bytes=8_000_000, of_limit=0.9, gb_per_s=4000.0)
+    for fine in (true, rounded):
+        fine["extra_info"]["gb_per_s"] = 1000.0
+    results = load([write([true, rounded, forged])])
+    (group,) = results.groups
+    for row in group.rows:
+        assert (row.microseconds, row.gb_per_s, row.of_limit) == pytest.approx((8.0, 1000.0, 3 / 8))
+    said = (
+        "results.json: triton/softmax/auto on float32 (4096, 256): median 2 µs by its own summary, 8 µs by its "
+        "samples; GB/s 4000 by its own summary, 1000 by its samples; of limit 0.9 by its own summary, "
+        "0.375 by its samples"
+    )
+    assert results.differing() == [said] == data_of(results)["differing"]
+    assert said in sections.terminal(results)
+    assert said.split("; ")[1] in sections.report(results, "Results", {})
+    assert "median" not in sections.terminal(load([write([true, rounded])]))
 
 
 def test_share_of_limit_is_the_one_told_and_hot_data_has_none_of_its_own(entry, write) -> None:

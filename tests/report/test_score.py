@@ -9,11 +9,11 @@ ONES = ("triton/softmax/auto", "cupy/softmax/auto")
 
 @pytest.fixture
 def group(entry, write):
-    """Three problems with limits of 2 us, all told by ``of_limit`` = 2 / us; a peer beats the zoo on one of them."""
+    """Three problems with limits of 2 us, nearly all of it the smallest launch; a peer beats the zoo on one of them."""
 
     def line(id: str, shape: tuple[int, int], us: float, **extra: object):
-        data = [us * (1 + i / 1000) for i in range(11)]
-        return entry(id, shape, us, data, of_limit=2 / us, race=str(shape), **extra)
+        data = [us * (1 + i / 1000) for i in range(-5, 6)]
+        return entry(id, shape, us, data, floor_us=2.0, race=str(shape), **extra)
 
     # (3, 5) is odd; on (8, 8) the zoo falls short and a peer is faster.
     entries = [
@@ -36,7 +36,7 @@ def test_score_is_the_mean_share_with_the_worst_named(group) -> None:
     assert lines["triton/auto"] == ["0.63", "0.50", "1.00", "0.25", "float32 (8, 8)", "3 of 3"]
     assert lines["cupy/auto"] == ["0.50", "0.50", "-", "0.50", "float32 (4, 4)", "2 of 3"]
     assert lines["best of our variants"] == ["0.79", "0.71", "1.00", "0.50", "float32 (8, 8)", "3 of 3"]
-    assert lines["best of the others"] == ["0.37", "0.45", "0.25", "0.25", "float32 (4, 4)", "3 of 3"]
+    assert lines["best of the others"] == ["0.37", "0.45", "0.25", "0.25", "float32 (3, 5)", "3 of 3"]
     assert list(lines)[-2:] == ["best of our variants", "best of the others"]
 
 
@@ -76,7 +76,7 @@ def test_what_breaks_the_contract_is_marked_and_no_best(entry, write) -> None:
     """It counts against the zoo all the same: only its own side has two bests."""
 
     def line(id: str, us: float, **extra: object):
-        return entry(id, (8, 8), us, [us] * 9, of_limit=2 / us, race="one", **extra)
+        return entry(id, (8, 8), us, [us] * 9, floor_us=2.0, race="one", **extra)
 
     rows = [line("triton/softmax/auto", 4.0), line("torch/softmax/eager", 8.0)]
     rows.append(line("rival/softmax/auto", 2.5, breaks="wrong in rows of nan", flags=["breaks the contract"]))
