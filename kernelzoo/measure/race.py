@@ -21,9 +21,9 @@ from kernelzoo.measure.ceilings import Ceilings, beyond_memory, copies, has_copy
 from kernelzoo.measure.clocks import Clock, Sampler, clock_for
 from kernelzoo.measure.condition import DISTURBED, Condition, watch
 from kernelzoo.measure.gate import Gate
-from kernelzoo.measure.gate_memory import Set, shared_inputs
 from kernelzoo.measure.problems import Problem
 from kernelzoo.measure.process_state import KIND, Watch
+from kernelzoo.measure.sets import rotated
 from kernelzoo.operations import Arguments
 
 if TYPE_CHECKING:
@@ -170,7 +170,7 @@ def race(
     results = {i.id: Measurement(i, problem, clock.name, detail, cache, name, rounds=rounds) for i in implementations}
     with torch.cuda.device(device) if device.type == "cuda" else nullcontext():
         try:
-            sets = _rotated(problem, device, clock, cache)
+            sets = rotated(problem, device, clock, cache)
             gate = Gate(problem, sets)
         except (RuntimeError, MemoryError) as error:  # for the host's memory, torch raises a plain RuntimeError
             if not (isinstance(error, torch.OutOfMemoryError | MemoryError) or "can't allocate memory" in str(error)):
@@ -224,7 +224,7 @@ def cross_check(
 
     found = {}
     with torch.cuda.device(device) if device.type == "cuda" else nullcontext():
-        sets = _rotated(problem, device, clock_for(device), "cold")
+        sets = rotated(problem, device, clock_for(device), "cold")
         for implementation in implementations:
             progress("cross-check", implementation.id)
             launches = [problem.launch(implementation, *one) for one in sets]
@@ -240,27 +240,6 @@ _CACHES = {
     "cold": ("last-level cache cold by rotation", "L2 cold by rotation"),
     "hot": ("last-level cache hot: one set of data again and again", "L2 hot: one set of data again and again"),
 }
-
-
-def draw_sets(problem: Problem, device: torch.device, *, count: int) -> list[Set]:
-    """Sets of new inputs and outputs, to rotate through. Inputs that all rows share have the same values in each."""
-    import torch
-
-    generator = torch.Generator(device).manual_seed(random.getrandbits(48))
-    sets: list[Set] = []
-    for _ in range(count):
-        inputs = problem.inputs(generator)
-        if sets:
-            for shared in shared_inputs(problem.operation):
-                inputs[shared].copy_(sets[0][0][shared])
-        sets.append((inputs, problem.operation.allocate(problem.arguments(inputs))))
-    return sets
-
-
-def _rotated(problem: Problem, device: torch.device, clock: Clock, cache: Cache) -> list[Set]:
-    """Cold: so many sets that together they exceed the cache, from 2 to 2048. Hot: one."""
-    one = max(1, problem.bytes)
-    return draw_sets(problem, device, count=1 if cache == "hot" else min(max(2, -(-clock.sets_bytes // one)), 2048))
 
 
 @contextmanager
@@ -281,7 +260,10 @@ def _its_own_row(measurement: Measurement, device: torch.device, state: Watch, w
     except DeviceLostError:
         raise
     except KernelZooError as refusal:
-        measurement.refused = str(refusal)
+        if when:  # it took the problem, and is in hand
+            measurement.failed = f"raised {type(refusal).__name__}: {refusal}"
+        else:
+            measurement.refused = str(refusal)
     except ContractError as error:
         changed = error.kind == KIND and when
         measurement.wrong = f"while it was timed, it {error}" if changed else f"{when}{error}"

@@ -266,8 +266,8 @@ def test_no_kernel_is_faster_than_memory() -> None:
         entrant = kernelzoo.implementation(ENTRANT)
 
         class Fast(measure.WallClock):
-            def prepare(self, launches):
-                sampler = super().prepare(launches)
+            def prepare(self, *args):
+                sampler = super().prepare(*args)
                 return replace(sampler, run=lambda: sampler() / 1e6)
 
         with pytest.MonkeyPatch.context() as patch:
