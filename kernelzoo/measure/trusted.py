@@ -42,9 +42,9 @@ class Trusted:
 
     def __init__(self) -> None:
         self._owners = dict(_owners())
-        self._names = {name: set(_held(owner)) for name, owner in self._owners.items()}
+        self._names = {place: set(_held(owner)) for place, owner in self._owners.items()}
         self._known = [
-            (place, name, value, _inside(value))
+            (_held(owner), place, name, value, _function(value), *_inside(value))
             for place, owner in self._owners.items()
             for name, value in _held(owner).items()
             if _watched(place, name, value)
@@ -60,18 +60,21 @@ class Trusted:
         (['time.perf_counter'], True)
         """
         found = []
-        for place, name, value, inside in self._known:
-            owner = self._owners[place]
-            now = _held(owner).get(name)
-            if now is not value:
-                if _by_torch(now):  # torch's compiler replaces some of torch's own functions
+        for held, place, name, value, function, code, defaults, keywords in self._known:  # thousands, at each turn
+            if held.get(name) is not value:
+                if _by_torch(held.get(name)):  # torch's compiler replaces some of torch's own functions
                     continue
                 found.append(f"{place}.{name}")
-                _put(owner, name, value)
-            if inside is not None and _inside(value) != inside:
+                _put(self._owners[place], name, value)
+            if code is None:
+                continue
+            if (
+                function.__code__ is not code
+                or function.__defaults__ is not defaults
+                or function.__kwdefaults__ is not keywords
+            ):
                 found.append(f"the code of {place}.{name}")
-                function = _function(value)
-                function.__code__, function.__defaults__, function.__kwdefaults__ = inside
+                function.__code__, function.__defaults__, function.__kwdefaults__ = code, defaults, keywords
         for place, owner in self._owners.items():
             for name in _held(owner).keys() - self._names[place]:
                 if _hides(owner, name) and not _by_torch(_held(owner)[name]):
@@ -132,11 +135,11 @@ def _function(value: Any) -> Any:
     return value.fget if isinstance(value, property) else getattr(value, "__func__", value)
 
 
-def _inside(value: object) -> tuple[object, ...] | None:
+def _inside(value: object) -> tuple[Any, Any, Any]:
     """What could be replaced in a function of Python's without replacing the function."""
     function = _function(value)
     if not isinstance(function, types.FunctionType):
-        return None
+        return None, None, None
     return function.__code__, function.__defaults__, function.__kwdefaults__
 
 
