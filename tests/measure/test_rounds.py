@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from itertools import count
 
 import pytest
@@ -39,9 +40,9 @@ def rounds(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., tuple[int,
         left = list(times)
 
         class Clock(WallClock):
-            def prepare(self, launches):
-                sampler, of, turns = super().prepare(launches), left.pop(0), count()
-                return lambda: of(next(turns)) + 0 * sampler()
+            def prepare(self, *args):
+                sampler, of, turns = super().prepare(*args), left.pop(0), count()
+                return replace(sampler, run=lambda: of(next(turns)) + 0 * sampler.run())
 
         module = sys.modules[measure.race.__module__]
         monkeypatch.setattr(module, "clock_for", lambda device: Clock())
