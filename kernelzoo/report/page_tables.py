@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
-from kernelzoo.report import plots, result_tables, score, sections
+from kernelzoo.report import plots, result_tables, sections
 from kernelzoo.report.compare import Comparison
 from kernelzoo.report.page_cells import (
     BEST,
@@ -98,7 +98,7 @@ def heat(selection: Selection, looks: Mapping[str, plots.Style]) -> Grid | None:
     lines = []
     for name in selection.names:
         rows = selection.of(name)
-        line = [Td(score.marked_name(rows), swatch=looks[rows[0].id].colour)]
+        line = [Td(rows[0].name + result_tables.marks_of(rows), swatch=looks[rows[0].id].colour)]
         for problem in problems:
             row = selection.cells.get((problem, name))
             number = None if row is None else value(row)

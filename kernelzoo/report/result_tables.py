@@ -24,7 +24,10 @@ def summary_table(selection: Selection) -> Table:
     def line(name: str) -> list[Cell]:
         ratio, share, submit = ratios[name], selection.mean_of_limit(name), selection.median_submit_us(name)
         rows = selection.of(name)
-        cells = [Cell(rows[0].id + marks_of(rows), id=rows[0].id), BLANK if ratio is None else Cell(f"{ratio:.2f}")]
+        cells = [
+            Cell(rows[0].id + marks_of(rows, counted=True), id=rows[0].id),
+            BLANK if ratio is None else Cell(f"{ratio:.2f}"),
+        ]
         if with_limit:
             cells.append(BLANK if share is None else Cell(f"{share:.0%}"))
         if with_submit:
@@ -115,9 +118,10 @@ def _ratio_cell(selection: Selection, row: Row) -> Cell:
     return BLANK if ratio is None else Cell(f"{ratio:.2f}")
 
 
-def marks_of(rows: Iterable[Row]) -> str:
-    """The marks that any of these rows bears."""
-    borne = {mark for row in rows for mark in row.marks}
+def marks_of(rows: Iterable[Row], *, counted: bool = False) -> str:
+    """The marks that any of these rows bears; where a column has :func:`covered`, which counts the disturbed ones,
+    without theirs."""
+    borne = {mark for row in rows for mark in row.marks} - ({TILDE} if counted else set())
     return "".join(f" {mark}" for mark in (DAGGER, TILDE) if mark in borne)
 
 

@@ -6,7 +6,7 @@ possible on the device.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -38,7 +38,10 @@ def score_table(group: Group, op: str) -> Table | None:
     if not any(row.of_limit is not None for row in selection.rows):
         return None
     lines = sorted(
-        (_score_line(marked_name(rows), rows, selection) for rows in map(selection.of, selection.names)),
+        (
+            _score_line(rows[0].name + marks_of(rows, counted=True), rows, selection)
+            for rows in map(selection.of, selection.names)
+        ),
         key=lambda line: line[1].text,
         reverse=True,
     )
@@ -185,11 +188,6 @@ def _copied(row: Row) -> Row:
 
 def _verdict(verdict: Verdict | None) -> Cell:
     return Cell("-" if verdict is None else verdict.value)
-
-
-def marked_name(rows: Sequence[Row]) -> str:
-    """The name of an implementation, with the marks that any of its rows bears."""
-    return rows[0].name + marks_of(rows)
 
 
 def _timed(row: Row) -> tuple[Cell, Cell]:

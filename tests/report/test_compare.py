@@ -3,8 +3,10 @@
 import pytest
 
 from kernelzoo.measure.statistics import Verdict
-from kernelzoo.report import load
+from kernelzoo.report import load, page_tables, plots, result_tables, score, sections
 from kernelzoo.report.compare import changes, to_baseline
+from kernelzoo.report.page_changes import differences
+from kernelzoo.report.page_figures import plot_of
 
 EAGER = [10.0, 12.0, 14.0, 16.0, 18.0, 20.0, 22.0]
 HALF = [sample / 2 for sample in EAGER]
@@ -76,3 +78,26 @@ def test_changes_are_sorted_worst_first_and_name_what_only_one_has(entry, write)
 @pytest.mark.parametrize("other", [{"device": "NVIDIA A100"}, {"clock": "wall"}, {"cache": "hot"}])
 def test_another_device_clock_or_cache_is_never_compared(entry, write, other) -> None:
     assert changes(load([write([entry()], "new.json")]), load([write([entry(**other)], "old.json")])) == []
+
+
+def test_every_ranking_of_the_disturbed_is_marked(entry, write, tmp_path) -> None:
+    """In the terminal, report.md and the page: where a name, a ratio or a change stands, the mark does."""
+    ids = ("torch/softmax/eager", "triton/softmax/auto", "triton/softmax/fused")
+    rows = [
+        entry(id, data=data, race="a", flags=["disturbed"]) for id, data in zip(ids, (EAGER, HALF, HALF), strict=True)
+    ]
+    results = load([write(rows)])
+    (group,) = results.groups
+    selection = group.select("softmax")
+    for table in (score.score_table(group, "softmax"), score.variant_table(group, "softmax")):
+        assert all(any("~" in cell.text for cell in line) for line in table.rows[:2])
+    assert all("~" in line[-1].text for line in result_tables.summary_table(selection).rows)
+    looks = plots.styles(group.rows)
+    comparisons = to_baseline(selection)
+    heat, ratios = page_tables.heat(selection, looks), page_tables.ratios(selection, comparisons, looks)
+    assert all(line[0].text.endswith(" ~") for line in heat.rows)
+    assert [cell.text for cell in ratios.rows[0][1:] if cell.text] == ["0.50 unclear ~"]
+    (difference,) = differences(results, results)[1]
+    assert all(line[0].text.endswith(" ~") for line in difference.all.rows)
+    assert "1 ~ of them disturbed" in plot_of(selection, looks).caption
+    assert "~" in sections.terminal(results) and "disturbed: other work" in sections.report(results, "t", {})
