@@ -29,6 +29,7 @@ FLOORS = (
     ("backend", "methods", "definitions"),
     ("kernels",),
     ("inspect",),
+    ("inspecting",),
     ("check",),
     ("measure",),
     ("report",),

@@ -9,10 +9,9 @@ import pytest
 from registered import forget
 
 import kernelzoo as package
-from kernelzoo import packages
+from kernelzoo import definitions, packages
 from kernelzoo.cli import complete
 from kernelzoo.errors import BackendUnavailableError, KernelZooError
-from kernelzoo.measure import worker
 
 Answer = Callable[..., tuple[int, Any]]
 
@@ -62,7 +61,7 @@ def test_a_file_that_fails_is_told_with_its_line(answer: Answer, tmp_path: Path)
     ):
         path.write_text(text)
         with pytest.raises(KernelZooError, match=told):  # as the process that loads it does
-            worker._load(str(path))
+            definitions.load_reported(str(path))
     status, document = answer("list", "--module", path)
     assert status == 2 and told in document["error"]
 
