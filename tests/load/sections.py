@@ -756,7 +756,7 @@ def _leak(
     refused = _refuses(implementation, inputs[0])
     if refused is not None:
         raise refused
-    backend = kernelzoo.get(implementation.backend)
+    backend = get(implementation.backend)
     go(max(2 * len(inputs), min(calls // 4, 20_000)))
     backend._forget()  # of what is kept by layout there is at most so much, which is no leak
     settle(where)
