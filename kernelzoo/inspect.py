@@ -4,21 +4,20 @@ The work is done in a separate process, where no device is visible and one is *d
 (:func:`kernelzoo.device.assumed`): the bind functions ask it for what they always ask, choose the tiling that they
 would choose on it, and *record* the steps of the launch (:class:`kernelzoo.launch.Recording`), each of which can be
 compiled. Each language says in a module ``inspection`` of its package what it can be compiled for (``refusal``) and
-what must be set up meanwhile (``target``).
+what must be set up meanwhile (``target``). What a user registers knows nothing of recording: it is *followed*, on
+tensors without memory, while each language's way of launching is replaced (``watched`` in a module ``watching``).
 """
 
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import json
 import math
 import os
 import subprocess
 import sys
-import traceback
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -32,11 +31,13 @@ from kernelzoo.errors import (
     InputTypeError,
     InspectionError,
     KernelZooError,
+    ShapeError,
     UnknownNameError,
 )
 from kernelzoo.kernels.shared import cubin
 from kernelzoo.launch import Compiled, Launch, Step, in_halves, recorded
-from kernelzoo.packages import how_to_install, packages
+from kernelzoo.operations.known import learn
+from kernelzoo.packages import BUILT_IN, files, how_to_install, packages
 
 if TYPE_CHECKING:
     import torch
@@ -118,57 +119,88 @@ class Request:
         return op.arguments([torch.empty_like(x, device=device) for x in found.inputs], self.dim)
 
 
-def inspect(id: str, shape: tuple[int, ...], dtype: str, dim: int = -1, arch: str = "sm_90") -> tuple[Kernel, ...]:
-    """The kernels that one call of an implementation launches for a contiguous tensor, compiled for ``arch``.
+def inspect(
+    id: str,
+    shape: tuple[int, ...],
+    dtype: str,
+    dim: int = -1,
+    arch: str = "sm_90",
+    *,
+    modules: Sequence[str | Path] = (),
+    sizes: Mapping[str, int] | None = None,
+) -> tuple[Kernel, ...]:
+    """The kernels that one call of an implementation launches for contiguous tensors, compiled for ``arch``.
 
-    The shipped launch tables are used, whatever is stored here. ``dtype`` may be abbreviated (fp16, bf16). ``arch`` is
-    a name in ARCHITECTURES, whose device is assumed; a backend for the host compiles for this host instead, and says
-    so. Needs the language's compiler and no GPU, and uses none.
+    ``shape`` and ``dtype`` are those of the first input; ``dtype`` may be abbreviated (fp16, bf16). ``sizes``: of the
+    axes that it has not, by name. ``modules``: files that register kernels of one's own, as ``--module`` names them;
+    the process that compiles **runs them**. The shipped launch tables are used, whatever is stored here. ``arch`` is a
+    name in ARCHITECTURES, whose device is assumed; a backend for the host compiles for this host instead, and says so.
+    Needs the language's compiler and no GPU, and uses none.
 
     >>> from kernelzoo.inspect import inspect
     >>> for kernel in inspect("triton/softmax/fused", (4096, 4096), "fp16", arch="sm_90"):
     ...     print(kernel.name, kernel.registers, kernel.occupancy)  # doctest: +SKIP
 
-    Raises UnknownNameError, InputTypeError, AxisError, EmptyReductionError, UnsupportedProblemError as a call does,
-    BackendUnavailableError if the language is not installed, and InspectionError where there is nothing to show or its
-    compiler fails.
+    Raises UnknownNameError, InputTypeError, ShapeError, AxisError, EmptyReductionError, UnsupportedProblemError as a
+    call does, BackendUnavailableError if the language is not installed, and InspectionError where there is nothing to
+    show, a launch can't be followed, or its compiler fails.
     """
-    implementation = registry.implementation(id)
     if arch not in ARCHITECTURES:
         raise UnknownNameError("architecture", arch, ARCHITECTURES)
-    dtype = operations.full_dtype(dtype)
-    if dtype not in implementation.operation.dtypes:
-        raise InputTypeError(f"{implementation.op} takes {', '.join(implementation.operation.dtypes)}; got {dtype!r}")
-    request = Request(implementation.backend, implementation.op, implementation.variant, shape, dtype, dim, arch)
-    (answer,) = ask([request])
+    backend, op, variant = (*id.split("/"), "", "")[:3]
+    axes = tuple((sizes or {}).items())
+    request = Request(backend, op, variant, tuple(shape), operations.full_dtype(dtype), dim, arch, axes)
+    if not modules:  # which alone know what they register
+        check(request)
+        if not files(id, tuple(operations.OPERATIONS)):
+            raise InspectionError(
+                f"{id} is registered in this process alone, and another one compiles it: name the file that registers "
+                "it with --module, or modules=[...]"
+            )
+    (answer,) = ask([request], modules)
     if isinstance(answer, KernelZooError):
         raise answer
     return answer
 
 
-def ask(requests: list[Request]) -> list[tuple[Kernel, ...] | KernelZooError]:
+def registered(modules: Sequence[str | Path]) -> dict[str, str]:
+    """The ids that files of one's own register, and the file of each. Their operations are known here afterwards.
+
+    Another process runs the files. Raises InspectionError if one fails there.
+    """
+    told = _asked("the module", modules, [])
+    for one in told["operations"]:
+        learn(one)
+    found: dict[str, str] = told["files"]
+    return found
+
+
+def ask(requests: list[Request], modules: Sequence[str | Path] = ()) -> list[tuple[Kernel, ...] | KernelZooError]:
     """Kernels or an error for each of several requests of one backend and one architecture, from one process.
 
-    Raises BackendUnavailableError if its language can't be imported, and InspectionError if the backend has no module
-    ``inspection`` or its process dies.
+    Raises BackendUnavailableError if its language can't be imported, and InspectionError if a file of ``modules``
+    fails or the process dies.
     """
     ((backend, _),) = {(request.backend, request.arch) for request in requests}  # a process keeps what it compiles
-    id = requests[0].id
-    package = packages().get(backend)
-    if package is None or importlib.util.find_spec(f"{package}.inspection") is None:
-        raise InspectionError(f"{id} can't be inspected: backend {backend!r} has no module 'inspection' in its package")
+    told = _asked(requests[0].id, modules, requests, backend)
+    return [_received(answer) for answer in told["answers"]]
+
+
+def _asked(what: str, modules: Sequence[str | Path], requests: Sequence[Request], backend: str = "") -> dict[str, Any]:
     here = Path(__file__).parents[1]
+    known = [importlib.import_module(packages()[name]) for name in {*BUILT_IN, backend} & {*packages()}]
     environment = {
         **os.environ,
-        **getattr(importlib.import_module(package), "COMPILES_WITH", {}),
+        **{key: value for package in known for key, value in getattr(package, "COMPILES_WITH", {}).items()},
         "CUDA_VISIBLE_DEVICES": "",
         "HIP_VISIBLE_DEVICES": "",
         tables.ENVIRONMENT: "shipped",
         "PYTHONPATH": os.pathsep.join(filter(None, (str(here), os.environ.get("PYTHONPATH")))),
     }
+    asked = {"modules": [str(path) for path in modules], "requests": [asdict(request) for request in requests]}
     done = subprocess.run(
-        [sys.executable, "-P", "-m", "kernelzoo.inspect"],  # -P: no file of the current folder is imported
-        input=json.dumps([asdict(request) for request in requests]),
+        [sys.executable, "-P", "-m", "kernelzoo.inspecting"],  # -P: no file of the current folder is imported
+        input=json.dumps(asked),
         env=environment,
         capture_output=True,
         text=True,
@@ -176,18 +208,25 @@ def ask(requests: list[Request]) -> list[tuple[Kernel, ...] | KernelZooError]:
     )
     if done.returncode:
         last = done.stderr.strip().rpartition("\n")[2] or f"exit status {done.returncode}"
-        error: KernelZooError = InspectionError(f"{id} can't be inspected here: {last}")
+        error: KernelZooError = InspectionError(f"{what} can't be inspected here: {last}")
         if last.startswith(("ImportError:", "ModuleNotFoundError:")):
             error = BackendUnavailableError(backend, last, how_to_install(backend))
         error.add_note(done.stderr)
         raise error
-    return [_received(answer) for answer in json.loads(done.stdout)]
+    told: dict[str, Any] = json.loads(done.stdout)
+    if "error" in told:
+        raise _error(told)
+    return told
 
 
 def _received(answer: dict[str, Any]) -> tuple[Kernel, ...] | KernelZooError:
     if "error" not in answer:
         return tuple(map(_kernel, answer["kernels"]))
-    kind: type[KernelZooError] = getattr(errors, answer["error"])
+    return _error(answer)
+
+
+def _error(answer: dict[str, Any]) -> KernelZooError:
+    kind: type[KernelZooError] = getattr(errors, answer["error"], InspectionError)
     error = kind.__new__(kind)
     Exception.__init__(error, answer["message"])
     error.__dict__.update(answer["attributes"])
@@ -203,37 +242,6 @@ def _kernel(fields: dict[str, Any]) -> Kernel:
     return Kernel(**plain, occupancy=held)
 
 
-def answer() -> None:
-    """The process that compiles: requests from standard input, answers to standard output, as JSON."""
-    replies = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what a compiler prints is no answer
-    answers: list[dict[str, Any]] = []
-    asked = json.load(sys.stdin)
-    importlib.import_module(f"{packages()[asked[0]['backend']]}.inspection")  # without its language the process ends
-    for fields in asked:
-        sizes = tuple((name, size) for name, size in fields["sizes"])
-        request = Request(**{**fields, "shape": tuple(fields["shape"]), "sizes": sizes})
-        try:
-            answers.append({"kernels": [asdict(kernel) for kernel in kernels(request)]})
-            continue
-        except KernelZooError as raised:
-            error = raised
-        except Exception as raised:  # of the compiler, whose errors are of any type
-            words = " ".join(str(raised).strip("\n\0").splitlines()[:2])  # a log may have hundreds of lines
-            error = InspectionError(f"{request.id} fails for {request.arch}: {type(raised).__name__}: {words}")
-            error.add_note(traceback.format_exc())
-        answers.append(
-            {
-                "error": type(error).__name__,
-                "message": str(error),
-                "attributes": {name: value for name, value in vars(error).items() if name != "__notes__"},
-                "notes": getattr(error, "__notes__", []),
-            }
-        )
-    json.dump(answers, replies)
-    replies.close()
-
-
 @contextmanager
 def on_described(backend: str, device: Device) -> Iterator[None]:
     """Within the context, what this thread binds of a backend is bound, and compiled, for a device that is described.
@@ -247,13 +255,19 @@ def on_described(backend: str, device: Device) -> Iterator[None]:
         yield
 
 
-def kernels(request: Request) -> tuple[Kernel, ...]:
-    """The kernels of a launch, compiled in this process and not run. Raises as :func:`inspect` does."""
-    inspection = importlib.import_module(f"{packages()[request.backend]}.inspection")
-    if refusal := inspection.refusal(request.variant, request.arch):
-        raise InspectionError(f"{request.id} {refusal}")
-    if request.variant not in {i.variant for i in registry.implementations(request.backend, request.op)}:
-        raise InspectionError(f"{request.id} is registered outside its backend's package; only those in it are shown")
+def check(request: Request) -> None:
+    """Raise UnknownNameError, InputTypeError or ShapeError for what the operation does not take."""
+    operation = registry.implementation(request.id).operation
+    if request.dtype not in operation.dtypes:
+        raise InputTypeError(f"{request.op} takes {', '.join(operation.dtypes)}; got {request.dtype!r}")
+    given, axes = dict(request.sizes), operation.axes[0]
+    if {*given} != {*operation.sizes} or not (operation.by_rows or len(axes) == len(request.shape)):
+        wanted = f"a shape ({', '.join(axes)})" + "".join(f" and a size of {axis}" for axis in operation.sizes)
+        raise ShapeError(f"{request.op} takes {wanted}; got {request.shape} and {given or 'no sizes'}")
+
+
+def launched(request: Request, place: str, context: AbstractContextManager[None]) -> tuple[Kernel, ...]:
+    """The kernels of a launch that is bound, and runs, within the context."""
     operation = operations.OPERATIONS[request.op]
     ran = request.id
 
@@ -263,20 +277,25 @@ def kernels(request: Request) -> tuple[Kernel, ...]:
         ran = f"{request.backend}/{request.op}/{form}"
         registered = partial(registry._registered[request.backend, request.op, form], **scalars)
         try:
-            return registered(*tensors)
+            return registry.launch_of(ran, registered, *tensors)
         except GridTooLargeError:
+            if not operation.by_rows:
+                raise
             return in_halves(registered, tensors, operation.axes)
 
-    with on_described(request.backend, request.device), recorded(compiles=True) as steps:
-        args = request.arguments(getattr(inspection, "INPUT_DEVICE", "meta"))
+    with context, recorded(compiles=True) as steps:
+        args = request.arguments(place)
         outs = operation.allocate(args)
         if not any(out.numel() for out in outs):
             raise InspectionError(
                 f"{request.id} launches nothing for the empty shape {request.shape}; give one without 0"
             )
         launch = operation.launch(bind, args, outs)
+        steps.clear()  # a bind is not what is timed
         with _torch_steps(lambda name: steps.append(name)):
             launch()
+        if not steps:
+            raise InspectionError(f"{request.id} launches nothing that can be followed: it may call a library")
         return tuple(_shown(step, count, ran, request) for step, count in _counted(steps))
 
 
@@ -312,7 +331,7 @@ def _shown(step: Any, count: int, ran: str, request: Request) -> Kernel:
         local_bytes=made.local_bytes,
         shared_bytes=shared,
         grid=(*step.grid, 1, 1)[:3],
-        block=(step.threads, 1, 1),
+        block=(*(step.block or (step.threads,)), 1, 1)[:3],
         cluster=(step.cluster, 1, 1),
         cooperative=step.cooperative,
         launches=count,
@@ -328,7 +347,8 @@ def _torch_steps(record: Callable[[str], None]) -> Iterator[None]:
 
     class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's own base class
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> torch.Tensor:
-            record(str(func))
+            if not (getattr(func, "is_view", False) or "empty" in str(func)):  # which run nothing
+                record(str(func))
             result: torch.Tensor = func(*args, **(kwargs or {}))
             return result
 
@@ -357,7 +377,3 @@ def _place(file: str | Path, line: int) -> str:
     """``path:line`` of a source, from the folder that holds its package where the package is ours."""
     path, here = Path(file), Path(__file__).parents[1]
     return f"{path.relative_to(here) if path.is_relative_to(here) else path}:{line}"
-
-
-if __name__ == "__main__":
-    answer()

@@ -231,6 +231,8 @@ class Step:
     """Compiles the kernel for the device of the bind; None where the recording doesn't ask for it."""
     constants: tuple[Any, ...] = ()
     """What it is compiled for beside what ``kernel`` says."""
+    block: tuple[int, ...] = ()
+    """Threads along each axis of a block, of one that has several."""
 
 
 class Recording:

@@ -28,6 +28,7 @@ FLOORS = (
     ("backend", "methods", "definitions"),
     ("kernels",),
     ("inspect",),
+    ("inspecting",),
     ("check",),
     ("measure",),
     ("report",),

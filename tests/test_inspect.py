@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from kernelzoo import inspect, packages
+from kernelzoo import inspect, packages, registry
 from kernelzoo.device import ARCHITECTURES, Occupancy, assumed, current, occupancy, of
 from kernelzoo.errors import (
     AxisError,
@@ -19,6 +19,8 @@ from kernelzoo.errors import (
     EmptyReductionError,
     InputTypeError,
     InspectionError,
+    RegistrationError,
+    ShapeError,
     UnknownNameError,
     UnsupportedProblemError,
 )
@@ -156,18 +158,87 @@ def test_errors_come_back_whole(package: Path) -> None:
 
 
 def test_a_process_that_dies_is_an_error(package: Path) -> None:
+    (package / "min.py").write_text(MIN)
     (package / "inspection.py").write_text("import a_language_that_is_not_installed")
     with pytest.raises(BackendUnavailableError, match="No module named 'a_language_that_is_not_installed'; see"):
-        inspect.ask([request()])
+        inspect.ask([request("min")])
     (package / "inspection.py").write_text("import os; os.kill(os.getpid(), 9)")
-    with pytest.raises(InspectionError, match="made_up/softmax/auto can't be inspected here: exit status -9"):
-        inspect.ask([request()])
+    with pytest.raises(InspectionError, match="made_up/min/auto can't be inspected here: exit status -9"):
+        inspect.ask([request("min")])
 
 
-def test_a_backend_without_inspection_says_so(package: Path) -> None:
+def test_a_backend_without_inspection_is_followed(package: Path) -> None:
     (package / "inspection.py").unlink()
-    with pytest.raises(InspectionError, match="no module 'inspection'"):
-        inspect.ask([request()])
+    (package / "min.py").write_text(FOLLOWED)
+    kernels, host, empty, none = inspect.ask([request("min", name) for name in ("plain", "host", "empty", "none")])
+    assert isinstance(kernels, tuple) and [kernel.name for kernel in kernels] == ["aten.amin.out"]
+    assert isinstance(host, InspectionError) and isinstance(empty, InspectionError)
+    line = FOLLOWED[: FOLLOWED.index(".numpy()")].count("\n") + 1
+    assert f"min.py, line {line}): TypeError: can't convert meta device type tensor to numpy" in str(host)
+    assert str(empty) == "made_up/min/empty launches nothing that can be followed: it may call a library"
+    assert isinstance(none, UnknownNameError)
+
+
+FOLLOWED = """
+import torch
+from kernelzoo.registry import register
+
+@register("made_up", "min", "plain")
+def plain(x, out):
+    assert x.is_cuda and x.device == out.device == torch.device("cuda", 0) and x[1:].data_ptr() == x.data_ptr() + 32
+    work = torch.zeros(3, device=x.device)
+    assert work.is_cuda and out.data_ptr() % 256 == 0 and out.data_ptr() != work.data_ptr()
+    assert torch.cuda.get_device_properties(x.device).multi_processor_count == 132
+
+    def launch():
+        with torch.cuda.stream(torch.cuda.current_stream(x.device)):
+            torch.amin(x, 1, out=out)
+    return launch
+
+@register("made_up", "min", "host")
+def host(x, out):
+    return lambda: x[:, 0].numpy()
+
+@register("made_up", "min", "empty")
+def empty(x, out):
+    return lambda: None
+"""
+
+
+def test_what_this_process_alone_registers_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "_registered", dict(registry._registered))
+    registry.register("mine", "min", "here")(lambda x, out: lambda: None)
+    with pytest.raises(InspectionError, match=r"registered in this process alone.*--module"):
+        inspect.inspect("mine/min/here", (4, 8), "float32")
+
+
+MODULE = """
+import kernelzoo
+
+@kernelzoo.operation(dtypes=("float32",))
+class matmul:
+    a, b, out = kernelzoo.Input("M K"), kernelzoo.Input("K N"), kernelzoo.Output("M N")
+    def reference(a, b):
+        return a @ b
+
+@kernelzoo.register("mine", "matmul", "torch")
+def plain(a, b, out):
+    import torch
+    return lambda: torch.mm(a, b, out=out)
+"""
+
+
+def test_sizes_and_modules(tmp_path: Path) -> None:
+    path = tmp_path / "module.py"
+    path.write_text(MODULE)
+    given = ("mine/matmul/torch", (3, 4), "float32")
+    (kernel,) = inspect.inspect(*given, modules=[path], sizes={"N": 5})
+    assert kernel.name == "aten.mm.out" and kernel.implementation == "mine/matmul/torch"
+    with pytest.raises(ShapeError, match=r"a shape \(M, K\) and a size of N; got \(3, 4\) and no sizes"):
+        inspect.inspect(*given, modules=[path])
+    path.write_text("x = 1\nx.nothing\n")
+    with pytest.raises(RegistrationError, match=r"module.py, line 2: AttributeError"):
+        inspect.inspect(*given, modules=[path], sizes={"N": 5})
 
 
 def test_a_file_of_the_current_folder_is_not_imported(

@@ -49,6 +49,7 @@ ALLOWED = {
     },
     # Of a backend's package, by the names that the registry knows.
     "inspect.py": {"importlib.import_module"},
+    "inspecting.py": {"importlib.import_module"},
     "check/running.py": {"importlib.import_module"},
     "measure/planning.py": {"importlib.import_module"},
     # One of two modules beside it, by a switch of Numba's.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -14,7 +14,6 @@ from kernelzoo import registry
 from kernelzoo.cli import against as older
 from kernelzoo.cli import measuring, options, output, sizes
 from kernelzoo.cli import rows as rows_of
-from kernelzoo.operations import OPERATIONS
 
 if TYPE_CHECKING:
     from kernelzoo.cli.against import Held
@@ -83,7 +82,7 @@ def compare(
     tables = rows_of.Tables(console, full=True)
     wanted = options.words(op)
     options.choose_early(module, [*names, *([baseline] if baseline else [])], wanted)
-    sizes.shapes_with(dim, shape or [_SHAPE])
+    sizes.shapes_with(dim, shape or [sizes.SHAPE])
     modules = options.check_modules(module)
     described: list[dict[str, Any]] = []
     held: list[Held] = []
@@ -102,7 +101,7 @@ def compare(
             (problem, list(dict.fromkeys([bases[problem.op], *by_op[problem.op]])))
             for problem in sizes.problems(
                 list(by_op),
-                shape or _usual(by_op, bool(axes or workload)),
+                shape or sizes.usual(by_op, bool(axes or workload)),
                 options.words(dtype),
                 dim=dim,
                 sizes=axes,
@@ -142,14 +141,6 @@ def compare(
             console.print(f"against {against}, {limit:.1%} slower allowed", style="bold")
             output.show(console, _table(held))
     return _status([row for one in described for row in one["rows"] if row["id"] in asked], held if against else None)
-
-
-_SHAPE = "4096x4096"
-
-
-def _usual(ops: Iterable[str], sized: bool) -> list[str]:
-    """The shape where none is given, of operations by rows."""
-    return [] if sized or not all(OPERATIONS[op].by_rows for op in ops) else [_SHAPE]
 
 
 def _op(id: str) -> str:

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kernelzoo.cli import complete, options, output
+from kernelzoo.cli import complete, options, output, sizes
 from kernelzoo.errors import BackendUnavailableError, InspectionError
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from kernelzoo.inspect import Kernel
+    from kernelzoo.measure import Problem
 
 Id = Annotated[
     str,
@@ -23,13 +24,17 @@ Id = Annotated[
         metavar="ID", help="backend/op/variant, as kernelzoo list shows it.", autocompletion=complete.some_ids
     ),
 ]
-Shape = Annotated[str, typer.Option("--shape", metavar="4096x4096", help="The shape it is bound to.")]
+Shape = Annotated[
+    str | None,
+    typer.Option("--shape", metavar="4096x4096", show_default="4096x4096", help="The shape it is bound to."),
+]
 Dtype = Annotated[
-    str,
+    str | None,
     typer.Option(
         "--dtype",
+        show_default="float32",
         help="The dtype it is bound to; short names such as fp16 and bf16 work too.",
-        callback=lambda value: options.full_dtype(value),
+        callback=lambda value: options.full_dtype(value) if value else None,
         autocompletion=complete.some_dtypes,
     ),
 ]
@@ -45,10 +50,13 @@ Sass = Annotated[bool, typer.Option("--sass", help="Print the machine code.")]
 
 def inspect(
     id: Id,
-    shape: Shape = "4096x4096",
-    dtype: Dtype = "float32",
+    shape: Shape = None,
+    *,
+    axes: options.Axes,
+    dtype: Dtype = None,
     dim: options.Dim = -1,
     arch: Arch = "sm_90",
+    module: options.Modules,
     source: Source = False,
     ptx: Ptx = False,
     sass: Sass = False,
@@ -60,19 +68,37 @@ def inspect(
     It also shows the time that no kernel can beat: the bytes that must be moved, divided by the bandwidth in the
     device's data sheet, or by the ceilings in --results. Nothing is run, and no GPU is needed: a device of the
     architecture is assumed, and named. --source alone prints the files of the form, and needs no language installed.
+    With --module, kernels of your own: their launch is followed on tensors without values.
 
     Exit status: 0; 2 for an unknown name, a problem that the variant refuses, or a missing language or compiler.
     """
     from kernelzoo import registry
     from kernelzoo.inspect import inspect as inspected
+    from kernelzoo.inspect import registered
 
-    (known,) = options.choose((i.id for i in registry.implementations()), [id])[:1]
-    sizes = options.shape(shape)
+    modules = options.check_modules(module) if module else []
+    ours = registered(modules) if modules else {}
+    (known,) = options.choose([*(i.id for i in registry.implementations()), *ours], [id])[:1]
+
+    def found(problem: Problem) -> tuple[Kernel, ...]:
+        where = problem.shape, problem.dtype, problem.dim, arch
+        return inspected(known, *where, modules=modules, sizes=dict(problem.sizes))
+
+    def asked_for() -> Problem:
+        shapes = [shape] if shape else sizes.usual([known.split("/")[1]], bool(axes))
+        problems = sizes.problems(
+            [known.split("/")[1]], shapes, [dtype] if dtype else [], dim=dim, sizes=axes, usual=("float32",)
+        )
+        if len(problems) > 1:
+            raise options.OptionError(f"inspect shows one problem, and these are {len(problems)}")
+        return problems[0]
+
     if source and not (ptx or sass):
-        _show_files(known, lambda: inspected(known, sizes, dtype, dim, arch), json)
+        _show_files(known, ours.get(known), lambda: found(asked_for()), json)
         return 0
-    kernels = inspected(known, sizes, dtype, dim, arch)
-    limit = _limit(known.split("/")[1], sizes, dtype, dim, kernels[0].arch, results)
+    problem = asked_for()
+    kernels = found(problem)
+    limit = _limit(problem, kernels[0].arch, results)
     asked = [name for name, wanted in (("source", source), ("ptx", ptx), ("sass", sass)) if wanted]
     if json:
         output.emit(
@@ -90,19 +116,19 @@ def inspect(
     return 0
 
 
-def _show_files(id: str, inspected: Callable[[], tuple[Kernel, ...]], json: bool) -> None:
-    """Print the files of a form; of a chooser, those of the form that it chooses, or its own without its language."""
+def _show_files(id: str, module: str | None, inspected: Callable[[], tuple[Kernel, ...]], json: bool) -> None:
+    """Print the files of a form; of a chooser, those of the form that it chooses, or its own without its language. Of
+    what a user's module registers, that module."""
     from kernelzoo import operations, packages, registry
 
     forms, note = [id], ""
-    if registry.implementation(id).chooses:
+    if module is None and registry.implementation(id).chooses:
         try:
             forms = list(dict.fromkeys(kernel.implementation for kernel in inspected()))
         except (BackendUnavailableError, InspectionError) as error:
             note = f"{id} chooses among other forms; which one can't be told here: {error}"
     found = [path for form in forms for path in packages.files(form, tuple(operations.OPERATIONS))]
-    if not found:
-        raise InspectionError(f"{id} is registered outside its backend's package; only those in it are shown")
+    found = [Path(module)] if module else found
     sources = {str(path): path.read_text(encoding="utf-8") for path in found}
     if json:
         output.emit({"id": id, "note": note, "files": [{"path": path, "source": sources[path]} for path in sources]})
@@ -125,14 +151,13 @@ class Limit:
     """What it is predicted by, in words."""
 
 
-def _limit(op: str, shape: tuple[int, ...], dtype: str, dim: int, arch: str, results: Path | None) -> Limit | None:
+def _limit(problem: Problem, arch: str, results: Path | None) -> Limit | None:
     """None for a host without ``results``, of whose memory no data sheet tells. Raises ResultsError."""
     from kernelzoo.device import ARCHITECTURES
-    from kernelzoo.measure.problems import Problem
     from kernelzoo.report.reading import load
     from kernelzoo.report.results import ResultsError
 
-    moved = Problem(op, shape, dtype, dim).bytes
+    op, moved = problem.op, problem.bytes
     if results is not None:
         rows = [row for group in load([results]).groups for row in group.rows if row.op == op and row.ceiling_gb_per_s]
         if not rows:

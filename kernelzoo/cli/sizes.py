@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +14,14 @@ from kernelzoo.operations import OPERATIONS
 
 if TYPE_CHECKING:
     from kernelzoo.measure import Problem
+
+
+SHAPE = "4096x4096"
+
+
+def usual(ops: Iterable[str], sized: bool) -> list[str]:
+    """The shape where none is given, of operations by rows."""
+    return [] if sized or not all(OPERATIONS[op].by_rows for op in ops) else [SHAPE]
 
 
 def problems(

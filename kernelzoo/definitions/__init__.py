@@ -7,15 +7,25 @@ https://bench.flashinfer.ai/docs/flashinfer-trace/definition
 
 from __future__ import annotations
 
+import traceback
 from pathlib import Path
 
 from kernelzoo.definitions.exporting import export_definition
 from kernelzoo.definitions.files import DefinitionError, read
 from kernelzoo.definitions.loading import load_definition
 from kernelzoo.definitions.solutions import load_solution
+from kernelzoo.errors import KernelZooError, RegistrationError
 from kernelzoo.packages import load_module
 
-__all__ = ["DefinitionError", "export_definition", "load_definition", "load_file", "load_solution", "read"]
+__all__ = [
+    "DefinitionError",
+    "export_definition",
+    "load_definition",
+    "load_file",
+    "load_reported",
+    "load_solution",
+    "read",
+]
 
 
 def load_file(path: str | Path) -> None:
@@ -33,3 +43,16 @@ def load_file(path: str | Path) -> None:
         load_solution(path)
     else:
         raise DefinitionError(f"{path} is a file of workloads, and registers nothing; name it with --workload")
+
+
+def load_reported(path: str) -> None:
+    """The same; an error of the file that is no KernelZooError becomes a RegistrationError that names its line."""
+    try:
+        load_file(path)
+    except KernelZooError:
+        raise
+    except BaseException as error:
+        lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == path]
+        line = error.lineno if isinstance(error, SyntaxError) else lines[-1] if lines else None
+        where = "" if line is None else f", line {line}"
+        raise RegistrationError(f"{path}{where}: {type(error).__name__}: {error}") from error

@@ -15,7 +15,6 @@ import random
 import signal
 import sys
 import threading
-import traceback
 import warnings
 from collections.abc import Callable
 from dataclasses import asdict, replace
@@ -83,7 +82,7 @@ def _read(requests: queue.SimpleQueue[str]) -> None:
 
 
 class OpenError(KernelZooError, RuntimeError):
-    """A file of kernels fails, or a device can't be used."""
+    """A device can't be used."""
 
 
 class Worker:
@@ -101,7 +100,7 @@ class Worker:
         import torch
 
         for path in modules:
-            _load(path)
+            definitions.load_reported(path)
         try:
             self._device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
             if self._device.type == "cuda":
@@ -290,19 +289,6 @@ class Worker:
 
     def _tell(self, stage: str, id: str, **more: Any) -> None:
         print(json.dumps({"stage": stage, "id": id, **more}), file=self._replies, flush=True)
-
-
-def _load(path: str) -> None:
-    """Run a file of kernels. Raises KernelZooError for any error of the file."""
-    try:
-        definitions.load_file(path)
-    except KernelZooError:
-        raise
-    except BaseException as error:
-        lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == path]
-        line = error.lineno if isinstance(error, SyntaxError) else lines[-1] if lines else None
-        where = "" if line is None else f", line {line}"
-        raise OpenError(f"{path}{where}: {type(error).__name__}: {error}") from error
 
 
 def _problem(given: dict[str, Any]) -> Problem:

@@ -1,6 +1,7 @@
 """``kernelzoo inspect``: a kernel's facts and code, without a GPU."""
 
-from collections.abc import Callable, Iterator
+import functools
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ import pytest
 import torch
 
 from kernelzoo import inspect as engine
+from kernelzoo import operations
 from kernelzoo.errors import BackendUnavailableError
 
 pytestmark = pytest.mark.xdist_group("inspect")
@@ -17,15 +19,19 @@ pytestmark = pytest.mark.xdist_group("inspect")
 def _compiled_once() -> Iterator[None]:
     """The first command that asks for a kernel has it compiled; what others show of it is the same."""
     ask, answers = engine.ask, {}
+    run = engine.registered
+    registered = functools.cache(lambda *modules: run(modules))
 
-    def asked(requests: list[engine.Request]) -> Any:
-        if (key := tuple(requests)) not in answers:
-            answers[key] = ask(requests)
+    def asked(requests: list[engine.Request], modules: Sequence[str] = ()) -> Any:
+        if (key := (*requests, *modules)) not in answers:
+            answers[key] = ask(requests, modules)
         return answers[key]
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(engine, "ask", asked)
+        patch.setattr(engine, "registered", lambda modules: registered(*modules))
         yield
+    operations.declared.pop("added", None)
 
 
 def test_a_kernel_of_the_host(kernelzoo: Callable[..., Any], answer: Callable[..., tuple[int, Any]]) -> None:
@@ -49,7 +55,7 @@ def test_source_alone_reads_the_files_of_a_form(
 ) -> None:
     """Whether or not the language is installed; which form a chooser takes is asked of it, if it is there."""
 
-    def absent(requests: list[engine.Request]) -> Any:
+    def absent(requests: list[engine.Request], modules: Sequence[str] = ()) -> Any:
         raise BackendUnavailableError(requests[0].backend, "it is not installed", "install it")
 
     monkeypatch.setattr(engine, "ask", absent)
@@ -67,6 +73,96 @@ def test_source_alone_reads_the_files_of_a_form(
         assert status == 0 and [file["path"] for file in told["files"]] == [str(folder / file) for file in files]
     done = kernelzoo("inspect", "triton/softmax/auto", "--source")
     assert done.returncode == 0 and "it is not installed" in done.stderr and "def auto" in done.stdout
+
+
+MODULE = """
+import cupy
+import kernelzoo
+import torch
+import triton
+import triton.language as tl
+from numba import cuda
+
+
+@kernelzoo.operation(dtypes=("float32",))
+class added:
+    a, b = kernelzoo.Input("M N"), kernelzoo.Input("M K")
+    out = kernelzoo.Output("M N")
+
+    def reference(a, b):
+        return a + b.sum(1, keepdim=True)
+
+
+@triton.jit
+def in_triton(a, out, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out + i, tl.load(a + i, i < n), i < n)
+
+
+@cuda.jit
+def in_numba(a, out):
+    i = cuda.grid(1)
+    if i < a.shape[0]:
+        out[i, 0] = a[i, 0]
+
+
+in_c = cupy.RawKernel('extern "C" __global__ void in_c(float* a) { a[threadIdx.y] = SIZE; }', "in_c", ("-DSIZE=3",))
+
+
+@kernelzoo.register("mine", "added", "all")
+def all(a, b, out):
+    def launch():
+        stream = torch.cuda.current_stream(a.device)
+        with cupy.cuda.Stream.from_external(stream) if stream.cuda_stream else cupy.cuda.Stream.null:
+            in_c((2, 3), (16, 4), (a.data_ptr(),), shared_mem=64)
+        for _ in range(2):
+            in_triton[lambda meta: (triton.cdiv(a.numel(), meta["BLOCK"]),)](a, out, a.numel(), BLOCK=64, num_warps=2)
+        in_numba[4, 32, cuda.external_stream(stream.cuda_stream)](cuda.as_cuda_array(a), out)
+
+    return launch
+
+
+@triton.autotune([triton.Config({"BLOCK": size}) for size in (16, 32)], key=[])
+@triton.jit
+def in_several(a, out, n, BLOCK: tl.constexpr):
+    tl.store(out, n)
+
+
+@kernelzoo.register("mine", "added", "tuned")
+def tuned(a, b, out):
+    return lambda: in_several[(1,)](a, out, 3)
+"""
+
+
+def test_kernels_of_ones_own(
+    kernelzoo: Callable[..., Any], answer: Callable[..., tuple[int, Any]], tmp_path: Path
+) -> None:
+    for language in ("triton", "cupy", "numba.cuda"):
+        pytest.importorskip(language, reason="the module is written in three languages")
+    path = tmp_path / "module.py"
+    path.write_text(MODULE)
+    axes = ("--axes", "M=100,N=300,K=2")
+    status, told = answer("inspect", "mine/added/all", "--module", path, *axes)
+    assert status == 0, told
+    assert told["limit"]["bytes"] == 4 * (100 * 300 * 2 + 100 * 2)
+    facts = ("name", "grid", "block", "shared_bytes", "launches", "constants")
+    assert [tuple(kernel[fact] for fact in facts) for kernel in told["kernels"]] == [
+        ("in_c", [2, 3, 1], [16, 4, 1], 64, 1, {"SIZE": "3"}),
+        ("in_triton", [469, 1, 1], [64, 1, 1], 0, 2, {"BLOCK": 64, "num_warps": 2}),
+        ("in_numba", [4, 1, 1], [32, 1, 1], 0, 1, {}),
+    ]
+    for kernel in told["kernels"]:
+        assert kernel["source_file"].startswith(f"{path}:") and kernel["name"] in kernel["source"]
+        assert ".target sm_90" in kernel["ptx"] and kernel["registers"] > 0 and kernel["occupancy"]["blocks"] > 0
+    done = kernelzoo("inspect", "mine/added/all", "--module", path, "--source")
+    assert done.returncode == 0 and done.stdout == f"{MODULE}\n"
+    for options, why in (
+        (("mine/added/tuned", *axes), "in_several is tuned by triton.autotune, which tries 2 configs on a GPU"),
+        (("mine/added/none", *axes), "no implementation 'mine/added/none'"),
+        (("mine/added/all",), "added takes --axes, such as M=1024,N=1024,K=1024"),
+    ):
+        done = kernelzoo("inspect", options[0], "--module", path, *options[1:])
+        assert done.returncode == 2 and f"error: {why}" in done.stderr
 
 
 def test_what_has_no_kernels_says_so(kernelzoo: Callable[..., Any]) -> None:
@@ -91,8 +187,9 @@ def test_the_limit_is_predicted(
     assert done.returncode == 2 and "holds no ceiling for min" in done.stderr
 
     from kernelzoo.cli.inspection import _limit
+    from kernelzoo.measure import Problem
 
-    sheet = _limit("softmax", (4096, 4096), "float32", -1, "sm_90", None)
+    sheet = _limit(Problem("softmax", (4096, 4096), "float32"), "sm_90", None)
     assert sheet is not None and sheet.us == pytest.approx(2 * 4096 * 4096 * 4 / 4.8e12 * 1e6)
 
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 import kernelzoo as package
+from kernelzoo import definitions
 from kernelzoo.errors import KernelZooError
-from kernelzoo.measure import worker
 
 Answer = Callable[..., tuple[int, Any]]
 
@@ -59,6 +59,6 @@ def test_a_file_that_fails_is_told_with_its_line(answer: Answer, tmp_path: Path)
     ):
         path.write_text(text)
         with pytest.raises(KernelZooError, match=told):  # as the process that loads it does
-            worker._load(str(path))
+            definitions.load_reported(str(path))
     status, document = answer("list", "--module", path)
     assert status == 2 and told in document["error"]

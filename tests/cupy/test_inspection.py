@@ -19,7 +19,7 @@ from asking import Answers, ask, assert_launch, assert_same_as_sibling  # noqa: 
 
 import kernelzoo  # noqa: E402  (after the skips)
 import kernelzoo.kernels.cupy as backend  # noqa: E402
-from kernelzoo import inspect, operations  # noqa: E402
+from kernelzoo import inspect, inspecting, operations  # noqa: E402
 from kernelzoo.device import ARCHITECTURES  # noqa: E402
 from kernelzoo.errors import InspectionError, UnsupportedProblemError  # noqa: E402
 from kernelzoo.inspect import Kernel, Request  # noqa: E402
@@ -151,5 +151,5 @@ def test_torch_is_not_asked_for_a_stream(monkeypatch: pytest.MonkeyPatch) -> Non
         raise RuntimeError("CUDA driver version is insufficient for CUDA runtime version")
 
     monkeypatch.setattr(driver, "_current_stream", no_driver)
-    (kernel,) = inspect.kernels(Request("cupy", "min", "rows", (512, 1000), "float32", -1, "sm_90"))
+    (kernel,) = inspecting.kernels(Request("cupy", "min", "rows", (512, 1000), "float32", -1, "sm_90"))
     assert kernel.arch == "sm_90"

@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any
 from unittest import mock
 
 import kernelzoo
-from kernelzoo import inspect, measure, operations, tables
+from kernelzoo import inspecting, measure, operations, tables
 from kernelzoo.device import ARCHITECTURES, Device, occupancy
 from kernelzoo.errors import InspectionError, KernelZooError, UnsupportedProblemError
 from kernelzoo.files import write_whole
@@ -203,7 +203,7 @@ def examine(asked: Sequence[Laid]) -> Findings:
         for request in asked:
             what = f"{request.id} {request.dtype} {Problem(request.shape, request.dim, request.layout)}"
             try:
-                kernels = inspect.kernels(request)
+                kernels = inspecting.kernels(request)
             except KernelZooError as error:
                 if is_documented(error, request):
                     refused += 1
@@ -312,7 +312,10 @@ def sources(backend: str) -> str:
     """
     package = Path(kernelzoo.__file__).parent
     shared = [
-        *(package / f"{name}.py" for name in ("device", "inspect", "launch", "layout", "registry", "tables")),
+        *(
+            package / f"{name}.py"
+            for name in ("device", "inspect", "inspecting", "launch", "layout", "registry", "tables")
+        ),
         HERE,
     ]
     shared += [*(package / "operations").glob("*.py"), *(package / "kernels" / "shared").glob("*.py")]

@@ -4,6 +4,7 @@ import re
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from cupy.cuda import nvrtc
 
@@ -82,9 +83,15 @@ def program(code: str, instances: tuple[str, ...], capability: int, options: tup
 def compiled(file: Path, kernel: str, capability: int) -> Compiled:
     """An instance of a file's template, compiled for a compute capability and not loaded."""
     made = program(source(file), (known(kernel),), capability)
-    symbol = made.symbols[kernel]
+    return described(made, kernel, capability, *template(file, kernel))
+
+
+def described(
+    made: Program, kernel: str, capability: int, text: str, place: str | Path, line: int, constants: dict[str, Any]
+) -> Compiled:
+    """A kernel of a program, and what is said of its source: its text, its file, the line there, its constants."""
+    symbol = made.symbols.get(kernel, kernel)
     taken = cubin.resources(made.cubin, symbol, capability)
-    text, place, line, constants = template(file, kernel)
     return Compiled(
         name=kernel,
         language="CUDA C++",

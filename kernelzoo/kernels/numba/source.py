@@ -117,18 +117,30 @@ def shown(source: Source, capability: tuple[int, int]) -> Compiled:
     with compiling:
         ptx = to_ptx(source, capability)
         symbol, binary = entry(ptx), to_cubin(ptx, capability)
+    constants = inspect.getclosurevars(source.function).nonlocals.items()
+    # What the source names in capitals; the rest of what it closes over are functions and types.
+    return described(source.function, ptx, symbol, binary, capability, {n: v for n, v in constants if n.isupper()})
+
+
+def described(
+    function: Callable[..., None],
+    ptx: str,
+    symbol: str,
+    binary: bytes,
+    capability: tuple[int, int],
+    constants: dict[str, Any],
+) -> Compiled:
+    """What is to be said of a compiled kernel."""
     major, minor = capability
     taken = cubin.resources(binary, symbol, 10 * major + minor)
-    lines, first = inspect.getsourcelines(source.function)
-    constants = inspect.getclosurevars(source.function).nonlocals.items()
+    lines, first = inspect.getsourcelines(function)
     return Compiled(
-        name=source.function.__name__,
+        name=function.__name__,
         language="Numba CUDA",
         source=textwrap.dedent("".join(lines)),
-        file=inspect.getfile(source.function),
+        file=inspect.getfile(function),
         line=first,
-        # What the source names in capitals; the rest of what it closes over are functions and types.
-        constants={name: value for name, value in constants if name.isupper()},
+        constants=constants,
         symbol=symbol,
         binary=binary,
         registers=taken.registers,

@@ -2,6 +2,7 @@
 
 import functools
 import inspect
+import textwrap
 import threading
 import warnings
 from collections.abc import Callable
@@ -188,7 +189,7 @@ def described(kernel: Any, program: Any, args: tuple[Any, ...], options: dict[st
     return Compiled(
         name=kernel.fn.__name__,
         language="triton",
-        source="".join(lines),
+        source=textwrap.dedent("".join(lines)),
         file=inspect.getfile(kernel.fn),
         line=first,
         constants={name: v.value if isinstance(v, tl.constexpr) else v for name, v in constants.items()},

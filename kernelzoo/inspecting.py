@@ -1,0 +1,138 @@
+"""The process that compiles what :mod:`kernelzoo.inspect` asks for: there, and nowhere else, files of users are run."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import json
+import os
+import sys
+import traceback
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from kernelzoo import definitions, operations, registry
+from kernelzoo.device import ARCHITECTURES, Device, assumed
+from kernelzoo.errors import InspectionError, KernelZooError
+from kernelzoo.inspect import Kernel, Request, check, launched, on_described
+from kernelzoo.operations.known import described
+from kernelzoo.packages import BUILT_IN, files, packages
+
+
+def main() -> None:
+    """A question from standard input, the answer to standard output, as JSON."""
+    replies = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # what a compiler prints is no answer
+    asked = json.load(sys.stdin)
+    requests = [
+        Request(**{**fields, "shape": tuple(fields["shape"]), "sizes": tuple(map(tuple, fields["sizes"]))})
+        for fields in asked["requests"]
+    ]
+    with ExitStack() as stack:
+        if asked["modules"] or not all(map(_shows, requests)):
+            stack.enter_context(_watched(ARCHITECTURES[requests[0].arch if requests else "sm_90"]))
+        else:
+            importlib.import_module(f"{packages()[requests[0].backend]}.inspection")  # without its language it ends
+        try:
+            told: dict[str, Any] = {"files": dict(_loaded(asked["modules"])), "answers": list(map(_answer, requests))}
+            told["operations"] = [described(op) for op in operations.declared.values()]
+        except KernelZooError as error:  # of a file
+            told = _sent(error)
+    json.dump(told, replies)
+    replies.close()
+
+
+def _loaded(modules: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Run the files; each id that one of them registers, and the file."""
+    for path in modules:
+        before = {*registry._registered}
+        definitions.load_reported(path)
+        yield from (("/".join(key), path) for key in registry._registered if key not in before)
+
+
+def _answer(request: Request) -> dict[str, Any]:
+    try:
+        return {"kernels": [asdict(kernel) for kernel in kernels(request)]}
+    except KernelZooError as error:
+        return _sent(error)
+    except Exception as error:  # of the compiler, whose errors are of any type
+        return _sent(_explained(f"{request.id} fails for {request.arch}", error))
+
+
+def _explained(what: str, error: Exception) -> InspectionError:
+    words = " ".join(str(error).strip("\n\0").splitlines()[:2])  # a log may have hundreds of lines
+    made = InspectionError(f"{what}: {type(error).__name__}: {words}")
+    made.add_note("".join(traceback.format_exception(error)))
+    return made
+
+
+def _sent(error: KernelZooError) -> dict[str, Any]:
+    return {
+        "error": type(error).__name__,
+        "message": str(error),
+        "attributes": {name: value for name, value in vars(error).items() if name != "__notes__"},
+        "notes": getattr(error, "__notes__", []),
+    }
+
+
+def kernels(request: Request) -> tuple[Kernel, ...]:
+    """The kernels of a launch, compiled in this process and not run. Raises as :func:`kernelzoo.inspect.inspect`
+    does."""
+    if not _shows(request):
+        return launched(request, "cuda", _followed(request))
+    inspection = importlib.import_module(f"{packages()[request.backend]}.inspection")
+    if refusal := inspection.refusal(request.variant, request.arch):
+        raise InspectionError(f"{request.id} {refusal}")
+    place = getattr(inspection, "INPUT_DEVICE", "meta")
+    return launched(request, place, on_described(request.backend, request.device))
+
+
+def _shows(request: Request) -> bool:
+    """Whether its backend's package says what can be shown of it; else its launch is followed."""
+    package = packages().get(request.backend)
+    if package is None or importlib.util.find_spec(f"{package}.inspection") is None:
+        return False
+    return bool(files(request.id, tuple(operations.OPERATIONS)))
+
+
+@contextmanager
+def _watched(device: Device) -> Iterator[None]:
+    """Within the context, what is launched in any language that is installed is recorded. It begins before a user's
+    file is run, which may take a class from its language."""
+    with ExitStack() as stack:
+        for package in reversed(BUILT_IN.values()):  # Triton asks torch for a device, before torch tells of one
+            if importlib.util.find_spec(f"{package}.watching") is not None:
+                try:
+                    watching = importlib.import_module(f"{package}.watching")
+                except ImportError:  # a file that needs it says so itself
+                    continue
+                stack.enter_context(watching.watched(device))
+        yield
+
+
+@contextmanager
+def _followed(request: Request) -> Iterator[None]:
+    """Within the context, which lies in ``_watched``, a launch is followed; what it can't do here is told."""
+    if package := packages().get(request.backend):
+        registry.import_kernels(request.backend, package)
+    check(request)
+    try:
+        with assumed(request.device):
+            yield
+    except KernelZooError:
+        raise
+    except Exception as error:
+        ours = ("site-packages", str(Path(__file__).parent))
+        frames = [f for f in traceback.extract_tb(error.__traceback__) if not any(part in f.filename for part in ours)]
+        frames = [f for f in frames if Path(f.filename).is_file()]  # no source of a library's that is built elsewhere
+        where = f" ({frames[-1].filename}, line {frames[-1].lineno})" if frames else ""
+        raise _explained(
+            f"{request.id} can't be followed without a GPU, where tensors have no values{where}", error
+        ) from error
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,122 @@
+"""What a user's own launch asks of CuPy, recorded for a device that is described and not there."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import cupy
+
+from kernelzoo.device import Device
+from kernelzoo.errors import InspectionError
+from kernelzoo.kernels.cupy import compiler
+from kernelzoo.kernels.shared.absent import IDLE, replaced
+from kernelzoo.launch import Compiled, Step, recording
+
+
+class WatchedModule:
+    """``cupy.RawModule`` for a device that is described: its kernels are compiled when they are shown."""
+
+    device: Device
+
+    def __init__(
+        self,
+        *,
+        code: str | None = None,
+        path: str | None = None,
+        options: Sequence[str] = (),
+        backend: str = "nvrtc",
+        name_expressions: Sequence[str] | None = None,
+        enable_cooperative_groups: bool = False,
+        **others: Any,
+    ) -> None:
+        if code is None or backend != "nvrtc" or any(others.values()):
+            told = {"path": path, "backend": backend, **others}
+            given = ", ".join(
+                f"{name}={value!r}" for name, value in told.items() if value not in (None, "nvrtc", False)
+            )
+            raise InspectionError(f"CUDA C++ is compiled here from code, by NVRTC alone; got {given}")
+        self._code, self._options, self._expressions = code, tuple(options), tuple(name_expressions or ())
+        self.cooperative = enable_cooperative_groups
+        frame = sys._getframe(1)
+        while frame.f_back is not None and frame.f_globals is globals():
+            frame = frame.f_back
+        self._file, self._line = frame.f_code.co_filename, frame.f_lineno
+
+    def compile(self, *args: Any, **named: Any) -> None:
+        """Nothing: it is compiled when it is shown."""
+
+    def get_function(self, name: str) -> WatchedKernel:
+        made = WatchedKernel.__new__(WatchedKernel)
+        made.module, made.name = self, name
+        return made
+
+    def build(self, name: str) -> Compiled:
+        """A kernel compiled, with the headers that CuPy lets it include."""
+        file = Path(self._file)
+        text = file.read_text(encoding="utf-8") if file.is_file() else ""
+        line = text.count("\n", 0, text.index(self._code)) + 1 if self._code in text else self._line
+        defined = (option[2:].partition("=") for option in self._options if option.startswith("-D"))
+        constants = {key: value or "1" for key, _, value in defined}
+        capability = self.device.capability
+        made = _program(self._code, self._expressions, capability, (*self._options, *_headers()))
+        return compiler.described(made, name, capability, self._code, file, line, constants)
+
+
+class WatchedKernel:
+    """``cupy.RawKernel`` likewise: calling it records the launch."""
+
+    module: WatchedModule
+    max_dynamic_shared_size_bytes = preferred_shared_memory_carveout = 0
+
+    def __init__(
+        self, code: str, name: str, options: Sequence[str] = (), backend: str = "nvrtc", **others: Any
+    ) -> None:
+        self.module, self.name = WatchedModule(code=code, options=options, backend=backend, **others), name
+
+    def compile(self, *args: Any, **named: Any) -> None:
+        """Nothing: it is compiled when it is shown."""
+
+    def __call__(self, grid: Sequence[int], block: Sequence[int], args: Any, *, shared_mem: int = 0) -> None:
+        module, name = self.module, self.name
+        if not module.device.is_nvidia:
+            raise InspectionError(f"{name} is CUDA C++, which is not for {module.device.arch}")
+        if (rec := recording.get()) is not None:
+            rec.steps.append(
+                Step(
+                    kernel=name,
+                    grid=tuple(grid),
+                    threads=math.prod(block),
+                    shared_bytes=shared_mem,
+                    cooperative=module.cooperative,
+                    build=lambda: module.build(name),
+                    constants=(module._code, module._options),
+                    block=tuple(block),
+                )
+            )
+
+
+_program = cache(compiler.program)
+
+
+def _headers() -> tuple[str, ...]:
+    bundled = Path(cupy.__file__).parent / "_core" / "include"
+    folders = [bundled, *bundled.glob("cupy/_cccl/*/"), Path(cupy.cuda.get_cuda_path() or "/usr/local/cuda", "include")]
+    return tuple(f"-I{folder}" for folder in folders)
+
+
+@contextmanager
+def watched(device: Device) -> Iterator[None]:
+    """Within the context, a launch of a ``RawKernel`` is recorded in place of being run, and streams do nothing.
+
+    What has taken the class from CuPy before has it still.
+    """
+    WatchedModule.device = device
+    streams = replaced(cupy.cuda, Stream=IDLE, ExternalStream=IDLE, Event=IDLE, Device=IDLE)
+    with replaced(cupy, RawKernel=WatchedKernel, RawModule=WatchedModule), streams:
+        yield

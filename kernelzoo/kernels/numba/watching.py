@@ -1,0 +1,74 @@
+"""What a user's own launch asks of Numba, recorded for a device that is described and not there."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+from numba import cuda
+from numba.cuda import types
+from numba.cuda.dispatcher import CUDADispatcher
+from numba.cuda.np.numpy_support import from_dtype
+from numba.cuda.typing.typeof import Purpose, typeof
+
+from kernelzoo.device import Device
+from kernelzoo.errors import InspectionError
+from kernelzoo.kernels.numba import source
+from kernelzoo.kernels.shared.absent import IDLE, replaced
+from kernelzoo.launch import Compiled, Step, recording
+from kernelzoo.operations import dtype_name
+
+
+def _type(value: Any) -> Any:
+    """Numba's type of an argument: of a tensor, that of an array as it lies in memory."""
+    if not isinstance(value, torch.Tensor):
+        return typeof(value, Purpose.argument)
+    return types.Array(from_dtype(np.dtype(dtype_name(value.dtype))), value.ndim, "C" if value.is_contiguous() else "A")
+
+
+@contextmanager
+def watched(device: Device) -> Iterator[None]:
+    """Within the context, a launch of any kernel is recorded in place of being run, and streams do nothing."""
+
+    def configure(self: Any, griddim: Any, blockdim: Any, stream: Any = 0, sharedmem: int = 0) -> Callable[..., None]:
+        grid, block = (tuple(n) if isinstance(n, tuple | list) else (n,) for n in (griddim, blockdim))
+
+        def launch(*args: Any) -> None:
+            if not device.is_nvidia:
+                raise InspectionError(f"{self.py_func.__name__} is Numba CUDA, which is not for {device.arch}")
+            kinds = tuple(map(_type, args))
+            if (rec := recording.get()) is not None:
+                rec.steps.append(
+                    Step(
+                        kernel=self.py_func.__qualname__,
+                        grid=grid,
+                        threads=math.prod(block),
+                        shared_bytes=sharedmem,
+                        build=lambda: _built(self, kinds, device),
+                        constants=kinds,
+                        block=block,
+                    )
+                )
+
+        return launch
+
+    calls = {"as_cuda_array": lambda x, *sync: x, "external_stream": IDLE, "default_stream": IDLE, "stream": IDLE}
+    with replaced(CUDADispatcher, configure=configure), replaced(cuda, **calls, synchronize=IDLE):
+        yield
+
+
+def _built(dispatcher: Any, kinds: tuple[Any, ...], device: Device) -> Compiled:
+    capability = source.capability_of(device)
+    told = {"debug", "lineinfo", "fastmath", "opt", "launch_bounds"} & {*dispatcher.targetoptions}
+    options = {name: dispatcher.targetoptions[name] for name in told}
+    with source.compiling:
+        ptx, _ = cuda.compile(
+            dispatcher.py_func, types.void(*kinds), device=False, abi="numba", cc=capability, output="ptx", **options
+        )
+        ptx = str(ptx)
+        symbol, binary = source.entry(ptx), source.to_cubin(ptx, capability)
+    return source.described(dispatcher.py_func, ptx, symbol, binary, capability, {})

@@ -1,0 +1,88 @@
+"""What a user's own launch asks of torch where there is no GPU: tensors that say they are on one, and streams."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+from torch.utils._pytree import tree_map_only
+
+from kernelzoo.device import KIB, Device
+from kernelzoo.kernels.shared.absent import Idle, replaced
+
+
+class OnGpu(torch.Tensor):
+    """A tensor without memory that says it is on a GPU. Torch's own code sees one on its device ``meta``."""
+
+    __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]  # OnMeta does it
+    is_cuda = property(lambda self: True)
+    device = property(lambda self: torch.device("meta" if OnMeta.inside else "cuda:0"))
+
+    def get_device(self) -> int:
+        return 0
+
+    def data_ptr(self) -> int:
+        """An address as an allocator gives it, far from that of any other memory."""
+        start = _addresses.setdefault(self.untyped_storage()._cdata, (len(_addresses) + 1) << 40)
+        return start + int(self.storage_offset()) * self.element_size()
+
+
+_addresses: dict[int, int] = {}
+
+
+class OnMeta(TorchFunctionMode):
+    """Within it, what is asked of torch for a GPU is done on ``meta``."""
+
+    inside = 0
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        def there(value: Any) -> Any:
+            on_gpu = isinstance(value, str | torch.device) and str(value).partition(":")[0] == "cuda"
+            return "meta" if on_gpu else value
+
+        if func is torch.device:
+            return func(*args, **(kwargs or {}))
+        OnMeta.inside += 1  # torch's own code, where it is Python, asks for the device too
+        try:
+            found = func(*map(there, args), **{name: there(value) for name, value in (kwargs or {}).items()})
+        finally:
+            OnMeta.inside -= 1
+        return tree_map_only(torch.Tensor, lambda x: x.as_subclass(OnGpu) if x.is_meta else x, found)
+
+
+@contextmanager
+def watched(device: Device) -> Iterator[None]:
+    """Within the context, tensors can be on a GPU that is described, without values; streams do nothing."""
+    properties = SimpleNamespace(
+        name=device.name,
+        major=device.capability // 10,
+        minor=device.capability % 10,
+        gcnArchName="" if device.is_nvidia else device.arch,
+        multi_processor_count=device.multiprocessors,
+        L2_cache_size=device.l2_bytes,
+        max_threads_per_multi_processor=device.threads,
+        shared_memory_per_block=48 * KIB if device.is_nvidia else device.shared_per_block,
+        shared_memory_per_block_optin=device.shared_per_block,
+        shared_memory_per_multiprocessor=device.shared_bytes,
+        regs_per_multiprocessor=device.registers_per_block,
+        warp_size=device.warp_size,
+    )
+    # One of its own to each name: torch's compiler, which some functions import, keeps rules by the object.
+    classes = {name: type(name, (Idle,), {}) for name in ("Stream", "ExternalStream", "Event")}
+    calls = ("current_stream", "default_stream", "stream", "device", "set_device", "synchronize", "_lazy_init")
+    asked = {
+        "is_available": lambda: True,
+        "device_count": lambda: 1,
+        "current_device": lambda: 0,
+        "get_device_properties": lambda index=0: properties,
+        "get_device_capability": lambda index=0: (properties.major, properties.minor),
+        "get_device_name": lambda index=0: properties.name,
+        "is_current_stream_capturing": lambda: False,
+    }
+    raw = replaced(torch._C, _cuda_getCurrentRawStream=lambda index: 0)
+    with replaced(torch.cuda, **classes, **asked, **{name: Idle() for name in calls}), raw, OnMeta():
+        yield

@@ -1,0 +1,57 @@
+"""What a user's own launch asks of Triton, recorded for a device that is described and not there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from triton.runtime.autotuner import Autotuner
+from triton.runtime.jit import JITFunction
+
+from kernelzoo.device import Device
+from kernelzoo.errors import InspectionError
+from kernelzoo.kernels.shared.absent import replaced
+from kernelzoo.kernels.triton.inspection import target
+from kernelzoo.kernels.triton.launch import described
+from kernelzoo.launch import Step, recording
+
+
+@contextmanager
+def watched(device: Device) -> Iterator[None]:
+    """Within the context, a launch of any kernel compiles it for that device, and is recorded in place of being run."""
+    compiling = JITFunction.run
+
+    def run(self: Any, *args: Any, grid: Any, warmup: bool, **named: Any) -> Any:
+        try:
+            program = compiling(self, *args, grid=grid, warmup=True, **named)
+        except Exception as error:  # of the compiler, of any type
+            words = " ".join(str(error).split())
+            raise InspectionError(f"Triton can't compile {self.fn.__name__} for {device.arch}: {words}") from error
+        if warmup or (rec := recording.get()) is None:
+            return program
+        known = {p.name: p.default for p in self.params if p.has_default}
+        known |= dict(zip(self.arg_names, args, strict=False)) | named
+        options = {name: value for name, value in named.items() if name not in self.arg_names}
+        values = tuple(known[name] for name in self.arg_names)
+        blocks = tuple(grid(known) if callable(grid) else grid)
+        ctas, warps = program.metadata.num_ctas, program.metadata.num_warps
+        rec.steps.append(
+            Step(
+                kernel=self.fn.__qualname__,
+                grid=(blocks[0] * ctas, *blocks[1:]),
+                threads=warps * device.warp_size,
+                cluster=ctas,
+                cooperative=program.metadata.launch_cooperative_grid,
+                build=lambda: described(self, program, values, options, device),
+                constants=(program.hash,),
+            )
+        )
+        return program
+
+    def bench(self: Any, *args: Any, config: Any, **named: Any) -> Any:
+        name = self.base_fn.__name__
+        raise InspectionError(f"{name} is tuned by triton.autotune, which tries {len(self.configs)} configs on a GPU")
+
+    with target(device), replaced(JITFunction, run=run), replaced(Autotuner, _bench=bench):
+        yield
