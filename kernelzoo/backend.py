@@ -48,6 +48,8 @@ class Backend:
         self._binds = language.binds
         self._check_device = language.check_device
         self._kept: dict[tuple[object, ...], _Kept] = {}
+        self._workspaces = 0
+        """Bytes of those of the launches that are kept."""
         self._kept_calls: dict[tuple[object, ...], tuple[Callable[..., None], _Outputs]] = {}
         """Those of operations on several tensors."""
         self._last: dict[object, _Kept] = {}
@@ -248,6 +250,10 @@ class Backend:
         result = tuple(out.shape), out.stride(), out.dtype
         at: Callable[..., bool | None] = launch.at
         if isinstance(launch, WithWorkspace):
+            own = sum(tensor.nbytes for tensor in launch.workspace)
+            if self._workspaces + own > _WORKSPACES:
+                self._forget()
+            self._workspaces += own
             before = self._kept.get(key)
             at = before[7] if before is not None and isinstance(before[7], OnStreams) else OnStreams(x.get_device())
             at.keep(launch)
@@ -256,6 +262,7 @@ class Backend:
 
     def _forget(self) -> None:
         """Keep no launch."""
+        self._workspaces = 0
         self._kept.clear()
         self._kept_calls.clear()
         self._last.clear()
@@ -396,3 +403,6 @@ def _alike(x: torch.Tensor) -> Callable[[object], bool]:
 
 _KEPT = 4096
 """Layouts that a backend keeps a launch for. A program that uses more starts again with none."""
+
+_WORKSPACES = 2**26
+"""Bytes of workspaces that it keeps with them, of which one has some KB; likewise."""

@@ -79,7 +79,8 @@ def _sent(error: KernelZooError) -> dict[str, Any]:
 
 
 def kernels(request: Request) -> tuple[Kernel, ...]:
-    """The kernels of a launch, compiled in this process and not run. Raises as :func:`inspect` does."""
+    """The kernels of a launch, compiled in this process and not run. Raises as :func:`kernelzoo.inspect.inspect`
+    does."""
     if not _shows(request):
         return launched(request, "cuda", _followed(request))
     inspection = importlib.import_module(f"{packages()[request.backend]}.inspection")

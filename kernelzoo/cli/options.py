@@ -188,7 +188,7 @@ Modules = Annotated[
         default_factory=list,
         show_default=False,
         help="A file that registers kernels; or, as --definition and --solution,"
-        " flashinfer-bench's JSON. Only the measuring process runs it.",
+        " flashinfer-bench's JSON. Only a process of its own runs it.",
         is_eager=True,  # the names that it adds are unknown to the callbacks above
     ),
 ]

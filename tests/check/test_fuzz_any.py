@@ -313,6 +313,12 @@ def test_every_fault_raises_its_error(op: str, enter: Enter) -> None:
     assert found.faults == len(cases)
 
 
+def test_a_fault_beside_a_negated_input_raises_its_error(enter: Enter) -> None:
+    case = Case("float16", (), Layout((), 0), -1, fault="an axis out of range", others=(Other("weight", negated=True),))
+    found = running.run(enter("rms_norm", RIGHT["rms_norm"]), [case], CPU)
+    assert (found.wrong, found.faults) == ([], 1)
+
+
 def test_each_input_has_values_of_its_own() -> None:
     case = Case("float32", (8,), Layout((1,)), seed=5)
     (_, x), (_, weight) = inputs(operations.OPERATIONS["rms_norm"], case, torch.Generator())

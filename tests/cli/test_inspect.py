@@ -1,5 +1,6 @@
 """``kernelzoo inspect``: a kernel's facts and code, without a GPU."""
 
+import functools
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,7 @@ import pytest
 import torch
 
 from kernelzoo import inspect as engine
+from kernelzoo import operations
 from kernelzoo.errors import BackendUnavailableError
 
 pytestmark = pytest.mark.xdist_group("inspect")
@@ -17,6 +19,8 @@ pytestmark = pytest.mark.xdist_group("inspect")
 def _compiled_once() -> Iterator[None]:
     """The first command that asks for a kernel has it compiled; what others show of it is the same."""
     ask, answers = engine.ask, {}
+    run = engine.registered
+    registered = functools.cache(lambda *modules: run(modules))
 
     def asked(requests: list[engine.Request], modules: Sequence[str] = ()) -> Any:
         if (key := (*requests, *modules)) not in answers:
@@ -25,7 +29,9 @@ def _compiled_once() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(engine, "ask", asked)
+        patch.setattr(engine, "registered", lambda modules: registered(*modules))
         yield
+    operations.declared.pop("added", None)
 
 
 def test_a_kernel_of_the_host(kernelzoo: Callable[..., Any], answer: Callable[..., tuple[int, Any]]) -> None:
@@ -154,7 +160,6 @@ def test_kernels_of_ones_own(
         (("mine/added/tuned", *axes), "in_several is tuned by triton.autotune, which tries 2 configs on a GPU"),
         (("mine/added/none", *axes), "no implementation 'mine/added/none'"),
         (("mine/added/all",), "added takes --axes, such as M=1024,N=1024,K=1024"),
-        (("mine/added/all", *axes, "--arch", "gfx942"), "in_c is CUDA C++, which is not for gfx942"),
     ):
         done = kernelzoo("inspect", options[0], "--module", path, *options[1:])
         assert done.returncode == 2 and f"error: {why}" in done.stderr

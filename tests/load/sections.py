@@ -756,10 +756,13 @@ def _leak(
     refused = _refuses(implementation, inputs[0])
     if refused is not None:
         raise refused
+    backend = get(implementation.backend)
     go(max(2 * len(inputs), min(calls // 4, 20_000)))
+    backend._forget()  # of what is kept by layout there is at most so much, which is no leak
     settle(where)
     before, device_before = resident(), torch.cuda.memory_allocated() if where.is_cuda else 0
     go(calls)
+    backend._forget()
     settle(where)
     grown = resident() - before
     device_grown = torch.cuda.memory_allocated() - device_before if where.is_cuda else 0

@@ -261,7 +261,7 @@ class _Runner:
         """Make a call with other arguments, which must raise that error and nothing else. Raises AssertionError."""
         import torch
 
-        before = [bits(x.contiguous()).clone() for x in inputs]
+        before = [bits(x.resolve_neg().contiguous()).clone() for x in inputs]
         try:
             self._call(case, inputs, arguments)
         except (UnsupportedProblemError, _RaisedError) as error:
@@ -271,7 +271,7 @@ class _Runner:
         else:
             raise AssertionError(f"must raise {name}, and raised nothing")
         for input_name, x, were in zip(self._operation.inputs, inputs, before, strict=True):
-            if not torch.equal(bits(x.contiguous()), were):
+            if not torch.equal(bits(x.resolve_neg().contiguous()), were):
                 raise AssertionError(f"raised {name}, and changed {input_name}")
 
     def _check_results(self, result: object, args: Arguments, outs: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import torch
 import triton
 from triton.backends.compiler import GPUTarget
 
@@ -21,7 +22,7 @@ def refusal(variant: str, arch: str) -> str:
 
 
 class DescribedDriver:
-    """What Triton asks of ``triton.runtime.driver.active`` while it compiles a kernel, and no more."""
+    """What Triton asks of ``triton.runtime.driver.active`` while it compiles a kernel, and what users' files do."""
 
     def __init__(self, device: Device) -> None:
         # Triton keeps its caches by device: one index to each architecture, which no device here has.
@@ -36,6 +37,9 @@ class DescribedDriver:
 
     def get_current_stream(self, device: int) -> int:
         return 0
+
+    def get_active_torch_device(self) -> torch.device:
+        return torch.device("cuda", 0)
 
 
 @contextmanager
