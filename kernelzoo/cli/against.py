@@ -75,7 +75,7 @@ class Old:
             return Held(id, problem, refusal=f"can't be compared: the file has {there}, here it is {_place(*here)}")
         times = alike[0].times
         if reason := statistics.noisy(times, allowed):
-            return Held(id, problem, refusal=f"the file's row is too noisy to compare with: {reason}; allow more")
+            return Held(id, problem, refusal=f"the file's row is too noisy to compare with: {reason}")
         disturbed = notes.TILDE in [*alike[0].marks, *notes.marks(info["flags"])]
         told = statistics.regression(entry["stats"]["data"], times, allowed=allowed, disturbed=disturbed)
         return Held(id, problem, told.ratio.mid, (told.ratio.low, told.ratio.high), told.slower, told.unclear)

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from html import escape
+
+from markupsafe import Markup
 
 from kernelzoo.measure.statistics import Verdict
 from kernelzoo.report.compare import Comparison
@@ -41,10 +44,30 @@ class Grid:
     kind: str = ""
 
     @property
+    def body(self) -> Markup:
+        """The rows as HTML. Here and not in the template: a page may have a hundred thousand cells."""
+        return Markup(
+            "".join(f"<tr>{_html(row[0], 'th', 'row')}{''.join(map(_html, row[1:]))}</tr>\n" for row in self.rows)
+        )
+
+    @property
     def heads(self) -> list[tuple[str, bool]]:
         """Each header, and whether there are numbers below it."""
         first = self.rows[0] if self.rows else [Td("")] * len(self.headers)
         return [(text, "number" in cell.kind) for text, cell in zip(self.headers, first, strict=True)]
+
+
+def _html(cell: Td, tag: str = "td", scope: str = "") -> str:
+    facts = {
+        "scope": scope,
+        "class": cell.kind,
+        "style": f"background:{cell.shade};color:#000" if cell.shade else "",
+        "title": cell.hover,
+    }
+    said = "".join(f' {name}="{escape(value)}"' for name, value in facts.items() if value)
+    dot = f'<i class="dot" style="background:{escape(cell.swatch)}"></i>' if cell.swatch else ""
+    note = f"<small>{escape(cell.note)}</small>" if cell.note else ""
+    return f"<{tag}{said}>{dot}{escape(cell.text)}{note}</{tag}>"
 
 
 def grid_of(caption: str, table: Table) -> Grid:
