@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from kernelzoo import operations, registry, tables
 from kernelzoo.device import on_device_of
 from kernelzoo.errors import BackendUnavailableError, DeviceError, RegistrationError, UnknownNameError
+from kernelzoo.interrupts import uninterrupted
 from kernelzoo.launch import Launch, Movable, OnStreams, WithWorkspace
 from kernelzoo.methods import function_of, method_of
 from kernelzoo.operations import Dims, Operation, check_tensor
+from kernelzoo.operations.arguments import check_untraced
 
 if TYPE_CHECKING:
     import torch
@@ -62,6 +64,7 @@ class Backend:
         self._current_device: Callable[[], int] = getattr(torch._C, "_cuda_getDevice", lambda: -1)
         self._device_count = torch.cuda.device_count
         self._is_compiling = torch.compiler.is_dynamo_compiling  # and not while exporting, which runs what is here
+        self._forward, self._modes = torch.autograd.forward_ad, torch.utils._python_dispatch
 
         def run(*arguments: Any) -> torch.Tensor:
             return self._run(*arguments)
@@ -94,31 +97,32 @@ class Backend:
         if self._is_compiling():  # torch.compile breaks its graph here: what binds and compiles kernels can't be traced
             return self._uncompiled(op, x, dim, keepdim, variant, out)
         # The fast path of a repeated call. What another launch table than that in force was chosen for is not kept.
+        # What torch would have to see of a call, for a tangent or a trace, is looked at in a first one.
         key: tuple[object, ...] | None = None
-        address = 0  # also that of a tensor without memory
-        kept = self._last.get(op)
-        if (
-            kept is not None
-            and variant is kept[0]
-            and dim is kept[1]
-            and keepdim is kept[2]
-            and out is None
-            and kept[3](x)
-            and not self._chosen()
-        ):
-            address = x.data_ptr()
-            if address % 16 != kept[4]:
-                address = 0
-        if not address and out is None and _plain(dim) and type(variant) is str and not self._chosen():
-            key, address, kept = self._find(op, x, dim, keepdim, variant)
-        if address and kept is not None:
-            _, _, _, _, _, device, alone, at, shape, strides, dtype = kept
-            if alone or device == self._current_device():
-                result = self._allocate(shape, strides, dtype)
-                if at(address, result.data_ptr()) is None:
-                    return result
-                if key is None:  # another stream than before, say
-                    key, _, _ = self._find(op, x, dim, keepdim, variant)
+        if out is None and self._forward._current_level < 0 and not self._modes._is_in_torch_dispatch_mode:
+            address = 0  # also that of a tensor without memory
+            kept = self._last.get(op)
+            if (
+                kept is not None
+                and variant is kept[0]
+                and dim is kept[1]
+                and keepdim is kept[2]
+                and kept[3](x)
+                and not self._chosen()
+            ):
+                address = x.data_ptr()
+                if address % 16 != kept[4]:
+                    address = 0
+            if not address and _plain(dim) and type(variant) is str and not self._chosen():
+                key, address, kept = self._find(op, x, dim, keepdim, variant)
+            if address and kept is not None:
+                _, _, _, _, _, device, alone, at, shape, strides, dtype = kept
+                if alone or device == self._current_device():
+                    result = self._allocate(shape, strides, dtype)
+                    if at(address, result.data_ptr()) is None:
+                        return result
+                    if key is None:  # another stream than before, say
+                        key, _, _ = self._find(op, x, dim, keepdim, variant)
         return self._first(op, x, dim, keepdim, variant, out, key)
 
     def _call(
@@ -135,7 +139,7 @@ class Backend:
         if self._is_compiling():
             return self._uncompiled_call(op, inputs, dim, keepdim, scalars, variant, out)
         key = None
-        if out is None and isinstance(variant, str) and not self._chosen():
+        if out is None and isinstance(variant, str) and self._forward._current_level < 0 and not self._chosen():
             key = self._key(op, inputs, dim, keepdim, scalars, variant)
             kept = self._kept_calls.get(key) if key is not None else None
             if kept is not None:
@@ -156,15 +160,15 @@ class Backend:
     ) -> tuple[object, ...] | None:
         """Of all that a launch depends on except the addresses; None for what is not plain tensors on a GPU."""
         found: list[object] = [op, variant, dim, keepdim, *scalars.items()]
-        for x in inputs:
-            if type(x) is not self._tensor or x.get_device() < 0 or x.requires_grad or x.is_neg():
-                return None
-            if x.layout is not self._strided or not x.data_ptr():
-                return None
-            found.append((x.dtype, x.shape, x.stride(), x.data_ptr() % 16, x.get_device()))
         try:
+            for x in inputs:
+                if type(x) is not self._tensor or x.get_device() < 0 or x.requires_grad or x.is_neg():
+                    return None
+                if x.layout is not self._strided or not x.data_ptr() or self._modes._is_in_torch_dispatch_mode:
+                    return None
+                found.append((x.dtype, x.shape, x.stride(), x.data_ptr() % 16, x.get_device()))
             hash(key := tuple(found))
-        except TypeError:  # a scalar that is no number
+        except (RuntimeError, TypeError):  # a tensor within torch.vmap; a scalar that is no number
             return None
         return key
 
@@ -206,6 +210,8 @@ class Backend:
             bind = self._binds[op.name, variant]
         args = op.arguments(inputs, dim, keepdim, scalars)
         self._check_device(args.x)
+        if self.name != registry.BASELINE:
+            check_untraced(args.inputs, self.name)
         if out is None:
             outs = op.allocate(args)
         else:
@@ -230,12 +236,12 @@ class Backend:
             return nothing
         try:
             address = x.data_ptr()
-        except RuntimeError:  # a sparse tensor has none
+            key = (op, variant, dim, keepdim, x.dtype, x.shape, x.stride(), address % 16, device)
+            kept = self._kept.get(key)
+        except (RuntimeError, TypeError):  # a sparse tensor has no address; a list for keepdim
             return nothing
         if not address:
             return nothing
-        key = (op, variant, dim, keepdim, x.dtype, x.shape, x.stride(), address % 16, device)
-        kept = self._kept.get(key)
         if kept is not None:
             if kept is self._last.get(op):  # whose test was made in another of torch's modes, or for an equal name
                 kept = self._kept[key] = (variant, dim, keepdim, _alike(x), *kept[4:])
@@ -291,7 +297,8 @@ def get(name: str) -> Backend:
     """
     backend = _backends.get(name)
     if backend is None:
-        language = registry.language(name)
+        with uninterrupted():  # what stops half-way through the imports of a language can't be imported again
+            language = registry.language(name)
         backend = _backends.setdefault(name, Backend(language))
     return backend
 

@@ -35,3 +35,60 @@ def test_the_check_above_can_fail() -> None:
 def test_public_names_exist() -> None:
     code = "import kernelzoo; print(all(hasattr(kernelzoo, name) for name in kernelzoo.__all__))"
     assert run(code).strip() == "True"
+
+
+@pytest.mark.parametrize("variable", ["NUMBA_DISABLE_JIT=1", "PYTORCH_JIT=0"])
+def test_a_compiler_that_is_switched_off_is_named_or_not_needed(variable: str) -> None:
+    pytest.importorskip("numba")
+    name, _, value = variable.partition("=")
+    code = f"""
+import os; os.environ[{name!r}] = {value!r}
+import torch, kernelzoo
+x = torch.tensor([[3.0, 1.0], [2.0, 5.0]])
+assert kernelzoo.min(x).tolist() == kernelzoo.get("torch").min(x).tolist() == [1.0, 2.0]
+try:
+    print(kernelzoo.get("cpu").min(x).tolist())
+except kernelzoo.BackendUnavailableError as error:
+    print(error)
+"""
+    assert ("NUMBA_DISABLE_JIT is set" if value == "1" else "[1.0, 2.0]") in run(code)
+
+
+def test_an_interrupt_of_a_first_import_comes_when_it_is_over() -> None:
+    """Numba, stopped half-way through its import, could not be imported again."""
+    pytest.importorskip("numba")
+    code = """
+import os, signal, sys, torch, kernelzoo
+
+class Impatient:
+    def find_spec(self, name, path=None, target=None):
+        if name == "numba.core.types":
+            os.kill(os.getpid(), signal.SIGINT)
+
+sys.meta_path.insert(0, Impatient())
+x = torch.tensor([[3.0, 1.0], [2.0, 5.0]])
+try:
+    kernelzoo.min(x)
+except KeyboardInterrupt:
+    print("interrupted")
+print(kernelzoo.get("cpu").min(x).tolist(), signal.getsignal(signal.SIGINT) is signal.default_int_handler)
+"""
+    assert run(code).split("\n")[:2] == ["interrupted", "[1.0, 2.0] True"]
+
+
+def test_an_interrupt_that_comes_twice_comes_at_once() -> None:
+    code = """
+import signal
+from kernelzoo.interrupts import uninterrupted
+
+done = []
+try:
+    with uninterrupted():
+        signal.raise_signal(signal.SIGINT)
+        done.append("one")
+        signal.raise_signal(signal.SIGINT)
+        done.append("two")
+except KeyboardInterrupt:
+    print(*done)
+"""
+    assert run(code).strip() == "one"

@@ -39,6 +39,9 @@ def cases(op: str) -> tuple[Case, ...]:
 _WIDTHS = (1, 2, 3, 5, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 128, 129, 255, 256, 257, 511, 512, 513, 781)
 _LONG = (1023, 1024, 1025, 2047, 2048, 2049, 4095, 4096, 4097, 5003, 8191, 8192, 8193)
 _LONGER = (12672, 16383, 16384, 16385, 32767, 32768, 32769, 50257, 65535, 65536, 65537, 131072, 151936, 262144, 1048577)
+_LONGEST = 2**23
+_TAILS = (2, 17, 129, 781)
+"""Of lengths in every dtype, those that end within a tile, a vector or a word: each form meets them in every dtype."""
 _MANY = ((37, 129), (133, 65), (265, 33), (1823, 781), (4097, 3), (65537, 2), (1048576, 64), (16, 262144), (5, 3000017))
 
 
@@ -48,6 +51,8 @@ _COLUMNS = (
     *(((9001, 64), 0), ((3, 2049, 37), 1), ((20011, 33), 0), ((1100, 600), 0), ((100, 4099), 0), ((1030, 517), 0)),
     *(((5, 1025, 96), 1), ((2, 4099, 40), 1)),
 )
+RULED = 36
+"""Rows of the rules of special values that a float has, and two plain ones; nothing is imported to count them."""
 _SPECIAL_COLUMNS = ((130, 22), (2049, 33), (2049, 64), (20011, 33))
 
 
@@ -57,16 +62,17 @@ def _few(dtype: str, values: tuple[_T, ...], count: int) -> tuple[_T, ...]:
 
 def _shapes(op: str) -> Iterator[Case]:
     dtypes = operations.OPERATIONS[op].dtypes
-    shapes = [(3, n) for n in _WIDTHS] + [(2, n) for n in _LONG] + [(1, n) for n in _LONGER] + list(_MANY)
+    shapes = [(3, n) for n in _WIDTHS] + [(2, n) for n in _LONG] + [(1, n) for n in (*_LONGER, _LONGEST)] + list(_MANY)
     for shape in shapes:
         for dtype in dtypes:
             # Every length in float32; in the other dtypes the short ones and those next to a power of two.
             if (
                 dtype == "float32"
-                or shape[1] in (1, 2, 17, 128, 129, 781, 4097, 16385, 65537, 262144)
+                or shape[1] in (1, 2, 17, 128, 129, 781, 4097, 16385, 65537, 262144, _LONGEST)
                 or shape in _MANY[:3]
             ):
-                core = dtype in ("float32", "bfloat16", "int32") and shape in ((3, 1), (3, 129), (2, 4097), (37, 129))
+                core = dtype in ("float32", "bfloat16", "int32") and shape in ((3, 1), (2, 4097), (37, 129))
+                core = core or (shape[0] == 3 and shape[1] in _TAILS)
                 yield Case(
                     op, f"{dtype}-{by(shape)}", partial(plain, op, shape, dtype), core=core, elements=math.prod(shape)
                 )
@@ -183,7 +189,8 @@ def _reductions(op: str) -> Iterator[Case]:
             yield Case(op, name, partial(plain, op, shape, "float32"), dims, keepdim, elements=math.prod(shape))
     yield Case(op, "float32-scalar-over-all", partial(plain, op, (), "float32"), (), elements=1)
     for dtype in ("int8", "int64", "bool"):
-        yield Case(op, f"{dtype}-dim0", partial(_viewed, op, (67, 45), dtype, lambda x: x, 0), 0, elements=67 * 45)
+        make = partial(_viewed, op, (67, 45), dtype, lambda x: x, 0)
+        yield Case(op, f"{dtype}-dim0", make, 0, core=True, elements=67 * 45)
         yield Case(
             op,
             f"{dtype}-stepped",
@@ -217,8 +224,8 @@ def _special(op: str) -> Iterator[Case]:
                     op,
                     f"{dtype}-special-values-{width}",
                     partial(_special_rows, op, width, dtype),
-                    core=width == 300 and dtype == "float32",
-                    elements=22 * width,
+                    core=width == 300,
+                    elements=RULED * width,
                 )
     for dtype in _floats(op):
         for shape in _few(dtype, _SPECIAL_COLUMNS, 2):
@@ -231,7 +238,7 @@ def _special(op: str) -> Iterator[Case]:
     first = next(iter(operation.inputs.values()))
     for dtype in operation.dtypes if first.low is None and first.high is None else ():
         if dtype in operations.INTEGERS:
-            yield Case(op, f"{dtype}-extremes", partial(_extremes, op, dtype), elements=8 * 1025)
+            yield Case(op, f"{dtype}-extremes", partial(_extremes, op, dtype), core=True, elements=8 * 1025)
 
 
 def _special_columns(op: str, shape: tuple[int, int], dtype: str, device: str, generator: torch.Generator) -> Inputs:

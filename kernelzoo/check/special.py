@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -12,8 +13,19 @@ if TYPE_CHECKING:
 
 def special_rows(dtype: str) -> dict[str, Callable[[torch.Tensor], object]]:
     """The special values that a dtype has, one rule of the contract each: its name, and what writes it into a plain
-    row, a tensor of one axis. The rules that kernels break most often come first."""
+    row, a tensor of one axis. The rules that kernels break most often come first. Where a place is any, the row's plain
+    values decide it."""
     import torch
+
+    from kernelzoo.check.bits import bits
+
+    def among(row: torch.Tensor, rest: float | torch.Tensor, *values: float) -> None:
+        """Fill a row with the rest, but for these values, each at a place that is any."""
+        steps = torch.arange(1, row.numel() + 1, device=row.device)
+        place = int((bits(row).long() * steps).sum())
+        row.copy_(rest) if isinstance(rest, torch.Tensor) else row.fill_(rest)
+        for i, value in enumerate(values):
+            row[(place + i * row.numel() // 2) % row.numel()] = value
 
     kind = getattr(torch, dtype)
     if dtype == "bool":
@@ -21,6 +33,8 @@ def special_rows(dtype: str) -> dict[str, Callable[[torch.Tensor], object]]:
             "true alone": lambda row: row.fill_(True),
             "false alone": lambda row: row.fill_(False),
             "true, false at the end": lambda row: (row.fill_(True), row[-1].fill_(False)),
+            "true but for one": lambda row: among(row, True, False),
+            "false but for one": lambda row: among(row, False, True),
         }
     if not kind.is_floating_point:
         least, most = torch.iinfo(kind).min, torch.iinfo(kind).max
@@ -30,8 +44,25 @@ def special_rows(dtype: str) -> dict[str, Callable[[torch.Tensor], object]]:
             "the smallest value at the start": lambda row: row[0].fill_(least),
             "the smallest value alone": lambda row: row.fill_(least),
             "zeros": lambda row: row.fill_(0),
+            "neighbours of the largest": lambda row: among(row, most, most - 1),
+            "neighbours of the smallest": lambda row: among(row, least + 1, least),
         }
     info, inf, nan = torch.finfo(kind), math.inf, math.nan
+
+    def ladder(row: torch.Tensor, depth: float) -> None:
+        row.copy_(torch.linspace(0, -depth, row.numel(), dtype=torch.float64, device=row.device))
+
+    # Exponentials down to the least that float32, or float64, has; rows of one value, whose own exponential overflows
+    # or vanishes; plain values of other sizes; what differs by one bit; what flushes to zero.
+    wider: dict[str, Callable[[torch.Tensor], object]] = {
+        "a ladder down to -103": lambda row: ladder(row, 103),
+        **({"a ladder down to -745": lambda row: ladder(row, 745)} if dtype == "float64" else {}),
+        **{f"{value} alone": partial(_filled, value=value) for value in (100, -100, 500, -500)},
+        **{f"times {scale:g}": partial(_scaled, scale=scale) for scale in (1e-8, 1e-4, 1e-2, 1e2, 1e4)},
+        "neighbours": lambda row: among(row, 1, 1 - info.eps / 2, 1 + info.eps),
+        "one subnormal, the least": lambda row: among(row, row.abs() + 1, info.tiny / 2),
+        "one subnormal, the greatest": lambda row: among(row, -row.abs() - 1, -info.tiny / 2),
+    }
     return {
         "a NaN": lambda row: row[row.numel() // 2].fill_(nan),
         "+inf": lambda row: row[row.numel() // 2].fill_(inf),
@@ -58,7 +89,19 @@ def special_rows(dtype: str) -> dict[str, Callable[[torch.Tensor], object]]:
         "a constant": lambda row: row.fill_(3.0),
         "+inf, NaN at the end": lambda row: (row[row.numel() // 2].fill_(inf), row[-1].fill_(nan)),
         "-inf at the start": lambda row: row[0].fill_(-inf),
+        **wider,
     }
+
+
+def _filled(row: torch.Tensor, value: float) -> None:
+    row.fill_(value)
+
+
+def _scaled(row: torch.Tensor, scale: float) -> None:
+    import torch
+
+    info = torch.finfo(row.dtype)
+    row.mul_(scale).clamp_(-info.max, info.max)
 
 
 def _negative_nan(kind: torch.dtype) -> torch.Tensor:

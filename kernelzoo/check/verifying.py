@@ -57,6 +57,8 @@ class Found:
     refused: int = 0
     no_room: int = 0
     """Cases that this machine's memory, or an emulator's patience, can't hold."""
+    left_out: int = 0
+    """Cases that an implementation was not asked, since it takes seconds to bind each; a case named is asked."""
     findings: list[Finding] = field(default_factory=list)
     unavailable: str = ""
     """Why it can't run here, or ""."""
@@ -131,7 +133,7 @@ def verify(
 
     Raises DeviceLostError if the implementation broke the device for this process.
     """
-    found = Found()
+    found = Found(left_out=_left_out(implementation, among))
     for check in among:
         if check.too_large:
             found.no_room += not whole  # it was asked for
@@ -146,6 +148,15 @@ def verify(
             Finding(implementation.id, "", "refuses", "it refused every case, so that nothing was checked")
         )
     return found
+
+
+def _left_out(implementation: Implementation, among: Sequence[Check]) -> int:
+    """The number of cases beside the core of the dtypes at hand, if none of them is asked."""
+    if not running.slow_to_bind(implementation.id):
+        return 0
+    dtypes, names = {check.dtype for check in among}, {check.name for check in among}
+    beside = [case for case in cases(implementation.op) if not case.core and case.dtype in dtypes]
+    return 0 if any(case.name in names for case in beside) else len(beside)
 
 
 def _judge(

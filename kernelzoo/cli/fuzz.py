@@ -112,8 +112,18 @@ def fuzz(
 class _Work:
     """The cases of one implementation, and their results so far."""
 
-    def __init__(self, id: str, seed: int, cases: Sequence[Case], *, emulator: str = "", unavailable: str = "") -> None:
-        self.id, self.cases = id, cases
+    def __init__(
+        self,
+        id: str,
+        seed: int,
+        cases: Sequence[Case],
+        *,
+        emulator: str = "",
+        unavailable: str = "",
+        asked: int = 0,
+    ) -> None:
+        """``asked``: the cases asked for, where it gets fewer."""
+        self.id, self.cases, self.asked = id, cases, asked or len(cases)
         self.op = id.split("/")[1]
         self.failures: list[dict[str, Any]] = []
         self.next = 0
@@ -150,6 +160,7 @@ class _Work:
             "variant": variant,
             "emulator": self._emulator,
             "cases": failed + sum(self._found[name] for name in ("right", "refused", "faults", "no_room")),
+            "asked": self.asked,
             **self._found,
             "failed": failed,
             "layouts": len(self._layouts),
@@ -175,7 +186,7 @@ def _works(guard: Guard, ids: Sequence[str], count: int, seed: int, alike: int) 
         if key not in drawn:
             drawn[key] = engine.draw(op, count, seed, about["elements"], alike)
         few = max(engine.GROUP, count // _SLOW_TO_BIND) if slow_to_bind(id) else count
-        yield _Work(id, seed, drawn[key][:few], emulator=about["emulator"])
+        yield _Work(id, seed, drawn[key][:few], emulator=about["emulator"], asked=count)
 
 
 class _Share:
@@ -251,6 +262,7 @@ def _print(works: Sequence[_Work], seed: int) -> None:
             continue
         words = f"in {row['emulator']}" if row["emulator"] else ""
         words += f"{row['no_room']} had no room" if row["no_room"] else ""
+        words += f"{len(work.cases)} of {work.asked}: slow to bind" if work.asked > len(work.cases) else ""
         counts = (str(row[name]) for name in ("cases", "right", "refused", "faults", "failed", "layouts"))
         table.add_row(work.id, *counts, f"{row['seconds']:.1f}", words)
     if table.row_count:

@@ -159,6 +159,8 @@ def _again(finding: dict[str, Any], modules: Sequence[Path], device: str, seed: 
 
 def _print(id: str, found: dict[str, Any], console: Console) -> None:
     room = f", {found['no_room']} too large for this memory" if found["no_room"] else ""
+    if found["left_out"]:
+        room += f", {found['left_out']} left out, as each takes seconds to bind (--case '*' runs all)"
     console.print(
         f"{id}: {found['passed']} passed, {found['refused']} refused, {len(found['findings'])} findings{room}",
         style="red" if found["findings"] else "green",

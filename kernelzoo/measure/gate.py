@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from kernelzoo import operations, registry
+from kernelzoo.check.asking import ask_again
 from kernelzoo.check.bits import bits, poison_like
 from kernelzoo.check.special import special_rows
 from kernelzoo.device import on_device_of
@@ -40,8 +41,7 @@ if TYPE_CHECKING:
     from kernelzoo.launch import Launch
 
 _SPIN = 4_000_000
-"""Clock cycles (2 ms at 2 GHz) that hold a stream up: ten times what the host needs to queue a fill, a launch and a
-copy behind them."""
+"""Clock cycles (2 ms at 2 GHz) that hold a stream up: ten times what the host needs to queue what is behind them."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class Gate:
         inputs, outs = self.sets[0]
         x, operation, python = inputs[0], problem.operation, random.Random(self.seed)
         self._place = tuple(python.randrange(size) for size in x.shape)
-        generator = torch.Generator(x.device).manual_seed(self.seed)
+        self._generator = generator = torch.Generator(x.device).manual_seed(self.seed)
         with on_device_of(x):
             self._rows = Rows(x, problem.arguments(inputs).dims) if operation.by_rows else None
             self._guarded_inputs = tuple(Guarded(tensor, generator) for tensor in inputs)
@@ -87,7 +87,6 @@ class Gate:
             self._first = tuple(map(torch.empty_like, self._outs))
             self._fresh = self._draw(generator)
             self._plain: list[_Fresh] | None = None
-            self._generator = generator
             self.stirring = Stirring(problem, self._batches, generator, self.seed)
         tensors = [tensor for one in self.sets for half in one for tensor in half]
         self._metadata = [(tensor, metadata(tensor), tensor.data) for tensor in tensors]
@@ -130,6 +129,8 @@ class Gate:
                 self._check_values(self._launched(launches[0], fresh.inputs), fresh)
             self._check_again(launches[0])
             self._check_guards(implementation)
+            args = self.problem.arguments(self._inputs)
+            ask_again(self.problem.operation, args, launches[0], self._outs, self._generator)
             self._check_one_element(launches[0], special)
             if self._x.is_cuda:
                 self._check_stream(launches[0], special)
@@ -178,9 +179,9 @@ class Gate:
         operation = self.problem.operation
         first = next(iter(operation.inputs.values()))
         rules = list(special_rows(self.problem.dtype).items()) if first.low is None and first.high is None else []
-        fresh = []
+        fresh, elements = [], self._x.numel()
         if self._rows is not None and rules:
-            count, elements = self._rows.count, self._x.numel()
+            count = self._rows.count
             at_once = min(len(rules), (count + 1) // 2)
             # Few rows take several passes; where one is long, too few for every rule, and the most telling come first.
             passes = min(-(-len(rules) // at_once), max(1 if elements > 2**26 else 4, 2**24 // elements))

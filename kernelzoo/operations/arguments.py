@@ -66,14 +66,15 @@ def check_tensor(x: object, name: str = "x") -> None:
 
     if not isinstance(x, torch.Tensor):
         raise InputTypeError(f"{name} must be a torch.Tensor, got {describe(x)}")
-    if x.layout != torch.strided or x.is_quantized or x._is_zerotensor():
+    if x.layout != torch.strided or x.is_quantized or x.is_nested or x._is_zerotensor():
         raise InputTypeError(
             f"{name} must be a dense tensor, got {describe(x)}; {name}.to_dense() or {name}.clone() makes one"
         )
 
 
 def check_input(x: object, name: str, op: str, dtypes: Sequence[str]) -> None:
-    """Check one input: a dense tensor of one of these dtypes, without a gradient that would be lost.
+    """Check one input: a dense tensor of one of these dtypes, without a gradient or a tangent that would be lost, and
+    of no transform that can't see what a kernel does.
 
     Raises InputTypeError, GradientError.
     """
@@ -88,6 +89,62 @@ def check_input(x: object, name: str, op: str, dtypes: Sequence[str]) -> None:
     if x.requires_grad and torch.is_grad_enabled():
         raise GradientError(
             f"{op} computes no gradient, and {name} requires one; pass {name}.detach() or call under torch.no_grad()"
+        )
+    if has_tangent(x):
+        raise GradientError(f"{op} computes no tangent, and {name} has one (forward mode); pass {name}.detach()")
+    if reason := no_memory(x):
+        raise InputTypeError(f"{op} takes plain tensors, and {name} {reason}")
+
+
+def has_tangent(x: torch.Tensor) -> bool:
+    """Whether a tensor carries a tangent of forward-mode differentiation, of whatever level is entered."""
+    import torch
+    from torch.autograd import forward_ad
+
+    if forward_ad._current_level < 0 or torch._C._functorch.is_functorch_wrapped_tensor(x):
+        return False
+    return forward_ad.unpack_dual(x).tangent is not None  # type: ignore[no-untyped-call]  # torch's own
+
+
+def no_memory(x: torch.Tensor) -> str:
+    """Why what a kernel does with the memory of a tensor would pass by whoever wraps it or traces it; "" if nobody
+    does. Torch's own kernels can run while torch traces with fake tensors; see :func:`check_untraced`."""
+    import torch
+
+    if torch._C._functorch.is_functorch_wrapped_tensor(x):
+        return "belongs to torch.vmap or another transform of torch.func, which can't see into a kernel"
+    if type(x) is torch.Tensor and torch._is_functional_tensor(x):
+        return "is one that torch functionalizes, which can't see into a kernel"
+    if torch._C._get_tracing_state() is not None:
+        return "is traced by torch.jit.trace, which would keep the one shape of this call"
+    if is_wrapper(x) and not is_traced(x):
+        return f"is a {type(x).__name__}, a wrapper whose values are elsewhere"
+    return ""
+
+
+def is_wrapper(x: torch.Tensor) -> bool:
+    """Whether its class says in Python what torch's operations do with it."""
+    import torch
+
+    return type(x).__torch_dispatch__ is not torch._C._disabled_torch_dispatch_impl
+
+
+def is_traced(x: torch.Tensor) -> bool:
+    """Whether torch is tracing (make_fx, torch.export), or only pretends to compute."""
+    import torch
+
+    modes = torch._C._TorchDispatchModeKey
+    if any(torch._C._get_dispatch_mode(mode) is not None for mode in (modes.FAKE, modes.PROXY, modes.FUNCTIONAL)):
+        return True
+    return is_wrapper(x) and isinstance(x, torch._subclasses.FakeTensor)
+
+
+def check_untraced(inputs: Sequence[torch.Tensor], backend: str) -> None:
+    """Raise InputTypeError where torch traces: it sees its own kernels, and would take others for nothing at all."""
+    if any(map(is_traced, inputs)):
+        raise InputTypeError(
+            f"torch is tracing, or takes a fake tensor for a real one, and can't see what kernels of {backend!r} do; "
+            "call the backend 'torch' there"
         )
 
 
@@ -120,6 +177,10 @@ def check_output(
         raise OutputError(f"{name} must not require a gradient; pass {name}.detach() or call under torch.no_grad()")
     if out.is_neg():
         raise OutputError(f"{name} must not be a lazily negated view; pass a plain tensor")
+    if has_tangent(out):
+        raise OutputError(f"{name} must not have a tangent; pass {name}.detach()")
+    if (reason := no_memory(out)) or is_wrapper(out) > is_wrapper(x):
+        raise OutputError(f"{name} must be a plain tensor, and {reason or f'is a {type(out).__name__}'}")
     if overlaps_itself(out):
         raise OutputError(f"{name} must hold each element once; strides {out.stride()} for shape {shape} overlap")
     for other, tensor in inputs:
@@ -155,5 +216,5 @@ def describe(x: object) -> str:
     import torch
 
     if isinstance(x, torch.Tensor):
-        return f"a tensor with layout {x.layout}{', quantized' if x.is_quantized else ''}"
+        return f"a tensor with layout {x.layout}{', quantized' * x.is_quantized}{', nested' * x.is_nested}"
     return f"{type(x).__module__}.{type(x).__qualname__}"

@@ -51,7 +51,8 @@ def _first(
 
     declared, kind = next(iter(op.inputs.values())), getattr(torch, dtype)
     if not kind.is_floating_point or not op.rounds:
-        return as_declared(declared, shape, dtype, known, generator, dim if op.by_rows else ())
+        x = as_declared(declared, shape, dtype, known, generator, dim if op.by_rows else ())
+        return decide(x, dims, op.decisive, generator) if op.by_rows and declared.low is declared.high is None else x
     x = normal(shape, dtype, generator=generator)
     if not x.numel() or not shape:
         return x.to(kind)
@@ -63,7 +64,47 @@ def _first(
         row = row_shape(shape, dim)
         width, place = (torch.rand(row, dtype=x.dtype, generator=generator, device=generator.device) for _ in range(2))
         x.mul_(width.mul_(1.5).add_(0.5)).add_(place.mul_(4).sub_(2))
+        decide(x, dims, op.decisive, generator)
     return x.to(kind)
+
+
+def decide(x: torch.Tensor, dims: tuple[int, ...], decisive: float, generator: torch.Generator) -> torch.Tensor:
+    """Put one element beyond all others into each row, at a random place, on the side of a value that decides it: a
+    kernel that leaves a part of a row unread is wrong in as many rows. Of bool, into some of those that are all true;
+    see :func:`plain`. Changed in place."""
+    import torch
+
+    if not x.numel():
+        return x
+    place = places(x, dims, generator)
+    if x.dtype == torch.bool:
+        x[place] &= torch.rand(x[place].shape, generator=generator, device=generator.device) < 0.5
+        return x
+    most = x.amin(dims, keepdim=True) if decisive < 0 else x.amax(dims, keepdim=True)
+    beyond = torch.ones_like(most)
+    if x.is_floating_point():
+        beyond += torch.rand(most.shape, generator=generator, device=generator.device).to(x.dtype)
+    x[place] = most - beyond if decisive < 0 else most + beyond
+    return x
+
+
+def places(
+    x: torch.Tensor, dims: tuple[int, ...], generator: torch.Generator, part: tuple[int, int] = (0, 1)
+) -> tuple[torch.Tensor, ...]:
+    """The index of one element of each row, at random. ``part``: the number of the part of a row, and of parts."""
+    import torch
+
+    row = [1 if d in dims else size for d, size in enumerate(x.shape)]
+    found = []
+    for d, size in enumerate(x.shape):
+        if d in dims:
+            first, end = (size * (part[0] + i) // part[1] for i in range(2))
+            drawn = torch.randint(first, max(end, first + 1), row, generator=generator, device=generator.device)
+        else:
+            shape = [-1 if other == d else 1 for other in range(x.ndim)]
+            drawn = torch.arange(size, device=generator.device).view(shape)
+        found.append(drawn.to(x.device))
+    return tuple(found)
 
 
 def as_declared(
@@ -111,7 +152,7 @@ def normal(shape: tuple[int, ...], dtype: str, *, generator: torch.Generator) ->
 
 
 def plain(shape: tuple[int, ...], dtype: str, dim: Dims, *, generator: torch.Generator) -> torch.Tensor:
-    """Normal for floats; for integers and bool, each row has a range of its own."""
+    """Normal for floats; for integers, each row has a range of its own; of bool, half of the rows are all true."""
     import torch
 
     kind = getattr(torch, dtype)
@@ -122,6 +163,7 @@ def plain(shape: tuple[int, ...], dtype: str, dim: Dims, *, generator: torch.Gen
     if not kind.is_floating_point:
         info = torch.iinfo(kind)
         lowest, step = info.min // 2 if info.min else 0, min(info.max // 2, 2**30)
-        base = torch.randint(lowest, info.max // 2, row, dtype=kind, generator=generator, device=generator.device)
+        # With a number below them all, and one above.
+        base = torch.randint(lowest + 1, info.max // 2, row, dtype=kind, generator=generator, device=generator.device)
         return base + torch.randint(0, step, shape, dtype=kind, generator=generator, device=generator.device)
     return normal(shape, dtype, generator=generator).to(kind)

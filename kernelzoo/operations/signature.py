@@ -8,13 +8,14 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from kernelzoo.errors import AxisError, DeviceError, EmptyReductionError, OutputError, ShapeError
+from kernelzoo.errors import AxisError, DeviceError, EmptyReductionError, InputTypeError, OutputError, ShapeError
 from kernelzoo.operations.arguments import (
     Arguments,
     Dims,
     axes_of,
     check_input,
     check_output,
+    describe,
     dtype_name,
 )
 from kernelzoo.operations.declared import ROW, Input, Output, Scalar
@@ -115,6 +116,8 @@ class Signature:
         x = inputs[0]
         if self.by_rows and not self.several_axes and (not isinstance(dim, int) or isinstance(dim, bool)):
             raise AxisError(f"{self.name} takes one axis, an int; got dim={dim!r}")
+        if not isinstance(keepdim, bool):
+            raise InputTypeError(f"keepdim is a bool, got {describe(keepdim)}")
         for name, tensor in zip(names, inputs, strict=True):
             check_input(tensor, name, self.name, self._dtypes_of(name, x))
         dims = axes_of(dim, x.ndim) if self.by_rows else ()

@@ -11,7 +11,7 @@ import torch
 import kernelzoo
 from kernelzoo import operations, testing
 from kernelzoo.check import cases as contract
-from kernelzoo.check import running, strategies
+from kernelzoo.check import running, strategies, verifying
 from kernelzoo.check.bits import bits
 from kernelzoo.check.cases import NoRoomError
 from kernelzoo.check.special import special_rows
@@ -52,11 +52,29 @@ def test_have_names_of_their_own() -> None:
 def test_special_rows_are_special(dtype: str) -> None:
     """Each changes a row of plain values, to the first element or the last."""
     plain = (torch.arange(9) % 3 + (dtype != "bool")).to(getattr(torch, dtype))
-    assert len(special_rows(dtype)) == (20 if dtype in operations.FLOATS else 3 if dtype == "bool" else 5)
+    assert len(special_rows(dtype)) == {"bool": 5, "float64": 34}.get(dtype, 33 if dtype in operations.FLOATS else 7)
+    assert len(special_rows(dtype)) + 2 <= contract.RULED
     for name, write in special_rows(dtype).items():
         row = plain.clone()
         write(row)
         assert not torch.equal(bits(row), bits(plain)), name
+
+
+@pytest.mark.parametrize("op", operations.BUILT_IN)
+def test_the_core_has_every_dtype_at_odd_lengths(op: str) -> None:
+    """It is all that a form which is slow to bind is asked."""
+    core = {case.name for case in contract.cases(op) if case.core}
+    assert core >= {f"{dtype}-3x{n}" for dtype in operations.OPERATIONS[op].dtypes for n in (2, 17, 129, 781)}
+
+
+def test_what_is_left_out_is_counted() -> None:
+    slow, quick = (kernelzoo.implementation(f"torch/min/{variant}") for variant in ("compile", "eager"))
+    cpu = torch.device("cpu")
+    core, everything = (verifying.checks(slow, cpu, whole=whole) for whole in (False, True))
+    assert verifying._left_out(slow, core) == len(everything) - len(core) > 0
+    assert verifying._left_out(slow, everything) == verifying._left_out(quick, core) == 0
+    some = verifying.chosen(core, (), ["uint8"])
+    assert verifying._left_out(slow, some) == len(verifying.chosen(everything, (), ["uint8"])) - len(some) > 0
 
 
 def test_far_apart_costs_no_memory() -> None:

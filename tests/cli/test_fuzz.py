@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from kernelzoo.check import fuzz
+from kernelzoo.cli import fuzz as command
 from kernelzoo.measure.guard import Guard
 
 Answer = Callable[..., tuple[int, Any]]
@@ -59,6 +60,15 @@ def test_what_is_right_passes_and_is_counted(answer: Answer, tmp_path: Path) -> 
         assert not row["unavailable"]
         assert row["cases"] == 300 == row["right"] + row["refused"] + row["faults"] + row["no_room"]
         assert (row["failed"], row["seed"]) == (0, 1) and row["right"] > 250 and row["layouts"] > 40
+
+
+def test_fewer_cases_than_asked_are_said(capsys: pytest.CaptureFixture[str]) -> None:
+    cases = fuzz.draw("min", 8, 1, 64)
+    work = command._Work("torch/min/compile", 1, cases, asked=300)
+    command._print([work, command._Work("torch/min/eager", 1, cases)], 1)
+    told = capsys.readouterr().out
+    assert told.count("8 of 300: slow to bind") == told.count("slow to bind") == 1
+    assert work.row()["asked"] == 300
 
 
 def test_failures_can_be_pasted_and_cost_no_other(kernelzoo: Callable[..., Any], answer: Answer, module: Path) -> None:

@@ -198,7 +198,7 @@ def test_the_gate_s_findings_are_repeated_by_their_seed(answer: Answer, tmp_path
 def test_kinds_are_shown_worst_first(capsys: pytest.CaptureFixture[str]) -> None:
     blank = {"shape": None, "error": None, "reason": "because", "repeat": "kernelzoo verify a/b/c"}
     findings = [{**blank, "case": f"{kind} {n}", "kind": kind} for kind in reversed(KINDS) for n in range(7)]
-    found = {"passed": 0, "refused": 0, "no_room": 0, "findings": findings}
+    found = {"passed": 0, "refused": 0, "no_room": 0, "left_out": 7, "findings": findings}
     verify._print("a/b/c", found, output.console())
     told = capsys.readouterr().out
     assert [line.strip() for line in told.splitlines() if line.endswith(" in 7 cases:")] == [
@@ -206,6 +206,7 @@ def test_kinds_are_shown_worst_first(capsys: pytest.CaptureFixture[str]) -> None
     ]
     assert told.count("    repeat   kernelzoo") == len(KINDS)
     assert told.count("and 2 more; --json has them all") == len(KINDS)
+    assert "7 left out, as each takes seconds to bind (--case '*' runs all)" in " ".join(told.split())
 
 
 def test_what_a_glob_covers_and_is_absent_is_skipped_once(kernelzoo: Callable[..., Any]) -> None:

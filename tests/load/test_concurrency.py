@@ -20,7 +20,7 @@ from kernelzoo import backend as backends
 from kernelzoo import registry, tables
 from kernelzoo.backend import Backend, get
 from kernelzoo.device import attached, on_its_device
-from kernelzoo.errors import BackendUnavailableError, UnknownNameError
+from kernelzoo.errors import BackendUnavailableError, GradientError, InputTypeError, UnknownNameError
 from kernelzoo.launch import Launch, Movable, in_halves, owning, void
 from kernelzoo.operations import Operation
 from kernelzoo.registry import Language
@@ -204,6 +204,26 @@ def test_the_shortest_way_is_found_again_in_another_mode(kept: Backend) -> None:
     for n in (8, 9, 8):
         kept.min(on_device(n, 1.0))
     assert {id(entry[0]) for entry in kept._kept.values()} == tests
+
+
+def test_a_kept_launch_drops_no_tangent_and_hides_from_no_mode(kept: Backend) -> None:
+    """Torch's own test of a layout takes these for alike."""
+    from torch._subclasses.fake_tensor import FakeTensorMode
+    from torch.autograd import forward_ad
+
+    for n in (8, 9, 8):
+        kept.min(on_device(n, 1.0))
+    for n in (8, 9):  # the layout of the last call, and another
+        x = on_device(n, 1.0)
+        with forward_ad.dual_level():
+            dual = forward_ad.make_dual(torch.ones(n, 1), torch.ones(n, 1)).as_subclass(OnDevice)
+            with pytest.raises(GradientError):
+                kept.min(dual)
+        with FakeTensorMode(allow_non_fake_inputs=True), pytest.raises(InputTypeError, match="tracing"):
+            kept.min(x)
+        with pytest.raises(InputTypeError, match="keepdim"):
+            kept.min(x, keepdim=[True])
+        assert bool((kept.min(x) == 1).all())
 
 
 def test_a_torch_without_the_test_finds_launches_by_key(kept: Backend, monkeypatch: pytest.MonkeyPatch) -> None:

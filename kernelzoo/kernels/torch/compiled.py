@@ -4,12 +4,14 @@ import functools
 import shutil
 import threading
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from types import FunctionType
 
 import torch
 
 from kernelzoo.errors import BackendUnavailableError
+from kernelzoo.interrupts import uninterrupted
 from kernelzoo.kernels.shared import code_cache
 from kernelzoo.launch import Launch
 
@@ -35,7 +37,8 @@ def compiled(implementation: str, into: Into, x: torch.Tensor, dim: int, out: to
             fresh = FunctionType(into.__code__.replace(), into.__globals__, into.__name__)
             function = torch.compile(fresh, dynamic=False, fullgraph=True)
             # Compile on scratch memory of the same layout: binding writes nothing that is the caller's.
-            with torch.no_grad():
+            # The first time, which imports torch's compiler, an interrupt waits: it would leave that half imported.
+            with torch.no_grad(), nullcontext() if _compiled else uninterrupted():
                 function(_scratch(x), dim, _scratch(out))
         _compiled[key] = function
         if len(_compiled) > KEPT:

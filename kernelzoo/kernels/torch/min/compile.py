@@ -1,7 +1,10 @@
 """torch.amin as torch.compile makes it."""
 
+from functools import cache
+
 import torch
 
+from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.torch.compiled import compiled
 from kernelzoo.kernels.torch.natural import natural
 from kernelzoo.launch import Launch, void
@@ -15,5 +18,19 @@ def _amin_into(x: torch.Tensor, dim: int, out: torch.Tensor) -> None:
 @register("torch", "min", "compile")
 def compile(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """torch.amin under torch.compile with static shapes, so that Inductor may specialise on each problem."""
+    if x.device.type == "cpu" and x.dtype in (torch.uint8, torch.int8) and _makes_zeros(x.dtype):
+        raise UnsupportedProblemError(
+            "torch/min/compile",
+            "what Inductor makes for the host takes zeros of its own for elements of 8 bits "
+            "(docs/records/inductor-8-bit.md)",
+        )
     x, out, dim = natural(x, out)
     return compiled("torch/min/compile", _amin_into, x, dim, out)
+
+
+@cache
+def _makes_zeros(dtype: torch.dtype) -> bool:
+    """Whether this torch has the error: the least problem that shows it."""
+    x, out = torch.ones(1, 16, dtype=dtype), torch.ones(1, dtype=dtype)
+    compiled("torch/min/compile", _amin_into, x, 1, out)()
+    return bool(out != 1)

@@ -1,0 +1,68 @@
+"""Asks a launch for rows in which one element decides: whether all of a long row is read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from kernelzoo.check.bits import poison_like
+from kernelzoo.errors import ContractError, retold
+from kernelzoo.launch import Launch
+from kernelzoo.operations import Arguments, Operation
+from kernelzoo.operations.sampling import places
+
+if TYPE_CHECKING:
+    import torch
+
+ASKED = 128
+"""Elements of long rows, one after the other each of which decides a row: with a fiftieth of them unread, 128 places at
+random pass in 8 of 100 cases, and one in each 128th part of a row never does if what is unread is in one piece."""
+
+_LONG = 2**19
+
+
+def ask_again(
+    operation: Operation,
+    args: Arguments,
+    launch: Launch,
+    outs: Sequence[torch.Tensor],
+    generator: torch.Generator | None = None,
+) -> None:
+    """Few long rows, each of which becomes one element, tell little of whether all of them was read: a minimum tells of
+    one place. Ask many times, with one that decides. A result that rounds adds all places up, and is asked less.
+
+    Raises ContractError. The inputs are left as they were.
+    """
+    import torch
+
+    x = args.x
+    declared = next(iter(operation.inputs.values()))
+    rows = outs[0].numel()
+    if not operation.reduces or not x.is_contiguous() or len(args.dims) != 1 or x.numel() // rows < _LONG:
+        return
+    if declared.low is not None or declared.high is not None:
+        return
+    low, is_bool = operation.decisive < 0, x.dtype == torch.bool
+    kept = x.clone()
+    if is_bool:
+        x.fill_(low)
+    elif not x.is_floating_point():  # so that there is one below, and one above
+        x.clamp_(torch.iinfo(x.dtype).min + 1, torch.iinfo(x.dtype).max - 1)
+    most = x.amin(args.dims, keepdim=True) if low else x.amax(args.dims, keepdim=True)
+    decisive = ~most if is_bool else most - 1 if low else most + 1
+    generator = generator or torch.Generator(x.device).manual_seed(x.numel())
+    count = -(-(ASKED // 8 if operation.rounds else ASKED) // rows)
+    for i in range(count):
+        place = places(x, args.dims, generator, (i, count))
+        before = x[place]
+        x[place] = decisive
+        for out in outs:
+            out.copy_(poison_like(out))
+        launch()
+        try:
+            operation.expect(args).check(outs)
+        except ContractError as error:
+            where = tuple(int(index.expand(before.shape).flatten()[0]) for index in place)
+            raise retold(error, f"wrong where the element at {where} of a long row decides: {error}") from None
+        x[place] = before
+    x.copy_(kept)
