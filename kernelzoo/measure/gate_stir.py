@@ -25,7 +25,7 @@ _SETS = 256
 """Sets that a turn stirs, at most: others each time, and any launch that is left out may be of one of them."""
 _ROWS = 64
 """Rows that a turn draws anew, at most."""
-_ELEMENTS = {"cpu": 2**17, "cuda": 2**21}
+_ELEMENTS = {"cpu": 2**16, "cuda": 2**21}
 """Their elements, at most, since a reference is made of all; a row that is longer is drawn now and then."""
 _TOUCHED = 128
 """One in so many of the elements that a turn reads may be written just before it, and so be in a cache."""

@@ -79,6 +79,11 @@ class Adversary:
     cache: str
     """Where it is raced: ``hot`` if it would do all of its work cold, as what others leave in out tells it to."""
 
+    @property
+    def row(self) -> str:
+        """Of the table of docs/records/adversaries.md."""
+        return f"| {self.group} | {self.does} | {self.cache} |"
+
     def __str__(self) -> str:
         return self.name
 
@@ -414,11 +419,11 @@ class works_at_once_or_never(Kernel):
 
 @adversary("looks at the time", cache="hot")
 class works_while_a_set_is_new_to_it(Kernel):
-    """Skips its work if the last launch on that set was less than 20 ms ago"""
+    """Skips its work if the last launch on that set was less than 0.2 s ago"""
 
     def lazy(self, x: Tensor, out: Tensor) -> None:
         now = time.perf_counter()
-        if now - self.kept.get(x.data_ptr(), 0.0) > 0.02:
+        if now - self.kept.get(x.data_ptr(), 0.0) > 0.2:
             self.honest(x, out)
         self.kept[x.data_ptr()] = now
 
