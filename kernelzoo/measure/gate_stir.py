@@ -25,7 +25,7 @@ _SETS = 256
 """Sets that a turn stirs, at most: others each time, and any launch that is left out may be of one of them."""
 _ROWS = 64
 """Rows that a turn draws anew, at most."""
-_ELEMENTS = {"cpu": 2**17, "cuda": 2**21}
+_ELEMENTS = {"cpu": 2**16, "cuda": 2**21}
 """Their elements, at most, since a reference is made of all; a row that is longer is drawn now and then."""
 _TOUCHED = 128
 """One in so many of the elements that a turn reads may be written just before it, and so be in a cache."""
@@ -145,6 +145,8 @@ class Stirring:
         if units := units.difference(probed):
             self._redraw(sorted(units), 0 if subtle else len(numbers), poisoned)
         self._poison([number for number in chosen if number in poisoned])
+        if probe is not None and not probed:  # of the values that are there now
+            probe.hold()
 
     def after(self) -> None:
         """Check what was changed. Raises AssertionError, which says what is wrong."""
@@ -309,13 +311,12 @@ class Stirring:
             out.copy_(poison_like(right))
 
     def _aim(self, probe: Probe) -> list[Unit]:
-        """Give a probe other rows and values; the rows."""
+        """Give a probe other rows and values; the rows, or none for one that is too long to do so each time."""
         import torch
 
         batch, place = self._sets[probe.number]
         count, most = probe.inputs[0][1].numel(), _ELEMENTS[self._x.device.type]
         if self._length > most and self._python.random() > max(0.25, most / self._length):
-            probe.hold()
             return []
         units = [(probe.number, self._index(i)) for i in self._python.sample(range(math.prod(self._sizes)), count)]
         originals, known = batch.of(place)

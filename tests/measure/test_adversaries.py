@@ -14,11 +14,11 @@ from registered import forget
 import kernelzoo
 from kernelzoo import measure
 from kernelzoo.check.bits import bits
-from kernelzoo.errors import ContractError
+from kernelzoo.errors import ContractError, DeviceLostError
 from kernelzoo.measure import Measurement, Problem
 from kernelzoo.measure.clocks import WallClock
 from kernelzoo.measure.gate import Gate
-from kernelzoo.registry import Bind
+from kernelzoo.registry import Bind, Launch
 
 CPU = torch.device("cpu")
 PROBLEM = Problem("softmax", (256, 512), "float32")
@@ -39,6 +39,13 @@ Race = Callable[..., dict[str, Measurement]]
 def race(monkeypatch: pytest.MonkeyPatch) -> Iterator[Race]:
     """Races a bind under a throw-away name, on a few sets on the host, beside others."""
     monkeypatch.setattr(WallClock, "sets_bytes", 32 * PROBLEM.bytes)
+    run = WallClock._run
+
+    def quick(clock: WallClock, launches: list[Launch], *how: object) -> float:
+        """However busy the host is, a sample holds 5 launches on as many sets, or 50 on one."""
+        return min(run(clock, launches, *how), 2e-4 if len(launches) > 1 else 2e-5)
+
+    monkeypatch.setattr(WallClock, "_run", quick)
 
     def race(bind: Bind, *others: str, device: str = "cpu", problem: Problem = PROBLEM, **options: object):
         kernelzoo.register("entrant", problem.op, "only")(bind)
@@ -62,17 +69,20 @@ def layer_of(result: Measurement) -> str:
 @pytest.mark.parametrize("device", DEVICES)
 def test_it_has_no_result(adversary: Adversary, device: str, race: Race) -> None:
     problem = SMALL if adversary.cache == "hot" else PROBLEM
-    result = race(adversary.made(), device=device, problem=problem, cache=adversary.cache)["entrant/softmax/only"]
-    assert not result.samples, f"timed: {result.median}"
+    layer = "process"  # which can't be used any more: the guard ends it
+    with contextlib.suppress(DeviceLostError):
+        result = race(adversary.made(), device=device, problem=problem, cache=adversary.cache)["entrant/softmax/only"]
+        assert not result.samples, f"timed: {result.median}"
+        layer = layer_of(result)
     if device == "cpu":  # in a CUDA graph some fail, and others are lazy before they are timed
-        assert layer_of(result) == adversary.layer, result.wrong
+        assert layer == adversary.layer
 
 
 @pytest.mark.parametrize("id", ["torch/softmax/eager", "torch/softmax/naive", "cpu/softmax/auto"])
 @pytest.mark.parametrize("cache", ["cold", "hot"])
 def test_the_honest_keep_their_results_beside_it(id: str, cache: str, race: Race) -> None:
     """Each language's, in the rounds in which another is thrown out: late work of that one harms nobody."""
-    results = race(adversaries.hands_its_work_to_a_worker(), id, problem=SMALL, cache=cache)
+    results = race(adversaries.hands_its_work_to_a_thread(), id, problem=SMALL, cache=cache)
     assert results["entrant/softmax/only"].wrong
     assert len(results[id].samples) == 16, results[id]
 

@@ -79,6 +79,11 @@ class Adversary:
     cache: str
     """Where it is raced: ``hot`` if it would do all of its work cold, as what others leave in out tells it to."""
 
+    @property
+    def row(self) -> str:
+        """Of the table of docs/records/adversaries.md."""
+        return f"| {self.group} | {self.does} | {self.cache} |"
+
     def __str__(self) -> str:
         return self.name
 
@@ -414,11 +419,11 @@ class works_at_once_or_never(Kernel):
 
 @adversary("looks at the time", cache="hot")
 class works_while_a_set_is_new_to_it(Kernel):
-    """Skips its work if the last launch on that set was less than 20 ms ago"""
+    """Skips its work if the last launch on that set was less than 0.2 s ago"""
 
     def lazy(self, x: Tensor, out: Tensor) -> None:
         now = time.perf_counter()
-        if now - self.kept.get(x.data_ptr(), 0.0) > 0.02:
+        if now - self.kept.get(x.data_ptr(), 0.0) > 0.2:
             self.honest(x, out)
         self.kept[x.data_ptr()] = now
 
@@ -434,7 +439,7 @@ class hands_its_work_to_a_thread(Kernel):
         threading.Thread(target=self.honest, args=(x, out)).start()
 
 
-@adversary("leaves work undone")
+@adversary("leaves work undone", layer="process")
 class hands_its_work_to_a_worker(Kernel):
     """One thread that lives on does the work, one launch after the other"""
 
@@ -480,7 +485,7 @@ class works_in_the_next_pause(Kernel):
         todo.append((x, out))
 
 
-@adversary("leaves work undone")
+@adversary("leaves work undone", layer="process")
 class leaves_the_work_to_somebody_who_asks(Kernel):
     """A thread looks at all sets again and again, and launches do nothing"""
 
