@@ -268,7 +268,7 @@ CROSS_ENTROPY = [
     Broken("cross_entropy", "ignore_index is constant", lambda logits, labels, ignore_index: entropy(
         logits, labels, -100), "float32-ignore_index=0", WRONG, LOSS),
     Broken("cross_entropy", "ignored rows of NaN are NaN", of_loss(
-        lambda loss, x, labels, index: torch.where(lse(x).isnan(), torch.nan, loss)), "float32-special-values-dim0",
+        lambda loss, x, labels, index: torch.where(lse(x).isnan(), torch.nan, loss)), SPECIAL,
         WRONG, LOSS),
     Broken("cross_entropy", "ignored rows have no lse", lambda logits, labels, ignore_index: (
         entropy(logits, labels, ignore_index)[0], lse(logits).masked_fill(labels == ignore_index, 0)),

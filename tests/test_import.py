@@ -1,5 +1,6 @@
 """Importing the package is free: nothing heavy comes with it."""
 
+import shutil
 import subprocess
 import sys
 
@@ -54,24 +55,31 @@ except kernelzoo.BackendUnavailableError as error:
     assert ("NUMBA_DISABLE_JIT is set" if value == "1" else "[1.0, 2.0]") in run(code)
 
 
-def test_an_interrupt_of_a_first_import_comes_when_it_is_over() -> None:
-    """Numba, stopped half-way through its import, could not be imported again."""
-    pytest.importorskip("numba")
-    code = """
+@pytest.mark.parametrize(
+    ("package", "within", "id"), [("numba", "numba.core.types", "cpu/auto"), ("sympy", "sympy.core", "torch/compile")]
+)
+def test_an_interrupt_of_a_first_import_comes_when_it_is_over(package: str, within: str, id: str) -> None:
+    """Stopped half-way through its import, it could not be imported again."""
+    pytest.importorskip(package)
+    if id == "torch/compile" and shutil.which("g++") is None and shutil.which("clang++") is None:
+        pytest.skip("torch.compile needs a compiler")
+    backend, _, variant = id.partition("/")
+    code = f"""
 import os, signal, sys, torch, kernelzoo
 
 class Impatient:
     def find_spec(self, name, path=None, target=None):
-        if name == "numba.core.types":
+        if name == {within!r}:
             os.kill(os.getpid(), signal.SIGINT)
 
 sys.meta_path.insert(0, Impatient())
 x = torch.tensor([[3.0, 1.0], [2.0, 5.0]])
 try:
-    kernelzoo.min(x)
+    kernelzoo.get({backend!r}).min(x, variant={variant!r})
 except KeyboardInterrupt:
     print("interrupted")
-print(kernelzoo.get("cpu").min(x).tolist(), signal.getsignal(signal.SIGINT) is signal.default_int_handler)
+found = kernelzoo.get({backend!r}).min(x, variant={variant!r})
+print(found.tolist(), signal.getsignal(signal.SIGINT) is signal.default_int_handler)
 """
     assert run(code).split("\n")[:2] == ["interrupted", "[1.0, 2.0] True"]
 

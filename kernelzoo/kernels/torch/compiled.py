@@ -26,6 +26,12 @@ def compiled(implementation: str, into: Into, x: torch.Tensor, dim: int, out: to
 
     Raises BackendUnavailableError where Inductor has no C++ compiler (on the CPU) or no Triton (on a GPU).
     """
+    # The first time, which imports torch's compiler, an interrupt waits: it would leave that half imported.
+    with nullcontext() if _compiled else uninterrupted():
+        return _bound(implementation, into, x, dim, out)
+
+
+def _bound(implementation: str, into: Into, x: torch.Tensor, dim: int, out: torch.Tensor) -> Launch:
     _check_toolchain(implementation, x.device.type)
     _check_cache()
     key = (into, x.dtype, x.shape, x.stride(), out.stride(), dim, x.device, x.data_ptr() % 16, out.data_ptr() % 16)
@@ -37,8 +43,7 @@ def compiled(implementation: str, into: Into, x: torch.Tensor, dim: int, out: to
             fresh = FunctionType(into.__code__.replace(), into.__globals__, into.__name__)
             function = torch.compile(fresh, dynamic=False, fullgraph=True)
             # Compile on scratch memory of the same layout: binding writes nothing that is the caller's.
-            # The first time, which imports torch's compiler, an interrupt waits: it would leave that half imported.
-            with torch.no_grad(), nullcontext() if _compiled else uninterrupted():
+            with torch.no_grad():
                 function(_scratch(x), dim, _scratch(out))
         _compiled[key] = function
         if len(_compiled) > KEPT:
