@@ -11,7 +11,7 @@ from kernelzoo.device import on_device_of
 from kernelzoo.errors import BackendUnavailableError, DeviceError, RegistrationError, UnknownNameError
 from kernelzoo.interrupts import uninterrupted
 from kernelzoo.launch import Launch, Movable, OnStreams, WithWorkspace
-from kernelzoo.methods import function_of, method_of
+from kernelzoo.methods import empty_strided, function_of, method_of, plain_dim
 from kernelzoo.operations import Dims, Operation, check_tensor
 from kernelzoo.operations.arguments import check_untraced
 
@@ -59,7 +59,7 @@ class Backend:
         import torch  # for the fast path of a repeated call, which has no time to import anything
 
         self._tensor, self._strided = torch.Tensor, torch.strided
-        self._allocate: _Allocate = getattr(torch._C._dynamo.guards, "_empty_strided_cuda", _empty_strided)
+        self._allocate: _Allocate = getattr(torch._C._dynamo.guards, "_empty_strided_cuda", empty_strided)
         self._chosen = tables.chosen.get
         self._current_device: Callable[[], int] = getattr(torch._C, "_cuda_getDevice", lambda: -1)
         self._device_count = torch.cuda.device_count
@@ -113,7 +113,7 @@ class Backend:
                 address = x.data_ptr()
                 if address % 16 != kept[4]:
                     address = 0
-            if not address and _plain(dim) and type(variant) is str and not self._chosen():
+            if not address and plain_dim(dim) and type(variant) is str and not self._chosen():
                 key, address, kept = self._find(op, x, dim, keepdim, variant)
             if address and kept is not None:
                 _, _, _, _, _, device, alone, at, shape, strides, dtype = kept
@@ -381,18 +381,6 @@ _Outputs: TypeAlias = "tuple[tuple[tuple[int, ...], torch.dtype], ...]"
 """Shape and dtype of each output."""
 
 _Allocate: TypeAlias = "Callable[[tuple[int, ...], tuple[int, ...], torch.dtype], torch.Tensor]"
-
-
-def _empty_strided(shape: tuple[int, ...], strides: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
-    """Memory on the current GPU, for a torch without the fast allocator that its compiler's code calls."""
-    import torch
-
-    return torch.empty_strided(shape, strides, dtype=dtype, device="cuda")
-
-
-def _plain(dim: object) -> bool:
-    """Whether equal axes mean the same: True and 1.0 equal 1, and are none."""
-    return type(dim) is int or (type(dim) is tuple and all(type(axis) is int for axis in dim))
 
 
 def _alike(x: torch.Tensor) -> Callable[[object], bool]:

@@ -5,9 +5,12 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kernelzoo.operations import Dims, Operation
+
+if TYPE_CHECKING:
+    import torch
 
 _NEEDED = inspect.Parameter.empty
 
@@ -30,6 +33,18 @@ def signature_of(op: Operation) -> inspect.Signature:
     parameters += [placed("dim", -1)] * op.by_rows + [placed("keepdim", False)] * op.reduces
     parameters += [named(name, scalar.default) for name, scalar in op.scalars.items()]
     return inspect.Signature([*parameters, named("variant", "auto"), named("out", None)])
+
+
+def plain_dim(dim: object) -> bool:
+    """Whether equal axes mean the same: True and 1.0 equal 1, and are none."""
+    return type(dim) is int or (type(dim) is tuple and all(type(axis) is int for axis in dim))
+
+
+def empty_strided(shape: tuple[int, ...], strides: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
+    """Memory on the current GPU, for a torch without the fast allocator that its compiler's code calls."""
+    import torch
+
+    return torch.empty_strided(shape, strides, dtype=dtype, device="cuda")
 
 
 def method_of(op: Operation) -> Callable[..., Any]:

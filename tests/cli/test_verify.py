@@ -34,7 +34,7 @@ def other(x, out):
 """
     )
     ids = ["bad/softmax/crashes", "bad/softmax/zeros", "bad/softmax/hangs", "shy/softmax/*"]
-    options = ("--module", bad, "--device", "cpu", "--patience", "5")
+    options = ("--module", bad, "--device", "cpu", "--patience", "30")
     status, told = answer("verify", *ids, *options)
     assert status == 1
     found = told["results"]
