@@ -37,13 +37,17 @@ class Movable:
     spares a repeated call all the work of binding.
     """
 
-    __slots__ = ("at", "tensors")
+    __slots__ = ("_first", "_last", "_several", "at", "tensors")
 
     def __init__(self, at: Callable[..., None], *tensors: torch.Tensor) -> None:
         self.at, self.tensors = at, tensors
+        self._first, self._last, self._several = tensors[0], tensors[-1], len(tensors) != 2
 
     def __call__(self) -> None:
-        self.at(*(tensor.data_ptr() for tensor in self.tensors))
+        if self._several:
+            self.at(*[tensor.data_ptr() for tensor in self.tensors])
+        else:  # the same in half the time
+            self.at(self._first.data_ptr(), self._last.data_ptr())
 
 
 class WithWorkspace(Movable):

@@ -21,7 +21,7 @@ from kernelzoo.operations.declared import Input, Output, Sample, Scalar
 from kernelzoo.operations.declaring import declared, on_declared, operation
 from kernelzoo.operations.expected import Bounds, Expected
 from kernelzoo.operations.known import BUILT_IN, OPERATIONS
-from kernelzoo.operations.operation import Operation
+from kernelzoo.operations.meaning import Operation
 
 __all__ = [
     "BUILT_IN",

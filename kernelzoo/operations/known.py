@@ -11,7 +11,7 @@ from typing import Any
 from kernelzoo.errors import RegistrationError
 from kernelzoo.operations.declared import Input, Output, Scalar
 from kernelzoo.operations.declaring import declared
-from kernelzoo.operations.operation import Operation
+from kernelzoo.operations.meaning import Operation
 
 ENTRY_POINTS = "kernelzoo.operations"
 """Entry-point group of operations in other packages: name = the operation, value = the module that declares it."""

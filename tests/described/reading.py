@@ -28,8 +28,8 @@ CALL = (
     "methods.py:method_of.made",
     "backend.py:Backend._first",
     "backend.py:Backend._bound",
-    "operations/operation.py:Operation.launch",
-    "operations/operation.py:Operation._launch_rows",
+    "operations/meaning.py:Operation.launch",
+    "operations/meaning.py:Operation._launch_rows",
     "operations/canonical.py:launch_rows",
 )
 """What a reader of any form goes through first."""
