@@ -11,7 +11,7 @@ from kernelzoo.device import on_device_of
 from kernelzoo.errors import BackendUnavailableError, DeviceError, RegistrationError, UnknownNameError
 from kernelzoo.interrupts import uninterrupted
 from kernelzoo.launch import Launch, Movable, OnStreams, WithWorkspace
-from kernelzoo.methods import empty_strided, function_of, method_of, plain_dim
+from kernelzoo.methods import alike, empty_strided, function_of, method_of, plain_dim
 from kernelzoo.operations import Dims, Operation, check_tensor
 from kernelzoo.operations.arguments import check_untraced
 
@@ -244,7 +244,7 @@ class Backend:
             return nothing
         if kept is not None:
             if kept is self._last.get(op):  # whose test was made in another of torch's modes, or for an equal name
-                kept = self._kept[key] = (variant, dim, keepdim, _alike(x), *kept[4:])
+                kept = self._kept[key] = (variant, dim, keepdim, alike(x), *kept[4:])
             self._last[op] = kept
         return key, address, kept
 
@@ -263,7 +263,7 @@ class Backend:
             before = self._kept.get(key)
             at = before[7] if before is not None and isinstance(before[7], OnStreams) else OnStreams(x.get_device())
             at.keep(launch)
-        kept: Any = (variant, dim, keepdim, _alike(x), offset, device, self._device_count() == 1, at, *result)
+        kept: Any = (variant, dim, keepdim, alike(x), offset, device, self._device_count() == 1, at, *result)
         self._kept[key] = self._last[op] = kept
 
     def _forget(self) -> None:
@@ -381,19 +381,6 @@ _Outputs: TypeAlias = "tuple[tuple[tuple[int, ...], torch.dtype], ...]"
 """Shape and dtype of each output."""
 
 _Allocate: TypeAlias = "Callable[[tuple[int, ...], tuple[int, ...], torch.dtype], torch.Tensor]"
-
-
-def _alike(x: torch.Tensor) -> Callable[[object], bool]:
-    """A test for plain tensors of x's dtype, device, shape and strides, in torch's present mode. It is the guard that
-    torch's compiler uses, and takes a quarter of the time of a key. In a torch without it, the test always fails."""
-    import torch
-
-    try:
-        guards: Any = torch._C._dynamo.guards.TensorGuards
-        made = guards(x, dynamic_dims_sizes=[list(x.shape)], dynamic_dims_strides=[list(x.stride())])
-        return made.check  # type: ignore[no-any-return]  # torch's C++ has no annotations
-    except (AttributeError, TypeError):
-        return lambda x: False
 
 
 _KEPT = 4096

@@ -67,8 +67,8 @@ class Gate:
 
         self.problem, self.sets = problem, list(sets)
         self.seed = secrets.randbits(48) if seed is None else seed
-        inputs, outs = self.sets[0]
-        x, operation, python = inputs[0], problem.operation, random.Random(self.seed)
+        (inputs, outs), python = self.sets[0], random.Random(self.seed)
+        x, operation = inputs[0], problem.operation
         self._place = tuple(python.randrange(size) for size in x.shape)
         self._generator = generator = torch.Generator(x.device).manual_seed(self.seed)
         with on_device_of(x):
@@ -88,8 +88,7 @@ class Gate:
             self._fresh = self._draw(generator)
             self._plain: list[_Fresh] | None = None
             self.stirring = Stirring(problem, self._batches, generator, self.seed)
-        tensors = [tensor for one in self.sets for half in one for tensor in half]
-        self._metadata = [(tensor, metadata(tensor), tensor.data) for tensor in tensors]
+        self._metadata = [(t, metadata(t), t.data) for one in self.sets for half in one for t in half]
 
     def admit(self, implementation: registry.Implementation, *, special: bool = True) -> Admitted:
         """Bind one implementation to every set, and check it.

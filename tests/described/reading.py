@@ -163,10 +163,13 @@ def reading() -> str:
 
 
 def _table(title: str, places: Sequence[str], ends: Sequence[str]) -> str:
-    rows = []
+    files: dict[str, list[str]] = {}
     for place in places:
-        file, _, name = place.partition(":")
-        rows.append(f"| [{Path(file).name}](../kernelzoo/{file}): `{name}` | {lines(place)} |")
+        files.setdefault(place.partition(":")[0], []).append(place)
+    rows = []
+    for file, held in files.items():
+        names = ", ".join(f"`{place.partition(':')[2]}`" for place in held)
+        rows.append(f"| [{Path(file).name}](../kernelzoo/{file}): {names} | {sum(map(lines, held))} |")
     return "\n".join([f"| {title} | lines |", "|:--|--:|", *rows, *ends])
 
 

@@ -17,7 +17,7 @@ import torch
 from registered import forget
 
 from kernelzoo import backend as backends
-from kernelzoo import registry, tables
+from kernelzoo import methods, registry, tables
 from kernelzoo.backend import Backend, get
 from kernelzoo.device import attached, on_its_device
 from kernelzoo.errors import BackendUnavailableError, GradientError, InputTypeError, UnknownNameError
@@ -170,7 +170,7 @@ def test_the_shortest_way_is_for_the_same_call_alone(kept: Backend) -> None:
 
 def test_the_test_of_a_layout_is_for_plain_tensors_in_the_same_mode() -> None:
     x = torch.ones(8, 1)
-    alike = backends._alike(x)
+    alike = methods.alike(x)
     assert alike(torch.zeros(8, 1))
     assert not any(map(alike, (x.to_sparse(), torch.nn.Parameter(x, requires_grad=False), x.numpy(), [1.0], None)))
     batch = []
