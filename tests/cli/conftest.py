@@ -61,10 +61,10 @@ def process(tmp_path: Path) -> Run:
 def start(tmp_path: Path) -> Callable[..., subprocess.Popen[str]]:
     """Start the command line, to be interrupted."""
 
-    def popen(*arguments: object) -> subprocess.Popen[str]:
-        command = [sys.executable, "-m", "kernelzoo", *map(str, arguments)]
+    def popen(*arguments: object, **changes: str) -> subprocess.Popen[str]:
+        command, env = [sys.executable, "-m", "kernelzoo", *map(str, arguments)], environment(**changes)
         pipe = subprocess.PIPE
-        return subprocess.Popen(command, cwd=tmp_path, env=environment(), stdout=pipe, stderr=pipe, text=True)
+        return subprocess.Popen(command, cwd=tmp_path, env=env, stdout=pipe, stderr=pipe, text=True)
 
     return popen
 
