@@ -16,6 +16,7 @@ from dataclasses import replace
 import numba
 import pytest
 import torch
+from layers import STATE, layer_of
 from registered import forget
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -53,29 +54,59 @@ def lower(limit: int) -> None:
 
 
 UNDONE: dict[str, tuple[Act, str]] = {
-    "dispatch_mode": (lambda: Dispatched().__enter__(), "left a TorchDispatchMode behind: Dispatched"),
-    "two_modes": (lambda: (Dispatched().__enter__(), Called().__enter__()), "a TorchFunctionMode behind: Called"),
-    "function_mode": (lambda: Called().__enter__(), "left a TorchFunctionMode behind: Called"),
-    "default_device": (lambda: torch.set_default_device("meta"), "left a TorchFunctionMode behind: DeviceContext"),
-    "profile": (lambda: sys.setprofile(other), "left a profile hook behind"),
-    "profile_of_threads": (lambda: threading.setprofile(other), "left a profile hook of threads behind"),
-    "trace_of_threads": (lambda: threading.settrace(other), "left a trace hook of threads behind"),
-    "threads_of_torch": (lambda: torch.set_num_threads(7), r"changed torch's thread count from \d+ to 7"),
-    "threads_of_numba": (lambda: numba.set_num_threads(1), "changed Numba's thread count|left Numba's thread count"),
-    "affinity": (lambda: os.sched_setaffinity(0, {min(os.sched_getaffinity(0))}), "changed the processors it may run"),
-    "limits": (lambda: lower(resource.RLIMIT_NOFILE), "changed its limits: RLIMIT_NOFILE"),
-    "denormals": (lambda: torch.set_flush_denormal(True), "changed floating point"),
-    "rounding": (lambda: ctypes.CDLL(None).fesetround(0x800), "changed floating point"),
-    "dtype": (lambda: torch.set_default_dtype(torch.float64), "default dtype from torch.float32 to torch.float64"),
-    "grad": (lambda: torch.set_grad_enabled(False), "changed grad mode from True to False"),
-    "deterministic": (lambda: torch.use_deterministic_algorithms(True), "changed deterministic algorithms"),
-    "precision": (lambda: torch.set_float32_matmul_precision("medium"), "changed the precision of float32 products"),
-    "flags": (lambda: setattr(torch.backends.cudnn, "benchmark", True), "changed torch.backends.cudnn.benchmark"),
-    "signals": (lambda: signal.signal(signal.SIGUSR1, signal.SIG_IGN), "changed the handlers of signals: SIGUSR1"),
-    "timer": (lambda: signal.setitimer(signal.ITIMER_REAL, 500), "changed a timer"),
-    "environment": (lambda: os.environ.update(OMP_NUM_THREADS="3"), "changed the environment: OMP_NUM_THREADS"),
-    "directory": (lambda: os.chdir("/"), "changed the working directory from .* to /"),
-    "switch": (lambda: sys.setswitchinterval(1.0), "changed the switch interval"),
+    "leaves_a_dispatch_mode": (lambda: Dispatched().__enter__(), "left a TorchDispatchMode behind: Dispatched"),
+    "leaves_a_dispatch_and_a_function_mode": (
+        lambda: (Dispatched().__enter__(), Called().__enter__()),
+        "a TorchFunctionMode behind: Called",
+    ),
+    "leaves_a_function_mode": (lambda: Called().__enter__(), "left a TorchFunctionMode behind: Called"),
+    "sets_the_default_device": (
+        lambda: torch.set_default_device("meta"),
+        "left a TorchFunctionMode behind: DeviceContext",
+    ),
+    "leaves_a_profile_hook": (lambda: sys.setprofile(other), "left a profile hook behind"),
+    "leaves_a_profile_hook_for_threads": (lambda: threading.setprofile(other), "left a profile hook of threads behind"),
+    "leaves_a_trace_hook_for_threads": (lambda: threading.settrace(other), "left a trace hook of threads behind"),
+    "sets_the_thread_count_of_torch": (lambda: torch.set_num_threads(7), r"changed torch's thread count from \d+ to 7"),
+    "sets_the_thread_count_of_numba": (
+        lambda: numba.set_num_threads(1),
+        "changed Numba's thread count|left Numba's thread count",
+    ),
+    "keeps_to_one_processor": (
+        lambda: os.sched_setaffinity(0, {min(os.sched_getaffinity(0))}),
+        "changed the processors it may run",
+    ),
+    "lowers_a_limit": (lambda: lower(resource.RLIMIT_NOFILE), "changed its limits: RLIMIT_NOFILE"),
+    "flushes_subnormals": (lambda: torch.set_flush_denormal(True), "changed floating point"),
+    "rounds_upwards": (lambda: ctypes.CDLL(None).fesetround(0x800), "changed floating point"),
+    "sets_the_default_dtype": (
+        lambda: torch.set_default_dtype(torch.float64),
+        "default dtype from torch.float32 to torch.float64",
+    ),
+    "switches_gradients_off": (lambda: torch.set_grad_enabled(False), "changed grad mode from True to False"),
+    "asks_for_deterministic_algorithms": (
+        lambda: torch.use_deterministic_algorithms(True),
+        "changed deterministic algorithms",
+    ),
+    "lowers_the_precision_of_products": (
+        lambda: torch.set_float32_matmul_precision("medium"),
+        "changed the precision of float32 products",
+    ),
+    "switches_a_flag_of_cudnn_on": (
+        lambda: setattr(torch.backends.cudnn, "benchmark", True),
+        "changed torch.backends.cudnn.benchmark",
+    ),
+    "ignores_a_signal": (
+        lambda: signal.signal(signal.SIGUSR1, signal.SIG_IGN),
+        "changed the handlers of signals: SIGUSR1",
+    ),
+    "starts_a_timer": (lambda: signal.setitimer(signal.ITIMER_REAL, 500), "changed a timer"),
+    "changes_the_environment": (
+        lambda: os.environ.update(OMP_NUM_THREADS="3"),
+        "changed the environment: OMP_NUM_THREADS",
+    ),
+    "changes_the_working_directory": (lambda: os.chdir("/"), "changed the working directory from .* to /"),
+    "changes_the_switch_interval": (lambda: sys.setswitchinterval(1.0), "changed the switch interval"),
 }
 
 
@@ -132,16 +163,19 @@ def race() -> Iterator[Race]:
 def test_a_change_is_named_and_undone(timed: bool, race: Race) -> None:
     acts = {name: act for name, (act, _) in UNDONE.items()}
     if len(os.sched_getaffinity(0)) == 1:
-        del acts["affinity"]
+        del acts["keeps_to_one_processor"]
     if numba.config.NUMBA_NUM_THREADS == 1:
-        del acts["threads_of_numba"]
+        del acts["sets_the_thread_count_of_numba"]
     results = race(acts, timed=timed)
     found = {name: results[f"entrant/softmax/{name}"] for name in acts}
     first = "while it was timed, it (left|changed)" if timed else "(left|changed)"
     assert {
         name: result.wrong
         for name, result in found.items()
-        if result.samples or not re.match(first, result.wrong) or not re.search(UNDONE[name][1], result.wrong)
+        if result.samples
+        or layer_of(result.wrong) != STATE
+        or not re.match(first, result.wrong)
+        or not re.search(UNDONE[name][1], result.wrong)
     } == {}
     assert len(results[EAGER].samples) == 4 and not results[EAGER].wrong
 
@@ -179,18 +213,34 @@ def test_a_result_that_is_made_when_it_is_read(race: Race) -> None:
     finally:
         forget("entrant")
     assert result.wrong.startswith("left a TorchDispatchMode behind: Lazy") and not result.samples
+    assert layer_of(result.wrong) == STATE
 
 
 done = threading.Event()
 
 
 LASTING: dict[str, tuple[Act, str]] = {
-    "thread": (lambda: threading.Thread(target=done.wait, name="helper").start(), "left threads behind: helper"),
-    "bare_thread": (lambda: _thread.start_new_thread(done.wait, ()), "left threads behind: without a name"),
-    "child": (lambda: children.append(subprocess.Popen(["sleep", "60"])), "left child processes behind: sleep"),
-    "override": (lambda: overridden("equal"), "left an override of torch's operators behind: aten/equal/CPU"),
-    "inference": (lambda: modes.append(torch.inference_mode()) or modes[-1].__enter__(), "changed inference mode"),
-    "autocast": (lambda: modes.append(torch.autocast("cpu")) or modes[-1].__enter__(), "changed autocast"),
+    "leaves_a_thread": (
+        lambda: threading.Thread(target=done.wait, name="helper").start(),
+        "left threads behind: helper",
+    ),
+    "leaves_a_thread_without_a_name": (
+        lambda: _thread.start_new_thread(done.wait, ()),
+        "left threads behind: without a name",
+    ),
+    "leaves_a_child_process": (
+        lambda: children.append(subprocess.Popen(["sleep", "60"])),
+        "left child processes behind: sleep",
+    ),
+    "overrides_an_operator_of_torch": (
+        lambda: overridden("equal"),
+        "left an override of torch's operators behind: aten/equal/CPU",
+    ),
+    "leaves_inference_mode_on": (
+        lambda: modes.append(torch.inference_mode()) or modes[-1].__enter__(),
+        "changed inference mode",
+    ),
+    "leaves_autocast_on": (lambda: modes.append(torch.autocast("cpu")) or modes[-1].__enter__(), "changed autocast"),
 }
 children: list[subprocess.Popen[bytes]] = []
 libraries: list[torch.library.Library] = []
@@ -227,7 +277,7 @@ def test_what_can_t_be_undone_costs_the_process(race: Race, cleaned: None, name:
     act, words = LASTING[name]
     with pytest.raises(DeviceLostError, match=words) as error:
         race({"only": act}, timed=timed)
-    assert error.value.id == ENTRANT
+    assert (error.value.id, layer_of(error.value.reason)) == (ENTRANT, STATE)
 
 
 def tidy() -> None:

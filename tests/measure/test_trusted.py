@@ -10,6 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from layers import CLOCK, HARNESS, layer_of
 from registered import forget
 
 import kernelzoo
@@ -22,7 +23,7 @@ from kernelzoo.measure.trusted import Trusted
 from kernelzoo.measure.turns import Turns
 from kernelzoo.measure.worker_process import GuardError
 from kernelzoo.operations import OPERATIONS
-from kernelzoo.operations.operation import Operation
+from kernelzoo.operations.meaning import Operation
 from kernelzoo.registry import Launch
 
 PROBLEM = Problem("softmax", (64, 33), "float32")
@@ -46,7 +47,7 @@ REPLACED: dict[str, tuple[Callable[[], object], str]] = {
     "the gate": (lambda: setattr(Gate, "admit", lie), "kernelzoo.measure.gate.Gate.admit"),
     "the gate's code": (recoded, "the code of kernelzoo.measure.gate.Gate.check_timed"),
     "a helper": (lambda: setattr(gate_memory, "same", lie), "kernelzoo.measure.gate_memory.same"),
-    "the reference": (lambda: setattr(Operation, "expect", lie), "kernelzoo.operations.operation.Operation.expect"),
+    "the reference": (lambda: setattr(Operation, "expect", lie), "kernelzoo.operations.meaning.Operation.expect"),
     "a bound": (lambda: setattr(gate_memory, "GUARD", 0), "kernelzoo.measure.gate_memory.GUARD"),
     "the recorder": (lambda: setattr(measure.record, "entry", lie), "kernelzoo.measure.record.entry"),
     "a built-in": (lambda: setattr(builtins, "all", lie), "builtins.all"),
@@ -85,27 +86,37 @@ def test_loading_what_a_kernel_needs_replaces_nothing() -> None:
     assert trusted.replaced() == []
 
 
-def test_it_costs_a_race_its_row_alone() -> None:
-    """Replaced while it is timed, or when it is bound; the others are measured by what was there before."""
+@pytest.mark.parametrize("name", REPLACED)
+def test_it_costs_a_race_its_row_alone(name: str) -> None:
+    """Replaced while it is timed; the others are measured by what was there before."""
+    act, words = REPLACED[name]
+    turn = list[str]()
 
     def liar(x: torch.Tensor, out: torch.Tensor) -> Launch:
         def launch() -> None:
             out.copy_(torch.softmax(x, 1))
-            time.perf_counter = lie
+            if turn:
+                turn.clear()
+                act()
 
         return launch
 
-    honest = time.perf_counter
+    def began(id: str, sample: float | None, launches: int) -> None:
+        turn[:] = [id] if id == ids[0] and sample is None else []
+
+    before = Trusted()
     kernelzoo.register("entrant", "softmax", "only")(liar)
+    ids = ("entrant/softmax/only", "torch/softmax/eager")
     try:
-        ids = ("entrant/softmax/only", "torch/softmax/eager")
         entrants = [kernelzoo.implementation(id) for id in ids]
-        results = measure.race(PROBLEM, entrants, torch.device("cpu"), rounds=3, cache="hot")
+        results = measure.race(PROBLEM, entrants, torch.device("cpu"), rounds=3, cache="hot", turned=began)
     finally:
         forget("entrant")
-    assert results[ids[0]].wrong == "while it was timed, it replaced time.perf_counter" and not results[ids[0]].samples
+    wrong = results[ids[0]].wrong
+    assert layer_of(wrong) == HARNESS and words in wrong and not results[ids[0]].samples
+    assert wrong.startswith("while it was timed, it replaced ")
     assert len(results[ids[1]].samples) == 3 and results[ids[1]].median > 1e-6
-    assert time.perf_counter is honest
+    assert before.replaced() == []
 
 
 def write(path: Path, text: str) -> str:
@@ -186,7 +197,7 @@ def test_a_claim_is_compared_with_the_guard_s_clock(
     lost = _doubted(PROBLEM, turns, done)
     assert len(done["entries"]) == (not words) and len(lost) == bool(words)
     if words:
-        assert re.search(words, lost[0]["reason"])
+        assert re.search(words, lost[0]["reason"]) and layer_of(lost[0]["reason"]) == CLOCK
 
 
 def test_samples_that_no_turn_gave_are_no_result(monkeypatch: pytest.MonkeyPatch) -> None:
