@@ -13,7 +13,6 @@ from kernelzoo.interrupts import uninterrupted
 from kernelzoo.launch import Launch, Movable, OnStreams, WithWorkspace
 from kernelzoo.methods import alike, empty_strided, function_of, method_of, plain_dim
 from kernelzoo.operations import Dims, Operation, check_tensor
-from kernelzoo.operations.arguments import check_untraced
 
 if TYPE_CHECKING:
     import torch
@@ -48,7 +47,7 @@ class Backend:
         self.emulator = language.emulator
         """What runs the kernels in place of a device (an interpreter, a simulator), or "". Never to be timed."""
         self._binds = language.binds
-        self._check_device = language.check_device
+        self._check = language.check
         self._kept: dict[tuple[object, ...], _Kept] = {}
         self._workspaces = 0
         """Bytes of those of the launches that are kept."""
@@ -209,9 +208,7 @@ class Backend:
             (variant,) = alone
             bind = self._binds[op.name, variant]
         args = op.arguments(inputs, dim, keepdim, scalars)
-        self._check_device(args.x)
-        if self.name != registry.BASELINE:
-            check_untraced(args.inputs, self.name)
+        self._check(*args.inputs)
         if out is None:
             outs = op.allocate(args)
         else:

@@ -13,7 +13,6 @@ from __future__ import annotations
 import importlib
 import json
 import math
-import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -23,7 +22,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kernelzoo import errors, operations, registry, tables
+from kernelzoo import children, errors, operations, registry, tables
 from kernelzoo.device import ARCHITECTURES, Device, Occupancy, assumed, occupancy
 from kernelzoo.errors import (
     BackendUnavailableError,
@@ -187,15 +186,13 @@ def ask(requests: list[Request], modules: Sequence[str | Path] = ()) -> list[tup
 
 
 def _asked(what: str, modules: Sequence[str | Path], requests: Sequence[Request], backend: str = "") -> dict[str, Any]:
-    here = Path(__file__).parents[1]
     known = [importlib.import_module(packages()[name]) for name in {*BUILT_IN, backend} & {*packages()}]
     environment = {
-        **os.environ,
+        **children.environment(here=True),
         **{key: value for package in known for key, value in getattr(package, "COMPILES_WITH", {}).items()},
         "CUDA_VISIBLE_DEVICES": "",
         "HIP_VISIBLE_DEVICES": "",
         tables.ENVIRONMENT: "shipped",
-        "PYTHONPATH": os.pathsep.join(filter(None, (str(here), os.environ.get("PYTHONPATH")))),
     }
     asked = {"modules": [str(path) for path in modules], "requests": [asdict(request) for request in requests]}
     done = subprocess.run(

@@ -6,7 +6,6 @@ Listing parses source files and imports none: it finds the ``@register`` and ``@
 
 from __future__ import annotations
 
-import importlib
 import importlib.util
 import os
 import pkgutil
@@ -27,6 +26,7 @@ from kernelzoo.errors import (
     UnknownNameError,
 )
 from kernelzoo.launch import Bind, Launch, in_halves
+from kernelzoo.operations.arguments import check_untraced
 from kernelzoo.packages import first_line, importing, packages, scan
 from kernelzoo.packages import require as require
 
@@ -109,16 +109,16 @@ class Implementation:
         >>> out
         tensor([1., 2.])
         """
-        language(self.backend).check_device(inputs[0])
         outs = tuple(out) if isinstance(out, list | tuple) else (out,)
         keepdim = self.operation.reduces and outs[0].ndim == inputs[0].ndim
         args = self.operation.arguments(inputs, dim, keepdim, scalars)
+        language(self.backend).check(*args.inputs)
         self.operation.check_outs(outs, args)
         return self.launch_checked(args, outs)
 
     def launch_checked(self, args: operations.Arguments, outs: Sequence[torch.Tensor]) -> Launch:
         """The same for arguments and outputs that are checked already."""
-        language(self.backend).check_device(args.x)
+        language(self.backend).check(*args.inputs)
         with on_device_of(args.x):
             return on_its_device(self.operation.launch(self.bind, args, outs), args.x)
 
@@ -135,8 +135,8 @@ class Language:
     emulator: str = ""
     """What runs the kernels in place of a device (an interpreter, a simulator), or "". Never to be timed."""
 
-    def check_device(self, x: torch.Tensor) -> None:
-        """Raise DeviceError, or BackendUnavailableError after a fork, unless x is where this backend runs."""
+    def check(self, x: torch.Tensor, *others: torch.Tensor) -> None:
+        """Raise DeviceError for x elsewhere, BackendUnavailableError after a fork, InputTypeError if torch traces."""
         if x.device.type not in self.devices:
             raise DeviceError(
                 f"backend {self.name!r} takes tensors on {' or '.join(self.devices)} here, got one on {x.device}; "
@@ -151,6 +151,8 @@ class Language:
                     "this process was forked from one that had used CUDA, which a fork can't go on with",
                     "start it with multiprocessing's method 'spawn' or 'forkserver', or fork before the first use",
                 )
+        if self.name != BASELINE:
+            check_untraced((x, *others), self.name)
 
 
 def register(backend: str, op: str, variant: str) -> Callable[[BindT], BindT]:
@@ -300,8 +302,7 @@ def implementation(id: str) -> Implementation:
     >>> kernelzoo.implementation("torch/min/eager").id
     'torch/min/eager'
     """
-    known = {i.id: i for i in implementations()}
-    if id not in known:
+    if id not in (known := {i.id: i for i in implementations()}):
         raise UnknownNameError("implementation", id, known)
     return known[id]
 
@@ -330,8 +331,7 @@ def language(name: str) -> Language:
 
     Raises UnknownNameError, or BackendUnavailableError if it can't run here. Safe from several threads.
     """
-    found = _loaded.get(name)
-    return found if found is not None else _load(name)
+    return _loaded.get(name) or _load(name)
 
 
 # Guards the tables below. Never held while a module is imported, which may wait for a thread that waits here.

@@ -175,6 +175,7 @@ def test_no_process_that_is_started_imports_from_the_working_directory(
     witness = tmp_path / "witness.txt"
     (tmp_path / "numba.py").write_text(f"open({str(witness)!r}, 'w').close()\nraise ImportError('not the one')\n")
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", f":{ROOT.parent}:")  # an empty entry is the working directory
     with Guard("cpu") as guard:
         assert "not the one" not in guard.largest("numba/min/auto")["unavailable"]
     assert "not the one" not in str(probe.look(["backend:numba"]))

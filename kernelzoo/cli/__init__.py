@@ -17,6 +17,7 @@ from typing import Annotated
 import typer
 
 import kernelzoo
+from kernelzoo import children
 from kernelzoo.cli import accuracy, bench, compare, doctor, fuzz, inspection, listing, reporting, tune, verify
 from kernelzoo.errors import KernelZooError
 from kernelzoo.files import printable
@@ -74,6 +75,7 @@ app.command("report", add_help_option=False, context_settings=reporting.PASS_ON)
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return the exit status. An error is one line on standard error, and in the JSON with --json."""
+    children.leave_working_directory()
     given = list(sys.argv[1:] if arguments is None else arguments)
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):

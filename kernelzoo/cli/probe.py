@@ -17,6 +17,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from kernelzoo import children
+
 Facts = dict[str, Any]
 
 _PATIENCE = 120  # seconds for all of them together: they import every language, from a cold disk perhaps
@@ -140,6 +142,7 @@ def look(names: Sequence[str]) -> dict[str, Facts]:
     running = {
         name: subprocess.Popen(
             [sys.executable, "-P", "-m", "kernelzoo.cli.probe", name],
+            env=children.environment(),
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             stdin=subprocess.DEVNULL,

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from kernelzoo import backend as backends
-from kernelzoo import definitions, tables, user_cache
+from kernelzoo import children, definitions, tables, user_cache
 from kernelzoo.errors import BackendUnavailableError, KernelZooError
 from kernelzoo.measure.problems import Problem
 
@@ -113,7 +113,7 @@ def first_call(
     }
     request = {"id": id, "dtype": dtype, "problems": shapes, "device": device, "modules": list(modules)}
     with tempfile.TemporaryDirectory(prefix="kernelzoo-first-") as folder:
-        environment = {**os.environ, **dict.fromkeys(_CACHES, folder)}
+        environment = {**children.environment(), **dict.fromkeys(_CACHES, folder)}
         if (stored := user_cache.folder("tables")).is_dir():  # the tables in force are no cache of compiled kernels
             shutil.copytree(stored, Path(folder, "kernelzoo", "tables"))
         empty = _asked({**request, "folder": folder}, environment, patience)

@@ -15,11 +15,10 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from kernelzoo import inspect, operations, registry, tables
+from kernelzoo import children, inspect, operations, registry, tables
 from kernelzoo.device import ARCHITECTURES
 from kernelzoo.errors import BackendUnavailableError, InspectionError, KernelZooError
 from kernelzoo.launch import recorded
@@ -179,12 +178,10 @@ class Described:
         package = packages().get(backend, "")
         if not package or importlib.util.find_spec(f"{package}.inspection") is None:
             raise InspectionError(f"{backend} can't plan for {arch}: it has no module 'inspection'")
-        here = str(Path(__file__).parents[2])
         environment = {
-            **os.environ,
+            **children.environment(here=True),
             **dict.fromkeys(("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"), ""),
             **getattr(importlib.import_module(package), "COMPILES_WITH", {}),
-            "PYTHONPATH": os.pathsep.join(filter(None, (here, os.environ.get("PYTHONPATH")))),
         }
         self._log = tempfile.TemporaryFile("w+", errors="replace")  # noqa: SIM115 - lives as long as the process
         self._process = subprocess.Popen(

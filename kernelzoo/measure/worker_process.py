@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import IO, Any, Self
 
-from kernelzoo import operations
+from kernelzoo import children, operations
 from kernelzoo.errors import CacheWarning, KernelZooError
 from kernelzoo.files import printable
 
@@ -103,6 +103,7 @@ class WorkerProcess:
         alive, self._lifeline = os.pipe()
         self._process = subprocess.Popen(
             [*_WORKER, str(write), str(alive)],
+            env=children.environment(),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

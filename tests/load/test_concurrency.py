@@ -339,7 +339,7 @@ def test_cuda_after_a_fork_is_an_error_that_says_so(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(torch.cuda, "_is_in_bad_fork", lambda: True)
     x: Any = SimpleNamespace(device=SimpleNamespace(type="cuda"), is_cuda=True)
     with pytest.raises(BackendUnavailableError, match="spawn"):
-        Language("kept", ("cuda",), {}).check_device(x)
+        Language("kept", ("cuda",), {}).check(x)
 
 
 # --- streams, on a torch.cuda that is made up -------------------------------------------------------------------------

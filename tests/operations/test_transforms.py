@@ -92,6 +92,20 @@ def test_what_torch_traces_is_right_or_refused(call: Call, request: pytest.Fixtu
         assert torch.equal(made(), call(X * 2))
 
 
+@pytest.mark.parametrize("id", ["torch/softmax/naive", "cpu/softmax/auto"])
+def test_a_launch_of_what_torch_traces_is_refused(id: str) -> None:
+    """Bound to a fake tensor it would read what is no memory."""
+    implementation = kernelzoo.implementation(id)
+    if implementation.backend == "cpu":
+        pytest.importorskip("numba")
+        with FakeTensorMode(), pytest.raises(InputTypeError, match="torch is tracing"):
+            implementation.launch(torch.empty(3, 5), out=torch.empty(3, 5))
+    with forward_ad.dual_level(), pytest.raises(GradientError, match="tangent"):
+        implementation.launch(forward_ad.make_dual(X, X), out=torch.empty(3, 5))
+    with pytest.raises(InputTypeError, match="must be a"):
+        implementation.launch([1.0], out=torch.empty(3, 5))
+
+
 @pytest.mark.parametrize("keepdim", [torch.tensor(True), torch.tensor([True, False]), None, 1, "yes", [True]], ids=repr)
 def test_keepdim_is_a_bool(keepdim: Any) -> None:
     with pytest.raises(InputTypeError, match="keepdim is a bool"):
