@@ -164,7 +164,8 @@ def tests_triton(session: nox.Session) -> None:
     """The contract, for the Triton backend: interpreted, compiled ahead of time, and on a GPU if there is one."""
     install(session, "test", extras=("triton",))
     conformance = (CONFORMANCE, "-k", "triton", "--kernelzoo-require", "triton", *session.posargs)
-    check(session, "tests/triton/test_example_operations.py", *conformance, *PARALLEL, **INTERPRETER)
+    interpreted = (f"tests/triton/test_{name}.py" for name in ("adversaries", "example_operations"))
+    check(session, *interpreted, *conformance, *PARALLEL, **INTERPRETER)
     check(session, "tests/triton", *PARALLEL, *session.posargs)
     if GPU:
         check(session, *conformance)

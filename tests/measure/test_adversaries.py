@@ -7,8 +7,10 @@ from functools import partial
 import adversaries
 import made_up
 import pytest
+import suite
 import torch
-from adversaries import ADVERSARIES, Adversary
+from adversaries import ADVERSARIES, PROBLEM, SMALL, Adversary
+from layers import STATE, layer_of
 from registered import forget
 
 import kernelzoo
@@ -19,18 +21,11 @@ from kernelzoo.measure import Measurement, Problem
 from kernelzoo.measure.clocks import WallClock
 from kernelzoo.measure.gate import Gate
 from kernelzoo.registry import Bind, Launch
+from kernelzoo.report import markers
 
 CPU = torch.device("cpu")
-PROBLEM = Problem("softmax", (256, 512), "float32")
-SMALL = Problem("softmax", (64, 64), "float32")
-"""Of which one sample holds many launches."""
 STIRRED = "of what was changed between two launches"
-LATE = "an output was written after the launch had returned"
-AS_TIMED = "right when checked alone, wrong as it was timed: "
-DEVICES = [
-    "cpu",
-    pytest.param("cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no GPU")),
-]
+GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no GPU")
 
 Race = Callable[..., dict[str, Measurement]]
 
@@ -47,35 +42,58 @@ def race(monkeypatch: pytest.MonkeyPatch) -> Iterator[Race]:
 
     monkeypatch.setattr(WallClock, "_run", quick)
 
-    def race(bind: Bind, *others: str, device: str = "cpu", problem: Problem = PROBLEM, **options: object):
+    def race(bind: Bind, *others: str, problem: Problem = PROBLEM, **options: object):
         kernelzoo.register("entrant", problem.op, "only")(bind)
         ids = [f"entrant/{problem.op}/only", *others]
         options = {"rounds": 16, **options}
-        return measure.race(problem, [kernelzoo.implementation(id) for id in ids], torch.device(device), **options)
+        return measure.race(problem, [kernelzoo.implementation(id) for id in ids], CPU, **options)
 
     yield race
     forget("entrant")
 
 
-def layer_of(result: Measurement) -> str:
-    if not result.wrong:
-        return f"none: {result.refused or result.failed or 'it was timed'}"
-    if not result.wrong.startswith(AS_TIMED):
-        return "gate"
-    return "turn" if STIRRED in result.wrong or LATE in result.wrong else "end"
-
-
 @pytest.mark.parametrize("adversary", ADVERSARIES, ids=str)
-@pytest.mark.parametrize("device", DEVICES)
-def test_it_has_no_result(adversary: Adversary, device: str, race: Race) -> None:
-    problem = SMALL if adversary.cache == "hot" else PROBLEM
-    layer = "process"  # which can't be used any more: the guard ends it
-    with contextlib.suppress(DeviceLostError):
-        result = race(adversary.made(), device=device, problem=problem, cache=adversary.cache)["entrant/softmax/only"]
-        assert not result.samples, f"timed: {result.median}"
-        layer = layer_of(result)
-    if device == "cpu":  # in a CUDA graph some fail, and others are lazy before they are timed
-        assert layer == adversary.layer
+def test_it_has_no_result(adversary: Adversary, race: Race) -> None:
+    if adversary.layer == STATE:  # nothing can be measured there any more: the guard ends the process
+        with pytest.raises(DeviceLostError) as error:
+            race(adversary.made(), problem=adversary.problem, cache=adversary.cache)
+        assert layer_of(error.value.reason) == STATE
+        return
+    result = race(adversary.made(), problem=adversary.problem, cache=adversary.cache)["entrant/softmax/only"]
+    assert not result.samples and layer_of(result.wrong) == adversary.layer, result
+
+
+def test_the_page_is_the_register() -> None:
+    """``python tests/described/suite.py`` writes its tables."""
+    pytest.importorskip("triton")
+    assert markers.insert(suite.PAGE.read_text(encoding="utf-8"), suite.blocks(), suite.PAGE.name)[1] == []
+    assert len(suite.rows()) == len(set(suite.rows())) > 150
+    layers = {row.layer for row in suite.rows()}
+    assert all(layer in suite.PAGE.read_text(encoding="utf-8").split("<!--")[0] for layer in layers - {"not run yet"})
+
+
+@GPU
+@pytest.mark.parametrize("adversary", suite.racing(), ids=str)
+def test_it_has_no_result_on_cuda(adversary: Adversary, capsys: pytest.CaptureFixture[str]) -> None:
+    """Each in a process of its own, since some break the device for all that comes after them."""
+    layer, reason = suite.raced("cuda", adversary.id, adversary.problem, adversary.cache)
+    with capsys.disabled():
+        print(f"\n{suite.line(adversary, layer, reason)}", end="")
+    assert layer not in (suite.ACCEPTED, suite.REFUSED)
+
+
+@GPU
+@pytest.mark.parametrize("control", suite.controls("cuda"), ids=str)
+def test_the_honest_are_accepted_on_cuda(control: Adversary) -> None:
+    """Of each language."""
+    assert suite.raced("cuda", control.id, control.problem, control.cache) == (suite.ACCEPTED, "")
+
+
+def test_a_process_of_its_own_rejects_and_accepts() -> None:
+    """What is raced on a GPU, here on the host."""
+    assert suite.raced("cpu", ADVERSARIES[0].id, ADVERSARIES[0].problem, "hot")[0] == adversaries.STIRRED
+    (control, *_) = suite.controls("cpu")
+    assert suite.raced("cpu", control.id, SMALL, "hot") == (suite.ACCEPTED, "")
 
 
 @pytest.mark.parametrize("id", ["torch/softmax/eager", "torch/softmax/naive", "cpu/softmax/auto"])
@@ -171,13 +189,3 @@ def test_every_launch_counts(left_out: int) -> None:
         launches[probe.number]()
         with pytest.raises(ContractError, match=STIRRED):
             gate.stirring.after()
-
-
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no GPU")
-@pytest.mark.parametrize(("skipped", "timed"), [(0, True), (1, False)])
-def test_a_kernel_in_triton_that_skips_every_tenth_row(skipped: int, timed: bool, race: Race) -> None:
-    from adversaries_triton import skips_every_tenth_row
-
-    problem = Problem("softmax", (2048, 16384), "bfloat16")
-    result = race(partial(skips_every_tenth_row, skipped=skipped), device="cuda", problem=problem)
-    assert bool(result["entrant/softmax/only"].samples) == timed, result

@@ -180,6 +180,9 @@ def test_a_change_is_named_and_undone(timed: bool, race: Race) -> None:
     assert len(results[EAGER].samples) == 4 and not results[EAGER].wrong
 
 
+LAZY = "makes_its_result_when_somebody_reads_it"
+
+
 def test_a_result_that_is_made_when_it_is_read(race: Race) -> None:
     """A mode left behind that does the work when somebody looks: the launch itself takes 0.1 us for 2 MB."""
 

@@ -15,10 +15,16 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from layers import STATE, STIRRED
 
-from kernelzoo.launch import Launch
+from kernelzoo.launch import Bind, Launch
+from kernelzoo.measure import Problem
 
 Tensor = torch.Tensor
+
+PROBLEM = Problem("softmax", (256, 512), "float32")
+SMALL = Problem("softmax", (64, 64), "float32")
+"""Of which one sample holds many launches."""
 
 WARM = 80
 """Launches of a kernel, over all sets, after which it is lazy: a race of 32 sets begins with fewer."""
@@ -71,18 +77,18 @@ class Adversary:
     name: str
     does: str
     """In words, for a table."""
-    made: Callable[[], Kernel]
+    made: Callable[[], Bind]
     layer: str
-    """Who rejects it: ``gate`` before it is timed, ``turn`` by what was stirred, ``end`` by the check of what was
-    timed."""
+    """Who rejects it on the host; of one in Triton, on a GPU."""
     group: str
     cache: str
     """Where it is raced: ``hot`` if it would do all of its work cold, as what others leave in out tells it to."""
+    problem: Problem
 
     @property
-    def row(self) -> str:
-        """Of the table of docs/records/adversaries.md."""
-        return f"| {self.group} | {self.does} | {self.cache} |"
+    def id(self) -> str:
+        """What tests/shared/entrants.py registers it as."""
+        return f"adversary/softmax/{self.name.replace(' ', '_')}"
 
     def __str__(self) -> str:
         return self.name
@@ -91,10 +97,10 @@ class Adversary:
 ADVERSARIES: list[Adversary] = []
 
 
-def adversary(group: str, layer: str = "turn", cache: str = "cold") -> Callable[[type[Kernel]], type[Kernel]]:
+def adversary(group: str, layer: str = STIRRED, cache: str = "cold") -> Callable[[type[Kernel]], type[Kernel]]:
     def decorate(made: type[Kernel]) -> type[Kernel]:
-        name = made.__name__.replace("_", " ")
-        ADVERSARIES.append(Adversary(name, (made.__doc__ or "").strip(), made, layer, group, cache))
+        name, problem = made.__name__.replace("_", " "), SMALL if cache == "hot" else PROBLEM
+        ADVERSARIES.append(Adversary(name, (made.__doc__ or "").strip(), made, layer, group, cache, problem))
         return made
 
     return decorate
@@ -439,7 +445,7 @@ class hands_its_work_to_a_thread(Kernel):
         threading.Thread(target=self.honest, args=(x, out)).start()
 
 
-@adversary("leaves work undone", layer="process")
+@adversary("leaves work undone", layer=STATE)
 class hands_its_work_to_a_worker(Kernel):
     """One thread that lives on does the work, one launch after the other"""
 
@@ -485,7 +491,7 @@ class works_in_the_next_pause(Kernel):
         todo.append((x, out))
 
 
-@adversary("leaves work undone", layer="process")
+@adversary("leaves work undone", layer=STATE)
 class leaves_the_work_to_somebody_who_asks(Kernel):
     """A thread looks at all sets again and again, and launches do nothing"""
 
