@@ -83,7 +83,7 @@ class DeviceClock(Clock):
 
     name = "device"
     detail = "CUDA graph between events"
-    _RUN = 1e-3  # seconds of work in one replay, at least: 250 times what two events and a graph's start cost
+    _RUN = 4e-3  # seconds of work in one replay, at least: 500 times what events, a graph's start and a probe cost
     _SPIN = 200_000  # clock cycles (0.1 ms) that hide the host's submission of one replay
     _SUBMITS = 200  # launches to average the host's time over, at most: fewer than the 1024 that a stream queues
     _QUEUE = 20e-3  # seconds of work to queue up meanwhile, at most
