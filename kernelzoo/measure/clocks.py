@@ -7,6 +7,8 @@ the device. ``WallClock`` times them on the host.
 from __future__ import annotations
 
 import ctypes
+import itertools
+import math
 import random
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -110,34 +112,36 @@ class DeviceClock(Clock):
         for launch in launches:
             launch()
         torch.cuda.synchronize(self.device)
-        graph, count, repeats = self._capture(launches, 1), len(launches), 1
+        sets = count = len(launches)
+        graph = self._capture(launches, count)
         estimate = min(self._replay(graph, count) for _ in range(2)) * count
         if estimate < self._RUN:
-            repeats = min(int(self._RUN / estimate) + 1, max(1, 4096 // count))
-            graph, count = self._capture(launches, repeats, probe), len(launches) * repeats
+            # A prime number of launches: else a kernel that works on every second would meet the probe alike each turn.
+            count = _prime(sets * min(int(self._RUN / estimate) + 1, max(1, 4096 // sets)))
+            graph = self._capture(launches, count, probe if count > sets else None)
             self._replay(graph, count)
 
         def sample(_alive: Sequence[Launch] = tuple(launches)) -> float:
             # A graph holds addresses: the launches must live on, for the workspaces they own.
             return self._replay(graph, count)
 
-        return Sampler(sample, count, lambda: range(len(launches)), probe if repeats > 1 else None)
+        upcoming = [(count + i) % sets for i in range(sets)]
+        return Sampler(sample, count, lambda: upcoming, probe if count > sets else None)
 
-    def _capture(self, launches: Sequence[Launch], repeats: int, probe: Probe | None = None) -> Any:
+    def _capture(self, launches: Sequence[Launch], count: int, probe: Probe | None = None) -> Any:
         import torch
 
-        graph = torch.cuda.CUDAGraph()
-        probed = (random.SystemRandom().randrange(repeats), probe.number) if probe and repeats > 1 else None
+        graph, sets = torch.cuda.CUDAGraph(), len(launches)
+        probed = random.SystemRandom().choice(range(probe.number, count, sets)) if probe else None
         # Relaxed: another thread, a compiler's worker say, may talk to the driver meanwhile.
         with torch.cuda.graph(graph, capture_error_mode="relaxed"):
-            for repeat in range(repeats):
-                for number, launch in enumerate(launches):
-                    if probe and probed == (repeat, number):
-                        probe.before()
-                        launch()
-                        probe.after()
-                    else:
-                        launch()
+            for i in range(count):
+                if probe and i == probed:
+                    probe.before()
+                    launches[i % sets]()
+                    probe.after()
+                else:
+                    launches[i % sets]()
         return graph
 
     def settle(self, hot: Sequence[torch.Tensor], *, writes: bool) -> None:
@@ -253,6 +257,10 @@ class WallClock(Clock):
         """Cold, what was touched since is a small part of the sets."""
         for tensor in hot:
             tensor.clone()
+
+
+def _prime(least: int) -> int:
+    return next(n for n in itertools.count(max(2, least)) if all(n % k for k in range(2, math.isqrt(n) + 1)))
 
 
 def clock_for(device: torch.device) -> Clock:
