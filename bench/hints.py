@@ -16,7 +16,7 @@ import json
 import random
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -118,7 +118,7 @@ def check(x: torch.Tensor, hint: str) -> None:
     assert torch.equal(copied, x), f"the copy, {hint}: not what was copied"
 
 
-def race(lanes: dict[str, Callable[[], float]], clock: measure.DeviceClock, rounds: int) -> dict[str, list[float]]:
+def race(lanes: Mapping[str, Callable[[], float]], clock: measure.DeviceClock, rounds: int) -> dict[str, list[float]]:
     """Seconds of each lane in each round, in turns of shuffled order."""
     order = list(lanes)
     for name in order:  # brings the device from its rest up to its working clock
