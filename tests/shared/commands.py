@@ -97,7 +97,7 @@ def plain(line: str) -> str:
     """The line less what another machine, or another run, prints in its place. Cases of the contract are counted the
     same everywhere."""
     if re.search(r"\d+ passed, \d+ refused, \d+ findings", line):
-        return line
+        return line.strip()
     line = re.sub(r"\b(SAME|FASTER|SLOWER|UNCLEAR)\b", "VERDICT", line)
     line = re.sub(r"(, \d+)? ~", "", line)
     line = re.sub(r"^\S.*(?=, wall clock)|(?<= on ).*(?=, wall clock)", "HOST", line)
