@@ -294,10 +294,16 @@ def get(name: str) -> Backend:
     """
     backend = _backends.get(name)
     if backend is None:
-        with uninterrupted():  # what stops half-way through the imports of a language can't be imported again
-            language = registry.language(name)
-        backend = _backends.setdefault(name, Backend(language))
+        import torch
+
+        backend = torch._compile._disable_dynamo(_load)(name)
     return backend
+
+
+def _load(name: str) -> Backend:
+    with uninterrupted():  # what stops half-way through the imports of a language can't be imported again
+        language = registry.language(name)
+    return _backends.setdefault(name, Backend(language))
 
 
 def best(op: str, x: torch.Tensor) -> Backend:

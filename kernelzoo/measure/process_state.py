@@ -278,9 +278,10 @@ def _set_handlers(before: dict[str, Any]) -> None:
             signal.signal(signal.Signals[name], handler)
 
 
-def _stop_timers(before: object) -> None:
-    for number in range(3):
-        signal.setitimer(number, 0)
+def _stop_timers(before: tuple[bool, ...]) -> None:
+    for number, running in enumerate(before):
+        if not running:
+            signal.setitimer(number, 0)
 
 
 _COMPILERS = ("TORCHINDUCTOR_", "_TORCHINDUCTOR_", "TRITON_", "KMP_")

@@ -28,6 +28,8 @@ from kernelzoo.measure.ceilings import beyond_memory
 from kernelzoo.measure.process_state import Watch
 from kernelzoo.registry import Launch
 
+pytestmark = pytest.mark.timeout(method="thread")  # the other method is a timer and a handler of SIGALRM
+
 CPU = torch.device("cpu")
 PROBLEM = Problem("softmax", (64, 33), "float32")
 
