@@ -23,8 +23,8 @@ def eager(x: torch.Tensor, out: torch.Tensor) -> Launch:
     if adds_too_much_in_order(x):
         raise UnsupportedProblemError(
             "torch/softmax/eager",
-            "torch's kernel adds up a column in one sum, and on the host a row in a few: past 1000 and 2^21 elements"
-            " that leaves the contract on ordinary data",
+            "torch's kernel adds up a column in one sum, and on the host a row in a few: past 1000 elements, and 2^16"
+            " in float32 or 2^21 in half precision, that leaves the contract on ordinary data",
         )
     x, out, dim = natural(x, out)
 
