@@ -296,7 +296,8 @@ def get(name: str) -> Backend:
     if backend is None:
         import torch
 
-        backend = torch._compile._disable_dynamo(_load)(name)
+        load = torch._compile._disable_dynamo(_load) if torch.compiler.is_dynamo_compiling() else _load
+        backend = load(name)
     return backend
 
 

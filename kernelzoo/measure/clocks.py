@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from time import perf_counter  # the clock as it was before any module was loaded
 from typing import TYPE_CHECKING, Any
 
+from kernelzoo.measure.graph_nodes import Nodes, alike, nodes_of
+
 if TYPE_CHECKING:
     import torch
 
@@ -98,6 +100,7 @@ class DeviceClock(Clock):
         self.sets_bytes = 4 * torch.cuda.get_device_properties(device).L2_cache_size
         keeps = torch.version.cuda is not None and torch.cuda.get_device_capability(device) >= (8, 0)
         self._reset = ctypes.CDLL("libcuda.so.1").cuCtxResetPersistingL2Cache if keeps else None
+        self._counts = torch.version.cuda is not None  # the nodes of graphs; ROCm's are not looked at
 
     def forget(self) -> None:
         status = self._reset() if self._reset is not None else 0
@@ -129,12 +132,10 @@ class DeviceClock(Clock):
         return Sampler(sample, count, lambda: upcoming, probe if count > sets else None)
 
     def _capture(self, launches: Sequence[Launch], count: int, probe: Probe | None = None) -> Any:
-        import torch
-
-        graph, sets = torch.cuda.CUDAGraph(), len(launches)
+        sets = len(launches)
         probed = random.SystemRandom().choice(range(probe.number, count, sets)) if probe else None
-        # Relaxed: another thread, a compiler's worker say, may talk to the driver meanwhile.
-        with torch.cuda.graph(graph, capture_error_mode="relaxed"):
+
+        def all_of_them() -> None:
             for i in range(count):
                 if probe and i == probed:
                     probe.before()
@@ -142,7 +143,26 @@ class DeviceClock(Clock):
                     probe.after()
                 else:
                     launches[i % sets]()
+
+        def the_probe() -> None:
+            if probe:
+                probe.before()
+                probe.after()
+
+        graph, found = self._captured(all_of_them)
+        alike(found, self._captured(the_probe)[1] if probe else Nodes(), count)
         return graph
+
+    def _captured(self, work: Callable[[], None]) -> tuple[Any, Nodes]:
+        import torch
+
+        graph = torch.cuda.CUDAGraph()
+        # The outer context restores the stream where a capture fails, which torch's does not. Relaxed: another thread,
+        # a compiler's worker say, may talk to the driver meanwhile.
+        with torch.cuda.stream(torch.cuda.current_stream()), torch.cuda.graph(graph, capture_error_mode="relaxed"):
+            work()
+            nodes = nodes_of(torch.cuda.current_stream().cuda_stream) if self._counts else Nodes()
+        return graph, nodes
 
     def settle(self, hot: Sequence[torch.Tensor], *, writes: bool) -> None:
         import torch

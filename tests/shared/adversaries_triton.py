@@ -93,7 +93,7 @@ def honest(x, out, count, kept, first, n, BLOCK: tl.constexpr):
 
 @adversary()
 @triton.jit
-def skips_every_tenth_row(x, out, count, kept, first, n, BLOCK: tl.constexpr):
+def skips_every_tenth_row_on_the_device(x, out, count, kept, first, n, BLOCK: tl.constexpr):
     """Skips every tenth row while its first element and its output are unchanged"""
     row, _ = begin(count)
     element = tl.load(x + row * n).to(tl.float32)

@@ -7,6 +7,7 @@ import re
 _AS_TIMED = "right when checked alone, wrong as it was timed: "
 
 FIRST, STIRRED, LAST = "first check", "stirred rows", "last check"
+CAPTURED = "captured launches"
 STATE, HARNESS = "process state", "replaced names"
 RAISED, ENDED, HUNG = "its own error", "end of the process", "patience"
 REPLIES, ANSWER, CLOCK, LIMITS = "numbered replies", "answer", "the guard's clock", "limits"
@@ -15,6 +16,7 @@ SUITE = "conformance"
 WORDS = {
     STATE: r"(while it was timed, it )?(left .* behind|changed )",
     HARNESS: r"(while it was timed, it )?replaced ",
+    CAPTURED: r"its \d+ launches in a CUDA graph are not alike",
     STIRRED: f"{_AS_TIMED}.*(of what was changed between two launches|written after the launch had returned)",
     LAST: _AS_TIMED,
     CLOCK: "a turn said to take|the guard has not seen",

@@ -1,0 +1,61 @@
+"""In a CUDA graph, each launch must be the same kernels: what is left out while it is captured is never timed."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+import torch
+from layers import CAPTURED, RAISED, layer_of
+from registered import forget
+
+import kernelzoo
+from kernelzoo import measure
+from kernelzoo.errors import ContractError
+from kernelzoo.launch import Launch
+from kernelzoo.measure import Problem
+from kernelzoo.measure.graph_nodes import Nodes, alike
+
+GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no GPU")
+ONE, OTHER, PROBE = (0, 1, 0, 8), (0, 2, 0, 8), (0, 3, 0, 1)
+
+
+def test_launches_that_are_alike() -> None:
+    alike(Nodes(), Nodes(), 7)
+    alike(Nodes({ONE: 7, OTHER: 14}), Nodes(), 7)
+    alike(Nodes({ONE: 8, PROBE: 2}), Nodes({ONE: 1, PROBE: 2}), 7)  # torch's kernels may be the probe's too
+
+
+@pytest.mark.parametrize("found", [{ONE: 6}, {ONE: 6, OTHER: 1}, {ONE: 7, OTHER: 1}, {ONE: 7, PROBE: 3}], ids=str)
+def test_launches_that_are_not_alike(found: dict[tuple[int, ...], int]) -> None:
+    with pytest.raises(ContractError) as error:
+        alike(Nodes(found), Nodes({PROBE: 2}), 7)
+    assert layer_of(str(error.value)) == CAPTURED
+
+
+@GPU
+@pytest.mark.parametrize("lazy", ["skips", "another_kernel", "waits"])
+def test_what_is_captured(lazy: str) -> None:
+    def entrant(x: torch.Tensor, out: torch.Tensor) -> Launch:
+        count = itertools.count()
+
+        def launch() -> None:
+            capturing = torch.cuda.is_current_stream_capturing()
+            if lazy == "waits" and capturing:
+                torch.cuda.synchronize()
+            if not capturing or next(count) % 10 != 9:
+                torch.softmax(x, 1, out=out)
+            elif lazy == "another_kernel":
+                out.view(-1)[:1].abs_()
+
+        return launch
+
+    kernelzoo.register("entrant", "softmax", "only")(entrant)
+    try:
+        entrants = [kernelzoo.implementation(id) for id in ("entrant/softmax/only", "torch/softmax/eager")]
+        problem = Problem("softmax", (64, 512), "float32")
+        found, honest = measure.race(problem, entrants, torch.device("cuda"), rounds=6).values()
+    finally:
+        forget("entrant")
+    assert layer_of(found.wrong or found.failed) == (RAISED if lazy == "waits" else CAPTURED)
+    assert not found.samples and honest.samples
