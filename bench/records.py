@@ -128,6 +128,7 @@ RECORDS = (
     Record("aa.json", "python bench/aa.py -o {}", 60, alone=True),
     Record("profile.json", "python bench/counters.py {softmax} {min} -o {}", 150, alone=True),
     *(Record(f"fuzz-{backend}.json", f"kernelzoo fuzz '{backend}/*' {FUZZ} -o {{}}", 170) for backend in BACKENDS),
+    Record("adversaries.json", "python tests/described/suite.py race cuda --jobs 7 -o {}", 90),
     Record("sanitizer.json", "python tests/sanitizer.py -o {}", 540),
     Record(
         "accuracy.json",

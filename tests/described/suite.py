@@ -30,7 +30,7 @@ from adversaries import ADVERSARIES, PROBLEM, Adversary  # noqa: E402
 from known_bad import KNOWN_BAD  # noqa: E402
 from scripts import loaded  # noqa: E402
 
-from kernelzoo.measure import Problem  # noqa: E402
+from kernelzoo.measure import Problem, device_name, versions  # noqa: E402
 from kernelzoo.measure.guard import Guard  # noqa: E402
 from kernelzoo.report import markers  # noqa: E402
 
@@ -108,7 +108,8 @@ def race(device: str, names: Sequence[str], jobs: int, output: Path | None) -> i
     wrong = [one.id for one in entrants if (found[one.id] == ACCEPTED) != isinstance(one, Control)]
     print(f"{dict(Counter(found.values()))}; not as they should be: {', '.join(wrong) or 'none'}")
     if output is not None:
-        output.write_text(json.dumps({"device": device, "layers": found}, indent=1) + "\n", encoding="utf-8")
+        told = {"device": device_name(device), "versions": versions(device), "layers": found}
+        output.write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
     return int(bool(wrong))
 
 

@@ -36,9 +36,9 @@ def test_launches_that_are_not_alike(found: dict[tuple[int, ...], int]) -> None:
 @GPU
 @pytest.mark.parametrize("lazy", ["skips", "another_kernel", "waits"])
 def test_what_is_captured(lazy: str) -> None:
-    def entrant(x: torch.Tensor, out: torch.Tensor) -> Launch:
-        count = itertools.count()
+    count = itertools.count()
 
+    def entrant(x: torch.Tensor, out: torch.Tensor) -> Launch:
         def launch() -> None:
             capturing = torch.cuda.is_current_stream_capturing()
             if lazy == "waits" and capturing:
