@@ -125,7 +125,7 @@ RECORDS = (
         for backend in BACKENDS
     ),
     Record("hints.json", "python bench/hints.py -o {}", 60, alone=True),
-    Record("aa.json", "python bench/aa.py -o {}", 60, alone=True),
+    Record("aa.json", "python bench/aa.py --pairs 20 -o {}", 150, alone=True),
     Record("profile.json", "python bench/counters.py {softmax} {min} -o {}", 150, alone=True),
     *(Record(f"fuzz-{backend}.json", f"kernelzoo fuzz '{backend}/*' {FUZZ} -o {{}}", 170) for backend in BACKENDS),
     Record("adversaries.json", "python tests/described/suite.py race cuda --jobs 7 -o {}", 90),

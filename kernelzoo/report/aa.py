@@ -27,14 +27,13 @@ WANTED = 0.95
 """Share of the races of an implementation with itself that must say SAME."""
 
 NOTE = (
-    "Each race times an implementation against itself under a second name, bound, checked and captured separately. "
-    "`spread` is the difference between the largest and the smallest median of the races, `sd` their standard "
-    "deviation; both are divided by the median of all."
+    "Each race binds, checks and captures an implementation twice. `spread` is the largest less the smallest median of "
+    "the races, `sd` their standard deviation, both in percent of the median of all."
 )
 
 HELD = (
-    " `slower than the race before` counts what `--against FILE --allowed {allowed:.0%}` would call a slowdown between "
-    "two races of one kernel, and `too noisy` what it would not compare."
+    " `slower than the race before` is what `--against FILE --allowed {allowed:.0%}` would call a slowdown, `too "
+    "noisy` what it would not compare."
 )
 
 
