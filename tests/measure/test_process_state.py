@@ -332,3 +332,17 @@ def test_no_kernel_is_faster_than_memory() -> None:
     finally:
         forget("entrant")
     assert "an error, and no result" in result.wrong and not result.samples
+
+
+def test_a_timer_of_the_user_s_goes_on() -> None:
+    """What a kernel started is stopped, and no other timer."""
+    assert signal.getitimer(signal.ITIMER_VIRTUAL) == (0.0, 0.0)
+    signal.setitimer(signal.ITIMER_VIRTUAL, 500)
+    try:
+        watch = Watch()
+        signal.setitimer(signal.ITIMER_PROF, 500)
+        assert any("a timer" in words for words in watch.changes())
+        assert signal.getitimer(signal.ITIMER_PROF)[0] == 0 and signal.getitimer(signal.ITIMER_VIRTUAL)[0] > 400
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.setitimer(signal.ITIMER_PROF, 0)
