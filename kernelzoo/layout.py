@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, fields
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     import torch
@@ -166,6 +166,38 @@ class Rows(Layout):
         return Columns(self.dtype, 1, self.n, self.outer, *strides, self.x_phase, self.out_phase)
 
 
+class Strides(NamedTuple):
+    """Of a tensor beside x and out, by the rows of these: elements from row to row and along one, ``n`` is 0 where it has
+    one element a row."""
+
+    outer: int
+    n: int
+    inner: int
+    phase: int
+    """Elements by which it starts past a 16-byte boundary."""
+
+
+def rows_with(x: torch.Tensor, out: torch.Tensor, *others: torch.Tensor) -> tuple[Rows, tuple[Strides, ...]]:
+    """Where the rows of x and of out lie, and those of other tensors, (outer, n, inner) or (outer, inner), each counted
+    as x's are."""
+    outer, n, inner = x.shape
+    turned = _turned(outer, inner, x.stride(0), x.stride(2))
+    found = []
+    for tensor in others:
+        first, last, along = tensor.stride(0), tensor.stride(-1), tensor.stride(1) if tensor.ndim == 3 else 0
+        pairs = (outer, first), (inner, last)
+        (groups, first), (rows, last) = reversed(pairs) if turned else pairs
+        along = 1 if n == 1 and tensor.ndim == 3 else along
+        phase = tensor.data_ptr() % VECTOR_BYTES // tensor.element_size()
+        found.append(Strides(first if groups > 1 else 0, along, last if rows > 1 else 0, phase))
+    return rows_of(x, out), tuple(found)
+
+
+def _turned(outer: int, inner: int, x_outer: int, x_inner: int) -> bool:
+    """Whether the outer axis is the one whose rows are neighbours."""
+    return outer == 1 or (inner > 1 and x_outer < x_inner)
+
+
 def rows_of(x: torch.Tensor, out: torch.Tensor) -> Rows:
     """Where the rows of x (outer, n, inner) and of out (outer, n, inner), or for a reduction (outer, inner), lie."""
     phases = x.data_ptr() % VECTOR_BYTES, out.data_ptr() % VECTOR_BYTES
@@ -179,7 +211,7 @@ def _rows(
     outer, n, inner = shape
     x_outer, x_n, x_inner = x_strides
     out_outer, out_n, out_inner = out_strides if len(out_strides) == 3 else (out_strides[0], 0, out_strides[1])
-    if outer == 1 or (inner > 1 and x_outer < x_inner):
+    if _turned(outer, inner, x_outer, x_inner):
         outer, x_outer, out_outer, inner, x_inner, out_inner = inner, x_inner, out_inner, outer, x_outer, out_outer
     if inner == 1:
         x_inner = out_inner = 0

@@ -73,7 +73,7 @@ def on(device: str, inputs: Iterable[torch.Tensor]) -> Inputs:
 def beside(op: str, x: torch.Tensor, dim: int, generator: torch.Generator) -> Inputs:
     """The first input that is given, and others drawn for it."""
     others = sample(op, tuple(x.shape), operations.dtype_name(x.dtype), dim, generator=generator)[1:]
-    return (x, *on(str(x.device), others))
+    return operations.OPERATIONS[op].completed((x, *on(str(x.device), others)), dim, generator=generator)
 
 
 def plain(

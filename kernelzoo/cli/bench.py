@@ -79,7 +79,7 @@ def bench(
     from kernelzoo.measure.record import Record, RecordError
     from kernelzoo.measure.worker_process import GuardError
 
-    wanted = options.words(op) or tuple(operations.BUILT_IN)
+    wanted = options.words(op) or tuple(operations.MAPPED)
     if first_call:
         return _first_calls(
             wanted,

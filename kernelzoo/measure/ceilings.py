@@ -49,7 +49,7 @@ def ceilings(device: torch.device) -> Ceilings:
     import torch
 
     clock = DeviceClock(device)
-    ours = [operations.OPERATIONS[name] for name in operations.BUILT_IN]
+    ours = [operations.OPERATIONS[name] for name in operations.MAPPED]
     copying = [op for op in ours if op.writes_all]
     reading = [op for op in ours if op.reduces]
     count = 2**28  # 1 GiB of float32: 20 times the L2, and a launch's floor is below 1 % of it

@@ -140,7 +140,7 @@ SETS: dict[str, Callable[[str], tuple[tuple[Shape, int], ...]]] = {
 
 def problems(
     shape_set: str,
-    op_names: tuple[str, ...] = operations.BUILT_IN,
+    op_names: tuple[str, ...] = operations.MAPPED,
     dtypes: tuple[str, ...] = ("float32", "bfloat16"),
 ) -> tuple[Problem, ...]:
     """The problems of a named set. Raises UnknownNameError for a set, an operation or a dtype that isn't known."""

@@ -20,13 +20,14 @@ from kernelzoo.operations.arguments import (
 from kernelzoo.operations.declared import Input, Output, Sample, Scalar
 from kernelzoo.operations.declaring import declared, on_declared, operation
 from kernelzoo.operations.expected import Bounds, Expected
-from kernelzoo.operations.known import BUILT_IN, OPERATIONS
+from kernelzoo.operations.known import BUILT_IN, MAPPED, OPERATIONS
 from kernelzoo.operations.meaning import Operation
 
 __all__ = [
     "BUILT_IN",
     "FLOATS",
     "INTEGERS",
+    "MAPPED",
     "OPERATIONS",
     "Arguments",
     "Bounds",

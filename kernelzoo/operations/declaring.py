@@ -26,6 +26,7 @@ _FUNCTIONS = {
     "special": "where NaN and infinities are due",
     "exact": "the result of float64 in pairs",
     "sample": "values of the first input",
+    "others": "values of the other inputs",
     "samples": "inputs of its own",
     "flops": "arithmetic operations",
 }
@@ -36,6 +37,7 @@ _GIVEN = {
     "special": ("unit", "n", "ref"),
     "exact": ("unit", "n"),
     "sample": ("n", "generator"),
+    "others": ("n", "generator"),
     "samples": (),
     "flops": ("n", "rows"),
 }
@@ -61,6 +63,8 @@ def operation(
     - ``special(ref, ...)``: a result whose NaN and infinities are due; without it, those of the reference.
     - ``exact(...)``: for float64, the result as (high, low, scale) in pairs of float64; only ``accuracy`` needs it.
     - ``sample(x, generator)``: makes the first input's values out of standard normal ones, in place.
+    - ``others(..., generator)``: the other inputs that go with the first, a tuple, where plain values would mean nothing.
+      It is given all inputs as they were drawn; see ``min_backward``, which must be given a minimum.
     - ``samples()``: a tuple of :class:`~kernelzoo.operations.Sample`, inputs to be tried beside all others.
     - ``flops(n, rows, ...)``: arithmetic operations of a call, for reports.
     - ``decisive``: a number that decides the result of a row of plain values (20.0).

@@ -13,7 +13,7 @@ from kernelzoo.operations.declared import Sample
 from kernelzoo.operations.exact import Exact
 from kernelzoo.operations.expected import Bounds, Expected, bounds_of
 from kernelzoo.operations.rows import Rows, parts
-from kernelzoo.operations.sampling import draw
+from kernelzoo.operations.sampling import completed, draw
 from kernelzoo.operations.signature import Signature, zip_dict
 
 if TYPE_CHECKING:
@@ -184,6 +184,12 @@ class Operation(Signature):
         """Random inputs, on the generator's device, whose right answer no constant, zero or row-shifted output can pass
         for. ``scalars``: those of the call that are not at their default, since inputs may be drawn by them."""
         return draw(self, shape, dtype, dim, sizes or {}, scalars or {}, generator=generator)
+
+    def completed(
+        self, inputs: tuple[torch.Tensor, ...], dim: Dims = -1, *, generator: torch.Generator
+    ) -> tuple[torch.Tensor, ...]:
+        """The inputs, those beside the first in values that go with it, where the operation says which."""
+        return completed(self, inputs, dim, generator)
 
     def samples(self) -> tuple[Sample, ...]:
         """Inputs that this operation alone is to be tried on."""

@@ -6,7 +6,9 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from kernelzoo.operations.arguments import Dims, axes_of
+from kernelzoo.operations.arguments import Arguments, Dims, axes_of
+from kernelzoo.operations.rows import Rows
+from kernelzoo.operations.signature import zip_dict
 
 if TYPE_CHECKING:
     import torch
@@ -35,7 +37,21 @@ def draw(
     drawn = [_first(op, shape, dtype, dim, dims, known, generator)]
     for name, size in zip(others, shapes[1:], strict=False):
         drawn.append(as_declared(op.inputs[name], size, op.dtype_of(name, dtype), known, generator))
-    return tuple(drawn)
+    return completed(op, tuple(drawn), dim, generator)
+
+
+def completed(
+    op: Signature, inputs: tuple[torch.Tensor, ...], dim: Dims, generator: torch.Generator
+) -> tuple[torch.Tensor, ...]:
+    """The inputs, those beside the first in values that go with it, where the operation says which."""
+    if "others" not in op.hooks or not inputs[0].numel():
+        return inputs
+    args = Arguments(inputs, axes_of(dim, inputs[0].ndim) if op.by_rows else ())
+    rows = Rows(op, args).inputs
+    n = rows[0].size(1) if op.by_rows else 0
+    made = op.call("others", {**zip_dict(op.inputs, rows), "n": n, "generator": generator})
+    fitting = zip(made, inputs[1:], strict=True)
+    return (inputs[0], *(found.to(drawn.dtype).reshape(drawn.shape).contiguous() for found, drawn in fitting))
 
 
 def _first(

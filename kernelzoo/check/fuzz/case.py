@@ -188,7 +188,10 @@ def named_sizes(operation: operations.Operation, sizes: dict[str, int]) -> tuple
 
 def families(op: str, name: str, dtype: str) -> tuple[str, ...]:
     """The families of values that an input of that dtype may have: integers with a range have those of it alone."""
-    declared = operations.OPERATIONS[op].inputs[name]
+    operation = operations.OPERATIONS[op]
+    declared = operation.inputs[name]
+    if "others" in operation.hooks and name != next(iter(operation.inputs)):
+        return (values.DECLARED, *values.families(dtype))
     if declared.low is not None or declared.high is not None:
         return (values.DECLARED,)
     return values.families(dtype) + ((values.DECLARED,) if declared.also else ())

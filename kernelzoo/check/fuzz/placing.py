@@ -46,7 +46,7 @@ def inputs(op: Operation, case: Case, generator: torch.Generator) -> list[Placed
     placed = list[Placed]()
     for number, (given, shape) in enumerate([(first, case.shape), *case.each_other(op.name)]):
         dtype = given.dtype or op.dtype_of(given.name, case.dtype)
-        draw = partial(_values, op, case, number, given, dtype, generator)
+        draw = partial(_values, op, case, number, given, dtype, generator, placed[0][1] if number else None)
         if case.far and not number:
             placed.append(_far_input(case, draw, generator.device))
             continue
@@ -57,12 +57,23 @@ def inputs(op: Operation, case: Case, generator: torch.Generator) -> list[Placed
 
 
 def _values(
-    op: Operation, case: Case, number: int, given: Other, dtype: str, generator: torch.Generator, shape: tuple[int, ...]
+    op: Operation,
+    case: Case,
+    number: int,
+    given: Other,
+    dtype: str,
+    generator: torch.Generator,
+    first: torch.Tensor | None,
+    shape: tuple[int, ...],
 ) -> torch.Tensor:
-    """The values of one input, within the operation's domain."""
+    """The values of one input, within the operation's domain. ``first``: the first input, for one beside it."""
+    import torch
+
     generator.manual_seed(case.seed ^ number * 0x9E3779B9)  # one of its own, so that no two inputs are equal
     family = given.values or families(op.name, given.name, dtype)[0]
-    if family == values.DECLARED:
+    if family == values.DECLARED and first is not None and "others" in op.hooks and shape == case.shapes(op.name)[number]:
+        drawn = _going_with(op, case, first, generator)[number].to(getattr(torch, dtype))
+    elif family == values.DECLARED:
         drawn = as_declared(op.inputs[given.name], shape, dtype, _known(op, case), generator)
     else:
         drawn = values.draw(family, shape, dtype, generator)
@@ -72,6 +83,17 @@ def _values(
         for name, place in given.specials:
             flat[place % flat.numel()] = values.special(name, dtype)
     return op.confined(number, drawn.contiguous(), _length(op, case))
+
+
+def _going_with(op: Operation, case: Case, first: torch.Tensor, generator: torch.Generator) -> tuple[torch.Tensor, ...]:
+    """All inputs, the others as they go with the first."""
+    others = [name for name in op.inputs if name != next(iter(op.inputs))]
+    shapes = case.shapes(op.name)[1 : 1 + len(others)]
+    drawn = (
+        as_declared(op.inputs[name], shape, op.dtype_of(name, case.dtype), _known(op, case), generator)
+        for name, shape in zip(others, shapes, strict=True)
+    )
+    return op.completed((first, *drawn), case.dim, generator=generator)
 
 
 def _length(op: Operation, case: Case) -> int:

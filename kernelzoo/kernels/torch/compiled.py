@@ -1,4 +1,4 @@
-"""torch.compile for both operations: one compiled function per problem, made once and kept."""
+"""torch.compile: one compiled function per problem, made once and kept."""
 
 import functools
 import shutil
@@ -7,6 +7,7 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
 from types import FunctionType
+from typing import Any
 
 import torch
 
@@ -15,26 +16,31 @@ from kernelzoo.interrupts import uninterrupted
 from kernelzoo.kernels.shared import code_cache
 from kernelzoo.launch import Launch
 
-Into = Callable[[torch.Tensor, int, torch.Tensor], None]
+Into = Callable[..., None]
 """A plain function, of whose code copies can be made."""
 
 _lock = threading.Lock()
 
 
 def compiled(implementation: str, into: Into, x: torch.Tensor, dim: int, out: torch.Tensor) -> Launch:
-    """Launch ``into(x, dim, out)`` through torch.compile, compiled during the bind.
+    """Launch ``into(x, dim, out)`` through torch.compile; see :func:`compiled_call`."""
+    return compiled_call(implementation, into, (x, dim, out))
+
+
+def compiled_call(implementation: str, into: Into, arguments: tuple[Any, ...]) -> Launch:
+    """Launch a function of tensors and numbers through torch.compile, compiled during the bind.
 
     Raises BackendUnavailableError where Inductor has no C++ compiler (on the CPU) or no Triton (on a GPU).
     """
     # The first time, which imports torch's compiler, an interrupt waits: it would leave that half imported.
     with nullcontext() if _compiled else uninterrupted():
-        return _bound(implementation, into, x, dim, out)
+        return _bound(implementation, into, arguments)
 
 
-def _bound(implementation: str, into: Into, x: torch.Tensor, dim: int, out: torch.Tensor) -> Launch:
-    _check_toolchain(implementation, x.device.type)
+def _bound(implementation: str, into: Into, arguments: tuple[Any, ...]) -> Launch:
+    _check_toolchain(implementation, arguments[0].device.type)
     _check_cache()
-    key = (into, x.dtype, x.shape, x.stride(), out.stride(), dim, x.device, x.data_ptr() % 16, out.data_ptr() % 16)
+    key = (into, *(_seen(argument) if isinstance(argument, torch.Tensor) else argument for argument in arguments))
     with _lock:  # Dynamo compiles one thing at a time, and this cache is filled once per problem
         function = _compiled.pop(key, None)
         if function is None:
@@ -44,14 +50,14 @@ def _bound(implementation: str, into: Into, x: torch.Tensor, dim: int, out: torc
             function = torch.compile(fresh, dynamic=False, fullgraph=True)
             # Compile on scratch memory of the same layout: binding writes nothing that is the caller's.
             with torch.no_grad():
-                function(_scratch(x), dim, _scratch(out))
+                function(*(_scratch(a) if isinstance(a, torch.Tensor) else a for a in arguments))
         _compiled[key] = function
         if len(_compiled) > KEPT:
             _compiled.pop(next(iter(_compiled)))
 
     def launch() -> None:
         with torch.no_grad():
-            function(x, dim, out)
+            function(*arguments)
 
     return launch
 
@@ -60,6 +66,11 @@ KEPT = 256
 """Problems, those last bound, whose compiled function is kept; torch itself keeps some of each for ever."""
 
 _compiled: dict[tuple[object, ...], Into] = {}
+
+
+def _seen(x: torch.Tensor) -> tuple[object, ...]:
+    """What the compiled function may depend on."""
+    return x.dtype, x.shape, x.stride(), x.device, x.data_ptr() % 16
 
 
 def _scratch(x: torch.Tensor) -> torch.Tensor:

@@ -1,0 +1,20 @@
+"""The gradient of torch.amin as torch.compile makes it."""
+
+import torch
+
+from kernelzoo.kernels.torch.compiled import compiled_call
+from kernelzoo.kernels.torch.natural import naturals
+from kernelzoo.launch import Launch, void
+from kernelzoo.registry import register
+
+
+def _backward_into(x: torch.Tensor, y: torch.Tensor, grad: torch.Tensor, out: torch.Tensor) -> None:
+    lowest = x == y.unsqueeze(1)
+    count = lowest.sum(1, keepdim=True, dtype=torch.promote_types(x.dtype, torch.float32))
+    void(out.copy_(lowest * grad.unsqueeze(1) / count))
+
+
+@register("torch", "min_backward", "compile")
+def compile(x: torch.Tensor, y: torch.Tensor, grad: torch.Tensor, out: torch.Tensor) -> Launch:
+    """The same under torch.compile with static shapes, so that Inductor may specialise on each problem."""
+    return compiled_call("torch/min_backward/compile", _backward_into, naturals(x, y, grad, out))

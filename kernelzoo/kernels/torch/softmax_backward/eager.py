@@ -1,0 +1,34 @@
+"""What torch's autograd runs for a softmax."""
+
+import torch
+
+from kernelzoo.errors import UnsupportedProblemError
+from kernelzoo.kernels.torch.natural import naturals
+from kernelzoo.launch import Launch, void
+from kernelzoo.registry import register
+
+
+def misses(grad: torch.Tensor) -> bool:
+    """Whether torch's kernel may miss the contract: it rounds half precision on the way, adds up long columns in one
+    sum, and, on the host, any row in a few; on a GPU it takes rows of up to 2^31 elements."""
+    n, side_by_side = grad.size(1), grad.size(2)
+    if grad.device.type == "cpu":
+        return grad.dtype in (torch.float16, torch.bfloat16) or n > (512 if side_by_side == 1 else 32)
+    return n >= 2**31 or n > (32 if side_by_side > 64 else 2**23)
+
+
+@register("torch", "softmax_backward", "eager")
+def eager(grad: torch.Tensor, y: torch.Tensor, out: torch.Tensor) -> Launch:
+    """One fused kernel of torch's own, that of ``torch.softmax``'s backward pass."""
+    if misses(grad):
+        raise UnsupportedProblemError(
+            "torch/softmax_backward/eager",
+            "torch's kernel rounds half precision on the host, and adds up long rows in a few sums, longer columns in "
+            "one: that may leave the contract",
+        )
+    grad, y, out = naturals(grad, y, out)
+
+    def launch() -> None:
+        void(torch._softmax_backward_data(grad, y, 1, grad.dtype, grad_input=out))
+
+    return launch

@@ -1,0 +1,54 @@
+"""The gradient of a minimum's input, from that of the minimum."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kernelzoo.operations.arguments import FLOATS
+from kernelzoo.operations.declared import Input, Output
+from kernelzoo.operations.declaring import operation
+
+if TYPE_CHECKING:
+    import torch
+
+
+@operation(dtypes=FLOATS)
+class min_backward:
+    """Gradient of a minimum along one axis, shared evenly among equal minima, as that of ``torch.amin``.
+
+    x: float16, bfloat16, float32 or float64, any rank. y: x's minimum along ``dim``, without that axis. grad: gradient
+    of y, of its shape. Each element that equals its row's y gets ``grad / count``, where ``count`` is the number of
+    these elements in its row, and every other one ``grad * 0 / count``. So a row without such an element, as one with a
+    NaN is, becomes NaN. Returns a contiguous tensor of x's shape and dtype.
+    """
+
+    x = Input("outer n inner")
+    y = Input("outer inner")
+    grad = Input("outer inner")
+    out = Output("outer n inner")
+
+    @staticmethod
+    def reference(x: torch.Tensor, y: torch.Tensor, grad: torch.Tensor) -> torch.Tensor:
+        lowest = x == y.unsqueeze(1)
+        return (lowest * grad.unsqueeze(1)).div_(lowest.sum(1, keepdim=True))
+
+    @staticmethod
+    def error(ref: torch.Tensor, unit: float) -> torch.Tensor:
+        """A division, or a product with a reciprocal: up to three roundings."""
+        return ref.abs().mul_(3 * unit).nan_to_num_(0.0, 0.0, 0.0)
+
+    @staticmethod
+    def sample(x: torch.Tensor, n: int, generator: torch.Generator) -> torch.Tensor:
+        """The least value of each row stands at up to three random places."""
+        import torch
+
+        row, device = (x.size(0), 1, x.size(2)), generator.device
+        least = x.amin(1, keepdim=True) - 1
+        for _ in range(3):
+            x.scatter_(1, torch.randint(0, n, row, generator=generator, device=device), least)
+        return x
+
+    @staticmethod
+    def others(x: torch.Tensor, grad: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """The minimum that belongs to x."""
+        return x.amin(1), grad

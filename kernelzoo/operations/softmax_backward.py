@@ -1,0 +1,62 @@
+"""The gradient of a softmax's input, from that of its output."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from kernelzoo.operations.arguments import FLOATS
+from kernelzoo.operations.declared import Input, Output
+from kernelzoo.operations.declaring import operation
+
+if TYPE_CHECKING:
+    import torch
+
+LARGEST = 3.4028234663852886e38
+"""Of float32."""
+
+
+@operation(dtypes=FLOATS)
+class softmax_backward:
+    """Gradient of a softmax: ``y * (grad - sum(grad * y))`` of each row.
+
+    grad: gradient of the softmax's output, float16, bfloat16, float32 or float64, any rank. y: that output, of grad's
+    shape and dtype. dim: the axis of the softmax. Half precision is accumulated in float32. Returns a contiguous tensor
+    of grad's shape and dtype. A NaN in a row of either makes that whole row NaN.
+    """
+
+    grad = Input("outer n inner")
+    y = Input("outer n inner")
+    out = Output("outer n inner")
+    # The sum of n products, times another number, must not overflow in float32 (of float64, in float64).
+    domain = {
+        "grad": lambda dtype, n: 0.5 * (max(dtype.max, LARGEST) / max(n, 1)) ** (1 / 3),
+        "y": lambda dtype, n: 0.5 * (max(dtype.max, LARGEST) / max(n, 1)) ** (1 / 3),
+    }
+
+    @staticmethod
+    def reference(grad: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return (grad - (grad * y).sum(1, keepdim=True)).mul_(y)
+
+    @staticmethod
+    def error(grad: torch.Tensor, y: torch.Tensor, n: int, unit: float, tiny: float) -> torch.Tensor:
+        """The error that honest arithmetic can make.
+
+        With u the unit roundoff, the sum of products is off by u * (8 + sqrt(n) / 2) of the sum of their sizes, the
+        random walk of n additions in order; the difference and the last product add four roundings. A product that is
+        subnormal may count as zero.
+        """
+        products = grad * y
+        size = products.abs().sum(1, keepdim=True)
+        off = size.mul_(unit * (8 + math.sqrt(n) / 2)).add_(n * tiny)
+        around = products.sum(1, keepdim=True).abs() + grad.abs()
+        return around.mul_(4 * unit).add_(off).mul_(y.abs()).nan_to_num_(0.0, 0.0, 0.0)
+
+    @staticmethod
+    def others(y: torch.Tensor, n: int, generator: torch.Generator) -> tuple[torch.Tensor]:
+        """A softmax of y's own values, one element of each row raised to hold about half of it."""
+        import torch
+
+        place = torch.randint(0, n, (y.size(0), 1, y.size(2)), generator=generator, device=generator.device)
+        logits = y.float() if y.itemsize < 4 else y
+        return (logits.scatter(1, place.to(y.device), math.log(n) + 1).softmax(1),)
