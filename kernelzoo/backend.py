@@ -10,9 +10,11 @@ from kernelzoo import operations, registry, tables
 from kernelzoo.device import on_device_of
 from kernelzoo.errors import BackendUnavailableError, DeviceError, RegistrationError, UnknownNameError
 from kernelzoo.interrupts import uninterrupted
-from kernelzoo.launch import Launch, Movable, OnStreams, WithWorkspace
-from kernelzoo.methods import alike, empty_strided, function_of, method_of, plain_dim
+from kernelzoo.kept import Launches
+from kernelzoo.launch import Launch, Movable
+from kernelzoo.methods import empty_strided, function_of, method_of, plain_dim
 from kernelzoo.operations import Dims, Operation, check_tensor
+from kernelzoo.operations.arguments import is_followed
 
 if TYPE_CHECKING:
     import torch
@@ -48,13 +50,8 @@ class Backend:
         """What runs the kernels in place of a device (an interpreter, a simulator), or "". Never to be timed."""
         self._binds = language.binds
         self._check = language.check
-        self._kept: dict[tuple[object, ...], _Kept] = {}
-        self._workspaces = 0
-        """Bytes of those of the launches that are kept."""
-        self._kept_calls: dict[tuple[object, ...], tuple[Callable[..., None], _Outputs]] = {}
-        """Those of operations on several tensors."""
-        self._last: dict[object, _Kept] = {}
-        """Of those, for each operation, the one of the call before."""
+        self._launches = Launches()
+        self._last, self._last_calls = self._launches.last, self._launches.last_calls
         import torch  # for the fast path of a repeated call, which has no time to import anything
 
         self._tensor, self._strided = torch.Tensor, torch.strided
@@ -64,13 +61,6 @@ class Backend:
         self._device_count = torch.cuda.device_count
         self._is_compiling = torch.compiler.is_dynamo_compiling  # and not while exporting, which runs what is here
         self._forward, self._modes = torch.autograd.forward_ad, torch.utils._python_dispatch
-
-        def run(*arguments: Any) -> torch.Tensor:
-            return self._run(*arguments)
-
-        # torch.compiler.disable, which imports torch's compiler, a second's work, only when it is at work already.
-        self._uncompiled: Callable[..., torch.Tensor] = torch._compile._disable_dynamo(run)
-        self._uncompiled_call: Callable[..., Any] = torch._compile._disable_dynamo(lambda *given: self._call(*given))
 
     def __repr__(self) -> str:
         return f"<kernelzoo backend {self.name!r} on {', '.join(self.devices)}>"
@@ -93,8 +83,8 @@ class Backend:
         variant: str,
         out: torch.Tensor | None,
     ) -> torch.Tensor:
-        if self._is_compiling():  # torch.compile breaks its graph here: what binds and compiles kernels can't be traced
-            return self._uncompiled(op, x, dim, keepdim, variant, out)
+        if self._is_compiling():
+            return self._followed(op, (x,), dim, keepdim, {}, variant, out)  # type: ignore[no-any-return]
         # The fast path of a repeated call. What another launch table than that in force was chosen for is not kept.
         # What torch would have to see of a call, for a tangent or a trace, is looked at in a first one.
         key: tuple[object, ...] | None = None
@@ -113,7 +103,7 @@ class Backend:
                 if address % 16 != kept[4]:
                     address = 0
             if not address and plain_dim(dim) and type(variant) is str and not self._chosen():
-                key, address, kept = self._find(op, x, dim, keepdim, variant)
+                key, address, kept = self._launches.find(op, x, dim, keepdim, variant)
             if address and kept is not None:
                 _, _, _, _, _, device, alone, at, shape, strides, dtype = kept
                 if alone or device == self._current_device():
@@ -121,8 +111,15 @@ class Backend:
                     if at(address, result.data_ptr()) is None:
                         return result
                     if key is None:  # another stream than before, say
-                        key, _, _ = self._find(op, x, dim, keepdim, variant)
-        return self._first(op, x, dim, keepdim, variant, out, key)
+                        key, _, _ = self._launches.find(op, x, dim, keepdim, variant)
+        if key is None and is_followed((x,)):
+            result = self._followed(op, (x,), dim, keepdim, {}, variant, out)
+            if result is not NotImplemented:
+                return result
+        launch, (result,) = self._bound(op, (x,), dim, keepdim, (), variant, out)
+        if key is not None and isinstance(launch, Movable):
+            self._launches.keep(key, x, launch, result)
+        return result
 
     def _call(
         self,
@@ -136,58 +133,54 @@ class Backend:
     ) -> Any:
         """A call of any operation: its outputs, one tensor or a tuple."""
         if self._is_compiling():
-            return self._uncompiled_call(op, inputs, dim, keepdim, scalars, variant, out)
+            return self._followed(op, inputs, dim, keepdim, scalars, variant, out)
         key = None
-        if out is None and isinstance(variant, str) and self._forward._current_level < 0 and not self._chosen():
-            key = self._key(op, inputs, dim, keepdim, scalars, variant)
-            kept = self._kept_calls.get(key) if key is not None else None
+        if out is None and self._forward._current_level < 0 and not self._modes._is_in_torch_dispatch_mode:
+            kept = self._last_calls.get(op)
+            if (
+                kept is None
+                or variant is not kept[0]
+                or dim is not kept[1]
+                or keepdim is not kept[2]
+                or self._chosen()
+                or not kept[3](*inputs)
+                or [x.data_ptr() % 16 for x in inputs] != kept[4]
+                or scalars != kept[9]
+            ):
+                kept = None
+                if plain_dim(dim) and isinstance(variant, str) and not self._chosen():
+                    key, kept = self._launches.find_call(op, inputs, dim, keepdim, scalars, variant)
             if kept is not None:
-                at, outputs = kept
-                with on_device_of(inputs[0]):
-                    outs = tuple(inputs[0].new_empty(shape, dtype=dtype) for shape, dtype in outputs)
-                    at(*(tensor.data_ptr() for tensor in (*inputs, *outs)))
-                return outs[0] if len(outs) == 1 else outs
-        launch, outs = self._bound(op, inputs, dim, keepdim, scalars, variant, out)
-        if key is not None and isinstance(launch, Movable) and not isinstance(launch, WithWorkspace):
-            if len(self._kept_calls) >= _KEPT:
-                self._kept_calls.clear()
-            self._kept_calls[key] = launch.at, tuple((tuple(t.shape), t.dtype) for t in outs)
-        return out if out is not None else outs[0] if len(outs) == 1 else outs
+                _, _, _, _, _, device, alone, at, results, _ = kept
+                if alone or device == self._current_device():
+                    outs = [self._allocate(*result) for result in results]
+                    if at(*[x.data_ptr() for x in inputs], *[x.data_ptr() for x in outs]) is None:
+                        return outs[0] if len(outs) == 1 else tuple(outs)
+                    if key is None:
+                        key, _ = self._launches.find_call(op, inputs, dim, keepdim, scalars, variant)
+        if key is None and is_followed(inputs):
+            found = self._followed(op, inputs, dim, keepdim, scalars, variant, out)
+            if found is not NotImplemented:
+                return found
+        launch, made = self._bound(op, inputs, dim, keepdim, scalars, variant, out)
+        if key is not None and isinstance(launch, Movable):
+            self._launches.keep_call(key, inputs, scalars, launch, made)
+        return out if out is not None else made[0] if len(made) == 1 else made
 
-    def _key(
-        self, op: Operation, inputs: tuple[Any, ...], dim: Dims, keepdim: bool, scalars: Mapping[str, Any], variant: str
-    ) -> tuple[object, ...] | None:
-        """Of all that a launch depends on except the addresses; None for what is not plain tensors on a GPU."""
-        found: list[object] = [op, variant, dim, keepdim, *scalars.items()]
-        try:
-            for x in inputs:
-                if type(x) is not self._tensor or x.get_device() < 0 or x.requires_grad or x.is_neg():
-                    return None
-                if x.layout is not self._strided or not x.data_ptr() or self._modes._is_in_torch_dispatch_mode:
-                    return None
-                found.append((x.dtype, x.shape, x.stride(), x.data_ptr() % 16, x.get_device()))
-            hash(key := tuple(found))
-        except (RuntimeError, TypeError):  # a tensor within torch.vmap; a scalar that is no number
-            return None
-        return key
-
-    def _first(
+    def _followed(
         self,
         op: Operation,
-        x: torch.Tensor,
+        inputs: tuple[Any, ...],
         dim: Dims,
         keepdim: bool,
+        scalars: Mapping[str, Any],
         variant: str,
-        out: torch.Tensor | None,
-        key: tuple[object, ...] | None,
-    ) -> torch.Tensor:
-        """A call without a kept launch, of an operation on one tensor: check, bind and launch, and keep the launch for
-        its key if possible."""
-        result: torch.Tensor
-        launch, (result,) = self._bound(op, (x,), dim, keepdim, (), variant, out)
-        if key is not None and isinstance(launch, Movable):
-            self._keep(key, x, launch, result)
-        return result
+        out: Any,
+    ) -> Any:
+        """A call of which torch must see something; NotImplemented, if it need not."""
+        from kernelzoo import torch_ops  # a tenth of a second's work at first, and few need it
+
+        return torch_ops.called(torch_ops.Call(self, op, dim, keepdim, dict(scalars), variant), inputs, out)
 
     def _bound(
         self,
@@ -220,55 +213,6 @@ class Backend:
                 launch = op.launch(partial(registry.launch_of, f"{self.name}/{op.name}/{variant}", bind), args, outs)
                 launch()
         return launch, outs
-
-    def _find(
-        self, op: Operation, x: torch.Tensor, dim: Dims, keepdim: bool, variant: str
-    ) -> tuple[tuple[object, ...] | None, int, _Kept | None]:
-        """A key of all that a launch depends on except the addresses; x's address; and what is kept for the key. No key
-        for what is not a plain tensor on a GPU, or needs a check that the key can't replace."""
-        nothing = None, 0, None
-        if type(x) is not self._tensor or (device := x.get_device()) < 0:  # negative on the host
-            return nothing
-        if x.requires_grad or x.is_neg():
-            return nothing
-        try:
-            address = x.data_ptr()
-            key = (op, variant, dim, keepdim, x.dtype, x.shape, x.stride(), address % 16, device)
-            kept = self._kept.get(key)
-        except (RuntimeError, TypeError):  # a sparse tensor has no address; a list for keepdim
-            return nothing
-        if not address:
-            return nothing
-        if kept is not None:
-            if kept is self._last.get(op):  # whose test was made in another of torch's modes, or for an equal name
-                kept = self._kept[key] = (variant, dim, keepdim, alike(x), *kept[4:])
-            self._last[op] = kept
-        return key, address, kept
-
-    def _keep(self, key: tuple[object, ...], x: torch.Tensor, launch: Movable, out: torch.Tensor) -> None:
-        """Keep a launch for its key, and as that of the last call."""
-        if len(self._kept) >= _KEPT:
-            self._forget()
-        op, variant, dim, keepdim, *_, offset, device = key
-        result = tuple(out.shape), out.stride(), out.dtype
-        at: Callable[..., bool | None] = launch.at
-        if isinstance(launch, WithWorkspace):
-            own = sum(tensor.nbytes for tensor in launch.workspace)
-            if self._workspaces + own > _WORKSPACES:
-                self._forget()
-            self._workspaces += own
-            before = self._kept.get(key)
-            at = before[7] if before is not None and isinstance(before[7], OnStreams) else OnStreams(x.get_device())
-            at.keep(launch)
-        kept: Any = (variant, dim, keepdim, alike(x), offset, device, self._device_count() == 1, at, *result)
-        self._kept[key] = self._last[op] = kept
-
-    def _forget(self) -> None:
-        """Keep no launch."""
-        self._workspaces = 0
-        self._kept.clear()
-        self._kept_calls.clear()
-        self._last.clear()
 
 
 class _Undeclared:
@@ -365,7 +309,7 @@ def _forget(name: str) -> None:
     _best.clear()
     backend = _backends.get(name)
     if backend is not None:
-        backend._forget()
+        backend._launches.forget()
 
 
 registry.on_change.append(_forget)
@@ -374,21 +318,4 @@ for _op in list(operations.declared.values()):
 operations.on_declared.append(_declared)
 
 
-_Kept: TypeAlias = (
-    "tuple[str, Dims, bool, Callable[[object], bool], int, int, bool, Callable[[int, int], bool | None],"
-    " tuple[int, ...], tuple[int, ...], torch.dtype]"
-)
-"""The variant, axis and keepdim of a call, and whether an x is alike; its address modulo 16, its device, and whether
-there is no other; a launch on any addresses; the output's shape, strides and dtype."""
-
-_Outputs: TypeAlias = "tuple[tuple[tuple[int, ...], torch.dtype], ...]"
-"""Shape and dtype of each output."""
-
 _Allocate: TypeAlias = "Callable[[tuple[int, ...], tuple[int, ...], torch.dtype], torch.Tensor]"
-
-
-_KEPT = 4096
-"""Layouts that a backend keeps a launch for. A program that uses more starts again with none."""
-
-_WORKSPACES = 2**26
-"""Bytes of workspaces that it keeps with them, of which one has some KB; likewise."""

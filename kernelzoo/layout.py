@@ -167,8 +167,8 @@ class Rows(Layout):
 
 
 class Strides(NamedTuple):
-    """Of a tensor beside x and out, by the rows of these: elements from row to row and along one, ``n`` is 0 where it has
-    one element a row."""
+    """Of a tensor beside x and out, by the rows of these: elements from row to row, and along one; where it has one
+    element a row, ``n`` is 0."""
 
     outer: int
     n: int

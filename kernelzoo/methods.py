@@ -47,17 +47,18 @@ def empty_strided(shape: tuple[int, ...], strides: tuple[int, ...], dtype: torch
     return torch.empty_strided(shape, strides, dtype=dtype, device="cuda")
 
 
-def alike(x: torch.Tensor) -> Callable[[object], bool]:
-    """A test for plain tensors of x's dtype, device, shape and strides, in torch's present mode. It is the guard that
-    torch's compiler uses, and takes a quarter of the time of a key. In a torch without it, the test always fails."""
+def alike(*tensors: torch.Tensor) -> Callable[..., bool]:
+    """A test for plain tensors of these dtypes, devices, shapes and strides, in torch's present mode. It is
+    what torch's compiler guards with, and takes a quarter of the time of a key; without it, the test always fails."""
     import torch
 
     try:
         guards: Any = torch._C._dynamo.guards.TensorGuards
-        made = guards(x, dynamic_dims_sizes=[list(x.shape)], dynamic_dims_strides=[list(x.stride())])
+        sizes, strides = [list(x.shape) for x in tensors], [list(x.stride()) for x in tensors]
+        made = guards(*tensors, dynamic_dims_sizes=sizes, dynamic_dims_strides=strides)
         return made.check  # type: ignore[no-any-return]  # torch's C++ has no annotations
     except (AttributeError, TypeError):
-        return lambda x: False
+        return lambda *tensors: False
 
 
 def method_of(op: Operation) -> Callable[..., Any]:

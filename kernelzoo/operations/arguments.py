@@ -113,13 +113,23 @@ def no_memory(x: torch.Tensor) -> str:
 
     if torch._C._functorch.is_functorch_wrapped_tensor(x):
         return "belongs to torch.vmap or another transform of torch.func, which can't see into a kernel"
-    if type(x) is torch.Tensor and torch._is_functional_tensor(x):
-        return "is one that torch functionalizes, which can't see into a kernel"
+    if is_hidden(x):
+        return "is one that torch functionalizes or batches, which can't see into a kernel"
     if torch._C._get_tracing_state() is not None:
         return "is traced by torch.jit.trace, which would keep the one shape of this call"
     if is_wrapper(x) and not is_traced(x):
         return f"is a {type(x).__name__}, a wrapper whose values are elsewhere"
     return ""
+
+
+def is_hidden(x: torch.Tensor) -> bool:
+    """Whether torch itself wraps a tensor, of a kind that Python sees as a plain one: to functionalize it, or for
+    batches of gradients."""
+    import torch
+
+    if type(x) is not torch.Tensor:
+        return False
+    return torch._is_functional_tensor(x) or torch._C._functorch.is_legacy_batchedtensor(x)
 
 
 def is_wrapper(x: torch.Tensor) -> bool:
@@ -137,6 +147,30 @@ def is_traced(x: torch.Tensor) -> bool:
     if any(torch._C._get_dispatch_mode(mode) is not None for mode in (modes.FAKE, modes.PROXY, modes.FUNCTIONAL)):
         return True
     return is_wrapper(x) and isinstance(x, torch._subclasses.FakeTensor)
+
+
+def is_followed(inputs: Sequence[Any]) -> bool:
+    """Whether torch may have to see what is done with a tensor: for a gradient, a tangent, a trace, a batch or a cast.
+    Quick to say no; :func:`kernelzoo.torch_ops.called` looks closer."""
+    import torch
+
+    known = torch._C
+    if (
+        known._len_torch_dispatch_stack()
+        or known._functorch.peek_interpreter_stack() is not None
+        or torch.autograd.forward_ad._current_level >= 0
+        or known._is_any_autocast_enabled()
+        or known._get_tracing_state() is not None
+    ):
+        return True
+    grad = torch.is_grad_enabled()
+    for x in inputs:
+        if type(x) is torch.Tensor:
+            if (grad and x.requires_grad) or x.is_meta or is_hidden(x):
+                return True
+        elif isinstance(x, torch.Tensor) and (is_wrapper(x) or x.requires_grad or x.is_meta):
+            return True
+    return False
 
 
 def check_untraced(inputs: Sequence[torch.Tensor], backend: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import FunctionType
 from typing import Any, TypeVar
 
@@ -30,7 +30,7 @@ _FUNCTIONS = {
     "samples": "inputs of its own",
     "flops": "arithmetic operations",
 }
-_VALUES = {"domain": dict, "decisive": (int, float), "takes_empty": bool}
+_VALUES = {"domain": Mapping, "decisive": (int, float), "takes_empty": bool, "gradient": str, "autocast": str}
 _GIVEN = {
     "reference": ("unit", "n"),
     "error": ("unit", "tiny", "n", "ref"),
@@ -63,12 +63,16 @@ def operation(
     - ``special(ref, ...)``: a result whose NaN and infinities are due; without it, those of the reference.
     - ``exact(...)``: for float64, the result as (high, low, scale) in pairs of float64; only ``accuracy`` needs it.
     - ``sample(x, generator)``: makes the first input's values out of standard normal ones, in place.
-    - ``others(..., generator)``: the other inputs that go with the first, a tuple, where plain values would mean nothing.
-      It is given all inputs as they were drawn; see ``min_backward``, which must be given a minimum.
+    - ``others(..., generator)``: the other inputs that go with the first, a tuple, given all as they were drawn: what
+      ``min_backward`` takes for a minimum must be one.
     - ``samples()``: a tuple of :class:`~kernelzoo.operations.Sample`, inputs to be tried beside all others.
     - ``flops(n, rows, ...)``: arithmetic operations of a call, for reports.
     - ``decisive``: a number that decides the result of a row of plain values (20.0).
     - ``takes_empty``: whether a reduction has a result for an axis without elements.
+    - ``gradient``: the name of the operation that computes the gradient of the first input, of which an input called
+      ``grad`` is the gradient of the output, ``y`` the output, and others are inputs of this one; or ``"reference"``,
+      the derivative of the reference, which must then be made of what torch can differentiate.
+    - ``autocast``: the dtype to which ``torch.autocast`` casts half precision on a GPU.
 
     ``dtypes``: of the first input. ``name``: the operation's, if it is not the class's. ``several_axes``: a reduction
     of one input that takes a tuple of axes, and whose parts may be reduced in any order. ``in_torch``: the name of

@@ -66,7 +66,13 @@ def described(op: Operation) -> dict[str, Any]:
             for part in ("inputs", "scalars", "outputs")
         },
         "dtypes": op.dtypes,
-        "hooks": dict.fromkeys(op.hooks) | {"decisive": op.decisive, "takes_empty": not op.needs_element},
+        "hooks": dict.fromkeys(op.hooks)
+        | {
+            "decisive": op.decisive,
+            "takes_empty": not op.needs_element,
+            "gradient": op.gradient,
+            "autocast": op.autocast,
+        },
         "several_axes": op.several_axes,
         "in_torch": op.in_torch,
     }

@@ -22,6 +22,7 @@ class min:
 
     x = Input("outer n inner")
     out = Output("outer inner")
+    gradient = "min_backward"
     decisive = -20.0
 
     @staticmethod

@@ -71,6 +71,10 @@ class Signature:
         self.rounds = "error" in hooks
         """Whether it rounds, so that errors are counted in units in the last place. Otherwise an element equals that of
         the reference, or is wrong."""
+        self.gradient: str = hooks.get("gradient", "")
+        """The operation that is its gradient, or ``"reference"``; "" if it has none."""
+        self.autocast: str = hooks.get("autocast", "")
+        """The dtype to which ``torch.autocast`` casts half precision on a GPU, or ""."""
         self.decisive: float = hooks.get("decisive", 20.0)
         """A number that decides the result of a row of plain values."""
 

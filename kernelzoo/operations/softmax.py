@@ -26,12 +26,14 @@ class softmax:
 
     x = Input("outer n inner")
     out = Output("outer n inner")
+    gradient = "softmax_backward"
+    autocast = "float32"
 
     @staticmethod
     def reference(x: torch.Tensor) -> torch.Tensor:
         # Not torch.softmax, which adds a row up in order: torch.sum adds pairwise, and so is right in float64 too.
         exponentials = (x - x.amax(1, keepdim=True)).exp_()
-        return exponentials.div_(exponentials.sum(1, keepdim=True))
+        return exponentials / exponentials.sum(1, keepdim=True)
 
     @staticmethod
     def error(ref: torch.Tensor, x: torch.Tensor, n: int, unit: float) -> torch.Tensor:

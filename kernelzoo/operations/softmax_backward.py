@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from kernelzoo.operations.arguments import FLOATS
@@ -14,6 +15,11 @@ if TYPE_CHECKING:
 
 LARGEST = 3.4028234663852886e38
 """Of float32."""
+
+
+def _largest(dtype: torch.finfo, n: int) -> float:
+    """The sum of n products, times another number, must not overflow in float32 (of float64, in float64)."""
+    return 0.5 * float(max(dtype.max, LARGEST) / max(n, 1)) ** (1 / 3)
 
 
 @operation(dtypes=FLOATS)
@@ -28,15 +34,12 @@ class softmax_backward:
     grad = Input("outer n inner")
     y = Input("outer n inner")
     out = Output("outer n inner")
-    # The sum of n products, times another number, must not overflow in float32 (of float64, in float64).
-    domain = {
-        "grad": lambda dtype, n: 0.5 * (max(dtype.max, LARGEST) / max(n, 1)) ** (1 / 3),
-        "y": lambda dtype, n: 0.5 * (max(dtype.max, LARGEST) / max(n, 1)) ** (1 / 3),
-    }
+    gradient = "reference"
+    domain = MappingProxyType({"grad": _largest, "y": _largest})
 
     @staticmethod
     def reference(grad: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        return (grad - (grad * y).sum(1, keepdim=True)).mul_(y)
+        return (grad - (grad * y).sum(1, keepdim=True)) * y
 
     @staticmethod
     def error(grad: torch.Tensor, y: torch.Tensor, n: int, unit: float, tiny: float) -> torch.Tensor:

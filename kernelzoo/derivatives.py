@@ -1,0 +1,219 @@
+"""The derivatives of an operation, for autograd, ``torch.func`` and forward mode.
+
+An operation says in its class what its gradient is: another operation, whose kernels then run, or ``"reference"``, the
+derivative of its own reference, which torch composes. Forward mode and what maps over a batch are made of the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+
+from kernelzoo.errors import GradientError
+from kernelzoo.operations import OPERATIONS, Arguments, Dims, Operation, axes_of
+from kernelzoo.operations.declared import ROW
+from kernelzoo.operations.rows import Rows
+
+if TYPE_CHECKING:
+    from kernelzoo.backend import Backend
+
+Tensors = tuple[torch.Tensor, ...]
+
+
+class Call(NamedTuple):
+    """What a call is told beside its tensors."""
+
+    backend: Backend
+    op: Operation
+    dim: Dims
+    keepdim: bool
+    scalars: dict[str, Any]
+    variant: str
+
+    def __call__(self, *inputs: torch.Tensor) -> Any:
+        """The call as a user makes it: a tensor, or a tuple of them."""
+        if not self.scalars and len(inputs) == 1 == len(self.op.outputs):
+            return self.backend._run(self.op, *inputs, self.dim, self.keepdim, self.variant, None)
+        return self.backend._call(self.op, inputs, self.dim, self.keepdim, self.scalars, self.variant, None)
+
+
+def several(results: Any) -> Tensors:
+    return tuple(results) if isinstance(results, tuple | list) else (results,)
+
+
+def one(results: Sequence[Any]) -> Any:
+    return results[0] if len(results) == 1 else tuple(results)
+
+
+# --- The gradient -----------------------------------------------------------------------------------------------------
+
+
+def needed(op: Operation) -> tuple[tuple[int, ...], bool]:
+    """What the gradient needs: which inputs, by number, and whether the output."""
+    names = list(op.inputs)
+    if op.gradient == "reference":
+        return tuple(range(len(names))), False
+    wanted = OPERATIONS[op.gradient].inputs
+    return tuple(i for i, name in enumerate(names) if name in wanted and name != "grad"), "y" in wanted
+
+
+def gradients(call: Call, saved: dict[str, torch.Tensor], grads: Tensors) -> tuple[torch.Tensor | None, ...]:
+    """The gradient of each input, by what was saved of the call (inputs, and the output as ``y``) and the gradients of
+    its outputs. Differentiable again."""
+    op = call.op
+    if op.gradient == "reference":
+        return _of_reference(call, tuple(saved[name] for name in op.inputs), grads)
+    rule = OPERATIONS[op.gradient]
+    known = saved | {"grad": grads[0]}
+    shape = known[next(name for name in rule.inputs if rule.inputs[name].names == ROW)].shape
+    dims = axes_of(call.dim, len(shape)) if op.by_rows else ()
+    tensors = {name: known[name] for name in rule.inputs}
+    dim = dims[0] if len(dims) == 1 else -1
+    if op.reduces and shape:
+        # Without the reduced axes where the rule takes one element a row; several of them behind the others, as one.
+        kept = [d for d in range(len(shape)) if d not in dims]
+        for name, tensor in tensors.items():
+            if rule.inputs[name].names != ROW:
+                tensors[name] = tensor.reshape([shape[d] for d in kept])
+            elif len(dims) > 1:
+                tensors[name] = tensor.permute(*kept, *dims).flatten(len(kept))
+    found = several(call._replace(op=rule, dim=dim, keepdim=False, scalars={}, variant="auto")(*tensors.values()))
+    if op.reduces and len(dims) > 1:
+        order = [*kept, *dims]
+        back = [order.index(d) for d in range(len(shape))]
+        found = tuple(g.unflatten(-1, [shape[d] for d in dims]).permute(back) for g in found)
+    return (*found, *(None for _ in range(len(op.inputs) - len(found))))
+
+
+def _of_reference(call: Call, inputs: Tensors, grads: Tensors) -> tuple[torch.Tensor | None, ...]:
+    places = [i for i, x in enumerate(inputs) if x.is_floating_point()]
+
+    def function(*floats: torch.Tensor) -> Any:
+        given = list(inputs)
+        for place, x in zip(places, floats, strict=True):
+            given[place] = x
+        return composed(call, *given)
+
+    _, pull = torch.func.vjp(function, *(inputs[i] for i in places))
+    found = dict(zip(places, pull(one(grads)), strict=True))
+    return tuple(found.get(i) for i in range(len(inputs)))
+
+
+def composed(call: Call, *inputs: torch.Tensor) -> Any:
+    """The call's results by the operation's reference, composed of torch's own operations and rounded as they round."""
+    op = call.op
+    dims = axes_of(call.dim, inputs[0].ndim) if op.by_rows else ()
+    args = Arguments(inputs, dims, call.keepdim, op.scalars_of(call.scalars))
+    rows, dtypes = Rows(op, args), op.out_dtypes(args)
+    results = several(
+        op.computed([x.float() if x.is_floating_point() and x.itemsize < 4 else x for x in rows.inputs], args)
+    )
+    return one([rows.back(i, result).to(dtypes[i]) for i, result in enumerate(results)])
+
+
+def tangents(call: Call, inputs: Tensors, given: Sequence[torch.Tensor | None]) -> Any:
+    """The tangents of the outputs, by those of the inputs: of the reference, whose gradient is linear, transposed."""
+    moved = {i: t for i, t in enumerate(given) if t is not None}
+
+    def function(*floats: torch.Tensor) -> Any:
+        whole = dict(zip(moved, floats, strict=True))
+        return composed(call, *(whole.get(i, x) for i, x in enumerate(inputs)))
+
+    results, pull = torch.func.vjp(function, *(inputs[i] for i in moved))
+    _, push = torch.func.vjp(pull, one([torch.zeros_like(result) for result in several(results)]))
+    return one(push(tuple(moved.values())))
+
+
+# --- A batch ----------------------------------------------------------------------------------------------------------
+
+
+def batched(call: Call, size: int, in_dims: Sequence[int | None], inputs: Tensors) -> tuple[Any, Any]:
+    """A call on a batch: its results, and the axis of the batch in each. By rows, the batch is one more axis."""
+    op = call.op
+    ndim = inputs[0].ndim - (in_dims[0] is not None)
+    if op.by_rows and all(names in (ROW, ("outer", "inner")) for names in op.axes) and ndim:
+        dims = tuple(d + 1 for d in axes_of(call.dim, ndim))
+        dim = dims if op.several_axes else dims[0]
+        fronted = [_fronted(x, at, size) for x, at in zip(inputs, in_dims, strict=True)]
+        results = several(call._replace(dim=dim)(*fronted))
+    else:
+        parts = [
+            several(call(*(x if at is None else x.select(at, i) for x, at in zip(inputs, in_dims, strict=True))))
+            for i in range(size)
+        ]
+        results = tuple(torch.stack(part) for part in zip(*parts, strict=True))
+    return one(results), one([0] * len(results))
+
+
+def _fronted(x: torch.Tensor, at: int | None, size: int) -> torch.Tensor:
+    return x.expand(size, *x.shape) if at is None else x.movedim(at, 0)
+
+
+# --- What torch's engine is given -------------------------------------------------------------------------------------
+
+
+def refuse(op: Operation) -> None:
+    """Raise GradientError for an operation without a gradient."""
+    if not op.gradient:
+        raise GradientError(
+            f"{op.name} has no gradient, and an input requires one or has a tangent; pass x.detach() or call under "
+            "torch.no_grad()"
+        )
+
+
+class Differentiable(torch.autograd.Function):
+    """A call whose input requires a gradient, and which nothing else follows."""
+
+    @staticmethod
+    def forward(ctx: Any, call: Call, *inputs: torch.Tensor) -> Any:  # type: ignore[override]  # torch's takes anything
+        results = call(*inputs)
+        _save(ctx, call, inputs, results)
+        return results
+
+    @staticmethod
+    def backward(ctx: Any, *grads: torch.Tensor) -> Any:
+        names, call = ctx.names, ctx.call
+        return None, *gradients(call, dict(zip(names, ctx.saved_tensors, strict=True)), grads)
+
+
+def _save(ctx: Any, call: Call, inputs: Tensors, results: Any) -> None:
+    which, output = _NEEDED.get(call.op) or _NEEDED.setdefault(call.op, needed(call.op))
+    names = list(call.op.inputs)
+    ctx.call, ctx.names = call, (*(names[i] for i in which), *("y",) * output)
+    ctx.save_for_backward(*(inputs[i] for i in which), *several(results)[:output])
+    whole = [result for result in several(results) if not result.is_floating_point()]
+    if whole:
+        ctx.mark_non_differentiable(*whole)
+
+
+_NEEDED: dict[Operation, tuple[tuple[int, ...], bool]] = {}
+
+
+class Transformed(Differentiable):
+    """The same for what ``torch.func`` transforms, and for forward mode."""
+
+    @staticmethod
+    def forward(call: Call, *inputs: torch.Tensor) -> Any:  # type: ignore[override]
+        return call(*inputs)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        call, *tensors = inputs
+        _save(ctx, call, tuple(tensors), output)
+        ctx.save_for_forward(*tensors)
+        ctx.count = len(tensors)
+
+    @staticmethod
+    def jvp(ctx: Any, _: None, *given: torch.Tensor | None) -> Any:
+        return tangents(ctx.call, ctx.saved_tensors[: ctx.count], given)
+
+    @staticmethod
+    def vmap(info: Any, in_dims: Any, call: Call, *inputs: torch.Tensor) -> Any:
+        return batched(call, info.batch_size, in_dims[1:], inputs)
+
+
+differentiable = partial(super(torch.autograd.Function, Differentiable).apply)  # type: ignore[misc]
+"""Without the checks for ``torch.func``, which take as long as a call."""

@@ -1,0 +1,150 @@
+"""The launches that a backend keeps, so that a repeated call is spared all the work of binding: by all that a launch
+depends on except the addresses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from kernelzoo.launch import Movable, OnStreams, WithWorkspace
+from kernelzoo.methods import alike
+from kernelzoo.operations import Dims, Operation
+
+if TYPE_CHECKING:
+    import torch
+
+Kept: TypeAlias = (
+    "tuple[str, Dims, bool, Callable[[object], bool], int, int, bool, Callable[[int, int], bool | None],"
+    " tuple[int, ...], tuple[int, ...], torch.dtype]"
+)
+"""The variant, axis and keepdim of a call, and whether an x is alike; its address modulo 16, its device, and whether
+there is no other; a launch on any addresses; the output's shape, strides and dtype."""
+
+KeptCall: TypeAlias = (
+    "tuple[str, Dims, bool, Callable[..., bool], list[int], int, bool, Callable[..., bool | None],"
+    " tuple[tuple[tuple[int, ...], tuple[int, ...], torch.dtype], ...], dict[str, Any]]"
+)
+"""The same of several tensors: their addresses modulo 16; shape, strides and dtype of each output; and the scalars."""
+
+MOST = 4096
+"""Layouts that a backend keeps a launch for. A program that uses more starts again with none."""
+
+WORKSPACES = 2**26
+"""Bytes of workspaces that it keeps with them, of which one has some KB; likewise."""
+
+
+class Launches:
+    """The kept launches of one backend."""
+
+    def __init__(self) -> None:
+        import torch  # for the path of a repeated call, which has no time to import anything
+
+        self.last: dict[object, Kept] = {}
+        """Of each operation on one tensor, that of the call before."""
+        self.last_calls: dict[object, KeptCall] = {}
+        """The same of operations on several tensors."""
+        self._kept: dict[tuple[object, ...], Kept] = {}
+        self._kept_calls: dict[tuple[object, ...], KeptCall] = {}
+        self._workspaces = 0
+        """Bytes of those of the launches that are kept."""
+        self._tensor, self._strided = torch.Tensor, torch.strided
+        self._follows = torch.is_grad_enabled
+        self._casts = torch._C._is_any_autocast_enabled
+        self._device_count = torch.cuda.device_count
+
+    def find(
+        self, op: Operation, x: torch.Tensor, dim: Dims, keepdim: bool, variant: str
+    ) -> tuple[tuple[object, ...] | None, int, Kept | None]:
+        """A key of all that a launch depends on except the addresses; x's address; and what is kept for the key. No key
+        for what is not a plain tensor on a GPU, or needs a check that the key can't replace."""
+        nothing = None, 0, None
+        if type(x) is not self._tensor or (device := x.get_device()) < 0:  # negative on the host
+            return nothing
+        if (x.requires_grad and self._follows()) or x.is_neg() or self._casts():
+            return nothing
+        try:
+            address = x.data_ptr()
+            key = (op, variant, dim, keepdim, x.dtype, x.shape, x.stride(), address % 16, device)
+            kept = self._kept.get(key)
+        except (RuntimeError, TypeError):  # a sparse tensor has no address; a list for keepdim
+            return nothing
+        if not address:
+            return nothing
+        if kept is not None:
+            if kept is self.last.get(op):  # whose test was made in another of torch's modes, or for an equal name
+                kept = self._kept[key] = (variant, dim, keepdim, alike(x), *kept[4:])
+            self.last[op] = kept
+        return key, address, kept
+
+    def keep(self, key: tuple[object, ...], x: torch.Tensor, launch: Movable, out: torch.Tensor) -> None:
+        """Keep a launch for its key, and as that of the last call."""
+        op, variant, dim, keepdim, *_, offset, device = key
+        before = self._kept.get(key)
+        at = self._movable(launch, x, before[7] if before is not None else None)
+        result = tuple(out.shape), out.stride(), out.dtype
+        kept: Any = (variant, dim, keepdim, alike(x), offset, device, self._device_count() == 1, at, *result)
+        self._kept[key] = self.last[op] = kept
+
+    def find_call(
+        self,
+        op: Operation,
+        inputs: tuple[Any, ...],
+        dim: Dims,
+        keepdim: bool,
+        scalars: Mapping[str, Any],
+        variant: str,
+    ) -> tuple[tuple[object, ...] | None, KeptCall | None]:
+        """The same of a call on several tensors: its key, and what is kept for it."""
+        if self._casts():
+            return None, None
+        found: list[object] = [op, variant, dim, keepdim, *scalars.items()]
+        try:
+            for x in inputs:
+                if type(x) is not self._tensor or x.get_device() < 0 or x.layout is not self._strided:
+                    return None, None
+                if (x.requires_grad and self._follows()) or x.is_neg() or not x.data_ptr():
+                    return None, None
+                found.append((x.dtype, x.shape, x.stride(), x.data_ptr() % 16, x.get_device()))
+            kept = self._kept_calls.get(key := tuple(found))
+        except (RuntimeError, TypeError):  # a tensor within torch.vmap; a scalar that is no number
+            return None, None
+        if kept is not None:
+            if kept is self.last_calls.get(op):
+                kept = self._kept_calls[key] = (variant, dim, keepdim, alike(*inputs), *kept[4:])
+            self.last_calls[op] = kept
+        return key, kept
+
+    def keep_call(
+        self,
+        key: tuple[object, ...],
+        inputs: tuple[torch.Tensor, ...],
+        scalars: Mapping[str, Any],
+        launch: Movable,
+        outs: tuple[torch.Tensor, ...],
+    ) -> None:
+        op, variant, dim, keepdim, *_ = key
+        before = self._kept_calls.get(key)
+        at = self._movable(launch, inputs[0], before[7] if before is not None else None)
+        offsets = [x.data_ptr() % 16 for x in inputs]
+        results = tuple((tuple(out.shape), out.stride(), out.dtype) for out in outs)
+        where = inputs[0].get_device(), self._device_count() == 1
+        kept: Any = (variant, dim, keepdim, alike(*inputs), offsets, *where, at, results, dict(scalars))
+        self._kept_calls[key] = self.last_calls[op] = kept
+
+    def _movable(self, launch: Movable, x: torch.Tensor, before: Any) -> Callable[..., bool | None]:
+        """What launches on any addresses; one with a workspace on the streams it was bound on."""
+        own = sum(tensor.nbytes for tensor in launch.workspace) if isinstance(launch, WithWorkspace) else 0
+        if len(self._kept) + len(self._kept_calls) >= MOST or self._workspaces + own > WORKSPACES:
+            self.forget()
+        if not isinstance(launch, WithWorkspace):
+            return launch.at
+        self._workspaces += own
+        at = before if isinstance(before, OnStreams) else OnStreams(x.get_device())
+        at.keep(launch)
+        return at
+
+    def forget(self) -> None:
+        """Keep no launch."""
+        self._workspaces = 0
+        for table in (self._kept, self._kept_calls, self.last, self.last_calls):
+            table.clear()  # type: ignore[attr-defined]

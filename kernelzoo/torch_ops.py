@@ -1,0 +1,240 @@
+"""Operations as torch's own, ``torch.ops.kernelzoo.softmax`` and the like: for what torch traces, maps or wraps.
+
+A call of a backend takes this way by itself where it must. To load a program that ``torch.export`` saved, import this
+module first: it defines those of kernelzoo.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+import threading
+from collections.abc import Sequence
+from contextlib import nullcontext
+from typing import Any
+
+import torch
+
+from kernelzoo.derivatives import Call, Transformed, batched, differentiable, gradients, needed, one, refuse, several
+from kernelzoo.errors import GradientError, InputTypeError, OutputError, UnknownNameError
+from kernelzoo.operations import BUILT_IN, OPERATIONS, Operation, axes_of
+from kernelzoo.operations.arguments import has_tangent, is_hidden, is_traced, is_wrapper
+from kernelzoo.operations.declared import ROW
+
+_TYPES = {bool: "bool", int: "int", float: "float", str: "str"}
+
+# --- Which way a call goes --------------------------------------------------------------------------------------------
+
+
+def called(call: Call, inputs: Sequence[Any], out: Any) -> Any:
+    """The results of a call of which torch must see something: a gradient, a tangent, a trace, a batch, a wrapper; or
+    NotImplemented, if it need not.
+
+    Raises GradientError, InputTypeError, OutputError.
+    """
+    tensors = [x for x in inputs if isinstance(x, torch.Tensor)]
+    if len(tensors) < len(inputs):
+        return NotImplemented  # refused by name, later
+    if call.op.autocast and torch._C._is_any_autocast_enabled():
+        cast = tuple(_cast(x, call.op.autocast) for x in tensors)
+        if any(a is not b for a, b in zip(cast, tensors, strict=True)):
+            if out is not None:
+                raise OutputError(f"torch.autocast computes {call.op.name} in {call.op.autocast}; call it without out=")
+            return call(*cast)
+    tracing = torch.compiler.is_dynamo_compiling()
+    transformed = not tracing and any(map(_is_transformed, tensors))
+    seen = tracing or any(map(_is_seen, tensors)) or torch._C._get_tracing_state() is not None
+    differentiated = torch.is_grad_enabled() and any(x.requires_grad for x in tensors)
+    if not (transformed or seen or differentiated):
+        return NotImplemented
+    if out is not None:
+        raise GradientError(
+            f"{call.op.name} writes no out where torch follows the call, for a gradient, a tangent or a trace; "
+            "call it without out=, or under torch.no_grad()"
+        )
+    if transformed:
+        refuse(call.op)
+        return Transformed.apply(call, *tensors)  # type: ignore[no-untyped-call]
+    if tracing:
+        return overload(call.op)(*_flat(call, tensors))
+    if seen:
+        return _dispatched(call, tensors)
+    refuse(call.op)
+    return differentiable(call, *tensors)
+
+
+def _cast(x: torch.Tensor, dtype: str) -> torch.Tensor:
+    half = x.is_cuda and x.is_floating_point() and x.itemsize == 2
+    return x.to(getattr(torch, dtype)) if half and torch.is_autocast_enabled("cuda") else x
+
+
+def _is_transformed(x: torch.Tensor) -> bool:
+    """Whether a tensor belongs to a transform of ``torch.func``, or has a tangent."""
+    known = torch._C._functorch
+    return (known.is_functorch_wrapped_tensor(x) and not known.is_functionaltensor(x)) or has_tangent(x)
+
+
+def _is_seen(x: torch.Tensor) -> bool:
+    """Whether someone sees what torch's dispatcher does with a tensor, and not what a kernel does with its memory."""
+    functional = torch._C._functorch.is_functionaltensor(x)
+    return functional or x.is_meta or is_hidden(x) or is_traced(x) or is_wrapper(x)
+
+
+def _dispatched(call: Call, tensors: list[torch.Tensor]) -> Any:
+    found = overload(call.op)
+    wrapper = next((x for x in tensors if is_wrapper(x) and not is_traced(x)), None)
+    if wrapper is None:
+        return found(*_flat(call, tensors))
+    if "torch.distributed.tensor" in sys.modules:
+        _shard(call.op)
+    try:
+        return found(*_flat(call, tensors))
+    except (NotImplementedError, TypeError, RuntimeError, AttributeError, KeyError) as error:
+        raise InputTypeError(
+            f"{call.op.name} takes plain tensors, and one is a {type(wrapper).__name__}, a wrapper whose values are "
+            f"elsewhere and which does not take torch.ops.kernelzoo.{call.op.name}: {error}"
+        ) from error
+
+
+# --- The arguments of torch's operation -------------------------------------------------------------------------------
+
+
+def _schema(op: Operation) -> str:
+    """All that a call is told, by position."""
+    arguments = [f"Tensor {name}" for name in op.inputs]
+    if op.by_rows:
+        arguments.append("int[] dim" if op.several_axes else "int dim")
+    arguments += ["bool keepdim"] * op.reduces
+    arguments += [f"{_TYPES[type(scalar.default)]} {name}" for name, scalar in op.scalars.items()]
+    returns = f"({', '.join(['Tensor'] * len(op.outputs))})" if len(op.outputs) > 1 else "Tensor"
+    return f"{op.name}({', '.join(arguments)}, str backend, str variant) -> {returns}"
+
+
+def _flat(call: Call, inputs: Sequence[torch.Tensor]) -> list[Any]:
+    op = call.op
+    flat: list[Any] = list(inputs)
+    if op.by_rows:
+        several_axes = list(call.dim) if isinstance(call.dim, tuple) else [call.dim]
+        flat.append(several_axes if op.several_axes else call.dim)
+    flat += [call.keepdim] * op.reduces
+    flat += [call.scalars.get(name, scalar.default) for name, scalar in op.scalars.items()]
+    return [*flat, call.backend.name, call.variant]
+
+
+def _call_of(op: Operation, flat: Sequence[Any]) -> tuple[Call, tuple[torch.Tensor, ...]]:
+    """What :func:`_flat` made, taken apart."""
+    from kernelzoo.backend import get
+
+    rest = list(flat[len(op.inputs) :])
+    dim = rest.pop(0) if op.by_rows else -1
+    keepdim = rest.pop(0) if op.reduces else False
+    *scalars, backend, variant = rest
+    named = dict(zip(op.scalars, scalars, strict=True))
+    dim = tuple(dim) if op.several_axes else dim
+    if isinstance(dim, tuple) and len(dim) == 1:
+        (dim,) = dim
+    return Call(get(backend), op, dim, keepdim, named, variant), tuple(flat[: len(op.inputs)])
+
+
+# --- What torch is told of it -----------------------------------------------------------------------------------------
+
+
+def _define(op: Operation) -> Any:
+    name, qualified = op.name, f"kernelzoo::{op.name}"
+    if odd := [scalar for scalar in op.scalars if type(op.scalars[scalar].default) not in _TYPES]:
+        raise InputTypeError(f"{name} can't be traced: its scalar {odd[0]} is no bool, int, float or str")
+
+    def compute(*flat: Any) -> Any:
+        call, inputs = _call_of(op, flat)
+        with torch.no_grad() if torch.is_grad_enabled() else nullcontext():
+            return call(*inputs)
+
+    def pretend(*flat: Any) -> Any:
+        call, inputs = _call_of(op, flat)
+        if call.variant != "auto" and call.variant not in (known := call.backend.variants(name)):
+            raise UnknownNameError(f"{call.backend.name} {name} variant", call.variant, known)
+        with torch.no_grad():
+            return one(op.allocate(op.arguments(inputs, call.dim, call.keepdim, call.scalars)))
+
+    def prepare(ctx: Any, inputs: Any, output: Any) -> None:
+        call, tensors = _call_of(op, inputs)
+        which, whole = needed(op)
+        names = list(op.inputs)
+        ctx.call, ctx.names = call, (*(names[i] for i in which), *("y",) * whole)
+        ctx.save_for_backward(*(tensors[i] for i in which), *several(output)[:whole])
+
+    def derive(ctx: Any, *grads: Any) -> Any:
+        found = gradients(ctx.call, dict(zip(ctx.names, ctx.saved_tensors, strict=True)), grads)
+        return (*found, *(None for _ in range(len(_flat(ctx.call, ())))))
+
+    def batch(info: Any, in_dims: Any, *flat: Any) -> Any:
+        call, inputs = _call_of(op, flat)
+        return batched(call, info.batch_size, in_dims[: len(inputs)], inputs)
+
+    def refused(*_: Any) -> None:
+        refuse(op)
+
+    _library.define(_schema(op), tags=(torch.Tag.pt2_compliant_tag,))
+    for device in ("CPU", "CUDA"):
+        _library.impl(name, compute, device)
+    torch.library.register_fake(qualified, pretend, lib=_library)
+    if op.gradient:
+        torch.library.register_autograd(qualified, derive, setup_context=prepare, lib=_library)
+    else:
+        torch.library.register_autograd(qualified, refused, setup_context=refused, lib=_library)
+    torch.library.register_vmap(qualified, batch, lib=_library)
+    if op.autocast:
+        torch.library.register_autocast(qualified, "cuda", getattr(torch, op.autocast), lib=_library)
+    return getattr(torch.ops.kernelzoo, name).default
+
+
+_library = torch.library.Library("kernelzoo", "FRAGMENT")
+_lock = threading.Lock()
+_overloads: dict[str, tuple[Operation, Any]] = {}
+
+
+def overload(op: Operation) -> Any:
+    """Torch's operation for one of ours, defined when it is first asked for."""
+    found = _overloads.get(op.name)
+    if found is None:
+        with _lock:
+            found = _overloads.get(op.name) or _overloads.setdefault(op.name, (op, _define(op)))
+    return found[1]
+
+
+# --- Shards -----------------------------------------------------------------------------------------------------------
+
+
+@functools.cache
+def _shard(op: Operation) -> None:
+    """Tell DTensor that rows may be anywhere: each device computes its own, and nothing is sent."""
+    from torch.distributed.tensor import Replicate, Shard
+    from torch.distributed.tensor.experimental import register_sharding
+
+    def rules(x: Any, *rest: Any) -> list[Any]:
+        ndim = len(x.shape)
+        others = [r for r in rest if not hasattr(r, "placements")]
+        dim = others[0] if op.by_rows else ()
+        dims = axes_of(tuple(dim) if isinstance(dim, list | tuple) else dim, ndim) if op.by_rows else ()
+        keepdim = bool(op.reduces and others[1])
+        told = [None] * len(others)
+        count = len(op.inputs)
+        places: list[Any] = [None, *(d for d in range(ndim) if op.by_rows and d not in dims)]
+        found = []
+        for place in places:
+            placed = [_placed(names, place, dims, keepdim and i >= count) for i, names in enumerate(op.axes)]
+            made = [Replicate() if at is None else Shard(at) for at in placed]
+            found.append((made[count:], [*made[:count], *told]))
+        return found
+
+    register_sharding(overload(op))(rules)
+
+
+def _placed(names: tuple[str, ...], place: int | None, dims: tuple[int, ...], keepdim: bool) -> int | None:
+    if place is None or names == ROW or keepdim:
+        return place
+    return place - sum(d < place for d in dims) if "outer" in names else None
+
+
+for _name in BUILT_IN:
+    overload(OPERATIONS[_name])
