@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kernelzoo import operations, registry, tables
@@ -12,7 +13,7 @@ from kernelzoo.errors import BackendUnavailableError, DeviceError, RegistrationE
 from kernelzoo.interrupts import uninterrupted
 from kernelzoo.kept import Launches
 from kernelzoo.launch import Launch, Movable
-from kernelzoo.methods import empty_strided, function_of, method_of, plain_dim
+from kernelzoo.methods import constant, empty_strided, function_of, method_of, plain_dim
 from kernelzoo.operations import Dims, Operation, check_tensor
 from kernelzoo.operations.arguments import is_followed
 
@@ -41,7 +42,9 @@ class Backend:
 
     def __init__(self, language: registry.Language) -> None:
         for name in operations.OPERATIONS:
-            if name not in vars(Backend):
+            if name in operations.BUILT_IN:
+                operations.OPERATIONS[name]  # torch.compile finds no method that is not there yet
+            elif name not in vars(Backend):
                 setattr(Backend, name, _Undeclared(name))
         self.name = language.name
         self.devices = language.devices
@@ -238,17 +241,27 @@ def get(name: str) -> Backend:
     """
     backend = _backends.get(name)
     if backend is None:
-        import torch
-
-        load = torch._compile._disable_dynamo(_load) if torch.compiler.is_dynamo_compiling() else _load
-        backend = load(name)
+        _load(name)
+        backend = _kept(_backends, name, getattr(_loaded, name))
     return backend
 
 
-def _load(name: str) -> Backend:
+def _kept(table: dict[Any, Backend], key: Any, backend: Backend) -> Backend:
+    """Keep a backend in a table, unless torch.compile traces this: its code is for the table as it was."""
+    import torch
+
+    if not torch.compiler.is_dynamo_compiling():
+        table[key] = backend
+    return backend
+
+
+@constant
+def _load(name: str) -> bool:
+    """Put a backend into ``_loaded``: True, since an object is no constant to torch.compile."""
     with uninterrupted():  # what stops half-way through the imports of a language can't be imported again
         language = registry.language(name)
-    return _backends.setdefault(name, Backend(language))
+    vars(_loaded).setdefault(name, Backend(language))
+    return True
 
 
 def best(op: str, x: torch.Tensor) -> Backend:
@@ -257,27 +270,29 @@ def best(op: str, x: torch.Tensor) -> Backend:
     Raises InputTypeError, DeviceError.
     """
     try:
-        return _best[op, x.device.type]  # whose methods check x as well
-    except (AttributeError, KeyError):
+        device = x.device.type
+    except AttributeError:
         check_tensor(x)
-    device = x.device.type
-    if (op, device) not in _best:
-        refusals = []
-        for name in registry.preferred(op, device):
-            try:
-                backend = get(name)
-            except BackendUnavailableError as error:
-                refusals.append(error)
-                continue
-            if device in backend.devices and backend.variants(op):
-                _best[op, device] = backend
-                break
-        else:
-            raise DeviceError(
-                f"no backend has a {op} that can take a tensor on {x.device}: "
-                + ("; ".join(map(str, refusals)) or "none is written for it")
-            )
-    return _best[op, device]
+        raise
+    backend = _best.get((op, device))
+    return _kept(_best, (op, device), get(_best_name(op, device))) if backend is None else backend
+
+
+@constant
+def _best_name(op: str, device: str) -> str:
+    refusals = []
+    for name in registry.preferred(op, device):
+        try:
+            backend = get(name)
+        except BackendUnavailableError as error:
+            refusals.append(error)
+            continue
+        if device in backend.devices and backend.variants(op):
+            return name
+    raise DeviceError(
+        f"no backend has a {op} that can take a tensor on {device}: "
+        + ("; ".join(map(str, refusals)) or "none is written for it")
+    )
 
 
 functions: dict[str, Callable[..., Any]] = {}
@@ -301,6 +316,8 @@ def function(name: str) -> Callable[..., Any]:
 
 
 _backends: dict[str, Backend] = {}
+_loaded = SimpleNamespace()
+"""The same by attribute, which torch.compile looks up when it is asked for."""
 _best: dict[tuple[str, str], Backend] = {}
 
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from kernelzoo.operations import Dims, Operation
 
 if TYPE_CHECKING:
     import torch
+
+FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 
 _NEEDED = inspect.Parameter.empty
 
@@ -33,6 +35,13 @@ def signature_of(op: Operation) -> inspect.Signature:
     parameters += [placed("dim", -1)] * op.by_rows + [placed("keepdim", False)] * op.reduces
     parameters += [named(name, scalar.default) for name, scalar in op.scalars.items()]
     return inspect.Signature([*parameters, named("variant", "auto"), named("out", None)])
+
+
+def constant(function: FunctionT) -> FunctionT:
+    """A function whose result is a constant to torch.compile, which runs it as it traces and looks no closer. What
+    ``torch.compiler.assume_constant_result`` does, which first imports torch's compiler, a second's work."""
+    function._dynamo_marked_constant = True  # type: ignore[attr-defined]
+    return function
 
 
 def plain_dim(dim: object) -> bool:

@@ -17,6 +17,7 @@ import torch
 
 from kernelzoo.derivatives import Call, Transformed, batched, differentiable, gradients, needed, one, refuse, several
 from kernelzoo.errors import GradientError, InputTypeError, OutputError, UnknownNameError
+from kernelzoo.methods import constant
 from kernelzoo.operations import BUILT_IN, OPERATIONS, Operation, axes_of
 from kernelzoo.operations.arguments import has_tangent, is_hidden, is_traced, is_wrapper
 from kernelzoo.operations.declared import ROW
@@ -190,16 +191,25 @@ def _define(op: Operation) -> Any:
 
 _library = torch.library.Library("kernelzoo", "FRAGMENT")
 _lock = threading.Lock()
-_overloads: dict[str, tuple[Operation, Any]] = {}
+_overloads: dict[str, Any] = {}
 
 
 def overload(op: Operation) -> Any:
     """Torch's operation for one of ours, defined when it is first asked for."""
     found = _overloads.get(op.name)
     if found is None:
-        with _lock:
-            found = _overloads.get(op.name) or _overloads.setdefault(op.name, (op, _define(op)))
-    return found[1]
+        _defined(op.name)
+        found = getattr(torch.ops.kernelzoo, op.name).default
+    return found
+
+
+@constant
+def _defined(name: str) -> bool:
+    """Define torch's operation: True, since it is no constant to torch.compile itself."""
+    with _lock:
+        if name not in _overloads:
+            _overloads[name] = _define(OPERATIONS[name])
+    return True
 
 
 # --- Shards -----------------------------------------------------------------------------------------------------------

@@ -1,0 +1,34 @@
+"""Operations as modules of ``torch.nn``."""
+
+from __future__ import annotations
+
+import torch
+
+from kernelzoo import backend as backends
+
+
+class Softmax(torch.nn.Module):
+    """Softmax along one axis, as ``torch.nn.Softmax``.
+
+    dim: the axis. backend: its name; None takes the best one for the input's device. variant: which form of the
+    backend's. Input and output: float16, bfloat16, float32 or float64, any shape, which both have. Gradients run on the
+    same backend.
+
+    Errors: those of :meth:`kernelzoo.Backend.softmax`, at the first call.
+
+    >>> import torch, kernelzoo.nn
+    >>> kernelzoo.nn.Softmax(dim=1, backend="torch")(torch.zeros(1, 2))
+    tensor([[0.5000, 0.5000]])
+    """
+
+    def __init__(self, dim: int = -1, backend: str | None = None, variant: str = "auto") -> None:
+        super().__init__()
+        self.dim, self.backend, self.variant = dim, backend, variant
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        chosen = backends.best("softmax", x) if self.backend is None else backends.get(self.backend)
+        result: torch.Tensor = chosen.softmax(x, self.dim, variant=self.variant)
+        return result
+
+    def extra_repr(self) -> str:
+        return f"dim={self.dim}, backend={self.backend!r}" + f", variant={self.variant!r}" * (self.variant != "auto")
