@@ -91,6 +91,7 @@ class Backend:
         # The fast path of a repeated call. What another launch table than that in force was chosen for is not kept.
         # What torch would have to see of a call, for a tangent or a trace, is looked at in a first one.
         key: tuple[object, ...] | None = None
+        result: torch.Tensor
         if out is None and self._forward._current_level < 0 and not self._modes._is_in_torch_dispatch_mode:
             address = 0  # also that of a tensor without memory
             kept = self._last.get(op)
@@ -116,9 +117,9 @@ class Backend:
                     if key is None:  # another stream than before, say
                         key, _, _ = self._launches.find(op, x, dim, keepdim, variant)
         if key is None and is_followed((x,)):
-            result = self._followed(op, (x,), dim, keepdim, {}, variant, out)
-            if result is not NotImplemented:
-                return result
+            found = self._followed(op, (x,), dim, keepdim, {}, variant, out)
+            if found is not NotImplemented:
+                return found  # type: ignore[no-any-return]
         launch, (result,) = self._bound(op, (x,), dim, keepdim, (), variant, out)
         if key is not None and isinstance(launch, Movable):
             self._launches.keep(key, x, launch, result)
@@ -181,9 +182,9 @@ class Backend:
         out: Any,
     ) -> Any:
         """A call of which torch must see something; NotImplemented, if it need not."""
-        from kernelzoo import torch_ops  # a tenth of a second's work at first, and few need it
+        from kernelzoo import derivatives, torch_ops  # a tenth of a second's work at first, and few need it
 
-        return torch_ops.called(torch_ops.Call(self, op, dim, keepdim, dict(scalars), variant), inputs, out)
+        return torch_ops.called(derivatives.Call(self, op, dim, keepdim, dict(scalars), variant), inputs, out)
 
     def _bound(
         self,

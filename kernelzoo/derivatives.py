@@ -6,13 +6,13 @@ derivative of its own reference, which torch composes. Forward mode and what map
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
-from kernelzoo.errors import GradientError
+from kernelzoo.errors import GradientError, UnknownNameError
 from kernelzoo.operations import OPERATIONS, Arguments, Dims, Operation, axes_of
 from kernelzoo.operations.declared import ROW
 from kernelzoo.operations.rows import Rows
@@ -80,26 +80,37 @@ def gradients(call: Call, saved: dict[str, torch.Tensor], grads: Tensors) -> tup
                 tensors[name] = tensor.reshape([shape[d] for d in kept])
             elif len(dims) > 1:
                 tensors[name] = tensor.permute(*kept, *dims).flatten(len(kept))
-    found = several(call._replace(op=rule, dim=dim, keepdim=False, scalars={}, variant="auto")(*tensors.values()))
+    try:
+        found = several(call._replace(op=rule, dim=dim, keepdim=False, scalars={}, variant="auto")(*tensors.values()))
+    except UnknownNameError as error:
+        raise GradientError(
+            f"{call.backend.name} has no {rule.name}, which is the gradient of {op.name}; register one, or call under "
+            "torch.no_grad()"
+        ) from error
     if op.reduces and len(dims) > 1:
         order = [*kept, *dims]
         back = [order.index(d) for d in range(len(shape))]
-        found = tuple(g.unflatten(-1, [shape[d] for d in dims]).permute(back) for g in found)
+        found = tuple(g.reshape([shape[d] for d in order]).permute(back) for g in found)
     return (*found, *(None for _ in range(len(op.inputs) - len(found))))
 
 
-def _of_reference(call: Call, inputs: Tensors, grads: Tensors) -> tuple[torch.Tensor | None, ...]:
+def _of_reference(call: Call, inputs: Tensors, grads: Sequence[torch.Tensor | None]) -> tuple[torch.Tensor | None, ...]:
     places = [i for i, x in enumerate(inputs) if x.is_floating_point()]
-
-    def function(*floats: torch.Tensor) -> Any:
-        given = list(inputs)
-        for place, x in zip(places, floats, strict=True):
-            given[place] = x
-        return composed(call, *given)
-
-    _, pull = torch.func.vjp(function, *(inputs[i] for i in places))
-    found = dict(zip(places, pull(one(grads)), strict=True))
+    pull = torch.func.vjp(_of_floats(call, inputs, places), *(inputs[i] for i in places))[1]
+    given = tuple(g for g in grads if g is not None and g.is_floating_point())
+    found = dict(zip(places, pull(given), strict=True))
     return tuple(found.get(i) for i in range(len(inputs)))
+
+
+def _of_floats(call: Call, inputs: Tensors, places: Sequence[int]) -> Callable[..., Tensors]:
+    """The results that are floats, as a function of the inputs at some places."""
+
+    def function(*given: torch.Tensor) -> Tensors:
+        whole = dict(zip(places, given, strict=True))
+        results = several(composed(call, *(whole.get(i, x) for i, x in enumerate(inputs))))
+        return tuple(result for result in results if result.is_floating_point())
+
+    return function
 
 
 def composed(call: Call, *inputs: torch.Tensor) -> Any:
@@ -108,23 +119,21 @@ def composed(call: Call, *inputs: torch.Tensor) -> Any:
     dims = axes_of(call.dim, inputs[0].ndim) if op.by_rows else ()
     args = Arguments(inputs, dims, call.keepdim, op.scalars_of(call.scalars))
     rows, dtypes = Rows(op, args), op.out_dtypes(args)
-    results = several(
-        op.computed([x.float() if x.is_floating_point() and x.itemsize < 4 else x for x in rows.inputs], args)
-    )
+    wide = [x.float() if x.is_floating_point() and x.itemsize < 4 else x for x in rows.inputs]
+    results = several(op.computed(wide, args))
     return one([rows.back(i, result).to(dtypes[i]) for i, result in enumerate(results)])
 
 
 def tangents(call: Call, inputs: Tensors, given: Sequence[torch.Tensor | None]) -> Any:
     """The tangents of the outputs, by those of the inputs: of the reference, whose gradient is linear, transposed."""
     moved = {i: t for i, t in enumerate(given) if t is not None}
-
-    def function(*floats: torch.Tensor) -> Any:
-        whole = dict(zip(moved, floats, strict=True))
-        return composed(call, *(whole.get(i, x) for i, x in enumerate(inputs)))
-
-    results, pull = torch.func.vjp(function, *(inputs[i] for i in moved))
-    _, push = torch.func.vjp(pull, one([torch.zeros_like(result) for result in several(results)]))
-    return one(push(tuple(moved.values())))
+    function = _of_floats(call, inputs, list(moved))
+    results, pull, *_ = torch.func.vjp(function, *(inputs[i] for i in moved))
+    _, push, *_ = torch.func.vjp(pull, tuple(torch.zeros_like(result) for result in results))
+    found = iter(push(tuple(moved.values()))[0])
+    dims = axes_of(call.dim, inputs[0].ndim) if call.op.by_rows else ()
+    dtypes = call.op.out_dtypes(Arguments(inputs, dims, call.keepdim))
+    return one([next(found) if dtype.is_floating_point else None for dtype in dtypes])
 
 
 # --- A batch ----------------------------------------------------------------------------------------------------------
@@ -168,7 +177,7 @@ class Differentiable(torch.autograd.Function):
     """A call whose input requires a gradient, and which nothing else follows."""
 
     @staticmethod
-    def forward(ctx: Any, call: Call, *inputs: torch.Tensor) -> Any:  # type: ignore[override]  # torch's takes anything
+    def forward(ctx: Any, call: Call, *inputs: torch.Tensor) -> Any:
         results = call(*inputs)
         _save(ctx, call, inputs, results)
         return results
@@ -184,9 +193,6 @@ def _save(ctx: Any, call: Call, inputs: Tensors, results: Any) -> None:
     names = list(call.op.inputs)
     ctx.call, ctx.names = call, (*(names[i] for i in which), *("y",) * output)
     ctx.save_for_backward(*(inputs[i] for i in which), *several(results)[:output])
-    whole = [result for result in several(results) if not result.is_floating_point()]
-    if whole:
-        ctx.mark_non_differentiable(*whole)
 
 
 _NEEDED: dict[Operation, tuple[tuple[int, ...], bool]] = {}
@@ -215,5 +221,5 @@ class Transformed(Differentiable):
         return batched(call, info.batch_size, in_dims[1:], inputs)
 
 
-differentiable = partial(super(torch.autograd.Function, Differentiable).apply)  # type: ignore[misc]
+differentiable = partial(super(torch.autograd.Function, Differentiable).apply)
 """Without the checks for ``torch.func``, which take as long as a call."""

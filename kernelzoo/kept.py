@@ -147,4 +147,4 @@ class Launches:
         """Keep no launch."""
         self._workspaces = 0
         for table in (self._kept, self._kept_calls, self.last, self.last_calls):
-            table.clear()  # type: ignore[attr-defined]
+            table.clear()

@@ -78,7 +78,7 @@ def _is_transformed(x: torch.Tensor) -> bool:
 def _is_seen(x: torch.Tensor) -> bool:
     """Whether someone sees what torch's dispatcher does with a tensor, and not what a kernel does with its memory."""
     functional = torch._C._functorch.is_functionaltensor(x)
-    return functional or x.is_meta or is_hidden(x) or is_traced(x) or is_wrapper(x)
+    return functional or is_hidden(x) or is_traced(x) or is_wrapper(x)
 
 
 def _dispatched(call: Call, tensors: list[torch.Tensor]) -> Any:
@@ -127,7 +127,7 @@ def _call_of(op: Operation, flat: Sequence[Any]) -> tuple[Call, tuple[torch.Tens
     from kernelzoo.backend import get
 
     rest = list(flat[len(op.inputs) :])
-    dim = rest.pop(0) if op.by_rows else -1
+    dim: Any = rest.pop(0) if op.by_rows else -1
     keepdim = rest.pop(0) if op.reduces else False
     *scalars, backend, variant = rest
     named = dict(zip(op.scalars, scalars, strict=True))
@@ -175,9 +175,9 @@ def _define(op: Operation) -> Any:
     def refused(*_: Any) -> None:
         refuse(op)
 
-    _library.define(_schema(op), tags=(torch.Tag.pt2_compliant_tag,))
+    _library.define(_schema(op), tags=(torch.Tag.pt2_compliant_tag,))  # type: ignore[no-untyped-call]
     for device in ("CPU", "CUDA"):
-        _library.impl(name, compute, device)
+        _library.impl(name, compute, device)  # type: ignore[no-untyped-call]
     torch.library.register_fake(qualified, pretend, lib=_library)
     if op.gradient:
         torch.library.register_autograd(qualified, derive, setup_context=prepare, lib=_library)
@@ -189,7 +189,7 @@ def _define(op: Operation) -> Any:
     return getattr(torch.ops.kernelzoo, name).default
 
 
-_library = torch.library.Library("kernelzoo", "FRAGMENT")
+_library = torch.library.Library("kernelzoo", "FRAGMENT")  # type: ignore[no-untyped-call]
 _lock = threading.Lock()
 _overloads: dict[str, Any] = {}
 

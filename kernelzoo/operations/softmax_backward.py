@@ -19,7 +19,7 @@ LARGEST = 3.4028234663852886e38
 
 def _largest(dtype: torch.finfo, n: int) -> float:
     """The sum of n products, times another number, must not overflow in float32 (of float64, in float64)."""
-    return 0.5 * float(max(dtype.max, LARGEST) / max(n, 1)) ** (1 / 3)
+    return math.cbrt(max(dtype.max, LARGEST) / max(n, 1)) / 2
 
 
 @operation(dtypes=FLOATS)

@@ -758,11 +758,11 @@ def _leak(
         raise refused
     backend = get(implementation.backend)
     go(max(2 * len(inputs), min(calls // 4, 20_000)))
-    backend._forget()  # of what is kept by layout there is at most so much, which is no leak
+    backend._launches.forget()  # of what is kept by layout there is at most so much, which is no leak
     settle(where)
     before, device_before = resident(), torch.cuda.memory_allocated() if where.is_cuda else 0
     go(calls)
-    backend._forget()
+    backend._launches.forget()
     settle(where)
     grown = resident() - before
     device_grown = torch.cuda.memory_allocated() - device_before if where.is_cuda else 0

@@ -46,6 +46,7 @@ def declared() -> Iterator[dict[str, operations.Operation]]:
         del registry._registered[key]
     registry._loaded.pop("several", None)
     backend._backends.pop("several", None)
+    vars(backend._loaded).pop("several", None)
 
 
 def register(variant: str, add: int = 0, scale: float = 1) -> kernelzoo.Implementation:

@@ -33,6 +33,7 @@ def declared(*backends: str) -> Iterator[dict[str, ModuleType]]:
         for name in ("mine", *backends):
             registry._loaded.pop(name, None)
             backend._backends.pop(name, None)
+            vars(backend._loaded).pop(name, None)
 
 
 _TELLING = ("special-values-5", "cancels", "neighbours", "middle", "stepped", "scalar", "=")

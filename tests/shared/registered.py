@@ -16,6 +16,7 @@ def unload(*names: str) -> None:
     for name in names:
         registry._loaded.pop(name, None)
         backend._backends.pop(name, None)
+        vars(backend._loaded).pop(name, None)
     backend._best.clear()
 
 
