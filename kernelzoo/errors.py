@@ -96,7 +96,8 @@ class OutputError(KernelZooError, ValueError):
 
 
 class GradientError(KernelZooError, RuntimeError):
-    """The input requires a gradient, which no kernel here computes; dropping it silently would be worse."""
+    """A gradient or a tangent would be lost: the operation has none, or ``out`` is given. To drop it silently would be
+    worse."""
 
 
 class UnsupportedProblemError(KernelZooError, ValueError):

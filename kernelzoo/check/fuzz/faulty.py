@@ -121,7 +121,7 @@ FAULTY: dict[str, Callable[[Call], dict[str, Any]]] = {
     "a tensor elsewhere": lambda call: {
         name: x.to("meta") for name, x in zip(call.op.inputs, call.inputs, strict=True)
     },
-    "a gradient": lambda call: call.gradient(),
+    "a gradient and an out": lambda call: call.gradient() | call.with_out(lambda out: out),
     "no such variant": lambda call: {"variant": "fastest"},
     "out of another shape": lambda call: call.with_out(lambda out: out.new_empty((*out.shape, 2))),
     "out of another dtype": lambda call: call.with_out(_complex),
