@@ -136,8 +136,8 @@ def fused(x: torch.Tensor, y: torch.Tensor, grad: torch.Tensor, out: torch.Tenso
     """The minima of a row, or of a tile of rows side by side, are counted, then it is read again from cache and
     written; rows in parallel."""
     tensors = lanes_last(x, y, grad, out)
-    groups, n, lanes = tensors[0].shape
+    groups, _, lanes = tensors[0].shape
     if not side_by_side(tensors[0]):
         return bound(_rows, tensors, groups * lanes)
-    width = tile_lanes(groups, n, lanes, x.element_size())
+    width = tile_lanes(groups, lanes)
     return bound(_columns, tensors, groups * -(-lanes // width), width)

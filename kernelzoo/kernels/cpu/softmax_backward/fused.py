@@ -144,8 +144,8 @@ def _columns(grad, y, out, n, lanes, gg, gn, gl, yg, yn, yl, og, on, ol, pitch, 
 def fused(grad: torch.Tensor, y: torch.Tensor, out: torch.Tensor) -> Launch:
     """A row, or a tile of rows side by side, is summed, and read again from cache to be written; rows in parallel."""
     tensors = lanes_last(grad, y, out)
-    groups, n, lanes = tensors[0].shape
+    groups, _, lanes = tensors[0].shape
     if not side_by_side(tensors[0]):
         return bound(_rows, tensors, groups * lanes)
-    width = tile_lanes(groups, n, lanes, 2 * grad.element_size())
+    width = tile_lanes(groups, lanes)
     return bound(_columns, tensors, groups * -(-lanes // width), width)
