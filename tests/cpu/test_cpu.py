@@ -15,6 +15,7 @@ from kernelzoo.errors import UnsupportedProblemError
 numba = pytest.importorskip("numba", reason="the cpu backend is written in Numba")
 
 from kernelzoo.kernels.cpu.softmax import fused, launching, words  # noqa: E402  # need Numba
+from kernelzoo.operations import OPERATIONS  # noqa: E402
 
 HALVES = pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
 SOFTMAX_VARIANTS = pytest.mark.parametrize("variant", ["fused", "online"])
@@ -30,6 +31,12 @@ def widen_all(elements, out):
 def narrow_all(values, out):
     for i in range(values.size):
         out[i] = words.narrow(values[i], out[i])
+
+
+@numba.njit
+def round_all(values, out):
+    for i in range(values.size):
+        out[i] = words.rounded(values[i], out[i])
 
 
 @numba.njit
@@ -197,3 +204,56 @@ def test_bits_do_not_depend_on_where_memory_lies() -> None:
     for variant in ("fused", "online"):
         results = [kernelzoo.get("cpu").softmax(x, variant=variant) for _ in range(1000)]
         assert all(torch.equal(result, results[0]) for result in results), variant
+
+
+@HALVES
+def test_every_number_rounds_to_the_nearest_half(dtype):
+    halves = every_pattern(dtype).float()
+    halves = halves[halves.isfinite()].unique()
+    middles = (halves[1:].double() + halves[:-1].double()).div_(2).float()
+    ends = torch.tensor([0.0, -0.0, 65519.99, 65520.0, 1e30, 3.4e38, float("inf"), float("nan")])
+    values = torch.cat([halves, middles, *(middles.nextafter(torch.tensor(end)) for end in (1e38, -1e38)), ends, -ends])
+    rounded = torch.empty(values.shape, dtype=dtype)
+    round_all(values.numpy(), storage(rounded))
+    torch.testing.assert_close(rounded, values.to(dtype), rtol=0, atol=0, equal_nan=True)
+    numbers = ~values.isnan()
+    assert torch.equal(rounded.signbit()[numbers], values.signbit()[numbers])
+
+
+def test_gradients_where_tensors_lie_in_different_ways():
+    """Rows along in one tensor and across in another, several tiles of rows side by side, more than a block of each."""
+    backend, generator = kernelzoo.get("cpu"), torch.Generator().manual_seed(0)
+    for dtype in (torch.float32, torch.bfloat16):
+        grad, y, out = (torch.rand(1301, 1100, generator=generator).to(dtype) for _ in range(3))
+        turned = y.T.contiguous()
+        for a, b, to in ((grad.T, turned, out.T), (grad, turned.T, out), (grad.T, y.T, out.T), (grad.T, y.T, None)):
+            for dim in (0, 1):
+                result = backend.softmax_backward(a, b, dim, out=to)
+                OPERATIONS["softmax_backward"].assert_close(result, (a, b), dim)
+                x = (b * 8).round()
+                inputs = x, x.amin(dim), a.select(dim, 7)
+                OPERATIONS["min_backward"].assert_close(backend.min_backward(*inputs, dim, out=to), inputs, dim)
+
+
+def test_gradients_have_the_same_bits_on_one_thread_and_on_all():
+    grad, y = torch.randn(2, 67, 5003)
+    backend, threads = kernelzoo.get("cpu"), numba.get_num_threads()
+    for dim in (0, 1):
+        parallel = backend.softmax_backward(grad, y, dim)
+        numba.set_num_threads(1)
+        try:
+            serial = backend.softmax_backward(grad, y, dim)
+        finally:
+            numba.set_num_threads(threads)
+        assert torch.equal(parallel.view(torch.int32), serial.view(torch.int32))
+
+
+def test_an_infinite_sum_is_no_nan():
+    """What a sum in two parts rounds off is no number, where the sum is infinite."""
+    grad, y = torch.ones(3, 600), torch.full((3, 600), 0.5)
+    grad[1, 7] = float("inf")
+    for dim in (0, 1):
+        a, b = (grad, y) if dim else (grad.T.contiguous(), y.T.contiguous())
+        result = kernelzoo.get("cpu").softmax_backward(a, b, dim)
+        result = result if dim else result.T
+        assert result[1, 7].isnan() and (result[1, 8:] == -float("inf")).all() and result[2].isfinite().all()

@@ -54,14 +54,15 @@ def flat(x: torch.Tensor, dtype: torch.dtype) -> Any:
     return x.detach().as_strided((span,), (1,)).view(dtype).numpy()
 
 
-def lanes_last(x: torch.Tensor, out: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+def lanes_last(x: torch.Tensor, *others: torch.Tensor) -> tuple[torch.Tensor, ...]:
     """Order the two row axes of the canonical form so that the last, the *lane* axis, is the one to go side by side.
 
-    That is the closer one in memory, unless it has too few rows; the other then, if it is longer.
+    That is the one closer in x's memory, unless it has too few rows; the other then, if it is longer.
     """
     closer, other = (0, 2) if x.size(2) == 1 or (x.size(0) > 1 and x.stride(0) < x.stride(2)) else (2, 0)
     lane = closer if x.size(closer) >= min(MIN_LANES, x.size(other)) else other
-    return (x, out) if lane == 2 else (x.transpose(0, 2), out.transpose(0, -1))
+    tensors = x, *others
+    return tensors if lane == 2 else tuple(tensor.transpose(0, -1) for tensor in tensors)
 
 
 def side_by_side(x: torch.Tensor) -> bool:

@@ -26,7 +26,7 @@ from kernelzoo.kernels.numba.source import Source, capability_of, compiled, comp
 from kernelzoo.kernels.shared import driver
 from kernelzoo.kernels.shared.driver import Parameters, Shape
 from kernelzoo.launch import Bind, Launch, Movable, Recording, Step, WithWorkspace, recording
-from kernelzoo.layout import Rows, cdiv, rows_of
+from kernelzoo.layout import Rows, Strides, cdiv, rows_with
 
 SIMULATED: bool = config.ENABLE_CUDASIM
 SIMULATOR = Device("", "Numba's simulator", 2, 4096, 0.0, 1024, 1, 2048, 2048)
@@ -65,15 +65,18 @@ class View(Rows):
     """Elements that can be moved at once along a row, a power of two."""
     edges: bool
     """Whether some row begins or ends off a boundary of ``vec`` elements."""
+    others: tuple[Strides, ...] = ()
+    """Of the tensors between x and out."""
 
     @property
     def offsets(self) -> tuple[int, ...]:
-        """What every kernel takes after its pointers."""
+        """What every kernel takes after its pointers; of the tensors between x and out, the strides come last."""
         return (
             *(self.total, self.inner, self.n),
             *(self.x_outer, self.x_n, self.x_inner),
             *(self.out_outer, self.out_n, self.out_inner),
             self.x_phase,
+            *(stride for other in self.others for stride in other[:3]),
         )
 
     @property
@@ -82,16 +85,21 @@ class View(Rows):
         return self.vec == self.whole_vector
 
 
-def view(x: torch.Tensor, out: torch.Tensor) -> View:
-    """See canonical ``(x, out)`` as rows."""
-    rows = rows_of(x, out)
+def view(x: torch.Tensor, out: torch.Tensor, *others: torch.Tensor) -> View:
+    """See canonical ``(x, out)`` as rows, with the tensors between them. Those that have rows of their own are read as
+    widely as all of them can be."""
+    rows, strides = rows_with(x, out, *others)
+    beside = [found for found, tensor in zip(strides, others, strict=True) if tensor.ndim == 3]
     vec, edges = 1, False
-    if rows.n > 1 and rows.contiguous:
+    if rows.n > 1 and rows.contiguous and all(other.n == 1 for other in beside):
         vec = rows.whole_vector
-        while rows.apart % vec:
+        apart = rows.apart
+        for y in beside:
+            apart |= (rows.x_phase - y.phase) | (rows.x_outer - y.outer) | (rows.x_inner - y.inner)
+        while apart % vec:
             vec //= 2
         edges = (rows.x_phase | rows.n | rows.x_outer | rows.x_inner) % vec != 0
-    return View(**asdict(rows), vec=vec, edges=edges)
+    return View(**asdict(rows), vec=vec, edges=edges, others=strides)
 
 
 # --- Plans ----------------------------------------------------------------------------------------------------------
@@ -99,7 +107,7 @@ def view(x: torch.Tensor, out: torch.Tensor) -> View:
 T = TypeVar("T")
 
 BindView = Callable[..., Launch]
-"""Takes tensors ``(x, out)`` of the looks it was made for, and returns a launch."""
+"""Takes the canonical tensors, of the looks it was made for, and returns a launch."""
 
 Plan = Callable[[View, Device, Any], BindView]
 """All that a form decides by the look of a problem, the device and the launch table: compiles what it needs, and
@@ -114,22 +122,27 @@ def planned(table: type[Any] | None = None) -> Callable[[Plan], Bind]:
 
     def decorate(plan: Plan) -> Bind:
         @wraps(plan)
-        def bind(x: torch.Tensor, out: torch.Tensor) -> Launch:
-            return settled(plan, table, x, out)(x, out)
+        def bind(*tensors: torch.Tensor) -> Launch:
+            return settled(plan, table, *tensors)(*tensors)
 
         return bind
 
     return decorate
 
 
-def settled(decide: Callable[[View, Device, Any], T], table: type[Any] | None, x: torch.Tensor, out: torch.Tensor) -> T:
-    """What is decided by the look of ``(x, out)``, the device and the launch table, once for all that look the same."""
+def settled(decide: Callable[[View, Device, Any], T], table: type[Any] | None, *tensors: torch.Tensor) -> T:
+    """What is decided by the look of canonical tensors, the device and the launch table, once for all that look the
+    same."""
+    x, *others, out = tensors
     device = device_of(x)
     index = device.index
     numbers = tables.of(table, index) if table is not None else None
     if recording.get() is not None or (index < 0 and not SIMULATED):
-        return decide(view(x, out), device, numbers)
+        return decide(view(x, out, *others), device, numbers)
+    key: tuple[object, ...]
     key = (decide, numbers, index, x.dtype, x.shape, x.stride(), out.stride(), x.data_ptr() % 16, out.data_ptr() % 16)
+    for other in others:
+        key = *key, other.stride(), other.data_ptr() % 16
     found: T | None = _settled.get(key)
     if found is None:
         with compiling, nullcontext() if SIMULATED else attached(index):
@@ -137,7 +150,7 @@ def settled(decide: Callable[[View, Device, Any], T], table: type[Any] | None, x
             if found is None:
                 if len(_settled) >= SETTLED:
                     _settled.clear()
-                found = _settled[key] = decide(view(x, out), device, numbers)
+                found = _settled[key] = decide(view(x, out, *others), device, numbers)
     return found
 
 
@@ -174,14 +187,15 @@ class Kernel:
         return self.bound(Shape(grid, threads or self.source.threads, shared, cluster, cooperative), integers)
 
     def call_with_workspace(self, numbers: int, counters: int, *arguments: int, **how: Any) -> BindView:
-        """A call of a kernel that takes, between x and out, so many numbers, and so many counters, which begin at 0."""
+        """A call of a kernel that takes, before out, so many numbers, and so many counters, which begin at 0."""
         call = self.call(*arguments, **how)
-        _, number, counter, _ = (getattr(torch, str(kind), None) for kind in self.source.pointees)
+        *_, number, counter, _ = (getattr(torch, str(kind), None) for kind in self.source.pointees)
 
-        def bind(x: torch.Tensor, out: torch.Tensor) -> Launch:
-            workspace = torch.empty(numbers, dtype=number, device=x.device)
-            zeros = torch.zeros(counters, dtype=counter, device=x.device)
-            return call(x, workspace, zeros, out)
+        def bind(*tensors: torch.Tensor) -> Launch:
+            *inputs, out = tensors
+            workspace = torch.empty(numbers, dtype=number, device=out.device)
+            zeros = torch.zeros(counters, dtype=counter, device=out.device)
+            return call(*inputs, workspace, zeros, out)
 
         return bind
 
@@ -201,19 +215,25 @@ class Loaded(Kernel):
     def bound(self, shape: Shape, integers: tuple[int, ...]) -> BindView:
         """Tensors are passed by their address, and kept alive by the launch."""
         driver.allow(self.function, shape)
-        pointers = len(self.source.pointees)
+        pointers, inputs = len(self.source.pointees), self.source.inputs
         launched = self.function, shape, Parameters.of_words(*[0] * pointers, *integers), self.device
         if pointers == 2:
             return partial(Movable, driver.movable(*launched))
         at = driver.placed(*launched)
+        if pointers == inputs + 1:
+            return partial(Movable, lambda *addresses: at(addresses))
 
         def bind(*tensors: torch.Tensor) -> Launch:
             if pointers == 1:  # a fill
                 (only,) = tensors
                 return lambda: at((only.data_ptr(),))
-            x, *workspace, out = tensors
+            ours, workspace, out = tensors[:inputs], tensors[inputs:-1], tensors[-1]
             between = tuple(tensor.data_ptr() for tensor in workspace)
-            return WithWorkspace(lambda x, out: at((x, *between, out)), x, out, workspace=workspace)
+            if inputs == 1:
+                return WithWorkspace(lambda x, out: at((x, *between, out)), *ours, out, workspace=workspace)
+            return WithWorkspace(
+                lambda *addresses: at((*addresses[:-1], *between, addresses[-1])), *ours, out, workspace=workspace
+            )
 
         return bind
 

@@ -14,7 +14,7 @@ Everything is unrolled at compile time: a local array whose every index is then 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 import numpy as np
@@ -124,7 +124,8 @@ def spread(dtype: str, vec: int, identity: Any) -> Any:
     """An identity as such a word."""
     if not machine.is_packed(dtype, vec):
         return identity
-    half = {"float16": 0x7C00, "bfloat16": 0x7F80}[dtype] | (0x8000 if identity < 0 else 0)
+    wide = np.float32(identity)
+    half = int(wide.astype(np.float16).view(np.uint16)) if dtype == "float16" else int(wide.view(np.uint32)) >> 16
     return np.uint32(half << 16 | half)
 
 
@@ -218,11 +219,21 @@ def begin(r, inner, x_outer, x_inner, out_outer, out_inner):
 
 
 @cuda.jit(device=True, inline="always")
+def seat_of(r, inner):
+    """Where row r stands along the outer axis and along the inner one, for tensors of any strides."""
+    outer, place = r, types.int64(0)
+    if inner > 1:
+        outer = r // inner
+        place = r - outer * inner
+    return outer, place
+
+
+@cuda.jit(device=True, inline="always")
 def _add(a, b):
     return a + b
 
 
-@cache
+@lru_cache(maxsize=None, typed=True)
 def reductions(tiling: Tiling, identity: Any) -> tuple[Any, Any, Any]:
     """``reduce_max``, ``reduce_min``, ``reduce_sum``: of one value a thread, over the lanes of each row.
 

@@ -40,6 +40,9 @@ class Source:
     """What the function around it was given: with its qualified name, this says which kernel it is."""
     blocks: int = 1
     """Blocks that an SM must be able to run at once, which bounds the registers of a thread."""
+    inputs: int = 1
+    """Of the pointers, those of the problem's inputs, which come first; the last is its output's, and those between
+    are a workspace."""
 
     @cached_property
     def arguments(self) -> tuple[Any, ...]:

@@ -172,7 +172,7 @@ def fused(x: torch.Tensor, out: torch.Tensor) -> Launch:
     if n > CACHED:
         raise UnsupportedProblemError("cpu/softmax/fused", f"rows of up to {CACHED} elements stay in cache, got {n}")
     if not side_by_side(x):
-        return bound(_fused_rows, x, out, groups * lanes)
+        return bound(_fused_rows, (x, out), groups * lanes)
     fewest, most = TILE_LANES
     width = min(lanes, most, max(fewest, TILE_BYTES // (n * max(4, x.element_size()))))
-    return bound(_fused_columns, x, out, groups * -(-lanes // width), width)
+    return bound(_fused_columns, (x, out), groups * -(-lanes // width), width)

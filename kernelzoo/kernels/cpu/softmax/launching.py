@@ -1,4 +1,4 @@
-"""The launch of a softmax kernel of the host."""
+"""The launch of a kernel of the host on floats: of a softmax, and of gradients."""
 
 from collections.abc import Callable
 
@@ -16,7 +16,10 @@ DTYPES = {
 }
 
 
-def bound(kernel: Callable[..., None], x: torch.Tensor, out: torch.Tensor, units: int, *constants: int) -> Launch:
+def bound(kernel: Callable[..., None], tensors: tuple[torch.Tensor, ...], units: int, *constants: int) -> Launch:
+    """A kernel that takes the tensors' memory, the rows' length, the lanes, and the strides of each tensor."""
+    x = tensors[0]
     dtype = DTYPES[x.dtype]
-    shape = (x.size(1), x.size(2), *x.stride(), *out.stride())
-    return launcher((kernel, (flat(x, dtype), flat(out, dtype), *shape, *constants, units, tasks(units, x.numel()))))
+    strides = (stride for tensor in tensors for stride in tensor.stride())
+    shape = (x.size(1), x.size(2), *strides, *constants, units, tasks(units, x.numel()))
+    return launcher((kernel, (*(flat(tensor, dtype) for tensor in tensors), *shape)))

@@ -129,6 +129,6 @@ def online(x: torch.Tensor, out: torch.Tensor) -> Launch:
     x, out = lanes_last(x, out)
     groups, _, lanes = x.shape
     if not side_by_side(x):
-        return bound(_online_rows, x, out, groups * lanes)
+        return bound(_online_rows, (x, out), groups * lanes)
     width = min(lanes, ONLINE_LANES)
-    return bound(_online_columns, x, out, groups * -(-lanes // width), width)
+    return bound(_online_columns, (x, out), groups * -(-lanes // width), width)

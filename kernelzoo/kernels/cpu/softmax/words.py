@@ -93,6 +93,32 @@ def _to_half(value, like):
     return np.int16(np.int32(0x7E00) if value != value else rounded)
 
 
+def rounded(value: Any, like: Any) -> Any:
+    """As ``narrow``, of any float: negative ones, infinities, and what overflows to them."""
+    raise NotImplementedError("compiled only")
+
+
+@overload(rounded)
+def _rounded_of(value, like):
+    if like == types.uint16:
+        return _to_bfloat16
+    if like == types.int16:
+        return _to_any_half
+    return lambda value, like: value
+
+
+def _to_any_half(value, like):
+    bits = bits_of(value)
+    sign = np.int32((bits >> np.int32(16)) & np.int32(0x8000))
+    magnitude = np.int32(bits & np.int32(0x7FFFFFFF))
+    odd = np.int32((magnitude >> np.int32(13)) & np.int32(1))
+    normal = np.int32(np.int32(magnitude - np.int32(112 << 23) + np.int32(0xFFF) + odd) >> np.int32(13))
+    normal = min(normal, np.int32(0x7C00))  # what is too large, and infinity, whose exponent is larger still
+    small = np.int32(bits_of(np.float32(float_of(magnitude) + np.float32(0.5))) - np.int32(126 << 23))
+    half = small if magnitude < np.int32(113 << 23) else normal
+    return np.int16((np.int32(0x7E00) if value != value else half) | sign)
+
+
 # The exponential
 
 

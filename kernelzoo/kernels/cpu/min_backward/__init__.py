@@ -1,0 +1,1 @@
+"""The gradient of a minimum on the host, in Numba."""

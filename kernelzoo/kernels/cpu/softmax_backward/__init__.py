@@ -1,0 +1,1 @@
+"""The gradient of a softmax on the host, in Numba."""

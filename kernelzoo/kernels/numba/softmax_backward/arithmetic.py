@@ -1,0 +1,108 @@
+"""What a thread does with its part of a row of both inputs: the sum of products, and the results.
+
+Half precision is computed in float32, and sums are met in a fixed order, so that the same input gives the same bits.
+"""
+
+from functools import cache
+from typing import Any
+
+from numba import cuda
+
+from kernelzoo.kernels.numba.dtypes import one
+from kernelzoo.kernels.numba.words import machine
+
+
+@cuda.jit(device=True, inline="always")
+def add(total, carry, term):
+    """The rounded sum of all three, and what it rounded off (Knuth, TAOCP 2, 4.2.2)."""
+    new = total + term
+    back = new - total
+    return new, carry + ((total - (new - back)) + (term - back))
+
+
+@cuda.jit(device=True, inline="always")
+def whole(total, carry):
+    """Such a sum; what it rounded off is no number where it is none or infinite."""
+    return total + carry if carry == carry else total
+
+
+@cache
+def arithmetic(dtype: str, vec: int, words: int) -> tuple[Any, Any]:
+    """``products(grads, weights, k)``: the sum of the products of two times ``words`` registers, from k on.
+    ``finish(grads, weights, k, total)`` makes the former results: weight times (gradient less total)."""
+    ZERO: Any = type(one(dtype))(0)
+
+    if machine.is_packed(dtype, vec):
+        low, high, pair, _, _ = machine.word_functions(dtype)
+        keep = machine.keep
+
+        @cuda.jit(device=True, inline="always")
+        def products(grads, weights, k):
+            s, other = ZERO, ZERO
+            for j in range(words):
+                grad, weight = keep(grads[k + j]), keep(weights[k + j])
+                s += low(grad) * low(weight)
+                other += high(grad) * high(weight)
+            return s + other
+
+        @cuda.jit(device=True, inline="always")
+        def finish(grads, weights, k, total):
+            for j in range(words):
+                grad, weight = keep(grads[k + j]), keep(weights[k + j])
+                grads[k + j] = pair(low(weight) * (low(grad) - total), high(weight) * (high(grad) - total))
+
+        return products, finish
+
+    @cuda.jit(device=True, inline="always")
+    def wide_products(grads, weights, k):
+        s, other = ZERO, ZERO
+        for j in range(words // 2):
+            s += grads[k + 2 * j] * weights[k + 2 * j]
+            other += grads[k + 2 * j + 1] * weights[k + 2 * j + 1]
+        if words % 2:
+            s += grads[k + words - 1] * weights[k + words - 1]
+        return s + other
+
+    @cuda.jit(device=True, inline="always")
+    def wide_finish(grads, weights, k, total):
+        for j in range(words):
+            grads[k + j] = weights[k + j] * (grads[k + j] - total)
+
+    return wide_products, wide_finish
+
+
+@cache
+def by_column(dtype: str, vec: int, words: int) -> tuple[Any, Any]:
+    """``products(grads, weights, k, s)``, ``finish(grads, weights, k, total)``: as in ``arithmetic``, but each element
+    of a vector is of another row, and so is each of ``s`` and ``total``."""
+    if machine.is_packed(dtype, vec):
+        low, high, pair, _, _ = machine.word_functions(dtype)
+        keep = machine.keep
+
+        @cuda.jit(device=True, inline="always")
+        def products(grads, weights, k, s):
+            for j in range(words):
+                grad, weight = keep(grads[k + j]), keep(weights[k + j])
+                s[2 * j] += low(grad) * low(weight)
+                s[2 * j + 1] += high(grad) * high(weight)
+
+        @cuda.jit(device=True, inline="always")
+        def finish(grads, weights, k, total):
+            for j in range(words):
+                grad, weight = keep(grads[k + j]), keep(weights[k + j])
+                first, second = low(grad) - total[2 * j], high(grad) - total[2 * j + 1]
+                grads[k + j] = pair(low(weight) * first, high(weight) * second)
+
+        return products, finish
+
+    @cuda.jit(device=True, inline="always")
+    def wide_products(grads, weights, k, s):
+        for j in range(words):
+            s[j] += grads[k + j] * weights[k + j]
+
+    @cuda.jit(device=True, inline="always")
+    def wide_finish(grads, weights, k, total):
+        for j in range(words):
+            grads[k + j] = weights[k + j] * (grads[k + j] - total[j])
+
+    return wide_products, wide_finish
