@@ -118,7 +118,7 @@ def plan_split(
     cut = split(strips, columns.n, min(parts, resident, cdiv(columns.n, LEAST_SHARE)), 1, resident)
     strip = shared(columns, vector, held, device, cut.span)
     arguments: tuple[Argument, ...] = ("partial", "counters", (I32, cut.parts), (I32, strip.saved))
-    kernel = strip.kernel("split_grid_columns", columns)
+    kernel = strip.kernel("columns_grid", columns)
     step = Step(kernel, cut.blocks, THREADS, arguments, strip.shared_bytes, cooperative=True)
     return Plan(columns, (step,), strips * cut.parts * strip.wide * sum_bytes, strips * 8, others)
 

@@ -14,10 +14,9 @@ __device__ inline void rows_of_blocks(
   const Several<Op::OTHERS> p = begin(given);
   using Total = typename Op::Total;
   extern __shared__ Bytes16 memory[];
-  __shared__ Total slots[2][32];
+  __shared__ Total slots[32];
   const int group = blockIdx.x / chunks, chunk = blockIdx.x % chunks, groups = gridDim.x / chunks;
-  int turn = 0;
-  for (i64 r = group; r < p.rows; r += groups, turn ^= 1) {
+  for (i64 r = group; r < p.rows; r += groups) {
     const Line<Op, V> line(p, r);
     const i64 share = (line.packs + chunks - 1) / chunks, end = (chunk + 1) * share;
     const auto walk = line.walk(chunk * share + threadIdx.x, end < line.packs ? end : line.packs, blockDim.x);
@@ -35,7 +34,7 @@ __device__ inline void rows_of_blocks(
       run[0].add(last[0]);
     }
 
-    const Total block = sum_of_block(run[0].all(), slots[turn]);
+    const Total block = sum_of_block(run[0].all(), slots);
     Total* row_partial = partial + r * chunks;
     if (threadIdx.x == 0) row_partial[chunk] = block;
     meet(arrived + r, chunks);

@@ -12,6 +12,6 @@ __global__ void __launch_bounds__(512, 1)
 
 template <class T, int V, int ITEMS, int BATCH, int LANES, int THREADS>
 __global__ void __launch_bounds__(THREADS, 512 / THREADS)
-    split_grid_columns(const Several<1> given, Wide<T>* partial, u64* arrived, const int parts, const int saved) {
+    columns_grid(const Several<1> given, Wide<T>* partial, u64* arrived, const int parts, const int saved) {
   strips_of_block<SoftmaxBackward<T>, V, ITEMS, BATCH, LANES, THREADS, true>(given, partial, arrived, parts, saved);
 }
