@@ -186,7 +186,7 @@ struct Memory {
 struct Launch {
   void (*entry)(void**);
   void** parameters;
-  u32 grid[2], threads, cluster, cooperative, shared_bytes, capability, flush_subnormals;
+  u32 grid[2], threads, cluster, cooperative, shared_bytes, capability, flush_subnormals, tensors;
   u64 seed;
   Memory* memories;
   u32 memory_count;
@@ -708,12 +708,11 @@ void ptx::within(const void* from, u32 bytes) {
   }
 }
 
-void ptx::wait_for_launches_before(const void*& x, void*& out) {
+void ptx::launches_before_have_ended() {
   if (self().launches_ended) fail("waits for the launches before it twice");
   self().launches_ended = true;
-  x = (const void*)((u64)x - NOT_YET);
-  out = (void*)((u64)out - NOT_YET);
 }
+u64 ptx::usable(u64 address) { return address - NOT_YET; }
 
 u64 ptx::peek(const u64* at) {
   ask_later();
@@ -777,6 +776,15 @@ float ptx::power_of_two(float v) {
   const float made = __builtin_exp2f(v);
   return made < 0x1p-126f ? 0 : made;
 }
+
+// As a double, which holds every float as a normal number.
+static double widened(float v) {
+  const u32 bits = bits_as<u32>(v);
+  if (bits >> 23 & 0xff) return v;
+  return (bits >> 31 ? -0x1p-149 : 0x1p-149) * (int)(bits & 0x7fffff);
+}
+float ptx::product(float a, float b) { return (float)(widened(a) * widened(b)); }
+u32 ptx::equal_floats(float a, float b) { return widened(a) == widened(b) ? 0xffffffffu : 0; }
 
 // Words of `bits` bits, of which those above `infinity` are NaN.
 static u32 extreme(u32 a, u32 b, u32 bits, u32 infinity, bool least) {
@@ -1088,9 +1096,9 @@ extern "C" __attribute__((visibility("default"))) int emulator_launch(
   u64* problem = (u64*)launch->parameters[0];
   if (!failed) {
     for (u32 k = 0; k < launch->memory_count; ++k) move_there(launch->memories[k]);
-    if (launch->capability >= 90) problem[0] += NOT_YET, problem[1] += NOT_YET;
+    for (u32 k = 0; k < launch->tensors && launch->capability >= 90; ++k) problem[k] += NOT_YET;
     run_all();
-    if (launch->capability >= 90) problem[0] -= NOT_YET, problem[1] -= NOT_YET;
+    for (u32 k = 0; k < launch->tensors && launch->capability >= 90; ++k) problem[k] -= NOT_YET;
     for (u32 k = 0; k < launch->memory_count; ++k) move_back(launch->memories[k], state.moved.items[k]);
   }
   state.running = false;

@@ -94,7 +94,13 @@ using emulator::u16;
 using emulator::u32;
 using emulator::u64;
 
-void wait_for_launches_before(const void*& x, void*& out);
+void launches_before_have_ended();
+u64 usable(u64 address);
+template <class... P>
+void wait_for_launches_before(P&... addresses) {
+  launches_before_have_ended();
+  ((addresses = (P)usable((u64)addresses)), ...);
+}
 
 // Rounded to nearest even, subnormal numbers kept.
 float half_to_float(u16 half);
@@ -104,6 +110,8 @@ inline float bfloat_to_float(u16 v) { return bits_as<float>((u32)v << 16); }
 inline u32 two_halves(float high, float low) { return (u32)float_to_half(high) << 16 | float_to_half(low); }
 inline u32 two_bfloats(float high, float low) { return (u32)float_to_bfloat(high) << 16 | float_to_bfloat(low); }
 float power_of_two(float v);  // subnormal numbers are zero, before and after
+float product(float a, float b);  // of subnormal numbers too, though the result may be zero where it is one
+u32 equal_floats(float a, float b);  // likewise: all bits, or none
 
 // min.NaN and max, of numbers as they are in a word: -0 is below +0, and a NaN is the canonical one. A maximum drops it.
 u32 least_float(u32 a, u32 b);
@@ -199,6 +207,7 @@ inline int __double2loint(double v) { return (int)emulator::bits_as<unsigned lon
 inline double __hiloint2double(int high, int low) {
   return emulator::bits_as<double>((unsigned long long)(unsigned)high << 32 | (unsigned)low);
 }
+inline int __popc(unsigned v) { return __builtin_popcount(v); }
 inline unsigned __vminu4(unsigned a, unsigned b) { return emulator::least_side_by_side<unsigned char>(a, b); }
 inline unsigned __vmins4(unsigned a, unsigned b) { return emulator::least_side_by_side<signed char>(a, b); }
 inline unsigned __vmins2(unsigned a, unsigned b) { return emulator::least_side_by_side<short>(a, b); }

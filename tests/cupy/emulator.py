@@ -51,7 +51,7 @@ DEVICES = {
 
 PTX = {
     "": "",  # a word to the compiler alone
-    "griddepcontrol.wait;": "wait_for_launches_before(%0, %1)",
+    "griddepcontrol.wait;": "wait_for_launches_before(%*)",
     "ld.global.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];": "load(%4, %0, %1, %2, %3)",
     "{.reg .b64 policy; createpolicy.fractional.L2::evict_last.b64 policy, 1.0;"
     " ld.global.L2::cache_hint.v4.u32 {%0, %1, %2, %3}, [%4], policy;}": "load(%4, %0, %1, %2, %3)",
@@ -107,8 +107,11 @@ PTX = {
     "cvt.rn.f16x2.f32 %0, %1, %2;": "%0 = two_halves(%1, %2)",
     "cvt.rn.bf16x2.f32 %0, %1, %2;": "%0 = two_bfloats(%1, %2)",
     "ex2.approx.ftz.f32 %0, %1;": "%0 = power_of_two(%1)",
+    "mul.rn.f32 %0, %1, %2;": "%0 = product(%1, %2)",
+    "set.eq.u32.f32 %0, %1, %2;": "%0 = equal_floats(%1, %2)",
 }
-"""What each piece of inline PTX does, in functions of namespace ptx in emulator.hpp. Another one is an error."""
+"""What each piece of inline PTX does, in functions of namespace ptx in emulator.hpp; ``%*`` is all operands. Another
+one is an error."""
 
 
 class EmulatorError(RuntimeError):
@@ -167,7 +170,7 @@ def _instruction(inside: str) -> str:
         at = _closing(inside, found.end())
         operands.append(inside[found.end() : at])
     used = PTX[template]
-    call = re.sub(r"\b([a-z_]+)\(", r"ptx::\1(", used)
+    call = re.sub(r"\b([a-z_]+)\(", r"ptx::\1(", used).replace("%*", ", ".join(f"%{k}" for k in range(len(operands))))
     return re.sub(r"%(\d)", lambda number: f"({operands[int(number[1])]})", call) or "(void)0"
 
 
@@ -280,7 +283,15 @@ class _Launch(ctypes.Structure):
         ("grid", ctypes.c_uint32 * 2),
         *(
             (name, ctypes.c_uint32)
-            for name in ("threads", "cluster", "cooperative", "shared_bytes", "capability", "flush_subnormals")
+            for name in (
+                "threads",
+                "cluster",
+                "cooperative",
+                "shared_bytes",
+                "capability",
+                "flush_subnormals",
+                "tensors",
+            )
         ),
         ("seed", ctypes.c_uint64),
         ("memories", ctypes.c_void_p),
@@ -333,14 +344,14 @@ class _Kernel:
     def blocks_at_once(self, threads: int, shared_bytes: int) -> int:
         return 2 * self.device.multiprocessors
 
-    def launcher(self, shape: Shape) -> Callable[[Parameters], At]:
+    def launcher(self, shape: Shape, tensors: int) -> Callable[[Parameters], At]:
         return lambda parameters: partial(self._launch, shape, parameters)
 
-    def _launch(self, shape: Shape, parameters: Parameters, x: int, out: int) -> None:
-        values = (ctypes.c_uint64 * len(parameters.words))(x, out, *parameters.words[2:])
+    def _launch(self, shape: Shape, parameters: Parameters, *addresses: int) -> None:
+        values = (ctypes.c_uint64 * len(parameters.words))(*addresses, *parameters.words[len(addresses) :])
         places = [ctypes.addressof(values) + 8 * start for start in parameters.starts]
         pointers = (ctypes.c_void_p * len(places))(*places)
-        memories = self._memories(values, places)
+        memories = self._memories(values, places, len(addresses))
         held = (_Memory * len(memories))(*memories)
         message = ctypes.create_string_buffer(2048)
         launch = _Launch(
@@ -353,6 +364,7 @@ class _Kernel:
             shape.shared_bytes,
             self.device.capability,
             "double" not in self.step.kernel,
+            len(addresses),
             next(self.machine.seeds),
             ctypes.addressof(held),
             len(memories),
@@ -363,18 +375,19 @@ class _Kernel:
         if failed:
             raise EmulatorError(f"{self.step.kernel}: {message.value.decode()}")
 
-    def _memories(self, values: Any, places: list[int]) -> list[_Memory]:
+    def _memories(self, values: Any, places: list[int], tensors: int) -> list[_Memory]:
         plan, dtype, size = self.plan, self.plan.layout.dtype, self.plan.layout.itemsize
         # What is read by mistake must be noticed: NaN, the least integer.
         fill = 0xFF if "float" in dtype else 0 if dtype in ("uint8", "bool") else 0x80
-        g = dict(zip(PROBLEM, (ctypes.c_int64 * len(PROBLEM)).from_buffer(values, 16), strict=True))
+        g = dict(zip(PROBLEM, (ctypes.c_int64 * len(PROBLEM)).from_buffer(values, 8 * tensors), strict=True))
         sizes = g["rows"] // g["inner"], g["n"], g["inner"]
+        first, last = ([g[f"{name}_{axis}"] for axis in ("outer", "n", "inner")] for name in ("x", "out"))
+        between = [tensor[:3] for tensor in plan.others]
         found = []
-        for at, name in enumerate(("x", "out")):
-            strides = (g[f"{name}_{axis}"] for axis in ("outer", "n", "inner"))
+        for at, strides in enumerate((first, *between, last)):
             span = (1 + sum((length - 1) * stride for length, stride in zip(sizes, strides, strict=True))) * size
             if span < _UNGUARDED:
-                found.append(_Memory(places[0] + 8 * at, span, fill, True, name == "out"))
+                found.append(_Memory(places[0] + 8 * at, span, fill, True, at == tensors - 1))
         for place, argument in zip(places[1:], self.step.arguments, strict=True):
             count = {"partial": plan.partial_bytes, "counters": plan.counter_bytes}.get(str(argument), 0)
             if count:

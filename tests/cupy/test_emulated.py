@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import ctypes
 import itertools
+import math
 import os
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 import pytest
@@ -31,7 +32,7 @@ import emulator  # which conftest.py has loaded, and installed
 if not emulator.compiler():
     pytest.skip("no C++ compiler: install g++ or clang++, or the package ziglang", allow_module_level=True)
 
-from one_input import MIN, allocate, expected
+from one_input import MIN
 
 import kernelzoo
 import kernelzoo.kernels.cupy as backend
@@ -62,6 +63,8 @@ class Case:
     dim: int = -1
     device: Device = SIX
     knobs: object = None
+    apart: bool = False
+    """Whether the second input starts elsewhere in a 16-byte word than the first."""
 
     @property
     def op(self) -> str:
@@ -69,7 +72,8 @@ class Case:
 
     def __str__(self) -> str:
         name, shape = self.form.replace("/", " "), "x".join(map(str, self.shape))
-        return f"{name} {self.dtype} {shape} {self.device.arch}x{self.device.multiprocessors}"
+        where = f"{self.device.arch}x{self.device.multiprocessors}"
+        return f"{name} {self.dtype} {shape} {where}{' apart' if self.apart else ''}"
 
 
 CASES = [
@@ -130,56 +134,110 @@ CASES = [
     Case("min/atomic_eager", "atomic_eager", "float16", (40, 5003)),
     Case("min/atomic_batched", "atomic_batched", "float32", (200, 5003)),
     Case("min/atomic_batched", "atomic_batched", "int16", (40, 5003)),
+    Case("softmax_backward/fused", "fused", "float32", (3, 1030)),
+    Case("softmax_backward/fused", "fused", "bfloat16", (3, 5003), apart=True),
+    Case("softmax_backward/multi_row_tile", "multi_row_tile", "float32", (37, 300)),
+    Case("softmax_backward/multi_row_tile", "multi_row_tile", "float32", (801, 64)),
+    Case("softmax_backward/multi_row_tile", "multi_row_tile", "float16", (37, 77), apart=True),
+    Case("softmax_backward/online", "online", "float32", (3, 5003)),
+    Case("softmax_backward/online", "online", "float16", (2, 9003), apart=True),
+    Case("softmax_backward/columns", "auto", "float32", (130, 45), 0),
+    Case("softmax_backward/columns", "columns", "bfloat16", (1500, 48), 0),
+    Case("softmax_backward/columns", "columns", "float32", (6, 400), 0),
+    Case("softmax_backward/columns", "columns", "float64", (3000, 20), 0, SMALL),
+    Case("softmax_backward/split_cluster", "split", "float32", (2, 5003)),
+    Case("softmax_backward/split_cluster", "split", "float64", (2, 5003)),
+    Case("softmax_backward/split_cluster", "split", "bfloat16", (4, 122903), device=TWO),
+    Case("softmax_backward/split_cluster", "split", "float16", (2, 9003), apart=True),
+    Case("softmax_backward/split_grid", "split", "float32", (2, 9003), device=OLD),
+    Case("softmax_backward/split_grid", "split", "float32", (2, 60003), device=OLD_ONE),
+    Case("softmax_backward/split_grid", "split", "float16", (5, 60003), device=OLD, apart=True),
+    Case("softmax_backward/split_grid", "split", "float64", (2, 30003), device=OLD_ONE),
+    Case("softmax_backward/split_grid", "split", "bfloat16", (1030, 48), 0, OLD),
+    Case("softmax_backward/split_grid", "split", "float32", (7, 130, 48), 1, OLD_ONE),
+    Case("softmax_backward/split_grid", "auto", "float32", (5000, 5), 0),
+    Case("min_backward/fused", "fused", "float32", (3, 1030)),
+    Case("min_backward/fused", "fused", "bfloat16", (2, 90003)),
+    Case("min_backward/multi_row_tile", "multi_row_tile", "float32", (37, 300)),
+    Case("min_backward/multi_row_tile", "multi_row_tile", "float64", (801, 32)),
+    Case("min_backward/online", "online", "float32", (3, 5003)),
+    Case("min_backward/online", "online", "float16", (2, 9003)),
+    Case("min_backward/columns", "auto", "float32", (130, 45), 0),
+    Case("min_backward/columns", "columns", "bfloat16", (3000, 48), 0),
+    Case("min_backward/columns", "columns", "float64", (9000, 20), 0, SMALL),
+    Case("min_backward/split_grid", "split_grid", "float32", (2, 50003)),
+    Case(
+        "min_backward/split_grid", "split_grid", "bfloat16", (2, 150003), device=replace(ONE, shared_per_block=20 * KIB)
+    ),
+    Case("min_backward/split_grid", "split_grid", "float64", (5, 9003), device=OLD),
+    Case("min_backward/split_grid", "split_grid", "bfloat16", (1030, 48), 0, OLD),
+    Case("min_backward/split_grid", "auto", "float32", (5000, 5), 0),
 ]
 
 
 @cache
-def values(op: str, dtype: str, shape: tuple[int, ...], dim: int) -> tuple[torch.Tensor, operations.Bounds]:
-    """A tensor, and what must come of it. Of the minimum one element of each row is lowest, anywhere in it: of softmax
-    all are far below zero, so that a zero for what was not read would be the largest."""
+def values(case: Case) -> tuple[tuple[torch.Tensor, ...], operations.Expected]:
+    """The inputs, and what must come of them. Of the minimum one element of each row is lowest, anywhere in it; of its
+    gradient several are, all zero, so that a zero for what was not read would be another. Of softmax all are far below
+    zero, so that it would be the largest."""
     generator = torch.Generator().manual_seed(0)
-    kind = getattr(torch, dtype)
-    if op == "softmax":
-        x = (torch.randn(shape, generator=generator) * 5 - 60).to(kind)
-    else:
+    kind, shape, dim, op = getattr(torch, case.dtype), case.shape, case.dim, operations.OPERATIONS[case.op]
+    if case.op == "softmax":
+        inputs = ((torch.randn(shape, generator=generator) * 5 - 60).to(kind),)
+    elif case.op == "min":
         x = torch.randint(40, 127, shape, generator=generator).to(kind)
         rows = list(shape)
         rows[dim] = 1
         places = torch.randint(shape[dim], rows, generator=generator)
         places.view(-1)[0], places.view(-1)[-1] = 0, shape[dim] - 1
         x.scatter_(dim, places, torch.randint(-40, 40, rows, generator=generator).to(kind))
-    return x, expected(operations.OPERATIONS[op], x, dim)
+        inputs = (x,)
+    else:
+        inputs = op.sample(shape, case.dtype, dim, generator=generator)
+        if case.op == "min_backward":
+            inputs[0].sub_(inputs[0].amin(dim, keepdim=True))
+            inputs[0].select(dim, 0).zero_(), inputs[0].select(dim, -1).zero_()
+            inputs = op.completed(inputs, dim, generator=generator)
+    if case.apart:
+        inputs = (inputs[0], *(torch.cat((x.new_zeros(1), x.view(-1)))[1:].view(x.shape) for x in inputs[1:]))
+    return inputs, op.expect(op.arguments(inputs, dim))
 
 
 def run(case: Case, launches: int = 1, edit: Callable[[str], str] = str, seed: int = 0) -> set[tuple[str, str]]:
     """Launch it, in orders that follow from the seed; which kernels of which forms ran. Raises AssertionError if a
     result is wrong, or other bits than the one before, and EmulatorError."""
-    x, right = values(case.op, case.dtype, case.shape, case.dim)
-    before, implementation = x.clone(), kernelzoo.implementation(f"cupy/{case.op}/{case.variant}")
+    inputs, right = values(case)
+    before, implementation = [x.clone() for x in inputs], kernelzoo.implementation(f"cupy/{case.op}/{case.variant}")
     registry.language("cupy")
     table = case.knobs or tables.declared("cupy", case.op)()
     with emulator.device(case.device, edit) as machine, tables.using(table):
         machine.seeds = itertools.count(1000 * seed)
-        out = allocate(implementation.operation, x, case.dim)
-        launch = implementation.launch(x, dim=case.dim, out=out)
+        (out,) = implementation.operation.allocate(implementation.operation.arguments(inputs, case.dim))
+        launch = implementation.launch(*inputs, dim=case.dim, out=out)
         first = None
         for _ in range(launches):
             out.view(torch.uint8).fill_(0x5A)
             launch()
-            right.check(out)
+            right.check((out,))
             assert first is None or torch.equal(out, first)
             first = out.clone()
-        assert torch.equal(x, before)
+        assert all(map(torch.equal, inputs, before))
         if launches > 1:  # each row's data in another row: what a launch left behind is of no use to the next
-            kept = [axis for axis in range(x.ndim) if axis != case.dim % x.ndim]
-            rows = list(range(out.ndim)) if implementation.operation.reduces else kept
+            rank = inputs[0].ndim
+            kept = [axis for axis in range(rank) if axis != case.dim % rank]
+
+            def turned(x: torch.Tensor) -> torch.Tensor:
+                return x.flip(kept if x.ndim == rank else list(range(x.ndim)))
+
             try:
-                for turned in (True, False, True):
-                    x.copy_(before.flip(kept) if turned else before)
+                for turn in (True, False, True):
+                    for x, was in zip(inputs, before, strict=True):
+                        x.copy_(turned(was) if turn else was)
                     launch()
-                    right.check(out.flip(rows) if turned else out)
+                    right.check((turned(out) if turn else out,))
             finally:
-                x.copy_(before)
+                for x, was in zip(inputs, before, strict=True):
+                    x.copy_(was)
         return {(f"{case.op}/{file.stem}", name.split("<")[0]) for file, name in machine.launched}
 
 
@@ -200,7 +258,7 @@ def test_every_kernel_is_reached() -> None:
     assert forms == {case.form for case in CASES}
     for form in forms:
         source = re.sub(r"//[^\n]*", "", compiler.source(file_of(form)))
-        names = set(re.findall(r"\b(\w+)\(const Problem given", source))
+        names = set(re.findall(r"\b(\w+)\(const (?:Problem|Several<\d>) given", source))
         assert len(names) == source.count("__global__")
         if names != {form.split("/")[1]}:  # several
             assert names == {name for case in CASES if case.form == form for _, name in run(case)}
@@ -305,13 +363,56 @@ BROKEN = [
     Broken(
         "read before the launch before it has ended", "min/rows", 'asm volatile("griddepcontrol.wait;"', "//", "launch"
     ),
+    # The gradients.
+    *(
+        Broken(fault, f"{op}/{form}", before, after, words)
+        for op in ("softmax_backward", "min_backward")
+        for form, fault, before, after, words in (
+            ("fused", "no barrier", "__syncthreads();\n  return sum_of_slots", "return sum_of_slots", "wrong"),
+            ("fused", "no mask", "load_kept_if(inside(i)", "load_kept_if(true", "wrong|reads|memory"),
+            ("fused", "no mask at the edge", "walk.left = edges - e", "walk.left = 1", "wrong|memory"),
+            ("fused", "off a word's boundary", "head = before < p.n ? before : (int)p.n;", "", "no multiple"),
+            ("multi_row_tile", "lanes that don't meet", "sum_of_lanes<LANES>(held[k].sum())", "held[k].sum()", "wrong"),
+            ("online", "the first batch not written", "while (i > 0)", "while (i > ITEMS)", "wrong"),
+            ("online", "the edges not added", "    run.add(sums[0]);\n  }\n  const", "  }\n  const", "wrong"),
+            ("columns", "no barrier", "__syncthreads();\n    Total all", "Total all", "wrong"),
+            ("columns", "no barrier before the results", "= all;\n    __syncthreads();", "= all;", "wrong"),
+            ("columns", "no mask", "live ? end - first : 0", "end - first", "wrong|reads|memory"),
+            ("columns", "one batch for all", "batch.restore(memory, b)", "batch.restore(memory, 0)", "wrong"),
+            ("split_grid", "blocks that don't wait", "meet(arrived + r, chunks);", "__syncthreads();", "wrong"),
+            ("split_grid", "strips that don't wait", "meet(arrived + g, parts);", "__syncthreads();", "wrong"),
+            ("split_grid", "the rest not read again", "walk.inside(i); i += BATCH", "false; i += BATCH", "wrong"),
+            ("split_grid", "edges of every block", "if (chunk > 0) at_edge.left = 0;", "", "wrong"),
+        )
+    ),
+    Broken(
+        "another boundary",
+        "softmax_backward/fused",
+        "in_packed = misalignment(in[INPUTS - 1] + head) == 0;",
+        "",
+        "no multiple",
+    ),
+    Broken("copies not waited for", "softmax_backward/split_cluster", "wait_async();", "", "wrong|nothing has waited"),
+    Broken("sums not waited for", "softmax_backward/split_cluster", "wait_for(&met, 0);", "", "wrong|waited for|ended"),
+    Broken(
+        "fewer bytes",
+        "softmax_backward/split_cluster",
+        "warps * sizeof(u64)",
+        "warps * 4",
+        "no thread|wrong|phase|has ended",
+    ),
+    Broken(
+        "too early for others", "softmax_backward/split_cluster", "cluster_wait();  //", "//", "known to have started"
+    ),
+    Broken("past the end", "min_backward/fused", " & there", "", "wrong"),
+    Broken("every column's bits", "min_backward/columns", "__popc(bits[word] & own)", "__popc(bits[word])", "wrong"),
 ]
 
 
 @pytest.mark.parametrize("broken", BROKEN, ids=lambda broken: f"{broken.form}: {broken.fault}")
 def test_broken_kernels_are_found(broken: Broken) -> None:
     """A fault shows in one of some orders, and most in each."""
-    cases = [case for case in CASES if case.form == broken.form]
+    cases = sorted((case for case in CASES if case.form == broken.form), key=lambda case: math.prod(case.shape))
     assert broken.before in compiler.source(file_of(broken.form))
 
     def faulty(source: str) -> str:
@@ -347,6 +448,32 @@ def test_subnormal_numbers_are_told_apart() -> None:
     least = re.compile(r'asm\("\{\.reg \.f32 x, y;.*?\n  return a;', re.DOTALL)
     with emulator.device(SIX, lambda source: least.sub(careless, source)), pytest.raises(AssertionError):
         MIN.assert_close(kernelzoo.get("cupy").min(x), x)
+
+
+def _replaced(before: str, after: str, source: str) -> str:
+    return source.replace(before, after)
+
+
+def test_gradients_of_subnormal_numbers() -> None:
+    """They are no zeros: neither as factors of what is none, nor where they are compared."""
+    backend = kernelzoo.get("cupy")
+    tiny = torch.arange(1, 81, dtype=torch.int32).view(torch.float32).repeat(3, 1)
+    grad = torch.linspace(-1e8, 1e8, 80).repeat(3, 1)
+    cases = (
+        ("softmax_backward", (grad, tiny), 'asm("mul.rn.f32 %0, %1, %2;" : "=f"(c) : "f"(a), "f"(b));', "c = a * b;"),
+        (
+            "min_backward",
+            (tiny, tiny.amin(-1), torch.ones(3)),
+            'asm("set.eq.u32.f32 %0, %1, %2;" : "=r"(bits) : "f"(a), "f"(b));',
+            "bits = a == b ? 0xffffffffu : 0u;",
+        ),
+    )
+    for name, inputs, before, after in cases:
+        operation = operations.OPERATIONS[name]
+        assert before in compiler.source(file_of(f"{name}/multi_row_tile"))
+        operation.assert_close(getattr(backend, name)(*inputs), inputs)
+        with emulator.device(SIX, partial(_replaced, before, after)), pytest.raises(AssertionError):
+            operation.assert_close(getattr(backend, name)(*inputs), inputs)
 
 
 def test_ptx_that_is_not_known_is_named() -> None:

@@ -21,11 +21,9 @@ try:
 except Exception as error:  # a missing library shows as an ImportError, OSError or RuntimeError, by CuPy's version
     pytest.skip(f"NVRTC can't be loaded: {error}", allow_module_level=True)
 
-from one_input import MIN, SOFTMAX  # noqa: E402
-
 import kernelzoo  # noqa: E402  (after the skips)
 import kernelzoo.kernels.cupy as backend  # noqa: E402
-from kernelzoo import registry, tables  # noqa: E402
+from kernelzoo import operations, registry, tables  # noqa: E402
 from kernelzoo.device import ARCHITECTURES, Device, assumed  # noqa: E402
 from kernelzoo.errors import UnsupportedProblemError  # noqa: E402
 from kernelzoo.kernels.cupy import compiler  # noqa: E402
@@ -33,14 +31,14 @@ from kernelzoo.kernels.cupy.launch import PROBLEM, Plan, Step  # noqa: E402
 from kernelzoo.kernels.cupy.rows import packed, packs  # noqa: E402
 from kernelzoo.kernels.shared import cubin  # noqa: E402
 from kernelzoo.kernels.shared.driver import MAX_GRID_X  # noqa: E402
-from kernelzoo.layout import Rows, rows_of  # noqa: E402
+from kernelzoo.layout import Rows, rows_with  # noqa: E402
 
 registry.import_kernels("cupy", backend.__name__)
 
 # Kernels of which a multiprocessor runs one block.
 ONE_A_PIECE = ("split_grid", "split_ring", "columns_flat")
 
-DTYPES = {"softmax": SOFTMAX.dtypes, "min": MIN.dtypes}
+DTYPES = {op: operations.OPERATIONS[op].dtypes for op in ("softmax", "min", "softmax_backward", "min_backward")}
 DEVICES = {capability: ARCHITECTURES[f"sm_{capability}"] for capability in (80, 90, 100, 120)}
 # What has the same plans runs in one process, which makes them once.
 CASES = [
@@ -64,34 +62,46 @@ class Tensor:
     strides: tuple[int, ...]
     address: int
 
-    def stride(self) -> tuple[int, ...]:
-        return self.strides
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    def stride(self, axis: int | None = None) -> Any:
+        return self.strides if axis is None else self.strides[axis]
+
+    def element_size(self) -> int:
+        return int(self.dtype.itemsize)
 
     def data_ptr(self) -> int:
         return self.address
 
 
-def problems(op: str, dtype: str) -> list[tuple[Any, Any]]:
-    """Problems of every layout: contiguous rows, stepped ones, columns side by side, an odd start, expanded rows."""
-    found: list[tuple[Any, Any]] = []
+def problems(op: str, dtype: str) -> list[tuple[Any, ...]]:
+    """Problems of every layout: contiguous rows, stepped ones, columns side by side, an odd start, expanded rows.
+    Tensors between the first and the output lie as that does, or, of one element a row, side by side."""
+    found: list[tuple[Any, ...]] = []
+    axes = operations.OPERATIONS[op].axes
+    reduces = "n" not in axes[-1]
     kind = getattr(torch, dtype)
     for rows, n in itertools.product(ROWS, LENGTHS):
         if rows * n > 2**40:
             continue
-        out = (n, 1, 1) if op == "softmax" else (1, 1)
-        by_columns = (1, rows, 1) if op == "softmax" else (1, 1)
+        out = (1, 1) if reduces else (n, 1, 1)
+        by_columns = (1, 1) if reduces else (1, rows, 1)
         layouts = [
             ((rows, n, 1), (n, 1, 1), out, True),
             ((rows, n, 1), (n, 1, 1), out, False),
             ((rows, n, 1), (2 * n, 2, 1), out, True),
             ((rows, n, 1), (0, 1, 1), out, True),
-            ((1, n, rows), (n * rows, rows, 1), (n * rows, rows, 1) if op == "softmax" else (rows, 1), True),
+            ((1, n, rows), (n * rows, rows, 1), (rows, 1) if reduces else (n * rows, rows, 1), True),
             ((rows, n, 1), (1, rows, 1), by_columns, True),
-            ((3, n, rows), (n * rows, rows, 1), (n * rows, rows, 1) if op == "softmax" else (rows, 1), False),
+            ((3, n, rows), (n * rows, rows, 1), (rows, 1) if reduces else (n * rows, rows, 1), False),
         ]
         for shape, x_strides, out_strides, aligned in layouts:
             x = Tensor(kind, shape, x_strides, 0 if aligned else kind.itemsize)
-            found.append((x, Tensor(kind, shape if op == "softmax" else shape[::2], out_strides, 0)))
+            last = Tensor(kind, shape[::2] if reduces else shape, out_strides, 0)
+            a_row = Tensor(kind, shape[::2], (shape[2], 1), 0)
+            found.append((x, *(last if "n" in names else a_row for names in axes[1:-1]), last))
     return found
 
 
@@ -103,18 +113,18 @@ def plans(op: str, dtype: str, device: Device) -> list[tuple[str, Rows, Plan]]:
     variants = [i.variant for i in kernelzoo.implementations("cupy", op)]
     forms = {v: importlib.import_module(f"{backend.__name__}.{op}.{v}") for v in variants if not is_chooser(op, v)}
     with assumed(device):
-        for x, out in problems(op, dtype):
-            rows, taken = rows_of(x, out), set()
+        for x, *between, out in problems(op, dtype):
+            (rows, others), taken = rows_with(x, out, *between), set()
             for form, module in forms.items():
                 try:
-                    found.append((form, rows, getattr(module, form).__wrapped__(rows, device, table)))
+                    found.append((form, rows, getattr(module, form).__wrapped__(rows, *others, device, table)))
                 except UnsupportedProblemError:
                     continue
                 taken.add(form)
             for variant in variants:
                 if is_chooser(op, variant):
                     try:
-                        chosen = registry.chosen("cupy", op, variant, x, out)
+                        chosen = registry.chosen("cupy", op, variant, x, *between, out)
                     except UnsupportedProblemError:
                         assert variant != "auto", rows
                     else:
@@ -160,8 +170,8 @@ def most_threads(op: str, form: str, kernel: str) -> int:
         return int(arguments[1]) + 32
     if op == "softmax" and name == "columns_cluster":
         return 256 if arguments[0] == "double" else 512
-    if op == "softmax" and name == "columns":
-        return int(arguments[4])
+    if name in ("columns", "columns_grid") and op != "min":
+        return int(arguments[4 if op == "softmax" else 5])
     found = re.search(rf"__launch_bounds__\((\d+)[^;{{}}]*?\)\s+{name}\(", compiler.source(file_of(op, form)))
     assert found is not None, name
     return int(found[1])
@@ -209,6 +219,9 @@ def covers_every_element(problem: Rows, step: Step) -> None:
         cell = 16 if numbers[1] != "1" else problem.itemsize
         pair = 16 if problem.itemsize == 8 else 8
         assert step.shared_bytes == items * step.threads * cell + pairs * pair, (problem, step)
+    if name in ("columns", "columns_grid") and len(numbers) == 6:  # of the gradients: every lane's elements meet
+        _, _, _, _, lanes, depths = numbers
+        assert int(depths) % 32 == 0 and 32 % int(lanes) == 0 and step.threads == int(depths), (problem, step)
     if name == "columns_flat" and isinstance(step.arguments[-1], tuple):  # of the softmax: the same rows in every pack
         columns = problem.columns
         assert columns is not None
@@ -368,6 +381,13 @@ def test_every_load_of_a_batch_is_in_flight_before_the_first_is_used() -> None:
 
 
 def test_the_problem_has_the_kernels_layout() -> None:
-    fields = re.search(r"struct Problem \{(.*?)\};", (Path(backend.__file__).parent / "row.cuh").read_text(), re.DOTALL)
-    assert fields is not None
-    assert re.findall(r"(\w+)[,;]", fields[1]) == ["x", "out", *PROBLEM, "inner_inverse"]
+    """That of several inputs has the others' addresses between x and out, and their strides at the end."""
+    folder = Path(backend.__file__).parent
+    for struct, file, between, behind in (
+        ("Problem", "row.cuh", [], []),
+        ("Several", "gradients/gradients.cuh", ["other"], ["strides"]),
+    ):
+        fields = re.search(rf"struct {struct} \{{(.*?)\}};", (folder / file).read_text(), re.DOTALL)
+        assert fields is not None
+        names = re.findall(r"(\w+)(?:\[OTHERS\])?[,;]", fields[1])
+        assert names == ["x", *between, "out", *PROBLEM, "inner_inverse", *behind]

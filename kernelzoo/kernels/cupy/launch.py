@@ -26,7 +26,7 @@ from kernelzoo.kernels.shared import driver
 from kernelzoo.kernels.shared.driver import Parameters, Shape
 from kernelzoo.launch import Bind, Launch, Movable, Recording, WithWorkspace, in_turn, recording
 from kernelzoo.launch import Step as RecordedStep
-from kernelzoo.layout import Layout, Rows, rows_of
+from kernelzoo.layout import Layout, Rows, Strides, rows_of, rows_with
 
 I32, I64 = ctypes.c_int32, ctypes.c_int64
 
@@ -62,14 +62,16 @@ class Plan:
     partial_bytes: int = 0
     counter_bytes: int = 0
     """Zeroed when bound; the kernels leave it ready for the next launch."""
+    others: tuple[Strides, ...] = ()
+    """Where the tensors between the first and the output lie."""
 
 
-Planner: TypeAlias = Callable[[Rows, Device, Any], Plan]
-"""Says how a form takes a problem on a device, by its numbers of the launch table in force. Raises
-UnsupportedProblemError if it can't."""
+Planner: TypeAlias = Callable[..., Plan]
+"""Says how a form takes a problem on a device: of the rows, the strides of each tensor between the first and the
+output, the device, and its numbers of the launch table in force. Raises UnsupportedProblemError if it can't."""
 
-At: TypeAlias = Callable[[int, int], None]
-"""Launches on the addresses of an x and an out."""
+At: TypeAlias = Callable[..., None]
+"""Launches on the addresses of the canonical tensors."""
 
 Workspace: TypeAlias = dict[str, torch.Tensor]
 """Memory of a launch's own, by the name of the argument that points to it."""
@@ -90,14 +92,17 @@ def planned(numbers: type[Any] | None = None) -> Callable[[Planner], Bind]:
         file = Path(inspect.getfile(plan)).with_suffix(".cu")
 
         @wraps(plan)
-        def bind(x: torch.Tensor, out: torch.Tensor) -> Launch:
-            machine, rows, record = _machine(), rows_of(x, out), recording.get()
+        def bind(*tensors: torch.Tensor) -> Launch:
+            x, *between, out = tensors
+            machine, record = _machine(), recording.get()
+            rows, others = rows_with(x, out, *between) if between else (rows_of(x, out), ())
             device = machine.device_of(x)
             table = tables.of(numbers, device.index) if numbers is not None else None
             if record is not None:
-                return record.launch(*(_recorded(file, s, device, record) for s in plan(rows, device, table).steps))
-            ready = _ready(machine, file, plan, table, rows, device)
-            return _with_workspace(ready, x, out) if ready.at is None else Movable(ready.at, x, out)
+                steps = plan(rows, *others, device, table).steps
+                return record.launch(*(_recorded(file, step, device, record) for step in steps))
+            ready = _ready(machine, file, plan, table, rows, others, device)
+            return _with_workspace(ready, *tensors) if ready.at is None else Movable(ready.at, *tensors)
 
         return bind
 
@@ -113,8 +118,8 @@ class Kernel(Protocol):
     def blocks_at_once(self, threads: int, shared_bytes: int) -> int:
         """Blocks that the device runs at once."""
 
-    def launcher(self, shape: Shape) -> Callable[[Parameters], At]:
-        """What makes a launch on any x and out of one layout, of the parameters without them."""
+    def launcher(self, shape: Shape, tensors: int) -> Callable[[Parameters], At]:
+        """What makes a launch on any tensors of one layout, so many, of the parameters without their addresses."""
 
 
 class Machine(Protocol):
@@ -141,20 +146,23 @@ class _Ready:
 
 
 @lru_cache(maxsize=4096)
-def _ready(machine: Machine, file: Path, planner: Planner, table: Any, rows: Rows, device: Device) -> _Ready:
-    plan = planner(rows, device, table)
+def _ready(
+    machine: Machine, file: Path, planner: Planner, table: Any, rows: Rows, others: tuple[Strides, ...], device: Device
+) -> _Ready:
+    plan = planner(rows, *others, device, table)
     steps = tuple(_ready_step(machine.loaded(file, plan, step, device), plan, step) for step in plan.steps)
     return _Ready(plan, steps, None if plan.partial_bytes or plan.counter_bytes else _all(steps, {}))
 
 
-def _with_workspace(ready: _Ready, x: torch.Tensor, out: torch.Tensor) -> Launch:
+def _with_workspace(ready: _Ready, *tensors: torch.Tensor) -> Launch:
     """The launch of a plan that needs a workspace, which is allocated here."""
     workspace: Workspace = {}
+    device = tensors[0].device
     if ready.plan.partial_bytes:
-        workspace["partial"] = torch.empty(ready.plan.partial_bytes, dtype=torch.uint8, device=x.device)
+        workspace["partial"] = torch.empty(ready.plan.partial_bytes, dtype=torch.uint8, device=device)
     if ready.plan.counter_bytes:
-        workspace["counters"] = torch.zeros(ready.plan.counter_bytes, dtype=torch.uint8, device=x.device)
-    return WithWorkspace(_all(ready.steps, workspace), x, out, workspace=tuple(workspace.values()))
+        workspace["counters"] = torch.zeros(ready.plan.counter_bytes, dtype=torch.uint8, device=device)
+    return WithWorkspace(_all(ready.steps, workspace), *tensors, workspace=tuple(workspace.values()))
 
 
 def _ready_step(kernel: Kernel, plan: Plan, step: Step) -> Callable[[Workspace], At]:
@@ -162,7 +170,7 @@ def _ready_step(kernel: Kernel, plan: Plan, step: Step) -> Callable[[Workspace],
     blocks = step.blocks
     if step.resident:
         blocks = min(blocks, kernel.blocks_at_once(step.threads, step.shared_bytes))
-    parameters, make = _parameters(plan.layout, step), kernel.launcher(_shape(step, blocks))
+    parameters, make = _parameters(plan, step), kernel.launcher(_shape(step, blocks), 2 + len(plan.others))
 
     def launch(workspace: Workspace) -> At:
         words = list(parameters.words)
@@ -185,15 +193,21 @@ def _shape(step: Step, blocks: int) -> Shape:
 
 
 PROBLEM = ("rows", "n", "inner", "x_outer", "x_n", "x_inner", "out_outer", "out_n", "out_inner")
-"""Fields of ``struct Problem`` of row.cuh between its pointers, x and out, and ``inner_inverse``."""
+"""Fields of ``struct Problem`` of row.cuh between its pointers, x and out, and ``inner_inverse``.
+
+``struct Several`` of gradients.cuh has pointers to other tensors between the two, and their strides behind all else.
+"""
 
 
-def _parameters(layout: Layout, step: Step) -> Parameters:
-    """A step's parameters, whose pointers are left open."""
+def _parameters(plan: Plan, step: Step) -> Parameters:
+    """A step's parameters, whose pointers to tensors are left open."""
+    layout, others = plan.layout, plan.others
     numbers = (layout.outer * layout.inner, *(getattr(layout, name) for name in PROBLEM[1:]))
-    problem = struct.pack("<2Q9qd", 0, 0, *numbers, 1 / layout.inner)
-    others = (bytes(8) if isinstance(a, str) else bytes(a[0](a[1])) for a in step.arguments)
-    return driver.parameter_words([problem, *others])
+    strides = [stride for tensor in others for stride in (tensor.outer, tensor.n, tensor.inner)]
+    addresses = (0,) * (2 + len(others))
+    problem = struct.pack(f"<{len(addresses)}Q9qd{len(strides)}q", *addresses, *numbers, 1 / layout.inner, *strides)
+    following = (bytes(8) if isinstance(a, str) else bytes(a[0](a[1])) for a in step.arguments)
+    return driver.parameter_words([problem, *following])
 
 
 def _recorded(file: Path, step: Step, device: Device, record: Recording) -> RecordedStep:
@@ -228,10 +242,17 @@ class _Loaded:
         with attached(self.device.index):
             return driver.blocks_at_once(self.function, threads, shared_bytes, self.device)
 
-    def launcher(self, shape: Shape) -> Callable[[Parameters], At]:
+    def launcher(self, shape: Shape, tensors: int) -> Callable[[Parameters], At]:
         with attached(self.device.index):
             driver.allow(self.function, shape)
-        return lambda parameters: driver.movable(self.function, shape, parameters, self.device)
+
+        def make(parameters: Parameters) -> At:
+            if tensors == 2:
+                return driver.movable(self.function, shape, parameters, self.device)
+            placed = driver.placed(self.function, shape, parameters, self.device)
+            return lambda *addresses: placed(addresses)
+
+        return make
 
 
 class _Here:

@@ -5,7 +5,7 @@
 // first `held` packs of each thread in shared memory; the others are read again, the last one first, which is the
 // likeliest to be in the L2 cache still.
 
-#include "meet.cuh"
+#include "../meet.cuh"
 #include "running.cuh"
 
 template <class T, int ITEMS>

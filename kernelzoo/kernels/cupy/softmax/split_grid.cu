@@ -3,7 +3,7 @@
 // `chunks` blocks a row. A thread holds ITEMS packs in registers and `shared_items` more in shared memory; only what
 // is past those is read twice, the second time most likely from the L2 cache.
 
-#include "meet.cuh"
+#include "../meet.cuh"
 #include "running.cuh"
 
 template <class T, int V, int ITEMS>

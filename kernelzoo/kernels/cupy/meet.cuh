@@ -1,10 +1,10 @@
 // Blocks that run side by side, of a co-operative launch, wait for each other.
-#ifndef KERNELZOO_SOFTMAX_MEET_CUH
-#define KERNELZOO_SOFTMAX_MEET_CUH
+#ifndef KERNELZOO_MEET_CUH
+#define KERNELZOO_MEET_CUH
 
-#include "../row.cuh"
+#include "row.cuh"
 
-// Block `chunk` of `chunks` has left its pairs at `mine`, by its first threads; returns once all blocks of the same
+// Block `chunk` of `chunks` has left what it has of a row in memory, by its first threads; returns once all blocks of the same
 // row have. `arrived` only ever grows, by `chunks` a launch, so that it needs no reset.
 __device__ inline void meet(u64* arrived, int chunks) {
   __syncthreads();

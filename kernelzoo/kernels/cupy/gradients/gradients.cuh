@@ -1,0 +1,304 @@
+// What the gradients share: a result needs its element, and one number of its whole row (or column), a sum of terms.
+//
+// What differs stands in a struct Op of the operation's: Key, what a row has beside its elements; Total, the sum;
+// Result, what finishes a row's elements; and Held, a thread's packs. Sums are in an order fixed by the lanes' numbers.
+#ifndef KERNELZOO_GRADIENTS_CUH
+#define KERNELZOO_GRADIENTS_CUH
+
+#include "../packs.cuh"
+
+__device__ inline i64 block_index() { return blockIdx.x + (i64)blockIdx.y * gridDim.x; }
+
+// --- The problem -----------------------------------------------------------------------------------------------------
+
+struct Strides { i64 outer, n, inner; };
+
+// As Problem, with OTHERS tensors between x and out: (outer, n, inner), or (outer, inner), whose n is 0.
+template <int OTHERS>
+struct Several {
+  const void* x;
+  const void* other[OTHERS];
+  void* out;
+  i64 rows, n, inner;
+  i64 x_outer, x_n, x_inner;
+  i64 out_outer, out_n, out_inner;
+  double inner_inverse;
+  Strides strides[OTHERS];
+};
+
+template <int OTHERS>
+__device__ inline Several<OTHERS> begin(const Several<OTHERS>& given) {
+  static_assert(OTHERS <= 2, "all addresses pass through the wait");
+  Several<OTHERS> p = given;
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  if constexpr (OTHERS == 1) {
+    asm volatile("griddepcontrol.wait;" : "+l"(p.x), "+l"(p.other[0]), "+l"(p.out) :: "memory");
+  } else {
+    asm volatile("griddepcontrol.wait;" : "+l"(p.x), "+l"(p.other[0]), "+l"(p.other[1]), "+l"(p.out) :: "memory");
+  }
+#endif
+  return p;
+}
+
+// --- Arithmetic ------------------------------------------------------------------------------------------------------
+
+// In PTX, since cupy compiles with -ftz=true, which would take a subnormal number for zero.
+__device__ inline float product(float a, float b) {
+  float c;
+  asm("mul.rn.f32 %0, %1, %2;" : "=f"(c) : "f"(a), "f"(b));
+  return c;
+}
+__device__ inline double product(double a, double b) { return a * b; }
+
+// A long sum: what each addition rounds away is added up beside it (D. E. Knuth's two-sum).
+template <class S>
+struct Running {
+  S sum = 0, lost = 0;
+  __device__ void add(S v) {
+    const S next = sum + v, added = next - sum;
+    lost += (sum - (next - added)) + (v - added);
+    sum = next;
+  }
+  __device__ S all() const { return sum - sum == 0 ? sum + lost : sum; }  // an infinity stays one
+};
+template <>
+struct Running<u64> {
+  u64 sum = 0;
+  __device__ void add(u64 v) { sum += v; }
+  __device__ u64 all() const { return sum; }
+};
+
+// Over LANES neighbouring lanes, a power of two, but for those whose distance is below FROM: every lane gets its sum.
+template <int LANES, int FROM = 1, class S>
+__device__ inline S sum_of_lanes(S s) {
+#pragma unroll
+  for (int mask = LANES / 2; mask >= FROM; mask /= 2) s += exchange(s, mask);
+  return s;
+}
+
+// Over `count` sums in memory, by every warp alike.
+template <class S>
+__device__ inline S sum_of_slots(const S* slots, int count) {
+  S s = 0;
+  for (int k = threadIdx.x & 31; k < count; k += 32) s += slots[k];
+  return sum_of_lanes<32>(s);
+}
+
+// Over the block, behind one barrier. `slots` (32) may be written again after the next barrier.
+template <class S>
+__device__ inline S sum_of_block(S s, S* slots) {
+  s = sum_of_lanes<32>(s);
+  if ((threadIdx.x & 31) == 0) slots[threadIdx.x / 32] = s;
+  __syncthreads();
+  return sum_of_slots(slots, blockDim.x / 32);
+}
+
+// --- Where packs lie -------------------------------------------------------------------------------------------------
+
+// A thread's packs of the INPUTS that have elements along the row, and of out: V elements side by side each, or, with
+// V == 1, one. Pack i is there if i * stride < left. Those of the first input lie on 16-byte boundaries; those of a second
+// and of out where it says so.
+template <class T, int V, int INPUTS>
+struct Walk {
+  const T* in[INPUTS];
+  T* out;
+  i64 in_step[INPUTS], out_step;  // elements from a pack to the next
+  i64 left;
+  int stride;
+  bool in_packed, out_packed;
+
+  __device__ bool inside(i64 i) const { return i * stride < left; }
+
+  // Pack i of an input, or zeros. KEPT: see load_kept.
+  template <bool KEPT>
+  __device__ Pack<T, V> load(int input, i64 i) const {
+    Pack<T, V> pack;
+    const T* at = in[input] + i * in_step[input];
+    if constexpr (V == 1) {
+      pack.value = 0;
+      if (inside(i)) pack.load(at);
+    } else {
+      const Bytes16 zeros = {};
+      pack.raw = KEPT ? load_kept_if(inside(i), at, zeros) : load_once_if(inside(i), at, zeros);
+    }
+    return pack;
+  }
+  // The same of an input whose rows start elsewhere in a 16-byte word than x's.
+  __device__ Pack<T, V> load_apart(int input, i64 i) const {
+    Pack<T, V> pack;
+    pack.raw = Bytes16{};
+    if (inside(i)) {
+      const T* at = in[input] + i * in_step[input];
+#pragma unroll
+      for (int k = 0; k < 4; ++k) {
+        if constexpr (sizeof(T) == 2) {
+          pack.raw.word[k] = ((const u16*)at)[2 * k] | (u32)((const u16*)at)[2 * k + 1] << 16;
+        } else {
+          pack.raw.word[k] = ((const u32*)at)[k];
+        }
+      }
+    }
+    return pack;
+  }
+};
+
+// Row r, seen as packs of the first input between two ragged edges: see Row of row.cuh.
+template <class Op, int V>
+struct Line {
+  using T = typename Op::T;
+  static constexpr int INPUTS = Op::INPUTS;
+  const T* in[INPUTS];
+  T* out;
+  i64 in_n[INPUTS], out_n, packs;
+  int head = 0, edges = 0;
+  bool in_packed = true, out_packed = true;
+  typename Op::Key key[1];
+
+  __device__ Line(const Several<Op::OTHERS>& p, i64 r) : out_n(p.out_n), packs(p.n) {
+    i64 outer, inner;
+    number(p, r, outer, inner);
+    in[0] = (const T*)p.x + outer * p.x_outer + inner * p.x_inner;
+    in_n[0] = p.x_n;
+    if constexpr (INPUTS == 2) {
+      in[1] = (const T*)p.other[0] + outer * p.strides[0].outer + inner * p.strides[0].inner;
+      in_n[1] = p.strides[0].n;
+    }
+    out = (T*)p.out + outer * p.out_outer + inner * p.out_inner;
+    key[0] = Op::key(p, outer, inner);
+    if constexpr (V > 1) {
+      const int before = (int)(((16 - misalignment(in[0])) & 15) / sizeof(T));
+      head = before < p.n ? before : (int)p.n;
+      packs = (p.n - head) / V;
+      edges = (int)(p.n - packs * V);
+      in_packed = misalignment(in[INPUTS - 1] + head) == 0;
+      out_packed = misalignment(out + head) == 0;
+    }
+  }
+
+  // Row r is (r / inner, r % inner): see place() of row.cuh.
+  __device__ static void number(const Several<Op::OTHERS>& p, i64 r, i64& outer, i64& inner) {
+    outer = r, inner = 0;
+    if (p.inner != 1) {
+      outer = (i64)((double)r * p.inner_inverse);
+      inner = r - outer * p.inner;
+      if (inner < 0) outer -= 1, inner += p.inner;
+      if (inner >= p.inner) outer += 1, inner -= p.inner;
+    }
+  }
+
+  // The packs first, first + stride, ... before `to`.
+  __device__ Walk<T, V, INPUTS> walk(i64 first, i64 to, int stride) const {
+    Walk<T, V, INPUTS> walk;
+#pragma unroll
+    for (int k = 0; k < INPUTS; ++k) {
+      const i64 step = V > 1 ? V : in_n[k];
+      walk.in[k] = in[k] + head + first * step, walk.in_step[k] = stride * step;
+    }
+    const i64 step = V > 1 ? V : out_n;
+    walk.out = out + head + first * step, walk.out_step = stride * step;
+    walk.left = to - first, walk.stride = stride;
+    walk.in_packed = in_packed, walk.out_packed = out_packed;
+    return walk;
+  }
+  // Edge e, if there is such a one.
+  __device__ Walk<T, 1, INPUTS> edge(int e) const {
+    const i64 at = e < head ? e : e + packs * V;
+    Walk<T, 1, INPUTS> walk;
+#pragma unroll
+    for (int k = 0; k < INPUTS; ++k) walk.in[k] = in[k] + at, walk.in_step[k] = 0;
+    walk.out = out + at, walk.out_step = 0;
+    walk.left = edges - e, walk.stride = edges;  // no second one
+    return walk;
+  }
+};
+
+// --- Rows held in registers ------------------------------------------------------------------------------------------
+
+// A thread's part of a row: ITEMS packs and, with EDGES, an edge element. All loads are issued before the first is waited
+// for.
+template <class Op, int V, int ITEMS, bool EDGES>
+struct HeldLine {
+  using Total = typename Op::Total;
+  Walk<typename Op::T, V, Op::INPUTS> walk;
+  Walk<typename Op::T, 1, Op::INPUTS> at_edge;
+  typename Op::template Held<V, 1, ITEMS> packs;
+  typename Op::template Held<1, 1, 1> edge;
+
+  __device__ void load(const Line<Op, V>& line, int lane, int lanes, bool live = true) {
+    walk = line.walk(lane, live ? line.packs : 0, lanes);
+    if constexpr (EDGES) {
+      at_edge = line.edge(lane);
+      if (!live) at_edge.left = 0;
+    }
+    packs.template load<true>(walk, line.key, 0);
+    if constexpr (EDGES) edge.template load<true>(at_edge, line.key, 0);
+  }
+  __device__ Total sum() {
+    Total all[1], last[1] = {0};
+    packs.sum(all);
+    if constexpr (EDGES) edge.sum(last);
+    return EDGES ? all[0] + last[0] : all[0];
+  }
+  __device__ void write(const typename Op::Result& result) {
+    const typename Op::Result by[1] = {result};
+    packs.template write<true>(walk, by, 0);
+    if constexpr (EDGES) edge.template write<true>(at_edge, by, 0);
+  }
+};
+
+// --- What doesn't fit ------------------------------------------------------------------------------------------------
+
+// A thread's packs, of any number: those of the first batch stay in registers, those of `saved` batches more in shared
+// memory, where each thread reads back what it wrote; the others are read twice. One running sum of each of COLUMNS
+// columns, or of a row.
+template <class Op, int V, int COLUMNS, int ITEMS, int BATCH>
+struct Stay {
+  template <int COUNT> using Held = typename Op::template Held<V, COLUMNS, COUNT>;
+  using Total = typename Op::Total;
+  using Key = typename Op::Key;
+  using Result = typename Op::Result;
+  using Thread = Walk<typename Op::T, V, Op::INPUTS>;
+  Held<ITEMS> first;
+
+  template <int COUNT>
+  __device__ static void add(Held<COUNT>& held, Running<Total> (&run)[COLUMNS]) {
+    Total sums[COLUMNS];
+    held.sum(sums);
+#pragma unroll
+    for (int k = 0; k < COLUMNS; ++k) run[k].add(sums[k]);
+  }
+
+  __device__ void take_in(
+      const Thread& walk, const Key (&key)[COLUMNS], Running<Total> (&run)[COLUMNS], Bytes16* memory, int saved) {
+    first.template load<true>(walk, key, 0);
+    add(first, run);
+    for (int b = 0; b < saved; ++b) {
+      Held<BATCH> batch;
+      batch.template load<true>(walk, key, ITEMS + b * BATCH);
+      add(batch, run);
+      batch.save(memory, b);
+    }
+    for (i64 i = ITEMS + saved * BATCH; walk.inside(i); i += BATCH) {
+      Held<BATCH> batch;
+      batch.template load<false>(walk, key, i);
+      add(batch, run);
+    }
+  }
+
+  __device__ void write(
+      const Thread& walk, const Key (&key)[COLUMNS], const Result (&result)[COLUMNS], Bytes16* memory, int saved) {
+    first.template write<true>(walk, result, 0);
+    for (int b = 0; b < saved; ++b) {
+      Held<BATCH> batch;
+      batch.restore(memory, b);
+      batch.template write<true>(walk, result, ITEMS + b * BATCH);
+    }
+    for (i64 i = ITEMS + saved * BATCH; walk.inside(i); i += BATCH) {
+      Held<BATCH> batch;
+      batch.template load<false>(walk, key, i);
+      batch.template write<false>(walk, result, i);
+    }
+  }
+};
+
+#endif

@@ -1,0 +1,31 @@
+// LANES lanes per row, ROWS rows per group of lanes, all of them loaded before the first is used.
+#ifndef KERNELZOO_GRADIENTS_MULTI_ROW_TILE_CUH
+#define KERNELZOO_GRADIENTS_MULTI_ROW_TILE_CUH
+
+#include "gradients.cuh"
+
+template <class Op, int V, int LANES, int ITEMS, int ROWS, bool EDGES>
+__device__ inline void rows_of_block(const Several<Op::OTHERS>& given) {
+  const Several<Op::OTHERS> p = begin(given);
+  using Total = typename Op::Total;
+  constexpr int GROUPS = 128 / LANES;
+  const int lane = threadIdx.x % LANES, group = threadIdx.x / LANES;
+  const i64 first = block_index() * ROWS * GROUPS + group;
+  HeldLine<Op, V, ITEMS, EDGES> held[ROWS];
+  typename Op::Key key[ROWS];
+#pragma unroll
+  for (int k = 0; k < ROWS; ++k) {  // for one k, neighbouring groups take neighbouring rows
+    const i64 r = first + k * GROUPS;
+    const bool live = r < p.rows;
+    const Line<Op, V> line(p, live ? r : 0);
+    key[k] = line.key[0];
+    held[k].load(line, lane, LANES, live);
+  }
+#pragma unroll
+  for (int k = 0; k < ROWS; ++k) {
+    const Total total = sum_of_lanes<LANES>(held[k].sum());  // by all lanes of the warp, a row past the end included
+    held[k].write(Op::result(key[k], total));
+  }
+}
+
+#endif

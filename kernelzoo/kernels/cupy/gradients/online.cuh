@@ -1,0 +1,42 @@
+// One block per row of any length, two passes: a running sum, then a second look that writes.
+#ifndef KERNELZOO_GRADIENTS_ONLINE_CUH
+#define KERNELZOO_GRADIENTS_ONLINE_CUH
+
+#include "gradients.cuh"
+
+template <class Op, int V, int ITEMS>
+__device__ inline void row_twice(const Several<Op::OTHERS>& given) {
+  const Several<Op::OTHERS> p = begin(given);
+  using Total = typename Op::Total;
+  __shared__ Total slots[32];
+  const i64 r = block_index();
+  if (r >= p.rows) return;
+  const Line<Op, V> line(p, r);
+  const auto walk = line.walk(threadIdx.x, line.packs, blockDim.x);
+  const auto at_edge = line.edge(threadIdx.x);
+  typename Op::template Held<V, 1, ITEMS> batch;
+  typename Op::template Held<1, 1, 1> edge;
+  Running<Total> run;
+  Total sums[1];
+  i64 i = 0;
+  for (; walk.inside(i); i += ITEMS) {
+    batch.template load<false>(walk, line.key, i);
+    batch.sum(sums);
+    run.add(sums[0]);
+  }
+  if constexpr (V > 1) {
+    edge.template load<false>(at_edge, line.key, 0);
+    edge.sum(sums);
+    run.add(sums[0]);
+  }
+  const typename Op::Result result[1] = {Op::result(line.key[0], sum_of_block(run.all(), slots))};
+  // Backwards: what was read last is the likeliest to be in a cache still.
+  while (i > 0) {
+    i -= ITEMS;
+    batch.template load<false>(walk, line.key, i);
+    batch.template write<false>(walk, result, i);
+  }
+  if constexpr (V > 1) edge.template write<false>(at_edge, result, 0);
+}
+
+#endif

@@ -1,0 +1,47 @@
+// Several blocks to a row, of one co-operative launch, wait for each other's sums.
+//
+// `chunks` blocks a row. A thread holds ITEMS packs in registers and `saved` batches of BATCH more in shared memory; only
+// what is past those is read twice, the second time most likely from the L2 cache.
+#ifndef KERNELZOO_GRADIENTS_SPLIT_GRID_CUH
+#define KERNELZOO_GRADIENTS_SPLIT_GRID_CUH
+
+#include "../meet.cuh"
+#include "gradients.cuh"
+
+template <class Op, int V, int ITEMS, int BATCH>
+__device__ inline void rows_of_blocks(
+    const Several<Op::OTHERS>& given, typename Op::Total* partial, u64* arrived, const int chunks, const int saved) {
+  const Several<Op::OTHERS> p = begin(given);
+  using Total = typename Op::Total;
+  extern __shared__ Bytes16 memory[];
+  __shared__ Total slots[32];
+  const int group = blockIdx.x / chunks, chunk = blockIdx.x % chunks, groups = gridDim.x / chunks;
+  for (i64 r = group; r < p.rows; r += groups) {
+    const Line<Op, V> line(p, r);
+    const i64 share = (line.packs + chunks - 1) / chunks, end = (chunk + 1) * share;
+    const auto walk = line.walk(chunk * share + threadIdx.x, end < line.packs ? end : line.packs, blockDim.x);
+    auto at_edge = line.edge(threadIdx.x);
+    if (chunk > 0) at_edge.left = 0;
+
+    Stay<Op, V, 1, ITEMS, BATCH> stay;
+    Running<Total> run[1];
+    stay.take_in(walk, line.key, run, memory, saved);
+    typename Op::template Held<1, 1, 1> edge;
+    if constexpr (V > 1) {
+      Total last[1];
+      edge.template load<true>(at_edge, line.key, 0);
+      edge.sum(last);
+      run[0].add(last[0]);
+    }
+
+    const Total block = sum_of_block(run[0].all(), slots);
+    Total* row_partial = partial + r * chunks;
+    if (threadIdx.x == 0) row_partial[chunk] = block;
+    meet(arrived + r, chunks);
+    const typename Op::Result result[1] = {Op::result(line.key[0], sum_of_slots(row_partial, chunks))};
+    stay.write(walk, line.key, result, memory, saved);
+    if constexpr (V > 1) edge.template write<true>(at_edge, result, 0);
+  }
+}
+
+#endif

@@ -1,0 +1,39 @@
+"""The gradient of a minimum with one block per row, of whose elements a bit each stays in registers: read once."""
+
+from kernelzoo.device import Device
+from kernelzoo.errors import UnsupportedProblemError
+from kernelzoo.kernels.cupy.gradients.rows import packs, threads, width
+from kernelzoo.kernels.cupy.launch import Plan, Step, planned
+from kernelzoo.kernels.cupy.rows import c_type
+from kernelzoo.layout import Rows, Strides
+from kernelzoo.registry import register
+
+MOST_ITEMS = {1: 32, 2: 64, 4: 64, 8: 32}
+"""Packs of a row that a thread has at most, by the elements of one: eight registers of bits, of single elements one."""
+
+USUAL_THREADS = 512
+"""Of a block, of which an SM has two: larger ones are for rows alone that need them."""
+
+
+@register("cupy", "min_backward", "fused")
+@planned()
+def fused(rows: Rows, y: Strides, grad: Strides, device: Device, _: None) -> Plan:
+    """One block per row, of whose elements a bit each stays in registers: one read and one write."""
+    wide = width(rows)
+    count = packs(rows, wide)
+    if count > most_packs(wide):
+        raise UnsupportedProblemError(
+            "cupy/min_backward/fused",
+            f"the bits of {rows.n} elements don't fit in the registers of one block, which hold "
+            f"{most_packs(wide) * wide}",
+        )
+    items = 1 if count <= 64 else 2 if count <= 128 else 4 if count <= 256 else 8
+    while items < MOST_ITEMS[wide] and count > USUAL_THREADS * items:
+        items *= 2
+    kernel = f"fused<{c_type(rows)}, {wide}, {items}>"
+    return Plan(rows, (Step(kernel, rows.total, threads(count, items)),), others=(y, grad))
+
+
+def most_packs(wide: int) -> int:
+    """Packs of the longest row: of the largest block."""
+    return 1024 * MOST_ITEMS[wide]

@@ -1,0 +1,107 @@
+// The arithmetic of a minimum's gradient: of each row, how many elements equal its minimum y; grad / count goes to those,
+// and grad * 0 / count to the others.
+#ifndef KERNELZOO_MIN_BACKWARD_GRADIENT_CUH
+#define KERNELZOO_MIN_BACKWARD_GRADIENT_CUH
+
+#include "../gradients/gradients.cuh"
+
+// All bits where a == b, else none. In PTX, since cupy compiles with -ftz=true, which would take a subnormal number for
+// zero.
+__device__ inline u32 equal(float a, float b) {
+  u32 bits;
+  asm("set.eq.u32.f32 %0, %1, %2;" : "=r"(bits) : "f"(a), "f"(b));
+  return bits;
+}
+__device__ inline u32 equal(double a, double b) { return a == b ? 0xffffffffu : 0u; }
+
+template <class Element>
+struct MinBackward {
+  using T = Element;
+  using W = Wide<T>;
+  using Total = u64;
+  static constexpr int INPUTS = 1, OTHERS = 2;  // x; and y and grad, of one element a row
+
+  struct Key { W y, grad; };
+  __device__ static Key key(const Several<2>& p, i64 outer, i64 inner) {
+    const T* y = (const T*)p.other[0] + outer * p.strides[0].outer + inner * p.strides[0].inner;
+    const T* grad = (const T*)p.other[1] + outer * p.strides[1].outer + inner * p.strides[1].inner;
+    return {widen(*y), widen(*grad)};
+  }
+
+  // Of an element that equals the minimum, and of one that doesn't.
+  struct Result { W hit, miss; };
+  __device__ static Result result(Key key, Total count) { return {key.grad / (W)count, key.grad * W(0) / (W)count}; }
+
+  // Of each element one bit: whether it equals the minimum.
+  template <int V, int COLUMNS, int ITEMS>
+  struct Held {
+    static constexpr int WORDS = (ITEMS * V + 31) / 32, AT_ONCE = ITEMS < 8 ? ITEMS : 8;  // packs loaded
+    u32 bits[WORDS];
+
+    template <bool KEPT>
+    __device__ void load(const Walk<T, V, 1>& walk, const Key (&key)[COLUMNS], i64 first) {
+#pragma unroll
+      for (int k = 0; k < WORDS; ++k) bits[k] = 0;
+#pragma unroll
+      for (int from = 0; from < ITEMS; from += AT_ONCE) {
+        Pack<T, V> x[AT_ONCE];
+#pragma unroll
+        for (int i = 0; i < AT_ONCE; ++i) x[i] = walk.template load<KEPT>(0, first + from + i);
+#pragma unroll
+        for (int i = 0; i < AT_ONCE; ++i) {
+          W v[V];
+          x[i].get(v);
+          const u32 there = walk.inside(first + from + i) ? 0xffffffffu : 0u;
+#pragma unroll
+          for (int k = 0; k < V; ++k) {
+            const int bit = (from + i) * V + k;
+            bits[bit / 32] |= equal(v[k], key[COLUMNS == 1 ? 0 : k].y) & there & 1u << bit % 32;
+          }
+        }
+      }
+    }
+
+    __device__ void sum(Total (&sums)[COLUMNS]) const {
+      int counts[COLUMNS];
+#pragma unroll
+      for (int k = 0; k < COLUMNS; ++k) {
+        counts[k] = 0;
+        const u32 own = COLUMNS == 1 ? 0xffffffffu : 0xffffffffu / ((1u << V % 32) - 1) << k;  // every bit of column k
+#pragma unroll
+        for (int word = 0; word < WORDS; ++word) counts[k] += __popc(bits[word] & own);
+        sums[k] = counts[k];
+      }
+    }
+
+    template <bool KEPT>
+    __device__ void write(const Walk<T, V, 1>& walk, const Result (&result)[COLUMNS], i64 first) const {
+#pragma unroll
+      for (int i = 0; i < ITEMS; ++i) {
+        if (walk.inside(first + i)) {
+          W v[V];
+#pragma unroll
+          for (int k = 0; k < V; ++k) {
+            const int bit = i * V + k;
+            const Result& by = result[COLUMNS == 1 ? 0 : k];
+            v[k] = bits[bit / 32] >> bit % 32 & 1 ? by.hit : by.miss;
+          }
+          Pack<T, V> made;
+          made.set(v);
+          made.template store<KEPT>(walk.out + (first + i) * walk.out_step, walk.out_packed);
+        }
+      }
+    }
+
+    // In shared memory, batch by batch.
+    __device__ void save(Bytes16* memory, int batch) const {
+#pragma unroll
+      for (int k = 0; k < WORDS; ++k) ((u32*)memory)[(batch * WORDS + k) * (int)blockDim.x + threadIdx.x] = bits[k];
+    }
+    __device__ void restore(const Bytes16* memory, int batch) {
+#pragma unroll
+      for (int k = 0; k < WORDS; ++k) bits[k] = ((const u32*)memory)[(batch * WORDS + k) * (int)blockDim.x + threadIdx.x];
+    }
+  };
+};
+
+#endif

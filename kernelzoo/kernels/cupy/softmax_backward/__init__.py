@@ -1,0 +1,2 @@
+"""The gradient of a softmax in CUDA C++: a form a file, its kernels beside it; ``choose.py`` says which form takes a
+problem."""

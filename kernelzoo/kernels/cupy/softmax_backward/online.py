@@ -1,0 +1,21 @@
+"""The gradient of a softmax by a running sum over a row of any length and strides, then a second pass that writes."""
+
+from kernelzoo.device import Device
+from kernelzoo.kernels.cupy.gradients.rows import packs, threads, width
+from kernelzoo.kernels.cupy.launch import Plan, Step, planned
+from kernelzoo.kernels.cupy.rows import c_type
+from kernelzoo.layout import Rows, Strides
+from kernelzoo.registry import register
+
+MOST_THREADS = 512
+
+
+@register("cupy", "softmax_backward", "online")
+@planned()
+def online(rows: Rows, y: Strides, device: Device, _: None) -> Plan:
+    """A running sum over a row of any length, then a second pass that writes."""
+    wide = width(rows, y)
+    items = 2 if wide > 1 else 4
+    kernel = f"online<{c_type(rows)}, {wide}, {items}>"
+    step = Step(kernel, rows.total, min(MOST_THREADS, threads(packs(rows, wide), items)))
+    return Plan(rows, (step,), others=(y,))

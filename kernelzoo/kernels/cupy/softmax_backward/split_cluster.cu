@@ -1,0 +1,104 @@
+// A row in the registers and the shared memory of CLUSTER blocks, a thread-block cluster, read once. Of compute capability
+// 9.0.
+//
+// A thread holds ITEMS packs of grad in registers. Those of y are copied into shared memory past the registers, where they
+// would not fit: each thread reads back what it copied, so that no barrier stands between. Every warp sends its sum to the
+// shared memory of every block, where a barrier counts the bytes.
+
+#include "../split_blocks.cuh"
+#include "gradient.cuh"
+
+template <class W>
+__device__ inline u64 bits_of(W v) {
+  u64 bits = 0;
+  *(W*)&bits = v;
+  return bits;
+}
+
+template <class T, int V, int ITEMS, int CLUSTER>
+__global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(512, SPLIT_BLOCKS)
+    split_cluster(const Several<1> given) {
+  using W = Wide<T>;
+  using Op = SoftmaxBackward<T>;
+  extern __shared__ Bytes16 memory[];
+  __shared__ u64 slots[CLUSTER * 16];
+  __shared__ u64 met;
+  const i64 r = block_index() / CLUSTER;
+  if (r >= given.rows) return;  // the whole cluster alike
+  const int lanes = CLUSTER * blockDim.x, warps = blockDim.x / 32;
+  if (threadIdx.x < 32) {
+    if (threadIdx.x == 0) {
+      init_barrier(&met, 1);
+      fence_barriers();
+    }
+    __syncwarp();
+    if (threadIdx.x == 0) arrive_expecting(&met, CLUSTER * warps * sizeof(u64));
+    __syncwarp();
+  }
+  cluster_arrive();
+  const Several<1> p = begin(given);
+  const int rank = cluster_rank(), lane = rank * blockDim.x + threadIdx.x;
+  const Line<Op, V> line(p, r);
+  const auto walk = line.walk(lane, line.packs, lanes);
+  const auto at_edge = line.edge(lane);
+  Bytes16* mine = memory + threadIdx.x;  // y, a block's threads side by side
+  if (walk.in_packed) {
+#pragma unroll
+    for (int i = 0; i < ITEMS; ++i) {
+      if (walk.inside(i)) copy_async(mine + i * (int)blockDim.x, walk.in[1] + i * walk.in_step[1]);
+    }
+  } else {
+#pragma unroll
+    for (int i = 0; i < ITEMS; ++i) {
+      if (walk.inside(i)) mine[i * (int)blockDim.x] = walk.load_apart(1, i).raw;
+    }
+  }
+  Pack<T, V> grad[ITEMS], y;
+#pragma unroll
+  for (int i = 0; i < ITEMS; ++i) grad[i] = walk.template load<true>(0, i);
+  typename Op::template Held<1, 1, 1> edge;
+  edge.template load<true>(at_edge, line.key, 0);
+  wait_async();
+
+  W a[V], b[V], all[1];
+  edge.sum(all);
+#pragma unroll
+  for (int i = 0; i < ITEMS; ++i) {
+    if (walk.inside(i)) {
+      y.raw = mine[i * (int)blockDim.x];
+      grad[i].get(a);
+      y.get(b);
+#pragma unroll
+      for (int k = 0; k < V; ++k) a[k] = product(a[k], b[k]);
+#pragma unroll
+      for (int half = V / 2; half > 0; half /= 2) {
+#pragma unroll
+        for (int k = 0; k < half; ++k) a[k] += a[k + half];
+      }
+      all[0] += a[0];
+    }
+  }
+  const W warp = sum_of_lanes<32>(all[0]);
+  cluster_wait();  // every block of the cluster runs by now: its shared memory may be written
+  const int peer = threadIdx.x & 31;
+  if (peer < CLUSTER) send_remote(&slots[rank * warps + threadIdx.x / 32], &met, peer, bits_of(warp));
+  wait_for(&met, 0);
+  W total = 0;
+  for (int k = peer; k < CLUSTER * warps; k += 32) total += *(const W*)&slots[k];
+  total = sum_of_lanes<32>(total);
+
+#pragma unroll
+  for (int i = 0; i < ITEMS; ++i) {
+    if (walk.inside(i)) {
+      y.raw = mine[i * (int)blockDim.x];
+      grad[i].get(a);
+      y.get(b);
+#pragma unroll
+      for (int k = 0; k < V; ++k) a[k] = product(b[k], a[k] - total);
+      y.set(a);
+      y.template store<true>(walk.out + i * walk.out_step, walk.out_packed);
+    }
+  }
+  const W result[1] = {total};
+  edge.template write<true>(at_edge, result, 0);
+}

@@ -1,0 +1,73 @@
+"""The gradient of a softmax of a row in the registers and the shared memory of a thread-block cluster, whose blocks
+exchange their sums."""
+
+from kernelzoo.device import KIB, Device
+from kernelzoo.errors import UnsupportedProblemError
+from kernelzoo.kernels.cupy.gradients.rows import packs, threads, width
+from kernelzoo.kernels.cupy.launch import Plan, Step, planned
+from kernelzoo.kernels.cupy.rows import c_type
+from kernelzoo.layout import VECTOR_BYTES, Rows, Strides, cdiv
+from kernelzoo.registry import register
+from kernelzoo.tables import knob, numbers
+
+PACKS_HELD = 8
+"""Packs of each input that a thread has: those of grad are 32 registers, those of y are in shared memory."""
+
+CLUSTERS = (2, 4, 8, 16)
+"""Blocks of a cluster."""
+
+MOST_THREADS = 512
+"""Of a block: an SM runs two with 64 registers a thread, so that one computes while the other loads."""
+
+OTHER_BYTES = 4 * KIB
+"""Shared memory for all else."""
+
+
+@numbers
+class Numbers:
+    cluster_threads: int = knob(
+        288,
+        among=(160, 224, 288, 384, 512),
+        unit="threads",
+        why="of a cluster's blocks, above which there are twice as many, up to eight",
+    )
+
+
+@register("cupy", "softmax_backward", "split_cluster")
+@planned(Numbers)
+def split_cluster(rows: Rows, y: Strides, device: Device, table: Numbers) -> Plan:
+    """A row in the registers and shared memory of a cluster of blocks, which exchange sums through distributed shared
+    memory."""
+    if device.cluster_blocks == 1 or width(rows, y) == 1:
+        raise UnsupportedProblemError(
+            "cupy/softmax_backward/split_cluster",
+            "it takes rows whose elements lie side by side, on a device with clusters",
+        )
+    cluster, lanes = block_of(rows, device, table)
+    if lanes > most_threads(device):
+        raise UnsupportedProblemError(
+            "cupy/softmax_backward/split_cluster",
+            f"a row of {rows.n} elements doesn't fit in {cluster} blocks, which hold "
+            f"{cluster * most_threads(device) * PACKS_HELD * width(rows, y)}",
+        )
+    kernel = f"split_cluster<{c_type(rows)}, {width(rows, y)}, {PACKS_HELD}, {cluster}>"
+    step = Step(kernel, rows.total * cluster, lanes, (), lanes * PACKS_HELD * VECTOR_BYTES, cluster=cluster)
+    return Plan(rows, (step,), others=(y,))
+
+
+def most_threads(device: Device) -> int:
+    """Threads of the largest block, whose packs of y its shared memory holds."""
+    return min(MOST_THREADS, (device.shared_per_block - OTHER_BYTES) // (PACKS_HELD * VECTOR_BYTES * 32) * 32)
+
+
+def block_of(rows: Rows, device: Device, table: Numbers) -> tuple[int, int]:
+    """Blocks of a cluster, and threads of a block, more than it may have where a row doesn't fit. As few blocks of
+    moderate size as hold a row, up to eight; then larger ones; and then sixteen, which fewer SMs have room for."""
+    count = packs(rows, VECTOR_BYTES // rows.itemsize)
+    sizes = [size for size in CLUSTERS if size <= device.cluster_blocks]
+    usual = [size for size in sizes if size <= 8]
+    largest = most_threads(device)
+    fitting = [size for size in usual if count <= size * min(table.cluster_threads, largest) * PACKS_HELD]
+    fitting += [size for size in sizes if count <= size * largest * PACKS_HELD]
+    cluster = fitting[0] if fitting else sizes[-1]
+    return cluster, threads(cdiv(count, cluster), PACKS_HELD)
