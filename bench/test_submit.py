@@ -7,6 +7,9 @@ on (64, 64) float32, with no synchronisation in the timed region, the ways of ca
     B/softmax/call         kernelzoo.get(B).softmax(x), the output's allocation included
     B/softmax/bound        the launch of a problem already bound
     B/softmax/language     an empty kernel of two tensors and a number, launched the way the language documents
+    B/softmax/gradient     the call with an x that requires a gradient; torch/softmax/gradient is torch's own
+    B/softmax/step         that, and the gradient of x, by torch.autograd.grad; torch/softmax/step likewise
+    B/softmax/array        the call with an array of CuPy's
 """
 
 import functools
@@ -22,7 +25,7 @@ import kernelzoo
 from kernelzoo import measure, registry
 from kernelzoo.measure import record
 from kernelzoo.measure.race import Measurement
-from kernelzoo.operations import OPERATIONS
+from kernelzoo.operations import MAPPED, OPERATIONS
 
 CALLS = 200  # in one sample: fewer than the 1024 that a stream queues
 SAMPLES = 25
@@ -85,8 +88,31 @@ def ways(op: str) -> tuple[dict[str, Callable[[], Any]], dict[str, str]]:
     def bound(name: str) -> Callable[[], Any]:
         return kernelzoo.implementation(f"{name}/{op}/auto").launch(x, out=out)
 
+    followed, seed = x.detach().requires_grad_(), torch.randn_like(out)
+
+    def gradient(call: Callable[..., torch.Tensor]) -> Callable[[], Any]:
+        return lambda: call(followed, -1)
+
+    def step(call: Callable[..., torch.Tensor]) -> Callable[[], Any]:
+        return lambda: torch.autograd.grad(call(followed, -1), followed, seed)
+
+    def array(name: str) -> Callable[[], Any]:
+        import cupy
+
+        method, own = getattr(kernelzoo.get(name), op), cupy.from_dlpack(x)
+        return lambda: method(own)
+
+    found |= {f"torch/{op}/gradient": gradient(TORCHS[op]), f"torch/{op}/step": step(TORCHS[op])}
+    makers: dict[str, Callable[[str], Callable[[], Any]]] = {
+        "call": whole,
+        "bound": bound,
+        "language": lambda name: OWN[name](x, out),
+        "gradient": lambda name: gradient(getattr(kernelzoo.get(name), op)),
+        "step": lambda name: step(getattr(kernelzoo.get(name), op)),
+        "array": array,
+    }
     for name in OWN:
-        for way, make in (("call", whole), ("bound", bound), ("language", lambda name: OWN[name](x, out))):
+        for way, make in makers.items():
             id = f"{name}/{op}/{way}"
             try:
                 call = make(name)
@@ -121,7 +147,9 @@ def measured(op: str) -> tuple[dict[str, list[float]], dict[str, str]]:
 
 
 REPLAY = measure.Replay()
-WAYS = [registry.baseline("{}"), *(f"{name}/{{}}/{way}" for name in OWN for way in ("call", "bound", "language"))]
+TORCHS_WAYS = [registry.baseline("{}"), "torch/{}/gradient", "torch/{}/step"]
+OUR_WAYS = ("call", "bound", "language", "gradient", "step", "array")
+WAYS = [*TORCHS_WAYS, *(f"{name}/{{}}/{way}" for name in OWN for way in OUR_WAYS)]
 
 
 def told(id: str, samples: list[float], device: str = "cuda") -> dict[str, Any]:
@@ -143,7 +171,7 @@ def told(id: str, samples: list[float], device: str = "cuda") -> dict[str, Any]:
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="submitting is a matter of GPUs, and there is none")
 @pytest.mark.benchmark(timer=REPLAY)
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.format("OP"))
-@pytest.mark.parametrize("op", list(OPERATIONS))
+@pytest.mark.parametrize("op", MAPPED)
 def test_submit(benchmark: Any, op: str, way: str) -> None:
     id = way.format(op)
     samples, refused = measured(op)
