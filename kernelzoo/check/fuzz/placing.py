@@ -71,7 +71,12 @@ def _values(
 
     generator.manual_seed(case.seed ^ number * 0x9E3779B9)  # one of its own, so that no two inputs are equal
     family = given.values or families(op.name, given.name, dtype)[0]
-    if family == values.DECLARED and first is not None and "others" in op.hooks and shape == case.shapes(op.name)[number]:
+    if (
+        family == values.DECLARED
+        and first is not None
+        and "others" in op.hooks
+        and shape == case.shapes(op.name)[number]
+    ):
         drawn = _going_with(op, case, first, generator)[number].to(getattr(torch, dtype))
     elif family == values.DECLARED:
         drawn = as_declared(op.inputs[given.name], shape, dtype, _known(op, case), generator)
