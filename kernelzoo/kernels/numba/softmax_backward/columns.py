@@ -23,9 +23,9 @@ THREADS = 512
 
 
 @cache
-def meeting(dtype: str, vec: int, lanes: int) -> Any:
-    """``meet(total, sums)``: each of a thread's ``vec`` sums becomes that of its column, over all threads of the block
-    that have it, in a fixed order. ``sums`` is shared memory for those of each warp."""
+def meeting(vec: int, lanes: int) -> Any:
+    """``meet(total, sums)``: each of a thread's ``vec`` numbers becomes the sum of all that the block's threads have of
+    its column, in a fixed order. ``sums`` is shared memory for those of each warp."""
     VEC, LANES, WIDE_ROWS = vec, lanes, lanes * vec
     STEPS = (WARP // lanes).bit_length() - 1
 
@@ -65,7 +65,7 @@ def columns_kernel(dtype: str, vec: int, lanes: int, tiles: int, held: bool) -> 
     NOTHING = types.uint32(0) if machine.is_packed(dtype, vec) else ZERO
     load_vector, store_vector = machine.vector_functions(dtype, VEC)
     products, finish = by_column(dtype, VEC, WORDS)
-    meet = meeting(dtype, VEC, lanes)
+    meet = meeting(VEC, lanes)
 
     @cuda.jit(device=True, inline="always")
     def read(pointer, at, apart, i, depths, end, words):

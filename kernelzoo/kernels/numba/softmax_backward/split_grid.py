@@ -1,5 +1,6 @@
 """A row shared by blocks anywhere on the device, all of which run at once: one co-operative launch."""
 
+from dataclasses import replace
 from functools import cache
 
 from numba import cuda
@@ -17,7 +18,7 @@ from kernelzoo.layout import cdiv
 from kernelzoo.registry import register
 
 THREADS = 512
-"""Of a block, with 128 registers each: 32 for what stays of both inputs, and as many for a batch more."""
+"""Of a block, with 128 registers each: 32 for what stays of both inputs, and half as many for a batch more."""
 LINE = 8
 """Vectors: a block's share begins on a line of the cache, where the row does."""
 
@@ -29,9 +30,13 @@ def grid_kernel(dtype: str, tiling: Tiling) -> Source:
     of its share in registers; what is beyond is read a second time, from the L2 cache with luck."""
     kind, ZERO = WIDE[dtype], type(one(dtype))(0)
     WORD, WORDS, SIZE, SCRATCH = word_type(dtype, tiling.vec), tiling.words(dtype), tiling.size, tiling.scratch
+    batch = replace(tiling, tiles=max(1, tiling.tiles // 2))
+    BATCH_WORDS, BATCH = batch.words(dtype), batch.size
     bounds, read, write, read_edge, write_edge = access(dtype, tiling, ZERO)
+    _, read_more, write_more, _, _ = access(dtype, batch, ZERO)
     _, _, reduce_sum = reductions(tiling, ZERO)
     products, finish = arithmetic(dtype, tiling.vec, WORDS)
+    products_more, finish_more = arithmetic(dtype, tiling.vec, BATCH_WORDS)
     count_up, seen = machine.count_up, machine.seen
 
     def grid(
@@ -40,8 +45,8 @@ def grid_kernel(dtype: str, tiling: Tiling) -> Source:
     ):  # fmt: skip
         grads = cuda.local.array(WORDS, WORD)
         weights = cuda.local.array(WORDS, WORD)
-        more_grads = cuda.local.array(WORDS, WORD)
-        more_weights = cuda.local.array(WORDS, WORD)
+        more_grads = cuda.local.array(BATCH_WORDS, WORD)
+        more_weights = cuda.local.array(BATCH_WORDS, WORD)
         scratch = cuda.shared.array(SCRATCH, kind)
         t, threads = types.int64(cuda.threadIdx.x), types.int64(cuda.blockDim.x)
         block = types.int64(cuda.blockIdx.x)
@@ -65,10 +70,10 @@ def grid_kernel(dtype: str, tiling: Tiling) -> Source:
             beyond = first + threads * SIZE
             i = beyond
             while i < last:
-                read(grad, source, x_step, t, threads, i, last, more_grads, 0)
-                read(y, other, y_step, t, threads, i, last, more_weights, 0)
-                total, carry = add(total, carry, products(more_grads, more_weights, 0))
-                i += threads * SIZE
+                read_more(grad, source, x_step, t, threads, i, last, more_grads, 0)
+                read_more(y, other, y_step, t, threads, i, last, more_weights, 0)
+                total, carry = add(total, carry, products_more(more_grads, more_weights, 0))
+                i += threads * BATCH
 
             total = reduce_sum(whole(total, carry), scratch)
             if t == 0:
@@ -87,11 +92,11 @@ def grid_kernel(dtype: str, tiling: Tiling) -> Source:
                 total += cuda.shfl_xor_sync(EVERY_LANE, total, 16 >> step)
 
             while i > beyond:  # backwards: what was read last is the likeliest to be in the cache still
-                i -= threads * SIZE
-                read(grad, source, x_step, t, threads, i, last, more_grads, 0)
-                read(y, other, y_step, t, threads, i, last, more_weights, 0)
-                finish(more_grads, more_weights, 0, total)
-                write(out, target, out_step, t, threads, i, last, more_grads, 0)
+                i -= threads * BATCH
+                read_more(grad, source, x_step, t, threads, i, last, more_grads, 0)
+                read_more(y, other, y_step, t, threads, i, last, more_weights, 0)
+                finish_more(more_grads, more_weights, 0, total)
+                write_more(out, target, out_step, t, threads, i, last, more_grads, 0)
             finish(grads, weights, 0, total)
             write(out, target, out_step, t, threads, first, last, grads, 0)
             if chunk == 0:
@@ -102,7 +107,7 @@ def grid_kernel(dtype: str, tiling: Tiling) -> Source:
 
 
 def grid_tiling(v: View) -> Tiling:
-    """Four vectors of each input in registers, beside as many of a batch; elements one by one, with an address each,
+    """Four vectors of each input in registers, beside two of a batch; elements one by one, with an address each,
     half as many bytes."""
     tiles = 4 if v.whole else max(1, (16 if v.vec > 1 else 8) // v.vec // (2 if v.itemsize == 8 else 1))
     return Tiling(THREADS, 1, tiles, v.vec, v.edges, flexible=True)

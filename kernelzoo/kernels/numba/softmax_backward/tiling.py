@@ -6,29 +6,31 @@ from kernelzoo.kernels.numba.softmax.tiling import column_tiling
 from kernelzoo.kernels.numba.words import WARP
 from kernelzoo.layout import VECTOR_BYTES, cdiv, power_of_two
 
-BLOCK_LIMIT = 1024
-"""Threads in a block."""
-DEEP = 4
-"""Vectors of 16 bytes that a thread has of each input: 32 registers in all, of the 64 that 1024 threads have."""
+BLOCK_LIMIT = 512
+"""Threads in a block: each has 128 registers."""
+DEEP = 8
+"""Vectors of 16 bytes that a thread has of each input at most: 64 registers in all."""
 
 
 def deep_of(v: View) -> int:
-    """Vectors that a thread has of each input: as many bytes as of whole ones, but elements one by one need an address
-    each."""
+    """Vectors that a thread may have of each input: as many bytes as of whole ones, but of elements one by one, which
+    need an address each, half of that."""
     if v.whole:
         return DEEP
-    return max(1, (DEEP * 2 if v.vec == 1 else DEEP * 4) // v.vec // (2 if v.itemsize == 8 else 1))
+    return max(1, (16 if v.vec == 1 else 32) // v.vec // (2 if v.itemsize == 8 else 1))
 
 
 def whole_row(v: View) -> Tiling | None:
-    """A block to a row, which its registers hold; None for a longer one."""
+    """A block to a row, which its registers hold; None for a longer one. Four vectors of each input to a thread, eight
+    of a row that would have more than 256 threads: of 256 an SM runs two blocks or more, so that one reads while
+    another writes."""
     if v.across:
         return column_tiling(v, 8 * 4 // max(v.itemsize, 4))
     vectors, deep = max(1, v.n // v.vec), deep_of(v)
-    if vectors > BLOCK_LIMIT * deep:
-        return None
-    tiles = min(deep, 1 if vectors <= 64 else 2 if vectors <= 128 else deep)
-    return Tiling(BLOCK_LIMIT, 1, tiles, v.vec, v.edges, flexible=True)
+    for lanes, tiles in ((64, 1), (64, 2), (256, max(1, deep // 2)), (BLOCK_LIMIT, deep)):
+        if vectors <= lanes * tiles:
+            return Tiling(lanes, 1, tiles, v.vec, v.edges, flexible=True)
+    return None
 
 
 def short_rows(v: View) -> Tiling | None:

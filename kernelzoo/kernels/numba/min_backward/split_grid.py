@@ -1,0 +1,108 @@
+"""A row shared by blocks anywhere on the device, all of which run at once: one co-operative launch."""
+
+from functools import cache
+
+import numpy as np
+from numba import cuda
+from numba.cuda import types
+
+from kernelzoo.device import Device
+from kernelzoo.errors import UnsupportedProblemError
+from kernelzoo.kernels.numba.launch import BindView, View, planned, prepare
+from kernelzoo.kernels.numba.min_backward.arithmetic import arithmetic, nan, shares
+from kernelzoo.kernels.numba.row import Tiling, access, elements, reductions, seat_of, word_type
+from kernelzoo.kernels.numba.softmax_backward.split_grid import THREADS, grid_shape, grid_tiling
+from kernelzoo.kernels.numba.source import Source
+from kernelzoo.kernels.numba.words import EVERY_LANE, WARP, machine
+from kernelzoo.registry import register
+
+
+@cache
+def grid_kernel(dtype: str, tiling: Tiling) -> Source:
+    """``chunks`` blocks to a row, of ``share`` elements each, leave their counts in memory and wait for each other at a
+    counter, which only ever grows; every block then adds up the same counts. Each has the first batch of its share in
+    registers; what is beyond is read a second time, from the L2 cache with luck."""
+    NAN, SIZE, SCRATCH = nan(dtype), tiling.size, tiling.scratch
+    WORD, WORDS = word_type(dtype, tiling.vec), tiling.words(dtype)
+    bounds, read, write, read_edge, write_edge = access(dtype, tiling, NAN)
+    load, _ = elements(dtype)
+    _, _, reduce_sum = reductions(tiling, np.int64(0))
+    matches, finish = arithmetic(dtype, tiling.vec, WORDS)
+    shares_of = shares(dtype)
+    count_up, seen = machine.count_up, machine.seen
+
+    def grid(
+        x, y, grad, counts, counters, out, rows, inner, n, x_outer, x_step, x_inner, out_outer, out_step, out_inner,
+        phase, y_outer, y_step, y_inner, grad_outer, grad_step, grad_inner, chunks, share_of_row,
+    ):  # fmt: skip
+        row = cuda.local.array(WORDS, WORD)
+        more = cuda.local.array(WORDS, WORD)
+        scratch = cuda.shared.array(SCRATCH, types.int64)
+        t, threads = types.int64(cuda.threadIdx.x), types.int64(cuda.blockDim.x)
+        block = types.int64(cuda.blockIdx.x)
+        groups = types.int64(cuda.gridDim.x) // chunks
+        r, chunk = block // chunks, block % chunks
+        while r < rows:
+            outer, place = seat_of(r, inner)
+            least = load(y, outer * y_outer + place * y_inner)
+            slope = load(grad, outer * grad_outer + place * grad_inner)
+            source, target = outer * x_outer + place * x_inner, outer * out_outer + place * out_inner
+            head, end = bounds(phase + source, n)
+            first = head + chunk * share_of_row
+            last = min(first + share_of_row, end)
+            read(x, source, x_step, t, threads, first, last, row, 0)
+            edge = NAN
+            if chunk == 0:
+                edge = read_edge(x, source, t, head, end, n)
+            count = matches(row, 0, least) + types.int64(edge == least)
+            beyond = first + threads * SIZE
+            i = beyond
+            while i < last:
+                read(x, source, x_step, t, threads, i, last, more, 0)
+                count += matches(more, 0, least)
+                i += threads * SIZE
+
+            count = reduce_sum(count, scratch)
+            if t == 0:
+                counts[r * chunks + chunk] = count
+                before = count_up(counters, r)
+                complete = (before // chunks + 1) * chunks
+                while seen(counters, r) < complete:
+                    pass
+            cuda.syncthreads()
+            count = types.int64(0)
+            part = t % WARP
+            while part < chunks:
+                count += counts[r * chunks + part]
+                part += WARP
+            for step in range(5):
+                count += cuda.shfl_xor_sync(EVERY_LANE, count, 16 >> step)
+            share, rest = shares_of(slope, count)
+
+            while i > beyond:  # backwards: what was read last is the likeliest to be in the cache still
+                i -= threads * SIZE
+                read(x, source, x_step, t, threads, i, last, more, 0)
+                finish(more, 0, least, share, rest)
+                write(out, target, out_step, t, threads, i, last, more, 0)
+            finish(row, 0, least, share, rest)
+            write(out, target, out_step, t, threads, first, last, row, 0)
+            if chunk == 0:
+                write_edge(out, target, t, head, end, n, share if edge == least else rest)
+            r += groups
+
+    pointees = (dtype, dtype, dtype, types.int64, types.int64, dtype)
+    return Source(grid, pointees, tiling.threads, (dtype, tiling), inputs=3)
+
+
+@register("numba", "min_backward", "split_grid")
+@planned()
+def split_grid(v: View, device: Device, _: None) -> BindView:
+    """All blocks of the device on the rows in hand, which they hold on chip while they wait for each other."""
+    if v.across:
+        raise UnsupportedProblemError("numba/min_backward/split_grid", "these rows lie across memory")
+    tiling = grid_tiling(v)
+    chunks, share = grid_shape(v, tiling, device.multiprocessors)
+    groups = min(v.total, device.multiprocessors // chunks)
+    return prepare(grid_kernel(v.dtype, tiling), device).call_with_workspace(
+        *(v.total * chunks, v.total), *(groups * chunks, *v.offsets, chunks, share), threads=THREADS, cooperative=True
+    )
