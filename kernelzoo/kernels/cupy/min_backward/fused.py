@@ -8,8 +8,8 @@ from kernelzoo.kernels.cupy.rows import c_type
 from kernelzoo.layout import Rows, Strides
 from kernelzoo.registry import register
 
-MOST_ITEMS = {1: 32, 2: 64, 4: 64, 8: 32}
-"""Packs of a row that a thread has at most, by the elements of one: eight registers of bits, of single elements one."""
+MOST_ITEMS = {1: 16, 2: 64, 4: 64, 8: 32}
+"""Packs of a row that a thread has at most, by the elements of one: of a pack's eight registers of bits at most."""
 
 USUAL_THREADS = 512
 """Of a block, of which an SM has two: larger ones are for rows alone that need them."""

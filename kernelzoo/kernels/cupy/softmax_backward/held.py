@@ -6,6 +6,5 @@ from kernelzoo.layout import VECTOR_BYTES, Columns
 
 def held(columns: Columns, vector: int) -> Holding:
     """Packs in registers and of a batch in shared memory; single elements are there as wide as the arithmetic."""
-    if vector > 1:
-        return Holding(4, 4, 2 * 4 * VECTOR_BYTES)
-    return Holding(8, 4, 2 * 4 * max(4, columns.itemsize))
+    items, batch = (4, 2 if columns.itemsize == 8 else 4) if vector > 1 else (8, 4)
+    return Holding(items, batch, 2 * batch * (VECTOR_BYTES if vector > 1 else max(4, columns.itemsize)))
