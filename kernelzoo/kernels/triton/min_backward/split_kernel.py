@@ -77,7 +77,6 @@ def split_kernel(
         x_body = row_start(row, inner, x_outer, x_inner, MULTIPLE)
         out_body = row_start(row, inner, out_outer, out_inner, MULTIPLE)
         least = tl.load(y + row_start(row, inner, y_outer, y_inner, 1)).to(WIDE)
-        slope = tl.load(grad + row_start(row, inner, grad_outer, grad_inner, 1)).to(WIDE)
         inside = n
         if EDGES:
             before, inside = whole_vectors(x_body, n, EDGES)
@@ -112,10 +111,12 @@ def split_kernel(
             else:
                 tl.store(words + part, count)
         if PHASE != LEAVE:
+            slope = tl.load(grad + row_start(row, inner, grad_outer, grad_inner, 1)).to(WIDE)
             found = awaited(words + lanes, there) if PHASE == EXCHANGE else tl.load(words + lanes, there, other=0)
-            each, rest = shares_of(slope, tl.sum(found, 0), DTYPE)
+            count = tl.sum(found, 0)
+            each, rest = shares_of(slope, count, DTYPE)
             if PACKED:
-                held = not_before(held, each, parts < 0, True)
+                held = not_before(held, count, parts < 0, True)
             here = out + out_body + kept * out_n
             store_gradient(here, out_n, length, held, least, each, rest, 0, WIDE, THREADS, HELD, VECTOR)
             if EDGES:
