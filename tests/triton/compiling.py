@@ -8,7 +8,6 @@ from typing import Any
 from unittest import mock
 
 import torch
-from one_input import allocate, launched
 
 from kernelzoo import operations, registry
 from kernelzoo.device import ARCHITECTURES, assumed
@@ -48,6 +47,12 @@ def bind(op: operations.Operation, variant: str) -> Any:
     return registry._registered["triton", op.name, variant]
 
 
+def _others(op: operations.Operation, x: torch.Tensor, axis: int) -> list[torch.Tensor]:
+    """The inputs beside x, contiguous."""
+    found = op.meta(tuple(x.shape), str(x.dtype).removeprefix("torch."), axis, {})
+    return [torch.empty_like(other, device=x.device) for other in found.inputs[1:]]
+
+
 def bound(op: operations.Operation, form: Any, x: torch.Tensor, axis: int, arch: str) -> list[Program]:
     """The programs of what a form, a name or a bind of its own, launches for x, in order."""
     device = ARCHITECTURES[arch]
@@ -65,7 +70,8 @@ def bound(op: operations.Operation, form: Any, x: torch.Tensor, axis: int, arch:
         mock.patch.object(launch, "compiled", noted),
     ):
         what = bind(op, form) if isinstance(form, str) else form
-        launched(op, what, x, axis, allocate(op, x, axis))()
+        args = operations.Arguments((x, *_others(op, x, axis)), (axis % x.ndim,))
+        op.launch(what, args, op.allocate(args))()
         programs = []
         for step in steps:
             step.build()

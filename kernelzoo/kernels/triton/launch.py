@@ -2,6 +2,7 @@
 
 import functools
 import inspect
+import math
 import textwrap
 import threading
 import warnings
@@ -18,7 +19,7 @@ from kernelzoo.device import KIB, MIB, Device, on_device_of
 from kernelzoo.errors import GridTooLargeError
 from kernelzoo.kernels.shared import code_cache, cubin
 from kernelzoo.launch import Compiled, Launch, Movable, Step, WithWorkspace, recording
-from kernelzoo.layout import Columns, Rows
+from kernelzoo.layout import Columns, Rows, Strides
 
 MAX_PROGRAMS = 2**31 - 1
 """The largest one-dimensional grid of either vendor."""
@@ -82,41 +83,65 @@ def wide_type(dtype: torch.dtype) -> tl.dtype:
     return getattr(tl, str(wide_dtype(dtype)).removeprefix("torch."))
 
 
-def multiple_of(rows: Rows) -> int:
-    """The power of two, at most 8, in which a row's length and the offsets of rows are counted.
+def multiple_of(rows: Rows, *others: Strides) -> int:
+    """The power of two, at most 8, in which a row's length and the offsets of rows are counted, other tensors' too.
 
     Triton sees that an integer is a multiple of 16 and otherwise nothing, so that rows of 1000 floats would be read one
     by one. Kernels take these numbers divided by the multiple, a constant, and see 16-byte vectors.
     """
-    return rows.common if rows.common < 16 else 1
+    common = _common(rows, others)
+    return common if common < 16 else 1
 
 
-def row_arguments(rows: Rows) -> tuple[int, ...]:
+def _common(rows: Rows, others: tuple[Strides, ...]) -> int:
+    """``rows.common``, with the strides of other tensors of n elements a row."""
+    return math.gcd(rows.common, *(stride for other in others for stride in (other.outer, other.inner)))
+
+
+def row_arguments(rows: Rows, *others: Strides) -> tuple[int, ...]:
     """A kernel's arguments that say where rows lie: rows, n, inner, x_outer, x_n, x_inner, out_outer, out_n, out_inner,
     and MULTIPLE, by which some are divided; the output of a reduction is one element to a row, and its strides are not.
+
+    The strides of other tensors of n elements a row follow: outer, n and inner of each.
     """
-    m = multiple_of(rows)
+    m = multiple_of(rows, *others)
     divisor = m if rows.out_n else 1
     x = rows.total, rows.n // m, rows.inner, rows.x_outer // m, rows.x_n, rows.x_inner // m
-    return *x, rows.out_outer // divisor, rows.out_n, rows.out_inner // divisor, m
+    rest = [stride for other in others for stride in (other.outer // m, other.n, other.inner // m)]
+    return *x, rows.out_outer // divisor, rows.out_n, rows.out_inner // divisor, m, *rest
 
 
-def column_arguments(columns: Columns) -> tuple[int, ...]:
+def column_arguments(columns: Columns, *others: Strides) -> tuple[int, ...]:
     """A kernel's arguments that say where columns lie: outer, n, inner, x_outer, x_n, x_inner, out_outer, out_n,
-    out_inner, and MULTIPLE, by which inner and all strides but the last are divided, of a reduction's output none."""
-    m = columns.multiple
+    out_inner, and MULTIPLE, by which inner and all strides but the last are divided, of a reduction's output none.
+
+    The strides of other tensors of n elements a column follow: outer, n and inner of each.
+    """
+    m = math.gcd(columns.multiple, *(stride for other in others for stride in (other.outer, other.n)))
     divisor = m if columns.out_n else 1
     x = columns.outer, columns.n, columns.inner // m, columns.x_outer // m, columns.x_n // m, columns.x_inner
-    return *x, columns.out_outer // divisor, columns.out_n // divisor, columns.out_inner, m
+    rest = [stride for other in others for stride in (other.outer // m, other.n // m, other.inner)]
+    return *x, columns.out_outer // divisor, columns.out_n // divisor, columns.out_inner, m, *rest
 
 
-def edges_of(rows: Rows) -> int:
+def by_columns(rows: Rows, strides: Strides) -> Strides:
+    """The strides of another tensor by the columns of rows that lie across."""
+    return strides if rows.inner > 1 else strides._replace(outer=0, inner=strides.outer)
+
+
+def edges_of(rows: Rows, *others: Strides) -> int:
     """Elements of a 16-byte vector where rows start or end within one and may be read by whole ones in between, else 0.
 
-    x and out must agree in where their rows start within a vector; a reduction's output is of no concern.
+    x and out must agree in where their rows start within a vector, and so must other tensors of n elements a row; a
+    reduction's output is of no concern.
     """
     vector = rows.whole_vector
-    if rows.common >= vector or rows.n < 2 * vector or rows.x_n != 1 or rows.across or rows.x_phase:
+    if _common(rows, others) >= vector or rows.n < 2 * vector or rows.x_n != 1 or rows.across or rows.x_phase:
+        return 0
+    if any(
+        other.n != 1 or other.phase or (rows.x_outer - other.outer) % vector or (rows.x_inner - other.inner) % vector
+        for other in others
+    ):
         return 0
     if rows.out_n and (
         rows.out_n != 1
@@ -128,10 +153,11 @@ def edges_of(rows: Rows) -> int:
     return vector
 
 
-def packed(rows: Rows) -> bool:
+def packed(rows: Rows, *others: Strides) -> bool:
     """Whether rows of half precision may be read as whole vectors of pairs, their edges aside."""
     whole = rows.itemsize == 2 and rows.x_n == rows.out_n == 1 and not rows.across
-    return whole and ((rows.common >= 8 and rows.aligned) or edges_of(rows) > 0)
+    aligned = rows.aligned and not any(other.phase or other.n != 1 for other in others)
+    return whole and ((_common(rows, others) >= 8 and aligned) or edges_of(rows, *others) > 0)
 
 
 def safe(rows: Rows) -> int:
@@ -214,12 +240,13 @@ def bound(
     args: tuple[Any, ...],
     warps: int,
     stages: int = 1,
+    tensors: int = 2,
     **options: Any,
 ) -> Launch:
     """Compile a kernel for its arguments and return its launch over so many programs.
 
-    args: x first and out second, a workspace among the others. programs: a number, or what makes one of how many
-    programs of the compiled kernel a multiprocessor holds. Raises GridTooLargeError.
+    args: so many canonical tensors first, as the bind takes them, a workspace among the others. programs: a number, or
+    what makes one of how many programs of the compiled kernel a multiprocessor holds. Raises GridTooLargeError.
     """
     if not callable(programs):
         _check_grid(implementation, programs)
@@ -258,7 +285,7 @@ def bound(
     if callable(programs):
         programs = programs(1 if program is None else resident(device, program.n_regs, warps, program.metadata.shared))
         _check_grid(implementation, programs)
-    return launch_of(kernel, program, programs, args)
+    return launch_of(kernel, program, programs, args, tensors)
 
 
 def _check_grid(implementation: str, programs: int) -> None:
@@ -266,8 +293,9 @@ def _check_grid(implementation: str, programs: int) -> None:
         raise GridTooLargeError(implementation, programs, MAX_PROGRAMS)
 
 
-def launch_of(kernel: Any, program: Any, programs: int, args: tuple[Any, ...]) -> Launch:
-    """The launch of so many programs of a loaded kernel, or of the interpreted one where program is None."""
+def launch_of(kernel: Any, program: Any, programs: int, args: tuple[Any, ...], tensors: int = 2) -> Launch:
+    """The launch of so many programs of a loaded kernel, or of the interpreted one where program is None; see
+    ``bound``."""
     if program is None:
         return _interpreted(kernel, programs, args)
     x = args[0]
@@ -277,7 +305,7 @@ def launch_of(kernel: Any, program: Any, programs: int, args: tuple[Any, ...]) -
     device: int = x.get_device()
     stream = _current_stream
     plain = tuple(arg.data_ptr() if isinstance(arg, torch.Tensor) else arg for arg in args)
-    rest = plain[2:]
+    rest = plain[tensors:]
 
     def at(x: int, out: int) -> None:
         if together:
@@ -285,8 +313,16 @@ def launch_of(kernel: Any, program: Any, programs: int, args: tuple[Any, ...]) -
         else:
             call(programs, 1, 1, stream(device), *fixed, x, out, *rest)
 
-    workspace = [arg for arg in args[2:] if isinstance(arg, torch.Tensor)]
-    return WithWorkspace(at, x, args[1], workspace=workspace) if workspace else Movable(at, x, args[1])
+    def at_all(*addresses: int) -> None:
+        if together:
+            call(programs, 1, 1, stream(device), *fixed, (*addresses, *rest))
+        else:
+            call(programs, 1, 1, stream(device), *fixed, *addresses, *rest)
+
+    place = at if tensors == 2 else at_all
+    workspace = [arg for arg in args[tensors:] if isinstance(arg, torch.Tensor)]
+    canonical = args[:tensors]
+    return WithWorkspace(place, *canonical, workspace=workspace) if workspace else Movable(place, *canonical)
 
 
 def _interpreted(kernel: Any, programs: int, args: tuple[Any, ...]) -> Launch:

@@ -5,24 +5,9 @@ import triton
 import triton.language as tl
 
 from kernelzoo.kernels.triton.softmax.halves import empty_words, halves, larger_bfloat16, larger_float16, not_before
-from kernelzoo.kernels.triton.softmax.pairs import EXCHANGE, LEAVE, WRITE, as_pair, as_word, awaited, awaited_four
+from kernelzoo.kernels.triton.softmax.pairs import EXCHANGE, LEAVE, WRITE, as_pair, as_word, found_words
 from kernelzoo.kernels.triton.softmax.words import exponential
 from kernelzoo.kernels.triton.words import await_last_launch
-
-
-@triton.jit
-def found_pairs(words, there, parts, PHASE: tl.constexpr, FOUR: tl.constexpr):
-    """(maxima, sums) in the words in memory, each as soon as it is there."""
-    if PHASE == EXCHANGE:
-        found = tl.full(words.shape, 0, tl.int64)
-        # Once. The compiler would wait anew in each layout that it wants the words in, but for a loop: that it leaves.
-        again = parts > 0
-        while again:
-            found = awaited_four(words, there) if FOUR else awaited(words, there)
-            again = parts < 0
-    else:
-        found = tl.load(words, there, other=0)
-    return as_pair(found)
 
 
 @triton.jit
@@ -120,7 +105,7 @@ def columns_kernel(
                 tl.store(own, as_word(top, total), there)
             if PHASE != LEAVE:
                 known = (peer < parts) & there
-                tops, totals = found_pairs(words + peer * COLUMNS, known, parts, PHASE, FOUR)
+                tops, totals = as_pair(found_words(words + peer * COLUMNS, known, parts, PHASE, FOUR))
                 # Every program merges all pairs of its columns in the same order, so that all agree to the bit.
                 tops = tl.where(known, tops, LOWEST)
                 all_top = tl.max(tops, 0, keep_dims=True)

@@ -1,4 +1,4 @@
-"""(maximum, sum) pairs that programs leave for each other in memory, and how they are awaited."""
+"""Words that programs leave for each other in memory, (maximum, sum) pairs or one number, and how they are awaited."""
 
 import triton
 import triton.language as tl
@@ -82,3 +82,34 @@ def awaited_four(words, there):
         is_pure=False,
         pack=4,
     )
+
+
+@triton.jit
+def found_words(words, there, parts, PHASE: tl.constexpr, FOUR: tl.constexpr):
+    """The 64-bit words in memory; of an exchange, each as soon as it is there."""
+    if PHASE == EXCHANGE:
+        found = tl.full(words.shape, 0, tl.int64)
+        # Once. The compiler would wait anew in each layout that it wants the words in, but for a loop: that it leaves.
+        again = parts > 0
+        while again:
+            found = awaited_four(words, there) if FOUR else awaited(words, there)
+            again = parts < 0
+    else:
+        found = tl.load(words, there, other=0)
+    return found
+
+
+@triton.jit
+def number_as_word(number):
+    """A float as one word of 64 bits, which never are all set."""
+    if number.dtype == tl.float64:
+        word = tl.where(number == number, number, float("nan")).to(tl.int64, bitcast=True)
+    else:
+        word = number.to(tl.int32, bitcast=True).to(tl.int64) & 0xFFFFFFFF
+    return word
+
+
+@triton.jit
+def word_as_number(word, WIDE: tl.constexpr):
+    """The float that ``number_as_word`` made a word of."""
+    return word.to(tl.float64, bitcast=True) if tl.float64 == WIDE else word.to(tl.int32).to(WIDE, bitcast=True)

@@ -65,16 +65,22 @@ def split_tilings(rows: Rows, words: bool, device: Device) -> tuple[SplitTiling,
 
 
 def split_parts(
-    knobs: Numbers, rows: int, n: int, itemsize: int, tilings: tuple[SplitTiling, ...], multiprocessors: int
+    knobs: Numbers,
+    rows: int,
+    n: int,
+    itemsize: int,
+    tilings: tuple[SplitTiling, ...],
+    multiprocessors: int,
+    moved: int = 2,
 ) -> tuple[SplitTiling, int]:
     """The tiling and programs to one row, by an estimate of the microseconds that each choice takes.
 
     Rows are taken in rounds. A round takes the time to move its bytes, at the speed of a chip of which a fifth of the
     programs may be idle; longer if it doesn't fit on chip, and part of it is read twice; a time for its end; and that
     for which programs wait for each other, which is hidden if there are others. Programs of more warps take a little
-    longer.
+    longer. moved: tensors of as many elements as the rows have, of which memory moves each once.
     """
-    elements_per_us = knobs.bytes_per_us / (2 * itemsize)
+    elements_per_us = knobs.bytes_per_us / (moved * itemsize)
     end, reread = (4, 1.0) if itemsize == 8 else (1, 0.9)  # a round of float64 ends with its long exponentials
 
     def time(choice: tuple[SplitTiling, int]) -> float:

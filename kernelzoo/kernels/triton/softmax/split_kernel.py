@@ -1,13 +1,9 @@
-"""Several programs to one row, each with a share of it in registers: the kernel of split_grid and split_two_launches.
-
-A program holds its share of a row as [THREADS, PACKS, VECTOR]: each thread has packs of 16 bytes, neighbours in memory
-go to neighbouring threads, and what is reduced along the last two axes asks no other thread. It is loaded and stored as
-one line of memory, from which the compiler can make no other layout.
-"""
+"""Several programs to one row, each with a share in registers: the kernel of split_grid and split_two_launches."""
 
 import triton
 import triton.language as tl
 
+from kernelzoo.kernels.triton.shares import columns_left, in_two, load_share, store_halves, store_numbers
 from kernelzoo.kernels.triton.softmax.halves import empty_words, halves, larger_bfloat16, larger_float16, not_before
 from kernelzoo.kernels.triton.softmax.pairs import EXCHANGE, LEAVE, WRITE, as_pair, as_word, awaited
 from kernelzoo.kernels.triton.softmax.words import exponential
@@ -15,27 +11,12 @@ from kernelzoo.kernels.triton.words import await_last_launch, edge_columns, row_
 
 
 @triton.jit
-def load_share(
+def load_logits(
     x, start, x_n, length, THREADS: tl.constexpr, PACKS: tl.constexpr, VECTOR: tl.constexpr, PACKED: tl.constexpr
 ):
-    """The first length elements from start: numbers, or words of two halves."""
-    if PACKED:
-        DTYPE: tl.constexpr = x.dtype.element_ty
-        words = tl.arange(0, THREADS * PACKS * VECTOR // 2)
-        here = (x + start).to(tl.pointer_type(tl.int32), bitcast=True) + words
-        line = tl.load(here, words < length // 8 * 4, other=empty_words(DTYPE))
-        share = tl.permute(tl.reshape(line, [PACKS, THREADS, VECTOR // 2]), (1, 0, 2))
-    else:
-        cols = tl.arange(0, THREADS * PACKS * VECTOR)
-        line = tl.load(x + start + cols.to(tl.int64) * x_n, cols < length, other=float("-inf"))
-        share = tl.permute(tl.reshape(line, [PACKS, THREADS, VECTOR]), (1, 0, 2))
-    return share
-
-
-@triton.jit
-def in_two(share, THREADS: tl.constexpr, PACKS: tl.constexpr, VECTOR: tl.constexpr):
-    """The first and the second half of each thread's packs."""
-    return tl.split(tl.permute(tl.reshape(share, [THREADS, 2, PACKS // 2, VECTOR]), (0, 2, 3, 1)))
+    """``load_share``, -inf elsewhere."""
+    empty = empty_words(x.dtype.element_ty)
+    return load_share(x, start, x_n, length, float("-inf"), empty, THREADS, PACKS, VECTOR, PACKED)
 
 
 @triton.jit
@@ -64,11 +45,9 @@ def store_words(
         store_words(out, length, two, top, inverse, FIRST + PACKS // 2, DTYPE, THREADS, PACKS // 2, VECTOR)
     else:
         low, high = halves(words, DTYPE)
-        result = tl.join((exponential(low - top) * inverse).to(DTYPE), (exponential(high - top) * inverse).to(DTYPE))
-        line = tl.reshape(tl.permute(result, (1, 0, 2, 3)), [PACKS * THREADS * VECTOR])
-        cols = tl.arange(0, PACKS * THREADS * VECTOR)
-        first: tl.constexpr = FIRST * THREADS * VECTOR
-        tl.store(out + first + cols, line, cols < length - first)
+        low = (exponential(low - top) * inverse).to(DTYPE)
+        high = (exponential(high - top) * inverse).to(DTYPE)
+        store_halves(out, length, low, high, FIRST, THREADS, PACKS, VECTOR)
 
 
 @triton.jit
@@ -81,16 +60,6 @@ def store_share(
         store_words(out, length // 8 * 8, share, top, inverse, 0, DTYPE, THREADS, PACKS, VECTOR)
     else:
         store_numbers(out, out_n, length, exponential(share.to(WIDE) - top) * inverse, THREADS, PACKS, VECTOR)
-
-
-@triton.jit
-def store_numbers(
-    out, out_n, length, share, THREADS: tl.constexpr, PACKS: tl.constexpr, VECTOR: tl.constexpr
-):  # fmt: skip
-    """Write the first length of a share's numbers."""
-    line = tl.reshape(tl.permute(share.to(out.dtype.element_ty), (1, 0, 2)), [PACKS * THREADS * VECTOR])
-    cols = tl.arange(0, PACKS * THREADS * VECTOR)
-    tl.store(out + cols.to(tl.int64) * out_n, line, cols < length)
 
 
 @triton.jit
@@ -122,12 +91,6 @@ def taken_in(
         share = exponential(share - new[:, None, None])
         terms = tl.sum(tl.sum(share, 2), 1)
     return new, total * exponential(top - new) + terms, share
-
-
-@triton.jit
-def columns_left(inside, start, COLS: tl.constexpr):
-    """How many of COLS columns from start lie inside a row, as int32."""
-    return tl.maximum(tl.minimum(inside - start, COLS), 0).to(tl.int32)
 
 
 @triton.jit(do_not_specialize=["parts", "span", "blocks"])
@@ -173,7 +136,7 @@ def split_kernel(
         length = columns_left(inside, kept, HELD * THREADS * VECTOR)
         words = pairs + (mine * rows + row) * (WORDS * parts)
         if PHASE == WRITE or not BLOCK:
-            held = load_share(x, x_body + kept * x_n, x_n, length, THREADS, HELD, VECTOR, PACKED)
+            held = load_logits(x, x_body + kept * x_n, x_n, length, THREADS, HELD, VECTOR, PACKED)
         if PHASE != WRITE:
             top = tl.full([THREADS], LOWEST, WIDE)  # finite: see online_kernel
             total = tl.zeros_like(top)
@@ -181,9 +144,9 @@ def split_kernel(
                 for k in range(blocks):
                     start = begin + tl.cast(k, tl.int64) * (BLOCK * THREADS * VECTOR)
                     left = columns_left(inside, start, BLOCK * THREADS * VECTOR)
-                    block = load_share(x, x_body + start * x_n, x_n, left, THREADS, BLOCK, VECTOR, PACKED)
+                    block = load_logits(x, x_body + start * x_n, x_n, left, THREADS, BLOCK, VECTOR, PACKED)
                     top, total, block = taken_in(top, total, block, never, DTYPE, WIDE, PAIRS, THREADS, BLOCK, VECTOR)
-                held = load_share(x, x_body + kept * x_n, x_n, length, THREADS, HELD, VECTOR, PACKED)
+                held = load_logits(x, x_body + kept * x_n, x_n, length, THREADS, HELD, VECTOR, PACKED)
             top, total, held = taken_in(top, total, held, never, DTYPE, WIDE, PAIRS, THREADS, HELD, VECTOR)
             all_top, all_total = top, total
             if EDGES:
@@ -237,7 +200,7 @@ def split_kernel(
                     # Backwards: what was read last is likeliest to be in L2 still.
                     start = begin + tl.cast(blocks - 1 - k, tl.int64) * (BLOCK * THREADS * VECTOR)
                     left = columns_left(inside, start, BLOCK * THREADS * VECTOR)
-                    block = load_share(x, x_body + start * x_n, x_n, left, THREADS, BLOCK, VECTOR, PACKED)
+                    block = load_logits(x, x_body + start * x_n, x_n, left, THREADS, BLOCK, VECTOR, PACKED)
                     out_block = out + out_body + start * out_n
                     store_share(out_block, out_n, left, block, row_top, inverse, DTYPE, WIDE, THREADS, BLOCK, VECTOR)
     if PHASE == EXCHANGE:

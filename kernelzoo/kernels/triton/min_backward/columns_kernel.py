@@ -1,0 +1,133 @@
+"""Columns side by side, a strip of them to a program or to several: the kernel of columns, and of both forms of split
+where rows lie across memory."""
+
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+
+from kernelzoo.kernels.triton.launch import bound, by_columns, column_arguments, device_of, wide_type
+from kernelzoo.kernels.triton.min_backward.arguments import one_a_row
+from kernelzoo.kernels.triton.min_backward.words import shares_of
+from kernelzoo.kernels.triton.softmax.pairs import EXCHANGE, LEAVE, WRITE, found_words
+from kernelzoo.kernels.triton.strips import Strip
+from kernelzoo.kernels.triton.words import await_last_launch
+from kernelzoo.launch import Launch
+from kernelzoo.layout import Columns, rows_with
+
+
+@triton.jit
+def equal_block(x, start, step, depth, mask, least, WIDE: tl.constexpr, FAR: tl.constexpr):
+    """Which elements of a block of columns, step apart from where each begins, are equal to their column's least."""
+    down = depth * (step if FAR else step.to(tl.int32))
+    return tl.load(x + start + down, mask, other=float("nan")).to(WIDE) == least
+
+
+@triton.jit(do_not_specialize=["parts", "span"])
+def columns_kernel(
+    x, y, grad, out, counts, arrivals, outer, n, inner, x_outer, x_n, x_inner, out_outer, out_n, out_inner,
+    MULTIPLE: tl.constexpr, y_outer, y_inner, grad_outer, grad_inner, parts, span,
+    WIDE: tl.constexpr, PHASE: tl.constexpr, HOLDS: tl.constexpr, FAR: tl.constexpr, FOUR: tl.constexpr,
+    ELEMENTS: tl.constexpr, COLUMNS: tl.constexpr, PARTS: tl.constexpr,
+):  # fmt: skip
+    """A program has span elements of as many columns as there are in a strip; if it HOLDS them, it reads them once.
+
+    PARTS is 1 where it has whole columns, else of how many parts it reads words at once.
+    """
+    await_last_launch()
+    DTYPE: tl.constexpr = out.dtype.element_ty
+    inner = tl.cast(inner, tl.int64) * MULTIPLE
+    strips = (inner + COLUMNS - 1) // COLUMNS
+    tiles = outer * strips
+    program = tl.program_id(0)
+    part = program % parts
+    groups = tl.num_programs(0) // parts
+    lane = tl.arange(0, COLUMNS)[None, :]
+    depth = tl.arange(0, ELEMENTS)[:, None]
+    begin = part.to(tl.int64) * span
+    length = tl.minimum(n - begin, span)
+    # Launches alternate between two sets of counts: each clears the next one's.
+    mine = tl.load(arrivals) // tl.num_programs(0) % 2 if PHASE == EXCHANGE else tl.cast(0, tl.int64)
+    for i in range((program // parts).to(tl.int64), tiles, groups):
+        tile = tl.cast(i, tl.int64)
+        # 0, but not for all that the compiler knows: it would keep in registers what is the same for all tiles.
+        nothing = tile >> 62
+        left = (tl.minimum(length, ELEMENTS) + nothing).to(tl.int32)
+        x_step = (x_n + nothing) * MULTIPLE
+        out_step = (out_n + nothing) * MULTIPLE
+        slab = tile // strips
+        column = tile % strips * COLUMNS + lane
+        there = column < inner
+        x_start = slab * x_outer * MULTIPLE + begin * x_step + column * x_inner
+        out_start = slab * out_outer * MULTIPLE + begin * out_step + column * out_inner
+        least = tl.load(y + slab * y_outer + column * y_inner, there, other=0).to(WIDE)
+        slope = tl.load(grad + slab * grad_outer + column * grad_inner, there, other=0).to(WIDE)
+        if HOLDS:
+            mask = there & (depth < left)
+            held = equal_block(x, x_start, x_step, depth, mask, least, WIDE, FAR)
+        if PHASE != WRITE or PARTS == 1:
+            if HOLDS:
+                count = tl.sum(held.to(tl.int32), 0, keep_dims=True).to(tl.int64)
+            else:
+                # Every lane counts for itself, in 32 bits, and lanes meet once, after the loop, in 64.
+                running = tl.zeros([ELEMENTS, COLUMNS], tl.int32)
+                for first in range(0, length, ELEMENTS):
+                    mask = there & (depth < tl.minimum(length - first, ELEMENTS).to(tl.int32))
+                    start = x_start + first * x_step
+                    running += equal_block(x, start, x_step, depth, mask, least, WIDE, FAR).to(tl.int32)
+                count = tl.sum(running.to(tl.int64), 0, keep_dims=True)
+        if PARTS > 1:
+            words = counts + (mine * tiles + tile) * (COLUMNS * parts) + lane
+            own = words + part * COLUMNS
+            if PHASE == EXCHANGE:
+                # All bits set is what no count is: one that isn't there yet.
+                tl.atomic_xchg(own, count, there, sem="relaxed")
+                tl.store(own + (1 - 2 * mine) * tiles * (COLUMNS * parts), tl.full([1, COLUMNS], -1, tl.int64), there)
+            elif PHASE == LEAVE:
+                tl.store(own, count, there)
+            if PHASE != LEAVE:
+                count = tl.zeros([1, COLUMNS], tl.int64)
+                for group in range(0, parts, PARTS):
+                    peer = group + tl.arange(0, PARTS)[:, None]
+                    found = found_words(words + peer * COLUMNS, (peer < parts) & there, parts, PHASE, FOUR)
+                    count += tl.sum(tl.where((peer < parts) & there, found, 0), 0, keep_dims=True)
+        if PHASE != LEAVE:
+            each, rest = shares_of(slope, count, DTYPE)
+            down = depth * (out_step if FAR else out_step.to(tl.int32))
+            if HOLDS:
+                tl.store(out + out_start + down, tl.where(held, each, rest), there & (depth < left))
+            else:
+                blocks = tl.cdiv(length, ELEMENTS)
+                for k in range(blocks):
+                    first = (blocks - 1 - k) * ELEMENTS  # backwards: what was read last is likeliest to be in L2 still
+                    mask = there & (depth < tl.minimum(length - first, ELEMENTS).to(tl.int32))
+                    equal = equal_block(x, x_start + first * x_step, x_step, depth, mask, least, WIDE, FAR)
+                    tl.store(out + (out_start + first * out_step) + down, tl.where(equal, each, rest), mask)
+    if PHASE == EXCHANGE:
+        tl.atomic_add(arrivals, 1, sem="relaxed")
+
+
+def launch_of_columns(
+    implementation: str,
+    tensors: tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor],
+    columns: Columns,
+    strip: Strip,
+    phase: object,
+    workspace: tuple[torch.Tensor, torch.Tensor] | None = None,
+) -> Launch:
+    """The launch of these strips. workspace: counts and arrivals of those that several programs share."""
+    x, y, grad, out = tensors
+    device = device_of(x)
+    rows, others = rows_with(x, out, y, grad)
+    strides = one_a_row(by_columns(rows, other) for other in others)
+    far = strip.elements * max(columns.x_n, columns.out_n) >= 2**31
+    four = strip.lanes * strip.columns >= 4 * strip.threads
+    # Whole columns leave no counts, and a launch of the canonical tensors alone can be moved to others.
+    place = (*tensors, *(workspace or (0, 0)), *column_arguments(columns), *strides, strip.parts, strip.span)
+    args = (*place, wide_type(x.dtype), phase, strip.holds, far, four, strip.elements, strip.columns, strip.lanes)
+    options: dict[str, Any] = strip.options(device) if strip.parts > 1 else {}
+    if phase == EXCHANGE:
+        options["launch_cooperative_grid"] = True
+    grid, warps = strip.grid(columns, device), device.warps(strip.threads)
+    return bound(implementation, x, columns_kernel, grid, args, warps, tensors=4, **options)

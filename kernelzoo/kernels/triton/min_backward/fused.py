@@ -1,0 +1,43 @@
+"""One program to a row, which it holds on chip: one read, one write."""
+
+import torch
+import triton
+import triton.language as tl
+
+from kernelzoo.kernels.triton.launch import bound, device_of, edges_of, row_arguments, wide_type
+from kernelzoo.kernels.triton.min_backward.arguments import one_a_row
+from kernelzoo.kernels.triton.min_backward.words import gradient_tile
+from kernelzoo.kernels.triton.softmax.tiles import Numbers, row_columns, row_warps
+from kernelzoo.kernels.triton.words import await_last_launch, row_start
+from kernelzoo.launch import Launch
+from kernelzoo.layout import rows_with
+from kernelzoo.registry import register
+from kernelzoo.tables import of
+
+
+@triton.jit
+def fused_kernel(
+    x, y, grad, out, rows, n, inner, x_outer, x_n, x_inner, out_outer, out_n, out_inner, MULTIPLE: tl.constexpr,
+    y_outer, y_inner, grad_outer, grad_inner, WIDE: tl.constexpr, EDGES: tl.constexpr, COLS: tl.constexpr,
+):  # fmt: skip
+    """Program r has row r. COLS is the power of two that holds it: ``gradient_tile`` masks what lies past its end."""
+    await_last_launch()
+    n *= MULTIPLE
+    row = tl.program_id(0).to(tl.int64)
+    x_start = row_start(row, inner, x_outer, x_inner, MULTIPLE)
+    out_start = row_start(row, inner, out_outer, out_inner, MULTIPLE)
+    least = tl.load(y + row_start(row, inner, y_outer, y_inner, 1)).to(WIDE)
+    slope = tl.load(grad + row_start(row, inner, grad_outer, grad_inner, 1)).to(WIDE)
+    cols = tl.arange(0, COLS)
+    gradient_tile(x, x_start, x_n, least, slope, out, out_start, out_n, row < rows, n, cols, WIDE, EDGES, 0)
+
+
+@register("triton", "min_backward", "fused")
+def fused(x: torch.Tensor, y: torch.Tensor, grad: torch.Tensor, out: torch.Tensor) -> Launch:
+    """One program per row, which it holds on chip: one read, one write."""
+    rows, others = rows_with(x, out, y, grad)
+    device, edges = device_of(x), edges_of(rows)
+    columns = row_columns(rows, edges, "triton/min_backward/fused")
+    warps = row_warps(of(Numbers, device.index), device, rows, edges)
+    args = (x, y, grad, out, *row_arguments(rows), *one_a_row(others), wide_type(x.dtype), edges, columns)
+    return bound("triton/min_backward/fused", x, fused_kernel, rows.total, args, warps, tensors=4)

@@ -1,0 +1,74 @@
+"""A running count in each lane over blocks of a row, then a pass that reads the row again and writes."""
+
+import torch
+import triton
+import triton.language as tl
+
+from kernelzoo.kernels.triton.launch import bound, device_of, edges_of, row_arguments, wide_type
+from kernelzoo.kernels.triton.min_backward.arguments import one_a_row
+from kernelzoo.kernels.triton.min_backward.words import shares_of
+from kernelzoo.kernels.triton.softmax import tiles
+from kernelzoo.kernels.triton.softmax.online import Numbers, column_tile
+from kernelzoo.kernels.triton.words import await_last_launch, edge_columns, row_start, whole_vectors
+from kernelzoo.launch import Launch
+from kernelzoo.layout import cdiv, rows_with
+from kernelzoo.registry import register
+from kernelzoo.tables import of
+
+
+@triton.jit
+def online_kernel(
+    x, y, grad, out, rows, n, inner, x_outer, x_n, x_inner, out_outer, out_n, out_inner, MULTIPLE: tl.constexpr,
+    y_outer, y_inner, grad_outer, grad_inner,
+    WIDE: tl.constexpr, EDGES: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    await_last_launch()
+    DTYPE: tl.constexpr = out.dtype.element_ty
+    n = tl.cast(n, tl.int64) * MULTIPLE
+    row = (tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS))[:, None]
+    cols = tl.arange(0, BLOCK).to(tl.int64)[None, :]
+    in_rows = row < rows
+    x_start = row_start(row, inner, x_outer, x_inner, MULTIPLE)
+    out_start = row_start(row, inner, out_outer, out_inner, MULTIPLE)
+    least = tl.load(y + row_start(row, inner, y_outer, y_inner, 1), in_rows, other=0).to(WIDE)
+    slope = tl.load(grad + row_start(row, inner, grad_outer, grad_inner, 1), in_rows, other=0).to(WIDE)
+    inside = n
+    longest = n
+    if EDGES:
+        before, inside = whole_vectors(x_start, n, EDGES)
+        edge, known = edge_columns(tl.arange(0, 2 * EDGES)[None, :], before, inside, n, EDGES)
+        known = known & in_rows
+        edges_equal = tl.load(x + (x_start + edge), known, other=float("nan")).to(WIDE) == least
+        out_edges = out + (out_start + edge)
+        x_start = (x_start + EDGES - 1) // EDGES * EDGES
+        out_start = (out_start + EDGES - 1) // EDGES * EDGES
+        longest = tl.max(inside)
+    # Every lane counts for itself, in 32 bits, and lanes meet once, after the loop, in 64.
+    counts = tl.zeros([ROWS, BLOCK], tl.int32)
+    for start in range(0, longest, BLOCK):
+        here = start + cols
+        tile = tl.load(x + (x_start + here * x_n), in_rows & (here < inside), other=float("nan"))
+        counts += (tile.to(WIDE) == least).to(tl.int32)
+    count = tl.sum(counts.to(tl.int64), 1, keep_dims=True)
+    if EDGES:
+        count += tl.sum(edges_equal.to(tl.int64), 1, keep_dims=True)
+    each, rest = shares_of(slope, count, DTYPE)
+    if EDGES:
+        tl.store(out_edges, tl.where(edges_equal, each, rest), known)
+    blocks = tl.cdiv(longest, BLOCK)
+    for i in range(blocks):
+        here = (blocks - 1 - i) * BLOCK + cols  # backwards: what was read last is likeliest to be in a cache still
+        mask = in_rows & (here < inside)
+        equal = tl.load(x + (x_start + here * x_n), mask, other=float("nan")).to(WIDE) == least
+        tl.store(out + (out_start + here * out_n), tl.where(equal, each, rest), mask)
+
+
+@register("triton", "min_backward", "online")
+def online(x: torch.Tensor, y: torch.Tensor, grad: torch.Tensor, out: torch.Tensor) -> Launch:
+    """One pass over column blocks that keeps a running count in each lane, then a pass that reads again and writes."""
+    rows, others = rows_with(x, out, y, grad)
+    device, edges = device_of(x), edges_of(rows)
+    side, block = column_tile(of(Numbers, device.index), rows)
+    warps = tiles.tile_warps(of(tiles.Numbers, device.index), device, rows, side * block)
+    args = (x, y, grad, out, *row_arguments(rows), *one_a_row(others), wide_type(x.dtype), edges, side, block)
+    return bound("triton/min_backward/online", x, online_kernel, cdiv(rows.total, side), args, warps, tensors=4)

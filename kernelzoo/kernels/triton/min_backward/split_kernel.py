@@ -1,0 +1,134 @@
+"""Several programs to one row, each with a share of it in registers: the kernel of split_grid and split_two_launches
+where rows lie along memory."""
+
+import triton
+import triton.language as tl
+
+from kernelzoo.kernels.triton.min_backward.words import NOTHING_TWICE, shares_of
+from kernelzoo.kernels.triton.shares import columns_left, in_two, load_share, store_halves, store_numbers
+from kernelzoo.kernels.triton.softmax.halves import halves, not_before
+from kernelzoo.kernels.triton.softmax.pairs import EXCHANGE, LEAVE, WRITE, awaited
+from kernelzoo.kernels.triton.words import await_last_launch, edge_columns, row_start, whole_vectors
+
+
+@triton.jit
+def counted(
+    share, least, DTYPE: tl.constexpr, WIDE: tl.constexpr,
+    THREADS: tl.constexpr, PACKS: tl.constexpr, VECTOR: tl.constexpr,
+):  # fmt: skip
+    """Each thread's count of elements equal to least; of words, two packs at a time: their numbers take no more
+    registers."""
+    if share.dtype != tl.int32:
+        result = tl.sum(tl.sum((share.to(WIDE) == least).to(tl.int32), 2), 1)
+    elif PACKS > 1:
+        one, two = in_two(share, THREADS, PACKS, VECTOR // 2)
+        result = counted(one, least, DTYPE, WIDE, THREADS, PACKS // 2, VECTOR)
+        result += counted(two, least, DTYPE, WIDE, THREADS, PACKS // 2, VECTOR)
+    else:
+        low, high = halves(share, DTYPE)
+        result = tl.sum(tl.sum((low == least).to(tl.int32) + (high == least).to(tl.int32), 2), 1)
+    return result
+
+
+@triton.jit
+def store_gradient(
+    out, out_n, length, share, least, each, rest, FIRST: tl.constexpr,
+    WIDE: tl.constexpr, THREADS: tl.constexpr, PACKS: tl.constexpr, VECTOR: tl.constexpr,
+):  # fmt: skip
+    """Write the gradient of the first length elements; of words, two packs at a time, of which FIRST were before."""
+    if share.dtype != tl.int32:
+        store_numbers(out, out_n, length, tl.where(share.to(WIDE) == least, each, rest), THREADS, PACKS, VECTOR)
+    elif PACKS > 2:
+        one, two = in_two(share, THREADS, PACKS, VECTOR // 2)
+        store_gradient(out, out_n, length, one, least, each, rest, FIRST, WIDE, THREADS, PACKS // 2, VECTOR)
+        first: tl.constexpr = FIRST + PACKS // 2
+        store_gradient(out, out_n, length, two, least, each, rest, first, WIDE, THREADS, PACKS // 2, VECTOR)
+    else:
+        low, high = halves(share, out.dtype.element_ty)
+        low, high = tl.where(low == least, each, rest), tl.where(high == least, each, rest)
+        store_halves(out, length // 8 * 8, low, high, FIRST, THREADS, PACKS, VECTOR)
+
+
+@triton.jit(do_not_specialize=["parts", "span", "blocks"])
+def split_kernel(
+    x, y, grad, out, counts, arrivals, rows, n, inner, x_outer, x_n, x_inner, out_outer, out_n, out_inner,
+    MULTIPLE: tl.constexpr, y_outer, y_inner, grad_outer, grad_inner, parts, span, blocks,
+    WIDE: tl.constexpr, EDGES: tl.constexpr, PACKED: tl.constexpr, PHASE: tl.constexpr, VECTOR: tl.constexpr,
+    THREADS: tl.constexpr, HELD: tl.constexpr, BLOCK: tl.constexpr, PARTS: tl.constexpr,
+):  # fmt: skip
+    """A share is blocks of BLOCK packs to a thread, which are read twice, and HELD packs, which stay in registers."""
+    await_last_launch()
+    DTYPE: tl.constexpr = out.dtype.element_ty
+    n = tl.cast(n, tl.int64) * MULTIPLE
+    program = tl.program_id(0)
+    programs = tl.num_programs(0)
+    part = program % parts
+    groups = programs // parts
+    thread = tl.arange(0, THREADS)
+    lanes = tl.arange(0, PARTS)  # a thread each, so that none waits for what another has seen
+    there = lanes < parts
+    begin = part.to(tl.int64) * span * VECTOR
+    end = begin + tl.cast(span, tl.int64) * VECTOR
+    kept = begin + tl.cast(blocks, tl.int64) * (BLOCK * THREADS * VECTOR)
+    # Launches alternate between two sets of counts: each clears the next one's.
+    mine = tl.load(arrivals) // programs % 2 if PHASE == EXCHANGE else tl.cast(0, tl.int64)
+    for i in range(program // parts, rows, groups):
+        row = tl.cast(i, tl.int64)
+        x_body = row_start(row, inner, x_outer, x_inner, MULTIPLE)
+        out_body = row_start(row, inner, out_outer, out_inner, MULTIPLE)
+        least = tl.load(y + row_start(row, inner, y_outer, y_inner, 1)).to(WIDE)
+        inside = n
+        if EDGES:
+            before, inside = whole_vectors(x_body, n, EDGES)
+            edge, known = edge_columns(thread, before, inside, n, EDGES)
+            known = known & (thread < 2 * EDGES) & (part == 0)
+            edges = tl.load(x + x_body + edge, known, other=float("nan"))
+            out_edges = out + out_body + edge
+            x_body = (x_body + EDGES - 1) // EDGES * EDGES
+            out_body = (out_body + EDGES - 1) // EDGES * EDGES
+        inside = tl.minimum(inside, end)
+        length = columns_left(inside, kept, HELD * THREADS * VECTOR)
+        words = counts + (mine * rows + row) * parts
+        thread_counts = tl.zeros([THREADS], tl.int32)
+        if PHASE != WRITE and BLOCK > 0:
+            for k in range(blocks):
+                start = begin + tl.cast(k, tl.int64) * (BLOCK * THREADS * VECTOR)
+                left = columns_left(inside, start, BLOCK * THREADS * VECTOR)
+                at = x_body + start * x_n
+                block = load_share(x, at, x_n, left, float("nan"), NOTHING_TWICE, THREADS, BLOCK, VECTOR, PACKED)
+                thread_counts += counted(block, least, DTYPE, WIDE, THREADS, BLOCK, VECTOR)
+        at = x_body + kept * x_n
+        held = load_share(x, at, x_n, length, float("nan"), NOTHING_TWICE, THREADS, HELD, VECTOR, PACKED)
+        if PHASE != WRITE:
+            thread_counts += counted(held, least, DTYPE, WIDE, THREADS, HELD, VECTOR)
+            if EDGES:
+                thread_counts += (edges.to(WIDE) == least).to(tl.int32)
+            count = tl.sum(thread_counts.to(tl.int64), 0)
+            if PHASE == EXCHANGE:
+                # All bits set is what no count is: one that isn't there yet.
+                tl.atomic_xchg(words + part, count, sem="relaxed")
+                tl.store(words + (1 - 2 * mine) * rows * parts + part, tl.full([], -1, tl.int64))
+            else:
+                tl.store(words + part, count)
+        if PHASE != LEAVE:
+            slope = tl.load(grad + row_start(row, inner, grad_outer, grad_inner, 1)).to(WIDE)
+            found = awaited(words + lanes, there) if PHASE == EXCHANGE else tl.load(words + lanes, there, other=0)
+            count = tl.sum(found, 0)
+            each, rest = shares_of(slope, count, DTYPE)
+            if PACKED:
+                held = not_before(held, count, parts < 0, True)
+            here = out + out_body + kept * out_n
+            store_gradient(here, out_n, length, held, least, each, rest, 0, WIDE, THREADS, HELD, VECTOR)
+            if EDGES:
+                tl.store(out_edges, tl.where(edges.to(WIDE) == least, each, rest), known)
+            if BLOCK:
+                for k in range(blocks):
+                    # Backwards: what was read last is likeliest to be in L2 still.
+                    start = begin + tl.cast(blocks - 1 - k, tl.int64) * (BLOCK * THREADS * VECTOR)
+                    left = columns_left(inside, start, BLOCK * THREADS * VECTOR)
+                    at = x_body + start * x_n
+                    block = load_share(x, at, x_n, left, float("nan"), NOTHING_TWICE, THREADS, BLOCK, VECTOR, PACKED)
+                    here = out + out_body + start * out_n
+                    store_gradient(here, out_n, left, block, least, each, rest, 0, WIDE, THREADS, BLOCK, VECTOR)
+    if PHASE == EXCHANGE:
+        tl.atomic_add(arrivals, 1, sem="relaxed")

@@ -1,0 +1,144 @@
+"""Columns side by side, a strip of them to a program or to several: the kernel of columns, and of both forms of split
+where rows lie across memory."""
+
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+
+from kernelzoo.kernels.triton.launch import bound, by_columns, column_arguments, device_of, wide_type
+from kernelzoo.kernels.triton.softmax.pairs import (
+    EXCHANGE,
+    LEAVE,
+    WRITE,
+    found_words,
+    number_as_word,
+    word_as_number,
+)
+from kernelzoo.kernels.triton.strips import Strip
+from kernelzoo.kernels.triton.words import await_last_launch
+from kernelzoo.launch import Launch
+from kernelzoo.layout import Columns, rows_with
+
+
+@triton.jit
+def column_block(x, start, step, depth, mask, FAR: tl.constexpr):
+    """A block of columns, whose elements are step apart, from where each begins; 0 elsewhere."""
+    down = depth * (step if FAR else step.to(tl.int32))
+    return tl.load(x + start + down, mask, other=0)
+
+
+@triton.jit(do_not_specialize=["parts", "span"])
+def columns_kernel(
+    grad, y, out, sums, arrivals, outer, n, inner, grad_outer, grad_n, grad_inner, out_outer, out_n, out_inner,
+    MULTIPLE: tl.constexpr, y_outer, y_n, y_inner, parts, span,
+    WIDE: tl.constexpr, PHASE: tl.constexpr, HOLDS: tl.constexpr, FAR: tl.constexpr, FOUR: tl.constexpr,
+    ELEMENTS: tl.constexpr, COLUMNS: tl.constexpr, PARTS: tl.constexpr,
+):  # fmt: skip
+    """A program has span elements of as many columns as there are in a strip; if it HOLDS them, it reads them once.
+
+    PARTS is 1 where it has whole columns, else of how many parts it reads words at once.
+    """
+    await_last_launch()
+    DTYPE: tl.constexpr = out.dtype.element_ty
+    inner = tl.cast(inner, tl.int64) * MULTIPLE
+    strips = (inner + COLUMNS - 1) // COLUMNS
+    tiles = outer * strips
+    program = tl.program_id(0)
+    part = program % parts
+    groups = tl.num_programs(0) // parts
+    lane = tl.arange(0, COLUMNS)[None, :]
+    depth = tl.arange(0, ELEMENTS)[:, None]
+    begin = part.to(tl.int64) * span
+    length = tl.minimum(n - begin, span)
+    # Launches alternate between two sets of sums: each clears the next one's.
+    mine = tl.load(arrivals) // tl.num_programs(0) % 2 if PHASE == EXCHANGE else tl.cast(0, tl.int64)
+    for i in range((program // parts).to(tl.int64), tiles, groups):
+        tile = tl.cast(i, tl.int64)
+        # 0, but not for all that the compiler knows: it would keep in registers what is the same for all tiles.
+        nothing = tile >> 62
+        left = (tl.minimum(length, ELEMENTS) + nothing).to(tl.int32)
+        grad_step = (grad_n + nothing) * MULTIPLE
+        y_step = (y_n + nothing) * MULTIPLE
+        out_step = (out_n + nothing) * MULTIPLE
+        slab = tile // strips * MULTIPLE
+        column = tile % strips * COLUMNS + lane
+        there = column < inner
+        grad_start = slab * grad_outer + begin * grad_step + column * grad_inner
+        y_start = slab * y_outer + begin * y_step + column * y_inner
+        out_start = slab * out_outer + begin * out_step + column * out_inner
+        if HOLDS:
+            mask = there & (depth < left)
+            held = column_block(grad, grad_start, grad_step, depth, mask, FAR)
+            weights = column_block(y, y_start, y_step, depth, mask, FAR)
+        if PHASE != WRITE or PARTS == 1:
+            if HOLDS:
+                total = tl.sum(held.to(WIDE) * weights.to(WIDE), 0, keep_dims=True)
+            else:
+                running = tl.zeros([ELEMENTS, COLUMNS], WIDE)
+                for first in range(0, length, ELEMENTS):
+                    mask = there & (depth < tl.minimum(length - first, ELEMENTS).to(tl.int32))
+                    one = column_block(grad, grad_start + first * grad_step, grad_step, depth, mask, FAR).to(WIDE)
+                    running += one * column_block(y, y_start + first * y_step, y_step, depth, mask, FAR).to(WIDE)
+                total = tl.sum(running, 0, keep_dims=True)
+        if PARTS > 1:
+            words = sums + (mine * tiles + tile) * (COLUMNS * parts) + lane
+            own = words + part * COLUMNS
+            if PHASE == EXCHANGE:
+                # All bits set is what no sum is: one that isn't there yet.
+                tl.atomic_xchg(own, number_as_word(total), there, sem="relaxed")
+                tl.store(own + (1 - 2 * mine) * tiles * (COLUMNS * parts), tl.full([1, COLUMNS], -1, tl.int64), there)
+            elif PHASE == LEAVE:
+                tl.store(own, number_as_word(total), there)
+            if PHASE != LEAVE:
+                # Every program adds up all sums of its columns in the same order, so that all agree to the bit.
+                total = tl.zeros([1, COLUMNS], WIDE)
+                for group in range(0, parts, PARTS):
+                    peer = group + tl.arange(0, PARTS)[:, None]
+                    known = (peer < parts) & there
+                    found = word_as_number(found_words(words + peer * COLUMNS, known, parts, PHASE, FOUR), WIDE)
+                    total += tl.sum(tl.where(known, found, 0.0), 0, keep_dims=True)
+        if PHASE != LEAVE:
+            if HOLDS:
+                result = (weights.to(WIDE) * (held.to(WIDE) - total)).to(DTYPE)
+                # Nor need it keep the mask of each element.
+                mask = there & (depth < left + ((total < 0) & (parts < 0)).to(tl.int32))
+                down = depth * (out_step if FAR else out_step.to(tl.int32))
+                tl.store(out + out_start + down, result, mask)
+            else:
+                blocks = tl.cdiv(length, ELEMENTS)
+                for k in range(blocks):
+                    first = (blocks - 1 - k) * ELEMENTS  # backwards: what was read last is likeliest to be in L2 still
+                    mask = there & (depth < tl.minimum(length - first, ELEMENTS).to(tl.int32))
+                    one = column_block(grad, grad_start + first * grad_step, grad_step, depth, mask, FAR).to(WIDE)
+                    two = column_block(y, y_start + first * y_step, y_step, depth, mask, FAR).to(WIDE)
+                    down = depth * (out_step if FAR else out_step.to(tl.int32))
+                    tl.store(out + (out_start + first * out_step) + down, (two * (one - total)).to(DTYPE), mask)
+    if PHASE == EXCHANGE:
+        tl.atomic_add(arrivals, 1, sem="relaxed")
+
+
+def launch_of_columns(
+    implementation: str,
+    tensors: tuple[torch.Tensor, torch.Tensor, torch.Tensor],
+    columns: Columns,
+    strip: Strip,
+    phase: object,
+    workspace: tuple[torch.Tensor, torch.Tensor] | None = None,
+) -> Launch:
+    """The launch of these strips. workspace: sums and arrivals of those that several programs share."""
+    grad, y, out = tensors
+    device = device_of(grad)
+    rows, (weights,) = rows_with(grad, out, y)
+    weights = by_columns(rows, weights)
+    far = strip.elements * max(columns.x_n, columns.out_n, weights.n) >= 2**31
+    four = strip.lanes * strip.columns >= 4 * strip.threads
+    # Whole columns leave no sums, and a launch of the canonical tensors alone can be moved to others.
+    place = (*tensors, *(workspace or (0, 0)), *column_arguments(columns, weights), strip.parts, strip.span)
+    args = (*place, wide_type(grad.dtype), phase, strip.holds, far, four, strip.elements, strip.columns, strip.lanes)
+    options: dict[str, Any] = strip.options(device) if strip.parts > 1 else {}
+    if phase == EXCHANGE:
+        options["launch_cooperative_grid"] = True
+    grid, warps = strip.grid(columns, device), device.warps(strip.threads)
+    return bound(implementation, grad, columns_kernel, grid, args, warps, tensors=3, **options)

@@ -1,0 +1,139 @@
+"""Several programs to one row, each with a share of both inputs in registers: the kernel of split_grid and
+split_two_launches where rows lie along memory."""
+
+import triton
+import triton.language as tl
+
+from kernelzoo.kernels.triton.shares import columns_left, in_two, load_share, store_halves, store_numbers
+from kernelzoo.kernels.triton.softmax.halves import halves, not_before
+from kernelzoo.kernels.triton.softmax.pairs import EXCHANGE, LEAVE, WRITE, awaited, number_as_word, word_as_number
+from kernelzoo.kernels.triton.words import await_last_launch, edge_columns, row_start, whole_vectors
+
+
+@triton.jit
+def product_sums(
+    grad, y, DTYPE: tl.constexpr, WIDE: tl.constexpr, THREADS: tl.constexpr, PACKS: tl.constexpr, VECTOR: tl.constexpr
+):
+    """Each thread's sum of products; of words, two packs at a time: their numbers take no more registers."""
+    if grad.dtype != tl.int32:
+        result = tl.sum(tl.sum(grad.to(WIDE) * y.to(WIDE), 2), 1)
+    elif PACKS > 2:
+        grad_one, grad_two = in_two(grad, THREADS, PACKS, VECTOR // 2)
+        y_one, y_two = in_two(y, THREADS, PACKS, VECTOR // 2)
+        result = product_sums(grad_one, y_one, DTYPE, WIDE, THREADS, PACKS // 2, VECTOR)
+        result += product_sums(grad_two, y_two, DTYPE, WIDE, THREADS, PACKS // 2, VECTOR)
+    else:
+        grad_low, grad_high = halves(grad, DTYPE)
+        y_low, y_high = halves(y, DTYPE)
+        result = tl.sum(tl.sum(grad_low * y_low + grad_high * y_high, 2), 1)
+    return result
+
+
+@triton.jit
+def store_gradient(
+    out, out_n, length, grad, y, total, FIRST: tl.constexpr,
+    WIDE: tl.constexpr, THREADS: tl.constexpr, PACKS: tl.constexpr, VECTOR: tl.constexpr,
+):  # fmt: skip
+    """Write the gradient of the first length elements; of words, two packs at a time, of which FIRST were before."""
+    if grad.dtype != tl.int32:
+        store_numbers(out, out_n, length, y.to(WIDE) * (grad.to(WIDE) - total), THREADS, PACKS, VECTOR)
+    elif PACKS > 2:
+        grad_one, grad_two = in_two(grad, THREADS, PACKS, VECTOR // 2)
+        y_one, y_two = in_two(y, THREADS, PACKS, VECTOR // 2)
+        store_gradient(out, out_n, length, grad_one, y_one, total, FIRST, WIDE, THREADS, PACKS // 2, VECTOR)
+        rest: tl.constexpr = FIRST + PACKS // 2
+        store_gradient(out, out_n, length, grad_two, y_two, total, rest, WIDE, THREADS, PACKS // 2, VECTOR)
+    else:
+        grad_low, grad_high = halves(grad, out.dtype.element_ty)
+        y_low, y_high = halves(y, out.dtype.element_ty)
+        low, high = y_low * (grad_low - total), y_high * (grad_high - total)
+        store_halves(out, length // 8 * 8, low, high, FIRST, THREADS, PACKS, VECTOR)
+
+
+@triton.jit(do_not_specialize=["parts", "span", "blocks"])
+def split_kernel(
+    grad, y, out, sums, arrivals, rows, n, inner, grad_outer, grad_n, grad_inner, out_outer, out_n, out_inner,
+    MULTIPLE: tl.constexpr, y_outer, y_n, y_inner, parts, span, blocks,
+    WIDE: tl.constexpr, EDGES: tl.constexpr, PACKED: tl.constexpr, PHASE: tl.constexpr, VECTOR: tl.constexpr,
+    THREADS: tl.constexpr, HELD: tl.constexpr, BLOCK: tl.constexpr, PARTS: tl.constexpr,
+):  # fmt: skip
+    """A share is blocks of BLOCK packs to a thread, which are read twice, and HELD packs, which stay in registers."""
+    await_last_launch()
+    DTYPE: tl.constexpr = out.dtype.element_ty
+    n = tl.cast(n, tl.int64) * MULTIPLE
+    program = tl.program_id(0)
+    programs = tl.num_programs(0)
+    part = program % parts
+    groups = programs // parts
+    thread = tl.arange(0, THREADS)
+    lanes = tl.arange(0, PARTS)  # a thread each, so that none waits for what another has seen
+    there = lanes < parts
+    begin = part.to(tl.int64) * span * VECTOR
+    end = begin + tl.cast(span, tl.int64) * VECTOR
+    kept = begin + tl.cast(blocks, tl.int64) * (BLOCK * THREADS * VECTOR)
+    # Launches alternate between two sets of sums: each clears the next one's.
+    mine = tl.load(arrivals) // programs % 2 if PHASE == EXCHANGE else tl.cast(0, tl.int64)
+    for i in range(program // parts, rows, groups):
+        row = tl.cast(i, tl.int64)
+        grad_body = row_start(row, inner, grad_outer, grad_inner, MULTIPLE)
+        y_body = row_start(row, inner, y_outer, y_inner, MULTIPLE)
+        out_body = row_start(row, inner, out_outer, out_inner, MULTIPLE)
+        inside = n
+        if EDGES:
+            before, inside = whole_vectors(grad_body, n, EDGES)
+            edge, known = edge_columns(thread, before, inside, n, EDGES)
+            known = known & (thread < 2 * EDGES) & (part == 0)
+            grad_edges = tl.load(grad + grad_body + edge, known, other=0)
+            y_edges = tl.load(y + y_body + edge, known, other=0)
+            out_edges = out + out_body + edge
+            grad_body = (grad_body + EDGES - 1) // EDGES * EDGES
+            y_body = (y_body + EDGES - 1) // EDGES * EDGES
+            out_body = (out_body + EDGES - 1) // EDGES * EDGES
+        inside = tl.minimum(inside, end)
+        length = columns_left(inside, kept, HELD * THREADS * VECTOR)
+        words = sums + (mine * rows + row) * parts
+        thread_sums = tl.zeros([THREADS], WIDE)
+        if PHASE != WRITE and BLOCK > 0:
+            for k in range(blocks):
+                start = begin + tl.cast(k, tl.int64) * (BLOCK * THREADS * VECTOR)
+                left = columns_left(inside, start, BLOCK * THREADS * VECTOR)
+                one = load_share(grad, grad_body + start * grad_n, grad_n, left, 0, 0, THREADS, BLOCK, VECTOR, PACKED)
+                two = load_share(y, y_body + start * y_n, y_n, left, 0, 0, THREADS, BLOCK, VECTOR, PACKED)
+                thread_sums += product_sums(one, two, DTYPE, WIDE, THREADS, BLOCK, VECTOR)
+        held = load_share(grad, grad_body + kept * grad_n, grad_n, length, 0, 0, THREADS, HELD, VECTOR, PACKED)
+        weights = load_share(y, y_body + kept * y_n, y_n, length, 0, 0, THREADS, HELD, VECTOR, PACKED)
+        if PHASE != WRITE:
+            thread_sums += product_sums(held, weights, DTYPE, WIDE, THREADS, HELD, VECTOR)
+            if EDGES:
+                thread_sums += grad_edges.to(WIDE) * y_edges.to(WIDE)
+            word = number_as_word(tl.sum(thread_sums, 0))
+            if PHASE == EXCHANGE:
+                # All bits set is what no sum is: one that isn't there yet.
+                tl.atomic_xchg(words + part, word, sem="relaxed")
+                tl.store(words + (1 - 2 * mine) * rows * parts + part, tl.full([], -1, tl.int64))
+            else:
+                tl.store(words + part, word)
+        if PHASE != LEAVE:
+            found = awaited(words + lanes, there) if PHASE == EXCHANGE else tl.load(words + lanes, there, other=0)
+            # Every program adds up all sums of its rows in the same order, so that all agree to the bit.
+            total = tl.sum(tl.where(there, word_as_number(found, WIDE), 0.0), 0)
+            if PACKED:
+                held = not_before(held, total, parts < 0, True)
+                weights = not_before(weights, total, parts < 0, True)
+            store_gradient(
+                out + out_body + kept * out_n, out_n, length, held, weights, total, 0, WIDE, THREADS, HELD, VECTOR
+            )
+            if EDGES:
+                tl.store(out_edges, (y_edges.to(WIDE) * (grad_edges.to(WIDE) - total)).to(DTYPE), known)
+            if BLOCK:
+                for k in range(blocks):
+                    # Backwards: what was read last is likeliest to be in L2 still.
+                    start = begin + tl.cast(blocks - 1 - k, tl.int64) * (BLOCK * THREADS * VECTOR)
+                    left = columns_left(inside, start, BLOCK * THREADS * VECTOR)
+                    at = grad_body + start * grad_n
+                    one = load_share(grad, at, grad_n, left, 0, 0, THREADS, BLOCK, VECTOR, PACKED)
+                    two = load_share(y, y_body + start * y_n, y_n, left, 0, 0, THREADS, BLOCK, VECTOR, PACKED)
+                    here = out + out_body + start * out_n
+                    store_gradient(here, out_n, left, one, two, total, 0, WIDE, THREADS, BLOCK, VECTOR)
+    if PHASE == EXCHANGE:
+        tl.atomic_add(arrivals, 1, sem="relaxed")
