@@ -53,13 +53,13 @@ class Backend:
         """What runs the kernels in place of a device (an interpreter, a simulator), or "". Never to be timed."""
         self._binds = language.binds
         self._check = language.check
-        self._launches = Launches()
+        self._launches = Launches(self)
         self._last, self._last_calls = self._launches.last, self._launches.last_calls
         import torch  # for the fast path of a repeated call, which has no time to import anything
 
         self._tensor, self._strided = torch.Tensor, torch.strided
         self._allocate: _Allocate = getattr(torch._C._dynamo.guards, "_empty_strided_cuda", empty_strided)
-        self._chosen = tables.chosen.get
+        self._chosen, self._follows = tables.chosen.get, torch.is_grad_enabled
         self._current_device: Callable[[], int] = getattr(torch._C, "_cuda_getDevice", lambda: -1)
         self._device_count = torch.cuda.device_count
         self._is_compiling = torch.compiler.is_dynamo_compiling  # and not while exporting, which runs what is here
@@ -109,14 +109,16 @@ class Backend:
             if not address and plain_dim(dim) and type(variant) is str and not self._chosen():
                 key, address, kept = self._launches.find(op, x, dim, keepdim, variant)
             if address and kept is not None:
-                _, _, _, _, _, device, alone, at, shape, strides, dtype = kept
+                _, _, _, _, _, device, alone, at, shape, strides, dtype, followed = kept
+                if followed is not None and self._follows():
+                    return followed(x)  # type: ignore[no-any-return]
                 if alone or device == self._current_device():
                     result = self._allocate(shape, strides, dtype)
                     if at(address, result.data_ptr()) is None:
                         return result
                     if key is None:  # another stream than before, say
                         key, _, _ = self._launches.find(op, x, dim, keepdim, variant)
-        if key is None and is_followed((x,)):
+        if is_followed((x,)):
             found = self._followed(op, (x,), dim, keepdim, {}, variant, out)
             if found is not NotImplemented:
                 return found  # type: ignore[no-any-return]
@@ -149,20 +151,22 @@ class Backend:
                 or self._chosen()
                 or not kept[3](*inputs)
                 or [x.data_ptr() % 16 for x in inputs] != kept[4]
-                or scalars != kept[9]
+                or scalars != kept[10]
             ):
                 kept = None
                 if plain_dim(dim) and isinstance(variant, str) and not self._chosen():
                     key, kept = self._launches.find_call(op, inputs, dim, keepdim, scalars, variant)
             if kept is not None:
-                _, _, _, _, _, device, alone, at, results, _ = kept
+                _, _, _, _, _, device, alone, at, results, followed, _ = kept
+                if followed is not None and self._follows():
+                    return followed(*inputs)
                 if alone or device == self._current_device():
                     outs = [self._allocate(*result) for result in results]
                     if at(*[x.data_ptr() for x in inputs], *[x.data_ptr() for x in outs]) is None:
                         return outs[0] if len(outs) == 1 else tuple(outs)
                     if key is None:
                         key, _ = self._launches.find_call(op, inputs, dim, keepdim, scalars, variant)
-        if key is None and is_followed(inputs):
+        if is_followed(inputs):
             found = self._followed(op, inputs, dim, keepdim, scalars, variant, out)
             if found is not NotImplemented:
                 return found

@@ -6,8 +6,8 @@ derivative of its own reference, which torch composes. Forward mode and what map
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -39,6 +39,11 @@ class Call(NamedTuple):
             return self.backend._run(self.op, *inputs, self.dim, self.keepdim, self.variant, None)
         return self.backend._call(self.op, inputs, self.dim, self.keepdim, self.scalars, self.variant, None)
 
+    def followed(self, *inputs: torch.Tensor) -> Any:
+        """The same for plain tensors of which some require a gradient. Raises GradientError."""
+        refuse(self.op)
+        return _differentiable(self, *inputs)
+
 
 def several(results: Any) -> Tensors:
     return tuple(results) if isinstance(results, tuple | list) else (results,)
@@ -51,47 +56,66 @@ def one(results: Sequence[Any]) -> Any:
 # --- The gradient -----------------------------------------------------------------------------------------------------
 
 
-def needed(op: Operation) -> tuple[tuple[int, ...], bool]:
-    """What the gradient needs: which inputs, by number, and whether the output."""
+class Rule(NamedTuple):
+    """The operation that is another's gradient, and what it needs of a call."""
+
+    op: Operation | None
+    """None: the gradient of the reference."""
+    saved: tuple[int, ...]
+    """Which inputs, by number."""
+    names: tuple[str, ...]
+    """Of what is saved: these inputs, and ``y``, the output, if that is needed."""
+
+
+@functools.cache
+def rule_of(op: Operation) -> Rule:
     names = list(op.inputs)
     if op.gradient == "reference":
-        return tuple(range(len(names))), False
-    wanted = OPERATIONS[op.gradient].inputs
-    return tuple(i for i, name in enumerate(names) if name in wanted and name != "grad"), "y" in wanted
-
-
-def gradients(call: Call, saved: dict[str, torch.Tensor], grads: Tensors) -> tuple[torch.Tensor | None, ...]:
-    """The gradient of each input, by what was saved of the call (inputs, and the output as ``y``) and the gradients of
-    its outputs. Differentiable again."""
-    op = call.op
-    if op.gradient == "reference":
-        return _of_reference(call, tuple(saved[name] for name in op.inputs), grads)
+        return Rule(None, tuple(range(len(names))), tuple(names))
     rule = OPERATIONS[op.gradient]
-    known = saved | {"grad": grads[0]}
-    shape = known[next(name for name in rule.inputs if rule.inputs[name].names == ROW)].shape
-    dims = axes_of(call.dim, len(shape)) if op.by_rows else ()
+    saved = tuple(i for i, name in enumerate(names) if name in rule.inputs and name != "grad")
+    return Rule(rule, saved, (*(names[i] for i in saved), *("y",) * ("y" in rule.inputs)))
+
+
+def gradients(call: Call, saved: Tensors, grads: Tensors) -> tuple[torch.Tensor | None, ...]:
+    """The gradient of each input, by what the rule has saved of the call, and the gradients of its outputs.
+    Differentiable again."""
+    rule, _, names = rule_of(call.op)
+    if rule is None:
+        return _of_reference(call, saved, grads)
+    known = dict(zip(names, saved, strict=True))
+    known["grad"] = grads[0]
     tensors = {name: known[name] for name in rule.inputs}
-    dim = dims[0] if len(dims) == 1 else -1
-    if op.reduces and shape:
-        # Without the reduced axes where the rule takes one element a row; several of them behind the others, as one.
-        kept = [d for d in range(len(shape)) if d not in dims]
-        for name, tensor in tensors.items():
-            if rule.inputs[name].names != ROW:
-                tensors[name] = tensor.reshape([shape[d] for d in kept])
-            elif len(dims) > 1:
-                tensors[name] = tensor.permute(*kept, *dims).flatten(len(kept))
+    rest = (None,) * (len(call.op.inputs) - len(rule.outputs))
+    if call.op.reduces and (call.keepdim or not isinstance(call.dim, int)):
+        return (*_over_axes(call, rule, tensors), *rest)
+    return (*_by_rule(call, rule, tuple(tensors.values()), call.dim), *rest)
+
+
+def _by_rule(call: Call, rule: Operation, inputs: Tensors, dim: Dims) -> Tensors:
     try:
-        found = several(call._replace(op=rule, dim=dim, keepdim=False, scalars={}, variant="auto")(*tensors.values()))
+        return several(call.backend._call(rule, inputs, dim, False, {}, "auto", None))
     except UnknownNameError as error:
         raise GradientError(
-            f"{call.backend.name} has no {rule.name}, which is the gradient of {op.name}; register one, or call under "
-            "torch.no_grad()"
+            f"{call.backend.name} has no {rule.name}, which is the gradient of {call.op.name}; register one, or call "
+            "under torch.no_grad()"
         ) from error
-    if op.reduces and len(dims) > 1:
-        order = [*kept, *dims]
-        back = [order.index(d) for d in range(len(shape))]
-        found = tuple(g.reshape([shape[d] for d in order]).permute(back) for g in found)
-    return (*found, *(None for _ in range(len(op.inputs) - len(found))))
+
+
+def _over_axes(call: Call, rule: Operation, tensors: dict[str, torch.Tensor]) -> Tensors:
+    """The gradient of a reduction over several axes, or of one that keeps them: those behind the others, as one."""
+    rows = {name for name, declared in rule.inputs.items() if declared.names == ROW}
+    shape = next(tensor.shape for name, tensor in tensors.items() if name in rows)
+    dims = axes_of(call.dim, len(shape))
+    if not shape:
+        return _by_rule(call, rule, tuple(tensors.values()), -1)
+    order = [*(kept := [d for d in range(len(shape)) if d not in dims]), *dims]
+    for name, tensor in tensors.items():
+        moved = tensor.permute(order).flatten(len(kept)) if name in rows else tensor.reshape([shape[d] for d in kept])
+        tensors[name] = moved
+    back = [order.index(d) for d in range(len(shape))]
+    found = _by_rule(call, rule, tuple(tensors.values()), -1)
+    return tuple(g.reshape([shape[d] for d in order]).permute(back) for g in found)
 
 
 def _of_reference(call: Call, inputs: Tensors, grads: Sequence[torch.Tensor | None]) -> tuple[torch.Tensor | None, ...]:
@@ -179,23 +203,23 @@ class Differentiable(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, call: Call, *inputs: torch.Tensor) -> Any:
         results = call(*inputs)
-        _save(ctx, call, inputs, results)
+        save(ctx, call, inputs, results)
         return results
 
     @staticmethod
     def backward(ctx: Any, *grads: torch.Tensor) -> Any:
-        names, call = ctx.names, ctx.call
-        return None, *gradients(call, dict(zip(names, ctx.saved_tensors, strict=True)), grads)
+        return None, *gradients(ctx.call, ctx.saved_tensors, grads)
 
 
-def _save(ctx: Any, call: Call, inputs: Tensors, results: Any) -> None:
-    which, output = _NEEDED.get(call.op) or _NEEDED.setdefault(call.op, needed(call.op))
-    names = list(call.op.inputs)
-    ctx.call, ctx.names = call, (*(names[i] for i in which), *("y",) * output)
-    ctx.save_for_backward(*(inputs[i] for i in which), *several(results)[:output])
+_differentiable: Callable[..., Any] = super(torch.autograd.Function, Differentiable).apply
+"""Without its check for ``torch.func``, which takes as long as a call."""
 
 
-_NEEDED: dict[Operation, tuple[tuple[int, ...], bool]] = {}
+def save(ctx: Any, call: Call, inputs: Tensors, results: Any) -> None:
+    """Keep of a call what its gradient needs, and no more."""
+    _, saved, names = rule_of(call.op)
+    ctx.call = call
+    ctx.save_for_backward(*[inputs[i] for i in saved], *several(results)[: len(names) - len(saved)])
 
 
 class Transformed(Differentiable):
@@ -208,7 +232,7 @@ class Transformed(Differentiable):
     @staticmethod
     def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
         call, *tensors = inputs
-        _save(ctx, call, tuple(tensors), output)
+        save(ctx, call, tuple(tensors), output)
         ctx.save_for_forward(*tensors)
         ctx.count = len(tensors)
 
@@ -219,7 +243,3 @@ class Transformed(Differentiable):
     @staticmethod
     def vmap(info: Any, in_dims: Any, call: Call, *inputs: torch.Tensor) -> Any:
         return batched(call, info.batch_size, in_dims[1:], inputs)
-
-
-differentiable = partial(super(torch.autograd.Function, Differentiable).apply)
-"""Without the checks for ``torch.func``, which take as long as a call."""

@@ -13,16 +13,19 @@ from kernelzoo.operations import Dims, Operation
 if TYPE_CHECKING:
     import torch
 
+    from kernelzoo.backend import Backend
+
 Kept: TypeAlias = (
     "tuple[str, Dims, bool, Callable[[object], bool], int, int, bool, Callable[[int, int], bool | None],"
-    " tuple[int, ...], tuple[int, ...], torch.dtype]"
+    " tuple[int, ...], tuple[int, ...], torch.dtype, Callable[..., Any] | None]"
 )
 """The variant, axis and keepdim of a call, and whether an x is alike; its address modulo 16, its device, and whether
-there is no other; a launch on any addresses; the output's shape, strides and dtype."""
+there is no other; a launch on any addresses; the output's shape, strides and dtype; and for an x that requires a
+gradient, the call by which it gets one."""
 
 KeptCall: TypeAlias = (
     "tuple[str, Dims, bool, Callable[..., bool], list[int], int, bool, Callable[..., bool | None],"
-    " tuple[tuple[tuple[int, ...], tuple[int, ...], torch.dtype], ...], dict[str, Any]]"
+    " tuple[tuple[tuple[int, ...], tuple[int, ...], torch.dtype], ...], Callable[..., Any] | None, dict[str, Any]]"
 )
 """The same of several tensors: their addresses modulo 16; shape, strides and dtype of each output; and the scalars."""
 
@@ -36,7 +39,7 @@ WORKSPACES = 2**26
 class Launches:
     """The kept launches of one backend."""
 
-    def __init__(self) -> None:
+    def __init__(self, backend: Backend) -> None:
         import torch  # for the path of a repeated call, which has no time to import anything
 
         self.last: dict[object, Kept] = {}
@@ -48,7 +51,8 @@ class Launches:
         self._workspaces = 0
         """Bytes of those of the launches that are kept."""
         self._tensor, self._strided = torch.Tensor, torch.strided
-        self._follows = torch.is_grad_enabled
+        self._backend = backend
+        self._traces = torch._C._get_tracing_state
         self._casts = torch._C._is_any_autocast_enabled
         self._device_count = torch.cuda.device_count
 
@@ -60,7 +64,7 @@ class Launches:
         nothing = None, 0, None
         if type(x) is not self._tensor or (device := x.get_device()) < 0:  # negative on the host
             return nothing
-        if (x.requires_grad and self._follows()) or x.is_neg() or self._casts():
+        if x.is_neg() or self._casts() or self._traces() is not None:
             return nothing
         try:
             address = x.data_ptr()
@@ -71,8 +75,10 @@ class Launches:
         if not address:
             return nothing
         if kept is not None:
-            if kept is self.last.get(op):  # whose test was made in another of torch's modes, or for an equal name
-                kept = self._kept[key] = (variant, dim, keepdim, alike(x), *kept[4:])
+            # Its test was made in another of torch's modes, for an equal name, or without a gradient to come.
+            if kept is self.last.get(op) or x.requires_grad is (kept[11] is None):
+                call = self._followed(op, (x,), dim, keepdim, {}, variant)
+                kept = self._kept[key] = (variant, dim, keepdim, alike(x), *kept[4:11], call)
             self.last[op] = kept
         return key, address, kept
 
@@ -81,7 +87,7 @@ class Launches:
         op, variant, dim, keepdim, *_, offset, device = key
         before = self._kept.get(key)
         at = self._movable(launch, x, before[7] if before is not None else None)
-        result = tuple(out.shape), out.stride(), out.dtype
+        result = tuple(out.shape), out.stride(), out.dtype, self._followed(op, (x,), dim, keepdim, {}, variant)
         kept: Any = (variant, dim, keepdim, alike(x), offset, device, self._device_count() == 1, at, *result)
         self._kept[key] = self.last[op] = kept
 
@@ -95,22 +101,23 @@ class Launches:
         variant: str,
     ) -> tuple[tuple[object, ...] | None, KeptCall | None]:
         """The same of a call on several tensors: its key, and what is kept for it."""
-        if self._casts():
+        if self._casts() or self._traces() is not None:
             return None, None
         found: list[object] = [op, variant, dim, keepdim, *scalars.items()]
         try:
             for x in inputs:
                 if type(x) is not self._tensor or x.get_device() < 0 or x.layout is not self._strided:
                     return None, None
-                if (x.requires_grad and self._follows()) or x.is_neg() or not x.data_ptr():
+                if x.is_neg() or not x.data_ptr():
                     return None, None
                 found.append((x.dtype, x.shape, x.stride(), x.data_ptr() % 16, x.get_device()))
             kept = self._kept_calls.get(key := tuple(found))
         except (RuntimeError, TypeError):  # a tensor within torch.vmap; a scalar that is no number
             return None, None
         if kept is not None:
-            if kept is self.last_calls.get(op):
-                kept = self._kept_calls[key] = (variant, dim, keepdim, alike(*inputs), *kept[4:])
+            if kept is self.last_calls.get(op) or any(x.requires_grad for x in inputs) is (kept[9] is None):
+                call = self._followed(op, inputs, dim, keepdim, scalars, variant)
+                kept = self._kept_calls[key] = (variant, dim, keepdim, alike(*inputs), *kept[4:9], call, kept[10])
             self.last_calls[op] = kept
         return key, kept
 
@@ -128,8 +135,20 @@ class Launches:
         offsets = [x.data_ptr() % 16 for x in inputs]
         results = tuple((tuple(out.shape), out.stride(), out.dtype) for out in outs)
         where = inputs[0].get_device(), self._device_count() == 1
-        kept: Any = (variant, dim, keepdim, alike(*inputs), offsets, *where, at, results, dict(scalars))
+        call = self._followed(op, inputs, dim, keepdim, scalars, variant)
+        kept: Any = (variant, dim, keepdim, alike(*inputs), offsets, *where, at, results, call, dict(scalars))
         self._kept_calls[key] = self.last_calls[op] = kept
+
+    def _followed(
+        self, op: Any, inputs: tuple[Any, ...], dim: Any, keepdim: Any, scalars: Mapping[str, Any], variant: Any
+    ) -> Callable[..., Any] | None:
+        """The call by which inputs that require a gradient get one. The test of what is alike tells these from others,
+        and not whether gradients are enabled."""
+        if not any(x.requires_grad for x in inputs):
+            return None
+        from kernelzoo.derivatives import Call
+
+        return Call(self._backend, op, dim, keepdim, dict(scalars), variant).followed
 
     def _movable(self, launch: Movable, x: torch.Tensor, before: Any) -> Callable[..., bool | None]:
         """What launches on any addresses; one with a workspace on the streams it was bound on."""

@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from kernelzoo.derivatives import Call, Transformed, batched, differentiable, gradients, needed, one, refuse, several
+from kernelzoo.derivatives import Call, Transformed, batched, gradients, one, refuse, save
 from kernelzoo.errors import GradientError, InputTypeError, OutputError, UnknownNameError
 from kernelzoo.methods import constant
 from kernelzoo.operations import BUILT_IN, OPERATIONS, Operation, axes_of
@@ -44,7 +44,7 @@ def called(call: Call, inputs: Sequence[Any], out: Any) -> Any:
             return call(*cast)
     tracing = torch.compiler.is_dynamo_compiling()
     transformed = not tracing and any(map(_is_transformed, tensors))
-    seen = tracing or any(map(_is_seen, tensors)) or torch._C._get_tracing_state() is not None
+    seen = tracing or any(map(_is_seen, tensors))
     differentiated = torch.is_grad_enabled() and any(x.requires_grad for x in tensors)
     if not (transformed or seen or differentiated):
         return NotImplemented
@@ -60,8 +60,7 @@ def called(call: Call, inputs: Sequence[Any], out: Any) -> Any:
         return overload(call.op)(*_flat(call, tensors))
     if seen:
         return _dispatched(call, tensors)
-    refuse(call.op)
-    return differentiable(call, *tensors)
+    return call.followed(*tensors)
 
 
 def _cast(x: torch.Tensor, dtype: str) -> torch.Tensor:
@@ -159,13 +158,10 @@ def _define(op: Operation) -> Any:
 
     def prepare(ctx: Any, inputs: Any, output: Any) -> None:
         call, tensors = _call_of(op, inputs)
-        which, whole = needed(op)
-        names = list(op.inputs)
-        ctx.call, ctx.names = call, (*(names[i] for i in which), *("y",) * whole)
-        ctx.save_for_backward(*(tensors[i] for i in which), *several(output)[:whole])
+        save(ctx, call, tensors, output)
 
     def derive(ctx: Any, *grads: Any) -> Any:
-        found = gradients(ctx.call, dict(zip(ctx.names, ctx.saved_tensors, strict=True)), grads)
+        found = gradients(ctx.call, ctx.saved_tensors, grads)
         return (*found, *(None for _ in range(len(_flat(ctx.call, ())))))
 
     def batch(info: Any, in_dims: Any, *flat: Any) -> Any:

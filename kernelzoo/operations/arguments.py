@@ -160,7 +160,6 @@ def is_followed(inputs: Sequence[Any]) -> bool:
         or known._functorch.peek_interpreter_stack() is not None
         or torch.autograd.forward_ad._current_level >= 0
         or known._is_any_autocast_enabled()
-        or known._get_tracing_state() is not None
     ):
         return True
     grad = torch.is_grad_enabled()

@@ -227,6 +227,26 @@ def test_a_kept_launch_drops_no_tangent_and_hides_from_no_mode(kept: Backend, mo
         assert bool((kept.min(x) == 1).all())
 
 
+def test_a_kept_launch_drops_no_gradient(kept: Backend) -> None:
+    """Whether it was made with or without a gradient to come, and whichever mode it is called in."""
+    for first in (True, False):
+        kept._launches.forget()
+        for required in (first, first, not first, first, not first, True, True, False):
+            x = on_device(8, 1.0).requires_grad_(required)
+            assert kept.min(x).requires_grad == required
+            with torch.no_grad():
+                assert not kept.min(x).requires_grad
+        for n in (8, 9, 8):  # nor of the layout before the last
+            for required in (True, False):
+                assert kept.min(on_device(n, 1.0).requires_grad_(required)).requires_grad == required
+    kept.min(on_device(8, 1.0).requires_grad_())
+    asked: list[torch.Tensor] = []
+    note(kept, asked)
+    for _ in range(3):
+        assert kept.min(on_device(8, 1.0).requires_grad_()).requires_grad
+    assert not asked, "the test is for a gradient to come, too"
+
+
 def test_a_torch_without_the_test_finds_launches_by_key(kept: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(torch._C._dynamo.guards, "TensorGuards")
     kept.min(on_device(8, 1.0))
