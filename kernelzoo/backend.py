@@ -13,7 +13,7 @@ from kernelzoo.errors import BackendUnavailableError, DeviceError, RegistrationE
 from kernelzoo.interrupts import uninterrupted
 from kernelzoo.kept import Launches
 from kernelzoo.launch import Launch, Movable
-from kernelzoo.methods import constant, empty_strided, function_of, method_of, plain_dim
+from kernelzoo.methods import constant, empty_strided, function_of, lookup, method_of, plain_dim
 from kernelzoo.operations import Dims, Operation, check_tensor
 from kernelzoo.operations.arguments import is_followed
 
@@ -335,6 +335,7 @@ def _forget(name: str) -> None:
 
 
 registry.on_change.append(_forget)
+lookup.append(get)
 for _op in list(operations.declared.values()):
     _declared(_op)
 operations.on_declared.append(_declared)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
@@ -17,16 +17,14 @@ from kernelzoo.operations import OPERATIONS, Arguments, Dims, Operation, axes_of
 from kernelzoo.operations.declared import ROW
 from kernelzoo.operations.rows import Rows
 
-if TYPE_CHECKING:
-    from kernelzoo.backend import Backend
-
 Tensors = tuple[torch.Tensor, ...]
 
 
 class Call(NamedTuple):
     """What a call is told beside its tensors."""
 
-    backend: Backend
+    backend: Any
+    """A :class:`kernelzoo.Backend`."""
     op: Operation
     dim: Dims
     keepdim: bool

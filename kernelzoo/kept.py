@@ -13,8 +13,6 @@ from kernelzoo.operations import Dims, Operation
 if TYPE_CHECKING:
     import torch
 
-    from kernelzoo.backend import Backend
-
 Kept: TypeAlias = (
     "tuple[str, Dims, bool, Callable[[object], bool], int, int, bool, Callable[[int, int], bool | None],"
     " tuple[int, ...], tuple[int, ...], torch.dtype, Callable[..., Any] | None]"
@@ -39,7 +37,7 @@ WORKSPACES = 2**26
 class Launches:
     """The kept launches of one backend."""
 
-    def __init__(self, backend: Backend) -> None:
+    def __init__(self, backend: Any) -> None:
         import torch  # for the path of a repeated call, which has no time to import anything
 
         self.last: dict[object, Kept] = {}

@@ -5,6 +5,9 @@ from __future__ import annotations
 import torch
 
 from kernelzoo import backend as backends
+from kernelzoo import torch_ops
+
+__all__ = ["Softmax", "torch_ops"]
 
 
 class Softmax(torch.nn.Module):

@@ -1,7 +1,7 @@
 """Operations as torch's own, ``torch.ops.kernelzoo.softmax`` and the like: for what torch traces, maps or wraps.
 
-A call of a backend takes this way by itself where it must. To load a program that ``torch.export`` saved, import this
-module first: it defines those of kernelzoo.
+A call of a backend takes this way by itself where it must. To load a program that ``torch.export`` saved, import
+``kernelzoo.nn`` first, which defines those of kernelzoo.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import torch
 
 from kernelzoo.derivatives import Call, Transformed, batched, gradients, one, refuse, save
 from kernelzoo.errors import GradientError, InputTypeError, OutputError, UnknownNameError
-from kernelzoo.methods import constant
+from kernelzoo.methods import constant, lookup
 from kernelzoo.operations import BUILT_IN, OPERATIONS, Operation, axes_of
 from kernelzoo.operations.arguments import has_tangent, is_hidden, is_traced, is_wrapper
 from kernelzoo.operations.declared import ROW
@@ -123,8 +123,7 @@ def _flat(call: Call, inputs: Sequence[torch.Tensor]) -> list[Any]:
 
 def _call_of(op: Operation, flat: Sequence[Any]) -> tuple[Call, tuple[torch.Tensor, ...]]:
     """What :func:`_flat` made, taken apart."""
-    from kernelzoo.backend import get
-
+    (get,) = lookup
     rest = list(flat[len(op.inputs) :])
     dim: Any = rest.pop(0) if op.by_rows else -1
     keepdim = rest.pop(0) if op.reduces else False

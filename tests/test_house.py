@@ -26,7 +26,9 @@ FLOORS = (
     ("tables",),
     ("operations",),
     ("packages", "registry"),
-    ("backend", "methods", "definitions"),
+    ("methods",),
+    ("derivatives", "kept", "torch_ops"),
+    ("backend", "definitions"),
     ("kernels",),
     ("inspect",),
     ("inspecting",),
@@ -34,7 +36,7 @@ FLOORS = (
     ("measure",),
     ("report",),
     ("cli",),
-    ("__init__", "__main__", "testing"),
+    ("__init__", "__main__", "nn", "testing"),
 )
 FLOOR = {name: floor for floor, names in enumerate(FLOORS) for name in names}
 
@@ -162,6 +164,7 @@ def _docstrings(tree: ast.AST) -> set[int]:
 # Where a name that is an operation's or a backend's means something else, and what.
 NAMES_ELSEWHERE: dict[str, str] = {
     "packages": "BUILT_IN",
+    "nn": "modules, each of an operation",
     "registry": "the order in which backends are preferred",
     "__init__": "the public names",
     "measure.environment": "names of packages, whose versions are recorded",
