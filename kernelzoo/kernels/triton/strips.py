@@ -94,5 +94,8 @@ def _width(columns: Columns) -> int:
 
 def _program(columns: Columns, device: Device, inputs: int) -> tuple[int, int, int, int]:
     """Threads of a program, such programs to an SM, registers of a thread, and elements of each input in 64 of them."""
-    threads, programs, registers = (256, 2, 128) if device.arch in ("", "sm_90") else (128, 3, 168)
-    return threads, programs, registers, 64 // inputs // (2 if columns.itemsize == 8 else 1) * threads
+    if device.arch in ("", "sm_90"):
+        threads, programs, registers, elements = 256, 2, 128, 64 // inputs
+    else:  # what suffices there spills a few registers
+        threads, programs, registers, elements = 128, 3, 168, 32 if columns.itemsize == 2 else 64 // inputs
+    return threads, programs, registers, elements // (2 if columns.itemsize == 8 else 1) * threads

@@ -16,11 +16,11 @@ def counted(
     share, least, DTYPE: tl.constexpr, WIDE: tl.constexpr,
     THREADS: tl.constexpr, PACKS: tl.constexpr, VECTOR: tl.constexpr,
 ):  # fmt: skip
-    """Each thread's count of elements equal to least; of words, two packs at a time: their numbers take no more
-    registers."""
+    """Each thread's count of elements equal to least; of words, two packs at a time, one of float16: their numbers take
+    no more registers."""
     if share.dtype != tl.int32:
         result = tl.sum(tl.sum((share.to(WIDE) == least).to(tl.int32), 2), 1)
-    elif PACKS > 1:
+    elif (1 if tl.float16 == DTYPE else 2) < PACKS:
         one, two = in_two(share, THREADS, PACKS, VECTOR // 2)
         result = counted(one, least, DTYPE, WIDE, THREADS, PACKS // 2, VECTOR)
         result += counted(two, least, DTYPE, WIDE, THREADS, PACKS // 2, VECTOR)
@@ -35,10 +35,10 @@ def store_gradient(
     out, out_n, length, share, least, each, rest, FIRST: tl.constexpr,
     WIDE: tl.constexpr, THREADS: tl.constexpr, PACKS: tl.constexpr, VECTOR: tl.constexpr,
 ):  # fmt: skip
-    """Write the gradient of the first length elements; of words, two packs at a time, of which FIRST were before."""
+    """Write the gradient of the first length elements; of words, some packs at a time, FIRST of them before."""
     if share.dtype != tl.int32:
         store_numbers(out, out_n, length, tl.where(share.to(WIDE) == least, each, rest), THREADS, PACKS, VECTOR)
-    elif PACKS > 2:
+    elif (1 if out.dtype.element_ty == tl.float16 else 2) < PACKS:
         one, two = in_two(share, THREADS, PACKS, VECTOR // 2)
         store_gradient(out, out_n, length, one, least, each, rest, FIRST, WIDE, THREADS, PACKS // 2, VECTOR)
         first: tl.constexpr = FIRST + PACKS // 2

@@ -1,0 +1,176 @@
+"""The gradients in Triton: what is compiled for rows that several programs share, launches of more than two tensors,
+and, in Triton's interpreter, strips of columns so small that small tensors need many.
+
+Programs that wait for each other can't be interpreted: of those the two launches stand for the exchange, which the
+contract's cases check on a device. Run as a script where the interpreter must be switched on before Triton is imported.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import warnings
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+GRADIENTS = ("softmax_backward", "min_backward")
+INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
+
+
+def strips_are_right() -> int:
+    import interpreter
+    import torch
+
+    from kernelzoo import operations
+    from kernelzoo.kernels.triton import strips
+    from kernelzoo.kernels.triton.min_backward import columns_kernel as of_minimum
+    from kernelzoo.kernels.triton.softmax.pairs import LEAVE, WRITE
+    from kernelzoo.kernels.triton.softmax_backward import columns_kernel as of_softmax
+    from kernelzoo.launch import Launch, sequence
+    from kernelzoo.layout import rows_of
+
+    interpreter.install()
+    warnings.simplefilter("ignore", RuntimeWarning)  # NumPy remarks on inf * 0, which is meant
+    strips.MERGED_WORDS = 32
+    generator = torch.Generator().manual_seed(0)
+    launchers = {"softmax_backward": of_softmax.launch_of_columns, "min_backward": of_minimum.launch_of_columns}
+    done = 0
+
+    def bind(launch_of_columns: Any, columns: int, elements: int, parts: int, *tensors: torch.Tensor) -> Launch:
+        across = rows_of(tensors[0], tensors[-1]).columns
+        assert across is not None
+        span = -(-across.n // parts)
+        strip = strips.Strip(columns, elements, 32, 40, 128, -(-across.n // span), span)
+        if parts == 1:
+            return launch_of_columns("a test", tensors, across, strip, WRITE)
+        words = torch.full((2, across.strips(columns), strip.parts, columns), -1, dtype=torch.int64)
+        shared = words, torch.zeros(1, dtype=torch.int64)
+        return sequence(*(launch_of_columns("a test", tensors, across, strip, p, shared) for p in (LEAVE, WRITE)))
+
+    for name, launch_of_columns in launchers.items():
+        op = operations.OPERATIONS[name]
+        for dtype in ("float32", "bfloat16", "float64"):
+            for shape, axis in (((70, 40), 0), ((3, 37, 33), 1)):
+                args = op.sample(shape, dtype, axis, generator=generator)
+                inputs = [x.clone() for x in args]
+                inputs[0].movedim(axis, 0)[1, ..., 1] = float("nan")
+                inputs[-1].reshape(-1)[2] = float("inf")
+                canonical = op.arguments(tuple(inputs), axis)
+                (out,) = op.allocate(canonical)
+
+                for columns, elements, parts in ((8, 128, 1), (16, 8, 1), (8, 16, 7), (16, 4, 3)):
+                    out.fill_(7)
+                    op.launch(partial(bind, launch_of_columns, columns, elements, parts), canonical, (out,))()
+                    op.assert_close(out, tuple(inputs), axis)
+                    done += 1
+    print(done)
+    return 0 if done == 48 else 1
+
+
+@pytest.mark.skipif(INTERPRETED, reason="it starts the interpreter by itself")
+def test_strips_of_columns_are_right() -> None:
+    pytest.importorskip("torch")
+    pytest.importorskip("triton", reason="the triton backend needs the package triton")
+    environment = {**os.environ, "TRITON_INTERPRET": "1"}
+    command = [sys.executable, __file__]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr[-2000:]
+
+
+def test_a_launch_hands_on_all_canonical_tensors(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch = pytest.importorskip("torch")
+    pytest.importorskip("triton", reason="the triton backend needs the package triton")
+    from kernelzoo.kernels.triton import launch
+    from kernelzoo.launch import Movable, WithWorkspace
+
+    monkeypatch.setattr(launch, "_current_stream", lambda device: 5)
+    given: list[tuple[Any, ...]] = []
+    program = SimpleNamespace(run=lambda *args: given.append(args), function=7, packed_metadata=(4, 1))
+    one, two, three, own = (torch.empty(4) for _ in range(4))
+    for tensors, canonical in ((2, (one, two)), (3, (one, two, three))):
+        for workspace in ((), (own,)):
+            args = (*canonical, *workspace, 12)
+            made = launch.launch_of(None, program, 33, args, tensors)
+            assert isinstance(made, WithWorkspace if workspace else Movable)
+            made()
+            assert isinstance(made, Movable) and len(made.tensors) == tensors
+            made.at(*range(100, 100 + tensors))
+            rest = [t.data_ptr() for t in workspace]
+            addresses, moved = given
+            assert addresses == (
+                33,
+                1,
+                1,
+                5,
+                7,
+                (4, 1),
+                None,
+                None,
+                None,
+                *(t.data_ptr() for t in canonical),
+                *rest,
+                12,
+            )
+            assert moved == (33, 1, 1, 5, 7, (4, 1), None, None, None, *range(100, 100 + tensors), *rest, 12)
+            given.clear()
+
+
+if not INTERPRETED and __name__ != "__main__":
+    torch = pytest.importorskip("torch")
+    pytest.importorskip("triton", reason="the triton backend needs the package triton")
+    from compiling import occurrences, programs
+
+    from kernelzoo import operations
+    from kernelzoo.device import ARCHITECTURES
+
+    OPERATIONS = {name: operations.OPERATIONS[name] for name in GRADIENTS}
+
+    @pytest.mark.sampled(2, "op")
+    @pytest.mark.parametrize("arch", ["sm_80", "sm_90", "sm_100", "sm_120"])
+    @pytest.mark.parametrize("op", GRADIENTS)
+    def test_programs_of_a_shared_row_all_run_at_once(op: str, arch: str) -> None:
+        chip = ARCHITECTURES[arch]
+        for dtype in (torch.float32, torch.bfloat16, torch.float64):
+            for shape, axis in (((777, 50257), 1), ((5, 3000017), 1), ((4096, 4096), 0), ((1000003, 33), 0)):
+                (program,) = programs(OPERATIONS[op], "split", shape, axis, dtype, arch)
+                assert program.metadata.launch_cooperative_grid
+                # A thread's own words, once: the compiler may not wait for them again in another layout.
+                waits = re.findall(r"tt\.elementwise_inline_asm[^\n]*ld\.relaxed", program.compiled.asm["ttgir"])
+                assert len(waits) == 1
+                assert occurrences(r"atom\.global\.gpu\.relaxed\.exch\.b64", program)
+                threads = 32 * program.metadata.num_warps
+                registers = -(-program.n_regs // 8) * 8 * threads
+                held = min(chip.registers // registers, chip.threads // threads)
+                assert program.step.grid[0] <= held * chip.multiprocessors
+
+    @pytest.mark.parametrize("op", GRADIENTS)
+    def test_split_is_two_launches_where_programs_may_not_wait(op: str) -> None:
+        for shape, axis in (((16, 262144), 1), ((16384, 1000), 0)):
+            made = programs(OPERATIONS[op], "split", shape, axis, torch.float32, "gfx942")
+            assert len(made) == 2
+            assert not any(occurrences(r"global_atomic", program) for program in made)
+
+    @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+    def test_vocabularies_are_read_once(dtype: Any) -> None:
+        """A program holds its part of both inputs: no block of it is read twice."""
+        for shape in ((2048, 128256), (8192, 50257)):
+            (program,) = programs(OPERATIONS["softmax_backward"], "auto", shape, 1, dtype, "sm_90")
+            assert program.name == "split_kernel" and program.n_spills == 0
+            assert program.step.constants[-2] == "0"  # BLOCK
+
+    @pytest.mark.parametrize("axis", [0, 1])
+    def test_minima_are_counted_as_integers_and_divided_to_the_nearest(axis: int) -> None:
+        for variant in ("online", "split_grid", "columns" if axis == 0 else "fused"):
+            for program in programs(OPERATIONS["min_backward"], variant, (4096, 4096), axis, torch.float32, "sm_90"):
+                assert occurrences(r"div\.rn\.f32", program) and not occurrences(r"div\.full|\.f64", program)
+
+
+if __name__ == "__main__":
+    sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "shared")]
+    sys.exit(strips_are_right())
