@@ -131,7 +131,7 @@ def suits_split(columns: Columns, strip: Strip, device: Device) -> bool:
 
 def _strip(columns: Columns, vector: int, lanes: int, held: Holding, device: Device, part: float, n: int) -> Strip:
     """A strip of so many lanes, which holds n elements of each column or what that part of an SM's memory lets."""
-    lanes = min(lanes, power_of_two(cdiv(columns.inner, vector)))
+    lanes = min(lanes, max(2 if vector > 1 else 1, power_of_two(cdiv(columns.inner, vector))))
     wide = lanes * vector
     slots = 8 * (max(THREADS // 32 * wide, THREADS) + wide)
     room = int(part * device.shared_per_block) - (slots + 2 * KIB)

@@ -45,7 +45,8 @@ def auto(grad: torch.Tensor, y: torch.Tensor, out: torch.Tensor) -> str:
     if count <= knobs.warp_packs:
         return "multi_row_tile"
     clustered = device.cluster_blocks > 1 and wide > 1
-    longest = knobs.fused_packs if clustered else fused.MOST_PACKS
+    longest = 1024 * fused.packs_held(rows, device)
+    longest = min(longest, knobs.fused_packs) if clustered else longest
     many = rows.total >= device.multiprocessors
     if count <= longest and (many or count <= knobs.alone_packs):
         return "fused"
