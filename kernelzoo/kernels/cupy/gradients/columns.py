@@ -81,15 +81,12 @@ def vector(columns: Columns, *along: Strides) -> int:
 def whole(columns: Columns, vector: int, held: Holding, device: Device) -> Strip:
     """The strip whose columns a block holds whole: in registers if it can, narrower ones for longer columns; else a
     strip of which the block holds what two to an SM can."""
-    side, half, all_of_it = (8, 4) if vector > 1 else (32, 16), 0.5, 1.0
-    narrowest = side[1] // 2
-    choices = [(lanes, 0.0) for lanes in side] + [(lanes, half) for lanes in side]
-    choices += [(side[1], all_of_it), (narrowest, all_of_it)]
-    for lanes, part in choices:
+    wider, narrower = (8, 4) if vector > 1 else (32, 16)
+    for lanes, part in ((wider, 0.0), (narrower, 0.0), (wider, 0.5), (narrower, 0.5), (narrower, 1.0)):
         strip = _strip(columns, vector, lanes, held, device, part, columns.n)
         if strip.elements >= columns.n:
             return strip if part else _short(strip, columns)
-    return _strip(columns, vector, side[0], held, device, half, columns.n)
+    return _strip(columns, vector, wider, held, device, 0.5, columns.n)
 
 
 def shared(columns: Columns, vector: int, held: Holding, device: Device, n: int) -> Strip:

@@ -8,7 +8,7 @@ from kernelzoo.kernels.cupy.rows import c_type
 from kernelzoo.layout import Rows, Strides
 from kernelzoo.registry import register
 
-MOST_ITEMS = {1: 16, 2: 64, 4: 64, 8: 32}
+MOST_ITEMS = {1: 8, 2: 64, 4: 64, 8: 32}
 """Packs of a row that a thread has at most, by the elements of one: of a pack's eight registers of bits at most."""
 MOST_ITEMS_NEW = 8
 
