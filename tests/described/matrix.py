@@ -113,10 +113,13 @@ class Laid(Request):
     layout: str = "contiguous"
 
     def arguments(self, device: str) -> operations.Arguments:
-        return operations.OPERATIONS[self.op].arguments((self.input(device),), self.dim)
+        """The first input in that layout, and those of its shape; others are contiguous."""
+        first, *others = super().arguments(device).inputs
+        laid = [self.input(device) if x.shape == first.shape else x for x in others]
+        return operations.OPERATIONS[self.op].arguments((self.input(device), *laid), self.dim)
 
     def input(self, device: str) -> torch.Tensor:
-        """The tensor in that layout, of an operation that has no other."""
+        """A tensor in that layout."""
         import torch
 
         def empty(*shape: int) -> torch.Tensor:
