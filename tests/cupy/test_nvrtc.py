@@ -327,6 +327,17 @@ EXPECTED = {
         "columns_split<float, 4, 8>": (r"LDG\.E\S*\.128", r"FMNMX\S*\.NAN", r"ATOM"),
     },
     ("min", "bfloat16"): {"rows_deferred_block<bfloat16, 8, 8>": (r"LDG\.E\S*\.128", r"HMNMX2\S*NAN")},
+    ("softmax_backward", "float32"): {
+        "fused<float, 4, 4>": (r"LDG\.E\S*\.128", r"STG\.E\S*\.128", r"SHFL\.BFLY"),
+        "multi_row_tile<float, 4, 32, 1, 2, 0>": (r"LDG\.E\S*\.128", r"STG\.E\S*\.128", r"SHFL\.BFLY"),
+        "split_cluster<float, 4, 8, 8>": (r"LDGSTS\S*\.128", r"LDG\.E\S*\.128", r"STG\.E\S*\.128", r"STAS\S*\.64"),
+        "split_grid<float, 4, 8, 4>": (r"LDG\.E\S*\.128", r"STG\.E\S*\.128", r"STS\.128", r"ATOM"),
+        "columns<float, 4, 4, 4, 8, 256>": (r"LDG\.E\S*\.128", r"STG\.E\S*\.128", r"STS\.128"),
+    },
+    ("min_backward", "float32"): {
+        "fused<float, 4, 8>": (r"LDG\.E\S*\.128", r"STG\.E\S*\.128", r"FSETP?\S*\.EQ", r"POPC"),
+        "columns<float, 4, 8, 8, 8, 256>": (r"LDG\.E\S*\.128", r"STG\.E\S*\.128", r"FSETP?\S*\.EQ", r"POPC"),
+    },
     ("min", "float16"): {"rows_deferred_block<float16, 8, 8>": (r"LDG\.E\S*\.128", r"HMNMX2\S*NAN")},
 }
 
@@ -373,11 +384,16 @@ def test_rows_in_registers_stay_in_the_l2_cache_longer_than_results(name: str, k
 
 
 def test_every_load_of_a_batch_is_in_flight_before_the_first_is_used() -> None:
-    sass = disassembled("min", "float32", 90)
-    for name in ("rows_deferred_block<float, 4, 8>", "split_arrival<float, 4, 8>", "columns<float, 4, 8>"):
-        kinds = re.findall(r"(LDG\.E\S*\.128|FMNMX)", sass[name])
-        runs = [len(list(group)) for kind, group in itertools.groupby(kinds, key=lambda k: k[:3]) if kind == "LDG"]
-        assert max(runs) == 8, f"{name}: {runs}"
+    for op, used, names in (
+        ("min", "FMNMX", ("rows_deferred_block<float, 4, 8>", "split_arrival<float, 4, 8>", "columns<float, 4, 8>")),
+        ("min_backward", "FSET", ("fused<float, 4, 8>", "columns<float, 4, 8, 8, 8, 256>")),
+        ("softmax_backward", "FMUL", ("fused<float, 4, 4>", "columns<float, 4, 4, 4, 8, 256>")),
+    ):
+        sass = disassembled(op, "float32", 90)
+        for name in names:
+            kinds = re.findall(rf"(LDG\.E\S*\.128|{used})", sass[name])
+            runs = [len(list(group)) for kind, group in itertools.groupby(kinds, key=lambda k: k[:3]) if kind == "LDG"]
+            assert max(runs) == 8, f"{name}: {runs}"
 
 
 def test_the_problem_has_the_kernels_layout() -> None:

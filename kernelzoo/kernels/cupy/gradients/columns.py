@@ -81,15 +81,12 @@ def vector(columns: Columns, *along: Strides) -> int:
 def whole(columns: Columns, vector: int, held: Holding, device: Device) -> Strip:
     """The strip whose columns a block holds whole: in registers if it can, narrower ones for longer columns; else a
     strip of which the block holds what two to an SM can."""
-    side, half, all_of_it = (8, 4) if vector > 1 else (32, 16), 0.5, 1.0
-    narrowest = side[1] // 2
-    choices = [(lanes, 0.0) for lanes in side] + [(lanes, half) for lanes in side]
-    choices += [(side[1], all_of_it), (narrowest, all_of_it)]
-    for lanes, part in choices:
+    wider, narrower = (8, 4) if vector > 1 else (32, 16)
+    for lanes, part in ((wider, 0.0), (narrower, 0.0), (wider, 0.5), (narrower, 0.5), (narrower, 1.0)):
         strip = _strip(columns, vector, lanes, held, device, part, columns.n)
         if strip.elements >= columns.n:
             return strip if part else _short(strip, columns)
-    return _strip(columns, vector, side[0], held, device, half, columns.n)
+    return _strip(columns, vector, wider, held, device, 0.5, columns.n)
 
 
 def shared(columns: Columns, vector: int, held: Holding, device: Device, n: int) -> Strip:
@@ -131,7 +128,7 @@ def suits_split(columns: Columns, strip: Strip, device: Device) -> bool:
 
 def _strip(columns: Columns, vector: int, lanes: int, held: Holding, device: Device, part: float, n: int) -> Strip:
     """A strip of so many lanes, which holds n elements of each column or what that part of an SM's memory lets."""
-    lanes = min(lanes, power_of_two(cdiv(columns.inner, vector)))
+    lanes = min(lanes, max(2 if vector > 1 else 1, power_of_two(cdiv(columns.inner, vector))))
     wide = lanes * vector
     slots = 8 * (max(THREADS // 32 * wide, THREADS) + wide)
     room = int(part * device.shared_per_block) - (slots + 2 * KIB)

@@ -4,6 +4,12 @@
 
 #include "gradients.cuh"
 
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 1000
+constexpr int ONLINE_BLOCKS = 1;  // of 512 threads on an SM: two would spill
+#else
+constexpr int ONLINE_BLOCKS = 2;
+#endif
+
 template <class Op, int V, int ITEMS>
 __device__ inline void row_twice(const Several<Op::OTHERS>& given) {
   const Several<Op::OTHERS> p = begin(given);

@@ -48,6 +48,6 @@ def auto(x: torch.Tensor, y: torch.Tensor, grad: torch.Tensor, out: torch.Tensor
     if count <= knobs.warp_packs:
         return "multi_row_tile"
     many = 100 * rows.total >= knobs.fill_percent * device.multiprocessors
-    if count <= fused.most_packs(wide) and (many or count <= knobs.alone_packs):
+    if count <= fused.most_packs(wide, device) and (many or count <= knobs.alone_packs):
         return "fused"
     return "online" if wide == 1 and many else "split_grid"

@@ -14,6 +14,28 @@ __device__ inline u32 equal(float a, float b) {
 }
 __device__ inline u32 equal(double a, double b) { return a == b ? 0xffffffffu : 0u; }
 
+// 0, which to the compiler depends on all of the packs: it would compare one before it loads the next. Of a thread that
+// has no pack (left < 0) it may be any bits.
+template <class T, int V, int COUNT>
+__device__ inline u32 behind(const Pack<T, V> (&packs)[COUNT], i64 left) {
+  u32 bits = 0;
+  if constexpr (V > 1) {
+#pragma unroll
+    for (int i = 0; i < COUNT; ++i) bits |= packs[i].raw.word[3];
+  }
+  return bits & (u32)(left >> 63);
+}
+__device__ inline float changed(float v, u32 bits) { return __uint_as_float(__float_as_uint(v) ^ bits); }
+__device__ inline double changed(double v, u32 bits) {
+  return __hiloint2double(__double2hiint(v), __double2loint(v) ^ (int)bits);
+}
+
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 1000
+constexpr bool NEW = true;  // than Hopper
+#else
+constexpr bool NEW = false;
+#endif
+
 template <class Element>
 struct MinBackward {
   using T = Element;
@@ -35,7 +57,9 @@ struct MinBackward {
   // Of each element one bit: whether it equals the minimum.
   template <int V, int COLUMNS, int ITEMS>
   struct Held {
-    static constexpr int WORDS = (ITEMS * V + 31) / 32, AT_ONCE = ITEMS < 8 ? ITEMS : 8;  // packs loaded
+    static constexpr int WORDS = (ITEMS * V + 31) / 32;
+    static constexpr int MOST = sizeof(T) == 8 || ITEMS > 32 || NEW ? 4 : 8;  // packs loaded: more would spill
+    static constexpr int AT_ONCE = ITEMS < MOST ? ITEMS : MOST;
     u32 bits[WORDS];
 
     template <bool KEPT>
@@ -47,6 +71,10 @@ struct MinBackward {
         Pack<T, V> x[AT_ONCE];
 #pragma unroll
         for (int i = 0; i < AT_ONCE; ++i) x[i] = walk.template load<KEPT>(0, first + from + i);
+        W y[COLUMNS];
+        const u32 none = behind(x, walk.left);
+#pragma unroll
+        for (int k = 0; k < COLUMNS; ++k) y[k] = changed(key[k].y, none);
 #pragma unroll
         for (int i = 0; i < AT_ONCE; ++i) {
           W v[V];
@@ -55,7 +83,7 @@ struct MinBackward {
 #pragma unroll
           for (int k = 0; k < V; ++k) {
             const int bit = (from + i) * V + k;
-            bits[bit / 32] |= equal(v[k], key[COLUMNS == 1 ? 0 : k].y) & there & 1u << bit % 32;
+            bits[bit / 32] |= equal(v[k], y[COLUMNS == 1 ? 0 : k]) & there & 1u << bit % 32;
           }
         }
       }

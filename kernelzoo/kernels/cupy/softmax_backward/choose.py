@@ -14,6 +14,9 @@ from kernelzoo.layout import Rows, Strides, rows_with
 from kernelzoo.registry import chooser
 from kernelzoo.tables import knob, launch_table
 
+LONG_CLUSTER = 8
+"""Blocks of a cluster whose rows are long."""
+
 
 @launch_table("cupy", "softmax_backward")
 class Knobs(split_cluster.Numbers):
@@ -45,7 +48,8 @@ def auto(grad: torch.Tensor, y: torch.Tensor, out: torch.Tensor) -> str:
     if count <= knobs.warp_packs:
         return "multi_row_tile"
     clustered = device.cluster_blocks > 1 and wide > 1
-    longest = knobs.fused_packs if clustered else fused.MOST_PACKS
+    longest = 1024 * fused.packs_held(rows, device)
+    longest = min(longest, knobs.fused_packs) if clustered else longest
     many = rows.total >= device.multiprocessors
     if count <= longest and (many or count <= knobs.alone_packs):
         return "fused"
@@ -70,6 +74,6 @@ def _split(rows: Rows, y: Strides, device: Device, knobs: Knobs) -> str:
     if rows.columns is not None or device.cluster_blocks == 1 or width(rows, y) == 1:
         return "split_grid"
     cluster, threads = split_cluster.block_of(rows, device, knobs)
-    # So few clusters leave most SMs out.
-    few = 2 * cluster * rows.total <= device.multiprocessors and threads > knobs.cluster_threads
+    # So few clusters leave most SMs out, which long rows have work for.
+    few = 2 * cluster * rows.total <= device.multiprocessors and cluster >= LONG_CLUSTER
     return "split_grid" if few or threads > split_cluster.most_threads(device) else "split_cluster"

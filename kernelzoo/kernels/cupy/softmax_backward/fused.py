@@ -11,8 +11,8 @@ from kernelzoo.registry import register
 PACKS_HELD = 4
 """Packs of each input that a thread has at most: 32 registers, and as many for the rest."""
 
-MOST_PACKS = 1024 * PACKS_HELD
-"""Packs of the longest row: of the largest block."""
+PACKS_HELD_NEW = 2
+"""The same of half precision for newer devices than Hopper's, for which the compiler would spill more."""
 
 
 @register("cupy", "softmax_backward", "fused")
@@ -21,11 +21,17 @@ def fused(rows: Rows, y: Strides, device: Device, _: None) -> Plan:
     """One block per row, both of whose inputs stay in registers: two reads and a write."""
     wide = width(rows, y)
     count = packs(rows, wide)
-    if count > MOST_PACKS:
+    held = packs_held(rows, device)
+    if count > 1024 * held:
         raise UnsupportedProblemError(
             "cupy/softmax_backward/fused",
-            f"a row of {rows.n} elements doesn't fit in the registers of one block, which hold {MOST_PACKS * wide}",
+            f"a row of {rows.n} elements doesn't fit in the registers of one block, which hold {1024 * held * wide}",
         )
-    items = 1 if count <= 64 else 2 if count <= 256 else PACKS_HELD
+    items = 1 if count <= 64 else 2 if count <= 256 else held
     kernel = f"fused<{c_type(rows)}, {wide}, {items}>"
     return Plan(rows, (Step(kernel, rows.total, threads(count, items)),), others=(y,))
+
+
+def packs_held(rows: Rows, device: Device) -> int:
+    """Packs of each input that a thread has at most; 1024 threads have the longest row."""
+    return PACKS_HELD_NEW if rows.itemsize == 2 and device.capability >= 100 else PACKS_HELD

@@ -4,6 +4,6 @@
 #include "gradient.cuh"
 
 template <class T, int V, int ITEMS>
-__global__ void __launch_bounds__(512, 2) online(const Several<1> given) {
+__global__ void __launch_bounds__(512, ONLINE_BLOCKS) online(const Several<1> given) {
   row_twice<SoftmaxBackward<T>, V, ITEMS>(given);
 }
