@@ -137,6 +137,8 @@ def gradient_kernels(forms: Any, v: View) -> dict[str, Source]:
             found[name] = kernel(v.dtype, tiling)
     if not v.across and v.n > 1000:
         found["grid"] = forms.split_grid.grid_kernel(v.dtype, softmax_backward.split_grid.grid_tiling(v))
+        if forms is softmax_backward:
+            found["cluster"] = forms.split_cluster.cluster_kernel(v.dtype, forms.split_cluster.cluster_tiling(v))
     if (c := v.columns) is not None:
         deep, how = 8 if v.itemsize < 8 else 4, "columns" if c.vector > 1 else "singles"
         lanes, tiles, _, _ = strips_of(c, c.vector, deep, 512, H200)

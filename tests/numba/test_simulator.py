@@ -324,6 +324,7 @@ def one_block(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
         split_cluster,
         split_grid,
     )
+    from kernelzoo.kernels.numba.softmax_backward import split_cluster as gradient_cluster
 
     cluster = types.ModuleType("kernelzoo.kernels.numba.cluster")
     for name in ("cluster_arrive", "cluster_wait", "send", "wait_for"):
@@ -344,6 +345,7 @@ def one_block(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
         *(split_cluster.cluster_kernel, split_grid.grid_kernel),
         *(columns_cluster.held_kernel, columns_ragged.ragged_kernel, columns_flat.flat_kernel),
         *(columns.columns_kernel, min_cluster.cluster_kernel, strips.columns_kernel),
+        gradient_cluster.cluster_kernel,
     )
     for kernel in kernels:
         kernel.cache_clear()
@@ -654,6 +656,7 @@ GRADIENTS = [
     (implementation, dtype)
     for op in ("softmax_backward", "min_backward")
     for implementation in kernelzoo.implementations("numba", op)
+    if implementation.variant != "split_cluster"
     for dtype in ([torch.float32] if implementation.chooses else FLOATS)
 ]
 
@@ -695,6 +698,25 @@ def test_special_values_of_gradients(implementation: kernelzoo.Implementation) -
             except UnsupportedProblemError:
                 continue
     assert taken
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=names(FLOATS))
+@pytest.mark.parametrize(("n", "start"), [(1024, 0), (1003, 1), (5, 0)], ids=str)
+def test_gradient_of_a_softmax_in_a_cluster(
+    n: int, start: int, dtype: torch.dtype, one_block: Callable[..., None]
+) -> None:
+    from kernelzoo.kernels.numba.launch import Simulated, view
+    from kernelzoo.kernels.numba.softmax_backward.split_cluster import LINE, cluster_kernel, cluster_tiling
+
+    grad, y = ((values((3, n + 8), dtype) / 40)[:, start : start + n, None] for _ in range(2))
+    y[1, n // 2] = INF
+    out = torch.empty(grad.shape, dtype=dtype)
+    v = view(grad, out, y)
+    share = -(-max(1, n // v.vec) // (3 * LINE)) * LINE * v.vec
+    call = Simulated(cluster_kernel(v.dtype, cluster_tiling(v))).call(v.total * 3, *v.offsets, 3, share, threads=64)
+    with simulator.clusters_of(3):
+        call(grad, y, out)()
+    operations.OPERATIONS["softmax_backward"].assert_close(out, (grad, y), 1)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
