@@ -9,7 +9,9 @@ It runs nothing: results are test_simulator.py's matter, and a GPU's.
 import os
 import re
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -24,7 +26,8 @@ from kernelzoo import registry
 from kernelzoo.device import ARCHITECTURES
 from kernelzoo.errors import CacheWarning
 from kernelzoo.kernels.numba import min as minima
-from kernelzoo.kernels.numba import softmax
+from kernelzoo.kernels.numba import min_backward, softmax, softmax_backward
+from kernelzoo.kernels.numba.beside import strips_of
 from kernelzoo.kernels.numba.columns import in_one_piece, side_by_side
 from kernelzoo.kernels.numba.disk import folder, store, stored
 from kernelzoo.kernels.numba.launch import View, view
@@ -53,7 +56,9 @@ SHAPES = {
 
 def look(shape: tuple[int, int, int], dtype: str, op: str) -> View:
     x = torch.empty(shape, dtype=getattr(torch, dtype), device="meta")
-    return view(x, torch.empty_like(x) if op == "softmax" else torch.empty_like(x[:, 0]))
+    y = torch.empty_like(x[:, 0])
+    others = {"softmax_backward": (x,), "min_backward": (y, y)}.get(op, ())
+    return view(x, y if op == "min" else torch.empty_like(x), *others)
 
 
 def softmax_kernels(v: View) -> dict[str, Source]:
@@ -120,9 +125,37 @@ def min_kernels(v: View) -> dict[str, Source]:
     return found
 
 
+def gradient_kernels(forms: Any, v: View) -> dict[str, Source]:
+    """Those of the gradient of a softmax, or of a minimum, which have the same forms."""
+    found = {}
+    for name, kernel, tiling in (
+        ("fused", forms.fused.fused_kernel, forms.tiling.whole_row(v)),
+        ("multi_row", forms.multi_row_tile.multi_row_tile_kernel, forms.tiling.short_rows(v)),
+        ("online", forms.online.online_kernel, forms.tiling.streaming(v)),
+    ):
+        if tiling is not None:
+            found[name] = kernel(v.dtype, tiling)
+    if not v.across and v.n > 1000:
+        found["grid"] = forms.split_grid.grid_kernel(v.dtype, softmax_backward.split_grid.grid_tiling(v))
+        if forms is softmax_backward:
+            found["cluster"] = forms.split_cluster.cluster_kernel(v.dtype, forms.split_cluster.cluster_tiling(v))
+    if (c := v.columns) is not None:
+        deep, how = 8 if v.itemsize < 8 else 4, "columns" if c.vector > 1 else "singles"
+        lanes, tiles, _, _ = strips_of(c, c.vector, deep, 512, H200)
+        found[how] = forms.columns.columns_kernel(v.dtype, c.vector, lanes, 2 * deep if c.vector == 1 else deep, True)
+        found[f"{how}_twice"] = forms.columns.columns_kernel(v.dtype, c.vector, lanes, tiles, False)
+    return found
+
+
 ALL = {
     (op, dtype, shape, name): source
     for op, dtypes, kernels in (
+        (
+            "softmax_backward",
+            ("float32", "bfloat16", "float16", "float64"),
+            partial(gradient_kernels, softmax_backward),
+        ),
+        ("min_backward", ("float32", "bfloat16", "float16", "float64"), partial(gradient_kernels, min_backward)),
         ("softmax", ("float32", "bfloat16", "float16", "float64"), softmax_kernels),
         ("min", ("float32", "bfloat16", "float64", "int8", "int64"), min_kernels),
     )
@@ -149,7 +182,15 @@ def fullest() -> set[tuple[str, str, str, str]]:
 CLUSTERS = ("cluster", "columns_cluster", "held_cluster", "held_single", "ragged_cluster")
 # And later: what is launched where there are clusters.
 ON_SM_90 = (*CLUSTERS, "held", "ragged", "turns", "flat_grid", "grid")
-BY_VECTORS = ("columns", "columns_cluster", "held_cluster", "turns", "flat", "flat_grid")  # which lie across the rows
+BY_VECTORS = (
+    "columns",
+    "columns_twice",
+    "columns_cluster",
+    "held_cluster",
+    "turns",
+    "flat",
+    "flat_grid",
+)  # which lie across the rows
 COPIED = ("tile", "held", "held_cluster", "ragged", "ragged_cluster", "turns")  # to shared memory, and by vectors
 MEETING = ("grid", "turns")  # blocks that run at once wait for each other, once
 # float16, which is bfloat16 with other conversions, and float64 are sm_90's matter.
@@ -240,6 +281,8 @@ def test_compiles_to_what_it_is_written_for(
             assert count(rf"ld\.global\.{words}", ptx) > 0
         # A warp whose lanes belong to 32 rows has nothing to shuffle, nor has a thread with a row of its own.
         assert count(r"bar\.sync" if v.across or name == "tile" else r"shfl\.sync", ptx) > 0
+    if op.endswith("_backward") and dtype != "float64":
+        assert count(r"\.f64", ptx) == 0, "a plain Python number has widened float32 arithmetic"
     if op == "softmax":
         if name in ("fused", "multi_row", "persistent", "cluster"):  # rows stay in the L2 cache longer than results
             assert count(r"L2::evict_last", ptx) == count(r"ld\.global\.L2::cache_hint\.v[24]", ptx)

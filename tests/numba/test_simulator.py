@@ -324,6 +324,7 @@ def one_block(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
         split_cluster,
         split_grid,
     )
+    from kernelzoo.kernels.numba.softmax_backward import split_cluster as gradient_cluster
 
     cluster = types.ModuleType("kernelzoo.kernels.numba.cluster")
     for name in ("cluster_arrive", "cluster_wait", "send", "wait_for"):
@@ -344,6 +345,7 @@ def one_block(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
         *(split_cluster.cluster_kernel, split_grid.grid_kernel),
         *(columns_cluster.held_kernel, columns_ragged.ragged_kernel, columns_flat.flat_kernel),
         *(columns.columns_kernel, min_cluster.cluster_kernel, strips.columns_kernel),
+        gradient_cluster.cluster_kernel,
     )
     for kernel in kernels:
         kernel.cache_clear()
@@ -610,3 +612,152 @@ def test_minimum_of_columns_by_strips(
     memory[:start] = 2 * lowest if dtype.is_floating_point else -128  # a neighbour that is no row's
     run(kernelzoo.implementation("numba/min/rows_deferred"), x, -2)
     strips.columns_kernel.cache_clear()
+
+
+def gradient(op: str, a: torch.Tensor, b: torch.Tensor, dim: int) -> tuple[torch.Tensor, ...]:
+    """Inputs of a gradient: a and b as they are, or b, with many equal minima, its minimum, and a row of a."""
+    if op == "softmax_backward":
+        return a, b
+    return (b, b.amin(dim), a.select(dim, 0))
+
+
+def run_gradient(implementation: kernelzoo.Implementation, inputs: tuple[torch.Tensor, ...], dim: int) -> None:
+    """Two launches right to the operation's own tolerance, and alike to the bit."""
+    out = torch.full(inputs[0].shape, NAN, dtype=inputs[0].dtype)
+    launch = implementation.launch(*inputs, dim=dim, out=out)
+    launch()
+    implementation.operation.assert_close(out, inputs, dim)
+    first = out.clone()
+    launch()
+    assert torch.equal(bits(out), bits(first))
+
+
+def gradient_layouts(dtype: torch.dtype) -> Iterator[tuple[str, torch.Tensor, torch.Tensor, int]]:
+    """Both inputs alike, and each in a layout of its own."""
+    x, y = ((values(shape, dtype) / 40).round(decimals=1) for shape in ((3, 80), (6, 40)))
+    y = y.view(3, 80)
+    yield "aligned vectors", x[:, :64].contiguous(), y[:, :64].contiguous(), -1
+    yield "an unaligned start", x[:, 1:78], y[:, 1:78], -1
+    yield "unaligned, each in its way", x[:, 1:78], y[:, 2:79], -1
+    yield "one stepped", x[:, :40].contiguous(), y[:, ::2], -1
+    yield "one expanded", x[:, :67].contiguous(), y[:, :1].expand(3, 67), -1
+    yield "short", x[:, :5].contiguous(), y[:, :5].contiguous(), -1
+    yield "across rows", x, y, 0
+    yield "columns", x.reshape(6, 40).T.contiguous(), y.reshape(40, 6), 0
+    yield "columns of whole vectors", x[:, :40].T.reshape(5, 24), y[:, :40].T.reshape(5, 24), 0
+    yield "many columns", values((3, 33), dtype).T / 40, values((33, 3), dtype) / 40, 1
+    yield "one across, one along", x[:, :40].T, y[:, 40:].T.contiguous(), 0
+    yield "a middle axis", values((2, 70, 6), dtype) / 40, values((2, 70, 6), dtype).round() / 40, 1
+    yield "one column", values((6, 1), dtype) / 40, values((6, 1), dtype) / 40, -1
+    yield "several warps to a row", values((2, 1030), dtype) / 40, (values((2, 1030), dtype) / 40).round(), -1
+
+
+GRADIENTS = [
+    (implementation, dtype)
+    for op in ("softmax_backward", "min_backward")
+    for implementation in kernelzoo.implementations("numba", op)
+    if implementation.variant != "split_cluster"
+    for dtype in ([torch.float32] if implementation.chooses else FLOATS)
+]
+
+
+@pytest.mark.parametrize(
+    ("implementation", "dtype"), GRADIENTS, ids=["-".join((i.id, *names([d]))) for i, d in GRADIENTS]
+)
+def test_gradients(implementation: kernelzoo.Implementation, dtype: torch.dtype) -> None:
+    op, taken = implementation.operation.name, 0
+    for place, (_, a, b, dim) in enumerate(gradient_layouts(dtype)):
+        if dtype in (torch.float16, torch.float64) and place % 2:
+            continue
+        try:
+            run_gradient(implementation, gradient(op, a, b, dim), dim)
+            taken += 1
+        except UnsupportedProblemError:
+            assert implementation.variant in ("columns", "multi_row_tile", "split_grid")
+    assert taken > 1
+
+
+@pytest.mark.parametrize(
+    "implementation",
+    [i for i, dtype in GRADIENTS if dtype == torch.float32],
+    ids=lambda implementation: implementation.id,
+)
+def test_special_values_of_gradients(implementation: kernelzoo.Implementation) -> None:
+    """Rows along, and the same across, of NaN, infinities and zeros, in one input or the other."""
+    op = implementation.operation.name
+    taken = 0
+    for case in cases(op):
+        if case.elements > 1000 or not case.name.startswith("float32") or "special" not in case.name:
+            continue
+        inputs = case.inputs("cpu")
+        for turned in (False, True):
+            ours = tuple(x.T.contiguous() if x.ndim == 2 else x for x in inputs) if turned else inputs
+            try:
+                run_gradient(implementation, ours, 0 if turned else -1)
+                taken += 1
+            except UnsupportedProblemError:
+                continue
+    assert taken
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=names(FLOATS))
+@pytest.mark.parametrize(("n", "start"), [(1024, 0), (1003, 1), (5, 0)], ids=str)
+def test_gradient_of_a_softmax_in_a_cluster(
+    n: int, start: int, dtype: torch.dtype, one_block: Callable[..., None]
+) -> None:
+    from kernelzoo.kernels.numba.launch import Simulated, view
+    from kernelzoo.kernels.numba.softmax_backward.split_cluster import LINE, cluster_kernel, cluster_tiling
+
+    grad, y = ((values((3, n + 8), dtype) / 40)[:, start : start + n, None] for _ in range(2))
+    y[1, n // 2] = INF
+    out = torch.empty(grad.shape, dtype=dtype)
+    v = view(grad, out, y)
+    share = -(-max(1, n // v.vec) // (3 * LINE)) * LINE * v.vec
+    call = Simulated(cluster_kernel(v.dtype, cluster_tiling(v))).call(v.total * 3, *v.offsets, 3, share, threads=64)
+    with simulator.clusters_of(3):
+        call(grad, y, out)()
+    operations.OPERATIONS["softmax_backward"].assert_close(out, (grad, y), 1)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("op", ["softmax_backward", "min_backward"])
+@pytest.mark.parametrize(("rows", "processors"), [(1, 3), (5, 2)], ids=["a row by three blocks", "rows in turn"])
+def test_gradients_of_rows_that_blocks_share(
+    rows: int, processors: int, op: str, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """More of a row than a block holds: each reads the rest of its share again. Of edges, the first block's alone."""
+    from importlib import import_module
+
+    from kernelzoo.kernels.numba import launch
+    from kernelzoo.kernels.numba.softmax_backward import split_grid as shared
+
+    form = import_module(f"kernelzoo.kernels.numba.{op}.split_grid")
+    monkeypatch.setattr(shared, "THREADS", 32)
+    monkeypatch.setattr(launch, "SIMULATOR", replace(launch.SIMULATOR, multiprocessors=processors))
+    monkeypatch.setattr(launch, "_settled", {})
+    form.grid_kernel.cache_clear()
+    n = 3 * 32 * 16 * 7 // dtype.itemsize
+    for start in (0, 1):
+        a, b = ((values((rows, n + 8), dtype) / 40)[:, start : start + n + 5] for _ in range(2))
+        b = b.round() if op == "min_backward" else b
+        run_gradient(kernelzoo.implementation(f"numba/{op}/split_grid"), gradient(op, a, b, -1), -1)
+    form.grid_kernel.cache_clear()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("op", ["softmax_backward", "min_backward"])
+def test_gradients_of_columns_that_are_read_twice(op: str, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
+    from importlib import import_module
+
+    from kernelzoo.kernels.numba import launch
+    from kernelzoo.kernels.numba.softmax_backward import columns as shared
+
+    form = import_module(f"kernelzoo.kernels.numba.{op}.columns")
+    for module in (shared, form):
+        monkeypatch.setattr(module, "THREADS", 64)
+    monkeypatch.setattr(launch, "_settled", {})
+    form.columns_kernel.cache_clear()
+    for shape in ((601, 16), (601, 3), (2, 301, 48)):
+        a, b = values(shape, dtype) / 40, (values(shape, dtype) / 40).round()
+        run_gradient(kernelzoo.implementation(f"numba/{op}/columns"), gradient(op, a, b, -2), -2)
+    form.columns_kernel.cache_clear()

@@ -11,7 +11,7 @@ from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.numba.launch import BindView, View, planned, prepare
 from kernelzoo.kernels.numba.min_backward.arithmetic import arithmetic, nan, shares
 from kernelzoo.kernels.numba.row import Tiling, access, elements, reductions, seat_of, word_type
-from kernelzoo.kernels.numba.softmax_backward.split_grid import THREADS, grid_shape, grid_tiling
+from kernelzoo.kernels.numba.softmax_backward.split_grid import grid_shape, grid_tiling
 from kernelzoo.kernels.numba.source import Source
 from kernelzoo.kernels.numba.words import EVERY_LANE, WARP, machine
 from kernelzoo.registry import register
@@ -104,5 +104,7 @@ def split_grid(v: View, device: Device, _: None) -> BindView:
     chunks, share = grid_shape(v, tiling, device.multiprocessors)
     groups = min(v.total, device.multiprocessors // chunks)
     return prepare(grid_kernel(v.dtype, tiling), device).call_with_workspace(
-        *(v.total * chunks, v.total), *(groups * chunks, *v.offsets, chunks, share), threads=THREADS, cooperative=True
+        *(v.total * chunks, v.total, groups * chunks, *v.offsets, chunks, share),
+        threads=tiling.lanes_for(min(v.n, share)),
+        cooperative=True,
     )

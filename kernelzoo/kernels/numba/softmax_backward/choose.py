@@ -4,7 +4,7 @@ import torch
 
 from kernelzoo.device import Device
 from kernelzoo.kernels.numba.launch import View, settled
-from kernelzoo.kernels.numba.softmax_backward import split_grid, tiling
+from kernelzoo.kernels.numba.softmax_backward import split_cluster, split_grid, tiling
 from kernelzoo.kernels.numba.words import WARP
 from kernelzoo.registry import chooser
 
@@ -27,6 +27,9 @@ def fastest(v: View, device: Device, _: None) -> str:
     vectors = v.n // v.vec
     if vectors <= WARP_VECTORS and tiling.short_rows(v) is not None:
         return "multi_row_tile"
-    if 2 * v.total <= device.multiprocessors and vectors > SHARED_VECTORS:
-        return "split_grid"
-    return "fused" if tiling.whole_row(v) is not None else "split_grid"
+    few = 2 * v.total <= device.multiprocessors and vectors > SHARED_VECTORS
+    if not few and tiling.whole_row(v) is not None:
+        return "fused"
+    shape = split_cluster.cluster_shape(v, device)
+    enough = shape is not None and 2 * v.total * shape[0] > device.multiprocessors
+    return "split_cluster" if enough else "split_grid"

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from functools import cache
+from typing import Any
 
 from numba import cuda
 from numba.cuda import types
@@ -28,7 +29,8 @@ def grid_kernel(dtype: str, tiling: Tiling) -> Source:
     """``chunks`` blocks to a row, of ``share`` elements each, leave their sums in memory and wait for each other at a
     counter, which only ever grows; every block then adds up the same sums in the same order. Each has the first batch
     of its share in registers; what is beyond is read a second time, from the L2 cache with luck."""
-    kind, ZERO = WIDE[dtype], type(one(dtype))(0)
+    kind = WIDE[dtype]
+    ZERO: Any = type(one(dtype))(0)
     WORD, WORDS, SIZE, SCRATCH = word_type(dtype, tiling.vec), tiling.words(dtype), tiling.size, tiling.scratch
     batch = replace(tiling, tiles=max(1, tiling.tiles // 2))
     BATCH_WORDS, BATCH = batch.words(dtype), batch.size
@@ -132,5 +134,7 @@ def split_grid(v: View, device: Device, _: None) -> BindView:
     chunks, share = grid_shape(v, tiling, device.multiprocessors)
     groups = min(v.total, device.multiprocessors // chunks)
     return prepare(grid_kernel(v.dtype, tiling), device).call_with_workspace(
-        *(v.total * chunks, v.total), *(groups * chunks, *v.offsets, chunks, share), threads=THREADS, cooperative=True
+        *(v.total * chunks, v.total, groups * chunks, *v.offsets, chunks, share),
+        threads=tiling.lanes_for(min(v.n, share)),
+        cooperative=True,
     )

@@ -1,0 +1,128 @@
+"""A row on chip in a thread-block cluster (sm_90 and later): read once, written once."""
+
+from functools import cache
+from typing import Any
+
+from numba import cuda
+from numba.cuda import types
+
+from kernelzoo.device import Device
+from kernelzoo.errors import UnsupportedProblemError
+from kernelzoo.kernels.numba.columns import quotient
+from kernelzoo.kernels.numba.dtypes import WIDE, one
+from kernelzoo.kernels.numba.launch import BindView, View, has_clusters, planned, prepare, within_grid
+from kernelzoo.kernels.numba.row import Tiling, access, seat_of, word_type
+from kernelzoo.kernels.numba.softmax_backward.arithmetic import arithmetic
+from kernelzoo.kernels.numba.softmax_backward.tiling import BLOCK_LIMIT, deep_of
+from kernelzoo.kernels.numba.source import Source
+from kernelzoo.kernels.numba.words import EVERY_LANE, WARP
+from kernelzoo.layout import cdiv
+from kernelzoo.registry import register
+
+MOST_BLOCKS = 16
+"""In a cluster, where there are most; 8 are what every device with clusters grants."""
+MODERATE = 256
+"""Threads of a block, above which there are twice as many blocks: of smaller ones an SM has two."""
+LINE = 8
+"""Vectors: a block's share begins on a line of the cache, where the row does."""
+
+
+@cache
+def cluster_kernel(dtype: str, tiling: Tiling) -> Source:
+    """A row on chip in a cluster of ``blocks`` blocks, ``share`` elements each: read once, and written once.
+
+    Each warp sends its sum to the shared memory of every block of its cluster; once all have come, each block adds up
+    the same sums in the same order.
+    """
+    from kernelzoo.kernels.numba.cluster import cluster_arrive, cluster_wait, send, wait_for
+
+    kind = WIDE[dtype]
+    ZERO: Any = type(one(dtype))(0)
+    WORD, WORDS = word_type(dtype, tiling.vec), tiling.words(dtype)
+    NUMBERS, BYTES = MOST_BLOCKS * BLOCK_LIMIT // WARP, kind.bitwidth // 8
+    bounds, read, write, read_edge, write_edge = access(dtype, tiling, ZERO, kept=True)
+    products, finish = arithmetic(dtype, tiling.vec, WORDS)
+
+    def cluster(
+        grad, y, out, rows, inner, n, x_outer, x_step, x_inner, out_outer, out_step, out_inner, phase,
+        y_outer, y_step, y_inner, blocks, share,
+    ):  # fmt: skip
+        grads = cuda.local.array(WORDS, WORD)
+        weights = cuda.local.array(WORDS, WORD)
+        sums = cuda.shared.array(NUMBERS, kind)
+        barrier = cuda.shared.array(1, types.int64)
+        t, threads = types.int64(cuda.threadIdx.x), types.int64(cuda.blockDim.x)
+        warps = threads // WARP
+        cluster_arrive(barrier, blocks * warps * BYTES)
+        block = types.int64(cuda.blockIdx.x)
+        r = quotient(block, blocks)
+        rank = block - r * blocks
+        outer, place = seat_of(r, inner)
+        source, other = outer * x_outer + place * x_inner, outer * y_outer + place * y_inner
+        head, end = bounds(phase + source, n)
+        first = head + rank * share
+        last = min(first + share, end)
+        read(grad, source, x_step, t, threads, first, last, grads, 0)
+        read(y, other, y_step, t, threads, first, last, weights, 0)
+        edge, weight = ZERO, ZERO
+        if rank == 0:
+            edge = read_edge(grad, source, t, head, end, n)
+            weight = read_edge(y, other, t, head, end, n)
+
+        total = products(grads, weights, 0) + edge * weight
+        for step in range(5):
+            total += cuda.shfl_xor_sync(EVERY_LANE, total, 16 >> step)
+        cluster_wait()  # the other blocks have begun: their shared memory is there
+        if t % WARP < blocks:
+            send(sums, rank * warps + t // WARP, (total,), barrier, t % WARP)
+        wait_for(barrier)
+        total = ZERO
+        part = t % WARP
+        while part < blocks * warps:
+            total += sums[part]
+            part += WARP
+        for step in range(5):
+            total += cuda.shfl_xor_sync(EVERY_LANE, total, 16 >> step)
+
+        finish(grads, weights, 0, total)
+        target = outer * out_outer + place * out_inner
+        write(out, target, out_step, t, threads, first, last, grads, 0)
+        if rank == 0:
+            write_edge(out, target, t, head, end, n, weight * (edge - total))
+
+    return Source(cluster, (dtype, dtype, dtype), tiling.threads, (dtype, tiling), inputs=2)
+
+
+def cluster_tiling(v: View) -> Tiling:
+    """As much of a row for each thread as of one that a block has alone."""
+    return Tiling(BLOCK_LIMIT, 1, deep_of(v), v.vec, v.edges, flexible=True)
+
+
+def cluster_shape(v: View, device: Device) -> tuple[int, int, int] | None:
+    """``(blocks, share, threads)``: as few blocks of moderate size as hold the row in registers; None where the device
+    has no such cluster."""
+    if v.across or not has_clusters(device):
+        return None
+    vectors, deep = max(1, v.n // v.vec), deep_of(v)
+    granted = [blocks for blocks in (2, 4, 8, MOST_BLOCKS) if blocks <= device.cluster_blocks]
+    for threads in (MODERATE, BLOCK_LIMIT):
+        for blocks in granted:
+            share = cdiv(vectors, blocks * LINE) * LINE
+            if share <= threads * deep:
+                return blocks, share * v.vec, cdiv(share, deep * WARP) * WARP
+    return None
+
+
+@register("numba", "softmax_backward", "split_cluster")
+@planned()
+def split_cluster(v: View, device: Device, _: None) -> BindView:
+    """A row of both inputs in the registers of a thread-block cluster: read once, written once."""
+    id, shape = "numba/softmax_backward/split_cluster", cluster_shape(v, device)
+    if shape is None:
+        raise UnsupportedProblemError(
+            id, f"a row of {v.n} elements is no cluster's: too long, across memory, or a device without clusters"
+        )
+    blocks, share, threads = shape
+    kernel = prepare(cluster_kernel(v.dtype, cluster_tiling(v)), device)
+    grid = within_grid(id, v.total * blocks)
+    return kernel.call(grid, *v.offsets, blocks, share, threads=threads, cluster=blocks)
