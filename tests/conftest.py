@@ -9,6 +9,7 @@ import pytest
 
 import kernelzoo
 from kernelzoo.check.cases import Case
+from kernelzoo.operations import MAPPED
 
 # Test modules are imported by path, each by itself: this is how they find what several languages share. Not this folder
 # itself: its folders would pass for languages that aren't installed.
@@ -64,11 +65,15 @@ def _params(item: pytest.Item) -> dict[str, Any]:
 
 def _is_left_out(item: pytest.Item, interpreted: bool) -> bool:
     """Where kernels are interpreted or emulated: choosers but ``auto`` take the core cases, since the forms that they
-    choose take theirs, and the forms take every third one, in Triton's interpreter every sixth."""
+    choose take theirs, and the forms take every third one, in Triton's interpreter every sixth. Of the gradients a
+    sixth of auto's are taken, and a quarter of the forms'."""
     implementation, case = _given(item)
-    if implementation is None or case is None or implementation.variant == "auto" or case.core:
+    if implementation is None or case is None or case.core:
         return False
-    return implementation.chooses or _number(f"{implementation.id}-{case}") % (6 if interpreted else 3) != 0
+    number, few = _number(f"{implementation.id}-{case}"), implementation.op not in MAPPED
+    if implementation.variant == "auto":
+        return few and number % 6 != 0
+    return implementation.chooses or number % ((6 if interpreted else 3) * (4 if few else 1)) != 0
 
 
 def _is_core(item: pytest.Item, backend: str) -> bool:

@@ -61,6 +61,8 @@ ONLY_SOME = {
     "softmax_backward/split_cluster": "Triton has no words for thread-block clusters",
     "softmax_backward/split_two_launches": "for devices whose blocks can't wait for each other: Triton's AMD ones",
     "min_backward/split_two_launches": "for devices whose blocks can't wait for each other: Triton's AMD ones",
+    "softmax_backward/split": "a chooser where a language has several forms to choose from",
+    "min_backward/split": "a chooser where a language has several forms to choose from",
     "min/rows_deferred_flat": "Triton's twin of rows_deferred_shared: one piece of memory as a tile",
     "min/rows_deferred_lanes": "a part of a warp to a row is a template of CUDA C's, a tiling of the others' *_block",
     "min/rows_deferred_ragged": "Triton masks a tile as a whole; the others read edges lane by lane",

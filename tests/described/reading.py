@@ -26,7 +26,6 @@ NAMES = {"triton": "Triton", "cupy": "CUDA C", "numba": "Numba", "cpu": "cpu", "
 
 CALL = (
     "methods.py:method_of.made",
-    "backend.py:Backend._first",
     "backend.py:Backend._bound",
     "operations/meaning.py:Operation.launch",
     "operations/meaning.py:Operation._launch_rows",
@@ -190,9 +189,9 @@ def registered(op: str) -> dict[str, dict[str, tuple[str, str]]]:
 
 
 def forms() -> str:
-    """A table for each operation: its forms and choosers, who has them, and what the first that does says of it."""
+    """A table for softmax and min: their forms and choosers, who has them, and what the first that does says of it."""
     tables = []
-    for op in operations.OPERATIONS:
+    for op in operations.MAPPED:
         rows = [f"| {op} | {' | '.join(NAMES)} | what it does |", f"|:--|{':--|' * len(NAMES)}:--|"]
         for name, held in sorted(registered(op).items()):
             kinds = [held[language][0] if language in held else "–" for language in NAMES]
