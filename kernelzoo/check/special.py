@@ -11,6 +11,49 @@ if TYPE_CHECKING:
     import torch
 
 
+FLOAT_RULES = (
+    "a NaN",
+    "+inf",
+    "-inf alone",
+    "-inf in the front half",
+    "a NaN with its sign bit set, at the start",
+    "-inf at the start, NaN at the end",
+    "-inf in the back half",
+    "-inf but for the end",
+    "+inf alone",
+    "NaN alone",
+    "zeros of both signs",
+    "the largest value alone",
+    "the largest value, the smallest after it",
+    "normal and subnormal",
+    "an offset",
+    "a negative offset",
+    "a negative offset, -inf in the front half",
+    "a constant",
+    "+inf, NaN at the end",
+    "-inf at the start",
+    "a ladder down to -103",
+    "100 alone",
+    "-100 alone",
+    "500 alone",
+    "-500 alone",
+    "times 1e-08",
+    "times 0.0001",
+    "times 0.01",
+    "times 100",
+    "times 10000",
+    "neighbours",
+    "one subnormal, the least",
+    "one subnormal, the greatest",
+)
+"""Names of the rules of a float of up to 32 bits, for lists of cases, which import no torch."""
+
+
+def rules(dtype: str) -> tuple[str, ...]:
+    """Names of the special values of a dtype."""
+    return FLOAT_RULES if dtype in ("float16", "bfloat16", "float32") else tuple(special_rows(dtype))
+
+
 def special_rows(dtype: str) -> dict[str, Callable[[torch.Tensor], object]]:
     """The special values that a dtype has, one rule of the contract each: its name, and what writes it into a plain
     row, a tensor of one axis. The rules that kernels break most often come first. Where a place is any, the row's plain
