@@ -721,7 +721,11 @@ def test_gradient_of_a_softmax_in_a_cluster(
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("op", ["softmax_backward", "min_backward"])
-@pytest.mark.parametrize(("rows", "processors"), [(1, 3), (5, 2)], ids=["a row by three blocks", "rows in turn"])
+@pytest.mark.parametrize(
+    ("rows", "processors"),
+    [(1, 3), (1, 40), (5, 2)],
+    ids=["a row by three blocks", "by more than a warp", "rows in turn"],
+)
 def test_gradients_of_rows_that_blocks_share(
     rows: int, processors: int, op: str, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -736,7 +740,7 @@ def test_gradients_of_rows_that_blocks_share(
     monkeypatch.setattr(launch, "SIMULATOR", replace(launch.SIMULATOR, multiprocessors=processors))
     monkeypatch.setattr(launch, "_settled", {})
     form.grid_kernel.cache_clear()
-    n = 3 * 32 * 16 * 7 // dtype.itemsize
+    n = max(3 * 7, processors) * 32 * 16 // dtype.itemsize
     for start in (0, 1):
         a, b = ((values((rows, n + 8), dtype) / 40)[:, start : start + n + 5] for _ in range(2))
         b = b.round() if op == "min_backward" else b
