@@ -635,9 +635,10 @@ def run_gradient(implementation: kernelzoo.Implementation, inputs: tuple[torch.T
 def gradient_layouts(dtype: torch.dtype) -> Iterator[tuple[str, torch.Tensor, torch.Tensor, int]]:
     """Both inputs alike, and each in a layout of its own."""
     x, y = ((values(shape, dtype) / 40).round(decimals=1) for shape in ((3, 80), (6, 40)))
-    y = y.view(3, 80)
+    y = y.view(3, 80).clamp(min=-0.5)  # so that minima stand at the ends of rows as well
     yield "aligned vectors", x[:, :64].contiguous(), y[:, :64].contiguous(), -1
     yield "an unaligned start", x[:, 1:78], y[:, 1:78], -1
+    yield "rows with edges", x[:, :67].contiguous(), y[:, :67].contiguous(), -1
     yield "unaligned, each in its way", x[:, 1:78], y[:, 2:79], -1
     yield "one stepped", x[:, :40].contiguous(), y[:, ::2], -1
     yield "one expanded", x[:, :67].contiguous(), y[:, :1].expand(3, 67), -1
