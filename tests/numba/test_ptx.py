@@ -215,6 +215,18 @@ SLOWER = {
     ("softmax", "bfloat16", "cluster", "fused", (10, 0)),
     ("softmax", "bfloat16", "block", "persistent", (8, 0)),
     ("softmax", "bfloat16", "block", "persistent", (12, 0)),
+    ("min_backward", "bfloat16", "across", "columns", (8, 0)),
+    *(
+        ("softmax_backward", dtype, shape, name, capability)
+        for dtype in ("float32", "bfloat16")
+        for shape, name, capability in (
+            ("block", "fused", (8, 0)),
+            ("across_odd", "singles", (8, 0)),
+            ("across", "columns", (8, 0)),
+            ("across", "columns_twice", (10, 0)),
+            ("across", "columns_twice", (12, 0)),
+        )
+    ),
     # Four words, for edges that come with the first tile, which is worth 5 to 20 % on an H200.
     ("min", "bfloat16", "cluster", "cluster", (12, 0)),
     *(

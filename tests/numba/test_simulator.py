@@ -635,9 +635,10 @@ def run_gradient(implementation: kernelzoo.Implementation, inputs: tuple[torch.T
 def gradient_layouts(dtype: torch.dtype) -> Iterator[tuple[str, torch.Tensor, torch.Tensor, int]]:
     """Both inputs alike, and each in a layout of its own."""
     x, y = ((values(shape, dtype) / 40).round(decimals=1) for shape in ((3, 80), (6, 40)))
-    y = y.view(3, 80)
+    y = y.view(3, 80).clamp(min=-0.5)  # so that minima stand at the ends of rows as well
     yield "aligned vectors", x[:, :64].contiguous(), y[:, :64].contiguous(), -1
     yield "an unaligned start", x[:, 1:78], y[:, 1:78], -1
+    yield "rows with edges", x[:, :67].contiguous(), y[:, :67].contiguous(), -1
     yield "unaligned, each in its way", x[:, 1:78], y[:, 2:79], -1
     yield "one stepped", x[:, :40].contiguous(), y[:, ::2], -1
     yield "one expanded", x[:, :67].contiguous(), y[:, :1].expand(3, 67), -1
@@ -721,7 +722,11 @@ def test_gradient_of_a_softmax_in_a_cluster(
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("op", ["softmax_backward", "min_backward"])
-@pytest.mark.parametrize(("rows", "processors"), [(1, 3), (5, 2)], ids=["a row by three blocks", "rows in turn"])
+@pytest.mark.parametrize(
+    ("rows", "processors"),
+    [(1, 3), (1, 40), (5, 2)],
+    ids=["a row by three blocks", "by more than a warp", "rows in turn"],
+)
 def test_gradients_of_rows_that_blocks_share(
     rows: int, processors: int, op: str, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -736,7 +741,7 @@ def test_gradients_of_rows_that_blocks_share(
     monkeypatch.setattr(launch, "SIMULATOR", replace(launch.SIMULATOR, multiprocessors=processors))
     monkeypatch.setattr(launch, "_settled", {})
     form.grid_kernel.cache_clear()
-    n = 3 * 32 * 16 * 7 // dtype.itemsize
+    n = max(3 * 7, processors) * 32 * 16 // dtype.itemsize
     for start in (0, 1):
         a, b = ((values((rows, n + 8), dtype) / 40)[:, start : start + n + 5] for _ in range(2))
         b = b.round() if op == "min_backward" else b
