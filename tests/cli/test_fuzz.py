@@ -12,6 +12,7 @@ import pytest
 from kernelzoo.check import fuzz
 from kernelzoo.cli import fuzz as command
 from kernelzoo.measure.guard import Guard
+from kernelzoo.operations import BUILT_IN
 
 Answer = Callable[..., tuple[int, Any]]
 
@@ -55,7 +56,7 @@ def test_what_is_right_passes_and_is_counted(answer: Answer, tmp_path: Path) -> 
     assert told["format"] == "kernelzoo-fuzz/1" and told["command"].startswith("kernelzoo fuzz ")
     assert told["environment"]["device"] and told["environment"]["versions"]["torch"] and told["seconds"] > 0
     rows = {row["id"]: row for row in told["rows"]}
-    assert set(rows) == {"torch/softmax/auto", "torch/min/auto", "torch/softmax/naive", "torch/min/eager"}
+    assert set(rows) == {*(f"torch/{op}/auto" for op in BUILT_IN), "torch/softmax/naive", "torch/min/eager"}
     for row in rows.values():
         assert not row["unavailable"]
         assert row["cases"] == 300 == row["right"] + row["refused"] + row["faults"] + row["no_room"]

@@ -116,7 +116,7 @@ def tried(section: str, implementation: str, case: str, check: Check) -> Row:
 
 def implementations(backend: str, where: Where) -> list[registry.Implementation]:
     found = [i for name in backend.split("+") for i in registry.implementations(name) if i.variant != "compile"]
-    return [i for i in found if where.op in ("", i.op)]
+    return [i for i in found if where.op in ("", i.op) and list(operations.OPERATIONS[i.op].inputs) == ["x"]]
 
 
 def call(implementation: registry.Implementation, x: torch.Tensor, dim: int = -1, **options: Any) -> torch.Tensor:
