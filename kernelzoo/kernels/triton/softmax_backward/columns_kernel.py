@@ -102,8 +102,9 @@ def columns_kernel(
         if PHASE != LEAVE:
             if HOLDS:
                 result = (weights.to(WIDE) * (held.to(WIDE) - total)).to(DTYPE)
-                # Nor need it keep the mask of each element.
-                mask = there & (depth < left + ((total < 0) & (parts < 0)).to(tl.int32))
+                # Nor need it keep the mask of each element: this is 0 too. Of a sum it would be another for each
+                # column, and each element be stored by itself.
+                mask = there & (depth < left + (tile >> 61).to(tl.int32))
                 down = depth * (out_step if FAR else out_step.to(tl.int32))
                 tl.store(out + out_start + down, result, mask)
             else:
