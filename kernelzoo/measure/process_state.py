@@ -132,6 +132,7 @@ class Watch:
 
     def __init__(self) -> None:
         self._trusted = trusted.taken()
+        self._tasks = _tasks()
         self._before = [(piece, piece.read()) for piece in _pieces()]
 
     def changes(self, *, config: bool = True) -> list[str]:
@@ -143,6 +144,9 @@ class Watch:
     def _changes(self, config: bool) -> tuple[list[str], list[str]]:
         """What is undone now, and what can't be."""
         undone, lasting = list[str](), list[str]()
+        if new := _tasks() - self._tasks:
+            self._tasks |= new
+            _begun(new)
         if replaced := self._trusted.replaced():  # first: what follows relies on them
             undone.append(f"replaced {trusted.told(replaced)}")
         for piece, before in self._before:
@@ -300,6 +304,26 @@ def _set_environment(before: dict[str, str]) -> None:
             del os.environ[name]
 
 
+def _tasks() -> set[str]:
+    return set(os.listdir("/proc/self/task"))
+
+
+def _begun(tasks: set[str]) -> None:
+    """Wait until these threads wait for something themselves, or for a moment: Python does not know of a thread of its
+    own before that has run, and whoever ran next would be blamed for it."""
+    until = time.monotonic() + _ENDING
+    while tasks and time.monotonic() < until:
+        time.sleep(0.002)  # leaves them the interpreter
+        tasks = {task for task in tasks if _state(f"self/task/{task}") == "R"}
+
+
+def _state(task: str) -> str:
+    """A letter of proc(5), as R of one that runs and Z of one that has ended; nothing of one that is gone."""
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{task}/stat").read_text().rpartition(")")[2].split()[0]
+    return ""
+
+
 def _threads() -> tuple[str, ...]:
     """The threads that run Python, but for those of torch's compiler: a pool that waits for work, and the reader of its
     processes' answers."""
@@ -327,6 +351,6 @@ def _children() -> tuple[str, ...]:
         with contextlib.suppress(OSError):
             for child in task.read_text().split():
                 command = Path(f"/proc/{child}/cmdline").read_text().split("\0")
-                if command != [""] and "/torch/_inductor/compile_worker/" not in " ".join(command):  # "": it has ended
+                if _state(child) != "Z" and "/torch/_inductor/compile_worker/" not in " ".join(command):
                     found.append(f"{os.path.basename(command[0])} ({child})")
     return tuple(found)
