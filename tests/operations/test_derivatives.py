@@ -5,17 +5,20 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from typing import Any
+from unittest import mock
 
 import pytest
 import torch
 from registered import forget, forget_operation
 from running_here import backends, variants
-from torch.testing._internal.common_methods_invocations import op_db
-from torch.testing._internal.opinfo.core import OpInfo
 
 import kernelzoo
 from kernelzoo.check.running import slow_to_bind
 from kernelzoo.errors import BackendUnavailableError, GradientError, UnsupportedProblemError
+
+with mock.patch("torch.backends.disable_global_flags"):  # which the import calls: other tests set such flags
+    from torch.testing._internal.common_methods_invocations import op_db
+    from torch.testing._internal.opinfo.core import OpInfo
 
 DEVICES = backends()
 SLOW = tuple(name for name in DEVICES if kernelzoo.get(name).emulator)
