@@ -1,5 +1,5 @@
 // The arithmetic of a minimum's gradient: of each row, how many elements equal its minimum y; grad / count goes to those,
-// and grad * 0 / count to the others.
+// and grad * 0 to the others, or NaN where there is none.
 #ifndef KERNELZOO_MIN_BACKWARD_GRADIENT_CUH
 #define KERNELZOO_MIN_BACKWARD_GRADIENT_CUH
 
@@ -13,6 +13,16 @@ __device__ inline u32 equal(float a, float b) {
   return bits;
 }
 __device__ inline u32 equal(double a, double b) { return a == b ? 0xffffffffu : 0u; }
+
+// The same value: the compiler would divide anew for each element that gets a quotient.
+__device__ inline float as_new(float v) {
+  asm volatile("" : "+f"(v));
+  return v;
+}
+__device__ inline double as_new(double v) {
+  asm volatile("" : "+d"(v));
+  return v;
+}
 
 // 0, which to the compiler depends on all of the packs: it would compare one before it loads the next. Of a thread that
 // has no pack (left < 0) it may be any bits.
@@ -52,7 +62,9 @@ struct MinBackward {
 
   // Of an element that equals the minimum, and of one that doesn't.
   struct Result { W hit, miss; };
-  __device__ static Result result(Key key, Total count) { return {key.grad / (W)count, key.grad * W(0) / (W)count}; }
+  __device__ static Result result(Key key, Total count) {
+    return {as_new(key.grad / (W)count), key.grad * (count ? W(0) : W(__int_as_float(0x7fffffff)))};
+  }
 
   // Of each element one bit: whether it equals the minimum.
   template <int V, int COLUMNS, int ITEMS>

@@ -5,7 +5,7 @@ from typing import Any
 from numba.cuda import types
 from numba.cuda.extending import intrinsic
 
-from kernelzoo.kernels.numba.machine.code import F32, I16, I32, asm, widen
+from kernelzoo.kernels.numba.machine.code import F32, I16, I32, LETTERS, asm, widen
 
 
 def is_packed(dtype: str, width: int) -> bool:
@@ -60,10 +60,12 @@ def word_functions(dtype: str) -> tuple[Any, Any, Any, Any, Any]:
 
 @intrinsic
 def keep(typing, word):
-    """The same word, as if it were new: the compiler, left to itself, would keep widened values from one pass over
-    packed halves to the next, and run out of registers."""
+    """The same value, as if it were new: the compiler, left to itself, would keep widened values from one pass over
+    packed halves to the next, and run out of registers; and it would divide anew for each element that gets a
+    quotient."""
 
     def codegen(context, builder, signature, args):
-        return asm(builder, I32, [args[0]], "", "=r,0", True)
+        kind = args[0].type
+        return asm(builder, kind, [args[0]], "", f"={LETTERS[kind][0]},0", True)
 
-    return types.uint32(types.uint32), codegen
+    return word(word), codegen

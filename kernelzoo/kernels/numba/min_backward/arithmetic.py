@@ -23,12 +23,12 @@ def nan(dtype: str) -> Any:
 def shares(dtype: str) -> Any:
     """``shares_of(slope, count)``: what each of so many minima gets of a row's gradient, and what the others get, which
     is zero or, of an infinite gradient or no minimum at all, NaN."""
-    kind, ZERO = WIDE[dtype], type(one(dtype))(0)
+    kind, ZERO, NAN = WIDE[dtype], type(one(dtype))(0), nan(dtype)
+    keep = machine.keep
 
     @cuda.jit(device=True, inline="always")
     def shares_of(slope, count):
-        number = kind(count)
-        return slope / number, slope * ZERO / number
+        return keep(slope / kind(count)), slope * ZERO if count > 0 else NAN
 
     return shares_of
 

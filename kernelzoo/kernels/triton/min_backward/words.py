@@ -24,8 +24,8 @@ def quotient(a, b):
 @triton.jit
 def shares_of(grad, count, DTYPE: tl.constexpr):
     """What each of count equal minima gets, and what every other element does; NaN if there is none."""
-    number = count.to(grad.dtype)
-    return quotient(grad, number).to(DTYPE), quotient(grad * 0.0, number).to(DTYPE)
+    rest = tl.where(count > 0, grad * 0.0, float("nan"))
+    return quotient(grad, count.to(grad.dtype)).to(DTYPE), rest.to(DTYPE)
 
 
 @triton.jit
