@@ -43,7 +43,8 @@ def run(backend: str, few: bool) -> tuple[int, list[str]]:
     done, wrong = 0, list[str]()
     problems = TINY if few or backend == "numba" else SMALL
     generator = torch.Generator().manual_seed(0)
-    for op, operation in operations.OPERATIONS.items():
+    for op in operations.MAPPED:
+        operation = operations.OPERATIONS[op]
         for i in registry.implementations(backend, op):
             seen = set()
             for shape, dim in problems:
@@ -83,7 +84,7 @@ def compile_all(backend: str, few: bool) -> tuple[int, list[str]]:
     problems = knobs.PROBLEMS[::4] if few else knobs.PROBLEMS
     for arch in ("sm_90",) if few else ARCHES:
         with knobs.on(backend, arch):
-            for op in operations.OPERATIONS:
+            for op in operations.MAPPED:
                 table, seen = tables.declared(backend, op), set[str]()
                 variants = knobs.forms(backend, op)
                 settings = [{}, *knobs.extremes(backend, op)]
