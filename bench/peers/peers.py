@@ -100,6 +100,42 @@ def flaggems_softmax(x: torch.Tensor, out: torch.Tensor) -> Launch:
     return allocating(module, result, lambda: module.softmax(matrix, 1))
 
 
+@kernelzoo.register("quack", "softmax_backward", "library")
+def quack_softmax_backward(grad: torch.Tensor, y: torch.Tensor, out: torch.Tensor) -> Launch:
+    """Quack's backward of softmax: a row on a cluster of blocks, compiled for each row length."""
+    id = "quack/softmax_backward/library"
+    (slopes, result), (weights, _) = rows(id, grad, out), rows(id, y, out)
+    if grad.dtype == torch.float64:
+        raise UnsupportedProblemError(id, "it takes no float64")
+    if slopes.size(1) * grad.element_size() % 16:
+        raise UnsupportedProblemError(id, "it takes rows of whole vectors of 16 bytes")
+    module = require("quack", "quack.softmax", "pip install quack-kernels")
+    return lambda: module._softmax_backward(slopes, weights, result)
+
+
+@kernelzoo.register("liger", "softmax_backward", "library")
+def liger_softmax_backward(grad: torch.Tensor, y: torch.Tensor, out: torch.Tensor) -> Launch:
+    """Liger Kernel's backward of softmax: a row on a block."""
+    id = "liger/softmax_backward/library"
+    (slopes, result), (weights, _) = rows(id, grad, out), rows(id, y, out)
+    if slopes.size(1) > 65536:
+        raise UnsupportedProblemError(id, "it takes rows of up to 65536")
+    require("liger", "liger_kernel.ops", "pip install liger-kernel")
+    module = require("liger", "liger_kernel.ops.softmax", "pip install liger-kernel")
+    block, warps = module.calculate_settings(slopes.size(1))
+    return allocating(module, result, lambda: module._softmax_backward(slopes, weights, block, warps, False))
+
+
+@kernelzoo.register("flaggems", "softmax_backward", "library")
+def flaggems_softmax_backward(grad: torch.Tensor, y: torch.Tensor, out: torch.Tensor) -> Launch:
+    """FlagGems' backward of softmax: a row on a block, in one tile or online."""
+    id = "flaggems/softmax_backward/library"
+    (slopes, result), (weights, _) = rows(id, grad, out), rows(id, y, out)
+    require("flaggems", "flag_gems", "pip install flag_gems")
+    module = require("flaggems", "flag_gems.ops.softmax", "pip install flag_gems")
+    return allocating(module, result, lambda: module.softmax_backward(slopes, weights, 1, grad.dtype))
+
+
 @kernelzoo.register("flaggems", "min", "library")
 def flaggems_min(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """FlagGems' minimum with its indices, which it has no way to leave out."""
