@@ -159,7 +159,7 @@ def test_no_plan_asks_for_more_than_the_device_has(op: str, dtype: str, architec
                 assert step.blocks <= device.multiprocessors * (1 if step.kernel.startswith(ONE_A_PIECE) else 2), what
             for value in step.arguments:
                 assert isinstance(value, str) or value[0](value[1]).value == value[1], what
-            covers_every_element(problem, step)
+            covers_every_element(op, problem, step)
 
 
 @cache
@@ -219,7 +219,7 @@ def covers_every_element(problem: Rows, step: Step) -> None:
         cell = 16 if numbers[1] != "1" else problem.itemsize
         pair = 16 if problem.itemsize == 8 else 8
         assert step.shared_bytes == items * step.threads * cell + pairs * pair, (problem, step)
-    if name in ("columns", "columns_grid") and len(numbers) == 6:  # of the gradients: every lane's elements meet
+    if op.endswith("_backward") and name in ("columns", "columns_grid"):  # every lane's elements meet
         _, _, _, _, lanes, depths = numbers
         assert int(depths) % 32 == 0 and 32 % int(lanes) == 0 and step.threads == int(depths), (problem, step)
     if name == "columns_flat" and isinstance(step.arguments[-1], tuple):  # of the softmax: the same rows in every pack
