@@ -182,7 +182,7 @@ def words(kernel: str) -> list[str]:
     return re.findall(r"\w+", kernel.replace("signed char", "signed_char"))
 
 
-def covers_every_element(problem: Rows, step: Step) -> None:
+def covers_every_element(op: str, problem: Rows, step: Step) -> None:
     """Kernels that hold a row in registers: the threads and their packs are enough for the longest one."""
     name, *numbers = words(step.kernel)
     count = packs(problem)
