@@ -13,9 +13,9 @@ from kernelzoo.errors import BackendUnavailableError, DeviceError, RegistrationE
 from kernelzoo.interrupts import uninterrupted
 from kernelzoo.kept import Launches
 from kernelzoo.launch import Launch, Movable
-from kernelzoo.methods import constant, empty_strided, function_of, lookup, method_of, plain_dim
-from kernelzoo.operations import Dims, Operation, check_tensor
-from kernelzoo.operations.arguments import is_followed
+from kernelzoo.methods import constant, empty_strided, function_of, lookup, method_of
+from kernelzoo.operations import Dims, Operation
+from kernelzoo.operations.arguments import is_followed, plain_dim, plainer
 
 if TYPE_CHECKING:
     import torch
@@ -26,7 +26,9 @@ class Backend:
 
     Every method takes a dense torch tensor of any rank and any strides on one of :attr:`devices`, never changes it,
     runs on the caller's current stream without synchronising, and returns a contiguous tensor (or ``out``).
-    ``variant`` names the algorithm; ``"auto"`` chooses one for the problem and takes every legal input.
+    ``variant`` names the algorithm; ``"auto"`` chooses one for the problem and takes every legal input. An array of
+    NumPy, CuPy, Numba or JAX, or of any library with DLPack, is read in place, and the result is one of that library.
+    ``axis`` is another name of ``dim``. A backend is pickled by its name.
 
     Errors: UnknownNameError (variant), InputTypeError, AxisError, DeviceError, GradientError, OutputError,
     UnsupportedProblemError (a named variant only).
@@ -71,6 +73,9 @@ class Backend:
     if TYPE_CHECKING:  # the methods of operations, which come with them
 
         def __getattr__(self, name: str) -> Any: ...
+
+    def __reduce__(self) -> tuple[Callable[[str], Backend], tuple[str]]:
+        return get, (self.name,)
 
     def variants(self, op: str) -> tuple[str, ...]:
         """Names of the variants of one operation, sorted. Raises UnknownNameError."""
@@ -118,6 +123,11 @@ class Backend:
                         return result
                     if key is None:  # another stream than before, say
                         key, _, _ = self._launches.find(op, x, dim, keepdim, variant)
+        if key is None:
+            if not plain_dim(dim) and plain_dim(plain := plainer(dim, op.several_axes)):
+                return self._run(op, x, plain, keepdim, variant, out)
+            if not isinstance(x, self._tensor):
+                return self._of_arrays(op, (x,), dim, keepdim, {}, variant, out)
         if is_followed((x,)):
             found = self._followed(op, (x,), dim, keepdim, {}, variant, out)
             if found is not NotImplemented:
@@ -166,6 +176,11 @@ class Backend:
                         return outs[0] if len(outs) == 1 else tuple(outs)
                     if key is None:
                         key, _ = self._launches.find_call(op, inputs, dim, keepdim, scalars, variant)
+        if key is None:
+            if not plain_dim(dim) and plain_dim(plain := plainer(dim, op.several_axes)):
+                return self._call(op, inputs, plain, keepdim, scalars, variant, out)
+            if not all(isinstance(x, self._tensor) for x in inputs):
+                return self._of_arrays(op, inputs, dim, keepdim, scalars, variant, out)
         if is_followed(inputs):
             found = self._followed(op, inputs, dim, keepdim, scalars, variant, out)
             if found is not NotImplemented:
@@ -188,7 +203,14 @@ class Backend:
         """A call of which torch must see something; NotImplemented, if it need not."""
         from kernelzoo import derivatives, torch_ops  # a tenth of a second's work at first, and few need it
 
+        dim = dim if plain_dim(dim) else plainer(dim, op.several_axes)
         return torch_ops.called(derivatives.Call(self, op, dim, keepdim, dict(scalars), variant), inputs, out)
+
+    def _of_arrays(self, op: Operation, inputs: tuple[Any, ...], *rest: Any) -> Any:
+        """A call on arrays of another library than torch."""
+        from kernelzoo import arrays
+
+        return arrays.called(self, op, inputs, *rest)
 
     def _bound(
         self,
@@ -270,15 +292,16 @@ def _load(name: str) -> bool:
 
 
 def best(op: str, x: torch.Tensor) -> Backend:
-    """The best backend for an operation on x's device that can run here.
+    """The best backend for an operation on the device of a tensor or an array that can run here.
 
     Raises InputTypeError, DeviceError.
     """
     try:
         device = x.device.type
     except AttributeError:
-        check_tensor(x)
-        raise
+        from kernelzoo import arrays
+
+        device = arrays.device_type(x)
     backend = _best.get((op, device))
     return _kept(_best, (op, device), get(_best_name(op, device))) if backend is None else backend
 

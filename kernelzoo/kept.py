@@ -46,6 +46,9 @@ class Launches:
         """The same of operations on several tensors."""
         self._kept: dict[tuple[object, ...], Kept] = {}
         self._kept_calls: dict[tuple[object, ...], KeptCall] = {}
+        self.arrays: dict[tuple[object, ...], tuple[Callable[..., bool | None], int, list[tuple[Any, Any]]]] = {}
+        """Of calls on arrays of another library: a launch on any addresses, its device, and the shape and dtype of each
+        result, as that library has them."""
         self._workspaces = 0
         """Bytes of those of the launches that are kept."""
         self._tensor, self._strided = torch.Tensor, torch.strided
@@ -137,6 +140,14 @@ class Launches:
         kept: Any = (variant, dim, keepdim, alike(*inputs), offsets, *where, at, results, call, dict(scalars))
         self._kept_calls[key] = self.last_calls[op] = kept
 
+    def keep_arrays(
+        self, key: tuple[object, ...], launch: Movable, x: torch.Tensor, results: list[tuple[Any, Any]]
+    ) -> None:
+        """Keep the launch of a call on arrays, of which x is the first as a tensor."""
+        before = self.arrays.get(key)
+        at = self._movable(launch, x, before[0] if before is not None else None)
+        self.arrays[key] = at, x.get_device(), results
+
     def _followed(
         self, op: Any, inputs: tuple[Any, ...], dim: Any, keepdim: Any, scalars: Mapping[str, Any], variant: Any
     ) -> Callable[..., Any] | None:
@@ -151,7 +162,8 @@ class Launches:
     def _movable(self, launch: Movable, x: torch.Tensor, before: Any) -> Callable[..., bool | None]:
         """What launches on any addresses; one with a workspace on the streams it was bound on."""
         own = sum(tensor.nbytes for tensor in launch.workspace) if isinstance(launch, WithWorkspace) else 0
-        if len(self._kept) + len(self._kept_calls) >= MOST or self._workspaces + own > WORKSPACES:
+        kept = len(self._kept) + len(self._kept_calls) + len(self.arrays)
+        if kept >= MOST or self._workspaces + own > WORKSPACES:
             self.forget()
         if not isinstance(launch, WithWorkspace):
             return launch.at
@@ -163,5 +175,6 @@ class Launches:
     def forget(self) -> None:
         """Keep no launch."""
         self._workspaces = 0
-        for table in (self._kept, self._kept_calls, self.last, self.last_calls):
+        tables: tuple[dict[Any, Any], ...] = (self._kept, self._kept_calls, self.last, self.last_calls, self.arrays)
+        for table in tables:
             table.clear()

@@ -7,6 +7,7 @@ import inspect
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from kernelzoo.errors import AxisError
 from kernelzoo.operations import Dims, Operation
 
 if TYPE_CHECKING:
@@ -15,6 +16,15 @@ if TYPE_CHECKING:
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 
 _NEEDED = inspect.Parameter.empty
+
+
+class _Dim:
+    def __repr__(self) -> str:
+        return "dim"
+
+
+_DIM = _Dim()
+"""The default of ``axis``: None is a value of NumPy's."""
 
 
 lookup: list[Callable[[str], Any]] = []
@@ -27,7 +37,8 @@ def is_plain(op: Operation) -> bool:
 
 
 def signature_of(op: Operation) -> inspect.Signature:
-    """Of the function: inputs, ``dim`` and ``keepdim`` where it has them; by name scalars, ``variant`` and ``out``."""
+    """Of the function: inputs, ``dim`` and ``keepdim`` where it has them; by name ``axis``, scalars, ``dtype``,
+    ``variant`` and ``out``."""
 
     def named(name: str, default: Any) -> inspect.Parameter:
         return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default)
@@ -37,7 +48,9 @@ def signature_of(op: Operation) -> inspect.Signature:
 
     parameters = [placed(name) for name in op.inputs]
     parameters += [placed("dim", -1)] * op.by_rows + [placed("keepdim", False)] * op.reduces
+    parameters += [named("axis", _DIM)] * op.by_rows
     parameters += [named(name, scalar.default) for name, scalar in op.scalars.items()]
+    parameters += [named("dtype", None)] * op.converts
     return inspect.Signature([*parameters, named("variant", "auto"), named("out", None)])
 
 
@@ -48,9 +61,17 @@ def constant(function: FunctionT) -> FunctionT:
     return function
 
 
-def plain_dim(dim: object) -> bool:
-    """Whether equal axes mean the same: True and 1.0 equal 1, and are none."""
-    return type(dim) is int or (type(dim) is tuple and all(type(axis) is int for axis in dim))
+def _axis(dim: Any, axis: Any) -> Any:
+    """The axis of a call that names one. Raises AxisError where it names two."""
+    if type(dim) is not int or dim != -1:
+        raise AxisError(f"axis is another name of dim; got both, dim={dim!r} and axis={axis!r}")
+    return axis
+
+
+def _converted(x: Any, dtype: Any) -> Any:
+    from kernelzoo import arrays  # which imports torch
+
+    return arrays.converted(x, dtype)
 
 
 def empty_strided(shape: tuple[int, ...], strides: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
@@ -80,14 +101,36 @@ def method_of(op: Operation) -> Callable[..., Any]:
     if is_plain(op) and op.reduces:
 
         def made(
-            self: Any, x: Any, dim: Dims = -1, keepdim: bool = False, *, variant: str = "auto", out: Any = None
+            self: Any,
+            x: Any,
+            dim: Dims = -1,
+            keepdim: bool = False,
+            *,
+            axis: Any = _DIM,
+            variant: str = "auto",
+            out: Any = None,
         ) -> Any:
-            return self._run(op, x, dim, keepdim, variant, out)
+            return self._run(op, x, dim if axis is _DIM else _axis(dim, axis), keepdim, variant, out)
+
+    elif is_plain(op) and op.converts:
+
+        def made(
+            self: Any,
+            x: Any,
+            dim: Dims = -1,
+            *,
+            axis: Any = _DIM,
+            dtype: Any = None,
+            variant: str = "auto",
+            out: Any = None,
+        ) -> Any:
+            x = x if dtype is None else _converted(x, dtype)
+            return self._run(op, x, dim if axis is _DIM else _axis(dim, axis), False, variant, out)
 
     elif is_plain(op):
 
-        def made(self: Any, x: Any, dim: Dims = -1, *, variant: str = "auto", out: Any = None) -> Any:
-            return self._run(op, x, dim, False, variant, out)
+        def made(self: Any, x: Any, dim: Dims = -1, *, axis: Any = _DIM, variant: str = "auto", out: Any = None) -> Any:
+            return self._run(op, x, dim if axis is _DIM else _axis(dim, axis), False, variant, out)
 
     else:
         signature, names, scalars = signature_of(op), tuple(op.inputs), tuple(op.scalars)
@@ -96,10 +139,11 @@ def method_of(op: Operation) -> Callable[..., Any]:
             bound = signature.bind(*given, **named)
             bound.apply_defaults()
             said = bound.arguments
+            dim, axis = said.get("dim", -1), said.get("axis", _DIM)
             return self._call(
                 op,
                 tuple(said[name] for name in names),
-                said.get("dim", -1),
+                dim if axis is _DIM else _axis(dim, axis),
                 said.get("keepdim", False),
                 {name: said[name] for name in scalars},
                 said["variant"],
@@ -115,8 +159,8 @@ def function_of(op: Operation, best: Callable[[str, Any], Any]) -> Callable[...,
     made: Callable[..., Any]
     if is_plain(op) and not op.reduces:
 
-        def made(x: Any, dim: Dims = -1, *, variant: str = "auto", out: Any = None) -> Any:
-            return getattr(best(name, x), name)(x, dim, variant=variant, out=out)
+        def made(x: Any, dim: Dims = -1, **named: Any) -> Any:
+            return getattr(best(name, x), name)(x, dim, **named)
 
     else:
 

@@ -35,7 +35,9 @@ def called(call: Call, inputs: Sequence[Any], out: Any) -> Any:
     """
     tensors = [x for x in inputs if isinstance(x, torch.Tensor)]
     if len(tensors) < len(inputs):
-        return NotImplemented  # refused by name, later
+        if torch.compiler.is_dynamo_compiling():
+            raise InputTypeError("torch.compile sees into tensors alone; pass torch.from_dlpack(x)")
+        return NotImplemented  # arrays, or refused by name
     if call.op.autocast and torch._C._is_any_autocast_enabled():
         cast = tuple(_cast(x, call.op.autocast) for x in tensors)
         if any(a is not b for a, b in zip(cast, tensors, strict=True)):

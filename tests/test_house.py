@@ -26,6 +26,7 @@ FLOORS = (
     ("tables",),
     ("operations",),
     ("packages", "registry"),
+    ("arrays",),
     ("methods",),
     ("derivatives", "kept", "torch_ops"),
     ("backend", "definitions"),
@@ -167,6 +168,7 @@ def _docstrings(tree: ast.AST) -> set[int]:
 NAMES_ELSEWHERE: dict[str, str] = {
     "packages": "BUILT_IN",
     "nn": "modules, each of an operation",
+    "arrays": "names of packages, whose arrays are taken",
     "registry": "the order in which backends are preferred",
     "__init__": "the public names",
     "measure.environment": "names of packages, whose versions are recorded",

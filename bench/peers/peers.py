@@ -14,7 +14,9 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import importlib.util
 import math
+import os
 import subprocess
 import tempfile
 from pathlib import Path
@@ -26,6 +28,9 @@ import torch
 import kernelzoo
 from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.registry import Launch, require
+
+if found := importlib.util.find_spec("flag_gems"):  # which sets it too, where a kernel may not change the environment
+    os.environ["FLAGGEMS_SOURCE_DIR"] = str(Path(found.origin or "").parent.resolve())
 
 
 def rows(id: str, x: torch.Tensor, out: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:

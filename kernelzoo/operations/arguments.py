@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numbers
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -226,6 +227,25 @@ def check_output(
 def same_memory(a: torch.Tensor, b: torch.Tensor) -> bool:
     """Whether each element of one tensor is at the address of the other's."""
     return a.data_ptr() == b.data_ptr() and a.shape == b.shape and a.stride() == b.stride() and a.dtype == b.dtype
+
+
+def plain_dim(dim: object) -> bool:
+    """Whether equal axes mean the same: True and 1.0 equal 1, and are none."""
+    return type(dim) is int or (type(dim) is tuple and all(type(axis) is int for axis in dim))
+
+
+def plainer(dim: Any, several: bool) -> Any:
+    """The axis or axes of a call that names them otherwise: by an integer of NumPy's; by a list, or None for all, where
+    there may be several. What is none of these comes back as it is."""
+    if dim is None and several:
+        return ()
+    if isinstance(dim, list | tuple):
+        return tuple(map(_plain_axis, dim))
+    return _plain_axis(dim)
+
+
+def _plain_axis(axis: Any) -> Any:
+    return int(axis) if isinstance(axis, numbers.Integral) and not isinstance(axis, bool) else axis
 
 
 def axes_of(dim: Dims, ndim: int) -> tuple[int, ...]:

@@ -30,7 +30,15 @@ _FUNCTIONS = {
     "samples": "inputs of its own",
     "flops": "arithmetic operations",
 }
-_VALUES = {"domain": Mapping, "decisive": (int, float), "takes_empty": bool, "gradient": str, "autocast": str}
+_VALUES = {
+    "domain": Mapping,
+    "finite": tuple,
+    "decisive": (int, float),
+    "takes_empty": bool,
+    "gradient": str,
+    "autocast": str,
+    "converts": bool,
+}
 _GIVEN = {
     "reference": ("unit", "n"),
     "error": ("unit", "tiny", "n", "ref"),
@@ -60,6 +68,7 @@ def operation(
       float64 2^-53, and ``tiny`` its smallest normal number, 2^-126, for float64 2^-1022: what is smaller may count as
       zero. Without it, a result must equal the reference.
     - ``domain``: a dict from an input's name to a function of (torch.finfo, n): the largest finite number it may hold.
+    - ``finite``: a tuple of inputs of that domain which hold no infinity, though they may hold NaN.
     - ``special(ref, ...)``: a result whose NaN and infinities are due; without it, those of the reference.
     - ``exact(...)``: for float64, the result as (high, low, scale) in pairs of float64; only ``accuracy`` needs it.
     - ``sample(x, generator)``: makes the first input's values out of standard normal ones, in place.
@@ -73,6 +82,7 @@ def operation(
       ``grad`` is the gradient of the output, ``y`` the output, and others are inputs of this one; or ``"reference"``,
       the derivative of the reference, which must then be made of what torch can differentiate.
     - ``autocast``: the dtype to which ``torch.autocast`` casts half precision on a GPU.
+    - ``converts``: whether a call, of one input, takes ``dtype``, to which the input is converted first.
 
     ``dtypes``: of the first input. ``name``: the operation's, if it is not the class's. ``several_axes``: a reduction
     of one input that takes a tuple of axes, and whose parts may be reduced in any order. ``in_torch``: the name of
@@ -136,7 +146,7 @@ def _faults(
     hooks: dict[str, Any],
 ) -> Sequence[tuple[object, str]]:
     """What may be wrong, and whether it is."""
-    taken = {"self", "dim", "keepdim", "variant", "out", "n", "unit", "ref", "tiny", "generator"}
+    taken = {"self", "dim", "keepdim", "axis", "dtype", "variant", "out", "n", "unit", "ref", "tiny", "generator"}
     by_rows = bool(inputs) and next(iter(inputs.values())).names == ROW
     allowed = (ROW, ("outer", "inner"), ("n",), ())
     tensors: dict[str, Input | Output] = {**inputs, **outputs}

@@ -72,6 +72,7 @@ def described(op: Operation) -> dict[str, Any]:
             "takes_empty": not op.needs_element,
             "gradient": op.gradient,
             "autocast": op.autocast,
+            "converts": op.converts,
         },
         "several_axes": op.several_axes,
         "in_torch": op.in_torch,

@@ -201,14 +201,17 @@ class Operation(Signature):
 
     def confined(self, number: int, x: torch.Tensor, n: int) -> torch.Tensor:
         """An input whose finite values are within the operation's domain, a hundredth below the largest, since an
-        honest sum may round up; changed in place. ``n``: the length of a row."""
+        honest sum may round up; and its infinities, if it may have none. Changed in place. ``n``: the length of a
+        row."""
         import torch
 
-        limit = self.hooks.get("domain", {}).get(list(self.inputs)[number])
+        name = list(self.inputs)[number]
+        limit = self.hooks.get("domain", {}).get(name)
         if limit is not None and x.is_floating_point():
             info = torch.finfo(x.dtype)
             largest = 0.99 * min(limit(info, n), info.max)
-            x.copy_(x.clamp(-largest, largest).where(x.isfinite(), x))
+            confined = x.clamp(-largest, largest)
+            x.copy_(confined if name in self.hooks.get("finite", ()) else confined.where(x.isfinite(), x))
         return x
 
     def assert_close(self, actual: Any, inputs: Any, dim: Dims = -1, keepdim: bool = False, **scalars: Any) -> None:

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 class min:
     """Minimum of ``x`` along one axis or a tuple of axes (an empty tuple: all of them), as ``torch.amin``.
 
-    x: float16, bfloat16, float32, float64, bool, uint8 or int8 to int64, any rank. Returns the values only, with
+    dim is the last axis where none is given, while ``torch.amin`` takes all axes; None is all of them for both. x:
+    float16, bfloat16, float32, float64, bool, uint8 or int8 to int64, any rank. Returns the values only, with
     x's dtype. A NaN in the reduced axis gives NaN. Raises EmptyReductionError if the reduced axis is empty.
     """
 

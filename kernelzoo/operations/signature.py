@@ -75,6 +75,8 @@ class Signature:
         """The operation that is its gradient, or ``"reference"``; "" if it has none."""
         self.autocast: str = hooks.get("autocast", "")
         """The dtype to which ``torch.autocast`` casts half precision on a GPU, or ""."""
+        self.converts: bool = hooks.get("converts", False)
+        """Whether a call takes ``dtype``, to which it converts its input first."""
         self.decisive: float = hooks.get("decisive", 20.0)
         """A number that decides the result of a row of plain values."""
 

@@ -20,14 +20,15 @@ class softmax:
     """Softmax of ``x`` over one axis, as ``torch.softmax``: ``exp(x - max) / sum(exp(x - max))``.
 
     x: float16, bfloat16, float32 or float64, any rank (0-d as torch does it). Half precision is accumulated in
-    float32. Returns a contiguous tensor of x's shape and dtype. A NaN or +inf in a row, or a row of -inf alone,
-    makes that whole row NaN.
+    float32. ``dtype``: x is converted to it first. Returns a contiguous tensor of x's shape and dtype. A NaN or +inf in
+    a row, or a row of -inf alone, makes that whole row NaN.
     """
 
     x = Input("outer n inner")
     out = Output("outer n inner")
     gradient = "softmax_backward"
     autocast = "float32"
+    converts = True
 
     @staticmethod
     def reference(x: torch.Tensor) -> torch.Tensor:

@@ -27,8 +27,8 @@ class softmax_backward:
     """Gradient of a softmax: ``y * (grad - sum(grad * y))`` of each row.
 
     grad: gradient of the softmax's output, float16, bfloat16, float32 or float64, any rank. y: that output, of grad's
-    shape and dtype. dim: the axis of the softmax. Half precision is accumulated in float32. Returns a contiguous tensor
-    of grad's shape and dtype. A NaN in a row of either makes that whole row NaN.
+    shape and dtype, which no softmax makes infinite. dim: the axis of the softmax. Half precision is accumulated in
+    float32. Returns a contiguous tensor of grad's shape and dtype. A NaN in a row of either makes that whole row NaN.
     """
 
     grad = Input("outer n inner")
@@ -36,6 +36,7 @@ class softmax_backward:
     out = Output("outer n inner")
     gradient = "reference"
     domain = MappingProxyType({"grad": _largest, "y": _largest})
+    finite = ("y",)  # torch's kernels take an infinite one for NaN, or for infinity
 
     @staticmethod
     def reference(grad: torch.Tensor, y: torch.Tensor) -> torch.Tensor:

@@ -327,7 +327,7 @@ def test_keepdim_is_a_bool(keepdim: Any) -> None:
         kernelzoo.get("torch").min(torch.ones(3, 5), keepdim=keepdim)
 
 
-@pytest.mark.parametrize("dim", [torch.tensor(0), (torch.tensor(0),), None, [0]], ids=repr)
+@pytest.mark.parametrize("dim", [torch.tensor(0), (torch.tensor(0),)], ids=repr)
 def test_an_axis_is_an_int(dim: Any) -> None:
     for call in (kernelzoo.get("torch").min, kernelzoo.get("torch").softmax):
         with pytest.raises(kernelzoo.AxisError):

@@ -1,0 +1,295 @@
+"""Arrays of other libraries than torch, in and out: of NumPy, CuPy, Numba and JAX, and of any that follows DLPack or
+``__cuda_array_interface__``.
+
+No element is copied: a kernel reads the array's own memory, which may be read-only, on the stream on which its library
+works. The result is an array of that library. Torch follows no call on them: they have no gradient.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch.utils.dlpack import from_dlpack
+
+from kernelzoo.errors import InputTypeError, OutputError
+from kernelzoo.launch import Movable
+from kernelzoo.operations import Dims, Operation, dtype_name
+from kernelzoo.operations.arguments import plain_dim
+
+
+class Library:
+    """How arrays of one library become tensors, and tensors become its arrays. This one is for those that follow the
+    standard of array APIs, as JAX does, or DLPack alone; what such a library can't hold comes back as a tensor."""
+
+    def tensor(self, x: Any) -> torch.Tensor:
+        """The same memory as a tensor, ready on the stream that is current."""
+        return from_dlpack(x)
+
+    def array(self, tensor: torch.Tensor, like: Any) -> Any:
+        """The same memory as an array of the library of ``like``."""
+        namespace = getattr(like, "__array_namespace__", None)
+        return tensor if namespace is None else namespace().from_dlpack(tensor)
+
+    def device(self, x: Any) -> str:
+        """The type of device that it is on, in torch's words."""
+        kind, _ = x.__dlpack_device__()
+        return {1: "cpu", 2: "cuda", 10: "cuda", 13: "cuda"}.get(int(kind), f"DLPack's device {int(kind)}")
+
+    def stream(self, x: Any) -> int | None:
+        """The stream to work on; None: the one that is current in torch, for which DLPack makes it ready."""
+        return None
+
+    def writable(self, x: Any) -> bool:
+        """Whether it may be written into."""
+        module = type(x).__module__.partition(".")[0]
+        return module not in ("jax", "jaxlib")
+
+    def key(self, x: Any) -> tuple[object, ...] | None:
+        """All that a launch depends on except the address; None for a library whose launches are not kept."""
+        return None
+
+
+class NumPy(Library):
+    """On the host. bfloat16 is that of ml_dtypes, which torch does not know by name."""
+
+    def tensor(self, x: Any) -> torch.Tensor:
+        if x.dtype.name == "bfloat16":
+            return self.tensor(x.view("int16")).view(torch.bfloat16)
+        # Of one that is read-only, from_numpy would warn.
+        return torch.from_numpy(x) if x.flags.writeable else from_dlpack(x)
+
+    def array(self, tensor: torch.Tensor, like: Any) -> Any:
+        if tensor.dtype == torch.bfloat16:
+            return tensor.view(torch.int16).numpy().view(like.dtype)
+        return tensor.numpy()
+
+    def device(self, x: Any) -> str:
+        return "cpu"
+
+    def writable(self, x: Any) -> bool:
+        return bool(x.flags.writeable)
+
+
+class CuPy(Library):
+    """On CuPy's current stream. A repeated call makes no tensor."""
+
+    def __init__(self) -> None:
+        import cupy
+
+        self.current = cupy.cuda.get_current_stream
+        self.empty: Callable[..., Any] = cupy.ndarray
+        self._from_dlpack: Callable[[Any], Any] = cupy.from_dlpack
+
+    def array(self, tensor: torch.Tensor, like: Any) -> Any:
+        return self._from_dlpack(tensor)
+
+    def device(self, x: Any) -> str:
+        return "cuda"
+
+    def stream(self, x: Any) -> int:
+        return int(self.current(x.data.device_id).ptr)
+
+    def key(self, x: Any) -> tuple[object, ...]:
+        memory = x.data
+        return x.dtype, x.shape, x.strides, memory.ptr % 16, memory.device_id
+
+
+class Interface(Library):
+    """``__cuda_array_interface__``, of Numba's device arrays and others that have no DLPack."""
+
+    def tensor(self, x: Any) -> torch.Tensor:
+        return torch.as_tensor(_Writable(x))
+
+    def array(self, tensor: torch.Tensor, like: Any) -> Any:
+        return tensor
+
+    def device(self, x: Any) -> str:
+        return "cuda"
+
+    def stream(self, x: Any) -> int | None:
+        stream: int | None = x.__cuda_array_interface__.get("stream")
+        return stream
+
+    def writable(self, x: Any) -> bool:
+        return not x.__cuda_array_interface__["data"][1]
+
+
+class Numba(Interface):
+    """On the stream that an array is bound to, or Numba's default stream."""
+
+    def array(self, tensor: torch.Tensor, like: Any) -> Any:
+        from numba import cuda
+
+        return cuda.as_cuda_array(tensor, sync=False)
+
+    def stream(self, x: Any) -> int:
+        return super().stream(x) or 0
+
+
+class _Writable:
+    """The interface of an array as if it could be written into, which torch asks for. Nothing writes into inputs."""
+
+    def __init__(self, x: Any) -> None:
+        self._x = x  # keeps the memory
+        interface = x.__cuda_array_interface__
+        self.__cuda_array_interface__ = {**interface, "data": (interface["data"][0], False)}
+
+
+_libraries: dict[type, Library] = {}
+
+
+def library_of(x: Any, name: str) -> Library:
+    """The library of an array. Raises InputTypeError for what is no array."""
+    kind = type(x)
+    found = _libraries.get(kind)
+    if found is None:
+        found = _libraries[kind] = _library_of(x, name)
+    return found
+
+
+def _library_of(x: Any, name: str) -> Library:
+    kind, numpy = type(x), sys.modules.get("numpy")
+    module = kind.__module__.partition(".")[0]
+    if numpy is not None and isinstance(x, numpy.ma.MaskedArray):
+        raise InputTypeError(f"{name} is a masked array, and a kernel sees no mask; pass x.filled(...)")
+    if numpy is not None and isinstance(x, numpy.ndarray):
+        return NumPy()
+    if module == "cupy" and hasattr(kind, "__dlpack__"):
+        return CuPy()
+    if hasattr(kind, "__dlpack__"):
+        return Library()
+    if hasattr(kind, "__cuda_array_interface__"):
+        return Numba() if module == "numba" else Interface()
+    raise InputTypeError(
+        f"{name} must be a torch.Tensor or an array with __dlpack__ or __cuda_array_interface__, got {_kind(x)}; "
+        "where another library can make a tensor, pass torch.from_dlpack(x)"
+    )
+
+
+def _tensor(x: Any, name: str, library: Library) -> torch.Tensor:
+    if any(step < 0 for step in getattr(x, "strides", None) or ()):
+        raise InputTypeError(f"{name} has a negative stride, which torch has not; pass x.copy()")
+    try:
+        return library.tensor(x)
+    except Exception as error:  # what another library may raise
+        said = str(error).partition("\n")[0]
+        raise InputTypeError(
+            f"{name} is a {_kind(x)} that torch.from_dlpack(x) can't read: {type(error).__name__}: {said}"
+        ) from error
+
+
+@contextmanager
+def _on(stream: int | None, x: Any) -> Iterator[None]:
+    """Within the context, torch works on a stream of the library of x; on its own, if that is None."""
+    if stream is None:
+        yield
+        return
+    device = _index(x)
+    default = stream in (0, 1)  # which are two names of one
+    there = torch.cuda.default_stream(device) if default else torch.cuda.ExternalStream(stream, device)  # type: ignore[no-untyped-call]
+    with torch.cuda.stream(there):
+        yield
+
+
+def device_type(x: Any) -> str:
+    """The type of device that an array is on, such as ``"cuda"``. Raises InputTypeError."""
+    library = library_of(x, "x")
+    try:
+        return library.device(x)
+    except Exception as error:
+        raise InputTypeError(f"x is a {_kind(x)} without memory: {str(error).partition(chr(10))[0]}") from error
+
+
+def converted(x: Any, dtype: Any) -> Any:
+    """A tensor or an array in another dtype: torch's, or its library's. Raises InputTypeError."""
+    if isinstance(x, torch.Tensor):
+        if not isinstance(dtype, torch.dtype):
+            raise InputTypeError(f"dtype is a torch.dtype for a tensor, got {dtype!r}")
+        return x.to(dtype)
+    library_of(x, "x")
+    if not hasattr(x, "astype"):
+        raise InputTypeError(f"dtype= converts no {_kind(x)}; convert it before the call")
+    try:
+        return x.astype(dtype_name(dtype) if isinstance(dtype, torch.dtype) else dtype)
+    except TypeError as error:
+        raise InputTypeError(f"dtype={dtype!r} is none of {_kind(x)}: {error}") from error
+
+
+def called(
+    backend: Any,
+    op: Operation,
+    inputs: Sequence[Any],
+    dim: Dims,
+    keepdim: bool,
+    scalars: Mapping[str, Any],
+    variant: str,
+    out: Any,
+) -> Any:
+    """A call on arrays, all of one library: the results as its arrays, or ``out``.
+
+    Raises InputTypeError, OutputError, and what a call on tensors raises.
+    """
+    first, names = inputs[0], list(op.inputs)
+    if isinstance(first, torch.Tensor):
+        raise _mixed(names, inputs)
+    library = library_of(first, names[0])
+    if len(inputs) > 1:
+        for x, name in zip(inputs, names, strict=True):
+            if isinstance(x, torch.Tensor) or type(library_of(x, name)) is not type(library):
+                raise _mixed(names, inputs)
+    key: tuple[object, ...] | None = None
+    plain = plain_dim(dim) and type(keepdim) is bool and type(variant) is str
+    if out is None and plain and isinstance(library, CuPy) and not backend._chosen():
+        key = (op, variant, dim, keepdim, *scalars.items(), *map(library.key, inputs))
+        kept = backend._launches.arrays.get(key)
+        if kept is not None:
+            at, device, results = kept
+            here = torch._C._cuda_getCurrentRawStream(device)
+            if library.stream(first) == here and device == backend._current_device():
+                outs = [library.empty(*result) for result in results]
+                if at(*[x.data.ptr for x in inputs], *[made.data.ptr for made in outs]) is None:
+                    return outs[0] if len(outs) == 1 else tuple(outs)
+    with _on(library.stream(first), first):
+        tensors = tuple(_tensor(x, name, library) for x, name in zip(inputs, names, strict=True))
+        into = None if out is None else _outs(op, out, library, first)
+        launch, made = backend._bound(op, tensors, dim, keepdim, scalars, variant, into)
+        if out is not None:
+            return out
+        arrays = tuple(library.array(tensor, first) for tensor in made)
+        if key is not None and isinstance(launch, Movable):
+            results = [(array.shape, array.dtype) for array in arrays]
+            backend._launches.keep_arrays(key, launch, tensors[0], results)
+    return arrays[0] if len(arrays) == 1 else arrays
+
+
+def _index(x: Any) -> int:
+    """The number of the GPU that an array is on."""
+    if hasattr(x, "__dlpack_device__"):
+        return int(x.__dlpack_device__()[1])
+    return torch.as_tensor(_Writable(x)).get_device()
+
+
+def _outs(op: Operation, out: Any, library: Library, first: Any) -> Any:
+    """The arrays of a caller's to write into, as tensors."""
+    several = isinstance(out, list | tuple) and len(op.outputs) > 1
+    tensors = []
+    for name, array in zip(op.outputs, out if several else (out,), strict=False):
+        if isinstance(array, torch.Tensor) or type(array) is not type(first):
+            raise OutputError(f"{name} must be a {_kind(first)}, as the input is; got a {_kind(array)}")
+        if not library.writable(array):
+            raise OutputError(f"{name} is read-only; call it without out=")
+        tensors.append(_tensor(array, name, library))
+    return tuple(tensors) if several else tensors[0]
+
+
+def _kind(x: Any) -> str:
+    return "torch.Tensor" if isinstance(x, torch.Tensor) else f"{type(x).__module__}.{type(x).__qualname__}"
+
+
+def _mixed(names: Sequence[str], inputs: Sequence[Any]) -> InputTypeError:
+    given = ", ".join(f"{name} is a {_kind(x)}" for name, x in zip(names, inputs, strict=True))
+    return InputTypeError(f"all inputs must be tensors, or arrays of one library: {given}")

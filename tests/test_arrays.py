@@ -1,0 +1,371 @@
+"""Arrays of other libraries: in and out, in place, on their own stream; and the arguments that their users type."""
+
+from __future__ import annotations
+
+import copy
+import importlib
+import os
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from running_here import backends
+
+import kernelzoo
+from kernelzoo import AxisError, DeviceError, EmptyReductionError, InputTypeError, OutputError
+
+os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # JAX takes three quarters of a GPU otherwise
+os.environ.setdefault("JAX_PLATFORMS", "" if torch.cuda.is_available() else "cpu")
+
+DEVICES = backends()
+HOST = [name for name, device in DEVICES.items() if device == "cpu" and not kernelzoo.get(name).emulator]
+CUDA = [name for name, device in DEVICES.items() if device == "cuda"]
+ON_GPU = CUDA or [pytest.param("", marks=pytest.mark.skip(reason="there is no GPU here, or no language for it"))]
+RIGHT = {"softmax": lambda x: torch.softmax(x, -1), "min": lambda x: torch.amin(x, -1)}
+
+
+def imported(name: str) -> Any:
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        pytest.skip(f"{name} is not installed")
+
+
+def values(*shape: int) -> np.ndarray[Any, Any]:
+    return np.random.default_rng(sum(shape)).standard_normal(shape, dtype=np.float32)
+
+
+def jax_array(x: np.ndarray[Any, Any], device: str) -> Any:
+    jax = imported("jax")
+    try:
+        place = jax.devices("gpu" if device == "cuda" else "cpu")[0]
+    except RuntimeError as error:
+        pytest.skip(f"JAX has no {device}: {error}")
+    return jax.device_put(x, place)
+
+
+def numba_array(x: np.ndarray[Any, Any], device: str) -> Any:
+    return imported("numba.cuda").to_device(x)
+
+
+def cupy_array(x: np.ndarray[Any, Any], device: str) -> Any:
+    return imported("cupy").asarray(x)
+
+
+MAKERS: dict[str, Callable[[np.ndarray[Any, Any], str], Any]] = {
+    "numpy": lambda x, device: x,
+    "jax": jax_array,
+    "cupy": cupy_array,
+    "numba": numba_array,
+}
+PAIRS = [(backend, library) for backend in HOST for library in ("numpy", "jax")]
+PAIRS += [(backend, library) for backend in CUDA for library in ("cupy", "numba", "jax")]
+
+
+def as_numpy(x: Any) -> np.ndarray[Any, Any]:
+    if hasattr(x, "copy_to_host"):
+        return x.copy_to_host()  # type: ignore[no-any-return]
+    return x.get() if hasattr(x, "get") else np.asarray(x)  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize(("backend", "library"), PAIRS, ids=str)
+@pytest.mark.parametrize("op", RIGHT)
+@pytest.mark.parametrize("shape", [(3, 5), (64, 781), (7,), (2, 0, 4), (0, 3), (4, 262144)], ids=str)
+def test_arrays_in_arrays_out(backend: str, library: str, op: str, shape: tuple[int, ...]) -> None:
+    """Twice, the second time by a launch that is kept; with the bits of a call on a tensor."""
+    given = values(*shape)
+    x = MAKERS[library](given, DEVICES[backend])
+    method = getattr(kernelzoo.get(backend), op)
+    tensor = torch.tensor(given, device=DEVICES[backend])
+    for _ in range(3):
+        found = method(x)
+        right = method(tensor)
+        assert type(found) is type(x)
+        assert tuple(found.shape) == tuple(right.shape) and str(found.dtype) == str(x.dtype)
+        assert np.array_equal(as_numpy(found), right.cpu().numpy())
+    assert np.array_equal(as_numpy(x), given)
+    torch.testing.assert_close(right, RIGHT[op](tensor))
+
+
+@pytest.mark.parametrize(("backend", "library"), PAIRS, ids=str)
+def test_the_function_takes_the_best_backend(backend: str, library: str) -> None:
+    x = MAKERS[library](values(4, 33), DEVICES[backend])
+    right = torch.softmax(torch.tensor(values(4, 33)), 0).numpy()
+    np.testing.assert_allclose(as_numpy(kernelzoo.softmax(x, axis=0)), right, rtol=1e-5)
+    assert type(kernelzoo.min(x)) is type(x)
+
+
+@pytest.mark.parametrize("backend", HOST)
+def test_numpy_in_place(backend: str) -> None:
+    """Views of any strides, read-only memory, every dtype; out is written and returned."""
+    owner, whole = kernelzoo.get(backend), values(6, 10, 8)
+    for view in (whole[:, ::2], whole.T, whole[1:5, 3], np.broadcast_to(whole[0, 0], (5, 8))):
+        before = view.copy()
+        np.testing.assert_allclose(owner.softmax(view), torch.softmax(torch.tensor(before), -1).numpy(), rtol=1e-5)
+        assert np.array_equal(owner.min(view, axis=0), before.min(0))
+        assert np.array_equal(view, before)
+    for dtype in ("bool", "uint8", "int8", "int16", "int32", "int64", "float16", "float64"):
+        x = (values(4, 9) * 3).astype(dtype)
+        x.setflags(write=False)
+        found = owner.min(x)
+        assert found.dtype == x.dtype and np.array_equal(found, x.min(-1))
+    x, out = values(4, 9), np.empty((4, 9), np.float32)
+    assert owner.softmax(x, out=out) is out and np.array_equal(out, owner.softmax(x))
+    assert owner.min(np.array(3.0)) == 3.0
+
+
+@pytest.mark.parametrize("backend", HOST)
+def test_bfloat16_of_numpy(backend: str) -> None:
+    dtype = imported("ml_dtypes").bfloat16
+    x = values(3, 50).astype(dtype)
+    found = kernelzoo.get(backend).softmax(x)
+    right = kernelzoo.get(backend).softmax(torch.tensor(x.astype(np.float32)).bfloat16())
+    assert found.dtype == dtype and np.array_equal(found.astype(np.float32), right.float().numpy())
+
+
+class Other:
+    """An array of a library that speaks DLPack and no array API."""
+
+    def __init__(self, x: Any) -> None:
+        self._x = x
+
+    def __dlpack__(self, **named: Any) -> Any:
+        return self._x.__dlpack__(**named)
+
+    def __dlpack_device__(self) -> Any:
+        return self._x.__dlpack_device__()
+
+
+@pytest.mark.parametrize("backend", DEVICES)
+def test_any_library_with_dlpack(backend: str) -> None:
+    x = torch.tensor(values(3, 50), device=DEVICES[backend])
+    owner = kernelzoo.get(backend)
+    found = owner.softmax(Other(x))
+    assert isinstance(found, torch.Tensor) and torch.equal(found, owner.softmax(x))
+    assert torch.equal(kernelzoo.min(Other(x)), x.amin(-1))
+
+
+@pytest.mark.parametrize("backend", ON_GPU)
+def test_any_library_with_the_cuda_array_interface(backend: str) -> None:
+    class Interfaced:
+        def __init__(self, x: torch.Tensor, read_only: bool) -> None:
+            interface = x.__cuda_array_interface__
+            self._x = x
+            self.__cuda_array_interface__ = {**interface, "data": (interface["data"][0], read_only)}
+
+    # Looked up by type, as a property would be.
+    Interfaced.__cuda_array_interface__ = {}  # type: ignore[attr-defined]
+    x = torch.tensor(values(3, 50), device="cuda")
+    owner = kernelzoo.get(backend)
+    for read_only in (False, True):
+        assert torch.equal(owner.softmax(Interfaced(x, read_only)), owner.softmax(x))
+    with pytest.raises(OutputError, match="read-only"):
+        owner.softmax(Interfaced(x, False), out=Interfaced(torch.empty_like(x), True))
+
+
+@pytest.mark.parametrize("backend", DEVICES)
+def test_what_is_refused_by_name(backend: str) -> None:
+    owner, x = kernelzoo.get(backend), values(3, 4)
+    tensor = torch.tensor(x, device=DEVICES[backend])
+    read_only = values(3, 4)
+    read_only.setflags(write=False)
+    for wrong, says in (
+        ([1.0, 2.0], "torch.from_dlpack"),
+        (3.0, "torch.from_dlpack"),
+        (None, "torch.from_dlpack"),
+        (x[::-1], "negative stride"),
+        (x.astype(">f4"), "byte order"),
+        (np.array(["a"]), "can't read"),
+        (np.ma.array(x), "masked"),
+        (x.astype(np.complex64), "complex64"),
+    ):
+        if "complex" not in says or DEVICES[backend] == "cpu":
+            with pytest.raises(InputTypeError, match=says):
+                owner.softmax(wrong)
+    for mixed in ((x, tensor), (tensor, x), (tensor, [1.0])):
+        with pytest.raises(InputTypeError, match="arrays of one library"):
+            owner.softmax_backward(*mixed)
+    with pytest.raises(OutputError, match=r"must be a dense torch\.Tensor"):
+        owner.softmax(tensor, out=x)
+    if DEVICES[backend] == "cuda":
+        with pytest.raises(DeviceError):
+            owner.softmax(x)
+        return
+    with pytest.raises(OutputError, match="read-only"):
+        owner.softmax(x, out=read_only)
+    with pytest.raises(OutputError, match=r"must be a numpy\.ndarray"):
+        owner.softmax(x, out=tensor)
+    with pytest.raises(OutputError, match="overlap"):
+        owner.softmax(x, out=x)
+    with pytest.raises(EmptyReductionError):
+        owner.min(np.empty((2, 0)))
+
+
+@pytest.mark.parametrize("backend", HOST)
+def test_jax_s_traces_and_outputs_are_refused(backend: str) -> None:
+    jax, call = imported("jax"), kernelzoo.get(backend).softmax
+    x = jax_array(values(3, 4), "cpu")
+    with pytest.raises(InputTypeError, match="Tracer"):
+        jax.jit(call)(x)
+    with pytest.raises(InputTypeError, match="Tracer"):
+        jax.jit(kernelzoo.softmax)(x)
+    with pytest.raises(OutputError, match="read-only"):
+        call(x, out=x)
+
+
+def test_arrays_within_torch_compile_are_refused() -> None:
+    with pytest.raises(Exception, match=r"from_dlpack|Observed exception|InputTypeError"):
+        torch.compile(lambda: kernelzoo.get("torch").softmax(_X), fullgraph=True, backend="eager")()
+
+
+_X = Other(torch.ones(2, 3))
+
+
+@pytest.mark.parametrize("backend", DEVICES)
+def test_two_inputs(backend: str) -> None:
+    device, owner = DEVICES[backend], kernelzoo.get(backend)
+    library = "numpy" if device == "cpu" else "cupy"
+    grad, y = values(4, 33), torch.softmax(torch.tensor(values(4, 33)), -1).numpy()
+    right = owner.softmax_backward(torch.tensor(grad, device=device), torch.tensor(y, device=device))
+    for _ in range(2):
+        found = owner.softmax_backward(MAKERS[library](grad, device), MAKERS[library](y, device), axis=-1)
+        assert np.array_equal(as_numpy(found), right.cpu().numpy())
+
+
+# --- Streams ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("backend", ON_GPU)
+@pytest.mark.parametrize("kind", ["stream", "non-blocking stream", "default stream of the thread"])
+def test_on_cupy_s_own_stream(backend: str, kind: str) -> None:
+    """Ordered after what CuPy has in hand there, and before what follows."""
+    cupy, call = imported("cupy"), kernelzoo.get(backend).softmax
+    stream = {
+        "stream": lambda: cupy.cuda.Stream(),
+        "non-blocking stream": lambda: cupy.cuda.Stream(non_blocking=True),
+        "default stream of the thread": lambda: cupy.cuda.Stream.ptds,
+    }[kind]()
+    weights = cupy.random.standard_normal((2048, 2048), dtype=cupy.float32)
+    x = cupy.asarray(values(300, 2048))
+    call(x)
+    torch.cuda.synchronize()
+    with stream:
+        for i in range(4):
+            late = x.copy()
+            for _ in range(20):
+                late = late @ weights / 50  # a millisecond or so
+            found = call(late)
+            total = found.sum(1)
+            stream.synchronize()
+            np.testing.assert_allclose(total.get(), 1, rtol=1e-4)
+            np.testing.assert_allclose(found.get(), torch.softmax(torch.tensor(late.get()), -1), rtol=1e-3, atol=1e-6)
+            x = x + i
+
+
+@pytest.mark.parametrize("backend", ON_GPU)
+def test_on_the_stream_that_numba_s_array_is_bound_to(backend: str) -> None:
+    cuda, call = imported("numba.cuda"), kernelzoo.get(backend).softmax
+    stream, x = cuda.stream(), values(2000, 4096)
+    with torch.cuda.stream(torch.cuda.Stream()):  # torch's own current stream is not waited for
+        for _ in range(4):
+            late = cuda.to_device(x, stream=stream)
+            found = call(late)
+            stream.synchronize()
+            np.testing.assert_allclose(as_numpy(found)[::97], torch.softmax(torch.tensor(x[::97]), -1), rtol=1e-5)
+            x = x + 1
+
+
+@pytest.mark.parametrize("backend", ON_GPU)
+def test_jax_s_own_stream(backend: str) -> None:
+    jax, call = imported("jax"), kernelzoo.get(backend).softmax
+    x = jax_array(values(1000, 1000), "cuda")
+    for _ in range(4):
+        late = jax.jit(lambda x: jax.lax.fori_loop(0, 20, lambda _, y: y @ y.T / 1000 + x, x))(x)
+        found = call(late)
+        total = found.sum(1)
+        np.testing.assert_allclose(np.asarray(total), 1, rtol=1e-4)
+        np.testing.assert_allclose(np.asarray(found), torch.softmax(torch.tensor(np.asarray(late)), -1), rtol=1e-3)
+        x = x + 0.1
+
+
+@pytest.mark.parametrize("backend", ON_GPU)
+def test_memory_of_results_is_freed(backend: str) -> None:
+    """Each side frees what it made: no result of a thousand is kept, and none is freed too early."""
+    cupy, call = imported("cupy"), kernelzoo.get(backend).softmax
+    x = cupy.asarray(values(64, 1000))
+    right = call(x).get()
+    before = torch.cuda.memory_allocated(), cupy.get_default_memory_pool().used_bytes()
+    kept = [call(x) for _ in range(8)]
+    for _ in range(1000):
+        call(x)
+    assert all(np.array_equal(found.get(), right) for found in kept)
+    del kept
+    after = torch.cuda.memory_allocated(), cupy.get_default_memory_pool().used_bytes()
+    assert after[0] <= before[0] + 2**20 and after[1] <= before[1] + 2**20
+
+
+# --- What users type --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("backend", DEVICES)
+def test_axes_by_other_names(backend: str) -> None:
+    owner, x = kernelzoo.get(backend), torch.tensor(values(3, 4, 5), device=DEVICES[backend])
+    softmax, least = owner.softmax(x, 1), owner.min(x, (0, 1))
+    for one in (np.int64(1), np.int32(-2), np.uint8(1)):
+        assert torch.equal(owner.softmax(x, one), softmax) and torch.equal(owner.softmax(x, axis=one), softmax)
+    for two in ([0, 1], [np.int64(0), 1], (np.int64(0), np.int64(1))):
+        assert torch.equal(owner.min(x, two), least) and torch.equal(owner.min(x, axis=two), least)
+    everything = torch.amin(x)
+    for axes in (None, (), []):
+        assert torch.equal(owner.min(x, axes), everything) and torch.equal(owner.min(x, axis=axes), everything)
+        assert owner.min(x, axes, keepdim=True).shape == (1, 1, 1)
+    assert torch.equal(owner.min(x, axis=-1, keepdim=True), x.amin(-1, keepdim=True))
+    for call in (owner.softmax, owner.min, kernelzoo.softmax, kernelzoo.min):
+        with pytest.raises(AxisError, match="another name of dim"):
+            call(x, 0, axis=0)
+    for wrong in (None, [0], (0,), 1.0, np.float64(1), np.True_, "0"):
+        with pytest.raises(AxisError):
+            owner.softmax(x, wrong)
+    for wrong in (True, 1.0, [True], "0", [[0]], torch.tensor(0), 3, [0, 0]):
+        with pytest.raises(AxisError):
+            owner.min(x, wrong)
+
+
+@pytest.mark.parametrize("backend", DEVICES)
+def test_dtype_as_in_torch(backend: str) -> None:
+    owner, x = kernelzoo.get(backend), torch.tensor(values(3, 40), device=DEVICES[backend])
+    for given, dtype in ((x.half(), torch.float32), (x, torch.float64), (x, torch.float16), (x.long(), torch.float32)):
+        found = owner.softmax(given, dtype=dtype)
+        assert found.dtype == dtype and torch.equal(found, owner.softmax(given.to(dtype)))
+        torch.testing.assert_close(found, torch.softmax(given, -1, dtype=dtype))
+        assert torch.equal(kernelzoo.softmax(given, -1, dtype=dtype), kernelzoo.softmax(given.to(dtype)))
+    followed = x.half().requires_grad_()
+    owner.softmax(followed, dtype=torch.float32).square().sum().backward()
+    assert followed.grad is not None and followed.grad.dtype == torch.float16
+    for wrong in ("float32", np.float32, 1):
+        with pytest.raises(InputTypeError, match="dtype"):
+            owner.softmax(x, dtype=wrong)
+    with pytest.raises(InputTypeError, match="int32"):
+        owner.softmax(x, dtype=torch.int32)
+    with pytest.raises(TypeError):
+        owner.min(x, dtype=torch.float32)
+
+
+@pytest.mark.parametrize("backend", HOST)
+def test_dtype_of_arrays(backend: str) -> None:
+    call, x = kernelzoo.get(backend).softmax, values(3, 40)
+    for dtype in (np.float64, "float64", torch.float64, np.dtype("float64")):
+        assert np.array_equal(call(x, dtype=dtype), call(x.astype(np.float64)))
+    with pytest.raises(InputTypeError, match="nothing"):
+        call(x, dtype="nothing")
+
+
+@pytest.mark.parametrize("backend", DEVICES)
+def test_a_backend_is_pickled_by_its_name(backend: str) -> None:
+    owner = kernelzoo.get(backend)
+    assert pickle.loads(pickle.dumps(owner)) is owner and copy.deepcopy(owner) is owner
+    x = torch.ones(2, 3, device=DEVICES[backend])
+    assert torch.equal(pickle.loads(pickle.dumps(owner.softmax))(x), owner.softmax(x))
