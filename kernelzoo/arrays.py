@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch.utils.dlpack import from_dlpack
 
-from kernelzoo.errors import InputTypeError, OutputError
+from kernelzoo.errors import DeviceError, InputTypeError, OutputError
 from kernelzoo.launch import Movable
 from kernelzoo.operations import Dims, Operation, dtype_name
 from kernelzoo.operations.arguments import plain_dim
@@ -48,10 +48,6 @@ class Library:
         module = type(x).__module__.partition(".")[0]
         return module not in ("jax", "jaxlib")
 
-    def key(self, x: Any) -> tuple[object, ...] | None:
-        """All that a launch depends on except the address; None for a library whose launches are not kept."""
-        return None
-
 
 class NumPy(Library):
     """On the host. bfloat16 is that of ml_dtypes, which torch does not know by name."""
@@ -59,8 +55,11 @@ class NumPy(Library):
     def tensor(self, x: Any) -> torch.Tensor:
         if x.dtype.name == "bfloat16":
             return self.tensor(x.view("int16")).view(torch.bfloat16)
-        # Of one that is read-only, from_numpy would warn.
-        return torch.from_numpy(x) if x.flags.writeable else from_dlpack(x)
+        if not x.flags.writeable:  # of which torch would warn
+            import numpy
+
+            x = numpy.asarray(_Writable(x, "__array_interface__"))
+        return torch.from_numpy(x)
 
     def array(self, tensor: torch.Tensor, like: Any) -> Any:
         if tensor.dtype == torch.bfloat16:
@@ -81,6 +80,7 @@ class CuPy(Library):
         import cupy
 
         self.current = cupy.cuda.get_current_stream
+        self.kind: Any = cupy.ndarray
         self.empty: Callable[..., Any] = cupy.ndarray
         self._from_dlpack: Callable[[Any], Any] = cupy.from_dlpack
 
@@ -92,10 +92,6 @@ class CuPy(Library):
 
     def stream(self, x: Any) -> int:
         return int(self.current(x.data.device_id).ptr)
-
-    def key(self, x: Any) -> tuple[object, ...]:
-        memory = x.data
-        return x.dtype, x.shape, x.strides, memory.ptr % 16, memory.device_id
 
 
 class Interface(Library):
@@ -133,10 +129,10 @@ class Numba(Interface):
 class _Writable:
     """The interface of an array as if it could be written into, which torch asks for. Nothing writes into inputs."""
 
-    def __init__(self, x: Any) -> None:
+    def __init__(self, x: Any, name: str = "__cuda_array_interface__") -> None:
         self._x = x  # keeps the memory
-        interface = x.__cuda_array_interface__
-        self.__cuda_array_interface__ = {**interface, "data": (interface["data"][0], False)}
+        interface = getattr(x, name)
+        setattr(self, name, {**interface, "data": (interface["data"][0], False)})
 
 
 _libraries: dict[type, Library] = {}
@@ -188,6 +184,11 @@ def _on(stream: int | None, x: Any) -> Iterator[None]:
     if stream is None:
         yield
         return
+    if stream == 2:  # the name of a thread's own in CUDA
+        raise DeviceError(
+            f"the current stream of {type(x).__module__} is the thread's own default stream, which torch can't take; "
+            "call within another stream"
+        )
     device = _index(x)
     default = stream in (0, 1)  # which are two names of one
     there = torch.cuda.default_stream(device) if default else torch.cuda.ExternalStream(stream, device)  # type: ignore[no-untyped-call]
@@ -231,9 +232,30 @@ def called(
 ) -> Any:
     """A call on arrays, all of one library: the results as its arrays, or ``out``.
 
-    Raises InputTypeError, OutputError, and what a call on tensors raises.
+    Raises InputTypeError, OutputError, DeviceError, and what a call on tensors raises.
     """
-    first, names = inputs[0], list(op.inputs)
+    first = inputs[0]
+    library: Any = _libraries.get(type(first))
+    key: tuple[object, ...] | None = None
+    if isinstance(library, CuPy) and out is None and not backend._chosen() and plain_dim(dim) and type(variant) is str:
+        key = (op, variant, dim, keepdim, *scalars.items())
+        addresses = []
+        for x in inputs:
+            if not isinstance(x, library.kind):
+                break
+            memory = x.data
+            address = memory.ptr
+            addresses.append(address)
+            key += x.dtype.char, x.shape, x.strides, address % 16, memory.device_id
+        kept = backend._launches.arrays.get(key)
+        if kept is not None and type(keepdim) is bool:
+            at, device, results = kept
+            here = torch._C._cuda_getCurrentRawStream(device)
+            if library.current(device).ptr == here and device == backend._current_device():
+                outs = [library.empty(*result) for result in results]
+                if at(*addresses, *[made.data.ptr for made in outs]) is None:
+                    return outs[0] if len(outs) == 1 else tuple(outs)
+    names = list(op.inputs)
     if isinstance(first, torch.Tensor):
         raise _mixed(names, inputs)
     library = library_of(first, names[0])
@@ -241,18 +263,6 @@ def called(
         for x, name in zip(inputs, names, strict=True):
             if isinstance(x, torch.Tensor) or type(library_of(x, name)) is not type(library):
                 raise _mixed(names, inputs)
-    key: tuple[object, ...] | None = None
-    plain = plain_dim(dim) and type(keepdim) is bool and type(variant) is str
-    if out is None and plain and isinstance(library, CuPy) and not backend._chosen():
-        key = (op, variant, dim, keepdim, *scalars.items(), *map(library.key, inputs))
-        kept = backend._launches.arrays.get(key)
-        if kept is not None:
-            at, device, results = kept
-            here = torch._C._cuda_getCurrentRawStream(device)
-            if library.stream(first) == here and device == backend._current_device():
-                outs = [library.empty(*result) for result in results]
-                if at(*[x.data.ptr for x in inputs], *[made.data.ptr for made in outs]) is None:
-                    return outs[0] if len(outs) == 1 else tuple(outs)
     with _on(library.stream(first), first):
         tensors = tuple(_tensor(x, name, library) for x, name in zip(inputs, names, strict=True))
         into = None if out is None else _outs(op, out, library, first)

@@ -65,6 +65,7 @@ class Backend:
         self._current_device: Callable[[], int] = getattr(torch._C, "_cuda_getDevice", lambda: -1)
         self._device_count = torch.cuda.device_count
         self._is_compiling = torch.compiler.is_dynamo_compiling  # and not while exporting, which runs what is here
+        self._arrays: Callable[..., Any] | None = None
         self._forward, self._modes = torch.autograd.forward_ad, torch.utils._python_dispatch
 
     def __repr__(self) -> str:
@@ -100,29 +101,27 @@ class Backend:
         if out is None and self._forward._current_level < 0 and not self._modes._is_in_torch_dispatch_mode:
             address = 0  # also that of a tensor without memory
             kept = self._last.get(op)
-            if (
-                kept is not None
-                and variant is kept[0]
-                and dim is kept[1]
-                and keepdim is kept[2]
-                and kept[3](x)
-                and not self._chosen()
-            ):
-                address = x.data_ptr()
-                if address % 16 != kept[4]:
-                    address = 0
-            if not address and plain_dim(dim) and type(variant) is str and not self._chosen():
-                key, address, kept = self._launches.find(op, x, dim, keepdim, variant)
-            if address and kept is not None:
-                _, _, _, _, _, device, alone, at, shape, strides, dtype, followed = kept
+            if kept is not None:
+                named, axis, keeps, alike, offset, device, alone, at, shape, strides, dtype, followed = kept
+                if variant is named and dim is axis and keepdim is keeps and alike(x) and not self._chosen():
+                    address = x.data_ptr()
+                    if address % 16 != offset:
+                        address = 0
+            if not address:
+                if not isinstance(x, self._tensor):
+                    return self._of_arrays(op, (x,), dim, keepdim, {}, variant, out)
+                if plain_dim(dim) and type(variant) is str and not self._chosen():
+                    key, address, kept = self._launches.find(op, x, dim, keepdim, variant)
+                    if kept is not None:
+                        _, _, _, _, _, device, alone, at, shape, strides, dtype, followed = kept
+            if address and kept is not None and (alone or device == self._current_device()):
                 if followed is not None and self._follows():
                     return followed(x)  # type: ignore[no-any-return]
-                if alone or device == self._current_device():
-                    result = self._allocate(shape, strides, dtype)
-                    if at(address, result.data_ptr()) is None:
-                        return result
-                    if key is None:  # another stream than before, say
-                        key, _, _ = self._launches.find(op, x, dim, keepdim, variant)
+                result = self._allocate(shape, strides, dtype)
+                if at(address, result.data_ptr()) is None:
+                    return result
+                if key is None:  # another stream than before, say
+                    key, _, _ = self._launches.find(op, x, dim, keepdim, variant)
         if key is None:
             if not plain_dim(dim) and plain_dim(plain := plainer(dim, op.several_axes)):
                 return self._run(op, x, plain, keepdim, variant, out)
@@ -152,30 +151,27 @@ class Backend:
             return self._followed(op, inputs, dim, keepdim, scalars, variant, out)
         key = None
         if out is None and self._forward._current_level < 0 and not self._modes._is_in_torch_dispatch_mode:
-            kept = self._last_calls.get(op)
-            if (
-                kept is None
-                or variant is not kept[0]
-                or dim is not kept[1]
-                or keepdim is not kept[2]
-                or self._chosen()
-                or not kept[3](*inputs)
-                or [x.data_ptr() % 16 for x in inputs] != kept[4]
-                or scalars != kept[10]
-            ):
-                kept = None
-                if plain_dim(dim) and isinstance(variant, str) and not self._chosen():
-                    key, kept = self._launches.find_call(op, inputs, dim, keepdim, scalars, variant)
-            if kept is not None:
-                _, _, _, _, _, device, alone, at, results, followed, _ = kept
+            addresses: list[int] = []
+            call = self._last_calls.get(op)
+            if call is not None:
+                named, axis, keeps, alike, offsets, device, alone, at, results, followed, said = call
+                if variant is named and dim is axis and keepdim is keeps and scalars == said and alike(*inputs):
+                    addresses = [x.data_ptr() for x in inputs]
+                    if self._chosen() or [address % 16 for address in addresses] != offsets:
+                        addresses = []
+            if not addresses and plain_dim(dim) and isinstance(variant, str) and not self._chosen():
+                key, call = self._launches.find_call(op, inputs, dim, keepdim, scalars, variant)
+                if call is not None:
+                    _, _, _, _, _, device, alone, at, results, followed, _ = call
+                    addresses = [x.data_ptr() for x in inputs]
+            if addresses and call is not None and (alone or device == self._current_device()):
                 if followed is not None and self._follows():
                     return followed(*inputs)
-                if alone or device == self._current_device():
-                    outs = [self._allocate(*result) for result in results]
-                    if at(*[x.data_ptr() for x in inputs], *[x.data_ptr() for x in outs]) is None:
-                        return outs[0] if len(outs) == 1 else tuple(outs)
-                    if key is None:
-                        key, _ = self._launches.find_call(op, inputs, dim, keepdim, scalars, variant)
+                outs = [self._allocate(*result) for result in results]
+                if at(*addresses, *[x.data_ptr() for x in outs]) is None:
+                    return outs[0] if len(outs) == 1 else tuple(outs)
+                if key is None:
+                    key, _ = self._launches.find_call(op, inputs, dim, keepdim, scalars, variant)
         if key is None:
             if not plain_dim(dim) and plain_dim(plain := plainer(dim, op.several_axes)):
                 return self._call(op, inputs, plain, keepdim, scalars, variant, out)
@@ -208,9 +204,12 @@ class Backend:
 
     def _of_arrays(self, op: Operation, inputs: tuple[Any, ...], *rest: Any) -> Any:
         """A call on arrays of another library than torch."""
-        from kernelzoo import arrays
+        called = self._arrays
+        if called is None:
+            from kernelzoo import arrays
 
-        return arrays.called(self, op, inputs, *rest)
+            called = self._arrays = arrays.called
+        return called(self, op, inputs, *rest)
 
     def _bound(
         self,

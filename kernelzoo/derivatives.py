@@ -213,6 +213,54 @@ _differentiable: Callable[..., Any] = super(torch.autograd.Function, Differentia
 """Without its check for ``torch.func``, which takes as long as a call."""
 
 
+class Ready:
+    """A call on one tensor that requires a gradient, of which all is known but the addresses: its launch is kept."""
+
+    def __init__(self, call: Call, at: Callable[[int, int], bool | None], result: tuple[Any, ...]) -> None:
+        rule = rule_of(call.op)
+        self.call, self.at, self.result, self.allocate = call, at, result, call.backend._allocate
+        self.saves_input, self.saves_output = bool(rule.saved), "y" in rule.names
+        self.rule, self.gradient = rule.op, call.backend._call
+        plain = rule.op is not None and not (call.op.reduces and (call.keepdim or not isinstance(call.dim, int)))
+        self.plain = plain and bool(call.backend.variants(rule.op.name if rule.op is not None else ""))
+        names = [*rule.names, "grad"]
+        self.order = [names.index(name) for name in rule.op.inputs] if self.plain and rule.op is not None else []
+        """Where the gradient's inputs are among what is saved and, behind it, the gradient of the output."""
+
+    def __call__(self, x: torch.Tensor) -> Any:
+        return _straight(self, x)
+
+
+class Straight(torch.autograd.Function):
+    """The call of a :class:`Ready`, and its gradient by as few steps."""
+
+    @staticmethod
+    def forward(ctx: Any, ready: Ready, x: torch.Tensor) -> Any:
+        result = ready.allocate(*ready.result)
+        if ready.at(x.data_ptr(), result.data_ptr()) is not None:  # on another stream than before, say
+            result = ready.call(x)
+        ctx.ready = ready
+        if not ready.saves_input:
+            ctx.save_for_backward(result)
+        elif ready.saves_output:
+            ctx.save_for_backward(x, result)
+        else:
+            ctx.save_for_backward(x)
+        return result
+
+    @staticmethod
+    def backward(ctx: Any, *grads: torch.Tensor) -> Any:
+        ready, saved = ctx.ready, ctx.saved_tensors
+        if not ready.plain:
+            return None, *gradients(ready.call, saved, grads)
+        given = *saved, *grads
+        inputs = tuple([given[i] for i in ready.order])
+        return None, ready.gradient(ready.rule, inputs, ready.call.dim, False, {}, "auto", None)
+
+
+_straight: Callable[..., Any] = super(torch.autograd.Function, Straight).apply
+
+
 def save(ctx: Any, call: Call, inputs: Tensors, results: Any) -> None:
     """Keep of a call what its gradient needs, and no more."""
     _, saved, names = rule_of(call.op)

@@ -78,7 +78,7 @@ class Launches:
         if kept is not None:
             # Its test was made in another of torch's modes, for an equal name, or without a gradient to come.
             if kept is self.last.get(op) or x.requires_grad is (kept[11] is None):
-                call = self._followed(op, (x,), dim, keepdim, {}, variant)
+                call = self._ready(op, x, dim, keepdim, variant, *kept[7:11])
                 kept = self._kept[key] = (variant, dim, keepdim, alike(x), *kept[4:11], call)
             self.last[op] = kept
         return key, address, kept
@@ -88,8 +88,9 @@ class Launches:
         op, variant, dim, keepdim, *_, offset, device = key
         before = self._kept.get(key)
         at = self._movable(launch, x, before[7] if before is not None else None)
-        result = tuple(out.shape), out.stride(), out.dtype, self._followed(op, (x,), dim, keepdim, {}, variant)
-        kept: Any = (variant, dim, keepdim, alike(x), offset, device, self._device_count() == 1, at, *result)
+        result = at, tuple(out.shape), out.stride(), out.dtype
+        call = self._ready(op, x, dim, keepdim, variant, *result)
+        kept: Any = (variant, dim, keepdim, alike(x), offset, device, self._device_count() == 1, *result, call)
         self._kept[key] = self.last[op] = kept
 
     def find_call(
@@ -158,6 +159,18 @@ class Launches:
         from kernelzoo.derivatives import Call
 
         return Call(self._backend, op, dim, keepdim, dict(scalars), variant).followed
+
+    def _ready(
+        self, op: Any, x: torch.Tensor, dim: Any, keepdim: Any, variant: Any, at: Any, *result: Any
+    ) -> Callable[..., Any] | None:
+        """The same of one tensor, by the launch itself."""
+        call = self._followed(op, (x,), dim, keepdim, {}, variant)
+        if call is None or not op.gradient:
+            return call
+        from kernelzoo.derivatives import Call, Ready
+
+        found: Callable[..., Any] = Ready(Call(self._backend, op, dim, keepdim, {}, variant), at, result)
+        return found
 
     def _movable(self, launch: Movable, x: torch.Tensor, before: Any) -> Callable[..., bool | None]:
         """What launches on any addresses; one with a workspace on the streams it was bound on."""

@@ -239,15 +239,11 @@ def test_two_inputs(backend: str) -> None:
 
 
 @pytest.mark.parametrize("backend", ON_GPU)
-@pytest.mark.parametrize("kind", ["stream", "non-blocking stream", "default stream of the thread"])
-def test_on_cupy_s_own_stream(backend: str, kind: str) -> None:
+@pytest.mark.parametrize("blocking", [True, False])
+def test_on_cupy_s_own_stream(backend: str, blocking: bool) -> None:
     """Ordered after what CuPy has in hand there, and before what follows."""
     cupy, call = imported("cupy"), kernelzoo.get(backend).softmax
-    stream = {
-        "stream": lambda: cupy.cuda.Stream(),
-        "non-blocking stream": lambda: cupy.cuda.Stream(non_blocking=True),
-        "default stream of the thread": lambda: cupy.cuda.Stream.ptds,
-    }[kind]()
+    stream = cupy.cuda.Stream(non_blocking=not blocking)
     weights = cupy.random.standard_normal((2048, 2048), dtype=cupy.float32)
     x = cupy.asarray(values(300, 2048))
     call(x)
@@ -263,6 +259,15 @@ def test_on_cupy_s_own_stream(backend: str, kind: str) -> None:
             np.testing.assert_allclose(total.get(), 1, rtol=1e-4)
             np.testing.assert_allclose(found.get(), torch.softmax(torch.tensor(late.get()), -1), rtol=1e-3, atol=1e-6)
             x = x + i
+
+
+@pytest.mark.parametrize("backend", ON_GPU)
+def test_the_default_stream_of_a_thread_is_refused(backend: str) -> None:
+    cupy, call = imported("cupy"), kernelzoo.get(backend).softmax
+    x = cupy.asarray(values(3, 4))
+    call(x)
+    with cupy.cuda.Stream.ptds, pytest.raises(DeviceError, match="default stream"):
+        call(x)
 
 
 @pytest.mark.parametrize("backend", ON_GPU)

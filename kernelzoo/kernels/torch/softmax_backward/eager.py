@@ -16,7 +16,7 @@ def misses(grad: torch.Tensor) -> bool:
         return True
     if grad.device.type == "cpu":
         return n > (512 if side_by_side == 1 else 32)
-    return n >= 2**31 or n > (32 if side_by_side > 64 else 2**23)
+    return n > (32 if side_by_side > 64 else 512 if side_by_side > 1 else 2**23)
 
 
 @register("torch", "softmax_backward", "eager")
