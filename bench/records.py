@@ -125,6 +125,7 @@ RECORDS = (
         for backend in BACKENDS
     ),
     Record("hints.json", "python bench/hints.py -o {}", 60, alone=True),
+    Record("training.json", "python bench/training.py -o {}", 30, alone=True),
     Record("aa.json", "python bench/aa.py --pairs 20 -o {}", 150, alone=True),
     Record("profile.json", "python bench/counters.py {softmax} {min} -o {}", 150, alone=True),
     *(Record(f"fuzz-{backend}.json", f"kernelzoo fuzz '{backend}/*' {FUZZ} -o {{}}", 170) for backend in BACKENDS),
@@ -208,16 +209,19 @@ def _without_figures(report: str) -> str:
 
 
 SWEEP = "The sweep: 4096 rows, 256 to 12672 columns"
+SUBMIT = "The host's time to submit a call on an H200"
 PAGES = (
     Page("README.md", MAP, picture=True),
-    Page("docs/performance.md", (*MAP, "h200-submit")),
+    Page("docs/performance.md", MAP),
     Page("docs/records/h200-map", MAP, "The map: 44 shapes, as many odd lengths as even ones", figures=True),
     Page("docs/records/h200-axes", ("h200-axes",), "Other axes than the last on an H200"),
     Page("docs/records/h200-dtypes", ("h200-dtypes",), "float16 and float64 on an H200"),
+    Page("docs/records/h200-submit", ("h200-submit",), SUBMIT),
     Page("docs/records/h200-full", ("h200-full-softmax", "h200-full-min"), "Every variant on an H200"),
     Page("docs/records/h200-sweep", ("h200-sweep-a", "h200-sweep-b"), SWEEP, figures=True),
     Page("docs/records/h200-sweep/auto", ("h200-sweep",), SWEEP, figures=True),
     Page("docs/records/h200-hints.md", ("h200-hints",), findings=True),
+    Page("docs/records/h200-training.md", ("h200-training",), findings=True),
     Page("docs/records/h200-profile.md", ("h200-profile",), findings=True),
     Page("docs/records/checks.md", FINDINGS, findings=True),
 )

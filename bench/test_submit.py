@@ -161,6 +161,7 @@ def told(id: str, samples: list[float], device: str = "cuda") -> dict[str, Any]:
         measure.Problem(op, (64, 64), "float32"),
         clock="submit",
         clock_detail="time.perf_counter around calls that are not waited for",
+        rounds=len(samples),
         samples=samples,
     )
     info = record.extra_info(measured, device, None, "submit")

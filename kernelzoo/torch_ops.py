@@ -125,16 +125,26 @@ def _flat(call: Call, inputs: Sequence[torch.Tensor]) -> list[Any]:
 
 def _call_of(op: Operation, flat: Sequence[Any]) -> tuple[Call, tuple[torch.Tensor, ...]]:
     """What :func:`_flat` made, taken apart."""
+    count = len(op.inputs)
+    dim, *rest = flat[count:]
+    told = op, tuple(dim) if op.by_rows and op.several_axes else dim, *rest
+    try:
+        return _told(*told), tuple(flat[:count])
+    except TypeError:  # a scalar that torch traces as a symbol has no hash
+        return _told.__wrapped__(*told), tuple(flat[:count])
+
+
+@functools.lru_cache(1024, typed=True)
+def _told(op: Operation, *rest: Any) -> Call:
     (get,) = lookup
-    rest = list(flat[len(op.inputs) :])
-    dim: Any = rest.pop(0) if op.by_rows else -1
-    keepdim = rest.pop(0) if op.reduces else False
-    *scalars, backend, variant = rest
-    named = dict(zip(op.scalars, scalars, strict=True))
-    dim = tuple(dim) if op.several_axes else dim
+    left = list(rest)
+    dim: Any = left.pop(0) if op.by_rows else -1
+    keepdim = left.pop(0) if op.reduces else False
+    *scalars, backend, variant = left
     if isinstance(dim, tuple) and len(dim) == 1:
         (dim,) = dim
-    return Call(get(backend), op, dim, keepdim, named, variant), tuple(flat[: len(op.inputs)])
+    # Torch makes a new string of it for each call, and a repeated call is told by its being the same.
+    return Call(get(backend), op, dim, keepdim, dict(zip(op.scalars, scalars, strict=True)), sys.intern(variant))
 
 
 # --- What torch is told of it -----------------------------------------------------------------------------------------
