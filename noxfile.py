@@ -267,7 +267,9 @@ def check_style(session: nox.Session) -> None:
 
 
 def check_types(session: nox.Session) -> None:
-    scripts = [f"bench/{name}.py" for name in ("test_bench", "aa", "counters", "hints", "readme", "records", "training")]
+    scripts = [
+        f"bench/{name}.py" for name in ("test_bench", "aa", "counters", "hints", "readme", "records", "training")
+    ]
     session.run("mypy", "kernelzoo", *scripts, "noxfile.py")
 
 

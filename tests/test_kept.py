@@ -1,0 +1,88 @@
+"""The fast paths of a repeated call, with a launch in a kernel's place, on the host."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+from registered import forget
+
+import kernelzoo
+import kernelzoo.nn
+from kernelzoo.launch import Movable
+
+calls: list[str] = []
+
+
+@pytest.fixture
+def backend(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """A backend whose launches are kept, as those of a GPU are; each says where it comes from."""
+    monkeypatch.setattr(torch.Tensor, "get_device", lambda x: 0)
+
+    def bound(name: str, *tensors: torch.Tensor) -> Movable:
+        calls.append(f"bind {name}")
+
+        def at(*addresses: int) -> None:
+            calls.append(name)
+            sizes = [tensor.numel() * tensor.element_size() for tensor in tensors]
+            made = [
+                torch.frombuffer((_char * size).from_address(address), dtype=tensor.dtype).view(tensor.shape)
+                for address, size, tensor in zip(addresses, sizes, tensors, strict=True)
+            ]
+            *inputs, out = made
+            if name == "softmax":
+                torch.softmax(inputs[0], 1, out=out)
+            else:
+                out.copy_(inputs[1] * (inputs[0] - (inputs[0] * inputs[1]).sum(1, keepdim=True)))
+
+        return Movable(at, *tensors)
+
+    from ctypes import c_char as _char
+
+    kernelzoo.register("kept", "softmax", "auto")(lambda x, out: bound("softmax", x, out))
+    kernelzoo.register("kept", "softmax_backward", "auto")(lambda grad, y, out: bound("backward", grad, y, out))
+    found = kernelzoo.get("kept")
+    monkeypatch.setattr(found, "_allocate", lambda *made: torch.empty_strided(made[0], made[1], dtype=made[2]))
+    monkeypatch.setattr(found, "_current_device", lambda: 0)
+    calls.clear()
+    yield found
+    forget("kept")
+
+
+def test_a_repeated_call_is_bound_once(backend: Any) -> None:
+    for _ in range(4):
+        x = torch.randn(8, 16)
+        torch.testing.assert_close(backend.softmax(x), torch.softmax(x, -1))
+    assert calls.count("bind softmax") == 1 and calls.count("softmax") == 4
+
+
+def test_a_repeated_call_with_a_gradient_is_bound_once_each_way(backend: Any) -> None:
+    for _ in range(4):
+        x = torch.randn(8, 16, requires_grad=True)
+        right = x.detach().clone().requires_grad_()
+        seed = torch.randn(8, 16)
+        (found,) = torch.autograd.grad(backend.softmax(x), x, seed)
+        torch.testing.assert_close(found, torch.autograd.grad(torch.softmax(right, -1), right, seed)[0])
+    assert calls.count("bind softmax") == 1 and calls.count("bind backward") == 1
+    assert calls.count("backward") == 4
+    x = torch.randn(8, 16, requires_grad=True)
+    (once,) = torch.autograd.grad(backend.softmax(x).square().sum(), x, create_graph=True)
+    (twice,) = torch.autograd.grad(once.square().sum(), x)
+    right = x.detach().clone().requires_grad_()
+    (wanted,) = torch.autograd.grad(torch.softmax(right, -1).square().sum(), right, create_graph=True)
+    torch.testing.assert_close(twice, torch.autograd.grad(wanted.square().sum(), right)[0])
+
+
+def test_torch_s_operation_finds_the_launch_that_is_kept(backend: Any) -> None:
+    """Torch makes a new string of the variant for each call; the test of the call before is kept all the same."""
+    x = torch.randn(8, 16)
+    op = torch.ops.kernelzoo.softmax.default
+    op(x, -1, "kept", "auto")
+    op(x, -1, "kept", "auto")
+    before = next(iter(backend._last.values()))[3]
+    for _ in range(3):
+        torch.testing.assert_close(op(x, -1, "kept", "auto"), torch.softmax(x, -1))
+    assert next(iter(backend._last.values()))[3] is before
+    assert calls.count("bind softmax") == 1
