@@ -136,6 +136,8 @@ def _call_of(op: Operation, flat: Sequence[Any]) -> tuple[Call, tuple[torch.Tens
 
 @functools.lru_cache(1024, typed=True)
 def _told(op: Operation, *rest: Any) -> Call:
+    """One for all calls alike, as its variant must be: torch makes a new string for each, and a repeated call is known
+    by its being the same."""
     (get,) = lookup
     left = list(rest)
     dim: Any = left.pop(0) if op.by_rows else -1
@@ -143,8 +145,7 @@ def _told(op: Operation, *rest: Any) -> Call:
     *scalars, backend, variant = left
     if isinstance(dim, tuple) and len(dim) == 1:
         (dim,) = dim
-    # Torch makes a new string of it for each call, and a repeated call is told by its being the same.
-    return Call(get(backend), op, dim, keepdim, dict(zip(op.scalars, scalars, strict=True)), sys.intern(variant))
+    return Call(get(backend), op, dim, keepdim, dict(zip(op.scalars, scalars, strict=True)), variant)
 
 
 # --- What torch is told of it -----------------------------------------------------------------------------------------
