@@ -18,7 +18,7 @@ import torch
 from kernelzoo.derivatives import Call, Transformed, batched, gradients, one, refuse, save
 from kernelzoo.errors import GradientError, InputTypeError, OutputError, UnknownNameError
 from kernelzoo.methods import constant, lookup
-from kernelzoo.operations import BUILT_IN, OPERATIONS, Operation, axes_of
+from kernelzoo.operations import BUILT_IN, OPERATIONS, Dims, Operation, axes_of
 from kernelzoo.operations.arguments import has_tangent, is_hidden, is_traced, is_wrapper
 from kernelzoo.operations.declared import ROW
 
@@ -125,27 +125,27 @@ def _flat(call: Call, inputs: Sequence[torch.Tensor]) -> list[Any]:
 
 def _call_of(op: Operation, flat: Sequence[Any]) -> tuple[Call, tuple[torch.Tensor, ...]]:
     """What :func:`_flat` made, taken apart."""
-    count = len(op.inputs)
+    (get,), count = lookup, len(op.inputs)
     dim, *rest = flat[count:]
     told = op, tuple(dim) if op.by_rows and op.several_axes else dim, *rest
     try:
-        return _told(*told), tuple(flat[:count])
+        backend, *others = _told(*told)
     except TypeError:  # a scalar that torch traces as a symbol has no hash
-        return _told.__wrapped__(*told), tuple(flat[:count])
+        backend, *others = _told.__wrapped__(*told)
+    return Call(get(backend), op, *others), tuple(flat[:count])
 
 
 @functools.lru_cache(1024, typed=True)
-def _told(op: Operation, *rest: Any) -> Call:
-    """One for all calls alike, as its variant must be: torch makes a new string for each, and a repeated call is known
-    by its being the same."""
-    (get,) = lookup
+def _told(op: Operation, *rest: Any) -> tuple[str, Dims, bool, dict[str, Any], str]:
+    """Of a call beside tensors: backend, axes, keepdim, scalars and variant. The same objects for all calls alike,
+    since a repeated call is known by them, and torch makes new ones for each."""
     left = list(rest)
     dim: Any = left.pop(0) if op.by_rows else -1
     keepdim = left.pop(0) if op.reduces else False
     *scalars, backend, variant = left
     if isinstance(dim, tuple) and len(dim) == 1:
         (dim,) = dim
-    return Call(get(backend), op, dim, keepdim, dict(zip(op.scalars, scalars, strict=True)), variant)
+    return backend, dim, keepdim, dict(zip(op.scalars, scalars, strict=True)), variant
 
 
 # --- What torch is told of it -----------------------------------------------------------------------------------------
