@@ -129,10 +129,10 @@ def _call_of(op: Operation, flat: Sequence[Any]) -> tuple[Call, tuple[torch.Tens
     dim, *rest = flat[count:]
     told = op, tuple(dim) if op.by_rows and op.several_axes else dim, *rest
     try:
-        backend, *others = _told(*told)
+        backend, dim, keepdim, scalars, variant = _told(*told)
     except TypeError:  # a scalar that torch traces as a symbol has no hash
-        backend, *others = _told.__wrapped__(*told)
-    return Call(get(backend), op, *others), tuple(flat[:count])
+        backend, dim, keepdim, scalars, variant = _told.__wrapped__(*told)
+    return Call(get(backend), op, dim, keepdim, scalars, variant), tuple(flat[:count])
 
 
 @functools.lru_cache(1024, typed=True)
