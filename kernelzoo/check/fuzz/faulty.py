@@ -112,7 +112,7 @@ def _sparse(x: torch.Tensor) -> torch.Tensor:
 
 FAULTY: dict[str, Callable[[Call], dict[str, Any]]] = {
     "an axis out of range": lambda call: {"dim": max(call.x.ndim, 1) if call.seed % 2 else -call.x.ndim - 2},
-    "no axis": lambda call: {"dim": None},
+    "no axis": lambda call: {"dim": "" if call.op.several_axes else None},  # of which None would be all of them
     "half an axis": lambda call: {"dim": 0.5},
     "an axis twice": lambda call: {"dim": (0, -max(call.x.ndim, 1))},
     "another dtype": lambda call: {call.first: _complex(call.x)},
