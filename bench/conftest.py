@@ -68,9 +68,10 @@ def device(pytestconfig: pytest.Config) -> torch.device:
 
 
 @pytest.fixture(scope="session")
-def ceilings(device: torch.device) -> measure.Ceilings | None:
-    """The device's own limits, measured in this run; None on the host."""
-    return measure.ceilings(device) if device.type == "cuda" else None
+def ceilings(device: torch.device, pytestconfig: pytest.Config) -> measure.Ceilings | None:
+    """The device's own limits, measured in this run; None on the host, and where whole calls are timed."""
+    launches = pytestconfig.getoption("--clock") == "device"
+    return measure.ceilings(device) if device.type == "cuda" and launches else None
 
 
 class Races:
@@ -81,6 +82,7 @@ class Races:
     ) -> None:
         self.device, self.ceilings = device, ceilings
         self.rounds, self.cache = config.getoption("--rounds"), config.getoption("--cache")
+        self.timed = config.getoption("--clock")
         self.checker = Guard(str(device), config.getoption("--module")) if config.getoption("--cross-check") else None
         self.entrants: dict[measure.Problem, list[registry.Implementation]] = {}
         for item in items:
@@ -98,6 +100,7 @@ class Races:
                 self.device,
                 rounds=self.rounds,
                 cache=self.cache,
+                timed=self.timed,
                 ceilings=self.ceilings,
             )
             if self.checker is not None:

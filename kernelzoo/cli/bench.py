@@ -52,6 +52,7 @@ def bench(
     device: options.Device = "",
     rounds: options.Rounds = 15,
     cache: options.Cache = "cold",
+    clock: options.Clock = "device",
     cross_check: options.CrossCheck = False,
     patience: options.Patience = 180.0,
     waive: options.Waive,
@@ -98,7 +99,7 @@ def bench(
     if not module:  # else names may be added by what the measuring process runs
         sizes.problems(wanted, shape, options.words(dtype), shapes, dim, axes, workloads=workload)
     shape_set = "custom" if shape or axes or workload else shapes
-    how = measuring.How(rounds, options.check_cache(cache), cross_check, shape_set)
+    how = measuring.How(rounds, options.check_cache(cache), options.check_clock(clock), cross_check, shape_set)
     if resume and to is None:
         raise options.OptionError("--resume needs the file to continue: -o FILE")
     path = to or Path("out", f"bench-{datetime.datetime.now():%Y%m%d-%H%M%S}.json")
@@ -126,7 +127,9 @@ def bench(
             )
             _check_backends(guard, ids, options.words(backend))
             how = replace(how, waive=options.choose(ids, options.words(waive)) if waive else ())
-            plan = [(p, record.missing(p, [id for id in ids if id.split("/")[1] == p.op], cache)) for p in problems]
+            plan = [
+                (p, record.missing(p, [id for id in ids if id.split("/")[1] == p.op], cache, clock)) for p in problems
+            ]
             # The baseline first: rounds are added until the verdicts against the first are clear.
             plan = [(p, sorted(left, key=lambda id: id != registry.baseline(p.op))) for p, left in plan if left]
             if resume:

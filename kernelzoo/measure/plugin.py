@@ -25,6 +25,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--cache", default="cold", choices=("cold", "hot"), help="state of the cache (default: %(default)s)"
     )
+    group.addoption(
+        "--clock",
+        default="device",
+        choices=("device", "call"),
+        help="time launches, or whole calls (default: launches)",
+    )
     group.addoption("--cross-check", action="store_true", help="on a GPU, time with the profiler's clock too")
 
 

@@ -68,6 +68,22 @@ def test_the_file_is_one_of_pytest_benchmark_and_of_the_report(
     assert not list(tmp_path.glob(".*.lock"))
 
 
+def test_whole_calls_stand_in_a_file_beside_launches(answer: Answer, small: Small, tmp_path: Path) -> None:
+    """What has a time of one kind still lacks the other; and an unknown clock is refused at once."""
+    path = tmp_path / "both.json"
+    command = ("bench", *small, "--op", "min", "--backend", "torch", "--variant", "eager,auto", "-o", path)
+    for clock, wanted in (("call", ["call"]), ("device", ["wall"]), ("call", [])):
+        status, told = answer(*command, "--resume", "--clock", clock)
+        assert status == 0 and [problem["clock"] for problem in told["problems"]] == wanted
+    infos = [entry["extra_info"] for entry in load(path)["benchmarks"]]
+    assert sorted((info["clock"], info["id"].split("/")[2]) for info in infos) == [
+        *(("call", "auto"), ("call", "eager"), ("wall", "auto"), ("wall", "eager"))
+    ]
+    assert all((info["gb_per_s"] is None) == (info["clock"] == "call") for info in infos)
+    status, told = answer("compare", "torch/min/auto", *small, "--clock", "sundial")
+    assert status == 2 and "no clock 'sundial'; known: call, device" in told["error"]
+
+
 SLOW = """
 import os, time
 import torch

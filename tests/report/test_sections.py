@@ -4,7 +4,7 @@ import copy
 
 import pytest
 
-from kernelzoo.report import ResultsError, load, markers, result_tables, sections
+from kernelzoo.report import ResultsError, data, load, markers, result_tables, sections
 from kernelzoo.report.table import Cell, Table, escape, significant
 
 
@@ -239,3 +239,21 @@ def test_submit_times_are_a_table_of_their_own(entry, write) -> None:
     assert "| triton/softmax/call | 10.0 | 1.25 |" in found["submit"]
     assert "triton/softmax/call" not in found["summary"] + found["table-softmax-float32"]
     assert "| triton/softmax/call | 10.0 | 1.25 |" in sections.report(results, "t", {})
+
+
+def test_whole_calls_are_a_table_of_their_own(entry, write) -> None:
+    """Ratios to torch's own call: their mean, the worst with its problem, and each; no bytes per second."""
+    call = {"clock": "call", "submit_us": 2.0, "ceiling_gb_per_s": None, "floor_us": None, "gb_per_s": None}
+    shapes = ((64, 64), (4096, 256))
+    calls = [entry("torch/softmax/eager", shape, 8.0, **call) for shape in shapes]
+    calls += [entry("triton/softmax/auto", shape, us, **call) for shape, us in zip(shapes, (16.0, 4.0), strict=True)]
+    results = load([write([*calls, entry("torch/softmax/eager", us=3.0)])])
+    found, report = sections.blocks(results), sections.report(results, "t", {})
+    for text in (found["call"], report):
+        assert "| triton/softmax/auto | 1.00 | 2.00 | float32 (64, 64) | 10.0 | 2.00 | 2 of 2 |" in text
+        assert "| float32 (4096, 256) | **0.50** |" in text
+    assert "triton/softmax/auto" not in found["summary"] + found["table-softmax-float32"]
+    terminal = sections.terminal(results)
+    assert "call / torch/eager" in terminal and "0.50*" in terminal
+    rates = {row["gb_per_s"] for group in data.document(results)["groups"] for row in group["rows"]}
+    assert None in rates and len(rates) == 2
