@@ -40,9 +40,10 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 def _problems(config: pytest.Config) -> Iterator[measure.Problem]:
     """Of the operations that are named, or of all by rows that take the dtypes."""
-    shapes, dtypes, ops = config.getoption("--shapes"), _words(config, "--dtype"), _words(config, "--op")
+    shapes, seed = config.getoption("--shapes"), config.getoption("--seed")
+    dtypes, ops = _words(config, "--dtype"), _words(config, "--op")
     if ops:
-        yield from measure.problems(shapes, ops, dtypes)
+        yield from measure.problems(shapes, ops, dtypes, seed)
         return
     by_rows = {name: operation for name, operation in operations.OPERATIONS.items() if operation.by_rows}
     for dtype in dtypes:
@@ -51,7 +52,7 @@ def _problems(config: pytest.Config) -> Iterator[measure.Problem]:
     for name, operation in by_rows.items():
         taken = tuple(dtype for dtype in dtypes if operations.full_dtype(dtype) in operation.dtypes)
         if taken:
-            yield from measure.problems(shapes, (name,), taken)
+            yield from measure.problems(shapes, (name,), taken, seed)
 
 
 def _words(config: pytest.Config, option: str) -> tuple[str, ...]:

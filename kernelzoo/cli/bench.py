@@ -20,7 +20,11 @@ if TYPE_CHECKING:
     from kernelzoo.measure.record import Record
 
 ShapeSet = Annotated[
-    str, typer.Option("--shapes", metavar="SET", help="A set of shapes: quick, sweep, full, map or axes.")
+    str,
+    typer.Option("--shapes", metavar="SET", help="A set of shapes: quick, sweep, full, map, axes or random:COUNT."),
+]
+Seed = Annotated[
+    int, typer.Option("--seed", metavar="S", min=0, help="Seed of the problems that --shapes random:COUNT draws.")
 ]
 Output = Annotated[
     Path | None,
@@ -40,6 +44,7 @@ FirstCall = Annotated[
 def bench(
     *,
     shapes: ShapeSet = "quick",
+    seed: Seed = 0,
     shape: options.Shapes,
     dim: options.Dim = -1,
     axes: options.Axes,
@@ -74,7 +79,7 @@ def bench(
 
     Exit status: 0; 1 if a row is wrong or failed; 2 for bad usage, or if nothing could be measured; 130 after Ctrl-C.
     """
-    from kernelzoo import operations, registry
+    from kernelzoo import measure, operations, registry
     from kernelzoo.cli.progress import Bar
     from kernelzoo.measure.guard import Guard
     from kernelzoo.measure.record import Record, RecordError
@@ -97,8 +102,8 @@ def bench(
     asked = (wanted, options.words(backend), options.words(variant))
     options.select_early(module, (), *asked)
     if not module:  # else names may be added by what the measuring process runs
-        sizes.problems(wanted, shape, options.words(dtype), shapes, dim, axes, workloads=workload)
-    shape_set = "custom" if shape or axes or workload else shapes
+        sizes.problems(wanted, shape, options.words(dtype), shapes, dim, axes, workloads=workload, seed=seed)
+    shape_set = "custom" if shape or axes or workload else measure.label(shapes, seed)
     how = measuring.How(rounds, options.check_cache(cache), options.check_clock(clock), cross_check, shape_set)
     if resume and to is None:
         raise options.OptionError("--resume needs the file to continue: -o FILE")
@@ -115,7 +120,9 @@ def bench(
             measuring.prepared(path, resume=resume),
             Guard(device, modules, patience=patience) as guard,
         ):
-            problems = sizes.problems(wanted, shape, options.words(dtype), shapes, dim, axes, workloads=workload)
+            problems = sizes.problems(
+                wanted, shape, options.words(dtype), shapes, dim, axes, workloads=workload, seed=seed
+            )
             ids = options.select(guard.about.summaries, (), *asked)
             record = Record(
                 path,

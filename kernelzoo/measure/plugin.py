@@ -3,6 +3,7 @@
 import pytest
 
 from kernelzoo import packages
+from kernelzoo.measure.drawn import PREFIX
 from kernelzoo.measure.problems import SETS
 
 
@@ -19,7 +20,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--variant", default="", help="comma-separated variants (default: all)")
     group.addoption("--op", default="", help="comma-separated operations (default: all)")
     group.addoption("--dtype", default="float32,bfloat16", help="comma-separated dtypes (default: %(default)s)")
-    group.addoption("--shapes", default="quick", help=f"set of shapes: {', '.join(SETS)} (default: %(default)s)")
+    known = ", ".join([*SETS, f"{PREFIX}COUNT"])
+    group.addoption("--shapes", default="quick", help=f"set of shapes: {known} (default: %(default)s)")
+    group.addoption(
+        "--seed", default=0, type=int, help="of the problems that random:COUNT draws (default: %(default)s)"
+    )
     group.addoption("--device", default="", help="torch device (default: cuda where there is one, else cpu)")
     group.addoption("--rounds", default=15, type=int, help="samples of each implementation (default: %(default)s)")
     group.addoption(

@@ -1,8 +1,8 @@
 """What a report says: its sections as Markdown, the whole report of them, and generated blocks in other documents.
 
 A block's name is what a document asks for between ``<!-- results:NAME -->`` and ``<!-- /results -->``: ``environment``,
-``summary``, ``score``, ``shortfall``, ``behind``, ``variants``, ``call``, ``submit``, ``host-ratios``, or
-``table-OP-DTYPE`` such as ``table-softmax-float32``.
+``summary``, ``score``, ``spread``, ``worst``, ``shortfall``, ``behind``, ``variants``, ``call``, ``submit``,
+``host-ratios``, or ``table-OP-DTYPE`` such as ``table-softmax-float32``.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from kernelzoo.measure.clocks import OF_CALLS
+from kernelzoo.measure.drawn import count_of
 from kernelzoo.report import notes, score
 from kernelzoo.report.result_tables import (
     breaking_table,
@@ -139,6 +140,10 @@ def terminal(results: Results, width: int = 0) -> str:
                 parts.append(table.text(width))
                 if any(cell.best for row in table.rows for cell in row):
                     parts.append(prose("* the fastest of its row, and faster than the baseline"))
+            if any(count_of(row.shape_set.partition(",")[0]) for row in selection.rows) and group.clock not in OF_CALLS:
+                for scores in (SCORES["spread"], SCORES["worst"]):
+                    if (table := scores.table(group, op)) is not None:
+                        parts += [prose(f"{op}, {scores.caption}: {scores.note}"), table.text(width)]
         parts += map(prose, notes.lines([row.marks for row in group.rows]))
     if differing := results.differing():
         more = [f"and {len(differing) - MOST} more"] * (len(differing) > MOST)
@@ -196,6 +201,18 @@ SCORES = {
         "`score` is the geometric mean of limit / time: 1.00 is the best possible on the device. Even and odd are the "
         "lengths of the reduced axis. The last lines take, on each problem, the fastest of our variants, the fastest "
         "of all others and, where it was measured, a kernel that only copies the data.",
+    ),
+    "spread": Scores(
+        "speed in units of another's, over all problems",
+        score.spread_table,
+        "The other's time divided by ours: above 1 is faster. `mean` is the geometric mean; one problem in ten is "
+        "below the `tenth percentile`. The others are those that keep the contract.",
+    ),
+    "worst": Scores(
+        f"the worst {score.WORST} compared with each",
+        score.worst_table,
+        f"The {score.WORST} problems on which the best of our variants is slowest, compared with the best of the "
+        "others and with a plain copy.",
     ),
     "shortfall": Scores(
         "far from the limit",

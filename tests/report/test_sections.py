@@ -219,7 +219,7 @@ def test_insert_refuses_what_it_cannot_fill(document, words) -> None:
 
 def test_blocks_are_named_for_what_they_hold(sweep, host, write) -> None:
     blocks = sections.blocks(load([write(sweep + host)]))
-    scores = ["score", "shortfall", "behind", "variants"]
+    scores = ["score", "spread", "worst", "shortfall", "behind", "variants"]
     tables = ["table-min-float32", "table-softmax-float32"]
     assert list(blocks) == ["environment", "summary", *scores, "host-ratios", *tables]
     assert "host-ratios" not in sections.blocks(load([write(sweep)]))
