@@ -59,6 +59,7 @@ def report(results: Results, title: str, figures: Mapping[tuple[str, str, str], 
             continue
         tables = list(_summaries(group))
         parts += [f"## {escape(group.label)}", *tables, summary_note(results.baseline), *_notes(group.rows, tables)]
+        parts += map(escape, notes.costs((row.id, row.form) for row in group.rows))
         for kind in SCORES:
             parts += _scores(group, kind)
         if group.clock == "wall":
@@ -144,6 +145,7 @@ def terminal(results: Results, width: int = 0) -> str:
                 for scores in (SCORES["spread"], SCORES["worst"]):
                     if (table := scores.table(group, op)) is not None:
                         parts += [prose(f"{op}, {scores.caption}: {scores.note}"), table.text(width)]
+        parts += map(prose, notes.costs((row.id, row.form) for row in group.rows))
         parts += map(prose, notes.lines([row.marks for row in group.rows]))
     if differing := results.differing():
         more = [f"and {len(differing) - MOST} more"] * (len(differing) > MOST)
@@ -171,7 +173,8 @@ def _calls(group: Group) -> list[str]:
         selection = group.select(op)
         ratios = ratio_table(selection)
         parts += [f"{op}:", call_table(selection).markdown(), *([] if ratios is None else [ratios.markdown()])]
-    return [*parts, CALLS_NOTE, *_notes(group.rows, parts)]
+    costs = map(escape, notes.costs((row.id, row.form) for row in group.rows))
+    return [*parts, CALLS_NOTE, *costs, *_notes(group.rows, parts)]
 
 
 def _submits(group: Group) -> list[str]:

@@ -4,7 +4,7 @@ import copy
 
 import pytest
 
-from kernelzoo.report import ResultsError, data, load, markers, result_tables, sections
+from kernelzoo.report import ResultsError, data, load, markers, notes, result_tables, sections
 from kernelzoo.report.table import Cell, Table, escape, significant
 
 
@@ -257,3 +257,20 @@ def test_whole_calls_are_a_table_of_their_own(entry, write) -> None:
     assert "call / torch/eager" in terminal and "0.50*" in terminal
     rates = {row["gb_per_s"] for group in data.document(results)["groups"] for row in group["rows"]}
     assert None in rates and len(rates) == 2
+
+
+def test_what_the_contract_costs_in_torch_is_said_of_its_row(entry, write) -> None:
+    """A choice that is slower than torch's own function is no baseline, and says why."""
+    form = "torch/softmax/renormalized"
+    auto = entry("torch/softmax/auto", us=23.0, form=form)
+    plain = entry("torch/min/auto", us=9.0, form="torch/min/eager")
+    other = entry("triton/softmax/auto", us=5.0, form="triton/softmax/fused")
+    results = load([write([entry(us=10.0), auto, plain, entry("torch/min/eager", us=9.0), other])])
+    said = (
+        "torch/softmax/auto took renormalized, where torch/softmax/eager may miss the contract: the ratio is what the "
+        "contract costs in torch"
+    )
+    assert notes.costs([("torch/softmax/auto", form), ("torch/min/auto", "torch/min/eager")]) == [said]
+    for text in (sections.report(results, "t", {}), sections.terminal(results)):
+        assert text.count("may miss the contract") == 1 and said in text
+    assert results.groups[0].select("softmax").ratio(results.groups[0].rows[1]) == 2.3
