@@ -88,7 +88,7 @@ class CallClock(WallClock):
     """
 
     name = "call"
-    _CALLS = 200  # in one sample on a GPU: of up to four kernels each, fewer than the 1024 that a stream queues
+    _CALLS = 120  # in one sample on a GPU: of up to eight kernels each, fewer than the 1024 that a stream queues
     _QUEUE = 20e-3  # seconds of work to queue up meanwhile, at most
 
     def __init__(self, base: Clock, device: torch.device, op: str) -> None:
