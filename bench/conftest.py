@@ -40,9 +40,10 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 def _problems(config: pytest.Config) -> Iterator[measure.Problem]:
     """Of the operations that are named, or of all by rows that take the dtypes."""
-    shapes, dtypes, ops = config.getoption("--shapes"), _words(config, "--dtype"), _words(config, "--op")
+    shapes, seed = config.getoption("--shapes"), config.getoption("--seed")
+    dtypes, ops = _words(config, "--dtype"), _words(config, "--op")
     if ops:
-        yield from measure.problems(shapes, ops, dtypes)
+        yield from measure.problems(shapes, ops, dtypes, seed)
         return
     by_rows = {name: operation for name, operation in operations.OPERATIONS.items() if operation.by_rows}
     for dtype in dtypes:
@@ -51,7 +52,7 @@ def _problems(config: pytest.Config) -> Iterator[measure.Problem]:
     for name, operation in by_rows.items():
         taken = tuple(dtype for dtype in dtypes if operations.full_dtype(dtype) in operation.dtypes)
         if taken:
-            yield from measure.problems(shapes, (name,), taken)
+            yield from measure.problems(shapes, (name,), taken, seed)
 
 
 def _words(config: pytest.Config, option: str) -> tuple[str, ...]:
@@ -68,9 +69,10 @@ def device(pytestconfig: pytest.Config) -> torch.device:
 
 
 @pytest.fixture(scope="session")
-def ceilings(device: torch.device) -> measure.Ceilings | None:
-    """The device's own limits, measured in this run; None on the host."""
-    return measure.ceilings(device) if device.type == "cuda" else None
+def ceilings(device: torch.device, pytestconfig: pytest.Config) -> measure.Ceilings | None:
+    """The device's own limits, measured in this run; None on the host, and where whole calls are timed."""
+    launches = pytestconfig.getoption("--clock") == "device"
+    return measure.ceilings(device) if device.type == "cuda" and launches else None
 
 
 class Races:
@@ -81,6 +83,7 @@ class Races:
     ) -> None:
         self.device, self.ceilings = device, ceilings
         self.rounds, self.cache = config.getoption("--rounds"), config.getoption("--cache")
+        self.timed = config.getoption("--clock")
         self.checker = Guard(str(device), config.getoption("--module")) if config.getoption("--cross-check") else None
         self.entrants: dict[measure.Problem, list[registry.Implementation]] = {}
         for item in items:
@@ -98,6 +101,7 @@ class Races:
                 self.device,
                 rounds=self.rounds,
                 cache=self.cache,
+                timed=self.timed,
                 ceilings=self.ceilings,
             )
             if self.checker is not None:

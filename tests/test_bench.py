@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 from forked import pytests
 
+from kernelzoo.measure import problems
+
 pytest.importorskip("pytest_benchmark", reason="pytest-benchmark is not installed")
 
 ROOT = Path(__file__).parents[1]
@@ -42,7 +44,12 @@ def test_writes_what_a_report_needs_and_refuses_unknown_options(tmp_path: Path) 
     module = tmp_path / "leaves.py"
     module.write_text(LEAVES)
     leaves = (f"--module={module}", "--backend", "leaver,torch", "--variant", "leaves,eager", *options[4:])
-    (status, said), (left, told), *refused = bench((*options, f"--benchmark-json={path}"), leaves, *UNKNOWN.values())
+    drawn = ("--shapes", "random:1", "--seed", "5", *options[:4], "--op", "softmax", "--collect-only")
+    (status, said), (left, told), (_, listed), *refused = bench(
+        (*options, f"--benchmark-json={path}"), leaves, drawn, *UNKNOWN.values()
+    )
+    (problem,) = problems("random:1", ("softmax",), seed=5)
+    assert f"[{problem.id}-torch/softmax/eager]" in listed
     assert left == 1 and "no result, since it failed: raised RuntimeError: called os._exit(0)" in told
     assert "2 failed, 4 passed" in told  # it costs its own row
     assert status == 0, said

@@ -20,7 +20,11 @@ if TYPE_CHECKING:
     from kernelzoo.measure.record import Record
 
 ShapeSet = Annotated[
-    str, typer.Option("--shapes", metavar="SET", help="A set of shapes: quick, sweep, full, map or axes.")
+    str,
+    typer.Option("--shapes", metavar="SET", help="A set of shapes: quick, sweep, full, map, axes or random:COUNT."),
+]
+Seed = Annotated[
+    int, typer.Option("--seed", metavar="S", min=0, help="Seed of the problems that --shapes random:COUNT draws.")
 ]
 Output = Annotated[
     Path | None,
@@ -40,6 +44,7 @@ FirstCall = Annotated[
 def bench(
     *,
     shapes: ShapeSet = "quick",
+    seed: Seed = 0,
     shape: options.Shapes,
     dim: options.Dim = -1,
     axes: options.Axes,
@@ -52,6 +57,7 @@ def bench(
     device: options.Device = "",
     rounds: options.Rounds = 15,
     cache: options.Cache = "cold",
+    clock: options.Clock = "device",
     cross_check: options.CrossCheck = False,
     patience: options.Patience = 180.0,
     waive: options.Waive,
@@ -73,7 +79,7 @@ def bench(
 
     Exit status: 0; 1 if a row is wrong or failed; 2 for bad usage, or if nothing could be measured; 130 after Ctrl-C.
     """
-    from kernelzoo import operations, registry
+    from kernelzoo import measure, operations, registry
     from kernelzoo.cli.progress import Bar
     from kernelzoo.measure.guard import Guard
     from kernelzoo.measure.record import Record, RecordError
@@ -96,9 +102,9 @@ def bench(
     asked = (wanted, options.words(backend), options.words(variant))
     options.select_early(module, (), *asked)
     if not module:  # else names may be added by what the measuring process runs
-        sizes.problems(wanted, shape, options.words(dtype), shapes, dim, axes, workloads=workload)
-    shape_set = "custom" if shape or axes or workload else shapes
-    how = measuring.How(rounds, options.check_cache(cache), cross_check, shape_set)
+        sizes.problems(wanted, shape, options.words(dtype), shapes, dim, axes, workloads=workload, seed=seed)
+    shape_set = "custom" if shape or axes or workload else measure.label(shapes, seed)
+    how = measuring.How(rounds, options.check_cache(cache), options.check_clock(clock), cross_check, shape_set)
     if resume and to is None:
         raise options.OptionError("--resume needs the file to continue: -o FILE")
     path = to or Path("out", f"bench-{datetime.datetime.now():%Y%m%d-%H%M%S}.json")
@@ -114,7 +120,9 @@ def bench(
             measuring.prepared(path, resume=resume),
             Guard(device, modules, patience=patience) as guard,
         ):
-            problems = sizes.problems(wanted, shape, options.words(dtype), shapes, dim, axes, workloads=workload)
+            problems = sizes.problems(
+                wanted, shape, options.words(dtype), shapes, dim, axes, workloads=workload, seed=seed
+            )
             ids = options.select(guard.about.summaries, (), *asked)
             record = Record(
                 path,
@@ -126,7 +134,9 @@ def bench(
             )
             _check_backends(guard, ids, options.words(backend))
             how = replace(how, waive=options.choose(ids, options.words(waive)) if waive else ())
-            plan = [(p, record.missing(p, [id for id in ids if id.split("/")[1] == p.op], cache)) for p in problems]
+            plan = [
+                (p, record.missing(p, [id for id in ids if id.split("/")[1] == p.op], cache, clock)) for p in problems
+            ]
             # The baseline first: rounds are added until the verdicts against the first are clear.
             plan = [(p, sorted(left, key=lambda id: id != registry.baseline(p.op))) for p, left in plan if left]
             if resume:

@@ -55,6 +55,7 @@ def compare(
     device: options.Device = "",
     rounds: options.Rounds = 15,
     cache: options.Cache = "cold",
+    clock: options.Clock = "device",
     cross_check: options.CrossCheck = True,
     patience: options.Patience = 180.0,
     waive: options.Waive,
@@ -78,7 +79,7 @@ def compare(
 
     limit = older.share(allowed)
     old = older.Old(against) if against else None
-    how = measuring.How(rounds, options.check_cache(cache), cross_check, "compare")
+    how = measuring.How(rounds, options.check_cache(cache), options.check_clock(clock), cross_check, "compare")
     console = output.console()
     tables = rows_of.Tables(console, full=True)
     wanted = options.words(op)

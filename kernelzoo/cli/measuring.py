@@ -29,6 +29,8 @@ class How:
 
     rounds: int
     cache: str
+    timed: str
+    """Launches (``device``) or whole calls (``call``)."""
     cross_check: bool
     label: str
     """The name of the set of shapes in the results file."""
@@ -38,7 +40,7 @@ class How:
 
 def races(guard: Guard, plan: Plan, how: How, bar: Bar) -> Iterator[tuple[Problem, list[Row], list[Row]]]:
     """Measure the plan: each problem with its entries and failures, as soon as it is measured."""
-    if plan:
+    if plan and how.timed != "call":
         bar.step("measuring the bandwidth of the device")
         guard.ceilings()
     bar.expect(sum(_steps(ids, how) for _, ids in plan), len(plan))
@@ -49,6 +51,7 @@ def races(guard: Guard, plan: Plan, how: How, bar: Bar) -> Iterator[tuple[Proble
             ids,
             rounds=how.rounds,
             cache=how.cache,
+            timed=how.timed,
             cross_check=how.cross_check,
             label=how.label,
             waive=how.waive,

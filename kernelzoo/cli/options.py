@@ -200,6 +200,9 @@ Rounds = Annotated[int, typer.Option("--rounds", min=1, help="Samples of each im
 Cache = Annotated[
     str, typer.Option("--cache", metavar="cold|hot", help="Whether the data is in the cache when it is timed.")
 ]
+Clock = Annotated[
+    str, typer.Option("--clock", metavar="device|call", help="Time launches, or whole calls beside torch's own.")
+]
 CrossCheck = Annotated[
     bool, typer.Option("--cross-check/--no-cross-check", help="Time with the profiler's clock too, on a GPU.")
 ]
@@ -264,6 +267,13 @@ def check_cache(cache: str) -> str:
     if cache not in ("cold", "hot"):
         raise UnknownNameError("state of the cache", cache, ("cold", "hot"))
     return cache
+
+
+def check_clock(clock: str) -> str:
+    """``clock`` itself. Raises UnknownNameError."""
+    if clock not in ("device", "call"):
+        raise UnknownNameError("clock", clock, ("device", "call"))
+    return clock
 
 
 def check_modules(modules: Sequence[Path]) -> list[str]:

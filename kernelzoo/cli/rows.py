@@ -118,6 +118,10 @@ class Tables:
         for row in measured:
             if row.get("unclear") and not notes.marks(row["flags"]):  # a mark has a note of its own
                 output.note(self._console, f"UNCLEAR, {row['id']}: {row['unclear']}")
+        for line in notes.costs((row["id"], row["form"] or "") for row in measured):
+            if line not in self._noted:
+                output.note(self._console, line)
+                self._noted.add(line)
         marks = [notes.marks(row["flags"]) for row in measured]
         for line in notes.lines(marks):
             if line[0] not in self._noted:

@@ -33,10 +33,12 @@ def problems(
     sizes: Sequence[str] = (),
     usual: Sequence[str] = ("float32", "bfloat16"),
     workloads: Sequence[Path] = (),
+    seed: int = 0,
 ) -> tuple[Problem, ...]:
     """The problems of some shapes and ``--axes`` or, without any, of a named set of shapes.
 
-    ``dtypes``: without any, the ``usual`` ones that an operation takes, or else its first.
+    ``dtypes``: without any, the ``usual`` ones that an operation takes, or else its first. ``seed``: of a set that is
+    drawn.
 
     Raises UnknownNameError for an operation, a dtype or a set that isn't known, OptionError for a shape or an axis.
     """
@@ -57,7 +59,7 @@ def problems(
             found += [_sized(op, dtype, axes(text)) for dtype in kinds for text in sizes]
             found += [_of_workload(op, dtype, one) for dtype in kinds for path in workloads for one in read(path)[1]]
             continue
-        named = measure.problems(shape_set, (op,), kinds)
+        named = measure.problems(shape_set, (op,), kinds, seed)
         if not shapes:
             found += named
             continue

@@ -9,8 +9,8 @@ from kernelzoo.measure.ceilings import Ceilings, ceilings
 from kernelzoo.measure.clocks import DeviceClock, WallClock, clock_for
 from kernelzoo.measure.environment import device_name, versions
 from kernelzoo.measure.gate import Gate
-from kernelzoo.measure.problems import SETS, Problem, problems
-from kernelzoo.measure.race import Cache, Measurement, cross_check, race
+from kernelzoo.measure.problems import SETS, Problem, label, problems
+from kernelzoo.measure.race import Cache, Measurement, Timed, cross_check, race
 from kernelzoo.measure.replay import Replay
 from kernelzoo.measure.sets import draw_sets
 
@@ -24,6 +24,7 @@ __all__ = [
     "Measurement",
     "Problem",
     "Replay",
+    "Timed",
     "WallClock",
     "ceilings",
     "clock_for",
@@ -31,6 +32,7 @@ __all__ = [
     "device_lives",
     "device_name",
     "draw_sets",
+    "label",
     "problems",
     "race",
     "versions",

@@ -1,7 +1,7 @@
-"""Two clocks. Each says what it is, and the two never meet in one table.
+"""The clocks of launches. Each says what it is, and no two meet in one table.
 
 ``DeviceClock`` times launches on the GPU between CUDA events, captured in a CUDA graph so that the host never starves
-the device. ``WallClock`` times them on the host.
+the device. ``WallClock`` times them on the host. Whole calls have a clock of their own: :mod:`kernelzoo.measure.calls`.
 """
 
 from __future__ import annotations
@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from kernelzoo.measure.gate_stir import Probe
 
 
+OF_CALLS = ("call", "submit")
+"""Clocks by which a time is of a call and not of a kernel: bytes per second would say nothing."""
+
 _NOT_SUPPORTED = 801  # CUDA_ERROR_NOT_SUPPORTED
 
 
@@ -39,9 +42,17 @@ class Sampler:
     """The numbers of the sets that the next run launches on, in the order in which it is done with them."""
     probe: Probe | None = None
     """What changes a set in the midst of each run, if that launches on it several times."""
+    deliver: Callable[[], None] = lambda: None
+    """After a run, brings the results to the sets, if it left them elsewhere."""
 
     def __call__(self) -> float:
         return self.run()
+
+    def delivered(self) -> float:
+        """A run, and its results brought to the sets."""
+        seconds = self.run()
+        self.deliver()
+        return seconds
 
 
 class Clock(ABC):

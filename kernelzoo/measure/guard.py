@@ -54,13 +54,15 @@ class Guard(WorkerProcess):
         *,
         rounds: int = 15,
         cache: str = "cold",
+        timed: str = "device",
         cross_check: bool = False,
         label: str = "",
         tables: Mapping[str, Mapping[str, int]] | None = None,
         waive: Sequence[str] = (),
         progress: Progress = lambda stage, id: None,
     ) -> tuple[list[Json], list[Json]]:
-        """Measure implementations on one problem: the entries of a results file, and the failures.
+        """Measure implementations on one problem: the entries of a results file, and the failures. ``timed``: their
+        launches (``device``), or whole calls (``call``).
 
         An id ``backend/op/variant@label`` is a lane of its own, bound with the knobs that ``tables`` has for it. Ids in
         ``waive`` are timed if they are right on ordinary values, as :func:`kernelzoo.measure.race` says.
@@ -76,16 +78,16 @@ class Guard(WorkerProcess):
             turns = Turns()
             try:
                 done = self._ask(
-                    {**request, "label": label, "tables": lanes, "waive": list(waive)},
+                    {**request, "timed": timed, "label": label, "tables": lanes, "waive": list(waive)},
                     turns.heard(progress, lambda: self._told),
                     judge=partial(_unlike, problem, left, cache),
                 )
                 lost += _doubted(problem, turns, done)
                 if cross_check and cache == "cold":
-                    timed = {e["extra_info"]["id"]: e for e in done["entries"] if e["extra_info"]["clock"] == "device"}
-                    for id, seconds in self.cross_check(problem, list(timed), progress).items() if timed else ():
-                        if id in timed:
-                            record.cross_checked(timed[id], seconds)
+                    twice = {e["extra_info"]["id"]: e for e in done["entries"] if e["extra_info"]["clock"] == "device"}
+                    for id, seconds in self.cross_check(problem, list(twice), progress).items() if twice else ():
+                        if id in twice:
+                            record.cross_checked(twice[id], seconds)
                 return done["entries"], lost + done["failed"]
             except DiedError as error:
                 self._restart()

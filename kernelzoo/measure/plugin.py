@@ -3,6 +3,7 @@
 import pytest
 
 from kernelzoo import packages
+from kernelzoo.measure.drawn import PREFIX
 from kernelzoo.measure.problems import SETS
 
 
@@ -19,11 +20,21 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--variant", default="", help="comma-separated variants (default: all)")
     group.addoption("--op", default="", help="comma-separated operations (default: all)")
     group.addoption("--dtype", default="float32,bfloat16", help="comma-separated dtypes (default: %(default)s)")
-    group.addoption("--shapes", default="quick", help=f"set of shapes: {', '.join(SETS)} (default: %(default)s)")
+    known = ", ".join([*SETS, f"{PREFIX}COUNT"])
+    group.addoption("--shapes", default="quick", help=f"set of shapes: {known} (default: %(default)s)")
+    group.addoption(
+        "--seed", default=0, type=int, help="of the problems that random:COUNT draws (default: %(default)s)"
+    )
     group.addoption("--device", default="", help="torch device (default: cuda where there is one, else cpu)")
     group.addoption("--rounds", default=15, type=int, help="samples of each implementation (default: %(default)s)")
     group.addoption(
         "--cache", default="cold", choices=("cold", "hot"), help="state of the cache (default: %(default)s)"
+    )
+    group.addoption(
+        "--clock",
+        default="device",
+        choices=("device", "call"),
+        help="time launches, or whole calls (default: launches)",
     )
     group.addoption("--cross-check", action="store_true", help="on a GPU, time with the profiler's clock too")
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from kernelzoo import operations
 from kernelzoo.errors import UnknownNameError
+from kernelzoo.measure.drawn import PREFIX, count_of, drawn
 
 if TYPE_CHECKING:
     import torch
@@ -138,21 +139,33 @@ SETS: dict[str, Callable[[str], tuple[tuple[Shape, int], ...]]] = {
 }
 
 
+def label(shape_set: str, seed: int) -> str:
+    """How results name a set: a sample with its seed."""
+    return f"{shape_set}, seed {seed}" if count_of(shape_set) else shape_set
+
+
 def problems(
     shape_set: str,
     op_names: tuple[str, ...] = operations.MAPPED,
     dtypes: tuple[str, ...] = ("float32", "bfloat16"),
+    seed: int = 0,
 ) -> tuple[Problem, ...]:
-    """The problems of a named set. Raises UnknownNameError for a set, an operation or a dtype that isn't known."""
-    dtypes = tuple(map(operations.full_dtype, dtypes))
-    if shape_set not in SETS:
-        raise UnknownNameError("shape set", shape_set, SETS)
+    """The problems of a named set, or so many of each operation as ``random:COUNT`` says, drawn by the seed.
+
+    Raises UnknownNameError for a set, an operation or a dtype that isn't known.
+    """
+    dtypes, count = tuple(map(operations.full_dtype, dtypes)), count_of(shape_set)
+    if shape_set not in SETS and not count:
+        raise UnknownNameError("shape set", shape_set, [*SETS, f"{PREFIX}COUNT"])
     for op in op_names:
         if op not in operations.OPERATIONS:
             raise UnknownNameError("operation", op, operations.OPERATIONS)
         for dtype in dtypes:
             if dtype not in operations.OPERATIONS[op].dtypes:
                 raise UnknownNameError(f"{op} dtype", dtype, operations.OPERATIONS[op].dtypes)
+    if count:
+        sample = list(drawn(count, seed, dtypes))
+        return tuple(Problem(op, shape, dtype, dim) for op in op_names for shape, dtype, dim in sample)
     return tuple(
         Problem(op, shape, dtype, dim) for op in op_names for dtype in dtypes for shape, dim in SETS[shape_set](dtype)
     )

@@ -17,6 +17,7 @@ from kernelzoo.device import device_lives
 from kernelzoo.errors import ContractError, DeviceLostError, KernelZooError
 from kernelzoo.launch import Launch
 from kernelzoo.measure import profiler
+from kernelzoo.measure.calls import CallClock, Called
 from kernelzoo.measure.ceilings import Ceilings, beyond_memory, copies, has_copy
 from kernelzoo.measure.clocks import Clock, Sampler, clock_for
 from kernelzoo.measure.condition import DISTURBED, Condition, watch
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     import torch
 
 Cache = Literal["cold", "hot"]
+Timed = Literal["device", "call"]
+"""What is timed: bound launches, or whole calls (see :mod:`kernelzoo.measure.calls`)."""
 Stage = Literal["check", "time", "cross-check"]
 """What is done now: the gate, the samples, or the second clock."""
 
@@ -38,7 +41,6 @@ Turned = Callable[[str, float | None, int], None]
 
 BEYOND = 1.05
 """A cold result this many times faster than the device's own limit is an error of the measurement."""
-
 
 _STRAY = 2.0
 """Seconds to wait for a thread that a turn started, so that it disturbs no other."""
@@ -116,7 +118,7 @@ class Measurement:
         """What a reader of this time must know: the implementation breaks the contract; the host submits launches more
         slowly than the device runs them; two clocks disagree; the device was disturbed in every round."""
         found = [BREAKS] if self.breaks else []
-        if self.submit is not None and self.median < self.submit:
+        if self.clock == "device" and self.submit is not None and self.median < self.submit:
             found.append("host-bound")
         if self.cupti is not None and profiler.disagree(self.median, self.cupti):
             found.append("clocks disagree")
@@ -133,6 +135,7 @@ def race(
     rounds: int = 15,
     until_clear: bool = False,
     cache: Cache = "cold",
+    timed: Timed = "device",
     ceilings: Ceilings | None = None,
     waive: Collection[str] = (),
     progress: Callable[[Stage, str], None] = lambda stage, id: None,
@@ -149,22 +152,21 @@ def race(
     ``rounds`` rounds. At the end, what was timed (a CUDA graph, for example) is checked on fresh data. If the operation
     writes as much as it reads, a plain copy of the same data is timed in the same rounds. ``until_clear``: as long as
     some verdict against the first implementation is UNCLEAR, and nothing stayed disturbed, the rounds are doubled, at
-    most to four times as many.
+    most to four times as many. ``timed``: whole calls pass the gate as the launches do; they have no limit.
 
-    With ``ceilings``, a cold
-    result that is more than 5 % faster than its limit counts as wrong. An id in ``waive`` may be wrong on special
-    values (NaN, infinities, a dtype's largest): if it is right on all others, it is timed, and its result says that it
-    breaks the contract. ``progress`` is called before each step, and ``turned`` right before each turn and after it,
-    with the sample and the number of launches that it is of.
-
-    What changes the process (see :mod:`kernelzoo.measure.process_state`) is wrong. A cold result on the host that is
-    faster than memory is, too.
+    With ``ceilings``, a cold result that is more than 5 % faster than its limit counts as wrong. An id in ``waive`` may
+    be wrong on special values (NaN, infinities, a dtype's largest): if it is right on all others, it is timed, and its
+    result says that it breaks the contract. ``progress`` is called before each step, and ``turned`` right before each
+    turn and after it, with the sample and the number of launches that it is of. What changes the process (see
+    :mod:`kernelzoo.measure.process_state`) is wrong. A cold result on the host that is faster than memory is, too.
 
     Raises DeviceLostError if an implementation broke the device for this process, or left behind what can't be undone.
     """
     import torch
 
-    clock = clock_for(device)
+    clock, watched = clock_for(device), device
+    if timed == "call":  # it is the host that is timed, and may be disturbed
+        clock, watched, ceilings = CallClock(clock, device, problem.op), torch.device("cpu"), None
     detail = f"{clock.detail}, {_CACHES[cache][device.type == 'cuda']}"
     name = uuid.uuid4().hex
     results = {i.id: Measurement(i, problem, clock.name, detail, cache, name, rounds=rounds) for i in implementations}
@@ -184,14 +186,14 @@ def race(
             progress("check", id)
             with _its_own_row(measurement, device, state):
                 lanes[id] = _admit(measurement, gate, clock, waived=id in waive)
-        copy = clock.prepare(copies(sets)) if lanes and has_copy(sets) else None
-        race = _Race(results, lanes, gate, clock, device, state, progress, turned)
+        copy = clock.prepare(copies(sets)) if lanes and has_copy(sets) and timed != "call" else None
+        race = _Race(results, lanes, gate, clock, device, watched, state, progress, turned)
         _rounds(race, copy, rounds, until_clear)
         for id, sampler in lanes.items():
             measurement = results[id]
             progress("check", id)
             with _its_own_row(measurement, device, state, _AS_TIMED):
-                gate.check_timed(sampler, special=not measurement.breaks)
+                gate.check_timed(sampler.delivered, special=not measurement.breaks)
             if measurement.samples and ceilings is not None:
                 measurement.limit = ceilings.limit(problem.op, measurement.bytes)
                 if (measurement.of_limit or 0) > BEYOND:
@@ -293,6 +295,8 @@ def _admit(measurement: Measurement, gate: Gate, clock: Clock, *, waived: bool) 
     measurement.form = form_of(measurement.implementation, measurement.problem.arguments(inputs), outs)
     measurement.first_call = admitted.first_call
     measurement.submit = clock.submit(admitted.launches)
+    if isinstance(clock, CallClock):
+        admitted = gate.admit(Called.of(measurement.implementation), special=not measurement.breaks)
     return clock.prepare(admitted.launches, gate.stirring.probe())
 
 
@@ -321,6 +325,7 @@ class _Race:
     gate: Gate
     clock: Clock
     device: torch.device
+    watched: torch.device
     state: Watch
     progress: Callable[[Stage, str], None]
     turned: Turned
@@ -338,6 +343,7 @@ class _Race:
                 self.turned(id, None, 0)
                 seconds = sampler()
                 self.turned(id, seconds, sampler.launches)
+                sampler.deliver()
                 self.gate.stirring.after()
                 sampled[id] = seconds
                 for stray in set(threading.enumerate()) - threads:
@@ -362,7 +368,7 @@ def _rounds(race: _Race, copy: Sampler | None, rounds: int, until_clear: bool) -
     results, lanes = race.results, race.lanes
     enough, longest = rounds, LONGEST if until_clear else 1
     copied: list[float] = []
-    watcher = watch(race.device)
+    watcher = watch(race.watched)
     start = watcher.read() if watcher else None
     race.round()  # a warm-up, not counted: it brings the device to its working clock
     repeated = disturbed = 0

@@ -24,6 +24,7 @@ from kernelzoo import files, tables
 from kernelzoo.errors import KernelZooError
 from kernelzoo.measure import profiler, schema
 from kernelzoo.measure.ceilings import Ceilings
+from kernelzoo.measure.clocks import OF_CALLS
 from kernelzoo.measure.environment import device_name, versions
 from kernelzoo.measure.problems import Problem
 from kernelzoo.measure.race import Measurement
@@ -47,7 +48,7 @@ def extra_info(measured: Measurement, device: str, ceilings: Ceilings | None, sh
         "form": measured.form or None,
         **described(problem),
         "bytes": measured.bytes,
-        "gb_per_s": _round(measured.gb_per_s),
+        "gb_per_s": _round(measured.gb_per_s) if measured.clock not in OF_CALLS else None,
         "clock": measured.clock,
         "clock_detail": measured.clock_detail,
         "cache": measured.cache,
@@ -199,10 +200,11 @@ class Record:
     def failed(self) -> list[Json]:
         return list(self._document["kernelzoo"]["failed"])
 
-    def missing(self, problem: Problem, ids: Sequence[str], cache: str = "cold") -> list[str]:
-        """The ids, of these, without a result or failure in the file for this problem and state of the cache. A failure
-        counts for both states."""
+    def missing(self, problem: Problem, ids: Sequence[str], cache: str = "cold", timed: str = "device") -> list[str]:
+        """The ids, of these, without a result or failure in the file for this problem, state of the cache, and what is
+        timed. A failure counts for all."""
         infos = [e["extra_info"] for e in self._document["benchmarks"]]
+        infos = [info for info in infos if (info["clock"] == "call") == (timed == "call")]
         held = {_key(info) for info in infos if info.get("cache", "cold") == cache} | {
             _key(f) for f in self._document["kernelzoo"]["failed"]
         }

@@ -149,6 +149,7 @@ class Worker:
         ids: list[str],
         rounds: int,
         cache: measure.Cache,
+        timed: measure.Timed,
         label: str,
         tables: dict[str, dict[str, int]],
         waive: list[str],
@@ -161,14 +162,15 @@ class Worker:
             rounds=rounds,
             until_clear=not tables,  # tuning combines races of as many rounds each
             cache=cache,
+            timed=timed,
             ceilings=self._ceilings,
             waive=waive,
             progress=self._tell,
             turned=lambda id, sample, launches: self._tell("time", id, turn=sample and [sample, launches]),
         )
-        device = str(self._device)
+        device, ceilings = str(self._device), None if timed == "call" else self._ceilings
         return {
-            "entries": [record.entry(m, device, self._ceilings, label) for m in measured.values() if m.samples],
+            "entries": [record.entry(m, device, ceilings, label) for m in measured.values() if m.samples],
             "failed": [failure for m in measured.values() if (failure := record.failure_of(m))],
         }
 

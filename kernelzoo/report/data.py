@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from kernelzoo.measure.clocks import OF_CALLS
 from kernelzoo.report.notes import TILDE
 from kernelzoo.report.results import Failure, Group, Problem, Results, Row, Selection
 
@@ -53,7 +54,7 @@ def _row(selection: Selection, row: Row) -> Json:
         **_problem(row.problem),
         "median_us": row.microseconds,
         "ratio": selection.ratio(row),
-        "gb_per_s": row.gb_per_s,
+        "gb_per_s": None if row.clock in OF_CALLS else row.gb_per_s,
         "of_limit": row.of_limit,
         "copy_us": row.copy_us,
         "submit_us": row.submit_us,

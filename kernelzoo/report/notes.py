@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 
+from kernelzoo import registry
 from kernelzoo.measure.condition import DISTURBED
 from kernelzoo.measure.race import BREAKS
 
@@ -32,6 +33,21 @@ def marked(text: str, flags: Iterable[str]) -> str:
 def unmarked(flags: Iterable[str]) -> list[str]:
     """The flags that no mark stands for."""
     return [flag for flag in flags if flag not in _MARKS]
+
+
+def costs(rows: Iterable[tuple[str, str]]) -> list[str]:
+    """A line for each choice of the baseline's backend that took another form than the baseline, given ids and forms:
+    it is slower for the contract's sake, and what it is compared with is the baseline all the same."""
+    found: dict[tuple[str, str], None] = {}
+    for id, form in rows:
+        backend, op, _ = id.split("/")
+        if backend == registry.BASELINE and form not in ("", id, registry.baseline(op)):
+            found[id, form.rpartition("/")[2]] = None
+    return [
+        f"{id} took {form}, where {registry.baseline(id.split('/')[1])} may miss the contract: "
+        "the ratio is what the contract costs in torch"
+        for id, form in found
+    ]
 
 
 def lines(results: Sequence[Collection[str]]) -> list[str]:

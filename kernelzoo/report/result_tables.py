@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Iterable, Sequence
 
 from kernelzoo.report.notes import DAGGER, TILDE
@@ -97,6 +98,28 @@ def failure_table(results: Results) -> Table:
         for (id, outcome, reason, file), problems in found.items()
     ]
     return Table(["implementation", "outcome", "problems", "reason", "file"], lines)
+
+
+def call_table(selection: Selection) -> Table:
+    """Whole calls: a line for each implementation, the smallest ratio to the baseline's call first."""
+    lines = []
+    for name in sorted(selection.names, key=lambda name: selection.mean_ratio(name) or math.inf):
+        rows, mean, submit = selection.of(name), selection.mean_ratio(name), selection.median_submit_us(name)
+        known = [(ratio, row) for row in rows if (ratio := selection.ratio(row)) is not None]
+        worst, at = max(known, key=lambda one: one[0], default=(None, rows[0]))
+        lines.append(
+            [
+                Cell(rows[0].id + marks_of(rows, counted=True), id=rows[0].id),
+                BLANK if mean is None else Cell(f"{mean:.2f}"),
+                BLANK if worst is None else Cell(f"{worst:.2f}"),
+                BLANK if worst is None else Cell(f"{at.problem.dtype} {at.problem}"),
+                Cell(significant(statistics.median(row.microseconds for row in rows))),
+                BLANK if submit is None else Cell(significant(submit)),
+                Cell(covered(rows, selection)),
+            ]
+        )
+    headers = ["implementation", f"call / {selection.baseline}", "worst", "at", "call, µs", "host submit, µs"]
+    return Table([*headers, "problems"], lines, spare=["host submit, µs", "at", "problems", "call, µs"])
 
 
 def submit_table(selection: Selection) -> Table:

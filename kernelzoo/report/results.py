@@ -17,7 +17,7 @@ from kernelzoo.report import notes
 BASELINE = f"{registry.BASELINE}/{registry.BASELINE_VARIANT}"
 """Backend and variant that ratios are to by default: what a user would call without kernelzoo."""
 
-CLOCKS = ("device", "wall", "submit")
+CLOCKS = ("device", "wall", "call", "submit")
 CACHES = ("cold", "hot")
 OUTCOMES = ("refused", "wrong", "failed")
 
@@ -100,7 +100,8 @@ class Row:
     """What the operation must move, whatever the implementation does move."""
     device: str
     clock: str
-    """``"device"``, ``"wall"``, or ``"submit"``: the host's time to submit a call, which says nothing of a kernel."""
+    """``"device"``, ``"wall"``; ``"call"``, of whole calls; or ``"submit"``, the host's time to submit one. The last
+    two say nothing of a kernel."""
     clock_detail: str
     submit_us: float | None
     """The host's time to submit one launch."""

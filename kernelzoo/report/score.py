@@ -6,7 +6,8 @@ possible on the device.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import statistics
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -29,6 +30,7 @@ ZOO, OTHERS, COPY = "best of our variants", "best of the others", "a plain copy"
 ALL_OTHERS = f"{OTHERS}, with {DAGGER}"
 
 MOST_LINES = 40  # of a list of problems, the worst first
+WORST = 10  # problems against each side, of a distribution
 
 
 def score_table(group: Group, op: str) -> Table | None:
@@ -94,6 +96,55 @@ def behind_table(group: Group, op: str) -> Table | None:
     ]
     headers = ["problem", ZOO, "µs", OTHERS, "µs", "ratio", "verdict"]
     return Table(headers, lines) if lines else None
+
+
+def spread_table(group: Group, op: str) -> Table | None:
+    """The speed of our kernels in units of the best of the others, and of a plain copy, as a distribution over the
+    problems: of the best of our variants, and of each backend's choice."""
+    selection = group.select(op)
+    kernels = {ZOO: list(dict(_sides(group, selection)).get(ZOO, {}).values())}
+    kernels |= {f"{backend}/auto": selection.of(f"{backend}/auto") for backend in _own_backends(selection)}
+    lines = []
+    for label, base in _measures(group, selection):
+        for name, rows in kernels.items():
+            speeds = _speeds(rows, base)
+            if speeds:
+                known = [speed for speed, _ in speeds]
+                tenth = statistics.quantiles(known, n=10, method="inclusive")[0] if len(known) > 1 else known[0]
+                mean = geometric_mean(known) or 0.0
+                figures = [f"{mean:.2f}", f"{tenth:.2f}", f"{known[0]:.2f}"]
+                at, count = _problem(speeds[0][1].problem), Cell(f"{len(known)} of {len(selection.problems)}")
+                lines.append([Cell(name), Cell(label), *map(Cell, figures), at, count])
+    headers = ["kernel", "compared with", "mean", "tenth percentile", "worst", "at", "problems"]
+    return Table(headers, lines, spare=["problems", "at"]) if lines else None
+
+
+def worst_table(group: Group, op: str) -> Table | None:
+    """The problems on which the best of our variants is slowest in units of the best of the others, and of a plain
+    copy: ten of each."""
+    selection = group.select(op)
+    zoo = dict(_sides(group, selection)).get(ZOO, {})
+    lines = []
+    for label, base in _measures(group, selection):
+        speeds = _speeds(zoo.values(), base)
+        for speed, row in speeds[:WORST]:
+            other = Cell(significant(base[row.problem] * 1e6))
+            lines.append([_problem(row.problem), *_timed(row), Cell(label), other, Cell(f"{speed:.2f}")])
+    headers = ["problem", ZOO, "µs", "compared with", "µs", "its time / ours"]
+    return Table(headers, lines) if lines else None
+
+
+def _measures(group: Group, selection: Selection) -> Iterator[tuple[str, dict[Problem, float]]]:
+    """What a distribution is compared with: seconds of the best of the others that keep the contract, and of a copy."""
+    others = dict(_sides(group, selection)).get(OTHERS, {})
+    yield OTHERS, {problem: row.seconds for problem, row in others.items()}
+    yield COPY, {row.problem: row.copy_us / 1e6 for row in selection.rows if row.copy_us}
+
+
+def _speeds(rows: Iterable[Row], base: Mapping[Problem, float]) -> list[tuple[float, Row]]:
+    """The slowest first."""
+    speeds = [(base[row.problem] / row.seconds, row) for row in rows if row.problem in base]
+    return sorted(speeds, key=lambda one: one[0])
 
 
 def variant_table(group: Group, op: str) -> Table | None:

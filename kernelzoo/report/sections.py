@@ -1,8 +1,8 @@
 """What a report says: its sections as Markdown, the whole report of them, and generated blocks in other documents.
 
 A block's name is what a document asks for between ``<!-- results:NAME -->`` and ``<!-- /results -->``: ``environment``,
-``summary``, ``score``, ``shortfall``, ``behind``, ``variants``, ``submit``, ``host-ratios``, or ``table-OP-DTYPE`` such
-as ``table-softmax-float32``.
+``summary``, ``score``, ``spread``, ``worst``, ``shortfall``, ``behind``, ``variants``, ``call``, ``submit``,
+``host-ratios``, or ``table-OP-DTYPE`` such as ``table-softmax-float32``.
 """
 
 from __future__ import annotations
@@ -10,9 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from kernelzoo.measure.clocks import OF_CALLS
+from kernelzoo.measure.drawn import count_of
 from kernelzoo.report import notes, score
 from kernelzoo.report.result_tables import (
     breaking_table,
+    call_table,
     failure_table,
     ratio_table,
     submit_table,
@@ -23,6 +26,10 @@ from kernelzoo.report.results import Group, Results, Row, Selection
 from kernelzoo.report.table import Table, escape, significant
 from kernelzoo.terminal import wrapped
 
+CALLS_NOTE = (
+    "The time of a whole call: on a GPU the host's, which is not waited for. Ratios are to torch's own call where "
+    "torch has the operation: below 1 is faster; `worst` is the largest. `host submit` is of a launch that is bound."
+)
 TIMES_NOTE = "Median time of a launch in µs, and GB/s in brackets; the fastest of each row in bold."
 
 
@@ -47,11 +54,12 @@ def report(results: Results, title: str, figures: Mapping[tuple[str, str, str], 
     """The whole report. ``figures``: image file by label of the group, operation and dtype."""
     parts = [f"# {escape(title)}", environment(results)]
     for group in results.groups:
-        if group.clock == "submit":
-            parts += [f"## {escape(group.label)}", *_submits(group)]
+        if group.clock in OF_CALLS:
+            parts += [f"## {escape(group.label)}", *(_calls(group) if group.clock == "call" else _submits(group))]
             continue
         tables = list(_summaries(group))
         parts += [f"## {escape(group.label)}", *tables, summary_note(results.baseline), *_notes(group.rows, tables)]
+        parts += map(escape, notes.costs((row.id, row.form) for row in group.rows))
         for kind in SCORES:
             parts += _scores(group, kind)
         if group.clock == "wall":
@@ -78,10 +86,14 @@ def blocks(results: Results) -> dict[str, str]:
     found = {"environment": environment(results)}
     summary: list[str] = []
     host: list[str] = []
+    calls: list[str] = []
     submit: list[str] = []
     scores: dict[str, list[str]] = {}
     tables: dict[str, list[str]] = {}
     for group in results.groups:
+        if group.clock == "call":
+            calls += [_caption(group), *_calls(group)]
+            continue
         if group.clock == "submit":
             submit += [_caption(group), *_submits(group)]
             continue
@@ -97,6 +109,8 @@ def blocks(results: Results) -> dict[str, str]:
                 tables.setdefault(f"table-{op}-{dtype}", []).extend([_caption(group), *_times(group.select(op, dtype))])
     found["summary"] = "\n\n".join([*summary, summary_note(results.baseline)])
     found |= {kind: "\n\n".join(parts) for kind, parts in scores.items()}
+    if calls:
+        found["call"] = "\n\n".join(calls)
     if submit:
         found["submit"] = "\n\n".join(submit)
     if host:
@@ -122,11 +136,16 @@ def terminal(results: Results, width: int = 0) -> str:
             selection = group.select(op)
             ratios = f"ratios are time / {results.baseline}, below 1 is faster"
             parts.append(prose(f"{op} on {group.label}; {ratios}"))
-            parts.append(summary_table(selection).text(width))
-            if group.clock == "wall" and (table := ratio_table(selection)) is not None:
+            parts.append((call_table if group.clock == "call" else summary_table)(selection).text(width))
+            if group.clock in ("wall", "call") and (table := ratio_table(selection)) is not None:
                 parts.append(table.text(width))
                 if any(cell.best for row in table.rows for cell in row):
                     parts.append(prose("* the fastest of its row, and faster than the baseline"))
+            if any(count_of(row.shape_set.partition(",")[0]) for row in selection.rows) and group.clock not in OF_CALLS:
+                for scores in (SCORES["spread"], SCORES["worst"]):
+                    if (table := scores.table(group, op)) is not None:
+                        parts += [prose(f"{op}, {scores.caption}: {scores.note}"), table.text(width)]
+        parts += map(prose, notes.costs((row.id, row.form) for row in group.rows))
         parts += map(prose, notes.lines([row.marks for row in group.rows]))
     if differing := results.differing():
         more = [f"and {len(differing) - MOST} more"] * (len(differing) > MOST)
@@ -145,6 +164,17 @@ BREAKING_NOTE = (
 
 def _caption(group: Group) -> str:
     return f"**{escape(group.label)}**"
+
+
+def _calls(group: Group) -> list[str]:
+    """Whole calls: for each operation the means, and the ratio on every problem."""
+    parts = []
+    for op in group.operations():
+        selection = group.select(op)
+        ratios = ratio_table(selection)
+        parts += [f"{op}:", call_table(selection).markdown(), *([] if ratios is None else [ratios.markdown()])]
+    costs = map(escape, notes.costs((row.id, row.form) for row in group.rows))
+    return [*parts, CALLS_NOTE, *costs, *_notes(group.rows, parts)]
 
 
 def _submits(group: Group) -> list[str]:
@@ -174,6 +204,18 @@ SCORES = {
         "`score` is the geometric mean of limit / time: 1.00 is the best possible on the device. Even and odd are the "
         "lengths of the reduced axis. The last lines take, on each problem, the fastest of our variants, the fastest "
         "of all others and, where it was measured, a kernel that only copies the data.",
+    ),
+    "spread": Scores(
+        "speed in units of another's, over all problems",
+        score.spread_table,
+        "The other's time divided by ours: above 1 is faster. `mean` is the geometric mean; one problem in ten is "
+        "below the `tenth percentile`. The others are those that keep the contract.",
+    ),
+    "worst": Scores(
+        f"the worst {score.WORST} compared with each",
+        score.worst_table,
+        f"The {score.WORST} problems on which the best of our variants is slowest, compared with the best of the "
+        "others and with a plain copy.",
     ),
     "shortfall": Scores(
         "far from the limit",

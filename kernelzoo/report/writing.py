@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 from kernelzoo.files import printable, write_whole
+from kernelzoo.measure.clocks import OF_CALLS
 from kernelzoo.report import sections
 from kernelzoo.report.results import Results, ResultsError
 
@@ -59,7 +60,7 @@ def _draw(results: Results, directory: Path) -> dict[tuple[str, str, str], str]:
         raise ResultsError(f"figures need matplotlib ({error}); pip install 'kernelzoo[report]'") from error
     drawn = {}
     for group, suffix in zip(results.groups, _suffixes(results), strict=True):
-        if group.clock == "submit":  # a table says it all
+        if group.clock in OF_CALLS:  # a table says it all
             continue
         for op in group.operations():
             for dtype in group.dtypes(op):
@@ -71,7 +72,7 @@ def _draw(results: Results, directory: Path) -> dict[tuple[str, str, str], str]:
 
 def _suffixes(results: Results) -> list[str]:
     """A suffix for the figures of each group, so that their names differ; empty if there is only one group."""
-    if sum(group.clock != "submit" for group in results.groups) == 1:
+    if sum(group.clock not in OF_CALLS for group in results.groups) == 1:
         return [""] * len(results.groups)
     slugs = [re.sub(r"[^a-z0-9]+", "-", f"-{group.device}-{group.clock}".lower()) for group in results.groups]
     return [slug if slugs.count(slug) == 1 else f"{slug}-{i}" for i, slug in enumerate(slugs, start=1)]

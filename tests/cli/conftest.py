@@ -93,7 +93,8 @@ def say(**reply):
 def entry(id, problem, rounds, cache):
     backend, op, variant = id.split("/")
     facts = {"device": "a stub", "versions": VERSIONS, "clock": "wall", "clock_detail": "none", "cache": cache}
-    facts |= {"submit_us": None, "ceiling_gb_per_s": None, "floor_us": None, "shape_set": "s", "samples": rounds}
+    facts |= {"submit_us": None, "ceiling_gb_per_s": None, "floor_us": None, "shape_set": request["label"]}
+    facts |= {"samples": rounds}
     facts |= {"gb_per_s": 1.0, "of_limit": None, "first_call_ms": 1.0, "cupti_us": None, "flags": [], "race": "r"}
     facts |= {"id": id, "backend": backend, "variant": variant, "bytes": 8, "repeated_rounds": 0}
     facts |= {name: problem[name] for name in ("op", "shape", "dtype", "dim")}

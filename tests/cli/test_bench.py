@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from kernelzoo import measure
+
 Answer = Callable[..., tuple[int, Any]]
 Small = tuple[str, ...]
 
@@ -66,6 +68,36 @@ def test_the_file_is_one_of_pytest_benchmark_and_of_the_report(
     (group,) = json.loads(reported.stdout)["groups"]
     assert {row["id"] for row in group["rows"]} == {"torch/min/auto", "torch/min/eager"}
     assert not list(tmp_path.glob(".*.lock"))
+
+
+def test_whole_calls_stand_in_a_file_beside_launches(answer: Answer, small: Small, tmp_path: Path) -> None:
+    """What has a time of one kind still lacks the other; and an unknown clock is refused at once."""
+    path = tmp_path / "both.json"
+    command = ("bench", *small, "--op", "min", "--backend", "torch", "--variant", "eager,auto", "-o", path)
+    for clock, wanted in (("call", ["call"]), ("device", ["wall"]), ("call", [])):
+        status, told = answer(*command, "--resume", "--clock", clock)
+        assert status == 0 and [problem["clock"] for problem in told["problems"]] == wanted
+    infos = [entry["extra_info"] for entry in load(path)["benchmarks"]]
+    assert sorted((info["clock"], info["id"].split("/")[2]) for info in infos) == [
+        *(("call", "auto"), ("call", "eager"), ("wall", "auto"), ("wall", "eager"))
+    ]
+    assert all((info["gb_per_s"] is None) == (info["clock"] == "call") for info in infos)
+    status, told = answer("compare", "torch/min/auto", *small, "--clock", "sundial")
+    assert status == 2 and "no clock 'sundial'; known: call, device" in told["error"]
+
+
+def test_a_sample_is_drawn_by_its_seed(answer: Answer, stub: Path, tmp_path: Path) -> None:
+    """The same each time, so that a run can be resumed; its results name it with its seed."""
+    path = tmp_path / "sample.json"
+    command = ("bench", "--op", "min", "-o", path, "--shapes")
+    problems = {seed: [p.id for p in measure.problems("random:3", ("min",), seed=seed)] for seed in (4, 5)}
+    for seed, wanted in ((4, problems[4]), (4, []), (5, problems[5])):
+        status, told = answer(*command, "random:3", "--seed", seed, "--resume")
+        assert status == 0 and [problem["problem"] for problem in told["problems"]] == wanted
+    labels = [entry["extra_info"]["shape_set"] for entry in load(path)["benchmarks"]]
+    assert labels == ["random:3, seed 4"] * 6 + ["random:3, seed 5"] * 6
+    status, told = answer(*command, "random:many")
+    assert status == 2 and "no shape set 'random:many'; known: " in told["error"] and "random:COUNT" in told["error"]
 
 
 SLOW = """

@@ -140,3 +140,16 @@ if __name__ == "__main__":
     for columns in WIDTHS:
         os.environ["COLUMNS"] = str(columns)
         (FOLDER / f"tables-{columns}.txt").write_text(shown(), encoding="utf-8")
+
+
+def test_what_the_contract_costs_is_said_once(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "160")
+    tables, found = rows.Tables(output.console()), problem()
+    found["rows"][2] |= {"id": "torch/softmax/auto", "form": "torch/softmax/renormalized"}
+    tables.show(found)
+    tables.show(found)
+    assert (
+        capsys.readouterr().out.count("torch/softmax/auto took renormalized, where torch/softmax/eager may miss") == 1
+    )

@@ -1,8 +1,11 @@
 """What is the cpu backend's own: its bit-level conversions, sums and threads. The rest is conformance."""
 
+import gc
 import os
 import subprocess
 import sys
+import weakref
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -10,6 +13,7 @@ import torch
 from one_input import MIN, SOFTMAX
 
 import kernelzoo
+from kernelzoo import measure
 from kernelzoo.errors import UnsupportedProblemError
 
 numba = pytest.importorskip("numba", reason="the cpu backend is written in Numba")
@@ -257,3 +261,42 @@ def test_an_infinite_sum_is_no_nan():
         result = kernelzoo.get("cpu").softmax_backward(a, b, dim)
         result = result if dim else result.T
         assert result[1, 7].isnan() and (result[1, 8:] == -float("inf")).all() and result[2].isfinite().all()
+
+
+@pytest.fixture
+def uncollected() -> Iterator[None]:
+    """Nothing is freed that is part of a cycle."""
+    gc.disable()
+    yield
+    gc.enable()
+
+
+@pytest.mark.parametrize("dim", [-1, 0])
+@pytest.mark.parametrize(
+    "id", ["min/rows", "min/split", "softmax/fused", "softmax/online", "softmax_backward/fused", "min_backward/fused"]
+)
+def test_a_launch_runs_on_other_addresses_and_holds_no_memory(id: str, dim: int, uncollected: None) -> None:
+    """So it can be kept for a layout, and the tensors that it was bound to are freed when its caller drops them."""
+    problem = measure.Problem(id.split("/")[0], (40, 70_000) if dim == -1 else (4000, 24), "float32", dim)
+    held = [tensor.numpy() for tensor in problem.inputs(torch.Generator().manual_seed(1))]
+    refs = [weakref.ref(array) for array in held]
+    inputs = [torch.from_numpy(array) for array in held]
+    (out,) = problem.operation.allocate(problem.arguments(inputs))
+    launch = problem.launch(kernelzoo.implementation(f"cpu/{id}"), inputs, [out])
+    at = launch.at
+    del inputs, held, launch
+    assert [ref() for ref in refs] == [None] * len(refs)
+    others = problem.inputs(torch.Generator().manual_seed(2))
+    expected = torch.full_like(out, -1)
+    problem.launch(kernelzoo.implementation(f"cpu/{id}"), others, [expected])()
+    result = torch.empty_like(out)
+    at(*(tensor.data_ptr() for tensor in (*others, result)))
+    assert torch.equal(result, expected) and not torch.equal(result, out)
+
+
+def test_rows_are_counted_on_where_a_task_begins_and_every_chunk_ends() -> None:
+    """In whatever order rows, their groups and their chunks follow one another in memory."""
+    for shape, order in (((7, 300, 5), (0, 1, 2)), ((5, 300, 7), (2, 1, 0)), ((3, 90_001, 2), (0, 2, 1))):
+        x = torch.randn([shape[d] for d in order]).permute([order.index(d) for d in range(3)])
+        for variant in ("rows", "split"):
+            assert torch.equal(kernelzoo.get("cpu").min(x, 1, variant=variant), x.amin(1)), (shape, order, variant)

@@ -235,7 +235,7 @@ def test_control_characters_never_reach_the_terminal(entry, write) -> None:
 
 
 BAD_FIELDS = [
-    ("clock", "sundial", "'device', 'wall' or 'submit'"),
+    ("clock", "sundial", "'device', 'wall', 'call' or 'submit'"),
     ("shape", "4096", "a list of sizes"),
     ("shape", [], "a list of sizes"),
     ("shape", [4, 0], "a list of sizes"),

@@ -121,3 +121,36 @@ def test_nothing_is_scored_without_limits(host, write) -> None:
     results = load([write(host)])
     assert all(score.score_table(group, "softmax") is None for group in results.groups)
     assert "score" not in sections.blocks(results)
+
+
+def test_spread_is_a_distribution_of_speeds_and_worst_its_end(entry, write) -> None:
+    """On twelve problems the zoo takes 1, 2, ... 12 fortieths of a copy's time, and four times that of a peer."""
+    shapes = [(4, 8 * n) for n in range(1, 13)]
+    facts = {"floor_us": 1.0, "shape_set": "random:12, seed 3"}
+    entries = [entry("triton/softmax/auto", shape, 1.0 * n, copy_us=40.0, **facts) for n, shape in enumerate(shapes, 1)]
+    entries += [entry("rival/softmax/auto", shape, 0.25, copy_us=40.0, **facts) for shape in shapes]
+    entries += [entry("odd/softmax/auto", shape, 0.1, breaks="NaN is dropped", **facts) for shape in shapes]
+    entries.append(entry("cupy/softmax/auto", shapes[0], 0.5, copy_us=40.0, **facts))
+    results = load([write(entries)])
+    group = results.groups[0]
+    lines = {tuple(line[:2]): line[2:] for line in texts(score.spread_table(group, "softmax"))}
+    copied = lines["best of our variants", "a plain copy"]
+    # 80, 20, ... 40/11, 40/12: the tenth percentile is the second from below, and a tenth of the way to the third.
+    assert copied == ["8.01", "3.67", "3.33", "float32 (4, 96)", "12 of 12"]
+    assert lines["triton/auto", "a plain copy"][0] == "7.56"
+    assert lines["cupy/auto", "best of the others"] == [*["0.50"] * 3, "float32 (4, 8)", "1 of 12"]
+    worst = texts(score.worst_table(group, "softmax"))
+    assert len(worst) == 20 and worst[0] == [
+        "float32 (4, 96)",
+        "triton/auto",
+        "12.0",
+        "best of the others",
+        "0.25",
+        "0.02",
+    ]
+    assert [line[0] for line in worst[10:]] == [f"float32 (4, {8 * n})" for n in range(12, 2, -1)]
+    terminal = sections.terminal(results)
+    assert "tenth percentile" in terminal and "its time / ours" in terminal
+    plain = load([write([entry() | {"shape_set": "map"}, *(e for e in [entry("triton/softmax/auto", copy_us=1.0)])])])
+    assert "tenth percentile" not in sections.terminal(plain)  # a map is summed up by its scores
+    assert sections.blocks(results)["spread"].count("| best of our variants |") == 2

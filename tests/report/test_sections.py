@@ -4,7 +4,7 @@ import copy
 
 import pytest
 
-from kernelzoo.report import ResultsError, load, markers, result_tables, sections
+from kernelzoo.report import ResultsError, data, load, markers, notes, result_tables, sections
 from kernelzoo.report.table import Cell, Table, escape, significant
 
 
@@ -219,7 +219,7 @@ def test_insert_refuses_what_it_cannot_fill(document, words) -> None:
 
 def test_blocks_are_named_for_what_they_hold(sweep, host, write) -> None:
     blocks = sections.blocks(load([write(sweep + host)]))
-    scores = ["score", "shortfall", "behind", "variants"]
+    scores = ["score", "spread", "worst", "shortfall", "behind", "variants"]
     tables = ["table-min-float32", "table-softmax-float32"]
     assert list(blocks) == ["environment", "summary", *scores, "host-ratios", *tables]
     assert "host-ratios" not in sections.blocks(load([write(sweep)]))
@@ -239,3 +239,38 @@ def test_submit_times_are_a_table_of_their_own(entry, write) -> None:
     assert "| triton/softmax/call | 10.0 | 1.25 |" in found["submit"]
     assert "triton/softmax/call" not in found["summary"] + found["table-softmax-float32"]
     assert "| triton/softmax/call | 10.0 | 1.25 |" in sections.report(results, "t", {})
+
+
+def test_whole_calls_are_a_table_of_their_own(entry, write) -> None:
+    """Ratios to torch's own call: their mean, the worst with its problem, and each; no bytes per second."""
+    call = {"clock": "call", "submit_us": 2.0, "ceiling_gb_per_s": None, "floor_us": None, "gb_per_s": None}
+    shapes = ((64, 64), (4096, 256))
+    calls = [entry("torch/softmax/eager", shape, 8.0, **call) for shape in shapes]
+    calls += [entry("triton/softmax/auto", shape, us, **call) for shape, us in zip(shapes, (16.0, 4.0), strict=True)]
+    results = load([write([*calls, entry("torch/softmax/eager", us=3.0)])])
+    found, report = sections.blocks(results), sections.report(results, "t", {})
+    for text in (found["call"], report):
+        assert "| triton/softmax/auto | 1.00 | 2.00 | float32 (64, 64) | 10.0 | 2.00 | 2 of 2 |" in text
+        assert "| float32 (4096, 256) | **0.50** |" in text
+    assert "triton/softmax/auto" not in found["summary"] + found["table-softmax-float32"]
+    terminal = sections.terminal(results)
+    assert "call / torch/eager" in terminal and "0.50*" in terminal
+    rates = {row["gb_per_s"] for group in data.document(results)["groups"] for row in group["rows"]}
+    assert None in rates and len(rates) == 2
+
+
+def test_what_the_contract_costs_in_torch_is_said_of_its_row(entry, write) -> None:
+    """A choice that is slower than torch's own function is no baseline, and says why."""
+    form = "torch/softmax/renormalized"
+    auto = entry("torch/softmax/auto", us=23.0, form=form)
+    plain = entry("torch/min/auto", us=9.0, form="torch/min/eager")
+    other = entry("triton/softmax/auto", us=5.0, form="triton/softmax/fused")
+    results = load([write([entry(us=10.0), auto, plain, entry("torch/min/eager", us=9.0), other])])
+    said = (
+        "torch/softmax/auto took renormalized, where torch/softmax/eager may miss the contract: the ratio is what the "
+        "contract costs in torch"
+    )
+    assert notes.costs([("torch/softmax/auto", form), ("torch/min/auto", "torch/min/eager")]) == [said]
+    for text in (sections.report(results, "t", {}), sections.terminal(results)):
+        assert text.count("may miss the contract") == 1 and said in text
+    assert results.groups[0].select("softmax").ratio(results.groups[0].rows[1]) == 2.3

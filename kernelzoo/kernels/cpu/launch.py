@@ -1,19 +1,21 @@
 """How a problem is laid out for the host's kernels: flat arrays, which rows go side by side, tasks, launches."""
 
+import ctypes
 import inspect
 import os
 import platform
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, TypeAlias
 
 import numba
+import numpy as np
 import torch
 from llvmlite import binding
 from numba.core.dispatcher import Dispatcher
 
-from kernelzoo.launch import Compiled, Launch, Step, recording
+from kernelzoo.launch import Compiled, Launch, Movable, Step, recording
 
 TASK_ELEMENTS = 65536
 """Least elements worth a task of its own: while the other threads are woken, one core reads these."""
@@ -23,6 +25,9 @@ MIN_LANES = 8
 
 SHORT = 32
 """Reduced axes shorter than this are too short to vectorise along."""
+
+Kernel: TypeAlias = "tuple[Callable[..., None], tuple[Any, ...]]"
+"""A compiled kernel and its arguments."""
 
 # Numba's workqueue threading layer, which it falls back to where neither TBB nor OpenMP is installed, ends the process
 # when two Python threads are inside parallel kernels at once. One launch uses all cores, so waiting costs little.
@@ -78,18 +83,55 @@ def tasks(units: int, elements: int) -> int:
     return max(1, min(threads, units, elements // TASK_ELEMENTS))
 
 
-def launcher(*steps: tuple[Callable[..., None], tuple[Any, ...]]) -> Launch:
-    """A launch that runs compiled kernels with their arguments, in order; under a recording, their steps."""
+def launcher(tensors: Sequence[torch.Tensor], arrays: Sequence[Any], *steps: Kernel) -> Launch:
+    """A launch that runs compiled kernels with their arguments, in order; under a recording, their steps.
+
+    ``arrays``: the memory of the canonical ``tensors``, as it stands among the arguments.
+    """
     rec = recording.get()
     if rec is not None:
         return rec.launch(*(_recorded(*step, compiles=rec.compiles) for step in steps))
+    return OnHost(tensors, arrays, steps)
 
-    def launch() -> None:
+
+class OnHost(Movable):
+    """Compiled kernels with their arguments. One launch runs at a time: a workspace among them serves all threads."""
+
+    __slots__ = ("_steps",)
+
+    def __init__(self, tensors: Sequence[torch.Tensor], arrays: Sequence[Any], steps: Sequence[Kernel]) -> None:
+        super().__init__(_moved(arrays, steps), *tensors)
+        self._steps = steps
+
+    def __call__(self) -> None:
         with _launching:
-            for kernel, arguments in steps:
+            for kernel, arguments in self._steps:
                 kernel(*arguments)
 
-    return launch
+
+def _moved(arrays: Sequence[Any], steps: Sequence[Kernel]) -> Callable[..., None]:
+    """The same kernels on other addresses in place of the arrays, whose memory it does not hold: a kept launch must
+    not keep the tensors of its bind."""
+    memory = [(ctypes.c_byte * array.nbytes, array.dtype) for array in arrays]
+    templates = []
+    for kernel, arguments in steps:
+        places = [(place, i) for place, one in enumerate(arguments) for i, own in enumerate(arrays) if one is own]
+        own = {place for place, _ in places}
+        templates.append((kernel, [None if place in own else one for place, one in enumerate(arguments)], places))
+
+    def at(*addresses: int) -> None:
+        given = [
+            np.frombuffer(kind.from_address(address), dtype)
+            for (kind, dtype), address in zip(memory, addresses, strict=True)
+        ]
+        with _launching:
+            for kernel, arguments, places in templates:
+                arguments = arguments.copy()  # another thread may launch the same
+                for place, i in places:
+                    arguments[place] = given[i]
+                kernel(*arguments)
+
+    return at
 
 
 def _recorded(kernel: Any, arguments: tuple[Any, ...], *, compiles: bool) -> Step:

@@ -98,13 +98,18 @@ def _row(x, start, step, n, shift):
 def _rows_task(
     x, out, shift, n, lanes, chunk, chunks, x_group, x_n, x_lane, out_group, out_chunk, out_lane, first, last
 ):
-    for unit in range(first, last):
-        row, part = unit // chunks, unit % chunks
-        group, lane = row // lanes, row % lanes
+    row, part = first // chunks, first % chunks
+    group, lane = row // lanes, row % lanes
+    for _ in range(first, last):
         start = np.uint64(group * x_group + part * chunk * x_n + lane * x_lane)
         count = np.uint64(min(chunk, n - part * chunk))
         least = _row(x, start, np.uint64(x_n), count, shift)
         out[np.uint64(group * out_group + part * out_chunk + lane * out_lane)] = _element(least, shift)
+        part += 1
+        if part == chunks:
+            part, lane = 0, lane + 1
+            if lane == lanes:
+                lane, group = 0, group + 1
 
 
 @compiled()

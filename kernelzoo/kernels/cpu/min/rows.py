@@ -12,4 +12,5 @@ from kernelzoo.registry import register
 def rows(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """Parallel over rows: one thread reduces a row, or a tile of rows side by side, in one pass."""
     x, out = lanes_last(x, out)
-    return launcher(chunk_minima(x, out.unsqueeze(1), x.size(1)))
+    step = chunk_minima(x, out.unsqueeze(1), x.size(1))
+    return launcher((x, out), step[1][:2], step)

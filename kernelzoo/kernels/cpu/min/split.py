@@ -18,4 +18,5 @@ def split(x: torch.Tensor, out: torch.Tensor) -> Launch:
     groups, n, lanes = x.shape
     chunk = max(1, CHUNK // min(lanes, LANES)) if side_by_side(x) else CHUNK
     partial = x.new_empty((groups, -(-n // chunk), lanes))
-    return launcher(chunk_minima(x, partial, chunk), chunk_minima(partial, out.unsqueeze(1), partial.size(1)))
+    first, second = chunk_minima(x, partial, chunk), chunk_minima(partial, out.unsqueeze(1), partial.size(1))
+    return launcher((x, out), (first[1][0], second[1][1]), first, second)

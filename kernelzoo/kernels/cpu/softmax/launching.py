@@ -22,4 +22,5 @@ def bound(kernel: Callable[..., None], tensors: tuple[torch.Tensor, ...], units:
     dtype = DTYPES[x.dtype]
     strides = (stride for tensor in tensors for stride in tensor.stride())
     shape = (x.size(1), x.size(2), *strides, *constants, units, tasks(units, x.numel()))
-    return launcher((kernel, (*(flat(tensor, dtype) for tensor in tensors), *shape)))
+    arrays = [flat(tensor, dtype) for tensor in tensors]
+    return launcher(tensors, arrays, (kernel, (*arrays, *shape)))

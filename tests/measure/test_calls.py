@@ -1,0 +1,134 @@
+"""The clock of whole calls: what is called, that it is checked as it was called, and how many calls a sample has."""
+
+import itertools
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from registered import forget
+
+import kernelzoo
+from kernelzoo import measure, registry
+from kernelzoo.launch import void
+from kernelzoo.measure.calls import Call, CallClock, Called
+from kernelzoo.measure.clocks import WallClock
+from kernelzoo.registry import Bind, Launch
+
+CPU = torch.device("cpu")
+PROBLEM = measure.Problem("softmax", (64, 33), "float32")
+
+
+@pytest.fixture
+def entrant() -> Iterator[Callable[[Bind], registry.Implementation]]:
+    def enter(bind: Bind) -> registry.Implementation:
+        kernelzoo.register("entrant", "softmax", "only")(bind)
+        return kernelzoo.implementation("entrant/softmax/only")
+
+    yield enter
+    forget("entrant")
+
+
+def race(*implementations: registry.Implementation, **options: Any) -> list[measure.Measurement]:
+    found = measure.race(PROBLEM, implementations, CPU, **{"rounds": 3, "cache": "hot", "timed": "call"} | options)
+    return list(found.values())
+
+
+def test_whole_calls_have_a_clock_of_their_own() -> None:
+    ids = ("torch/softmax/eager", "torch/softmax/auto", "cpu/softmax/auto")
+    for result in race(*map(kernelzoo.implementation, ids)):
+        assert (result.wrong, result.failed, result.refused, len(result.samples)) == ("", "", "", 3)
+        assert (
+            result.clock == "call" and "kernelzoo.get(BACKEND).softmax, or torch.softmax itself" in result.clock_detail
+        )
+        assert result.limit is None and result.copy is None and result.submit is None
+
+
+def test_the_baseline_is_torch_s_own_function_and_nothing_else_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    x, out, seen = torch.randn(4, 5), torch.empty(4, 5), list[str]()
+    monkeypatch.setattr(torch, "softmax", lambda x, dim: seen.append("torch") or x.softmax(dim))
+    backend = SimpleNamespace(softmax=lambda x, dim, variant: seen.append(variant) or x.softmax(dim))
+    monkeypatch.setattr("kernelzoo.measure.calls.backends.get", lambda name: backend)
+    for variant in ("eager", "auto"):
+        implementation = kernelzoo.implementation(f"torch/softmax/{variant}")
+        Called.of(implementation).launch(x, dim=0, out=out)()
+        assert torch.equal(out, x.softmax(0))
+    assert seen == ["torch", "auto"]
+
+
+def test_an_operation_that_torch_lacks_is_called_of_the_backend() -> None:
+    problem = measure.Problem("softmax_backward", (16, 33), "float32")
+    eager = kernelzoo.implementation("torch/softmax_backward/eager")
+    (result,) = measure.race(problem, [eager], CPU, rounds=2, cache="hot", timed="call").values()
+    assert len(result.samples) == 2 and "itself" not in result.clock_detail
+
+
+def right(x: torch.Tensor, out: torch.Tensor) -> Launch:
+    return lambda: void(torch.softmax(x, 1, out=out))
+
+
+def after(binds: int, launches: int = 0) -> Bind:
+    """Right in so many binds, and in so many launches of later ones; of them all, only calls make more."""
+    bound, launched = itertools.count(), itertools.count()
+
+    def bind(x: torch.Tensor, out: torch.Tensor) -> Launch:
+        if next(bound) < binds:
+            return right(x, out)
+        return lambda: void(torch.softmax(x, 1, out=out)) if next(launched) < launches else void(out.fill_(1 / 33))
+
+    return bind
+
+
+@pytest.mark.parametrize(("launches", "passes"), [(0, False), (30, True)])
+def test_what_is_wrong_only_when_it_is_called_has_no_time(
+    entrant: Callable[[Bind], registry.Implementation], launches: int, passes: bool
+) -> None:
+    (launched,) = race(entrant(after(2, launches)), timed="device")  # bound to the set, and among guarded bytes
+    assert len(launched.samples) == 3, launched
+    (called,) = race(entrant(after(2, launches)), rounds=20)
+    assert called.wrong and not called.samples
+    assert called.wrong.startswith("right when checked alone, wrong as it was timed: ") is passes
+
+
+def test_a_refusal_is_one_of_the_call_too(entrant: Callable[[Bind], registry.Implementation]) -> None:
+    def picky(x: torch.Tensor, out: torch.Tensor) -> Launch:
+        raise kernelzoo.UnsupportedProblemError("entrant/softmax/only", "it never can")
+
+    (result,) = race(entrant(picky))
+    assert "it never can" in result.refused
+
+
+def test_a_call_that_returns_another_shape_is_no_result() -> None:
+    with pytest.raises(AssertionError, match="a call returned"):  # which a copy would spread over all of it
+        Call(lambda: torch.zeros(1, 3), [torch.empty(2, 3)])()
+
+
+@pytest.mark.parametrize(
+    ("sets", "once", "calls"), [(2, 1e-6, 120), (100, 1e-6, 100), (2048, 1e-6, 120), (2, 1e-3, 20), (2, 1.0, 5)]
+)
+def test_a_sample_on_a_gpu_has_fewer_calls_than_a_stream_queues(
+    sets: int, once: float, calls: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And is begun when the device is idle; no more than one result of each set is kept."""
+    now, events, out = 0.0, list[str](), torch.empty(1)
+
+    def call() -> torch.Tensor:
+        nonlocal now
+        now += once
+        events.append("call")
+        return torch.zeros(1)
+
+    monkeypatch.setattr("kernelzoo.measure.calls.perf_counter", lambda: now)
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda device: events.append("wait"))
+    clock = CallClock(WallClock(), torch.device("cuda"), "softmax")
+    sampler = clock.prepare([Call(call, [out]) for _ in range(sets)])
+    assert sampler.launches == calls
+    events.clear()
+    clock.settle([], writes=True)
+    assert sampler() == pytest.approx(once)
+    ahead = calls <= sets
+    assert events == ["wait", *["call"] * (calls + ahead)]
+    assert len(set(sampler.upcoming())) == min(sets, calls)
+    sampler.deliver()
+    assert not out.item()
