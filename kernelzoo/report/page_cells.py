@@ -41,7 +41,8 @@ class Grid:
     caption: str
     headers: Sequence[str]
     rows: Sequence[Sequence[Td]]
-    kind: str = ""
+    op: str = ""
+    """The operation that it is about; empty for more than one."""
 
     @property
     def body(self) -> Markup:
