@@ -153,9 +153,7 @@ function draw() {
     drawCompare(rows);
     drawResults(rows);
     hideOthers();
-    for (const link of document.querySelectorAll(".here")) {
-      link.href = `${location.hash.replace(/&?view=[^&]*/, "")}&view=${link.dataset.view}`;
-    }
+    for (const link of document.querySelectorAll(".here")) link.href = address(link.dataset.view);
     document.body.dataset.drawn = String(Number(document.body.dataset.drawn ?? 0) + 1);
     if (Object.hasOwn({ ...FIGURES, ...PARTS }, state.view)) {
       at(state.view).scrollIntoView();
@@ -175,7 +173,7 @@ function change(chosen, { only = "" } = {}) {
 
 if (DATA.groups.length) {
   at("filters").hidden = false;
-  at("filters").open = matchMedia("(min-width: 48rem)").matches;
+  at("filters").open = matchMedia("(min-width: 40rem)").matches;
   readAddress();
   draw();
   addEventListener("hashchange", () => {

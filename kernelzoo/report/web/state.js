@@ -81,19 +81,23 @@ function settle() {
   if (!names.includes(state.other)) state.other = "";
 }
 
-function writeAddress() {
-  const group = groupOf();
+// The address of what is shown, and of a part of it. The operation and dtype always stand there: an address outlives new
+// results, which may change what is shown first.
+function address(view = "") {
   const said = new URLSearchParams();
-  const usual = { device: DATA.groups[0].id };
-  // The operation and dtype always stand there: an address outlives new results, which may change what is shown first.
-  for (const key of KEYS) if (state[key] && state[key] !== usual[key]) said.set(key, state[key]);
-  const address = String(said).replaceAll("%2F", "/").replaceAll("%2C", ",");
-  try {
-    history.replaceState(null, "", `#${address}`);
-  } catch {
-    location.hash = address; // where a frame may not change its history
+  for (const key of KEYS) {
+    const value = key === "view" ? view : state[key];
+    if (value && !(key === "device" && DATA.groups.length === 1)) said.set(key, value);
   }
-  return group;
+  return `#${String(said).replaceAll("%2F", "/").replaceAll("%2C", ",")}`;
+}
+
+function writeAddress() {
+  try {
+    history.replaceState(null, "", address());
+  } catch {
+    location.hash = address(); // where a frame may not change its history
+  }
 }
 
 const subjectRows = () => subjectsOf(groupOf()).flatMap((subject) => rowsOf(groupOf(), subject));
