@@ -151,6 +151,9 @@ def visit(browser, page_file):
     assert [made.trouble for made in visits] == [[] for _ in visits]
 
 
+DRAWN = "[...document.querySelectorAll('.plot svg')].map((svg) => Number(svg.getAttribute('width')))"
+"""The widths that the figures are drawn for."""
+
 WIDTHS = pytest.mark.parametrize("width", [390, 768, 1440])
 
 
@@ -332,7 +335,7 @@ def test_nothing_reaches_past_the_edge_of_a_telephone(visit, width) -> None:
 def test_figures_follow_the_width_of_the_window(visit) -> None:
     page = visit()
     page.page.set_viewport_size({"width": 600, "height": 900})
-    page.until("[...document.querySelectorAll('.plot svg')].every((s) => s.clientWidth < 600)")
+    page.until(f"{DRAWN}.every((width) => width < 600)")
     assert page.page.evaluate("document.documentElement.scrollWidth") == 600
 
 
@@ -352,19 +355,30 @@ def test_axis_labels_do_not_lie_on_one_another(visit, width) -> None:
         assert overlaps == []
 
 
+def test_an_interval_of_noise_does_not_widen_the_axis_without_end(entry, write_into, tmp_path, visit) -> None:
+    noise = [10.0 ** (power % 7 - 3) for power in range(9)]
+    rows = [entry(us=1.0, data=noise), entry("triton/softmax/auto", us=0.5, data=[time / 2 for time in noise])]
+    path = tmp_path / "noise.html"
+    write_page(load([write_into(tmp_path, rows)]), path, title="Noise")
+    page = visit(path=path)
+    ticks = page.page.locator("#ratios [aria-label='x-axis tick label'] text").all_text_contents()
+    assert 2 <= len(ticks) <= 30 and all(0.1 < float(tick) < 10 for tick in ticks)
+    assert page.sideways() == []
+
+
 def test_on_paper_figures_fit_and_the_screen_comes_back(visit) -> None:
-    page = visit(viewport={"width": PAPER[0], "height": PAPER[1]}, color_scheme="dark")
+    page = visit(color_scheme="dark")
     page.page.emulate_media(media="print")
+    page.page.set_viewport_size({"width": PAPER[0], "height": PAPER[1]})
     page.page.evaluate("dispatchEvent(new Event('beforeprint'))")
     assert page.page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
-    widths = page.page.evaluate("[...new Set([...document.querySelectorAll('.plot svg')].map((s) => s.clientWidth))]")
-    assert len(widths) == 1 and widths[0] <= PAPER[0]
+    assert set(page.page.evaluate(DRAWN)) == {690}  # drawn for paper, not shrunk to it
     assert page.page.evaluate("document.documentElement.scrollWidth") == PAPER[0]
     assert page.page.locator("#filters:visible, .tools:visible, details:not([open]):visible").count() == 0
     page.page.emulate_media(media="screen")
     page.page.evaluate("dispatchEvent(new Event('afterprint'))")
     page.page.set_viewport_size({"width": 1280, "height": 900})
-    page.until("[...document.querySelectorAll('.plot svg')].every((s) => s.clientWidth > 1000)")
+    page.until(f"{DRAWN}.every((width) => width > 1000)")
 
 
 def test_printed_pages_hold_the_points_of_the_figures(visit, page_file) -> None:

@@ -168,6 +168,10 @@ def test_scores_stand_open_and_gaps_closed(sweep, write, made) -> None:
     assert "<summary>softmax: each variant compared with the fastest of its backend</summary>" in page.source
 
 
+def test_the_end_of_an_interval_of_noise_is_short() -> None:
+    assert [page_cells.ratio_text(value) for value in (0.5, 1.0, 123.4, 2.8e27)] == ["0.50", "1.000", "123", "3e+27"]
+
+
 def test_ratios_of_any_size_are_told(entry, write, made) -> None:
     page = made(load([write([entry(us=1e6), entry("a/softmax/auto", us=1.0), entry("b/softmax/auto", us=1e9)])]))
     assert [row[:2] for row in page.tables["softmax: the fastest first"][1:]] == [

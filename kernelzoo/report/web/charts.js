@@ -3,6 +3,7 @@
 
 const NARROW = 560; // CSS pixels: below it, a figure is a telephone's
 const LISTED = 60; // shapes that still have a line each
+const WIDER = 3; // times: how far an interval may widen its axis beyond the ratios themselves
 
 const UNITS = ["B", "KB", "MB", "GB", "TB", "PB"];
 const bytesText = (bytes) => {
@@ -14,7 +15,8 @@ const logTicks = ([low, high], most) => {
   const powers = d3.range(Math.floor(Math.log10(low)), Math.ceil(Math.log10(high)) + 1);
   for (const digits of [[1, 1.5, 2, 3, 5, 7], [1, 2, 5], [1, 3], [1]]) {
     const ticks = powers.flatMap((power) => digits.map((digit) => +(digit * 10 ** power).toPrecision(2))).filter((t) => t >= low && t <= high);
-    if (ticks.length <= most || digits.length === 1) return ticks;
+    if (ticks.length <= most) return ticks;
+    if (digits.length === 1) return ticks.filter((_, i) => i % Math.ceil(ticks.length / most) === 0);
   }
 };
 // An axis with words of our own: on a logarithmic one Observable Plot would leave some out.
@@ -98,11 +100,14 @@ function ratioFigure(rows, width) {
   const names = unique(drawn.map((row) => row.name));
   const shapes = shapesOf(drawn);
   const listed = shapes.length <= LISTED;
-  const ends = d3.extent(drawn.flatMap((row) => [row.ratio, row.low || row.ratio, row.high || row.ratio]));
-  const domain = [Math.min(0.9, ends[0] / 1.05), Math.max(1.1, ends[1] * 1.05)];
+  // An interval of noise may span thirty powers of ten: what lies far beyond all ratios is cut off at the edge.
+  const [least, largest] = d3.extent(drawn, (row) => row.ratio);
+  const low = d3.min(drawn, (row) => Math.max(row.low || row.ratio, least / WIDER));
+  const high = d3.max(drawn, (row) => Math.min(row.high || row.ratio, largest * WIDER));
+  const domain = [Math.min(0.9, low / 1.05), Math.max(1.1, high * 1.05)];
   const scale = { type: "log", domain, axis: null };
   const label = { label: `time / ${DATA.baseline} (${listed ? "left of" : "below"} 1 is faster)`, labelArrow: "none" };
-  const look = { strokeWidth: 1.6, stroke: "colour" };
+  const look = { strokeWidth: 1.6, stroke: "colour", clip: true };
   if (listed) {
     const step = Math.min(3.2, 13 / names.length);
     const text = (row) => shapeText(row.problem);

@@ -42,6 +42,7 @@ function drawFilters() {
   at("filters").querySelector(".controls").replaceChildren(...controls, element("div", { className: "chips", role: "group", ariaLabel: "backends" }, ...chips));
 }
 
+const ROOFLINE = at("limit") ? at("limit").querySelector("figcaption").lastChild.textContent : "";
 let picked = null;
 
 function pick(row) {
@@ -121,6 +122,7 @@ function drawResults(rows) {
 function drawTools(rows) {
   const tools = at("limit").querySelector(".tools");
   const both = rows.some((row) => row.share);
+  at("limit").querySelector("figcaption").lastChild.textContent = both ? ROOFLINE : "No limit was measured here.";
   tools.replaceChildren(...(both ? [choice("upwards", "y", [["", "share of the limit"], ["speed", "GB/s, and the roofline"]])] : []));
 }
 
@@ -183,16 +185,23 @@ if (DATA.groups.length) {
   });
   let width = innerWidth;
   let waiting = 0;
+  let printing = false;
   addEventListener("resize", () => {
     if (innerWidth === width) return; // a telephone's bars come and go
     width = innerWidth;
     clearTimeout(waiting);
-    waiting = setTimeout(draw, 60);
+    waiting = setTimeout(() => printing || draw(), 60); // paper is narrower than the window
   });
   const figures = (wide) => {
     for (const [id, made] of Object.entries(FIGURES)) drawFigure(id, made, shownRows(), wide);
   };
-  addEventListener("beforeprint", () => figures(PAPER));
-  addEventListener("afterprint", () => figures());
+  addEventListener("beforeprint", () => {
+    printing = true;
+    figures(PAPER);
+  });
+  addEventListener("afterprint", () => {
+    printing = false;
+    figures();
+  });
 }
 document.querySelectorAll("main table").forEach((table) => table.closest("#explorer") || enhance(table));
