@@ -83,8 +83,10 @@ function drawCompare(rows) {
   const section = at("compare");
   section.hidden = names.length < 2;
   if (section.hidden) return;
-  const autos = names.filter((name) => name !== DATA.baseline);
-  const one = names.includes(state.one) ? state.one : (autos.find((name) => name.endsWith("/auto")) ?? autos[0]);
+  const others = names.filter((name) => name !== DATA.baseline);
+  const beside = DATA.baseline.split("/")[0]; // another language says more than another way of the same one
+  const usual = others.find((name) => name.endsWith("/auto") && !name.startsWith(`${beside}/`)) ?? others[0];
+  const one = names.includes(state.one) ? state.one : usual;
   const other = names.includes(state.other) && state.other !== one ? state.other : names.find((name) => name !== one);
   const select = (label, key, value) => {
     const made = element("select", { ariaLabel: label });
