@@ -368,6 +368,16 @@ def test_an_interval_of_noise_does_not_widen_the_axis_without_end(entry, write_i
     assert page.sideways() == []
 
 
+def test_results_without_a_figure_are_tables_that_sort(entry, write_into, tmp_path, visit) -> None:
+    rows = [entry(id, us=us, clock="submit") for id, us in (("torch/softmax/eager", 2.0), ("triton/softmax/auto", 1.0))]
+    path = tmp_path / "submit.html"
+    write_page(load([write_into(tmp_path, rows)]), path, title="Submit")
+    page = visit(path=path)
+    page.page.get_by_role("button", name="way of calling").click()
+    names = page.page.locator("table").first.locator("tbody th").all_text_contents()
+    assert names == ["torch/softmax/eager", "triton/softmax/auto"] and page.page.locator("figure").count() == 0
+
+
 def test_on_paper_figures_fit_and_the_screen_comes_back(visit) -> None:
     page = visit(color_scheme="dark")
     page.page.emulate_media(media="print")

@@ -206,4 +206,5 @@ if (DATA.groups.length) {
     figures();
   });
 }
+if (!DATA.groups.length) document.body.dataset.drawn = "0"; // tables alone, such as of the host's time to submit
 document.querySelectorAll("main table").forEach((table) => table.closest("#explorer") || enhance(table));
