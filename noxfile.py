@@ -62,7 +62,7 @@ def check(session: nox.Session, *arguments: str, **environment: str) -> None:
 SLOW = (
     *(f"tests/{name}" for name in ("cli", "load", *BACKENDS)),
     *(f"tests/measure/test_{name}.py" for name in ("guard", "race", "record")),
-    *(f"tests/report/test_{name}.py" for name in ("browser", "page")),
+    *(f"tests/report/test_{name}.py" for name in ("browser", "gallery", "page")),
     *(f"tests/test_{name}.py" for name in ("bench", "docs", "examples", "inspect", "testing")),
 )
 
@@ -267,9 +267,8 @@ def check_style(session: nox.Session) -> None:
 
 
 def check_types(session: nox.Session) -> None:
-    scripts = [
-        f"bench/{name}.py" for name in ("test_bench", "aa", "counters", "hints", "readme", "records", "training")
-    ]
+    names = ("test_bench", "aa", "counters", "gallery", "hints", "readme", "records", "training")
+    scripts = [f"bench/{name}.py" for name in names]
     session.run("mypy", "kernelzoo", *scripts, "noxfile.py")
 
 
@@ -292,6 +291,13 @@ def types(session: nox.Session) -> None:
     """Mypy, strict, with every language installed, so that their types are seen where they have any."""
     install(session, "types", "test", "bench", extras=("cpu", "triton", "report"))
     check_types(session)
+
+
+@nox.session
+def gallery(session: nox.Session) -> None:
+    """The explorers of our own results, into out/gallery/; ``docs`` after it puts them into the site."""
+    install(session, extras=("report",))
+    session.run("python", "bench/gallery.py", *session.posargs)
 
 
 @nox.session

@@ -1,5 +1,6 @@
-"""What mkdocs.yml asks of the site beside the documents: the README as its first page, the notebook as a page, and a
-page for each source file that a document links to, so that every link leads somewhere within the site."""
+"""What mkdocs.yml asks of the site beside the documents: the README as its first page, the notebook as a page, the
+explorers that ``nox -s gallery`` made, and a page for each source file that a document links to, so that every link
+leads somewhere within the site."""
 
 from __future__ import annotations
 
@@ -14,6 +15,8 @@ from mkdocs.structure.files import File, Files
 ROOT = Path(__file__).parents[1]
 LINK = re.compile(r'(\]\(|^\[[^\]]+\]: |(?:src|srcset)=")([^)\s"#]+)', re.MULTILINE)
 LANGUAGES = {".py": "python", ".cu": "cpp", ".cuh": "cpp", ".json": "json", ".toml": "toml"}
+GALLERY = ROOT / "out" / "gallery"
+NO_GALLERY = "# Explorer\n\n`nox -s gallery docs` puts the results here, to look through.\n"
 LARGEST = 100_000
 """Characters of a source that a page shows."""
 
@@ -32,6 +35,11 @@ def on_files(files: Files, config: Any) -> Files:
         if (older := files.get_file_from_path(uri)) is not None:
             files.remove(older)
         files.append(File.generated(config, uri, content=made))
+    views = GALLERY / "README.md"
+    content = views.read_text(encoding="utf-8") if views.is_file() else NO_GALLERY
+    files.append(File.generated(config, "explorer.md", content=content))
+    for path in sorted(GALLERY.glob("*.html")):
+        files.append(File.generated(config, f"explorer/{path.name}", content=path.read_text(encoding="utf-8")))
     left, done = sorted(linked), set[str]()
     while left:
         path = left.pop()

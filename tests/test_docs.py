@@ -239,10 +239,10 @@ def test_commands_exist(page: Path) -> None:
 
 
 def test_the_site_has_every_page() -> None:
-    """``nox -s docs`` builds it; two of its pages are made of what stands elsewhere (.ci/site.py)."""
+    """``nox -s docs`` builds it; three of its pages are made of what stands elsewhere (.ci/site.py)."""
     named = re.findall(r"^ +- (?:.+: )?([\w/-]+\.md)$", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"), re.MULTILINE)
     there = {str(path.relative_to(ROOT / "docs")) for path in ROOT.glob("docs/**/*.md")}
-    assert sorted(named) == sorted(there | {"index.md", "first_kernel.md"})
+    assert sorted(named) == sorted(there | {"index.md", "first_kernel.md", "explorer.md"})
 
 
 def test_the_site_shows_examples_of_docstrings_as_code(monkeypatch: pytest.MonkeyPatch) -> None:

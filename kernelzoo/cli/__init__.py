@@ -1,4 +1,5 @@
-"""The command line: ``kernelzoo list | doctor | verify | fuzz | accuracy | bench | compare | inspect | tune | report``.
+"""The command line: ``kernelzoo list | doctor | verify | fuzz | accuracy | bench | compare | inspect | tune | history |
+report``.
 
 Each command is a function that returns the exit status. Its options stand in its signature. It imports what it needs
 when it runs: ``kernelzoo --help``, the completion of a shell and the refusal of a wrong name load no torch.
@@ -18,7 +19,7 @@ import typer
 
 import kernelzoo
 from kernelzoo import children
-from kernelzoo.cli import accuracy, bench, compare, doctor, fuzz, inspection, listing, reporting, tune, verify
+from kernelzoo.cli import accuracy, bench, compare, doctor, fuzz, history, inspection, listing, reporting, tune, verify
 from kernelzoo.errors import KernelZooError
 from kernelzoo.files import printable
 
@@ -67,6 +68,7 @@ _COMMANDS: dict[str, Callable[..., int]] = {
     "compare": compare.compare,
     "inspect": inspection.inspect,
     "tune": tune.tune,
+    "history": history.history,
 }
 for name, command in _COMMANDS.items():
     app.command(name, help=_help(command))(command)

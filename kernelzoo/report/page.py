@@ -1,13 +1,14 @@
 """The report as one page of HTML: everything is in the file, and it fetches nothing.
 
-Results files are untrusted: the template escapes every text, plotly gets only names and numbers, and the page's own
-policy allows no other script and no request.
+Results files are untrusted: the template escapes every text, the explorer's data is JSON that its script only ever
+sets as text, and the page's own policy allows no other script and no request.
 """
 
 from __future__ import annotations
 
 import base64
 import hashlib
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
@@ -15,26 +16,19 @@ from pathlib import Path
 
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
-from plotly.offline import get_plotlyjs
 
 from kernelzoo import __version__
 from kernelzoo.files import printable, write_whole
-from kernelzoo.report import compare, notes, page_tables, plots, sections
+from kernelzoo.measure.clocks import OF_CALLS
+from kernelzoo.report import explorer, looks, notes, page_tables, sections
 from kernelzoo.report.page_cells import Grid
 from kernelzoo.report.page_changes import differences
-from kernelzoo.report.page_figures import DASHES, SYMBOLS, Plot, plot_of
-from kernelzoo.report.results import Group, Results, Selection
+from kernelzoo.report.results import Group, Results
 
+VENDOR = (("vendor/d3.min.js", "vendor/LICENSE.d3"), ("vendor/plot.umd.min.js", "vendor/LICENSE.plot"))
+"""D3 7.9.0 and Observable Plot 0.6.17 as npm ships them (web/vendor/README.md), each under its licence."""
 
-@dataclass(frozen=True)
-class Subject:
-    """The part of the page about one operation and dtype."""
-
-    id: str
-    heading: str
-    plot: Plot
-    grids: Sequence[Grid]
-    all: Grid
+OURS = ("state.js", "charts.js", "tables.js", "page.js")
 
 
 @dataclass(frozen=True)
@@ -51,7 +45,6 @@ class Part:
     scores: Sequence[Grid]
     gaps: Sequence[Grid]
     """Lists of problems, closed at first."""
-    subjects: Sequence[Subject]
     remarks: Grid | None
 
 
@@ -60,41 +53,46 @@ def write_page(results: Results, path: Path, *, against: Results | None = None, 
 
     The same results give the same file. Raises OSError if it can't be written.
     """
-    style, script, template = (
-        resources.files("kernelzoo.report").joinpath(name).read_text(encoding="utf-8")
-        for name in ("page.css", "page.js", "page.html")
-    )
-    scripts = [text.replace("\r\n", "\n") for text in (get_plotlyjs(), script)]
+    scripts = [f"/*!\n{_file(licence)}*/\n{_file(name)}" for name, licence in VENDOR] + [_file(name) for name in OURS]
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    looks = plots.styles(row for group in results.groups for row in group.rows)
-    html = environment.from_string(template).render(
+    styles = looks.looks(row for group in results.groups for row in group.rows)
+    data = explorer.document(results, styles)
+    html = environment.from_string(_file("page.html")).render(
         title=printable(title),
         baseline=results.baseline,
-        parts=[_part(group, f"group-{i}", looks) for i, group in enumerate(results.groups, start=1)],
+        headline=next((text for group in data["groups"] for text in group["headlines"].values()), ""),
+        data=Markup(embedded(data)),
+        explored=bool(data["groups"]),
+        parts=[_part(group, slug, styles) for group, slug in zip(results.groups, explorer.slugs(results), strict=True)],
         breaking=page_tables.breaking(results),
         breaking_note=sections.BREAKING_NOTE,
         failures=page_tables.failures(results),
         differing=results.differing(),
         differing_note=sections.DIFFERING_NOTE,
         against=None if against is None else differences(results, against),
-        style=Markup(style),
+        marks=notes.NOTES,
+        style=Markup(_file("page.css")),
         scripts=[Markup(text) for text in scripts],
         hashes=[base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in scripts],
-        dashes=DASHES,
-        symbols=SYMBOLS,
         version=__version__,
     )
     write_whole(path, html.encode())
 
 
-def _part(group: Group, id: str, looks: Mapping[str, plots.Style]) -> Part:
-    subjects: list[Subject] = []
-    if group.clock != "submit":
-        for op in group.operations():
-            for dtype in group.dtypes(op):
-                subjects.append(_subject(group.select(op, dtype), f"{id}-{len(subjects) + 1}", looks))
+def embedded(data: object) -> str:
+    """JSON that can stand in a script element: no text in it can end the element, or begin another."""
+    text = json.dumps(data, separators=(",", ":"), allow_nan=False)
+    return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
+
+
+def _file(name: str) -> str:
+    text = resources.files("kernelzoo.report").joinpath("web", *name.split("/")).read_text(encoding="utf-8")
+    return text.replace("\r\n", "\n")
+
+
+def _part(group: Group, id: str, styles: Mapping[str, looks.Look]) -> Part:
     facts = [("device", group.device), ("clock", f"{group.clock}: {sections.clocks(group.rows)}")]
-    if group.clock != "submit":  # where the cache does not matter
+    if group.clock not in OF_CALLS:  # where the cache does not matter
         facts.append(("cache", group.cache))
     facts += [*sections.limits(group.rows), *page_tables.conditions(group.rows), *sections.versions(group.rows)]
     if group.repeated:
@@ -105,26 +103,8 @@ def _part(group: Group, id: str, looks: Mapping[str, plots.Style]) -> Part:
         facts=facts,
         runs=page_tables.runs(group),
         notes=notes.lines([row.marks for row in group.rows]),
-        summaries=[page_tables.summary(group, op, looks) for op in group.operations()],
+        summaries=[page_tables.summary(group, op, styles) for op in group.operations()],
         scores=page_tables.scores(group, "score"),
         gaps=[grid for kind in ("shortfall", "behind", "variants") for grid in page_tables.scores(group, kind)],
-        subjects=subjects,
         remarks=page_tables.remarks(group),
-    )
-
-
-def _subject(selection: Selection, id: str, looks: Mapping[str, plots.Style]) -> Subject:
-    first = selection.rows[0]
-    comparisons = compare.to_baseline(selection)
-    grids = [
-        grid
-        for grid in (page_tables.heat(selection, looks), page_tables.ratios(selection, comparisons, looks))
-        if grid is not None
-    ]
-    return Subject(
-        id=id,
-        heading=f"{first.op}, {first.problem.dtype}",
-        plot=plot_of(selection, looks),
-        grids=grids,
-        all=page_tables.everything(selection, comparisons, looks),
     )

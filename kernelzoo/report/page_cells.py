@@ -41,7 +41,8 @@ class Grid:
     caption: str
     headers: Sequence[str]
     rows: Sequence[Sequence[Td]]
-    kind: str = ""
+    op: str = ""
+    """The operation that it is about; empty for more than one."""
 
     @property
     def body(self) -> Markup:
@@ -91,7 +92,9 @@ def interval_text(comparison: Comparison) -> str:
 
 
 def ratio_text(value: float) -> str:
-    """Two decimals; three near 1, where two would hide a small difference."""
+    """Two decimals; three near 1, where two would hide a small difference. An end of an interval may be any number."""
+    if value >= 1e6:
+        return f"{value:.0e}"
     return f"{value:.3f}" if 0.9 <= value < 1.1 else f"{value:.2f}" if value < 100 else f"{value:.0f}"
 
 

@@ -9,26 +9,45 @@ from __future__ import annotations
 import re
 import statistics
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from kernelzoo import files
 from kernelzoo.files import printable
 from kernelzoo.measure import schema
-from kernelzoo.report.results import CACHES, CLOCKS, OUTCOMES, Failure, Group, Problem, Results, ResultsError, Row, Run
+from kernelzoo.report.results import (
+    CACHES,
+    CLOCKS,
+    OUTCOMES,
+    Counters,
+    Failure,
+    Group,
+    Problem,
+    Results,
+    ResultsError,
+    Row,
+    Run,
+)
 
 WRITTEN = "results files are written by kernelzoo bench -o FILE.json (or by pytest --benchmark-json=FILE)"
 
 
 def load(paths: Iterable[str | Path]) -> Results:
-    """Read results files. What several runs measured is taken from the newest run. Raises ResultsError."""
+    """Read results files. What several runs measured is taken from the newest run. Raises ResultsError.
+
+    Records of bench/counters.py may stand among them: what they counted belongs to the rows of the others.
+    """
     newest: dict[tuple[str, str, str], dict[tuple[str, Problem], Row]] = {}
     repeated: dict[tuple[str, str, str], int] = {}
     files = [_read(Path(path)) for path in paths]
     if not files:
         raise ResultsError(f"no results file is named; {WRITTEN}")
-    rows = [row for file in files for row in file[0]]
-    failed = [failure for file in files for failure in file[1]]
+    rows = [row for file in files for row in file.rows]
+    failed = [failure for file in files for failure in file.failed]
+    counters = {key: facts for file in files for key, facts in file.counters.items()}
+    if not rows and not failed:
+        raise ResultsError(f"what a profiler counted has no times to report; name the results beside it: {WRITTEN}")
     if not rows:
         first = failed[0]
         raise ResultsError(
@@ -46,16 +65,28 @@ def load(paths: Iterable[str | Path]) -> Results:
             for key in sorted(newest, key=lambda key: (CLOCKS.index(key[1]), key[0], CACHES.index(key[2])))
         ),
         tuple(failed),
+        counters=counters,
     )
 
 
-def _read(path: Path) -> tuple[list[Row], list[Failure]]:
-    """What was timed, and what has no time; at least one of the two."""
+@dataclass(frozen=True)
+class _File:
+    """What one file holds: what was timed and what has no time, or what a profiler counted."""
+
+    rows: list[Row] = field(default_factory=list)
+    failed: list[Failure] = field(default_factory=list)
+    counters: Mapping[tuple[str, str, str], Counters] = field(default_factory=dict)
+
+
+def _read(path: Path) -> _File:
     try:
         data = files.read_json(path)
     except files.FileError as error:
         raise ResultsError(f"{error}; {WRITTEN}") from error
-    if (kind := _kind(data)) not in ("", "bench"):
+    kind = _kind(data)
+    if kind == "profile":
+        return _File(counters=_counters(path, data))
+    if kind not in ("", "bench"):
         raise ResultsError(f"{path} is a record of kernelzoo {kind}, which has no times to report; {WRITTEN}")
     if wrong := schema.wrong(data):
         raise ResultsError(f"{path}{'' if wrong.startswith(':') else ' '}{wrong}")
@@ -86,7 +117,21 @@ def _read(path: Path) -> tuple[list[Row], list[Failure]]:
                 f"with the {row.clock} clock and a {row.cache} cache; one run times a problem once"
             )
         rows.append(row)
-    return rows, failed
+    return _File(rows, failed)
+
+
+def _counters(path: Path, record: Mapping[str, Any]) -> Mapping[tuple[str, str, str], Counters]:
+    """What a profiler counted of each launch, by device, id and problem."""
+    found = {}
+    try:
+        device = printable(record["environment"]["device"])
+        for row in record["rows"]:
+            facts = {printable(name): printable(str(value)) for name, value in row.items()}
+            key = device, facts.pop("id"), facts.pop("problem")
+            found[key] = tuple((name, value.removesuffix(".0")) for name, value in facts.items())
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ResultsError(f"{path} is no record of bench/counters.py ({type(error).__name__}: {error})") from error
+    return found
 
 
 def _kind(document: object) -> str:
@@ -165,6 +210,7 @@ def _row(run: Run, entry: Mapping[str, Any], same: dict[Problem, Problem], where
         flags=tuple(map(printable, extra.get("flags", []))),
         breaks=_text(extra.get("breaks")),
         condition=tuple(_leaves(extra.get("condition"))),
+        table=_text(extra.get("table")),
         differs=differs,
     )
 

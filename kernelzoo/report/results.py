@@ -133,6 +133,8 @@ class Row:
     """How it breaks the contract, where it was timed on request; empty for all that keep it."""
     condition: tuple[tuple[str, str | float], ...]
     """The device's state around the race (clocks, temperature), by name; a name may come more than once."""
+    table: str = ""
+    """The launch table that it was bound with; empty where the file names none."""
     differs: tuple[str, ...] = ()
     """Where the file's own summary is not what its samples give, in words; the row has what the samples give."""
 
@@ -305,6 +307,10 @@ SWEEP = 6  # points of a curve: fewer are told better by themselves
 READABLE = 10  # lines of one sweep in a table that still fit one screen together with the other shapes
 
 
+Counters = tuple[tuple[str, str], ...]
+"""What a profiler counted of one launch (registers, blocks, bytes), by name."""
+
+
 @dataclass(frozen=True)
 class Results:
     """All that some results files hold, by device, clock and state of the cache."""
@@ -313,6 +319,8 @@ class Results:
     failed: tuple[Failure, ...] = ()
     """What has no time, in the order of the files; a file doesn't say of which group it would have been."""
     baseline: str = BASELINE
+    counters: Mapping[tuple[str, str, str], Counters] = field(default_factory=dict)
+    """What a profiler counted, by device, id and problem in words (``float32 (8, 8)``); only the page shows it."""
 
     def relative_to(self, baseline: str) -> Results:
         """The same with every ratio taken to this ``backend/variant``. Raises ResultsError if it has no results."""

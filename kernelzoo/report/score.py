@@ -47,7 +47,7 @@ def score_table(group: Group, op: str) -> Table | None:
         key=lambda line: line[1].text,
         reverse=True,
     )
-    for label, best in _sides(group, selection):
+    for label, best in sides(selection):
         lines.append(_score_line(label, list(best.values()), selection))
     if copies := _copies(selection):
         lines.append(_score_line(COPY, copies, selection))
@@ -58,7 +58,7 @@ def score_table(group: Group, op: str) -> Table | None:
 def shortfall_table(group: Group, op: str) -> Table | None:
     """Problems on which the best of our variants reaches less than ``SHORT`` of the limit, the worst first."""
     selection = group.select(op)
-    zoo = dict(_sides(group, selection)).get(ZOO, {})
+    zoo = dict(sides(selection)).get(ZOO, {})
     short = [row for row in zoo.values() if row.of_limit is not None and row.of_limit < SHORT]
     with_copy = any(row.copy_us is not None for row in short)
     backends = _own_backends(selection)
@@ -80,8 +80,8 @@ def behind_table(group: Group, op: str) -> Table | None:
     """
     from kernelzoo.report.compare import compare  # imports numpy, which a report without gaps does not need
 
-    sides = dict(_sides(group, group.select(op)))
-    zoo, others = sides.get(ZOO, {}), sides.get(ALL_OTHERS) or sides.get(OTHERS, {})
+    found = dict(sides(group.select(op)))
+    zoo, others = found.get(ZOO, {}), found.get(ALL_OTHERS) or found.get(OTHERS, {})
     gaps = [compare(row, others[problem]) for problem, row in zoo.items() if problem in others]
     slower = sorted((gap for gap in gaps if gap.ratio > 1), key=lambda gap: -gap.ratio)
     lines = [
@@ -168,18 +168,18 @@ def variant_table(group: Group, op: str) -> Table | None:
     return Table(headers, lines) if named else None
 
 
-def _sides(group: Group, selection: Selection) -> Iterator[tuple[str, dict[Problem, Row]]]:
+def sides(selection: Selection) -> Iterator[tuple[str, dict[Problem, Row]]]:
     """The fastest row of each problem: of our own kernels; of all others that keep the contract; and of all others, if
     some of them break it."""
     own = _own_backends(selection)
     others = [row for row in selection.rows if row.backend not in own]
-    sides = [
+    found = [
         (ZOO, [row for row in selection.rows if row.backend in own]),
         (OTHERS, [row for row in others if not row.breaks]),
     ]
     if any(row.breaks for row in others):
-        sides.append((ALL_OTHERS, others))
-    for label, rows in sides:
+        found.append((ALL_OTHERS, others))
+    for label, rows in found:
         best: dict[Problem, Row] = {}
         for row in rows:
             known = best.get(row.problem)

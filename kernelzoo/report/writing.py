@@ -40,9 +40,7 @@ def write(
         try:
             from kernelzoo.report.page import write_page
         except ImportError as error:
-            raise ResultsError(
-                f"the page needs plotly and jinja2 ({error}); pip install 'kernelzoo[report]'"
-            ) from error
+            raise ResultsError(f"the page needs jinja2 ({error}); pip install 'kernelzoo[report]'") from error
         write_page(results, path, against=against, title=title)
         return f"{path} written: one page, no network needed"
     path.mkdir(parents=True, exist_ok=True)

@@ -24,10 +24,10 @@ def test_json_holds_the_results(tmp_path: Path, capsys: pytest.CaptureFixture[st
     told = json.loads(capsys.readouterr().out)
     assert told["baseline"] == "torch/eager" and told["failed"] == told["outdated"] == []
     (group,) = told["groups"]
-    assert (group["device"], group["clock"]) == ("NVIDIA H200", "submit") and len(group["rows"]) == 20
+    assert (group["device"], group["clock"]) == ("NVIDIA H200", "submit") and len(group["rows"]) == 42
     eager = next(row for row in group["rows"] if row["id"] == "torch/softmax/eager")
     assert eager["ratio"] == 1 and 1 < eager["median_us"] < 100 and eager["dtype"] == "float32"
-    assert len(group["summary"]) == 20 and told["written"] == [f"{tmp_path / 'out' / 'report.md'} written"]
+    assert len(group["summary"]) == 42 and told["written"] == [f"{tmp_path / 'out' / 'report.md'} written"]
 
 
 @pytest.mark.parametrize("arguments", [["nowhere.json"], ["--check", str(RESULTS)], [str(RESULTS), "--frobnicate"]])

@@ -3,10 +3,9 @@
 import pytest
 
 from kernelzoo.measure.statistics import Verdict
-from kernelzoo.report import load, page_tables, plots, result_tables, score, sections
+from kernelzoo.report import explorer, headlines, load, looks, result_tables, score, sections
 from kernelzoo.report.compare import changes, to_baseline
 from kernelzoo.report.page_changes import differences
-from kernelzoo.report.page_figures import plot_of
 
 EAGER = [10.0, 12.0, 14.0, 16.0, 18.0, 20.0, 22.0]
 HALF = [sample / 2 for sample in EAGER]
@@ -92,12 +91,11 @@ def test_every_ranking_of_the_disturbed_is_marked(entry, write, tmp_path) -> Non
     for table in (score.score_table(group, "softmax"), score.variant_table(group, "softmax")):
         assert all(any("~" in cell.text for cell in line) for line in table.rows[:2])
     assert all("~" in line[-1].text for line in result_tables.summary_table(selection).rows)
-    looks = plots.styles(group.rows)
-    comparisons = to_baseline(selection)
-    heat, ratios = page_tables.heat(selection, looks), page_tables.ratios(selection, comparisons, looks)
-    assert all(line[0].text.endswith(" ~") for line in heat.rows)
-    assert [cell.text for cell in ratios.rows[0][1:] if cell.text] == ["0.50 unclear ~"]
+    (subject,) = explorer.document(results, looks.looks(group.rows))["groups"][0]["subjects"]
+    told = [dict(zip(explorer.FIELDS, line, strict=False)) for line in subject["rows"]]
+    assert [row["marks"] for row in told] == ["~"] * 3
+    assert [row["ratioText"] for row in told] == ["1.000", "0.50 ~", "0.50 ~"]
     (difference,) = differences(results, results)[1]
     assert all(line[0].text.endswith(" ~") for line in difference.all.rows)
-    assert "1 ~ of them disturbed" in plot_of(selection, looks).caption
+    assert "1 ~ of them disturbed" in headlines.headline(group, selection)
     assert "~" in sections.terminal(results) and "disturbed: other work" in sections.report(results, "t", {})

@@ -1,0 +1,114 @@
+"""``kernelzoo history``: what became faster or slower over the results of many commits."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from kernelzoo.cli import against, options, output
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kernelzoo.report.history import Point, Step
+
+Files = Annotated[list[Path], typer.Argument(metavar="RESULTS.json...", help="Files that kernelzoo bench -o wrote.")]
+By = Annotated[str, typer.Option("--by", metavar="SHARE", help="The least change that counts.")]
+
+MOST = 40
+"""Changes that are printed, the worst slowdowns first; the JSON has all."""
+
+
+def history(files: Files, *, op: options.Ops, by: By = "5%", json: options.Json = False) -> int:
+    """Show what became faster or slower over results files of several commits, and in which of them.
+
+    Files are ordered by the date of their run. A change is one whose whole 95 % interval lies beyond --by. Each row is
+    compared with the last run at which it had changed, so that a slow drift is found too. Nothing is measured.
+
+    Exit status: 0; 1 if a row is slower in the last run that measured it; 2 for bad usage, or where no two files
+    measured the same.
+    """
+    from kernelzoo.measure.statistics import Verdict
+    from kernelzoo.report import history as found
+
+    points = found.history(files, against.share(by), options.words(op))
+    slower = [step for point in points for step in point.steps if step.last and step.verdict is Verdict.SLOWER]
+    if json:
+        output.emit({"runs": [_told(point) for point in points], "slower": len(slower)})
+    else:
+        _print(points)
+    return 1 if slower else 0
+
+
+def _told(point: Point) -> dict[str, Any]:
+    run = {"file": point.run.file, "date": point.run.date, "commit": point.run.commit, "device": point.label}
+    counts = {"results": point.results, "measured_again": point.again, "not_comparable": point.untold}
+    return {**run, **counts, "changes": [_change(step) for step in point.steps]}
+
+
+def _change(step: Step) -> dict[str, Any]:
+    told, base = step.comparison, step.comparison.base
+    interval = told.interval
+    return {
+        "id": told.row.id,
+        "problem": f"{told.row.problem.dtype} {told.row.problem}",
+        "since_commit": base.run.commit,
+        "since_file": base.run.file,
+        "before_us": base.microseconds,
+        "now_us": told.row.microseconds,
+        "ratio": told.ratio,
+        "interval": [interval.low, interval.high] if interval else None,
+        "verdict": step.verdict.name,
+        "baseline_ratio": step.of_baseline,
+        "last": step.last,
+    }
+
+
+def _worst_first(step: Step) -> tuple[bool, float]:
+    """Slowdowns before speedups, the largest of each first."""
+    return step.comparison.ratio < 1, -abs(math.log(step.comparison.ratio))
+
+
+def _print(points: Sequence[Point]) -> None:
+    from kernelzoo.measure.statistics import Verdict
+    from kernelzoo.report.results import BASELINE
+
+    console = output.console()
+    for label in dict.fromkeys(point.label for point in points):
+        of = [point for point in points if point.label == label]
+        console.print(label, style="bold")
+        runs = output.table("run", "commit", ">results", ">again", ">slower", ">faster", "file", spare=["file"])
+        for point in of:
+            commit = point.run.commit.replace(" with uncommitted changes", "+") or "-"
+            counts = (point.results, point.again, point.count(Verdict.SLOWER), point.count(Verdict.FASTER))
+            runs.add_row(point.run.date[:16].replace("T", " ") or "-", commit, *map(str, counts), point.run.file)
+        output.show(console, runs)
+        steps = sorted((step for point in of for step in point.steps), key=_worst_first)
+        if not steps:
+            console.print("nothing changed by more than --by")
+            continue
+        changes = output.table(
+            *("implementation", "problem", "commit", ">before, µs", ">now, µs", ">now / before", "95 % interval"),
+            *("verdict", f">less {BASELINE}"),
+            spare=["95 % interval", ">before, µs", ">now, µs"],
+        )
+        for step in steps[:MOST]:
+            told = step.comparison
+            interval = output.interval(told.interval.low, told.interval.high).strip() if told.interval else ""
+            changes.add_row(
+                " ".join([told.row.id, *told.marks]),
+                f"{told.row.problem.dtype} {told.row.problem}",
+                told.row.run.commit.split()[0] if told.row.run.commit else "-",
+                *map(output.number, (told.base.microseconds, told.row.microseconds, told.ratio)),
+                interval,
+                step.verdict.name,
+                output.number(step.relative),
+                style="red" if step.last and step.verdict is Verdict.SLOWER else None,
+            )
+        console.print()
+        output.show(console, changes)
+        if len(steps) > MOST:
+            console.print(f"and {len(steps) - MOST} more; --json has all")

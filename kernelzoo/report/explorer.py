@@ -1,0 +1,238 @@
+"""What the page's explorer draws, as data: every row with its numbers and their texts, by group, operation and dtype.
+
+The texts are those of the tables, made by the same functions; the numbers only place a point or sort a line. So the
+page's own script computes nothing that a reader could quote.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from functools import partial
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import kernelzoo
+from kernelzoo import operations, packages
+from kernelzoo.measure.clocks import OF_CALLS
+from kernelzoo.report import compare, headlines, looks
+from kernelzoo.report.compare import Comparison
+from kernelzoo.report.looks import Look
+from kernelzoo.report.page_cells import (
+    BEST,
+    WORST,
+    date,
+    interval_text,
+    known,
+    mix,
+    ratio_shade,
+    ratio_text,
+)
+from kernelzoo.report.results import Group, Problem, Results, Row, Selection
+from kernelzoo.report.table import significant
+
+Json = dict[str, Any]
+
+FIELDS = (
+    *("name", "problem", "us", "speed", "share", "shareText", "ratio", "ratioText", "low", "high", "interval"),
+    *("verdict", "marks", "shade", "form", "run", "samples", "copy", "submit", "first", "cupti", "repeated", "flags"),
+    *("breaks", "table"),
+)
+"""What each row holds, in this order; what is empty at its end is left out."""
+
+PAIR = ("one", "other", "problem", "ratio", "interval", "verdict", "marks")
+"""What each comparison of two implementations on a problem holds: the time of ``one`` over that of ``other``."""
+
+SHORT, MIDDLE = 1024, 16384
+CLASSES = {
+    "short": f"short rows, up to {SHORT}",
+    "middle": f"middle rows, up to {MIDDLE}",
+    "long": "long rows",
+    "even": "even lengths",
+    "odd": "odd lengths",
+    "axis": "other axes than the last",
+}
+"""Kinds of problems that a reader may choose, by name in the page's address."""
+
+
+def document(results: Results, styles: Mapping[str, Look]) -> Json:
+    """Everything that the explorer shows. A subject is one operation and dtype of one group."""
+    forms = {row.form or row.id for group in results.groups for row in group.rows}
+    names = slugs(results)
+    return {
+        "baseline": results.baseline,
+        "fields": FIELDS,
+        "pairFields": PAIR,
+        "classes": CLASSES,
+        "looks": {id: [look.colour, look.symbol] for id, look in styles.items()},
+        "sources": {form: path for form in sorted(forms) if (path := source(form))},
+        "groups": [
+            {
+                "id": slug,
+                "label": group.label,
+                "cache": group.cache,
+                "runs": [[run.file, date(run), run.commit or "unknown"] for run, _ in group.runs()],
+                "headlines": {op: headlines.headline(group, group.select(op)) for op in group.operations()},
+                "subjects": [
+                    _subject(results, group, group.select(op, dtype))
+                    for op in group.operations()
+                    for dtype in group.dtypes(op)
+                ],
+            }
+            for group, slug in zip(results.groups, names, strict=True)
+            if group.clock not in OF_CALLS
+        ],
+    }
+
+
+def slugs(results: Results) -> list[str]:
+    """A name for each group, for the page's address: it stays when other results are added."""
+    made: list[str] = []
+    for group in results.groups:
+        slug = re.sub(r"[^a-z0-9]+", "-", group.label.lower()).strip("-")
+        while slug in made:
+            slug += "-2"
+        made.append(slug)
+    return made
+
+
+def lead(selection: Selection) -> list[str]:
+    """The implementations shown at first: the baseline, the auto of each backend, and all of another backend without
+    one; all of them, if these are fewer than two."""
+    known = {name.partition("/")[0] for name in selection.names if name.endswith("/auto") or name == selection.baseline}
+    names = [
+        name
+        for name in selection.names
+        if name == selection.baseline or name.endswith("/auto") or name.partition("/")[0] not in known
+    ]
+    return names if len(names) > 1 else selection.names
+
+
+def source(form: str) -> str:
+    """Where the source of a form stands, from the package's folder on; empty for what others wrote."""
+    root = Path(kernelzoo.__file__).parents[1]
+    for path in packages.files(form, tuple(operations.OPERATIONS)):
+        if path.is_relative_to(root):
+            return path.relative_to(root).as_posix()
+    return ""
+
+
+def arguments(problem: Problem) -> str:
+    """The options that name a problem to ``kernelzoo compare`` and ``inspect``; empty where none can."""
+    if problem.scalars:
+        return ""
+    if problem.axes:
+        return f"--axes {','.join(f'{name}={size}' for name, size in problem.axes)} --dtype {problem.dtype}"
+    dim = "" if problem.dim == len(problem.shape) - 1 else f" --dim {problem.dim}"
+    return f"--shape {'x'.join(map(str, problem.shape))} --dtype {problem.dtype}{dim}"
+
+
+def classes(problem: Problem) -> list[str]:
+    """The names of :data:`CLASSES` that a problem is of."""
+    length = problem.length
+    found = ["short" if length <= SHORT else "middle" if length <= MIDDLE else "long", "odd" if length % 2 else "even"]
+    return found + ["axis"] * (problem.dim != len(problem.shape) - 1 and not problem.axes)
+
+
+def _subject(results: Results, group: Group, selection: Selection) -> Json:
+    problems, names = looks.by_length(selection.problems), selection.names
+    places = {problem: place for place, problem in enumerate(problems)}, {name: i for i, name in enumerate(names)}
+    comparisons = compare.to_baseline(selection)
+    runs = {run: place for place, (run, _) in enumerate(group.runs())}
+    rows = selection.rows
+    with_limit = any(row.of_limit is not None for row in rows)
+    moved: dict[Problem, int] = {}
+    counters: Json = {}
+    for row in rows:
+        moved.setdefault(row.problem, row.bytes)
+        facts = results.counters.get((group.device, row.id, f"{row.problem.dtype} {row.problem}"))
+        if facts:
+            counters[f"{places[1][row.name]} {places[0][row.problem]}"] = facts
+    cells = selection.cells
+    ordered = [cells[problem, name] for problem in problems for name in names if (problem, name) in cells]
+    line = partial(_row, selection=selection, comparisons=comparisons, with_limit=with_limit)
+    return {
+        "op": rows[0].op,
+        "dtype": rows[0].problem.dtype,
+        "headline": headlines.headline(group, selection),
+        "withLimit": with_limit,
+        "ceiling": looks.ceiling(rows),
+        "floor": looks.floor(rows),
+        "names": names,
+        "lead": [places[1][name] for name in lead(selection)],
+        "problems": [[str(p), moved[p], p.length, arguments(p), classes(p)] for p in problems],
+        "readable": [places[0][problem] for problem in selection.readable()],
+        "rows": [
+            _trimmed([places[1][row.name], places[0][row.problem], *line(row, run=runs[row.run])]) for row in ordered
+        ],
+        "pairs": _pairs(selection, places[0], places[1]),
+        "counters": counters,
+    }
+
+
+def _row(
+    row: Row,
+    *,
+    selection: Selection,
+    comparisons: Mapping[tuple[Problem, str], Comparison],
+    with_limit: bool,
+    run: int,
+) -> list[Any]:
+    """The :data:`FIELDS` of one row, after its name and problem."""
+    comparison = comparisons.get((row.problem, row.name))
+    ratio = selection.ratio(row) if comparison is None else comparison.ratio
+    interval = None if comparison is None else comparison.interval
+    verdict = None if comparison is None else comparison.verdict
+    shade = ""
+    if with_limit and row.of_limit is not None:
+        shade = mix(WORST, BEST, min(row.of_limit, 1.0))
+    elif not with_limit and ratio is not None:
+        shade = ratio_shade(ratio)
+    return [
+        significant(row.microseconds),
+        significant(row.gb_per_s),
+        _place(row.of_limit),
+        "" if row.of_limit is None else f"{row.of_limit:.0%}",
+        _place(ratio),
+        "" if ratio is None else " ".join([ratio_text(ratio), *([] if comparison is None else comparison.marks)]),
+        *((0, 0) if interval is None else (_place(interval.low), _place(interval.high))),
+        "" if comparison is None else interval_text(comparison),
+        "" if verdict is None else verdict.value,
+        " ".join(row.marks),
+        shade,
+        row.chosen,
+        run,
+        row.samples,
+        *(known(value) for value in (row.copy_us, row.submit_us, row.first_call_ms, row.cupti_us)),
+        row.repeated_rounds,
+        ", ".join(row.flags),
+        row.breaks,
+        row.table,
+    ]
+
+
+def _pairs(selection: Selection, problems: Mapping[Problem, int], names: Mapping[str, int]) -> list[list[Any]]:
+    """Every two that are shown at first, on each problem that both take, with the interval that their samples give."""
+    made = []
+    for one, other in combinations([name for name in lead(selection) if name != selection.baseline], 2):
+        for problem, place in problems.items():
+            rows = selection.cells.get((problem, one)), selection.cells.get((problem, other))
+            if rows[0] is not None and rows[1] is not None:
+                found = compare.compare(rows[0], rows[1])
+                verdict = found.verdict
+                line = [names[one], names[other], place, ratio_text(found.ratio), interval_text(found)]
+                made.append(_trimmed([*line, verdict.value if verdict else "", " ".join(found.marks)]))
+    return made
+
+
+def _place(value: float | None) -> float:
+    """A number to draw by: finer than a screen, shorter than a float."""
+    return 0 if value is None else float(f"{value:.4g}")
+
+
+def _trimmed(values: Sequence[Any]) -> list[Any]:
+    made = list(values)
+    while made and not made[-1]:
+        made.pop()
+    return made
