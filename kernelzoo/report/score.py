@@ -102,10 +102,10 @@ def spread_table(group: Group, op: str) -> Table | None:
     """The speed of our kernels in units of the best of the others, and of a plain copy, as a distribution over the
     problems: of the best of our variants, and of each backend's choice."""
     selection = group.select(op)
-    kernels = {ZOO: list(dict(sides(group, selection)).get(ZOO, {}).values())}
+    kernels = {ZOO: list(dict(sides(selection)).get(ZOO, {}).values())}
     kernels |= {f"{backend}/auto": selection.of(f"{backend}/auto") for backend in _own_backends(selection)}
     lines = []
-    for label, base in _measures(group, selection):
+    for label, base in _measures(selection):
         for name, rows in kernels.items():
             speeds = _speeds(rows, base)
             if speeds:
@@ -123,9 +123,9 @@ def worst_table(group: Group, op: str) -> Table | None:
     """The problems on which the best of our variants is slowest in units of the best of the others, and of a plain
     copy: ten of each."""
     selection = group.select(op)
-    zoo = dict(sides(group, selection)).get(ZOO, {})
+    zoo = dict(sides(selection)).get(ZOO, {})
     lines = []
-    for label, base in _measures(group, selection):
+    for label, base in _measures(selection):
         speeds = _speeds(zoo.values(), base)
         for speed, row in speeds[:WORST]:
             other = Cell(significant(base[row.problem] * 1e6))
@@ -134,9 +134,9 @@ def worst_table(group: Group, op: str) -> Table | None:
     return Table(headers, lines) if lines else None
 
 
-def _measures(group: Group, selection: Selection) -> Iterator[tuple[str, dict[Problem, float]]]:
+def _measures(selection: Selection) -> Iterator[tuple[str, dict[Problem, float]]]:
     """What a distribution is compared with: seconds of the best of the others that keep the contract, and of a copy."""
-    others = dict(sides(group, selection)).get(OTHERS, {})
+    others = dict(sides(selection)).get(OTHERS, {})
     yield OTHERS, {problem: row.seconds for problem, row in others.items()}
     yield COPY, {row.problem: row.copy_us / 1e6 for row in selection.rows if row.copy_us}
 
