@@ -80,7 +80,7 @@ def quick(session: nox.Session) -> None:
 @nox.session
 def tests(session: nox.Session) -> None:
     """All tests: those of the project itself here, then each backend's in an environment of its own."""
-    install(session, "test", "bench", extras=("cpu", "report"))
+    install(session, "test", "bench", "arrays", extras=("cpu", "report"))
     others = [word for backend in BACKENDS for word in ("--ignore", f"tests/{backend}")]
     check(session, "tests", "--ignore", CONFORMANCE, *others, *WAITING, *session.posargs)
     for backend in BACKENDS:
