@@ -53,6 +53,8 @@ class Backend:
         """Device types that this backend takes on this machine, such as ``("cuda",)``."""
         self.emulator = language.emulator
         """What runs the kernels in place of a device (an interpreter, a simulator), or "". Never to be timed."""
+        self.on_host = language.devices == ("cpu",) and not language.emulator
+        """Whether it takes tensors on the host alone."""
         self._binds = language.binds
         self._check = language.check
         self._launches = Launches(self)
@@ -60,7 +62,9 @@ class Backend:
         import torch  # for the fast path of a repeated call, which has no time to import anything
 
         self._tensor, self._strided = torch.Tensor, torch.strided
-        self._allocate: _Allocate = getattr(torch._C._dynamo.guards, "_empty_strided_cuda", empty_strided)
+        where = "cpu" if self.on_host else "cuda"
+        plain: _Allocate = partial(empty_strided, device=where)
+        self._allocate: _Allocate = getattr(torch._C._dynamo.guards, f"_empty_strided_{where}", plain)
         self._chosen, self._follows = tables.chosen.get, torch.is_grad_enabled
         self._current_device: Callable[[], int] = getattr(torch._C, "_cuda_getDevice", lambda: -1)
         self._device_count = torch.cuda.device_count

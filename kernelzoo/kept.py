@@ -56,14 +56,15 @@ class Launches:
         self._traces = torch._C._get_tracing_state
         self._casts = torch._C._is_any_autocast_enabled
         self._device_count = torch.cuda.device_count
+        self._host = backend.on_host
 
     def find(
         self, op: Operation, x: torch.Tensor, dim: Dims, keepdim: bool, variant: str
     ) -> tuple[tuple[object, ...] | None, int, Kept | None]:
         """A key of all that a launch depends on except the addresses; x's address; and what is kept for the key. No key
-        for what is not a plain tensor on a GPU, or needs a check that the key can't replace."""
+        for what is not a plain tensor on the backend's kind of device, or needs a check that the key can't replace."""
         nothing = None, 0, None
-        if type(x) is not self._tensor or (device := x.get_device()) < 0:  # negative on the host
+        if type(x) is not self._tensor or ((device := x.get_device()) < 0) is not self._host:
             return nothing
         if x.is_neg() or self._casts() or self._traces() is not None:
             return nothing
@@ -90,7 +91,17 @@ class Launches:
         at = self._movable(launch, x, before[7] if before is not None else None)
         result = at, tuple(out.shape), out.stride(), out.dtype
         call = self._ready(op, x, dim, keepdim, variant, *result)
-        kept: Any = (variant, dim, keepdim, alike(x), offset, device, self._device_count() == 1, *result, call)
+        kept: Any = (
+            variant,
+            dim,
+            keepdim,
+            alike(x),
+            offset,
+            device,
+            self._host or self._device_count() == 1,
+            *result,
+            call,
+        )
         self._kept[key] = self.last[op] = kept
 
     def find_call(
@@ -108,7 +119,11 @@ class Launches:
         found: list[object] = [op, variant, dim, keepdim, *scalars.items()]
         try:
             for x in inputs:
-                if type(x) is not self._tensor or x.get_device() < 0 or x.layout is not self._strided:
+                if (
+                    type(x) is not self._tensor
+                    or (x.get_device() < 0) is not self._host
+                    or x.layout is not self._strided
+                ):
                     return None, None
                 if x.is_neg() or not x.data_ptr():
                     return None, None
@@ -136,7 +151,7 @@ class Launches:
         at = self._movable(launch, inputs[0], before[7] if before is not None else None)
         offsets = [x.data_ptr() % 16 for x in inputs]
         results = tuple((tuple(out.shape), out.stride(), out.dtype) for out in outs)
-        where = inputs[0].get_device(), self._device_count() == 1
+        where = inputs[0].get_device(), self._host or self._device_count() == 1
         call = self._followed(op, inputs, dim, keepdim, scalars, variant)
         kept: Any = (variant, dim, keepdim, alike(*inputs), offsets, *where, at, results, call, dict(scalars))
         self._kept_calls[key] = self.last_calls[op] = kept

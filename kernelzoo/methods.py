@@ -74,11 +74,13 @@ def _converted(x: Any, dtype: Any) -> Any:
     return arrays.converted(x, dtype)
 
 
-def empty_strided(shape: tuple[int, ...], strides: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
-    """Memory on the current GPU, for a torch without the fast allocator that its compiler's code calls."""
+def empty_strided(
+    shape: tuple[int, ...], strides: tuple[int, ...], dtype: torch.dtype, device: str = "cuda"
+) -> torch.Tensor:
+    """Memory on the host or the current GPU, for a torch without the fast allocator that its compiler's code calls."""
     import torch
 
-    return torch.empty_strided(shape, strides, dtype=dtype, device="cuda")
+    return torch.empty_strided(shape, strides, dtype=dtype, device=device)
 
 
 def alike(*tensors: torch.Tensor) -> Callable[..., bool]:

@@ -19,7 +19,6 @@ calls: list[str] = []
 @pytest.fixture
 def backend(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """A backend whose launches are kept, as those of a GPU are; each says where it comes from."""
-    monkeypatch.setattr(torch.Tensor, "get_device", lambda x: 0)
 
     def bound(name: str, *tensors: torch.Tensor) -> Movable:
         calls.append(f"bind {name}")
@@ -44,11 +43,31 @@ def backend(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     kernelzoo.register("kept", "softmax", "auto")(lambda x, out: bound("softmax", x, out))
     kernelzoo.register("kept", "softmax_backward", "auto")(lambda grad, y, out: bound("backward", grad, y, out))
     found = kernelzoo.get("kept")
+    monkeypatch.setattr(found._launches, "_host", True)
     monkeypatch.setattr(found, "_allocate", lambda *made: torch.empty_strided(made[0], made[1], dtype=made[2]))
-    monkeypatch.setattr(found, "_current_device", lambda: 0)
     calls.clear()
     yield found
     forget("kept")
+
+
+def test_repeated_calls_on_the_host_are_bound_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the backend that runs there. Another layout, dtype or alignment is another launch."""
+    try:
+        owner = kernelzoo.get("cpu")
+    except kernelzoo.BackendUnavailableError as error:
+        pytest.skip(str(error))
+    owner._launches.forget()
+    bound, whole = [], owner._bound
+    monkeypatch.setattr(owner, "_bound", lambda *args: bound.append(args) or whole(*args))
+    for turn in range(3):
+        for dtype in (torch.float32, torch.bfloat16):
+            for shift in (0, 1):
+                x = torch.randn(8 * 16 + 1).to(dtype)[shift : shift + 128].view(8, 16)
+                torch.testing.assert_close(owner.softmax(x), torch.softmax(x, -1))
+                torch.testing.assert_close(owner.softmax(x.T, 0), torch.softmax(x.T, 0))
+                assert torch.equal(owner.min(x), x.amin(-1)) and torch.equal(owner.min(x, 0), x.amin(0))
+        assert len(bound) == 16, turn
+    owner._launches.forget()
 
 
 def test_a_repeated_call_is_bound_once(backend: Any) -> None:

@@ -48,7 +48,8 @@ def kept() -> Backend:
         pass
 
     backend = Backend(Language("kept", ("cpu",), {("min", "auto"): bind}))
-    backend._launches._tensor, backend._current_device = OnDevice, lambda: 0
+    backend._launches._tensor, backend._launches._host = OnDevice, False
+    backend._current_device = lambda: 0
     backend._allocate = lambda shape, strides, dtype: torch.empty_strided(shape, strides, dtype=dtype)
     return backend
 
