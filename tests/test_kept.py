@@ -94,6 +94,19 @@ def test_a_repeated_call_with_a_gradient_is_bound_once_each_way(backend: Any) ->
     torch.testing.assert_close(twice, torch.autograd.grad(wanted.square().sum(), right)[0])
 
 
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested")  # torch's own prototype
+def test_a_nested_tensor_after_a_plain_one_is_refused(backend: Any) -> None:
+    """Torch's test of what is alike ends the process for one."""
+    nested = torch.nested.nested_tensor([torch.ones(3), torch.ones(2)])
+    for _ in range(2):
+        backend.softmax(torch.randn(8, 16))
+        backend.softmax_backward(torch.randn(8, 16), torch.randn(8, 16))
+    with pytest.raises(kernelzoo.InputTypeError, match="nested"):
+        backend.softmax(nested)
+    with pytest.raises(kernelzoo.InputTypeError, match="nested"):
+        backend.softmax_backward(torch.randn(8, 16), nested)
+
+
 def test_torch_s_operation_finds_the_launch_that_is_kept(backend: Any) -> None:
     """Torch makes a new string of the variant for each call; the test of the call before is kept all the same."""
     x = torch.randn(8, 16)
