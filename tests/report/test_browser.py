@@ -382,6 +382,7 @@ def test_on_paper_figures_fit_and_the_screen_comes_back(visit) -> None:
     page = visit(color_scheme="dark")
     page.page.emulate_media(media="print")
     page.page.set_viewport_size({"width": PAPER[0], "height": PAPER[1]})
+    page.page.wait_for_timeout(500)  # what the new size has drawn, a moment later, is drawn by now
     page.page.evaluate("dispatchEvent(new Event('beforeprint'))")
     assert page.page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
     assert set(page.page.evaluate(DRAWN)) == {690}  # drawn for paper, not shrunk to it
