@@ -51,6 +51,12 @@ def _cut(length: Callable[[], int], pop: Callable[[], object], before: tuple[obj
         pop()
 
 
+def _cut_modes(length: Callable[[], int], modes: Any, before: tuple[object, ...]) -> None:
+    """A mode that is popped says nothing, and calls would go on as if it were there."""
+    _cut(length, modes._pop_mode, before)
+    modes._is_in_torch_dispatch_mode = length() > 0
+
+
 def _pieces() -> list[Piece]:
     """Modes and hooks come first, since the others are read through what they may answer for."""
     import torch
@@ -65,7 +71,7 @@ def _pieces() -> list[Piece]:
         Piece(
             "a TorchDispatchMode",
             lambda: tuple(modes._get_current_dispatch_mode_stack()),
-            partial(_cut, c._len_torch_dispatch_stack, modes._pop_mode),
+            partial(_cut_modes, c._len_torch_dispatch_stack, modes),
             left=True,
             config=False,
         ),
