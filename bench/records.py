@@ -41,6 +41,7 @@ BACKENDS = ("triton", "cupy", "numba")
 """Those whose kernels run on a GPU."""
 
 PEERS = "--module bench/peers/peers.py"
+GRADIENTS = "4096x4096,2048x128256,16x262144,4096x1024,1823x781,264x12288,65536x1000,1048576x64,777x50257"
 FUZZ = "--cases 8400 --alike 96 --seed 3 --jobs 12"
 
 
@@ -93,6 +94,14 @@ RECORDS = (
         f"kernelzoo bench --shapes map --op min {PEERS} --backend torch,cupy,numba,triton,flaggems,cub"
         " --variant auto,eager,compile,library --rounds 9 -o {}",
         200,
+        alone=True,
+    ),
+    Record(
+        "gradients.json.gz",
+        f"kernelzoo bench --shape {GRADIENTS} --op softmax_backward,min_backward {PEERS}"
+        " --backend torch,cupy,numba,triton,liger,quack --variant auto,eager,compile,library"
+        " --waive quack/softmax_backward/library --rounds 6 -o {}",
+        300,
         alone=True,
     ),
     Record(
@@ -214,6 +223,7 @@ PAGES = (
     Page("README.md", MAP, picture=True),
     Page("docs/performance.md", MAP),
     Page("docs/records/h200-map", MAP, "The map: 44 shapes, as many odd lengths as even ones", figures=True),
+    Page("docs/records/h200-gradients", ("h200-gradients",), "Gradients of softmax and min on an H200"),
     Page("docs/records/h200-axes", ("h200-axes",), "Other axes than the last on an H200"),
     Page("docs/records/h200-dtypes", ("h200-dtypes",), "float16 and float64 on an H200"),
     Page("docs/records/h200-submit", ("h200-submit",), SUBMIT),

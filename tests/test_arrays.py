@@ -190,7 +190,7 @@ def test_what_is_refused_by_name(backend: str) -> None:
             owner.softmax_backward(*mixed)
     with pytest.raises(OutputError, match=r"must be a dense torch\.Tensor"):
         owner.softmax(tensor, out=x)
-    if DEVICES[backend] == "cuda":
+    if "cpu" not in owner.devices:
         with pytest.raises(DeviceError):
             owner.softmax(x)
         return
@@ -288,7 +288,7 @@ def test_jax_s_own_stream(backend: str) -> None:
     jax, call = imported("jax"), kernelzoo.get(backend).softmax
     x = jax_array(values(1000, 1000), "cuda")
     for _ in range(4):
-        late = jax.jit(lambda x: jax.lax.fori_loop(0, 20, lambda _, y: y @ y.T / 1000 + x, x))(x)
+        late = jax.jit(lambda x: jax.lax.fori_loop(0, 20, lambda _, y: jax.numpy.tanh(y @ y.T / 1000 + x), x))(x)
         found = call(late)
         total = found.sum(1)
         np.testing.assert_allclose(np.asarray(total), 1, rtol=1e-4)
