@@ -390,21 +390,26 @@ def columns_with_special_values(shape: tuple[int, ...], dtype: torch.dtype) -> t
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 @pytest.mark.parametrize(
-    ("shape", "shared"), [((1100, 33), 9), ((1201, 5), 40), ((1030, 7), 0)], ids=["some held", "all held", "none held"]
+    ("shape", "shared", "processors"),
+    [((1100, 33), 9, 1), ((1201, 5), 40, 1), ((1030, 7), 0, 1), ((1031, 150), 4, 3)],
+    ids=["some held", "all held", "none held", "several blocks"],
 )
 def test_columns_as_one_piece_of_memory(
     shape: tuple[int, int],
     shared: int,
+    processors: int,
     dtype: torch.dtype,
     one_block: Callable[..., None],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Elements in shared memory, those read again, those in registers, and what no vector covers at the end."""
+    """Elements in shared memory, those read again, those in registers, and what no vector covers at the end; a block
+    that goes round alone, and several."""
     from kernelzoo.kernels.numba.softmax import columns_flat
 
     monkeypatch.setattr(columns_flat, "FLAT_THREADS", 64)
-    one_block(shared_bytes=2 * 64 * 16 // dtype.itemsize * 4 + shared * 64 * 16)
-    run(kernelzoo.implementation("numba/softmax/split"), columns_with_special_values(shape, dtype), 0, launches=2)
+    one_block(shared_bytes=2 * 64 * 16 // dtype.itemsize * 4 + shared * 64 * 16, processors=processors)
+    form = kernelzoo.implementation("numba/softmax/columns_flat")
+    run(form, columns_with_special_values(shape, dtype), 0, launches=2)
 
 
 @pytest.mark.parametrize("blocks", [1, 3], ids=["a block", "a cluster"])

@@ -42,8 +42,12 @@ def offsets(c: Columns) -> tuple[int, ...]:
 def in_step(c: Columns, threads: int) -> int:
     """As many of those threads as go round the rows together, as one piece of memory: vectors of 16 bytes that are so
     many apart begin in the same row."""
-    period = c.inner // gcd(c.inner, VECTOR_BYTES // c.itemsize)
-    return threads // period * period
+    return threads // period(c) * period(c)
+
+
+def period(c: Columns) -> int:
+    """The fewest vectors of 16 bytes, in one piece of memory, that hold each row equally often."""
+    return c.inner // gcd(c.inner, VECTOR_BYTES // c.itemsize)
 
 
 @cuda.jit(device=True, inline="always")

@@ -55,9 +55,15 @@ __global__ void __launch_bounds__(512, 2) columns_flat(const Problem given, Word
     __syncthreads();
     slots[threadIdx.x] = least_here;
     __syncthreads();
-    if (threadIdx.x < rows) {
-      for (int k = 1; k < groups; ++k) least_here = least(least_here, slots[k * rows + threadIdx.x], T{});
+    for (int left = groups; left > 1;) {  // the upper half of a row's groups, each with one of the lower
+      const int half = (left + 1) / 2;
+      if (group + half < left) {
+        slots[threadIdx.x] = least(slots[threadIdx.x], slots[threadIdx.x + half * rows], T{});
+      }
+      __syncthreads();
+      left = half;
     }
+    least_here = slots[threadIdx.x];
   };
   meet_groups();
   if (threadIdx.x < rows) partial[(i64)blockIdx.x * rows + threadIdx.x] = least_here;

@@ -22,9 +22,10 @@ from kernelzoo.layout import Columns, Rows, cdiv, rows_of
 from kernelzoo.registry import chooser
 from kernelzoo.tables import knob, launch_table
 
-FLAT_ROWS, FLAT_LEAST, FLAT_LONG, FLAT_THREADS = 256, 1024, 32768, 384
-"""Columns taken as one piece of memory: at odd widths, of so many rows at most and so many elements at least; at even
-ones, of more elements than blocks that share a strip hold, where so many threads of a block have work."""
+FLAT_ROWS, FLAT_BYTES, FLAT_LONG, FLAT_THREADS = 256, 2**22, 32768, 384
+"""Columns taken as one piece of memory: at odd widths, of so many bytes in all at least, and of so many rows at most
+where a cluster holds them; at even ones, of more elements than blocks that share a strip hold, where so many threads of
+a block have work."""
 
 RAGGED_LEAST = 96
 """Elements of the shortest column of an odd width that a cluster takes through shared memory."""
@@ -145,19 +146,22 @@ def _split_columns(columns: Columns, device: Device, knobs: Knobs) -> str:
 
 def _shared_columns(columns: Columns, device: Device, knobs: Knobs) -> str | None:
     """The form that takes columns through the shared memory of its blocks; None if registers do as well."""
-    if _is_flat(columns):
+    ragged = _suits_ragged(columns, device, knobs)
+    if _is_flat(columns, device, ragged):
         return "columns_flat"
     if columns.itemsize == 8:  # its exponentials leave too few registers for elements
         return "columns_cluster" if columns_cluster.fitting(columns, device, knobs) is not None else None
-    return "columns_ragged" if _suits_ragged(columns, device, knobs) else None
+    return "columns_ragged" if ragged else None
 
 
-def _is_flat(columns: Columns) -> bool:
-    """At odd widths all of few rows; at others only columns that are too long for the strips of a cluster."""
-    if not columns_flat.fits(columns):
+def _is_flat(columns: Columns, device: Device, ragged: bool) -> bool:
+    """At odd widths all of few rows, and what no cluster holds; at others only columns that are too long for the strips
+    of a cluster."""
+    if not columns_flat.fits(columns, device):
         return False
     if columns.vector == 1:
-        return columns.inner <= FLAT_ROWS and columns.n >= FLAT_LEAST
+        much = columns.n * columns.inner * columns.itemsize >= FLAT_BYTES
+        return much and (columns.inner <= FLAT_ROWS or not ragged)
     return columns.n > FLAT_LONG and columns_flat.threads_round(columns) >= FLAT_THREADS
 
 

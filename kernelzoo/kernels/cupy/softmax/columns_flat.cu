@@ -1,32 +1,35 @@
 // Columns as one piece of memory: few rows side by side, whatever boundaries they keep to.
 //
-// `active` threads go round the rows together: that many packs hold each row equally often, so that place k of a
-// thread's packs, which are that far apart, is always of the same row. A block takes consecutive rounds, and holds the
-// first `held` packs of each thread in shared memory; the others are read again, the last one first, which is the
-// likeliest to be in the L2 cache still.
+// `around` packs hold each row equally often, so that place k of a thread's packs, which are that far apart, is always
+// of the same row. `active` threads of a block go round them together; where that takes more than it has, `slices`
+// blocks do. A block takes consecutive rounds, and holds the first `held` packs of each thread in shared memory; the
+// others are read again, the last one first, which is the likeliest to be in the L2 cache still.
 
 #include "../meet.cuh"
 #include "running.cuh"
 
 template <class T, int ITEMS>
 __global__ void __launch_bounds__(512, 1)
-    columns_flat(const Problem given, Pair<Wide<T>>* partial, u64* arrived, const int held, const int active) {
+    columns_flat(const Problem given, Pair<Wide<T>>* partial, u64* arrived, const int held, const int active,
+                 const int around, const int slices) {
   const Problem p = begin(given);
   using W = Wide<T>;
   constexpr int V = 16 / sizeof(T);
   extern __shared__ Bytes16 memory[];
   __shared__ Pair<W> slots[512];
   const int rows = (int)p.inner, groups = rows < 512 ? 512 / rows : 1;  // of threads, that merge a row's pairs
-  const i64 total = p.n * rows, packs = total / V, rounds = (packs + active - 1) / active;
-  const i64 share = (rounds + gridDim.x - 1) / gridDim.x, from = blockIdx.x * share * active + threadIdx.x;
-  const i64 end = (blockIdx.x + 1) * share * active, to = end < packs ? end : packs;
-  const int count = threadIdx.x < active && from < to ? (int)((to - from + active - 1) / active) : 0;
+  const int first = blockIdx.x % slices * active, own = around - first < active ? around - first : active;
+  const int parts = gridDim.x / slices, part = blockIdx.x / slices;
+  const i64 total = p.n * rows, packs = total / V, rounds = (packs + around - 1) / around;
+  const i64 share = (rounds + parts - 1) / parts, from = part * share * around + first + threadIdx.x;
+  const i64 end = (part + 1) * share * around, to = end < packs ? end : packs;
+  const int count = threadIdx.x < own && from < to ? (int)((to - from + around - 1) / around) : 0;
   const int kept = count < held ? count : held;
   const T* x = (const T*)p.x;
   T* out = (T*)p.out;
   Bytes16* mine = memory + threadIdx.x;
   Pair<W>* places = (Pair<W>*)(memory + held * 512);
-  const auto element = [&](int k) { return (from + (i64)k * active) * V; };
+  const auto element = [&](int k) { return (from + (i64)k * around) * V; };
   for (int k = 0; k < kept; ++k) copy_async(mine + k * 512, x + element(k));
 
   W m[V], s[V], v[V];
@@ -63,17 +66,18 @@ __global__ void __launch_bounds__(512, 1)
     take_in_columns(m, s, items);
   }
 
-  // Thread `i` merges every groups-th of the places of a row.
-  if (threadIdx.x < active) {
+  // Thread `i` merges every groups-th of the places of a row, of which a slice may have none.
+  const int skew = first * V % rows;  // the row of the block's first place
+  if (threadIdx.x < own) {
 #pragma unroll
     for (int k = 0; k < V; ++k) places[threadIdx.x * V + k] = {m[k], s[k]};
   }
   __syncthreads();
   Pair<W> all;
   for (int i = threadIdx.x; i < groups * rows; i += 512) {
-    const int row = i % rows;
+    const int row = i % rows, place = row < skew ? i + rows - skew : i - skew;
     all = {lowest<W>(), 0};
-    for (int k = i; k < active * V; k += groups * rows) all = merge(all, places[k]);
+    for (int k = place; k < own * V; k += groups * rows) all = merge(all, places[k]);
     for (i64 e = packs * V; blockIdx.x == 0 && i < rows && e < total; ++e) {  // what is left over of the last pack
       if (e % rows == row) {
         const W edge = widen(x[e]);
@@ -104,7 +108,7 @@ __global__ void __launch_bounds__(512, 1)
   __syncthreads();
 #pragma unroll
   for (int k = 0; k < V; ++k) {
-    const Pair<W> by = places[(threadIdx.x * V + k) % rows];
+    const Pair<W> by = places[((first + threadIdx.x) * V + k) % rows];
     m[k] = by.m;
     s[k] = by.s;
   }

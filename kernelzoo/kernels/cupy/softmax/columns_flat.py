@@ -1,4 +1,5 @@
-"""Softmax of columns that fill one piece of memory, taken as such: blocks of 512 threads go round their rows."""
+"""Softmax of columns that fill one piece of memory, taken as such: blocks of 512 threads go round their rows, several
+where one doesn't have enough."""
 
 import math
 
@@ -16,15 +17,25 @@ OTHER_BYTES = 10 * 1024
 """Shared memory for all else, of which 8 kB are for pairs."""
 
 
-def fits(columns: Columns) -> bool:
-    """Whether the columns are one piece of memory, of few enough rows for a block to go round them."""
-    return columns.one_piece and columns.aligned and columns.itemsize <= 4 and threads_round(columns) > 0
+def fits(columns: Columns, device: Device) -> bool:
+    """Whether the columns are one piece of memory, of few enough rows for a block's shared memory to know all pairs."""
+    few = columns.inner * columns.itemsize <= THREADS * VECTOR_BYTES and _slices(columns) <= device.multiprocessors
+    return columns.one_piece and columns.aligned and columns.itemsize <= 4 and few
 
 
 def threads_round(columns: Columns) -> int:
-    """Of 512 threads, as many as have packs that hold each row equally often."""
-    around = columns.inner // math.gcd(columns.inner, VECTOR_BYTES // columns.itemsize)
-    return THREADS // around * around
+    """Of 512 threads, as many as have packs that hold each row equally often; 0 if that takes more."""
+    return THREADS // _around(columns) * _around(columns)
+
+
+def _around(columns: Columns) -> int:
+    """The fewest packs that hold each row equally often."""
+    return columns.inner // math.gcd(columns.inner, VECTOR_BYTES // columns.itemsize)
+
+
+def _slices(columns: Columns) -> int:
+    """Blocks that go round the rows together."""
+    return cdiv(_around(columns), THREADS)
 
 
 @register("cupy", "softmax", "columns_flat")
@@ -32,22 +43,26 @@ def threads_round(columns: Columns) -> int:
 def columns_flat(rows: Rows, device: Device, _: None) -> Plan:
     """Columns as one piece of memory, whatever boundaries they keep to, in the shared memory of all SMs."""
     columns = columns_of("cupy/softmax/columns_flat", rows)
-    if not fits(columns):
+    if not fits(columns, device):
         raise UnsupportedProblemError(
             "cupy/softmax/columns_flat", "it takes columns of 2 or 4 bytes that are one aligned piece of memory"
         )
-    width, active = VECTOR_BYTES // columns.itemsize, threads_round(columns)
+    width = VECTOR_BYTES // columns.itemsize
+    around = threads_round(columns) or _around(columns)
+    slices = _slices(columns)
+    active = cdiv(around, slices)
     packs = columns.n * columns.inner // width
     items = {2: 4, 4: 8}[columns.itemsize]
-    blocks = min(device.multiprocessors, max(1, packs // (THREADS * items)))
+    parts = max(1, min(device.multiprocessors, packs // (THREADS * items)) // slices)
+    blocks = parts * slices
     places = THREADS * width * pair_bytes(columns)
     most = (device.shared_per_block - places - OTHER_BYTES) // (THREADS * VECTOR_BYTES)
-    held = max(0, min(most, cdiv(packs, blocks * active)))
+    held = max(0, min(most, cdiv(packs, parts * around)))
     step = Step(
         f"columns_flat<{c_type(columns)}, {items}>",
         blocks,
         THREADS,
-        ("partial", "counters", (I32, held), (I32, active)),
+        ("partial", "counters", (I32, held), (I32, active), (I32, around), (I32, slices)),
         held * THREADS * VECTOR_BYTES + places,
         cooperative=True,
     )

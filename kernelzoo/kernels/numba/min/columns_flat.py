@@ -38,6 +38,16 @@ def flat_kernel(dtype: str, tiles: int) -> Source:
     load, store = elements(dtype)
     combine, unfold = by_column(dtype, VEC, WORDS)
 
+    @cuda.jit(device=True, inline="always")
+    def meet(places, rows, t, sharer, sharers):
+        left = sharers
+        while left > 1:  # the upper half of a row's sharers, each with one of the lower
+            half = (left + 1) // 2
+            if sharer + half < left:
+                places[t] = minimum(places[t], places[t + half * rows])
+            cuda.syncthreads()
+            left = half
+
     def flat(x, partials, counters, out, rows, n, active, out_step):
         held = cuda.local.array(HELD, WORD)
         least = cuda.local.array(WORDS, WORD)
@@ -68,7 +78,7 @@ def flat_kernel(dtype: str, tiles: int) -> Source:
             places[t * VEC + k] = own[k]
         cuda.syncthreads()
 
-        # Of each row: its places by as many threads as there are for it, then these by one.
+        # Of each row: its places by as many threads as there are for it, then these by halves.
         sharers = THREADS // rows
         row, sharer = t % rows, t // rows
         value = HIGHEST
@@ -85,10 +95,9 @@ def flat_kernel(dtype: str, tiles: int) -> Source:
         cuda.syncthreads()
         places[t] = value
         cuda.syncthreads()
+        meet(places, rows, t, sharer, sharers)
         if t < rows:
-            for i in range(1, sharers):
-                value = minimum(value, places[i * rows + t])
-            partials[block * rows + t] = value
+            partials[block * rows + t] = places[t]
         cuda.syncthreads()
         if t == 0:
             is_last[0] = 1 if arrive(counters, types.int64(0), blocks - 1) == blocks - 1 else 0
@@ -104,10 +113,9 @@ def flat_kernel(dtype: str, tiles: int) -> Source:
                     i += 8 * sharers
             places[t] = value
             cuda.syncthreads()
+            meet(places, rows, t, sharer, sharers)
             if t < rows:
-                for i in range(1, sharers):
-                    value = minimum(value, places[i * rows + t])
-                store(out, t * out_step, value)
+                store(out, t * out_step, places[t])
 
     return Source(flat, (dtype, kind, types.int32, dtype), FLAT_THREADS, (dtype, tiles), FLAT_BLOCKS)
 

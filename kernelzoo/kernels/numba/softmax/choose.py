@@ -25,13 +25,12 @@ from kernelzoo.tables import knob, launch_table
 
 SINGLE_LONG = 128
 """Elements of a column at an odd width, up to which a block has them in registers as rows across."""
-FLAT_LONG = 1024
-"""The same, of one piece of memory, from which the whole grid gains by going round it together."""
 COLUMN_LONG = 512
 """Elements of a column of whole vectors, up to which a block has it in registers, 64 bytes across."""
 
-FLAT_LONG = 1024
-"""Elements of columns in one piece of memory, at an odd width, from which the whole grid reads it."""
+FLAT_LONG, FLAT_BYTES = 1024, 2**22
+"""Elements of columns in one piece of memory, at an odd width, from which the whole grid reads it; and bytes in all,
+where clusters would take them as well."""
 
 
 @launch_table("numba", "softmax")
@@ -130,11 +129,12 @@ def by_columns(v: View, device: Device) -> str | None:
             if together and columns_grid.shape(c, device) is not None:
                 return "columns_grid"
         return "columns" if columns.shape(c, device) is not None else None
-    if together and c.n >= FLAT_LONG and columns_flat.takes(v):
+    flat = together and c.n >= FLAT_LONG and columns_flat.takes(v, device)
+    if flat and columns_flat.alone(v) and c.n * c.inner * c.itemsize >= FLAT_BYTES:
         return "columns_flat"
     if c.n > SINGLE_LONG:
         if columns_cluster.shape(c, device) is not None:
             return "columns_cluster"
         if together and columns_ragged.shape(c, device) is not None:
             return "columns_ragged"
-    return None
+    return "columns_flat" if flat else None

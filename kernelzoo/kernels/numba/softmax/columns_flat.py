@@ -7,7 +7,7 @@ from numba.cuda import types
 
 from kernelzoo.device import Device
 from kernelzoo.errors import UnsupportedProblemError
-from kernelzoo.kernels.numba.columns import in_one_piece, in_step
+from kernelzoo.kernels.numba.columns import in_one_piece, in_step, period
 from kernelzoo.kernels.numba.dtypes import STORAGE, WIDE, itemsize, lowest, one
 from kernelzoo.kernels.numba.launch import BindView, View, planned, prepare, shared_bytes
 from kernelzoo.kernels.numba.row import Tiling, elements, spread, word_type
@@ -29,8 +29,9 @@ FLAT_TILES = 8
 def flat_kernel(dtype: str, tiles: int) -> Source:
     """Few rows side by side, at whatever width: the whole grid reads them as one piece of memory (co-operative launch).
 
-    Threads go round the rows together: a thread's vectors are ``active`` threads apart, a number of vectors after which
-    the rows repeat, so that each place in them is of the same row. Blocks take rounds in turn. Of its vectors a thread
+    Threads go round the rows together: ``around`` vectors hold each row equally often, so that each place in a thread's
+    vectors, which are that many apart, is of the same row. Where that takes more threads than a block has, ``slices``
+    blocks of ``active`` go round. Blocks take rounds in turn. Of its vectors a thread
     holds the first ``kept`` in shared memory and the last ``tiles`` in registers; the others are read again, the last
     one first, which is the likeliest to be in the L2 cache still.
     """
@@ -66,7 +67,7 @@ def flat_kernel(dtype: str, tiles: int) -> Source:
             at = i + tile * active
             store_vector(out, at * VEC, held, tile * WORDS, at < last)
 
-    def flat(x, pairs, counters, out, rows, n, active, kept):
+    def flat(x, pairs, counters, out, rows, n, active, around, slices, kept):
         held = cuda.local.array(HELD, WORD)
         few = cuda.local.array(BATCH, WORD)
         top = cuda.local.array(VEC, kind)
@@ -81,8 +82,10 @@ def flat_kernel(dtype: str, tiles: int) -> Source:
         block, blocks = types.int64(cuda.blockIdx.x), types.int64(cuda.gridDim.x)
         count = rows * n
         vectors = count // VEC
-        first, apart = block * active + t, blocks * active
-        last = vectors if t < active else types.int64(0)
+        begin = block % slices * active
+        first, apart = block // slices * around + begin + t, blocks // slices * around
+        own = min(active, around - begin)
+        last = vectors if t < own else types.int64(0)
         stride = threads * VEC
         i, j = first, t * VEC
         beyond = first + kept * apart
@@ -118,11 +121,27 @@ def flat_kernel(dtype: str, tiles: int) -> Source:
             sums[t * VEC + k] = total[k]
         cuda.syncthreads()
         part = types.int32(t % TEAM)
-        places = types.int32(active * VEC // rows)
+        filled = own * VEC
+        groups = threads // rows
+        if groups > TEAM:  # so few rows that a block goes round alone, and more threads than a team's have work
+            m, s = LOWEST, ZERO
+            i = t if t < groups * rows else filled
+            while i < filled:
+                grown = maximum(m, maxima[i])
+                s = s * exponential(m - finite(grown)) + sums[i] * exponential(maxima[i] - finite(grown))
+                m = grown
+                i += groups * rows
+            cuda.syncthreads()
+            maxima[t], sums[t] = m, s
+            cuda.syncthreads()
+            filled = groups * rows
+        skew = begin * VEC % rows  # the row of the block's first place
         r = t // TEAM
         while r - t // TEAM < rows:  # whole warps, for the shuffles
             row = min(r, rows - 1)
-            m, s = meet(maxima, sums, places, rows, row, part)
+            place = row - skew if row >= skew else row - skew + rows
+            places = types.int32((filled - place + rows - 1) // rows) if place < filled else types.int32(0)
+            m, s = meet(maxima, sums, places, rows, place, part)
             if part == 0 and r < rows:
                 i = vectors * VEC if block == 0 else count
                 while i < count:
@@ -176,7 +195,7 @@ def flat_kernel(dtype: str, tiles: int) -> Source:
         cuda.syncthreads()
 
         for k in range(VEC):
-            row = (t * VEC + k) % rows
+            row = ((begin + t) * VEC + k) % rows
             shift[k] = maxima[row]
             factor = sums[row]
             total[k] = factor
@@ -210,8 +229,16 @@ def flat_kernel(dtype: str, tiles: int) -> Source:
     return Source(flat, (dtype, kind, types.int64, dtype), FLAT_THREADS, (dtype, tiles))
 
 
-def takes(v: View) -> bool:
-    """Whether these are columns in one piece of memory, so few that a block's threads go round them together."""
+def takes(v: View, device: Device) -> bool:
+    """Whether these are columns in one piece of memory, whose pairs a block's shared memory has room for."""
+    c = in_one_piece(v)
+    if c is None or c.itemsize > 4 or c.inner > FLAT_THREADS * v.whole_vector:
+        return False
+    return cdiv(period(c), FLAT_THREADS) <= abreast(device)
+
+
+def alone(v: View) -> bool:
+    """Whether the threads of one block go round them together."""
     c = in_one_piece(v)
     return c is not None and c.itemsize <= 4 and in_step(c, FLAT_THREADS) > 0
 
@@ -221,16 +248,18 @@ def takes(v: View) -> bool:
 def columns_flat(v: View, device: Device, _: None) -> BindView:
     """Few columns, as one piece of memory, by the whole grid in one co-operative launch."""
     c = in_one_piece(v)
-    if c is None or not takes(v):
+    if c is None or not takes(v, device):
         raise UnsupportedProblemError(ID, "these are not few columns in one piece of memory")
-    vec, active = v.whole_vector, in_step(c, FLAT_THREADS)
+    vec, around = v.whole_vector, in_step(c, FLAT_THREADS) or period(c)
+    slices = cdiv(around, FLAT_THREADS)
+    active = cdiv(around, slices)
     threads, vectors = cdiv(active, WARP) * WARP, c.n * c.inner // vec
-    blocks = max(1, min(abreast(device), vectors // (active * FLAT_TILES // 2)))
+    blocks = max(1, min(abreast(device), vectors // (active * FLAT_TILES // 2)) // slices) * slices
     room = shared_bytes(device) - 2 * FLAT_THREADS * vec * itemsize("float32")
-    kept = min(max(0, room) // (threads * VECTOR_BYTES), cdiv(vectors, blocks * active))
+    kept = min(max(0, room) // (threads * VECTOR_BYTES), cdiv(vectors, blocks // slices * around))
     return prepare(flat_kernel(c.dtype, FLAT_TILES), device).call_with_workspace(
         *(blocks * c.inner * 2, 1),
-        *(blocks, c.inner, c.n, active, kept),
+        *(blocks, c.inner, c.n, active, around, slices, kept),
         threads=threads,
         shared=kept * threads * VECTOR_BYTES,
         cooperative=True,

@@ -14,7 +14,7 @@ from kernelzoo.kernels.triton.softmax import (
     strips,
     tiles,
 )
-from kernelzoo.layout import Columns, Rows, rows_of
+from kernelzoo.layout import Columns, Rows, power_of_two, rows_of
 from kernelzoo.registry import chooser
 from kernelzoo.tables import knob, launch_table, of
 
@@ -24,8 +24,9 @@ ONLINE_ROWS = 6
 FEW_ROWS = 64
 """Elements of columns up to which tiles of rows are as good as strips."""
 
-FEW_COLUMNS = 128
-"""Columns up to which they are read as one piece of memory: each program merges the pairs of all."""
+FLAT_PERCENT, FLAT_BYTES, FLAT_LEAST = 75, 2**22, 2**15
+"""Columns are read as one piece of memory where so much of a block is theirs, and there are so many bytes, or as many
+as the last where each program merges all pairs: they are so few."""
 
 
 @launch_table("triton", "softmax")
@@ -109,7 +110,7 @@ def _long_columns(knobs: Knobs, device: Device, rows: Rows, columns: Columns) ->
     strip = _strips(columns, device)
     if strip is not None and strip.elements >= rows.n:
         return "columns"
-    if strip is not None or _flat_pays(columns, device):
+    if strip is not None or _flat_pays(columns):
         return _split(device, rows)
     side, _ = online.column_tile(knobs, rows)
     many = rows.total >= knobs.online_percent / 100 * device.multiprocessors * side
@@ -121,7 +122,7 @@ def _split(device: Device, rows: Rows) -> str:
     if columns is None:
         return "split_grid" if waits else "split_two_launches"
     strip = _strips(columns, device)
-    if (strip is None or columns.multiple * columns.itemsize < 16) and _flat_pays(columns, device):
+    if (strip is None or columns.multiple * columns.itemsize < 16) and _flat_pays(columns):
         return "columns_flat"
     if strip is not None and strip.elements < rows.n:
         return "columns_grid" if waits else "columns_two_launches"
@@ -133,9 +134,9 @@ def _strips(columns: Columns | None, device: Device) -> strips.Strips | None:
     return strips.strips_of(columns, device) if columns is not None and columns.n > FEW_ROWS else None
 
 
-def _flat_pays(columns: Columns, device: Device) -> bool:
+def _flat_pays(columns: Columns) -> bool:
     """Whether blocks of few columns as one piece of memory are the best: blocks nearly full, and enough of them."""
-    period, block = columns_flat.period_of(columns), columns_flat.FLAT_BLOCK
-    enough = 4 * block * columns_flat.FLAT_PROGRAMS * device.multiprocessors
-    much = columns.n * columns.inner >= enough
-    return columns.inner <= FEW_COLUMNS and 10 * period >= 9 * block and much
+    period = columns_flat.period_of(columns)
+    least = FLAT_LEAST if columns.inner <= columns_flat.MERGED_COLUMNS else FLAT_BYTES
+    much = columns.n * columns.inner * columns.itemsize >= least
+    return period > 0 and much and 100 * period >= FLAT_PERCENT * power_of_two(period)
