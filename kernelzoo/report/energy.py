@@ -1,0 +1,44 @@
+"""The energy of a launch, as a results file holds it, and what a reader must know of it."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from kernelzoo.report.table import significant
+
+
+@dataclass(frozen=True)
+class Energy:
+    """What the GPU's counter told of a launch; see :mod:`kernelzoo.measure.energy`."""
+
+    launch_mj: float
+    launches: int
+    span_ms: float
+    """In which it was read."""
+    launch_us: float
+    """A launch's time meanwhile."""
+    step_ms: float
+    """From one move of the counter to the next."""
+    step_mj: float
+
+    @property
+    def watts(self) -> float:
+        """Idle power included."""
+        return 1e3 * self.launch_mj / self.launch_us
+
+
+def note(energies: Iterable[Energy | None], baseline: str) -> str:
+    """How energies were measured and how finely, in words; empty without any."""
+    known = [energy for energy in energies if energy is not None]
+    if not known:
+        return ""
+    step, joules = (statistics.median(values) for values in zip(*((e.step_ms, e.step_mj) for e in known), strict=True))
+    shortest, most = min(e.span_ms for e in known), max(e.step_ms / e.span_ms for e in known)
+    return (
+        f"`energy / {baseline}` is the energy of a launch divided by that of {baseline}; `J/GB` is the energy by the "
+        "bytes that must move. It is of the whole GPU, idle power included: NVML's counter over launches without a "
+        f"pause, from one of its moves to another. Here it moves every {step:.3g} ms, by {significant(joules)} mJ (medians); "
+        f"a span is {shortest:.0f} ms at least, and one step is {most:.0%} of it at most."
+    )
