@@ -6,8 +6,6 @@ import statistics
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from kernelzoo.report.table import significant
-
 
 @dataclass(frozen=True)
 class Energy:
@@ -29,6 +27,11 @@ class Energy:
         return 1e3 * self.launch_mj / self.launch_us
 
 
+def digits(value: float) -> str:
+    """Three significant digits, and every digit before the point, however small it is."""
+    return f"{value:.0f}" if value >= 99.95 else f"{value:.3g}"
+
+
 def note(energies: Iterable[Energy | None], baseline: str) -> str:
     """How energies were measured and how finely, in words; empty without any."""
     known = [energy for energy in energies if energy is not None]
@@ -39,6 +42,6 @@ def note(energies: Iterable[Energy | None], baseline: str) -> str:
     return (
         f"`energy / {baseline}` is the energy of a launch divided by that of {baseline}; `J/GB` is the energy by the "
         "bytes that must move. It is of the whole GPU, idle power included: NVML's counter over launches without a "
-        f"pause, from one of its moves to another. Here it moves every {step:.3g} ms, by {significant(joules)} mJ (medians); "
-        f"a span is {shortest:.0f} ms at least, and one step is {most:.0%} of it at most."
+        f"pause, from one of its moves to another. Here it moves every {step:.3g} ms, by {digits(joules)} mJ "
+        f"(medians); a span is {shortest:.0f} ms at least, and one step is {most:.0%} of it at most."
     )

@@ -6,6 +6,7 @@ import math
 import statistics
 from collections.abc import Iterable, Sequence
 
+from kernelzoo.report.energy import digits
 from kernelzoo.report.notes import DAGGER, TILDE
 from kernelzoo.report.results import OUTCOMES, Problem, Results, Row, Selection, geometric_mean
 from kernelzoo.report.table import Cell, Table, significant
@@ -36,7 +37,7 @@ def summary_table(selection: Selection) -> Table:
         if with_energy:
             energy, per_gb = selection.mean_energy_ratio(name), geometric_mean(row.j_per_gb for row in rows)
             cells.append(BLANK if energy is None else Cell(f"{energy:.2f}"))
-            cells.append(BLANK if per_gb is None else Cell(significant(per_gb)))
+            cells.append(BLANK if per_gb is None else Cell(digits(per_gb)))
         if with_submit:
             cells.append(BLANK if submit is None else Cell(significant(submit)))
         return [*cells, Cell(covered(rows, selection))]
