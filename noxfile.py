@@ -267,7 +267,7 @@ def check_style(session: nox.Session) -> None:
 
 
 def check_types(session: nox.Session) -> None:
-    names = ("test_bench", "aa", "counters", "gallery", "hints", "readme", "records", "training")
+    names = ("test_bench", "aa", "counters", "energy", "gallery", "hints", "readme", "records", "training")
     scripts = [f"bench/{name}.py" for name in names]
     session.run("mypy", "kernelzoo", *scripts, "noxfile.py")
 

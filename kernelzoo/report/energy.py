@@ -29,7 +29,7 @@ class Energy:
 
 def digits(value: float) -> str:
     """Three significant digits, and every digit before the point, however small it is."""
-    return f"{value:.0f}" if value >= 99.95 else f"{value:.3g}"
+    return f"{value:.0f}" if value >= 99.95 else f"{value:#.3g}"
 
 
 def note(energies: Iterable[Energy | None], baseline: str) -> str:

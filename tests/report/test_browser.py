@@ -234,7 +234,7 @@ def test_any_two_have_an_interval_where_there_are_samples(visit, sampled) -> Non
     assert all(0.7 < float(low) <= 0.78 <= float(high) < 0.8 for low, high in intervals)
     assert page.column("verdict", "#compare") == ["faster", "faster"]
     assert page.page.locator("#compare .note").count() == 0
-    assert page.column("cupy/split, mJ", "#compare") == ["4", "8"]
+    assert page.column("cupy/split, mJ", "#compare") == ["4.00", "8.00"]
 
 
 def test_energy_has_a_chart_and_columns_of_its_own(visit, sampled) -> None:

@@ -1,8 +1,10 @@
 """The energy of a launch in a report: beside the time, by the bytes, and to the baseline's."""
 
 import json
+from pathlib import Path
 
 import pytest
+from scripts import loaded
 
 from kernelzoo.report import load, sections
 from kernelzoo.report.__main__ import main
@@ -73,3 +75,33 @@ def test_as_json_each_row_has_all_that_was_counted(rows, write, capsys) -> None:
 def test_energy_that_no_bench_wrote_is_refused(entry, write, energy) -> None:
     with pytest.raises(ResultsError, match="energy"):
         load([write([entry(energy=energy)])])
+
+
+@pytest.fixture
+def agreement():
+    return loaded(Path(__file__).parents[2] / "bench" / "energy.py").main
+
+
+def test_two_runs_are_compared_row_by_row(entry, write, agreement, capsys) -> None:
+    first = [entry(shape=(64, n), **with_energy(4.0)) for n in (1024, 2048)]
+    first += [entry("triton/softmax/auto", (64, 1024), us=10.0, **with_energy(2.0)), entry(shape=(8, 8))]
+    again = [entry(shape=(64, n), **with_energy(mj)) for n, mj in ((1024, 4.0), (2048, 3.8))]
+    again += [entry("triton/softmax/auto", (64, 1024), us=11.0, **with_energy(2.1)), entry(shape=(8, 8))]
+    paths = [str(write(first, "first.json")), str(write(again, "again.json"))]
+    assert agreement(paths) == 0
+    said = capsys.readouterr().out
+    lines = {line.split()[0]: line.split()[1:6] for line in said.splitlines() if line.startswith(("t", "all"))}
+    assert lines["torch/softmax/eager"] == ["2", "0.975", "0.950", "1.000", "1.000"]
+    assert lines["triton/softmax/auto"] == ["1", "1.050", "1.050", "1.050", "1.100"]
+    assert lines["all"][:4] == ["3", "1.000", "0.950", "1.050"]
+    assert "float32 (64, 2048)" in said and "every 100 ms, by 40000 mJ" in said
+    assert said.endswith("3 rows, 0 further apart than 10%\n")
+    assert agreement([*paths, "--allowed", "0.051"]) == 1
+    assert capsys.readouterr().out.endswith("3 rows, 1 further apart than 5%\n")
+
+
+def test_runs_of_two_devices_are_not_compared(entry, write, agreement, capsys) -> None:
+    one = write([entry(**with_energy(4.0))], "one.json")
+    other = write([entry(**with_energy(4.0), device="another")], "other.json")
+    assert agreement([str(one), str(other)]) == 2
+    assert "no row of both" in capsys.readouterr().err

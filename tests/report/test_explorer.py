@@ -167,9 +167,9 @@ def test_the_energy_of_a_launch_stands_with_its_result(entry, write, made) -> No
     rows = [entry(energy=told | {"launch_mj": 4.0}), entry("triton/softmax/auto", energy=told | {"launch_mj": 1.5})]
     first, second, third = made(load([write([*rows, entry("cupy/softmax/auto")])])).rows()
     # 4096 rows of 256 float32, read and written: 8.39 MB.
-    assert (first["mj"], first["perGb"], first["energyRatio"], first["watts"]) == ("4", "0.477", "1.000", "400")
+    assert (first["mj"], first["perGb"], first["energyRatio"], first["watts"]) == ("4.00", "0.477", "1.000", "400")
     assert [second[name] for name in ("name", "mj", "energyRatio")] == ["cupy/auto", "", ""]
-    assert [third[name] for name in ("mj", "perGb", "energyRatio", "watts")] == ["1.5", "0.179", "0.38", "150"]
+    assert [third[name] for name in ("mj", "perGb", "energyRatio", "watts")] == ["1.50", "0.179", "0.38", "150"]
 
 
 def test_the_headline_says_how_near_the_limit_or_how_fast(sweep, host, entry, write, made) -> None:
