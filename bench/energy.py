@@ -39,7 +39,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     print("again / first\n")
     print(table.text())
-    print(f"\n{energy.note((one.energy for pair in pairs for one in pair[:2]), 'torch/eager').replace('`', '')}")
+    print(f"\n{energy.resolution(one.energy for pair in pairs for one in pair[:2])}")
     apart = sum(_apart(ratio) > options.allowed for _, _, ratio in pairs)
     print(f"{len(pairs)} rows, {apart} further apart than {options.allowed:.0%}")
     return int(apart > 0)

@@ -93,7 +93,7 @@ class Tables:
 
     def show(self, described: Row) -> None:
         """Print one problem's rows; columns that are empty throughout are left out."""
-        from kernelzoo.report import notes
+        from kernelzoo.report import energy, notes
 
         measured = [row for row in described["rows"] if row["outcome"] == "measured"]
         if not measured:
@@ -126,6 +126,10 @@ class Tables:
             if line not in self._noted:
                 output.note(self._console, line)
                 self._noted.add(line)
+        counted = [energy.Energy(**row["energy"]) for row in measured if row.get("energy")]
+        if counted and "energy" not in self._noted:  # the counter is the same for all tables
+            output.note(self._console, energy.resolution(counted))
+            self._noted.add("energy")
         marks = [notes.marks(row["flags"]) for row in measured]
         for line in notes.lines(marks):
             if line[0] not in self._noted:
@@ -156,8 +160,8 @@ class Tables:
             "verdict": row["verdict"] or "",
             ">GB/s": output.number(row["gb_per_s"]),
             ">of limit": output.percent(row["of_limit"]),
-            ">energy, mJ": output.number((row["energy"] or {}).get("launch_mj")),
-            ">energy ratio": output.number(row["energy_ratio"]),
+            ">energy, mJ": output.number((row.get("energy") or {}).get("launch_mj")),
+            ">energy ratio": output.number(row.get("energy_ratio")),
             ">submit, µs": output.number(row["submit_us"]) if full else "",
             ">first call, ms": output.number(row["first_call_ms"]) if full else "",
             "flags": ", ".join(notes.unmarked(row["flags"])),

@@ -32,16 +32,22 @@ def digits(value: float) -> str:
     return f"{value:.0f}" if value >= 99.95 else f"{value:#.3g}"
 
 
-def note(energies: Iterable[Energy | None], baseline: str) -> str:
-    """How energies were measured and how finely, in words; empty without any."""
+def resolution(energies: Iterable[Energy | None]) -> str:
+    """What was measured and how finely, in words; empty without any."""
     known = [energy for energy in energies if energy is not None]
     if not known:
         return ""
     step, joules = (statistics.median(values) for values in zip(*((e.step_ms, e.step_mj) for e in known), strict=True))
     shortest, most = min(e.span_ms for e in known), max(e.step_ms / e.span_ms for e in known)
     return (
-        f"`energy / {baseline}` is the energy of a launch divided by that of {baseline}; `J/GB` is the energy by the "
-        "bytes that must move. It is of the whole GPU, idle power included: NVML's counter over launches without a "
-        f"pause, from one of its moves to another. Here it moves every {step:.3g} ms, by {digits(joules)} mJ "
-        f"(medians); a span is {shortest:.0f} ms at least, and one step is {most:.0%} of it at most."
+        "Energy is the whole GPU's, idle power included: by NVML's counter, over launches without a pause. It moves "
+        f"every {step:.3g} ms, by {digits(joules)} mJ (medians); a span of launches is {shortest:.0f} ms at least, and "
+        f"one step is {most:.0%} of it at most."
     )
+
+
+def note(energies: Iterable[Energy | None], baseline: str) -> str:
+    """The same for a table that has columns of energy."""
+    words = resolution(energies)
+    columns = f"`energy / {baseline}` is the energy of a launch divided by that of {baseline}, and `J/GB` by the bytes"
+    return words and f"{columns} that must move. {words}"

@@ -10,6 +10,7 @@ from kernelzoo.cli import output, rows
 from kernelzoo.measure import Problem
 
 PROBLEM = Problem("softmax", (64, 1024), "float32", -1)
+COUNTED = {"launches": 40_000, "span_ms": 400.0, "launch_us": 10.0, "step_ms": 100.0, "step_mj": 4e4}
 SAMPLES = [1e-5 + i * 1e-9 for i in range(9)]
 
 
@@ -22,7 +23,12 @@ def entry(id: str, mj: float | None, *flags: str) -> dict[str, Any]:
         "cache": "cold",
         "repeated_rounds": 0,
     }
-    facts |= {"id": id, "race": "one", "flags": list(flags), "energy": None if mj is None else {"launch_mj": mj}}
+    facts |= {
+        "id": id,
+        "race": "one",
+        "flags": list(flags),
+        "energy": None if mj is None else COUNTED | {"launch_mj": mj},
+    }
     return {"extra_info": facts, "stats": {"data": SAMPLES}}
 
 
@@ -41,6 +47,7 @@ def test_the_energy_stands_beside_the_time_with_its_ratio(
     }
     rows.Tables(output.console(), full=full).show(rows.described(PROBLEM, made, found, "torch/softmax/eager"))
     said = capsys.readouterr().out
+    assert "It moves every 100 ms, by 40000 mJ (medians)" in said and "idle power included" in said
     assert "energy, mJ  energy ratio" in said and "no energy: the counter did not move in 1 s" in said
     line = next(line for line in said.splitlines() if line.startswith("triton/softmax/auto"))
     assert re.search(r" 1\.00 +0\.250\b", line)

@@ -54,8 +54,9 @@ def test_the_counter_s_resolution_stands_below_the_table(rows, write) -> None:
         sections.terminal(results),
         sections.blocks(results)["summary"],
     ):
-        assert "every 100 ms, by 40000 mJ (medians); a span is 400 ms at least, and one step is 25% of it" in text
-        assert "of the whole GPU, idle power included" in text
+        assert "moves every 100 ms, by 40000 mJ (medians); a span of launches is 400 ms at least, and one step" in text
+        assert "is 25% of it at most" in text
+        assert "the whole GPU's, idle power included" in text
 
 
 def test_as_json_each_row_has_all_that_was_counted(rows, write, capsys) -> None:
