@@ -62,7 +62,7 @@ def check(session: nox.Session, *arguments: str, **environment: str) -> None:
 SLOW = (
     *(f"tests/{name}" for name in ("cli", "load", *BACKENDS)),
     *(f"tests/measure/test_{name}.py" for name in ("guard", "race", "record")),
-    *(f"tests/report/test_{name}.py" for name in ("browser", "gallery", "page")),
+    *(f"tests/report/test_{name}.py" for name in ("browser", "browser_layout", "explorer", "gallery", "page")),
     *(f"tests/test_{name}.py" for name in ("bench", "docs", "examples", "inspect", "testing")),
 )
 
@@ -267,7 +267,7 @@ def check_style(session: nox.Session) -> None:
 
 
 def check_types(session: nox.Session) -> None:
-    names = ("test_bench", "aa", "counters", "gallery", "hints", "readme", "records", "training")
+    names = ("test_bench", "aa", "counters", "energy", "gallery", "hints", "readme", "records", "training")
     scripts = [f"bench/{name}.py" for name in names]
     session.run("mypy", "kernelzoo", *scripts, "noxfile.py")
 

@@ -26,6 +26,7 @@ BESIDE = {"h200-map": ("h200-submit.json.gz", "h200-profile.json")}
 VIEWS = {
     "limit": "near the limit",
     "ratios": "against the baseline",
+    "energy": "energy and time",
     "heat": "all shapes",
     "compare": "two compared",
     "results": "every result",
@@ -62,7 +63,9 @@ def _views(results: Results, page: str) -> Iterator[tuple[str, list[str]]]:
         for op in group.operations():
             for dtype in group.dtypes(op):
                 said = {"device": slug, "op": op, "dtype": dtype}
-                links = [f"[{text}]({page}#{urlencode(said | {'view': view})})" for view, text in VIEWS.items()]
+                counted = any(row.energy for row in group.select(op, dtype).rows)
+                views = {view: text for view, text in VIEWS.items() if counted or view != "energy"}
+                links = [f"[{text}]({page}#{urlencode(said | {'view': view})})" for view, text in views.items()]
                 yield f"{op}, {dtype}", links
 
 

@@ -133,6 +133,16 @@ RECORDS = (
         )
         for backend in BACKENDS
     ),
+    *(
+        Record(
+            f"{name}.json.gz",
+            "kernelzoo bench --shapes quick --backend torch,cupy,numba,triton --variant auto,eager,compile --energy"
+            " --rounds 7 -o {}",
+            180,
+            alone=True,
+        )
+        for name in ("energy", "energy-again")  # bench/energy.py tells whether the two agree
+    ),
     Record("hints.json", "python bench/hints.py -o {}", 60, alone=True),
     Record("training.json", "python bench/training.py -o {}", 30, alone=True),
     Record("aa.json", "python bench/aa.py --pairs 20 -o {}", 150, alone=True),

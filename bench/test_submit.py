@@ -24,7 +24,7 @@ import torch
 import kernelzoo
 from kernelzoo import measure, registry
 from kernelzoo.measure import record
-from kernelzoo.measure.race import Measurement
+from kernelzoo.measure.measurement import Measurement
 from kernelzoo.operations import MAPPED, OPERATIONS
 
 CALLS = 200  # in one sample: fewer than the 1024 that a stream queues

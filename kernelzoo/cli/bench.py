@@ -58,6 +58,7 @@ def bench(
     rounds: options.Rounds = 15,
     cache: options.Cache = "cold",
     clock: options.Clock = "device",
+    energy: options.Energy = False,
     cross_check: options.CrossCheck = False,
     patience: options.Patience = 180.0,
     waive: options.Waive,
@@ -104,7 +105,8 @@ def bench(
     if not module:  # else names may be added by what the measuring process runs
         sizes.problems(wanted, shape, options.words(dtype), shapes, dim, axes, workloads=workload, seed=seed)
     shape_set = "custom" if shape or axes or workload else measure.label(shapes, seed)
-    how = measuring.How(rounds, options.check_cache(cache), options.check_clock(clock), cross_check, shape_set)
+    options.check_energy(energy, clock)
+    how = measuring.How(rounds, options.check_cache(cache), options.check_clock(clock), cross_check, shape_set, energy)
     if resume and to is None:
         raise options.OptionError("--resume needs the file to continue: -o FILE")
     path = to or Path("out", f"bench-{datetime.datetime.now():%Y%m%d-%H%M%S}.json")

@@ -56,6 +56,7 @@ def compare(
     rounds: options.Rounds = 15,
     cache: options.Cache = "cold",
     clock: options.Clock = "device",
+    energy: options.Energy = False,
     cross_check: options.CrossCheck = True,
     patience: options.Patience = 180.0,
     waive: options.Waive,
@@ -79,7 +80,8 @@ def compare(
 
     limit = older.share(allowed)
     old = older.Old(against) if against else None
-    how = measuring.How(rounds, options.check_cache(cache), options.check_clock(clock), cross_check, "compare")
+    options.check_energy(energy, clock)
+    how = measuring.How(rounds, options.check_cache(cache), options.check_clock(clock), cross_check, "compare", energy)
     console = output.console()
     tables = rows_of.Tables(console, full=True)
     wanted = options.words(op)

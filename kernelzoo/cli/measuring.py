@@ -34,12 +34,16 @@ class How:
     cross_check: bool
     label: str
     """The name of the set of shapes in the results file."""
+    energy: bool = False
+    """Whether that of a launch is measured too."""
     waive: Sequence[str] = ()
     """Ids that are timed although they break the contract on special values."""
 
 
 def races(guard: Guard, plan: Plan, how: How, bar: Bar) -> Iterator[tuple[Problem, list[Row], list[Row]]]:
     """Measure the plan: each problem with its entries and failures, as soon as it is measured."""
+    if plan and how.energy and (why := guard.unmetered()):
+        raise OptionError(f"--energy can't be had here: {why}")
     if plan and how.timed != "call":
         bar.step("measuring the bandwidth of the device")
         guard.ceilings()
@@ -52,6 +56,7 @@ def races(guard: Guard, plan: Plan, how: How, bar: Bar) -> Iterator[tuple[Proble
             rounds=how.rounds,
             cache=how.cache,
             timed=how.timed,
+            energy=how.energy,
             cross_check=how.cross_check,
             label=how.label,
             waive=how.waive,
@@ -66,7 +71,7 @@ def _tell(bar: Bar, problem: Problem, stage: str, id: str) -> None:
 
 
 def _steps(ids: Sequence[str], how: How) -> int:
-    return len(ids) * (1 + how.rounds + how.cross_check)
+    return len(ids) * (1 + how.rounds + how.energy + how.cross_check)
 
 
 @contextmanager

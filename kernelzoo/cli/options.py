@@ -203,6 +203,9 @@ Cache = Annotated[
 Clock = Annotated[
     str, typer.Option("--clock", metavar="device|call", help="Time launches, or whole calls beside torch's own.")
 ]
+Energy = Annotated[
+    bool, typer.Option("--energy", help="Measure the energy of a launch too, on a GPU: half a second a row.")
+]
 CrossCheck = Annotated[
     bool, typer.Option("--cross-check/--no-cross-check", help="Time with the profiler's clock too, on a GPU.")
 ]
@@ -274,6 +277,12 @@ def check_clock(clock: str) -> str:
     if clock not in ("device", "call"):
         raise UnknownNameError("clock", clock, ("device", "call"))
     return clock
+
+
+def check_energy(energy: bool, clock: str) -> None:
+    """Raise OptionError for the energy of whole calls."""
+    if energy and clock == "call":
+        raise OptionError("--energy is of launches, not of whole calls; leave --clock call out")
 
 
 def check_modules(modules: Sequence[Path]) -> list[str]:

@@ -48,6 +48,8 @@ def _measured(entry: Row, baseline: Row | None) -> Row:
         "submit_us": info["submit_us"],
         "first_call_ms": info["first_call_ms"],
         "cupti_us": info["cupti_us"],
+        "energy": info.get("energy"),
+        "energy_ratio": None,
         "flags": info["flags"],
         "breaks": info.get("breaks"),
         "samples": len(samples),
@@ -55,6 +57,8 @@ def _measured(entry: Row, baseline: Row | None) -> Row:
     if baseline is not None and baseline["extra_info"]["race"] == info["race"]:
         ratio = statistics.ratio_interval(samples, baseline["stats"]["data"], paired=True)
         row["ratio"], row["ratio_interval"] = ratio.mid, [ratio.low, ratio.high]
+        if info.get("energy") and (base := baseline["extra_info"].get("energy")):
+            row["energy_ratio"] = info["energy"]["launch_mj"] / base["launch_mj"]
         disturbed = DISTURBED in [*info["flags"], *baseline["extra_info"]["flags"]]
         row["verdict"] = None if baseline is entry else statistics.verdict(ratio, disturbed=disturbed).upper()
         row["unclear"] = "" if baseline is entry else statistics.why_unclear(ratio, disturbed=disturbed)
@@ -89,7 +93,7 @@ class Tables:
 
     def show(self, described: Row) -> None:
         """Print one problem's rows; columns that are empty throughout are left out."""
-        from kernelzoo.report import notes
+        from kernelzoo.report import energy, notes
 
         measured = [row for row in described["rows"] if row["outcome"] == "measured"]
         if not measured:
@@ -122,6 +126,10 @@ class Tables:
             if line not in self._noted:
                 output.note(self._console, line)
                 self._noted.add(line)
+        counted = [energy.Energy(**row["energy"]) for row in measured if row.get("energy")]
+        if counted and "energy" not in self._noted:  # the counter is the same for all tables
+            output.note(self._console, energy.resolution(counted))
+            self._noted.add("energy")
         marks = [notes.marks(row["flags"]) for row in measured]
         for line in notes.lines(marks):
             if line[0] not in self._noted:
@@ -152,6 +160,8 @@ class Tables:
             "verdict": row["verdict"] or "",
             ">GB/s": output.number(row["gb_per_s"]),
             ">of limit": output.percent(row["of_limit"]),
+            ">energy, mJ": output.number((row.get("energy") or {}).get("launch_mj")),
+            ">energy ratio": output.number(row.get("energy_ratio")),
             ">submit, µs": output.number(row["submit_us"]) if full else "",
             ">first call, ms": output.number(row["first_call_ms"]) if full else "",
             "flags": ", ".join(notes.unmarked(row["flags"])),
@@ -160,7 +170,7 @@ class Tables:
 
 _SPARE = (
     *("first call, ms", "submit, µs", "95 %, µs", "form", "of limit", "GB/s", "95 % interval"),
-    *("flags", "ratio"),
+    *("flags", "energy ratio", "energy, mJ", "ratio"),
 )
 """Columns that a narrow terminal does without, the least needed first."""
 

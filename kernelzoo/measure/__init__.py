@@ -9,8 +9,9 @@ from kernelzoo.measure.ceilings import Ceilings, ceilings
 from kernelzoo.measure.clocks import DeviceClock, WallClock, clock_for
 from kernelzoo.measure.environment import device_name, versions
 from kernelzoo.measure.gate import Gate
+from kernelzoo.measure.measurement import Cache, Measurement
 from kernelzoo.measure.problems import SETS, Problem, label, problems
-from kernelzoo.measure.race import Cache, Measurement, Timed, cross_check, race
+from kernelzoo.measure.race import Timed, cross_check, race
 from kernelzoo.measure.replay import Replay
 from kernelzoo.measure.sets import draw_sets
 

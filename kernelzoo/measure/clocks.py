@@ -44,6 +44,8 @@ class Sampler:
     """What changes a set in the midst of each run, if that launches on it several times."""
     deliver: Callable[[], None] = lambda: None
     """After a run, brings the results to the sets, if it left them elsewhere."""
+    queue: Callable[[], None] | None = None
+    """Puts a run in the device's queue and waits for nothing; None where a run is the host's."""
 
     def __call__(self) -> float:
         return self.run()
@@ -140,7 +142,7 @@ class DeviceClock(Clock):
             return self._replay(graph, count)
 
         upcoming = [(count + i) % sets for i in range(sets)]
-        return Sampler(sample, count, lambda: upcoming, probe if count > sets else None)
+        return Sampler(sample, count, lambda: upcoming, probe if count > sets else None, queue=graph.replay)
 
     def _capture(self, launches: Sequence[Launch], count: int, probe: Probe | None = None) -> Any:
         sets = len(launches)

@@ -179,6 +179,12 @@ def _open(device: torch.device) -> Watch | str:
 
 
 def _open_gpu(device: torch.device) -> Watch | str:
+    found = nvml_of(device)
+    return found if isinstance(found, str) else _Gpu(*found)
+
+
+def nvml_of(device: torch.device) -> tuple[Any, Any] | str:
+    """The module pynvml and its handle of the GPU, or why there is none."""
     try:
         import pynvml
     except ImportError:
@@ -189,7 +195,7 @@ def _open_gpu(device: torch.device) -> Watch | str:
         return "torch sees no GPU"
     try:
         pynvml.nvmlInit()  # NVML counts these calls; a repeated one is cheap
-        return _Gpu(pynvml, _handle(pynvml, torch.cuda.get_device_properties(device)))
+        return pynvml, _handle(pynvml, torch.cuda.get_device_properties(device))
     except pynvml.NVMLError as error:
         return f"NVML does not know the device: {error}"
 

@@ -55,6 +55,7 @@ class Guard(WorkerProcess):
         rounds: int = 15,
         cache: str = "cold",
         timed: str = "device",
+        energy: bool = False,
         cross_check: bool = False,
         label: str = "",
         tables: Mapping[str, Mapping[str, int]] | None = None,
@@ -62,7 +63,7 @@ class Guard(WorkerProcess):
         progress: Progress = lambda stage, id: None,
     ) -> tuple[list[Json], list[Json]]:
         """Measure implementations on one problem: the entries of a results file, and the failures. ``timed``: their
-        launches (``device``), or whole calls (``call``).
+        launches (``device``), or whole calls (``call``). ``energy``: of a launch, too.
 
         An id ``backend/op/variant@label`` is a lane of its own, bound with the knobs that ``tables`` has for it. Ids in
         ``waive`` are timed if they are right on ordinary values, as :func:`kernelzoo.measure.race` says.
@@ -75,10 +76,11 @@ class Guard(WorkerProcess):
         lanes = {id: dict(values) for id, values in (tables or {}).items()}
         while left:
             request = {"do": "race", "problem": _shape(problem), "ids": left, "rounds": rounds, "cache": cache}
+            request |= {"timed": timed, "energy": energy, "label": label, "waive": list(waive)}
             turns = Turns()
             try:
                 done = self._ask(
-                    {**request, "timed": timed, "label": label, "tables": lanes, "waive": list(waive)},
+                    {**request, "tables": lanes},
                     turns.heard(progress, lambda: self._told),
                     judge=partial(_unlike, problem, left, cache),
                 )
@@ -96,6 +98,10 @@ class Guard(WorkerProcess):
                 lost += [record.failure(problem, id, "failed", error.reason) for id in blamed]
                 left = [id for id in left if id not in blamed]
         return [], lost
+
+    def unmetered(self) -> str:
+        """Why the energy of a launch can't be had on this device, or ""."""
+        return str(self._answered({"do": "unmetered"})["reason"])
 
     def tables(self, backends: Sequence[str], ops: Sequence[str]) -> Json:
         """What can be tuned here: ``card`` (None without a GPU), ``declared``, and ``unavailable`` by backend."""

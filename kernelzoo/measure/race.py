@@ -8,7 +8,7 @@ import threading
 import uuid
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from kernelzoo import backend as backends
@@ -16,12 +16,14 @@ from kernelzoo import registry
 from kernelzoo.device import device_lives
 from kernelzoo.errors import ContractError, DeviceLostError, KernelZooError
 from kernelzoo.launch import Launch
+from kernelzoo.measure import energy as energies
 from kernelzoo.measure import profiler
 from kernelzoo.measure.calls import CallClock, Called
 from kernelzoo.measure.ceilings import Ceilings, beyond_memory, copies, has_copy
 from kernelzoo.measure.clocks import Clock, Sampler, clock_for
-from kernelzoo.measure.condition import DISTURBED, Condition, watch
+from kernelzoo.measure.condition import watch
 from kernelzoo.measure.gate import Gate
+from kernelzoo.measure.measurement import Cache, Measurement
 from kernelzoo.measure.problems import Problem
 from kernelzoo.measure.process_state import KIND, Watch
 from kernelzoo.measure.sets import rotated
@@ -30,11 +32,10 @@ from kernelzoo.operations import Arguments
 if TYPE_CHECKING:
     import torch
 
-Cache = Literal["cold", "hot"]
 Timed = Literal["device", "call"]
 """What is timed: bound launches, or whole calls (see :mod:`kernelzoo.measure.calls`)."""
-Stage = Literal["check", "time", "cross-check"]
-"""What is done now: the gate, the samples, or the second clock."""
+Stage = Literal["check", "time", "energy", "cross-check"]
+"""What is done now: the gate, the samples, the energy, or the second clock."""
 
 Turned = Callable[[str, float | None, int], None]
 """Told of each turn, before and after: whose it is, the sample (before: None), and of how many launches it is."""
@@ -47,85 +48,6 @@ _STRAY = 2.0
 
 _AS_TIMED = "right when checked alone, wrong as it was timed: "
 
-BREAKS = "breaks the contract"
-"""The flag of an implementation that is right on ordinary values alone, and was timed on request."""
-
-
-@dataclass
-class Measurement:
-    """One implementation on one problem: samples, or the reason why there are none."""
-
-    implementation: registry.Implementation
-    problem: Problem
-    clock: str
-    clock_detail: str
-    cache: Cache = "cold"
-    race: str = ""
-    """Names the race: the samples of two measurements of one race are paired, round by round."""
-    form: str = ""
-    """The id of the form that was bound; of a chooser, the form that it chose."""
-    rounds: int = 0
-    """Those that were asked for; of a race that goes on until it tells something there may be more samples."""
-    samples: list[float] = field(default_factory=list)
-    """Seconds per launch, one per round, in the order of the rounds."""
-    submit: float | None = None
-    """Seconds of the host's time to submit one bound launch; None on the host, where the launch is that time."""
-    first_call: float | None = None
-    """Seconds to bind and to run the first time, with compilation unless a cache had the kernel."""
-    cupti: float | None = None
-    """Seconds per launch by a second clock, the profiler's; None if it was not asked or can't tell."""
-    copy: float | None = None
-    """Seconds that a plain copy of the same input to the same output took in the same rounds (median); None where the
-    operation writes less than it reads."""
-    limit: float | None = None
-    """Seconds that the best possible implementation takes on this device; None where no ceiling was measured."""
-    repeated_rounds: int = 0
-    """Rounds of the race that were measured again, because the device was disturbed."""
-    disturbed_rounds: int = 0
-    """Rounds that count although the device was disturbed: it never came to rest."""
-    condition: tuple[Condition, Condition] | None = None
-    """The device's state before the race and after."""
-    refused: str = ""
-    """Why it can't take this problem or can't run here, which is no fault."""
-    breaks: str = ""
-    """What the gate found, if the implementation is timed on request: it is right on ordinary values and breaks the
-    contract on special ones."""
-    wrong: str = ""
-    """What the gate found. A wrong implementation is not timed; if it is wrong after timing, it has no result."""
-    failed: str = ""
-    """The unexpected error that was raised."""
-
-    @property
-    def median(self) -> float:
-        return statistics.median(self.samples)
-
-    @property
-    def gb_per_s(self) -> float:
-        """Bytes that must be moved, per second, in units of 1e9."""
-        return self.bytes / self.median / 1e9
-
-    @property
-    def bytes(self) -> int:
-        return self.problem.bytes
-
-    @property
-    def of_limit(self) -> float | None:
-        """Share of the limit reached; None where there is no limit, or the cache is hot, which knows no such limit."""
-        return None if self.limit is None or self.cache == "hot" else self.limit / self.median
-
-    @property
-    def flags(self) -> tuple[str, ...]:
-        """What a reader of this time must know: the implementation breaks the contract; the host submits launches more
-        slowly than the device runs them; two clocks disagree; the device was disturbed in every round."""
-        found = [BREAKS] if self.breaks else []
-        if self.clock == "device" and self.submit is not None and self.median < self.submit:
-            found.append("host-bound")
-        if self.cupti is not None and profiler.disagree(self.median, self.cupti):
-            found.append("clocks disagree")
-        if self.disturbed_rounds:
-            found.append(DISTURBED)
-        return tuple(found)
-
 
 def race(
     problem: Problem,
@@ -136,6 +58,7 @@ def race(
     until_clear: bool = False,
     cache: Cache = "cold",
     timed: Timed = "device",
+    energy: bool = False,
     ceilings: Ceilings | None = None,
     waive: Collection[str] = (),
     progress: Callable[[Stage, str], None] = lambda stage, id: None,
@@ -160,13 +83,15 @@ def race(
     turn and after it, with the sample and the number of launches that it is of. What changes the process (see
     :mod:`kernelzoo.measure.process_state`) is wrong. A cold result on the host that is faster than memory is, too.
 
-    Raises DeviceLostError if an implementation broke the device for this process, or left behind what can't be undone.
+    Raises DeviceLostError if an implementation broke the device for this process, or left behind what can't be undone;
+    EnergyError if the device has no counter of it.
     """
     import torch
 
     clock, watched = clock_for(device), device
     if timed == "call":  # it is the host that is timed, and may be disturbed
         clock, watched, ceilings = CallClock(clock, device, problem.op), torch.device("cpu"), None
+    meter = energies.meter(device) if energy else None
     detail = f"{clock.detail}, {_CACHES[cache][device.type == 'cuda']}"
     name = uuid.uuid4().hex
     results = {i.id: Measurement(i, problem, clock.name, detail, cache, name, rounds=rounds) for i in implementations}
@@ -191,8 +116,12 @@ def race(
         _rounds(race, copy, rounds, until_clear)
         for id, sampler in lanes.items():
             measurement = results[id]
-            progress("check", id)
+            progress("energy" if meter else "check", id)
             with _its_own_row(measurement, device, state, _AS_TIMED):
+                if meter and sampler.queue is not None:
+                    work = energies.Replays(sampler.queue, measurement.median * sampler.launches, device)
+                    measurement.energy = energies.of(work, sampler.launches, meter)
+                    progress("check", id)
                 gate.check_timed(sampler.delivered, special=not measurement.breaks)
             if measurement.samples and ceilings is not None:
                 measurement.limit = ceilings.limit(problem.op, measurement.bytes)

@@ -25,9 +25,10 @@ from kernelzoo.errors import KernelZooError
 from kernelzoo.measure import profiler, schema
 from kernelzoo.measure.ceilings import Ceilings
 from kernelzoo.measure.clocks import OF_CALLS
+from kernelzoo.measure.energy import Energy
 from kernelzoo.measure.environment import device_name, versions
+from kernelzoo.measure.measurement import Measurement
 from kernelzoo.measure.problems import Problem
-from kernelzoo.measure.race import Measurement
 from kernelzoo.registry import Implementation
 
 Json = dict[str, Any]
@@ -66,11 +67,25 @@ def extra_info(measured: Measurement, device: str, ceilings: Ceilings | None, sh
         "copy_us": _micro(measured.copy),
         "limit_us": _micro(measured.limit),
         "of_limit": _round(measured.of_limit) if measured.of_limit is not None else None,
+        "energy": _energy(measured.energy),
         "repeated_rounds": measured.repeated_rounds,
         "flags": list(measured.flags),
         "breaks": measured.breaks or None,
         "condition": [asdict(condition) for condition in measured.condition] if measured.condition else None,
         "shape_set": shape_set,
+    }
+
+
+def _energy(measured: Energy | None) -> Json | None:
+    if measured is None or measured.unknown:  # the flags say why
+        return None
+    return {
+        "launch_mj": _round(measured.joules * 1e3),
+        "launches": measured.launches,
+        "span_ms": _round(measured.span * 1e3),
+        "launch_us": _micro(measured.launch),
+        "step_ms": _round(measured.step * 1e3),
+        "step_mj": _round(measured.step_joules * 1e3),
     }
 
 

@@ -25,6 +25,7 @@ from typing import IO, TYPE_CHECKING, Any, TextIO
 from kernelzoo import definitions, measure, registry, tables
 from kernelzoo.check import verifying, weak
 from kernelzoo.errors import CacheWarning, DeviceLostError, KernelZooError
+from kernelzoo.measure import energy as energies
 from kernelzoo.measure import planning, process_state, record, trusted
 from kernelzoo.measure.gate import Gate
 from kernelzoo.measure.problems import Problem
@@ -136,6 +137,14 @@ class Worker:
         """Nothing: that this process is done with what it was asked before, and says nothing more of it."""
         return {}
 
+    def on_unmetered(self) -> dict[str, Any]:
+        """Why the energy of a launch can't be had on this device, or ""."""
+        try:
+            energies.meter(self._device)
+        except energies.EnergyError as error:
+            return {"reason": str(error)}
+        return {"reason": ""}
+
     def on_ceilings(self) -> dict[str, Any]:
         """Measure the device's ceilings, if it is a GPU."""
         if self._device.type != "cuda":
@@ -150,6 +159,7 @@ class Worker:
         rounds: int,
         cache: measure.Cache,
         timed: measure.Timed,
+        energy: bool,
         label: str,
         tables: dict[str, dict[str, int]],
         waive: list[str],
@@ -163,6 +173,7 @@ class Worker:
             until_clear=not tables,  # tuning combines races of as many rounds each
             cache=cache,
             timed=timed,
+            energy=energy,
             ceilings=self._ceilings,
             waive=waive,
             progress=self._tell,

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from kernelzoo.measure.condition import DISTURBED
-from kernelzoo.measure.race import BREAKS
+from kernelzoo.measure.measurement import BREAKS
 from kernelzoo.measure.statistics import FEWEST, Interval, Verdict, ratio_interval, verdict
 from kernelzoo.report import notes
 from kernelzoo.report.results import Group, Problem, Results, Row, Selection

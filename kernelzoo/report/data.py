@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 from kernelzoo.measure.clocks import OF_CALLS
@@ -40,6 +41,7 @@ def _summary(selection: Selection, name: str) -> Json:
         "id": rows[0].id,
         "ratio": selection.mean_ratio(name),
         "of_limit": selection.mean_of_limit(name),
+        "energy_ratio": selection.mean_energy_ratio(name),
         "submit_us": selection.median_submit_us(name),
         "problems": len(rows),
         "problems_of_all": len(selection.problems),
@@ -57,6 +59,8 @@ def _row(selection: Selection, row: Row) -> Json:
         "gb_per_s": None if row.clock in OF_CALLS else row.gb_per_s,
         "of_limit": row.of_limit,
         "copy_us": row.copy_us,
+        "energy": None if row.energy is None else asdict(row.energy),
+        "energy_ratio": selection.energy_ratio(row),
         "submit_us": row.submit_us,
         "first_call_ms": row.first_call_ms,
         "samples": row.samples,

@@ -9,16 +9,14 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from functools import partial
-from itertools import combinations
-from pathlib import Path
 from typing import Any
 
-import kernelzoo
-from kernelzoo import operations, packages
 from kernelzoo.measure.clocks import OF_CALLS
-from kernelzoo.report import compare, headlines, looks
+from kernelzoo.report import compare, headlines, looks, packed
 from kernelzoo.report.compare import Comparison
+from kernelzoo.report.energy import digits
 from kernelzoo.report.looks import Look
+from kernelzoo.report.packed import sources
 from kernelzoo.report.page_cells import (
     BEST,
     WORST,
@@ -37,12 +35,9 @@ Json = dict[str, Any]
 FIELDS = (
     *("name", "problem", "us", "speed", "share", "shareText", "ratio", "ratioText", "low", "high", "interval"),
     *("verdict", "marks", "shade", "form", "run", "samples", "copy", "submit", "first", "cupti", "repeated", "flags"),
-    *("breaks", "table"),
+    *("breaks", "table", "mj", "perGb", "energyRatio", "watts"),
 )
 """What each row holds, in this order; what is empty at its end is left out."""
-
-PAIR = ("one", "other", "problem", "ratio", "interval", "verdict", "marks")
-"""What each comparison of two implementations on a problem holds: the time of ``one`` over that of ``other``."""
 
 SHORT, MIDDLE = 1024, 16384
 CLASSES = {
@@ -63,10 +58,11 @@ def document(results: Results, styles: Mapping[str, Look]) -> Json:
     return {
         "baseline": results.baseline,
         "fields": FIELDS,
-        "pairFields": PAIR,
         "classes": CLASSES,
         "looks": {id: [look.colour, look.symbol] for id, look in styles.items()},
-        "sources": {form: path for form in sorted(forms) if (path := source(form))},
+        "sources": {form: paths for form in sorted(forms) if (paths := sources(form))},
+        "verdicts": packed.VERDICTS,
+        "packed": packed.packed(results),
         "groups": [
             {
                 "id": slug,
@@ -107,15 +103,6 @@ def lead(selection: Selection) -> list[str]:
         if name == selection.baseline or name.endswith("/auto") or name.partition("/")[0] not in known
     ]
     return names if len(names) > 1 else selection.names
-
-
-def source(form: str) -> str:
-    """Where the source of a form stands, from the package's folder on; empty for what others wrote."""
-    root = Path(kernelzoo.__file__).parents[1]
-    for path in packages.files(form, tuple(operations.OPERATIONS)):
-        if path.is_relative_to(root):
-            return path.relative_to(root).as_posix()
-    return ""
 
 
 def arguments(problem: Problem) -> str:
@@ -166,7 +153,6 @@ def _subject(results: Results, group: Group, selection: Selection) -> Json:
         "rows": [
             _trimmed([places[1][row.name], places[0][row.problem], *line(row, run=runs[row.run])]) for row in ordered
         ],
-        "pairs": _pairs(selection, places[0], places[1]),
         "counters": counters,
     }
 
@@ -209,21 +195,11 @@ def _row(
         ", ".join(row.flags),
         row.breaks,
         row.table,
+        "" if row.energy is None else digits(row.energy.launch_mj),
+        "" if row.j_per_gb is None else digits(row.j_per_gb),
+        "" if (energy := selection.energy_ratio(row)) is None else ratio_text(energy),
+        "" if row.energy is None else digits(row.energy.watts),
     ]
-
-
-def _pairs(selection: Selection, problems: Mapping[Problem, int], names: Mapping[str, int]) -> list[list[Any]]:
-    """Every two that are shown at first, on each problem that both take, with the interval that their samples give."""
-    made = []
-    for one, other in combinations([name for name in lead(selection) if name != selection.baseline], 2):
-        for problem, place in problems.items():
-            rows = selection.cells.get((problem, one)), selection.cells.get((problem, other))
-            if rows[0] is not None and rows[1] is not None:
-                found = compare.compare(rows[0], rows[1])
-                verdict = found.verdict
-                line = [names[one], names[other], place, ratio_text(found.ratio), interval_text(found)]
-                made.append(_trimmed([*line, verdict.value if verdict else "", " ".join(found.marks)]))
-    return made
 
 
 def _place(value: float | None) -> float:

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Sequence
 
 from kernelzoo import registry
 from kernelzoo.measure.condition import DISTURBED
-from kernelzoo.measure.race import BREAKS
+from kernelzoo.measure.measurement import BREAKS
 
 DAGGER, TILDE = "†", "~"
 

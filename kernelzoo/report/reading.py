@@ -9,13 +9,14 @@ from __future__ import annotations
 import re
 import statistics
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
 from kernelzoo import files
 from kernelzoo.files import printable
 from kernelzoo.measure import schema
+from kernelzoo.report.energy import Energy
 from kernelzoo.report.results import (
     CACHES,
     CLOCKS,
@@ -209,11 +210,14 @@ def _row(run: Run, entry: Mapping[str, Any], same: dict[Problem, Problem], where
         cupti_us=_float(extra.get("cupti_us")),
         flags=tuple(map(printable, extra.get("flags", []))),
         breaks=_text(extra.get("breaks")),
+        energy=Energy(**{name: extra["energy"][name] for name in _ENERGY}) if extra.get("energy") else None,
         condition=tuple(_leaves(extra.get("condition"))),
         table=_text(extra.get("table")),
         differs=differs,
     )
 
+
+_ENERGY = tuple(field.name for field in fields(Energy))
 
 ROUNDED = 1e-3
 """Figures that differ by no more than this share of them are the same, rounded: files hold five digits."""

@@ -6,8 +6,9 @@ import math
 import statistics
 from collections.abc import Iterable, Sequence
 
+from kernelzoo.report.energy import digits
 from kernelzoo.report.notes import DAGGER, TILDE
-from kernelzoo.report.results import OUTCOMES, Problem, Results, Row, Selection
+from kernelzoo.report.results import OUTCOMES, Problem, Results, Row, Selection, geometric_mean
 from kernelzoo.report.table import Cell, Table, significant
 
 BLANK = Cell("-")
@@ -20,7 +21,9 @@ def summary_table(selection: Selection) -> Table:
     with_limit = any(row.of_limit is not None for row in selection.rows)
     with_submit = any(row.submit_us is not None for row in selection.rows)
     headers = ["implementation", f"time / {selection.baseline}"]
-    headers += ["of limit"] * with_limit + ["host submit, µs"] * with_submit + ["problems"]
+    with_energy = any(row.energy is not None for row in selection.rows)
+    headers += ["of limit"] * with_limit + [f"energy / {selection.baseline}", "J/GB"] * with_energy
+    headers += ["host submit, µs"] * with_submit + ["problems"]
 
     def line(name: str) -> list[Cell]:
         ratio, share, submit = ratios[name], selection.mean_of_limit(name), selection.median_submit_us(name)
@@ -31,11 +34,15 @@ def summary_table(selection: Selection) -> Table:
         ]
         if with_limit:
             cells.append(BLANK if share is None else Cell(f"{share:.0%}"))
+        if with_energy:
+            energy, per_gb = selection.mean_energy_ratio(name), geometric_mean(row.j_per_gb for row in rows)
+            cells.append(BLANK if energy is None else Cell(f"{energy:.2f}"))
+            cells.append(BLANK if per_gb is None else Cell(digits(per_gb)))
         if with_submit:
             cells.append(BLANK if submit is None else Cell(significant(submit)))
         return [*cells, Cell(covered(rows, selection))]
 
-    return Table(headers, [line(name) for name in names], spare=["host submit, µs", "of limit", "problems"])
+    return Table(headers, [line(name) for name in names], spare=["host submit, µs", "J/GB", "of limit", "problems"])
 
 
 def covered(rows: Sequence[Row], selection: Selection) -> str:

@@ -11,8 +11,9 @@ from typing import Any
 
 from kernelzoo import registry
 from kernelzoo.errors import KernelZooError
-from kernelzoo.measure.race import BREAKS
+from kernelzoo.measure.measurement import BREAKS
 from kernelzoo.report import notes
+from kernelzoo.report.energy import Energy
 
 BASELINE = f"{registry.BASELINE}/{registry.BASELINE_VARIANT}"
 """Backend and variant that ratios are to by default: what a user would call without kernelzoo."""
@@ -133,6 +134,8 @@ class Row:
     """How it breaks the contract, where it was timed on request; empty for all that keep it."""
     condition: tuple[tuple[str, str | float], ...]
     """The device's state around the race (clocks, temperature), by name; a name may come more than once."""
+    energy: Energy | None = None
+    """None where it was not measured."""
     table: str = ""
     """The launch table that it was bound with; empty where the file names none."""
     differs: tuple[str, ...] = ()
@@ -173,6 +176,11 @@ class Row:
     @property
     def gb_per_s(self) -> float:
         return self.bytes / self.seconds / 1e9
+
+    @property
+    def j_per_gb(self) -> float | None:
+        """Energy by the bytes that the operation must move."""
+        return None if self.energy is None else 1e6 * self.energy.launch_mj / self.bytes
 
 
 @dataclass(frozen=True)
@@ -261,6 +269,16 @@ class Selection:
         """Its time over the baseline's on the same problem (below 1 is faster), or None without a baseline."""
         base = self.cells.get((row.problem, self.baseline))
         return None if base is None else row.seconds / base.seconds
+
+    def energy_ratio(self, row: Row) -> float | None:
+        """Its energy over the baseline's on the same problem (below 1 is less), or None where one is unknown."""
+        base = self.cells.get((row.problem, self.baseline))
+        if row.energy is None or base is None or base.energy is None:
+            return None
+        return row.energy.launch_mj / base.energy.launch_mj
+
+    def mean_energy_ratio(self, name: str) -> float | None:
+        return geometric_mean(self.energy_ratio(row) for row in self.of(name))
 
     def mean_ratio(self, name: str) -> float | None:
         return geometric_mean(self.ratio(row) for row in self.of(name))

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from kernelzoo.measure.clocks import OF_CALLS
 from kernelzoo.measure.drawn import count_of
-from kernelzoo.report import notes, score
+from kernelzoo.report import energy, notes, score
 from kernelzoo.report.result_tables import (
     breaking_table,
     call_table,
@@ -58,7 +58,8 @@ def report(results: Results, title: str, figures: Mapping[tuple[str, str, str], 
             parts += [f"## {escape(group.label)}", *(_calls(group) if group.clock == "call" else _submits(group))]
             continue
         tables = list(_summaries(group))
-        parts += [f"## {escape(group.label)}", *tables, summary_note(results.baseline), *_notes(group.rows, tables)]
+        parts += [f"## {escape(group.label)}", *tables, summary_note(results.baseline), *_energies(group.rows, results)]
+        parts += _notes(group.rows, tables)
         parts += map(escape, notes.costs((row.id, row.form) for row in group.rows))
         for kind in SCORES:
             parts += _scores(group, kind)
@@ -107,7 +108,8 @@ def blocks(results: Results) -> dict[str, str]:
         for op in group.operations():
             for dtype in group.dtypes(op):
                 tables.setdefault(f"table-{op}-{dtype}", []).extend([_caption(group), *_times(group.select(op, dtype))])
-    found["summary"] = "\n\n".join([*summary, summary_note(results.baseline)])
+    rows = [row for group in results.groups for row in group.rows]
+    found["summary"] = "\n\n".join([*summary, summary_note(results.baseline), *_energies(rows, results)])
     found |= {kind: "\n\n".join(parts) for kind, parts in scores.items()}
     if calls:
         found["call"] = "\n\n".join(calls)
@@ -145,7 +147,13 @@ def terminal(results: Results, width: int = 0) -> str:
                 for scores in (SCORES["spread"], SCORES["worst"]):
                     if (table := scores.table(group, op)) is not None:
                         parts += [prose(f"{op}, {scores.caption}: {scores.note}"), table.text(width)]
-        parts += map(prose, notes.costs((row.id, row.form) for row in group.rows))
+        parts += map(
+            prose,
+            [
+                *(text.replace("`", "") for text in _energies(group.rows, results)),
+                *notes.costs((row.id, row.form) for row in group.rows),
+            ],
+        )
         parts += map(prose, notes.lines([row.marks for row in group.rows]))
     if differing := results.differing():
         more = [f"and {len(differing) - MOST} more"] * (len(differing) > MOST)
@@ -234,6 +242,11 @@ SCORES = {
         f"that the variant takes, and the number of problems where it is within {score.NEAR - 1:.0%}.",
     ),
 }
+
+
+def _energies(rows: Iterable[Row], results: Results) -> list[str]:
+    note = energy.note((row.energy for row in rows), results.baseline)
+    return [note] if note else []
 
 
 def _scores(group: Group, kind: str) -> list[str]:

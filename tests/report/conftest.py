@@ -1,7 +1,7 @@
 """Synthetic results: what the benches would write, with times that are easy to reckon with."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -150,3 +150,79 @@ def failure() -> Callable[..., Entry]:
         return made | {"outcome": "refused", "reason": "holds a row in registers; use online"} | fields
 
     return make
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Callable[..., Any]:
+    """Write the page of some results, and read it."""
+    from pages import Page
+
+    from kernelzoo.report.page import write_page
+
+    def make(results: Any, **options: Any) -> Page:
+        path = tmp_path / "out" / "report.html"
+        write_page(results, path, **{"title": "On the H200"} | options)
+        return Page(path)
+
+    return make
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    from browser import browsers
+
+    yield from browsers()
+
+
+@pytest.fixture(scope="module")
+def page_file(
+    sweep: list[Entry],
+    host: list[Entry],
+    entry: Callable[..., Entry],
+    write_into: Write,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Path:
+    """A sweep, shapes side by side on the host, and one of each thing that has a table of its own."""
+    from kernelzoo.report import load
+    from kernelzoo.report.page import write_page
+
+    told = {"device": "Some <script>alert(1)</script> GPU", "flags": ["host-bound"], "repeated_rounds": 1}
+    shapes = [(1000003 + i, 33 + i, 5) for i in range(20)]
+    odd = [
+        entry(id, shape, data=[10.0 + i / 100 for i in range(9)], **told)
+        for id in ("torch/softmax/eager", "a/softmax/auto")
+        for shape in shapes
+    ]
+    odd += [
+        entry("b/softmax/auto", shapes[0], us=4.0, data=[4.0] * 9, **told | {"flags": ["disturbed"]}),
+        entry("c/softmax/library", shapes[0], us=3.0, data=[3.0] * 9, breaks="NaN is <b>dropped</b>", **told),
+    ]
+    half = [
+        entry(id, (8, 8), us, dtype="float16") for id, us in (("torch/softmax/eager", 2.0), ("cupy/softmax/auto", 1.0))
+    ]
+    failed = {"id": "a/softmax/b", "op": "softmax", "shape": [8, 8], "dim": 1, "dtype": "float32"}
+    ours = {"format": 1, "failed": [failed | {"outcome": "wrong", "reason": "very " * 100 + "x" * 300}]}
+    folder = tmp_path_factory.mktemp("page")
+    results = load([write_into(folder, sweep + host + odd + half, ours=ours)])
+    path = folder / "report.html"
+    write_page(
+        results, path, against=load([write_into(folder, sweep + host, "old.json")]), title="On a telephone and on paper"
+    )
+    return path
+
+
+@pytest.fixture
+def visit(browser: Any, page_file: Path) -> Iterator[Callable[..., Any]]:
+    """Open a page; what a visit did that it shouldn't fails the test."""
+    from browser import Visit
+
+    visits: list[Any] = []
+
+    def make(hash: str = "", path: Path = page_file, **context: Any) -> Visit:
+        visits.append(Visit(browser, path, hash, **context))
+        return visits[-1]
+
+    yield make
+    for made in visits:
+        made.context.close()
+    assert [made.trouble for made in visits] == [[] for _ in visits]

@@ -1,9 +1,6 @@
-"""The page in a real browser: it draws, follows its filters and its address, fits a telephone's screen and paper, and
-asks nothing of any network."""
+"""The page in a real browser: it draws, follows its filters and its address, tells of a point, and asks nothing of any
+network."""
 
-import re
-import shutil
-import zlib
 from pathlib import Path
 
 import pytest
@@ -11,150 +8,15 @@ import pytest
 pytest.importorskip("jinja2", reason="the page needs jinja2: pip install 'kernelzoo[report]'")
 pytest.importorskip("playwright", reason="drives the browser: pip install playwright")
 
-from playwright import sync_api
+from browser import MARKS, WIDTHS
 
-from kernelzoo.report import load, looks
+from kernelzoo.report import load
 from kernelzoo.report.page import write_page
 
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-QUIET = (
-    *("--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"),
-    *("--disable-component-update", "--disable-sync", "--disable-quic"),
-)
-PAPER = (703, 1032)  # CSS pixels of A4 between margins of 12 mm
+ROOT = Path(__file__).parents[2]
 SOFTMAX = "#device=nvidia-h200-device-clock&op=softmax&dtype=float32"
-FIRST_CHART = """new MutationObserver(() => {
-  const drawn = document.querySelector("#limit svg path");
-  if (!window.firstChart && drawn) window.firstChart = performance.now();
-}).observe(document, { childList: true, subtree: true });"""
 
-pytestmark = [
-    pytest.mark.skipif(CHROMIUM is None, reason="no chromium, chromium-browser or google-chrome in PATH"),
-    pytest.mark.xdist_group("browser"),
-]
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with sync_api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=QUIET)
-        yield browser
-        browser.close()
-
-
-@pytest.fixture(scope="module")
-def page_file(sweep, host, entry, write_into, tmp_path_factory) -> Path:
-    """A sweep, shapes side by side on the host, and one of each thing that has a table of its own."""
-    told = {"device": "Some <script>alert(1)</script> GPU", "flags": ["host-bound"], "repeated_rounds": 1}
-    shapes = [(1000003 + i, 33 + i, 5) for i in range(20)]
-    odd = [
-        entry(id, shape, data=[10.0 + i / 100 for i in range(9)], **told)
-        for id in ("torch/softmax/eager", "a/softmax/auto")
-        for shape in shapes
-    ]
-    odd += [
-        entry("b/softmax/auto", shapes[0], us=4.0, data=[4.0] * 9, **told | {"flags": ["disturbed"]}),
-        entry("c/softmax/library", shapes[0], us=3.0, data=[3.0] * 9, breaks="NaN is <b>dropped</b>", **told),
-    ]
-    half = [
-        entry(id, (8, 8), us, dtype="float16") for id, us in (("torch/softmax/eager", 2.0), ("cupy/softmax/auto", 1.0))
-    ]
-    failed = {"id": "a/softmax/b", "op": "softmax", "shape": [8, 8], "dim": 1, "dtype": "float32"}
-    ours = {"format": 1, "failed": [failed | {"outcome": "wrong", "reason": "very " * 100 + "x" * 300}]}
-    folder = tmp_path_factory.mktemp("page")
-    results = load([write_into(folder, sweep + host + odd + half, ours=ours)])
-    path = folder / "report.html"
-    write_page(
-        results, path, against=load([write_into(folder, sweep + host, "old.json")]), title="On a telephone and on paper"
-    )
-    return path
-
-
-class Visit:
-    """A page that is open, and all that it did which it shouldn't."""
-
-    def __init__(self, browser, path: Path, hash: str = "", **context) -> None:
-        self.trouble: list[str] = []
-        context.setdefault("viewport", {"width": 1440, "height": 900})
-        self.path = path
-        self.context = browser.new_context(offline=True, **context)
-        self.page = self.context.new_page()
-        self.page.on("console", lambda message: self.trouble.append(f"{message.type}: {message.text}"))
-        self.page.on("pageerror", lambda error: self.trouble.append(str(error)))
-        self.page.on("dialog", lambda dialog: self.trouble.append(dialog.message))
-        self.page.on("request", self.asked)
-        self.page.add_init_script(FIRST_CHART)
-        self.page.goto(path.as_uri() + hash)
-        self.until("document.body.dataset.drawn")
-
-    def asked(self, request) -> None:
-        if request.url.partition("#")[0] != self.path.as_uri():
-            self.trouble.append(request.url)
-
-    def until(self, holds: str) -> None:
-        """Wait for a condition. Playwright's own way takes the page's leave to evaluate, which its policy refuses."""
-        for _ in range(100):
-            if self.page.evaluate(holds):
-                return
-            self.page.wait_for_timeout(50)
-        raise AssertionError(f"never came: {holds}")
-
-    def choose(self, key: str, value: str) -> None:
-        """Take another value of a filter, and wait until all is drawn again."""
-        before = self.page.evaluate("document.body.dataset.drawn")
-        self.page.locator(f"#filters select[data-key={key}]").select_option(value)
-        self.until(f"document.body.dataset.drawn !== '{before}'")
-
-    def press(self, name: str) -> None:
-        before = self.page.evaluate("document.body.dataset.drawn")
-        self.page.locator("#filters").get_by_role("button", name=name, exact=True).click()
-        self.until(f"document.body.dataset.drawn !== '{before}'")
-
-    def points(self, figure: str) -> int:
-        return self.page.locator(f"#{figure} [aria-label=dot] path, #{figure} [aria-label=dot] circle").count()
-
-    def address(self) -> str:
-        return self.page.evaluate("location.hash")
-
-    def column(self, header: str, section: str = "#results") -> list[str]:
-        """The texts below a header, line by line."""
-        return self.page.evaluate(
-            """([section, header]) => {
-              const table = document.querySelector(`${section} table`);
-              const at = [...table.tHead.rows[0].cells].findIndex((cell) => cell.textContent === header);
-              return [...table.tBodies[0].rows].map((row) => row.cells[at].textContent);
-            }""",
-            [section, header],
-        )
-
-    def sideways(self) -> list[str]:
-        """What reaches past the right edge of the screen and does not scroll in a box of its own."""
-        return self.page.evaluate(
-            "() => [...document.body.querySelectorAll('*')]"
-            ".filter((e) => e.getBoundingClientRect().right > innerWidth + 1)"
-            ".filter((e) => !e.closest('.scroll, .plot svg'))"
-            ".map((e) => e.outerHTML.slice(0, 80))"
-        )
-
-
-@pytest.fixture
-def visit(browser, page_file):
-    visits: list[Visit] = []
-
-    def make(hash: str = "", path: Path = page_file, **context) -> Visit:
-        visits.append(Visit(browser, path, hash, **context))
-        return visits[-1]
-
-    yield make
-    for made in visits:
-        made.context.close()
-    assert [made.trouble for made in visits] == [[] for _ in visits]
-
-
-DRAWN = "[...document.querySelectorAll('.plot svg')].map((svg) => Number(svg.getAttribute('width')))"
-"""The widths that the figures are drawn for."""
-
-WIDTHS = pytest.mark.parametrize("width", [390, 768, 1440])
+pytestmark = MARKS
 
 
 @WIDTHS
@@ -292,7 +154,10 @@ def test_a_point_tells_its_numbers_its_command_and_its_source(visit) -> None:
     assert "triton/softmax/auto" in told and "results.json" in told and "commit 0123456789" in told
     assert "kernelzoo compare triton/softmax/auto torch/softmax/eager --shape " in told
     assert "kernelzoo inspect triton/softmax/auto --shape" in told
-    assert "kernelzoo/kernels/triton/softmax/choose.py" in told
+    source = "kernelzoo/kernels/triton/softmax/choose.py"
+    details.get_by_text(source).click()
+    page.until("document.querySelector('#details .source').textContent.includes('def auto')")
+    assert details.locator(".source").text_content() == (ROOT / source).read_text("utf-8")
     assert "point=" in page.address()
     details.get_by_role("button", name="close").click()
     assert details.is_hidden() and "point=" not in page.address()
@@ -316,58 +181,6 @@ def test_the_disturbed_and_the_waived_are_marked_wherever_they_rank(visit) -> No
     assert "NaN is <b>dropped</b>" in page.page.locator("#details").text_content()
 
 
-@pytest.mark.parametrize("width", [320, 390])
-def test_nothing_reaches_past_the_edge_of_a_telephone(visit, width) -> None:
-    page = visit(viewport={"width": width, "height": 844}, is_mobile=True, has_touch=True)
-    for closed in page.page.locator("summary:visible").all():
-        if not closed.evaluate("e => e.parentElement.open"):
-            closed.click()
-    page.page.locator("#results tbody").get_by_role("button").first.click()
-    wide = page.page.evaluate("[document.documentElement.scrollWidth, document.body.scrollWidth, innerWidth]")
-    assert wide == [width] * 3
-    assert page.sideways() == []
-    for device in ("some-cpu-2-cores-wall-clock", "some-script-alert-1-script-gpu-device-clock"):
-        page.choose("device", device)
-        assert page.sideways() == []
-        assert page.page.evaluate(
-            "[...document.querySelectorAll('.plot svg')].every((s) => s.clientWidth <= innerWidth)"
-        )
-
-
-def test_figures_follow_the_width_of_the_window(visit) -> None:
-    page = visit()
-    page.page.set_viewport_size({"width": 600, "height": 900})
-    page.until(f"{DRAWN}.every((width) => width < 600)")
-    assert page.page.evaluate("document.documentElement.scrollWidth") == 600
-
-
-@WIDTHS
-def test_axis_labels_do_not_lie_on_one_another(visit, width) -> None:
-    for hash in ("", f"{SOFTMAX}&y=speed", "#device=some-script-alert-1-script-gpu-device-clock"):
-        page = visit(hash, viewport={"width": width, "height": 844})
-        overlaps = page.page.evaluate(
-            """() => [...document.querySelectorAll('.plot svg')].flatMap((plot) => ['x', 'y'].flatMap((of) => {
-              const texts = [...plot.querySelectorAll(`[aria-label="${of}-axis tick label"] text`)];
-              const boxes = texts.map((text) => text.getBoundingClientRect());
-              const [start, end] = of === 'x' ? ['left', 'right'] : ['top', 'bottom'];
-              boxes.sort((a, b) => a[start] - b[start]);
-              return boxes.slice(1).filter((box, i) => box[start] < boxes[i][end] - 4).map((box) => [of, box[start]]);
-            }))"""
-        )
-        assert overlaps == []
-
-
-def test_an_interval_of_noise_does_not_widen_the_axis_without_end(entry, write_into, tmp_path, visit) -> None:
-    noise = [10.0 ** (power % 7 - 3) for power in range(9)]
-    rows = [entry(us=1.0, data=noise), entry("triton/softmax/auto", us=0.5, data=[time / 2 for time in noise])]
-    path = tmp_path / "noise.html"
-    write_page(load([write_into(tmp_path, rows)]), path, title="Noise")
-    page = visit(path=path)
-    ticks = page.page.locator("#ratios [aria-label='x-axis tick label'] text").all_text_contents()
-    assert 2 <= len(ticks) <= 30 and all(0.1 < float(tick) < 10 for tick in ticks)
-    assert page.sideways() == []
-
-
 def test_results_without_a_figure_are_tables_that_sort(entry, write_into, tmp_path, visit) -> None:
     rows = [entry(id, us=us, clock="submit") for id, us in (("torch/softmax/eager", 2.0), ("triton/softmax/auto", 1.0))]
     path = tmp_path / "submit.html"
@@ -376,32 +189,6 @@ def test_results_without_a_figure_are_tables_that_sort(entry, write_into, tmp_pa
     page.page.get_by_role("button", name="way of calling").click()
     names = page.page.locator("table").first.locator("tbody th").all_text_contents()
     assert names == ["torch/softmax/eager", "triton/softmax/auto"] and page.page.locator("figure").count() == 0
-
-
-def test_on_paper_figures_fit_and_the_screen_comes_back(visit) -> None:
-    page = visit(color_scheme="dark")
-    page.page.emulate_media(media="print")
-    page.page.set_viewport_size({"width": PAPER[0], "height": PAPER[1]})
-    page.page.wait_for_timeout(500)  # what the new size has drawn, a moment later, is drawn by now
-    page.page.evaluate("dispatchEvent(new Event('beforeprint'))")
-    assert page.page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
-    assert set(page.page.evaluate(DRAWN)) == {690}  # drawn for paper, not shrunk to it
-    assert page.page.evaluate("document.documentElement.scrollWidth") == PAPER[0]
-    assert page.page.locator("#filters:visible, .tools:visible, details:not([open]):visible").count() == 0
-    page.page.emulate_media(media="screen")
-    page.page.evaluate("dispatchEvent(new Event('afterprint'))")
-    page.page.set_viewport_size({"width": 1280, "height": 900})
-    page.until(f"{DRAWN}.every((width) => width > 1000)")
-
-
-def test_printed_pages_hold_the_points_of_the_figures(visit, page_file) -> None:
-    page = visit(SOFTMAX)
-    page.page.add_style_tag(content=".legend, .dot { display: none !important }")
-    found = looks.looks(load([page_file.with_name("results.json")]).groups[0].rows)
-    shown = {found[f"{backend}/softmax/auto"].colour for backend in ("cupy", "numba", "triton")}
-    assert shown <= strokes(page.page.pdf(format="A4"))
-    page.page.add_style_tag(content="figure { display: none !important }")
-    assert not shown & strokes(page.page.pdf(format="A4"))
 
 
 def test_twenty_thousand_results_are_drawn_sorted_and_searched(entry, write_into, tmp_path, visit) -> None:
@@ -418,15 +205,55 @@ def test_twenty_thousand_results_are_drawn_sorted_and_searched(entry, write_into
     assert page.column("shape") == ["(50, 143)"]
 
 
-def strokes(pdf: bytes) -> set[str]:
-    """The colours that lines are drawn in."""
-    assert pdf.startswith(b"%PDF")
-    found = set()
-    for stream in re.findall(rb"stream\r?\n(.*?)endstream", pdf, re.DOTALL):
-        try:
-            content = zlib.decompress(stream)
-        except zlib.error:  # not compressed, so no page
-            continue
-        for colour in re.findall(rb"([\d.]+) ([\d.]+) ([\d.]+) RG\b", content):
-            found.add("#" + "".join(f"{round(255 * float(part)):02x}" for part in colour))
-    return found
+@pytest.fixture(scope="module")
+def sampled(entry, write_into, tmp_path_factory):
+    """Results with samples and energy, where a chooser took a form of ours."""
+    counted = {"launches": 40_000, "span_ms": 400.0, "launch_us": 10.0, "step_ms": 100.0, "step_mj": 4e4}
+    ids = ("torch/softmax/eager", *(f"{name}/softmax/{of}" for name in ("cupy", "triton") for of in ("auto", "split")))
+    rows = [
+        entry(
+            id,
+            shape,
+            data=[(5.0 + i) * size + j / 100 for j in range(9)],
+            energy=counted | {"launch_mj": (2.0 + i) * size},
+            form=id.replace("auto", "fused"),
+        )
+        for i, id in enumerate(ids)
+        for size, shape in ((1, (64, 1024)), (2, (128, 1024)))
+    ]
+    path = tmp_path_factory.mktemp("sampled") / "sampled.html"
+    write_page(load([write_into(path.parent, rows)]), path, title="Sampled")
+    return path
+
+
+def test_any_two_have_an_interval_where_there_are_samples(visit, sampled) -> None:
+    page = visit("#variants=all&one=triton/split&other=cupy/split", path=sampled)
+    page.until("document.querySelector('#compare tbody td.slower, #compare tbody td.faster')")
+    assert page.column("time cupy/split / triton/split", "#compare") == ["0.78", "0.78"]
+    intervals = [text.split(" to ") for text in page.column("95 % interval", "#compare")]
+    assert all(0.7 < float(low) <= 0.78 <= float(high) < 0.8 for low, high in intervals)
+    assert page.column("verdict", "#compare") == ["faster", "faster"]
+    assert page.page.locator("#compare .note").count() == 0
+    assert page.column("cupy/split, mJ", "#compare") == ["4.00", "8.00"]
+
+
+def test_energy_has_a_chart_and_columns_of_its_own(visit, sampled) -> None:
+    page = visit("#view=energy", path=sampled)
+    assert page.points("energy") == 3 * 2
+    page.choose("variants", "all")
+    assert page.points("energy") == 5 * 2
+    point = page.page.locator("#energy [aria-label=dot] circle, #energy [aria-label=dot] path").first
+    point.hover()
+    said = page.page.locator("#energy [aria-label=tip]").text_content()
+    assert "mJ" in said and "J/GB" in said and "W" in said
+    point.click()
+    assert "mJ" in page.page.locator("#details").text_content()
+    page.page.locator("#results thead").get_by_role("button", name="J/GB").click()
+    energies = [float(text) for text in page.column("J/GB")]
+    assert energies == sorted(energies) and len(energies) == 10
+
+
+def test_without_energy_there_is_no_chart_of_it(visit) -> None:
+    page = visit(SOFTMAX)
+    assert page.page.locator("#energy").is_hidden()
+    assert "J/GB" not in page.page.locator("#results thead").text_content()

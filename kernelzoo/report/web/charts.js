@@ -1,5 +1,5 @@
 "use strict";
-// The three figures, drawn by Observable Plot from the rows that are shown.
+// The figures, drawn by Observable Plot from the rows that are shown.
 
 const NARROW = 560; // CSS pixels: below it, a figure is a telephone's
 const LISTED = 60; // shapes that still have a line each
@@ -40,6 +40,7 @@ const words = (row) =>
     `${row.us} µs, ${row.speed} GB/s`,
     row.shareText && `${row.shareText} of the limit`,
     row.ratioText && row.name !== DATA.baseline && `${row.ratioText} × ${DATA.baseline} ${row.verdict}`,
+    row.mj && `${row.mj} mJ, ${row.perGb} J/GB, ${row.watts} W`,
     row.form && `by ${row.form}`,
     row.flags,
   ]
@@ -145,6 +146,27 @@ function ratioFigure(rows, width) {
       dots(drawn, { x, y: "ratio" }),
       markTexts(drawn, { x, y: "ratio" }),
       tips(drawn, { x, y: "ratio" }),
+    ],
+  });
+}
+
+// Energy by the bytes, over the time of a launch.
+function energyFigure(rows, width) {
+  const drawn = rows.filter((row) => row.mj);
+  if (!drawn.length) return null;
+  const scaled = (value) => {
+    const [low, high] = d3.extent(drawn, value);
+    return { type: "log", domain: [low / 1.3, high * 1.3], axis: null };
+  };
+  const place = { x: (row) => +row.us, y: (row) => +row.perGb };
+  const [x, y] = [scaled(place.x), scaled(place.y)];
+  return Plot.plot({
+    ...FIXED, width, height: width < NARROW ? 360 : 440, marginLeft: 52, marginRight: 14, marginTop: 24, marginBottom: 40,
+    x, y,
+    marks: [
+      ...axis("x", logTicks(x.domain, width / 75), plain, { label: "time of a launch, µs" }),
+      ...axis("y", logTicks(y.domain, 10), plain, { label: "J/GB" }),
+      dots(drawn, place), markTexts(drawn, place), tips(drawn, place),
     ],
   });
 }

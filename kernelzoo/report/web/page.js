@@ -58,6 +58,9 @@ function drawDetails() {
   box.replaceChildren(...(picked ? detailsOf(picked, () => pick(null)) : []));
 }
 
+const legendRows = (id, rows) =>
+  id === "ratios" ? rows.filter((row) => row.name !== DATA.baseline) : id === "energy" ? rows.filter((row) => row.mj) : rows;
+
 // Draws a figure, or hides it where there is nothing to draw.
 function drawFigure(id, draw, rows, width) {
   const figure = at(id);
@@ -70,7 +73,7 @@ function drawFigure(id, draw, rows, width) {
   made.addEventListener("click", () => made.value && pick(made.value));
   made.style.cursor = "pointer";
   box.replaceChildren(made);
-  figure.querySelector(".legend").replaceChildren(...(id === "heat" ? [] : legendOf(id === "ratios" ? rows.filter((row) => row.name !== DATA.baseline) : rows)));
+  figure.querySelector(".legend").replaceChildren(...(id === "heat" ? [] : legendOf(legendRows(id, rows))));
   if (id === "heat") {
     figure.querySelector("figcaption").textContent = rows.some((row) => row.share)
       ? "Share of the limit in percent, the bluer the nearer; short rows first. Grey: no result."
@@ -97,6 +100,7 @@ function drawCompare(rows) {
   };
   section.querySelector(".tools").replaceChildren(select("the one", "one", one), "beside", select("the other", "other", other));
   const { lines, rough, headers } = compared(rows, one, other);
+  if (rough && !packed) unpacked(() => change({}, { only: "compare" }));
   const caption = lines.length ? `${one} and ${other}, on the ${lines.length} problems that both take` : `${one} and ${other} take no problem in common`;
   let sort = null;
   const draw = () => {
@@ -135,7 +139,7 @@ function hideOthers() {
 }
 
 const PARTS = { details: () => drawDetails(), compare: (rows) => drawCompare(rows), results: (rows) => drawResults(rows) };
-const FIGURES = { limit: limitFigure, ratios: ratioFigure, heat: heatFigure };
+const FIGURES = { limit: limitFigure, ratios: ratioFigure, energy: energyFigure, heat: heatFigure };
 let later = 0;
 
 function draw() {
@@ -153,6 +157,7 @@ function draw() {
   cancelAnimationFrame(later);
   later = requestAnimationFrame(() => setTimeout(() => {
     drawFigure("ratios", ratioFigure, rows);
+    drawFigure("energy", energyFigure, rows);
     drawFigure("heat", heatFigure, rows);
     drawCompare(rows);
     drawResults(rows);

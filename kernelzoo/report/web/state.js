@@ -44,6 +44,25 @@ function rowsOf(group, subject) {
   return subject.decoded;
 }
 
+// What is large and asked for later: every two compared, and the sources of forms. Null until it is there, and for ever
+// in a browser that can't decompress.
+let packed = null;
+let unpacking = null;
+
+async function unpack() {
+  const bytes = Uint8Array.from(atob(DATA.packed), (letter) => letter.charCodeAt(0));
+  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
+  packed = JSON.parse(await new Response(stream).text());
+  DATA.groups.forEach((group, i) => group.subjects.forEach((subject, j) => { subject.pairs = packed.pairs[i][j]; }));
+}
+
+// Calls back once it is there.
+function unpacked(then) {
+  if (packed) return then();
+  if (typeof DecompressionStream === "undefined") return undefined;
+  return (unpacking ??= unpack()).then(then);
+}
+
 const groupOf = () => DATA.groups.find((group) => group.id === state.device) ?? DATA.groups[0];
 const most = (subjects) => subjects.reduce((a, b) => (b.rows.length > a.rows.length ? b : a));
 const opsOf = (group) => unique(group.subjects.map((subject) => subject.op));

@@ -83,6 +83,9 @@ const COLUMNS = [
   [`time / ${DATA.baseline}`, (row) => row.ratioText],
   ["95 % interval", (row) => row.interval],
   ["verdict", (row) => row.verdict],
+  ["energy, mJ", (row) => row.mj],
+  ["J/GB", (row) => row.perGb],
+  [`energy / ${DATA.baseline}`, (row) => row.energyRatio],
   ["plain copy, µs", (row) => row.copy],
   ["host submit, µs", (row) => row.submit],
   ["first call, ms", (row) => row.first],
@@ -167,23 +170,34 @@ function compared(rows, one, other) {
     let [a, b] = [one, other].map((name) => here.find((row) => row.name === name));
     if (!a || !b) continue;
     const subject = a.subject;
-    // The samples were compared one way round: the baseline below, else the earlier name above.
+    // They were compared one way round: the baseline below, else the earlier name above.
     if (a.name === DATA.baseline || (b.name !== DATA.baseline && a.place > b.place)) [a, b] = [b, a];
     label = `${a.name} / ${b.name}`;
-    const pairs = (subject.pairIndex ??= new Map(subject.pairs.map((pair) => [pair.slice(0, 3).join(" "), zipped(DATA.pairFields, pair)])));
-    const pair = pairs.get([a.place, b.place, shape.place].join(" "));
+    const pair = subject.pairs?.[`${a.place} ${b.place}`]?.[shape.place];
     let [ratio, interval, verdict] = ["", "", ""];
     if (b.name === DATA.baseline) [ratio, interval, verdict] = [a.ratioText, a.interval, a.verdict];
-    else if (pair) [ratio, interval, verdict] = [[pair.ratio, pair.marks].filter(Boolean).join(" "), pair.interval, pair.verdict];
-    else {
+    else if (pair) {
+      const [middle, low, high, place, marks] = pair.split(",");
+      [ratio, interval, verdict] = [marks ? `${middle} ${marks}` : middle, `${low} to ${high}`, DATA.verdicts[place]];
+    } else {
       rough = true;
       ratio = [roughly(a.ratio && b.ratio ? a.ratio / b.ratio : a.us / b.us), ...unique([a.marks, b.marks].filter(Boolean))].join(" ");
     }
     const mine = here.find((row) => row.name === one);
     const theirs = here.find((row) => row.name === other);
-    lines.push({ row: mine, cells: [shapeText(shape), mine.us, theirs.us, ratio, interval, verdict] });
+    lines.push({ row: mine, cells: [shapeText(shape), mine.us, theirs.us, ratio, interval, verdict, mine.mj, theirs.mj] });
   }
-  return { lines, rough, label, headers: ["shape", `${one}, µs`, `${other}, µs`, `time ${label}`, "95 % interval", "verdict"] };
+  const headers = ["shape", `${one}, µs`, `${other}, µs`, `time ${label}`, "95 % interval", "verdict"];
+  if (lines.some(({ cells }) => cells[6] || cells[7])) headers.push(`${one}, mJ`, `${other}, mJ`);
+  return { lines, rough, label, headers };
+}
+
+// A file of this kernelzoo, closed at first.
+function sourceOf(path) {
+  const code = element("pre", { className: "scroll source", tabIndex: 0 }, "This browser can't unpack it.");
+  const box = element("details", {}, element("summary", {}, path), code);
+  box.addEventListener("toggle", () => unpacked(() => { code.textContent = packed.sources[path]; }));
+  return box;
 }
 
 // One result: what was measured, how it ran, how to repeat it, and where its source stands.
@@ -195,6 +209,8 @@ function detailsOf(row, closed) {
     ["time", `${row.us} µs, ${row.speed} GB/s, ${row.samples} samples`],
     ["of the limit", row.shareText],
     [`time / ${DATA.baseline}`, [row.ratioText, row.interval && `(${row.interval})`, row.verdict].filter(Boolean).join(" ")],
+    ["energy", row.mj && `${row.mj} mJ, ${row.perGb} J/GB, ${row.watts} W`],
+    [`energy / ${DATA.baseline}`, row.energyRatio],
     ["form", form],
     ["launch table", row.table],
     ["plain copy", row.copy && `${row.copy} µs`],
@@ -206,7 +222,6 @@ function detailsOf(row, closed) {
     ["breaks the contract", row.breaks],
     ...row.facts,
     ["file", `${file}, ${date}, commit ${commit}`],
-    ["source", DATA.sources[form] ?? ""],
   ].filter(([, value]) => value);
   const baseline = DATA.baseline.replace("/", `/${row.subject.op}/`);
   const cache = row.group.cache === "hot" ? " --cache hot" : "";
@@ -219,5 +234,6 @@ function detailsOf(row, closed) {
     element("h3", {}, dot(row), `${row.id} ${row.marks}`, element("small", {}, ` ${row.problem.key}`), close),
     element("dl", { className: "facts" }, ...facts.map(([name, value]) => element("div", {}, element("dt", {}, name), element("dd", {}, value)))),
     ...commands.map((line) => element("pre", {}, line)),
+    ...(DATA.sources[form] ?? []).map(sourceOf),
   ];
 }
