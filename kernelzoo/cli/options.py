@@ -196,6 +196,12 @@ Device = Annotated[
     str,
     typer.Option("--device", help="cuda, cuda:1 or cpu; by default a GPU where there is one.", callback=_known_device),
 ]
+Gpus = Annotated[
+    str,
+    typer.Option(
+        "--gpus", metavar="all|0,1", help="Spread the work over several GPUs, each with a process that sees no other."
+    ),
+]
 Rounds = Annotated[int, typer.Option("--rounds", min=1, help="Samples of each implementation; take six or more.")]
 Cache = Annotated[
     str, typer.Option("--cache", metavar="cold|hot", help="Whether the data is in the cache when it is timed.")

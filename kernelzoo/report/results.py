@@ -133,6 +133,8 @@ class Row:
     """How it breaks the contract, where it was timed on request; empty for all that keep it."""
     condition: tuple[tuple[str, str | float], ...]
     """The device's state around the race (clocks, temperature), by name; a name may come more than once."""
+    gpu: str = ""
+    """The UUID of the card; empty where the file names none."""
     table: str = ""
     """The launch table that it was bound with; empty where the file names none."""
     differs: tuple[str, ...] = ()
