@@ -85,7 +85,8 @@ class WorkerProcess:
     def __init__(
         self, device: str = "", modules: Sequence[str] = (), *, patience: float = 180.0, gpu: Gpu | None = None
     ) -> None:
-        self._device, self._modules, self._patience = device, [os.path.abspath(module) for module in modules], patience
+        self._device = device or ("cuda" if gpu else "")  # a GPU that can't be used is no reason to take the host
+        self._modules, self._patience = [os.path.abspath(module) for module in modules], patience
         self._gpu, self._closed = gpu, False
         self._ceilings: list[float] | None = None
         self._process: subprocess.Popen[bytes] | None = None

@@ -11,6 +11,7 @@ import pytest
 from kernelzoo.cli.guards import Guards
 from kernelzoo.measure.gpus import Gpu, GpusError, chosen
 from kernelzoo.measure.guard import Guard
+from kernelzoo.measure.worker_process import GuardError
 
 Answer = Callable[..., tuple[int, Any]]
 TWO = {"CUDA_VISIBLE_DEVICES": "GPU-a,GPU-b"}
@@ -123,3 +124,8 @@ def test_jobs_are_spread_over_the_gpus(stub: Path) -> None:
         guards.run(lambda guard: False, 3)
         assert sorted(guard.about.gpu["uuid"] for guard in guards._guards) == ["GPU-a", "GPU-a", "GPU-b"]
         assert len(guards.gpus) == 2
+
+
+def test_a_gpu_that_is_not_here_is_not_replaced_by_the_host() -> None:
+    with pytest.raises(GuardError, match="device 'cuda' can't be used"):
+        Guard(gpu=Gpu(0, "GPU-of-nobody"))
