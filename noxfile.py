@@ -80,7 +80,7 @@ def quick(session: nox.Session) -> None:
 @nox.session
 def tests(session: nox.Session) -> None:
     """All tests: those of the project itself here, then each backend's in an environment of its own."""
-    install(session, "test", "bench", "arrays", extras=("cpu", "report"))
+    install(session, "test", "bench", "arrays", extras=("cpu", "ray", "report"))
     others = [word for backend in BACKENDS for word in ("--ignore", f"tests/{backend}")]
     check(session, "tests", "--ignore", CONFORMANCE, *others, *WAITING, *session.posargs)
     for backend in BACKENDS:
@@ -267,7 +267,7 @@ def check_style(session: nox.Session) -> None:
 
 
 def check_types(session: nox.Session) -> None:
-    names = ("test_bench", "aa", "counters", "energy", "gallery", "hints", "readme", "records", "training")
+    names = ("test_bench", "aa", "counters", "energy", "gallery", "hints", "readme", "records", "scaling", "training")
     scripts = [f"bench/{name}.py" for name in names]
     session.run("mypy", "kernelzoo", *scripts, "noxfile.py")
 

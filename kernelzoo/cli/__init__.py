@@ -1,5 +1,5 @@
-"""The command line: ``kernelzoo list | doctor | verify | fuzz | accuracy | bench | compare | inspect | tune | history |
-report``.
+"""The command line: ``kernelzoo list | doctor | verify | fuzz | accuracy | bench | merge | compare | inspect | tune |
+history | report``.
 
 Each command is a function that returns the exit status. Its options stand in its signature. It imports what it needs
 when it runs: ``kernelzoo --help``, the completion of a shell and the refusal of a wrong name load no torch.
@@ -19,7 +19,20 @@ import typer
 
 import kernelzoo
 from kernelzoo import children
-from kernelzoo.cli import accuracy, bench, compare, doctor, fuzz, history, inspection, listing, reporting, tune, verify
+from kernelzoo.cli import (
+    accuracy,
+    bench,
+    compare,
+    doctor,
+    fuzz,
+    history,
+    inspection,
+    listing,
+    merge,
+    reporting,
+    tune,
+    verify,
+)
 from kernelzoo.errors import KernelZooError
 from kernelzoo.files import printable
 
@@ -65,6 +78,7 @@ _COMMANDS: dict[str, Callable[..., int]] = {
     "fuzz": fuzz.fuzz,
     "accuracy": accuracy.accuracy,
     "bench": bench.bench,
+    "merge": merge.merge,
     "compare": compare.compare,
     "inspect": inspection.inspect,
     "tune": tune.tune,

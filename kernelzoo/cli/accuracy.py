@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-import os
 import secrets
 from collections.abc import Sequence
+from functools import partial
 from typing import Annotated, Any
 
 import typer
@@ -29,6 +29,7 @@ def accuracy(
     variant: options.Variants,
     dtype: options.Dtypes,
     device: options.Device = "",
+    gpus: options.Gpus = "",
     patience: options.Patience = 180.0,
     to: options.RunRecord = None,
     json: options.Json = False,
@@ -43,7 +44,7 @@ def accuracy(
     """
     from kernelzoo import operations, registry
     from kernelzoo.check import accuracy as engine
-    from kernelzoo.cli.guards import Guards
+    from kernelzoo.cli.guards import Guards, check_gpus
     from kernelzoo.cli.progress import Bar
     from kernelzoo.measure.guard import Guard
 
@@ -55,7 +56,9 @@ def accuracy(
     options.select_early(module, *asked)
     modules = options.check_modules(module)
     rows: list[dict[str, Any]] = []
-    with Bar() as bar, Guards(lambda: Guard(device, modules, patience=patience)) as guards:
+    cards = check_gpus(gpus, device)
+    start = partial(Guard, device, modules, patience=patience)
+    with Bar() as bar, Guards(lambda gpu: start(gpu=gpu), cards) as guards:
         about = guards.first.about
         known = set(about.summaries)
         if module and not ids:
@@ -73,11 +76,11 @@ def accuracy(
                 bar.step(" ".join(task[:2]))
             found = guard.accuracy(*task, count, seed)
             with guards.lock:
-                rows.extend(found)
+                rows.extend(found if not cards else [{**row, "gpu": guard.about.gpu} for row in found])
                 bar.item(1)
             return True
 
-        guards.run(step, min(jobs or len(os.sched_getaffinity(0)), len(tasks)))
+        guards.run(step, guards.processes(jobs, len(tasks)))
     places = list(operations.OPERATIONS)
     order = list(dict.fromkeys(dtype for operation in operations.OPERATIONS.values() for dtype in operation.dtypes))
     rows.sort(

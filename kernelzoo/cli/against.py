@@ -1,4 +1,4 @@
-"""Comparing new results with a results file, row by row: on the same device, by the same clock, or not at all."""
+"""Comparing new results with a results file, row by row: on the same card, by the same clock, or not at all."""
 
 from __future__ import annotations
 
@@ -73,6 +73,11 @@ class Old:
         if not alike:
             there = " and ".join(_place(row.device, row.clock, row.cache) for row in rows)
             return Held(id, problem, refusal=f"can't be compared: the file has {there}, here it is {_place(*here)}")
+        card = (info.get("gpu") or {}).get("uuid") or ""
+        alike.sort(key=lambda row: row.gpu != card)
+        if card and alike[0].gpu not in ("", card):
+            apart = f"can't be compared: the file's was measured on card {alike[0].gpu}, this on {card}"
+            return Held(id, problem, refusal=apart)
         times = alike[0].times
         if reason := statistics.noisy(times, allowed):
             return Held(id, problem, refusal=f"the file's row is too noisy to compare with: {reason}")

@@ -5,8 +5,10 @@ from __future__ import annotations
 import datetime
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,9 +16,12 @@ import typer
 
 from kernelzoo.cli import measuring, options, output, sizes
 from kernelzoo.cli import rows as rows_of
+from kernelzoo.cli.guards import check_gpus
+from kernelzoo.errors import UnknownNameError
 
 if TYPE_CHECKING:
-    from kernelzoo.measure.guard import Guard
+    from kernelzoo.measure.crew import Crew, Worker
+    from kernelzoo.measure.gpus import Gpu
     from kernelzoo.measure.record import Record
 
 ShapeSet = Annotated[
@@ -31,6 +36,20 @@ Output = Annotated[
     typer.Option("-o", "--output", metavar="FILE.json[.gz]", help="The results file; by default out/bench-TIME.json."),
 ]
 Resume = Annotated[bool, typer.Option("--resume", help="Continue the results file: measure what it lacks.")]
+
+Engine = Annotated[
+    str, typer.Option("--engine", metavar="local|ray", help="Measure here, or on every GPU of a Ray cluster.")
+]
+Address = Annotated[
+    str,
+    typer.Option(
+        "--address", metavar="HOST:PORT", help="The Ray cluster; by default that of RAY_ADDRESS, or a new one."
+    ),
+]
+Part = Annotated[
+    str,
+    typer.Option("--shard", metavar="K/N", help="Measure every N-th problem, from the K-th on; see kernelzoo merge."),
+]
 
 FirstCall = Annotated[
     bool,
@@ -55,6 +74,10 @@ def bench(
     variant: options.Variants,
     module: options.Modules,
     device: options.Device = "",
+    gpus: options.Gpus = "",
+    engine: Engine = "local",
+    address: Address = "",
+    shard: Part = "",
     rounds: options.Rounds = 15,
     cache: options.Cache = "cold",
     clock: options.Clock = "device",
@@ -74,6 +97,9 @@ def bench(
     However the run ends, the file is complete up to that point, and --resume continues it. Dtypes are float32 and
     bfloat16 by default.
 
+    With several GPUs, each takes the next problem as it becomes free. The largest problem is measured on all of them
+    first: results of a card more than 2 % slower than the fastest are flagged.
+
     With --first-call, the command measures how long the first call in a process takes, and how much a second shape of
     the same class adds, for each backend's variant auto or the variants named. It has its own problems; the dtype is
     float32 by default.
@@ -82,7 +108,7 @@ def bench(
     """
     from kernelzoo import measure, operations, registry
     from kernelzoo.cli.progress import Bar
-    from kernelzoo.measure.guard import Guard
+    from kernelzoo.measure import shards
     from kernelzoo.measure.record import Record, RecordError
     from kernelzoo.measure.worker_process import GuardError
 
@@ -98,14 +124,15 @@ def bench(
             patience,
             to,
             json,
-            given=bool(shape or axes or workload or resume),
+            given=bool(shape or axes or workload or resume or gpus or shard or address or engine != "local"),
         )
     asked = (wanted, options.words(backend), options.words(variant))
+    part, places = shards.parsed(shard), _places(engine, address, gpus, device)
     options.select_early(module, (), *asked)
     if not module:  # else names may be added by what the measuring process runs
         sizes.problems(wanted, shape, options.words(dtype), shapes, dim, axes, workloads=workload, seed=seed)
     shape_set = "custom" if shape or axes or workload else measure.label(shapes, seed)
-    options.check_energy(energy, clock)
+    measuring.check_energy(energy, clock)
     how = measuring.How(rounds, options.check_cache(cache), options.check_clock(clock), cross_check, shape_set, energy)
     if resume and to is None:
         raise options.OptionError("--resume needs the file to continue: -o FILE")
@@ -114,37 +141,48 @@ def bench(
     tables = rows_of.Tables(console)
     modules = options.check_modules(module)
     measured: list[dict[str, Any]] = []
+    workers: list[dict[str, Any]] = []
     record: Record | None = None
     ended = ""
     try:
         with (
             Bar() as bar,
             measuring.prepared(path, resume=resume),
-            Guard(device, modules, patience=patience) as guard,
+            _crew(places, engine, address, device, modules, patience) as crew,
         ):
+            about = crew.first.about
             problems = sizes.problems(
                 wanted, shape, options.words(dtype), shapes, dim, axes, workloads=workload, seed=seed
             )
-            ids = options.select(guard.about.summaries, (), *asked)
+            ids = options.select(about.summaries, (), *asked)
+            how = replace(how, waive=options.choose(ids, options.words(waive)) if waive else ())
+            # The baseline first: rounds are added until the verdicts against the first are clear.
+            of = {op: sorted(_of(ids, op), key=lambda id: id != registry.baseline(op)) for op in wanted}
+            whole = [(problem, of[problem.op]) for problem in problems]
             record = Record(
                 path,
-                guard.about.device_name,
+                crew.devices,
                 resume=resume,
-                versions=guard.about.versions,
+                # Of a cluster each result names its own; in one race they are always the same.
+                versions=about.versions if engine == "local" else None,
                 rounds=rounds,
                 modules=list(map(Path, modules)),
+                shard=part.facts(whole, how.options) if part else None,
             )
-            _check_backends(guard, ids, options.words(backend))
-            how = replace(how, waive=options.choose(ids, options.words(waive)) if waive else ())
-            plan = [
-                (p, record.missing(p, [id for id in ids if id.split("/")[1] == p.op], cache, clock)) for p in problems
-            ]
-            # The baseline first: rounds are added until the verdicts against the first are clear.
-            plan = [(p, sorted(left, key=lambda id: id != registry.baseline(p.op))) for p, left in plan if left]
+            _check_backends(crew.first, ids, options.words(backend))
+            plan = [(p, record.missing(p, of_p, cache, clock)) for p, of_p in (part.part(whole) if part else whole)]
+            plan = [(problem, left) for problem, left in plan if left]
             if resume:
                 with bar.aside():
                     errors.print(f"{path} holds {len(record.entries)} results; {len(plan)} problems are left")
-            for problem, entries, failed in measuring.races(guard, plan, how, bar):
+            checked = measuring.compare_cards(crew, plan, how, bar)
+            if places or engine == "ray":
+                record.employ(workers := measuring.employed(crew, checked))
+                if not json:
+                    with bar.aside():
+                        measuring.tell_cards(workers, errors)
+            slower = {w["gpu"]["uuid"] for w in workers if w["gpu"] and w["check"] and w["check"]["slower"]}
+            for problem, entries, failed in measuring.sweep(crew, plan, how, bar, slower):
                 record.add(entries, failed)
                 baseline = registry.baseline(problem.op)
                 found = rows_of.rows(entries, failed, baseline)
@@ -168,6 +206,7 @@ def bench(
                 "interrupted": ended == "interrupted",
                 "error": ended.removeprefix("error: ") if ended.startswith("error: ") else None,
                 "problems": measured,
+                **({"workers": workers} if workers else {}),
             }
         )
     else:
@@ -181,7 +220,47 @@ def bench(
     return 1 if bad else 0 if kept else 2
 
 
-def _check_backends(guard: Guard, ids: Sequence[str], backends: Sequence[str]) -> None:
+def _places(engine: str, address: str, gpus: str, device: str) -> list[Gpu]:
+    """The GPUs here that were asked for by ``--gpus``. Raises for options that don't go together."""
+    if engine not in ("local", "ray"):
+        raise UnknownNameError("engine", engine, ("local", "ray"))
+    if engine == "ray" and (gpus or device):
+        raise options.OptionError("--engine ray takes every GPU of the cluster: leave out --gpus and --device")
+    if address and engine != "ray":
+        raise options.OptionError("--address is that of a Ray cluster: add --engine ray")
+    return check_gpus(gpus, device)
+
+
+@contextmanager
+def _crew(
+    places: Sequence[Gpu], engine: str, address: str, device: str, modules: Sequence[str], patience: float
+) -> Iterator[Crew]:
+    """The workers: on GPUs named, on a cluster's, or one on the device."""
+    from kernelzoo.measure.crew import Crew
+    from kernelzoo.measure.guard import Guard
+
+    if engine == "ray":
+        from kernelzoo.measure import over_ray
+
+        with (
+            output.ours_alone(),
+            over_ray.cluster(address),
+            Crew(over_ray.starts("cuda", modules, patience)) as crew,
+        ):
+            yield crew
+        return
+    starts: list[Callable[[], Worker]] = [partial(Guard, device, modules, patience=patience)]
+    if places:
+        starts = [partial(Guard, "cuda", modules, patience=patience, gpu=gpu) for gpu in places]
+    with Crew(starts) as crew:
+        yield crew
+
+
+def _of(ids: Sequence[str], op: str) -> list[str]:
+    return [id for id in ids if id.split("/")[1] == op]
+
+
+def _check_backends(guard: Worker, ids: Sequence[str], backends: Sequence[str]) -> None:
     """Raise OptionError if backends were named and none of them can run here, before a problem is measured."""
     first = {id.split("/")[0]: id for id in reversed(ids)} if backends else {}
     reasons = [guard.largest(id)["unavailable"] for id in first.values()]

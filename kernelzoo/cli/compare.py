@@ -80,7 +80,7 @@ def compare(
 
     limit = older.share(allowed)
     old = older.Old(against) if against else None
-    options.check_energy(energy, clock)
+    measuring.check_energy(energy, clock)
     how = measuring.How(rounds, options.check_cache(cache), options.check_clock(clock), cross_check, "compare", energy)
     console = output.console()
     tables = rows_of.Tables(console, full=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import secrets
 import shlex
 import threading
@@ -53,6 +52,7 @@ def fuzz(
     op: options.Ops,
     variant: options.Variants,
     device: options.Device = "",
+    gpus: options.Gpus = "",
     patience: options.Patience = 180.0,
     to: options.RunRecord = None,
     json: options.Json = False,
@@ -67,7 +67,7 @@ def fuzz(
     """
     from kernelzoo import registry
     from kernelzoo.check import fuzz as engine
-    from kernelzoo.cli.guards import Guards
+    from kernelzoo.cli.guards import Guards, check_gpus
     from kernelzoo.cli.progress import Bar
     from kernelzoo.measure.guard import Guard
 
@@ -79,7 +79,8 @@ def fuzz(
         if case is not None:
             engine.parse(case, id.split("/")[1])
     modules = options.check_modules(module)
-    with Guards(lambda: Guard(device, modules, patience=patience)) as guards:
+    places = check_gpus(gpus, device)
+    with Guards(lambda gpu: Guard(device, modules, patience=patience, gpu=gpu), places) as guards:
         about = guards.first.about
         known = set(about.summaries)
         if module and not ids:
@@ -91,12 +92,13 @@ def fuzz(
             works = list(_works(guards.first, chosen, cases, seed, alike))
         with Bar(sum(len(work.cases) for work in works)) as bar:
             batches = sum(-(-len(work.cases) // _BATCH) for work in works)
-            guards.run(_Share(works, guards.lock, bar).step, min(jobs or len(os.sched_getaffinity(0)), batches))
+            guards.run(_Share(works, guards.lock, bar).step, guards.processes(jobs, batches))
     rows = [work.row() for work in works]
     failures = [failure for work in works for failure in work.failures]
     for failure in failures:
         failure["repeat"] = _again(failure["id"], failure["case"], module, device)
-    document = run.document(about, rows, seed=seed, failures=failures)
+    told = {"gpus": guards.gpus} if places else {}
+    document = run.document(about, rows, seed=seed, failures=failures, **told)
     unavailable = {work.id: work.unavailable for work in works if work.unavailable}
     missing = options.missing(ids or [], names[1], unavailable, chosen)
     if to is not None:
@@ -245,6 +247,7 @@ class _Share:
                 "case": str(simple),
                 "found": str(case),
                 "found_reason": words,
+                **({"gpu": guard.about.gpu} if guard.about.gpu else {}),
             }
 
 

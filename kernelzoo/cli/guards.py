@@ -2,25 +2,41 @@
 
 from __future__ import annotations
 
+import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
+
+from kernelzoo.cli import options
 
 if TYPE_CHECKING:
+    from kernelzoo.measure.gpus import Gpu
     from kernelzoo.measure.guard import Guard
 
 
-class Guards:
-    """Starts one process at once, and more when there is work for them. Use it as a context manager."""
+def check_gpus(text: str, device: str) -> list[Gpu]:
+    """The GPUs that ``--gpus`` names; none without it. Raises GpusError, or OptionError beside ``--device``."""
+    from kernelzoo.measure.gpus import chosen
 
-    def __init__(self, start: Callable[[], Guard]) -> None:
-        self._start = start
+    if text and device:
+        raise options.OptionError("--gpus says which devices there are: leave out --device")
+    return chosen(text)
+
+
+class Guards:
+    """Starts one process at once, and more when there is work for them: with ``gpus``, each on the next of them.
+
+    Use it as a context manager.
+    """
+
+    def __init__(self, start: Callable[[Gpu | None], Guard], gpus: Sequence[Gpu] = ()) -> None:
+        self._start, self._gpus = start, gpus
         self.lock = threading.Lock()
         """For data that the threads share."""
         self._over = threading.Event()
         self._error: BaseException | None = None
-        self.first = start()
+        self.first = self._started(0)
         self._guards = [self.first]
 
     def __enter__(self) -> Self:
@@ -30,6 +46,16 @@ class Guards:
         self._over.set()
         for guard in self._guards:
             guard.close()
+
+    @property
+    def gpus(self) -> list[dict[str, Any]]:
+        """The GPUs of the processes, each once; empty where none was asked for."""
+        found = [guard.about.gpu for guard in self._guards if guard.about.gpu] if self._gpus else []
+        return [gpu for place, gpu in enumerate(found) if gpu not in found[:place]]
+
+    def processes(self, jobs: int, tasks: int) -> int:
+        """How many to use: so many jobs, or one for each core; at least one for each GPU, and none without a task."""
+        return min(max(jobs or len(os.sched_getaffinity(0)), len(self._gpus)), tasks)
 
     def run(self, step: Callable[[Guard], bool], processes: int) -> None:
         """Call ``step`` repeatedly, in a thread for each process, until it returns False because nothing is left.
@@ -45,11 +71,14 @@ class Guards:
         if self._error is not None:
             raise self._error
 
+    def _started(self, number: int) -> Guard:
+        return self._start(self._gpus[number % len(self._gpus)] if self._gpus else None)
+
     def _steps(self, step: Callable[[Guard], bool], number: int) -> None:
         try:
             guard = self.first
             if number:
-                guard = self._start()
+                guard = self._started(number)
                 with self.lock:
                     self._guards.append(guard)
             while not self._over.is_set() and step(guard):

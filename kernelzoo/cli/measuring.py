@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -15,7 +15,10 @@ from kernelzoo.cli.progress import Bar
 from kernelzoo.files import claimed
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from kernelzoo.measure import Problem
+    from kernelzoo.measure.crew import Checked, Crew, Worker
     from kernelzoo.measure.guard import Guard
 
 Row = dict[str, Any]
@@ -39,6 +42,92 @@ class How:
     waive: Sequence[str] = ()
     """Ids that are timed although they break the contract on special values."""
 
+    @property
+    def options(self) -> dict[str, Any]:
+        """Those of a race."""
+        names = ("rounds", "cache", "timed", "energy", "cross_check", "label", "waive")
+        return {name: getattr(self, name) for name in names}
+
+
+def check_energy(energy: bool, clock: str) -> None:
+    """Raise OptionError for the energy of whole calls."""
+    if energy and clock == "call":
+        raise OptionError("--energy is of launches, not of whole calls; leave --clock call out")
+
+
+def sweep(
+    crew: Crew, plan: Plan, how: How, bar: Bar, slower: Collection[str] = ()
+) -> Iterator[tuple[Problem, list[Row], list[Row]]]:
+    """Measure the plan with all workers: each problem, on one of them, as soon as it is measured. Results of the
+    GPUs whose UUIDs are ``slower`` are flagged.
+
+    Raises GuardError at the end if a worker was lost for good; the others go on without it.
+    """
+    from kernelzoo.measure.crew import SLOWER
+
+    bar.expect(sum(_steps(ids, how) for _, ids in plan), len(plan))
+    ready = set[int]()
+
+    def one(worker: Worker, task: tuple[Problem, Sequence[str]]) -> tuple[list[Row], list[Row]]:
+        problem, ids = task
+        if how.timed != "call" and id(worker) not in ready:
+            bar.step("measuring the bandwidth of the device")
+            worker.ceilings()
+            ready.add(id(worker))
+        bar.item(_steps(ids, how))
+        return worker.race(problem, ids, **how.options, progress=partial(_tell, bar, problem))
+
+    for index, (worker, (problem, _), (entries, failed)) in enumerate(crew.hand_out(plan, one), 1):
+        for info in (entry["extra_info"] for entry in entries):
+            if info["gpu"] and info["gpu"]["uuid"] in slower:
+                info["flags"] = [*info["flags"], SLOWER]
+        yield problem, entries, failed
+        where = f" on {named(worker.about.gpu, worker.about.device)}" if len(crew.workers) > 1 else ""
+        bar.say(f"[{index}/{len(plan)}] {problem.id}{where}: {len(entries)} measured, {len(failed)} without a result")
+
+
+def compare_cards(crew: Crew, plan: Plan, how: How, bar: Bar) -> list[Checked]:
+    """One implementation on the largest problem of the plan, on every card; empty where there is one card."""
+    from kernelzoo.measure.crew import compared
+
+    if len(crew.workers) < 2 or not plan:
+        return []
+    problem, ids = max(plan, key=lambda one: one[0].bytes)
+    bar.step(f"comparing the cards on {problem.id}")
+    return compared(crew, problem, ids[0], **how.options | {"cross_check": False})
+
+
+def employed(crew: Crew, checked: Sequence[Checked]) -> list[Row]:
+    """The workers as a results file names them: GPU, device, versions, and the time by which cards are compared."""
+    checks: list[Row | None] = [check.document() for check in checked] or [None] * len(crew.workers)
+    return [
+        {"gpu": about.gpu, "device": about.device_name, "versions": about.versions, **about.host, "check": check}
+        for about, check in zip((worker.about for worker in crew.workers), checks, strict=True)
+    ]
+
+
+def tell_cards(workers: Sequence[Row], console: Console) -> None:
+    """Print how well the cards agree."""
+    checks = [(named(worker["gpu"], worker["device"]), worker["check"]) for worker in workers if worker["check"]]
+    ratios = [check["ratio"] for _, check in checks if check["ratio"] is not None]
+    if ratios and not any(check["slower"] for _, check in checks):
+        console.print(f"{len(ratios)} cards agree within {max(ratios) - 1:.1%} on {checks[0][1]['problem']}")
+    for name, check in checks:
+        if check["median_us"] is None:
+            console.print(f"{name} could not measure {check['id']} on {check['problem']}")
+        elif check["slower"]:
+            console.print(
+                f"{name} takes {check['ratio'] - 1:.1%} longer than the fastest card on {check['problem']}: its "
+                "results are flagged"
+            )
+
+
+def named(gpu: Row | None, device: str) -> str:
+    """A worker in words: ``GPU 1``, or ``GPU 1 of HOST``."""
+    if not gpu:
+        return device
+    return f"GPU {gpu['index']}" + (f" of {gpu['host']}" if gpu.get("host") else "")
+
 
 def races(guard: Guard, plan: Plan, how: How, bar: Bar) -> Iterator[tuple[Problem, list[Row], list[Row]]]:
     """Measure the plan: each problem with its entries and failures, as soon as it is measured."""
@@ -53,13 +142,7 @@ def races(guard: Guard, plan: Plan, how: How, bar: Bar) -> Iterator[tuple[Proble
         entries, failed = guard.race(
             problem,
             ids,
-            rounds=how.rounds,
-            cache=how.cache,
-            timed=how.timed,
-            energy=how.energy,
-            cross_check=how.cross_check,
-            label=how.label,
-            waive=how.waive,
+            **how.options,
             progress=partial(_tell, bar, problem),
         )
         yield problem, entries, failed

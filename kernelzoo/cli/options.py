@@ -196,6 +196,12 @@ Device = Annotated[
     str,
     typer.Option("--device", help="cuda, cuda:1 or cpu; by default a GPU where there is one.", callback=_known_device),
 ]
+Gpus = Annotated[
+    str,
+    typer.Option(
+        "--gpus", metavar="all|0,1", help="Spread the work over several GPUs, each with a process that sees no other."
+    ),
+]
 Rounds = Annotated[int, typer.Option("--rounds", min=1, help="Samples of each implementation; take six or more.")]
 Cache = Annotated[
     str, typer.Option("--cache", metavar="cold|hot", help="Whether the data is in the cache when it is timed.")
@@ -277,12 +283,6 @@ def check_clock(clock: str) -> str:
     if clock not in ("device", "call"):
         raise UnknownNameError("clock", clock, ("device", "call"))
     return clock
-
-
-def check_energy(energy: bool, clock: str) -> None:
-    """Raise OptionError for the energy of whole calls."""
-    if energy and clock == "call":
-        raise OptionError("--energy is of launches, not of whole calls; leave --clock call out")
 
 
 def check_modules(modules: Sequence[Path]) -> list[str]:

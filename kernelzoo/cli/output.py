@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Mapping, Sequence
+import sys
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO, cast
 
 from kernelzoo.files import printable
 from kernelzoo.terminal import UNLIMITED, fit, wrapped
@@ -30,6 +33,25 @@ def console(*, errors: bool = False) -> Console:
     plain: dict[str, Any] = {"stderr": errors, "markup": False, "emoji": False, "highlight": False, "soft_wrap": True}
     found = Console(**plain)
     return found if found.is_terminal or "COLUMNS" in os.environ else Console(**plain, width=UNLIMITED)
+
+
+@contextmanager
+def ours_alone() -> Iterator[None]:
+    """Within the context, what a library's threads print goes to standard error: standard output is this thread's."""
+    before = sys.stdout
+    sys.stdout = cast(TextIO, _Ours(before, threading.current_thread()))
+    try:
+        yield
+    finally:
+        sys.stdout = before
+
+
+class _Ours:
+    def __init__(self, stream: TextIO, thread: threading.Thread) -> None:
+        self._stream, self._thread = stream, thread
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream if threading.current_thread() is self._thread else sys.stderr, name)
 
 
 def _visible(line: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -37,6 +38,8 @@ class Bar:
         self._steps = steps or 0
         self._task = self._bar.add_task("" if steps else "starting the measuring process", total=steps, count="")
         self._items = ""
+        self._lock = threading.RLock()
+        """Several workers may tell of their progress at once."""
         self._number = 0
         self._done = 0
         self._item = 0
@@ -56,17 +59,19 @@ class Bar:
 
     def item(self, steps: int) -> None:
         """Begin an item that is worth so many steps. The one before is done."""
-        self._done += self._item
-        self._item = steps
-        self._number += 1
-        count = f"{self._number}{self._items} " if self._items else ""
-        self._bar.update(self._task, completed=self._done, count=count)
+        with self._lock:
+            self._done += self._item
+            self._item = steps
+            self._number += 1
+            count = f"{self._number}{self._items} " if self._items else ""
+            self._bar.update(self._task, completed=self._done, count=count)
 
     def step(self, words: str) -> None:
         """Say what is done next."""
-        self._bar.update(self._task, description=printable(words))
-        if self._steps and self._bar.tasks[0].completed < self._done + self._item:
-            self._bar.advance(self._task)
+        with self._lock:
+            self._bar.update(self._task, description=printable(words))
+            if self._steps and self._bar.tasks[0].completed < self._done + self._item:
+                self._bar.advance(self._task)
 
     def say(self, words: str) -> None:
         """Where there is no bar, print a line about the item just done, with the time left."""

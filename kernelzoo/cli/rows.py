@@ -74,7 +74,7 @@ def described(problem: Problem, entries: Sequence[Row], found: Sequence[Row], ba
         "problem": problem.id,
         "op": problem.op,
         **record.described(problem),
-        **{key: info.get(key) for key in ("device", "clock", "clock_detail", "cache", "repeated_rounds")},
+        **{key: info.get(key) for key in ("device", "gpu", "clock", "clock_detail", "cache", "repeated_rounds")},
         "baseline": baseline if any(row["id"] == baseline and row["outcome"] == "measured" for row in found) else None,
         "rows": list(found),
     }

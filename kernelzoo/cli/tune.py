@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import datetime
+import math
 import os
 import shlex
 import sys
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -19,6 +21,7 @@ from kernelzoo.cli.tune_tables import Json, described, list_knobs, listed_knobs,
 from kernelzoo.errors import KernelZooError, UnknownNameError
 
 if TYPE_CHECKING:
+    from kernelzoo.cli.guards import Guards, check_gpus
     from kernelzoo.cli.progress import Bar
     from kernelzoo.measure.guard import Guard
     from kernelzoo.measure.tuning import Outcome
@@ -62,6 +65,7 @@ def tune(
     arch: Arch = "",
     reset: Reset = False,
     device: options.Device = "",
+    gpus: options.Gpus = "",
     patience: options.Patience = 180.0,
     to: Output = None,
     json: options.Json = False,
@@ -78,6 +82,7 @@ def tune(
     bad usage, or if there is no GPU to tune for; 130 after Ctrl-C: tables that were finished by then are stored.
     """
     from kernelzoo import operations, registry, tables
+    from kernelzoo.cli.guards import Guards
     from kernelzoo.cli.progress import Bar
     from kernelzoo.measure.guard import Guard
     from kernelzoo.measure.problems import problems
@@ -109,7 +114,10 @@ def tune(
         return list_knobs(listed, arch, rounds, time_limit, absent, json)
 
     started = time.monotonic()
-    with Bar() as bar, Guard(device, patience=patience) as guard:
+    places = check_gpus(gpus, device)
+    start = partial(Guard, device, patience=patience)
+    with Bar() as bar, Guards(lambda gpu: start(gpu=gpu), places) as guards:
+        guard = guards.first
         found = guard.tables(backends, wanted)
         if found["card"] is None:
             raise NothingToTuneError(
@@ -133,7 +141,7 @@ def tune(
                 listed += listed_knobs(one, tuner_of(one, guard, dtypes, card, rounds))
             with bar.aside():
                 return list_knobs(listed, str(card), rounds, time_limit, found["unavailable"], json)
-        session = Session(guard, bar, card, rounds, time_limit * 60, started)
+        session = Session(guards, max(1, len(places)), bar, card, rounds, time_limit * 60, started)
         return session.run(found, dtypes, to, json=json)
 
 
@@ -141,7 +149,9 @@ def tune(
 class Session:
     """One run over all tables."""
 
-    guard: Guard
+    guards: Guards
+    processes: int
+    """One, or one for each GPU: each tunes a table at a time."""
     bar: Bar
     card: Card
     rounds: int
@@ -152,7 +162,7 @@ class Session:
         """Tune, store and print; the exit status."""
         _check_folder(self.card)
         console, errors = output.console(), output.console(errors=True)
-        done: list[tuple[Json, Outcome]] = []
+        done: dict[int, tuple[Json, Outcome, Guard]] = {}
         stored: list[str] = []
         interrupted = False
         for name, why in found["unavailable"].items():
@@ -161,28 +171,44 @@ class Session:
         began = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
         count = len(found["declared"])
         self.bar.expect(_STEPS * count)
-        try:
-            for index, one in enumerate(found["declared"]):
+        tables = list(reversed(list(enumerate(found["declared"]))))
+
+        def step(guard: Guard) -> bool:
+            with self.guards.lock:
+                if not tables:
+                    return False
                 left = self.seconds - (time.monotonic() - self.started)
-                share = left / (count - index)
-                words = f"{one['backend']}/{one['op']}"
-                tell = _Teller(self.bar, f"table {index + 1}/{count} {words}", self.seconds, self.started)
-                outcome = tuner_of(one, self.guard, dtypes, self.card, self.rounds, share, tell).run()
+                share = left / math.ceil(len(tables) / self.processes)
+                index, one = tables.pop()
+            self._check_card(guard)
+            words = f"{one['backend']}/{one['op']}"
+            tell = _Teller(self.bar, f"table {index + 1}/{count} {words}", self.seconds, self.started)
+            outcome = tuner_of(one, guard, dtypes, self.card, self.rounds, share, tell).run()
+            with self.guards.lock:
+                if interrupted:
+                    return False
                 tell.end()
-                done.append((one, outcome))
+                done[index] = one, outcome, guard
                 if outcome.values:
                     stored.append(str(self._store(one, outcome, began)))
                 self.bar.say(f"{words}: {len(outcome.values)} of {len(one['knobs'])} knobs have a faster value")
                 if not json:
                     with self.bar.aside():
                         show(console, one, outcome)
+            return True
+
+        try:
+            self.guards.run(step, min(self.processes, count))
         except KeyboardInterrupt:
-            interrupted = True
-        findings = [finding for _, outcome in done for finding in outcome.findings]
+            with self.guards.lock:
+                interrupted = True
+        tuned = [done[index] for index in sorted(done)]
+        about = self.guards.first.about
+        findings = [finding for _, outcome, _ in tuned for finding in outcome.findings]
         document = {
             "format": FORMAT,
             "command": shlex.join(["kernelzoo", *sys.argv[1:]]),
-            "environment": {"device": self.guard.about.device_name, "versions": self.guard.about.versions},
+            "environment": {"device": about.device_name, "versions": about.versions},
             "started": began,
             "seconds": round(time.monotonic() - self.started, 1),
             "card": asdict(self.card),
@@ -191,7 +217,7 @@ class Session:
             "stored": sorted(set(stored)),
             "findings": findings,
             "unavailable": found["unavailable"],
-            "rows": [row for one, outcome in done for row in rows(one, outcome)],
+            "rows": [row | {"gpu": guard.about.gpu} for one, outcome, guard in tuned for row in rows(one, outcome)],
         }
         if to is not None:
             import json as json_module
@@ -214,10 +240,17 @@ class Session:
                 return 130
         return 1 if findings else 0
 
+    def _check_card(self, guard: Guard) -> None:
+        """Raise OptionError for a GPU of another model, whose times say nothing of this card's."""
+        if guard is not self.guards.first and guard.tables((), ())["card"] != asdict(self.card):
+            raise options.OptionError(
+                f"{guard.about.device_name} is no {self.card}: a table is for one card; name GPUs of one model"
+            )
+
     def _store(self, one: Json, outcome: Outcome, began: str) -> Path:
         from kernelzoo import tables
 
-        about = {"started": began, "versions": self.guard.about.versions, "rounds": self.rounds}
+        about = {"started": began, "versions": self.guards.first.about.versions, "rounds": self.rounds}
         evidence = [row for row in rows(one, outcome) if row["taken"]]
         return tables.store(self.card, one["backend"], one["op"], one["declared"], outcome.values, about, evidence)
 

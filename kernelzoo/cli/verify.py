@@ -6,6 +6,7 @@ import secrets
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -54,6 +55,7 @@ def verify(
     backend: options.Backends,
     op: options.Ops,
     device: options.Device = "",
+    gpus: options.Gpus = "",
     patience: options.Patience = 180.0,
     json: options.Json = False,
 ) -> int:
@@ -65,6 +67,7 @@ def verify(
     Exit status: 0; 1 for any finding; 2 for an unknown name, or where what was asked for can't run here.
     """
     from kernelzoo import registry
+    from kernelzoo.cli.guards import Guards, check_gpus
     from kernelzoo.cli.progress import Bar
     from kernelzoo.measure.guard import Guard
 
@@ -75,14 +78,24 @@ def verify(
     seed = secrets.randbits(32) if seed is None else seed
     results: dict[str, Any] = {}
     console = output.console()
-    with Guard(device, options.check_modules(module), patience=patience) as guard:
-        known = set(guard.about.summaries)
+    modules = options.check_modules(module)
+    places = check_gpus(gpus, device)
+    start = partial(Guard, device, modules, patience=patience)
+    with Guards(lambda gpu: start(gpu=gpu), places) as guards:
+        about = guards.first.about
+        known = set(about.summaries)
         if module and not ids:
             known -= {i.id for i in registry.implementations()}  # no module is ever run in this process
         chosen = options.select(known, patterns, ops, backends)
+        left = list(reversed(chosen))
         with Bar(len(chosen)) as bar:
-            for id in chosen:
-                bar.item(1)
+
+            def step(guard: Guard) -> bool:
+                with guards.lock:
+                    if not left:
+                        return False
+                    id = left.pop()
+                    bar.item(1)
                 found = guard.verify(
                     id,
                     _problems(id, dtype),
@@ -93,16 +106,23 @@ def verify(
                 )
                 for finding in found["findings"]:
                     finding["repeat"] = _again(finding, module, device, seed)
-                results[id] = found
-                if not json and not found["unavailable"]:
-                    with bar.aside():
-                        _print(id, found, console)
+                if places:
+                    found["gpu"] = guard.about.gpu
+                with guards.lock:
+                    results[id] = found
+                    if not json and not found["unavailable"]:
+                        with bar.aside():
+                            _print(id, found, console)
+                return True
+
+            guards.run(step, min(max(1, len(places)), len(chosen)))
+    results = {id: results[id] for id in chosen}
     wrong = [id for id, found in results.items() if found["findings"]]
     checked = [id for id, found in results.items() if found["passed"] or found["findings"]]
     unavailable = {id: found["unavailable"] for id, found in results.items() if found["unavailable"]}
     missing = options.missing(patterns, backends, unavailable, chosen)
     if json:
-        told = {"device": guard.about.device_name, "seed": seed, "results": results, "wrong": wrong}
+        told = {"device": about.device_name, "seed": seed, "results": results, "wrong": wrong}
         output.emit({**told, **({"error": "; ".join(missing)} if missing else {})})
     else:
         output.absent(unavailable, missing)

@@ -7,7 +7,7 @@ from kernelzoo.device import device_lives
 from kernelzoo.errors import DeviceLostError
 from kernelzoo.measure.ceilings import Ceilings, ceilings
 from kernelzoo.measure.clocks import DeviceClock, WallClock, clock_for
-from kernelzoo.measure.environment import device_name, versions
+from kernelzoo.measure.environment import device_name, gpu_uuid, versions
 from kernelzoo.measure.gate import Gate
 from kernelzoo.measure.measurement import Cache, Measurement
 from kernelzoo.measure.problems import SETS, Problem, label, problems
@@ -33,6 +33,7 @@ __all__ = [
     "device_lives",
     "device_name",
     "draw_sets",
+    "gpu_uuid",
     "label",
     "problems",
     "race",

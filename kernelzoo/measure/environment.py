@@ -40,6 +40,16 @@ def device_name(device: str) -> str:
 
 
 @functools.cache
+def gpu_uuid(device: str) -> str | None:
+    """What tells a GPU from all others, such as ``GPU-0a1b...``; None of the host."""
+    if not device.startswith("cuda"):
+        return None
+    import torch
+
+    return f"GPU-{torch.cuda.get_device_properties(device).uuid}"
+
+
+@functools.cache
 def versions(device: str) -> dict[str, str]:
     """Versions by name: Python, the distributions that matter and are installed, CUDA or ROCm, and the driver."""
     found = {"python": platform.python_version()}

@@ -10,6 +10,7 @@ from functools import partial
 
 from kernelzoo.check.verifying import Finding, Found
 from kernelzoo.measure import record
+from kernelzoo.measure.gpus import Gpu
 from kernelzoo.measure.problems import Problem
 from kernelzoo.measure.turns import Turns
 from kernelzoo.measure.worker_process import IMPORTING, DiedError, GuardError, Json, Progress, WorkerProcess, quiet
@@ -26,9 +27,11 @@ class Guard(WorkerProcess):
     manager. Raises GuardError if the process can't start.
     """
 
-    def __init__(self, device: str = "", modules: Sequence[str] = (), *, patience: float = 180.0) -> None:
+    def __init__(
+        self, device: str = "", modules: Sequence[str] = (), *, patience: float = 180.0, gpu: Gpu | None = None
+    ) -> None:
         self._checker: Guard | None = None
-        super().__init__(device, modules, patience=patience)
+        super().__init__(device, modules, patience=patience, gpu=gpu)
 
     def close(self) -> None:
         """End the process, and the one of the second clock."""
@@ -90,14 +93,20 @@ class Guard(WorkerProcess):
                     for id, seconds in self.cross_check(problem, list(twice), progress).items() if twice else ():
                         if id in twice:
                             record.cross_checked(twice[id], seconds)
-                return done["entries"], lost + done["failed"]
+                return self._signed(done["entries"], lost + done["failed"])
             except DiedError as error:
                 self._restart()
                 # Nobody in hand: it died between them, so that none of them can be blamed, and none has a result.
                 blamed = [error.id] if error.id in left else left
                 lost += [record.failure(problem, id, "failed", error.reason) for id in blamed]
                 left = [id for id in left if id not in blamed]
-        return [], lost
+        return self._signed([], lost)
+
+    def _signed(self, entries: list[Json], failed: list[Json]) -> tuple[list[Json], list[Json]]:
+        """The results of a race, each with the GPU that it was run on."""
+        for facts in (*(entry["extra_info"] for entry in entries), *failed):
+            facts["gpu"] = self.about.gpu
+        return entries, failed
 
     def unmetered(self) -> str:
         """Why the energy of a launch can't be had on this device, or ""."""
@@ -129,7 +138,7 @@ class Guard(WorkerProcess):
         """
         try:
             if self._checker is None:
-                self._checker = Guard(self._device, self._modules, patience=self._patience)
+                self._checker = Guard(self._device, self._modules, patience=self._patience, gpu=self._gpu)
             request = {"do": "cross_check", "problem": _shape(problem), "ids": list(ids)}
             told: dict[str, float] = self._checker._ask(request, progress)
         except (DiedError, GuardError):

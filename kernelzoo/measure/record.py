@@ -26,7 +26,7 @@ from kernelzoo.measure import profiler, schema
 from kernelzoo.measure.ceilings import Ceilings
 from kernelzoo.measure.clocks import OF_CALLS
 from kernelzoo.measure.energy import Energy
-from kernelzoo.measure.environment import device_name, versions
+from kernelzoo.measure.environment import device_name, gpu_uuid, versions
 from kernelzoo.measure.measurement import Measurement
 from kernelzoo.measure.problems import Problem
 from kernelzoo.registry import Implementation
@@ -54,6 +54,7 @@ def extra_info(measured: Measurement, device: str, ceilings: Ceilings | None, sh
         "clock_detail": measured.clock_detail,
         "cache": measured.cache,
         "device": device_name(device),
+        "gpu": {"index": _index(device), "uuid": uuid} if (uuid := gpu_uuid(device)) else None,
         "table": table_of(implementation, device),
         "versions": versions(device),
         "samples": len(measured.samples),
@@ -91,8 +92,11 @@ def _energy(measured: Energy | None) -> Json | None:
 
 def table_of(implementation: Implementation, device: str) -> str | None:
     """The name of the launch table that an implementation was bound with on a device; None if it has none."""
-    index = int(device.partition(":")[2] or 0) if device.startswith("cuda") else -1
-    return tables.label(implementation.backend, implementation.op, index)
+    return tables.label(implementation.backend, implementation.op, _index(device))
+
+
+def _index(device: str) -> int:
+    return int(device.partition(":")[2] or 0) if device.startswith("cuda") else -1
 
 
 def entry(measured: Measurement, device: str, ceilings: Ceilings | None, shape_set: str) -> Json:
@@ -160,6 +164,25 @@ def failure_of(measured: Measurement) -> Json | None:
     return None
 
 
+def machine(device: str) -> Json:
+    """This machine, as the head of a results file describes it."""
+    return {
+        "machine": platform.machine(),
+        "system": platform.system(),
+        "release": platform.release(),
+        "python_version": platform.python_version(),
+        "python_implementation": platform.python_implementation(),
+        "cpu": {"brand_raw": device_name("cpu")},
+        "device": device,
+    }
+
+
+def source(modules: Sequence[Path]) -> Json:
+    """Digests of kernelzoo's own files, and of the ``modules`` by name."""
+    by_name = {m.name: _digest([one for one in modules if one.name == m.name]) for m in modules}
+    return {"sha256": _sources(), "modules": by_name}
+
+
 class Record:
     """A results file that grows problem by problem. Each time the whole file is written beside the old one, and then
     replaces it: however a run ends, the file is complete and holds all that was measured until then."""
@@ -173,38 +196,32 @@ class Record:
         versions: Mapping[str, str] | None = None,
         rounds: int | None = None,
         modules: Sequence[Path] = (),
+        shard: Json | None = None,
     ) -> None:
-        """``device``: as :func:`kernelzoo.measure.device_name` gives it.
+        """``device``: as :func:`kernelzoo.measure.device_name` gives it. ``shard``: the facts of a
+        :class:`kernelzoo.measure.shards.Shard`, if the file is to hold one.
 
         With ``resume``, the results in the file are kept, if it exists. Raises RecordError if it is no results file of
         kernelzoo, or was measured on another device, by another kernelzoo (its files are compared), with other contents
-        of the ``modules``, or with other ``versions`` or ``rounds``, if these are given.
+        of the ``modules``, or with other ``versions`` or ``rounds``, if these are given, or if it holds another shard.
         """
-        by_name = {m.name: _digest([one for one in modules if one.name == m.name]) for m in modules}
-        source = {"sha256": _sources(), "modules": by_name}
+        now = source(modules)
         self.path = path
         self._document: Json = {
-            "machine_info": {
-                "machine": platform.machine(),
-                "system": platform.system(),
-                "release": platform.release(),
-                "python_version": platform.python_version(),
-                "python_implementation": platform.python_implementation(),
-                "cpu": {"brand_raw": device_name("cpu")},
-                "device": device,
-            },
+            "machine_info": machine(device),
             "commit_info": commit(),
             "benchmarks": [],
             "datetime": datetime.datetime.now(datetime.UTC).isoformat(),
             "version": "5.1.0",  # of pytest-benchmark, whose layout this is
-            "kernelzoo": {"format": schema.FORMAT, "failed": [], "source": source},
+            "kernelzoo": {"format": schema.FORMAT, "failed": [], "source": now} | ({"shard": shard} if shard else {}),
         }
         if resume and path.exists():
             held = _resumed(path, device, versions, rounds)
             if held["benchmarks"] or held["kernelzoo"]["failed"]:
-                _check_source(path, held, source)
-                source["modules"] = held["kernelzoo"]["source"]["modules"] | source["modules"]
-                held["kernelzoo"]["source"] = source
+                _check_source(path, held, now)
+                _check_shard(path, held["kernelzoo"].get("shard"), shard)
+                now["modules"] = held["kernelzoo"]["source"]["modules"] | now["modules"]
+                held["kernelzoo"]["source"] = now
                 self._document = held
 
     @property
@@ -215,15 +232,19 @@ class Record:
     def failed(self) -> list[Json]:
         return list(self._document["kernelzoo"]["failed"])
 
+    def employ(self, workers: Sequence[Json]) -> None:
+        """Add those who measure what is added from now on; they are written with the next results."""
+        self._document["kernelzoo"]["workers"] = [*self._document["kernelzoo"].get("workers", []), *workers]
+
     def missing(self, problem: Problem, ids: Sequence[str], cache: str = "cold", timed: str = "device") -> list[str]:
         """The ids, of these, without a result or failure in the file for this problem, state of the cache, and what is
         timed. A failure counts for all."""
         infos = [e["extra_info"] for e in self._document["benchmarks"]]
         infos = [info for info in infos if (info["clock"] == "call") == (timed == "call")]
-        held = {_key(info) for info in infos if info.get("cache", "cold") == cache} | {
-            _key(f) for f in self._document["kernelzoo"]["failed"]
+        held = {key(info) for info in infos if info.get("cache", "cold") == cache} | {
+            key(f) for f in self._document["kernelzoo"]["failed"]
         }
-        return [id for id in ids if _key({"id": id, "op": problem.op, **described(problem)}) not in held]
+        return [id for id in ids if key({"id": id, "op": problem.op, **described(problem)}) not in held]
 
     def add(self, entries: Sequence[Json], failed: Sequence[Json]) -> None:
         """Add the results of one problem, and write the file. Raises RecordError if it can't be written."""
@@ -232,15 +253,18 @@ class Record:
             "benchmarks": [*self._document["benchmarks"], *entries],
             "kernelzoo": {**self._document["kernelzoo"], "failed": [*self._document["kernelzoo"]["failed"], *failed]},
         }
-        text = json.dumps(grown, indent=1, allow_nan=False).encode()
         try:
-            files.write_whole(
-                self.path, gzip.compress(text, mtime=0) if files.true(self.path).suffix == ".gz" else text
-            )
+            write(self.path, grown)
         except OSError as error:
             there = f"; it is whole, without the last {len(entries)} results" if self.path.exists() else ""
             raise RecordError(f"{self.path} can't be written: {error.strerror}{there}") from error
         self._document = grown
+
+
+def write(path: Path, document: Json) -> None:
+    """Write a results file whole, or not at all. Raises OSError."""
+    text = json.dumps(document, indent=1, allow_nan=False).encode()
+    files.write_whole(path, gzip.compress(text, mtime=0) if files.true(path).suffix == ".gz" else text)
 
 
 def _resumed(path: Path, device: str, versions: Mapping[str, str] | None, rounds: int | None) -> Json:
@@ -286,6 +310,15 @@ def _check_source(path: Path, document: Json, now: Json) -> None:
             raise RecordError(f"{path} was measured with another {name}, or before it was edited; name another file")
 
 
+def _check_shard(path: Path, held: Json | None, now: Json | None) -> None:
+    """Raise RecordError if the file holds another shard, or a shard where a whole sweep is asked for."""
+    if held == now:
+        return
+    there, here = (f"shard {of['number']}/{of['of']} of a sweep" if of else "a whole sweep" for of in (held, now))
+    other = "other problems or options" if there == here else here
+    raise RecordError(f"{path} holds {there}, and this is {other}; name another file")
+
+
 def _differing(there: Mapping[str, str], here: Mapping[str, str]) -> str:
     """The first version that differs, in words, or ""."""
     for name in dict.fromkeys([*there, *here]):
@@ -294,7 +327,8 @@ def _differing(there: Mapping[str, str], here: Mapping[str, str]) -> str:
     return ""
 
 
-def _key(of: Mapping[str, Any]) -> tuple[Any, ...]:
+def key(of: Mapping[str, Any]) -> tuple[Any, ...]:
+    """What a result or a failure is of: the implementation and the problem."""
     further = (tuple(sorted(of.get(key, {}).items())) for key in ("axes", "scalars"))
     return of["id"], of["op"], tuple(of["shape"]), of["dim"], of["dtype"], *further
 

@@ -128,6 +128,7 @@ class Worker:
         return {
             "device": str(self._device),
             "device_name": measure.device_name(str(self._device)),
+            "gpu": measure.gpu_uuid(str(self._device)),
             "versions": measure.versions(str(self._device)),
             "implementations": [{"id": i.id, "summary": i.summary} for i in registry.implementations()],
             "operations": [described(op) for op in declared.values()],

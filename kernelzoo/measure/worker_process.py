@@ -18,13 +18,14 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import IO, Any, Self
 
 from kernelzoo import children, operations
 from kernelzoo.errors import CacheWarning, KernelZooError
 from kernelzoo.files import printable
+from kernelzoo.measure.gpus import Gpu
 
 IMPORTING = 180.0
 """Seconds that a start may take, however short the patience with kernels: torch may be loaded from a cold disk."""
@@ -67,16 +68,26 @@ class About:
     versions: dict[str, str]
     summaries: dict[str, str]
     """The first line of each implementation's docstring, by id; with those of the user's modules."""
+    gpu: Json | None = None
+    """``index`` and ``uuid`` of the GPU, which every result names, and of another machine its ``host``; None on the
+    host."""
+    host: Json = field(default_factory=dict)
+    """What is recorded of another machine: ``machine``, as the head of a results file has it."""
 
 
 class WorkerProcess:
     """A process of :mod:`kernelzoo.measure.worker` that answers one request at a time.
 
-    Use it as a context manager. Raises GuardError if the process can't start.
+    Use it as a context manager. With a ``gpu``, the process and those that replace it see no other GPU. Raises
+    GuardError if the process can't start.
     """
 
-    def __init__(self, device: str = "", modules: Sequence[str] = (), *, patience: float = 180.0) -> None:
-        self._device, self._modules, self._patience = device, [os.path.abspath(module) for module in modules], patience
+    def __init__(
+        self, device: str = "", modules: Sequence[str] = (), *, patience: float = 180.0, gpu: Gpu | None = None
+    ) -> None:
+        self._device = device or ("cuda" if gpu else "")  # a GPU that can't be used is no reason to take the host
+        self._modules, self._patience = [os.path.abspath(module) for module in modules], patience
+        self._gpu, self._closed = gpu, False
         self._ceilings: list[float] | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._replies: IO[bytes] | None = None
@@ -95,15 +106,18 @@ class WorkerProcess:
         self.close()
 
     def close(self) -> None:
-        """End the process."""
+        """End the process, for good: a thread that still asks it something gets no new one."""
+        self._closed = True
         self._stop()
 
     def _start(self) -> About:
+        if self._closed:
+            raise GuardError("the measuring process was ended")
         read, write = os.pipe()
         alive, self._lifeline = os.pipe()
         self._process = subprocess.Popen(
             [*_WORKER, str(write), str(alive)],
-            env=children.environment(),
+            env=children.environment() | ({"CUDA_VISIBLE_DEVICES": self._gpu.visible} if self._gpu else {}),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -128,7 +142,13 @@ class WorkerProcess:
         for said in done.get("operations", ()):
             operations.known.learn(said)
         summaries = {i["id"]: i["summary"] for i in done["implementations"]}
-        return About(done["device"], done["device_name"], done["versions"], summaries)
+        return About(done["device"], done["device_name"], done["versions"], summaries, self._which(done))
+
+    def _which(self, done: Json) -> Json | None:
+        uuid = done.get("gpu")
+        if uuid is None:
+            return None
+        return {"index": self._gpu.index if self._gpu else int(done["device"].partition(":")[2] or 0), "uuid": uuid}
 
     def _restart(self) -> None:
         self._stop()

@@ -61,6 +61,11 @@ def compare(row: Row, base: Row) -> Comparison:
     return Comparison(row, base, interval)
 
 
+def one_card(row: Row, base: Row) -> bool:
+    """Whether one card measured both, as far as their files name it: no ratio is taken between two."""
+    return not (row.gpu and base.gpu) or row.gpu == base.gpu
+
+
 def to_baseline(selection: Selection) -> Mapping[tuple[Problem, str], Comparison]:
     """Every row beside the baseline's on the same problem, by problem and name; the baseline's own are left out."""
     found = {}
@@ -72,7 +77,7 @@ def to_baseline(selection: Selection) -> Mapping[tuple[Problem, str], Comparison
 
 
 def changes(new: Results, old: Results) -> list[Change]:
-    """The groups that both have, each with what both measured. Another device or clock is never compared."""
+    """The groups that both have, each with what both measured. Another device, card or clock is never compared."""
     olds = {(group.device, group.clock, group.cache): group for group in old.groups}
     found = []
     for group in new.groups:
@@ -81,14 +86,15 @@ def changes(new: Results, old: Results) -> list[Change]:
             continue
         rows = {(row.id, row.problem): row for row in group.rows}
         bases = {(row.id, row.problem): row for row in before.rows}
-        comparisons = [compare(row, bases[key]) for key, row in rows.items() if key in bases]
+        both = {key for key, row in rows.items() if key in bases and one_card(row, bases[key])}
+        comparisons = [compare(row, bases[key]) for key, row in rows.items() if key in both]
         found.append(
             Change(
                 group,
                 before,
                 tuple(sorted(comparisons, key=lambda c: -c.ratio)),
-                tuple(row for key, row in rows.items() if key not in bases),
-                tuple(row for key, row in bases.items() if key not in rows),
+                tuple(row for key, row in rows.items() if key not in both),
+                tuple(row for key, row in bases.items() if key not in both),
             )
         )
     return found

@@ -65,6 +65,7 @@ def _row(selection: Selection, row: Row) -> Json:
         "first_call_ms": row.first_call_ms,
         "samples": row.samples,
         "flags": list(row.flags),
+        "gpu": row.gpu or None,
         "breaks": row.breaks or None,
         "file": row.run.file,
     }

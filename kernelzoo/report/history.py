@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kernelzoo.measure.statistics import Verdict, verdict
-from kernelzoo.report.compare import Comparison, compare
+from kernelzoo.report.compare import Comparison, compare, one_card
 from kernelzoo.report.reading import load
 from kernelzoo.report.results import Group, Problem, ResultsError, Row, Run
 
@@ -48,7 +48,7 @@ class Point:
     again: int
     """Results that an earlier run has too."""
     untold: int
-    """Of these, how many can't be compared: no samples, or disturbed."""
+    """Of these, how many can't be compared: no samples, disturbed, or of another card."""
     steps: tuple[Step, ...]
 
     def count(self, kind: Verdict) -> int:
@@ -91,6 +91,9 @@ def _points(groups: Sequence[Group], by: float, ops: Sequence[str]) -> list[Poin
                 continue
             again += 1
             start, old = since[key]
+            if not one_card(row, old):
+                untold += 1
+                continue
             found = compare(row, old)
             if found.interval is None or found.disturbed:
                 untold += 1

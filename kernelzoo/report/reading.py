@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import statistics
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from kernelzoo.files import printable
 from kernelzoo.measure import schema
 from kernelzoo.report.energy import Energy
 from kernelzoo.report.results import (
+    BASELINE,
     CACHES,
     CLOCKS,
     OUTCOMES,
@@ -39,8 +40,8 @@ def load(paths: Iterable[str | Path]) -> Results:
 
     Records of bench/counters.py may stand among them: what they counted belongs to the rows of the others.
     """
-    newest: dict[tuple[str, str, str], dict[tuple[str, Problem], Row]] = {}
-    repeated: dict[tuple[str, str, str], int] = {}
+    newest: dict[Key, dict[tuple[str, Problem], Row]] = {}
+    repeated: dict[Key, int] = {}
     files = [_read(Path(path)) for path in paths]
     if not files:
         raise ResultsError(f"no results file is named; {WRITTEN}")
@@ -60,14 +61,21 @@ def load(paths: Iterable[str | Path]) -> Results:
         known = newest.setdefault(key, {})
         repeated[key] = repeated.get(key, 0) + ((row.id, row.problem) in known)
         known[row.id, row.problem] = row
+    groups = {
+        key: of_key for whole, known in newest.items() for key, of_key in _by_card(whole, list(known.values())).items()
+    }
     return Results(
         tuple(
-            Group(*key, tuple(newest[key].values()), repeated[key])
-            for key in sorted(newest, key=lambda key: (CLOCKS.index(key[1]), key[0], CACHES.index(key[2])))
+            Group(*key, tuple(groups[key]), repeated.get(key, 0))
+            for key in sorted(groups, key=lambda key: (CLOCKS.index(key[1]), key[0], CACHES.index(key[2])))
         ),
         tuple(failed),
         counters=counters,
     )
+
+
+Key = tuple[str, str, str]
+"""Device, clock and state of the cache."""
 
 
 @dataclass(frozen=True)
@@ -212,6 +220,7 @@ def _row(run: Run, entry: Mapping[str, Any], same: dict[Problem, Problem], where
         breaks=_text(extra.get("breaks")),
         energy=Energy(**{name: extra["energy"][name] for name in _ENERGY}) if extra.get("energy") else None,
         condition=tuple(_leaves(extra.get("condition"))),
+        gpu=_gpu(extra.get("gpu")),
         table=_text(extra.get("table")),
         differs=differs,
     )
@@ -250,6 +259,24 @@ def _leaves(value: object, name: str = "") -> Iterator[tuple[str, str | float]]:
         yield name, printable(str(value)).lower() if isinstance(value, bool) else printable(value)
     elif isinstance(value, int | float) and -1e15 <= value <= 1e15:
         yield name, float(value)
+
+
+def _gpu(value: object) -> str:
+    return _text(value.get("uuid")) if isinstance(value, dict) else ""
+
+
+def _by_card(key: Key, rows: Sequence[Row]) -> dict[Key, list[Row]]:
+    """The rows of a group, with groups of their own for what other cards measured of a problem: ratios are taken within
+    a group, and never between two cards. Of a problem the card of the baseline stays, or else the first."""
+    cards: dict[Problem, str] = {}
+    for row in sorted(rows, key=lambda row: row.name != BASELINE):  # stable
+        cards.setdefault(row.problem, row.gpu)
+        cards[row.problem] = cards[row.problem] or row.gpu  # a file that names none may be of any
+    found: dict[Key, list[Row]] = {key: []}
+    for row in rows:
+        apart = row.gpu not in ("", cards[row.problem])
+        found.setdefault((f"{key[0]}, {row.gpu}" if apart else key[0], *key[1:]), []).append(row)
+    return found
 
 
 def _commit(info: Mapping[str, object]) -> str:

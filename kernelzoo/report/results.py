@@ -136,6 +136,8 @@ class Row:
     """The device's state around the race (clocks, temperature), by name; a name may come more than once."""
     energy: Energy | None = None
     """None where it was not measured."""
+    gpu: str = ""
+    """The UUID of the card; empty where the file names none."""
     table: str = ""
     """The launch table that it was bound with; empty where the file names none."""
     differs: tuple[str, ...] = ()

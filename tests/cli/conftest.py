@@ -98,33 +98,56 @@ def entry(id, problem, rounds, cache):
     facts |= {"gb_per_s": 1.0, "of_limit": None, "first_call_ms": 1.0, "cupti_us": None, "flags": [], "race": "r"}
     facts |= {"id": id, "backend": backend, "variant": variant, "bytes": 8, "repeated_rounds": 0}
     facts |= {name: problem[name] for name in ("op", "shape", "dtype", "dim")}
-    return {"param": id, "stats": {"median": 1e-6, "data": [1e-6] * rounds}, "extra_info": facts}
+    return {"param": id, "stats": {"median": SECONDS, "data": [SECONDS] * rounds}, "extra_info": facts}
+GPU = os.environ.get("CUDA_VISIBLE_DEVICES") or None
+SECONDS = 1.05e-6 if GPU and GPU == os.environ.get("STUB_SLOW") else 1e-6
+ANSWERS = {
+    "verify": lambda r: {"passed": 1, "refused": 0, "no_room": 0, "left_out": 0, "findings": [], "unavailable": ""}
+    | {"weak": []},
+    "fuzz": lambda r: {"right": len(r["cases"]), "wrong": [[0, "a stub"]][:GPU == "GPU-b"], "unavailable": ""},
+    "accuracy": lambda r: {"rows": [{"id": id, "op": r["op"], "dtype": r["dtype"], "unavailable": "a stub", "wrong": 0}
+    | {"same_bits": True} for id in r["ids"]]},
+}
 VERSIONS = {"python": "3", "torch": os.environ.get("STUB_TORCH", "2")}
 for line in sys.stdin:
     request = json.loads(line)
     if request["do"] == "open":
         ids = [f"torch/min/{v}" for v in ("auto", "eager")]
         known = [{"id": id, "summary": ""} for id in ids]
-        say(done={"device": "cpu", "device_name": "a stub", "versions": VERSIONS, "implementations": known})
+        say(done={"device": "cpu", "device_name": "a stub", "gpu": GPU, "versions": VERSIONS, "implementations": known})
     elif request["do"] == "ceilings":
         say(done={"ceilings": None})
     elif request["do"] == "confirm":
         say(done={})
+    elif request["do"] == "largest":
+        say(done={"unavailable": "", "elements": 100, "emulator": ""})
+    elif request["do"] in ANSWERS:
+        time.sleep(0.2)
+        say(done=ANSWERS[request["do"]](request))
     else:
+        if request["problem"]["shape"][0] == 8:
+            time.sleep(2)
         if request["problem"]["shape"][0] == 7:
             say(stage="check", id=request["ids"][0])
             time.sleep(600)
         for id in request["ids"] * request["rounds"]:
-            say(stage="time", id=id, turn=[1e-6, 1])
+            say(stage="time", id=id, turn=[SECONDS, 1])
         found = [entry(id, request["problem"], request["rounds"], request["cache"]) for id in request["ids"]]
         say(done={"entries": found, "failed": []})
 """
 
 
+@pytest.fixture(scope="session")
+def stub_text() -> str:
+    """The program of ``stub``."""
+    return STUB
+
+
 @pytest.fixture
 def stub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A process in place of the one that measures: it answers at once, and has measured nothing. A problem of 7 rows
-    hangs."""
+    hangs, one of 8 takes 2 s. Where ``CUDA_VISIBLE_DEVICES`` is set, its text is the UUID of the one GPU that there is;
+    that of ``STUB_SLOW`` takes 5 % longer."""
     script = tmp_path / "stub.py"
     script.write_text(STUB)
     monkeypatch.setattr(worker_process, "_WORKER", [sys.executable, "-S", str(script)])

@@ -1,0 +1,231 @@
+"""Several workers that share a sweep: each takes the next problem as it becomes free, and no race is ever split.
+
+A worker is a :class:`kernelzoo.measure.guard.Guard`, bound to one GPU of this machine, or stands for one elsewhere (see
+:mod:`kernelzoo.measure.over_ray`).
+"""
+
+from __future__ import annotations
+
+import queue
+import statistics
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Protocol, Self, TypeVar, cast
+
+from kernelzoo.errors import KernelZooError
+from kernelzoo.measure.problems import Problem
+from kernelzoo.measure.worker_process import About, GuardError, Json
+
+AGREE = 1.02
+"""A card that takes more than this many times as long as the fastest of its model is flagged."""
+
+SLOWER = "slower card"
+"""The flag of results of such a card."""
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+class LostError(KernelZooError, RuntimeError):
+    """A worker is gone by no fault of the problem in its hands, which another one takes."""
+
+
+class RaceLostError(GuardError):
+    """A task that can't be done, whoever takes it; its worker goes on."""
+
+
+class Worker(Protocol):
+    """What measures, one race at a time."""
+
+    @property
+    def about(self) -> About: ...
+
+    def ceilings(self) -> list[float] | None: ...
+
+    @property
+    def race(self) -> Callable[..., tuple[list[Json], list[Json]]]: ...
+
+    def largest(self, id: str) -> Json: ...
+
+    def close(self) -> None: ...
+
+
+class Crew:
+    """The workers of one sweep, all started at once. Use it as a context manager.
+
+    Raises GuardError if one of them can't start, or two are on one GPU.
+    """
+
+    def __init__(self, starts: Sequence[Callable[[], Worker]]) -> None:
+        self._over, self._changed = False, threading.Condition()
+        outcomes = dict(_at_once([lambda start=start: _outcome(start) for start in starts]))  # type: ignore[misc]
+        found = [outcomes[place] for place in range(len(starts))]
+        self.workers: list[Worker] = [one for one in found if not isinstance(one, BaseException)]
+        for error in (one for one in found if isinstance(one, BaseException)):
+            self.close()
+            raise error
+        seen = set[tuple[str, str]]()
+        for worker in self.workers:
+            gpu = worker.about.gpu or {}
+            place = str(gpu.get("host", "")), str(gpu.get("uuid", id(worker)))
+            if place in seen:
+                self.close()
+                raise GuardError(f"two workers were given one GPU, {place[1]}, and would disturb each other")
+            seen.add(place)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    @property
+    def first(self) -> Worker:
+        return self.workers[0]
+
+    @property
+    def devices(self) -> str:
+        """The names of the devices, each once."""
+        return " and ".join(sorted({worker.about.device_name for worker in self.workers}))
+
+    def close(self) -> None:
+        """End the workers."""
+        with self._changed:
+            self._over = True
+            self._changed.notify_all()
+        for worker in self.workers:
+            worker.close()
+
+    def each(self, do: Callable[[Worker], R]) -> list[R]:
+        """What all workers return, at once; in their order. Raises what one of them raises."""
+        found = dict(_at_once([lambda worker=worker: do(worker) for worker in self.workers]))  # type: ignore[misc]
+        return [found[place] for place in sorted(found)]
+
+    def hand_out(self, tasks: Sequence[T], do: Callable[[Worker, T], R]) -> Iterator[tuple[Worker, T, R]]:
+        """Have each task done by one worker, and yield what becomes of it as it comes, in this thread.
+
+        A worker that raises takes no more tasks, unless it is RaceLostError; the task in its hands is not done, unless
+        it is LostError: then another worker takes that. Such an error, or a GuardError, is raised at the end, once all
+        is done that can be; any other at once.
+        """
+        left, said = deque(tasks), queue.SimpleQueue[tuple[Worker, T | None, R | None, BaseException | None]]()
+        busy = 0
+
+        def work(worker: Worker) -> None:
+            nonlocal busy
+            fit = True
+            while fit:
+                with self._changed:
+                    while not left and busy and not self._over:  # one of the busy may be lost
+                        self._changed.wait()
+                    if not left or self._over:
+                        break
+                    task = left.popleft()
+                    busy += 1
+                error: BaseException | None = None
+                try:
+                    said.put((worker, task, do(worker, task), None))
+                except BaseException as raised:
+                    said.put((worker, task, None, raised))
+                    error, fit = raised, isinstance(raised, RaceLostError)
+                with self._changed:
+                    busy -= 1
+                    if isinstance(error, LostError):
+                        left.appendleft(task)
+                    self._changed.notify_all()
+            said.put((worker, None, None, None))
+
+        for worker in self.workers:
+            threading.Thread(target=work, args=(worker,), daemon=True).start()
+        lost, at_work = list[str](), len(self.workers)
+        while at_work:
+            worker, task, done, error = said.get()
+            if isinstance(error, GuardError | LostError):
+                lost.append(str(error))
+            elif error is not None:
+                raise error
+            elif task is not None:
+                yield worker, task, cast(R, done)
+            else:
+                at_work -= 1
+        if lost:
+            raise GuardError("; ".join(dict.fromkeys(lost)))
+
+
+@dataclass(frozen=True)
+class Checked:
+    """One worker's time on the problem that all of them measured."""
+
+    problem: str
+    id: str
+    seconds: float | None
+    """None if it could not be measured there."""
+    ratio: float | None
+    """Over the time of the fastest card of the same model."""
+
+    @property
+    def slower(self) -> bool:
+        return self.ratio is not None and self.ratio > AGREE
+
+    def document(self) -> Json:
+        median = None if self.seconds is None else self.seconds * 1e6
+        return {
+            "problem": self.problem,
+            "id": self.id,
+            "median_us": median,
+            "ratio": self.ratio,
+            "slower": self.slower,
+        }
+
+
+def compared(crew: Crew, problem: Problem, id: str, **how: Any) -> list[Checked]:
+    """Measure one implementation on one problem on every worker at once: cards of one model should agree."""
+
+    def median(worker: Worker) -> float | None:
+        try:
+            entries, _ = worker.race(problem, [id], **how)
+        except (GuardError, LostError):  # which its next race will tell
+            return None
+        return statistics.median(entries[0]["stats"]["data"]) if entries else None
+
+    found = crew.each(median)
+    names = [worker.about.device_name for worker in crew.workers]
+    fastest = dict[str, float]()
+    for name, seconds in zip(names, found, strict=True):
+        if seconds is not None:
+            fastest[name] = min(seconds, fastest.get(name, seconds))
+    alone = {name for name in names if names.count(name) == 1}
+    return [
+        Checked(problem.id, id, seconds, None if seconds is None or name in alone else seconds / fastest[name])
+        for name, seconds in zip(names, found, strict=True)
+    ]
+
+
+def _outcome(start: Callable[[], Worker]) -> Worker | BaseException:
+    try:
+        return start()
+    except BaseException as error:
+        return error
+
+
+def _at_once(calls: Sequence[Callable[[], R]]) -> Iterator[tuple[int, R]]:
+    """What each call returns, with its place, as it comes; in threads that end with this process. Raises what one
+    raises."""
+    said = queue.SimpleQueue[tuple[int, Any, BaseException | None]]()
+
+    def run(place: int) -> None:
+        try:
+            said.put((place, calls[place](), None))
+        except BaseException as error:
+            said.put((place, None, error))
+
+    for place in range(len(calls)):
+        threading.Thread(target=run, args=(place,), daemon=True).start()
+    for _ in calls:
+        place, found, error = said.get()
+        if error is not None:
+            raise error
+        yield place, found

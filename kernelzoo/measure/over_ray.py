@@ -1,0 +1,213 @@
+"""A sweep over the GPUs of a Ray cluster: one actor a GPU, which keeps a guard there.
+
+A worker that is lost, with its process or its host, is replaced, and its race is run again. Nothing else is: what a
+kernel breaks is the guard's business, on its own host.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+from kernelzoo.errors import KernelZooError
+from kernelzoo.measure import record
+from kernelzoo.measure.crew import LostError, RaceLostError
+from kernelzoo.measure.gpus import Gpu
+from kernelzoo.measure.guard import Guard
+from kernelzoo.measure.problems import Problem
+from kernelzoo.measure.worker_process import IMPORTING, About, GuardError, Json
+
+T = TypeVar("T")
+
+TRIES = 4
+"""Workers that one race may lose before the sweep goes on without it."""
+
+STARTING = 2 * IMPORTING
+"""Seconds that a worker may take to start; after that its GPU is taken for gone."""
+
+
+class RayMissingError(KernelZooError, RuntimeError):
+    """Ray is not installed, or there is no cluster with a GPU."""
+
+
+@contextlib.contextmanager
+def cluster(address: str) -> Iterator[None]:
+    """Within the context, this process is connected to the cluster of the address, else of ``RAY_ADDRESS``, else to one
+    that is started on this machine. Raises RayMissingError."""
+    try:
+        import ray
+    except ImportError:
+        raise RayMissingError("--engine ray needs Ray; pip install 'kernelzoo[ray]'") from None
+    ends = signal.getsignal(signal.SIGTERM)
+    try:
+        ray.init(address or None, log_to_driver=False, logging_level="error")
+    except (ConnectionError, RuntimeError, ValueError) as error:
+        raise RayMissingError(f"no Ray cluster can be used: {str(error).partition(chr(10))[0]}") from error
+    finally:
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, ends)  # Ray would end this process, and say nothing of how to go on
+    try:
+        yield
+    finally:
+        with contextlib.redirect_stdout(sys.stderr):  # where it tells at last what it has not told yet
+            ray.shutdown()
+
+
+def starts(device: str, modules: Sequence[str], patience: float) -> list[Callable[[], RayWorker]]:
+    """What starts a worker for each GPU of the cluster. Raises RayMissingError if it has none."""
+    import ray
+
+    count = int(ray.cluster_resources().get("GPU", 0))
+    if not count:
+        raise RayMissingError("the Ray cluster has no GPU; kernelzoo doctor says what is missing on this machine")
+    paths = [os.path.abspath(module) for module in modules]
+    ours = record.source(list(map(Path, paths)))
+    return [lambda: RayWorker(device, paths, patience, ours)] * count
+
+
+class RayWorker:
+    """A guard on one GPU of the cluster, from the outside; it answers one request at a time.
+
+    Raises GuardError if it can't start, or if its host has another kernelzoo or other modules.
+    """
+
+    def __init__(self, device: str, modules: Sequence[str], patience: float, source: Json) -> None:
+        self._given = device, list(modules), patience
+        self._source, self._over = source, threading.Event()
+        self._actor: Any = None
+        self.about = self._retried(self._start, "a worker")
+
+    def _start(self) -> About:
+        import ray
+
+        # The pieces below run there: the class is found by its name, in the kernelzoo of that host.
+        made = ray.remote(num_gpus=1, num_cpus=0, max_restarts=0, max_task_retries=0)(_There)
+        self._actor = made.remote(*self._given)
+        try:
+            about, source = ray.get(self._actor.opened.remote(), timeout=STARTING)
+        except ray.exceptions.GetTimeoutError:
+            self._end()
+            raise LostError(f"no GPU of the cluster was free for a worker within {STARTING:g} s") from None
+        except ray.exceptions.RayActorError as error:
+            self._end()
+            raise _LostError(f"a worker was lost as it started: {_brief(error)}") from None
+        except ray.exceptions.RayTaskError as error:
+            self._end()
+            raise GuardError(_brief(error.cause)) from None
+        found: About = about
+        where = found.gpu["host"] if found.gpu else "a host"
+        if source != self._source:
+            self._end()
+            raise GuardError(f"{where} has another kernelzoo, or other files of --module; install the same on each")
+        return found
+
+    def ceilings(self) -> list[float] | None:
+        """Nothing here: each guard measures those of its GPU before its first race."""
+        return None
+
+    def race(self, problem: Problem, ids: Sequence[str], **how: Any) -> tuple[list[Json], list[Json]]:
+        """See :meth:`kernelzoo.measure.guard.Guard.race`; its progress is not told here.
+
+        Raises LostError if there is no GPU for another worker in place of a lost one, GuardError for a race that has
+        lost too many.
+        """
+        how = {name: value for name, value in how.items() if name != "progress"}
+        found: tuple[list[Json], list[Json]] = self._retried(
+            lambda: self._asked(self._there().race.remote(problem, list(ids), how)), problem.id
+        )
+        return found
+
+    def largest(self, id: str) -> Json:
+        """See :meth:`kernelzoo.measure.guard.Guard.largest`."""
+        found: Json = self._retried(lambda: self._asked(self._there().largest.remote(id)), id)
+        return found
+
+    def _there(self) -> Any:
+        if self._actor is None:
+            self.about = self._start()
+        return self._actor
+
+    def _retried(self, do: Callable[[], T], what: str) -> T:
+        """What it returns, with another worker if one is lost. Raises RaceLostError after too many of them."""
+        for left in reversed(range(TRIES)):
+            try:
+                return do()
+            except _LostError as error:
+                self._end()
+                if not left:
+                    raise RaceLostError(f"{what} has lost {TRIES} workers, the last one so: {error}") from None
+        raise AssertionError
+
+    def close(self) -> None:
+        """End the worker, and its guard with it."""
+        self._over.set()
+        self._end()
+
+    def _asked(self, answer: Any) -> Any:
+        """The answer. Raises GuardError as the guard did, _LostError if the worker is gone."""
+        import ray
+
+        try:
+            return ray.get(answer)
+        except ray.exceptions.RayTaskError as error:
+            raise GuardError(_brief(error.cause)) from None
+        except (ray.exceptions.RayActorError, ray.exceptions.ObjectLostError) as error:
+            if self._over.is_set():
+                raise GuardError("the worker was ended") from None
+            raise _LostError(_brief(error)) from None
+
+    def _end(self) -> None:
+        import ray
+
+        actor, self._actor = self._actor, None
+        if actor is not None:
+            with contextlib.suppress(Exception):  # it is gone, or Ray is
+                ray.kill(actor)
+
+
+class _LostError(Exception):
+    """A worker, and whatever it was doing."""
+
+
+class _There:
+    """Keeps a guard, in a process that Ray started with one GPU."""
+
+    def __init__(self, device: str, modules: list[str], patience: float) -> None:
+        self._given = device, modules, patience
+        self._guard: Guard | None = None
+        self._host = socket.gethostname()
+
+    def opened(self) -> tuple[About, Json]:
+        """What the guard found, and digests of what runs here."""
+        import ray
+
+        device, modules, patience = self._given
+        (index,) = ray.get_gpu_ids()
+        gpu = Gpu(int(index) if str(index).isdigit() else 0, os.environ["CUDA_VISIBLE_DEVICES"])
+        self._guard = Guard(device, modules, patience=patience, gpu=gpu)
+        about = self._guard.about
+        where = {"host": self._host} | (about.gpu or {"index": gpu.index, "uuid": None})
+        self._guard.about = replace(about, gpu=where, host={"machine": record.machine(about.device_name)})
+        return self._guard.about, record.source(list(map(Path, modules)))
+
+    def race(self, problem: Problem, ids: list[str], how: Json) -> tuple[list[Json], list[Json]]:
+        assert self._guard is not None
+        if how["timed"] != "call":
+            self._guard.ceilings()
+        return self._guard.race(problem, ids, **how)
+
+    def largest(self, id: str) -> Json:
+        assert self._guard is not None
+        return self._guard.largest(id)
+
+
+def _brief(error: BaseException) -> str:
+    return " ".join(str(error).split())[:300]

@@ -1,0 +1,154 @@
+"""Parts of one sweep that are measured apart, by anyone's scheduler, and put together again."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from kernelzoo import files
+from kernelzoo.errors import KernelZooError
+from kernelzoo.measure import record, schema
+from kernelzoo.measure.problems import Problem
+
+Json = dict[str, Any]
+T = TypeVar("T")
+
+
+class ShardError(KernelZooError, ValueError):
+    """No such shard, or files that are not the shards of one sweep, each once."""
+
+
+@dataclass(frozen=True)
+class Shard:
+    """Every ``of``-th problem of a sweep, from the ``number``-th on; counted from 1."""
+
+    number: int
+    of: int
+
+    def part(self, plan: Sequence[T]) -> list[T]:
+        """What of the plan is its own. Raises ShardError if that is nothing."""
+        if self.of > len(plan):
+            raise ShardError(f"no shard of {self.of}: the sweep has {len(plan)} problems")
+        return list(plan[self.number - 1 :: self.of])
+
+    def facts(self, plan: Sequence[tuple[Problem, Sequence[str]]], how: Mapping[str, Any]) -> Json:
+        """What its file says of it: the sweep that it is of, and what it was asked."""
+        whole = [_asked(problem, ids) for problem, ids in plan]
+        sweep = hashlib.sha256(json.dumps([whole, how], sort_keys=True).encode()).hexdigest()
+        return {"number": self.number, "of": self.of, "sweep": sweep, "asked": self.part(whole)}
+
+
+def parsed(text: str) -> Shard | None:
+    """``"2/4"`` as the second of four shards; None of "". Raises ShardError."""
+    if not text:
+        return None
+    match = re.fullmatch(r"(\d{1,6})/(\d{1,6})", text, re.ASCII)
+    number, of = map(int, match.groups()) if match else (0, 0)
+    if not 1 <= number <= of:
+        raise ShardError(f"no shard {text!r}; write it like 1/4, the first of four")
+    return Shard(number, of)
+
+
+def merged(paths: Sequence[Path]) -> Json:
+    """One results file of the files of all shards of a sweep.
+
+    Raises ShardError for a double (a shard twice, or a result) and for a gap (a shard that is missing, or a result of
+    one), and for files of different sweeps, or measured by different kernelzoos.
+    """
+    by_number: dict[int, tuple[Path, Json]] = {}
+    for path in paths:
+        document = _read(path)
+        shard = document["kernelzoo"]["shard"]
+        if shard["number"] in by_number:
+            other = by_number[shard["number"]][0]
+            raise ShardError(f"{other} and {path} both hold shard {shard['number']}/{shard['of']}")
+        by_number[shard["number"]] = path, document
+    documents = [by_number[number] for number in sorted(by_number)]
+    if not documents:
+        raise ShardError("no file is named")
+    path, first = documents[0]
+    of = first["kernelzoo"]["shard"]["of"]
+    for other, document in documents[1:]:
+        for name, told in (("shard", "sweep"), ("source", "kernelzoo or --module")):
+            ours, theirs = (one["kernelzoo"].get(name) for one in (first, document))
+            if name == "shard":
+                ours, theirs = ((one["of"], one["sweep"]) for one in (ours, theirs))
+            if ours != theirs:
+                raise ShardError(f"{path} and {other} are of different sweeps: not the same {told}")
+    if missing := [str(number) for number in range(1, of + 1) if number not in by_number]:
+        raise ShardError(f"a gap: no file holds shard {', '.join(missing)} of {of}")
+    for path, document in documents:
+        _check_rows(path, document)
+    return _joined([document for _, document in documents])
+
+
+def _read(path: Path) -> Json:
+    try:
+        document: Json = files.read_json(path)
+    except files.FileError as error:
+        raise ShardError(str(error)) from error
+    if wrong := schema.wrong(document):
+        raise ShardError(f"{path} is no results file of kernelzoo bench: {wrong.lstrip(': ')}")
+    shard = document.get("kernelzoo", {}).get("shard")
+    try:
+        assert 1 <= shard["number"] <= shard["of"] and isinstance(shard["sweep"], str)
+        _keys(shard["asked"])
+    except (AssertionError, AttributeError, KeyError, TypeError):
+        raise ShardError(f"{path} is no shard; kernelzoo bench --shard K/N writes one") from None
+    return document
+
+
+def _check_rows(path: Path, document: Json) -> None:
+    """Raise ShardError unless the file has one result, or failure, of each that its shard was asked, and no other."""
+    shard = document["kernelzoo"]["shard"]
+    asked, held = _keys(shard["asked"]), set[object]()
+    for row in (*(entry["extra_info"] for entry in document["benchmarks"]), *document["kernelzoo"].get("failed", [])):
+        key = record.key(row)
+        if key in held:
+            raise ShardError(f"{path} holds {_words(key)} twice")
+        if key not in asked:
+            raise ShardError(f"{path} holds {_words(key)}, which is not of shard {shard['number']}/{shard['of']}")
+        held.add(key)
+    if left := [key for key in asked if key not in held]:
+        raise ShardError(
+            f"a gap: {path} lacks {len(left)} results, the first {_words(left[0])}; continue it with --resume"
+        )
+
+
+def _joined(documents: Sequence[Json]) -> Json:
+    first, ours = documents[0], [document["kernelzoo"] for document in documents]
+    devices = dict.fromkeys(str(document.get("machine_info", {}).get("device")) for document in documents)
+    kernelzoo = {name: value for name, value in ours[0].items() if name not in ("shard", "workers")}
+    kernelzoo["failed"] = [failure for one in ours for failure in one.get("failed", [])]
+    if workers := [worker for one in ours for worker in one.get("workers", [])]:
+        kernelzoo["workers"] = workers
+    return {
+        **first,
+        "machine_info": {**first.get("machine_info", {}), "device": " and ".join(sorted(devices))},
+        "datetime": max(str(document.get("datetime")) for document in documents),
+        "benchmarks": [entry for document in documents for entry in document["benchmarks"]],
+        "kernelzoo": kernelzoo,
+    }
+
+
+def _asked(problem: Problem, ids: Sequence[str]) -> Json:
+    return {"op": problem.op, **record.described(problem), "ids": list(ids)}
+
+
+def _keys(asked: Sequence[Json]) -> dict[object, None]:
+    def keys() -> Iterator[object]:
+        for one in asked:
+            yield from (record.key({**one, "id": id}) for id in one["ids"])
+
+    return dict.fromkeys(keys())
+
+
+def _words(key: Any) -> str:
+    id, _, shape, dim, dtype, *further = key
+    sizes = "x".join(map(str, shape)) + ("" if dim == -1 else f" dim {dim}")
+    return " ".join([id, "on", dtype, sizes, *(f"{name}={value}" for pairs in further for name, value in pairs)])

@@ -1,0 +1,52 @@
+"""Results of different cards never meet in one ratio."""
+
+from pathlib import Path
+from typing import Any
+
+from kernelzoo.cli.against import Old
+from kernelzoo.report import compare
+from kernelzoo.report.data import document
+from kernelzoo.report.history import history
+from kernelzoo.report.reading import load
+
+EAGER, FAST = "torch/softmax/eager", "triton/softmax/auto"
+A, B = ({"index": index, "uuid": f"GPU-{letter}"} for index, letter in enumerate("ab"))
+
+
+def test_within_a_report_another_card_stands_apart(entry, write) -> None:
+    """As a run that was resumed on another card leaves it: of one problem some rows, of another all."""
+    rows = [entry(EAGER, us=10.0, gpu=A), entry(FAST, us=5.0, gpu=B), entry("cupy/softmax/auto", us=4.0, gpu=A)]
+    rows += [entry(id, us=3.0, gpu=B, shape=[2, 9]) for id in (EAGER, FAST)]
+    found = document(load([write(rows)]))
+    (here, apart) = found["groups"]
+    assert apart["device"] == f"{here['device']}, GPU-b"
+    told = {(row["id"], tuple(row["shape"])): row["ratio"] for row in here["rows"]}
+    assert round(told.pop(("cupy/softmax/auto", (4096, 256))), 9) == 0.4 and set(told.values()) == {1.0}
+    (row,) = apart["rows"]
+    assert (row["id"], row["ratio"], row["gpu"]) == (FAST, None, "GPU-b")
+
+
+def test_two_runs_are_compared_on_one_card_alone(entry, write) -> None:
+    def run(name: str, card: Any, us: float) -> Path:
+        rows = [entry(FAST, us=us, gpu=card, data=[us + i / 1e4 for i in range(9)])]
+        return write(rows, f"{name}.json", f"2026-01-0{name}T00:00:00")
+
+    a, b, again, old = run("1", A, 5.0), run("2", B, 6.0), run("3", A, 7.0), run("4", None, 8.0)
+    assert [[step.comparison.row.seconds for step in point.steps] for point in history([a, b, again], 0.05)] == [
+        *([], [], [7e-6 + 4e-10])
+    ]
+    (change,) = compare.changes(load([b]), load([a]))
+    assert change.comparisons == () and len(change.only_new) == len(change.only_old) == 1
+    for new in (again, old):
+        (change,) = compare.changes(load([new]), load([a]))
+        assert len(change.comparisons) == 1
+
+
+def test_a_result_is_not_held_against_another_card_s(entry, write) -> None:
+    new = entry(FAST, us=5.0, gpu=B, cache="cold", flags=[], data=[5.0 + i / 1e4 for i in range(9)])
+    info = new["extra_info"]
+    told = {"problem": "p", **{name: info[name] for name in ("op", "shape", "dim", "dtype")}}
+    for card, refused in ((A, True), (B, False), (None, False)):
+        old = Old(write([entry(FAST, us=5.0, gpu=card, data=[5.0 + i / 1e4 for i in range(9)])]))
+        (held,) = old.hold(told, [new], [], 0.05)
+        assert ("measured on card GPU-a, this on GPU-b" in held.refusal) is refused and (held.ratio is None) is refused
