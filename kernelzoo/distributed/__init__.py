@@ -11,10 +11,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kernelzoo import backend as backends
+from kernelzoo.distributed import calls
 from kernelzoo.distributed.exchange import Groups, world
-from kernelzoo.errors import AxisError
-from kernelzoo.operations import OPERATIONS
 
 if TYPE_CHECKING:
     import torch
@@ -26,7 +24,7 @@ __all__ = ["min", "min_backward", "softmax", "softmax_backward"]
 def softmax(
     x: torch.Tensor, dim: int = -1, *, group: ProcessGroup | None = None, backend: str | None = None
 ) -> torch.Tensor:
-    """Softmax over an axis that the ranks of a group share: as :func:`kernelzoo.softmax` of the whole, this rank's part.
+    """Softmax over an axis that the ranks of a group share: this rank's part of :func:`kernelzoo.softmax` of the whole.
 
     x: this rank's shard, float16, bfloat16, float32 or float64. The ranks' shards may differ along ``dim``, one may be
     empty; all else must agree. Or a DTensor, whose placements the result has; ``group`` is its mesh's then. group: None
@@ -40,7 +38,7 @@ def softmax(
 
         return dtensors.softmax(x, dim, backend)
     at, groups, name = _checked("softmax", (x,), dim, group, backend)
-    return _softmax(x, at, groups, name)
+    return calls.softmax(x, at, groups, name)
 
 
 def min(
@@ -63,7 +61,7 @@ def min(
 
         return dtensors.minimum(x, dim, keepdim, backend)
     at, groups, name = _checked("min", (x,), dim, group, backend, keepdim)
-    return _minimum(x, at, keepdim, groups, name)
+    return calls.minimum(x, at, keepdim, groups, name)
 
 
 def softmax_backward(
@@ -93,34 +91,6 @@ def min_backward(
     return gradients.min_backward(x, y, grad, at, groups)
 
 
-def _softmax(x: torch.Tensor, dim: int, groups: Groups, backend: str) -> torch.Tensor:
-    import torch
-
-    if not groups:  # whole rows on every rank
-        return backends.get(backend).softmax(x, dim)  # type: ignore[no-any-return]
-    if torch.is_grad_enabled() and x.requires_grad:
-        from kernelzoo.distributed import gradients
-
-        return gradients.Softmax.apply(x, dim, groups, backend)  # type: ignore[no-any-return, no-untyped-call]
-    from kernelzoo.distributed.pairs import softmax as run
-
-    return run(x, dim, groups, backend)
-
-
-def _minimum(x: torch.Tensor, dim: int, keepdim: bool, groups: Groups, backend: str) -> torch.Tensor:
-    import torch
-
-    if not groups:
-        return backends.get(backend).min(x, dim, keepdim)  # type: ignore[no-any-return]
-    if torch.is_grad_enabled() and x.requires_grad:
-        from kernelzoo.distributed import gradients
-
-        return gradients.Min.apply(x, dim, keepdim, groups, backend)  # type: ignore[no-any-return, no-untyped-call]
-    from kernelzoo.distributed.minimum import minimum as run
-
-    return run(x, dim, keepdim, groups, backend)
-
-
 def _is_dtensor(x: object) -> bool:
     """Whether x is a DTensor, whose module nobody has imported who has none."""
     import sys
@@ -130,30 +100,13 @@ def _is_dtensor(x: object) -> bool:
 
 
 def _checked(
-    op: str, inputs: tuple[Any, ...], dim: Any, group: ProcessGroup | None, backend: str | None,
+    op: str,
+    inputs: tuple[Any, ...],
+    dim: Any,
+    group: ProcessGroup | None,
+    backend: str | None,
     keepdim: bool = False,
 ) -> tuple[int, Groups, str]:
     """The axis, the groups and the backend of a call."""
-    at, name = checked(op, inputs, dim, backend, keepdim)
+    at, name = calls.checked(op, inputs, dim, backend, keepdim)
     return at, (world() if group is None else group,), name
-
-
-def checked(
-    op: str, inputs: tuple[Any, ...], dim: Any, backend: str | None, keepdim: bool = False
-) -> tuple[int, str]:
-    """The axis, non-negative, and the backend's name, of a call on dense tensors.
-
-    Raises InputTypeError, ShapeError, AxisError, DeviceError, UnknownNameError, BackendUnavailableError.
-    """
-    import torch
-
-    operation = OPERATIONS[op]
-    if isinstance(dim, tuple | list) or dim is None:
-        raise AxisError(f"ranks share one axis, an int; got dim={dim!r}")
-    with torch.no_grad():  # gradients are this package's own
-        operation.check_tensors(inputs, dim, keepdim)
-    if inputs[0].ndim == 0:
-        raise AxisError("a tensor without axes has none that ranks could share; got one of shape ()")
-    chosen = backends.best(op, inputs[0]) if backend is None else backends.get(backend)
-    chosen._check(*inputs)
-    return dim % inputs[0].ndim, chosen.name

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from torch.distributed.tensor import DTensor, Partial, Replicate, Shard
 
-from kernelzoo import distributed
+from kernelzoo.distributed import calls
 from kernelzoo.distributed.exchange import Groups
 from kernelzoo.errors import InputTypeError
 from kernelzoo.operations.arguments import axes_of
@@ -19,8 +19,8 @@ def softmax(x: DTensor, dim: int, backend: str | None) -> DTensor:
     """Softmax of a DTensor, in its placements."""
     x, groups, (at,) = _settled(x, dim)
     local = x.to_local()
-    _, name = distributed.checked("softmax", (local.detach(),), at, backend)
-    result = distributed._softmax(local, at, groups, name)
+    _, name = calls.checked("softmax", (local.detach(),), at, backend)
+    result = calls.softmax(local, at, groups, name)
     return _as(x, result, x.placements, tuple(x.shape))
 
 
@@ -28,8 +28,8 @@ def minimum(x: DTensor, dim: int, keepdim: bool, backend: str | None) -> DTensor
     """Minimum of a DTensor: replicated where the axis was sharded, other shards as they are."""
     x, groups, (at,) = _settled(x, dim)
     local = x.to_local()
-    _, name = distributed.checked("min", (local.detach(),), at, backend, keepdim)
-    result = distributed._minimum(local, at, keepdim, groups, name)
+    _, name = calls.checked("min", (local.detach(),), at, backend, keepdim)
+    result = calls.minimum(local, at, keepdim, groups, name)
     shape = tuple(1 if d == at else size for d, size in enumerate(x.shape) if keepdim or d != at)
     placements = []
     for placed in x.placements:

@@ -28,9 +28,9 @@ def world() -> ProcessGroup:
 def gathered(sent: torch.Tensor, group: ProcessGroup) -> torch.Tensor:
     """``sent`` of every rank of the group, of one shape and dtype on all, along a new first axis.
 
-    Raises PeerError where a rank fails within the group's timeout: on the host at once, with NCCL where
-    ``TORCH_NCCL_BLOCKING_WAIT=1`` lets a rank wait, else NCCL's watchdog ends the process after the timeout. On the host
-    also ShapeError, on every rank, where ranks have other rows.
+    Raises PeerError where a rank fails, after the group's timeout at the latest: on the host, and with NCCL where
+    ``TORCH_NCCL_BLOCKING_WAIT=1`` lets a rank wait, else NCCL's watchdog ends the process then. On the host also
+    ShapeError, on every rank, where ranks have other rows.
     """
     import torch
     import torch.distributed as dist

@@ -25,8 +25,8 @@ _kept: dict[tuple[object, ...], Any] = {}
 def kept(make: Callable[..., T], x: torch.Tensor, *rest: Any) -> T:
     """``make(x, *rest)``, kept for tensors that look the same, on the same stream and thread.
 
-    In a CUDA graph's capture nothing is kept, since its memory must be the graph's own; nor under a launch table that is
-    being tried.
+    In a CUDA graph's capture nothing is kept, since its memory must be the graph's own; nor under a launch table on
+    trial.
     """
     import torch
 

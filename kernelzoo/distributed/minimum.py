@@ -23,8 +23,11 @@ def greatest(dtype: torch.dtype) -> float | int | bool:
 
 
 class Plan:
-    """The steps of a rank for shards of one layout, and the memory of what it sends: the minimum of each row, and behind
-    them whether the shard has elements, which only a rank looks at that has none."""
+    """The steps of a rank for shards of one layout, and the memory of what it sends.
+
+    That is the minimum of each row, and behind them whether the shard has elements, which only a rank looks at that has
+    none.
+    """
 
     def __init__(self, x: torch.Tensor, dim: int, reductions: int, backend: str) -> None:
         import torch
@@ -51,7 +54,9 @@ class Plan:
                 sent = self._sent[i + 1]
                 sent[-1] = received[:, -1].amax()
             elif not x.size(self.dim) and not received[:, -1].any():
-                raise EmptyReductionError("min of nothing: the reduced axis is empty on every rank; it needs an element")
+                raise EmptyReductionError(
+                    "min of nothing: the reduced axis is empty on every rank; it needs an element"
+                )
 
 
 def minimum(x: torch.Tensor, dim: int, keepdim: bool, groups: Groups, backend: str) -> torch.Tensor:

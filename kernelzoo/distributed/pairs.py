@@ -35,7 +35,9 @@ class Plan:
         self.sent = torch.empty((count, 2, self.rows), dtype=wide, device=x.device)
         self.sent[:, 0], self.sent[:, 1] = -math.inf, 0.0  # of parts that are empty
         self._merged = [torch.empty((2, self.rows), dtype=wide, device=x.device) for _ in range(merges)]
-        self._pairs, self._finish = ([Step(backend, op) for _ in range(2)] for op in ("softmax_pairs", "softmax_finish"))
+        self._pairs, self._finish = (
+            [Step(backend, op) for _ in range(2)] for op in ("softmax_pairs", "softmax_finish")
+        )
         self._merge = [Step(backend, "softmax_merge") for _ in range(merges)]
 
     def pairs(self, x: torch.Tensor) -> None:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from kernelzoo.layout import cdiv
 
 BLOCKS = 528
-"""Of a GPU, that parts should make at the least: four to each of an H200's multiprocessors, the same on every card, lest
+"""That parts should make on a GPU at the least: four to each of an H200's multiprocessors, the same on every card, lest
 ranks differ."""
 
 MOST = 64

@@ -58,7 +58,8 @@ class Scalar:
 class Output:
     """A tensor that an operation writes.
 
-    ``axes``: as for :class:`Input`. ``dtype``: a name, "wide", or that of an input whose dtype it has; "" for the first one's.
+    ``axes``: as for :class:`Input`. ``dtype``: a name, "wide", or an input's name, whose dtype it has; "" for the first
+    one's.
     ``inplace``: the name of an input that a caller may pass as ``out`` as well.
     """
 

@@ -7,14 +7,13 @@ from collections.abc import Iterator
 
 import pytest
 import torch
-
-torch_distributed = pytest.importorskip("torch.distributed")
-if not torch_distributed.is_available() or not torch_distributed.is_gloo_available():
-    pytest.skip("this torch has no gloo", allow_module_level=True)
-
+import torch.distributed
 from ranks import Ranks
 
 from kernelzoo import operations
+
+pytestmark = pytest.mark.skipif(not torch.distributed.is_gloo_available(), reason="this torch has no gloo")
+
 
 SOFTMAX, MIN = operations.OPERATIONS["softmax"], operations.OPERATIONS["min"]
 INF, NAN = math.inf, math.nan

@@ -20,9 +20,9 @@ def serve(rank: int, count: int, file: str, timeout: float, pipe: Connection) ->
     """What a process does: it joins the group, and answers until it is told to end."""
     os.environ["NUMBA_NUM_THREADS"] = "1"
     sys.path.insert(0, str(Path(__file__).parent))
+    import rank_work
     import torch
     import torch.distributed as dist
-    import rank_work
 
     torch.set_num_threads(1)
     seconds = timedelta(seconds=timeout)
@@ -58,7 +58,7 @@ class Ranks:
             assert pipe.recv()[0] == "ready"
 
     def each(self, name: str, *arguments: Any, ranks: tuple[int, ...] | None = None) -> list[Any]:
-        """The answers of the ranks to a function of ``rank_work``: ("done", result) or ("raised", (type, words, trace))."""
+        """The ranks' answers to a function of ``rank_work``: ("done", result) or ("raised", (type, words, trace))."""
         asked = range(self.count) if ranks is None else ranks
         for rank in asked:
             self._pipes[rank].send((name, arguments))
