@@ -22,23 +22,30 @@ __all__ = ["min", "min_backward", "softmax", "softmax_backward"]
 
 
 def softmax(
-    x: torch.Tensor, dim: int = -1, *, group: ProcessGroup | None = None, backend: str | None = None
+    x: torch.Tensor,
+    dim: int = -1,
+    *,
+    group: ProcessGroup | None = None,
+    backend: str | None = None,
+    exchange: str = "group",
 ) -> torch.Tensor:
     """Softmax over an axis that the ranks of a group share: this rank's part of :func:`kernelzoo.softmax` of the whole.
 
     x: this rank's shard, float16, bfloat16, float32 or float64. The ranks' shards may differ along ``dim``, one may be
     empty; all else must agree. Or a DTensor, whose placements the result has; ``group`` is its mesh's then. group: None
     is the default group. backend: its name; None takes the best one for x's device. Returns a contiguous tensor of x's
-    shape and dtype. The contract is that of softmax, over all shards; the same bits on every run. Differentiable once.
+    shape and dtype. exchange: "group" is the group's own collective between two passes; "symmetric" is one launch, whose
+    blocks exchange pairs by torch's symmetric memory (Triton on NVIDIA, float32 and half precision; the first call with
+    as many rows is each rank's, outside of a graph). The contract is that of softmax, over all shards; the same bits on every run. Differentiable once.
 
     Errors: those of softmax; PeerError where a rank fails, after the group's timeout at the latest.
     """
     if _is_dtensor(x):
         from kernelzoo.distributed import dtensors
 
-        return dtensors.softmax(x, dim, backend)
+        return dtensors.softmax(x, dim, backend, exchange)
     at, groups, name = _checked("softmax", (x,), dim, group, backend)
-    return calls.softmax(x, at, groups, name)
+    return calls.softmax(x, at, groups, name, exchange)
 
 
 def min(

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import torch
 
 
-def softmax(x: torch.Tensor, dim: int, groups: Groups, backend: str) -> torch.Tensor:
+def softmax(x: torch.Tensor, dim: int, groups: Groups, backend: str, exchange: str = "group") -> torch.Tensor:
     """Softmax of a shard whose axis groups share, of none the backend's own."""
     import torch
 
@@ -22,10 +22,10 @@ def softmax(x: torch.Tensor, dim: int, groups: Groups, backend: str) -> torch.Te
     if torch.is_grad_enabled() and x.requires_grad:
         from kernelzoo.distributed import gradients
 
-        return gradients.Softmax.apply(x, dim, groups, backend)  # type: ignore[no-any-return, no-untyped-call]
-    from kernelzoo.distributed.pairs import softmax as run
+        return gradients.Softmax.apply(x, dim, groups, backend, exchange)  # type: ignore[no-any-return, no-untyped-call]
+    from kernelzoo.distributed.shards import softmax as run
 
-    return run(x, dim, groups, backend)
+    return run(x, dim, groups, backend, exchange)
 
 
 def minimum(x: torch.Tensor, dim: int, keepdim: bool, groups: Groups, backend: str) -> torch.Tensor:

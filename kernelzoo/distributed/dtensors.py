@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     import torch
 
 
-def softmax(x: DTensor, dim: int, backend: str | None) -> DTensor:
+def softmax(x: DTensor, dim: int, backend: str | None, exchange: str) -> DTensor:
     """Softmax of a DTensor, in its placements."""
     x, groups, (at,) = _settled(x, dim)
     local = x.to_local()
     _, name = calls.checked("softmax", (local.detach(),), at, backend)
-    result = calls.softmax(local, at, groups, name)
+    result = calls.softmax(local, at, groups, name, exchange)
     return _as(x, result, x.placements, tuple(x.shape))
 
 

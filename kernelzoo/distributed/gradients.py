@@ -11,7 +11,7 @@ import torch
 
 from kernelzoo.distributed.exchange import Groups, gathered
 from kernelzoo.distributed.minimum import minimum
-from kernelzoo.distributed.pairs import softmax
+from kernelzoo.distributed.shards import softmax
 
 
 def _added(total: torch.Tensor, groups: Groups) -> torch.Tensor:
@@ -41,8 +41,8 @@ class Softmax(torch.autograd.Function):
     """A softmax whose gradient is one number a row of exchange too."""
 
     @staticmethod
-    def forward(ctx: Any, x: torch.Tensor, dim: int, groups: Groups, backend: str) -> torch.Tensor:
-        y = softmax(x, dim, groups, backend)
+    def forward(ctx: Any, x: torch.Tensor, dim: int, groups: Groups, backend: str, exchange: str) -> torch.Tensor:
+        y = softmax(x, dim, groups, backend, exchange)
         ctx.save_for_backward(y)
         ctx.dim, ctx.groups = dim, groups
         return y
@@ -51,7 +51,7 @@ class Softmax(torch.autograd.Function):
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, grad: torch.Tensor) -> tuple[Any, ...]:
         (y,) = ctx.saved_tensors
-        return softmax_backward(grad, y, ctx.dim, ctx.groups), None, None, None
+        return softmax_backward(grad, y, ctx.dim, ctx.groups), None, None, None, None
 
 
 class Min(torch.autograd.Function):
