@@ -40,7 +40,5 @@ placed = kernelzoo.distributed.softmax(sharded)
 assert placed.placements == (Shard(1),)
 
 if rank == 0:
-    print(
-        f"{ranks} ranks on {device}: rows of {logits.size(1)}, {y.size(1)} on rank 0; the softmax is that of the whole"
-    )
+    print(f"{ranks} ranks on {device}: {y.size(1)} of {logits.size(1)} columns on rank 0; softmax is that of the whole")
 dist.destroy_process_group()

@@ -33,10 +33,11 @@ def softmax(
 
     x: this rank's shard, float16, bfloat16, float32 or float64. The ranks' shards may differ along ``dim``, one may be
     empty; all else must agree. Or a DTensor, whose placements the result has; ``group`` is its mesh's then. group: None
-    is the default group. backend: its name; None takes the best one for x's device. Returns a contiguous tensor of x's
-    shape and dtype. exchange: "group" is the group's own collective between two passes; "symmetric" is one launch, whose
-    blocks exchange pairs by torch's symmetric memory (Triton on NVIDIA, float32 and half precision; the first call with
-    as many rows is each rank's, outside of a graph). The contract is that of softmax, over all shards; the same bits on every run. Differentiable once.
+    is the default group. backend: its name; None takes the best one for x's device. exchange: "group" is the group's
+    own collective between two passes. "symmetric" is one launch, whose blocks exchange pairs by torch's symmetric
+    memory: in Triton on NVIDIA, up to 32 bits an element; a first call with as many rows is made by all ranks outside
+    of a graph. Returns a contiguous tensor of x's shape and dtype. The contract is that of softmax, over all shards;
+    the same bits on every run. Differentiable once.
 
     Errors: those of softmax; PeerError where a rank fails, after the group's timeout at the latest.
     """

@@ -79,9 +79,7 @@ def softmax(x: torch.Tensor, dim: int, group: ProcessGroup, backend: str) -> tor
     name = f"{package}.softmax.split_ranks"
     if not package or importlib.util.find_spec(name) is None or not x.is_cuda or x.itemsize > 4:
         reason = "its kernels exchange no pairs by symmetric memory for this tensor"
-        raise BackendUnavailableError(
-            backend, reason, "leave out exchange='symmetric', or use backend='triton' on GPUs"
-        )
+        raise BackendUnavailableError(backend, reason, "leave out exchange='symmetric'")
     n, rows = x.size(dim), x.numel() // max(x.size(dim), 1)
     if not n:  # it takes part with a shard that says nothing
         kept_shape = [1 if d == dim else size for d, size in enumerate(x.shape)]

@@ -18,8 +18,8 @@ from kernelzoo.kernels.triton.words import await_last_launch, edge_columns, row_
 
 @triton.jit
 def awaited_from_ranks(words, there, limit):
-    """The 64-bit words that other devices write, each as soon as not all of its bits are set any more, or as it is after
-    limit nanoseconds; 0 where there is none."""
+    """The 64-bit words that other devices write, each as soon as not all of its bits are set any more, or as it is
+    after limit nanoseconds; 0 where there is none."""
     return tl.inline_asm_elementwise(
         """
         {

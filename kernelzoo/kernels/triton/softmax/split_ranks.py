@@ -28,8 +28,9 @@ def split_ranks(
 ) -> Launch:
     """Bind a shard, in canonical form.
 
-    words: (2, rows, ranks) int64, all bits set before the first launch, at the addresses ``peers`` of every rank. state:
-    two int64, 0: launches on the words, and whether one failed. late: an int64 that the host can read. limit: ns.
+    words: (2, rows, ranks) int64, all bits set before the first launch, at the addresses ``peers`` of every rank.
+    state: two int64, 0: launches on the words, and whether one failed. late: an int64 that the host can read. limit:
+    nanoseconds.
     Raises UnsupportedProblemError.
     """
     if not device_of(x).is_nvidia or x.itemsize > 4:
