@@ -132,7 +132,7 @@ def calls(way: Way, inputs: list[torch.Tensor], how: str) -> Callable[[], None]:
 
     if how == "eager":
         return eager
-    stream = torch.cuda.Stream()
+    stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
     stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream):
         eager()

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
-from torch.distributed.tensor import DTensor, Partial, Replicate, Shard
+from torch.distributed.tensor import DTensor, Partial, Placement, Replicate, Shard
 
 from kernelzoo.distributed import calls
 from kernelzoo.distributed.exchange import Groups
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     import torch
 
 
-def softmax(x: DTensor, dim: int, backend: str | None, exchange: str) -> DTensor:
+def softmax(x: Any, dim: int, backend: str | None, exchange: str) -> DTensor:
     """Softmax of a DTensor, in its placements."""
     x, groups, (at,) = _settled(x, dim)
     local = x.to_local()
@@ -24,7 +25,7 @@ def softmax(x: DTensor, dim: int, backend: str | None, exchange: str) -> DTensor
     return _as(x, result, x.placements, tuple(x.shape))
 
 
-def minimum(x: DTensor, dim: int, keepdim: bool, backend: str | None) -> DTensor:
+def minimum(x: Any, dim: int, keepdim: bool, backend: str | None) -> DTensor:
     """Minimum of a DTensor: replicated where the axis was sharded, other shards as they are."""
     x, groups, (at,) = _settled(x, dim)
     local = x.to_local()
@@ -58,7 +59,7 @@ def _settled(x: DTensor, dim: int) -> tuple[DTensor, Groups, tuple[int, ...]]:
     return x, tuple(mesh.get_group(i) for i in reversed(sharing)), at
 
 
-def _as(x: DTensor, local: torch.Tensor, placements: tuple[object, ...], shape: tuple[int, ...]) -> DTensor:
+def _as(x: DTensor, local: torch.Tensor, placements: Sequence[Placement], shape: tuple[int, ...]) -> DTensor:
     stride, strides = 1, []
     for size in reversed(shape):
         strides.append(stride)

@@ -33,7 +33,8 @@ class Plan:
         self.cut = parts.cut(n, count if last else 1)
         wide = getattr(torch, wide_name(dtype_name(x.dtype)))
         self.sent = torch.empty((count, 2, self.rows), dtype=wide, device=x.device)
-        self.sent[:, 0], self.sent[:, 1] = -math.inf, 0.0  # of parts that are empty
+        if self.cut.filled < count:  # the others are empty
+            self.sent[self.cut.filled :, 0], self.sent[self.cut.filled :, 1] = -math.inf, 0.0
         self._merged = [torch.empty((2, self.rows), dtype=wide, device=x.device) for _ in range(merges)]
         self._pairs, self._finish = (
             [Step(backend, op) for _ in range(2)] for op in ("softmax_pairs", "softmax_finish")
@@ -43,7 +44,7 @@ class Plan:
     def pairs(self, x: torch.Tensor) -> None:
         """The first pass: the pair of each part, in ``sent``."""
         whole, span, rest = self.cut
-        if self.cut.count == 1:
+        if self.cut.filled == 1:
             kept_shape = x.shape[: self.dim] + x.shape[self.dim + 1 :]
             maximum, total = (of.view(kept_shape) for of in self.sent[0])
             self._pairs[0]((x,), (maximum, total), self.dim)
@@ -51,7 +52,7 @@ class Plan:
         flat = x.view(self.rows, -1)
         if whole:
             outs = self.sent[:whole, 0].t(), self.sent[:whole, 1].t()
-            self._pairs[0]((flat[:, : whole * span].unflatten(1, (whole, span)),), outs, 2)
+            self._pairs[0]((_in_parts(flat, whole, span),), outs, 2)
         if rest:
             self._pairs[1]((flat[:, whole * span :],), (self.sent[whole, 0], self.sent[whole, 1]), 1)
 
@@ -67,16 +68,21 @@ class Plan:
     def finish(self, x: torch.Tensor, pair: torch.Tensor, out: torch.Tensor) -> None:
         """The second pass, into ``out``, which is contiguous."""
         whole, span, rest = self.cut
-        if self.cut.count == 1:
+        if self.cut.filled == 1:
             kept_shape = x.shape[: self.dim] + x.shape[self.dim + 1 :]
             self._finish[0]((x, pair[0].view(kept_shape), pair[1].view(kept_shape)), (out,), self.dim)
             return
         flat, into = x.view(self.rows, -1), out.view(self.rows, -1)
         if whole:
-            share, to = (t[:, : whole * span].unflatten(1, (whole, span)) for t in (flat, into))
+            share, to = (_in_parts(t, whole, span) for t in (flat, into))
             self._finish[0]((share, *(one.unsqueeze(1).expand(-1, whole) for one in pair)), (to,), 2)
         if rest:
             self._finish[1]((flat[:, whole * span :], pair[0], pair[1]), (into[:, whole * span :],), 1)
+
+
+def _in_parts(flat: torch.Tensor, whole: int, span: int) -> torch.Tensor:
+    """The whole parts of rows, as (rows, whole, span)."""
+    return flat[:, : whole * span].view(flat.size(0), whole, span)
 
 
 def softmax(x: torch.Tensor, dim: int, groups: Groups, backend: str) -> torch.Tensor:

@@ -29,7 +29,7 @@ class Cut(NamedTuple):
     rest: int
 
     @property
-    def count(self) -> int:
+    def filled(self) -> int:
         """Parts that are not empty."""
         return self.whole + (self.rest > 0)
 
