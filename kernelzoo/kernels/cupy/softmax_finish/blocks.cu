@@ -21,8 +21,10 @@ template <class T, int V, int ITEMS>
 __global__ void __launch_bounds__(256) blocks(const Several<2> given, int shares) {
   const Several<2> p = begin(given);
   using W = Wide<T>;
-  const i64 block = block_index(), r = block / shares;
-  if (r >= p.rows) return;
+  // Backwards: what softmax_pairs read last is likeliest to be in L2 still.
+  const i64 block = p.rows * shares - 1 - block_index();
+  if (block < 0) return;
+  const i64 r = block / shares;
   const Problem read = {p.x, p.out, p.rows, p.n, p.inner, p.x_outer, p.x_n, p.x_inner,
                         p.out_outer, p.out_n, p.out_inner, p.inner_inverse};
   const Row<T, V> row(read, r);

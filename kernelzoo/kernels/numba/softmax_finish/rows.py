@@ -62,8 +62,9 @@ def finish_kernel(dtype: str, tiling: Tiling) -> Source:
     ):  # fmt: skip
         row = cuda.local.array(WORDS, WORD)
         lane, lanes, group = seat()
-        r = types.int64(cuda.blockIdx.x) * ROWS + group
-        if r >= rows:
+        # Backwards: what softmax_pairs read last is likeliest to be in L2 still.
+        r = rows - 1 - types.int64(cuda.blockIdx.x) * ROWS - group
+        if r < 0:
             return
         outer, place = seat_of(r, inner)
         source, target = outer * x_outer + place * x_inner, outer * out_outer + place * out_inner
