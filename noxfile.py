@@ -195,7 +195,9 @@ def tests_cupy(session: nox.Session) -> None:
 def tests_numba(session: nox.Session) -> None:
     """The contract, for the Numba backend: simulated, compiled ahead of time, and on a GPU if there is one."""
     install(session, "test", extras=(f"numba-cuda{CUDA}",))
-    check(session, "tests/numba/test_simulator.py", *PARALLEL, *session.posargs, **SIMULATOR)
+    check(
+        session, "tests/numba/test_simulator.py", "tests/numba/test_pairs.py", *PARALLEL, *session.posargs, **SIMULATOR
+    )
     compiled = [f"tests/numba/test_{name}.py" for name in ("ptx", "inspection", "architectures", "disk")]
     check(session, *compiled, *PARALLEL, *session.posargs)
     if GPU:

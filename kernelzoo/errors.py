@@ -1,7 +1,8 @@
 """One hierarchy: every error this package raises is a ``KernelZooError`` and also the builtin that a user expects.
 
-Each message says what was given, what is allowed, and what to do. All but DeviceLostError are raised before anything is
-launched. One class stands apart: a ContractError is what a check finds wrong with a kernel, an ``AssertionError``.
+Each message says what was given, what is allowed, and what to do. All but DeviceLostError and PeerError are raised
+before anything is launched. One class stands apart: a ContractError is what a check finds wrong with a kernel, an
+``AssertionError``.
 """
 
 from __future__ import annotations
@@ -130,6 +131,10 @@ class DeviceLostError(KernelZooError, RuntimeError):
     def __init__(self, id: str, reason: str) -> None:
         super().__init__(f"{id} broke the device or this process: {reason}")
         self.id, self.reason = id, reason
+
+
+class PeerError(KernelZooError, RuntimeError):
+    """An exchange between ranks failed: a rank of the group raised, ended, or was later than the group's timeout."""
 
 
 KINDS = (

@@ -11,7 +11,8 @@ from kernelzoo.definitions.files import Json
 from kernelzoo.definitions.loading import loaded
 from kernelzoo.files import write_whole
 from kernelzoo.operations import OPERATIONS
-from kernelzoo.operations.signature import parameters
+from kernelzoo.operations.declared import WIDE
+from kernelzoo.operations.signature import parameters, wide_name
 
 
 def export_definition(name: str, dtype: str = "float32", path: str | Path | None = None) -> Json:
@@ -42,7 +43,8 @@ def _made(name: str, dtype: str) -> Json:
     count = len(op.inputs)
     dtypes = [op.dtype_of(key, dtype) for key in op.inputs]
     of = dict(zip(op.inputs, dtypes, strict=True))
-    outs = [of.get(out.dtype, out.dtype) or dtype for out in op.outputs.values()]
+    wide = {"": dtype, WIDE: wide_name(dtype)}
+    outs = [wide.get(out.dtype) or of.get(out.dtype, out.dtype) for out in op.outputs.values()]
     return {
         "name": f"{name}_{dtype}",
         "description": " ".join(op.doc.split("\n\n")[0].split()),

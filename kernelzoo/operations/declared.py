@@ -13,6 +13,9 @@ ROW = ("outer", "n", "inner")
 """The axes of a tensor that an operation takes by rows. ``n`` is the axis of a row; ``outer`` and ``inner`` stand for
 any number of axes before it and after it, so that a caller names the axis by ``dim``."""
 
+WIDE = "wide"
+"""As the dtype of an input or an output: float32, or float64 where the first input has that."""
+
 Size: TypeAlias = "int | str"
 """A number, or the name of an axis or a scalar whose value it is."""
 
@@ -25,7 +28,8 @@ class Input:
     rows: it takes tensors of any rank and an axis ``dim``, and the other tensors have ``"outer n inner"`` (the same
     shape), ``"outer inner"`` (one element a row), ``"n"`` or ``""`` (one element). Otherwise each name is one axis.
 
-    ``dtype``: one name, or several that are allowed; "" for the dtype of the first input.
+    ``dtype``: one name, or several that are allowed; "" for the dtype of the first input, "wide" for float32, of
+    float64 float64.
 
     ``low``, ``high``: integers are drawn from low up to, not including, high. ``also``: values that are drawn now and
     then besides. Each is a number, or the name of an axis or a scalar.
@@ -54,7 +58,8 @@ class Scalar:
 class Output:
     """A tensor that an operation writes.
 
-    ``axes``: as for :class:`Input`. ``dtype``: a name, or that of an input whose dtype it has; "" for the first one's.
+    ``axes``: as for :class:`Input`. ``dtype``: a name, "wide", or an input's name, whose dtype it has; "" for the first
+    one's.
     ``inplace``: the name of an input that a caller may pass as ``out`` as well.
     """
 

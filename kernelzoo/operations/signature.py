@@ -18,7 +18,7 @@ from kernelzoo.operations.arguments import (
     describe,
     dtype_name,
 )
-from kernelzoo.operations.declared import ROW, Input, Output, Scalar
+from kernelzoo.operations.declared import ROW, WIDE, Input, Output, Scalar
 from kernelzoo.operations.memory import distinct
 
 if TYPE_CHECKING:
@@ -118,6 +118,21 @@ class Signature:
 
         Raises InputTypeError, ShapeError, GradientError, AxisError, EmptyReductionError, DeviceError.
         """
+        dims = self.check_tensors(inputs, dim, keepdim)
+        if self.needs_element:
+            shape = tuple(inputs[0].shape)
+            for d in dims:
+                if d < len(shape) and shape[d] == 0:
+                    raise EmptyReductionError(
+                        f"{self.name} of nothing: axis {d} of shape {shape} is empty; a reduced axis needs an element"
+                    )
+        return Arguments(tuple(inputs), dims, keepdim, self.scalars_of(scalars))
+
+    def check_tensors(self, inputs: Sequence[Any], dim: Dims = -1, keepdim: bool = False) -> tuple[int, ...]:
+        """Check all but whether a reduced axis is empty, as that of a shard may be; the axes.
+
+        Raises as ``arguments`` does.
+        """
         names = list(self.inputs)
         x = inputs[0]
         if self.by_rows and not self.several_axes and (not isinstance(dim, int) or isinstance(dim, bool)):
@@ -129,14 +144,7 @@ class Signature:
         dims = axes_of(dim, x.ndim) if self.by_rows else ()
         if len(inputs) > 1 or not self.by_rows:
             self._check_shapes(inputs, dims)
-        if self.needs_element:
-            shape = tuple(x.shape)
-            for d in dims:
-                if d < len(shape) and shape[d] == 0:
-                    raise EmptyReductionError(
-                        f"{self.name} of nothing: axis {d} of shape {shape} is empty; a reduced axis needs an element"
-                    )
-        return Arguments(tuple(inputs), dims, keepdim, self.scalars_of(scalars))
+        return dims
 
     def scalars_of(self, given: Mapping[str, Any] | Sequence[Any]) -> tuple[Any, ...]:
         """The scalars of a call, in order: those given, by name or all of them, and the defaults of the others."""
@@ -148,8 +156,8 @@ class Signature:
         wanted = self.inputs[name].dtype
         if name == next(iter(self.inputs)):
             return self.dtypes
-        if not wanted:
-            return (dtype_name(x.dtype),)
+        if not wanted or wanted == WIDE:
+            return (self.dtype_of(name, dtype_name(x.dtype)),)
         return (wanted,) if isinstance(wanted, str) else wanted
 
     def _check_shapes(self, inputs: Sequence[torch.Tensor], dims: tuple[int, ...]) -> None:
@@ -225,7 +233,7 @@ class Signature:
             if not out.dtype
             else inputs[out.dtype].dtype
             if out.dtype in inputs
-            else getattr(torch, out.dtype)
+            else getattr(torch, wide_name(dtype_name(args.x.dtype)) if out.dtype == WIDE else out.dtype)
             for out in self.outputs.values()
         )
 
@@ -280,7 +288,14 @@ class Signature:
         wanted = self.inputs[name].dtype
         if name == next(iter(self.inputs)) or not wanted:
             return dtype
+        if wanted == WIDE:
+            return wide_name(dtype)
         return wanted if isinstance(wanted, str) else wanted[0]
+
+
+def wide_name(dtype: str) -> str:
+    """What WIDE stands for where the first input has a dtype."""
+    return "float64" if dtype == "float64" else "float32"
 
 
 def parameters(function: Hook) -> tuple[str, ...]:

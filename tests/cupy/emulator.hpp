@@ -111,6 +111,7 @@ inline u32 two_halves(float high, float low) { return (u32)float_to_half(high) <
 inline u32 two_bfloats(float high, float low) { return (u32)float_to_bfloat(high) << 16 | float_to_bfloat(low); }
 float power_of_two(float v);  // subnormal numbers are zero, before and after
 float product(float a, float b);  // of subnormal numbers too, though the result may be zero where it is one
+float quotient(float a, float b);  // likewise
 u32 equal_floats(float a, float b);  // likewise: all bits, or none
 
 // min.NaN and max, of numbers as they are in a word: -0 is below +0, and a NaN is the canonical one. A maximum drops it.

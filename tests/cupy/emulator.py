@@ -108,6 +108,7 @@ PTX = {
     "cvt.rn.bf16x2.f32 %0, %1, %2;": "%0 = two_bfloats(%1, %2)",
     "ex2.approx.ftz.f32 %0, %1;": "%0 = power_of_two(%1)",
     "mul.rn.f32 %0, %1, %2;": "%0 = product(%1, %2)",
+    "div.rn.f32 %0, %1, %2;": "%0 = quotient(%1, %2)",
     "set.eq.u32.f32 %0, %1, %2;": "%0 = equal_floats(%1, %2)",
 }
 """What each piece of inline PTX does, in functions of namespace ptx in emulator.hpp; ``%*`` is all operands. Another
@@ -385,9 +386,10 @@ class _Kernel:
         between = [tensor[:3] for tensor in plan.others]
         found = []
         for at, strides in enumerate((first, *between, last)):
-            span = (1 + sum((length - 1) * stride for length, stride in zip(sizes, strides, strict=True))) * size
+            bytes_each = max(size, 4) if at in plan.wide else size
+            span = (1 + sum((length - 1) * stride for length, stride in zip(sizes, strides, strict=True))) * bytes_each
             if span < _UNGUARDED:
-                found.append(_Memory(places[0] + 8 * at, span, fill, True, at == tensors - 1))
+                found.append(_Memory(places[0] + 8 * at, span, fill, True, at >= tensors - plan.written))
         for place, argument in zip(places[1:], self.step.arguments, strict=True):
             count = {"partial": plan.partial_bytes, "counters": plan.counter_bytes}.get(str(argument), 0)
             if count:

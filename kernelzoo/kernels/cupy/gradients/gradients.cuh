@@ -6,39 +6,9 @@
 #define KERNELZOO_GRADIENTS_CUH
 
 #include "../packs.cuh"
+#include "../several.cuh"
 
 __device__ inline i64 block_index() { return blockIdx.x + (i64)blockIdx.y * gridDim.x; }
-
-// --- The problem -----------------------------------------------------------------------------------------------------
-
-struct Strides { i64 outer, n, inner; };
-
-// As Problem, with OTHERS tensors between x and out: (outer, n, inner), or (outer, inner), whose n is 0.
-template <int OTHERS>
-struct Several {
-  const void* x;
-  const void* other[OTHERS];
-  void* out;
-  i64 rows, n, inner;
-  i64 x_outer, x_n, x_inner;
-  i64 out_outer, out_n, out_inner;
-  double inner_inverse;
-  Strides strides[OTHERS];
-};
-
-template <int OTHERS>
-__device__ inline Several<OTHERS> begin(const Several<OTHERS>& given) {
-  static_assert(OTHERS <= 2, "all addresses pass through the wait");
-  Several<OTHERS> p = given;
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-  if constexpr (OTHERS == 1) {
-    asm volatile("griddepcontrol.wait;" : "+l"(p.x), "+l"(p.other[0]), "+l"(p.out) :: "memory");
-  } else {
-    asm volatile("griddepcontrol.wait;" : "+l"(p.x), "+l"(p.other[0]), "+l"(p.other[1]), "+l"(p.out) :: "memory");
-  }
-#endif
-  return p;
-}
 
 // --- Arithmetic ------------------------------------------------------------------------------------------------------
 
@@ -172,17 +142,6 @@ struct Line {
       edges = (int)(p.n - packs * V);
       in_packed = misalignment(in[INPUTS - 1] + head) == 0;
       out_packed = misalignment(out + head) == 0;
-    }
-  }
-
-  // Row r is (r / inner, r % inner): see place() of row.cuh.
-  __device__ static void number(const Several<Op::OTHERS>& p, i64 r, i64& outer, i64& inner) {
-    outer = r, inner = 0;
-    if (p.inner != 1) {
-      outer = (i64)((double)r * p.inner_inverse);
-      inner = r - outer * p.inner;
-      if (inner < 0) outer -= 1, inner += p.inner;
-      if (inner >= p.inner) outer += 1, inner -= p.inner;
     }
   }
 

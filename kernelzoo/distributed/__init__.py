@@ -1,0 +1,120 @@
+"""Operations over an axis that several ranks share, on torch.distributed as it is.
+
+Each rank has a shard of the axis, of any length, and calls the same function with as many rows. Nothing is gathered but
+a pair of numbers a row. A DTensor says itself what is sharded, and the result keeps its placements.
+
+>>> import kernelzoo.distributed
+>>> kernelzoo.distributed.softmax(x_local, dim=-1, backend="triton")  # doctest: +SKIP
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kernelzoo.distributed import calls
+from kernelzoo.distributed.exchange import Groups, world
+
+if TYPE_CHECKING:
+    import torch
+    from torch.distributed import ProcessGroup
+
+__all__ = ["min", "min_backward", "softmax", "softmax_backward"]
+
+
+def softmax(
+    x: torch.Tensor,
+    dim: int = -1,
+    *,
+    group: ProcessGroup | None = None,
+    backend: str | None = None,
+    exchange: str = "group",
+) -> torch.Tensor:
+    """Softmax over an axis that the ranks of a group share: this rank's part of :func:`kernelzoo.softmax` of the whole.
+
+    x: this rank's shard, float16, bfloat16, float32 or float64. The ranks' shards may differ along ``dim``, one may be
+    empty; all else must agree. Or a DTensor, whose placements the result has; ``group`` is its mesh's then. group: None
+    is the default group. backend: its name; None takes the best one for x's device. exchange: "group" is the group's
+    own collective between two passes. "symmetric" is one launch, whose blocks exchange pairs by torch's symmetric
+    memory: in Triton on NVIDIA, up to 32 bits an element; a first call with as many rows is made by all ranks outside
+    of a graph. Returns a contiguous tensor of x's shape and dtype. The contract is that of softmax, over all shards;
+    the same bits on every run. Differentiable once.
+
+    Errors: those of softmax; PeerError where a rank fails, after the group's timeout at the latest.
+    """
+    if _is_dtensor(x):
+        from kernelzoo.distributed import dtensors
+
+        return dtensors.softmax(x, dim, backend, exchange)
+    at, groups, name = _checked("softmax", (x,), dim, group, backend)
+    return calls.softmax(x, at, groups, name, exchange)
+
+
+def min(
+    x: torch.Tensor,
+    dim: int = -1,
+    keepdim: bool = False,
+    *,
+    group: ProcessGroup | None = None,
+    backend: str | None = None,
+) -> torch.Tensor:
+    """Minimum along an axis that the ranks of a group share: as :func:`kernelzoo.min` of the whole, on every rank.
+
+    x: this rank's shard, of any dtype of min; see :func:`softmax` for shards, DTensors, group and backend. Returns x's
+    dtype. A DTensor's result is replicated where ``dim`` was sharded. Differentiable once.
+
+    Errors: those of min, EmptyReductionError where the axis is empty on every rank; PeerError.
+    """
+    if _is_dtensor(x):
+        from kernelzoo.distributed import dtensors
+
+        return dtensors.minimum(x, dim, keepdim, backend)
+    at, groups, name = _checked("min", (x,), dim, group, backend, keepdim)
+    return calls.minimum(x, at, keepdim, groups, name)
+
+
+def softmax_backward(
+    grad: torch.Tensor, y: torch.Tensor, dim: int = -1, *, group: ProcessGroup | None = None
+) -> torch.Tensor:
+    """Gradient of a shard of :func:`softmax`, from those of its result y: one number a row is exchanged.
+
+    grad, y: this rank's shards, of one shape and dtype. Returns a tensor of theirs. Errors: as softmax.
+    """
+    at, groups, _ = _checked("softmax_backward", (grad, y), dim, group, None)
+    from kernelzoo.distributed import gradients
+
+    return gradients.softmax_backward(grad, y, at, groups)
+
+
+def min_backward(
+    x: torch.Tensor, y: torch.Tensor, grad: torch.Tensor, dim: int = -1, *, group: ProcessGroup | None = None
+) -> torch.Tensor:
+    """Gradient of a shard x of :func:`min`, shared evenly among equal minima on all ranks.
+
+    y, grad: the minimum along ``dim`` and its gradient, without that axis, the same on every rank. Returns a tensor of
+    x's shape and dtype. Errors: as min.
+    """
+    at, groups, _ = _checked("min_backward", (x, y, grad), dim, group, None)
+    from kernelzoo.distributed import gradients
+
+    return gradients.min_backward(x, y, grad, at, groups)
+
+
+def _is_dtensor(x: object) -> bool:
+    """Whether x is a DTensor, whose module nobody has imported who has none."""
+    import sys
+
+    module = sys.modules.get("torch.distributed.tensor")
+    return module is not None and isinstance(x, module.DTensor)
+
+
+def _checked(
+    op: str,
+    inputs: tuple[Any, ...],
+    dim: Any,
+    group: ProcessGroup | None,
+    backend: str | None,
+    keepdim: bool = False,
+) -> tuple[int, Groups, str]:
+    """The axis, the groups and the backend of a call."""
+    at, name = calls.checked(op, inputs, dim, backend, keepdim)
+    return at, (world() if group is None else group,), name

@@ -1,0 +1,76 @@
+"""The same on DTensors: what is sharded, and over which ranks, is said by their placements, which the result keeps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from torch.distributed.tensor import DTensor, Partial, Placement, Replicate, Shard
+
+from kernelzoo.distributed import calls
+from kernelzoo.distributed.exchange import Groups
+from kernelzoo.errors import InputTypeError
+from kernelzoo.operations.arguments import axes_of
+
+if TYPE_CHECKING:
+    import torch
+
+
+def softmax(x: Any, dim: int, backend: str | None, exchange: str) -> DTensor:
+    """Softmax of a DTensor, in its placements."""
+    x, groups, (at,) = _settled(x, dim)
+    local = x.to_local()
+    _, name = calls.checked("softmax", (local.detach(),), at, backend)
+    result = calls.softmax(local, at, groups, name, exchange)
+    return _as(x, result, x.placements, tuple(x.shape))
+
+
+def minimum(x: Any, dim: int, keepdim: bool, backend: str | None) -> DTensor:
+    """Minimum of a DTensor: replicated where the axis was sharded, other shards as they are."""
+    x, groups, (at,) = _settled(x, dim)
+    local = x.to_local()
+    _, name = calls.checked("min", (local.detach(),), at, backend, keepdim)
+    result = calls.minimum(local, at, keepdim, groups, name)
+    shape = tuple(1 if d == at else size for d, size in enumerate(x.shape) if keepdim or d != at)
+    placements = []
+    for placed in x.placements:
+        if isinstance(placed, Shard):
+            gone = placed.dim == at
+            placed = Replicate() if gone else Shard(placed.dim - (placed.dim > at and not keepdim))
+        placements.append(placed)
+    return _as(x, result, tuple(placements), shape)
+
+
+def _settled(x: DTensor, dim: int) -> tuple[DTensor, Groups, tuple[int, ...]]:
+    """The DTensor without partial sums; the groups that share the axis, one for each axis of the mesh; and the axis.
+
+    A partial sum is reduced first, for no softmax or minimum of parts of a number is one of the number.
+    """
+    if any(isinstance(placed, Partial) for placed in x.placements):
+        whole = [Replicate() if isinstance(placed, Partial) else placed for placed in x.placements]
+        x = x.redistribute(placements=whole)
+    for placed in x.placements:
+        if type(placed) not in (Shard, Replicate):
+            raise InputTypeError(f"a DTensor here is placed by Shard, Replicate and Partial; got {placed}")
+    at = axes_of(dim, x.ndim)
+    mesh = x.device_mesh
+    sharing = [i for i, placed in enumerate(x.placements) if isinstance(placed, Shard) and placed.dim == at[0]]
+    # Of one that no axis of the mesh shares, each rank has whole rows: no group, and nothing to exchange.
+    return x, tuple(mesh.get_group(i) for i in reversed(sharing)), at
+
+
+def _as(x: DTensor, local: torch.Tensor, placements: Sequence[Placement], shape: tuple[int, ...]) -> DTensor:
+    stride, strides = 1, []
+    for size in reversed(shape):
+        strides.append(stride)
+        stride *= max(size, 1)
+    return DTensor.from_local(
+        local, x.device_mesh, placements, run_check=False, shape=torch_size(shape), stride=tuple(reversed(strides))
+    )
+
+
+def torch_size(shape: tuple[int, ...]) -> torch.Size:
+    """A shape as torch's own type."""
+    import torch
+
+    return torch.Size(shape)

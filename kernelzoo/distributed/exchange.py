@@ -1,0 +1,62 @@
+"""The exchange between ranks: each gets the few numbers a row that every other has, in the order of ranks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeAlias
+
+from kernelzoo.errors import PeerError, ShapeError
+
+if TYPE_CHECKING:
+    import torch
+    from torch.distributed import ProcessGroup
+
+Groups: TypeAlias = "tuple[ProcessGroup, ...]"
+"""What is exchanged goes through one group after the other, each over another axis of a mesh."""
+
+
+def world() -> ProcessGroup:
+    """The default group. Raises PeerError where there is none."""
+    import torch.distributed as dist
+
+    if not dist.is_available() or not dist.is_initialized():
+        raise PeerError("there are no ranks yet; call torch.distributed.init_process_group first, or give a group")
+    group = dist.group.WORLD
+    assert group is not None
+    return group
+
+
+def gathered(sent: torch.Tensor, group: ProcessGroup) -> torch.Tensor:
+    """``sent`` of every rank of the group, of one shape and dtype on all, along a new first axis.
+
+    Raises PeerError where a rank fails, after the group's timeout at the latest: on the host, and with NCCL where
+    ``TORCH_NCCL_BLOCKING_WAIT=1`` lets a rank wait, else NCCL's watchdog ends the process then. On the host also
+    ShapeError, on every rank, where ranks have other rows.
+    """
+    import torch
+    import torch.distributed as dist
+
+    ranks = group.size()
+    if ranks == 1:
+        return sent.unsqueeze(0)
+    gather = getattr(dist, "all_gather_single", dist.all_gather_into_tensor)  # its name from torch 2.13 on
+
+    def bytes_of(own: torch.Tensor) -> torch.Tensor:
+        received = own.new_empty((ranks, *own.shape))
+        # As bytes: NCCL takes fewer dtypes than there are.
+        gather(received.view(-1).view(torch.uint8), own.view(-1).view(torch.uint8), group=group)
+        return received
+
+    try:
+        if sent.device.type == "cpu":  # where sizes that differ would end the process
+            sizes = bytes_of(torch.tensor([sent.numel(), sent.itemsize])).tolist()
+        received = bytes_of(sent) if sent.is_cuda or all(size == sizes[0] for size in sizes) else None
+    except RuntimeError as error:  # of any transport, of which each has its own words
+        words = " ".join(str(error).split())
+        raise PeerError(
+            f"rank {group.rank()} of {ranks} got nothing from the others: {words}; one of them raised, ended, or was "
+            "later than the group's timeout"
+        ) from error
+    if received is None:
+        said = ", ".join(f"rank {rank} {count} of {itemsize} bytes" for rank, (count, itemsize) in enumerate(sizes))
+        raise ShapeError(f"ranks that share an axis must agree in all others and in dtype; numbers to exchange: {said}")
+    return received

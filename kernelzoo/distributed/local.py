@@ -1,0 +1,79 @@
+"""What a rank computes itself: launches of a backend's kernels, kept for a repeated call."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from kernelzoo import registry, tables
+from kernelzoo.device import on_device_of
+from kernelzoo.errors import UnknownNameError
+from kernelzoo.launch import Launch, Movable
+
+if TYPE_CHECKING:
+    import torch
+
+T = TypeVar("T")
+
+KEPT = 256
+"""Plans kept at most, with a few numbers a row each."""
+
+_kept: dict[tuple[object, ...], Any] = {}
+
+
+def kept(make: Callable[..., T], x: torch.Tensor, *rest: Any) -> T:
+    """``make(x, *rest)``, kept for tensors that look the same, on the same stream and thread.
+
+    In a CUDA graph's capture nothing is kept, since its memory must be the graph's own; nor under a launch table on
+    trial.
+    """
+    import torch
+
+    stream = 0
+    if x.is_cuda:
+        if torch.cuda.is_current_stream_capturing():
+            return make(x, *rest)
+        stream = torch._C._cuda_getCurrentRawStream(x.get_device())
+    if tables.chosen.get():
+        return make(x, *rest)
+    look = x.dtype, x.shape, x.stride(), x.device, x.data_ptr() % 16, stream, threading.get_ident()
+    key = (make, *look, *rest)
+    found: T | None = _kept.get(key)
+    if found is None:
+        if len(_kept) >= KEPT:
+            _kept.clear()
+        found = _kept[key] = make(x, *rest)
+    return found
+
+
+def _forget(_: str) -> None:
+    _kept.clear()
+
+
+registry.on_change.append(_forget)
+
+
+class Step:
+    """One operation of a backend on tensors of one layout: bound when it first runs, and moved to other addresses after
+    that, where its launch can be."""
+
+    def __init__(self, backend: str, op: str) -> None:
+        variants = [i.variant for i in registry.implementations(backend, op)]
+        if not variants:
+            raise UnknownNameError(f"{backend} operation", op, {i.op for i in registry.implementations(backend)})
+        variant = variants[0] if len(variants) == 1 else "auto"
+        self._implementation = registry.implementation(f"{backend}/{op}/{variant}")
+        self._launch: Launch | None = None
+
+    def __call__(self, inputs: Sequence[torch.Tensor], outs: Sequence[torch.Tensor], dim: int) -> None:
+        """Run it. Tensors after the first call lie as those of the first did, 16-byte alignment included."""
+        launch = self._launch
+        with on_device_of(inputs[0]):
+            if launch is None:
+                launch = self._implementation.launch(*inputs, dim=dim, out=tuple(outs))
+                if isinstance(launch, Movable) and len(launch.tensors) == len(inputs) + len(outs):
+                    self._launch = launch
+                launch()
+            else:
+                launch.at(*[tensor.data_ptr() for tensor in (*inputs, *outs)])  # type: ignore[attr-defined]

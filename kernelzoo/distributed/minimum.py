@@ -1,0 +1,70 @@
+"""The minimum over an axis that ranks share: each reduces its shard, they exchange a number a row, and reduce those."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from kernelzoo.distributed.exchange import Groups, gathered
+from kernelzoo.distributed.local import Step, kept
+from kernelzoo.errors import EmptyReductionError
+
+if TYPE_CHECKING:
+    import torch
+
+
+def greatest(dtype: torch.dtype) -> float | int | bool:
+    """What no minimum is above: that of a shard without elements."""
+    import torch
+
+    if dtype.is_floating_point:
+        return math.inf
+    return True if dtype == torch.bool else torch.iinfo(dtype).max
+
+
+class Plan:
+    """The steps of a rank for shards of one layout, and the memory of what it sends.
+
+    That is the minimum of each row, and behind them whether the shard has elements, which only a rank looks at that has
+    none.
+    """
+
+    def __init__(self, x: torch.Tensor, dim: int, reductions: int, backend: str) -> None:
+        import torch
+
+        self.dim, self.kept_shape = dim, x.shape[:dim] + x.shape[dim + 1 :]
+        self.rows = math.prod(self.kept_shape)
+        self._sent = [torch.empty(self.rows + 1, dtype=x.dtype, device=x.device) for _ in range(reductions)]
+        self._sent[0].fill_(greatest(x.dtype))
+        self._sent[0][-1] = x.size(dim) > 0
+        self._local = Step(backend, "min")
+        self._reduce = [Step(backend, "min") for _ in range(reductions)]
+
+    def run(self, x: torch.Tensor, groups: Groups, out: torch.Tensor) -> None:
+        """Write the minimum of each whole row, the same bits on each rank. Raises EmptyReductionError."""
+        sent = self._sent[0]
+        if x.numel():
+            self._local((x,), (sent[:-1].view(self.kept_shape),), self.dim)
+        for i, (group, reduce) in enumerate(zip(groups, self._reduce, strict=True)):
+            received = gathered(sent, group)
+            last = i + 1 == len(groups)
+            into = out.view(-1) if last else self._sent[i + 1][:-1]
+            reduce((received[:, :-1],), (into,), 0)
+            if not last:
+                sent = self._sent[i + 1]
+                sent[-1] = received[:, -1].amax()
+            elif not x.size(self.dim) and not received[:, -1].any():
+                raise EmptyReductionError(
+                    "min of nothing: the reduced axis is empty on every rank; it needs an element"
+                )
+
+
+def minimum(x: torch.Tensor, dim: int, keepdim: bool, groups: Groups, backend: str) -> torch.Tensor:
+    """The minimum along an axis of a shard and those of other ranks, of checked arguments."""
+    import torch
+
+    kept_shape = [1 if d == dim else size for d, size in enumerate(x.shape) if keepdim or d != dim]
+    out = torch.empty(kept_shape, dtype=x.dtype, device=x.device)
+    if out.numel():
+        kept(Plan, x, dim, len(groups), backend).run(x, groups, out)
+    return out

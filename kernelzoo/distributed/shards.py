@@ -1,0 +1,24 @@
+"""Softmax of a shard by one exchange or the other."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kernelzoo.distributed import pairs, symmetric
+from kernelzoo.distributed.exchange import Groups
+from kernelzoo.errors import UnknownNameError
+
+if TYPE_CHECKING:
+    import torch
+
+EXCHANGES = ("group", "symmetric")
+"""How pairs get to other ranks: by the group's own collective, or by symmetric memory, in one launch."""
+
+
+def softmax(x: torch.Tensor, dim: int, groups: Groups, backend: str, exchange: str) -> torch.Tensor:
+    """Softmax of a shard, of checked arguments. Raises UnknownNameError for an unknown exchange."""
+    if exchange not in EXCHANGES:
+        raise UnknownNameError("exchange", exchange, EXCHANGES)
+    if exchange == "symmetric" and len(groups) == 1 and groups[0].size() > 1:
+        return symmetric.softmax(x, dim, groups[0], backend)
+    return pairs.softmax(x, dim, groups, backend)

@@ -1,0 +1,1 @@
+"""Pairs of a softmax's rows, on the host, in Numba."""

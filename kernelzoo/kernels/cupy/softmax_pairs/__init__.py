@@ -1,0 +1,1 @@
+"""Pairs of a softmax's rows, in CUDA C."""

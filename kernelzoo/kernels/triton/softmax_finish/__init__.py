@@ -1,0 +1,1 @@
+"""A softmax's rows by pairs that are known, in Triton."""

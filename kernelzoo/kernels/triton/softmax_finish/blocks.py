@@ -1,0 +1,75 @@
+"""A softmax's rows by pairs that are known: a program to a block of a row, which it reads once and writes once."""
+
+import torch
+import triton
+import triton.language as tl
+
+from kernelzoo.kernels.triton.launch import bound, device_of, edges_of, row_arguments, wide_type
+from kernelzoo.kernels.triton.min_backward.arguments import one_a_row
+from kernelzoo.kernels.triton.min_backward.words import quotient
+from kernelzoo.kernels.triton.softmax import tiles
+from kernelzoo.kernels.triton.softmax.online import Numbers, column_tile
+from kernelzoo.kernels.triton.softmax.words import exponential
+from kernelzoo.kernels.triton.words import await_last_launch, edge_columns, row_start, whole_vectors
+from kernelzoo.launch import Launch
+from kernelzoo.layout import cdiv, rows_with
+from kernelzoo.registry import register
+from kernelzoo.tables import of
+
+TILE = 1024
+"""Elements of a tile of short rows at the least."""
+
+
+@triton.jit
+def result(element, top, total):
+    """``exp(min(element - top, 0)) / total``, a NaN kept."""
+    depth = element - top
+    return quotient(exponential(tl.where(depth > 0, 0.0, depth)), total)
+
+
+@triton.jit
+def finish_kernel(
+    x, maximum, total, out, rows, n, inner, x_outer, x_n, x_inner, out_outer, out_n, out_inner, MULTIPLE: tl.constexpr,
+    m_outer, m_inner, t_outer, t_inner, blocks,
+    WIDE: tl.constexpr, EDGES: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    await_last_launch()
+    DTYPE: tl.constexpr = out.dtype.element_ty
+    n = tl.cast(n, tl.int64) * MULTIPLE
+    # Backwards: what ``softmax_pairs`` read last is likeliest to be in L2 still.
+    program = (tl.num_programs(0) - 1 - tl.program_id(0)).to(tl.int64)
+    row = (program // blocks * ROWS + tl.arange(0, ROWS))[:, None]
+    first = program % blocks * BLOCK
+    here = first + tl.arange(0, BLOCK).to(tl.int64)[None, :]
+    in_rows = row < rows
+    x_start = row_start(row, inner, x_outer, x_inner, MULTIPLE)
+    out_start = row_start(row, inner, out_outer, out_inner, MULTIPLE)
+    top = tl.load(maximum + row_start(row, inner, m_outer, m_inner, 1), in_rows, other=0.0)
+    sums = tl.load(total + row_start(row, inner, t_outer, t_inner, 1), in_rows, other=1.0)
+    inside = n
+    if EDGES:
+        before, inside = whole_vectors(x_start, n, EDGES)
+        edge, known = edge_columns(tl.arange(0, 2 * EDGES)[None, :], before, inside, n, EDGES)
+        known = known & in_rows & (first == 0)
+        edges = tl.load(x + (x_start + edge), known, other=0.0).to(WIDE)
+        tl.store(out + (out_start + edge), result(edges, top, sums).to(DTYPE), known)
+        x_start = (x_start + EDGES - 1) // EDGES * EDGES
+        out_start = (out_start + EDGES - 1) // EDGES * EDGES
+    mask = in_rows & (here < inside)
+    tile = tl.load(x + (x_start + here * x_n), mask, other=0.0).to(WIDE)
+    tl.store(out + (out_start + here * out_n), result(tile, top, sums).to(DTYPE), mask)
+
+
+@register("triton", "softmax_finish", "blocks")
+def blocks(x: torch.Tensor, maximum: torch.Tensor, total: torch.Tensor, out: torch.Tensor) -> Launch:
+    """A program to a block of a row: one read, one write."""
+    rows, others = rows_with(x, out, maximum, total)
+    device, edges = device_of(x), edges_of(rows)
+    side, block = column_tile(of(Numbers, device.index), rows)
+    side = max(side, min(16, TILE // block))
+    count = cdiv(rows.n, block)
+    constants = wide_type(x.dtype), edges, side, block
+    args = (x, maximum, total, out, *row_arguments(rows), *one_a_row(others), count, *constants)
+    warps = tiles.tile_warps(of(tiles.Numbers, device.index), device, rows, side * block)
+    programs = cdiv(rows.total, side) * count
+    return bound("triton/softmax_finish/blocks", x, finish_kernel, programs, args, warps, tensors=4)

@@ -1,0 +1,66 @@
+"""Pairs merged, several rows to a program: the largest maximum over blocks of parts, then the sum."""
+
+import torch
+import triton
+import triton.language as tl
+
+from kernelzoo.kernels.triton.launch import bound, device_of, wide_type
+from kernelzoo.kernels.triton.softmax.words import exponential
+from kernelzoo.kernels.triton.words import await_last_launch, row_start
+from kernelzoo.launch import Launch
+from kernelzoo.layout import cdiv, power_of_two, rows_with
+from kernelzoo.registry import register
+
+TILE, PARTS = 1024, 64
+"""Pairs of a tile, and parts of a row among them, at the most."""
+
+
+@triton.jit
+def merge_kernel(
+    maximum, total, largest, sum, rows, n, inner, m_outer, m_n, m_inner, t_outer, t_n, t_inner,
+    l_outer, l_inner, s_outer, s_inner, WIDE: tl.constexpr, ROWS: tl.constexpr, PARTS: tl.constexpr,
+):  # fmt: skip
+    await_last_launch()
+    row = (tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS))[:, None]
+    parts = tl.arange(0, PARTS).to(tl.int64)[None, :]
+    in_rows = row < rows
+    maximum += row_start(row, inner, m_outer, m_inner, 1)
+    total += row_start(row, inner, t_outer, t_inner, 1)
+    top = tl.full([ROWS, 1], float("-inf"), WIDE)
+    for start in range(0, n, PARTS):
+        part = start + parts
+        one = tl.load(maximum + part * m_n, in_rows & (part < n), other=float("-inf"))
+        top = tl.maximum(top, tl.max(one, 1, keep_dims=True))
+    whole = tl.zeros_like(top)
+    lost = tl.zeros_like(top)
+    for start in range(0, n, PARTS):
+        part = start + parts
+        there = in_rows & (part < n)
+        one = tl.load(maximum + part * m_n, there, other=float("-inf"))
+        sums = tl.load(total + part * t_n, there, other=0.0)
+        # A part of -inf alone counts as nothing, and as no NaN where all are.
+        terms = tl.where(one == float("-inf"), sums * 0.0, sums * exponential(one - top))
+        term = tl.sum(terms, 1, keep_dims=True)
+        # What each addition of a block rounds off is added up beside it (D. E. Knuth's two-sum).
+        new = whole + term
+        back = new - whole
+        lost += (whole - (new - back)) + (term - back)
+        whole = new
+    whole = tl.where(lost == lost, whole + lost, whole)
+    top = tl.where(whole == whole, top, float("nan"))
+    tl.store(largest + row_start(row, inner, l_outer, l_inner, 1), top, in_rows)
+    tl.store(sum + row_start(row, inner, s_outer, s_inner, 1), whole, in_rows)
+
+
+@register("triton", "softmax_merge", "rows")
+def rows(maximum: torch.Tensor, total: torch.Tensor, largest: torch.Tensor, sum: torch.Tensor) -> Launch:
+    """The largest maximum of each row, then the sum of its terms: blocks of parts in order."""
+    where, (t, most) = rows_with(maximum, sum, total, largest)
+    parts = min(PARTS, power_of_two(where.n))
+    side = min(power_of_two(where.total), TILE // parts)
+    strides = where.x_outer, where.x_n, where.x_inner, t.outer, t.n, t.inner
+    outs = most.outer, most.inner, where.out_outer, where.out_inner
+    constants = wide_type(maximum.dtype), side, parts
+    args = (maximum, total, largest, sum, where.total, where.n, where.inner, *strides, *outs, *constants)
+    warps = device_of(maximum).warps(128)
+    return bound("triton/softmax_merge/rows", maximum, merge_kernel, cdiv(where.total, side), args, warps, tensors=4)

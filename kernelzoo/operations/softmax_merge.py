@@ -1,0 +1,58 @@
+"""The pair of a softmax's row from those of its parts."""
+
+from __future__ import annotations
+
+import math
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from kernelzoo.operations.declared import Input, Output
+from kernelzoo.operations.declaring import operation
+
+if TYPE_CHECKING:
+    import torch
+
+
+def _largest(dtype: torch.finfo, n: int) -> float:
+    return dtype.max / max(n, 1)
+
+
+@operation(dtypes=("float32", "float64"))
+class softmax_merge:
+    """Pairs merged along one axis: the largest ``maximum``, and ``sum(total * exp(maximum - largest))``.
+
+    maximum: float32 or float64, any rank. total: of maximum's shape and dtype, finite or NaN; see ``softmax_pairs``.
+    Returns two tensors without that axis. A part whose maximum is -inf counts as ``total * 0``. A NaN in either, or a
+    maximum of +inf, makes two NaN. The same order of parts gives the same bits.
+    """
+
+    maximum = Input("outer n inner")
+    total = Input("outer n inner")
+    largest = Output("outer inner")
+    sum = Output("outer inner")
+    domain = MappingProxyType({"total": _largest})
+    finite = ("total",)
+
+    @staticmethod
+    def reference(maximum: torch.Tensor, total: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        top = maximum.amax(1, keepdim=True)
+        terms = (total * (maximum - top).exp_()).where(maximum != -math.inf, total * 0).sum(1)
+        return top[:, 0].masked_fill(terms.isnan(), math.nan), terms
+
+    @staticmethod
+    def error(
+        ref: tuple[torch.Tensor, ...], maximum: torch.Tensor, total: torch.Tensor, n: int, unit: float, tiny: float
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """The maximum is exact. A term has its exponential's error, which grows with its depth, and a product's."""
+        depth = (maximum.amax(1, keepdim=True) - maximum).clamp_(0, 1100).nan_to_num_(0)
+        sizes = total.abs() * (-depth).exp_()
+        allowed = (sizes * depth.mul_(4).add_(16 + math.sqrt(n) / 2)).sum(1).mul_(unit).add_(n * tiny)
+        return ref[0].new_zeros(()).expand_as(ref[0]), allowed.nan_to_num_(0.0)
+
+    @staticmethod
+    def others(maximum: torch.Tensor, n: int, generator: torch.Generator) -> tuple[torch.Tensor]:
+        """Sums of 1 and more."""
+        import torch
+
+        drawn = torch.rand(maximum.shape, generator=generator, device=generator.device)
+        return (1 + 100 * drawn.to(maximum.device),)

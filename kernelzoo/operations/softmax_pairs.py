@@ -1,0 +1,41 @@
+"""What a part of a softmax's row says of itself: its maximum, and the sum of its exponentials."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from kernelzoo.operations.arguments import FLOATS
+from kernelzoo.operations.declared import WIDE, Input, Output
+from kernelzoo.operations.declaring import operation
+
+if TYPE_CHECKING:
+    import torch
+
+
+@operation(dtypes=FLOATS)
+class softmax_pairs:
+    """The pair of each row along one axis: its ``maximum``, and ``total = sum(exp(x - maximum))``.
+
+    x: float16, bfloat16, float32 or float64, any rank. Returns two tensors without that axis, float32, of float64
+    float64. A row of -inf alone has the pair (-inf, 0); a row with a NaN or +inf has two NaN. Pairs of parts of a row
+    merge to that of the row (``softmax_merge``), which finishes each part (``softmax_finish``).
+    """
+
+    x = Input("outer n inner")
+    maximum = Output("outer inner", dtype=WIDE)
+    total = Output("outer inner", dtype=WIDE)
+
+    @staticmethod
+    def reference(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        top = x.amax(1, keepdim=True)
+        total = (x - top.where(top != -math.inf, 0)).exp_().sum(1)
+        return top[:, 0].masked_fill(total.isnan(), math.nan), total
+
+    @staticmethod
+    def error(ref: tuple[torch.Tensor, ...], x: torch.Tensor, n: int, unit: float) -> tuple[torch.Tensor, torch.Tensor]:
+        """The maximum is exact. Each exponential has the error of ``softmax``, and so has their sum."""
+        depth = (x.amax(1, keepdim=True) - x).clamp_(0, 1100).nan_to_num_(0)
+        depths = (depth * (-depth).exp_()).sum(1)
+        allowed = depths.mul_(4 * unit).add_(ref[1].nan_to_num(0.0), alpha=unit * (16 + math.sqrt(n) / 2))
+        return ref[0].new_zeros(()).expand_as(ref[0]), allowed

@@ -1,0 +1,115 @@
+"""What ranks do in tests. Each function is given its rank first."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+
+import torch
+from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor, init_device_mesh
+
+import kernelzoo.distributed
+from kernelzoo.distributed import local, parts
+
+
+def shard(x: torch.Tensor, sizes: Sequence[int], dim: int, rank: int) -> torch.Tensor:
+    """This rank's part, in memory of its own."""
+    return torch.split(x, list(sizes), dim)[rank].clone()
+
+
+def softmax(rank: int, x: torch.Tensor, sizes: Sequence[int], dim: int, backend: str) -> torch.Tensor:
+    """Twice on different memory, which must give the same bits: the second time by what the first has kept."""
+    own = shard(x, sizes, dim, rank)
+    first = kernelzoo.distributed.softmax(own, dim, backend=backend)
+    second = kernelzoo.distributed.softmax(own.clone(), dim, backend=backend)
+    whole = {2: torch.int16, 4: torch.int32, 8: torch.int64}[x.itemsize]
+    assert torch.equal(first.view(whole), second.view(whole)), "another call gives other bits"
+    assert first.is_contiguous() and first.shape == own.shape
+    return first
+
+
+def cut_softmax(rank: int, x: torch.Tensor, sizes: Sequence[int], dim: int, backend: str) -> torch.Tensor:
+    """The same where each shard of a row is cut into parts, as it is on a GPU."""
+    before, parts.parts_of = parts.parts_of, lambda rows, on_gpu: 7
+    local._kept.clear()
+    try:
+        return softmax(rank, x, sizes, dim, backend)
+    finally:
+        parts.parts_of = before
+        local._kept.clear()
+
+
+def minimum(
+    rank: int, x: torch.Tensor, sizes: Sequence[int], dim: int, keepdim: bool, backend: str
+) -> tuple[torch.Tensor, torch.Tensor]:
+    own = shard(x, sizes, dim, rank)
+    found = [kernelzoo.distributed.min(one, dim, keepdim, backend=backend) for one in (own, own.clone())]
+    return found[0], found[1]
+
+
+def gradients(
+    rank: int, x: torch.Tensor, sizes: Sequence[int], dim: int, weights: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Of a softmax, weighted, and of a minimum, on a shard."""
+    own = shard(x, sizes, dim, rank).requires_grad_()
+    y = kernelzoo.distributed.softmax(own, dim, backend="torch")
+    (y * shard(weights, sizes, dim, rank)).sum().backward()
+    of_softmax, own.grad = own.grad, None
+    (kernelzoo.distributed.min(own, dim, backend="torch") * weights.select(dim, 0)).sum().backward()
+    return of_softmax, own.grad
+
+
+def on_dtensor(
+    rank: int, x: torch.Tensor, placed: Sequence[int | None], shape: Sequence[int], dim: int
+) -> tuple[torch.Tensor, str, torch.Tensor, str, torch.Tensor, int]:
+    """Softmax, its placements, the minimum, its placements, and the gradient; and the most that a rank received."""
+    mesh = init_device_mesh("cpu", tuple(shape))
+    placements = [Replicate() if at is None else Shard(at) for at in placed]
+    whole = distribute_tensor(x, mesh, placements).requires_grad_()
+    most = 0
+    gather = kernelzoo.distributed.pairs.gathered
+
+    def watched(sent: torch.Tensor, group: object) -> torch.Tensor:
+        nonlocal most
+        most = max(most, sent.numel())
+        return gather(sent, group)
+
+    kernelzoo.distributed.pairs.gathered = watched
+    try:
+        y = kernelzoo.distributed.softmax(whole, dim, backend="torch")
+    finally:
+        kernelzoo.distributed.pairs.gathered = gather
+    least = kernelzoo.distributed.min(whole, dim, backend="torch")
+    assert isinstance(y, DTensor) and isinstance(least, DTensor)
+    (y * y).sum().backward()
+    grad = whole.grad.full_tensor()
+    return (
+        y.detach().full_tensor(),
+        str(y.placements),
+        least.detach().full_tensor(),
+        str(least.placements),
+        grad,
+        most,
+    )
+
+
+def fails(rank: int, how: str) -> float:
+    """Rank 1 fails, and the others ask for a softmax: how long they waited, where none raises."""
+    x = torch.randn(4, 8)
+    if rank == 1:
+        if how == "ends":
+            os._exit(3)
+        x = x.int()
+    start = time.monotonic()
+    try:
+        kernelzoo.distributed.softmax(x, backend="torch")
+    except Exception as error:
+        waited = time.monotonic() - start
+        raise type(error)(f"{error} after {waited:.1f} s") from error
+    return time.monotonic() - start
+
+
+def of_rows(rank: int, rows: Sequence[int]) -> torch.Tensor:
+    """A softmax of as many rows as are said for each rank."""
+    return kernelzoo.distributed.softmax(torch.randn(rows[rank], 8), backend="torch")
