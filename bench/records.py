@@ -128,17 +128,14 @@ RECORDS = (
         alone=True,
     ),
     *(
-        Record(
-            f"first-call-{backend}.json", f"kernelzoo bench --first-call --backend {backend} -o {{}}", 100, alone=True
-        )
-        for backend in BACKENDS
+        Record(f"first-call-{name}.json", f"kernelzoo bench --first-call --backend {name} -o {{}}", 100, alone=True)
+        for name in BACKENDS
     ),
     *(
         Record(
             f"{name}.json.gz",
-            "kernelzoo bench --shapes quick --backend torch,cupy,numba,triton --variant auto,eager,compile --energy"
-            " --rounds 7 -o {}",
-            180,
+            "kernelzoo bench --shapes quick --variant auto,eager --energy --rounds 3 -o {}",
+            100,
             alone=True,
         )
         for name in ("energy", "energy-again")  # bench/energy.py tells whether the two agree
