@@ -11,7 +11,8 @@ import torch
 
 from kernelzoo import operations, registry
 from kernelzoo.device import ARCHITECTURES, assumed
-from kernelzoo.kernels.triton import inspection, launch
+from kernelzoo.kernels.shared import jit as launch
+from kernelzoo.kernels.triton import inspection
 from kernelzoo.launch import Step, recorded
 
 registry.import_kernels("triton", "kernelzoo.kernels.triton")
