@@ -4,11 +4,12 @@ A layout is ``BlockedLayout(elements of a thread, threads of a warp, warps of th
 one along the rows' count and one along a row; what is smaller than the tile is repeated until it covers it.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from triton.experimental.gluon import language as gl
 
+from kernelzoo.device import Device
 from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.shared.jit import by_columns, column_arguments, common, edges_of, row_arguments
 from kernelzoo.layout import Columns, Rows, Strides, cdiv, power_of_two
@@ -160,6 +161,16 @@ def block(rows: Rows, bytes: int, *others: Strides) -> Tile:
 def _warps(rows: Rows, elements: int) -> int:
     """16 elements of float32 to a thread."""
     return max(1, min(8, elements * wide_bytes(rows) // (64 * LANES)))
+
+
+def held_options(device: Device, tile: Tile) -> dict[str, Any]:
+    """What the compiler is told of the registers of a kernel that holds its tile.
+
+    But for an H200 the assembler spills a few for the sake of one program more to an SM, unless it is told how many
+    there are.
+    """
+    threads = tile.warps * LANES
+    return {} if device.arch in ("", "sm_90") else {"maxnreg": min(255, device.registers // threads)}
 
 
 def lowest(dtype: torch.dtype) -> float:

@@ -17,7 +17,7 @@ from kernelzoo.kernels.gluon.words import (
     row_start,
     rows_of_tile,
 )
-from kernelzoo.kernels.shared.jit import bound, edges_of, wide_type
+from kernelzoo.kernels.shared.jit import bound, device_of, edges_of, wide_type
 from kernelzoo.launch import Launch
 from kernelzoo.layout import rows_with
 
@@ -79,4 +79,5 @@ def launch_of_tiles(
     edges = 0 if tile.across else edges_of(rows)
     place = (*tiles.place_arguments(rows, tile), *tiles.one_a_row(rows, tile, *others))
     args = (*tensors, *place, wide_type(x.dtype), edges, *tile.constants(tiles.is_far(rows, tile)))
-    return bound(id, x, tile_kernel, tile.count(rows), args, tile.warps, tensors=4)
+    options = tiles.held_options(device_of(x), tile)
+    return bound(id, x, tile_kernel, tile.count(rows), args, tile.warps, tensors=4, **options)

@@ -18,11 +18,24 @@ from kernelzoo.launch import Launch
 from kernelzoo.layout import Rows, cdiv, rows_of
 from kernelzoo.registry import register
 
-WARPS, REGISTERS, RESIDENT = 8, 128, 2
-"""Warps of a program, registers of a thread, and how many such programs share an SM."""
 
-THREADS = WARPS * tiles.LANES
-"""Each awaits one pair: so many programs take a row at the most."""
+class Team(NamedTuple):
+    """A program: its warps, registers of a thread, and how many such programs share an SM."""
+
+    warps: int
+    registers: int
+    resident: int
+
+    @property
+    def threads(self) -> int:
+        """Each awaits one pair: so many programs take a row at the most."""
+        return self.warps * tiles.LANES
+
+
+def team_of(device: Device) -> Team:
+    """The program of a device: what suffices on an H200 spills a few registers elsewhere."""
+    return Team(8, 128, 2) if device.arch in ("", "sm_90") else Team(4, 168, 3)
+
 
 HELD_BYTES, BLOCK_BYTES = 256, 64
 """Of a share, as computed, that a thread holds; and of a block that it reads twice where a share is longer."""
@@ -138,9 +151,9 @@ class Shares(NamedTuple):
     holds: bool
 
 
-def shares(rows: int, n: int, held: int, resident: int) -> Shares:
+def shares(rows: int, n: int, held: int, most: int, resident: int) -> Shares:
     """As few programs to a row as hold it, or as many more as take least time; all that there are, if none can."""
-    least, most = cdiv(n, held), min(THREADS, resident)
+    least, most = cdiv(n, held), min(most, resident)
     if least > most:
         return Shares(most, False)
 
@@ -166,18 +179,18 @@ def split_grid(x: torch.Tensor, out: torch.Tensor) -> Launch:
 
 def exchanging(id: str, x: torch.Tensor, out: torch.Tensor, rows: Rows, device: Device) -> Launch:
     """The launch, on a device whose programs may wait for each other."""
-    wide = wide_dtype(x.dtype)
-    held, block = (bytes // tiles.wide_bytes(rows) * THREADS for bytes in (HELD_BYTES, BLOCK_BYTES))
-    unit, inside, resident = tiles.vector_of(rows), tiles.inside(rows), RESIDENT * device.multiprocessors
-    found = shares(rows.total, inside, held - unit, resident)
+    wide, team = wide_dtype(x.dtype), team_of(device)
+    held, block = (bytes // tiles.wide_bytes(rows) * team.threads for bytes in (HELD_BYTES, BLOCK_BYTES))
+    unit, inside, resident = tiles.vector_of(rows), tiles.inside(rows), team.resident * device.multiprocessors
+    found = shares(rows.total, inside, held - unit, team.threads, resident)
     plan = split(rows.total, inside, found.parts, unit, resident)
     blocks = cdiv(max(0, plan.span - held), block)
-    layout = gl.BlockedLayout([unit], [tiles.LANES], [WARPS], [0])
-    lanes = gl.BlockedLayout([1], [tiles.LANES], [WARPS], [0])
+    layout = gl.BlockedLayout([unit], [tiles.LANES], [team.warps], [0])
+    lanes = gl.BlockedLayout([1], [tiles.LANES], [team.warps], [0])
     pairs = x.new_full((2, rows.total, wide.itemsize // 4, plan.parts), -1, dtype=torch.int64)
     arrivals = x.new_zeros(1, dtype=torch.int64)
     place = (x, out, pairs, arrivals, *row_arguments(rows), plan.parts, plan.span // unit, blocks, unit)
     kinds = (wide_type(x.dtype), tiles.lowest(wide), edges_of(rows))
-    args = (*place, *kinds, held, block if blocks else 0, THREADS, layout, lanes)
-    options = {"maxnreg": REGISTERS, "launch_cooperative_grid": True}
-    return bound(id, x, split_kernel, plan.blocks, args, WARPS, **options)
+    args = (*place, *kinds, held, block if blocks else 0, team.threads, layout, lanes)
+    options = {"maxnreg": team.registers, "launch_cooperative_grid": True}
+    return bound(id, x, split_kernel, plan.blocks, args, team.warps, **options)

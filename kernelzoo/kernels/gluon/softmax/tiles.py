@@ -7,7 +7,7 @@ from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.gluon import tiles
 from kernelzoo.kernels.gluon.softmax.tile_kernel import tile_kernel
 from kernelzoo.kernels.gluon.tiles import Tile, along, inside, wide_bytes
-from kernelzoo.kernels.shared.jit import bound, edges_of, wide_type
+from kernelzoo.kernels.shared.jit import bound, device_of, edges_of, wide_type
 from kernelzoo.launch import Launch
 from kernelzoo.layout import Rows, Strides, power_of_two, rows_of
 from kernelzoo.tables import knob, numbers
@@ -84,4 +84,5 @@ def launch_of_tiles(id: str, x: torch.Tensor, out: torch.Tensor, tile: Tile) -> 
     edges = 0 if tile.across else edges_of(rows)
     place = (x, out, *tiles.place_arguments(rows, tile), wide_type(x.dtype), edges)
     args = (*place, *tile.constants(tiles.is_far(rows, tile)))
-    return bound(id, x, tile_kernel, tile.count(rows), args, tile.warps)
+    options = tiles.held_options(device_of(x), tile)
+    return bound(id, x, tile_kernel, tile.count(rows), args, tile.warps, **options)

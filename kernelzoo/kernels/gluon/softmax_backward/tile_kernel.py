@@ -16,7 +16,7 @@ from kernelzoo.kernels.gluon.words import (
     row_start,
     rows_of_tile,
 )
-from kernelzoo.kernels.shared.jit import bound, edges_of, wide_type
+from kernelzoo.kernels.shared.jit import bound, device_of, edges_of, wide_type
 from kernelzoo.launch import Launch
 from kernelzoo.layout import rows_with
 
@@ -71,4 +71,5 @@ def launch_of_tiles(id: str, tensors: tuple[torch.Tensor, torch.Tensor, torch.Te
     edges = 0 if tile.across else edges_of(rows, weights)
     kinds = (wide_type(grad.dtype), edges, *tile.constants(tiles.is_far(rows, tile, weights)))
     args = (*tensors, *tiles.place_arguments(rows, tile, weights), *kinds)
-    return bound(id, grad, tile_kernel, tile.count(rows), args, tile.warps, tensors=3)
+    options = tiles.held_options(device_of(grad), tile)
+    return bound(id, grad, tile_kernel, tile.count(rows), args, tile.warps, tensors=3, **options)
