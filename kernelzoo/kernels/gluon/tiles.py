@@ -166,11 +166,11 @@ def _warps(rows: Rows, elements: int) -> int:
 def held_options(device: Device, tile: Tile) -> dict[str, Any]:
     """What the compiler is told of the registers of a kernel that holds its tile.
 
-    But for an H200 the assembler spills a few for the sake of one program more to an SM, unless it is told how many
-    there are.
+    Of columns, and but for an H200, the assembler spills a few for the sake of one program more to an SM, unless it is
+    told how many there are.
     """
-    threads = tile.warps * LANES
-    return {} if device.arch in ("", "sm_90") else {"maxnreg": min(255, device.registers // threads)}
+    few = device.arch in ("", "sm_90") and not tile.across
+    return {} if few or not device.arch else {"maxnreg": min(255, device.registers // (tile.warps * LANES))}
 
 
 def lowest(dtype: torch.dtype) -> float:
