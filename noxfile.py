@@ -13,7 +13,7 @@ nox.options.reuse_venv = "yes"
 nox.options.sessions = ["lint", "types", "audit", "tests", "bench"]
 
 CONSTRAINTS = Path(__file__).parent / ".ci" / "constraints.txt"
-BACKENDS = ("torch", "cpu", "triton", "cupy", "numba")
+BACKENDS = ("torch", "cpu", "triton", "gluon", "cupy", "numba")
 GPU = shutil.which("nvidia-smi") is not None or shutil.which("rocm-smi") is not None
 GROUPS = nox.project.dependency_groups
 PROJECT = nox.project.load_toml("pyproject.toml")
@@ -171,6 +171,17 @@ def tests_triton(session: nox.Session) -> None:
         check(session, *conformance)
 
 
+@nox.session(name="tests-gluon")
+def tests_gluon(session: nox.Session) -> None:
+    """The contract, for the Gluon backend: in Triton's interpreter less its layouts, and compiled ahead of time."""
+    install(session, "test", extras=("gluon",))
+    conformance = (CONFORMANCE, "-k", "gluon", "--kernelzoo-require", "gluon", *session.posargs)
+    check(session, "tests/gluon/test_interpreted.py", *conformance, *PARALLEL, **INTERPRETER)
+    check(session, "tests/gluon", *PARALLEL, *session.posargs)
+    if GPU:
+        check(session, *conformance)
+
+
 @nox.session(name="tests-cupy")
 def tests_cupy(session: nox.Session) -> None:
     """The contract, for the CuPy backend: emulated, compiled ahead of time, and on a GPU if there is one."""
@@ -243,6 +254,15 @@ def bench_triton(session: nox.Session) -> None:
         session.skip("no GPU here, and the interpreter is never timed")
     install(session, "bench", extras=("triton", "report"))
     compare(session, "--backend=torch,triton")
+
+
+@nox.session(name="bench-gluon")
+def bench_gluon(session: nox.Session) -> None:
+    """The Gluon backend beside torch; without a GPU there is nothing to time."""
+    if not GPU:
+        session.skip("no GPU here, and the interpreter is never timed")
+    install(session, "bench", extras=("gluon", "report"))
+    compare(session, "--backend=torch,gluon")
 
 
 @nox.session(name="bench-cupy")

@@ -43,6 +43,9 @@ FLOORS = (
 FLOOR = {name: floor for floor, names in enumerate(FLOORS) for name in names}
 
 GPU_LANGUAGES = ("cupy", "numba", "triton")
+SELECTIONS = ("gluon",)
+"""GPU languages that show some of the forms, each of which another has."""
+
 OPERATIONS = tuple(
     sorted(path.stem for path in (PACKAGE / "kernels" / "triton").iterdir() if (path / "choose.py").exists())
 )
@@ -180,8 +183,8 @@ NAMES_ELSEWHERE: dict[str, str] = {
 
 
 def test_names_stand_in_their_place() -> None:
-    names = {*GPU_LANGUAGES, *OPERATIONS}
-    pattern = re.compile(rf"^({'|'.join(('cpu', 'torch', *GPU_LANGUAGES))})/({'|'.join(OPERATIONS)})\b")
+    names = {*GPU_LANGUAGES, *SELECTIONS, *OPERATIONS}
+    pattern = re.compile(rf"^({'|'.join(('cpu', 'torch', *GPU_LANGUAGES, *SELECTIONS))})/({'|'.join(OPERATIONS)})\b")
     wrong = []
     for name, path in modules().items():
         if name.startswith(("kernels.", "operations.", "distributed")) or name in NAMES_ELSEWHERE:
@@ -214,7 +217,7 @@ def registered(language: str) -> dict[tuple[str, str], tuple[str, Path]]:
     return found
 
 
-@pytest.mark.parametrize("language", ["cpu", *GPU_LANGUAGES, "torch"])
+@pytest.mark.parametrize("language", ["cpu", *GPU_LANGUAGES, *SELECTIONS, "torch"])
 def test_a_form_has_a_file_of_its_name(language: str) -> None:
     for (op, name), (kind, path) in registered(language).items():
         assert path.stem == (name if kind == "register" else "choose"), f"{language}/{op}/{name} stands in {path.name}"
@@ -231,6 +234,9 @@ def test_a_form_has_one_name_in_every_language() -> None:
         lacking = [language for language in GPU_LANGUAGES if (op, name) not in registered(language)]
         if lacking:
             missing.add(f"{op}/{name}")
+    for language in SELECTIONS:
+        for key, (kind, _) in registered(language).items():
+            assert kind in kinds[key], f"{language}/{'/'.join(key)} is a {kind}, and elsewhere {kinds[key]}"
     assert {key: kind for key, kind in kinds.items() if len(kind) > 1} == {}
     assert missing == set(ONLY_SOME)
 

@@ -21,7 +21,7 @@ PAGE = PACKAGE.parent / "docs" / "kernels.md"
 MOST_LINES = 310
 """Of code that a reader of one form goes through, from the public call on."""
 
-NAMES = {"triton": "Triton", "cupy": "CUDA C", "numba": "Numba", "cpu": "cpu", "torch": "torch"}
+NAMES = {"triton": "Triton", "gluon": "Gluon", "cupy": "CUDA C", "numba": "Numba", "cpu": "cpu", "torch": "torch"}
 """Languages, in the order of the page, and what it calls them."""
 
 CALL = (
@@ -38,17 +38,17 @@ CALL = (
 FUSED = {
     "triton": (
         "softmax/fused.py:fused",
-        "launch.py:edges_of",
+        "shared/jit.py:edges_of",
         "softmax/tiles.py:row_columns",
         "softmax/tiles.py:tile_columns",
         "softmax/fused.py:warps_of",
         "softmax/tiles.py:row_warps",
-        "launch.py:row_arguments",
-        "launch.py:multiple_of",
-        "launch.py:bound",
-        "launch.py:compiler_options",
-        "launch.py:compiled",
-        "launch.py:launch_of",
+        "shared/jit.py:row_arguments",
+        "shared/jit.py:multiple_of",
+        "shared/jit.py:bound",
+        "shared/jit.py:compiler_options",
+        "shared/jit.py:compiled",
+        "shared/jit.py:launch_of",
         "softmax/fused.py:fused_kernel",
         "words.py:await_last_launch",
         "words.py:row_start",
@@ -144,7 +144,12 @@ def _of_cuda(source: list[str], name: str) -> int:
 
 def own_lines(language: str) -> int:
     """Of one language's fused, from its bind on."""
-    return sum(lines(f"kernels/{language}/{place}") for place in FUSED[language])
+    return sum(lines(place) for place in _own(language))
+
+
+def _own(language: str) -> list[str]:
+    """Where a language's fused is read, from the package's folder."""
+    return [f"kernels/{'' if place.startswith('shared/') else f'{language}/'}{place}" for place in FUSED[language]]
 
 
 def common_lines() -> int:
@@ -154,10 +159,10 @@ def common_lines() -> int:
 def reading() -> str:
     """What is read for fused: first for any form, then in each GPU language."""
     tables = [_table("any form", CALL, [f"| in all | {common_lines()} |"])]
-    for language, places in FUSED.items():
+    for language in FUSED:
         own = own_lines(language)
         ends = [f"| in all | {own} |", f"| from the public call on | {common_lines() + own} |"]
-        tables.append(_table(f"{language}/softmax/fused", [f"kernels/{language}/{place}" for place in places], ends))
+        tables.append(_table(f"{language}/softmax/fused", _own(language), ends))
     return "\n\n".join(tables)
 
 

@@ -15,7 +15,7 @@ import devices  # noqa: E402  (after the skips)
 import matrix  # noqa: E402
 
 from kernelzoo import inspect, tables  # noqa: E402
-from kernelzoo.kernels.triton import launch  # noqa: E402
+from kernelzoo.kernels.shared import jit as launch  # noqa: E402
 from kernelzoo.launch import Step, recorded  # noqa: E402
 
 

@@ -79,7 +79,7 @@ def test_what_does_not_compile_and_a_broken_assembler(tmp_path: Path, monkeypatc
 )
 def test_a_damaged_cache_is_gone_round(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
     """Triton raises these of a cached kernel whose files are cut short or gone, and of a disk that is full."""
-    from kernelzoo.kernels.triton import launch
+    from kernelzoo.kernels.shared import jit as launch
 
     damaged, used = str(tmp_path / "damaged"), []
 
@@ -101,7 +101,7 @@ def test_a_damaged_cache_is_gone_round(tmp_path: Path, monkeypatch: pytest.Monke
 def test_the_compiler_s_own_errors_are_raised_once(monkeypatch: pytest.MonkeyPatch) -> None:
     from triton.compiler.errors import CompilationError
 
-    from kernelzoo.kernels.triton import launch
+    from kernelzoo.kernels.shared import jit as launch
 
     calls = []
 

@@ -86,7 +86,7 @@ def test_strips_of_columns_are_right() -> None:
 def test_a_launch_hands_on_all_canonical_tensors(monkeypatch: pytest.MonkeyPatch) -> None:
     torch = pytest.importorskip("torch")
     pytest.importorskip("triton", reason="the triton backend needs the package triton")
-    from kernelzoo.kernels.triton import launch
+    from kernelzoo.kernels.shared import jit as launch
     from kernelzoo.launch import Movable, WithWorkspace
 
     monkeypatch.setattr(launch, "_current_stream", lambda device: 5)

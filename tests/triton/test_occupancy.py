@@ -7,7 +7,7 @@ import pytest
 pytest.importorskip("triton", reason="the triton backend needs the package triton")
 
 from kernelzoo.device import ARCHITECTURES, Device
-from kernelzoo.kernels.triton.launch import CDNA, INTERPRETER, resident
+from kernelzoo.kernels.shared.jit import CDNA, INTERPRETER, resident
 
 H200, MI300X = ARCHITECTURES["sm_90"], ARCHITECTURES["gfx942"]
 RADEON = dataclasses.replace(MI300X, arch="gfx1100", warp_size=32, threads=1024)

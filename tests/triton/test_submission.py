@@ -8,7 +8,7 @@ import torch  # noqa: F401  (before Triton, which looks for it)
 import triton
 from triton.backends.nvidia.driver import CudaLauncher
 
-from kernelzoo.kernels.triton.launch import submission
+from kernelzoo.kernels.shared.jit import submission
 
 ASKED = {
     "num_ctas": 1,

@@ -4,21 +4,11 @@ from pathlib import Path
 
 from kernelzoo.errors import BackendUnavailableError
 from kernelzoo.kernels.shared import code_cache
+from kernelzoo.kernels.shared.triton_version import too_old as too_old
 from kernelzoo.registry import require
-
-LEAST = (3, 6)
-"""The oldest Triton whose interpreter, driver and compiled kernels have what binding and launching here ask of them."""
-
 
 COMPILES_WITH = {"TRITON_INTERPRET": "0"}
 """The environment of a process that compiles kernels and runs none: an interpreter compiles nothing."""
-
-
-def too_old(version: str) -> str:
-    """Why a version of Triton can't be used, or ""."""
-    if tuple(int(number) for number in version.split(".")[:2]) >= LEAST:
-        return ""
-    return f"triton {version} is older than {'.'.join(map(str, LEAST))}"
 
 
 def probe() -> tuple[str, ...]:

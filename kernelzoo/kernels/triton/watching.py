@@ -12,8 +12,8 @@ from triton.runtime.jit import JITFunction
 from kernelzoo.device import Device
 from kernelzoo.errors import InspectionError
 from kernelzoo.kernels.shared.absent import replaced
+from kernelzoo.kernels.shared.jit import described
 from kernelzoo.kernels.triton.inspection import target
-from kernelzoo.kernels.triton.launch import described
 from kernelzoo.launch import Step, recording
 
 

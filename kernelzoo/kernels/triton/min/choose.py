@@ -2,7 +2,7 @@
 
 import torch
 
-from kernelzoo.kernels.triton.launch import device_of, edges_of
+from kernelzoo.kernels.shared.jit import device_of, edges_of
 from kernelzoo.kernels.triton.min import (
     atomics,
     column_tiles,

@@ -7,7 +7,7 @@ import triton
 import triton.language as tl
 
 from kernelzoo.errors import UnsupportedProblemError
-from kernelzoo.kernels.triton.launch import bound, column_arguments, device_of, wide_type
+from kernelzoo.kernels.shared.jit import bound, column_arguments, device_of, wide_type
 from kernelzoo.kernels.triton.min.arguments import identity
 from kernelzoo.kernels.triton.min.lowest import joined, lower
 from kernelzoo.kernels.triton.min.tiles import LINE_BYTES

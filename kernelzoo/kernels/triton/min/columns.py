@@ -3,7 +3,7 @@
 import torch
 
 from kernelzoo.device import Device
-from kernelzoo.kernels.triton.launch import device_of
+from kernelzoo.kernels.shared.jit import device_of
 from kernelzoo.kernels.triton.min.arguments import plain
 from kernelzoo.kernels.triton.min.column_tiles import (
     COLUMN_PILE,

@@ -9,7 +9,7 @@ import triton.language as tl
 
 from kernelzoo.device import Device
 from kernelzoo.errors import UnsupportedProblemError
-from kernelzoo.kernels.triton.launch import bound, device_of, wide_type
+from kernelzoo.kernels.shared.jit import bound, device_of, wide_type
 from kernelzoo.kernels.triton.min.arguments import identity, plain
 from kernelzoo.kernels.triton.min.column_tiles import COLUMN_PILE, Numbers, columns_or_refuse
 from kernelzoo.kernels.triton.min.lowest import joined, lower

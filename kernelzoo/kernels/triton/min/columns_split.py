@@ -2,7 +2,7 @@
 
 import torch
 
-from kernelzoo.kernels.triton.launch import device_of
+from kernelzoo.kernels.shared.jit import device_of
 from kernelzoo.kernels.triton.min.arguments import plain
 from kernelzoo.kernels.triton.min.column_tiles import Numbers, column_tile, columns_or_refuse, launch_of_columns
 from kernelzoo.kernels.triton.min.tiles import MANY_PARTS

@@ -4,7 +4,7 @@ import torch
 import triton
 import triton.language as tl
 
-from kernelzoo.kernels.triton.launch import bound, device_of, edges_of, row_arguments, wide_type
+from kernelzoo.kernels.shared.jit import bound, device_of, edges_of, row_arguments, wide_type
 from kernelzoo.kernels.triton.min.arguments import fold_of, identity, plain
 from kernelzoo.kernels.triton.min.lowest import body_and_edges, end_of_vectors, folded, lower, lowest, nothing_yet
 from kernelzoo.kernels.triton.min.tiles import Numbers, block_tile

@@ -7,7 +7,7 @@ import triton
 import triton.language as tl
 
 from kernelzoo.errors import UnsupportedProblemError
-from kernelzoo.kernels.triton.launch import bound, device_of, wide_type
+from kernelzoo.kernels.shared.jit import bound, device_of, wide_type
 from kernelzoo.kernels.triton.min.arguments import identity, plain
 from kernelzoo.kernels.triton.min.lowest import lower, lowest
 from kernelzoo.kernels.triton.words import await_last_launch

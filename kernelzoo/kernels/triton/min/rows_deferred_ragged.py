@@ -7,7 +7,7 @@ import triton
 import triton.language as tl
 
 from kernelzoo.errors import UnsupportedProblemError
-from kernelzoo.kernels.triton.launch import bound, row_arguments, safe, wide_type
+from kernelzoo.kernels.shared.jit import bound, row_arguments, safe, wide_type
 from kernelzoo.kernels.triton.min.arguments import identity, plain
 from kernelzoo.kernels.triton.min.lowest import lower
 from kernelzoo.kernels.triton.words import await_last_launch, ragged_tile, row_start, whole_vectors

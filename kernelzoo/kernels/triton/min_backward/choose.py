@@ -3,7 +3,7 @@
 import torch
 
 from kernelzoo.device import Device
-from kernelzoo.kernels.triton.launch import device_of, edges_of
+from kernelzoo.kernels.shared.jit import device_of, edges_of
 from kernelzoo.kernels.triton.min_backward.columns import WHOLE
 from kernelzoo.kernels.triton.softmax.choose import FEW_ROWS
 from kernelzoo.kernels.triton.softmax.tiles import ON_CHIP_BYTES, Numbers, row_tile, wide_bytes

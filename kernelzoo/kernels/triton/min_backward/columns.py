@@ -3,7 +3,7 @@
 import torch
 
 from kernelzoo.errors import UnsupportedProblemError
-from kernelzoo.kernels.triton.launch import device_of
+from kernelzoo.kernels.shared.jit import device_of
 from kernelzoo.kernels.triton.min_backward.columns_kernel import launch_of_columns
 from kernelzoo.kernels.triton.softmax.pairs import WRITE
 from kernelzoo.kernels.triton.strips import whole_strip

@@ -7,7 +7,7 @@ import torch
 import triton
 import triton.language as tl
 
-from kernelzoo.kernels.triton.launch import bound, by_columns, column_arguments, device_of, wide_type
+from kernelzoo.kernels.shared.jit import bound, by_columns, column_arguments, device_of, wide_type
 from kernelzoo.kernels.triton.min_backward.arguments import one_a_row
 from kernelzoo.kernels.triton.min_backward.words import shares_of
 from kernelzoo.kernels.triton.softmax.pairs import EXCHANGE, LEAVE, WRITE, found_words

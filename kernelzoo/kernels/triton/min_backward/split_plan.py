@@ -4,8 +4,8 @@ from typing import Any
 
 import torch
 
+from kernelzoo.kernels.shared.jit import bound, device_of, edges_of, packed, row_arguments, wide_type
 from kernelzoo.kernels.shared.split import split
-from kernelzoo.kernels.triton.launch import bound, device_of, edges_of, packed, row_arguments, wide_type
 from kernelzoo.kernels.triton.min_backward.arguments import one_a_row
 from kernelzoo.kernels.triton.min_backward.columns_kernel import launch_of_columns
 from kernelzoo.kernels.triton.min_backward.split_kernel import split_kernel

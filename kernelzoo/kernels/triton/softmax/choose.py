@@ -3,7 +3,7 @@
 import torch
 
 from kernelzoo.device import Device
-from kernelzoo.kernels.triton.launch import device_of, edges_of, packed
+from kernelzoo.kernels.shared.jit import device_of, edges_of, packed
 from kernelzoo.kernels.triton.softmax import (
     columns_flat,
     fused_packed,

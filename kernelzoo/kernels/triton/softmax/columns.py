@@ -3,7 +3,7 @@
 import torch
 
 from kernelzoo.errors import UnsupportedProblemError
-from kernelzoo.kernels.triton.launch import bound, device_of
+from kernelzoo.kernels.shared.jit import bound, device_of
 from kernelzoo.kernels.triton.softmax.columns_kernel import columns_kernel
 from kernelzoo.kernels.triton.softmax.pairs import WRITE
 from kernelzoo.kernels.triton.softmax.strips import Strips, strip_arguments, strip_options, strips_or_raise

@@ -7,7 +7,7 @@ import triton
 import triton.language as tl
 
 from kernelzoo.errors import UnsupportedProblemError
-from kernelzoo.kernels.triton.launch import bound, device_of, wide_dtype, wide_type
+from kernelzoo.kernels.shared.jit import bound, device_of, wide_dtype, wide_type
 from kernelzoo.kernels.triton.softmax.pairs import LEAVE, WRITE
 from kernelzoo.kernels.triton.softmax.words import exponential
 from kernelzoo.kernels.triton.words import await_last_launch

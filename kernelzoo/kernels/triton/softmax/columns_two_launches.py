@@ -2,7 +2,7 @@
 
 import torch
 
-from kernelzoo.kernels.triton.launch import bound, device_of
+from kernelzoo.kernels.shared.jit import bound, device_of
 from kernelzoo.kernels.triton.softmax.columns_kernel import columns_kernel
 from kernelzoo.kernels.triton.softmax.pairs import LEAVE, WRITE
 from kernelzoo.kernels.triton.softmax.strips import (

@@ -5,8 +5,8 @@ import triton
 import triton.language as tl
 
 from kernelzoo.errors import UnsupportedProblemError
+from kernelzoo.kernels.shared.jit import bound, device_of, row_arguments, wide_dtype, wide_type
 from kernelzoo.kernels.shared.split import split
-from kernelzoo.kernels.triton.launch import bound, device_of, row_arguments, wide_dtype, wide_type
 from kernelzoo.kernels.triton.softmax.pairs import LEAVE, WRITE
 from kernelzoo.kernels.triton.softmax.parts import Numbers
 from kernelzoo.kernels.triton.softmax.tiles import LINE_BYTES

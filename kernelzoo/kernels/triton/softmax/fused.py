@@ -8,7 +8,7 @@ import triton
 import triton.language as tl
 
 from kernelzoo.device import Device
-from kernelzoo.kernels.triton.launch import bound, device_of, edges_of, row_arguments, wide_type
+from kernelzoo.kernels.shared.jit import bound, device_of, edges_of, row_arguments, wide_type
 from kernelzoo.kernels.triton.softmax.tiles import Numbers, row_columns, row_warps, tile_columns
 from kernelzoo.kernels.triton.softmax.words import softmax_row
 from kernelzoo.kernels.triton.words import await_last_launch, row_start

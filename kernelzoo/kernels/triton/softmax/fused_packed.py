@@ -5,7 +5,7 @@ import triton
 import triton.language as tl
 
 from kernelzoo.errors import UnsupportedProblemError
-from kernelzoo.kernels.triton.launch import bound, device_of, edges_of, packed, row_arguments, wide_type
+from kernelzoo.kernels.shared.jit import bound, device_of, edges_of, packed, row_arguments, wide_type
 from kernelzoo.kernels.triton.softmax.halves import empty_words, halves, not_before
 from kernelzoo.kernels.triton.softmax.tiles import row_columns
 from kernelzoo.kernels.triton.softmax.words import exponential, zero_if_empty

@@ -5,7 +5,7 @@ import triton
 import triton.language as tl
 
 from kernelzoo.errors import UnsupportedProblemError
-from kernelzoo.kernels.triton.launch import bound, device_of, edges_of, row_arguments, safe, wide_type
+from kernelzoo.kernels.shared.jit import bound, device_of, edges_of, row_arguments, safe, wide_type
 from kernelzoo.kernels.triton.softmax.tiles import Numbers, row_tile
 from kernelzoo.kernels.triton.softmax.words import READ, exponential, zero_if_empty
 from kernelzoo.kernels.triton.words import await_last_launch, ragged_tile, row_start, whole_vectors

@@ -5,7 +5,7 @@ import triton
 import triton.language as tl
 
 from kernelzoo.errors import UnsupportedProblemError
-from kernelzoo.kernels.triton.launch import bound, device_of, edges_of, row_arguments, wide_type
+from kernelzoo.kernels.shared.jit import bound, device_of, edges_of, row_arguments, wide_type
 from kernelzoo.kernels.triton.softmax.tiles import Numbers, row_tile, tile_warps
 from kernelzoo.kernels.triton.softmax.words import READ, softmax_of, softmax_with_edges
 from kernelzoo.kernels.triton.words import await_last_launch, edge_columns, row_start, whole_vectors

@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from kernelzoo.device import Device
-from kernelzoo.kernels.triton.launch import edges_of, packed
+from kernelzoo.kernels.shared.jit import edges_of, packed
 from kernelzoo.layout import Rows, cdiv
 from kernelzoo.tables import knob, numbers
 

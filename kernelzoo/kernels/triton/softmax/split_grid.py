@@ -3,7 +3,7 @@
 import torch
 
 from kernelzoo.errors import UnsupportedProblemError
-from kernelzoo.kernels.triton.launch import bound, device_of
+from kernelzoo.kernels.shared.jit import bound, device_of
 from kernelzoo.kernels.triton.softmax.pairs import EXCHANGE
 from kernelzoo.kernels.triton.softmax.split_kernel import split_kernel
 from kernelzoo.kernels.triton.softmax.split_plan import split_plan

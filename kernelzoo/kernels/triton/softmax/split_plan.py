@@ -5,8 +5,8 @@ from typing import Any, NamedTuple
 import torch
 
 from kernelzoo.errors import UnsupportedProblemError
+from kernelzoo.kernels.shared.jit import device_of, edges_of, row_arguments, wide_dtype, wide_type
 from kernelzoo.kernels.shared.split import split
-from kernelzoo.kernels.triton.launch import device_of, edges_of, row_arguments, wide_dtype, wide_type
 from kernelzoo.kernels.triton.softmax import parts
 from kernelzoo.layout import cdiv, rows_of
 from kernelzoo.tables import of

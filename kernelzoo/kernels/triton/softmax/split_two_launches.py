@@ -2,7 +2,7 @@
 
 import torch
 
-from kernelzoo.kernels.triton.launch import bound
+from kernelzoo.kernels.shared.jit import bound
 from kernelzoo.kernels.triton.softmax.pairs import LEAVE, WRITE
 from kernelzoo.kernels.triton.softmax.split_kernel import split_kernel
 from kernelzoo.kernels.triton.softmax.split_plan import split_plan

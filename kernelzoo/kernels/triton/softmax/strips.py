@@ -6,7 +6,7 @@ import torch
 
 from kernelzoo.device import Device
 from kernelzoo.errors import UnsupportedProblemError
-from kernelzoo.kernels.triton.launch import column_arguments, wide_dtype, wide_type
+from kernelzoo.kernels.shared.jit import column_arguments, wide_dtype, wide_type
 from kernelzoo.kernels.triton.softmax.tiles import SECTOR_BYTES
 from kernelzoo.layout import Columns, Rows, cdiv, power_of_two
 

@@ -5,7 +5,7 @@ import triton
 import triton.language as tl
 
 from kernelzoo.errors import UnsupportedProblemError
-from kernelzoo.kernels.triton.launch import bound, device_of, edges_of, row_arguments, wide_type
+from kernelzoo.kernels.shared.jit import bound, device_of, edges_of, row_arguments, wide_type
 from kernelzoo.kernels.triton.softmax.tiles import Numbers, row_tile, tile_warps
 from kernelzoo.kernels.triton.softmax_backward.words import gradient_tile
 from kernelzoo.kernels.triton.words import await_last_launch, row_start

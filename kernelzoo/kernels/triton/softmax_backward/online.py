@@ -4,7 +4,7 @@ import torch
 import triton
 import triton.language as tl
 
-from kernelzoo.kernels.triton.launch import bound, device_of, edges_of, row_arguments, wide_type
+from kernelzoo.kernels.shared.jit import bound, device_of, edges_of, row_arguments, wide_type
 from kernelzoo.kernels.triton.softmax import tiles
 from kernelzoo.kernels.triton.softmax.online import Numbers, column_tile
 from kernelzoo.kernels.triton.words import await_last_launch, edge_columns, row_start, whole_vectors

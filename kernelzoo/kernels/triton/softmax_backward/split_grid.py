@@ -3,7 +3,7 @@
 import torch
 
 from kernelzoo.errors import UnsupportedProblemError
-from kernelzoo.kernels.triton.launch import device_of
+from kernelzoo.kernels.shared.jit import device_of
 from kernelzoo.kernels.triton.softmax.pairs import EXCHANGE
 from kernelzoo.kernels.triton.softmax_backward.split_plan import launch_in_parts
 from kernelzoo.launch import Launch

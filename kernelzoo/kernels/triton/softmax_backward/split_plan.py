@@ -4,8 +4,8 @@ from typing import Any
 
 import torch
 
+from kernelzoo.kernels.shared.jit import bound, device_of, edges_of, packed, row_arguments, wide_type
 from kernelzoo.kernels.shared.split import split
-from kernelzoo.kernels.triton.launch import bound, device_of, edges_of, packed, row_arguments, wide_type
 from kernelzoo.kernels.triton.softmax import parts
 from kernelzoo.kernels.triton.softmax.pairs import EXCHANGE
 from kernelzoo.kernels.triton.softmax_backward.columns_kernel import launch_of_columns

@@ -1,4 +1,7 @@
-"""From a kernel to a launch: its arguments, how it is compiled, and how it is submitted or recorded."""
+"""From a kernel that Triton's compiler takes to a launch: its arguments, how it is compiled, submitted or recorded.
+
+Gluon's kernels are compiled, cached and launched as Triton's are: both languages bind through here.
+"""
 
 import functools
 import inspect
@@ -89,11 +92,11 @@ def multiple_of(rows: Rows, *others: Strides) -> int:
     Triton sees that an integer is a multiple of 16 and otherwise nothing, so that rows of 1000 floats would be read one
     by one. Kernels take these numbers divided by the multiple, a constant, and see 16-byte vectors.
     """
-    common = _common(rows, others)
-    return common if common < 16 else 1
+    found = common(rows, *others)
+    return found if found < 16 else 1
 
 
-def _common(rows: Rows, others: tuple[Strides, ...]) -> int:
+def common(rows: Rows, *others: Strides) -> int:
     """``rows.common``, with the strides of other tensors of n elements a row."""
     return math.gcd(rows.common, *(stride for other in others for stride in (other.outer, other.inner)))
 
@@ -136,7 +139,7 @@ def edges_of(rows: Rows, *others: Strides) -> int:
     reduction's output is of no concern.
     """
     vector = rows.whole_vector
-    if _common(rows, others) >= vector or rows.n < 2 * vector or rows.x_n != 1 or rows.across or rows.x_phase:
+    if common(rows, *others) >= vector or rows.n < 2 * vector or rows.x_n != 1 or rows.across or rows.x_phase:
         return 0
     if any(
         other.n != 1 or other.phase or (rows.x_outer - other.outer) % vector or (rows.x_inner - other.inner) % vector
@@ -157,7 +160,7 @@ def packed(rows: Rows, *others: Strides) -> bool:
     """Whether rows of half precision may be read as whole vectors of pairs, their edges aside."""
     whole = rows.itemsize == 2 and rows.x_n == rows.out_n == 1 and not rows.across
     aligned = rows.aligned and not any(other.phase or other.n != 1 for other in others)
-    return whole and ((_common(rows, others) >= 8 and aligned) or edges_of(rows, *others) > 0)
+    return whole and ((common(rows, *others) >= 8 and aligned) or edges_of(rows, *others) > 0)
 
 
 def safe(rows: Rows) -> int:
@@ -214,7 +217,7 @@ def described(kernel: Any, program: Any, args: tuple[Any, ...], options: dict[st
     constants |= {name: value for name, value in options.items() if name != "enable_fp_fusion"}
     return Compiled(
         name=kernel.fn.__name__,
-        language="triton",
+        language="gluon" if kernel.is_gluon() else "triton",
         source=textwrap.dedent("".join(lines)),
         file=inspect.getfile(kernel.fn),
         line=first,

@@ -1,4 +1,4 @@
-"""The programs that a bind compiles for a device that is described, as Triton has them. Memory is never touched."""
+"""The programs that a bind of Triton or Gluon compiles for a device that is described. Memory is never touched."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ import torch
 
 from kernelzoo import operations, registry
 from kernelzoo.device import ARCHITECTURES, assumed
-from kernelzoo.kernels.triton import inspection, launch
+from kernelzoo.kernels.shared import described
+from kernelzoo.kernels.shared import jit as launch
 from kernelzoo.launch import Step, recorded
-
-registry.import_kernels("triton", "kernelzoo.kernels.triton")
 
 
 @dataclass(frozen=True)
@@ -43,8 +42,9 @@ class Program:
         return str(asm["ptx"] if "ptx" in asm else asm["amdgcn"])
 
 
-def bind(op: operations.Operation, variant: str) -> Any:
-    return registry._registered["triton", op.name, variant]
+def bind(op: operations.Operation, variant: str, backend: str) -> Any:
+    registry.import_kernels(backend, f"kernelzoo.kernels.{backend}")
+    return registry._registered[backend, op.name, variant]
 
 
 def _others(op: operations.Operation, x: torch.Tensor, axis: int) -> list[torch.Tensor]:
@@ -53,7 +53,9 @@ def _others(op: operations.Operation, x: torch.Tensor, axis: int) -> list[torch.
     return [torch.empty_like(other, device=x.device) for other in found.inputs[1:]]
 
 
-def bound(op: operations.Operation, form: Any, x: torch.Tensor, axis: int, arch: str) -> list[Program]:
+def bound(
+    op: operations.Operation, form: Any, x: torch.Tensor, axis: int, arch: str, backend: str = "triton"
+) -> list[Program]:
     """The programs of what a form, a name or a bind of its own, launches for x, in order."""
     device = ARCHITECTURES[arch]
     made: list[Any] = []
@@ -64,12 +66,12 @@ def bound(op: operations.Operation, form: Any, x: torch.Tensor, axis: int, arch:
         return made[-1]
 
     with (
-        inspection.target(device),
+        described.target(device),
         assumed(device),
         recorded(compiles=True) as steps,
         mock.patch.object(launch, "compiled", noted),
     ):
-        what = bind(op, form) if isinstance(form, str) else form
+        what = bind(op, form, backend) if isinstance(form, str) else form
         args = operations.Arguments((x, *_others(op, x, axis)), (axis % x.ndim,))
         op.launch(what, args, op.allocate(args))()
         programs = []
@@ -84,10 +86,16 @@ def bound(op: operations.Operation, form: Any, x: torch.Tensor, axis: int, arch:
 
 
 def programs(
-    op: operations.Operation, form: str, shape: tuple[int, ...], axis: int, dtype: Any, arch: str
+    op: operations.Operation,
+    form: str,
+    shape: tuple[int, ...],
+    axis: int,
+    dtype: Any,
+    arch: str,
+    backend: str = "triton",
 ) -> list[Program]:
     """The same for a contiguous problem."""
-    return bound(op, form, torch.empty(shape, dtype=dtype, device="meta"), axis, arch)
+    return bound(op, form, torch.empty(shape, dtype=dtype, device="meta"), axis, arch, backend)
 
 
 def occurrences(pattern: str, program: Program) -> int:

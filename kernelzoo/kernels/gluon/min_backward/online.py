@@ -1,0 +1,92 @@
+"""A running count in each lane over blocks of a row, then a pass that reads the row again and writes."""
+
+import torch
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
+
+from kernelzoo.kernels.gluon import tiles
+from kernelzoo.kernels.gluon.min_backward.words import shares_of
+from kernelzoo.kernels.gluon.softmax.online import BLOCK_BYTES
+from kernelzoo.kernels.gluon.words import (
+    aligned,
+    await_last_launch,
+    edge_columns,
+    end_of_vectors,
+    inside_vectors,
+    row_start,
+    rows_of_tile,
+)
+from kernelzoo.kernels.shared.jit import bound, edges_of, wide_type
+from kernelzoo.launch import Launch
+from kernelzoo.layout import rows_with
+from kernelzoo.registry import register
+
+
+@gluon.jit
+def online_kernel(
+    x, y, grad, out, rows, n, inner,
+    x_outer, x_n, x_inner, out_outer, out_n, out_inner, MULTIPLE: gl.constexpr,
+    y_outer, y_inner, grad_outer, grad_inner,
+    WIDE: gl.constexpr, EDGES: gl.constexpr, ACROSS: gl.constexpr, FAR: gl.constexpr,
+    ROWS: gl.constexpr, BLOCK: gl.constexpr, LAYOUT: gl.constexpr, EDGE_LAYOUT: gl.constexpr,
+):  # fmt: skip
+    await_last_launch()
+    DTYPE: gl.constexpr = out.dtype.element_ty
+    STEP: gl.constexpr = gl.int64 if FAR else gl.int32
+    n = gl.cast(n, gl.int64)
+    if ACROSS:
+        inner = gl.cast(inner, gl.int64) * MULTIPLE
+        x_n = gl.cast(x_n, STEP) * MULTIPLE
+        out_n = gl.cast(out_n, STEP) * MULTIPLE
+    else:
+        n *= MULTIPLE
+    group, place, there = rows_of_tile(gl.program_id(0), rows, inner, ACROSS, ROWS, LAYOUT)
+    x_start = row_start(group, place, x_outer, x_inner, MULTIPLE, ACROSS)[:, None]
+    out_start = row_start(group, place, out_outer, out_inner, MULTIPLE, ACROSS)[:, None]
+    least = gl.load(y + row_start(group, place, y_outer, y_inner, 1, ACROSS), there, other=0).to(WIDE)[:, None]
+    slope = gl.load(grad + row_start(group, place, grad_outer, grad_inner, 1, ACROSS), there, other=0).to(WIDE)
+    there = there[:, None]
+    cols = gl.arange(0, BLOCK, gl.SliceLayout(0, LAYOUT))[None, :]
+    here = cols.to(STEP)
+    length = n
+    if EDGES:
+        length = inside_vectors(x_start, n, EDGES)
+        edge, known = edge_columns(x_start, there, n, EDGES, EDGE_LAYOUT)
+        edges = gl.load(x + (gl.convert_layout(x_start, EDGE_LAYOUT) + edge), known, other=float("nan")).to(WIDE)
+        edges_equal = edges == gl.convert_layout(least, EDGE_LAYOUT)
+        out_edges = out + (gl.convert_layout(out_start, EDGE_LAYOUT) + edge)
+    x_start = aligned(x_start, EDGES)
+    out_start = aligned(out_start, EDGES)
+    longest = end_of_vectors(n, EDGES)
+    # Every lane counts for itself, in 32 bits, and lanes meet once, after the loop, in 64.
+    counts = gl.full([ROWS, BLOCK], 0, gl.int32, LAYOUT)
+    for start in range(0, longest, BLOCK):
+        mask = there & (cols < length - start)
+        block = gl.load(x + (x_start + start * x_n) + here * x_n, mask, other=float("nan")).to(WIDE)
+        counts += (block == least).to(gl.int32)
+    count = gl.sum(counts.to(gl.int64), 1, keep_dims=True)
+    if EDGES:
+        count += gl.convert_layout(gl.sum(edges_equal.to(gl.int64), 1, keep_dims=True), LAYOUT)
+    each, rest = shares_of(slope[:, None], count, DTYPE)
+    if EDGES:
+        edge_each = gl.convert_layout(each, EDGE_LAYOUT)
+        edge_rest = gl.convert_layout(rest, EDGE_LAYOUT)
+        gl.store(out_edges, gl.where(edges_equal, edge_each, edge_rest), known)
+    blocks = (longest + BLOCK - 1) // BLOCK
+    for i in range(blocks):
+        start = (blocks - 1 - i) * BLOCK  # backwards: what was read last is likeliest to be in a cache still
+        mask = there & (cols < length - start)
+        block = gl.load(x + (x_start + start * x_n) + here * x_n, mask, other=float("nan")).to(WIDE)
+        result = gl.where(block == least, each, rest)
+        gl.store(out + (out_start + start * out_n) + here * out_n, result, mask)
+
+
+@register("gluon", "min_backward", "online")
+def online(x: torch.Tensor, y: torch.Tensor, grad: torch.Tensor, out: torch.Tensor) -> Launch:
+    """One pass over blocks that keeps a running count in each lane, then a pass that reads again and writes."""
+    rows, others = rows_with(x, out, y, grad)
+    tile = tiles.block(rows, BLOCK_BYTES)
+    edges = 0 if tile.across else edges_of(rows)
+    place = (*tiles.place_arguments(rows, tile), *tiles.one_a_row(rows, tile, *others))
+    args = (x, y, grad, out, *place, wide_type(x.dtype), edges, *tile.constants(tiles.is_far(rows, tile)))
+    return bound("gluon/min_backward/online", x, online_kernel, tile.count(rows), args, tile.warps, tensors=4)

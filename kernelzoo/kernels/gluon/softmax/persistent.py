@@ -1,0 +1,92 @@
+"""A grid that fills the device once and strides over the rows, the next rows under way to a ring in shared memory.
+
+After Triton's tutorial (python/tutorials/02-fused-softmax.py) in its last form, whose pipeline is here written out.
+"""
+
+import torch
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
+from triton.experimental.gluon.language.nvidia.ampere import async_copy
+
+from kernelzoo.errors import UnsupportedProblemError
+from kernelzoo.kernels.gluon import tiles
+from kernelzoo.kernels.gluon.softmax.tiles import Numbers, row_tile
+from kernelzoo.kernels.gluon.softmax.words import exponential, zero_if_empty
+from kernelzoo.kernels.gluon.words import await_last_launch
+from kernelzoo.kernels.shared.jit import bound, device_of, edges_of, row_arguments, wide_type
+from kernelzoo.launch import Launch
+from kernelzoo.layout import rows_of
+from kernelzoo.registry import register
+from kernelzoo.tables import of
+
+copy = async_copy.async_load if hasattr(async_copy, "async_load") else async_copy.async_copy_global_to_shared
+"""Starts a copy to shared memory (``cp.async``). Triton before 3.9 calls it by another name."""
+
+STAGES = 4
+"""Rows under way and in hand, at the most, of one program."""
+
+THREAD_BYTES = 64
+"""Of a row as computed, to a thread, where the row is not too long for so many threads."""
+
+REDUCTION_BYTES = 4096
+"""Of shared memory that reductions take beside the ring."""
+
+
+@gluon.jit
+def ask(x, ring, slot, row, rows, n, inner, x_outer, x_inner, cols, MULTIPLE: gl.constexpr):
+    """Start to copy a row into a slot of the ring; past the last row nothing, as a group all the same."""
+    row = row.to(gl.int64)
+    start = (row // inner * x_outer + row % inner * x_inner) * MULTIPLE
+    copy(ring.index(slot), x + start + cols, (cols < n) & (row < rows))
+    async_copy.commit_group()
+
+
+@gluon.jit
+def persistent_kernel(
+    x, out, rows, n, inner, x_outer, x_n, x_inner, out_outer, out_n, out_inner, MULTIPLE: gl.constexpr,
+    WIDE: gl.constexpr, COLS: gl.constexpr, STAGES: gl.constexpr, LAYOUT: gl.constexpr,
+):  # fmt: skip
+    """A thread reads only what it has copied itself: it waits for its own copies, and for no other thread."""
+    await_last_launch()
+    n *= MULTIPLE
+    cols = gl.arange(0, COLS, LAYOUT)
+    ring = gl.allocate_shared_memory(x.dtype.element_ty, [STAGES, COLS], gl.SwizzledSharedLayout(1, 1, 1, [0]))
+    first = gl.program_id(0).to(gl.int64)
+    step = gl.num_programs(0)
+    for ahead in gl.static_range(STAGES - 1):
+        ask(x, ring, ahead, first + ahead * step, rows, n, inner, x_outer, x_inner, cols, MULTIPLE)
+    slot = 0
+    for i in range(first, rows, step):
+        row = gl.cast(i, gl.int64)
+        free = (slot + STAGES - 1) % STAGES
+        ask(x, ring, free, row + (STAGES - 1) * step, rows, n, inner, x_outer, x_inner, cols, MULTIPLE)
+        async_copy.wait_group(STAGES - 1)  # all but the last so many groups have arrived
+        tile = gl.where(cols < n, ring.index(slot).load(LAYOUT).to(WIDE), float("-inf"))
+        exponentials = exponential(tile - zero_if_empty(gl.max(tile, 0)))
+        result = exponentials * (1.0 / gl.sum(exponentials, 0))
+        start = (row // inner * out_outer + row % inner * out_inner) * MULTIPLE
+        gl.store(out + start + cols, result.to(out.dtype.element_ty), cols < n)
+        slot = (slot + 1) % STAGES
+
+
+@register("gluon", "softmax", "persistent")
+def persistent(x: torch.Tensor, out: torch.Tensor) -> Launch:
+    """A grid that fills the device once and strides over the rows, the next rows on their way to shared memory.
+
+    Copies are of 16 bytes: it takes rows of whole vectors.
+    """
+    id, rows, device = "gluon/softmax/persistent", rows_of(x, out), device_of(x)
+    vector = tiles.vector_of(rows)
+    if vector != rows.whole_vector or edges_of(rows):
+        words = "asynchronous copies are of 16 bytes, and these rows are not whole vectors of so many"
+        raise UnsupportedProblemError(id, words)
+    tile = row_tile(of(Numbers, device.index), device, rows, 1, id)
+    stages = min(STAGES, (device.shared_per_block - REDUCTION_BYTES) // (tile.cols * rows.itemsize))
+    warps = device.warps(tile.cols * tiles.wide_bytes(rows) // THREAD_BYTES)
+    layout = gl.BlockedLayout([vector], [tiles.LANES], [warps], [0])
+    args = (x, out, *row_arguments(rows), wide_type(x.dtype), tile.cols, stages, layout)
+
+    def programs(resident: int) -> int:
+        return min(rows.total, device.multiprocessors * resident)
+
+    return bound(id, x, persistent_kernel, programs, args, warps)

@@ -1,0 +1,196 @@
+"""Several programs to one row, all of them resident, which hold their shares while they exchange pairs: one launch."""
+
+from typing import NamedTuple
+
+import torch
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
+
+from kernelzoo.device import Device
+from kernelzoo.errors import UnsupportedProblemError
+from kernelzoo.kernels.gluon import tiles
+from kernelzoo.kernels.gluon.pairs import as_pair, as_word, awaited
+from kernelzoo.kernels.gluon.softmax.words import exponential, taken_in
+from kernelzoo.kernels.gluon.words import await_last_launch
+from kernelzoo.kernels.shared.jit import bound, device_of, edges_of, row_arguments, wide_dtype, wide_type
+from kernelzoo.kernels.shared.split import split
+from kernelzoo.launch import Launch
+from kernelzoo.layout import Rows, cdiv, rows_of
+from kernelzoo.registry import register
+
+
+class Team(NamedTuple):
+    """A program: its warps, registers of a thread, and how many such programs share an SM."""
+
+    warps: int
+    registers: int
+    resident: int
+
+    @property
+    def threads(self) -> int:
+        """Each awaits one pair: so many programs take a row at the most."""
+        return self.warps * tiles.LANES
+
+
+def team_of(device: Device) -> Team:
+    """The program of a device: what suffices on an H200 spills a few registers elsewhere."""
+    return Team(8, 128, 2) if device.arch in ("", "sm_90") else Team(4, 168, 3)
+
+
+HELD_BYTES, BLOCK_BYTES = 256, 64
+"""Of a share, as computed, that a thread holds; and of a block that it reads twice where a share is longer."""
+
+EXCHANGE_ELEMENTS = 2048
+"""What an exchange takes, as elements that a program reads and writes meanwhile."""
+
+
+@gluon.jit(do_not_specialize=["parts", "span", "blocks"])
+def split_kernel(
+    x, out, pairs, arrivals, rows, n, inner, x_outer, x_n, x_inner, out_outer, out_n, out_inner,
+    MULTIPLE: gl.constexpr, parts, span, blocks, UNIT: gl.constexpr, WIDE: gl.constexpr, LOWEST: gl.constexpr,
+    EDGES: gl.constexpr, HELD: gl.constexpr, BLOCK: gl.constexpr, THREADS: gl.constexpr,
+    LAYOUT: gl.constexpr, LANE_LAYOUT: gl.constexpr,
+):  # fmt: skip
+    """A share is blocks of BLOCK elements, which are read twice, and up to HELD elements, which stay in registers."""
+    await_last_launch()
+    DTYPE: gl.constexpr = out.dtype.element_ty
+    WORDS: gl.constexpr = 2 if WIDE == gl.float64 else 1  # noqa: SIM300  # of 64 bits to a pair
+    n = gl.cast(n, gl.int64) * MULTIPLE
+    program = gl.program_id(0)
+    programs = gl.num_programs(0)
+    part = program % parts
+    groups = programs // parts
+    lane = gl.arange(0, THREADS, LANE_LAYOUT)
+    peer = lane < parts
+    cols = gl.arange(0, HELD, LAYOUT)
+    begin = part.to(gl.int64) * span * UNIT
+    end = begin + gl.cast(span, gl.int64) * UNIT
+    if BLOCK:
+        block_cols = gl.arange(0, BLOCK, LAYOUT)
+    kept = begin + gl.cast(blocks, gl.int64) * BLOCK
+    # Launches alternate between two sets of pairs: each clears the next one's.
+    mine = gl.load(arrivals) // programs % 2
+    for i in range(program // parts, rows, groups):
+        row = gl.cast(i, gl.int64)
+        x_row = (row // inner * x_outer + row % inner * x_inner) * MULTIPLE
+        out_row = (row // inner * out_outer + row % inner * out_inner) * MULTIPLE
+        inside = n
+        x_body = x_row
+        out_body = out_row
+        if EDGES:
+            before = gl.minimum((-x_row) & (EDGES - 1), n)
+            inside = (n - before) // EDGES * EDGES
+            edge = gl.where(lane < EDGES, lane, before + inside + lane - EDGES)
+            known = gl.where(lane < EDGES, lane < before, edge < n) & (lane < 2 * EDGES) & (part == 0)
+            edges = gl.load(x + x_row + edge, known, other=float("-inf")).to(WIDE)
+            x_body = (x_row + EDGES - 1) // EDGES * EDGES
+            out_body = (out_row + EDGES - 1) // EDGES * EDGES
+        inside = gl.minimum(inside, end)
+        if BLOCK:
+            tops = gl.full([BLOCK], LOWEST, WIDE, LAYOUT)
+            totals = gl.full([BLOCK], 0.0, WIDE, LAYOUT)
+            for k in range(blocks):
+                start = begin + gl.cast(k, gl.int64) * BLOCK
+                block_here = x + (x_body + start * x_n) + block_cols.to(gl.int64) * x_n
+                block = gl.load(block_here, block_cols < inside - start, other=float("-inf"))
+                tops, totals = taken_in(tops, totals, block.to(WIDE))
+            streamed_top = gl.max(tops, 0)
+            streamed_total = gl.sum(totals * exponential(tops - streamed_top), 0)
+        mask = cols < inside - kept
+        held = gl.load(x + (x_body + kept * x_n) + cols.to(gl.int64) * x_n, mask, other=float("-inf")).to(WIDE)
+        top = gl.maximum(gl.max(held, 0), LOWEST)  # finite: see online_kernel
+        if EDGES:
+            top = gl.maximum(top, gl.max(edges, 0))
+        if BLOCK:
+            top = gl.maximum(top, streamed_top)
+        held = exponential(held - top)
+        total = gl.sum(held, 0)
+        if BLOCK:
+            total += streamed_total * exponential(streamed_top - top)
+        if EDGES:
+            total += gl.sum(exponential(edges - top), 0)
+        # All bits set is what no number is, nor any NaN from here: a pair that isn't there yet.
+        words = pairs + (mine * rows + row) * (WORDS * parts)
+        others = words + (1 - 2 * mine) * rows * (WORDS * parts)
+        if WORDS == 2:
+            two = gl.where(total == total, total, float("nan")).to(gl.int64, bitcast=True)
+            gl.atomic_xchg(words + part, top.to(gl.int64, bitcast=True), sem="relaxed")
+            gl.atomic_xchg(words + parts + part, two, sem="relaxed")
+            gl.store(others + part, gl.to_tensor(-1).to(gl.int64))
+            gl.store(others + parts + part, gl.to_tensor(-1).to(gl.int64))
+            row_tops = awaited(words + lane, peer).to(gl.float64, bitcast=True)
+            row_totals = awaited(words + parts + lane, peer).to(gl.float64, bitcast=True)
+        else:
+            gl.atomic_xchg(words + part, as_word(top, total), sem="relaxed")
+            gl.store(others + part, gl.to_tensor(-1).to(gl.int64))
+            row_tops, row_totals = as_pair(awaited(words + lane, peer))
+        # Every program merges all pairs of its rows in the same order, so that all agree to the bit.
+        row_tops = gl.where(peer, row_tops, LOWEST)
+        row_top = gl.max(row_tops, 0)
+        inverse = 1.0 / gl.sum(gl.where(peer, row_totals * exponential(row_tops - row_top), 0.0), 0)
+        factor = exponential(top - row_top) * inverse
+        here = out + (out_body + kept * out_n) + cols.to(gl.int64) * out_n
+        gl.store(here, (held * factor).to(DTYPE), mask)
+        if EDGES:
+            gl.store(out + out_row + edge, (exponential(edges - row_top) * inverse).to(DTYPE), known)
+        if BLOCK:
+            for k in range(blocks):
+                # Backwards: what was read last is likeliest to be in L2 still.
+                start = begin + gl.cast(blocks - 1 - k, gl.int64) * BLOCK
+                block_here = x + (x_body + start * x_n) + block_cols.to(gl.int64) * x_n
+                left = block_cols < inside - start
+                result = exponential(gl.load(block_here, left, other=float("-inf")).to(WIDE) - row_top) * inverse
+                gl.store(out + (out_body + start * out_n) + block_cols.to(gl.int64) * out_n, result.to(DTYPE), left)
+    gl.atomic_add(arrivals, 1, sem="relaxed")
+
+
+class Shares(NamedTuple):
+    """Programs to a row, and whether they hold all of it."""
+
+    parts: int
+    holds: bool
+
+
+def shares(rows: int, n: int, held: int, most: int, resident: int) -> Shares:
+    """As few programs to a row as hold it, or as many more as take least time; all that there are, if none can."""
+    least, most = cdiv(n, held), min(most, resident)
+    if least > most:
+        return Shares(most, False)
+
+    def time(parts: int) -> int:
+        return cdiv(rows, resident // parts) * (cdiv(n, parts) + EXCHANGE_ELEMENTS)
+
+    # No power of two alone: 132 multiprocessors are shared by 3 or 11 as well.
+    return Shares(min(range(least, most + 1), key=time), True)
+
+
+@register("gluon", "softmax", "split_grid")
+def split_grid(x: torch.Tensor, out: torch.Tensor) -> Launch:
+    """Several programs to one row, which they hold on chip while they exchange (max, sum) pairs: one launch.
+
+    All programs run at once (a co-operative launch), so that they may wait for each other.
+    """
+    id, rows, device = "gluon/softmax/split_grid", rows_of(x, out), device_of(x)
+    if rows.across or not device.is_nvidia:
+        words = "neighbours of a row must be nearest in memory" if rows.across else "its programs can't wait here"
+        raise UnsupportedProblemError(id, words)
+    return exchanging(id, x, out, rows, device)
+
+
+def exchanging(id: str, x: torch.Tensor, out: torch.Tensor, rows: Rows, device: Device) -> Launch:
+    """The launch, on a device whose programs may wait for each other."""
+    wide, team = wide_dtype(x.dtype), team_of(device)
+    held, block = (bytes // tiles.wide_bytes(rows) * team.threads for bytes in (HELD_BYTES, BLOCK_BYTES))
+    unit, inside, resident = tiles.vector_of(rows), tiles.inside(rows), team.resident * device.multiprocessors
+    found = shares(rows.total, inside, held - unit, team.threads, resident)
+    plan = split(rows.total, inside, found.parts, unit, resident)
+    blocks = cdiv(max(0, plan.span - held), block)
+    layout = gl.BlockedLayout([unit], [tiles.LANES], [team.warps], [0])
+    lanes = gl.BlockedLayout([1], [tiles.LANES], [team.warps], [0])
+    pairs = x.new_full((2, rows.total, wide.itemsize // 4, plan.parts), -1, dtype=torch.int64)
+    arrivals = x.new_zeros(1, dtype=torch.int64)
+    place = (x, out, pairs, arrivals, *row_arguments(rows), plan.parts, plan.span // unit, blocks, unit)
+    kinds = (wide_type(x.dtype), tiles.lowest(wide), edges_of(rows))
+    args = (*place, *kinds, held, block if blocks else 0, team.threads, layout, lanes)
+    options = {"maxnreg": team.registers, "launch_cooperative_grid": True}
+    return bound(id, x, split_kernel, plan.blocks, args, team.warps, **options)

@@ -1,0 +1,49 @@
+"""Words of softmax that its kernels share.
+
+All kernels subtract the maximum first and scale by log2(e) after (``exponential`` does), since the other order loses
+bits on rows with a large offset. ``gl.max`` drops a NaN, and the sum brings it back: exp(NaN - max) is NaN.
+"""
+
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
+
+
+@gluon.jit
+def exponential(x):
+    """e^x; in float32 by the device's power of two, results below the smallest normal number flushed to zero."""
+    return gl.exp(x) if x.dtype == gl.float64 else gl.exp2(x * 1.4426950408889634)
+
+
+@gluon.jit
+def zero_if_empty(top):
+    """What to subtract: of a row of -inf alone 0, so that 0 / 0 makes its NaN, and no lane computes -inf - -inf."""
+    return gl.where(top == float("-inf"), 0.0, top)
+
+
+@gluon.jit
+def softmax_of(x):
+    """Softmax of the rows of a tile, in the tile's own precision."""
+    top = zero_if_empty(gl.max(x, 1, keep_dims=True))
+    exponentials = exponential(x - top)
+    return exponentials * (1.0 / gl.sum(exponentials, 1, keep_dims=True))
+
+
+@gluon.jit
+def softmax_with_edges(x, edges, LAYOUT: gl.constexpr, EDGE_LAYOUT: gl.constexpr):
+    """Softmax of the rows of a tile and of their edges, in the tile's own precision."""
+    edge_top = gl.convert_layout(gl.max(edges, 1, keep_dims=True), LAYOUT)
+    top = zero_if_empty(gl.maximum(gl.max(x, 1, keep_dims=True), edge_top))
+    exponentials = exponential(x - top)
+    edges = exponential(edges - gl.convert_layout(top, EDGE_LAYOUT))
+    edge_total = gl.convert_layout(gl.sum(edges, 1, keep_dims=True), LAYOUT)
+    inverse = 1.0 / (gl.sum(exponentials, 1, keep_dims=True) + edge_total)
+    return exponentials * inverse, edges * gl.convert_layout(inverse, EDGE_LAYOUT)
+
+
+@gluon.jit
+def taken_in(top, total, x):
+    """The running (maximum, sum) pair of each lane with one more element. Maxima start finite: see online_kernel."""
+    rise = x - top
+    # Of exp(top - new top) and exp(x - new top) one is 1, and this is the other.
+    scale = exponential(-gl.abs(rise))
+    return gl.maximum(top, x), gl.where(rise > 0, total * scale + 1, total + scale)

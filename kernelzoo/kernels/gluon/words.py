@@ -1,0 +1,105 @@
+"""Words that kernels of several operations share, as device functions: where the rows of a tile lie, and their ends.
+
+A tile is [ROWS, COLS]: rows of the problem by elements of each. Which thread holds what of it says its LAYOUT. Where
+rows lie ALONG memory, a thread's elements are neighbours in a row; where they lie ACROSS it, they are of neighbouring
+rows. All else of a kernel is the same.
+
+A row that starts or ends inside a 16-byte vector has *edges* there: fewer elements than a vector at either end of the
+whole vectors in between. They are a tile of their own, [ROWS, 2 * EDGES] in EDGE_LAYOUT, in which the lanes of a row
+are those of LAYOUT, so that nothing is exchanged between the two.
+"""
+
+import triton.language as tl
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
+
+barrier = gl.barrier if hasattr(gl, "barrier") else gl.thread_barrier
+"""Waits for all threads of the program. Triton 3.6 calls it by another name."""
+
+READ = gl.constexpr("evict_last")
+"""How long the L2 cache keeps the elements of rows that a program holds: longer than the results. Read lines that stay
+make the written ones leave for memory steadily; kernels before and after are no slower for it."""
+
+
+@gluon.jit
+def await_last_launch():
+    """First in every kernel, before it touches memory: wait for the launch before this one to end.
+
+    From compute capability 9.0 on a launch is prepared while the one before it ends (programmatic dependent launch, see
+    ``jit.compiler_options``). None lets the next begin early.
+    """
+    if tl.target_info.cuda_capability_geq(9, 0):
+        gl.inline_asm_elementwise("griddepcontrol.wait; // dummy $0", "=r", [], gl.int32, is_pure=False, pack=1)
+
+
+@gluon.jit
+def rows_of_tile(tile, rows, inner, ACROSS: gl.constexpr, ROWS: gl.constexpr, LAYOUT: gl.constexpr):
+    """(group, place, there): of each row of a tile, and whether there is such a row.
+
+    Rows along memory are counted through: row is ``group * inner + place``. Of those across it a tile has neighbours of
+    one group.
+    """
+    lane = gl.arange(0, ROWS, gl.SliceLayout(1, LAYOUT))
+    tile = tile.to(gl.int64)
+    if ACROSS:
+        strips = (inner + ROWS - 1) // ROWS
+        group = tile // strips
+        place = tile % strips * ROWS + lane
+        there = place < inner
+    else:
+        row = tile * ROWS + lane
+        group = row // inner
+        place = row % inner
+        there = row < rows
+    return group, place, there
+
+
+@gluon.jit
+def row_start(group, place, stride_outer, stride_inner, MULTIPLE: gl.constexpr, ACROSS: gl.constexpr):
+    """Offsets of rows' first elements in 64 bits, so that no product overflows."""
+    if ACROSS:
+        start = group * stride_outer * MULTIPLE + place * stride_inner
+    else:
+        start = (group * stride_outer + place * stride_inner) * MULTIPLE
+    return start
+
+
+@gluon.jit
+def before_vectors(start, n, EDGES: gl.constexpr):
+    """Elements of a row ahead of its first aligned vector."""
+    return gl.minimum((-start) & (EDGES - 1), n)
+
+
+@gluon.jit
+def inside_vectors(start, n, EDGES: gl.constexpr):
+    """Elements of a row in its whole vectors."""
+    return (n - before_vectors(start, n, EDGES)) // EDGES * EDGES
+
+
+@gluon.jit
+def aligned(start, EDGES: gl.constexpr):
+    """Where the first whole vector of a row begins."""
+    return (start + EDGES - 1) // EDGES * EDGES if EDGES else start
+
+
+@gluon.jit
+def edge_columns(start, there, n, EDGES: gl.constexpr, EDGE_LAYOUT: gl.constexpr):
+    """(columns, known) of the elements outside of whole vectors, fewer than EDGES at either end."""
+    start = gl.convert_layout(start, EDGE_LAYOUT)
+    before, inside = before_vectors(start, n, EDGES), inside_vectors(start, n, EDGES)
+    lane = gl.arange(0, 2 * EDGES, gl.SliceLayout(0, EDGE_LAYOUT))[None, :]
+    cols = gl.where(lane < EDGES, lane, before + inside + lane - EDGES)
+    known = gl.where(lane < EDGES, lane < before, cols < n)
+    return cols, known & gl.convert_layout(there, EDGE_LAYOUT)
+
+
+@gluon.jit
+def end_of_vectors(n, EDGES: gl.constexpr):
+    """Where whole vectors of a row of n elements end at the latest, counted from the first of them."""
+    return n // EDGES * EDGES if EDGES else n
+
+
+@gluon.jit
+def lower(a, b):
+    """Elementwise minimum; NaN if either is."""
+    return gl.minimum(a, b, propagate_nan=tl.PropagateNan.ALL)

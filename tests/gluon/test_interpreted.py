@@ -1,0 +1,78 @@
+"""What the conformance suite doesn't reach in the interpreter: programs that wait for each other, and copies."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+triton = pytest.importorskip("triton", reason="the gluon backend needs the package triton")
+if not triton.knobs.runtime.interpret:
+    pytest.skip("it runs in Triton's interpreter; set TRITON_INTERPRET=1", allow_module_level=True)
+
+import stripped  # noqa: E402  (after the skips)
+
+import kernelzoo  # noqa: E402
+from kernelzoo.kernels.shared import jit  # noqa: E402
+from kernelzoo.layout import rows_of  # noqa: E402
+
+kernelzoo.get("gluon")
+from kernelzoo.kernels.gluon.softmax import split_grid  # noqa: E402  (with the interpreter in Gluon's place)
+
+ROWS = (
+    ((3, 40000), torch.float32),
+    ((3, 40001), torch.float32),
+    ((5, 4099), torch.bfloat16),
+    ((2, 20003), torch.float64),
+    ((1, 300001), torch.float32),
+    ((1, 140000), torch.bfloat16),
+)
+
+
+@pytest.mark.parametrize(("shape", "dtype"), ROWS, ids=str)
+@pytest.mark.parametrize("special", [None, float("nan"), float("inf"), float("-inf")], ids=str)
+def test_programs_that_exchange_pairs_agree(
+    shape: tuple[int, int], dtype: Any, special: float | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Programs run one after the other here: the first time each leaves its pair, the second it finds those of all."""
+    made: list[tuple[Any, ...]] = []
+    monkeypatch.setattr(
+        jit, "launch_of", lambda kernel, _, programs, args, tensors: made.append((kernel, programs, args))
+    )
+    x = torch.randn(shape, generator=torch.Generator().manual_seed(1)).to(dtype)
+    if special is not None:
+        x[0, shape[1] // 2] = special
+        x[-1, : shape[1] // 2] = special
+    if special == float("-inf"):
+        x[-1] = special
+    out = torch.full_like(x, 7.0)
+    views = x[:, :, None], out[:, :, None]
+    split_grid.exchanging("gluon/softmax/split_grid", *views, rows_of(*views), jit.INTERPRETER)
+    ((kernel, programs, args),) = made
+    pairs, arrivals = args[2:4]
+    assert programs > 1 and (pairs == -1).all()
+    expected = torch.softmax(x.double(), 1)
+    for launch in range(3):
+        for _ in range(2):
+            arrivals.fill_(launch * programs)
+            out.fill_(7.0)
+            jit._interpreted(kernel, programs, args)()
+        assert arrivals == (launch + 1) * programs
+        mine, other = pairs[launch % 2], pairs[1 - launch % 2]
+        assert (mine != -1).all() and (other == -1).all()  # the next launch's are clear
+        torch.testing.assert_close(out.double(), expected, rtol=1e-2, atol=1e-6, equal_nan=True)
+
+
+def test_a_copy_is_not_there_before_it_is_waited_for() -> None:
+    memory = stripped.Memory(None, [2, 4], None)
+    slot = memory.index(0)
+    memory.slots[0] = "the row before"
+    stripped.COPIES[-1].append((slot, "a row"))
+    memory.slots[0] = None
+    stripped.commit_group()
+    stripped.wait_group(1)
+    with pytest.raises(AssertionError, match="before what is copied"):
+        slot.load(None)
+    stripped.wait_group(0)
+    assert slot.load(None) == "a row"
