@@ -777,6 +777,11 @@ float ptx::power_of_two(float v) {
   return made < 0x1p-126f ? 0 : made;
 }
 
+float ptx::reciprocal(float v) {
+  const float sign = __builtin_copysignf(1, v), made = 1 / (__builtin_fabsf(v) < 0x1p-126f ? sign * 0.0f : v);
+  return __builtin_fabsf(made) < 0x1p-126f ? sign * 0.0f : made;
+}
+
 // As a double, which holds every float as a normal number.
 static double widened(float v) {
   const u32 bits = bits_as<u32>(v);

@@ -110,6 +110,7 @@ inline float bfloat_to_float(u16 v) { return bits_as<float>((u32)v << 16); }
 inline u32 two_halves(float high, float low) { return (u32)float_to_half(high) << 16 | float_to_half(low); }
 inline u32 two_bfloats(float high, float low) { return (u32)float_to_bfloat(high) << 16 | float_to_bfloat(low); }
 float power_of_two(float v);  // subnormal numbers are zero, before and after
+float reciprocal(float v);  // likewise
 float product(float a, float b);  // of subnormal numbers too, though the result may be zero where it is one
 float quotient(float a, float b);  // likewise
 u32 equal_floats(float a, float b);  // likewise: all bits, or none

@@ -107,6 +107,7 @@ PTX = {
     "cvt.rn.f16x2.f32 %0, %1, %2;": "%0 = two_halves(%1, %2)",
     "cvt.rn.bf16x2.f32 %0, %1, %2;": "%0 = two_bfloats(%1, %2)",
     "ex2.approx.ftz.f32 %0, %1;": "%0 = power_of_two(%1)",
+    "rcp.approx.ftz.f32 %0, %1;": "%0 = reciprocal(%1)",
     "mul.rn.f32 %0, %1, %2;": "%0 = product(%1, %2)",
     "div.rn.f32 %0, %1, %2;": "%0 = quotient(%1, %2)",
     "set.eq.u32.f32 %0, %1, %2;": "%0 = equal_floats(%1, %2)",

@@ -5,6 +5,7 @@ What runs here is the compiler, for each architecture; nothing is executed.
 
 import importlib
 import itertools
+import math
 import re
 from dataclasses import dataclass
 from functools import cache
@@ -162,12 +163,17 @@ def test_no_plan_asks_for_more_than_the_device_has(op: str, dtype: str, architec
             covers_every_element(op, problem, step)
 
 
+WHOLE_ROWS = ("multi_row_thread", "multi_row_lanes", "rows_deferred_thread")
+
+
 @cache
 def most_threads(op: str, form: str, kernel: str) -> int:
     """The kernel's own launch bound, read off its source; where it depends on template arguments, said here."""
     name, *arguments = words(kernel)
     if name == "split_ring":
         return int(arguments[1]) + 32
+    if name in WHOLE_ROWS:
+        return int(arguments[3])
     if op == "softmax" and name == "columns_cluster":
         return 256 if arguments[0] == "double" else 512
     if name in ("columns", "columns_grid") and op != "min":
@@ -193,6 +199,13 @@ def covers_every_element(op: str, problem: Rows, step: Step) -> None:
     if name == "multi_row_shared":
         _, lanes, each = numbers
         assert int(lanes) * int(each) >= (problem.n // 2 + 1 if problem.itemsize == 2 else problem.n), (problem, step)
+    if name in WHOLE_ROWS:  # rows of this length: as many as there are, in as much shared memory as they take
+        length, third, threads = map(int, numbers[1:])
+        word, lanes = (4, third) if name == "multi_row_lanes" else (third, 1)
+        group = word // math.gcd(length * problem.itemsize, word)  # rows of a thread, or of its lanes
+        assert length == problem.n and step.threads == threads, (problem, step)
+        assert step.blocks * (threads // lanes) * group >= problem.total, (problem, step)
+        assert step.shared_bytes == threads // lanes * group * length * problem.itemsize, (problem, step)
     if (
         name in ("columns", "columns_split") and len(step.arguments) == 8
     ):  # of the minimum: all lines, in words that begin alike all the way
@@ -319,6 +332,7 @@ EXPECTED = {
         "columns<float, 4, 8, 8, 256, true>": (r"LDG\.E\S*\.128", r"STG\.E\S*\.128", r"MUFU\.EX2"),
     },
     ("softmax", "bfloat16"): {
+        "multi_row_thread<bfloat16, 5, 16, 128>": (r"LDGSTS\S*\.128", r"LDS\.128", r"STS\.128", r"STG\.E\S*\.128"),
         "fused<bfloat16, 8, 4>": (r"LDG\.E\S*\.128", r"STG\.E\S*\.128", r"HMNMX2\S*BF16", r"F2F\S*BF16|F2FP\S*BF16"),
     },
     ("min", "float32"): {
@@ -328,7 +342,10 @@ EXPECTED = {
         "columns<float, 4, 8>": (r"LDG\.E\S*\.128", r"FMNMX\S*\.NAN"),
         "columns_split<float, 4, 8>": (r"LDG\.E\S*\.128", r"FMNMX\S*\.NAN", r"ATOM"),
     },
-    ("min", "bfloat16"): {"rows_deferred_block<bfloat16, 8, 8>": (r"LDG\.E\S*\.128", r"HMNMX2\S*NAN")},
+    ("min", "bfloat16"): {
+        "rows_deferred_block<bfloat16, 8, 8>": (r"LDG\.E\S*\.128", r"HMNMX2\S*NAN"),
+        "rows_deferred_thread<bfloat16, 5, 16, 128>": (r"LDGSTS\S*\.128", r"LDS\.128", r"STG\.E\S*\.128"),
+    },
     ("softmax_backward", "float32"): {
         "fused<float, 4, 4>": (r"LDG\.E\S*\.128", r"STG\.E\S*\.128", r"SHFL\.BFLY"),
         "multi_row_tile<float, 4, 32, 1, 2, 0>": (r"LDG\.E\S*\.128", r"STG\.E\S*\.128", r"SHFL\.BFLY"),

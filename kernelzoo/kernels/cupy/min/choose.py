@@ -5,7 +5,14 @@ import torch
 from kernelzoo import tables
 from kernelzoo.device import Device
 from kernelzoo.kernels.cupy.launch import device_of
-from kernelzoo.kernels.cupy.min import blocks, columns_flat, rows_deferred_block, rows_deferred_lanes, split_cluster
+from kernelzoo.kernels.cupy.min import (
+    blocks,
+    columns_flat,
+    rows_deferred_block,
+    rows_deferred_lanes,
+    rows_deferred_thread,
+    split_cluster,
+)
 from kernelzoo.kernels.cupy.min.blocks import ITEMS, THREADS
 from kernelzoo.kernels.cupy.min.tiles import shared_tile, whole_tile
 from kernelzoo.kernels.cupy.rows import one_piece, packed, packs, width
@@ -24,7 +31,7 @@ FLAT_LINES = 1024
 
 
 @launch_table("cupy", "min")
-class Knobs(blocks.Numbers, rows_deferred_block.Numbers, rows_deferred_lanes.Numbers):
+class Knobs(blocks.Numbers, rows_deferred_block.Numbers, rows_deferred_lanes.Numbers, rows_deferred_thread.Numbers):
     """What depends on the card. Shipped values are an H200's."""
 
     fill_percent: int = knob(
@@ -36,6 +43,9 @@ class Knobs(blocks.Numbers, rows_deferred_block.Numbers, rows_deferred_lanes.Num
     # Their minima meet without a trip to memory, which is worth more than the SMs that so few rows leave out.
     cluster_rows: int = knob(
         12, among=(12, 24, 48, 96), unit="rows", why="from which four blocks each, as a cluster, pay off"
+    )
+    thread_elements: int = knob(
+        48, among=(24, 48, 64), unit="elements", why="of the longest row off 16-byte words that one thread takes"
     )
     # Shared memory of 128 such rows leaves an SM with 200 kB six blocks at least.
     tile_row_bytes: int = knob(
@@ -80,7 +90,8 @@ def _rows_deferred(rows: Rows, knobs: Knobs) -> str:
         return "columns"
     # Short rows that don't keep to 16-byte words: all of them as one piece of memory.
     if one_piece(rows) and not packed(rows) and rows.n * rows.itemsize <= knobs.tile_row_bytes:
-        return "rows_deferred_shared"
+        threads = rows_deferred_thread.fits(rows) and rows.n <= knobs.thread_elements
+        return "rows_deferred_thread" if threads else "rows_deferred_shared"
     return "rows_deferred_lanes" if packs(rows) <= rows_deferred_lanes.MOST_PACKS else "rows_deferred_block"
 
 

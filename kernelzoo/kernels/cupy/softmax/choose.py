@@ -12,7 +12,9 @@ from kernelzoo.kernels.cupy.softmax import (
     columns_flat,
     columns_ragged,
     fused,
+    multi_row_lanes,
     multi_row_shared,
+    multi_row_thread,
     split_cluster,
     split_ring,
 )
@@ -32,11 +34,22 @@ RAGGED_LEAST = 96
 
 
 @launch_table("cupy", "softmax")
-class Knobs(fused.Numbers, split_cluster.Numbers, split_ring.Numbers, columns_cluster.Numbers, columns_ragged.Numbers):
+class Knobs(
+    fused.Numbers,
+    multi_row_thread.Numbers,
+    multi_row_lanes.Numbers,
+    split_cluster.Numbers,
+    split_ring.Numbers,
+    columns_cluster.Numbers,
+    columns_ragged.Numbers,
+):
     """What depends on the card. Shipped values are an H200's."""
 
     warp_packs: int = knob(
         7 * WARP, among=(128, 192, 224, 256), unit="packs", why="of the longest row that one warp takes"
+    )
+    thread_elements: int = knob(
+        48, among=(24, 48, 64), unit="elements", why="of the longest row off 16-byte words that one thread takes"
     )
     # The 256 threads of which an SM runs several: a cluster of such blocks is faster than a larger one.
     fused_packs: int = knob(
@@ -70,7 +83,7 @@ def auto(x: torch.Tensor, out: torch.Tensor) -> str:
         return _auto_columns(rows.columns, device, knobs)
     count = packs(rows)
     if _in_pieces(rows) or count <= knobs.warp_packs:
-        return _multi_row(rows)
+        return _multi_row(rows, knobs)
     if width(rows) == 1:
         return "fused" if count <= fused.MOST_PACKS else "online"
     # A block of its own per row, up to the threads of which an SM runs several, unless so few rows leave SMs idle.
@@ -85,9 +98,9 @@ def auto(x: torch.Tensor, out: torch.Tensor) -> str:
 @chooser("cupy", "softmax", "multi_row")
 def multi_row(x: torch.Tensor, out: torch.Tensor) -> str:
     """Many short rows per block: in registers, as one piece through shared memory, or columns in registers."""
-    rows, _, _ = _given(x, out)
+    rows, _, knobs = _given(x, out)
     if rows.columns is None:
-        return _multi_row(rows)
+        return _multi_row(rows, knobs)
     if not holds(rows.columns):
         held = whole(rows.columns).elements
         raise UnsupportedProblemError(
@@ -113,8 +126,12 @@ def _in_pieces(rows: Rows) -> bool:
     return not packed(rows) and multi_row_shared.fits(rows)
 
 
-def _multi_row(rows: Rows) -> str:
-    return "multi_row_shared" if _in_pieces(rows) else "multi_row_tile"
+def _multi_row(rows: Rows, knobs: Knobs) -> str:
+    if not _in_pieces(rows):
+        return "multi_row_tile"
+    if multi_row_thread.fits(rows) and rows.n <= knobs.thread_elements:
+        return "multi_row_thread"
+    return "multi_row_lanes" if multi_row_lanes.fits(rows) else "multi_row_shared"
 
 
 def _split_rows(rows: Rows, device: Device, knobs: Knobs) -> str:

@@ -6,7 +6,7 @@ It is no form by itself, since it needs the memory of other ranks: ``kernelzoo.d
 import torch
 
 from kernelzoo.errors import UnsupportedProblemError
-from kernelzoo.kernels.triton.launch import bound, device_of
+from kernelzoo.kernels.shared.jit import bound, device_of
 from kernelzoo.kernels.triton.softmax.ranks_kernel import ranks_kernel
 from kernelzoo.kernels.triton.softmax.split_plan import split_plan
 from kernelzoo.launch import Launch

@@ -4,7 +4,7 @@ import torch
 import triton
 import triton.language as tl
 
-from kernelzoo.kernels.triton.launch import bound, device_of, wide_type
+from kernelzoo.kernels.shared.jit import bound, device_of, wide_type
 from kernelzoo.kernels.triton.softmax.words import exponential
 from kernelzoo.kernels.triton.words import await_last_launch, row_start
 from kernelzoo.launch import Launch

@@ -4,7 +4,7 @@ import torch
 import triton
 import triton.language as tl
 
-from kernelzoo.kernels.triton.launch import bound, device_of, edges_of, row_arguments, wide_dtype, wide_type
+from kernelzoo.kernels.shared.jit import bound, device_of, edges_of, row_arguments, wide_dtype, wide_type
 from kernelzoo.kernels.triton.min_backward.arguments import one_a_row
 from kernelzoo.kernels.triton.softmax import tiles
 from kernelzoo.kernels.triton.softmax.online import Numbers, column_tile
