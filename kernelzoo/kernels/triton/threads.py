@@ -12,6 +12,7 @@ from typing import NamedTuple
 import triton
 import triton.language as tl
 
+from kernelzoo.device import Device
 from kernelzoo.layout import Rows, cdiv, power_of_two
 
 WORD_BYTES, VECTOR_WORDS = 4, 4
@@ -107,7 +108,7 @@ class Groups(NamedTuple):
     left: int
 
 
-def groups_of(rows: Rows, thread_words: int, program_words: int) -> Groups | None:
+def groups_of(device: Device, rows: Rows, thread_words: int, program_words: int) -> Groups | None:
     """Groups for programs of one warp that have so many words at the least, or None where rows are not one piece of
     memory on 16 bytes, no group is there, or each is more than a thread may have.
 
@@ -120,6 +121,6 @@ def groups_of(rows: Rows, thread_words: int, program_words: int) -> Groups | Non
         each = vector // math.gcd(rows.n, vector)
         words = rows.n * each // vector * unit
         if words <= thread_words and rows.total >= each:
-            tile = max(32, power_of_two(cdiv(program_words, words)))
+            tile = max(device.warp_size, power_of_two(cdiv(program_words, words)))
             return Groups(each, words, unit, tile, rows.total // each, rows.total % each)
     return None

@@ -78,7 +78,7 @@ def rows_deferred(x: torch.Tensor, out: torch.Tensor) -> str:
         return "columns"
     device = device_of(x)
     knobs = of(Knobs, device.index)
-    if rows_deferred_thread.pays(knobs, layout, knobs.crowd * device.multiprocessors) and x.dtype.is_floating_point:
+    if rows_deferred_thread.pays(knobs, device, layout, knobs.crowd) and x.dtype.is_floating_point:
         return "rows_deferred_thread"
     if edges_of(layout) and x.dtype.is_floating_point:
         ragged = rows_deferred_ragged.tile_of(layout)

@@ -4,6 +4,7 @@ import torch
 import triton
 import triton.language as tl
 
+from kernelzoo.device import Device
 from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.triton.launch import bound, device_of, wide_type
 from kernelzoo.kernels.triton.min.arguments import identity, plain
@@ -56,15 +57,15 @@ def rows_thread_kernel(
         tl.store(out + here, tl.reduce(rest, 1, lower).to(DTYPE), last < left)
 
 
-def tile_of(knobs: Numbers, rows: Rows) -> Groups | None:
+def tile_of(knobs: Numbers, device: Device, rows: Rows) -> Groups | None:
     """Groups of rows to threads, None where they can't have them."""
-    return groups_of(rows, knobs.own_words, knobs.warp_words)
+    return groups_of(device, rows, knobs.own_words, knobs.warp_words)
 
 
-def pays(knobs: Numbers, rows: Rows, programs: int) -> bool:
-    """Whether rows are no whole vectors, which lanes read as well, and enough for so many programs."""
-    tile = tile_of(knobs, rows) if rows.n % rows.whole_vector else None
-    return tile is not None and cdiv(tile.many, tile.tile) >= programs
+def pays(knobs: Numbers, device: Device, rows: Rows, crowd: int) -> bool:
+    """Whether rows are no whole vectors, which lanes read as well, and enough for so many programs per SM."""
+    tile = tile_of(knobs, device, rows) if rows.n % rows.whole_vector else None
+    return tile is not None and cdiv(tile.many, tile.tile) >= crowd * device.multiprocessors
 
 
 @register("triton", "min", "rows_deferred_thread")
@@ -72,9 +73,9 @@ def rows_deferred_thread(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """Parallel over short rows without gaps, of which a thread reduces a few that are whole words together."""
     id = "triton/min/rows_deferred_thread"
     x, out = plain(x), plain(out)
-    rows = rows_of(x, out)
-    knobs = of(Numbers, device_of(x).index)
-    tile = tile_of(knobs, rows)
+    rows, device = rows_of(x, out), device_of(x)
+    knobs = of(Numbers, device.index)
+    tile = tile_of(knobs, device, rows)
     if tile is None:
         raise UnsupportedProblemError(
             id,

@@ -81,14 +81,14 @@ def thread_rows_kernel(
         tl.store(out + here, softmax_of(rest, 1).to(DTYPE), known)
 
 
-def tile_of(knobs: Numbers, rows: Rows) -> Groups | None:
+def tile_of(knobs: Numbers, device: Device, rows: Rows) -> Groups | None:
     """Groups of rows to threads, None where they can't have them."""
-    return groups_of(rows, knobs.own_words, PROGRAM_WORDS)
+    return groups_of(device, rows, knobs.own_words, PROGRAM_WORDS)
 
 
 def pays(knobs: Numbers, device: Device, rows: Rows) -> bool:
     """Whether rows are no whole vectors, which lanes read as well, and enough for threads that take several."""
-    tile = tile_of(knobs, rows) if rows.n % rows.whole_vector else None
+    tile = tile_of(knobs, device, rows) if rows.n % rows.whole_vector else None
     return tile is not None and cdiv(tile.many, tile.tile) >= knobs.thread_crowd * device.multiprocessors
 
 
@@ -96,9 +96,9 @@ def pays(knobs: Numbers, device: Device, rows: Rows) -> bool:
 def multi_row_thread(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """A few whole rows to a thread, read and written as one piece of memory; nothing is exchanged to reduce them."""
     id = "triton/softmax/multi_row_thread"
-    rows = rows_of(x, out)
-    knobs = of(Numbers, device_of(x).index)
-    tile = tile_of(knobs, rows)
+    rows, device = rows_of(x, out), device_of(x)
+    knobs = of(Numbers, device.index)
+    tile = tile_of(knobs, device, rows)
     if tile is None:
         words = (
             f"it takes rows without gaps, of 2 or 4 bytes an element, a few of which are at most {knobs.own_words} "
