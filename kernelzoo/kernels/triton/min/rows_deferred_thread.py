@@ -9,7 +9,7 @@ from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.triton.launch import bound, device_of, wide_type
 from kernelzoo.kernels.triton.min.arguments import identity, plain
 from kernelzoo.kernels.triton.min.lowest import lower
-from kernelzoo.kernels.triton.threads import Groups, groups_of, load_groups, tile_of_elements
+from kernelzoo.kernels.triton.threads import VECTOR_WORDS, Groups, groups_of, load_groups, tile_of_elements
 from kernelzoo.kernels.triton.words import await_last_launch
 from kernelzoo.launch import Launch
 from kernelzoo.layout import Rows, cdiv, power_of_two, rows_of
@@ -63,14 +63,19 @@ def tile_of(knobs: Numbers, device: Device, rows: Rows) -> Groups | None:
 
 
 def pays(knobs: Numbers, device: Device, rows: Rows, crowd: int) -> bool:
-    """Whether rows are no whole vectors, which lanes read as well, and enough for so many programs per SM."""
+    """Whether rows are no whole vectors, which lanes read as well, and enough for so many programs per SM.
+
+    Longer rows, of which a thread could read less than four elements at once, lanes read as well, too.
+    """
     tile = tile_of(knobs, device, rows) if rows.n % rows.whole_vector else None
-    return tile is not None and cdiv(tile.many, tile.tile) >= crowd * device.multiprocessors
+    if tile is None or tile.unit < (VECTOR_WORDS if rows.itemsize == 4 else VECTOR_WORDS // 2):
+        return False
+    return cdiv(tile.many, tile.tile) >= crowd * device.multiprocessors
 
 
 @register("triton", "min", "rows_deferred_thread")
 def rows_deferred_thread(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """Parallel over short rows without gaps, of which a thread reduces a few that are whole words together."""
+    """A few whole short rows to a thread."""
     id = "triton/min/rows_deferred_thread"
     x, out = plain(x), plain(out)
     rows, device = rows_of(x, out), device_of(x)

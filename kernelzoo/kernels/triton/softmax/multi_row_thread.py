@@ -8,7 +8,7 @@ from kernelzoo.device import Device
 from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.triton.launch import bound, device_of
 from kernelzoo.kernels.triton.softmax.words import READ, exponential, softmax_of, zero_if_empty
-from kernelzoo.kernels.triton.threads import Groups, groups_of, load_groups, store_groups
+from kernelzoo.kernels.triton.threads import VECTOR_WORDS, Groups, groups_of, load_groups, store_groups
 from kernelzoo.kernels.triton.words import await_last_launch
 from kernelzoo.launch import Launch
 from kernelzoo.layout import Rows, cdiv, power_of_two, rows_of
@@ -87,14 +87,19 @@ def tile_of(knobs: Numbers, device: Device, rows: Rows) -> Groups | None:
 
 
 def pays(knobs: Numbers, device: Device, rows: Rows) -> bool:
-    """Whether rows are no whole vectors, which lanes read as well, and enough for threads that take several."""
+    """Whether rows are no whole vectors, which lanes read as well, and enough for threads that take several.
+
+    Longer rows of float32, of which a thread could read less than a vector at once, lanes read as well, too.
+    """
     tile = tile_of(knobs, device, rows) if rows.n % rows.whole_vector else None
-    return tile is not None and cdiv(tile.many, tile.tile) >= knobs.thread_crowd * device.multiprocessors
+    if tile is None or (rows.itemsize == 4 and tile.unit < VECTOR_WORDS):
+        return False
+    return cdiv(tile.many, tile.tile) >= knobs.thread_crowd * device.multiprocessors
 
 
 @register("triton", "softmax", "multi_row_thread")
 def multi_row_thread(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """A few whole rows to a thread, read and written as one piece of memory; nothing is exchanged to reduce them."""
+    """A few whole short rows to a thread."""
     id = "triton/softmax/multi_row_thread"
     rows, device = rows_of(x, out), device_of(x)
     knobs = of(Numbers, device.index)
