@@ -94,6 +94,24 @@ def test_auto_spills_no_register_on_integers(dtype: Any) -> None:
             assert not program.n_spills, (program.name, shape, axis)
 
 
+@pytest.mark.sampled(2, "op", "arch")
+@pytest.mark.parametrize("arch", CHIPS)
+@pytest.mark.parametrize("op", [SOFTMAX, MIN], ids=lambda op: op.name)
+def test_a_thread_has_whole_short_rows_in_registers(op: operations.Operation, arch: str) -> None:
+    for shape, dtype in (
+        ((3000017, 5), torch.bfloat16),
+        ((700001, 17), torch.float32),
+        ((1000003, 33), torch.bfloat16),
+    ):
+        (program,) = programs(op, "auto", shape, 1, dtype, arch)
+        assert "thread" in program.name
+        assert not program.n_spills, (program.name, shape, program.n_regs)
+        if shape[1] == 5:
+            many = 2 if op is MIN and arch != "gfx942" else 1  # groups of a thread
+            load = r"dwordx4 v\[" if arch == "gfx942" else r"ld\.global\.\S*v4\.b32"
+            assert occurrences(load, program) >= 5 * many
+
+
 @pytest.mark.sampled(5, "op", "variant")
 @pytest.mark.parametrize("arch", CHIPS)
 @pytest.mark.parametrize(("op", "variant"), NAMED, ids=lambda value: getattr(value, "name", value))

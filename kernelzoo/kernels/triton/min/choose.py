@@ -11,6 +11,7 @@ from kernelzoo.kernels.triton.min import (
     rows,
     rows_deferred_flat,
     rows_deferred_ragged,
+    rows_deferred_thread,
     split_arrival,
 )
 from kernelzoo.kernels.triton.min.tiles import LINE_BYTES
@@ -23,7 +24,14 @@ RAGGED_COLUMNS = 128
 
 
 @launch_table("triton", "min")
-class Knobs(rows.Numbers, columns.Numbers, column_tiles.Numbers, atomics.Numbers, split_arrival.Numbers):
+class Knobs(
+    rows.Numbers,
+    rows_deferred_thread.Numbers,
+    columns.Numbers,
+    column_tiles.Numbers,
+    atomics.Numbers,
+    split_arrival.Numbers,
+):
     """What depends on the card. Shipped values are an H200's."""
 
     across_percent: int = knob(
@@ -68,12 +76,15 @@ def rows_deferred(x: torch.Tensor, out: torch.Tensor) -> str:
     layout = rows_of(x, out)
     if layout.across:
         return "columns"
+    device = device_of(x)
+    knobs = of(Knobs, device.index)
+    if rows_deferred_thread.pays(knobs, device, layout, knobs.crowd) and x.dtype.is_floating_point:
+        return "rows_deferred_thread"
     if edges_of(layout) and x.dtype.is_floating_point:
         ragged = rows_deferred_ragged.tile_of(layout)
         if ragged is not None and ragged.columns <= RAGGED_COLUMNS:
             return "rows_deferred_ragged"
-        flat_row = of(Knobs, device_of(x).index).flat_row
-        if layout.n <= flat_row and layout.total > 1 and rows_deferred_flat.tile_of(layout) is not None:
+        if layout.n <= knobs.flat_row and layout.total > 1 and rows_deferred_flat.tile_of(layout) is not None:
             return "rows_deferred_flat"
     return "rows_deferred_block"
 

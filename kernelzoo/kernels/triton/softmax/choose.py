@@ -8,6 +8,7 @@ from kernelzoo.kernels.triton.softmax import (
     columns_flat,
     fused_packed,
     multi_row_loop,
+    multi_row_thread,
     online,
     parts,
     persistent,
@@ -31,7 +32,13 @@ as the last where each program merges all pairs: they are so few."""
 
 @launch_table("triton", "softmax")
 class Knobs(
-    tiles.Numbers, fused_packed.Numbers, multi_row_loop.Numbers, persistent.Numbers, online.Numbers, parts.Numbers
+    tiles.Numbers,
+    fused_packed.Numbers,
+    multi_row_loop.Numbers,
+    multi_row_thread.Numbers,
+    persistent.Numbers,
+    online.Numbers,
+    parts.Numbers,
 ):
     """What depends on the card. Shipped values are an H200's."""
 
@@ -100,6 +107,8 @@ def _multi_row(knobs: Knobs, device: Device, rows: Rows) -> str:
     strip = _strips(rows.columns, device)
     if strip is not None and strip.elements >= rows.n:
         return "columns"
+    if multi_row_thread.pays(knobs, device, rows):
+        return "multi_row_thread"
     edges = edges_of(rows)
     if tiles.row_tile(knobs, device, rows, edges) is None:
         return "multi_row_loop"
