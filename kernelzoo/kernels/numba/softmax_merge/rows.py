@@ -1,6 +1,7 @@
 """Pairs merged: a warp to a row, whose lanes take its parts in turn."""
 
 from functools import cache
+from typing import Any
 
 from numba import cuda
 from numba.cuda import types
@@ -21,7 +22,7 @@ TILING = Tiling(lanes=WARP, rows=4, tiles=1, vec=1)
 def merge_kernel(dtype: str) -> Source:
     """The largest maximum first, then the sum of terms, with what it rounds off."""
     kind, LOWEST = WIDE[dtype], lowest(dtype)
-    ZERO = type(LOWEST)(0)
+    ZERO: Any = type(LOWEST)(0)
     load, store = elements(dtype)
     reduce_max, _, reduce_sum = reductions(TILING, LOWEST)
     finite, seat, ROWS = finite_of(dtype), seating(TILING), TILING.rows
