@@ -242,7 +242,7 @@ def covers_every_element(op: str, problem: Rows, step: Step) -> None:
         assert isinstance(active, int) and 0 < active <= step.threads, (problem, step)
         assert isinstance(around, int) and around * (16 // problem.itemsize) % columns.inner == 0, (problem, step)
         assert isinstance(slices, int) and active * slices >= around > active * (slices - 1), (problem, step)
-        assert step.grid % slices == 0, (problem, step)
+        assert step.blocks % slices == 0, (problem, step)
     if name == "columns_ragged":  # each warp's pieces of 32 rows, in whole words, and behind them the pairs
         items, warps, pitch = step.arguments[0][1], step.threads // 32, 32 * problem.itemsize + 16
         assert isinstance(items, int) and items * warps * step.cluster >= problem.n, (problem, step)
