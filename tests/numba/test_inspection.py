@@ -29,7 +29,9 @@ def on_h200() -> Answers:
 def test_every_implementation_is_shown(on_h200: Answers) -> None:
     # Forms for columns, and for rows off the boundaries of vectors, refuse what is asked here.
     refused = {i.id for i in IMPLEMENTATIONS} - {id for id, _ in on_h200}
-    assert refused <= {i.id for i in IMPLEMENTATIONS if "columns" in i.variant} | {"numba/softmax/multi_row_shared"}
+    unaligned = {f"numba/softmax/multi_row_{how}" for how in ("shared", "thread", "lanes")}
+    unaligned.add("numba/min/rows_deferred_thread")
+    assert refused <= {i.id for i in IMPLEMENTATIONS if "columns" in i.variant} | unaligned
     for (id, _), kernels in on_h200.items():
         assert kernels
         for kernel in kernels:

@@ -32,6 +32,7 @@ from kernelzoo.kernels.numba.columns import in_one_piece, side_by_side
 from kernelzoo.kernels.numba.disk import folder, store, stored
 from kernelzoo.kernels.numba.launch import View, view
 from kernelzoo.kernels.numba.source import Source, compiled, shown, to_ptx
+from kernelzoo.kernels.numba.thread_rows import share
 from kernelzoo.kernels.shared import cubin
 
 registry.import_kernels("numba", "kernelzoo.kernels.numba")  # every form is then a name of its operation's package
@@ -43,9 +44,11 @@ CAPABILITIES = [(8, 0), (9, 0), (10, 0), (12, 0)]
 # One row length for each way of holding a row: part of a warp, a warp, a block at its fullest, a cluster; and one that
 # no vector divides.
 SHAPES = {
+    "odd_shortest": (4096, 5, 1),
     "short": (4096, 64, 1),
     "odd": (4096, 781, 1),
     "odd_short": (4096, 33, 1),
+    "odd_longer": (4096, 155, 1),
     "block": (4096, 16384, 1),
     "cluster": (4096, 50257, 1),
     "across_flat": (1, 4096, 33),
@@ -77,6 +80,10 @@ def softmax_kernels(v: View) -> dict[str, Source]:
             found[name] = kernel(v.dtype, tiling)
     if (tile := softmax.multi_row_shared.shared_shape(v)) is not None:
         found["tile"] = softmax.multi_row_shared.multi_row_shared_kernel(v.dtype, *tile)
+    if (own := softmax.multi_row_thread.shape(v, SOFTMAX)) is not None:
+        found[f"thread_{own.word}"] = softmax.multi_row_thread.multi_row_thread_kernel(own)
+    if (own := softmax.multi_row_lanes.shape(v, SOFTMAX)) is not None:
+        found["lanes"] = softmax.multi_row_lanes.multi_row_lanes_kernel(own)
     c = side_by_side(v)
     held_kernel = softmax.columns_cluster.held_kernel
     if c is not None and c.vector > 1 and (shape := softmax.columns.shape(c, H200)) is not None:
@@ -113,6 +120,8 @@ def min_kernels(v: View) -> dict[str, Source]:
     deep = minima.words.deep(v.dtype, v.whole_vector)
     if minima.choose.is_short(v, H200, MIN):
         found["tile"] = minima.rows_deferred_shared.rows_deferred_tile_kernel(v.dtype)
+    if (own := share(v, MIN.thread_bytes)) is not None:
+        found[f"thread_{own.word}"] = minima.rows_deferred_thread.rows_deferred_thread_kernel(own)
     if not v.across and v.n > 1000:
         found["cluster"] = minima.split_cluster.cluster_kernel(v.dtype, minima.split_cluster.cluster_tiling(v))
     if minima.choose.is_flat(v, H200):
@@ -191,7 +200,17 @@ BY_VECTORS = (
     "flat",
     "flat_grid",
 )  # which lie across the rows
-COPIED = ("tile", "held", "held_cluster", "ragged", "ragged_cluster", "turns")  # to shared memory, and by vectors
+THREAD = ("thread_4", "thread_8", "thread_16")  # whole rows to a thread
+COPIED = (
+    "tile",
+    "lanes",
+    *THREAD,
+    "held",
+    "held_cluster",
+    "ragged",
+    "ragged_cluster",
+    "turns",
+)  # to shared memory, by vectors
 MEETING = ("grid", "turns")  # blocks that run at once wait for each other, once
 # float16, which is bfloat16 with other conversions, and float64 are sm_90's matter.
 KINDS = fullest()
@@ -227,6 +246,8 @@ SLOWER = {
             ("across", "columns_twice", (12, 0)),
         )
     ),
+    # The loop over a thread's rows is not unrolled.
+    *(("softmax", "bfloat16", "odd_short", "thread_4", capability) for capability in ((10, 0), (12, 0))),
     # Four words, for edges that come with the first tile, which is worth 5 to 20 % on an H200.
     ("min", "bfloat16", "cluster", "cluster", (12, 0)),
     *(
@@ -289,10 +310,18 @@ def test_compiles_to_what_it_is_written_for(
             assert count(r"cp\.async\.wait_group 1", ptx) == (name in ("ragged", "ragged_cluster"))
         if name == "held_single":
             assert count(r"cp\.async\.ca\.shared\.global", ptx) > 0
-        if name not in ("tile", "held", "ragged", "ragged_cluster"):
+        if name not in ("tile", "lanes", *THREAD, "held", "ragged", "ragged_cluster"):
             assert count(rf"ld\.global\.{words}", ptx) > 0
         # A warp whose lanes belong to 32 rows has nothing to shuffle, nor has a thread with a row of its own.
-        assert count(r"bar\.sync" if v.across or name == "tile" else r"shfl\.sync", ptx) > 0
+        if name not in THREAD:
+            assert count(r"bar\.sync" if v.across or name == "tile" else r"shfl\.sync", ptx) > 0
+    if name in THREAD:
+        word = {"thread_4": r"[bf]32", "thread_8": r"(?:v2\.\w32|[bf]64)", "thread_16": r"v[24]\."}[name]
+        assert count(rf"ld\.shared\.{word}", ptx) >= v.n, "of an odd length there is a word an element, of any size"
+        assert count(r"shfl", ptx) == 0, "threads wait for each other"
+    if name in ("lanes", *THREAD):
+        assert count(r"bar\.warp\.sync", ptx) == (2 if op == "softmax" else 1)
+        assert count(r"bar\.sync", ptx) == 0, "warps wait for each other"
     if op.endswith("_backward") and dtype != "float64":
         assert count(r"\.f64", ptx) == 0, "a plain Python number has widened float32 arithmetic"
     if op == "softmax":
@@ -349,14 +378,45 @@ def expected_instructions(op: str, dtype: str, name: str, v: View) -> Iterator[s
             yield r"LDGSTS\.E\S*\.128"
         if (is_wide(v) and name not in COPIED) or name in BY_VECTORS:
             yield r"LDG\.E\S*\.128"
-        if not v.across and name != "tile":
+        if not v.across and name != "tile" and name not in THREAD:
             yield r"SHFL\.BFLY"
+        if name == "thread_16":
+            yield r"LDS\.128"
+        if name == "thread_16" and op == "softmax":
+            yield r"STS\.128"
+        if name in ("lanes", *THREAD) and op == "softmax":
+            yield r"STG\.E\S*\.128"
     if op == "softmax" and dtype != "float64":
         yield r"MUFU\.EX2"
     if name.startswith("atomic"):
         yield r"(RED|ATOM)G?\.\S*MIN"
     if op == "min" and name == "split":
         yield r"ATOMG?\.\S*INC"
+
+
+@pytest.mark.parametrize(
+    ("op", "dtype", "rows", "n", "form"),
+    [
+        ("softmax", "bfloat16", 3000017, 5, "multi_row_thread"),
+        ("softmax", "float32", 700001, 17, "multi_row_thread"),
+        ("softmax", "bfloat16", 150001, 129, "multi_row_lanes"),
+        ("softmax", "float32", 150001, 255, "multi_row_lanes"),
+        ("softmax", "bfloat16", 100003, 5, "multi_row_shared"),  # fewer than fill the device
+        ("softmax", "bfloat16", 8191, 129, "multi_row_tile"),
+        ("softmax", "float64", 3000017, 5, "multi_row_shared"),
+        ("softmax", "bfloat16", 300007, 200, "multi_row_tile"),  # of whole vectors
+        ("softmax", "bfloat16", 150001, 259, "multi_row_tile"),
+        ("min", "bfloat16", 3000017, 5, "rows_deferred_thread"),
+        ("min", "float64", 3000017, 5, "rows_deferred_thread"),
+        ("min", "bfloat16", 100003, 5, "rows_deferred_shared"),
+        ("min", "bfloat16", 1000003, 33, "rows_deferred_shared"),
+        ("min", "int8", 3000017, 5, "rows_deferred_shared"),
+    ],
+)
+def test_short_rows_have_the_form_that_is_for_them(op: str, dtype: str, rows: int, n: int, form: str) -> None:
+    v = look((rows, n, 1), dtype, op)
+    found = softmax.choose.fastest(v, H200, SOFTMAX) if op == "softmax" else minima.choose.best(v, H200, MIN)
+    assert found == form
 
 
 def test_remaining_dtypes_of_min_compile() -> None:

@@ -57,11 +57,18 @@ FORMS = [i for i in SOFTMAX + MIN if i not in CHOOSERS and i.id not in ALONE]
 COLUMNS = [i for i in FORMS if i.variant.startswith("columns")]
 NAMED = [i for i in FORMS if i not in COLUMNS]
 SOFTMAX_NAMED = [i for i in NAMED if i in SOFTMAX]
-SHORT = ("multi_row_tile", "multi_row_shared", "rows_deferred_shared")  # of rows up to some length
+THREAD = ("multi_row_thread", "multi_row_lanes", "rows_deferred_thread")  # of whole short rows to a thread, or lanes
+SHORT = ("multi_row_tile", "multi_row_shared", "rows_deferred_shared", *THREAD)  # of rows up to some length
 FLOATS = [torch.float32, torch.bfloat16, torch.float16, torch.float64]
 INTEGERS = [torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64]
 # One of 8 bits, which the atomics widen, and one of 64, which they take as it is, for each variant; for one, all.
 FEW = [torch.int8, torch.int64]
+
+WHOLE_ROWS = {
+    "multi_row_thread": [torch.float32, torch.bfloat16, torch.float16],
+    "multi_row_lanes": [torch.float32, torch.bfloat16, torch.float16],
+    "rows_deferred_thread": [*FLOATS, torch.int32, torch.int64],
+}
 
 
 def names(values: list) -> list[str]:
@@ -99,6 +106,7 @@ CASES = [
     for implementation in NAMED
     for dtype in FLOATS
     + ([] if implementation in SOFTMAX else INTEGERS if implementation.variant == "rows_deferred_block" else FEW)
+    if implementation.variant not in THREAD or dtype in WHOLE_ROWS[implementation.variant]
 ]
 
 
@@ -166,6 +174,46 @@ def test_layouts(implementation: kernelzoo.Implementation, x: torch.Tensor, dim:
 def test_equal_terms(implementation: kernelzoo.Implementation, width: int) -> None:
     (case,) = (case for case in cases("softmax") if case.name == f"float32-equal-terms-{width}")
     run(implementation, case.inputs("cpu")[0])
+
+
+@pytest.mark.parametrize(
+    ("variant", "n"),
+    [
+        *(("softmax/multi_row_thread", n) for n in (2, 3, 5, 9, 17, 26, 34)),
+        *(("softmax/multi_row_lanes", n) for n in (3, 45, 90, 101, 129, 255)),
+        *(("min/rows_deferred_thread", n) for n in (2, 3, 5, 9, 17, 26, 34)),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
+def test_short_rows_of_a_thread_or_lanes(variant: str, dtype: torch.dtype, n: int) -> None:
+    """Rows that share words with others keep what is theirs. Of the last block, one warp has all of its rows, one some,
+    with a thread that lacks some as well, and two none."""
+    from kernelzoo.kernels.numba.launch import view
+    from kernelzoo.kernels.numba.softmax import choose, multi_row_lanes
+    from kernelzoo.kernels.numba.thread_rows import share
+
+    implementation = kernelzoo.implementation(f"numba/{variant}")
+    x = values((2, n), dtype)
+    v = view(x[..., None], x[..., None])
+    own = multi_row_lanes.shape(v, choose.Knobs()) if "lanes" in variant else share(v, 64)
+    assert own is not None
+    run(implementation, x)
+    x = values((own.block_rows + own.block_rows // 4 + own.rows + 1, n), dtype)
+    for value, start in ((NAN, 1), (INF, 2), (-INF, 3)):
+        x[start::7, n // 2] = value
+    x[4::7] = -INF
+    x[5::14], x[12::14] = INF, NAN
+    run(implementation, x)
+
+
+@pytest.mark.parametrize("variant", ["softmax/multi_row_thread", "softmax/multi_row_lanes", "min/rows_deferred_thread"])
+def test_whole_rows_off_a_vectors_boundary_are_refused(variant: str) -> None:
+    implementation = kernelzoo.implementation(f"numba/{variant}")
+    x = values((41, 5), torch.float32)
+    for refused in (x.flatten()[1:201].view(40, 5), x[:, 1:], x[::2], x.T):
+        with pytest.raises(UnsupportedProblemError, match="off the boundaries of vectors, as one aligned piece"):
+            implementation.launch(refused, dim=-1, out=allocate(implementation.operation, refused, -1))
 
 
 @pytest.mark.parametrize("implementation", NAMED, ids=[i.id for i in NAMED])

@@ -143,6 +143,22 @@ def tile_vector(dtype: str) -> Any:
     return load_tile
 
 
+def tile_words(dtype: str, size: int) -> tuple[Any, Any]:
+    def place(tile: Any, j: int) -> Any:
+        bits = tile[j : j + size // tile.itemsize]
+        return bits.view(np.uint32) if tile.itemsize == 2 else bits
+
+    def load_words(tile: Any, j: int, row: Any, k: int) -> None:
+        words = place(tile, j)
+        row[k : k + len(words)] = words
+
+    def store_words(tile: Any, j: int, row: Any, k: int) -> None:
+        words = place(tile, j)
+        words[:] = row[k : k + len(words)]
+
+    return load_words, store_words
+
+
 def maximum(a: Any, b: Any) -> Any:
     return np.fmax(a, b)
 
@@ -153,6 +169,10 @@ def minimum(a: Any, b: Any) -> Any:
 
 def exponential(x: Any) -> Any:
     return np.exp(x)
+
+
+def reciprocal(s: Any) -> Any:
+    return np.float32(1) / s if s else np.float32(np.nan)
 
 
 def atomic_min(pointer: Any, i: int, value: Any) -> None:

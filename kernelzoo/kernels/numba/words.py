@@ -13,4 +13,4 @@ ALIGNED = None if config.ENABLE_CUDASIM else 16
 EVERY_LANE = 0xFFFFFFFF
 
 arrive, atomic_min, exponential = machine.arrive, machine.atomic_min, machine.exponential
-maximum, minimum, keep = machine.maximum, machine.minimum, machine.keep
+maximum, minimum, reciprocal, keep = machine.maximum, machine.minimum, machine.reciprocal, machine.keep

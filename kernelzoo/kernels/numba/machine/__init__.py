@@ -10,12 +10,13 @@ each of its operations is a call into a C++ shim, compiled with NVRTC and linked
 
 from kernelzoo.kernels.numba.machine.atomics import arrive, atomic_min, count_up, seen
 from kernelzoo.kernels.numba.machine.halves import is_packed, keep, word_functions
-from kernelzoo.kernels.numba.machine.numbers import exponential, maximum, minimum
+from kernelzoo.kernels.numba.machine.numbers import exponential, maximum, minimum, reciprocal
 from kernelzoo.kernels.numba.machine.tiles import (
     element_copy,
     end_group,
     tile_functions,
     tile_vector,
+    tile_words,
     wait_groups,
 )
 from kernelzoo.kernels.numba.machine.vectors import element_functions, guarded_load, vector_functions
@@ -33,9 +34,11 @@ __all__ = [
     "keep",
     "maximum",
     "minimum",
+    "reciprocal",
     "seen",
     "tile_functions",
     "tile_vector",
+    "tile_words",
     "vector_functions",
     "wait_groups",
     "word_functions",

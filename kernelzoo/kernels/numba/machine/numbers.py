@@ -47,3 +47,18 @@ def exponential(typing, x):
         return builder.call(function, args)
 
     return x(x), codegen
+
+
+@intrinsic
+def reciprocal(typing, s):
+    """1 / s of a float32 that is not subnormal, but for its last bit: a division has a branch for those. Of NaN and of
+    0 it is NaN."""
+
+    def codegen(context, builder, signature, args):
+        code = (
+            "{ .reg .f32 near, rest; rcp.approx.ftz.f32 near, $1; neg.f32 rest, $1; "
+            "fma.rn.f32 rest, rest, near, 0f3F800000; fma.rn.f32 $0, near, rest, near; }"
+        )
+        return asm(builder, F32, [args[0]], code, "=f,f")
+
+    return types.float32(types.float32), codegen

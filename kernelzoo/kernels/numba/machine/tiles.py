@@ -142,3 +142,52 @@ def tile_vector(dtype: str) -> Any:
         return types.void(tile, types.int64, row, types.int64), codegen
 
     return load_tile
+
+
+def tile_words(dtype: str, size: int) -> tuple[Any, Any]:
+    """``load_words(tile, j, row, k)``: ``size`` bytes of shared memory, aligned to 4, 8 or 16 as they are, from element
+    j on, as they lie there to registers from ``row[k]`` on; ``store_words`` is the way back."""
+
+    def registers(context: Any, builder: Any, kind: Any, row: Any, k: Any) -> tuple[list[Any], str, str]:
+        data = cgutils.create_struct_proxy(kind)(context, builder, row).data
+        letter, suffix = LETTERS[data.type.pointee]
+        count = size // (8 if letter in "ld" else 4)
+        parts = [builder.gep(data, [builder.add(k, I64(part))]) for part in range(count)]
+        return parts, letter, f"{'' if count == 1 else f'v{count}.'}{suffix}"
+
+    def address(context: Any, builder: Any, kind: Any, tile: Any, j: Any) -> Any:
+        at = builder.gep(cgutils.create_struct_proxy(kind)(context, builder, tile).data, [j])
+        return builder.ptrtoint(builder.addrspacecast(at, at.type.pointee.as_pointer(3)), I32)
+
+    @intrinsic
+    def load_words(typing, tile, j, row, k):
+        def codegen(context, builder, signature, args):
+            source = address(context, builder, signature.args[0], *args[:2])
+            parts, letter, suffix = registers(context, builder, signature.args[2], *args[2:])
+            names = ", ".join(f"${part}" for part in range(len(parts)))
+            kind = ir.LiteralStructType([part.type.pointee for part in parts])
+            kind = kind if len(parts) > 1 else parts[0].type.pointee
+            code = f"ld.shared.{suffix} {{{names}}}, [${len(parts)}];"
+            constraints = ",".join([f"={letter}"] * len(parts)) + ",r,~{memory}"
+            loaded = asm(builder, kind, [source], code, constraints, True)
+            for number, part in enumerate(parts):
+                builder.store(builder.extract_value(loaded, number) if len(parts) > 1 else loaded, part)
+            return context.get_dummy_value()
+
+        return types.void(tile, types.int64, row, types.int64), codegen
+
+    @intrinsic
+    def store_words(typing, tile, j, row, k):
+        def codegen(context, builder, signature, args):
+            target = address(context, builder, signature.args[0], *args[:2])
+            parts, letter, suffix = registers(context, builder, signature.args[2], *args[2:])
+            names = ", ".join(f"${part + 1}" for part in range(len(parts)))
+            values = [builder.load(part) for part in parts]
+            code = f"st.shared.{suffix} [$0], {{{names}}};"
+            constraints = "r," + ",".join([letter] * len(parts)) + ",~{memory}"
+            asm(builder, ir.VoidType(), [target, *values], code, constraints, True)
+            return context.get_dummy_value()
+
+        return types.void(tile, types.int64, row, types.int64), codegen
+
+    return load_words, store_words

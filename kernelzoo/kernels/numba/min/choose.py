@@ -4,16 +4,28 @@ import torch
 
 from kernelzoo.device import Device
 from kernelzoo.kernels.numba.launch import View, has_clusters, settled
-from kernelzoo.kernels.numba.min import atomics, columns_flat, rows_deferred_shared, rows_tiling, split_arrival, strips
+from kernelzoo.kernels.numba.min import (
+    atomics,
+    columns_flat,
+    rows_deferred_shared,
+    rows_deferred_thread,
+    rows_tiling,
+    split_arrival,
+    strips,
+)
+from kernelzoo.kernels.numba.thread_rows import share
 from kernelzoo.layout import cdiv
 from kernelzoo.registry import chooser
 from kernelzoo.tables import knob, launch_table
 
 
 @launch_table("numba", "min")
-class Knobs(rows_tiling.Numbers, split_arrival.Numbers, atomics.Numbers, strips.Numbers):
+class Knobs(rows_tiling.Numbers, rows_deferred_thread.Numbers, split_arrival.Numbers, atomics.Numbers, strips.Numbers):
     """What depends on the card. Shipped values are an H200's."""
 
+    thread_elements: int = knob(
+        32, among=(16, 24, 32, 40, 80), unit="elements", why="of the longest row of which a thread has whole ones"
+    )
     # 32 kB a block, of which an SM holds six.
     tile_row_bytes: int = knob(
         256,
@@ -69,6 +81,9 @@ def one_block(v: View, device: Device, knobs: Knobs) -> str:
     """The form that has one block, or a part of one, to a row."""
     if v.n >= knobs.columns_long and strips.cut(v, device.multiprocessors, knobs, 1) is not None:
         return "columns"
+    own = share(v, knobs.thread_bytes) if v.n <= knobs.thread_elements else None
+    if own is not None and own.fills(v.total, device):
+        return "rows_deferred_thread"
     return "rows_deferred_shared" if is_short(v, device, knobs) else "rows_deferred_block"
 
 

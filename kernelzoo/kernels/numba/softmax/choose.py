@@ -12,7 +12,9 @@ from kernelzoo.kernels.numba.softmax import (
     columns_grid,
     columns_ragged,
     fused,
+    multi_row_lanes,
     multi_row_shared,
+    multi_row_thread,
     multi_row_tile,
     split_cluster,
     split_two_launches,
@@ -34,9 +36,21 @@ where clusters would take them as well."""
 
 
 @launch_table("numba", "softmax")
-class Knobs(tiling.Numbers, split_cluster.Numbers, split_two_launches.Numbers):
+class Knobs(
+    tiling.Numbers,
+    multi_row_thread.Numbers,
+    multi_row_lanes.Numbers,
+    split_cluster.Numbers,
+    split_two_launches.Numbers,
+):
     """What depends on the card. Shipped values are an H200's."""
 
+    thread_elements: int = knob(
+        40, among=(16, 24, 32, 40, 80), unit="elements", why="of the longest row of which a thread has whole ones"
+    )
+    lanes_elements: int = knob(
+        256, among=(64, 128, 192, 256), unit="elements", why="of the longest row that lanes take from shared memory"
+    )
     # From 192 vectors on, a block of two warps does better than a warp, but for its edges.
     warp_vectors: int = knob(
         192, among=(64, 128, 192, 256), unit="vectors", why="of the longest row without edges that one warp takes"
@@ -84,7 +98,7 @@ def fastest(v: View, device: Device, knobs: Knobs) -> str:
     # Of float64 a block does better than a warp as soon as that has more than four vectors to a lane.
     longest = min(4 * WARP, knobs.warp_vectors) if v.dtype == "float64" else knobs.warp_vectors
     short = (v.edges and v.dtype != "float64") or v.n <= longest * v.vec
-    if multi_row_shared.shared_shape(v) is not None or (short and multi_row_tile.multi_row_tiling(v) is not None):
+    if through_shared(v, device, knobs) is not None or (short and multi_row_tile.multi_row_tiling(v) is not None):
         return by_warps(v, device, knobs)
     # A block of its own per row, unless it is longer than a block of 512 threads holds and so few rows leave SMs idle.
     few = v.total < knobs.few_rows * device.multiprocessors
@@ -98,7 +112,19 @@ def fastest(v: View, device: Device, knobs: Knobs) -> str:
 
 def by_warps(v: View, device: Device, knobs: Knobs) -> str:
     """The form for short rows."""
-    return "multi_row_tile" if multi_row_shared.shared_shape(v) is None else "multi_row_shared"
+    return through_shared(v, device, knobs) or "multi_row_tile"
+
+
+def through_shared(v: View, device: Device, knobs: Knobs) -> str | None:
+    """The form for short rows off the boundaries of vectors that are one piece of memory; None for others. Those that
+    take more rows to a block are for as many as give each SM one."""
+    if v.n <= knobs.thread_elements:
+        own, form = multi_row_thread.shape(v, knobs), "multi_row_thread"
+    else:
+        own, form = multi_row_lanes.shape(v, knobs) if v.n <= knobs.lanes_elements else None, "multi_row_lanes"
+    if own is not None and own.fills(v.total, device):
+        return form
+    return None if multi_row_shared.shared_shape(v) is None else "multi_row_shared"
 
 
 def by_several_blocks(v: View, device: Device, knobs: Knobs) -> str:
