@@ -9,7 +9,7 @@ from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.shared.jit import bound, device_of, wide_type
 from kernelzoo.kernels.triton.min.arguments import identity, plain
 from kernelzoo.kernels.triton.min.lowest import lower
-from kernelzoo.kernels.triton.threads import VECTOR_WORDS, Groups, groups_of, load_groups, tile_of_elements
+from kernelzoo.kernels.triton.threads import Groups, groups_of, load_groups, tile_of_elements
 from kernelzoo.kernels.triton.words import await_last_launch
 from kernelzoo.launch import Launch
 from kernelzoo.layout import Rows, cdiv, power_of_two, rows_of
@@ -28,6 +28,10 @@ class Numbers:
     warp_words: int = knob(
         1024, among=(512, 1024, 2048), unit="words", why="of whole rows that one warp has at the least"
     )
+
+
+LONGEST = {2: 24, 4: 6}
+"""Elements of a row, by the bytes of one, up to which a thread does better than lanes."""
 
 
 @triton.jit(do_not_specialize=["groups", "left"])
@@ -63,14 +67,10 @@ def tile_of(knobs: Numbers, device: Device, rows: Rows) -> Groups | None:
 
 
 def pays(knobs: Numbers, device: Device, rows: Rows, crowd: int) -> bool:
-    """Whether rows are no whole vectors, which lanes read as well, and enough for so many programs per SM.
-
-    Longer rows, of which a thread could read less than four elements at once, lanes read as well, too.
-    """
-    tile = tile_of(knobs, device, rows) if rows.n % rows.whole_vector else None
-    if tile is None or tile.unit < (VECTOR_WORDS if rows.itemsize == 4 else VECTOR_WORDS // 2):
-        return False
-    return cdiv(tile.many, tile.tile) >= crowd * device.multiprocessors
+    """Whether rows are no whole vectors, which lanes read as well, short, and enough for so many programs per SM."""
+    short = rows.n % rows.whole_vector and rows.n <= LONGEST.get(rows.itemsize, 0)
+    tile = tile_of(knobs, device, rows) if short else None
+    return tile is not None and cdiv(tile.many, tile.tile) >= crowd * device.multiprocessors
 
 
 @register("triton", "min", "rows_deferred_thread")

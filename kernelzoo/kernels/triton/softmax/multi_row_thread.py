@@ -8,7 +8,7 @@ from kernelzoo.device import Device
 from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.shared.jit import bound, device_of
 from kernelzoo.kernels.triton.softmax.words import READ, exponential, softmax_of, zero_if_empty
-from kernelzoo.kernels.triton.threads import VECTOR_WORDS, Groups, groups_of, load_groups, store_groups
+from kernelzoo.kernels.triton.threads import Groups, groups_of, load_groups, store_groups
 from kernelzoo.kernels.triton.words import await_last_launch
 from kernelzoo.launch import Launch
 from kernelzoo.layout import Rows, cdiv, power_of_two, rows_of
@@ -58,6 +58,10 @@ def softmax_of_row(row, N: tl.constexpr):
     return [element * inverse for element in row]
 
 
+LONGEST = {2: 40, 4: 12}
+"""Elements of a row, by the bytes of one, up to which a thread does better than lanes."""
+
+
 @triton.jit(do_not_specialize=["groups", "left"])
 def thread_rows_kernel(
     x, out, groups, left, N: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr, WORDS: tl.constexpr,
@@ -87,14 +91,10 @@ def tile_of(knobs: Numbers, device: Device, rows: Rows) -> Groups | None:
 
 
 def pays(knobs: Numbers, device: Device, rows: Rows) -> bool:
-    """Whether rows are no whole vectors, which lanes read as well, and enough for threads that take several.
-
-    Longer rows of float32, of which a thread could read less than a vector at once, lanes read as well, too.
-    """
-    tile = tile_of(knobs, device, rows) if rows.n % rows.whole_vector else None
-    if tile is None or (rows.itemsize == 4 and tile.unit < VECTOR_WORDS):
-        return False
-    return cdiv(tile.many, tile.tile) >= knobs.thread_crowd * device.multiprocessors
+    """Whether rows are no whole vectors, which lanes read as well, short, and enough for threads that take several."""
+    short = rows.n % rows.whole_vector and rows.n <= LONGEST.get(rows.itemsize, 0)
+    tile = tile_of(knobs, device, rows) if short else None
+    return tile is not None and cdiv(tile.many, tile.tile) >= knobs.thread_crowd * device.multiprocessors
 
 
 @register("triton", "softmax", "multi_row_thread")
