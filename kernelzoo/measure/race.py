@@ -119,6 +119,7 @@ def race(
             progress("energy" if meter else "check", id)
             with _its_own_row(measurement, device, state, _AS_TIMED):
                 if meter and sampler.queue is not None:
+                    gate.stirring.hold()  # what its probe wrote in its last turn may be stale since
                     work = energies.Replays(sampler.queue, measurement.median * sampler.launches, device)
                     measurement.energy = energies.of(work, sampler.launches, meter)
                     progress("check", id)

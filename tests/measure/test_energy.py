@@ -15,6 +15,7 @@ from kernelzoo import measure, registry
 from kernelzoo.measure import energy, record
 from kernelzoo.measure.clocks import WallClock
 from kernelzoo.measure.energy import Energy, EnergyError, Meter
+from kernelzoo.measure.gate_stir import Stirring
 
 WATTS, LAUNCH, LAUNCHES = 500.0, 20e-6, 211
 PROBLEM = measure.Problem("softmax", (64, 96), "float32", -1)
@@ -225,6 +226,12 @@ def on_machine(monkeypatch: pytest.MonkeyPatch) -> Callable[[Machine], list[str]
             def end(self) -> float:
                 return 211 * LAUNCH
 
+        def hold(stirring: Stirring) -> None:
+            steps.append("held")
+            held(stirring)
+
+        held = Stirring.hold
+        monkeypatch.setattr(Stirring, "hold", hold)
         monkeypatch.setattr(energy, "Replays", Replays)
         return steps
 
@@ -242,7 +249,9 @@ def test_a_race_measures_the_energy_of_what_it_timed_before_that_is_checked_agai
         energy=True,
         progress=lambda stage, id: steps.append(f"{stage} {id.rpartition('/')[2]}"),
     )
-    assert steps[-6:] == ["energy eager", "queued", "check eager", "energy naive", "queued", "check naive"]
+    # A probe that changed its set as in its last turn would undo what another's turn has changed since.
+    each = (("energy", "held", "queued", "check", "held") for _ in ids)
+    assert [step.partition(" ")[0] for step in steps[-10:]] == [step for one in each for step in one]
     for id in ids:
         made = record.entry(found[id], "cpu", None, "custom")["extra_info"]["energy"]
         assert set(made) == {"launch_mj", "launches", "span_ms", "launch_us", "step_ms", "step_mj"}

@@ -29,6 +29,9 @@ FLAT_ROWS, FLAT_BYTES, FLAT_LONG, FLAT_THREADS = 256, 2**22, 32768, 384
 where a cluster holds them; at even ones, of more elements than blocks that share a strip hold, where so many threads of
 a block have work."""
 
+LANES_PACKS, LANES_BYTES = 48, 2**22
+"""Packs of a float32 row that no power of two is, up to which lanes share words, and bytes of all rows from which."""
+
 RAGGED_LEAST = 96
 """Elements of the shortest column of an odd width that a cluster takes through shared memory."""
 
@@ -128,10 +131,17 @@ def _in_pieces(rows: Rows) -> bool:
 
 def _multi_row(rows: Rows, knobs: Knobs) -> str:
     if not _in_pieces(rows):
-        return "multi_row_tile"
+        return "multi_row_lanes" if _leaves_idle(rows) else "multi_row_tile"
     if multi_row_thread.fits(rows) and rows.n <= knobs.thread_elements:
         return "multi_row_thread"
     return "multi_row_lanes" if multi_row_lanes.fits(rows) else "multi_row_shared"
+
+
+def _leaves_idle(rows: Rows) -> bool:
+    """Whether a tile of many rows of whole words would leave lanes, a power of two to a row, without work."""
+    count = packs(rows)
+    uneven = count & (count - 1) != 0 and (rows.itemsize == 2 or count < LANES_PACKS)
+    return uneven and rows.total * rows.n * rows.itemsize >= LANES_BYTES and multi_row_lanes.fits(rows)
 
 
 def _split_rows(rows: Rows, device: Device, knobs: Knobs) -> str:
