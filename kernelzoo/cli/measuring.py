@@ -65,6 +65,8 @@ def sweep(
     """
     from kernelzoo.measure.crew import SLOWER
 
+    for worker in crew.workers if plan and how.energy else ():
+        _check_meter(worker)
     bar.expect(sum(_steps(ids, how) for _, ids in plan), len(plan))
     ready = set[int]()
 
@@ -131,8 +133,8 @@ def named(gpu: Row | None, device: str) -> str:
 
 def races(guard: Guard, plan: Plan, how: How, bar: Bar) -> Iterator[tuple[Problem, list[Row], list[Row]]]:
     """Measure the plan: each problem with its entries and failures, as soon as it is measured."""
-    if plan and how.energy and (why := guard.unmetered()):
-        raise OptionError(f"--energy can't be had here: {why}")
+    if plan and how.energy:
+        _check_meter(guard)
     if plan and how.timed != "call":
         bar.step("measuring the bandwidth of the device")
         guard.ceilings()
@@ -147,6 +149,12 @@ def races(guard: Guard, plan: Plan, how: How, bar: Bar) -> Iterator[tuple[Proble
         )
         yield problem, entries, failed
         bar.say(f"[{index}/{len(plan)}] {problem.id}: {len(entries)} measured, {len(failed)} without a result")
+
+
+def _check_meter(worker: Worker) -> None:
+    """Raise OptionError where the energy of a launch can't be had."""
+    if why := worker.unmetered():
+        raise OptionError(f"--energy can't be had here: {why}")
 
 
 def _tell(bar: Bar, problem: Problem, stage: str, id: str) -> None:

@@ -21,7 +21,7 @@ from kernelzoo.cli.tune_tables import Json, described, list_knobs, listed_knobs,
 from kernelzoo.errors import KernelZooError, UnknownNameError
 
 if TYPE_CHECKING:
-    from kernelzoo.cli.guards import Guards, check_gpus
+    from kernelzoo.cli.guards import Guards
     from kernelzoo.cli.progress import Bar
     from kernelzoo.measure.guard import Guard
     from kernelzoo.measure.tuning import Outcome
@@ -82,12 +82,16 @@ def tune(
     bad usage, or if there is no GPU to tune for; 130 after Ctrl-C: tables that were finished by then are stored.
     """
     from kernelzoo import operations, registry, tables
-    from kernelzoo.cli.guards import Guards
+    from kernelzoo.cli.guards import Guards, check_gpus
     from kernelzoo.cli.progress import Bar
     from kernelzoo.measure.guard import Guard
     from kernelzoo.measure.problems import problems
 
-    wanted, dtypes = options.words(op) or tuple(operations.OPERATIONS), options.words(dtype) or ("float32", "bfloat16")
+    usual = ("float32", "bfloat16")
+    dtypes = options.words(dtype) or usual
+    wanted = options.words(op) or tuple(
+        name for name, known in operations.OPERATIONS.items() if {*usual} <= {*known.dtypes}
+    )
     problems("quick", wanted, dtypes)  # raises for a name that isn't known
     backends = options.words(backend) or registry.backends()
     for name in backends:

@@ -125,6 +125,11 @@ class RayWorker:
         )
         return found
 
+    def unmetered(self) -> str:
+        """See :meth:`kernelzoo.measure.guard.Guard.unmetered`."""
+        found: str = self._retried(lambda: self._asked(self._there().unmetered.remote()), "energy")
+        return found
+
     def largest(self, id: str) -> Json:
         """See :meth:`kernelzoo.measure.guard.Guard.largest`."""
         found: Json = self._retried(lambda: self._asked(self._there().largest.remote(id)), id)
@@ -203,6 +208,10 @@ class _There:
         if how["timed"] != "call":
             self._guard.ceilings()
         return self._guard.race(problem, ids, **how)
+
+    def unmetered(self) -> str:
+        assert self._guard is not None
+        return self._guard.unmetered()
 
     def largest(self, id: str) -> Json:
         assert self._guard is not None

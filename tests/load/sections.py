@@ -33,6 +33,7 @@ from kernelzoo.backend import get
 from kernelzoo.check.bits import bits, poison_like
 from kernelzoo.check.cases import NoRoomError, by
 from kernelzoo.errors import BackendUnavailableError, KernelZooError, UnsupportedProblemError
+from kernelzoo.methods import is_plain
 from kernelzoo.packages import load_module
 
 OUTCOMES = ("passed", "refused", "no room", "skipped", "unfinished", "failed")
@@ -116,7 +117,7 @@ def tried(section: str, implementation: str, case: str, check: Check) -> Row:
 
 def implementations(backend: str, where: Where) -> list[registry.Implementation]:
     found = [i for name in backend.split("+") for i in registry.implementations(name) if i.variant != "compile"]
-    return [i for i in found if where.op in ("", i.op) and list(operations.OPERATIONS[i.op].inputs) == ["x"]]
+    return [i for i in found if where.op in ("", i.op) and is_plain(operations.OPERATIONS[i.op])]
 
 
 def call(implementation: registry.Implementation, x: torch.Tensor, dim: int = -1, **options: Any) -> torch.Tensor:
