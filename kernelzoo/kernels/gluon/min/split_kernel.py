@@ -59,7 +59,7 @@ def split_kernel(
     length = gl.minimum(length, end)
     running = gl.full([ROWS, BLOCK], IDENTITY, WIDE, LAYOUT)
     for start in range(begin, gl.minimum(end, n), BLOCK):
-        block_here = x + (x_start + start * x_n) + here * x_n
+        block_here = x + (x_start + gl.cast(start, gl.int64) * x_n) + here * x_n
         mask = in_rows & (cols < length - start)
         block = gl.load(block_here, mask, other=IDENTITY, eviction_policy="evict_first")
         running = lower(running, block.to(WIDE))
