@@ -42,11 +42,11 @@ def on_h200() -> Answers:
 
 
 def columns(arch: str) -> Answers:
-    """The kernels of what takes columns alone."""
+    """The kernels of what takes columns alone, or rows off the boundaries of words."""
     requests = [
-        Request("cupy", i.op, i.variant, (256, 64), "float32", 0, arch)
+        Request("cupy", i.op, i.variant, *((256, 64), "float32", 0) if across else ((4099, 33), "float32", -1), arch)
         for i in IMPLEMENTATIONS
-        if i.variant.startswith("columns")
+        if (across := i.variant.startswith("columns")) or i.variant.endswith("thread")
     ]
     answers = zip(requests, inspect.ask(requests), strict=True)
     return {(r.id, r.dtype): answer for r, answer in answers if not isinstance(answer, UnsupportedProblemError)}

@@ -30,6 +30,10 @@ FLAT_PERCENT, FLAT_BYTES, FLAT_LEAST = 75, 2**22, 2**15
 as the last where each program merges all pairs: they are so few."""
 
 
+FEW_COLUMNS = 128
+"""Columns up to which that is better than tiles where rows keep to vectors."""
+
+
 @launch_table("triton", "softmax")
 class Knobs(
     tiles.Numbers,
@@ -148,4 +152,5 @@ def _flat_pays(columns: Columns) -> bool:
     period = columns_flat.period_of(columns)
     least = FLAT_LEAST if columns.inner <= columns_flat.MERGED_COLUMNS else FLAT_BYTES
     much = columns.n * columns.inner * columns.itemsize >= least
-    return period > 0 and much and 100 * period >= FLAT_PERCENT * power_of_two(period)
+    odd = columns.multiple * columns.itemsize < 16 or columns.inner <= FEW_COLUMNS
+    return period > 0 and much and odd and 100 * period >= FLAT_PERCENT * power_of_two(period)
