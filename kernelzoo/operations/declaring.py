@@ -67,7 +67,8 @@ def operation(
       rounded to a half precision; ``ref`` is the result, ``unit`` the unit roundoff of the arithmetic, 2^-24, for
       float64 2^-53, and ``tiny`` its smallest normal number, 2^-126, for float64 2^-1022: what is smaller may count as
       zero. Without it, a result must equal the reference.
-    - ``domain``: a dict from an input's name to a function of (torch.finfo, n): the largest finite number it may hold.
+    - ``domain``: a dict from an input's name to a function of (torch.finfo, n): the largest finite number it may hold,
+      or the least and the largest.
     - ``finite``: a tuple of inputs of that domain which hold no infinity, though they may hold NaN.
     - ``special(ref, ...)``: a result whose NaN and infinities are due; without it, those of the reference.
     - ``exact(...)``: for float64, the result as (high, low, scale) in pairs of float64; only ``accuracy`` needs it.

@@ -209,8 +209,10 @@ class Operation(Signature):
         limit = self.hooks.get("domain", {}).get(name)
         if limit is not None and x.is_floating_point():
             info = torch.finfo(x.dtype)
-            largest = 0.99 * min(limit(info, n), info.max)
-            confined = x.clamp(-largest, largest)
+            found = limit(info, n)
+            least, largest = found if isinstance(found, tuple) else (None, found)
+            largest = 0.99 * min(largest, info.max)
+            confined = x.clamp(-largest if least is None else least, largest)
             x.copy_(confined if name in self.hooks.get("finite", ()) else confined.where(x.isfinite(), x))
         return x
 

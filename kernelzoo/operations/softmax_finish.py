@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from kernelzoo.operations.arguments import FLOATS
@@ -12,29 +13,36 @@ if TYPE_CHECKING:
     import torch
 
 
+def _sums(dtype: torch.finfo, n: int) -> tuple[float, float]:
+    return 1, dtype.max  # the term of the maximum is 1
+
+
 @operation(dtypes=FLOATS)
 class softmax_finish:
     """Softmax of a part of each row, by the pair of the whole row: ``exp(min(x - maximum, 0)) / total``.
 
     x: float16, bfloat16, float32 or float64, any rank. maximum, total: the pair of ``softmax_pairs`` or
-    ``softmax_merge``, without the axis ``dim``. Returns a contiguous tensor of x's shape and dtype. A NaN in x stays
-    one; a NaN in a row's pair, or a total of 0, makes NaN of the whole row.
+    ``softmax_merge``, without the axis ``dim``: a total is 1 or more, or 0 beside a maximum of -inf. Returns a
+    contiguous tensor of x's shape and dtype. A NaN in x stays one; a NaN in a row's pair, or that pair of a row of
+    -inf, makes NaN of the whole row.
     """
 
     x = Input("outer n inner")
     maximum = Input("outer inner", dtype=WIDE)
     total = Input("outer inner", dtype=WIDE)
     out = Output("outer n inner")
+    domain = MappingProxyType({"total": _sums})
 
     @staticmethod
     def reference(x: torch.Tensor, maximum: torch.Tensor, total: torch.Tensor) -> torch.Tensor:
         return (x - maximum.unsqueeze(1)).clamp_(max=0).exp_() / total.unsqueeze(1)
 
     @staticmethod
-    def error(ref: torch.Tensor, x: torch.Tensor, maximum: torch.Tensor, unit: float) -> torch.Tensor:
-        """Of the exponential, whose argument carries x's depth below the maximum, and of a division."""
+    def error(ref: torch.Tensor, x: torch.Tensor, maximum: torch.Tensor, unit: float, tiny: float) -> torch.Tensor:
+        """Of the exponential, whose argument carries x's depth below the maximum, and of a division; either may be
+        zero where it is below the normal numbers."""
         depth = (maximum.unsqueeze(1) - x).clamp_(0, 1100).nan_to_num_(0)
-        return depth.mul_(4 * unit).add_(8 * unit).mul_(ref.abs()).nan_to_num_(0.0, 0.0, 0.0)
+        return depth.mul_(4 * unit).add_(8 * unit).mul_(ref.abs()).add_(2 * tiny).nan_to_num_(0.0, 0.0, 0.0)
 
     @staticmethod
     def others(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:

@@ -83,7 +83,7 @@ def test_every_file_of_the_backend_counts_as_source(tmp_path):
     folder = tmp_path / "cpu"
     shutil.copytree(Path(disk.__file__).parent, folder, ignore=shutil.ignore_patterns("__pycache__"))
     paths = sorted(folder.rglob("*.py"))
-    assert {path.parent.name for path in paths} == {"cpu", "softmax", "softmax_backward", "min", "min_backward"}
+    assert {path.parent for path in paths} == {folder, *(found for found in folder.iterdir() if found.is_dir())}
     stamps = {disk.sources(folder)}
     for path in paths:
         path.write_text(path.read_text(encoding="utf-8") + "# another\n", encoding="utf-8")

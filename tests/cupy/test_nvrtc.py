@@ -420,7 +420,7 @@ def test_the_problem_has_the_kernels_layout() -> None:
     folder = Path(backend.__file__).parent
     for struct, file, between, behind in (
         ("Problem", "row.cuh", [], []),
-        ("Several", "gradients/gradients.cuh", ["other"], ["strides"]),
+        ("Several", "several.cuh", ["other"], ["strides"]),
     ):
         fields = re.search(rf"struct {struct} \{{(.*?)\}};", (folder / file).read_text(), re.DOTALL)
         assert fields is not None
