@@ -68,6 +68,7 @@ class Backend:
         self._chosen, self._follows = tables.chosen.get, torch.is_grad_enabled
         self._current_device: Callable[[], int] = getattr(torch._C, "_cuda_getDevice", lambda: -1)
         self._device_count = torch.cuda.device_count
+        self._wrote = torch.autograd.graph.increment_version
         self._is_compiling = torch.compiler.is_dynamo_compiling  # and not while exporting, which runs what is here
         self._arrays: Callable[..., Any] | None = None
         self._forward, self._modes = torch.autograd.forward_ad, torch.utils._python_dispatch
@@ -128,6 +129,10 @@ class Backend:
                     return result
                 if key is None:  # another stream than before, say
                     key, _, _ = self._launches.find(op, x, dim, keepdim, variant)
+        elif out is not None:
+            key, launched = self._launches.into(op, (x,), dim, keepdim, {}, variant, (out,))
+            if launched:
+                return out
         if key is None:
             if not plain_dim(dim) and plain_dim(plain := plainer(dim, op.several_axes)):
                 return self._run(op, x, plain, keepdim, variant, out)
@@ -139,7 +144,10 @@ class Backend:
                 return found  # type: ignore[no-any-return]
         launch, (result,) = self._bound(op, (x,), dim, keepdim, (), variant, out)
         if key is not None and isinstance(launch, Movable):
-            self._launches.keep(key, x, launch, result)
+            if out is None:
+                self._launches.keep(key, x, launch, result)
+            else:
+                self._launches.keep_into(key, (x,), launch, (result,))
         return result
 
     def _call(
@@ -180,6 +188,11 @@ class Backend:
                     return outs[0] if len(outs) == 1 else tuple(outs)
                 if key is None:
                     key, _ = self._launches.find_call(op, inputs, dim, keepdim, scalars, variant)
+        elif out is not None:
+            given = tuple(out) if isinstance(out, list | tuple) else (out,)
+            key, launched = self._launches.into(op, inputs, dim, keepdim, scalars, variant, given)
+            if launched:
+                return out
         if key is None:
             if not plain_dim(dim) and plain_dim(plain := plainer(dim, op.several_axes)):
                 return self._call(op, inputs, plain, keepdim, scalars, variant, out)
@@ -191,7 +204,10 @@ class Backend:
                 return found
         launch, made = self._bound(op, inputs, dim, keepdim, scalars, variant, out)
         if key is not None and isinstance(launch, Movable):
-            self._launches.keep_call(key, inputs, scalars, launch, made)
+            if out is None:
+                self._launches.keep_call(key, inputs, scalars, launch, made)
+            else:
+                self._launches.keep_into(key, inputs, launch, made)
         return out if out is not None else made[0] if len(made) == 1 else made
 
     def _followed(
@@ -249,6 +265,8 @@ class Backend:
             with on_device_of(args.x):
                 launch = op.launch(partial(registry.launch_of, f"{self.name}/{op.name}/{variant}", bind), args, outs)
                 launch()
+        if out is not None:
+            self._wrote(outs)
         return launch, outs
 
 

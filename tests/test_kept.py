@@ -28,9 +28,11 @@ def backend(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 
     def bound(name: str, *tensors: torch.Tensor) -> Movable:
         calls.append(f"bind {name}")
+        alignments = [tensor.data_ptr() % 16 for tensor in tensors]
 
         def at(*addresses: int) -> None:
             calls.append(name)
+            assert [address % 16 for address in addresses] == alignments  # what it was bound for
             sizes = [tensor.numel() * tensor.element_size() for tensor in tensors]
             made = [
                 torch.frombuffer((_char * size).from_address(address), dtype=tensor.dtype).view(tensor.shape)
@@ -124,3 +126,48 @@ def test_torch_s_operation_finds_the_launch_that_is_kept(backend: Any) -> None:
         torch.testing.assert_close(op(x, -1, "kept", "auto"), torch.softmax(x, -1))
     assert next(iter(backend._last.values()))[3] is before
     assert calls.count("bind softmax") == 1
+
+
+def test_a_repeated_call_into_the_caller_s_memory_is_bound_once(backend: Any) -> None:
+    """For each layout and alignment, with one input or several."""
+    for turn in range(4):
+        for shift in (0, 1):
+            x, out = torch.randn(8, 16), torch.empty(8 * 16 + 1)[shift : shift + 128].view(8, 16)
+            assert backend.softmax(x, out=out) is out
+            torch.testing.assert_close(out, torch.softmax(x, -1))
+            grad, y = torch.randn(8, 16), torch.randn(8, 16)
+            assert backend.softmax_backward(grad, y, out=out) is out
+            torch.testing.assert_close(out, y * (grad - (grad * y).sum(1, keepdim=True)))
+        assert calls.count("bind softmax") == calls.count("bind backward") == 2, turn
+    assert calls.count("softmax") == calls.count("backward") == 8
+    backend._launches.forget()
+    backend.softmax(x, out=out)
+    assert calls.count("bind softmax") == 3
+
+
+def test_torch_knows_that_the_caller_s_memory_was_written(backend: Any) -> None:
+    """What saved it for a gradient is told so, as by torch's own."""
+    for _ in range(3):  # bound, kept, kept from the call before
+        saved = torch.randn(8, 16)
+        y = torch.randn(8, 16, requires_grad=True) * saved
+        backend.softmax(torch.randn(8, 16), out=saved)
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            y.sum().backward()
+
+
+def test_memory_of_the_caller_s_is_checked_at_each_call(backend: Any) -> None:
+    x, out = torch.randn(8, 16), torch.empty(8, 16)
+    for _ in range(3):
+        backend.softmax(x, out=out)
+    memory = torch.randn(2 * 8 * 16)
+    with pytest.raises(kernelzoo.OutputError, match="overlap"):
+        backend.softmax(memory[:128].view(8, 16), out=memory[64:192].view(8, 16))
+    with pytest.raises(kernelzoo.OutputError, match="overlap"):
+        backend.softmax(x, out=x)
+    assert backend.softmax(memory[:128].view(8, 16), out=memory[128:].view(8, 16)).data_ptr() == memory[128:].data_ptr()
+    with pytest.raises(kernelzoo.GradientError):
+        backend.softmax(x.requires_grad_(), out=out)
+    with pytest.raises(kernelzoo.OutputError, match="must not require a gradient"):
+        backend.softmax(x.detach(), out=torch.empty(8, 16, requires_grad=True))
+    with pytest.raises(kernelzoo.OutputError, match="shape"):
+        backend.softmax(x.detach(), out=torch.empty(16, 8))
