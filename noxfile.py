@@ -297,7 +297,7 @@ def check_types(session: nox.Session) -> None:
 @nox.session
 def lint(session: nox.Session) -> None:
     """Ruff: style and formatting."""
-    install(session, "lint")
+    session.install("-c", str(CONSTRAINTS), *GROUPS(PROJECT, "lint"))
     check_style(session)
 
 

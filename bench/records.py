@@ -37,9 +37,10 @@ from kernelzoo.operations import OPERATIONS
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "bench" / "results"
 
-BACKENDS = ("triton", "cupy", "numba")
+BACKENDS = ("triton", "gluon", "cupy", "numba")
 """Those whose kernels run on a GPU."""
 
+FUZZED = tuple(name for name in BACKENDS if (RESULTS / f"h200-fuzz-{name}.json").exists())
 PEERS = "--module bench/peers/peers.py"
 GRADIENTS = "4096x4096,2048x128256,16x262144,4096x1024,1823x781,264x12288,65536x1000,1048576x64,777x50257"
 FUZZ = "--cases 8400 --alike 96 --seed 3 --jobs 12"
@@ -84,14 +85,15 @@ RECORDS = (
     Record("submit.json.gz", "pytest bench/test_submit.py --benchmark-only -q --benchmark-json {}", 15, alone=True),
     Record(
         "map-softmax.json.gz",
-        f"kernelzoo bench --shapes map --op softmax {PEERS} --backend torch,cupy,numba,triton,liger,flaggems,quack"
+        f"kernelzoo bench --shapes map --op softmax {PEERS} --backend"
+        " torch,cupy,numba,triton,gluon,liger,flaggems,quack"
         " --variant auto,eager,compile,library --waive quack/softmax/library --rounds 9 -o {}",
         250,
         alone=True,
     ),
     Record(
         "map-min.json.gz",
-        f"kernelzoo bench --shapes map --op min {PEERS} --backend torch,cupy,numba,triton,flaggems,cub"
+        f"kernelzoo bench --shapes map --op min {PEERS} --backend torch,cupy,numba,triton,gluon,flaggems,cub"
         " --variant auto,eager,compile,library --rounds 9 -o {}",
         200,
         alone=True,
@@ -99,14 +101,14 @@ RECORDS = (
     Record(
         "gradients.json.gz",
         f"kernelzoo bench --shape {GRADIENTS} --op softmax_backward,min_backward {PEERS}"
-        " --backend torch,cupy,numba,triton,liger,quack --variant auto,eager,compile,library"
+        " --backend torch,cupy,numba,triton,gluon,liger,quack --variant auto,eager,compile,library"
         " --waive quack/softmax_backward/library --rounds 6 -o {}",
         300,
         alone=True,
     ),
     Record(
         "axes.json.gz",
-        "kernelzoo bench --shapes axes --backend torch,cupy,numba,triton --variant auto,compile --rounds 7 -o {}",
+        "kernelzoo bench --shapes axes --backend torch,cupy,numba,triton,gluon --variant auto,compile --rounds 7 -o {}",
         60,
         alone=True,
     ),
@@ -151,7 +153,7 @@ RECORDS = (
         "kernelzoo accuracy 'cupy/*' 'numba/*' 'torch/*' --values 1e8 --seed 1 --jobs 16 -o {}",
         200,
     ),
-    Record("accuracy-triton.json", "kernelzoo accuracy 'triton/*' --values 1e8 --seed 1 --jobs 16 -o {}", 80),
+    Record("accuracy-triton.json", "kernelzoo accuracy 'triton/*' 'gluon/*' --values 1e8 --seed 1 --jobs 16 -o {}", 80),
     Record("load.json", "python tests/load/run.py --section threads,streams,graphs,modes,processes -o {}", 140),
     Record("devices.json", "python tests/load/run.py --section devices -o {}", 60, alone=True, gpus=2),
     Record("memory.json", "python tests/load/run.py --section memory,full -o {}", 120),
@@ -162,7 +164,7 @@ RECORDS = (
 MAP = ("h200-map-softmax", "h200-map-min")
 FINDINGS = (
     *(f"host-fuzz-{backend}" for backend in ("cpu", "torch", *BACKENDS)),
-    *(f"h200-fuzz-{backend}" for backend in BACKENDS),
+    *(f"h200-fuzz-{backend}" for backend in FUZZED),
     *("host-accuracy", "h200-accuracy", "h200-accuracy-triton", "h200-load", "h200-devices", "h200-memory"),
     *("h200-sizes-softmax", "h200-sizes-min", "architectures", "portability"),
 )

@@ -41,6 +41,16 @@ def triton_own(x: torch.Tensor, out: torch.Tensor) -> Callable[[], Any]:
     return lambda: empty[(1,)](x, out, 64)
 
 
+def gluon_own(x: torch.Tensor, out: torch.Tensor) -> Callable[[], Any]:
+    from triton.experimental import gluon
+
+    @gluon.jit
+    def empty(x, out, n):
+        pass
+
+    return lambda: empty[(1,)](x, out, 64)
+
+
 def cupy_own(x: torch.Tensor, out: torch.Tensor) -> Callable[[], Any]:
     import cupy
 
@@ -66,7 +76,7 @@ def numba_own(x: torch.Tensor, out: torch.Tensor) -> Callable[[], Any]:
     return lambda: empty[1, 64, stream](x, out, 64)
 
 
-OWN = {"triton": triton_own, "cupy": cupy_own, "numba": numba_own}
+OWN = {"triton": triton_own, "gluon": gluon_own, "cupy": cupy_own, "numba": numba_own}
 """How each language documents a launch, by backend."""
 
 

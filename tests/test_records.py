@@ -172,5 +172,5 @@ def test_no_gpu_is_said(run, capsys) -> None:
 def test_every_committed_record_is_one_that_a_command_makes_or_is_older() -> None:
     older = {"h200-cross-check", "h200-sweep-a", "h200-sweep-b"}
     committed = {path.name.partition(".")[0] for path in (ROOT / "bench" / "results").glob("h200-*")}
-    pending = {"h200-energy-again"}  # not measured yet
+    pending = {"h200-energy-again", "h200-first-call-gluon", "h200-fuzz-gluon"}  # not measured yet
     assert committed == (older | {f"h200-{record.name}" for record in records.RECORDS}) - pending

@@ -31,7 +31,7 @@ from kernelzoo.inspect import Request, kernels
 from kernelzoo.kernels.shared import cubin
 from kernelzoo.measure.problems import SETS
 
-BACKENDS = ("triton", "cupy", "numba")
+BACKENDS = ("triton", "gluon", "cupy", "numba")
 ARCHITECTURES = ("sm_80", "sm_90", "sm_100", "sm_120")
 # The sets as bench/records.py measures them: every variant on the full one, and on two problems of other dtypes.
 DTYPES: tuple[tuple[tuple[int, ...], int], ...] = (((65536, 1000), -1), ((777, 50257), -1), ((16, 262144), -1))

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     import torch
 
 FORMAT = "kernelzoo-architectures/1"
-BACKENDS = ("triton", "cupy", "numba")
+BACKENDS = ("triton", "gluon", "cupy", "numba")
 HERE = Path(__file__)
 
 
@@ -302,6 +302,7 @@ def answer() -> None:
 
 COMPILERS = {
     "triton": ("torch", "triton"),
+    "gluon": ("torch", "triton"),
     "cupy": ("torch", "cupy-cuda13x", "cupy-cuda12x", "nvidia-cuda-nvrtc", "nvidia-cuda-nvrtc-cu12"),
     "numba": ("torch", "numba", "numba-cuda", "nvidia-nvvm", "nvidia-cuda-nvcc-cu12"),
 }

@@ -77,9 +77,9 @@ def racing() -> list[Adversary]:
 
 def controls(device: str) -> list[Control]:
     problem = Problem("softmax", (2048, 16384), "bfloat16")
-    languages = {"cpu": ("torch/softmax/eager", "cpu/softmax/auto")}.get(
-        device, ("adversary/softmax/honest", *(f"{name}/softmax/auto" for name in ("triton", "cupy", "numba", "torch")))
-    )
+    ours = tuple(f"{name}/softmax/auto" for name in ("triton", "gluon", "cupy", "numba", "torch"))
+    host = ("torch/softmax/eager", "cpu/softmax/auto")
+    languages = host if device == "cpu" else ("adversary/softmax/honest", *ours)
     return [Control(id, problem) for id in languages]
 
 
