@@ -40,15 +40,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.xdist_group(f"{implementation.op} {dtype}"))
     if config.getoption("--all"):
         return
-    interpreted = os.environ.get("TRITON_INTERPRET") == "1"
-    emulated = interpreted or os.environ.get("KERNELZOO_EMULATE_CUDA") == "1"
+    emulated = "1" in (os.environ.get("TRITON_INTERPRET"), os.environ.get("KERNELZOO_EMULATE_CUDA"))
     core = config.getoption("--core")
     kept = _sample(
-        [
-            item
-            for item in items
-            if not (emulated and _is_left_out(item, interpreted)) and (not core or _is_core(item, core))
-        ]
+        [item for item in items if not (emulated and _is_left_out(item)) and (not core or _is_core(item, core))]
     )
     config.hook.pytest_deselected(items=[item for item in items if item not in kept])
     items[:] = [item for item in items if item in kept]
@@ -63,17 +58,17 @@ def _params(item: pytest.Item) -> dict[str, Any]:
     return item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
 
 
-def _is_left_out(item: pytest.Item, interpreted: bool) -> bool:
+def _is_left_out(item: pytest.Item) -> bool:
     """Where kernels are interpreted or emulated: choosers but ``auto`` take the core cases, since the forms that they
-    choose take theirs, and the forms take every third one, in Triton's interpreter every sixth. Of the gradients a
-    sixth of auto's are taken, and a quarter of the forms'."""
+    choose take theirs, and the forms take every sixth one. Of the gradients a sixth of auto's are taken, and a quarter
+    of the forms'."""
     implementation, case = _given(item)
     if implementation is None or case is None or case.core:
         return False
     number, few = _number(f"{implementation.id}-{case}"), implementation.op not in MAPPED
     if implementation.variant == "auto":
         return few and number % 6 != 0
-    return implementation.chooses or number % ((6 if interpreted else 3) * (4 if few else 1)) != 0
+    return implementation.chooses or number % (6 * (4 if few else 1)) != 0
 
 
 def _is_core(item: pytest.Item, backend: str) -> bool:
