@@ -27,6 +27,7 @@ import torch
 import torch.distributed as dist
 from ranked import Here
 from ranked_ways import Inputs, SymmetricPairs, Way, all_reduced, ways
+from ranks_model import table
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.tensor import DTensor, Shard
 
@@ -282,41 +283,6 @@ def exchanges(rounds: int, here: Here) -> list[dict[str, Any]]:
     return made
 
 
-SHORT = {"evenly": "", "unevenly": "uneven", "one empty": "empty"}
-COLUMNS = ("limit", "group", "symm", "apart", "hand", "comp.", "DTens", "1 GPU")
-"""Ours by the group's collective and by symmetric memory, in one launch and not; torch by hand, and that compiled."""
-
-
-def table(found: dict[str, Any]) -> str:
-    """Microseconds in a graph, or on a host of a call, of the best of ours and of the others, in 80 columns."""
-    how = "graph" if found["performance"] else "eager"
-    lines: dict[str, dict[str, float]] = {}
-    for row in found["rows"]:
-        if row["how"] != how:
-            continue
-        op = row["op"].replace("_backward", "'")
-        size = "x".join(map(str, row["shape"]))
-        dtype = row["dtype"].replace("bfloat", "b").replace("float", "f")
-        line = lines.setdefault(f"{op} {size} {dtype} {SHORT[row['cut']]}", {"limit": row["limit_us"]})
-        way = row["way"]
-        column = {
-            "triton by symmetric memory": "symm",
-            "triton, symmetric, not fused": "apart",
-            "torch by hand": "hand",
-            "torch by hand, compiled": "comp.",
-            "torch's DTensor": "DTens",
-            "one GPU": "1 GPU",
-        }.get(way, "group" if " by " in way else "")
-        if column:
-            line[column] = min(line.get(column, row["us"]), row["us"])
-    width = max(map(len, lines), default=0)
-    out = [" " * width + "".join(f"{name:>6}" for name in COLUMNS)]
-    for name, values in lines.items():
-        cells = (f"{values[c]:.0f}" if c in values else "-" for c in COLUMNS)
-        out.append(f"{name:{width}}" + "".join(f"{cell:>6}" for cell in cells))
-    return "\n".join(out)
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Operations over an axis that several GPUs share; see the source.")
     parser.add_argument("-o", "--output", type=Path, required=True, metavar="FILE.json", help="what was found")
@@ -368,8 +334,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         )
         if left:
             print(f"{len(left)} problems are left out; the file says which")
-    dist.destroy_process_group()
-    return 0
+    return ranked.leave()
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 import torch.distributed as dist
@@ -60,7 +60,7 @@ def add_ranks(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--ranks", type=int, help="default: a rank to each GPU, or two on the host")
 
 
-def launched(ranks: int | None, program: Path, arguments: Sequence[str], seconds: float | None = None) -> int | None:
+def launched(ranks: int | None, program: Path, arguments: Sequence[str]) -> int | None:
     """Run a program on so many ranks, and return its status; None in a process that is one of them."""
     if "WORLD_SIZE" in os.environ:
         return None
@@ -73,7 +73,13 @@ def launched(ranks: int | None, program: Path, arguments: Sequence[str], seconds
     threads = str(max(1, (os.cpu_count() or 1) // count))
     # NVLink multicast can put a host's GPUs out of service where several share it, and nothing here needs it.
     quiet = {"NCCL_NVLS_ENABLE": "0", "TORCH_SYMM_MEM_DISABLE_MULTICAST": "1", "OMP_NUM_THREADS": threads}
-    return subprocess.run(command, env=quiet | dict(os.environ), check=False, timeout=seconds).returncode
+    process = subprocess.Popen(command, env=quiet | dict(os.environ))
+    try:
+        return process.wait()
+    except BaseException:  # Ctrl-C, say: its ranks must not stay
+        process.terminate()
+        process.wait()
+        raise
 
 
 def joined(timeout: float = TIMEOUT) -> Here:
@@ -86,6 +92,14 @@ def joined(timeout: float = TIMEOUT) -> Here:
     seconds = datetime.timedelta(seconds=timeout)
     dist.init_process_group("nccl" if cuda else "gloo", device_id=device if cuda else None, timeout=seconds)
     return Here(rank, ranks, device)
+
+
+def leave() -> NoReturn:
+    """End this rank, all that it found being written: threads of a transport abort some that end by themselves."""
+    dist.barrier()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)
 
 
 def cut(n: int, ranks: int, how: str) -> list[int]:

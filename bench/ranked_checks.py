@@ -23,11 +23,10 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import ranked
 import torch
-import torch.distributed as dist
 from ranked import Here
 
 import kernelzoo
@@ -161,7 +160,7 @@ def repeat(here: Here, calls: int) -> Iterator[dict[str, Any]]:
         first = [call(x).clone() for x in inputs]
         for how in ("eager", "graph") if here.cuda else ("eager",):
             began, error = time.monotonic(), ""
-            runs = [partial(call, x) for x in inputs]
+            runs: list[Callable[[], torch.Tensor]] = [partial(call, x) for x in inputs]
             if how == "graph":
                 runs = list(map(replayed, runs))
             before = 0
@@ -275,22 +274,32 @@ def main(argv: Sequence[str] | None = None) -> int:
     if options.survive:
         return survive(options.survive)
     if options.rows:
-        return serve(options)
+        serve(options)
     cuda = torch.cuda.is_available()
     count, failed = options.ranks or torch.cuda.device_count() or 2, ""
     rows: Rows = []
     here, started = Here(0, count, torch.device("cuda" if cuda else "cpu")), ranked.now()
-    with tempfile.TemporaryDirectory() as folder:
-        if kinds := [name for name in options.sections if name != "killed"]:
-            path = Path(folder, "rows.json")
-            given = [*kinds, "--seconds", str(options.seconds), "--calls", str(options.calls), "--rows", str(path)]
-            status = ranked.launched(count, Path(__file__), given)
-            failed = f"ranks ended with status {status}" if status else ""
-            rows += json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
-    if "killed" in options.sections:
-        rows += killed(count, cuda)
-    if options.output:
-        ranked.write(options.output, ranked.document("ranks", here, started, rows))
+
+    def write() -> None:
+        if options.output:
+            ranked.write(options.output, ranked.document("ranks", here, started, rows))
+
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            if kinds := [name for name in options.sections if name != "killed"]:
+                path = Path(folder, "rows.json")
+                given = [*kinds, "--seconds", str(options.seconds), "--calls", str(options.calls), "--rows", str(path)]
+                try:
+                    status = ranked.launched(count, Path(__file__), given)
+                    failed = f"ranks ended with status {status}" if status else ""
+                finally:
+                    rows += json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
+                    write()
+        for row in killed(count, cuda) if "killed" in options.sections else ():
+            rows.append(row)
+            write()
+    except KeyboardInterrupt:
+        failed = "stopped"
     print("section   op                way                         count wrong    time")
     print(*map(told, rows), sep="\n")
     if failed:
@@ -298,7 +307,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     return int(bool(failed) or not rows or any(row["wrong"] for row in rows))
 
 
-def serve(options: argparse.Namespace) -> int:
+def serve(options: argparse.Namespace) -> NoReturn:
     """The sections that all ranks do together."""
     here, rows = ranked.joined(), Rows()
     parts = {"contract": lambda: contract(here, options.seconds), "repeat": lambda: repeat(here, options.calls)}
@@ -307,8 +316,7 @@ def serve(options: argparse.Namespace) -> int:
             rows.append(row)
             if here.rank == 0:
                 options.rows.write_text(json.dumps(rows), encoding="utf-8")
-    dist.destroy_process_group()
-    return 0
+    ranked.leave()
 
 
 if __name__ == "__main__":
