@@ -33,7 +33,7 @@ from torch.distributed.tensor import DTensor, Shard
 
 import kernelzoo
 import kernelzoo.distributed
-from kernelzoo import operations
+from kernelzoo import measure, operations
 from kernelzoo.distributed.exchange import gathered, world
 from kernelzoo.errors import KernelZooError
 from kernelzoo.measure.ceilings import Ceilings, ceilings
@@ -218,10 +218,8 @@ def experiment(
     count = max(2, min(64, -(-CACHED // (most * sharded)))) if here.cuda else 2
     inputs = [drawn(problem, here, seed) for seed in range(count + count % 2)]
     found = right(problem, mesh, inputs[0], here)
-    limit = 0.0
-    if limits is not None:
-        limit = ranked.slowest(limits.limit(problem.op, passes * shards[here.rank]), here)
-    made = []
+    own = 0.0 if limits is None else limits.limit(problem.op, passes * shards[here.rank])
+    each, made = [round(one * 1e6, 2) for one in ranked.each(own)], []
     alone = [complete(problem, one, here) for one in inputs[: max(2, len(inputs) // here.ranks)]]
     backend = kernelzoo.get("triton" if here.cuda else "torch")
     for how in ("graph", "eager") if here.cuda else ("eager",):
@@ -238,11 +236,11 @@ def experiment(
             else:
                 steps[name] = ready, len(given)
         for name, seconds in race(steps, rounds, here).items():
-            us, least = median(seconds) * 1e6, limit * 1e6
+            us, least = median(seconds) * 1e6, max(each)
             row: dict[str, Any] = {"op": problem.op, "shape": list(problem.shape), "dtype": problem.dtype}
             row |= {"cut": problem.cut, "how": how, "way": name, "ranks": 1 if name == "one GPU" else here.ranks}
             row |= {"us": round(us, 2), "limit_us": round(least, 2), "over_us": round(us - least, 2)}
-            row |= {"bytes": passes * (sum(shards) if name == "one GPU" else most)}
+            row |= {"bytes": passes * (sum(shards) if name == "one GPU" else most), "limits_us": each}
             made.append(row | {"samples_us": [round(one * 1e6, 2) for one in seconds]})
     return made
 
@@ -261,6 +259,7 @@ def exchanges(rounds: int, here: Here) -> list[dict[str, Any]]:
             symmetric = SymmetricPairs()
             calls |= {
                 "symmetric memory, a pair a row with torch's barrier": lambda pair=pair: symmetric(pair, group),  # type: ignore[misc]  # noqa: B023
+                "symmetric memory, torch's barrier alone": lambda pair=pair: symmetric.barrier(pair, group),  # type: ignore[misc]  # noqa: B023
                 "one launch by symmetric memory, 128 columns": lambda x=tiny: kernelzoo.distributed.softmax(  # type: ignore[misc]
                     x, backend="triton", exchange="symmetric"
                 ),
@@ -298,13 +297,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     here, started = ranked.joined(), ranked.now()
     mesh = init_device_mesh(here.device.type, (here.ranks,))
     limits = ceilings(here.device) if here.cuda else None
+    devices = ranked.each(f"{measure.device_name(str(here.device))} {measure.gpu_uuid(str(here.device)) or ''}".strip())
     speeds = ranked.each(
         None if limits is None else {"copy": limits.copy, "read": limits.read, "floor_s": limits.floor}
     )
     alone, rows, left = exchanges(options.rounds, here), list[dict[str, Any]](), list[str]()
 
     def write() -> dict[str, Any]:
-        found = ranked.document("distributed", here, started, rows, exchange=alone, ceilings=speeds, left_out=left)
+        more = {"devices": devices, "ceilings": speeds, "exchange": alone, "left_out": left}
+        found = ranked.document("distributed", here, started, rows, **more)
         ranked.write(options.output, found)
         return found
 
@@ -316,8 +317,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             except RuntimeError as wrong:  # it has no room, say
                 why = ranked.in_words(wrong)
             why = ranked.agreed(why)
+        tell(here, f"{time.monotonic() - here.began:4.0f} s  {problem}{f' is left out: {why}' if why else ''}")
         if why:
-            tell(here, f"{problem} is left out: {why}")
             left.append(f"{problem}: {why}")
         if here.cuda:
             torch.cuda.empty_cache()

@@ -35,8 +35,11 @@ class Plan:
         self.dim, self.kept_shape = dim, x.shape[:dim] + x.shape[dim + 1 :]
         self.rows = math.prod(self.kept_shape)
         self._sent = [torch.empty(self.rows + 1, dtype=x.dtype, device=x.device) for _ in ranks]
-        self._sent[0].fill_(greatest(x.dtype))
-        self._sent[0][-1] = x.size(dim) > 0
+        if x.size(dim):
+            self._sent[0].fill_(1)  # a launch in a graph; all but the last are written anyway
+        else:
+            self._sent[0].fill_(greatest(x.dtype))
+            self._sent[0][-1] = 0
         self._local = Step(backend, "min")
         self._reduce = [Step(backend, "min") for _ in ranks]
 

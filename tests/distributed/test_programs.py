@@ -33,7 +33,7 @@ def test_the_bench_runs_and_says_that_a_host_measures_nothing(tmp_path: Path) ->
     assert done.returncode == 0, done.stderr[-3000:]
     found = json.loads(file.read_text(encoding="utf-8"))
     assert found["format"] == "kernelzoo-distributed/1" and found["ranks"] == 2 and not found["performance"]
-    assert found["left_out"] == [] and "left out" not in done.stderr
+    assert found["left_out"] == [] and "left out" not in done.stderr and len(found["devices"]) == 2
     ways = {(row["op"], row["cut"], row["way"]) for row in found["rows"]}
     for op in ("softmax", "min", "softmax_backward", "min_backward"):
         assert {way for one, cut, way in ways if (one, cut) == (op, "evenly")} >= {"torch by hand", "one GPU"}
