@@ -39,12 +39,14 @@ class Workspace:
         except RuntimeError as error:
             words = " ".join(str(error).split())
             raise PeerError(f"rank {self.rank} of {self.ranks} shares no memory with the others: {words}") from error
-        self.peers = torch.tensor(self._handle.buffer_ptrs, dtype=torch.int64, device=device)
+        bases = torch.tensor(self._handle.buffer_ptrs, dtype=torch.int64, device=device)
         self.words.fill_(-1)
         self.state = torch.zeros(2, dtype=torch.int64, device=device)
         self.late = torch.zeros(1, dtype=torch.int64).pin_memory()
         self.limit = int(group._get_backend(device).options._timeout.total_seconds() * 1e9)
-        gathered(self.state, group)  # when it has come, all ranks' words are clear
+        # Each rank's words lie anywhere in its allocation. When the others' places have come, their words are clear.
+        offset = self.words.data_ptr() - int(bases[self.rank])
+        self.peers = bases + gathered(bases.new_tensor([offset]), group).view(-1)
         torch.cuda.synchronize(device)
         self._bound: dict[tuple[object, ...], tuple[Callable[..., None], object]] = {}
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import weakref
 from collections.abc import Iterator
+from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 import torch
 
 from kernelzoo.distributed import symmetric
+from kernelzoo.distributed.symmetric import Workspace
 from kernelzoo.errors import PeerError
 
 
@@ -19,6 +21,15 @@ class Group:
     """A group by name."""
 
     group_name = "0"
+
+    def rank(self) -> int:
+        return 0
+
+    def size(self) -> int:
+        return 1
+
+    def _get_backend(self, device: object) -> Any:
+        return SimpleNamespace(options=SimpleNamespace(_timeout=timedelta(seconds=3)))
 
 
 class Made(symmetric.Workspace):
@@ -35,6 +46,34 @@ def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(symmetric, "Workspace", Made)
     monkeypatch.setattr(symmetric, "_workspaces", {})
     monkeypatch.setattr(symmetric, "_last", {})
+
+
+def test_words_lie_anywhere_in_an_allocation(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Torch tells where each rank's allocation begins; a pool may put the words behind that."""
+    from torch.distributed import _symmetric_memory
+
+    memory = torch.empty(64, dtype=torch.int64)
+    words = memory[6:14].view(2, 4, 1)
+    handle = SimpleNamespace(buffer_ptrs=[memory.data_ptr()])
+    monkeypatch.setattr(_symmetric_memory, "empty", lambda *shape, **how: words)
+    monkeypatch.setattr(_symmetric_memory, "rendezvous", lambda tensor, group: handle)
+    monkeypatch.setattr(torch.Tensor, "pin_memory", lambda tensor: tensor)
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda device: None)
+    made = Workspace(Group(), 4, torch.device("cpu"))  # type: ignore[arg-type]
+    assert made.peers.tolist() == [words.data_ptr()]
+    assert (words == -1).all() and made.limit == 3_000_000_000 and made.state.tolist() == [0, 0]
+
+
+def test_no_memory_to_share_has_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    from torch.distributed import _symmetric_memory
+
+    def fails(tensor: torch.Tensor, group: object) -> None:
+        raise RuntimeError("no link\nbetween them")
+
+    monkeypatch.setattr(_symmetric_memory, "empty", lambda *shape, **how: torch.empty(8))
+    monkeypatch.setattr(_symmetric_memory, "rendezvous", fails)
+    with pytest.raises(PeerError, match="rank 0 of 1 shares no memory with the others: no link between them"):
+        Workspace(Group(), 4, torch.device("cpu"))  # type: ignore[arg-type]
 
 
 def test_a_group_that_takes_an_old_name_shares_its_own_memory() -> None:
