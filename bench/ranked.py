@@ -120,7 +120,8 @@ def whole(own: torch.Tensor, sizes: Sequence[int], dim: int) -> torch.Tensor:
     padded.narrow(dim, 0, own.size(dim)).copy_(own)
     flat = padded.view(-1).view(torch.uint8)
     found = [torch.empty_like(flat) for _ in sizes]
-    dist.all_gather(found, flat)
+    if flat.numel():
+        dist.all_gather(found, flat)
     parts = (part.view(own.dtype).view(shape).narrow(dim, 0, n) for part, n in zip(found, sizes, strict=True))
     return torch.cat(list(parts), dim)
 
