@@ -289,7 +289,10 @@ def check_style(session: nox.Session) -> None:
 
 
 def check_types(session: nox.Session) -> None:
-    names = ("test_bench", "aa", "counters", "energy", "gallery", "hints", "readme", "records", "scaling", "training")
+    names = (
+        *("test_bench", "aa", "counters", "distributed", "energy", "gallery", "hints", "ranked", "ranked_checks"),
+        *("ranked_ways", "ranks_model", "readme", "records", "scaling", "several_gpus", "training"),
+    )
     scripts = [f"bench/{name}.py" for name in names]
     session.run("mypy", "kernelzoo", *scripts, "noxfile.py")
 

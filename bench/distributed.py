@@ -1,135 +1,147 @@
-"""Softmax over a vocabulary that GPUs share: ``bench/distributed.py -o FILE.json``, a process to each GPU.
+"""Softmax, minimum and their gradients over a vocabulary that GPUs share: ``python bench/distributed.py -o FILE.json``.
 
-python -m torch.distributed.run --nproc-per-node 2 bench/distributed.py -o FILE.json
-
-Each problem is cut evenly along its rows. Beside ours, by NCCL and by symmetric memory, run torch's own on a DTensor,
-torch by hand with two all_reduces, the same compiled, torch's loss_parallel (a cross entropy), and ours on one GPU that
-has all of it. What is a softmax must be right on all shards before it is timed, and ours on special values too.
+It starts a rank to each GPU. Beside ours, by NCCL and by symmetric memory, in one launch or with torch's barrier, run
+torch's own on DTensors, torch by hand with all_reduces, the same compiled, torch's loss_parallel (a cross entropy), and
+ours on one GPU that has all of it. Each must be right on all shards before it is timed.
 
 The clock is each device's, between two events around some calls on as many inputs as no cache holds, eager or in a CUDA
-graph; a sample is that of the slower rank. The limit is a rank's own: a launch, and the bytes of its shard at the speed
-of a copy.
+graph, behind an all_reduce that lets all ranks begin together; a sample is that of the slowest rank. The limit is the
+largest of the ranks' own: a launch, and the bytes of its shard at the speed that this GPU copies or reads. What an
+exchange alone takes is measured too; ``bench/ranks_model.py`` makes of it what more ranks would take.
 """
 
+from __future__ import annotations
+
 import argparse
-import datetime
-import json
-import math
-import os
 import random
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from typing import Any
 
+import ranked
 import torch
 import torch.distributed as dist
+from ranked import Here
+from ranked_ways import Inputs, SymmetricPairs, Way, all_reduced, ways
+from ranks_model import table
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.tensor import DTensor, Shard
-from torch.distributed.tensor.parallel import loss_parallel
 
 import kernelzoo
 import kernelzoo.distributed
 from kernelzoo import measure, operations
+from kernelzoo.distributed.exchange import gathered, world
 from kernelzoo.errors import KernelZooError
-from kernelzoo.files import write_whole
-from kernelzoo.measure.ceilings import ceilings
+from kernelzoo.measure.ceilings import Ceilings, ceilings
 
-FORMAT = "kernelzoo-distributed/1"
-SHAPES = ((16, 262144), (256, 128256), (2048, 128256), (4096, 32768))
-DTYPES = ("float32", "bfloat16")
+SHAPES = ((16, 262144), (2048, 128256), (8, 1048576), (4096, 151936), (256, 128256))
+SMALL = ((4, 1024), (3, 515))
+"""Those of a host, which measures nothing."""
+DTYPES = ("bfloat16", "float32")
 CACHED = 2**28
 """Bytes that the inputs of a sample have at the least: several times a cache."""
+CHECKED = 512
+"""Rows that are checked at a time, lest exact results fill the memory."""
+EXCHANGED = (8, 256, 2048, 16384)
+"""Rows of an exchange alone."""
+REPEATED = 20
+"""Exchanges of a sample."""
+OPS = {"softmax": (2, 1), "min": (1, 1), "softmax_backward": (3, 2), "min_backward": (2, 1)}
+"""How often an element's bytes must move, and how many inputs have the axis."""
 
-Way = Callable[[torch.Tensor], Any]
-
-
-def by_hand(x: torch.Tensor) -> torch.Tensor:
-    """Torch's own operations, and two all_reduces."""
-    top = x.amax(-1, keepdim=True)
-    dist.all_reduce(top, dist.ReduceOp.MAX)
-    terms = (x.float() - top).exp_()
-    total = terms.sum(-1, keepdim=True)
-    dist.all_reduce(total)
-    return (terms / total).to(x.dtype)
-
-
-def compiled() -> Way:
-    """The same, each piece between the exchanges compiled."""
-    top = torch.compile(lambda x: x.amax(-1, keepdim=True))
-    sums = torch.compile(lambda x, top: (x.float() - top).exp().sum(-1, keepdim=True))
-    finish = torch.compile(lambda x, top, total: ((x.float() - top).exp() / total).to(x.dtype))
-
-    def run(x: torch.Tensor) -> torch.Tensor:
-        most = top(x)
-        dist.all_reduce(most, dist.ReduceOp.MAX)
-        total = sums(x, most)
-        dist.all_reduce(total)
-        return finish(x, most, total)  # type: ignore[no-any-return]
-
-    return run
+Step = tuple[Callable[[], Any], int]
+"""A sample, and the calls in it."""
 
 
-def ways(mesh: DeviceMesh, rows: int) -> dict[str, Way]:
-    """What is timed, by name."""
-    softmax = kernelzoo.distributed.softmax
-    found: dict[str, Way] = {
-        f"{name} by nccl": lambda x, name=name: softmax(x, backend=name)  # type: ignore[misc]
-        for name in ("triton", "cupy", "numba")
-    }
-    found["triton by symmetric memory"] = lambda x: softmax(x, backend="triton", exchange="symmetric")
-    words = torch.zeros(rows, dtype=torch.int64, device="cuda")
+@dataclass(frozen=True)
+class Problem:
+    """What ranks share."""
 
-    def placed(x: torch.Tensor) -> DTensor:
-        return DTensor.from_local(x, mesh, [Shard(1)], run_check=False)
+    op: str
+    shape: tuple[int, int]
+    dtype: str
+    cut: str = "evenly"
 
-    def loss(x: torch.Tensor) -> Any:
-        with loss_parallel(), torch.no_grad():
-            return torch.nn.functional.cross_entropy(placed(x), words)
+    def sizes(self, ranks: int) -> list[int]:
+        return ranked.cut(self.shape[1], ranks, self.cut)
 
-    found["DTensor's softmax"] = lambda x: torch.softmax(placed(x), -1)
-    found["torch by hand"] = by_hand
-    found["torch by hand, compiled"] = compiled()
-    found["torch's loss_parallel"] = loss
+    def __str__(self) -> str:
+        return f"{self.op} {'x'.join(map(str, self.shape))} {self.dtype} {self.cut}"
+
+
+def problems(shapes: Sequence[tuple[int, int]]) -> Iterator[Problem]:
+    """All, those first that tell the most."""
+    some = shapes[:3]
+    rest = [(op, shape, "evenly") for op in ("min", "softmax_backward", "min_backward") for shape in some[:2]]
+    wanted = [("softmax", shape, "evenly") for shape in some] + rest
+    wanted += [("softmax", shape, "evenly") for shape in shapes[3:]]
+    wanted += [(op, some[1], cut) for cut in ranked.CUTS[1:] for op in ("softmax", "min")]
+    wanted += [(op, some[-1], "evenly") for op in ("min", "softmax_backward", "min_backward")]
+    for op, shape, cut in dict.fromkeys(wanted):
+        for dtype in DTYPES:
+            yield Problem(op, shape, dtype, cut)
+
+
+def drawn(problem: Problem, here: Here, seed: int) -> Inputs:
+    """This rank's inputs; those without the axis are the same on all ranks."""
+    rows, n = problem.shape[0], problem.sizes(here.ranks)[here.rank]
+    dtype = getattr(torch, problem.dtype)
+
+    def normal(shape: tuple[int, ...], seed: int) -> torch.Tensor:
+        generator = torch.Generator(here.device).manual_seed(seed)
+        return torch.randn(shape, generator=generator, device=here.device, dtype=dtype)
+
+    x = normal((rows, n), 1000 * seed + here.rank)
+    if problem.op == "softmax_backward":
+        return normal((rows, n), 1000 * seed + 500 + here.rank), kernelzoo.distributed.softmax(x)
+    if problem.op == "min_backward":
+        return x, kernelzoo.distributed.min(x), normal((rows,), seed)
+    return (x,)
+
+
+def complete(problem: Problem, inputs: Inputs, here: Here) -> Inputs:
+    """The inputs with the axis whole."""
+    sharded, sizes = OPS[problem.op][1], problem.sizes(here.ranks)
+    return (*(ranked.whole(x, sizes, 1) for x in inputs[:sharded]), *inputs[sharded:])
+
+
+def local(result: torch.Tensor) -> torch.Tensor:
+    """A rank's part of a result, which a DTensor may have gathered."""
+    if not isinstance(result, DTensor):
+        return result
+    placed = result.redistribute(placements=[Shard(1)]) if result.ndim == 2 else result
+    found: torch.Tensor = placed.to_local()
     return found
 
 
-def whole_of(shard: torch.Tensor) -> torch.Tensor:
-    parts = [torch.empty_like(shard) for _ in range(dist.get_world_size())]
-    dist.all_gather(parts, shard)
-    return torch.cat(parts, 1)
+def check(problem: Problem, name: str, way: Way, inputs: Inputs, here: Here) -> None:
+    """Raise ContractError unless the result is right, and of ours the same bits twice."""
+    if not way.same:
+        way.call(*inputs)
+        return
+    found = local(way.call(*inputs)).contiguous()
+    sizes, operation = problem.sizes(here.ranks), operations.OPERATIONS[problem.op]
+    for begin in range(0, problem.shape[0], CHECKED):
+        rows = slice(begin, begin + CHECKED)
+        given = complete(problem, tuple(x[rows] for x in inputs), here)
+        operation.assert_close(ranked.whole(found[rows], sizes, 1) if found.ndim == 2 else found[rows], given)
+    if way.ours:
+        again = local(way.call(*inputs)).contiguous()
+        assert torch.equal(found.view(torch.uint8), again.view(torch.uint8)), f"{name}: other bits in another call"
 
 
-def check(name: str, way: Way, x: torch.Tensor) -> None:
-    """Raise ContractError unless the way's softmax is right, ours on special values too, and the same bits twice."""
-    tries = [x]
-    if " by " in name and not name.startswith("torch"):
-        odd = x[:8].clone()
-        odd[0, 0], odd[1, -1] = math.nan, math.inf
-        odd[3], odd[4] = 3e38, -3e38
-        if dist.get_rank() == 0:
-            odd[5] = -math.inf
-            odd[0, 0] = 0
-        odd[6] = -math.inf
-        tries.append(odd)
-    for one in tries:
-        y = way(one)
-        own = y.redistribute(y.device_mesh, [Shard(1)]).to_local() if isinstance(y, DTensor) else y
-        operations.OPERATIONS["softmax"].assert_close(whole_of(own.contiguous()), whole_of(one))
-        again = way(one)
-        again = again.redistribute(again.device_mesh, [Shard(1)]).to_local() if isinstance(again, DTensor) else again
-        assert torch.equal(own.view(torch.uint8), again.view(torch.uint8)), f"{name}: other bits in another call"
-
-
-def calls(way: Way, inputs: list[torch.Tensor], how: str) -> Callable[[], None]:
+def step(call: Callable[..., Any], inputs: Sequence[Inputs], how: str) -> Callable[[], Any]:
     """A sample: one call of each input."""
 
     def eager() -> None:
-        for x in inputs:
-            way(x)
+        for tensors in inputs:
+            call(*tensors)
 
+    eager()
     if how == "eager":
         return eager
     stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
@@ -143,133 +155,187 @@ def calls(way: Way, inputs: list[torch.Tensor], how: str) -> Callable[[], None]:
     return graph.replay
 
 
-def slower(seconds: float) -> float:
-    """The largest of all ranks."""
-    found = torch.tensor([seconds], dtype=torch.float64, device="cuda")
-    dist.all_reduce(found, dist.ReduceOp.MAX)
-    return float(found)
+def sampled(call: Callable[[], Any], here: Here) -> float:
+    """Seconds that this rank takes, from where all ranks have come."""
+    if not here.cuda:
+        dist.barrier()
+        began = time.perf_counter()
+        call()
+        return time.perf_counter() - began
+    torch.cuda.synchronize()
+    dist.all_reduce(torch.zeros(1, device=here.device))
+    first, last = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
+    first.record()
+    call()
+    last.record()
+    last.synchronize()
+    milliseconds: float = first.elapsed_time(last)
+    return milliseconds / 1000
 
 
-def agreed(error: str) -> str:
-    """What any rank has to say against a way; the first one's."""
-    said: list[Any] = [None] * dist.get_world_size()
-    dist.all_gather_object(said, error)
-    return next(filter(None, said), "")
-
-
-def race(steps: dict[str, Callable[[], None]], count: int, rounds: int, seed: int) -> dict[str, list[float]]:
-    """Seconds of a call in each round, in an order that is shuffled alike on all ranks."""
-    order, dice = list(steps), random.Random(seed)
+def race(steps: dict[str, Step], rounds: int, here: Here) -> dict[str, list[float]]:
+    """Seconds of a call in each round, in an order that is shuffled alike on all ranks; a first round is left out."""
+    order, dice = list(steps), random.Random(1)
     samples: dict[str, list[float]] = {name: [] for name in order}
-    for _ in range(rounds):
+    for round in range(rounds + 1):
         dice.shuffle(order)
         for name in order:
-            steps[name]()
-            torch.cuda.synchronize()
-            dist.barrier()
-            began, ended = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
-            began.record()
-            steps[name]()
-            ended.record()
-            ended.synchronize()
-            samples[name].append(slower(began.elapsed_time(ended) / 1000 / count))
+            call, count = steps[name]
+            seconds = ranked.slowest(sampled(call, here), here) / count
+            if round:
+                samples[name].append(seconds)
     return samples
 
 
-def experiment(
-    shape: tuple[int, int], dtype: str, mesh: DeviceMesh, rounds: int, limits: Any, alone: bool
-) -> list[dict[str, Any]]:
-    """A row for each way and each of eager and graph."""
-    rows, n = shape
-    ranks = dist.get_world_size()
-    torch._dynamo.reset()
-    generator = torch.Generator("cuda").manual_seed(dist.get_rank())
-    itemsize = getattr(torch, dtype).itemsize
-    nbytes = rows * (n // ranks) * itemsize
-    count = max(2, min(64, -(-CACHED // nbytes)))
-    inputs = [
-        torch.randn(rows, n // ranks, generator=generator, device="cuda", dtype=getattr(torch, dtype))
-        for _ in range(count)
-    ]
-    found = ways(mesh, rows)
+def right(problem: Problem, mesh: DeviceMesh, inputs: Inputs, here: Here) -> dict[str, Way]:
+    """The ways that every rank finds right."""
+    found = ways(problem.op, mesh, problem.shape[0], here, problem.sizes(here.ranks))
     for name, way in list(found.items()):
         try:
             error = ""
-            if name == "torch's loss_parallel":
-                way(inputs[0])
-            else:
-                check(name, way, inputs[0])
+            check(problem, name, way, inputs, here)
         except (AssertionError, KernelZooError, RuntimeError, NotImplementedError) as wrong:
-            error = f"{type(wrong).__name__}: {' '.join(str(wrong).split())[:300]}"
-        if why := agreed(error):
-            print(f"{name} of {shape} {dtype} is left out: {why}", file=sys.stderr)
+            error = ranked.in_words(wrong)
+        if why := ranked.agreed(error):
+            tell(here, f"{name} of {problem} is left out: {why}")
             del found[name]
-    made = []
-    limit = limits.floor + 2 * nbytes / limits.copy
-    whole = [torch.cat([x] * ranks, 1) for x in inputs[: max(2, count // ranks)]] if alone else []
-    for how in ("graph", "eager"):
-        steps: dict[str, Callable[[], None]] = {}
-        for name, way in found.items():
+    return found
+
+
+def tell(here: Here, words: str) -> None:
+    if here.rank == 0:
+        print(words, file=sys.stderr, flush=True)
+
+
+def experiment(
+    problem: Problem, mesh: DeviceMesh, rounds: int, limits: Ceilings | None, here: Here
+) -> list[dict[str, Any]]:
+    """A row for each way and each of eager and graph."""
+    torch._dynamo.reset()
+    (passes, sharded), itemsize = OPS[problem.op], getattr(torch, problem.dtype).itemsize
+    shards = [problem.shape[0] * n * itemsize for n in problem.sizes(here.ranks)]
+    most = max(shards)
+    count = max(2, min(64, -(-CACHED // (most * sharded)))) if here.cuda else 2
+    inputs = [drawn(problem, here, seed) for seed in range(count + count % 2)]
+    found = right(problem, mesh, inputs[0], here)
+    own = 0.0 if limits is None else limits.limit(problem.op, passes * shards[here.rank])
+    each, made = [round(one * 1e6, 2) for one in ranked.each(own)], []
+    alone = [complete(problem, one, here) for one in inputs[: max(2, len(inputs) // here.ranks)]]
+    backend = kernelzoo.get("triton" if here.cuda else "torch")
+    for how in ("graph", "eager") if here.cuda else ("eager",):
+        steps: dict[str, Step] = {}
+        todo = [(name, way.call, inputs) for name, way in found.items()]
+        for name, call, given in [*todo, ("one GPU", getattr(backend, problem.op), alone)]:
             try:
                 error = ""
-                step = calls(way, inputs, how)
+                ready = step(call, given, how)
             except RuntimeError as wrong:
-                error = " ".join(str(wrong).split())[:300]
-            if why := agreed(error):
-                print(f"{name} of {shape} {dtype} is left out in a {how}: {why}", file=sys.stderr)
+                error = ranked.in_words(wrong)
+            if why := ranked.agreed(error):
+                tell(here, f"{name} of {problem} is left out in a {how}: {why}")
             else:
-                steps[name] = step
-        samples = race(steps, count, rounds, 1)
-        if whole:
-            own = {"one GPU": calls(lambda x: kernelzoo.get("triton").softmax(x), whole, how)}
-            samples |= race(own, len(whole), rounds, 2)
-        for name, seconds in samples.items():
-            us, least = median(seconds) * 1e6, limit * 1e6
-            row: dict[str, Any] = {"shape": list(shape), "dtype": dtype, "how": how, "way": name, "ranks": ranks}
+                steps[name] = ready, len(given)
+        for name, seconds in race(steps, rounds, here).items():
+            us, least = median(seconds) * 1e6, max(each)
+            row: dict[str, Any] = {"op": problem.op, "shape": list(problem.shape), "dtype": problem.dtype}
+            row |= {"cut": problem.cut, "how": how, "way": name, "ranks": 1 if name == "one GPU" else here.ranks}
             row |= {"us": round(us, 2), "limit_us": round(least, 2), "over_us": round(us - least, 2)}
+            row |= {"bytes": passes * (sum(shards) if name == "one GPU" else most), "limits_us": each}
             made.append(row | {"samples_us": [round(one * 1e6, 2) for one in seconds]})
     return made
 
 
+def exchanges(rounds: int, here: Here) -> list[dict[str, Any]]:
+    """What exchanges take that nothing else stands beside."""
+    group, made = world(), []
+    for rows in EXCHANGED:
+        pair = torch.zeros(2, rows, device=here.device)
+        number, tiny = pair[:1].clone(), torch.zeros(rows, 128, device=here.device)
+        calls: dict[str, Callable[[], Any]] = {
+            f"{here.transport} all_gather of a pair a row": lambda pair=pair: gathered(pair, group),  # type: ignore[misc]
+            f"{here.transport} all_reduce of a number a row": lambda number=number: all_reduced(number),  # type: ignore[misc]
+        }
+        if here.cuda:
+            symmetric = SymmetricPairs()
+            calls |= {
+                "symmetric memory, a pair a row with torch's barrier": lambda pair=pair: symmetric(pair, group),  # type: ignore[misc]  # noqa: B023
+                "symmetric memory, torch's barrier alone": lambda pair=pair: symmetric.barrier(pair, group),  # type: ignore[misc]  # noqa: B023
+                "one launch by symmetric memory, 128 columns": lambda x=tiny: kernelzoo.distributed.softmax(  # type: ignore[misc]
+                    x, backend="triton", exchange="symmetric"
+                ),
+            }
+        for how in ("graph", "eager") if here.cuda else ("eager",):
+            steps: dict[str, Step] = {}
+            for name, call in calls.items():
+                try:
+                    error = ""
+                    ready = step(call, [()] * REPEATED, how)
+                except (KernelZooError, RuntimeError) as wrong:
+                    error = ranked.in_words(wrong)
+                if why := ranked.agreed(error):
+                    tell(here, f"{name} is left out in a {how}: {why}")
+                else:
+                    steps[name] = ready, REPEATED
+            for name, seconds in race(steps, rounds, here).items():
+                row: dict[str, Any] = {"way": name, "how": how, "rows": rows, "ranks": here.ranks}
+                made.append(row | {"us": round(median(seconds) * 1e6, 2)})
+    return made
+
+
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description="Softmax over an axis that several GPUs share.")
+    parser = argparse.ArgumentParser(description="Operations over an axis that several GPUs share; see the source.")
     parser.add_argument("-o", "--output", type=Path, required=True, metavar="FILE.json", help="what was found")
-    parser.add_argument("--rounds", type=int, default=15, help="samples of each (default: %(default)s)")
+    parser.add_argument("--rounds", type=int, default=11, help="samples of each (default: %(default)s)")
+    parser.add_argument("--seconds", type=float, default=240, help="no problem is begun later (default: %(default)s)")
+    ranked.add_ranks(parser)
     options = parser.parse_args(argv)
     if options.rounds < 6:
         parser.error(f"--rounds {options.rounds} can't tell anything; it needs 6 at least")
-    ranks = int(os.environ.get("WORLD_SIZE", "1"))
-    if ranks < 2 or torch.cuda.device_count() < ranks:
-        parser.error("run it by torch.distributed.run on 2 GPUs or more, a process each")
-    os.environ.setdefault("NCCL_NVLS_ENABLE", "0")  # no multicast
-    rank = int(os.environ["LOCAL_RANK"])
-    torch.cuda.set_device(rank)
-    dist.init_process_group("nccl", device_id=torch.device("cuda", rank), timeout=datetime.timedelta(seconds=120))
-    mesh = init_device_mesh("cuda", (ranks,))
-    started, began = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"), time.monotonic()
-    limits = ceilings(torch.device("cuda", rank))
-    rows = []
-    for shape in SHAPES:
-        for dtype in DTYPES:
-            if shape[1] % ranks == 0:
-                rows += experiment(shape, dtype, mesh, options.rounds, limits, alone=True)
-    if rank == 0:
-        document: dict[str, Any] = {
-            "format": FORMAT,
-            "command": ["python", *(sys.argv if argv is None else ["bench/distributed.py", *argv])],
-            "environment": {"device": measure.device_name("cuda"), "versions": measure.versions("cuda")},
-            "ceilings": {"copy_bytes_per_s": limits.copy, "floor_s": limits.floor},
-            "started": started,
-            "seconds": round(time.monotonic() - began, 1),
-            "rows": rows,
-        }
-        write_whole(options.output, (json.dumps(document, indent=1) + "\n").encode())
-        print("shape dtype how | way | us | limit | over")
-        for row in rows:
-            problem = f"{'x'.join(map(str, row['shape']))} {row['dtype']} {row['how']}"
-            print(problem, row["way"], row["us"], row["limit_us"], row["over_us"], sep=" | ")
-    dist.destroy_process_group()
-    return 0
+    status = ranked.launched(options.ranks, Path(__file__), sys.argv[1:] if argv is None else argv)
+    if status is not None:
+        return status
+    here, started = ranked.joined(), ranked.now()
+    mesh = init_device_mesh(here.device.type, (here.ranks,))
+    limits = ceilings(here.device) if here.cuda else None
+    devices = ranked.each(f"{measure.device_name(str(here.device))} {measure.gpu_uuid(str(here.device)) or ''}".strip())
+    speeds = ranked.each(
+        None if limits is None else {"copy": limits.copy, "read": limits.read, "floor_s": limits.floor}
+    )
+    alone, rows, left = exchanges(options.rounds, here), list[dict[str, Any]](), list[str]()
+
+    def write() -> dict[str, Any]:
+        more = {"devices": devices, "ceilings": speeds, "exchange": alone, "left_out": left}
+        found = ranked.document("distributed", here, started, rows, **more)
+        ranked.write(options.output, found)
+        return found
+
+    for problem in problems(SHAPES if here.cuda else SMALL):
+        why = "not begun in time" if here.late(options.seconds) else ""
+        if not why:
+            try:
+                rows += experiment(problem, mesh, options.rounds, limits, here)
+            except RuntimeError as wrong:  # it has no room, say
+                why = ranked.in_words(wrong)
+            why = ranked.agreed(why)
+        tell(here, f"{time.monotonic() - here.began:4.0f} s  {problem}{f' is left out: {why}' if why else ''}")
+        if why:
+            left.append(f"{problem}: {why}")
+        if here.cuda:
+            torch.cuda.empty_cache()
+        if here.rank == 0:  # should a rank fail in the next one
+            write()
+    if here.rank == 0:
+        found = write()
+        for row in alone:
+            if row["how"] == ("graph" if here.cuda else "eager"):
+                print(f"{row['rows']:>6} rows {row['us']:>9.1f} us  {row['way']}")
+        print(table(found))
+        print(
+            f"{here.ranks} ranks; us of a call" + (" in a CUDA graph" if here.cuda else "; NO PERFORMANCE, on a host")
+        )
+        if left:
+            print(f"{len(left)} problems are left out; the file says which")
+    return ranked.leave()
 
 
 if __name__ == "__main__":

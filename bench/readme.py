@@ -35,9 +35,19 @@ SWAPPED["#0072B2"] = "#3c9fe0"
 """Colours of the light picture that a dark page would swallow, and what takes their place."""
 
 
+def page(path: Path, files: Sequence[str], check: bool) -> bool:
+    """Write the README's table and picture, or only look whether the table would change. True if it would."""
+    made, changed = insert(path.read_text(encoding="utf-8"), files, path.name)
+    if check:
+        return bool(changed)
+    draw_all()
+    path.write_text(made, encoding="utf-8")
+    return False
+
+
 def insert(document: str, files: Sequence[str], where: str) -> tuple[str, list[str]]:
     """The document with its table made of these results, and the names of the blocks that this changes."""
-    results = load([RESULTS / f"{name}.json.gz" for name in files])
+    results = load([Path(file) for file in files])
     return markers.insert(document, {"readme": table(results)}, where)
 
 

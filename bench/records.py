@@ -31,6 +31,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from kernelzoo.operations import OPERATIONS
 
@@ -59,6 +60,8 @@ class Record:
     alone: bool = False
     """It reads a clock, or takes every GPU: nothing else may run on the first one."""
     gpus: int = 1
+    ranks: bool = False
+    """It takes all GPUs, two at least, and its file says how many (``h200x2-``)."""
 
     @property
     def name(self) -> str:
@@ -156,6 +159,8 @@ RECORDS = (
     Record("accuracy-triton.json", "kernelzoo accuracy 'triton/*' 'gluon/*' --values 1e8 --seed 1 --jobs 16 -o {}", 80),
     Record("load.json", "python tests/load/run.py --section threads,streams,graphs,modes,processes -o {}", 140),
     Record("devices.json", "python tests/load/run.py --section devices -o {}", 60, alone=True, gpus=2),
+    Record("distributed.json.gz", "python bench/distributed.py -o {}", 300, alone=True, gpus=2, ranks=True),
+    Record("ranks.json", "python bench/ranked_checks.py -o {}", 160, alone=True, gpus=2, ranks=True),
     Record("memory.json", "python tests/load/run.py --section memory,full -o {}", 120),
     Record("sizes-softmax.json", "python tests/load/run.py --section sizes --op softmax -o {}", 110),
     Record("sizes-min.json", "python tests/load/run.py --section sizes --op min -o {}", 230),
@@ -170,6 +175,10 @@ FINDINGS = (
 )
 
 
+RANKS = tuple(sorted(path.name.partition(".")[0] for path in RESULTS.glob("*x*-distributed.json.gz")))
+"""Those of several GPUs, of as many kinds and numbers as there are."""
+
+
 @dataclass(frozen=True)
 class Page:
     """A document with generated blocks, or a report of its own, and the results that it is made of."""
@@ -181,20 +190,20 @@ class Page:
     """Of a report; without, blocks are put into a document."""
     figures: bool = False
     findings: bool = False
-    picture: bool = False
-    """It is the README, with a table and a picture of its own (bench/readme.py)."""
+    program: str = ""
+    """The program beside this one that makes it, if it is not like the others."""
 
     def make(self, check: bool) -> bool:
         """Write it, or only look whether it would change. True if it would, or if it can't be made."""
         from kernelzoo.report import __main__, findings
 
         path = ROOT / self.path
-        if self.picture:
-            return _readme(path, self.results, check)
         if self.findings:
             files = [str(RESULTS / f"{name}.json") for name in self.results]
             return findings.main([*files, "--insert", str(path), *["--check"] * check]) != 0
         files = [str(RESULTS / f"{name}.json.gz") for name in self.results]
+        if self.program:
+            return bool(_program(self.program).page(path, files, check))
         if not self.title:
             return __main__.main([*files, "--insert", str(path), *["--check"] * check]) != 0
         arguments = [*files, "--title", self.title, *["--no-figures"] * (not self.figures)]
@@ -207,18 +216,13 @@ class Page:
         return made != _without_figures((path / "report.md").read_text(encoding="utf-8"))
 
 
-def _readme(path: Path, results: Sequence[str], check: bool) -> bool:
-    spec = importlib.util.spec_from_file_location("readme_of_kernelzoo", Path(__file__).with_name("readme.py"))
+def _program(name: str) -> Any:
+    """A module beside this one, wherever Python looks for modules."""
+    spec = importlib.util.spec_from_file_location(f"{name}_of_kernelzoo", Path(__file__).with_name(f"{name}.py"))
     assert spec is not None and spec.loader is not None
-    readme = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(readme)
-    document = path.read_text(encoding="utf-8")
-    made, changed = readme.insert(document, results, path.name)
-    if check:
-        return bool(changed)
-    readme.draw_all()
-    path.write_text(made, encoding="utf-8")
-    return False
+    module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)  # dataclasses look for theirs
+    spec.loader.exec_module(module)
+    return module
 
 
 def _without_figures(report: str) -> str:
@@ -228,7 +232,7 @@ def _without_figures(report: str) -> str:
 SWEEP = "The sweep: 4096 rows, 256 to 12672 columns"
 SUBMIT = "The host's time to submit a call on an H200"
 PAGES = (
-    Page("README.md", MAP, picture=True),
+    Page("README.md", MAP, program="readme"),
     Page("docs/performance.md", MAP),
     Page("docs/records/h200-map", MAP, "The map: 44 shapes, as many odd lengths as even ones", figures=True),
     Page("docs/records/h200-gradients", ("h200-gradients",), "Gradients of softmax and min on an H200"),
@@ -243,6 +247,7 @@ PAGES = (
     Page("docs/records/h200-training.md", ("h200-training",), findings=True),
     Page("docs/records/h200-profile.md", ("h200-profile",), findings=True),
     Page("docs/records/checks.md", FINDINGS, findings=True),
+    *([Page("docs/records/ranks.md", RANKS, program="ranks_model")] if RANKS else []),
 )
 
 
@@ -268,7 +273,7 @@ class Lane(threading.Thread):
         """Run its command for so long at most; what became of it, in words."""
         log = Path("out") / "records" / f"{record.name}.log"
         (ROOT / log.parent).mkdir(parents=True, exist_ok=True)
-        path = _path(record.file, _name(self.gpu))
+        path = _path(record.file, _name(self.gpu) + f"x{len(_gpus())}" * record.ranks)
         aside = log.parent / path.name  # most commands would not write over an older record; what they write names it
         made = ROOT / aside
         plain = made.with_suffix("")
@@ -278,13 +283,9 @@ class Lane(threading.Thread):
         command = [sys.executable, *([] if program == "python" else ["-m", program]), *arguments]
         gpus = {"CUDA_VISIBLE_DEVICES": self.gpu if record.gpus == 1 else ",".join(_gpus())}
         with (ROOT / log).open("wb") as output:
+            env = os.environ | gpus
             process = subprocess.Popen(
-                command,
-                cwd=ROOT,
-                env=os.environ | gpus,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
+                command, cwd=ROOT, env=env, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
             )
             try:
                 status = process.wait(seconds)
@@ -348,12 +349,8 @@ def run(names: Sequence[str], minutes: float) -> int:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     deadline = time.monotonic() + minutes * 60
     quiet = Lane([record for record in wanted if record.alone], gpus[0], deadline, after=None)
-    checks = Lane(
-        [record for record in wanted if not record.alone],
-        gpus[-1],
-        deadline,
-        after=quiet if len(gpus) == 1 else None,
-    )
+    after = quiet if len(gpus) == 1 else None
+    checks = Lane([record for record in wanted if not record.alone], gpus[-1], deadline, after)
     for lane in (quiet, checks):
         lane.start()
     for lane in (quiet, checks):

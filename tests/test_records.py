@@ -3,6 +3,7 @@
 import gzip
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -74,6 +75,14 @@ def test_on_one_gpu_all_take_turns(run) -> None:
     assert status == 0 and a[1] <= c[0] and a[2] == c[2] == "3"
     assert "both: not begun: it takes 2 GPUs" in said and not (folder / "g1-both.json").exists()
     assert run(*made, gpus="3", names=("c", "both"))[0] == 1
+
+
+def test_the_record_of_all_gpus_is_named_by_their_number(run) -> None:
+    made = noting("ranks", alone=True, gpus=2, ranks=True), noting("one", alone=True)
+    status, _, folder = run(*made, gpus="0,1,2,3")
+    assert status == 0 and sorted(path.name for path in folder.iterdir()) == ["g1-one.json", "g1x4-ranks.json"]
+    assert json.loads((folder / "g1x4-ranks.json").read_text(encoding="utf-8"))[2] == "0,1,2,3"
+    assert "ranks: not begun: it takes 2 GPUs" in run(*made, gpus="3")[1]
 
 
 def test_only_what_is_named(run) -> None:
@@ -173,4 +182,11 @@ def test_every_committed_record_is_one_that_a_command_makes_or_is_older() -> Non
     older = {"h200-cross-check", "h200-sweep-a", "h200-sweep-b"}
     committed = {path.name.partition(".")[0] for path in (ROOT / "bench" / "results").glob("h200-*")}
     pending = {"h200-energy-again", "h200-first-call-gluon", "h200-fuzz-gluon"}  # not measured yet
-    assert committed == (older | {f"h200-{record.name}" for record in records.RECORDS}) - pending
+    assert committed == (older | {f"h200-{record.name}" for record in records.RECORDS if not record.ranks}) - pending
+
+
+def test_every_record_of_several_gpus_is_committed_or_known_as_not_measured() -> None:
+    names = [path.name.partition(".")[0] for path in (ROOT / "bench" / "results").iterdir()]
+    committed = {found[1] for name in names if (found := re.fullmatch(r"[a-z]+\d+x\d+-(.+)", name))}
+    pending = {"distributed", "ranks"}
+    assert committed == {record.name for record in records.RECORDS if record.ranks} - pending

@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kernelzoo.distributed import calls
-from kernelzoo.distributed.exchange import Groups, world
+from kernelzoo.distributed.exchange import Groups, member, world
 
 if TYPE_CHECKING:
     import torch
@@ -36,8 +36,9 @@ def softmax(
     is the default group. backend: its name; None takes the best one for x's device. exchange: "group" is the group's
     own collective between two passes. "symmetric" is one launch, whose blocks exchange pairs by torch's symmetric
     memory: in Triton on NVIDIA, up to 32 bits an element; a first call with as many rows is made by all ranks outside
-    of a graph. Returns a contiguous tensor of x's shape and dtype. The contract is that of softmax, over all shards;
-    the same bits on every run. Differentiable once.
+    of a graph, and calls and graphs run one after the other, in one order on all ranks. Returns a contiguous tensor of
+    x's shape and dtype. The contract is that of softmax, over all shards; the same bits on every run. Differentiable
+    once.
 
     Errors: those of softmax; PeerError where a rank fails, after the group's timeout at the latest.
     """
@@ -62,7 +63,7 @@ def min(
     x: this rank's shard, of any dtype of min; see :func:`softmax` for shards, DTensors, group and backend. Returns x's
     dtype. A DTensor's result is replicated where ``dim`` was sharded. Differentiable once.
 
-    Errors: those of min, EmptyReductionError where the axis is empty on every rank; PeerError.
+    Errors: those of min, EmptyReductionError where the axis is empty on every rank (not in a CUDA graph); PeerError.
     """
     if _is_dtensor(x):
         from kernelzoo.distributed import dtensors
@@ -117,4 +118,4 @@ def _checked(
 ) -> tuple[int, Groups, str]:
     """The axis, the groups and the backend of a call."""
     at, name = calls.checked(op, inputs, dim, backend, keepdim)
-    return at, (world() if group is None else group,), name
+    return at, (world() if group is None else member(group),), name

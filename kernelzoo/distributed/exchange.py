@@ -25,6 +25,20 @@ def world() -> ProcessGroup:
     return group
 
 
+def member(group: object) -> ProcessGroup:
+    """A group that was given. Raises PeerError where this rank is not in it."""
+    import torch.distributed as dist
+
+    if not isinstance(group, dist.ProcessGroup):
+        raise PeerError(f"a group is one of torch.distributed's that this rank is a member of; got {group!r}")
+    return group
+
+
+def sizes(groups: Groups) -> tuple[int, ...]:
+    """The ranks of each."""
+    return tuple(group.size() for group in groups)
+
+
 def gathered(sent: torch.Tensor, group: ProcessGroup) -> torch.Tensor:
     """``sent`` of every rank of the group, of one shape and dtype on all, along a new first axis.
 

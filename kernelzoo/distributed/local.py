@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from kernelzoo import registry, tables
 from kernelzoo.device import on_device_of
 from kernelzoo.errors import UnknownNameError
-from kernelzoo.launch import Launch, Movable
+from kernelzoo.launch import Movable, WithWorkspace
 
 if TYPE_CHECKING:
     import torch
@@ -22,6 +22,13 @@ KEPT = 256
 _kept: dict[tuple[object, ...], Any] = {}
 
 
+def capturing(x: torch.Tensor) -> bool:
+    """Whether what runs on x now goes into a CUDA graph."""
+    import torch
+
+    return x.is_cuda and torch.cuda.is_current_stream_capturing()
+
+
 def kept(make: Callable[..., T], x: torch.Tensor, *rest: Any) -> T:
     """``make(x, *rest)``, kept for tensors that look the same, on the same stream and thread.
 
@@ -30,13 +37,9 @@ def kept(make: Callable[..., T], x: torch.Tensor, *rest: Any) -> T:
     """
     import torch
 
-    stream = 0
-    if x.is_cuda:
-        if torch.cuda.is_current_stream_capturing():
-            return make(x, *rest)
-        stream = torch._C._cuda_getCurrentRawStream(x.get_device())
-    if tables.chosen.get():
+    if capturing(x) or tables.chosen.get():
         return make(x, *rest)
+    stream = torch._C._cuda_getCurrentRawStream(x.get_device()) if x.is_cuda else 0
     look = x.dtype, x.shape, x.stride(), x.device, x.data_ptr() % 16, stream, threading.get_ident()
     key = (make, *look, *rest)
     found: T | None = _kept.get(key)
@@ -56,7 +59,7 @@ registry.on_change.append(_forget)
 
 class Step:
     """One operation of a backend on tensors of one layout: bound when it first runs, and moved to other addresses after
-    that, where its launch can be."""
+    that, where its launch can be. Of the first call's tensors it keeps none."""
 
     def __init__(self, backend: str, op: str) -> None:
         variants = [i.variant for i in registry.implementations(backend, op)]
@@ -64,16 +67,17 @@ class Step:
             raise UnknownNameError(f"{backend} operation", op, {i.op for i in registry.implementations(backend)})
         variant = variants[0] if len(variants) == 1 else "auto"
         self._implementation = registry.implementation(f"{backend}/{op}/{variant}")
-        self._launch: Launch | None = None
+        self._at: Callable[..., None] | None = None
+        self._workspace: tuple[torch.Tensor, ...] = ()
 
     def __call__(self, inputs: Sequence[torch.Tensor], outs: Sequence[torch.Tensor], dim: int) -> None:
         """Run it. Tensors after the first call lie as those of the first did, 16-byte alignment included."""
-        launch = self._launch
         with on_device_of(inputs[0]):
-            if launch is None:
-                launch = self._implementation.launch(*inputs, dim=dim, out=tuple(outs))
-                if isinstance(launch, Movable) and len(launch.tensors) == len(inputs) + len(outs):
-                    self._launch = launch
-                launch()
-            else:
-                launch.at(*[tensor.data_ptr() for tensor in (*inputs, *outs)])  # type: ignore[attr-defined]
+            if self._at is not None:
+                self._at(*[tensor.data_ptr() for tensor in (*inputs, *outs)])
+                return
+            launch = self._implementation.launch(*inputs, dim=dim, out=tuple(outs))
+            if isinstance(launch, Movable) and len(launch.tensors) == len(inputs) + len(outs):
+                self._workspace = launch.workspace if isinstance(launch, WithWorkspace) else ()
+                self._at = launch.at
+            launch()

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from kernelzoo.distributed.exchange import Groups, gathered
-from kernelzoo.distributed.local import Step, kept
+from kernelzoo.distributed.exchange import Groups, gathered, sizes
+from kernelzoo.distributed.local import Step, capturing, kept
 from kernelzoo.errors import EmptyReductionError
 
 if TYPE_CHECKING:
@@ -23,22 +23,25 @@ def greatest(dtype: torch.dtype) -> float | int | bool:
 
 
 class Plan:
-    """The steps of a rank for shards of one layout, and the memory of what it sends.
+    """The steps of a rank for shards of one layout in groups of so many ranks, and the memory of what it sends.
 
     That is the minimum of each row, and behind them whether the shard has elements, which only a rank looks at that has
-    none.
+    none, and in a CUDA graph's capture nobody: there it can't be known.
     """
 
-    def __init__(self, x: torch.Tensor, dim: int, reductions: int, backend: str) -> None:
+    def __init__(self, x: torch.Tensor, dim: int, ranks: tuple[int, ...], backend: str) -> None:
         import torch
 
         self.dim, self.kept_shape = dim, x.shape[:dim] + x.shape[dim + 1 :]
         self.rows = math.prod(self.kept_shape)
-        self._sent = [torch.empty(self.rows + 1, dtype=x.dtype, device=x.device) for _ in range(reductions)]
-        self._sent[0].fill_(greatest(x.dtype))
-        self._sent[0][-1] = x.size(dim) > 0
+        self._sent = [torch.empty(self.rows + 1, dtype=x.dtype, device=x.device) for _ in ranks]
+        if x.size(dim):
+            self._sent[0].fill_(1)  # a launch in a graph; all but the last are written anyway
+        else:
+            self._sent[0].fill_(greatest(x.dtype))
+            self._sent[0][-1] = 0
         self._local = Step(backend, "min")
-        self._reduce = [Step(backend, "min") for _ in range(reductions)]
+        self._reduce = [Step(backend, "min") for _ in ranks]
 
     def run(self, x: torch.Tensor, groups: Groups, out: torch.Tensor) -> None:
         """Write the minimum of each whole row, the same bits on each rank. Raises EmptyReductionError."""
@@ -53,7 +56,7 @@ class Plan:
             if not last:
                 sent = self._sent[i + 1]
                 sent[-1] = received[:, -1].amax()
-            elif not x.size(self.dim) and not received[:, -1].any():
+            elif not x.size(self.dim) and not capturing(x) and not received[:, -1].any():
                 raise EmptyReductionError(
                     "min of nothing: the reduced axis is empty on every rank; it needs an element"
                 )
@@ -66,5 +69,5 @@ def minimum(x: torch.Tensor, dim: int, keepdim: bool, groups: Groups, backend: s
     kept_shape = [1 if d == dim else size for d, size in enumerate(x.shape) if keepdim or d != dim]
     out = torch.empty(kept_shape, dtype=x.dtype, device=x.device)
     if out.numel():
-        kept(Plan, x, dim, len(groups), backend).run(x, groups, out)
+        kept(Plan, x, dim, sizes(groups), backend).run(x, groups, out)
     return out

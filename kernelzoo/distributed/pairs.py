@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 from kernelzoo.distributed import parts
-from kernelzoo.distributed.exchange import Groups, gathered
+from kernelzoo.distributed.exchange import Groups, gathered, sizes
 from kernelzoo.distributed.local import Step, kept
 from kernelzoo.operations.arguments import dtype_name
 from kernelzoo.operations.signature import wide_name
@@ -16,12 +16,13 @@ if TYPE_CHECKING:
 
 
 class Plan:
-    """The steps of a rank for shards of one layout, and the memory of their pairs, for one call at a time.
+    """The steps of a rank for shards of one layout in groups of so many ranks, and the memory of their pairs, for one
+    call at a time.
 
     Pairs lie as (parts, 2, rows), so that those of all ranks are one axis of parts, along which they merge in order.
     """
 
-    def __init__(self, x: torch.Tensor, dim: int, merges: int, backend: str) -> None:
+    def __init__(self, x: torch.Tensor, dim: int, ranks: tuple[int, ...], backend: str) -> None:
         import torch
 
         self.dim = dim
@@ -35,11 +36,11 @@ class Plan:
         self.sent = torch.empty((count, 2, self.rows), dtype=wide, device=x.device)
         if self.cut.filled < count:  # the others are empty
             self.sent[self.cut.filled :, 0], self.sent[self.cut.filled :, 1] = -math.inf, 0.0
-        self._merged = [torch.empty((2, self.rows), dtype=wide, device=x.device) for _ in range(merges)]
+        self._merged = [torch.empty((2, self.rows), dtype=wide, device=x.device) for _ in ranks]
         self._pairs, self._finish = (
             [Step(backend, op) for _ in range(2)] for op in ("softmax_pairs", "softmax_finish")
         )
-        self._merge = [Step(backend, "softmax_merge") for _ in range(merges)]
+        self._merge = [Step(backend, "softmax_merge") for _ in ranks]
 
     def pairs(self, x: torch.Tensor) -> None:
         """The first pass: the pair of each part, in ``sent``."""
@@ -92,7 +93,7 @@ def softmax(x: torch.Tensor, dim: int, groups: Groups, backend: str) -> torch.Te
     out = torch.empty(x.shape, dtype=x.dtype, device=x.device)
     if not math.prod(size for d, size in enumerate(x.shape) if d != dim):  # no rows, on any rank
         return out
-    plan = kept(Plan, x, dim, len(groups), backend)
+    plan = kept(Plan, x, dim, sizes(groups), backend)
     if x.numel():
         plan.pairs(x)
     pair = plan.exchange(groups)

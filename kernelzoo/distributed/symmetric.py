@@ -6,11 +6,15 @@ import importlib
 import importlib.util
 import os
 import threading
+import weakref
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from kernelzoo import tables
 from kernelzoo.device import on_device_of
+from kernelzoo.distributed.exchange import gathered
+from kernelzoo.distributed.local import capturing
 from kernelzoo.errors import BackendUnavailableError, PeerError
-from kernelzoo.launch import Movable
 from kernelzoo.packages import packages
 
 if TYPE_CHECKING:
@@ -19,52 +23,83 @@ if TYPE_CHECKING:
 
 
 class Workspace:
-    """Words of a group for so many rows, on one stream. Made by all ranks together."""
+    """Words of a group for so many rows. Made by all ranks together, and used by one launch at a time."""
 
     def __init__(self, group: ProcessGroup, rows: int, device: torch.device) -> None:
         import torch
-        import torch.distributed as dist
 
         os.environ.setdefault("TORCH_SYMM_MEM_DISABLE_MULTICAST", "1")
         from torch.distributed import _symmetric_memory as symmetric
 
+        self.group = weakref.ref(group)
         self.rank, self.ranks = group.rank(), group.size()
         self.words = symmetric.empty((2, rows, self.ranks), dtype=torch.int64, device=device)
-        self._handle = symmetric.rendezvous(self.words, group)
-        self.peers = torch.tensor(self._handle.buffer_ptrs, dtype=torch.int64, device=device)
+        try:
+            self._handle = symmetric.rendezvous(self.words, group)
+        except RuntimeError as error:
+            words = " ".join(str(error).split())
+            raise PeerError(f"rank {self.rank} of {self.ranks} shares no memory with the others: {words}") from error
+        bases = torch.tensor(self._handle.buffer_ptrs, dtype=torch.int64, device=device)
         self.words.fill_(-1)
         self.state = torch.zeros(2, dtype=torch.int64, device=device)
         self.late = torch.zeros(1, dtype=torch.int64).pin_memory()
         self.limit = int(group._get_backend(device).options._timeout.total_seconds() * 1e9)
+        # Each rank's words lie anywhere in its allocation. When the others' places have come, their words are clear.
+        offset = self.words.data_ptr() - int(bases[self.rank])
+        self.peers = bases + gathered(bases.new_tensor([offset]), group).view(-1)
         torch.cuda.synchronize(device)
-        dist.barrier(group)
-        self._bound: dict[tuple[object, ...], Movable] = {}
+        self._bound: dict[tuple[object, ...], tuple[Callable[..., None], object]] = {}
 
     def launch(self, form: Any, x: torch.Tensor, out: torch.Tensor) -> None:
-        """Launch a form on a shard, bound once for a layout, and kept as long as the words are."""
+        """Launch a form on a shard, bound once for a layout, and kept as long as the words are.
+
+        What is first bound in a CUDA graph's capture is not kept: its memory is the graph's, and ready only once that
+        has run.
+        """
         key = form, x.dtype, x.shape, x.stride(), x.data_ptr() % 16
-        bound = self._bound.get(key)
-        if bound is None:
+        at, _ = self._bound.get(key, (None, None))
+        if at is None:
             place = self.words, self.peers, self.state, self.late
-            bound = self._bound[key] = form(x, out, *place, self.rank, self.ranks, self.limit)
-        bound.at(x.data_ptr(), out.data_ptr())
+            bound = form(x, out, *place, self.rank, self.ranks, self.limit)
+            at = bound.at
+            if not (capturing(x) or tables.chosen.get()):
+                self._bound[key] = at, bound.workspace
+        at(x.data_ptr(), out.data_ptr())
 
 
 _workspaces: dict[tuple[object, ...], Workspace] = {}
+_last: dict[torch.device, Any] = {}
+"""The stream of the last launch on each device."""
 _lock = threading.Lock()
 
 
-def _workspace(group: ProcessGroup, rows: int, device: torch.device) -> Workspace:
+def _workspace(group: ProcessGroup, rows: int, x: torch.Tensor) -> Workspace:
+    """That of the group for so many rows: one, whatever streams the ranks call on, which need not be alike."""
+    key = group.group_name, rows, x.device
+    found = _workspaces.get(key)
+    if found is None or found.group() is not group:  # a group that was destroyed leaves its name to another
+        if capturing(x):
+            raise PeerError("ranks make their memory known to each other in a first call, before a graph's capture")
+        found = _workspaces[key] = Workspace(group, rows, x.device)
+    return found
+
+
+def _follow(device: torch.device) -> None:
+    """Let what comes next on this stream begin after the last launch, on whatever stream that was.
+
+    Two launches at once could each hold the multiprocessors that the other rank's half of the other waits for.
+    """
     import torch
 
-    key = group.group_name, rows, device, torch._C._cuda_getCurrentRawStream(device.index)
-    with _lock:
-        found = _workspaces.get(key)
-        if found is None:
-            if torch.cuda.is_current_stream_capturing():
-                raise PeerError("ranks make their memory known to each other in a first call, before a graph's capture")
-            found = _workspaces[key] = Workspace(group, rows, device)
-    return found
+    stream, last = torch.cuda.current_stream(device), _last.get(device)
+    if last == stream or torch.cuda.is_current_stream_capturing():  # a graph follows what it is replayed behind
+        return
+    if last is not None:
+        with torch.cuda.stream(last):
+            free = not torch.cuda.is_current_stream_capturing()
+        if free:
+            stream.wait_event(last.record_event())
+    _last[device] = stream
 
 
 def softmax(x: torch.Tensor, dim: int, group: ProcessGroup, backend: str) -> torch.Tensor:
@@ -89,13 +124,14 @@ def softmax(x: torch.Tensor, dim: int, group: ProcessGroup, backend: str) -> tor
         return torch.empty_like(x)
     lined = x.movedim(dim, -1).contiguous()
     flat = lined.view(rows, n, 1)
-    workspace = _workspace(group, rows, x.device)
-    if workspace.late[0]:
-        raise PeerError(
-            f"rank {workspace.rank} of {workspace.ranks}: a rank was later than the group's timeout of "
-            f"{workspace.limit / 1e9:g} s in a call before this one, whose results are NaN"
-        )
     out = torch.empty_like(flat)
-    with on_device_of(x):
+    with on_device_of(x), _lock:
+        workspace = _workspace(group, rows, x)
+        if workspace.late[0]:
+            raise PeerError(
+                f"rank {workspace.rank} of {workspace.ranks}: a rank was later than the group's timeout of "
+                f"{workspace.limit / 1e9:g} s in a call before this one, whose results are NaN"
+            )
+        _follow(x.device)
         workspace.launch(importlib.import_module(name).split_ranks, flat, out)
     return out.view(lined.shape).movedim(-1, dim).contiguous()

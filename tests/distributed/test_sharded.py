@@ -158,6 +158,39 @@ def test_ranks_of_other_rows_are_refused(ranks: Ranks) -> None:
     ranks.run("of_rows", [3] * ranks.count)  # and the group works on
 
 
+@pytest.mark.parametrize("backend", ["torch", "cpu"])
+def test_one_shard_in_groups_of_several_sizes(ranks: Ranks, backend: str) -> None:
+    """What is kept for a layout is bound to as many ranks as the group has."""
+    if backend == "cpu":
+        pytest.importorskip("numba")
+        if ranks.count > 2:
+            pytest.skip("the host's kernels see two ranks; each process takes seconds to load them")
+    x = drawn((5, 40 * ranks.count), torch.float32)
+    sizes = [40] * ranks.count
+    found = ranks.run("in_groups", x, sizes, backend)
+    for (first, least, _, whole, again, twice), own in zip(found, torch.split(x, sizes, 1), strict=True):
+        for y, m in ((first, least), (again, twice)):
+            SOFTMAX.assert_close(y, own)
+            MIN.assert_close(m, own)
+        MIN.assert_close(whole, x)
+    SOFTMAX.assert_close(torch.cat([one[2] for one in found], 1), x)
+
+
+def test_a_rank_outside_of_the_group_is_told(ranks: Ranks) -> None:
+    inside, *outside = ranks.each("as_no_member")
+    assert inside[0] == "done"
+    assert all(how == "raised" and what[0] == "PeerError" and "member" in what[1] for how, what in outside)
+
+
+@pytest.mark.parametrize("backend", ["torch", "cpu"])
+def test_calls_keep_no_tensors(ranks: Ranks, backend: str) -> None:
+    if backend == "cpu":
+        pytest.importorskip("numba")
+        if ranks.count > 2:
+            pytest.skip("the host's kernels see two ranks; each process takes seconds to load them")
+    assert ranks.run("kept_tensors", backend) == [[]] * ranks.count
+
+
 @pytest.mark.parametrize("how", ["raises", "ends"])
 def test_a_rank_that_fails(tmp_path: pytest.TempPathFactory, how: str) -> None:
     timeout = 3

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import time
+import weakref
 from collections.abc import Sequence
 
 import torch
+import torch.distributed as dist
 from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor, init_device_mesh
 
 import kernelzoo.distributed
@@ -113,3 +116,30 @@ def fails(rank: int, how: str) -> float:
 def of_rows(rank: int, rows: Sequence[int]) -> torch.Tensor:
     """A softmax of as many rows as are said for each rank."""
     return kernelzoo.distributed.softmax(torch.randn(rows[rank], 8), backend="torch")
+
+
+def in_groups(rank: int, x: torch.Tensor, sizes: Sequence[int], backend: str) -> list[torch.Tensor]:
+    """Softmax and minimum of a shard in a group of this rank alone, in that of all, and again: of one layout in groups
+    of several sizes."""
+    alone = [dist.new_group([other]) for other in range(dist.get_world_size())][rank]
+    own = shard(x, sizes, 1, rank)
+    found = []
+    for group in (alone, None, alone):
+        found.append(kernelzoo.distributed.softmax(own, group=group, backend=backend))
+        found.append(kernelzoo.distributed.min(own, group=group, backend=backend))
+    return found
+
+
+def as_no_member(rank: int) -> torch.Tensor:
+    """A softmax in a group of rank 0, by every rank."""
+    return kernelzoo.distributed.softmax(torch.randn(2, 3), group=dist.new_group([0]), backend="torch")
+
+
+def kept_tensors(rank: int, backend: str) -> list[str]:
+    """Of calls whose tensors are gone, what memory is still held."""
+    x = torch.randn(4, 64)
+    y, least = kernelzoo.distributed.softmax(x, backend=backend), kernelzoo.distributed.min(x, backend=backend)
+    held = {"x": weakref.ref(x), "y": weakref.ref(y), "the minimum": weakref.ref(least)}
+    del x, y, least
+    gc.collect()
+    return [name for name, tensor in held.items() if tensor() is not None]
