@@ -136,15 +136,22 @@ def method_of(op: Operation) -> Callable[..., Any]:
 
     else:
         signature, names, scalars = signature_of(op), tuple(op.inputs), tuple(op.scalars)
+        parameters = signature.parameters
+        placed = tuple(p.name for p in parameters.values() if p.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD)
+        defaults = {p.name: p.default for p in parameters.values() if p.default is not _NEEDED}
+        known = dict.fromkeys(parameters)
 
         def made(self: Any, *given: Any, **named: Any) -> Any:
-            bound = signature.bind(*given, **named)
-            bound.apply_defaults()
-            said = bound.arguments
+            said = {**defaults, **dict(zip(placed, given, strict=False)), **named}
+            wrong = len(given) > len(placed) or len(said) != len(known)
+            for name in named:
+                wrong = wrong or name not in known or name in placed[: len(given)]
+            if wrong:
+                signature.bind(*given, **named)  # which says what, and takes longer than a call
             dim, axis = said.get("dim", -1), said.get("axis", _DIM)
             return self._call(
                 op,
-                tuple(said[name] for name in names),
+                tuple([said[name] for name in names]),
                 dim if axis is _DIM else _axis(dim, axis),
                 said.get("keepdim", False),
                 {name: said[name] for name in scalars},
