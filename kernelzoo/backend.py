@@ -329,7 +329,7 @@ def best(op: str, x: torch.Tensor) -> Backend:
     Raises InputTypeError, DeviceError.
     """
     try:
-        device = x.device.type
+        device = "cuda" if x.is_cuda else x.device.type  # whose text takes a while to make
     except AttributeError:
         from kernelzoo import arrays
 

@@ -173,9 +173,10 @@ def function_of(op: Operation, best: Callable[[str, Any], Any]) -> Callable[...,
 
     else:
 
+        first = next(iter(op.inputs))
+
         def made(*given: Any, **named: Any) -> Any:
-            x = given[0] if given else named.get(next(iter(op.inputs)))
-            return getattr(best(name, x), name)(*given, **named)
+            return getattr(best(name, given[0] if given else named.get(first)), name)(*given, **named)
 
     return _named(made, op, method=False)
 
