@@ -172,7 +172,6 @@ def function_of(op: Operation, best: Callable[[str, Any], Any]) -> Callable[...,
             return getattr(best(name, x), name)(x, dim, **named)
 
     else:
-
         first = next(iter(op.inputs))
 
         def made(*given: Any, **named: Any) -> Any:
