@@ -16,7 +16,6 @@ import torch
 from torch.utils.dlpack import from_dlpack
 
 from kernelzoo.errors import DeviceError, InputTypeError, OutputError
-from kernelzoo.launch import Movable
 from kernelzoo.operations import Dims, Operation, dtype_name
 from kernelzoo.operations.arguments import plain_dim
 
@@ -270,7 +269,7 @@ def called(
         if out is not None:
             return out
         arrays = tuple(library.array(tensor, first) for tensor in made)
-        if key is not None and isinstance(launch, Movable):
+        if key is not None:
             results = [(array.shape, array.dtype) for array in arrays]
             backend._launches.keep_arrays(key, launch, tensors[0], results)
     return arrays[0] if len(arrays) == 1 else arrays

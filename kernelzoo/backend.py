@@ -12,7 +12,7 @@ from kernelzoo.device import on_device_of
 from kernelzoo.errors import BackendUnavailableError, DeviceError, RegistrationError, UnknownNameError
 from kernelzoo.interrupts import uninterrupted
 from kernelzoo.kept import Launches
-from kernelzoo.launch import Launch, Movable
+from kernelzoo.launch import Launch
 from kernelzoo.methods import constant, empty_strided, function_of, lookup, method_of
 from kernelzoo.operations import Dims, Operation
 from kernelzoo.operations.arguments import is_followed, plain_dim, plainer
@@ -59,6 +59,7 @@ class Backend:
         self._check = language.check
         self._launches = Launches(self)
         self._last, self._last_calls = self._launches.last, self._launches.last_calls
+        self._before, self._copied = self._launches.before, self._launches.copied
         import torch  # for the fast path of a repeated call, which has no time to import anything
 
         self._tensor, self._strided = torch.Tensor, torch.strided
@@ -107,20 +108,22 @@ class Backend:
             address = 0  # also that of a tensor without memory
             kept = self._last.get(op)
             if kept is not None:
-                named, axis, keeps, alike, offset, device, alone, at, shape, strides, dtype, followed = kept
+                named, axis, keeps, alike, offset, device, alone, at, shape, strides, dtype, followed, after = kept
                 # Of a nested tensor, which has no one shape, the test would end the process.
                 dense = isinstance(x, self._tensor) and not x.is_nested
                 if dense and variant is named and dim is axis and keepdim is keeps and alike(x) and not self._chosen():
                     address = x.data_ptr()
                     if address % 16 != offset:
                         address = 0
+                    elif after[0] is not kept:
+                        self._last[op], self._before[op] = after[0], after
             if not address:
                 if not isinstance(x, self._tensor):
                     return self._of_arrays(op, (x,), dim, keepdim, {}, variant, out)
                 if plain_dim(dim) and type(variant) is str and not self._chosen():
                     key, address, kept = self._launches.find(op, x, dim, keepdim, variant)
                     if kept is not None:
-                        _, _, _, _, _, device, alone, at, shape, strides, dtype, followed = kept
+                        device, alone, at, shape, strides, dtype, followed, _ = kept[5:]
             if address and kept is not None and (alone or device == self._current_device()):
                 if followed is not None and self._follows():
                     return followed(x)  # type: ignore[no-any-return]
@@ -142,12 +145,13 @@ class Backend:
             found = self._followed(op, (x,), dim, keepdim, {}, variant, out)
             if found is not NotImplemented:
                 return found  # type: ignore[no-any-return]
+        if key in self._copied:
+            return self._run(op, x.contiguous(), dim, keepdim, variant, out)
         launch, (result,) = self._bound(op, (x,), dim, keepdim, (), variant, out)
-        if key is not None and isinstance(launch, Movable):
-            if out is None:
-                self._launches.keep(key, x, launch, result)
-            else:
-                self._launches.keep_into(key, (x,), launch, (result,))
+        if key is not None and out is None:
+            self._launches.keep(key, x, launch, result)
+        elif key is not None:
+            self._launches.keep_into(key, (x,), launch, (result,))
         return result
 
     def _call(
@@ -168,17 +172,19 @@ class Backend:
             addresses: list[int] = []
             call = self._last_calls.get(op)
             if call is not None:
-                named, axis, keeps, alike, offsets, device, alone, at, results, followed, said = call
+                named, axis, keeps, alike, offsets, device, alone, at, results, followed, said, after = call
                 dense = not [x for x in inputs if not isinstance(x, self._tensor) or x.is_nested]
                 same = variant is named and dim is axis and keepdim is keeps and scalars == said
                 if dense and same and alike(*inputs):
                     addresses = [x.data_ptr() for x in inputs]
                     if self._chosen() or [address % 16 for address in addresses] != offsets:
                         addresses = []
+                    elif after[0] is not call:
+                        self._last_calls[op], self._before[op] = after[0], after
             if not addresses and plain_dim(dim) and isinstance(variant, str) and not self._chosen():
                 key, call = self._launches.find_call(op, inputs, dim, keepdim, scalars, variant)
                 if call is not None:
-                    _, _, _, _, _, device, alone, at, results, followed, _ = call
+                    device, alone, at, results, followed, *_ = call[5:]
                     addresses = [x.data_ptr() for x in inputs]
             if addresses and call is not None and (alone or device == self._current_device()):
                 if followed is not None and self._follows():
@@ -202,12 +208,13 @@ class Backend:
             found = self._followed(op, inputs, dim, keepdim, scalars, variant, out)
             if found is not NotImplemented:
                 return found
+        if key in self._copied:
+            return self._call(op, tuple(x.contiguous() for x in inputs), dim, keepdim, scalars, variant, out)
         launch, made = self._bound(op, inputs, dim, keepdim, scalars, variant, out)
-        if key is not None and isinstance(launch, Movable):
-            if out is None:
-                self._launches.keep_call(key, inputs, scalars, launch, made)
-            else:
-                self._launches.keep_into(key, inputs, launch, made)
+        if key is not None and out is None:
+            self._launches.keep_call(key, inputs, scalars, launch, made)
+        elif key is not None:
+            self._launches.keep_into(key, inputs, launch, made)
         return out if out is not None else made[0] if len(made) == 1 else made
 
     def _followed(
@@ -322,7 +329,7 @@ def best(op: str, x: torch.Tensor) -> Backend:
     Raises InputTypeError, DeviceError.
     """
     try:
-        device = x.device.type
+        device = "cuda" if x.is_cuda else x.device.type  # whose text takes a while to make
     except AttributeError:
         from kernelzoo import arrays
 

@@ -57,6 +57,9 @@ class Device:
     index: int = -1
     """Its number where it is here; negative where it is described, which has the shipped launch tables."""
 
+    def __hash__(self) -> int:
+        return hash((self.arch, self.name, self.index))  # which all but say the rest: plans are kept by device
+
     @property
     def vendor(self) -> str:
         """``cuda``, ``hip``, or ``cpu`` for what runs on the host."""

@@ -4,10 +4,10 @@ depends on except the addresses."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
 
 from kernelzoo import tables
-from kernelzoo.launch import Movable, OnStreams, WithWorkspace
+from kernelzoo.launch import Copied, Launch, Movable, OnStreams, WithWorkspace
 from kernelzoo.methods import alike
 from kernelzoo.operations import Dims, Operation
 from kernelzoo.operations.arguments import plain_dim
@@ -17,15 +17,16 @@ if TYPE_CHECKING:
 
 Kept: TypeAlias = (
     "tuple[str, Dims, bool, Callable[[object], bool], int, int, bool, Callable[[int, int], bool | None],"
-    " tuple[int, ...], tuple[int, ...], torch.dtype, Callable[..., Any] | None]"
+    " tuple[int, ...], tuple[int, ...], torch.dtype, Callable[..., Any] | None, list[Any]]"
 )
 """The variant, axis and keepdim of a call, and whether an x is alike; its address modulo 16, its device, and whether
-there is no other; a launch on any addresses; the output's shape, strides and dtype; and for an x that requires a
-gradient, the call by which it gets one."""
+there is no other; a launch on any addresses; the output's shape, strides and dtype; for an x that requires a gradient,
+the call by which it gets one; and in a list, what is kept for the call that came after one like it."""
 
 KeptCall: TypeAlias = (
     "tuple[str, Dims, bool, Callable[..., bool], list[int], int, bool, Callable[..., bool | None],"
-    " tuple[tuple[tuple[int, ...], tuple[int, ...], torch.dtype], ...], Callable[..., Any] | None, dict[str, Any]]"
+    " tuple[tuple[tuple[int, ...], tuple[int, ...], torch.dtype], ...], Callable[..., Any] | None, dict[str, Any],"
+    " list[Any]]"
 )
 """The same of several tensors: their addresses modulo 16; shape, strides and dtype of each output; and the scalars."""
 
@@ -47,9 +48,14 @@ class Launches:
         import torch  # for the path of a repeated call, which has no time to import anything
 
         self.last: dict[object, Kept] = {}
-        """Of each operation on one tensor, that of the call before."""
+        """Of each operation on one tensor, what the next call is likely to need: what came after the call before it the
+        last time. So layouts in turn, as the layers of a model have them, need no key."""
         self.last_calls: dict[object, KeptCall] = {}
         """The same of operations on several tensors."""
+        self.before: dict[object, Any] = {}
+        """Of each operation, what is kept for the call before; of a row of calls alike, maybe for one more before."""
+        self.copied: set[tuple[object, ...]] = set()
+        """Keys of layouts that are copied."""
         self._kept: dict[tuple[object, ...], Kept] = {}
         self._kept_calls: dict[tuple[object, ...], KeptCall] = {}
         self.last_into: dict[object, Any] = {}
@@ -61,6 +67,7 @@ class Launches:
         self._workspaces = 0
         """Bytes of those of the launches that are kept."""
         self._tensor, self._strided = torch.Tensor, torch.strided
+        self._parameter = torch.nn.Parameter
         self._wrote = torch.autograd.graph.increment_version
         self._backend = backend
         self._traces = torch._C._get_tracing_state
@@ -77,45 +84,55 @@ class Launches:
         """A key of all that a launch depends on except the addresses; x's address; and what is kept for the key. No key
         for what is not a plain tensor on the backend's kind of device, or needs a check that the key can't replace."""
         nothing = None, 0, None
-        if type(x) is not self._tensor or ((device := x.get_device()) < 0) is not self._host:
+        kind = type(x)
+        plain = kind is self._tensor or kind is self._parameter
+        if not plain or ((device := x.get_device()) < 0) is not self._host:
             return nothing
-        if x.is_neg() or self._casts() or self._traces() is not None:
+        casts = self._casts()
+        if x.is_neg() or (casts and op.autocast and x.itemsize == 2) or self._traces() is not None:
             return nothing
         try:
             address = x.data_ptr()
-            key = (op, variant, dim, keepdim, x.dtype, x.shape, x.stride(), address % 16, device)
+            state = kind, casts, x.requires_grad
+            key = (op, variant, dim, keepdim, state, x.dtype, x.shape, x.stride(), address % 16, device)
             kept = self._kept.get(key)
         except (RuntimeError, TypeError):  # a sparse tensor has no address; a list for keepdim
             return nothing
         if not address:
             return nothing
         if kept is not None:
-            # Its test was made in another of torch's modes, for an equal name, or without a gradient to come.
-            if kept is self.last.get(op) or x.requires_grad is (kept[11] is None):
-                call = self._ready(op, x, dim, keepdim, variant, *kept[7:11])
-                kept = self._kept[key] = (variant, dim, keepdim, alike(x), *kept[4:11], call)
-            self.last[op] = kept
+            if kept is self.last.get(op) and not kept[3](x):  # its test was made in another of torch's modes
+                kept = self._kept[key] = self._after((variant, dim, keepdim, alike(x), *kept[4:12]))
+            self.last[op] = self._came(op, kept, kept[12])
         return key, address, kept
 
-    def keep(self, key: tuple[object, ...], x: torch.Tensor, launch: Movable, out: torch.Tensor) -> None:
-        """Keep a launch for its key, and as that of the last call."""
+    def _after(self, kept: Any) -> Any:
+        """What is kept, with a list of what came after it: at first, itself."""
+        after: list[Any] = []
+        after.append((*kept, after))
+        return after[0]
+
+    def _came(self, op: object, kept: Any, after: list[Any]) -> Any:
+        """What is likely to come after that which came now. The list is that of the latter."""
+        before = self.before.get(op)
+        if before is not None:
+            before[0] = kept
+        self.before[op] = after
+        return after[0]
+
+    def keep(self, key: tuple[object, ...], x: torch.Tensor, launch: Launch | None, out: torch.Tensor) -> None:
+        """Keep a launch for its key, and as that of the last call, if it can run on other addresses."""
+        if not _is_movable(launch):
+            self._copies(key, launch)
+            return
         op, variant, dim, keepdim, *_, offset, device = key
         before = self._kept.get(key)
         at = self._movable(launch, x, before[7] if before is not None else None)
         result = at, tuple(out.shape), out.stride(), out.dtype
         call = self._ready(op, x, dim, keepdim, variant, *result)
-        kept: Any = (
-            variant,
-            dim,
-            keepdim,
-            alike(x),
-            offset,
-            device,
-            self._host or self._device_count() == 1,
-            *result,
-            call,
-        )
-        self._kept[key] = self.last[op] = kept
+        alone = self._host or self._device_count() == 1
+        kept = self._kept[key] = self._after((variant, dim, keepdim, alike(x), offset, device, alone, *result, call))
+        self.last[op] = self._came(op, kept, kept[12])
 
     def find_call(
         self,
@@ -127,28 +144,24 @@ class Launches:
         variant: str,
     ) -> tuple[tuple[object, ...] | None, KeptCall | None]:
         """The same of a call on several tensors: its key, and what is kept for it."""
-        if self._casts() or self._traces() is not None:
+        casts = self._casts()
+        if (casts and op.autocast) or self._traces() is not None:
             return None, None
-        found: list[object] = [op, variant, dim, keepdim, *scalars.items()]
+        found: list[object] = [op, variant, dim, keepdim, casts, *scalars.items()]
         try:
             for x in inputs:
-                if (
-                    type(x) is not self._tensor
-                    or (x.get_device() < 0) is not self._host
-                    or x.layout is not self._strided
-                ):
+                if type(x) is not self._tensor or ((device := x.get_device()) < 0) is not self._host:
                     return None, None
-                if x.is_neg() or not x.data_ptr():
+                if x.layout is not self._strided or x.is_neg() or not (address := x.data_ptr()):
                     return None, None
-                found.append((x.dtype, x.shape, x.stride(), x.data_ptr() % 16, x.get_device()))
+                found += x.requires_grad, x.dtype, x.shape, x.stride(), address % 16, device
             kept = self._kept_calls.get(key := tuple(found))
         except (RuntimeError, TypeError):  # a tensor within torch.vmap; a scalar that is no number
             return None, None
         if kept is not None:
-            if kept is self.last_calls.get(op) or any(x.requires_grad for x in inputs) is (kept[9] is None):
-                call = self._followed(op, inputs, dim, keepdim, scalars, variant)
-                kept = self._kept_calls[key] = (variant, dim, keepdim, alike(*inputs), *kept[4:9], call, kept[10])
-            self.last_calls[op] = kept
+            if kept is self.last_calls.get(op) and not kept[3](*inputs):
+                kept = self._kept_calls[key] = self._after((variant, dim, keepdim, alike(*inputs), *kept[4:11]))
+            self.last_calls[op] = self._came(op, kept, kept[11])
         return key, kept
 
     def keep_call(
@@ -156,9 +169,12 @@ class Launches:
         key: tuple[object, ...],
         inputs: tuple[torch.Tensor, ...],
         scalars: Mapping[str, Any],
-        launch: Movable,
+        launch: Launch | None,
         outs: tuple[torch.Tensor, ...],
     ) -> None:
+        if not _is_movable(launch):
+            self._copies(key, launch)
+            return
         op, variant, dim, keepdim, *_ = key
         before = self._kept_calls.get(key)
         at = self._movable(launch, inputs[0], before[7] if before is not None else None)
@@ -166,8 +182,9 @@ class Launches:
         results = tuple((tuple(out.shape), out.stride(), out.dtype) for out in outs)
         where = inputs[0].get_device(), self._host or self._device_count() == 1
         call = self._followed(op, inputs, dim, keepdim, scalars, variant)
-        kept: Any = (variant, dim, keepdim, alike(*inputs), offsets, *where, at, results, call, dict(scalars))
-        self._kept_calls[key] = self.last_calls[op] = kept
+        said = variant, dim, keepdim, alike(*inputs), offsets, *where, at, results, call, dict(scalars)
+        kept = self._kept_calls[key] = self._after(said)
+        self.last_calls[op] = self._came(op, kept, kept[11])
 
     def into(
         self,
@@ -187,15 +204,24 @@ class Launches:
         last = self.last_into.get(op)
         if last is not None:
             named, axis, keeps, said, alike_, offsets, device, kept = last
-            same = variant is named and dim is axis and keepdim is keeps and scalars == said
-            if same and not [x for x in tensors if not isinstance(x, self._tensor) or x.is_nested] and alike_(*tensors):
-                addresses = [x.data_ptr() for x in tensors]
-                if [address % 16 for address in addresses] == offsets and self._at(kept, addresses, device):
-                    self._wrote(outs)
-                    return None, True
-        if not plain_dim(dim) or type(variant) is not str or self._casts() or self._traces() is not None:
+            dense = variant is named and dim is axis and keepdim is keeps and scalars == said
+            for x in tensors:
+                dense = dense and isinstance(x, self._tensor) and not x.is_nested
+            if dense and alike_(*tensors):
+                addresses = []
+                for x, offset in zip(tensors, offsets, strict=True):
+                    address = x.data_ptr()
+                    if address % 16 != offset:
+                        break
+                    addresses.append(address)
+                else:
+                    if self._at(kept, addresses, device):
+                        self._wrote(outs)
+                        return None, True
+        casts = self._casts()
+        if not plain_dim(dim) or type(variant) is not str or (casts and op.autocast) or self._traces() is not None:
             return None, False
-        found: list[object] = [op, variant, dim, keepdim, *scalars.items()]
+        found: list[object] = [op, variant, dim, keepdim, casts, *scalars.items()]
         addresses = []
         try:
             for x in tensors:
@@ -222,8 +248,10 @@ class Launches:
         return at(*addresses) is None
 
     def keep_into(
-        self, key: tuple[object, ...], inputs: tuple[Any, ...], launch: Movable, outs: tuple[torch.Tensor, ...]
+        self, key: tuple[object, ...], inputs: tuple[Any, ...], launch: Launch | None, outs: tuple[Any, ...]
     ) -> None:
+        if not _is_movable(launch):
+            return
         tensors = *inputs, *outs
         spans = tuple(
             x.element_size() * (1 + sum((n - 1) * s for n, s in zip(x.shape, x.stride(), strict=True))) for x in tensors
@@ -236,9 +264,11 @@ class Launches:
         self._kept_into[key] = spans, places, self._host or self._device_count() == 1, at
 
     def keep_arrays(
-        self, key: tuple[object, ...], launch: Movable, x: torch.Tensor, results: list[tuple[Any, Any]]
+        self, key: tuple[object, ...], launch: Launch | None, x: torch.Tensor, results: list[tuple[Any, Any]]
     ) -> None:
         """Keep the launch of a call on arrays, of which x is the first as a tensor."""
+        if not _is_movable(launch):
+            return
         before = self.arrays.get(key)
         at = self._movable(launch, x, before[0] if before is not None else None)
         self.arrays[key] = at, x.get_device(), results
@@ -266,15 +296,20 @@ class Launches:
         found: Callable[..., Any] = Ready(Call(self._backend, op, dim, keepdim, {}, variant), at, result)
         return found
 
+    def _copies(self, key: tuple[object, ...], launch: Launch | None) -> None:
+        """Note that tensors of such layouts are copied. Their copies have launches that can be kept."""
+        if isinstance(launch, Copied) and len(self.copied) < MOST:
+            self.copied.add(key)
+
     def _movable(self, launch: Movable, x: torch.Tensor, before: Any) -> Callable[..., bool | None]:
         """What launches on any addresses; one with a workspace on the streams it was bound on."""
-        own = sum(tensor.nbytes for tensor in launch.workspace) if isinstance(launch, WithWorkspace) else 0
+        own = _own_bytes(launch)
         kept = len(self._kept) + len(self._kept_calls) + len(self._kept_into) + len(self.arrays)
         if kept >= MOST or self._workspaces + own > WORKSPACES:
             self.forget()
-        if not isinstance(launch, WithWorkspace):
-            return launch.at
         self._workspaces += own
+        if not isinstance(launch, WithWorkspace) or self._host:  # where one call ends before the next begins
+            return launch.at
         at = before if isinstance(before, OnStreams) else OnStreams(x.get_device())
         at.keep(launch)
         return at
@@ -282,14 +317,26 @@ class Launches:
     def forget(self) -> None:
         """Keep no launch."""
         self._workspaces = 0
-        kept: tuple[dict[Any, Any], ...] = (self._kept, self._kept_calls, self._kept_into, self.arrays)
-        for table in (*kept, self.last, self.last_calls, self.last_into):
+        kept: tuple[Any, ...] = (self._kept, self._kept_calls, self._kept_into, self.arrays)
+        for table in (*kept, self.last, self.last_calls, self.last_into, self.before, self.copied):
             table.clear()
+
+
+def _is_movable(launch: Launch | None) -> TypeGuard[Movable]:
+    """Whether a launch can run on other addresses, and has little memory of its own."""
+    return isinstance(launch, Movable) and _own_bytes(launch) <= WORKSPACES
+
+
+def _own_bytes(launch: Movable) -> int:
+    return sum(tensor.nbytes for tensor in launch.workspace) if isinstance(launch, WithWorkspace) else 0
 
 
 def _places(addresses: list[int], spans: tuple[int, ...]) -> list[bool | None]:
     """Of each tensor to each before it: True where both begin at one address, False where they have no memory in
     common, None where they may."""
+    if len(addresses) == 2:  # the same in half the time
+        (x, out), (x_span, out_span) = addresses, spans
+        return [False if out >= x + x_span or x >= out + out_span else True if out == x else None]
     found: list[bool | None] = []
     for i, at in enumerate(addresses):
         for j in range(i):

@@ -67,6 +67,18 @@ class WithWorkspace(Movable):
         self._launch()
 
 
+class Copied:
+    """A launch that copies tensors whose layouts it can't take: a repeated call makes such a copy itself."""
+
+    __slots__ = ("_launch",)
+
+    def __init__(self, launch: Launch) -> None:
+        self._launch = launch
+
+    def __call__(self) -> None:
+        self._launch()
+
+
 class OnStreams:
     """Launches of one layout, each with a workspace for one stream. Called with addresses, it launches that of the
     current stream and returns None; or it returns True where there is none, and in a CUDA graph's capture, whose memory
@@ -129,6 +141,17 @@ def in_turn(*steps: Callable[..., None]) -> Callable[..., None]:
                 step(*addresses)
 
     return at
+
+
+def through(stage: torch.Tensor, first: Launch, rest: Launch) -> Launch:
+    """A launch into memory of our own, and the rest out of it: on any addresses, where both are."""
+    if not (isinstance(first, Movable) and isinstance(rest, Movable)):
+        return owning(sequence(first, rest), stage)
+    into, out_of = first.at, rest.at
+    # Asked for its address each time, since a launch on the host is all that holds it.
+    at = in_turn(lambda x, out: into(x, stage.data_ptr()), lambda x, out: out_of(stage.data_ptr(), out))
+    own = [tensor for step in (first, rest) if isinstance(step, WithWorkspace) for tensor in step.workspace]
+    return WithWorkspace(at, first.tensors[0], rest.tensors[-1], workspace=(stage, *own))
 
 
 def in_halves(bind: Callable[..., Launch], tensors: Sequence[torch.Tensor], axes: Sequence[tuple[str, ...]]) -> Launch:

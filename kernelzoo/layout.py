@@ -10,9 +10,9 @@ of memory. Offsets need 64 bits.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     import torch
@@ -53,6 +53,11 @@ class Layout:
     x_phase: int
     """Elements by which x starts past a 16-byte boundary."""
     out_phase: int
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """All of the above, by name."""
+        return {name: getattr(self, name) for name in Layout.__dataclass_fields__}
 
     @property
     def itemsize(self) -> int:
@@ -161,7 +166,7 @@ class Rows(Layout):
         if not self.across:
             return None
         if self.inner > 1:
-            return Columns(*(getattr(self, field.name) for field in fields(Columns)))
+            return Columns(**self.fields)
         strides = 0, self.x_n, self.x_outer, 0, self.out_n, self.out_outer
         return Columns(self.dtype, 1, self.n, self.outer, *strides, self.x_phase, self.out_phase)
 
@@ -201,13 +206,19 @@ def _turned(outer: int, inner: int, x_outer: int, x_inner: int) -> bool:
 def rows_of(x: torch.Tensor, out: torch.Tensor) -> Rows:
     """Where the rows of x (outer, n, inner) and of out (outer, n, inner), or for a reduction (outer, inner), lie."""
     phases = x.data_ptr() % VECTOR_BYTES, out.data_ptr() % VECTOR_BYTES
-    return _rows(str(x.dtype).removeprefix("torch."), tuple(x.shape), x.stride(), out.stride(), *phases)
+    return _rows(x.dtype, x.shape, x.stride(), out.stride(), *phases)
 
 
 @lru_cache(maxsize=4096)
 def _rows(
-    dtype: str, shape: tuple[int, ...], x_strides: tuple[int, ...], out_strides: tuple[int, ...], x_at: int, out_at: int
+    kind: torch.dtype,
+    shape: tuple[int, ...],
+    x_strides: tuple[int, ...],
+    out_strides: tuple[int, ...],
+    x_at: int,
+    out_at: int,
 ) -> Rows:
+    dtype = str(kind).removeprefix("torch.")
     outer, n, inner = shape
     x_outer, x_n, x_inner = x_strides
     out_outer, out_n, out_inner = out_strides if len(out_strides) == 3 else (out_strides[0], 0, out_strides[1])

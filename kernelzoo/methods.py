@@ -136,15 +136,22 @@ def method_of(op: Operation) -> Callable[..., Any]:
 
     else:
         signature, names, scalars = signature_of(op), tuple(op.inputs), tuple(op.scalars)
+        parameters = signature.parameters
+        placed = tuple(p.name for p in parameters.values() if p.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD)
+        defaults = {p.name: p.default for p in parameters.values() if p.default is not _NEEDED}
+        known = dict.fromkeys(parameters)
 
         def made(self: Any, *given: Any, **named: Any) -> Any:
-            bound = signature.bind(*given, **named)
-            bound.apply_defaults()
-            said = bound.arguments
+            said = {**defaults, **dict(zip(placed, given, strict=False)), **named}
+            wrong = len(given) > len(placed) or len(said) != len(known)
+            for name in named:
+                wrong = wrong or name not in known or name in placed[: len(given)]
+            if wrong:
+                signature.bind(*given, **named)  # which says what, and takes longer than a call
             dim, axis = said.get("dim", -1), said.get("axis", _DIM)
             return self._call(
                 op,
-                tuple(said[name] for name in names),
+                tuple([said[name] for name in names]),
                 dim if axis is _DIM else _axis(dim, axis),
                 said.get("keepdim", False),
                 {name: said[name] for name in scalars},
@@ -165,10 +172,10 @@ def function_of(op: Operation, best: Callable[[str, Any], Any]) -> Callable[...,
             return getattr(best(name, x), name)(x, dim, **named)
 
     else:
+        first = next(iter(op.inputs))
 
         def made(*given: Any, **named: Any) -> Any:
-            x = given[0] if given else named.get(next(iter(op.inputs)))
-            return getattr(best(name, x), name)(*given, **named)
+            return getattr(best(name, given[0] if given else named.get(first)), name)(*given, **named)
 
     return _named(made, op, method=False)
 

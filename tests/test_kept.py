@@ -78,6 +78,93 @@ def test_repeated_calls_on_the_host_are_bound_once(monkeypatch: pytest.MonkeyPat
     owner._launches.forget()
 
 
+def test_axes_reduced_one_after_the_other_are_bound_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    try:
+        owner = kernelzoo.get("cpu")
+    except kernelzoo.BackendUnavailableError as error:
+        pytest.skip(str(error))
+    owner._launches.forget()
+    bound, whole = [], owner._bound
+    monkeypatch.setattr(owner, "_bound", lambda *args: bound.append(args) or whole(*args))
+    for _ in range(3):
+        x, y = torch.randn(3, 4, 5, 6, 7), torch.randn(2, 4, 6)
+        for dims in ((0, 2), (0, 2, 4)):
+            assert torch.equal(owner.min(x, dims), x.amin(dims))
+        assert torch.equal(owner.min(y, [0, 2], keepdim=True), y.amin([0, 2], keepdim=True))
+    assert len(bound) == 3
+    owner._launches.forget()
+    monkeypatch.setattr("kernelzoo.kept.WORKSPACES", 16)  # bytes; what is larger is bound for each call
+    for _ in range(3):
+        assert torch.equal(owner.min(x, (0, 2)), x.amin((0, 2)))
+    assert len(bound) == 6
+    owner._launches.forget()
+
+
+def test_a_layout_that_is_copied_is_bound_once_for_the_copy(backend: Any) -> None:
+    for required in (False, True):
+        calls.clear()
+        for _ in range(4):
+            x = torch.randn(3, 5, 7, 9).permute(2, 0, 3, 1).requires_grad_(required)
+            found = backend.softmax(x, 1)
+            torch.testing.assert_close(found, torch.softmax(x, 1))
+            assert found.is_contiguous() and found.requires_grad is required
+            grad = torch.randn(7, 3, 9, 5)
+            wanted = found.detach() * (grad - (grad * found.detach()).sum(1, keepdim=True))
+            y = found.detach().permute(1, 3, 0, 2).contiguous().permute(2, 0, 3, 1)
+            torch.testing.assert_close(backend.softmax_backward(grad, y, 1), wanted)
+        assert calls.count("bind softmax") <= 2 and calls.count("bind backward") <= 2
+        assert calls.count("softmax") == calls.count("backward") == 4
+
+
+def test_a_repeated_call_under_autocast_is_bound_once(backend: Any) -> None:
+    """Unless autocast could cast its input, which it does on a GPU."""
+    bound = {torch.float32: 1, torch.bfloat16: 4}
+    for dtype, times in bound.items():
+        x = torch.randn(8, 16).to(dtype)
+        backend.softmax(x)
+        calls.clear()
+        torch.set_autocast_enabled("cpu", True)
+        try:
+            for _ in range(4):
+                assert backend.softmax(x).dtype is dtype
+        finally:
+            torch.set_autocast_enabled("cpu", False)
+        assert calls.count("bind softmax") == times and calls.count("softmax") == 4
+        backend.softmax(x)
+        assert calls.count("bind softmax") == times
+
+
+def test_a_repeated_call_of_a_parameter_is_bound_once(backend: Any) -> None:
+    x = torch.nn.Parameter(torch.randn(8, 16))
+    for _ in range(3):
+        found = backend.softmax(x)
+        assert type(found) is torch.Tensor and found.requires_grad
+        assert torch.autograd.grad(found, x, torch.ones(8, 16))[0].abs().max() < 1e-5
+        with torch.no_grad():
+            assert not backend.softmax(x).requires_grad
+        assert not backend.softmax(x.detach()).requires_grad
+    assert calls.count("bind softmax") <= 2
+
+
+def test_a_call_says_what_is_wrong_with_its_arguments(backend: Any) -> None:
+    grad, y = torch.randn(8, 16), torch.randn(8, 16)
+    wanted = backend.softmax_backward(grad, y, -1)
+    assert torch.equal(backend.softmax_backward(y=y, grad=grad, axis=1), wanted)
+    assert torch.equal(backend.softmax_backward(grad, dim=1, y=y, variant="auto"), wanted)
+    for given, named, words in (
+        ((grad,), {}, "missing a required argument: 'y'"),
+        ((grad,), {"x": y}, "missing a required argument: 'y'"),
+        ((grad, y, -1, y), {}, "too many positional"),
+        ((grad, y), {"grad": grad}, "multiple values for argument 'grad'"),
+        ((grad, y, -1), {"dim": -1}, "multiple values for argument 'dim'"),
+        ((grad, y), {"other": 1}, "unexpected keyword argument 'other'"),
+    ):
+        with pytest.raises(TypeError, match=words):
+            backend.softmax_backward(*given, **named)
+    with pytest.raises(kernelzoo.AxisError, match="another name"):
+        backend.softmax_backward(grad, y, 0, axis=1)
+
+
 def test_a_repeated_call_is_bound_once(backend: Any) -> None:
     for _ in range(4):
         x = torch.randn(8, 16)

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
-from kernelzoo.launch import Bind, Launch, owning, sequence, void
+from kernelzoo.launch import Bind, Copied, Launch, owning, sequence, through, void
 
 if TYPE_CHECKING:
     import torch
@@ -84,7 +84,7 @@ def through_copies(launched: Launched, inputs: Sequence[torch.Tensor], outs: Seq
     steps.append(launched(staged, targets))
     steps += [_copy(out, target) for out, target in zip(outs, targets, strict=True) if target is not out]
     launch = sequence(*steps)
-    return owning(launch, *own) if own else launch
+    return Copied(owning(launch, *own) if own else launch)
 
 
 def _copy(to: torch.Tensor, x: torch.Tensor) -> Launch:
@@ -181,4 +181,4 @@ def launch_reduced(bind: Bind, x: torch.Tensor, out: torch.Tensor, dims: tuple[i
         [strides[1] for _, strides, is_reduced in rest if not is_reduced],
     )
     rest_dims = tuple(i for i, run in enumerate(rest) if run[2])
-    return owning(sequence(launch, launch_reduced(bind, stage, rest_out, rest_dims)), stage)
+    return through(stage, launch, launch_reduced(bind, stage, rest_out, rest_dims))

@@ -68,6 +68,8 @@ class Signature:
         """Whether a row becomes one element of each output. Its method then takes ``keepdim``."""
         self.needs_element = self.reduces and not hooks.get("takes_empty", False)
         """Whether an empty reduced axis is an EmptyReductionError; else the output is empty too."""
+        self.alike = not any(out.dtype for out in self.outputs.values())
+        """Whether all outputs have the dtype of the first input."""
         self.rounds = "error" in hooks
         """Whether it rounds, so that errors are counted in units in the last place. Otherwise an element equals that of
         the reference, or is wrong."""
@@ -148,6 +150,8 @@ class Signature:
 
     def scalars_of(self, given: Mapping[str, Any] | Sequence[Any]) -> tuple[Any, ...]:
         """The scalars of a call, in order: those given, by name or all of them, and the defaults of the others."""
+        if not self.scalars:
+            return ()
         if isinstance(given, Mapping):
             return tuple(given.get(name, scalar.default) for name, scalar in self.scalars.items())
         return tuple(given) or tuple(scalar.default for scalar in self.scalars.values())
@@ -225,6 +229,8 @@ class Signature:
         return tuple(n if a == "n" else int(a) if a.isdigit() else (sizes or {}).get(a, -1) for a in names)
 
     def out_dtypes(self, args: Arguments) -> tuple[torch.dtype, ...]:
+        if self.alike:
+            return (args.x.dtype,) * len(self.outputs)
         import torch
 
         inputs = dict(zip(self.inputs, args.inputs, strict=True))

@@ -9,7 +9,7 @@ under a recording (:mod:`kernelzoo.launch`) nothing runs.
 
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial, wraps
 from typing import Any, TypeVar
 
@@ -99,7 +99,7 @@ def view(x: torch.Tensor, out: torch.Tensor, *others: torch.Tensor) -> View:
         while apart % vec:
             vec //= 2
         edges = (rows.x_phase | rows.n | rows.x_outer | rows.x_inner) % vec != 0
-    return View(**asdict(rows), vec=vec, edges=edges, others=strides)
+    return View(**rows.fields, vec=vec, edges=edges, others=strides)
 
 
 # --- Plans ----------------------------------------------------------------------------------------------------------

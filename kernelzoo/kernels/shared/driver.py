@@ -162,7 +162,7 @@ _Frame = tuple[Any, Any, tuple[object, ...]]
 
 def _frames(function: int, shape: Shape, parameters: Parameters, device: Device) -> Callable[[], _Frame]:
     """What makes frames of a loaded kernel's launches."""
-    handle = ctypes.c_void_p(function)
+    handle: object = ctypes.c_void_p.from_param(function)  # as a call converts it: so this one has nothing to convert
     config, attributes = configuration(shape, device)
     blank, words, starts = bytes(config), parameters.words, parameters.starts
 
@@ -170,7 +170,7 @@ def _frames(function: int, shape: Shape, parameters: Parameters, device: Device)
         values, settings = (ctypes.c_uint64 * len(words))(*words), _Config.from_buffer_copy(blank)
         first = ctypes.addressof(values)
         pointers = (ctypes.c_void_p * len(starts))(*(first + 8 * start for start in starts))
-        return values, settings, (ctypes.byref(settings), handle, pointers, None)
+        return values, settings, (ctypes.byref(settings), handle, ctypes.byref(pointers), None)
 
     return made
 
@@ -185,16 +185,17 @@ def movable(function: int, shape: Shape, parameters: Parameters, device: Device)
 
     def at(x: int, out: int) -> None:
         try:
-            values, settings, arguments = free.pop()
+            frame = free.pop()
         except IndexError:
-            values, settings, arguments = made()
+            frame = made()
+        values, settings, arguments = frame
         values[0] = x
         values[1] = out
         settings.stream = _current_stream(index)
         if launch(*arguments):
             with attached(index):  # a thread that has not used the GPU yet has no context; else it fails again
                 check(launch(*arguments))
-        free.append((values, settings, arguments))
+        free.append(frame)
 
     return at
 
@@ -206,16 +207,17 @@ def placed(function: int, shape: Shape, parameters: Parameters, device: Device) 
 
     def at(addresses: tuple[int, ...]) -> None:
         try:
-            values, settings, arguments = free.pop()
+            frame = free.pop()
         except IndexError:
-            values, settings, arguments = made()
+            frame = made()
+        values, settings, arguments = frame
         for i, address in enumerate(addresses):
             values[i] = address
         settings.stream = _current_stream(index)
         if launch(*arguments):
             with attached(index):
                 check(launch(*arguments))
-        free.append((values, settings, arguments))
+        free.append(frame)
 
     return at
 

@@ -29,6 +29,9 @@ MAX_PROGRAMS = 2**31 - 1
 
 # --- The device ------------------------------------------------------------------------------------------------------
 
+INTERPRETED: bool = triton.knobs.runtime.interpret
+"""Whether kernels are interpreted, as they were decorated; the environment is read at each look-up of a knob."""
+
 INTERPRETER = Device(
     arch="",
     name="Triton's interpreter",
@@ -47,7 +50,7 @@ CDNA = ("gfx908", "gfx90a", "gfx940", "gfx941", "gfx942", "gfx950")
 
 def device_of(x: torch.Tensor) -> Device:
     """The device that a kernel on x would run on, or the interpreter."""
-    return INTERPRETER if triton.knobs.runtime.interpret else devices.of(x)
+    return INTERPRETER if INTERPRETED else devices.of(x)
 
 
 @functools.cache
@@ -172,17 +175,22 @@ def safe(rows: Rows) -> int:
 # --- Compiling -------------------------------------------------------------------------------------------------------
 
 
-def compiled(x: torch.Tensor, kernel: Any, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
-    """Compile a kernel for all of its arguments, constants included; None in the interpreter.
+def compiled(
+    x: torch.Tensor, kernel: Any, args: tuple[Any, ...], options: dict[str, Any], *, loads: bool = False
+) -> Any:
+    """Compile a kernel for all of its arguments, constants included, and load it if asked to; None in the interpreter.
 
     Compiling happens here, in the bind, one at a time: a launch neither compiles nor races with another first launch.
     """
     with _lock, on_device_of(x):
         try:
-            return kernel.warmup(*args, grid=(1,), **options)
+            program = kernel.warmup(*args, grid=(1,), **options)
         except (OSError, ValueError, KeyError) as error:  # not the compiler's: files of its cache, cut short or refused
             code_cache.thrown_away("TRITON_CACHE_DIR", Path(triton.knobs.cache.dir), f"{type(error).__name__}: {error}")
-            return kernel.warmup(*args, grid=(1,), **options)
+            program = kernel.warmup(*args, grid=(1,), **options)
+        if loads and program is not None:
+            program.run  # noqa: B018  # the property loads the binary, which is when registers are known
+        return program
 
 
 def compiler_options(device: Device, warps: int, stages: int, options: dict[str, Any]) -> dict[str, Any]:
@@ -281,10 +289,7 @@ def bound(
                 else None,
             )
         )
-    program = compiled(x, kernel, args, told)
-    if program is not None:
-        with _lock, on_device_of(x):
-            program.run  # noqa: B018  # the property loads the binary, which is when registers are known
+    program = compiled(x, kernel, args, told, loads=True)
     if callable(programs):
         programs = programs(1 if program is None else resident(device, program.n_regs, warps, program.metadata.shared))
         _check_grid(implementation, programs)
@@ -307,8 +312,11 @@ def launch_of(kernel: Any, program: Any, programs: int, args: tuple[Any, ...], t
     call, fixed, together = submission(program)
     device: int = x.get_device()
     stream = _current_stream
-    plain = tuple(arg.data_ptr() if isinstance(arg, torch.Tensor) else arg for arg in args)
-    rest = plain[tensors:]
+    rest, workspace = list(args[tensors:]), []
+    for i, arg in enumerate(rest):
+        if isinstance(arg, torch.Tensor):
+            rest[i] = arg.data_ptr()
+            workspace.append(arg)
 
     def at(x: int, out: int) -> None:
         if together:
@@ -323,7 +331,6 @@ def launch_of(kernel: Any, program: Any, programs: int, args: tuple[Any, ...], t
             call(programs, 1, 1, stream(device), *fixed, *addresses, *rest)
 
     place = at if tensors == 2 else at_all
-    workspace = [arg for arg in args[tensors:] if isinstance(arg, torch.Tensor)]
     canonical = args[:tensors]
     return WithWorkspace(place, *canonical, workspace=workspace) if workspace else Movable(place, *canonical)
 

@@ -1,5 +1,7 @@
 """Long columns that several programs share and read twice: tiles of rows side by side, in two launches."""
 
+import math
+
 import torch
 import triton
 import triton.language as tl
@@ -105,15 +107,23 @@ def across_parts(knobs: Numbers, tiles: int, n: int, itemsize: int, columns: int
     ``parts.split_parts``."""
     elements_per_us = knobs.bytes_per_us / (2 * itemsize)
     held = cdiv(n, columns)
-
-    def time(parts: int) -> float:
-        groups = min(tiles, resident // parts)
-        again = 1.2 + 0.6 * (1 - parts / held) if parts < held else 1.0
-        move = max(groups * parts, 0.8 * resident) * cdiv(n, parts) / elements_per_us
-        return float(cdiv(tiles, groups) * (again * move + 1 + knobs.exchange_us / groups))
-
-    most = min(resident, MANY_PARTS, cdiv(n, 64))
-    return min((parts for parts in range(1, most + 1) if parts <= FEW_PARTS or parts < held), key=time)
+    most = min(resident, MANY_PARTS, cdiv(n, 64), max(FEW_PARTS, held - 1))
+    best, least, first = 1, math.inf, 1
+    while first <= most:
+        groups = min(tiles, resident // first)
+        rounds, each = cdiv(tiles, groups), 1 + knobs.exchange_us / groups
+        if tiles * n / elements_per_us + rounds * each > least * (1 + 1e-6):
+            break  # and more parts have more rounds
+        last = min(resident // groups, most)
+        idle = min(int(0.8 * resident / groups), last)  # as long as programs are, more are better
+        for parts in range(max(first, cdiv(n, cdiv(n, idle))) if idle > first else first, last + 1):
+            again = 1.2 + 0.6 * (1 - parts / held) if parts < held else 1.0
+            move = max(groups * parts, 0.8 * resident) * cdiv(n, parts) / elements_per_us
+            time = rounds * (again * move + each)
+            if time < least:
+                best, least = parts, time
+        first = last + 1
+    return best
 
 
 @register("triton", "softmax", "columns_two_passes")

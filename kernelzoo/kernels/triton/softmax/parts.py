@@ -1,5 +1,7 @@
 """How many programs take a row, by an estimate of the time that each choice takes."""
 
+import math
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from kernelzoo.device import Device
@@ -79,25 +81,46 @@ def split_parts(
     programs may be idle; longer if it doesn't fit on chip, and part of it is read twice; a time for its end; and that
     for which programs wait for each other, which is hidden if there are others. Programs of more warps take a little
     longer. moved: tensors of as many elements as the rows have, of which memory moves each once.
+
+    The first of the best of all choices. Those are left out that can't be it, since there are hundreds.
     """
     elements_per_us = knobs.bytes_per_us / (moved * itemsize)
     end, reread = (4, 1.0) if itemsize == 8 else (1, 0.9)  # a round of float64 ends with its long exponentials
+    once, exchange = rows * n / elements_per_us, knobs.exchange_us
+    best, least = (tilings[0], 1), math.inf
 
-    def time(choice: tuple[SplitTiling, int]) -> float:
-        tiling, parts = choice
-        resident = tiling.programs * multiprocessors
-        groups = min(rows, resident // parts)
-        rounds = cdiv(rows, groups)
-        share = cdiv(n, parts)
-        again = 1 + reread * max(0.0, 1 - tiling.held * tiling.threads * (16 // itemsize) / share)
-        move = max(groups * parts, 0.8 * resident) * share / elements_per_us
+    def weigh(tiling: SplitTiling, groups: int, choices: Iterable[int]) -> None:
+        """Take the best of some choices of parts, all of which leave so many rows at a time."""
+        nonlocal best, least
+        full, held = 0.8 * tiling.programs * multiprocessors, tiling.held * tiling.threads * (16 // itemsize)
+        rounds, each = slower * cdiv(rows, groups), end + exchange / groups
+        for parts in choices:
+            share = -(-n // parts)
+            again = 1 + reread * (1 - held / share) if share > held else 1.0
+            time = rounds * (again * max(groups * parts, full) * share / elements_per_us + each)
+            if time < least:
+                best, least = (tiling, parts), time
+
+    for tiling in tilings:
+        resident, held = tiling.programs * multiprocessors, tiling.held * tiling.threads * (16 // itemsize)
         slower = 1 if tiling.threads == 128 else 1.05
-        return float(slower * rounds * (again * move + end + knobs.exchange_us / groups))
-
-    # Each of a program's threads awaits one pair.
-    choices = (
-        (tiling, parts)
-        for tiling in tilings
-        for parts in range(1, min(tiling.threads, tiling.programs * multiprocessors, cdiv(n, 64)) + 1)
-    )
-    return min(choices, key=time)
+        most = min(tiling.threads, resident, cdiv(n, 64))  # each of a program's threads awaits one pair
+        guess = min(cdiv(n, held), most)
+        weigh(tiling, min(rows, resident // guess), (guess,))
+        if best == (tiling, guess):
+            least *= 1 + 1e-9  # one before it that is as good comes first
+        # Fewer parts read too much twice: all bytes, and the ends of the fewest rounds, take longer than the guess.
+        groups = min(rows, resident)
+        spare = (least * (1 + 1e-6) / slower - cdiv(rows, groups) * (end + exchange / groups)) / once - 1
+        parts = max(1, int(n / held * (1 - spare / reread))) if spare >= 0 else most + 1
+        moved_us = once * (1 + reread * max(0.0, 1 - held / cdiv(n, most)))
+        while parts <= most:
+            groups = min(rows, resident // parts)
+            if slower * (moved_us + cdiv(rows, groups) * (end + exchange / groups)) > least * (1 + 1e-6):
+                break  # and more parts have more rounds
+            last = min(resident // groups, most)
+            # As long as programs are idle, more are better; as good is the first with a share as large.
+            idle = min(int(0.8 * resident / groups), last)
+            weigh(tiling, groups, range(max(parts, cdiv(n, cdiv(n, idle))) if idle > parts else parts, last + 1))
+            parts = last + 1
+    return best

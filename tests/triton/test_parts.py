@@ -1,0 +1,69 @@
+"""The search for the programs to a row leaves out no choice that is the best."""
+
+import random
+
+import pytest
+
+pytest.importorskip("triton")
+from kernelzoo.kernels.triton.softmax.columns_two_passes import FEW_PARTS, MANY_PARTS, across_parts
+from kernelzoo.kernels.triton.softmax.parts import Numbers, SplitTiling, split_parts
+from kernelzoo.layout import cdiv
+
+TILINGS = (
+    tuple(SplitTiling(128 * k, 4 // k, 128, 16, 8) for k in (1, 2, 4)),
+    (SplitTiling(128, 3, 168, 8, 2), SplitTiling(512, 1, 128, 4, 2)),
+)
+
+
+def of_all(
+    knobs: Numbers, rows: int, n: int, itemsize: int, tilings: tuple[SplitTiling, ...], sms: int, moved: int
+) -> tuple[SplitTiling, int]:
+    """The first of the best, of every choice that there is."""
+
+    def time(choice: tuple[SplitTiling, int]) -> float:
+        tiling, parts = choice
+        groups = min(rows, tiling.programs * sms // parts)
+        share = cdiv(n, parts)
+        reread, end = (1.0, 4) if itemsize == 8 else (0.9, 1)
+        again = 1 + reread * max(0.0, 1 - tiling.held * tiling.threads * (16 // itemsize) / share)
+        move = max(groups * parts, 0.8 * tiling.programs * sms) * share / (knobs.bytes_per_us / (moved * itemsize))
+        slower = 1 if tiling.threads == 128 else 1.05
+        return float(slower * cdiv(rows, groups) * (again * move + end + knobs.exchange_us / groups))
+
+    choices = ((t, parts) for t in tilings for parts in range(1, min(t.threads, t.programs * sms, cdiv(n, 64)) + 1))
+    return min(choices, key=time)
+
+
+def test_the_first_of_the_best_of_all_choices() -> None:
+    drawn = random.Random(0)
+    for _ in range(600):
+        knobs = Numbers(bytes_per_us=drawn.choice((300000, 4200000, 6500000)), exchange_us=drawn.choice((5, 10, 20)))
+        rows = drawn.choice((1, 2, 3, 8, 128, 132, 133, 1024, drawn.randint(1, 20000)))
+        n = drawn.choice((2 ** drawn.randint(6, 22), int(2 ** drawn.uniform(6, 25))))
+        itemsize, sms, moved = drawn.choice((2, 4, 8)), drawn.choice((16, 108, 132, 148)), drawn.choice((2, 3))
+        problem = knobs, rows, n, itemsize, drawn.choice(TILINGS), sms, moved
+        assert split_parts(*problem) == of_all(*problem), problem
+
+
+def of_all_across(knobs: Numbers, tiles: int, n: int, itemsize: int, columns: int, resident: int) -> int:
+    """The same across rows."""
+    held = cdiv(n, columns)
+
+    def time(parts: int) -> float:
+        groups = min(tiles, resident // parts)
+        again = 1.2 + 0.6 * (1 - parts / held) if parts < held else 1.0
+        move = max(groups * parts, 0.8 * resident) * cdiv(n, parts) / (knobs.bytes_per_us / (2 * itemsize))
+        return float(cdiv(tiles, groups) * (again * move + 1 + knobs.exchange_us / groups))
+
+    most = min(resident, MANY_PARTS, cdiv(n, 64))
+    return min((parts for parts in range(1, most + 1) if parts <= FEW_PARTS or parts < held), key=time)
+
+
+def test_the_first_of_the_best_across_rows() -> None:
+    drawn = random.Random(0)
+    for _ in range(600):
+        knobs = Numbers(bytes_per_us=drawn.choice((300000, 4200000, 6500000)), exchange_us=drawn.choice((5, 10, 20)))
+        tiles, resident = drawn.choice((1, 2, 7, 64, 500, drawn.randint(1, 3000))), drawn.choice((32, 264, 528))
+        n, itemsize, columns = int(2 ** drawn.uniform(6, 21)), drawn.choice((64, 128)), drawn.choice((512, 1024))
+        problem = knobs, tiles, n, itemsize, columns, resident
+        assert across_parts(*problem) == of_all_across(*problem), problem
