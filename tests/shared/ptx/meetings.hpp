@@ -111,8 +111,7 @@ bool meet_lanes(Thread& t, Meeting what, u32 mask, u32 number, u64 a, u64 b, u64
   for (u32 k = 0; k < 32; ++k) {
     if (!(mask >> k & 1) || k == t.lane) continue;
     if (warp.lanes[k]->waits == OVER) fail("waits for lane %u, which has ended", k);
-    if (warp.masks[k] == 0) continue;
-    if (warp.masks[k] != mask) fail("meets lanes of the mask 0x%x, and lane %u those of 0x%x", mask, k, warp.masks[k]);
+    if (warp.masks[k] != mask) continue;  // it is on its way, or meets others before
     if (warp.kinds[k] != what || (what != SYNC && warp.numbers[k] != number)) {
       fail("lane %u of its warp meets it at another instruction, #%u", k, warp.lanes[k]->statement);
     }
