@@ -19,6 +19,7 @@ for variable, name in (
     ("TRITON_INTERPRET", "gluon/stripped.py"),
     ("NUMBA_ENABLE_CUDASIM", "numba/simulator.py"),
     ("KERNELZOO_EMULATE_CUDA", "cupy/emulator.py"),
+    ("KERNELZOO_EMULATE_PTX", "triton/compiled.py"),
 ):
     if os.environ.get(variable) == "1":
         spec = importlib.util.spec_from_file_location(Path(name).stem, Path(__file__).parent / name)
