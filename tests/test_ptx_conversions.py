@@ -11,14 +11,18 @@ import pytest
 import torch
 from ptx_kernels import bits, each, pairs, run
 
-pytestmark = pytest.mark.skipif(not host_compiler.compiler(), reason="needs a C++ compiler: g++, or the package ziglang")
+pytestmark = pytest.mark.skipif(
+    not host_compiler.compiler(), reason="needs a C++ compiler: g++, or the package ziglang"
+)
 
-FLOATS = np.array([0.0, -0.0, 0.5, -0.5, 1.5, 2.5, -2.5, 0.3, 255.5, -300, 3e9, -3e9, 1e19, 65519.9, 65520, 3.3895314e38,
+FLOATS = np.array([0.0, -0.0, 0.5, -0.5, 1.5, 2.5, -2.5, 0.3, 255.5, -300, 3e9, -3e9, 1e19, 65519.9, 65520, 3.38953e38,
                    1e-7, 6e-8, 2.0**-133, 1e-45, np.inf, -np.inf, np.nan], "f4")  # fmt: skip
 ORDER = {"eq": np.equal, "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal}
 
 
-@pytest.mark.parametrize("how", ["eq", "ne", "lt", "le", "gt", "ge", "equ", "neu", "ltu", "leu", "gtu", "geu", "num", "nan"])
+@pytest.mark.parametrize(
+    "how", ["eq", "ne", "lt", "le", "gt", "ge", "equ", "neu", "ltu", "leu", "gtu", "geu", "num", "nan"]
+)
 def test_comparisons_know_where_there_is_no_order(how: str) -> None:
     a, b = pairs(FLOATS, "f4")
     unordered = np.isnan(a) | np.isnan(b)
@@ -64,7 +68,9 @@ def test_floats_become_integers_within_their_range(to: str, rounding: str) -> No
     if size >= 4:
         doubles = each(f"cvt.{rounding}.{to}.f64 {{d}}, {{a}};", FLOATS.astype("f8"), to=dtype)
         expected[-1] = (1 << 63) % (1 << 64) if size == 8 else 0
-        np.testing.assert_array_equal(doubles, np.array([v % (1 << 8 * size) for v in expected], f"u{size}").view(dtype))
+        np.testing.assert_array_equal(
+            doubles, np.array([v % (1 << 8 * size) for v in expected], f"u{size}").view(dtype)
+        )
 
 
 def test_integers_become_floats_and_others() -> None:
@@ -95,7 +101,9 @@ def test_floats_become_narrower_and_wider_ones() -> None:
         np.testing.assert_array_equal(bits(each("cvt.rn.f32.f64 {d}, {a};", a.astype("f8") / 3, to="f4")),
                                       bits((a.astype("f8") / 3).astype("f4")))  # fmt: skip
     halves = np.arange(2**16).astype("u2")
-    np.testing.assert_array_equal(bits(each("cvt.f32.f16 {d}, {a};", halves, to="f4")), bits(halves.view("f2").astype("f4")))
+    np.testing.assert_array_equal(
+        bits(each("cvt.f32.f16 {d}, {a};", halves, to="f4")), bits(halves.view("f2").astype("f4"))
+    )
     made = torch.from_numpy(each("cvt.rn.bf16.f32 {d}, {a};", a, to="i2")).view(torch.bfloat16)
     assert torch.equal(made.float().nan_to_num(7), torch.from_numpy(a).bfloat16().float().nan_to_num(7))
     pair = each("cvt.rn.bf16x2.f32 {d}, {a}, {b};", a, np.ones_like(a), to="u4")
@@ -139,11 +147,15 @@ def test_approximations_are_near_and_flush() -> None:
         np.testing.assert_array_equal(each("ex2.approx.ftz.f32 {d}, {a};", a, to="f4") == 0, flushed == 0)
         assert each("rcp.approx.ftz.f32 {d}, {a};", np.array([1e-40, -1e-40, np.inf, 4], "f4"), to="f4").tolist() == [
             np.inf, -np.inf, 0, 0.25]  # fmt: skip
-        assert each("div.full.f32 {d}, {a}, {b};", np.ones(2, "f4"), np.array([4, 2.0**127], "f4"), to="f4").tolist() == [
-            0.25, 0]  # fmt: skip
-        np.testing.assert_allclose(each("lg2.approx.f32 {d}, {a};", np.array([8, 0.5, 0], "f4"), to="f4"), [3, -1, -np.inf])
+        quotients = each("div.full.f32 {d}, {a}, {b};", np.ones(2, "f4"), np.array([4, 2.0**127], "f4"), to="f4")
+        assert quotients.tolist() == [0.25, 0]
+        np.testing.assert_allclose(
+            each("lg2.approx.f32 {d}, {a};", np.array([8, 0.5, 0], "f4"), to="f4"), [3, -1, -np.inf]
+        )
         np.testing.assert_allclose(each("rsqrt.approx.f32 {d}, {a};", np.array([4], "f4"), to="f4"), [0.5])
-        np.testing.assert_allclose(each("tanh.approx.f32 {d}, {a};", np.array([0.5], "f4"), to="f4"), np.tanh([0.5]), 1e-6)
+        np.testing.assert_allclose(
+            each("tanh.approx.f32 {d}, {a};", np.array([0.5], "f4"), to="f4"), np.tanh([0.5]), 1e-6
+        )
 
 
 @pytest.mark.parametrize(
@@ -164,6 +176,7 @@ def test_what_is_not_known_is_refused_by_name(text: str, said: str) -> None:
 
 def test_constants_are_of_the_type_that_takes_them() -> None:
     a = np.zeros(1, "f4")
+
     def made(text: str, to: Any = "f4") -> Any:
         return each(text, a, to=to)[0]
 

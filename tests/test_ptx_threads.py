@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import ctypes
+
 import host_compiler
 import numpy as np
 import ptx
 import pytest
 from ptx_kernels import module, run
 
-pytestmark = pytest.mark.skipif(not host_compiler.compiler(), reason="needs a C++ compiler: g++, or the package ziglang")
+pytestmark = pytest.mark.skipif(
+    not host_compiler.compiler(), reason="needs a C++ compiler: g++, or the package ziglang"
+)
 
 WORD = "mul.wide.u32 rd9, r0, 4; add.s64 rd10, rd1, rd9; add.s64 rd11, rd2, rd9;"
 """rd10 and rd11: where the thread's words are in the first two arrays."""
@@ -99,7 +103,8 @@ def test_registers_of_inner_scopes_are_their_own() -> None:
 def test_matrices_are_shared_out_and_gathered() -> None:
     x, out = np.arange(256, dtype="u2"), np.zeros(256, "u2")
     body = """
-        mov.b32 r3, tile; mad.lo.u32 r4, r0, 16, r3; mul.wide.u32 rd5, r0, 16; add.s64 rd6, rd1, rd5; add.s64 rd7, rd2, rd5;
+        mov.b32 r3, tile; mad.lo.u32 r4, r0, 16, r3; mul.wide.u32 rd5, r0, 16;
+        add.s64 rd6, rd1, rd5; add.s64 rd7, rd2, rd5;
         ld.global.v4.b32 {r10, r11, r12, r13}, [rd6]; st.shared.v4.b32 [r4], {r10, r11, r12, r13}; bar.sync 0;
         ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {r20, r21, r22, r23}, [r4]; bar.sync 0;
         stmatrix.sync.aligned.m8n8.x4.shared.b16 [r4], {r20, r21, r22, r23}; bar.sync 0;
@@ -159,8 +164,10 @@ def test_atomic_operations_give_each_thread_its_own_turn() -> None:
     out = np.zeros(256, "i4")
     body = """
         mov.u32 r1, %ctaid.x; mad.lo.u32 r2, r1, 64, r0; mul.wide.u32 rd9, r2, 4; add.s64 rd11, rd2, rd9;
-        atom.global.add.u32 r5, [rd1], 1; red.global.min.s32 [rd1+4], r2; atom.acq_rel.gpu.global.max.s32 r6, [rd1+8], r2;
-        atom.global.inc.u32 r7, [rd1+12], 9; red.relaxed.gpu.global.or.b32 [rd1+16], r2; red.global.add.f32 [rd1+20], 0f3F000000;
+        atom.global.add.u32 r5, [rd1], 1; red.global.min.s32 [rd1+4], r2;
+        atom.acq_rel.gpu.global.max.s32 r6, [rd1+8], r2;
+        atom.global.inc.u32 r7, [rd1+12], 9; red.relaxed.gpu.global.or.b32 [rd1+16], r2;
+        red.global.add.f32 [rd1+20], 0f3F000000;
         AGAIN: ld.relaxed.gpu.global.u32 r20, [rd1+24]; add.u32 r21, r20, 2;
         atom.cas.global.b32 r22, [rd1+24], r20, r21; setp.ne.u32 p1, r22, r20; @p1 bra AGAIN;
         st.global.u32 [rd11], r5;
@@ -185,7 +192,7 @@ def test_blocks_meet_that_wait_for_each_other() -> None:
     run(body, x, out, grid=48, block=128, cooperative=True)
     assert out.tolist() == [500 + (k + 1) % 48 for k in range(48)]
     x[0] = 0
-    with pytest.raises(ptx.PtxError, match="threads ask for ever|wait for their block"):
+    with pytest.raises(ptx.PtxError, match="threads ask for ever"):
         run(body.replace("r7, 48", "r7, 49"), x, out, grid=48, block=32, cooperative=True)
 
 
@@ -205,7 +212,9 @@ def test_a_cluster_reads_the_shared_memory_of_its_blocks() -> None:
     for block in range(8):
         other = block // 4 * 4 + (block + 1) % 4
         assert out[block].tolist() == [100000 * (block // 4) + 1000 * other + k for k in range(32)]
-    early = body.replace("barrier.cluster.arrive.release.aligned;", "").replace("barrier.cluster.wait.acquire.aligned;", "")
+    early = body.replace("barrier.cluster.arrive.release.aligned;", "").replace(
+        "barrier.cluster.wait.acquire.aligned;", ""
+    )
     with pytest.raises(ptx.PtxError, match="before it is known to have started"):
         run(early, x, out, grid=8, attributes=".reqnctapercluster 4, 1, 1")
 
@@ -225,10 +234,10 @@ def test_a_cluster_reads_the_shared_memory_of_its_blocks() -> None:
         ("ld.u32 r5, [rd10+128];", "'ld.u32 r5, .rd10.128.': reads 4 bytes"),
         ("ld.shared.u32 r5, [words+128];", "4 bytes at 0x480 of shared memory, which a block has from 0x400 to 0x480"),
         ("ld.shared.u32 r5, [0];", "4 bytes at 0x0 of shared memory"),
-        ("setp.eq.u32 p1, r0, 3; @p1 bra E; shfl.sync.bfly.b32 r5, r4, 1, 31, -1; E:", "has ended|it waits for|waits for"),
+        ("setp.eq.u32 p1, r0, 3; @p1 bra E; shfl.sync.bfly.b32 r5, r4, 1, 31, -1; E:", "waits for"),
         ("setp.eq.u32 p1, r0, 3; @p1 bra E; bar.warp.sync -1; E: shfl.sync.bfly.b32 r5, r4, 1, 31, -1;",
          "meets it at another instruction"),
-        ("setp.eq.u32 p1, r0, 3; @p1 bra E; bar.sync 1, 64; E:", "no thread can go on.*31 threads wait for their block"),
+        ("setp.eq.u32 p1, r0, 3; @p1 bra E; bar.sync 1, 64; E:", "no thread can go on.*31 threads wait"),
         ("shfl.sync.bfly.b32 r5, r4, 1, 31, 0xFFFF;", "meets lanes of the mask 0xffff, of which it is none|lane"),
         ("trap;", "'trap': trap"),
         ("L: ld.volatile.global.u32 r5, [rd10]; setp.ne.u32 p1, r5, 77777; @p1 bra L;", "threads ask for ever"),
@@ -247,12 +256,13 @@ def test_what_a_device_would_do_wrong_is_an_error(body: str, said: str) -> None:
 
 
 def test_parameters_are_checked_and_taken_as_the_driver_takes_them() -> None:
-    import ctypes
-
-    text = ".version 8.7\n.target sm_90\n.address_size 64\n" \
-           ".visible .entry main(.param .u64 .ptr .align 4 at, .param .f32 a, .param .align 8 .b8 two[16]) {\n" \
-           ".reg .b64 d<9>; .reg .f32 f; .reg .u32 n; ld.param.u64 d1, [at]; ld.param.f32 f, [a]; ld.param.u32 n, [two+8];\n" \
-           "st.global.f32 [d1], f; mov.b64 d2, two; cvta.param.u64 d2, d2; ld.u32 n, [d2+8]; st.global.u32 [d1+4], n; ret; }"  # fmt: skip
+    text = """
+        .version 8.7 .target sm_90 .address_size 64
+        .visible .entry main(.param .u64 .ptr .align 4 at, .param .f32 a, .param .align 8 .b8 two[16]) {
+        .reg .b64 d<9>; .reg .f32 f; .reg .u32 n;
+        ld.param.u64 d1, [at]; ld.param.f32 f, [a]; st.global.f32 [d1], f;
+        mov.b64 d2, two; cvta.param.u64 d2, d2; ld.u32 n, [d2+8]; st.global.u32 [d1+4], n; ret; }
+    """
     kernel = ptx.load(text)["main"]
     assert kernel.parameter_sizes == (8, 4, 16)
     out = np.zeros(2, "u4")

@@ -40,7 +40,7 @@ def run(
 
 
 def each(instructions: str, *inputs: np.ndarray, to: Any) -> np.ndarray:
-    """What instructions make of each element: ``{a}``, ``{b}``, ``{c}`` are the inputs' registers, ``{d}`` the result's.
+    """What instructions make of each element: ``{a}``, ``{b}``, ``{c}`` are the inputs, ``{d}`` is the result.
 
     A thread takes one element.
     """

@@ -19,13 +19,13 @@ import torch
 
 sys.path.append(str(Path(__file__).parents[1] / "shared"))  # where fuzzing loads this file by its path alone
 
-import ptx  # noqa: E402  (found on that path)
+import ptx
 
-from kernelzoo import device as devices  # noqa: E402
-from kernelzoo.check import fuzz, running  # noqa: E402
-from kernelzoo.device import ARCHITECTURES  # noqa: E402
-from kernelzoo.kernels.shared import described, jit  # noqa: E402
-from kernelzoo.launch import Launch, Movable, WithWorkspace  # noqa: E402
+from kernelzoo import device as devices
+from kernelzoo.check import fuzz, running
+from kernelzoo.device import ARCHITECTURES
+from kernelzoo.kernels.shared import described, jit
+from kernelzoo.launch import Launch, Movable, WithWorkspace
 
 DEVICE = replace(ARCHITECTURES["sm_90"], name="emulated", multiprocessors=6)
 """Few multiprocessors, so that small problems are many for them."""
@@ -105,4 +105,3 @@ def install() -> None:
 
 def _limited(limit: Callable[[Any], int], elements: int) -> Callable[[Any], int]:
     return lambda implementation: elements if implementation.backend in LANGUAGES else limit(implementation)
-

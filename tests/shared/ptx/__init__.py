@@ -163,7 +163,9 @@ class Kernel:
             raise PtxError(f"{self.name} takes {len(places)} parameters, got {len(arguments)}")
         made = bytearray(self._kernel.parameter_bytes)
         for k, (argument, (start, size)) in enumerate(zip(arguments, places, strict=True)):
-            value = (argument % (1 << 8 * size)).to_bytes(size, "little") if isinstance(argument, int) else bytes(argument)
+            value = (
+                (argument % (1 << 8 * size)).to_bytes(size, "little") if isinstance(argument, int) else bytes(argument)
+            )
             if len(value) != size:
                 raise PtxError(f"{self.name}: parameter {k} takes {size} bytes, got {len(value)}")
             made[start : start + size] = value
@@ -179,6 +181,7 @@ def _span(what: Any) -> _Span:
     if isinstance(what, tuple):
         address, size, written = (*what, True)[:3]
         return _Span(address, size, written)
-    storage = 1 + sum((n - 1) * stride for n, stride in zip(what.shape, what.stride(), strict=True)) if what.numel() else 0
+    storage = (
+        1 + sum((n - 1) * stride for n, stride in zip(what.shape, what.stride(), strict=True)) if what.numel() else 0
+    )
     return _Span(what.data_ptr(), storage * what.element_size(), 1)
-

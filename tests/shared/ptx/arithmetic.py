@@ -237,7 +237,7 @@ def set_predicate(i: Instruction) -> None:
         i.to.do(f"const bool p{k} = {text};")
     for k, name in enumerate(to):
         i.to.put(name, "pred", f"p{k}")
-    i.to.do("}")
+    return i.to.do("}")
 
 
 @instruction("set")

@@ -107,7 +107,9 @@ def atomic(i: Instruction) -> None:
     c = i.get(first + 2, kind) if what == "cas" else ""
     text = _CHANGES[what].format(T=own, U=c_type(f"b{8 * size}"), b=b, c=c)
     if kind.endswith("x2"):
-        text = f"each<{kind[:-2]}>(before, {b}, 0, []({kind[:-2]} a, {kind[:-2]} b, {kind[:-2]}) {{ return add(a, b); }})"
+        text = (
+            f"each<{kind[:-2]}>(before, {b}, 0, []({kind[:-2]} a, {kind[:-2]} b, {kind[:-2]}) {{ return add(a, b); }})"
+        )
     elif is_float(kind):
         text = {"add": f"add(before, {b})", "min": f"least(before, {b})", "max": f"largest(before, {b})"}[what]
         if kind == "f32" and what == "add" and space == "global":  # it flushes there, and only there

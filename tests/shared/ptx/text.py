@@ -11,7 +11,16 @@ from dataclasses import dataclass, field
 
 BYTES = {
     **{f"{kind}{bits}": bits // 8 for kind in "bsu" for bits in (8, 16, 32, 64)},
-    **{"f16": 2, "bf16": 2, "f16x2": 4, "bf16x2": 4, "s16x2": 4, "u16x2": 4, "f32": 4, "f64": 8, "b128": 16, "pred": 1},
+    "f16": 2,
+    "bf16": 2,
+    "f16x2": 4,
+    "bf16x2": 4,
+    "s16x2": 4,
+    "u16x2": 4,
+    "f32": 4,
+    "f64": 8,
+    "b128": 16,
+    "pred": 1,
 }
 """Of each type of PTX."""
 

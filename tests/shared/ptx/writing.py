@@ -157,9 +157,9 @@ class Writer:
             return _constant(operand, value, kind)
         if operand in _SPECIAL:
             return f"({wanted})({_SPECIAL[operand]})"
-        if found := re.fullmatch(r"([\w$]+)(?:\s*\+\s*(-?\w+))?", operand):
-            if found[1] in self.places and (not found[2] or number(found[2]) is not None):
-                return f"({wanted})({self.places[found[1]]} + {number(found[2] or '0')})"
+        found = re.fullmatch(r"([\w$]+)(?:\s*\+\s*(-?\w+))?", operand)
+        if found and found[1] in self.places and (not found[2] or number(found[2]) is not None):
+            return f"({wanted})({self.places[found[1]]} + {number(found[2] or '0')})"
         if operand.startswith("generic("):
             return self.get(operand[8:-1], kind)
         raise PtxError(f"the operand {operand!r} is not known")
