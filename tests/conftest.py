@@ -41,7 +41,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if config.getoption("--all"):
         return
     interpreted = os.environ.get("TRITON_INTERPRET") == "1"
-    emulated = interpreted or os.environ.get("KERNELZOO_EMULATE_CUDA") == "1"
+    emulated = interpreted or any(os.environ.get(f"KERNELZOO_EMULATE_{what}") for what in ("CUDA", "PTX"))
     core = config.getoption("--core")
     kept = _sample(
         [
@@ -104,7 +104,7 @@ def _number(text: str) -> int:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Test the shipped launch tables, unless KERNELZOO_TABLES is set. Where TRITON_INTERPRET, NUMBA_ENABLE_CUDASIM or
-    KERNELZOO_EMULATE_CUDA has kernels run on the host, make ready what they run in."""
+    KERNELZOO_EMULATE_CUDA or _PTX has kernels run on the host, make ready what they run in."""
     words = "of the cases with these parameters in common, a usual run takes one in k; --all takes all"
     config.addinivalue_line("markers", f"sampled(k, *names): {words}")
     os.environ.setdefault("KERNELZOO_TABLES", "shipped")

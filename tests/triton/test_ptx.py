@@ -1,6 +1,6 @@
 """Kernels as Triton's compiler has made them for sm_90, run on the host against the contract.
 
-A few forms on a few cases: ``KERNELZOO_EMULATE_PTX=1 pytest tests/test_conformance.py -k triton`` runs all of them.
+A few forms on a few cases: ``KERNELZOO_EMULATE_PTX=triton pytest tests/test_conformance.py -k triton`` runs all of them.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ import os
 import pytest
 
 triton = pytest.importorskip("triton", reason="the triton backend needs the package triton")
-if os.environ.get("KERNELZOO_EMULATE_PTX") != "1":
-    pytest.skip("emulator only: run with KERNELZOO_EMULATE_PTX=1", allow_module_level=True)
+if os.environ.get("KERNELZOO_EMULATE_PTX") != "triton":
+    pytest.skip("emulator only: run with KERNELZOO_EMULATE_PTX=triton", allow_module_level=True)
 
 import host_compiler  # noqa: E402  (after the skips)
 import ptx  # noqa: E402
@@ -54,16 +54,16 @@ def test_a_row_of_special_values_is_what_torch_says(dtype: torch.dtype) -> None:
 
 def test_a_kernel_that_reads_beyond_its_rows_is_caught() -> None:
     """The launch of one more program than there are rows."""
-    import compiled
+    import compiled_triton
 
     x = torch.zeros(4, 64)
-    real = compiled.Program.launch
+    real = compiled_triton.Program.launch
 
-    def more(self: compiled.Program, programs: int, *rest: object) -> None:
+    def more(self: compiled_triton.Program, programs: int, *rest: object) -> None:
         real(self, programs + 1, *rest)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(compiled.Program, "launch", more)
+        patch.setattr(compiled_triton.Program, "launch", more)
         with pytest.raises(
             ptx.PtxError, match=r"fused_kernel, seed \d+: block \(4, 0, 0\), .*reads \d+ bytes, \d+ bytes"
         ):

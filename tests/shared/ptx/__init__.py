@@ -29,7 +29,7 @@ from .text import PtxError
 from .translating import Kernel as _Kernel
 from .translating import named, translated
 
-__all__ = ["Kernel", "PtxError", "load"]
+__all__ = ["Kernel", "PtxError", "extent", "load"]
 
 HERE = Path(__file__).parent
 _FLAGS = ("-fno-strict-aliasing", "-ffp-contract=off", "-fno-math-errno")
@@ -117,10 +117,12 @@ class Kernel:
     ) -> None:
         """Run all blocks, and return. Raises PtxError.
 
+        grid: in blocks, even of a kernel that says .blocksareclusters, whose grid the driver counts in clusters.
         arguments: each parameter's value, as bytes, a ctypes object, or an integer; or ``kernelParams`` of the driver,
-        a ctypes array of pointers to them. memory: what the kernel may touch, as tensors or ``(address, bytes)``, with
-        False behind it for what it may only read; None: anything, and nothing is checked. cooperative: all blocks are
-        there at once. seed: of the order in which threads run; another at each launch if it is None.
+        a ctypes array of pointers to them. cluster: what the kernel itself says if it is 1. memory: what it may touch,
+        as tensors or ``(address, bytes)``, with False behind it for what it may only read; None: anything, and nothing
+        is checked. cooperative: all blocks are there at once. seed: of the order in which threads run; another at each
+        launch if it is None.
         """
         axes, kernel = [_three(sizes) for sizes in (grid, block, cluster)], self._kernel
         if kernel.cluster and cluster == 1:
@@ -178,10 +180,11 @@ def _three(sizes: int | Sequence[int]) -> tuple[int, int, int]:
 
 
 def _span(what: Any) -> _Span:
-    if isinstance(what, tuple):
-        address, size, written = (*what, True)[:3]
-        return _Span(address, size, written)
-    storage = (
-        1 + sum((n - 1) * stride for n, stride in zip(what.shape, what.stride(), strict=True)) if what.numel() else 0
-    )
-    return _Span(what.data_ptr(), storage * what.element_size(), 1)
+    address, size, written = (*what, True)[:3] if isinstance(what, tuple) else (what.data_ptr(), extent(what), True)
+    return _Span(address, size, written)
+
+
+def extent(x: Any) -> int:
+    """Bytes of a tensor from its first element to the end of the last."""
+    ends = 1 + sum((size - 1) * stride for size, stride in zip(x.shape, x.stride(), strict=True))
+    return int(ends * x.element_size() if x.numel() else 0)

@@ -183,7 +183,8 @@ def _few_bytes(i: Instruction) -> None:
     rest = i.operands[3:-1] if has_policy else i.operands[3:]
     size = i.get(2, "b32")
     taken = size
-    if rest and i.to.register(rest[0]) is not None and i.to.register(rest[0]).kind == "pred":
+    register = i.to.register(rest[0]) if rest else None
+    if register is not None and register.kind == "pred":
         taken = f"({i.to.get(rest[0], 'pred')} ? 0u : {size})"  # what is to be left out
     elif rest:
         taken = i.to.get(rest[0], "b32")

@@ -24,9 +24,9 @@ BYTES = {
 }
 """Of each type of PTX."""
 
-TO_THE_ASSEMBLER = ("version", "target", "address_size", "pragma", "loc", "file")
-KERNEL_ATTRIBUTES = {"maxntid": 3, "reqntid": 3, "minnctapersm": 1, "maxnreg": 1, "reqnctapercluster": 3,
-                     "maxclusterrank": 1, "explicitcluster": 0, "blocksareclusters": 0, "noreturn": 0}  # fmt: skip
+TO_THE_ASSEMBLER = ("version", "target", "address_size", "pragma", "loc", "loc_intermediate", "file", "language")
+KERNEL_ATTRIBUTES = ("maxntid", "reqntid", "minnctapersm", "maxnreg", "reqnctapercluster", "maxclusterrank",
+                     "explicitcluster", "blocksareclusters", "noreturn", "language", "pragma")  # fmt: skip
 
 
 class PtxError(Exception):
@@ -39,7 +39,8 @@ class Variable:
 
     name: str
     space: str
-    bytes: int
+    size: int
+    """In bytes."""
     align: int
     values: bytes = b""
     is_open: bool = False
@@ -191,7 +192,8 @@ class _Parser:
         return entry
 
     def body(self, entry: Entry) -> None:
-        scopes, made = [()], 0
+        scopes: list[tuple[int, ...]] = [()]
+        made = 0
         while scopes:
             scope = scopes[-1]
             if self.found(r"\{"):
@@ -199,7 +201,7 @@ class _Parser:
                 scopes.append((*scope, made))
             elif self.found(r"\}"):
                 scopes.pop()
-            elif self.found(r"\.(?:loc|file|pragma)\b[^\n]*"):
+            elif self.found(r"\.(?:loc|loc_intermediate|file|pragma)\b[^\n]*"):
                 pass
             elif self.found(r"\.reg\b"):
                 self.registers(entry, scope)

@@ -51,8 +51,8 @@ def _variables(variables: list[Variable]) -> str:
     lines = []
     for v in there:
         values = ", ".join(map(str, v.values)) or "0"
-        lines.append(f"alignas({v.align}) static u8 {global_name(v.name)}[{max(1, v.bytes)}] = {{{values}}};")
-    spans = "".join(f"{{(u64){global_name(v.name)}, {v.bytes}, {int(v.space == 'global')}}}, " for v in there)
+        lines.append(f"alignas({v.align}) static u8 {global_name(v.name)}[{max(1, v.size)}] = {{{values}}};")
+    spans = "".join(f"{{(u64){global_name(v.name)}, {v.size}, {int(v.space == 'global')}}}, " for v in there)
     visible = 'extern "C" __attribute__((visibility("default")))'
     lines.append(f"{visible} const Span module_spans[] = {{{spans}{{0, 0, 0}}}};")
     lines.append(f"{visible} const u32 module_span_count = {len(there)};")

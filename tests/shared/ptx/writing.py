@@ -93,8 +93,8 @@ class Writer:
     def _lay_out(self, variables: list[Variable]) -> None:
         for parameter in self.entry.parameters:
             start = -(-self.parameter_bytes // parameter.align) * parameter.align
-            self.parameters[parameter.name] = start, parameter.bytes
-            self.parameter_bytes = start + parameter.bytes
+            self.parameters[parameter.name] = start, parameter.size
+            self.parameter_bytes = start + parameter.size
             self.places[parameter.name] = f"((u64)parameters + {start})"
         for variable in variables:
             if variable.space in ("global", "const"):
@@ -102,14 +102,14 @@ class Writer:
             elif variable.space == "local":
                 start = -(-self.local_bytes // variable.align) * variable.align
                 self.places[variable.name] = f"((u64)t.local + {start})"
-                self.local_bytes = start + variable.bytes
+                self.local_bytes = start + variable.size
             elif variable.is_open:
                 self.dynamic_align = max(self.dynamic_align, variable.align)
                 self.places[variable.name] = "launch->dynamic_at"
             else:
                 start = -(-(SHARED_BEGINS + self.static_bytes) // variable.align) * variable.align
                 self.places[variable.name] = f"{start}u"
-                self.static_bytes = start + variable.bytes - SHARED_BEGINS
+                self.static_bytes = start + variable.size - SHARED_BEGINS
 
     # --- Registers and operands --------------------------------------------------------------------------------------
 

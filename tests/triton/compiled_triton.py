@@ -9,17 +9,12 @@ from __future__ import annotations
 import ctypes
 import functools
 import importlib
-import sys
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
-import torch
-
-sys.path.append(str(Path(__file__).parents[1] / "shared"))  # where fuzzing loads this file by its path alone
-
 import ptx
+import torch
 
 from kernelzoo import device as devices
 from kernelzoo.check import fuzz, running
@@ -70,7 +65,7 @@ def _compiled(x: torch.Tensor, kernel: Any, args: tuple[Any, ...], options: dict
 
 def launch_of(kernel: Any, program: Program, programs: int, args: tuple[Any, ...], tensors: int = 2) -> Launch:
     """In the place of ``jit.launch_of``."""
-    sizes = [_bytes(arg) if isinstance(arg, torch.Tensor) else 0 for arg in args]
+    sizes = [ptx.extent(arg) if isinstance(arg, torch.Tensor) else 0 for arg in args]
     plain = [arg.data_ptr() if isinstance(arg, torch.Tensor) else arg for arg in args]
 
     def at(*addresses: int) -> None:
@@ -79,12 +74,6 @@ def launch_of(kernel: Any, program: Program, programs: int, args: tuple[Any, ...
 
     workspace = [arg for arg in args[tensors:] if isinstance(arg, torch.Tensor)]
     return WithWorkspace(at, *args[:tensors], workspace=workspace) if workspace else Movable(at, *args[:tensors])
-
-
-def _bytes(x: torch.Tensor) -> int:
-    """From its first element to its last."""
-    ends = 1 + sum((size - 1) * stride for size, stride in zip(x.shape, x.stride(), strict=True))
-    return ends * x.element_size() if x.numel() else 0
 
 
 _compile: Callable[..., Any] = jit.compiled
