@@ -1,6 +1,6 @@
 """Kernels as Numba's compiler has made them for sm_90, run on the host against the contract.
 
-A few forms on a few cases: ``KERNELZOO_EMULATE_PTX=numba pytest tests/test_conformance.py -k numba`` runs all of them.
+A few forms on a few cases: ``KERNELZOO_EMULATE_PTX=numba pytest tests/test_conformance.py -k numba`` runs all.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ import pytest
 if os.environ.get("KERNELZOO_EMULATE_PTX") != "numba":
     pytest.skip("emulator only: run with KERNELZOO_EMULATE_PTX=numba", allow_module_level=True)
 
-import host_compiler  # noqa: E402  (after the skip)
-import torch  # noqa: E402
+import host_compiler
+import torch
 
-import kernelzoo  # noqa: E402
-from kernelzoo.testing import Case, cases, check  # noqa: E402
+import kernelzoo
+from kernelzoo.testing import Case, cases, check
 
 if not host_compiler.compiler():
     pytest.skip("needs a C++ compiler", allow_module_level=True)

@@ -1,6 +1,6 @@
 """Kernels as Triton's compiler has made them for sm_90, run on the host against the contract.
 
-A few forms on a few cases: ``KERNELZOO_EMULATE_PTX=triton pytest tests/test_conformance.py -k triton`` runs all of them.
+A few forms on a few cases: ``KERNELZOO_EMULATE_PTX=triton pytest tests/test_conformance.py -k triton`` runs all.
 """
 
 from __future__ import annotations
