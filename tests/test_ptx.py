@@ -169,3 +169,10 @@ def test_halves_are_rounded_once(kind: str, digits: int) -> None:
         while abs(exact) * Fraction(2) ** power >= 1 << digits:
             power -= 1
         assert Fraction(d) == round(exact * Fraction(2) ** power) / Fraction(2) ** power
+
+
+def test_a_tie_that_is_none_is_no_tie() -> None:
+    """7 · 37 lies between two bfloat16, less what is no more to be seen in a double."""
+    a, b, c = (torch.tensor([v], dtype=torch.bfloat16).view(torch.int16).numpy() for v in (7, 37, -(2.0**-60)))
+    made = each("fma.rn.bf16 {d}, {a}, {b}, {c};", a, b, c, to="i2")
+    assert torch.from_numpy(made).view(torch.bfloat16).item() == 258

@@ -116,6 +116,12 @@ def test_floats_become_narrower_and_wider_ones() -> None:
     np.testing.assert_array_equal(bits(down), bits(np.floor(a[numbers])))
 
 
+def test_what_is_too_large_is_infinite_unless_it_is_cut() -> None:
+    a = np.array([70000, -70000, np.inf, 65519], "f4")
+    assert each("cvt.rn.f16.f32 {d}, {a};", a, to="f2").tolist() == [np.inf, -np.inf, np.inf, 65504]
+    assert each("cvt.rz.f16.f32 {d}, {a};", a, to="f2").tolist() == [65504, -65504, np.inf, 65504]
+
+
 def test_narrow_values_are_extended_as_they_are_loaded() -> None:
     a = np.array([-1, 5, -128, 127], "i1")
     out = np.zeros(4, "i8")

@@ -82,6 +82,15 @@ def test_lanes_that_part_meet_again_each_with_its_own() -> None:
         assert lanes(body).tolist() == expected
 
 
+def test_a_register_keeps_its_value_from_one_round_of_a_loop_to_the_next() -> None:
+    body = """
+        mov.u32 r5, 0; mov.u32 r7, 0;
+        LOOP: setp.eq.u32 p1, r7, 0; @p1 add.u32 r9, r0, 5; add.u32 r5, r5, r9; bar.warp.sync -1;
+        add.u32 r7, r7, 1; setp.lt.u32 p2, r7, 4; @p2 bra LOOP;
+    """
+    assert lanes(body).tolist() == [4 * (k + 5) for k in range(32)]
+
+
 def test_an_indexed_branch_goes_to_one_of_its_labels() -> None:
     body = """
         LIST: .branchtargets A, B, C;
@@ -253,6 +262,14 @@ def test_what_a_device_would_do_wrong_is_an_error(body: str, said: str) -> None:
     with pytest.raises(ptx.PtxError, match=said) as caught:
         kernel.launch(1, 32, [a.ctypes.data for a in arrays], memory=memory)
     assert str(caught.value).startswith("main, seed ")
+
+
+def test_memory_ends_within_a_word() -> None:
+    x = np.zeros(4, "u4")
+    kernel = ptx.load(module("ld.global.u32 r5, [rd1+12];", 1))["main"]
+    kernel.launch(1, 1, [x.ctypes.data], memory=[(x.ctypes.data, 16)])
+    with pytest.raises(ptx.PtxError, match="reads 4 bytes, 12 bytes from the start of 14 that it was given"):
+        kernel.launch(1, 1, [x.ctypes.data], memory=[(x.ctypes.data, 14)])
 
 
 def test_parameters_are_checked_and_taken_as_the_driver_takes_them() -> None:
