@@ -40,23 +40,28 @@ class Program:
         self.n_regs = jit.resources(compiled, DEVICE).registers
 
     def launch(self, programs: int, values: list[Any], memory: list[tuple[int, int]]) -> None:
-        metadata, signature = self.metadata, self.compiled.src.signature
+        metadata = self.metadata
         if metadata.global_scratch_size or metadata.profile_scratch_size or metadata.num_ctas != 1:
             raise NotImplementedError("scratch memory, or several blocks to a program")
-        parameters: list[Any] = []
-        for value, kind in zip(values, signature.values(), strict=True):
-            if kind in _TYPES:
-                parameters.append(_TYPES[kind](value))
-            elif kind != "constexpr":
-                parameters.append(int(value))
         _kernels(self.compiled.asm["ptx"])[self.name].launch(
             programs,
             32 * metadata.num_warps,
-            [*parameters, 0, 0],
+            parameters(self.compiled, values),
             shared_bytes=metadata.shared,
             cooperative=bool(metadata.launch_cooperative_grid),
             memory=memory,
         )
+
+
+def parameters(compiled: Any, values: list[Any]) -> list[Any]:
+    """What a kernel takes of the values, without those that are compiled in; and no scratch memory."""
+    found: list[Any] = []
+    for value, kind in zip(values, compiled.src.signature.values(), strict=True):
+        if kind in _TYPES:
+            found.append(_TYPES[kind](value))
+        elif kind != "constexpr":
+            found.append(int(value))
+    return [*found, 0, 0]
 
 
 def _compiled(x: torch.Tensor, kernel: Any, args: tuple[Any, ...], options: dict[str, Any]) -> Program:

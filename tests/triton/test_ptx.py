@@ -6,6 +6,8 @@ A few forms on a few cases: ``KERNELZOO_EMULATE_PTX=triton pytest tests/test_con
 from __future__ import annotations
 
 import os
+import re
+from typing import Any
 
 import pytest
 
@@ -68,3 +70,37 @@ def test_a_kernel_that_reads_beyond_its_rows_is_caught() -> None:
             ptx.PtxError, match=r"fused_kernel, seed \d+: block \(4, 0, 0\), .*reads \d+ bytes, \d+ bytes"
         ):
             kernelzoo.get("triton").softmax(x, variant="fused")
+
+
+def test_a_barrier_that_is_missing_is_found() -> None:
+    """Of a row that several warps share, in what the compiler made: each barrier in turn is taken out."""
+    import compiled_triton
+
+    x = torch.randn(3, 2000, generator=torch.Generator().manual_seed(0))
+    launches: list[tuple[Any, ...]] = []
+    real = compiled_triton.Program.launch
+
+    def noted(self: Any, *arguments: Any) -> None:
+        launches.append((self, *arguments))
+        real(self, *arguments)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(compiled_triton.Program, "launch", noted)
+        out = kernelzoo.get("triton").softmax(x, variant="fused")
+    right = out.clone()
+    program, programs, values, memory = launches[-1]
+    text = program.compiled.asm["ptx"]
+    barriers = [found.span() for found in re.finditer(r"bar\.sync\s+0;", text)]
+    assert len(barriers) >= 2
+    passed, metadata = compiled_triton.parameters(program.compiled, values), program.metadata
+
+    def breaks(kernel: ptx.Kernel, seed: int) -> bool:
+        out.zero_()
+        threads = 32 * metadata.num_warps
+        kernel.launch(programs, threads, passed, shared_bytes=metadata.shared, memory=memory, seed=seed)
+        return not torch.equal(out, right)
+
+    for start, end in barriers:
+        kernel = ptx.load(text[:start] + text[end:])[program.name]
+        assert any(breaks(kernel, seed) for seed in range(64)), text[start - 300 : end]
+    assert not any(breaks(ptx.load(text)[program.name], seed) for seed in range(8))
