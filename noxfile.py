@@ -177,11 +177,13 @@ def tests_triton(session: nox.Session) -> None:
 
 @nox.session(name="tests-gluon")
 def tests_gluon(session: nox.Session) -> None:
-    """The contract, for the Gluon backend: in Triton's interpreter less its layouts, and compiled ahead of time."""
-    install(session, "test", extras=("gluon",))
+    """The contract, for the Gluon backend: in Triton's interpreter less its layouts, compiled, and emulated."""
+    install(session, "test", *COMPILER, extras=("gluon",))
     conformance = (CONFORMANCE, "-k", "gluon", "--kernelzoo-require", "gluon", *session.posargs)
     check(session, "tests/gluon/test_interpreted.py", *conformance, *PARALLEL, **INTERPRETER)
     check(session, "tests/gluon", *PARALLEL, *session.posargs)
+    run = (CONFORMANCE, "--core", "gluon", "-k", "gluon and test_conforms and bfloat16")
+    check(session, *run, "--kernelzoo-require", "gluon", *PARALLEL, **{PTX_EMULATOR: "triton"})
     if GPU:
         check(session, *conformance)
 
