@@ -96,6 +96,8 @@ ARITHMETIC: list[tuple[str, Any, Any]] = [
     ("div.s32 {d}, {a}, -7;", "i4", lambda a, b: np.trunc(a / -7).astype("i4")),
     ("rem.s32 {d}, {a}, 7;", "i4", lambda a, b: np.fmod(a, np.int32(7))),
     ("mov.b64 rd40, {{{a}, {b}}}; mov.b64 {{r40, {d}}}, rd40;", "u4", lambda a, b: b),
+    ("add.cc.u32 r40, {a}, {b}; addc.u32 {d}, {a}, 0;", "u4", lambda a, b: a + (a + b < a)),
+    ("sub.cc.u32 r40, {a}, {b}; subc.u32 {d}, {a}, 0;", "u4", lambda a, b: a - (a < b)),
     ("popc.b32 {d}, {a};", "u4", lambda a, b: np.bitwise_count(a).astype("u4")),
     ("brev.b32 {d}, {a};", "u4", lambda a, b: np.array([int(f"{v:032b}"[::-1], 2) for v in a], "u4")),
     ("clz.b32 {d}, {a};", "u4", lambda a, b: np.array([32 - int(v).bit_length() for v in a], "u4")),

@@ -228,6 +228,32 @@ def test_a_cluster_reads_the_shared_memory_of_its_blocks() -> None:
         run(early, x, out, grid=8, attributes=".reqnctapercluster 4, 1, 1")
 
 
+# --- Memory ----------------------------------------------------------------------------------------------------------
+
+
+def test_variables_are_in_their_spaces_and_have_generic_addresses() -> None:
+    """Of the module, of a thread, and of a block: the table says that each thread's own is its own."""
+    before = """
+        .global .align 4 .b8 table[12] = {1, 0, 0, 0, 2, 0, 0, 0, 0xff, 0xff};
+        .const .align 4 .u32 fixed = 40; .global .u32 count;
+    """
+    body = """
+        .local .align 8 .b8 depot[64]; .shared .align 8 .b64 words[64];
+        mov.u64 rd20, depot; cvta.local.u64 rd21, rd20; add.u64 rd21, rd21, 8;
+        st.u32 [rd21], r4; st.local.u32 [depot], r0;
+        mov.u64 rd22, words; cvta.shared.u64 rd22, rd22; mad.wide.u32 rd22, r0, 8, rd22; st.u32 [rd22+4], r0;
+        isspacep.shared p1, rd22; isspacep.global p2, rd1; isspacep.local p3, rd21;
+        and.pred p1, p1, p2; and.pred p1, p1, p3;
+        cvta.to.shared.u64 rd23, rd22; cvt.u32.u64 r20, rd23; bar.sync 0;
+        ld.shared.u32 r21, [r20+4]; ld.local.u32 r22, [rd20+8]; ld.u32 r23, [rd20];
+        ld.global.u32 r24, [table+4]; ld.const.u32 r25, [fixed]; ld.global.s8 r26, [table+8];
+        red.global.add.u32 [count], 1;
+        add.u32 r5, r21, r22; add.u32 r5, r5, r23; add.u32 r5, r5, r24; add.u32 r5, r5, r25; add.s32 r5, r5, r26;
+        @!p1 trap;
+    """
+    assert lanes(body, block=64, before=before).tolist() == [100 + 3 * k + 2 + 40 - 1 for k in range(64)]
+
+
 # --- What is wrong ---------------------------------------------------------------------------------------------------
 
 
