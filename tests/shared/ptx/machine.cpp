@@ -70,7 +70,7 @@ struct Delivery {
 constexpr u32 TOGETHER = 2048;        // threads of blocks that need not, but may run side by side
 constexpr u64 FOR_EVER = 20'000'000;  // turns of threads that only ask
 constexpr u32 FUEL = 1u << 16;        // branches back, until others have a turn
-constexpr time_t LONGEST = 300;       // seconds that a launch may take
+constexpr time_t LONGEST = 300;      // seconds that a launch may take
 
 static struct State {
   sigjmp_buf home;
