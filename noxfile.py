@@ -29,8 +29,10 @@ WAITING = ("-n", str(2 * (os.cpu_count() or 1)), "--dist", "loadgroup")
 # read at import; the same kernels are compiled ahead of time in another.
 INTERPRETER = {"TRITON_INTERPRET": "1"}
 SIMULATOR = {"NUMBA_ENABLE_CUDASIM": "1"}
-# CUDA C++ runs there in an emulator of ours, compiled by the host's C++ compiler, or by one from PyPI if it has none.
+# CUDA C++ runs there in an emulator of ours, compiled by the host's C++ compiler, or by one from PyPI if it has none;
+# so does the PTX that a language's compiler makes.
 EMULATOR = {"KERNELZOO_EMULATE_CUDA": "1"}
+PTX_EMULATOR = "KERNELZOO_EMULATE_PTX"
 COMPILER = () if shutil.which("g++") or shutil.which("clang++") else ("compiler",)
 
 
@@ -64,6 +66,7 @@ SLOW = (
     *(f"tests/measure/test_{name}.py" for name in ("guard", "race", "record")),
     *(f"tests/report/test_{name}.py" for name in ("browser", "browser_layout", "explorer", "gallery", "page")),
     *(f"tests/test_{name}.py" for name in ("bench", "docs", "examples", "inspect", "testing")),
+    *(f"tests/test_ptx{part}.py" for part in ("", "_conversions", "_copies", "_threads")),
 )
 
 
@@ -80,7 +83,7 @@ def quick(session: nox.Session) -> None:
 @nox.session
 def tests(session: nox.Session) -> None:
     """All tests: those of the project itself here, then each backend's in an environment of its own."""
-    install(session, "test", "bench", "arrays", extras=("cpu", "ray", "report"))
+    install(session, "test", "bench", "arrays", *COMPILER, extras=("cpu", "ray", "report"))
     others = [word for backend in BACKENDS for word in ("--ignore", f"tests/{backend}")]
     check(session, "tests", "--ignore", CONFORMANCE, *others, *WAITING, *session.posargs)
     for backend in BACKENDS:
@@ -162,22 +165,25 @@ def tests_cpu(session: nox.Session) -> None:
 @nox.session(name="tests-triton")
 def tests_triton(session: nox.Session) -> None:
     """The contract, for the Triton backend: interpreted, compiled ahead of time, and on a GPU if there is one."""
-    install(session, "test", extras=("triton",))
+    install(session, "test", *COMPILER, extras=("triton",))
     conformance = (CONFORMANCE, "-k", "triton", "--kernelzoo-require", "triton", *session.posargs)
     interpreted = (f"tests/triton/test_{name}.py" for name in ("adversaries", "example_operations"))
     check(session, *interpreted, *conformance, *PARALLEL, **INTERPRETER)
     check(session, "tests/triton", *PARALLEL, *session.posargs)
+    check(session, "tests/triton/test_ptx.py", *PARALLEL, *session.posargs, **{PTX_EMULATOR: "triton"})
     if GPU:
         check(session, *conformance)
 
 
 @nox.session(name="tests-gluon")
 def tests_gluon(session: nox.Session) -> None:
-    """The contract, for the Gluon backend: in Triton's interpreter less its layouts, and compiled ahead of time."""
-    install(session, "test", extras=("gluon",))
+    """The contract, for the Gluon backend: in Triton's interpreter less its layouts, compiled, and emulated."""
+    install(session, "test", *COMPILER, extras=("gluon",))
     conformance = (CONFORMANCE, "-k", "gluon", "--kernelzoo-require", "gluon", *session.posargs)
     check(session, "tests/gluon/test_interpreted.py", *conformance, *PARALLEL, **INTERPRETER)
     check(session, "tests/gluon", *PARALLEL, *session.posargs)
+    run = (CONFORMANCE, "--core", "gluon", "-k", "gluon and test_conforms and bfloat16")
+    check(session, *run, "--kernelzoo-require", "gluon", *PARALLEL, **{PTX_EMULATOR: "triton"})
     if GPU:
         check(session, *conformance)
 
@@ -205,12 +211,13 @@ def tests_cupy(session: nox.Session) -> None:
 @nox.session(name="tests-numba")
 def tests_numba(session: nox.Session) -> None:
     """The contract, for the Numba backend: simulated, compiled ahead of time, and on a GPU if there is one."""
-    install(session, "test", extras=(f"numba-cuda{CUDA}",))
+    install(session, "test", *COMPILER, extras=(f"numba-cuda{CUDA}",))
     check(
         session, "tests/numba/test_simulator.py", "tests/numba/test_pairs.py", *PARALLEL, *session.posargs, **SIMULATOR
     )
     compiled = [f"tests/numba/test_{name}.py" for name in ("ptx", "inspection", "architectures", "disk")]
     check(session, *compiled, *PARALLEL, *session.posargs)
+    check(session, "tests/numba/test_run_ptx.py", *PARALLEL, *session.posargs, **{PTX_EMULATOR: "numba"})
     if GPU:
         check(session, CONFORMANCE, "-k", "numba", "--kernelzoo-require", "numba", *session.posargs)
 

@@ -40,7 +40,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.xdist_group(f"{implementation.op} {dtype}"))
     if config.getoption("--all"):
         return
-    emulated = "1" in (os.environ.get("TRITON_INTERPRET"), os.environ.get("KERNELZOO_EMULATE_CUDA"))
+    emulators = ("TRITON_INTERPRET", "KERNELZOO_EMULATE_CUDA", "KERNELZOO_EMULATE_PTX")
+    emulated = any(os.environ.get(name, "0") != "0" for name in emulators)
     core = config.getoption("--core")
     kept = _sample(
         [item for item in items if not (emulated and _is_left_out(item)) and (not core or _is_core(item, core))]
@@ -99,7 +100,7 @@ def _number(text: str) -> int:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Test the shipped launch tables, unless KERNELZOO_TABLES is set. Where TRITON_INTERPRET, NUMBA_ENABLE_CUDASIM or
-    KERNELZOO_EMULATE_CUDA has kernels run on the host, make ready what they run in."""
+    KERNELZOO_EMULATE_CUDA or _PTX has kernels run on the host, make ready what they run in."""
     words = "of the cases with these parameters in common, a usual run takes one in k; --all takes all"
     config.addinivalue_line("markers", f"sampled(k, *names): {words}")
     os.environ.setdefault("KERNELZOO_TABLES", "shipped")

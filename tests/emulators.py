@@ -1,12 +1,13 @@
-"""Mends Triton's interpreter, in which Gluon's kernels run too, or Numba's simulator, or emulates CUDA C++, in the
-process that fuzzes, which is given this file as a module:
+"""Mends Triton's interpreter, in which Gluon's kernels run too, or Numba's simulator, or emulates CUDA C++ or PTX, in
+the process that fuzzes, which is given this file as a module:
 
     TRITON_INTERPRET=1 kernelzoo fuzz 'triton/*' --module tests/emulators.py --cases 200
     TRITON_INTERPRET=1 kernelzoo fuzz 'gluon/*' --module tests/emulators.py --cases 200
     NUMBA_ENABLE_CUDASIM=1 kernelzoo fuzz 'numba/*' --module tests/emulators.py --cases 24
     KERNELZOO_EMULATE_CUDA=1 kernelzoo fuzz 'cupy/*' --module tests/emulators.py --cases 200
 
-A second takes some ten cases of the first, and one of the second.
+A second takes some ten cases of the first, and one of Numba's. PTX, of the language that
+KERNELZOO_EMULATE_PTX names, is for pytest.
 """
 
 import importlib.util
@@ -14,13 +15,17 @@ import os
 import sys
 from pathlib import Path
 
-for variable, name in (
-    ("TRITON_INTERPRET", "triton/interpreter.py"),
-    ("TRITON_INTERPRET", "gluon/stripped.py"),
-    ("NUMBA_ENABLE_CUDASIM", "numba/simulator.py"),
-    ("KERNELZOO_EMULATE_CUDA", "cupy/emulator.py"),
+sys.path.append(str(Path(__file__).parent / "shared"))  # where fuzzing loads this file, and no test does
+
+for variable, value, name in (
+    ("TRITON_INTERPRET", "1", "triton/interpreter.py"),
+    ("TRITON_INTERPRET", "1", "gluon/stripped.py"),
+    ("NUMBA_ENABLE_CUDASIM", "1", "numba/simulator.py"),
+    ("KERNELZOO_EMULATE_CUDA", "1", "cupy/emulator.py"),
+    ("KERNELZOO_EMULATE_PTX", "triton", "triton/compiled_triton.py"),
+    ("KERNELZOO_EMULATE_PTX", "numba", "numba/compiled_numba.py"),
 ):
-    if os.environ.get(variable) == "1":
+    if os.environ.get(variable) == value:
         spec = importlib.util.spec_from_file_location(Path(name).stem, Path(__file__).parent / name)
         assert spec is not None and spec.loader is not None
         module = sys.modules[Path(name).stem] = importlib.util.module_from_spec(spec)

@@ -14,31 +14,25 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import functools
-import hashlib
-import importlib.util
 import itertools
 import os
 import re
-import shutil
-import subprocess
-import sys
-import tempfile
 import threading
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import host_compiler
+
 import kernelzoo.kernels.cupy as backend
-from kernelzoo import tables, user_cache
+from kernelzoo import tables
 from kernelzoo.check import fuzz, running
 from kernelzoo.device import ARCHITECTURES, Device
 from kernelzoo.errors import BackendUnavailableError
 from kernelzoo.kernels.cupy import compiler as cuda
 from kernelzoo.kernels.cupy.launch import PROBLEM, At, Plan, Step
-from kernelzoo.kernels.shared import code_cache
 from kernelzoo.kernels.shared.driver import Parameters, Shape, grid_axes
 
 HERE = Path(__file__).parent
@@ -178,62 +172,10 @@ def _instruction(inside: str) -> str:
 
 # --- The host's compiler ---------------------------------------------------------------------------------------------
 
-_FLAGS = ("-std=c++17", "-O1", "-fPIC", "-shared", "-w", "-fno-exceptions", "-fno-rtti")
 # Of the kernels: their own pointers into the same memory, no symbol of one in another, and a trap where an index or an
 # address is not what its type allows.
 _KERNEL_FLAGS = ("-fno-strict-aliasing", "-fvisibility=hidden", "-ffp-contract=off",
                  "-fsanitize=alignment,bounds", "-fsanitize-undefined-trap-on-error")  # fmt: skip
-
-
-@functools.cache
-def compiler() -> tuple[str, ...]:
-    """The command of a C++ compiler; empty if there is none."""
-    for name in (os.environ.get("CXX", ""), "g++", "clang++"):
-        if name and (path := shutil.which(name)):
-            return (path,)
-    if importlib.util.find_spec("ziglang") is not None:
-        return (sys.executable, "-m", "ziglang", "cc", "-x", "c++")  # as c++ it would make a C++ library first
-    return ()
-
-
-@functools.cache
-def _version() -> str:
-    return subprocess.run([*compiler(), "--version"], capture_output=True, text=True, check=True).stdout
-
-
-@functools.cache
-def _folder() -> Path:
-    """Where libraries are kept, between runs and for all processes of one; those that nobody used for a week go."""
-    folder = user_cache.folder("emulated")
-    folder = code_cache.for_language("KERNELZOO_EMULATED", folder) or folder
-    for file in folder.iterdir():
-        with contextlib.suppress(OSError):
-            if time.time() - file.stat().st_mtime > 7 * 24 * 3600:
-                file.unlink()
-    return folder
-
-
-def _compiled(code: str, *flags: str) -> Path:
-    """A library made of the code. Raises EmulatorError."""
-    options = (*_FLAGS, *flags)
-    digest = hashlib.sha256("\0".join((_version(), *options, code)).encode()).hexdigest()[:24]
-    made = _folder() / f"{digest}.so"
-    if made.exists():
-        os.utime(made)
-        return made
-    with tempfile.TemporaryDirectory(dir=_folder()) as folder:
-        source, library = Path(folder, "source.cpp"), Path(folder, "library.so")
-        source.write_text(code, encoding="utf-8")
-        done = subprocess.run(
-            [*compiler(), *options, "-I", str(HERE), "-o", str(library), str(source), "-lm"],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        if done.returncode:
-            raise EmulatorError(f"{compiler()[0]} fails: {done.stderr[:4000]}")
-        os.replace(library, made)
-    return made
 
 
 def _visible(code: str) -> str:
@@ -245,7 +187,7 @@ def _visible(code: str) -> str:
 def runtime() -> ctypes.CDLL:
     """emulator.cpp, whose functions the kernels' libraries find."""
     code = (HERE / "emulator.cpp").read_text(encoding="utf-8")
-    path = _compiled(_visible(code.replace('#include "emulator.hpp"\n', "")))
+    path = host_compiler.compiled(_visible(code.replace('#include "emulator.hpp"\n', "")))
     return ctypes.CDLL(str(path), mode=ctypes.RTLD_GLOBAL)
 
 
@@ -258,7 +200,7 @@ def _entry(source: str, kernel: str, capability: int) -> Any:
         f" emulator::call(&{cuda.known(kernel)}, parameters); }}\n"
     )
     runtime()
-    return ctypes.CDLL(str(_compiled(code, *_KERNEL_FLAGS))).entry
+    return ctypes.CDLL(str(host_compiler.compiled(code, *_KERNEL_FLAGS))).entry
 
 
 # --- Launches --------------------------------------------------------------------------------------------------------
@@ -317,7 +259,7 @@ class Machine:
         """Files and names of the kernels that ran."""
 
     def probe(self) -> tuple[str, ...]:
-        if not compiler():
+        if not host_compiler.compiler():
             raise BackendUnavailableError("cupy", "there is no C++ compiler", "install g++, or the package ziglang")
         return ("cpu",)
 

@@ -11,6 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import emulator
+import host_compiler
 
 # What the headers of CUDA have, and the emulator's own has not: half precisions as types, and functions of numbers.
 _HEADERS = r"""
@@ -39,7 +40,7 @@ def _entry(code: str, name: str, options: tuple[str, ...]) -> Any:
         f" emulator::call(&{name}, parameters); }}\n"
     )
     emulator.runtime()
-    return ctypes.CDLL(str(emulator._compiled(source, *emulator._KERNEL_FLAGS))).entry
+    return ctypes.CDLL(str(host_compiler.compiled(source, *emulator._KERNEL_FLAGS))).entry
 
 
 class RawKernel:

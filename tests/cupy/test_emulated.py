@@ -28,8 +28,9 @@ if os.environ.get("KERNELZOO_EMULATE_CUDA") != "1":
     pytest.skip("emulator only: run with KERNELZOO_EMULATE_CUDA=1, in a process of its own", allow_module_level=True)
 
 import emulator  # which conftest.py has loaded, and installed
+import host_compiler
 
-if not emulator.compiler():
+if not host_compiler.compiler():
     pytest.skip("no C++ compiler: install g++ or clang++, or the package ziglang", allow_module_level=True)
 
 from one_input import MIN

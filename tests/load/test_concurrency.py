@@ -535,7 +535,7 @@ thread.join()
 def test_a_forked_child_gives_the_same_bits() -> None:
     pytest.importorskip("numba", reason="the cpu backend is written in Numba")
     done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", FORK], capture_output=True, text=True, timeout=60, check=True
+        [sys.executable, "-W", "ignore", "-c", FORK], capture_output=True, text=True, timeout=300, check=True
     )
     assert done.stdout.split() == ["0", "0", "0"], done.stderr
 

@@ -1,0 +1,86 @@
+"""Runs Numba's kernels on the host as Numba's compiler has made them: their PTX, in the emulator of tests/shared/ptx.
+``install()`` does so for this process; tensors are on the CPU then.
+
+The simulator runs a kernel's source, with no clusters and no dynamic shared memory; this shows what is compiled, with
+both.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass, replace
+from types import SimpleNamespace
+from typing import Any
+
+import ptx
+import torch
+
+import kernelzoo.kernels.numba as backend
+from kernelzoo import device as devices
+from kernelzoo.check import fuzz, running
+from kernelzoo.device import ARCHITECTURES, Device
+from kernelzoo.kernels.numba import launch, source
+from kernelzoo.kernels.shared.driver import Shape
+from kernelzoo.launch import Launch, Movable, WithWorkspace
+
+DEVICE = replace(ARCHITECTURES["sm_90"], name="emulated", multiprocessors=6)
+"""Few multiprocessors, so that small problems are many for them."""
+
+_kernels = functools.lru_cache(maxsize=None)(ptx.load)
+_limits = running.largest, fuzz.largest
+
+
+@dataclass(frozen=True)
+class Emulated(launch.Kernel):
+    """In the place of ``launch.Loaded``."""
+
+    device: Device
+    kernel: ptx.Kernel
+
+    def resident(self, threads: int) -> int:
+        return 2 * self.device.multiprocessors
+
+    def bound(self, shape: Shape, integers: tuple[int, ...]) -> launch.BindView:
+        inputs = self.source.inputs
+
+        def bind(*tensors: torch.Tensor) -> Launch:
+            sizes, workspace = [ptx.extent(tensor) for tensor in tensors], tensors[inputs:-1]
+            between = [tensor.data_ptr() for tensor in workspace]
+
+            def at(*addresses: int) -> None:
+                pointers = [*addresses[:-1], *between, addresses[-1]]
+                self.kernel.launch(
+                    (shape.grid, shape.grid_y),
+                    shape.threads,
+                    [*pointers, *integers],
+                    shared_bytes=shape.shared_bytes,
+                    cluster=shape.cluster,
+                    cooperative=shape.cooperative,
+                    memory=[(pointer, size) for pointer, size in zip(pointers, sizes, strict=True) if size],
+                )
+
+            canonical = (*tensors[:inputs], tensors[-1])
+            if len(tensors) == 1:  # a fill
+                return lambda: at(tensors[0].data_ptr())
+            return WithWorkspace(at, *canonical, workspace=workspace) if workspace else Movable(at, *canonical)
+
+        return bind
+
+
+def _compiled(made: source.Source, capability: tuple[int, int]) -> tuple[str, bytes]:
+    text = source.to_ptx(made, capability)
+    return source.entry(text), text.encode()
+
+
+def install() -> None:
+    """Run the kernels here from now on, in this process. Harmless if done twice."""
+    devices.of = lambda x: DEVICE
+    launch.Loaded, launch.compiled = Emulated, _compiled
+    launch.driver = SimpleNamespace(load=lambda text, name, index: _kernels(text.decode())[name])
+    backend.probe, backend.emulator = (lambda: ("cpu",)), (lambda: "the emulator of tests/shared/ptx")
+    # Limits of elements that suit what is compiled.
+    running.largest, fuzz.largest = (_limited(limit, few) for limit, few in zip(_limits, (2**15, 2**13), strict=True))
+
+
+def _limited(limit: Any, elements: int) -> Any:
+    return lambda implementation: elements if implementation.backend == "numba" else limit(implementation)

@@ -1,0 +1,190 @@
+"""PTX run on the host: what a compiler made for a GPU, checked without one.
+
+    kernels = ptx.load(text)
+    kernels["name"].launch(grid, block, arguments, memory=tensors)
+
+Each kernel becomes a function in C++ (translating.py), compiled by the host's compiler, that machine.cpp runs for each
+thread, in another order at each launch. An instruction that isn't known is an error of ``load``. An error of ``launch``
+is what a device would do wrong in silence: an address outside of the memory that was given, a meeting that some lanes
+don't come to, threads that wait for ever.
+
+What it can't show: that a fence is missing, since the host's memory has one order for all threads; an approximation's
+error, since these are near exact; and time.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import itertools
+import re
+import threading
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import host_compiler
+
+from .text import PtxError
+from .translating import Kernel as _Kernel
+from .translating import named, translated
+
+__all__ = ["Kernel", "PtxError", "extent", "load"]
+
+HERE = Path(__file__).parent
+_FLAGS = ("-fno-strict-aliasing", "-ffp-contract=off", "-fno-math-errno")
+_SYSTEM_BYTES = 1024
+"""Of shared memory before a block's own."""
+
+_lock = threading.Lock()
+_seeds = itertools.count()
+
+
+class _Launch(ctypes.Structure):
+    """``Launch`` of machine.hpp."""
+
+    _fields_ = (
+        ("step", ctypes.c_void_p),
+        ("parameters", ctypes.c_void_p),
+        *((name, ctypes.c_uint32 * 3) for name in ("grid", "block", "cluster")),
+        *((name, ctypes.c_uint32)
+          for name in ("resident", "thread_bytes", "local_bytes", "static_bytes", "dynamic_at", "shared_end")),
+        ("seed", ctypes.c_uint64),
+        ("spans", ctypes.c_void_p),
+        ("span_count", ctypes.c_uint32),
+        ("checks_spans", ctypes.c_uint32),
+    )  # fmt: skip
+
+
+class _Span(ctypes.Structure):
+    """``Span`` of machine.hpp."""
+
+    _fields_ = (("start", ctypes.c_uint64), ("bytes", ctypes.c_uint64), ("written", ctypes.c_uint32))
+
+
+def load(text: str) -> dict[str, Kernel]:
+    """The kernels of a module by name. Raises PtxError, which quotes what it doesn't know."""
+    code, kernels = translated(text)
+    library = _library(code)
+    return {name: Kernel(name, kernel, library) for name, kernel in kernels.items()}
+
+
+@functools.cache
+def _machine() -> Any:
+    """machine.cpp, whose functions the kernels' libraries find."""
+    return ctypes.CDLL(str(host_compiler.compiled(_source("machine.cpp"), *_FLAGS)), mode=ctypes.RTLD_GLOBAL)
+
+
+def _library(code: str) -> Any:
+    """The library of a module's kernels."""
+    _machine()
+    code = f"{_source('machine.hpp')}\n{code}"
+    return ctypes.CDLL(str(host_compiler.compiled(code, *_FLAGS, "-fvisibility=hidden")))
+
+
+def _source(name: str) -> str:
+    """A file of this folder with those that it includes, so that a library is known by all of them."""
+    text = (HERE / name).read_text(encoding="utf-8").replace("#pragma once\n", "")
+    return re.sub(r'#include "(.*)"\n', lambda found: _source(found[1]), text)
+
+
+class Kernel:
+    """A kernel that can be launched."""
+
+    def __init__(self, name: str, kernel: _Kernel, library: Any) -> None:
+        self.name, self._kernel, self._library = name, kernel, library
+        self._step = ctypes.cast(library[kernel.name], ctypes.c_void_p)
+        self._bytes = ctypes.c_uint32.in_dll(library, f"{kernel.name}_bytes").value
+        count = ctypes.c_uint32.in_dll(library, "module_span_count").value
+        self._own = list((_Span * count).in_dll(library, "module_spans")) if count else []
+
+    @property
+    def parameter_sizes(self) -> tuple[int, ...]:
+        """Bytes of each parameter."""
+        return tuple(size for _, size in self._kernel.parameters)
+
+    def launch(
+        self,
+        grid: int | Sequence[int],
+        block: int | Sequence[int],
+        arguments: Sequence[Any],
+        *,
+        shared_bytes: int = 0,
+        cluster: int | Sequence[int] = 1,
+        cooperative: bool = False,
+        memory: Iterable[Any] | None = None,
+        seed: int | None = None,
+    ) -> None:
+        """Run all blocks, and return. Raises PtxError.
+
+        grid: in blocks, even of a kernel that says .blocksareclusters, whose grid the driver counts in clusters.
+        arguments: each parameter's value, as bytes, a ctypes object, or an integer; or ``kernelParams`` of the driver,
+        a ctypes array of pointers to them. cluster: what the kernel itself says if it is 1. memory: what it may touch,
+        as tensors or ``(address, bytes)``, with False behind it for what it may only read; None: anything, and nothing
+        is checked. cooperative: all blocks are there at once. seed: of the order in which threads run; another at each
+        launch if it is None.
+        """
+        axes, kernel = [_three(sizes) for sizes in (grid, block, cluster)], self._kernel
+        if kernel.cluster and cluster == 1:
+            axes[2] = _three(kernel.cluster)
+        if kernel.block and axes[1] != _three(kernel.block):
+            raise PtxError(f"{self.name}: blocks are of {kernel.block} threads, and not of {axes[1]}")
+        parameters = ctypes.create_string_buffer(self._parameters(arguments), max(1, kernel.parameter_bytes))
+        spans = [*self._own, _Span(ctypes.addressof(parameters), kernel.parameter_bytes, 0)]
+        spans += map(_span, memory or ())
+        held = (_Span * len(spans))(*spans)
+        align = kernel.dynamic_align
+        dynamic_at = -(-(_SYSTEM_BYTES + kernel.static_bytes) // align) * align
+        number = next(_seeds) if seed is None else seed
+        launch = _Launch(
+            self._step,
+            ctypes.addressof(parameters),
+            *((ctypes.c_uint32 * 3)(*sizes) for sizes in axes),
+            axes[0][0] * axes[0][1] * axes[0][2] if cooperative else 0,
+            -(-self._bytes // 64) * 64,
+            kernel.local_bytes,
+            kernel.static_bytes,
+            dynamic_at,
+            dynamic_at + shared_bytes,
+            number,
+            ctypes.addressof(held),
+            len(spans),
+            memory is not None,
+        )
+        message = ctypes.create_string_buffer(4096)
+        with _lock:
+            failed = _machine().ptx_launch(ctypes.byref(launch), message, len(message))
+        if failed:
+            raise PtxError(f"{self.name}, seed {number}: {named(message.value.decode(), kernel)}")
+
+    def _parameters(self, arguments: Sequence[Any]) -> bytes:
+        places = self._kernel.parameters
+        if isinstance(arguments, ctypes.Array):
+            arguments = [ctypes.string_at(arguments[k], size) for k, (_, size) in enumerate(places)]
+        if len(arguments) != len(places):
+            raise PtxError(f"{self.name} takes {len(places)} parameters, got {len(arguments)}")
+        made = bytearray(self._kernel.parameter_bytes)
+        for k, (argument, (start, size)) in enumerate(zip(arguments, places, strict=True)):
+            value = (
+                (argument % (1 << 8 * size)).to_bytes(size, "little") if isinstance(argument, int) else bytes(argument)
+            )
+            if len(value) != size:
+                raise PtxError(f"{self.name}: parameter {k} takes {size} bytes, got {len(value)}")
+            made[start : start + size] = value
+        return bytes(made)
+
+
+def _three(sizes: int | Sequence[int]) -> tuple[int, int, int]:
+    x, y, z = (*((sizes,) if isinstance(sizes, int) else sizes), 1, 1)[:3]
+    return x, y, z
+
+
+def _span(what: Any) -> _Span:
+    address, size, written = (*what, True)[:3] if isinstance(what, tuple) else (what.data_ptr(), extent(what), True)
+    return _Span(address, size, written)
+
+
+def extent(x: Any) -> int:
+    """Bytes of a tensor from its first element to the end of the last."""
+    ends = 1 + sum((size - 1) * stride for size, stride in zip(x.shape, x.stride(), strict=True))
+    return int(ends * x.element_size() if x.numel() else 0)

@@ -1,0 +1,78 @@
+"""Small kernels in PTX around an instruction or a few, run by the emulator on NumPy's arrays."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import ptx
+
+REGISTERS = (
+    ".reg .pred p<9>; .reg .b8 rb<9>; .reg .b16 rs<32>; .reg .b32 r<64>; .reg .b64 rd<64>; "
+    ".reg .f32 f<16>; .reg .f64 fd<16>;"
+)
+_FAMILY = {1: "r", 2: "rs", 4: "r", 8: "rd"}
+
+
+def module(body: str, parameters: int, *, attributes: str = "", before: str = "") -> str:
+    """A module whose kernel ``main`` takes so many addresses, in rd1 and so on; r0 is the thread's number."""
+    names = ", ".join(f".param .u64 at{k}" for k in range(1, parameters + 1))
+    loads = "\n".join(f"ld.param.u64 rd{k}, [at{k}];" for k in range(1, parameters + 1))
+    return (
+        f".version 8.7\n.target sm_90a\n.address_size 64\n{before}\n"
+        f".visible .entry main({names}) {attributes} {{\n{REGISTERS}\n{loads}\nmov.u32 r0, %tid.x;\n{body}\nret;\n}}\n"
+    )
+
+
+def run(
+    body: str,
+    *arrays: np.ndarray,
+    grid: int = 1,
+    block: int = 32,
+    attributes: str = "",
+    before: str = "",
+    **options: Any,
+) -> None:
+    """Run a body as ``module`` has it on arrays, which it may write to."""
+    kernel = ptx.load(module(body, len(arrays), attributes=attributes, before=before))["main"]
+    memory = [(array.ctypes.data, array.nbytes) for array in arrays]
+    kernel.launch(grid, block, [array.ctypes.data for array in arrays], memory=memory, **options)
+
+
+def each(instructions: str, *inputs: np.ndarray, to: Any) -> np.ndarray:
+    """What instructions make of each element: ``{a}``, ``{b}``, ``{c}`` are the inputs, ``{d}`` is the result.
+
+    A thread takes one element.
+    """
+    out = np.zeros(inputs[0].size, to)
+    arrays = [*(np.ascontiguousarray(array).ravel() for array in inputs), out]
+    names, lines = {}, []
+    for k, (letter, array) in enumerate(zip([*"abc"[: len(inputs)], "d"], arrays, strict=True)):
+        size = array.dtype.itemsize
+        names[letter] = f"{_FAMILY[size]}{10 + k}"
+        lines.append(f"mul.wide.u32 rd{20 + k}, r0, {size}; add.s64 rd{20 + k}, rd{20 + k}, rd{k + 1};")
+        if letter != "d":
+            lines.append(f"ld.global.b{8 * size} {names[letter]}, [rd{20 + k}];")
+    last = len(inputs)
+    body = (
+        f"mov.u32 r1, %ctaid.x; mov.u32 r2, %ntid.x; mad.lo.u32 r0, r1, r2, r0; setp.ge.u32 p8, r0, {out.size};\n"
+        f"@p8 bra END;\n{' '.join(lines)}\n{instructions.format(**names)}\n"
+        f"st.global.b{8 * out.itemsize} [rd{20 + last}], {names['d']};\nEND:"
+    )
+    run(body, *arrays, grid=-(-out.size // 128), block=128)
+    return out
+
+
+def pairs(values: Any, dtype: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Every value beside every one."""
+    a, b = np.meshgrid(np.asarray(values, dtype), np.asarray(values, dtype))
+    return a.ravel(), b.ravel()
+
+
+def bits(array: np.ndarray) -> np.ndarray:
+    """An array's elements as integers, NaN as one."""
+    if array.dtype.kind != "f":
+        return array
+    words = array.view(f"u{array.itemsize}").copy()
+    words[np.isnan(array)] = 2 ** (8 * array.itemsize - 1) - 1
+    return words

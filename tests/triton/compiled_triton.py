@@ -1,0 +1,101 @@
+"""Runs Triton's and Gluon's kernels on the host as Triton's compiler has made them: their PTX, in the emulator of
+tests/shared/ptx. ``install()`` does so for this process; tensors are on the CPU then.
+
+The interpreter runs a kernel's source; this shows what the compiler makes of it, layouts and shared memory included.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import importlib
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import ptx
+import torch
+
+from kernelzoo import device as devices
+from kernelzoo.check import fuzz, running
+from kernelzoo.device import ARCHITECTURES
+from kernelzoo.kernels.shared import described, jit
+from kernelzoo.launch import Launch, Movable, WithWorkspace
+
+DEVICE = replace(ARCHITECTURES["sm_90"], name="emulated", multiprocessors=6)
+"""Few multiprocessors, so that small problems are many for them."""
+LANGUAGES = ("triton", "gluon")
+_TYPES = {"fp32": ctypes.c_float, "fp64": ctypes.c_double}
+
+_kernels = functools.lru_cache(maxsize=None)(ptx.load)
+
+
+class Program:
+    """A compiled kernel, with what ``jit.bound`` asks of one that is loaded."""
+
+    run = None
+
+    def __init__(self, compiled: Any) -> None:
+        self.compiled, self.metadata, self.name = compiled, compiled.metadata, compiled.name
+        self.n_regs = jit.resources(compiled, DEVICE).registers
+
+    def launch(self, programs: int, values: list[Any], memory: list[tuple[int, int]]) -> None:
+        metadata = self.metadata
+        if metadata.global_scratch_size or metadata.profile_scratch_size or metadata.num_ctas != 1:
+            raise NotImplementedError("scratch memory, or several blocks to a program")
+        _kernels(self.compiled.asm["ptx"])[self.name].launch(
+            programs,
+            32 * metadata.num_warps,
+            parameters(self.compiled, values),
+            shared_bytes=metadata.shared,
+            cooperative=bool(metadata.launch_cooperative_grid),
+            memory=memory,
+        )
+
+
+def parameters(compiled: Any, values: list[Any]) -> list[Any]:
+    """What a kernel takes of the values, without those that are compiled in; and no scratch memory."""
+    found: list[Any] = []
+    for value, kind in zip(values, compiled.src.signature.values(), strict=True):
+        if kind in _TYPES:
+            found.append(_TYPES[kind](value))
+        elif kind != "constexpr":
+            found.append(int(value))
+    return [*found, 0, 0]
+
+
+def _compiled(x: torch.Tensor, kernel: Any, args: tuple[Any, ...], options: dict[str, Any]) -> Program:
+    return Program(_compile(x, kernel, args, options))
+
+
+def launch_of(kernel: Any, program: Program, programs: int, args: tuple[Any, ...], tensors: int = 2) -> Launch:
+    """In the place of ``jit.launch_of``."""
+    sizes = [ptx.extent(arg) if isinstance(arg, torch.Tensor) else 0 for arg in args]
+    plain = [arg.data_ptr() if isinstance(arg, torch.Tensor) else arg for arg in args]
+
+    def at(*addresses: int) -> None:
+        values = [*addresses, *plain[tensors:]]
+        program.launch(programs, values, [(v, size) for v, size in zip(values, sizes, strict=True) if size])
+
+    workspace = [arg for arg in args[tensors:] if isinstance(arg, torch.Tensor)]
+    return WithWorkspace(at, *args[:tensors], workspace=workspace) if workspace else Movable(at, *args[:tensors])
+
+
+_compile: Callable[..., Any] = jit.compiled
+_limits = running.largest, fuzz.largest
+
+
+def install() -> None:
+    """Run the kernels here from now on, in this process. Harmless if done twice."""
+    described.triton.runtime.driver.set_active(described.DescribedDriver(DEVICE))
+    devices.of = lambda x: DEVICE
+    jit.compiled, jit.launch_of = _compiled, launch_of
+    for name in LANGUAGES:
+        package = importlib.import_module(f"kernelzoo.kernels.{name}")
+        package.probe, package.emulator = (lambda: ("cpu",)), (lambda: "the emulator of tests/shared/ptx")
+    # Limits of elements that suit what is compiled.
+    running.largest, fuzz.largest = (_limited(limit, few) for limit, few in zip(_limits, (2**15, 2**13), strict=True))
+
+
+def _limited(limit: Callable[[Any], int], elements: int) -> Callable[[Any], int]:
+    return lambda implementation: elements if implementation.backend in LANGUAGES else limit(implementation)
