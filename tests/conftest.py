@@ -41,7 +41,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if config.getoption("--all"):
         return
     interpreted = os.environ.get("TRITON_INTERPRET") == "1"
-    emulated = interpreted or os.environ.get("KERNELZOO_EMULATE_CUDA") == "1"
+    emulated = interpreted or any(
+        os.environ.get(name) == "1" for name in ("KERNELZOO_EMULATE_CUDA", "KERNELZOO_EVALUATE_CUTILE")
+    )
     core = config.getoption("--core")
     kept = _sample(
         [
@@ -103,8 +105,8 @@ def _number(text: str) -> int:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Test the shipped launch tables, unless KERNELZOO_TABLES is set. Where TRITON_INTERPRET, NUMBA_ENABLE_CUDASIM or
-    KERNELZOO_EMULATE_CUDA has kernels run on the host, make ready what they run in."""
+    """Test the shipped launch tables, unless KERNELZOO_TABLES is set. Where TRITON_INTERPRET, NUMBA_ENABLE_CUDASIM,
+    KERNELZOO_EMULATE_CUDA or KERNELZOO_EVALUATE_CUTILE has kernels run on the host, make ready what they run in."""
     words = "of the cases with these parameters in common, a usual run takes one in k; --all takes all"
     config.addinivalue_line("markers", f"sampled(k, *names): {words}")
     os.environ.setdefault("KERNELZOO_TABLES", "shipped")

@@ -1,8 +1,9 @@
-"""Mends Triton's interpreter, in which Gluon's kernels run too, or Numba's simulator, or emulates CUDA C++, in the
-process that fuzzes, which is given this file as a module:
+"""Mends Triton's interpreter, in which Gluon's kernels run too, or Numba's simulator, evaluates cuTile's tiles, or
+emulates CUDA C++, in the process that fuzzes, which is given this file as a module:
 
     TRITON_INTERPRET=1 kernelzoo fuzz 'triton/*' --module tests/emulators.py --cases 200
     TRITON_INTERPRET=1 kernelzoo fuzz 'gluon/*' --module tests/emulators.py --cases 200
+    KERNELZOO_EVALUATE_CUTILE=1 kernelzoo fuzz 'cutile/*' --module tests/emulators.py --cases 200
     NUMBA_ENABLE_CUDASIM=1 kernelzoo fuzz 'numba/*' --module tests/emulators.py --cases 24
     KERNELZOO_EMULATE_CUDA=1 kernelzoo fuzz 'cupy/*' --module tests/emulators.py --cases 200
 
@@ -17,6 +18,7 @@ from pathlib import Path
 for variable, name in (
     ("TRITON_INTERPRET", "triton/interpreter.py"),
     ("TRITON_INTERPRET", "gluon/stripped.py"),
+    ("KERNELZOO_EVALUATE_CUTILE", "cutile/evaluated.py"),
     ("NUMBA_ENABLE_CUDASIM", "numba/simulator.py"),
     ("KERNELZOO_EMULATE_CUDA", "cupy/emulator.py"),
 ):
