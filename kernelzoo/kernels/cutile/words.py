@@ -1,7 +1,7 @@
 """Words that kernels of several operations share: where a tile of rows lies, and in what it is computed.
 
 An array of rows has three axes: groups of rows, rows, and the elements of each; or, where rows lie across memory,
-groups, the elements, and rows, so that neighbours in memory are always neighbours along the last axis. AXIS is the one of
+groups, the elements, and rows, so that neighbours in memory are always neighbours along the last axis. AXIS is that of
 the elements, 2 or 1. A tile has one size for all arrays, SHAPE.
 """
 
