@@ -42,7 +42,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         return
     interpreted = os.environ.get("TRITON_INTERPRET") == "1"
     emulated = interpreted or any(
-        os.environ.get(name) == "1" for name in ("KERNELZOO_EMULATE_CUDA", "KERNELZOO_EVALUATE_CUTILE")
+        os.environ.get(f"KERNELZOO_{name}") == "1" for name in ("EMULATE_CUDA", "EMULATE_CUTILE", "EVALUATE_CUTILE")
     )
     core = config.getoption("--core")
     kept = _sample(

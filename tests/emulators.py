@@ -19,6 +19,7 @@ for variable, name in (
     ("TRITON_INTERPRET", "triton/interpreter.py"),
     ("TRITON_INTERPRET", "gluon/stripped.py"),
     ("KERNELZOO_EVALUATE_CUTILE", "cutile/evaluated.py"),
+    ("KERNELZOO_EMULATE_CUTILE", "cutile/compiled_cutile.py"),
     ("NUMBA_ENABLE_CUDASIM", "numba/simulator.py"),
     ("KERNELZOO_EMULATE_CUDA", "cupy/emulator.py"),
 ):

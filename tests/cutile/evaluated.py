@@ -162,7 +162,13 @@ class Language(ModuleType):
 
     @staticmethod
     def full(shape: Sequence[int], value: Any, dtype: torch.dtype) -> torch.Tensor:
+        if isinstance(value, float):  # cuTile rounds a constant
+            value = torch.tensor(value, dtype=torch.float32).item()
         return torch.full(tuple(shape), value, dtype=dtype)
+
+    @staticmethod
+    def bitcast(x: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+        return x.view(dtype)
 
     @staticmethod
     def zeros(shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:

@@ -113,7 +113,7 @@ def test_every_form_reads_and_writes_16_bytes_at_a_time(
 @pytest.mark.parametrize("arch", ARCHITECTURES_HERE)
 @pytest.mark.parametrize(("op", "form"), FORMS, ids=lambda value: getattr(value, "name", value))
 def test_a_compiled_kernel_is_what_a_launch_takes_it_for(op: operations.Operation, form: str, arch: str) -> None:
-    """Its threads, its clusters, its parameters and their order are nowhere promised: they are as a launch has them."""
+    """Its clusters, its parameters and their order are nowhere promised: they are as a launch has them."""
     if form == "split_cluster" and arch == "sm_80":
         pytest.skip("sm_80 has no clusters, and the form refuses it")
     for made in taken(op, form, torch.bfloat16, arch):
@@ -131,6 +131,15 @@ def test_a_compiled_kernel_is_what_a_launch_takes_it_for(op: operations.Operatio
             expected += [".u32"] * len(program.step.arguments)
             head = code[: code.index(".reqntid")]
             assert re.findall(r"\.param (\.\w+)", head) == expected
+
+
+def test_threads_are_the_compilers_own() -> None:
+    """It takes one warp where a tile is one element, whatever it is told."""
+    (small,) = programs(MIN, "rows", (1, 1), 1, torch.float32, "sm_90")
+    (usual,) = programs(MIN, "rows", (64, 4096), 1, torch.float32, "sm_90")
+    assert (small.step.threads, usual.step.threads) == (32, 128)
+    for program in (small, usual):
+        assert re.findall(r"\.reqntid (\d+)", program.ptx) == [str(program.step.threads)]
 
 
 def test_parameters_stand_where_the_kernel_reads_them() -> None:

@@ -61,7 +61,7 @@ class Program:
     integers: int
     constants: tuple[Any, ...]
     warps: int
-    """Warps of a block."""
+    """Of a block, at the most."""
     blocks: int = 1
     """Blocks of a cluster, which is one program."""
 
@@ -170,6 +170,13 @@ def _compiler() -> str:
     for file in sorted(package.rglob("*.py")):
         digest.update(str(file.relative_to(package)).encode() + b"\0" + file.read_bytes())
     return repr((digest.hexdigest(), version("cuda-tile"), _tileiras()))
+
+
+def threads(program: Program, capability: int) -> int:
+    """Threads of a block of the compiled program: the compiler may take fewer warps than it is told of."""
+    found = re.search(r"\.reqntid (\d+)", described(program, capability).ptx or "")
+    assert found is not None, "what tileiras makes has its threads in its PTX"
+    return int(found[1])
 
 
 @cache

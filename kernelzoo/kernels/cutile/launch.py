@@ -94,11 +94,12 @@ def bound(
     program = Program(kernel, known, len(integers), tuple(constants), warps, blocks)
     device, recorder = device_of(tensors[0]), recording.get()
     if recorder is not None:
+        threads = compiler.threads(program, device.capability) if recorder.compiles else warps * WARP
         return recorder.launch(
             Step(
                 f"{program.name}, {warps} warps",
                 (programs * blocks,),
-                warps * WARP,
+                threads,
                 cluster=blocks,
                 arguments=tuple(integers),
                 build=partial(compiler.described, program, device.capability) if recorder.compiles else None,

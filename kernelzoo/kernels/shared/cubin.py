@@ -75,7 +75,7 @@ def ptx(cubin: bytes) -> str | None:
         return None
     lines = cubin[kept.offset : kept.offset + kept.size].decode().split("\0")
     text = "\n".join(line for line in lines if line)
-    return text.partition("\n.section")[0] + "\n"
+    return re.split(r"\n\.(?:section|nv_)", text, maxsplit=1)[0] + "\n"
 
 
 def _sections(cubin: bytes) -> dict[str, _Section]:

@@ -8,7 +8,7 @@ import torch
 
 from kernelzoo.kernels.cutile import tiles
 from kernelzoo.kernels.cutile.launch import bound
-from kernelzoo.kernels.cutile.softmax.words import exponential, taken_in
+from kernelzoo.kernels.cutile.softmax.words import exponential, lowest, taken_in
 from kernelzoo.kernels.cutile.words import block_at, tile_of, wide
 from kernelzoo.launch import Launch
 from kernelzoo.layout import rows_of
@@ -18,20 +18,13 @@ BLOCK_BYTES = 16384
 """Of a block of the running pair: 16 float32 elements to each of 256 threads, with a maximum and a sum for each."""
 
 
-def lowest(dtype: torch.dtype) -> float:
-    """The lowest finite number, as it is computed: where a running maximum begins, so that no difference of two is
-    -inf - -inf."""
-    return torch.finfo(tiles.wide_dtype(dtype)).min
-
-
 @ct.kernel
-def online_kernel(x, out, LOWEST: ct.Constant[float], AXIS: ct.Constant[int], SHAPE: ct.Constant[tuple]):
+def online_kernel(x, out, AXIS: ct.Constant[int], SHAPE: ct.Constant[tuple]):
     ct.grid_dependency_control_wait()
     group, strip = tile_of(ct.bid(0), x, AXIS, SHAPE)
     blocks = ct.num_tiles(x, AXIS, SHAPE)
-    # Every lane keeps a pair of its own, and lanes meet once, after the loop. A maximum starts at the lowest finite
-    # number, so that no difference of two is -inf - -inf.
-    top = ct.full(SHAPE, LOWEST, wide(x))
+    # Every lane keeps a pair of its own, and lanes meet once, after the loop.
+    top = lowest(x, SHAPE)
     total = ct.zeros(SHAPE, wide(x))
     for i in range(blocks):
         place = block_at(group, strip, i, AXIS)
@@ -55,6 +48,6 @@ def online(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """
     rows = rows_of(x, out)
     tile = tiles.block(rows, BLOCK_BYTES, 2)
-    views, constants = tiles.seen_all(rows, tile, (x, out)), (lowest(x.dtype), tile.axis, tile.shape)
+    views, constants = tiles.seen_all(rows, tile, (x, out)), (tile.axis, tile.shape)
     id = "cutile/softmax/online"
     return bound(id, online_kernel, (x, out), views, (), constants, tile.count(rows), tile.warps)

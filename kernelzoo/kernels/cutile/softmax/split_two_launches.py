@@ -5,8 +5,8 @@ import torch
 
 from kernelzoo.kernels.cutile import tiles
 from kernelzoo.kernels.cutile.launch import bound, device_of
-from kernelzoo.kernels.cutile.softmax.online import BLOCK_BYTES, lowest
-from kernelzoo.kernels.cutile.softmax.words import exponential, taken_in
+from kernelzoo.kernels.cutile.softmax.online import BLOCK_BYTES
+from kernelzoo.kernels.cutile.softmax.words import exponential, lowest, taken_in
 from kernelzoo.kernels.cutile.words import block_at, slim, tile_of, wide
 from kernelzoo.launch import Launch, sequence
 from kernelzoo.layout import rows_of
@@ -14,14 +14,12 @@ from kernelzoo.registry import register
 
 
 @ct.kernel
-def leave_kernel(
-    x, tops, totals, parts, span, LOWEST: ct.Constant[float], AXIS: ct.Constant[int], SHAPE: ct.Constant[tuple]
-):
+def leave_kernel(x, tops, totals, parts, span, AXIS: ct.Constant[int], SHAPE: ct.Constant[tuple]):
     """A program has span blocks of a tile's rows, of which it leaves one pair to each row."""
     ct.grid_dependency_control_wait()
     group, strip = tile_of(ct.bid(0) // parts, x, AXIS, SHAPE)
     part = ct.bid(0) % parts
-    top = ct.full(SHAPE, LOWEST, wide(x))  # finite: see online_kernel
+    top = lowest(x, SHAPE)
     total = ct.zeros(SHAPE, wide(x))
     for i in range(part * span, min(part * span + span, ct.num_tiles(x, AXIS, SHAPE))):
         place = block_at(group, strip, i, AXIS)
@@ -36,7 +34,7 @@ def leave_kernel(
 @ct.kernel
 def write_kernel(
     x, out, tops, totals, parts, span,
-    PARTS: ct.Constant[int], LOWEST: ct.Constant[float], AXIS: ct.Constant[int], SHAPE: ct.Constant[tuple],
+    PARTS: ct.Constant[int], AXIS: ct.Constant[int], SHAPE: ct.Constant[tuple],
 ):  # fmt: skip
     """Every program merges all pairs of its rows in the same order, so that all agree to the bit. PARTS is the power of
     two that holds them."""
@@ -70,7 +68,7 @@ def split_two_launches(x: torch.Tensor, out: torch.Tensor) -> Launch:
     plan = tiles.cut(rows, tile, device_of(x))
     source, target = tiles.seen_all(rows, tile, (x, out))
     pairs = [tiles.left(rows, tile, plan, x, tiles.wide_dtype(x.dtype)) for _ in range(2)]
-    constants, programs = (lowest(x.dtype), tile.axis, tile.shape), tile.count(rows) * plan.parts
+    constants, programs = (tile.axis, tile.shape), tile.count(rows) * plan.parts
     leave = bound(id, leave_kernel, (x, out), (source, *pairs), plan, constants, programs, tile.warps)
     views, merging = (source, target, *pairs), (plan.merged, *constants)
     return sequence(leave, bound(id, write_kernel, (x, out), views, plan, merging, programs, tile.warps))

@@ -25,8 +25,16 @@ def softmax_of(x, AXIS):
     return exponentials * (1.0 / ct.sum(exponentials, AXIS, keepdims=True))
 
 
+def lowest(x, SHAPE):
+    """A tile of the lowest finite number, as an array is computed: where running maxima begin, so that no difference of
+    two is -inf - -inf. In float64 by its bits, since cuTile rounds a constant to float32."""
+    if x.dtype == ct.float64:
+        return ct.bitcast(ct.full(SHAPE, -(2**52) - 1, ct.int64), ct.float64)
+    return ct.full(SHAPE, -3.4028234663852886e38, ct.float32)
+
+
 def taken_in(top, total, x):
-    """The running (maximum, sum) pair of each lane with one more element. Maxima start finite: see online_kernel."""
+    """The running (maximum, sum) pair of each lane with one more element. Maxima start finite: see ``lowest``."""
     rise = x - top
     # Of exp(top - new top) and exp(x - new top) one is 1, and this is the other.
     scale = exponential(-ct.abs(rise))
