@@ -151,6 +151,7 @@ def test_parameters_stand_where_the_kernel_reads_them() -> None:
     passed = [made.words[start] for start in made.starts]
     arrays = x.data_ptr(), 6, 1, 8, 8, 0, 1, room.data_ptr(), 4, 1, out.data_ptr(), 6, 1, 1, 0
     assert passed == [*arrays, 5, 7]
+    assert (made.starts[0], made.starts[10]) == (0, 1)  # where a launch on other addresses writes them
 
 
 def test_every_kernel_begins_by_waiting_for_the_launch_before() -> None:
