@@ -25,7 +25,7 @@ from kernelzoo.kernels.cutile import compiler  # noqa: E402
 if why := compiler.lacking():
     pytest.skip(why, allow_module_level=True)
 
-from compiling_cutile import Program, programs  # noqa: E402
+from compiling_cutile import Program, bound, programs  # noqa: E402
 
 import kernelzoo  # noqa: E402
 from kernelzoo import operations, registry  # noqa: E402
@@ -233,6 +233,10 @@ def test_large_arrays_have_offsets_of_64_bits() -> None:
         (program,) = programs(SOFTMAX, "fused", (rows, 4096), 1, torch.float32, "sm_90")
         assert {known.index for known in program.step.constants if isinstance(known, compiler.Array)} == {index}
         assert bool(occurrences(r"\.param \.u32", program)) == (index == "int32")
+    expanded = torch.empty(1, dtype=torch.int8, device="meta").expand(2, (1 << 32) + 1)
+    for form in ("rows", "split_arrival"):
+        (program,) = bound(MIN, form, expanded, 1, "sm_90")
+        assert {known.index for known in program.step.constants if isinstance(known, compiler.Array)} == {"int64"}
 
 
 def test_a_launch_has_no_more_programs_than_are_counted_right() -> None:

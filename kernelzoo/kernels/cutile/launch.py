@@ -56,6 +56,11 @@ class View:
         """Elements from the first to the last."""
         return sum((size - 1) * stride for size, stride in zip(self.sizes, self.strides, strict=True))
 
+    @property
+    def far(self) -> bool:
+        """Whether sizes and strides need 64 bits; an axis that is expanded is long and has no extent."""
+        return max(self.extent, *self.sizes) >= FAR
+
     def known(self, index: str) -> Array:
         """What a kernel is compiled to know of it."""
         itemsize = self.tensor.element_size()
@@ -89,7 +94,7 @@ def bound(
     """
     if programs > MAX_PROGRAMS:
         raise GridTooLargeError(id, programs, MAX_PROGRAMS)
-    index = "int64" if any(view.extent >= FAR for view in views) else "int32"
+    index = "int64" if any(view.far for view in views) else "int32"
     known = tuple(view.known(index) for view in views)
     program = Program(kernel, known, len(integers), tuple(constants), warps, blocks)
     device, recorder = device_of(tensors[0]), recording.get()
