@@ -113,7 +113,7 @@ def test_every_form_reads_and_writes_16_bytes_at_a_time(
 @pytest.mark.parametrize("arch", ARCHITECTURES_HERE)
 @pytest.mark.parametrize(("op", "form"), FORMS, ids=lambda value: getattr(value, "name", value))
 def test_a_compiled_kernel_is_what_a_launch_takes_it_for(op: operations.Operation, form: str, arch: str) -> None:
-    """Its clusters, its parameters and their order are nowhere promised: they are as a launch has them."""
+    """Its threads, its clusters, and its parameters, whose order is that of cuTile's calling convention."""
     if form == "split_cluster" and arch == "sm_80":
         pytest.skip("sm_80 has no clusters, and the form refuses it")
     for made in taken(op, form, torch.bfloat16, arch):

@@ -123,7 +123,8 @@ def bound(
 
 
 def parameters(tensors: Sequence[torch.Tensor], views: Sequence[View], integers: Sequence[int]) -> Parameters:
-    """A compiled kernel's parameters: of each array its address, its sizes and its strides, then integers.
+    """A compiled kernel's parameters by cuTile's calling convention: of each array its address, its sizes and its
+    strides, then integers.
 
     Their words begin with the addresses of the canonical tensors, whether or not the kernel takes all of them.
     """
