@@ -13,7 +13,7 @@ nox.options.reuse_venv = "yes"
 nox.options.sessions = ["lint", "types", "audit", "tests", "bench"]
 
 CONSTRAINTS = Path(__file__).parent / ".ci" / "constraints.txt"
-BACKENDS = ("torch", "cpu", "triton", "gluon", "cupy", "numba")
+BACKENDS = ("torch", "cpu", "triton", "gluon", "cutile", "cupy", "numba")
 GPU = shutil.which("nvidia-smi") is not None or shutil.which("rocm-smi") is not None
 GROUPS = nox.project.dependency_groups
 PROJECT = nox.project.load_toml("pyproject.toml")
@@ -25,10 +25,11 @@ CONFORMANCE = "tests/test_conformance.py"
 PARALLEL = ("-n", "auto", "--dist", "loadgroup")
 # What mostly waits for processes that it started; in one of ours what shares something that takes long to make.
 WAITING = ("-n", str(2 * (os.cpu_count() or 1)), "--dist", "loadgroup")
-# Without a GPU, kernels run in Triton's interpreter or Numba's simulator, in a process of their own, as the switch is
-# read at import; the same kernels are compiled ahead of time in another.
+# Without a GPU, kernels run in Triton's interpreter or Numba's simulator, cuTile's tiles as torch's tensors, in a
+# process of their own, as the switch is read at import; the same kernels are compiled ahead of time in another.
 INTERPRETER = {"TRITON_INTERPRET": "1"}
 SIMULATOR = {"NUMBA_ENABLE_CUDASIM": "1"}
+EVALUATED = {"KERNELZOO_EVALUATE_CUTILE": "1"}
 # CUDA C++ runs there in an emulator of ours, compiled by the host's C++ compiler, or by one from PyPI if it has none;
 # so does the PTX that a language's compiler makes.
 EMULATOR = {"KERNELZOO_EMULATE_CUDA": "1"}
@@ -39,11 +40,14 @@ COMPILER = () if shutil.which("g++") or shutil.which("clang++") else ("compiler"
 def install(session: nox.Session, *groups: str, extras: tuple[str, ...] = ()) -> None:
     """Install the project with some extras and dependency groups, at the versions of the constraints file."""
     target = f".[{','.join(extras)}]" if extras else "."
-    constraints = CONSTRAINTS
+    lines = CONSTRAINTS.read_text(encoding="utf-8").splitlines()
     if CUDA != "13":  # the toolkit's wheels are pinned for 13; another takes the newest that the extras allow
-        constraints = Path(session.create_tmp()) / "constraints.txt"
-        lines = CONSTRAINTS.read_text(encoding="utf-8").splitlines(keepends=True)
-        constraints.write_text("".join(line for line in lines if not line.startswith(("cuda-", "nvidia-"))))
+        lines = [line for line in lines if not line.startswith(("cuda-", "nvidia-"))]
+    elif "cutile" in extras:  # whose compiler comes in parts of one version, libNVVM among them
+        newer = {line.partition("==")[0]: line.partition("==")[2] for line in lines}["nvidia-cuda-tileiras"]
+        lines = [f"nvidia-nvvm=={newer}" if line.startswith("nvidia-nvvm==") else line for line in lines]
+    constraints = Path(session.create_tmp()) / "constraints.txt"
+    constraints.write_text("\n".join(lines))
     # Not compiled as it is installed: most of torch is never imported, and each session saves ten seconds. Then it must
     # be kept when it is compiled as it is imported, which an environment may forbid: seconds of every process.
     session.env["PYTHONDONTWRITEBYTECODE"] = ""
@@ -188,6 +192,17 @@ def tests_gluon(session: nox.Session) -> None:
         check(session, *conformance)
 
 
+@nox.session(name="tests-cutile")
+def tests_cutile(session: nox.Session) -> None:
+    """The contract, for the cuTile backend: evaluated on the host, compiled and emulated, and on a GPU."""
+    install(session, "test", *COMPILER, extras=("cutile",))
+    conformance = (CONFORMANCE, "-k", "cutile", "--kernelzoo-require", "cutile", *session.posargs)
+    check(session, *conformance, *PARALLEL, **EVALUATED)
+    check(session, "tests/cutile", *PARALLEL, *session.posargs)
+    if GPU:
+        check(session, *conformance)
+
+
 @nox.session(name="tests-cupy")
 def tests_cupy(session: nox.Session) -> None:
     """The contract, for the CuPy backend: emulated, compiled ahead of time, and on a GPU if there is one."""
@@ -270,6 +285,15 @@ def bench_gluon(session: nox.Session) -> None:
         session.skip("no GPU here, and the interpreter is never timed")
     install(session, "bench", extras=("gluon", "report"))
     compare(session, "--backend=torch,gluon")
+
+
+@nox.session(name="bench-cutile")
+def bench_cutile(session: nox.Session) -> None:
+    """The cuTile backend beside torch; without a GPU there is nothing to time."""
+    if not GPU:
+        session.skip("no GPU here, and what is evaluated on the host is never timed")
+    install(session, "bench", extras=("cutile", "report"))
+    compare(session, "--backend=torch,cutile")
 
 
 @nox.session(name="bench-cupy")

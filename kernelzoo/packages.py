@@ -25,6 +25,7 @@ ENTRY_POINTS = "kernelzoo.backends"
 BUILT_IN = {
     "cpu": "kernelzoo.kernels.cpu",
     "cupy": "kernelzoo.kernels.cupy",
+    "cutile": "kernelzoo.kernels.cutile",
     "gluon": "kernelzoo.kernels.gluon",
     "numba": "kernelzoo.kernels.numba",
     "torch": "kernelzoo.kernels.torch",

@@ -40,7 +40,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.xdist_group(f"{implementation.op} {dtype}"))
     if config.getoption("--all"):
         return
-    emulators = ("TRITON_INTERPRET", "KERNELZOO_EMULATE_CUDA", "KERNELZOO_EMULATE_PTX")
+    emulators = ("TRITON_INTERPRET", "KERNELZOO_EVALUATE_CUTILE", "KERNELZOO_EMULATE_CUDA", "KERNELZOO_EMULATE_PTX")
     emulated = any(os.environ.get(name, "0") != "0" for name in emulators)
     core = config.getoption("--core")
     kept = _sample(
@@ -99,8 +99,9 @@ def _number(text: str) -> int:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Test the shipped launch tables, unless KERNELZOO_TABLES is set. Where TRITON_INTERPRET, NUMBA_ENABLE_CUDASIM or
-    KERNELZOO_EMULATE_CUDA or _PTX has kernels run on the host, make ready what they run in."""
+    """Test the shipped launch tables, unless KERNELZOO_TABLES is set. Where TRITON_INTERPRET, NUMBA_ENABLE_CUDASIM,
+    KERNELZOO_EVALUATE_CUTILE, KERNELZOO_EMULATE_CUDA or _PTX has kernels run on the host, make ready what they run in.
+    """
     words = "of the cases with these parameters in common, a usual run takes one in k; --all takes all"
     config.addinivalue_line("markers", f"sampled(k, *names): {words}")
     os.environ.setdefault("KERNELZOO_TABLES", "shipped")

@@ -1,8 +1,9 @@
-"""Mends Triton's interpreter, in which Gluon's kernels run too, or Numba's simulator, or emulates CUDA C++ or PTX, in
-the process that fuzzes, which is given this file as a module:
+"""Mends Triton's interpreter, in which Gluon's kernels run too, or Numba's simulator, evaluates cuTile's tiles, or
+emulates CUDA C++ or PTX, in the process that fuzzes, which is given this file as a module:
 
     TRITON_INTERPRET=1 kernelzoo fuzz 'triton/*' --module tests/emulators.py --cases 200
     TRITON_INTERPRET=1 kernelzoo fuzz 'gluon/*' --module tests/emulators.py --cases 200
+    KERNELZOO_EVALUATE_CUTILE=1 kernelzoo fuzz 'cutile/*' --module tests/emulators.py --cases 200
     NUMBA_ENABLE_CUDASIM=1 kernelzoo fuzz 'numba/*' --module tests/emulators.py --cases 24
     KERNELZOO_EMULATE_CUDA=1 kernelzoo fuzz 'cupy/*' --module tests/emulators.py --cases 200
 
@@ -20,10 +21,12 @@ sys.path.append(str(Path(__file__).parent / "shared"))  # where fuzzing loads th
 for variable, value, name in (
     ("TRITON_INTERPRET", "1", "triton/interpreter.py"),
     ("TRITON_INTERPRET", "1", "gluon/stripped.py"),
+    ("KERNELZOO_EVALUATE_CUTILE", "1", "cutile/evaluated.py"),
     ("NUMBA_ENABLE_CUDASIM", "1", "numba/simulator.py"),
     ("KERNELZOO_EMULATE_CUDA", "1", "cupy/emulator.py"),
     ("KERNELZOO_EMULATE_PTX", "triton", "triton/compiled_triton.py"),
     ("KERNELZOO_EMULATE_PTX", "numba", "numba/compiled_numba.py"),
+    ("KERNELZOO_EMULATE_PTX", "cutile", "cutile/compiled_cutile.py"),
 ):
     if os.environ.get(variable) == value:
         spec = importlib.util.spec_from_file_location(Path(name).stem, Path(__file__).parent / name)

@@ -28,7 +28,8 @@ PINNED = dict(
     for line in (ROOT / ".ci" / "constraints.txt").read_text(encoding="utf-8").splitlines()
     if line and not line.startswith("#")
 )
-ELSEWHERE = {"cupy-cuda12x"}  # pinned for CUDA 13 alone
+# Pinned for CUDA 13 alone; and for numba-cuda, where cuTile takes that of its own compiler, as noxfile.py says.
+ELSEWHERE = {"cupy-cuda12x", "nvidia-nvvm"}
 
 
 def normal(name: str) -> str:

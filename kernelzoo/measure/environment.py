@@ -12,6 +12,8 @@ _DISTRIBUTIONS = (
     "kernelzoo",
     "torch",
     "triton",
+    "cuda-tile",
+    "nvidia-cuda-tileiras",
     "cupy-cuda12x",
     "cupy-cuda13x",
     "numba",

@@ -21,7 +21,15 @@ PAGE = PACKAGE.parent / "docs" / "kernels.md"
 MOST_LINES = 310
 """Of code that a reader of one form goes through, from the public call on."""
 
-NAMES = {"triton": "Triton", "gluon": "Gluon", "cupy": "CUDA C", "numba": "Numba", "cpu": "cpu", "torch": "torch"}
+NAMES = {
+    "triton": "Triton",
+    "gluon": "Gluon",
+    "cutile": "cuTile",
+    "cupy": "CUDA C",
+    "numba": "Numba",
+    "cpu": "cpu",
+    "torch": "torch",
+}
 """Languages, in the order of the page, and what it calls them."""
 
 CALL = (

@@ -68,6 +68,16 @@ def resources(cubin: bytes, entry: str, capability: int) -> Resources:
     )
 
 
+def ptx(cubin: bytes) -> str | None:
+    """The PTX that a compiler has left in machine code, for debuggers, less what it says of its own source; or None."""
+    kept = _sections(cubin).get(".nv_debug_ptx_txt")
+    if kept is None:
+        return None
+    lines = cubin[kept.offset : kept.offset + kept.size].decode().split("\0")
+    text = "\n".join(line for line in lines if line)
+    return re.split(r"\n\.(?:section|nv_)", text, maxsplit=1)[0] + "\n"
+
+
 def _sections(cubin: bytes) -> dict[str, _Section]:
     table, size, entries, names = (*struct.unpack_from("<Q", cubin, 40), *struct.unpack_from("<HHH", cubin, 58))
     found = [_Section(*struct.unpack_from("<IIQQQQ", cubin, table + size * i)) for i in range(entries)]

@@ -90,6 +90,13 @@ def check(status: int) -> None:
         raise RuntimeError(f"CUDA driver: {text.value.decode() if text.value else status}")
 
 
+def version() -> int:
+    """The newest CUDA that the driver is for: 13000 for 13.0."""
+    found = ctypes.c_int()
+    check(library().cuDriverGetVersion(ctypes.byref(found)))
+    return found.value
+
+
 _lock = threading.Lock()
 
 

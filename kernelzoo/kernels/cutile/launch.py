@@ -1,0 +1,181 @@
+"""From a kernel written in cuTile to a launch on torch's stream: compiled once, its arguments packed at bind.
+
+cuTile's own way, ``cuda.tile.launch(stream, grid, kernel, arguments)``, looks at each tensor at every call, and
+compiles at the first; here a launch is one ``cuLaunchKernelEx``, see :mod:`kernelzoo.kernels.shared.driver`.
+"""
+
+import math
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+
+import kernelzoo.kernels.cutile as package
+from kernelzoo import device as devices
+from kernelzoo.device import Device, attached
+from kernelzoo.errors import GridTooLargeError
+from kernelzoo.kernels.cutile import compiler
+from kernelzoo.kernels.cutile.compiler import Array, Program
+from kernelzoo.kernels.shared import driver
+from kernelzoo.kernels.shared.driver import Parameters, Shape
+from kernelzoo.launch import Launch, Movable, Step, WithWorkspace, recording
+from kernelzoo.layout import VECTOR_BYTES
+
+WARP = 32
+"""Threads of a warp."""
+
+MAX_PROGRAMS = 2**24 - 1
+"""In a launch: tileiras counts programs in float32, and cuTile's own launch refuses more. Choosers take halves then."""
+
+FAR = 2**30
+"""Elements from an array's first to its last from which on sizes and strides are 64-bit: what a tile has past an end
+is counted too."""
+
+
+def device_of(x: torch.Tensor) -> Device:
+    """The device that a kernel on x runs on."""
+    found: Device = devices.of(x) if package.stand_in is None else package.stand_in.device
+    return found
+
+
+@dataclass(frozen=True)
+class View:
+    """A tensor as a kernel sees it: some of its elements, by axes of whatever order, the last one along memory if there
+    is such an axis."""
+
+    tensor: torch.Tensor
+    sizes: tuple[int, ...]
+    strides: tuple[int, ...]
+    """In elements; of an axis of one element whatever it may be."""
+
+    @property
+    def extent(self) -> int:
+        """Elements from the first to the last."""
+        return sum((size - 1) * stride for size, stride in zip(self.sizes, self.strides, strict=True))
+
+    @property
+    def far(self) -> bool:
+        """Whether sizes and strides need 64 bits; an axis that is expanded is long and has no extent."""
+        return max(self.extent, *self.sizes) >= FAR
+
+    def known(self, index: str) -> Array:
+        """What a kernel is compiled to know of it."""
+        itemsize = self.tensor.element_size()
+        ones = tuple(size == 1 for size in self.sizes)
+        apart = [stride for stride, one in zip(self.strides[:-1], ones[:-1], strict=True) if not one]
+        return Array(
+            str(self.tensor.dtype).removeprefix("torch."),
+            index,
+            ones,
+            ones[-1] or self.strides[-1] == 1,
+            math.gcd(VECTOR_BYTES // itemsize, *apart, *([] if ones[-1] else [self.sizes[-1]])),
+            math.gcd(VECTOR_BYTES, self.tensor.data_ptr()),
+        )
+
+
+def bound(
+    id: str,
+    kernel: Any,
+    tensors: Sequence[torch.Tensor],
+    views: Sequence[View],
+    integers: Sequence[int],
+    constants: Sequence[Any],
+    programs: int,
+    warps: int,
+    blocks: int = 1,
+) -> Launch:
+    """Compile a kernel for its arguments and return its launch over so many programs, each a cluster of blocks.
+
+    tensors: the canonical ones, as the bind takes them. views: the kernel's arrays, of these or of a workspace;
+    integers and constants follow them. Raises GridTooLargeError.
+    """
+    if programs > MAX_PROGRAMS:
+        raise GridTooLargeError(id, programs, MAX_PROGRAMS)
+    index = "int64" if any(view.far for view in views) else "int32"
+    known = tuple(view.known(index) for view in views)
+    program = Program(kernel, known, len(integers), tuple(constants), warps, blocks)
+    device, recorder = device_of(tensors[0]), recording.get()
+    if recorder is not None:
+        threads = compiler.threads(program, device.capability) if recorder.compiles else warps * WARP
+        return recorder.launch(
+            Step(
+                f"{program.name}, {warps} warps",
+                (programs * blocks,),
+                threads,
+                cluster=blocks,
+                arguments=tuple(integers),
+                build=partial(compiler.described, program, device.capability) if recorder.compiles else None,
+                constants=(*program.arrays, *program.constants),
+            )
+        )
+    if package.stand_in is not None:
+        launch: Launch = package.stand_in.launch(program, programs, views, integers)
+        return launch
+    # A block's threads are the kernel's own, and a launch says 1; and so it is with the blocks of a cluster.
+    shape = Shape(programs, 1, cluster=blocks, kernel_says_cluster=True)
+    function = _loaded(program, device)
+    with attached(device.index):
+        driver.allow(function, shape)
+    return _launched(function, shape, tensors, views, integers, device)
+
+
+def parameters(tensors: Sequence[torch.Tensor], views: Sequence[View], integers: Sequence[int]) -> Parameters:
+    """A compiled kernel's parameters by cuTile's calling convention: of each array its address, its sizes and its
+    strides, then integers.
+
+    Their words begin with the addresses of the canonical tensors, whether or not the kernel takes all of them.
+    """
+    words = [tensor.data_ptr() for tensor in tensors]
+    starts = []
+    for view in views:
+        place = next((i for i, tensor in enumerate(tensors) if tensor is view.tensor), len(words))
+        if place == len(words):
+            words.append(view.tensor.data_ptr())
+        starts.append(place)
+        for number in (*view.sizes, *view.strides):
+            starts.append(len(words))
+            words.append(number)
+    for number in integers:
+        starts.append(len(words))
+        words.append(number)
+    return Parameters(tuple(words), tuple(starts))
+
+
+def _launched(
+    function: int,
+    shape: Shape,
+    tensors: Sequence[torch.Tensor],
+    views: Sequence[View],
+    integers: Sequence[int],
+    device: Device,
+) -> Launch:
+    launched = function, shape, parameters(tensors, views, integers), device
+    if len(tensors) == 2:
+        at: Any = driver.movable(*launched)
+    else:
+        placed = driver.placed(*launched)
+
+        def at(*addresses: int) -> None:
+            placed(addresses)
+
+    workspace = [view.tensor for view in views if not any(view.tensor is tensor for tensor in tensors)]
+    return WithWorkspace(at, *tensors, workspace=workspace) if workspace else Movable(at, *tensors)
+
+
+def _loaded(program: Program, device: Device) -> int:
+    """The driver's handle of a program on a device, compiled on first use and kept. Safe from several threads."""
+    found = _functions.get((program, device.index))
+    if found is None:
+        with _loading:
+            found = _functions.get((program, device.index))
+            if found is None:
+                binary = compiler.compiled(program, device.capability)
+                found = _functions[program, device.index] = driver.load(binary, program.name, device.index)
+    return found
+
+
+_loading = threading.Lock()
+_functions: dict[tuple[Program, int], int] = {}

@@ -1,0 +1,26 @@
+"""Words of the minimum that its kernels share. Elements are compared in their own dtype, which loses nothing."""
+
+import cuda.tile as ct
+
+from kernelzoo.kernels.cutile.words import block_at
+
+
+def lower(a, b):
+    """Elementwise minimum; NaN if either is."""
+    return ct.minimum(a, b, propagate_nan=True)
+
+
+def least_of(x, AXIS):
+    """The minimum along an axis, which stays; NaN if there is one."""
+    return ct.min(x, AXIS, keepdims=True, propagate_nan=True)
+
+
+def block_of(x, group, strip, block, IDENTITY, FLOAT, RAGGED, AXIS, SHAPE):
+    """A block of a tile's rows. Past their end it is infinity, or of integers, if RAGGED, IDENTITY."""
+    padding = ct.PaddingMode.POS_INF if FLOAT else ct.PaddingMode.ZERO
+    tile = ct.load(x, block_at(group, strip, block, AXIS), SHAPE, padding_mode=padding, allow_tma=False)
+    if RAGGED:
+        element = ct.arange(SHAPE[AXIS], dtype=ct.int32)
+        element = ct.reshape(element, (1, 1, SHAPE[2]) if AXIS == 2 else (1, SHAPE[1], 1))
+        tile = ct.where(element < x.shape[AXIS] - block * SHAPE[AXIS], tile, IDENTITY)
+    return tile

@@ -1,0 +1,33 @@
+"""Launch numbers of the tiles of short rows that programs hold."""
+
+from kernelzoo.device import Device
+from kernelzoo.errors import UnsupportedProblemError
+from kernelzoo.kernels.cutile import tiles
+from kernelzoo.kernels.cutile.tiles import Tile
+from kernelzoo.layout import Rows
+from kernelzoo.tables import knob, numbers
+
+
+@numbers
+class Numbers:
+    """Shipped values are no card's yet."""
+
+    tile_bytes: int = knob(
+        16384, among=(8192, 16384, 32768), unit="bytes", why="of short rows as computed, which a program holds"
+    )
+    tiles_per_sm: int = knob(
+        16, among=(4, 8, 16, 32), unit="tiles", why="such tiles are made no larger than leaves each SM so many"
+    )
+
+
+def short_tile(knobs: Numbers, device: Device, rows: Rows, inputs: int) -> Tile | None:
+    """A tile of short rows side by side, None where a program holds no two."""
+    return tiles.short_tile(knobs.tile_bytes, knobs.tiles_per_sm, device, rows, inputs)
+
+
+def short_or_refuse(knobs: Numbers, device: Device, rows: Rows, inputs: int, id: str) -> Tile:
+    """``short_tile``. Raises UnsupportedProblemError where there is none."""
+    tile = short_tile(knobs, device, rows, inputs)
+    if tile is None:
+        raise UnsupportedProblemError(id, f"a tile holds no two rows of {rows.n} elements along memory")
+    return tile

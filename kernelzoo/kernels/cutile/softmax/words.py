@@ -1,0 +1,41 @@
+"""Words of softmax that its kernels share.
+
+All kernels subtract the maximum first and scale by log2(e) after (``exponential`` does), since the other order loses
+bits on rows with a large offset. ``ct.max`` may drop a NaN, and the sum brings it back: exp(NaN - max) is NaN.
+"""
+
+import cuda.tile as ct
+
+LOG2_E = 1.4426950408889634
+
+
+def exponential(x):
+    """e^x; in float32 by the device's power of two, results below the smallest normal number flushed to zero."""
+    return ct.exp(x) if x.dtype == ct.float64 else ct.exp2(x * LOG2_E, flush_to_zero=True)
+
+
+def zero_if_empty(top):
+    """What to subtract: of a row of -inf alone 0, so that 0 / 0 makes its NaN, and no lane computes -inf - -inf."""
+    return ct.where(top == -float("inf"), 0.0, top)
+
+
+def softmax_of(x, AXIS):
+    """Softmax of the rows of a tile, in the tile's own precision."""
+    exponentials = exponential(x - zero_if_empty(ct.max(x, AXIS, keepdims=True)))
+    return exponentials * (1.0 / ct.sum(exponentials, AXIS, keepdims=True))
+
+
+def lowest(x, SHAPE):
+    """A tile of the lowest finite number, as an array is computed: where running maxima begin, so that no difference of
+    two is -inf - -inf. In float64 by its bits, since cuTile rounds a constant to float32."""
+    if x.dtype == ct.float64:
+        return ct.bitcast(ct.full(SHAPE, -(2**52) - 1, ct.int64), ct.float64)
+    return ct.full(SHAPE, -3.4028234663852886e38, ct.float32)
+
+
+def taken_in(top, total, x):
+    """The running (maximum, sum) pair of each lane with one more element. Maxima start finite: see ``lowest``."""
+    rise = x - top
+    # Of exp(top - new top) and exp(x - new top) one is 1, and this is the other.
+    scale = exponential(-ct.abs(rise))
+    return ct.maximum(top, x), ct.where(rise > 0, total * scale + 1, total + scale)

@@ -1,0 +1,34 @@
+"""Words that kernels of several operations share: where a tile of rows lies, and in what it is computed.
+
+An array of rows has three axes: groups of rows, rows, and the elements of each; or, where rows lie across memory,
+groups, the elements, and rows, so that neighbours in memory are always neighbours along the last axis. AXIS is that of
+the elements, 2 or 1. A tile has one size for all arrays, SHAPE.
+"""
+
+import cuda.tile as ct
+
+
+def tile_of(number, x, AXIS, SHAPE):
+    """The place of a tile, counted in tiles: (group, strip). Tiles of one group follow each other."""
+    strips = ct.num_tiles(x, 3 - AXIS, SHAPE)
+    return number // strips, number % strips
+
+
+def block_at(group, strip, block, AXIS):
+    """Where a block of a tile's rows is, as an index of tiles."""
+    return (group, strip, block) if AXIS == 2 else (group, block, strip)
+
+
+def slim(SHAPE, AXIS, size):
+    """The tile's shape, with another size along rows."""
+    return (SHAPE[0], SHAPE[1], size) if AXIS == 2 else (SHAPE[0], size, SHAPE[2])
+
+
+def wide(x):
+    """What elements of an array are computed in: half precision in float32."""
+    return ct.float64 if x.dtype == ct.float64 else ct.float32
+
+
+def ends(SHAPE, AXIS):
+    """The tile's shape without the axis of the elements: of what there is one of to each row."""
+    return (SHAPE[0], SHAPE[1]) if AXIS == 2 else (SHAPE[0], SHAPE[2])

@@ -1,0 +1,62 @@
+"""Runs cuTile's kernels on the host as its compiler has made them: their PTX, in the emulator of tests/shared/ptx.
+``install()`` does so for this process; tensors are on the CPU then.
+
+Evaluated (evaluated.py), a kernel's source runs; this shows what tileiras makes of it, with clusters and parameters.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+sys.path.append(str(Path(__file__).parents[1] / "shared"))  # where fuzzing loads this file by its path alone
+
+import ptx
+
+import kernelzoo.kernels.cutile as backend
+from kernelzoo.check import fuzz, running
+from kernelzoo.device import ARCHITECTURES, Device
+from kernelzoo.kernels.cutile import compiler, launch
+from kernelzoo.kernels.shared import cubin
+
+_kernels = functools.lru_cache(maxsize=None)(ptx.load)
+_limits = running.largest, fuzz.largest
+
+
+class Machine:
+    """What takes a device's place."""
+
+    device: Device = replace(ARCHITECTURES["sm_90"], name="emulated", multiprocessors=6)
+    """Few multiprocessors, so that small problems are many for them."""
+
+    def __str__(self) -> str:
+        return "the emulator of tests/shared/ptx"
+
+    def launch(self, program: Any, programs: int, views: Sequence[Any], integers: Sequence[int]) -> Callable[[], None]:
+        code = cubin.ptx(compiler.compiled(program, self.device.capability))
+        assert code is not None
+        kernel = _kernels(code)[program.name]
+        passed = launch.parameters((), views, integers)
+        arguments = [passed.words[start] for start in passed.starts]
+        threads = compiler.threads(program, self.device.capability)
+
+        def run() -> None:
+            memory = [(view.tensor.data_ptr(), (view.extent + 1) * view.tensor.element_size()) for view in views]
+            kernel.launch(programs * program.blocks, threads, arguments, cluster=program.blocks, memory=memory)
+
+        return run
+
+
+def install() -> None:
+    """Run the kernels here from now on, in this process. Harmless if done twice."""
+    backend.stand_in = Machine()
+    # Limits of elements that suit what is compiled.
+    running.largest, fuzz.largest = (_limited(limit, few) for limit, few in zip(_limits, (2**15, 2**13), strict=True))
+
+
+def _limited(limit: Callable[[Any], int], elements: int) -> Callable[[Any], int]:
+    return lambda implementation: elements if implementation.backend == "cutile" else limit(implementation)

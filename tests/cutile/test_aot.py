@@ -1,0 +1,309 @@
+"""cuTile's kernels, compiled without a device for each architecture at the tiles that the bind functions choose.
+
+What is asserted is read off the generated code.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+ct = pytest.importorskip("cuda.tile", reason="the cutile backend needs the package cuda-tile")
+import kernelzoo.kernels.cutile as backend  # noqa: E402  (after the skips)
+
+if backend.stand_in is not None:
+    pytest.skip("nothing is compiled where cuTile is evaluated; unset the variable for it", allow_module_level=True)
+from kernelzoo.kernels.cutile import compiler  # noqa: E402
+
+if why := compiler.lacking():
+    pytest.skip(why, allow_module_level=True)
+
+from compiling_cutile import Program, bound, programs  # noqa: E402
+
+import kernelzoo  # noqa: E402
+from kernelzoo import operations, registry  # noqa: E402
+from kernelzoo.device import ARCHITECTURES, assumed  # noqa: E402
+from kernelzoo.errors import GridTooLargeError, UnsupportedProblemError  # noqa: E402
+from kernelzoo.inspect import inspect as inspected  # noqa: E402
+from kernelzoo.kernels.cutile import launch, tiles  # noqa: E402
+from kernelzoo.kernels.shared.code_cache import read  # noqa: E402
+from kernelzoo.launch import recorded  # noqa: E402
+from kernelzoo.layout import rows_of  # noqa: E402
+
+ARCHITECTURES_HERE = ("sm_80", "sm_90", "sm_100", "sm_120")
+OPERATIONS = tuple(operations.OPERATIONS[name] for name in ("softmax", "min", "softmax_backward", "min_backward"))
+SOFTMAX, MIN = OPERATIONS[:2]
+FORMS = [(operations.OPERATIONS[i.op], i.variant) for i in kernelzoo.implementations("cutile") if not i.chooses]
+FLOATS = (torch.float32, torch.bfloat16, torch.float64)
+
+# Short rows, middling ones even and odd, the longest on chip, few very long, one giant, other axes.
+PROBLEMS = (
+    ((1 << 20, 64), 1),
+    ((1000003, 33), 1),
+    ((4096, 1000), 1),
+    ((4096, 4096), 1),
+    ((1823, 781), 1),
+    ((3001, 5003), 1),
+    ((4096, 12672), 1),
+    ((512, 32768), 1),
+    ((777, 50257), 1),
+    ((16, 262144), 1),
+    ((1, 1 << 28), 1),
+    ((8192, 8192), 0),
+    ((300, 4099), 0),
+    ((64, 512, 96), 1),
+)
+LOAD, STORE = r"ld\.global\S*\.v(?:4\.b32|2\.b64|8\.b16)", r"st\.global\S*\.v(?:4\.b32|2\.b64|8\.b16)"
+
+
+def occurrences(pattern: str, program: Program) -> int:
+    return len(re.findall(pattern, program.ptx))
+
+
+def taken(op: operations.Operation, form: str, dtype: Any, arch: str) -> list[list[Program]]:
+    """The launches of a form for some problems, at least one of which it takes."""
+    found = []
+    for shape, axis in (((4096, 4096), 1), ((1 << 18, 64), 1), ((512, 4096), 0)):
+        if axis == 0 and "columns" not in form and form != "split_two_launches":
+            continue  # where rows are read one by one
+        if shape[1] == 64 and form not in ("multi_row_tile", "rows", "rows_deferred_block"):
+            continue  # which is less than a vector to a thread
+        try:
+            found.append(programs(op, form, shape, axis, dtype, arch))
+        except UnsupportedProblemError:
+            continue
+    return found
+
+
+@pytest.mark.sampled(6, "op", "arch")
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+@pytest.mark.parametrize(("shape", "axis"), PROBLEMS, ids=str)
+@pytest.mark.parametrize("arch", ARCHITECTURES_HERE)
+@pytest.mark.parametrize("op", OPERATIONS, ids=lambda op: op.name)
+def test_auto_spills_no_register(op: Any, arch: str, shape: tuple[int, ...], axis: int, dtype: Any) -> None:
+    made = programs(op, "auto", shape, axis, dtype, arch)
+    assert made and not [str(program) for program in made if program.compiled.local_bytes]
+
+
+@pytest.mark.sampled(3, "op", "arch")
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+@pytest.mark.parametrize("arch", ARCHITECTURES_HERE)
+@pytest.mark.parametrize(("op", "form"), FORMS, ids=lambda value: getattr(value, "name", value))
+def test_every_form_reads_and_writes_16_bytes_at_a_time(
+    op: operations.Operation, form: str, arch: str, dtype: Any
+) -> None:
+    if form == "split_cluster" and arch == "sm_80":
+        pytest.skip("sm_80 has no clusters, and the form refuses it")
+    launches = taken(op, form, dtype, arch)
+    assert launches
+    for made in launches:
+        assert not [str(program) for program in made if program.compiled.local_bytes]
+        assert all(occurrences(LOAD, program) for program in made), list(map(str, made))
+        assert op is MIN or occurrences(STORE, made[-1]), str(made[-1])
+
+
+@pytest.mark.sampled(2, "form")
+@pytest.mark.parametrize("arch", ARCHITECTURES_HERE)
+@pytest.mark.parametrize(("op", "form"), FORMS, ids=lambda value: getattr(value, "name", value))
+def test_a_compiled_kernel_is_what_a_launch_takes_it_for(op: operations.Operation, form: str, arch: str) -> None:
+    """Its threads, its clusters, and its parameters, whose order is that of cuTile's calling convention."""
+    if form == "split_cluster" and arch == "sm_80":
+        pytest.skip("sm_80 has no clusters, and the form refuses it")
+    for made in taken(op, form, torch.bfloat16, arch):
+        for program in made:
+            code = program.ptx
+            assert re.findall(r"\.reqntid (\d+)", code) == [str(program.step.threads)]
+            clusters = re.findall(r"\.reqnctapercluster (\d+)", code)
+            assert clusters == ([str(program.step.cluster)] if program.step.cluster > 1 else [])
+            assert (".blocksareclusters" in code) == (program.step.cluster > 1)
+            arrays = [known for known in program.step.constants if isinstance(known, compiler.Array)]
+            expected = []
+            for array in arrays:
+                number = ".u64" if array.index == "int64" else ".u32"
+                expected += [".u64", *[number] * (2 * len(array.ones))]
+            expected += [".u32"] * len(program.step.arguments)
+            head = code[: code.index(".reqntid")]
+            assert re.findall(r"\.param (\.\w+)", head) == expected
+
+
+def test_threads_are_the_compilers_own() -> None:
+    """It takes one warp where a tile is one element, whatever it is told."""
+    (small,) = programs(MIN, "rows", (1, 1), 1, torch.float32, "sm_90")
+    (usual,) = programs(MIN, "rows", (64, 4096), 1, torch.float32, "sm_90")
+    assert (small.step.threads, usual.step.threads) == (32, 128)
+    for program in (small, usual):
+        assert re.findall(r"\.reqntid (\d+)", program.ptx) == [str(program.step.threads)]
+
+
+def test_parameters_stand_where_the_kernel_reads_them() -> None:
+    """Two arrays and a workspace: the kernel's order, and words that begin with the canonical tensors."""
+    x, out, room = torch.empty(6, 8), torch.empty(6), torch.empty(4)
+    views = (launch.View(x, (6, 1, 8), (8, 0, 1)), launch.View(room, (4,), (1,)), launch.View(out, (6, 1), (1, 0)))
+    made = launch.parameters((x, out), views, (5, 7))
+    assert made.words[:2] == (x.data_ptr(), out.data_ptr())
+    passed = [made.words[start] for start in made.starts]
+    arrays = x.data_ptr(), 6, 1, 8, 8, 0, 1, room.data_ptr(), 4, 1, out.data_ptr(), 6, 1, 1, 0
+    assert passed == [*arrays, 5, 7]
+    assert (made.starts[0], made.starts[10]) == (0, 1)  # where a launch on other addresses writes them
+
+
+def test_every_kernel_begins_by_waiting_for_the_launch_before() -> None:
+    registry.import_kernels("cutile", "kernelzoo.kernels.cutile")
+    kernels = {
+        function
+        for key, module in list(sys.modules.items())
+        if key.startswith("kernelzoo.kernels.cutile.")
+        for function in vars(module).values()
+        if isinstance(function, ct.kernel)
+    }
+    assert len(kernels) >= 13
+    for kernel in kernels:
+        (definition,) = ast.parse(inspect.getsource(kernel._pyfunc)).body
+        assert isinstance(definition, ast.FunctionDef)
+        first = next(s for s in definition.body if not isinstance(getattr(s, "value", None), ast.Constant))
+        assert ast.unparse(first) == "ct.grid_dependency_control_wait()", kernel
+
+
+@pytest.mark.parametrize(("op", "form"), FORMS, ids=lambda value: getattr(value, "name", value))
+def test_launches_wait_before_they_touch_memory(op: operations.Operation, form: str) -> None:
+    for arch, early in (("sm_90", True), ("sm_80", False)):
+        if form == "split_cluster" and not early:
+            continue
+        for program in (program for made in taken(op, form, torch.bfloat16, arch) for program in made):
+            code = program.ptx
+            assert code.count("griddepcontrol.wait") == early
+            if early:
+                memory = re.search(r"\b(?:ld|st|red|atom)\.(?:relaxed|acquire|release|weak|volatile|\.)*global", code)
+                assert memory is not None and code.index("griddepcontrol.wait") < memory.start()
+
+
+@pytest.mark.parametrize(("op", "form"), FORMS, ids=lambda value: getattr(value, "name", value))
+def test_sums_are_in_a_fixed_order(op: operations.Operation, form: str) -> None:
+    """No floating-point number is added to another by an atomic: the same input gives the same bits."""
+    for dtype in FLOATS:
+        for made in taken(op, form, dtype, "sm_90"):
+            assert not any(occurrences(r"\b(?:atom|red)\.\S*add\S*\.b?f\d", program) for program in made)
+
+
+@pytest.mark.parametrize("arch", ARCHITECTURES_HERE)
+def test_last_arriver_is_ordered_by_release_and_acquire(arch: str) -> None:
+    for form, shape, axis in (("split_arrival", (16, 262144), 1), ("columns_split", (262144, 64), 0)):
+        (program,) = programs(MIN, form, shape, axis, torch.float32, arch)
+        before, arrival, after = program.ptx.partition("atom.global.acq_rel.add.u32")
+        assert arrival
+        # The partial result is stored, then all threads meet, then one of them arrives.
+        assert re.search(r"st\.global.*bar\.sync", before, re.DOTALL)
+        assert re.search(r"bar\.sync.*ld\.global", after, re.DOTALL)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16, torch.float64], ids=str)
+def test_a_minimum_keeps_nan(dtype: Any) -> None:
+    """In float64, for which there is no such instruction, it is asked for."""
+    for form, shape, axis in (
+        ("rows", (4096, 5003), 1),
+        ("rows_deferred_block", (4096, 40000), 1),
+        ("split_arrival", (16, 262144), 1),
+        ("columns", (512, 4096), 0),
+        ("columns_split", (262144, 64), 0),
+    ):
+        (program,) = programs(MIN, form, shape, axis, dtype, "sm_90")
+        if dtype == torch.float64:
+            assert occurrences(r"setp\.nan\.f64", program) >= occurrences(r"\bmin\.f64", program) > 0
+            continue
+        assert occurrences(r"\bmin\.NaN\.b?f(?:32|16)", program)
+        assert not occurrences(r"\bmin\.(?:ftz\.)?b?f(?:16|32)", program)
+
+
+@pytest.mark.parametrize("dtype", [torch.bool, torch.uint8, torch.int8, torch.int16, torch.int64], ids=str)
+def test_a_minimum_of_integers_spills_no_register(dtype: Any) -> None:
+    for shape, axis in (((4096, 4096), 1), ((3001, 5003), 1), ((16, 262144), 1), ((8192, 8192), 0)):
+        for program in programs(MIN, "auto", shape, axis, dtype, "sm_90"):
+            assert not program.compiled.local_bytes, (str(program), shape, axis)
+
+
+def test_large_arrays_have_offsets_of_64_bits() -> None:
+    for rows, index in ((1 << 17, "int32"), (1 << 19, "int64")):
+        (program,) = programs(SOFTMAX, "fused", (rows, 4096), 1, torch.float32, "sm_90")
+        assert {known.index for known in program.step.constants if isinstance(known, compiler.Array)} == {index}
+        assert bool(occurrences(r"\.param \.u32", program)) == (index == "int32")
+    expanded = torch.empty(1, dtype=torch.int8, device="meta").expand(2, (1 << 32) + 1)
+    for form in ("rows", "split_arrival"):
+        (program,) = bound(MIN, form, expanded, 1, "sm_90")
+        assert {known.index for known in program.step.constants if isinstance(known, compiler.Array)} == {"int64"}
+
+
+def test_a_launch_has_no_more_programs_than_are_counted_right() -> None:
+    """Beyond 2^24 a form refuses, and a chooser takes halves."""
+    x = torch.empty(1 << 24, 4096, 1, dtype=torch.float16, device="meta")
+    with assumed(ARCHITECTURES["sm_90"]), recorded() as steps:
+        with pytest.raises(GridTooLargeError, match="16777215"):
+            registry._registered["cutile", "softmax", "fused"](x, x)
+        registry._registered["cutile", "softmax", "auto"](x, x)
+        assert len(steps) == 2 and all(step.grid[0] < 1 << 24 for step in steps)
+        assert sum(step.grid[0] for step in steps) == 1 << 24
+
+
+def test_machine_code_is_compiled_once_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    x = torch.empty(64, 64, 1, device="meta")
+    with assumed(ARCHITECTURES["sm_90"]):
+        rows = rows_of(x, x)
+        tile = tiles.row_tile(rows, 1, "cutile/softmax/fused")
+        views = tiles.seen_all(rows, tile, (x, x))
+    from kernelzoo.kernels.cutile.softmax.tile_kernel import tile_kernel
+
+    known = tuple(view.known("int32") for view in views)
+    program = compiler.Program(tile_kernel, known, 0, (tile.axis, tile.shape), 4)
+    made = compiler.compiled(program, 90)
+    (kept,) = (tmp_path / "kernelzoo" / "cutile").iterdir()
+    assert read(kept.parent, kept.name) == made
+    assert [path.name for path in tmp_path.rglob("*") if path.is_dir()] == ["kernelzoo", "cutile"]  # nor a cache of its
+    monkeypatch.setattr(compiler, "to_cubin", None)
+    assert compiler.compiled(program, 90) == made
+    with pytest.raises(TypeError):
+        compiler.compiled(program, 80)
+
+
+def test_a_row_too_long_for_the_chip_is_refused() -> None:
+    for op in OPERATIONS:
+        if op is not MIN:
+            with pytest.raises(UnsupportedProblemError, match="must fit on chip"):
+                programs(op, "fused", (4, 32769), 1, torch.float32, "sm_90")
+    with pytest.raises(UnsupportedProblemError, match="rows of 2048 to 131072"):
+        programs(SOFTMAX, "split_cluster", (4, 131073), 1, torch.float32, "sm_90")
+
+
+@pytest.mark.parametrize("arch", ["sm_75", "gfx942"])
+def test_other_architectures_are_refused_by_name(arch: str) -> None:
+    with pytest.raises(kernelzoo.errors.InspectionError, match=f"{arch}.*sm_80"):
+        inspected("cutile/softmax/fused", (64, 64), "fp32", arch=arch)
+
+
+def test_a_kernel_is_shown() -> None:
+    (shown,) = inspected("cutile/softmax/auto", (512, 50000), "fp32", arch="sm_90")
+    assert shown.implementation == "cutile/softmax/split_cluster" and shown.language == "cuTile"
+    assert shown.ptx is not None and ".entry tile_kernel" in shown.ptx and "%arg0" not in shown.ptx
+    assert shown.grid == (512 * 4, 1, 1) and shown.block == (256, 1, 1) and shown.cluster == (4, 1, 1)
+    assert shown.constants["SHAPE"] == "(1, 1, 65536)" and shown.registers and not shown.local_bytes
+    assert (shown.sass is None) == (shown.sass_missing is not None)
+
+
+def test_what_is_not_installed_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    def absent() -> Any:
+        raise FileNotFoundError
+
+    monkeypatch.setattr(compiler, "_tileiras", lambda: "Cuda compilation tools, release 13.2, V13.2.86")
+    assert "too old" in compiler.lacking()
+    with pytest.raises(kernelzoo.BackendUnavailableError, match=r"13\.3 is needed"):
+        backend.probe()
+    monkeypatch.setattr(compiler.cutile, "_find_compiler_bin", absent)
+    with pytest.raises(kernelzoo.BackendUnavailableError, match="tileiras, is not installed"):
+        backend.probe()
