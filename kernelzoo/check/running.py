@@ -37,7 +37,14 @@ def largest(implementation: Implementation) -> int:
     backend = get(implementation.backend)
     if backend.devices[-1] == "cuda":
         return 2**27
-    return 2**14 if backend.emulator else 2**23
+    return (compiled_elements(backend.name) or 2**14) if backend.emulator else 2**23
+
+
+def compiled_elements(backend: str) -> int:
+    """Elements of the largest input where an emulator runs what is compiled and not interpreted, as it sets
+    ``compiled_elements`` of the backend's package; else 0."""
+    package = packages().get(backend)
+    return getattr(importlib.import_module(package), "compiled_elements", 0) if package is not None else 0
 
 
 def check(implementation: Implementation, case: Case, device: str) -> None:

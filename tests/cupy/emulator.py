@@ -28,7 +28,6 @@ import host_compiler
 
 import kernelzoo.kernels.cupy as backend
 from kernelzoo import tables
-from kernelzoo.check import fuzz, running
 from kernelzoo.device import ARCHITECTURES, Device
 from kernelzoo.errors import BackendUnavailableError
 from kernelzoo.kernels.cupy import compiler as cuda
@@ -348,16 +347,7 @@ def install(capability: int = 90) -> None:
     """Run the kernels here from now on, in this process. Harmless if done twice."""
     os.environ.setdefault(tables.ENVIRONMENT, "shipped")
     backend.stand_in = Machine(DEVICES[capability])
-    # A limit of elements that suits what is compiled, and not, as for other emulators, what is interpreted.
-    running.largest = _limited(_conformance_largest, 2**17)
-    fuzz.largest = _limited(_fuzz_largest, 2**14)
-
-
-_conformance_largest, _fuzz_largest = running.largest, fuzz.largest
-
-
-def _limited(largest: Callable[[Any], int], elements: int) -> Callable[[Any], int]:
-    return lambda implementation: elements if implementation.backend == "cupy" else largest(implementation)
+    backend.compiled_elements = 2**17
 
 
 @contextlib.contextmanager

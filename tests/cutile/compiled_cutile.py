@@ -18,13 +18,11 @@ sys.path.append(str(Path(__file__).parents[1] / "shared"))  # where fuzzing load
 import ptx
 
 import kernelzoo.kernels.cutile as backend
-from kernelzoo.check import fuzz, running
 from kernelzoo.device import ARCHITECTURES, Device
 from kernelzoo.kernels.cutile import compiler, launch
 from kernelzoo.kernels.shared import cubin
 
 _kernels = functools.lru_cache(maxsize=None)(ptx.load)
-_limits = running.largest, fuzz.largest
 
 
 class Machine:
@@ -54,9 +52,4 @@ class Machine:
 def install() -> None:
     """Run the kernels here from now on, in this process. Harmless if done twice."""
     backend.stand_in = Machine()
-    # Limits of elements that suit what is compiled.
-    running.largest, fuzz.largest = (_limited(limit, few) for limit, few in zip(_limits, (2**15, 2**13), strict=True))
-
-
-def _limited(limit: Callable[[Any], int], elements: int) -> Callable[[Any], int]:
-    return lambda implementation: elements if implementation.backend == "cutile" else limit(implementation)
+    backend.compiled_elements = 2**15

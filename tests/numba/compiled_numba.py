@@ -10,14 +10,12 @@ from __future__ import annotations
 import functools
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
-from typing import Any
 
 import ptx
 import torch
 
 import kernelzoo.kernels.numba as backend
 from kernelzoo import device as devices
-from kernelzoo.check import fuzz, running
 from kernelzoo.device import ARCHITECTURES, Device
 from kernelzoo.kernels.numba import launch, source
 from kernelzoo.kernels.shared.driver import Shape
@@ -27,7 +25,6 @@ DEVICE = replace(ARCHITECTURES["sm_90"], name="emulated", multiprocessors=6)
 """Few multiprocessors, so that small problems are many for them."""
 
 _kernels = functools.lru_cache(maxsize=None)(ptx.load)
-_limits = running.largest, fuzz.largest
 
 
 @dataclass(frozen=True)
@@ -78,9 +75,4 @@ def install() -> None:
     launch.Loaded, launch.compiled = Emulated, _compiled
     launch.driver = SimpleNamespace(load=lambda text, name, index: _kernels(text.decode())[name])
     backend.probe, backend.emulator = (lambda: ("cpu",)), (lambda: "the emulator of tests/shared/ptx")
-    # Limits of elements that suit what is compiled.
-    running.largest, fuzz.largest = (_limited(limit, few) for limit, few in zip(_limits, (2**15, 2**13), strict=True))
-
-
-def _limited(limit: Any, elements: int) -> Any:
-    return lambda implementation: elements if implementation.backend == "numba" else limit(implementation)
+    backend.compiled_elements = 2**15

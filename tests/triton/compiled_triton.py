@@ -17,7 +17,6 @@ import ptx
 import torch
 
 from kernelzoo import device as devices
-from kernelzoo.check import fuzz, running
 from kernelzoo.device import ARCHITECTURES
 from kernelzoo.kernels.shared import described, jit
 from kernelzoo.launch import Launch, Movable, WithWorkspace
@@ -82,7 +81,6 @@ def launch_of(kernel: Any, program: Program, programs: int, args: tuple[Any, ...
 
 
 _compile: Callable[..., Any] = jit.compiled
-_limits = running.largest, fuzz.largest
 
 
 def install() -> None:
@@ -93,9 +91,4 @@ def install() -> None:
     for name in LANGUAGES:
         package = importlib.import_module(f"kernelzoo.kernels.{name}")
         package.probe, package.emulator = (lambda: ("cpu",)), (lambda: "the emulator of tests/shared/ptx")
-    # Limits of elements that suit what is compiled.
-    running.largest, fuzz.largest = (_limited(limit, few) for limit, few in zip(_limits, (2**15, 2**13), strict=True))
-
-
-def _limited(limit: Callable[[Any], int], elements: int) -> Callable[[Any], int]:
-    return lambda implementation: elements if implementation.backend in LANGUAGES else limit(implementation)
+        package.compiled_elements = 2**15

@@ -23,6 +23,7 @@ from kernelzoo.check.fuzz.case import (
     span,
     specials,
 )
+from kernelzoo.check.running import compiled_elements
 from kernelzoo.registry import Implementation
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ def largest(implementation: Implementation) -> int:
     backend = get(implementation.backend)
     if backend.devices[-1] == "cuda":
         return 2**20
-    return 2**9 if backend.emulator else 2**16
+    return (compiled_elements(backend.name) // 8 or 2**9) if backend.emulator else 2**16
 
 
 class Choose(Protocol):
