@@ -17,7 +17,8 @@ pytestmark = pytest.mark.skipif(not torch.distributed.is_gloo_available(), reaso
 
 SOFTMAX, MIN = operations.OPERATIONS["softmax"], operations.OPERATIONS["min"]
 INF, NAN = math.inf, math.nan
-COUNTS = (2, 3, 4)
+COUNTS = [pytest.param(count, marks=pytest.mark.xdist_group(f"ranks {count}"), id=str(count)) for count in (2, 3, 4)]
+"""One of pytest-xdist's processes starts all that a group takes: each would take seconds to start its own."""
 
 
 @pytest.fixture(scope="module", params=COUNTS)
