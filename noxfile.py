@@ -46,7 +46,7 @@ def install(session: nox.Session, *groups: str, extras: tuple[str, ...] = ()) ->
     elif "cutile" in extras:  # whose compiler comes in parts of one version, libNVVM among them
         newer = {line.partition("==")[0]: line.partition("==")[2] for line in lines}["nvidia-cuda-tileiras"]
         lines = [f"nvidia-nvvm=={newer}" if line.startswith("nvidia-nvvm==") else line for line in lines]
-    constraints = Path(session.create_tmp()) / "constraints.txt"
+    constraints = Path(session.virtualenv.location) / "constraints.txt"  # session.create_tmp would move TMPDIR there
     constraints.write_text("\n".join(lines))
     # Not compiled as it is installed: most of torch is never imported, and each session saves ten seconds. Then it must
     # be kept when it is compiled as it is imported, which an environment may forbid: seconds of every process.
@@ -88,10 +88,10 @@ def quick(session: nox.Session) -> None:
 def tests(session: nox.Session) -> None:
     """All tests: those of the project itself here, then each backend's in an environment of its own."""
     install(session, "test", "bench", "arrays", *COMPILER, extras=("cpu", "ray", "report"))
+    for backend in BACKENDS:  # also if something fails here
+        session.notify(f"tests-{backend}")
     others = [word for backend in BACKENDS for word in ("--ignore", f"tests/{backend}")]
     check(session, "tests", "--ignore", CONFORMANCE, *others, *WAITING, *session.posargs)
-    for backend in BACKENDS:
-        session.notify(f"tests-{backend}")
 
 
 # Python, torch and triton: each torch with the triton that its build for GPUs pins, other tritons with the torch of the
