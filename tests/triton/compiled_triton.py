@@ -63,7 +63,9 @@ def parameters(compiled: Any, values: list[Any]) -> list[Any]:
     return [*found, 0, 0]
 
 
-def _compiled(x: torch.Tensor, kernel: Any, args: tuple[Any, ...], options: dict[str, Any]) -> Program:
+def _compiled(
+    x: torch.Tensor, kernel: Any, args: tuple[Any, ...], options: dict[str, Any], *, loads: bool = False
+) -> Program:
     return Program(_compile(x, kernel, args, options))
 
 
