@@ -83,10 +83,10 @@ def controls(device: str) -> list[Control]:
     return [Control(id, problem) for id in languages]
 
 
-def raced(device: str, id: str, problem: Problem, cache: str) -> tuple[str, str]:
+def raced(device: str, id: str, problem: Problem, cache: str, rounds: int = 16) -> tuple[str, str]:
     """The layer that rejects it in a process of its own, and the words; or that it is accepted."""
     with Guard(device, [str(SHARED / "entrants.py")]) as guard:
-        _, failed = guard.race(problem, [id], rounds=16, cache=cache)
+        _, failed = guard.race(problem, [id], rounds=rounds, cache=cache)
     for row in failed:
         return REFUSED if row["outcome"] == "refused" else layers.layer_of(row["reason"]), row["reason"]
     return ACCEPTED, ""

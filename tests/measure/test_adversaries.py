@@ -90,9 +90,10 @@ def test_the_honest_are_accepted_on_cuda(control: Adversary) -> None:
 
 
 def test_a_process_of_its_own_rejects_and_accepts() -> None:
-    """What is raced on a GPU, here on the host. Which rows are stirred is drawn: by chance, it sees each of them."""
-    first = ADVERSARIES[0]
-    assert adversaries.STIRRED in (suite.raced("cpu", first.id, first.problem, "hot")[0] for _ in range(3))
+    """What is raced on a GPU, here on the host. On a busy machine a sample may be one launch: it takes one that does
+    nothing in each of them, and as many rounds as warm it."""
+    (lazy,) = [one for one in ADVERSARIES if one.name == "wears out"]
+    assert suite.raced("cpu", lazy.id, SMALL, "hot", 2 * adversaries.WARM)[0] == adversaries.STIRRED
     (control, *_) = suite.controls("cpu")
     assert suite.raced("cpu", control.id, SMALL, "hot") == (suite.ACCEPTED, "")
 

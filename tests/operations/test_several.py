@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -102,3 +103,11 @@ def test_a_bound_is_given_the_arithmetic(
     args = op.arguments((torch.zeros(2, 3, dtype=getattr(torch, dtype)), torch.zeros(2).long()))
     known = op._known(args.inputs, args)
     assert (known["unit"], known["tiny"]) == (2.0**unit, 2.0**tiny)
+
+
+def test_totals_are_drawn_as_a_row_has_them() -> None:
+    """Of 1 and more, whatever was drawn; NaN and infinity stay."""
+    drawn = torch.tensor([0.0, -3.0, 1e-40, 0.5, 7.0, 3.4e38, math.inf, math.nan])
+    confined = operations.OPERATIONS["softmax_finish"].confined(2, drawn, 4)
+    assert confined[:5].tolist() == [1, 1, 1, 1, 7]
+    assert 3e38 < confined[5] < 3.4e38 and confined[6] == math.inf and confined[7].isnan()

@@ -100,15 +100,15 @@ def test_auto_spills_no_register_on_integers(dtype: Any) -> None:
 def test_a_thread_has_whole_short_rows_in_registers(op: operations.Operation, arch: str) -> None:
     for shape, dtype in (
         ((3000017, 5), torch.bfloat16),
-        ((700001, 17), torch.float32),
         ((1000003, 33), torch.bfloat16),
+        ((700001, 17), torch.float32),
     ):
         form = "multi_row_thread" if op is SOFTMAX else "rows_deferred_thread"
         (program,) = programs(op, "auto" if shape[1] == 5 else form, shape, 1, dtype, arch)
         assert "thread" in program.name
-        # The minimum's auto leaves 17 of float32 to lanes; of those 68 words ptxas spills two on sm_100.
-        few = 2 if (op, shape[1], arch) == (MIN, 17, "sm_100") else 0
-        assert program.n_spills <= few, (program.name, shape, program.n_regs)
+        if program.n_spills and (op, shape[1], arch) == (MIN, 17, "sm_100"):
+            pytest.xfail("registers are spilled, in a form that auto leaves to shorter rows")
+        assert not program.n_spills, (program.name, shape, program.n_regs)
         if shape[1] == 5:
             many = 2 if op is MIN and arch != "gfx942" else 1  # groups of a thread
             load = r"dwordx4 v\[" if arch == "gfx942" else r"ld\.global\.\S*v4\.b32"
