@@ -189,7 +189,8 @@ def race(steps: dict[str, Step], rounds: int, here: Here) -> dict[str, list[floa
 
 def right(problem: Problem, mesh: DeviceMesh, inputs: Inputs, here: Here) -> dict[str, Way]:
     """The ways that every rank finds right."""
-    found = ways(problem.op, mesh, problem.shape[0], here, problem.sizes(here.ranks))
+    compiled = problem.shape in SHAPES[:2]
+    found = ways(problem.op, mesh, problem.shape[0], here, problem.sizes(here.ranks), compiled)
     for name, way in list(found.items()):
         try:
             error = ""
@@ -217,13 +218,16 @@ def experiment(
     most = max(shards)
     count = max(2, min(64, -(-CACHED // (most * sharded)))) if here.cuda else 2
     inputs = [drawn(problem, here, seed) for seed in range(count + count % 2)]
+    began = time.monotonic()
     found = right(problem, mesh, inputs[0], here)
+    tell(here, f"  {len(found)} ways are right, compiled and checked in {time.monotonic() - began:.0f} s")
     own = 0.0 if limits is None else limits.limit(problem.op, passes * shards[here.rank])
     each, made = [round(one * 1e6, 2) for one in ranked.each(own)], []
     alone = [complete(problem, one, here) for one in inputs[: max(2, len(inputs) // here.ranks)]]
     backend = kernelzoo.get("triton" if here.cuda else "torch")
     for how in ("graph", "eager") if here.cuda else ("eager",):
         steps: dict[str, Step] = {}
+        began = time.monotonic()
         todo = [(name, way.call, inputs) for name, way in found.items()]
         for name, call, given in [*todo, ("one GPU", getattr(backend, problem.op), alone)]:
             try:
@@ -242,6 +246,7 @@ def experiment(
             row |= {"us": round(us, 2), "limit_us": round(least, 2), "over_us": round(us - least, 2)}
             row |= {"bytes": passes * (sum(shards) if name == "one GPU" else most), "limits_us": each}
             made.append(row | {"samples_us": [round(one * 1e6, 2) for one in seconds]})
+        tell(here, f"  raced ({how}) in {time.monotonic() - began:.0f} s")
     return made
 
 
@@ -301,7 +306,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     speeds = ranked.each(
         None if limits is None else {"copy": limits.copy, "read": limits.read, "floor_s": limits.floor}
     )
+    if here.cuda:
+        tell(here, f"{time.monotonic() - here.began:4.0f} s  the GPUs' own speeds")
     alone, rows, left = exchanges(options.rounds, here), list[dict[str, Any]](), list[str]()
+    tell(here, f"{time.monotonic() - here.began:4.0f} s  exchanges alone")
 
     def write() -> dict[str, Any]:
         more = {"devices": devices, "ceilings": speeds, "exchange": alone, "left_out": left}
@@ -309,6 +317,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         ranked.write(options.output, found)
         return found
 
+    if here.rank == 0:
+        write()
     for problem in problems(SHAPES if here.cuda else SMALL):
         why = "not begun in time" if here.late(options.seconds) else ""
         if not why:

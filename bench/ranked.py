@@ -7,10 +7,13 @@ host without one, on two ranks of gloo, where all is tried and nothing is measur
 from __future__ import annotations
 
 import argparse
+import ctypes
 import datetime
+import faulthandler
 import gzip
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -28,6 +31,8 @@ from kernelzoo.files import write_whole
 
 TIMEOUT = 60.0
 """Seconds that an exchange waits for a rank."""
+DIE_WITH_PARENT = 1
+"""Linux's ``PR_SET_PDEATHSIG``: no signal that it could handle ends a rank that waits for another on its GPU."""
 CUTS = ("evenly", "unevenly", "one empty")
 
 
@@ -84,6 +89,8 @@ def launched(ranks: int | None, program: Path, arguments: Sequence[str]) -> int 
 
 def joined(timeout: float = TIMEOUT) -> Here:
     """Join the group of all ranks: NCCL where each has a GPU, else gloo."""
+    faulthandler.register(signal.SIGTERM, chain=True)  # where a rank was that is stopped
+    ctypes.CDLL(None).prctl(DIE_WITH_PARENT, signal.SIGKILL)
     rank, ranks = int(os.environ["LOCAL_RANK"]), int(os.environ["WORLD_SIZE"])
     cuda = torch.cuda.device_count() >= ranks
     device = torch.device("cuda", rank) if cuda else torch.device("cpu")

@@ -76,8 +76,8 @@ def shards(op: str, inputs: Inputs, sizes: Sequence[int], dim: int, here: Here) 
     return (*cut, *inputs[OPS[op] :])
 
 
-def captured(call: Callable[[], torch.Tensor]) -> torch.Tensor:
-    """The result of a graph's second replay."""
+def captured(call: Callable[[], torch.Tensor]) -> Call:
+    """The call as a graph, once it has run."""
     stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
     stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream):
@@ -86,10 +86,25 @@ def captured(call: Callable[[], torch.Tensor]) -> torch.Tensor:
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         found = call()
-    for _ in range(2):
+
+    def run() -> torch.Tensor:
         graph.replay()
-    torch.cuda.synchronize()
-    return found.clone()
+        return found
+
+    return run
+
+
+def agreeing(step: Callable[[], torch.Tensor | Call]) -> Any:
+    """What a step makes, which may not be left out where it fails on another rank: that one would wait for it."""
+    error, made = "", None
+    try:
+        made = step()
+    except (AssertionError, KernelZooError, RuntimeError) as wrong:
+        error = ranked.in_words(wrong)
+        print(f"rank {os.environ['RANK']}: {error}", file=sys.stderr, flush=True)
+    if why := ranked.agreed(error):
+        raise AssertionError(why)
+    return made
 
 
 def bits(x: torch.Tensor) -> torch.Tensor:
@@ -104,16 +119,18 @@ def tried(case: Case, cut: str, call: Call, graph: bool, here: Here) -> str:
     own = shards(case.op, inputs, sizes, case.dim, here)
     named = {"dim": case.dim} | ({"keepdim": case.keepdim} if case.op == "min" else {})
     error = ""
+    run = partial(call, *own, **named)
     try:
-        found = call(*own, **named)
-        again = captured(lambda: call(*own, **named)) if graph else call(*own, **named)
-        if not torch.equal(bits(found), bits(again)):
+        found = agreeing(run)
+        ready = agreeing(partial(captured, run)) if graph else run
+        again = [agreeing(lambda: ready().clone()) for _ in range(2)]
+        if not all(torch.equal(bits(found), bits(one)) for one in again):
             error = f"other bits {'in a graph' if graph else 'in another call'}"
         if case.op != "min":
             found = ranked.whole(found.contiguous(), sizes, case.dim)
         operation.assert_close(found, inputs, case.dim, case.keepdim)
     except (AssertionError, KernelZooError, RuntimeError) as wrong:
-        error = ranked.in_words(wrong)
+        error = error or ranked.in_words(wrong)
     return ranked.agreed(error)
 
 
@@ -162,7 +179,7 @@ def repeat(here: Here, calls: int) -> Iterator[dict[str, Any]]:
             began, error = time.monotonic(), ""
             runs: list[Callable[[], torch.Tensor]] = [partial(call, x) for x in inputs]
             if how == "graph":
-                runs = list(map(replayed, runs))
+                runs = list(map(captured, runs))
             before = 0
             for i in range(calls):
                 if i == calls // 10:
@@ -177,20 +194,6 @@ def repeat(here: Here, calls: int) -> Iterator[dict[str, Any]]:
             row: dict[str, Any] = {"section": "repeat", "op": op, "way": f"{name}, {how}", "count": calls}
             row |= {"wrong": int(bool(error)), "seconds": round(time.monotonic() - began, 1), "detail": error}
             yield row
-
-
-def replayed(call: Callable[[], torch.Tensor]) -> Callable[[], torch.Tensor]:
-    """The call as a graph."""
-    captured(call)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        found = call()
-
-    def run() -> torch.Tensor:
-        graph.replay()
-        return found
-
-    return run
 
 
 def survive(exchange: str) -> int:
@@ -211,8 +214,10 @@ def survive(exchange: str) -> int:
                 torch.cuda.synchronize()
     except Exception as wrong:
         error = ranked.in_words(wrong)
-    print(json.dumps([time.monotonic() - began, error]), flush=True)
-    os._exit(0)  # no farewell: it would wait for the rank that is gone
+    try:
+        print(json.dumps([time.monotonic() - began, error]), flush=True)
+    finally:
+        os._exit(0)  # no farewell: it would wait for the rank that is gone
 
 
 def killed(ranks: int, cuda: bool) -> Iterator[dict[str, Any]]:
@@ -234,19 +239,25 @@ def killed(ranks: int, cuda: bool) -> Iterator[dict[str, Any]]:
             for rank in range(ranks)
         ]
         wrong, waited = [], 0.0
-        for rank, process in enumerate(processes):
-            try:
-                said = process.communicate(timeout=max(1, began + STARTING + 2 * PATIENCE - time.monotonic()))[0]
-            except subprocess.TimeoutExpired:
+        try:
+            for rank, process in enumerate(processes):
+                try:
+                    said = process.communicate(timeout=max(1, began + STARTING + 2 * PATIENCE - time.monotonic()))[0]
+                except subprocess.TimeoutExpired:
+                    process.kill()
+                    process.communicate()
+                    wrong.append(f"rank {rank} hangs")
+                    continue
+                if rank < ranks - 1:
+                    seconds, error = (
+                        json.loads(said.splitlines()[-1]) if said.strip() else (0.0, "it ended without a word")
+                    )
+                    waited = max(waited, seconds)
+                    if not error.startswith("PeerError") or seconds > PATIENCE + 5:
+                        wrong.append(f"rank {rank} after {seconds:.1f} s: {error}")
+        finally:  # one that stays would take half of its GPU from whatever comes next
+            for process in processes:
                 process.kill()
-                process.communicate()
-                wrong.append(f"rank {rank} hangs")
-                continue
-            if rank < ranks - 1:
-                seconds, error = json.loads(said.splitlines()[-1]) if said.strip() else (0.0, "it ended without a word")
-                waited = max(waited, seconds)
-                if not error.startswith("PeerError") or seconds > PATIENCE + 5:
-                    wrong.append(f"rank {rank} after {seconds:.1f} s: {error}")
         row: dict[str, Any] = {"section": "killed", "op": "softmax", "way": exchange, "count": ranks - 1}
         yield row | {"wrong": len(wrong), "seconds": round(waited, 1), "detail": "; ".join(wrong)}
 

@@ -160,14 +160,16 @@ def ours(op: str, here: Here) -> dict[str, Way]:
     return found
 
 
-def ways(op: str, mesh: DeviceMesh, rows: int, here: Here, sizes: Sequence[int]) -> dict[str, Way]:
+def ways(
+    op: str, mesh: DeviceMesh, rows: int, here: Here, sizes: Sequence[int], compiled: bool = True
+) -> dict[str, Way]:
     """What is timed, by name, of shards of so many columns: torch reduces no empty ones, and its DTensor is cut evenly
-    here."""
+    here. ``compiled`` is whether torch by hand is compiled too, which takes longer than all the rest."""
     found = ours(op, here)
     if not all(sizes):
         return found
     found["torch by hand"] = Way(by_hand(op, lambda piece: piece))
-    if here.cuda and len(set(sizes)) == 1:  # compiling takes longer than all the rest
+    if compiled and here.cuda and len(set(sizes)) == 1:
         found["torch by hand, compiled"] = Way(by_hand(op, lambda piece: torch.compile(piece, dynamic=False)))
     if len(set(sizes)) == 1:
         gathers = by_dtensor(op, mesh)

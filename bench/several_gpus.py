@@ -10,6 +10,7 @@ stopped.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import signal
 import subprocess
@@ -43,12 +44,12 @@ def run(program: str, arguments: Sequence[str], log: Path, seconds: float) -> st
             status = process.wait(max(1.0, seconds))
         except subprocess.TimeoutExpired:
             process.send_signal(signal.SIGINT)
-            try:
+            with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(STOPPED)
-            except subprocess.TimeoutExpired:
-                os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
             return f"stopped after {seconds:.0f} s"
+        finally:  # a rank that stays, its kernel waiting for another, would take half of a GPU from what comes next
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
     return f"exit status {status}, see {log}" if status else ""
 
 
