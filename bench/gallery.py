@@ -1,4 +1,4 @@
-"""The explorer of our own results: ``python bench/gallery.py -o FOLDER`` writes a page for each report that records.py
+"""The explorer of our own results: ``python bench/gallery.py -o FOLDER`` writes a page for each report that pages.py
 makes, and README.md, which names the address of every view.
 
 Each is made of the files that the report of its name, and the tables of the documents, are made of: none can disagree.
@@ -38,14 +38,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("-o", "--output", type=Path, default=Path("out/gallery"), metavar="FOLDER")
     folder = parser.parse_args(argv).output
     folder.mkdir(parents=True, exist_ok=True)
-    records = _records()
+    pages = _pages()
     lines = ["# Explorer", "", "The results of the [records](records/README.md), to look through.", ""]
-    for page in records.PAGES:
+    for page in pages.PAGES:
         if not page.title:
             continue
         name = page.path.removeprefix("docs/records/").replace("/", "-")
-        paths = [records.RESULTS / f"{result}.json.gz" for result in page.results]
-        results = load([*paths, *(records.RESULTS / file for file in BESIDE.get(name, ()))])
+        paths = [pages.RESULTS / f"{result}.json.gz" for result in page.results]
+        results = load([*paths, *(pages.RESULTS / file for file in BESIDE.get(name, ()))])
         write_page(results, folder / f"{name}.html", title=page.title)
         lines += [f"## {page.title}", "", f"[All of it](explorer/{name}.html)", ""]
         lines += [f"- {told}: {', '.join(links)}" for told, links in _views(results, f"explorer/{name}.html")]
@@ -69,13 +69,13 @@ def _views(results: Results, page: str) -> Iterator[tuple[str, list[str]]]:
                 yield f"{op}, {dtype}", links
 
 
-def _records() -> ModuleType:
-    """bench/records.py, wherever this is run from."""
-    spec = importlib.util.spec_from_file_location("records_of_kernelzoo", Path(__file__).with_name("records.py"))
+def _pages() -> ModuleType:
+    """bench/pages.py, wherever this is run from."""
+    spec = importlib.util.spec_from_file_location("pages_of_kernelzoo", Path(__file__).with_name("pages.py"))
     assert spec is not None and spec.loader is not None
-    records = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(records)
-    return records
+    pages = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(pages)
+    return pages
 
 
 if __name__ == "__main__":

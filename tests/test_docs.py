@@ -19,7 +19,7 @@ from kernelzoo.cli import main
 from kernelzoo.report import markers
 
 ROOT = Path(__file__).parents[1]
-records = loaded(ROOT / "bench" / "records.py")
+pages = loaded(ROOT / "bench" / "pages.py")
 
 PAGES = [
     *sorted(ROOT.glob("docs/**/*.md")),
@@ -334,7 +334,7 @@ def test_the_checks_above_can_fail() -> None:
     assert tables("| min | cpu | it |\n|:--|:--|:--|\n| `a` | – | x |\n| `b` | form | y |\n") == {"min": {"cpu": {"b"}}}
 
 
-@pytest.mark.parametrize("page", records.PAGES, ids=lambda page: page.path)
+@pytest.mark.parametrize("page", pages.PAGES, ids=lambda page: page.path)
 def test_figures_come_from_the_committed_results(page) -> None:
     """Generated blocks and pages say what bench/results/ holds, and no more."""
     assert not page.make(check=True)

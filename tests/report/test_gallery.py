@@ -25,7 +25,7 @@ def gallery(tmp_path_factory) -> Path:
 def test_each_address_names_a_view_that_is_there(gallery: Path) -> None:
     links = LINK.findall((gallery / "README.md").read_text(encoding="utf-8"))
     pages = {name: Page(gallery / f"{name}.html") for name, _ in links}
-    titled = [page for page in loaded(ROOT / "bench" / "records.py").PAGES if page.title]
+    titled = [page for page in loaded(ROOT / "bench" / "pages.py").PAGES if page.title]
     assert len(pages) == len(list(gallery.glob("*.html"))) == len(titled) > 5
     seen = set()
     for name, address in links:

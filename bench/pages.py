@@ -1,0 +1,129 @@
+"""The pages made of what bench/results/ holds: README and docs. ``python bench/records.py pages`` makes them.
+
+Of a record there is that of one GPU: what was measured last, an older one of another GPU being deleted.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import io
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[1]
+RESULTS = ROOT / "bench" / "results"
+GPUS = ("h100", "h200")
+"""Whose records there are, in the names of files."""
+
+
+def of(name: str) -> str:
+    """The record with that name, with its GPU's before it."""
+    found = (gpu for gpu in GPUS if any(RESULTS.glob(f"{gpu}-{name}.json*")))
+    return f"{next(found, GPUS[-1])}-{name}"
+
+
+def titled(words: str, name: str) -> str:
+    """A page's title, which says on which GPU that record was made."""
+    return f"{words} on an {of(name).partition('-')[0].upper()}"
+
+
+MAP = (of("map-softmax"), of("map-min"))
+FINDINGS = (
+    *(path.stem for place in ("host", *GPUS) for path in sorted(RESULTS.glob(f"{place}-fuzz-*.json"))),
+    *("host-accuracy", of("accuracy"), of("accuracy-triton"), of("load"), of("devices"), of("memory")),
+    *(of("sizes-softmax"), of("sizes-min"), "architectures", "portability"),
+)
+
+
+RANKS = tuple(sorted(path.name.partition(".")[0] for path in RESULTS.glob("*x*-distributed.json.gz")))
+"""Those of several GPUs, of as many kinds and numbers as there are."""
+
+
+@dataclass(frozen=True)
+class Page:
+    """A document with generated blocks, or a report of its own, and the results that it is made of."""
+
+    path: str
+    results: tuple[str, ...]
+    """Files of bench/results/, less the suffix."""
+    title: str = ""
+    """Of a report; without, blocks are put into a document."""
+    figures: bool = False
+    findings: bool = False
+    program: str = ""
+    """The program beside this one that makes it, if it is not like the others."""
+
+    def make(self, check: bool) -> bool:
+        """Write it, or only look whether it would change. True if it would, or if it can't be made."""
+        from kernelzoo.report import __main__, findings
+
+        path = ROOT / self.path
+        if self.findings:
+            files = [str(RESULTS / f"{name}.json") for name in self.results]
+            return findings.main([*files, "--insert", str(path), *["--check"] * check]) != 0
+        files = [str(RESULTS / f"{name}.json.gz") for name in self.results]
+        if self.program:
+            return bool(_program(self.program).page(path, files, check))
+        if not self.title:
+            return __main__.main([*files, "--insert", str(path), *["--check"] * check]) != 0
+        arguments = [*files, "--title", self.title, *["--no-figures"] * (not self.figures)]
+        if not check:
+            return __main__.main([*arguments, "-o", str(path)]) != 0
+        with tempfile.TemporaryDirectory() as folder:
+            if __main__.main([*files, "--title", self.title, "--no-figures", "-o", folder]) != 0:
+                return True
+            made = (Path(folder) / "report.md").read_text(encoding="utf-8")
+        return made != _without_figures((path / "report.md").read_text(encoding="utf-8"))
+
+
+def _program(name: str) -> Any:
+    """A module beside this one, wherever Python looks for modules."""
+    spec = importlib.util.spec_from_file_location(f"{name}_of_kernelzoo", Path(__file__).with_name(f"{name}.py"))
+    assert spec is not None and spec.loader is not None
+    module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)  # dataclasses look for theirs
+    spec.loader.exec_module(module)
+    return module
+
+
+def _without_figures(report: str) -> str:
+    return "\n\n".join(part for part in report.split("\n\n") if not part.startswith("!["))
+
+
+SWEEP = "The sweep: 4096 rows, 256 to 12672 columns"
+PAGES = (
+    Page("README.md", MAP, program="readme"),
+    Page("docs/performance.md", MAP),
+    Page("docs/records/h200-map", MAP, "The map: 44 shapes, as many odd lengths as even ones", figures=True),
+    *(
+        Page(f"docs/records/{of(name)}", (of(name),), titled(words, name))
+        for name, words in (
+            ("gradients", "Gradients of softmax and min"),
+            ("axes", "Other axes than the last"),
+            ("energy", "The energy of a launch"),
+            ("dtypes", "float16 and float64"),
+            ("submit", "The host's time to submit a call"),
+        )
+    ),
+    Page("docs/records/h200-full", (of("full-softmax"), of("full-min")), titled("Every variant", "full-softmax")),
+    Page("docs/records/h200-sweep", ("h200-sweep-a", "h200-sweep-b"), SWEEP, figures=True),
+    Page("docs/records/h200-sweep/auto", ("h200-sweep",), SWEEP, figures=True),
+    *(Page(f"docs/records/{of(name)}.md", (of(name),), findings=True) for name in ("hints", "training", "profile")),
+    Page("docs/records/checks.md", FINDINGS, findings=True),
+    *([Page("docs/records/ranks.md", RANKS, program="ranks_model")] if RANKS else []),
+)
+
+
+def pages(check: bool) -> int:
+    """Make every page, or only see whether one would change; 0 if all is well."""
+    bad = []
+    for page in PAGES:
+        with contextlib.redirect_stdout(io.StringIO()):
+            if page.make(check):
+                bad.append(page.path)
+    for path in bad:
+        print(f"{path} {'is not what bench/results/ says' if check else 'could not be made'}", file=sys.stderr)
+    return int(bool(bad))
