@@ -20,7 +20,7 @@ def _counts(dtype: torch.finfo, n: int) -> tuple[float, float]:
 
 @operation(dtypes=FLOATS)
 class min_backward_finish:
-    """Gradient of a part of each row's input of a minimum: ``grad / count`` where x equals y, ``grad * 0 / count`` else.
+    """Gradient of a part of a minimum's rows: ``grad / count`` where x equals y, and ``grad * 0 / count`` elsewhere.
 
     x: float16, bfloat16, float32 or float64, any rank. y, grad: the minimum of the whole row and its gradient, of x's
     dtype, without the axis ``dim``. count: how many minima the whole row has, float32, of float64 float64, of their
