@@ -105,7 +105,8 @@ def problems(op: str, dtype: str) -> list[tuple[Any, ...]]:
             x = Tensor(kind, shape, x_strides, 0 if aligned else kind.itemsize)
             last = Tensor(kind, shape[::2] if reduces else shape, out_strides, 0)
             a_row = Tensor(kind, shape[::2], (shape[2], 1), 0)
-            found.append((x, *(last if "n" in names else a_row for names in axes[1:-1]), last))
+            beside = x if reduces else last
+            found.append((x, *(beside if "n" in names else a_row for names in axes[1:-1]), last))
     return found
 
 
