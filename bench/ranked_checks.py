@@ -54,8 +54,6 @@ Rows = list[dict[str, Any]]
 def callers(op: str, here: Here) -> dict[str, Call]:
     """How the operation is called on shards, by name."""
     call = getattr(kernelzoo.distributed, op)
-    if op.endswith("_backward"):
-        return {"group": call}
     found: dict[str, Call] = {}
     for name in ("triton", "cupy", "numba") if here.cuda else ("torch", "cpu"):
         try:

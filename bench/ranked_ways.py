@@ -143,11 +143,9 @@ def exchanging(by: Call) -> Iterator[None]:
 def ours(op: str, here: Here) -> dict[str, Way]:
     """Those of kernelzoo.distributed."""
     call, transport = getattr(kernelzoo.distributed, op), here.transport
-    if op.endswith("_backward"):
-        return {f"ours by {transport}": Way(call, ours=True)}
     found = {}
     for name in LANGUAGES if here.cuda else ("torch",):
-        found[f"{name} by {transport}"] = Way(lambda x, name=name: call(x, backend=name), ours=True)
+        found[f"{name} by {transport}"] = Way(lambda *inputs, name=name: call(*inputs, backend=name), ours=True)
     if op == "softmax" and here.cuda:
         exchange = SymmetricPairs()
 

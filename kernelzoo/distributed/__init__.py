@@ -74,30 +74,42 @@ def min(
 
 
 def softmax_backward(
-    grad: torch.Tensor, y: torch.Tensor, dim: int = -1, *, group: ProcessGroup | None = None
+    grad: torch.Tensor,
+    y: torch.Tensor,
+    dim: int = -1,
+    *,
+    group: ProcessGroup | None = None,
+    backend: str | None = None,
 ) -> torch.Tensor:
     """Gradient of a shard of :func:`softmax`, from those of its result y: one number a row is exchanged.
 
-    grad, y: this rank's shards, of one shape and dtype. Returns a tensor of theirs. Errors: as softmax.
+    grad, y: this rank's shards, of one shape and dtype; see :func:`softmax` for group and backend. Returns a contiguous
+    tensor of their shape and dtype. Errors: as softmax.
     """
-    at, groups, _ = _checked("softmax_backward", (grad, y), dim, group, None)
+    at, groups, name = _checked("softmax_backward", (grad, y), dim, group, backend)
     from kernelzoo.distributed import gradients
 
-    return gradients.softmax_backward(grad, y, at, groups)
+    return gradients.softmax_backward(grad, y, at, groups, name)
 
 
 def min_backward(
-    x: torch.Tensor, y: torch.Tensor, grad: torch.Tensor, dim: int = -1, *, group: ProcessGroup | None = None
+    x: torch.Tensor,
+    y: torch.Tensor,
+    grad: torch.Tensor,
+    dim: int = -1,
+    *,
+    group: ProcessGroup | None = None,
+    backend: str | None = None,
 ) -> torch.Tensor:
     """Gradient of a shard x of :func:`min`, shared evenly among equal minima on all ranks.
 
-    y, grad: the minimum along ``dim`` and its gradient, without that axis, the same on every rank. Returns a tensor of
-    x's shape and dtype. Errors: as min.
+    y, grad: the minimum along ``dim`` and its gradient, without that axis, the same on every rank; see :func:`softmax`
+    for group and backend. Returns a contiguous tensor of x's shape and dtype. Errors: as min.
     """
-    at, groups, _ = _checked("min_backward", (x, y, grad), dim, group, None)
+    at, groups, name = _checked("min_backward", (x, y, grad), dim, group, backend)
     from kernelzoo.distributed import gradients
 
-    return gradients.min_backward(x, y, grad, at, groups)
+    return gradients.min_backward(x, y, grad, at, groups, name)
 
 
 def _is_dtensor(x: object) -> bool:

@@ -1,40 +1,105 @@
-"""Gradients over an axis that ranks share: each sums over its shard, they exchange a number a row, each finishes.
-
-The local passes are torch's own operations, whatever the backend: the sums are few, and their order is fixed.
-"""
+"""Gradients over an axis that ranks share: each sums over its shard, they exchange a number a row, each finishes."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 
-from kernelzoo.distributed.exchange import Groups, gathered
+from kernelzoo import backend as backends
+from kernelzoo import registry
+from kernelzoo.distributed import parts
+from kernelzoo.distributed.exchange import Groups, gathered, sizes
+from kernelzoo.distributed.local import Step, kept
 from kernelzoo.distributed.minimum import minimum
 from kernelzoo.distributed.shards import softmax
 
+PASSES = {
+    "softmax_backward": ("vecdot", "softmax_backward_finish"),
+    "min_backward": ("min_backward_counts", "min_backward_finish"),
+}
+"""Of each gradient the operation that leaves a number of each row, and the one that finishes by its sum."""
 
-def _added(total: torch.Tensor, groups: Groups) -> torch.Tensor:
-    """The sum over all ranks, in their order."""
-    for group in groups:
-        total = gathered(total, group).sum(0)
-    return total
+
+class Plan:
+    """The steps of a rank for shards of one layout in groups of so many ranks, and the memory of their sums, for one
+    call at a time.
+
+    Sums lie as (parts, rows), so that those of all ranks are one axis of parts, along which they add up in order.
+    """
+
+    def __init__(self, x: torch.Tensor, dim: int, ranks: tuple[int, ...], backend: str, op: str, dense: bool) -> None:
+        self._kept_shape = x.shape[:dim] + x.shape[dim + 1 :]
+        rows = math.prod(self._kept_shape)
+        count = parts.parts_of(rows, x.is_cuda)  # by what all ranks know alike: not by n
+        cut = parts.cut_of(x, dim, count, dense)
+        wide = torch.promote_types(x.dtype, torch.float32)
+        self._sent = torch.empty((count, rows), dtype=wide, device=x.device)
+        self._sent[cut.filled :] = 0.0  # those that are empty
+        self._merged = [torch.empty(rows, dtype=wide, device=x.device) for _ in ranks]
+        self._one = torch.ones((1, 1), dtype=wide, device=x.device)
+        self._first, self._last = (parts.Pass(backend, one, x, dim, cut) for one in PASSES[op])
+        self._merge = [Step(backend, "vecdot") for _ in ranks]
+
+    def run(
+        self,
+        shards: Sequence[torch.Tensor],
+        asked: Sequence[torch.Tensor],
+        also: Sequence[torch.Tensor],
+        groups: Groups,
+    ) -> torch.Tensor:
+        """The gradient of this rank's shard. asked, also: tensors of one number a row that both passes take, and that
+        the second takes too."""
+        x = shards[0]
+        out = torch.empty(x.shape, dtype=x.dtype, device=x.device)
+        if x.numel():
+            self._first.numbers(shards, asked, (self._sent,))
+        sent = self._sent
+        for group, merged, merge in zip(groups, self._merged, self._merge, strict=True):
+            received = gathered(sent, group).flatten(0, 1)
+            merge((received, self._one.expand_as(received)), (merged,), 0)
+            sent = merged.unsqueeze(0)
+        if x.numel():
+            self._last.elements(shards, (*asked, *also, sent[0].view(self._kept_shape)), out)
+        return out
 
 
-def softmax_backward(grad: torch.Tensor, y: torch.Tensor, dim: int, groups: Groups) -> torch.Tensor:
+def _gradient(
+    op: str,
+    shards: Sequence[torch.Tensor],
+    asked: Sequence[torch.Tensor],
+    also: Sequence[torch.Tensor],
+    dim: int,
+    groups: Groups,
+    backend: str,
+) -> torch.Tensor:
+    x, *beside = *shards, *asked, *also
+    if not math.prod(size for d, size in enumerate(x.shape) if d != dim):  # no rows, on any rank
+        return torch.empty(x.shape, dtype=x.dtype, device=x.device)
+    dense = all(one.is_contiguous() for one in (x, *beside))
+    plan = kept(Plan, x, dim, sizes(groups), backend, op, dense, beside=beside)
+    return plan.run(shards, asked, also, groups)
+
+
+def softmax_backward(grad: torch.Tensor, y: torch.Tensor, dim: int, groups: Groups, backend: str) -> torch.Tensor:
     """Gradient of a softmax's shard, of checked arguments."""
-    wide = torch.promote_types(grad.dtype, torch.float32)
-    widened, weights = grad.to(wide), y.to(wide)
-    total = _added((widened * weights).sum(dim), groups)
-    return (weights * (widened - total.unsqueeze(dim))).to(grad.dtype)
+    return _gradient("softmax_backward", (grad, y), (), (), dim, groups, backend)
 
 
-def min_backward(x: torch.Tensor, y: torch.Tensor, grad: torch.Tensor, dim: int, groups: Groups) -> torch.Tensor:
+def min_backward(
+    x: torch.Tensor, y: torch.Tensor, grad: torch.Tensor, dim: int, groups: Groups, backend: str
+) -> torch.Tensor:
     """Gradient of a minimum's shard, of checked arguments; y and grad without the axis."""
-    lowest = x == y.unsqueeze(dim)
-    count = _added(lowest.sum(dim, dtype=torch.float64), groups).unsqueeze(dim)
-    wide = torch.promote_types(x.dtype, torch.float32)
-    return (lowest * grad.unsqueeze(dim).to(wide) / count.to(wide)).to(x.dtype)
+    return _gradient("min_backward", (x,), (y,), (grad,), dim, groups, backend)
+
+
+def _of_gradient(op: str, backend: str, x: torch.Tensor) -> str:
+    """The backend of a forward pass; one for x's device where that has no kernels of the gradient."""
+    if all(registry.implementations(backend, one) for one in (*PASSES[op], "vecdot")):
+        return backend
+    return backends.best(PASSES[op][0], x).name
 
 
 class Softmax(torch.autograd.Function):
@@ -44,14 +109,15 @@ class Softmax(torch.autograd.Function):
     def forward(ctx: Any, x: torch.Tensor, dim: int, groups: Groups, backend: str, exchange: str) -> torch.Tensor:
         y = softmax(x, dim, groups, backend, exchange)
         ctx.save_for_backward(y)
-        ctx.dim, ctx.groups = dim, groups
+        ctx.dim, ctx.groups, ctx.backend = dim, groups, backend
         return y
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, grad: torch.Tensor) -> tuple[Any, ...]:
         (y,) = ctx.saved_tensors
-        return softmax_backward(grad, y, ctx.dim, ctx.groups), None, None, None, None
+        backend = _of_gradient("softmax_backward", ctx.backend, y)
+        return softmax_backward(grad, y, ctx.dim, ctx.groups, backend), None, None, None, None
 
 
 class Min(torch.autograd.Function):
@@ -61,7 +127,7 @@ class Min(torch.autograd.Function):
     def forward(ctx: Any, x: torch.Tensor, dim: int, keepdim: bool, groups: Groups, backend: str) -> torch.Tensor:
         y = minimum(x, dim, keepdim, groups, backend)
         ctx.save_for_backward(x, y)
-        ctx.dim, ctx.keepdim, ctx.groups = dim, keepdim, groups
+        ctx.dim, ctx.keepdim, ctx.groups, ctx.backend = dim, keepdim, groups, backend
         return y
 
     @staticmethod
@@ -70,4 +136,5 @@ class Min(torch.autograd.Function):
         x, y = ctx.saved_tensors
         if ctx.keepdim:
             y, grad = y.squeeze(ctx.dim), grad.squeeze(ctx.dim)
-        return min_backward(x, y, grad, ctx.dim, ctx.groups), None, None, None, None
+        backend = _of_gradient("min_backward", ctx.backend, x)
+        return min_backward(x, y, grad, ctx.dim, ctx.groups, backend), None, None, None, None

@@ -29,8 +29,8 @@ def capturing(x: torch.Tensor) -> bool:
     return x.is_cuda and torch.cuda.is_current_stream_capturing()
 
 
-def kept(make: Callable[..., T], x: torch.Tensor, *rest: Any) -> T:
-    """``make(x, *rest)``, kept for tensors that look the same, on the same stream and thread.
+def kept(make: Callable[..., T], x: torch.Tensor, *rest: Any, beside: Sequence[torch.Tensor] = ()) -> T:
+    """``make(x, *rest)``, kept for tensors that look the same, those beside x too, on the same stream and thread.
 
     In a CUDA graph's capture nothing is kept, since its memory must be the graph's own; nor under a launch table on
     trial.
@@ -40,8 +40,8 @@ def kept(make: Callable[..., T], x: torch.Tensor, *rest: Any) -> T:
     if capturing(x) or tables.chosen.get():
         return make(x, *rest)
     stream = torch._C._cuda_getCurrentRawStream(x.get_device()) if x.is_cuda else 0
-    look = x.dtype, x.shape, x.stride(), x.device, x.data_ptr() % 16, stream, threading.get_ident()
-    key = (make, *look, *rest)
+    looks = ((one.dtype, one.shape, one.stride(), one.device, one.data_ptr() % 16) for one in (x, *beside))
+    key = (make, *looks, stream, threading.get_ident(), *rest)
     found: T | None = _kept.get(key)
     if found is None:
         if len(_kept) >= KEPT:

@@ -25,37 +25,22 @@ class Plan:
     def __init__(self, x: torch.Tensor, dim: int, ranks: tuple[int, ...], backend: str) -> None:
         import torch
 
-        self.dim = dim
-        n = x.size(dim)
-        self.rows = math.prod(size for d, size in enumerate(x.shape) if d != dim)
+        self._kept_shape = x.shape[:dim] + x.shape[dim + 1 :]
+        rows = math.prod(self._kept_shape)
         # By what all ranks know alike: not by n, nor by how the shard lies.
-        count = parts.parts_of(self.rows, x.is_cuda)
-        last = x.is_contiguous() and math.prod(x.shape[dim + 1 :]) == 1
-        self.cut = parts.cut(n, count if last else 1)
+        count = parts.parts_of(rows, x.is_cuda)
+        cut = parts.cut_of(x, dim, count, x.is_contiguous())
         wide = getattr(torch, wide_name(dtype_name(x.dtype)))
-        self.sent = torch.empty((count, 2, self.rows), dtype=wide, device=x.device)
-        if self.cut.filled < count:  # the others are empty
-            self.sent[self.cut.filled :, 0], self.sent[self.cut.filled :, 1] = -math.inf, 0.0
-        self._merged = [torch.empty((2, self.rows), dtype=wide, device=x.device) for _ in ranks]
-        self._pairs, self._finish = (
-            [Step(backend, op) for _ in range(2)] for op in ("softmax_pairs", "softmax_finish")
-        )
+        self.sent = torch.empty((count, 2, rows), dtype=wide, device=x.device)
+        if cut.filled < count:  # the others are empty
+            self.sent[cut.filled :, 0], self.sent[cut.filled :, 1] = -math.inf, 0.0
+        self._merged = [torch.empty((2, rows), dtype=wide, device=x.device) for _ in ranks]
+        self._pairs, self._finish = (parts.Pass(backend, op, x, dim, cut) for op in ("softmax_pairs", "softmax_finish"))
         self._merge = [Step(backend, "softmax_merge") for _ in ranks]
 
     def pairs(self, x: torch.Tensor) -> None:
         """The first pass: the pair of each part, in ``sent``."""
-        whole, span, rest = self.cut
-        if self.cut.filled == 1:
-            kept_shape = x.shape[: self.dim] + x.shape[self.dim + 1 :]
-            maximum, total = (of.view(kept_shape) for of in self.sent[0])
-            self._pairs[0]((x,), (maximum, total), self.dim)
-            return
-        flat = x.view(self.rows, -1)
-        if whole:
-            outs = self.sent[:whole, 0].t(), self.sent[:whole, 1].t()
-            self._pairs[0]((_in_parts(flat, whole, span),), outs, 2)
-        if rest:
-            self._pairs[1]((flat[:, whole * span :],), (self.sent[whole, 0], self.sent[whole, 1]), 1)
+        self._pairs.numbers((x,), (), (self.sent[:, 0], self.sent[:, 1]))
 
     def exchange(self, groups: Groups) -> torch.Tensor:
         """The pair of each whole row, as (2, rows), the same bits on each rank."""
@@ -68,22 +53,7 @@ class Plan:
 
     def finish(self, x: torch.Tensor, pair: torch.Tensor, out: torch.Tensor) -> None:
         """The second pass, into ``out``, which is contiguous."""
-        whole, span, rest = self.cut
-        if self.cut.filled == 1:
-            kept_shape = x.shape[: self.dim] + x.shape[self.dim + 1 :]
-            self._finish[0]((x, pair[0].view(kept_shape), pair[1].view(kept_shape)), (out,), self.dim)
-            return
-        flat, into = x.view(self.rows, -1), out.view(self.rows, -1)
-        if whole:
-            share, to = (_in_parts(t, whole, span) for t in (flat, into))
-            self._finish[0]((share, *(one.unsqueeze(1).expand(-1, whole) for one in pair)), (to,), 2)
-        if rest:
-            self._finish[1]((flat[:, whole * span :], pair[0], pair[1]), (into[:, whole * span :],), 1)
-
-
-def _in_parts(flat: torch.Tensor, whole: int, span: int) -> torch.Tensor:
-    """The whole parts of rows, as (rows, whole, span)."""
-    return flat[:, : whole * span].view(flat.size(0), whole, span)
+        self._finish.elements((x,), (pair[0].view(self._kept_shape), pair[1].view(self._kept_shape)), out)
 
 
 def softmax(x: torch.Tensor, dim: int, groups: Groups, backend: str) -> torch.Tensor:

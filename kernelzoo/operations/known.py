@@ -20,7 +20,11 @@ ENTRY_POINTS = "kernelzoo.operations"
 MAPPED = ("softmax", "min")
 """Of ours, those whose speed is measured on every shape of a set where nobody says which."""
 
-BUILT_IN = (*MAPPED, "softmax_backward", "min_backward", "softmax_pairs", "softmax_merge", "softmax_finish")
+BUILT_IN = (
+    *(*MAPPED, "softmax_backward", "min_backward"),
+    *("softmax_pairs", "softmax_merge", "softmax_finish"),
+    *("vecdot", "softmax_backward_finish", "min_backward_counts", "min_backward_finish"),
+)
 """Ours: a file each in this folder."""
 
 

@@ -76,7 +76,7 @@ def test_wrong_words_and_completion_import_no_torch() -> None:
     completed = {
         "kernelzoo ver": ["verify"],
         "kernelzoo verify triton/softmax/fused": ["triton/softmax/fused", "triton/softmax/fused_packed"],
-        "kernelzoo list --op softmax_b": ["softmax_backward"],
+        "kernelzoo list --op softmax_b": ["softmax_backward", "softmax_backward_finish"],
         "kernelzoo list --backend cpu,tr": ["cpu,triton"],
         "kernelzoo verify --dtype bf": ["bfloat16"],
         "kernelzoo inspect torch/min/eag": ["torch/min/eager"],

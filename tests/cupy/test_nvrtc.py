@@ -39,7 +39,10 @@ registry.import_kernels("cupy", backend.__name__)
 # Kernels of which a multiprocessor runs one block.
 ONE_A_PIECE = ("split_grid", "split_ring", "columns_flat")
 
-DTYPES = {op: operations.OPERATIONS[op].dtypes for op in ("softmax", "min", "softmax_backward", "min_backward")}
+PASSES = ("vecdot", "softmax_backward_finish", "min_backward_counts", "min_backward_finish")
+DTYPES = {
+    op: operations.OPERATIONS[op].dtypes for op in ("softmax", "min", "softmax_backward", "min_backward", *PASSES)
+}
 DEVICES = {capability: ARCHITECTURES[f"sm_{capability}"] for capability in (80, 90, 100, 120)}
 # What has the same plans runs in one process, which makes them once.
 CASES = [
@@ -102,7 +105,8 @@ def problems(op: str, dtype: str) -> list[tuple[Any, ...]]:
             x = Tensor(kind, shape, x_strides, 0 if aligned else kind.itemsize)
             last = Tensor(kind, shape[::2] if reduces else shape, out_strides, 0)
             a_row = Tensor(kind, shape[::2], (shape[2], 1), 0)
-            found.append((x, *(last if "n" in names else a_row for names in axes[1:-1]), last))
+            beside = x if reduces else last
+            found.append((x, *(beside if "n" in names else a_row for names in axes[1:-1]), last))
     return found
 
 
@@ -110,7 +114,8 @@ def problems(op: str, dtype: str) -> list[tuple[Any, ...]]:
 def plans(op: str, dtype: str, device: Device) -> list[tuple[str, Rows, Plan]]:
     """Of each form and problem that it takes; ``auto`` must choose such a form."""
     found = []
-    table = tables.declared("cupy", op)()
+    knobs = tables.declared("cupy", op)
+    table = knobs() if knobs is not None else None
     variants = [i.variant for i in kernelzoo.implementations("cupy", op)]
     forms = {v: importlib.import_module(f"{backend.__name__}.{op}.{v}") for v in variants if not is_chooser(op, v)}
     with assumed(device):
@@ -358,6 +363,17 @@ EXPECTED = {
         "columns<float, 4, 8, 8, 8, 256>": (r"LDG\.E\S*\.128", r"STG\.E\S*\.128", r"FSETP?\S*\.EQ", r"POPC"),
     },
     ("min", "float16"): {"rows_deferred_block<float16, 8, 8>": (r"LDG\.E\S*\.128", r"HMNMX2\S*NAN")},
+    ("vecdot", "bfloat16"): {
+        "online<bfloat16, 8, 2, 0>": (r"LDG\.E\S*\.128", r"SHFL\.BFLY", r"BAR\.SYNC"),
+        "online<bfloat16, 8, 2, 1>": (r"LDG\.E\S*\.128", r"SHFL\.BFLY"),
+    },
+    ("min_backward_counts", "bfloat16"): {
+        "online<bfloat16, 8, 4, 0>": (r"LDG\.E\S*\.128", r"FSETP?\S*\.EQ", r"POPC", r"SHFL\.BFLY"),
+    },
+    ("softmax_backward_finish", "bfloat16"): {"blocks<bfloat16, 8, 2>": (r"LDG\.E\S*\.128", r"STG\.E\S*\.128")},
+    ("min_backward_finish", "bfloat16"): {
+        "blocks<bfloat16, 8, 4>": (r"LDG\.E\S*\.128", r"STG\.E\S*\.128", r"FSETP?\S*\.EQ"),
+    },
 }
 
 
@@ -403,16 +419,23 @@ def test_rows_in_registers_stay_in_the_l2_cache_longer_than_results(name: str, k
 
 
 def test_every_load_of_a_batch_is_in_flight_before_the_first_is_used() -> None:
-    for op, used, names in (
-        ("min", "FMNMX", ("rows_deferred_block<float, 4, 8>", "split_arrival<float, 4, 8>", "columns<float, 4, 8>")),
-        ("min_backward", "FSET", ("fused<float, 4, 8>", "columns<float, 4, 8, 8, 8, 256>")),
-        ("softmax_backward", "FMUL", ("fused<float, 4, 4>", "columns<float, 4, 4, 4, 8, 256>")),
+    for op, dtype, used, most, names in (
+        (
+            *("min", "float32", "FMNMX", 8),
+            ("rows_deferred_block<float, 4, 8>", "split_arrival<float, 4, 8>", "columns<float, 4, 8>"),
+        ),
+        ("min_backward", "float32", "FSET", 8, ("fused<float, 4, 8>", "columns<float, 4, 8, 8, 8, 256>")),
+        ("softmax_backward", "float32", "FMUL", 8, ("fused<float, 4, 4>", "columns<float, 4, 4, 4, 8, 256>")),
+        ("vecdot", "bfloat16", "FMUL", 4, ("online<bfloat16, 8, 2, 0>", "online<bfloat16, 8, 2, 1>")),
+        ("min_backward_counts", "bfloat16", "FSET", 4, ("online<bfloat16, 8, 4, 0>",)),
+        ("softmax_backward_finish", "bfloat16", "FMUL", 4, ("blocks<bfloat16, 8, 2>",)),
+        ("min_backward_finish", "bfloat16", "FSET", 4, ("blocks<bfloat16, 8, 4>",)),
     ):
-        sass = disassembled(op, "float32", 90)
+        sass = disassembled(op, dtype, 90)
         for name in names:
             kinds = re.findall(rf"(LDG\.E\S*\.128|{used})", sass[name])
             runs = [len(list(group)) for kind, group in itertools.groupby(kinds, key=lambda k: k[:3]) if kind == "LDG"]
-            assert max(runs) == 8, f"{name}: {runs}"
+            assert max(runs) == most, f"{name}: {runs}"
 
 
 def test_the_problem_has_the_kernels_layout() -> None:

@@ -122,6 +122,34 @@ def test_gradients(ranks: Ranks) -> None:
         torch.testing.assert_close(torch.cat([one for _, one in found], 1), whole.grad, rtol=0, atol=1e-14)
 
 
+def gradient_inputs(op: str, shape: tuple[int, ...], dtype: torch.dtype, dim: int) -> tuple[torch.Tensor, ...]:
+    """Of a softmax; of a minimum, which has equal ones on several ranks, and a row with a NaN on the last rank."""
+    x = drawn(shape, dtype)
+    if op == "softmax_backward":
+        return x, drawn(shape[::-1], dtype).reshape(shape).softmax(dim)
+    x = x.round()
+    x.movedim(dim, -1)[0, ..., -1] = NAN
+    return x, x.amin(dim), drawn(shape, dtype).select(dim, 0).clone()
+
+
+@pytest.mark.parametrize("op", ["softmax_backward", "min_backward"])
+@pytest.mark.parametrize("backend", ["torch", "cpu"])
+def test_gradients_by_the_kernels_of_a_backend(ranks: Ranks, backend: str, op: str) -> None:
+    """To the bounds of the gradient of the whole, on any axis, of shards of any length, and of few rows in parts."""
+    if backend == "cpu":
+        pytest.importorskip("numba")
+        if ranks.count > 2:
+            pytest.skip("the host's kernels see two ranks; each process takes seconds to load them")
+    operation = operations.OPERATIONS[op]
+    for dtype in (torch.float32, torch.bfloat16) if backend == "torch" else (torch.float32,):
+        for shape, dim, parts in (((5, 301), 1, 0), ((301, 5), 0, 0), ((3, 41, 4), 1, 0), ((3, 1999), 1, 7)):
+            inputs = gradient_inputs(op, shape, dtype, dim)
+            for how in ("evenly", "unevenly", "empty"):
+                sizes = sizes_of(shape[dim], ranks.count, how)
+                found = ranks.run("gradient", op, inputs, sizes, dim, backend, parts)
+                operation.assert_close(torch.cat(found, dim), inputs, dim)
+
+
 def meshes(count: int) -> list[tuple[list[int | None], list[int], int]]:
     """Placements, the mesh's shape, and the axis of the operation."""
     one: list[tuple[list[int | None], list[int], int]] = [([1], [count], 1), ([0], [count], 1), ([None], [count], 1)]

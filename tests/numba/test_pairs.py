@@ -1,4 +1,4 @@
-"""The kernels of softmaxes whose rows are shared, in Numba's simulator; see test_simulator.py, which explains how to
+"""The kernels of operations whose rows are shared, in Numba's simulator; see test_simulator.py, which explains how to
 run this."""
 
 # ruff: noqa: E402 - what Numba is at import depends on the simulator, so that is asked first
@@ -22,7 +22,10 @@ from kernelzoo.check.cases import cases
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")  # NumPy's, of inf - inf, which is meant
 
-OPS = ("softmax_pairs", "softmax_merge", "softmax_finish")
+OPS = (
+    *("softmax_pairs", "softmax_merge", "softmax_finish"),
+    *("vecdot", "softmax_backward_finish", "min_backward_counts", "min_backward_finish"),
+)
 FORMS = [i for op in OPS for i in kernelzoo.implementations("numba", op)]
 LAYOUTS = {
     "rows": lambda x: (x[:, :64].contiguous(), -1),

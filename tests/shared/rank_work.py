@@ -52,15 +52,38 @@ def minimum(
 
 
 def gradients(
-    rank: int, x: torch.Tensor, sizes: Sequence[int], dim: int, weights: torch.Tensor
+    rank: int, x: torch.Tensor, sizes: Sequence[int], dim: int, weights: torch.Tensor, backend: str = "torch"
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Of a softmax, weighted, and of a minimum, on a shard."""
     own = shard(x, sizes, dim, rank).requires_grad_()
-    y = kernelzoo.distributed.softmax(own, dim, backend="torch")
+    y = kernelzoo.distributed.softmax(own, dim, backend=backend)
     (y * shard(weights, sizes, dim, rank)).sum().backward()
     of_softmax, own.grad = own.grad, None
-    (kernelzoo.distributed.min(own, dim, backend="torch") * weights.select(dim, 0)).sum().backward()
+    (kernelzoo.distributed.min(own, dim, backend=backend) * weights.select(dim, 0)).sum().backward()
     return of_softmax, own.grad
+
+
+def gradient(
+    rank: int, op: str, inputs: Sequence[torch.Tensor], sizes: Sequence[int], dim: int, backend: str, parts_a_row: int
+) -> torch.Tensor:
+    """A gradient of its own, twice on different memory, which must give the same bits; each shard of a row is cut into
+    so many parts, as it is on a GPU, if that is not 0."""
+    shards = 2 if op == "softmax_backward" else 1
+    own = [shard(x, sizes, dim, rank) if i < shards else x for i, x in enumerate(inputs)]
+    before = parts.parts_of
+    if parts_a_row:
+        parts.parts_of = lambda rows, on_gpu: parts_a_row
+    local._kept.clear()
+    try:
+        call = getattr(kernelzoo.distributed, op)
+        first = call(*own, dim, backend=backend)
+        second = call(*[x.clone() for x in own], dim, backend=backend)
+    finally:
+        parts.parts_of = before
+        local._kept.clear()
+    assert torch.equal(first.view(torch.uint8), second.view(torch.uint8)), "another call gives other bits"
+    assert first.is_contiguous() and first.shape == own[0].shape
+    return first
 
 
 def on_dtensor(

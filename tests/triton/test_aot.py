@@ -124,6 +124,24 @@ def test_every_variant_compiles(op: operations.Operation, variant: str, arch: st
             assert programs(op, variant, shape, axis, dtype, arch)
 
 
+@pytest.mark.parametrize(
+    ("name", "form", "loads", "stores"),
+    [
+        ("vecdot", "online", 4, 0),
+        ("min_backward_counts", "online", 2, 0),
+        ("softmax_backward_finish", "blocks", 4, 2),
+        ("min_backward_finish", "blocks", 2, 2),
+    ],
+)
+def test_passes_of_a_gradient_move_whole_vectors(name: str, form: str, loads: int, stores: int) -> None:
+    """Of 16 bytes, two of each tensor to a thread at once; of even rows and of those with edges."""
+    for shape in ((2048, 64128), (777, 50257)):
+        (program,) = programs(operations.OPERATIONS[name], form, shape, 1, torch.bfloat16, "sm_90")
+        assert not program.n_spills
+        assert occurrences(r"ld\.global\S*v4\.b32", program) == loads
+        assert occurrences(r"st\.global\S*v4\.b32", program) == stores
+
+
 def kernel_modules() -> list[ModuleType]:
     """All modules of the operations' folders."""
     return [module for name, module in sys.modules.items() if name.startswith("kernelzoo.kernels.triton.")]

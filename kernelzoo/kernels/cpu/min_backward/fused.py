@@ -17,7 +17,7 @@ BLOCK = 1 << 14
 
 
 @njit
-def _count(x, at, step, n, least):
+def count_of(x, at, step, n, least):
     """How many of up to 2^31 elements are ``least``."""
     count = np.int32(0)
     if step == np.uint64(1):
@@ -42,7 +42,7 @@ def _rows_task(x, y, grad, out, n, lanes, xg, xn, xl, yg, yl, gg, gl, og, on, ol
         group, lane = (group, lane + 1) if lane + 1 < lanes else (group + 1, 0)
         count = np.int64(0)
         for j in range(begin, n, block):
-            count += _count(x, at + j * xn, xn, min(block, n - j), least)
+            count += count_of(x, at + j * xn, xn, min(block, n - j), least)
         share, rest = rounded(slope / real(count), out[to]), rounded(slope * real(0) / real(count), out[to])
         if xn == one and on == one:
             for j in range(n):

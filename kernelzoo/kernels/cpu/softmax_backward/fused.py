@@ -16,7 +16,7 @@ from kernelzoo.registry import register
 
 
 @njit(fastmath={"reassoc"})
-def _sum_of_products(grad, at, grad_step, y, y_at, y_step, n, zero):
+def sum_of_products(grad, at, grad_step, y, y_at, y_step, n, zero):
     """The sum of n products, in an order that n and the steps alone decide."""
     total = zero
     if grad_step == np.uint64(1) and y_step == np.uint64(1):
@@ -29,13 +29,13 @@ def _sum_of_products(grad, at, grad_step, y, y_at, y_step, n, zero):
 
 
 @njit
-def _whole(total, carry):
+def whole(total, carry):
     """A sum with what it rounded off, which is no number where the sum is none or infinite."""
     return total + carry if carry == carry else total
 
 
 @njit
-def _product(y, grad, total, like):
+def product(y, grad, total, like):
     return rounded(widen(y) * (widen(grad) - total), like)
 
 
@@ -52,15 +52,15 @@ def _rows_task(grad, y, out, n, lanes, gg, gn, gl, yg, yn, yl, og, on, ol, first
         total = carry = zero
         for j in range(begin, n, block):
             count = min(block, n - j)
-            term = _sum_of_products(grad, at + j * gn, gn, y, y_at + j * yn, yn, count, zero)
+            term = sum_of_products(grad, at + j * gn, gn, y, y_at + j * yn, yn, count, zero)
             total, carry = two_sum(total, carry, term)
-        total = _whole(total, carry)
+        total = whole(total, carry)
         if gn == one and yn == one and on == one:
             for j in range(n):
-                out[to + j] = _product(y[y_at + j], grad[at + j], total, out[to])
+                out[to + j] = product(y[y_at + j], grad[at + j], total, out[to])
         else:
             for j in range(n):
-                out[to + j * on] = _product(y[y_at + j * yn], grad[at + j * gn], total, out[to])
+                out[to + j * on] = product(y[y_at + j * yn], grad[at + j * gn], total, out[to])
 
 
 @njit
@@ -81,17 +81,17 @@ def _write(grad, at, gn, gl, y, y_at, yn, yl, out, to, on, ol, count, total, wid
     if on < ol:
         for i in range(width):
             for j in range(count):
-                value = _product(y[y_at + j * yn + i * yl], grad[at + j * gn + i * gl], total[i], out[to])
+                value = product(y[y_at + j * yn + i * yl], grad[at + j * gn + i * gl], total[i], out[to])
                 out[to + j * on + i * ol] = value
         return
     for j in range(count):
         g, p, o = at + j * gn, y_at + j * yn, to + j * on
         if gl == one and yl == one and ol == one:
             for i in range(width):
-                out[o + i] = _product(y[p + i], grad[g + i], total[i], out[to])
+                out[o + i] = product(y[p + i], grad[g + i], total[i], out[to])
         else:
             for i in range(width):
-                out[o + i * ol] = _product(y[p + i * yl], grad[g + i * gl], total[i], out[to])
+                out[o + i * ol] = product(y[p + i * yl], grad[g + i * gl], total[i], out[to])
 
 
 @compiled()
@@ -113,7 +113,7 @@ def _columns_task(grad, y, out, n, lanes, gg, gn, gl, yg, yn, yl, og, on, ol, pi
                 _add_products(grad, at + j * gn, gl, y, y_at + j * yn, yl, partial, width)
             add_lanes(total, carry, partial, width)
         for i in range(width):
-            total[i] = _whole(total[i], carry[i])
+            total[i] = whole(total[i], carry[i])
         # In blocks, so that a tile written across its rows is read from the first-level cache.
         for j in range(zero, n, np.uint64(64)):
             count = min(np.uint64(64), n - j)

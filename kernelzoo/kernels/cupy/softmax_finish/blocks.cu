@@ -3,14 +3,6 @@
 #include "../softmax/running.cuh"
 #include "../several.cuh"
 
-// In PTX, since cupy compiles with -ftz=true, which would take a subnormal number for zero.
-__device__ inline float quotient(float a, float b) {
-  float c;
-  asm("div.rn.f32 %0, %1, %2;" : "=f"(c) : "f"(a), "f"(b));
-  return c;
-}
-__device__ inline double quotient(double a, double b) { return a / b; }
-
 // e^min(v - m, 0) / s, a NaN kept.
 template <class W> __device__ inline W result(W v, Pair<W> by) {
   const W depth = v - by.m;

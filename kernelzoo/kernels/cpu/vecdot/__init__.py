@@ -1,0 +1,1 @@
+"""Dot products of rows, on the host, in Numba."""

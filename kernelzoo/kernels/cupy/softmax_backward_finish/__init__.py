@@ -1,0 +1,1 @@
+"""A softmax's gradient by totals of rows that are known, in CUDA C."""

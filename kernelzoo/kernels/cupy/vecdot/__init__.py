@@ -1,0 +1,1 @@
+"""Dot products of rows, in CUDA C."""

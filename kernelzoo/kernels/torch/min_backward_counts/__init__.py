@@ -1,0 +1,1 @@
+"""How many minima rows have, in torch."""

@@ -1,0 +1,19 @@
+"""Dot products of rows in one torch operation a step."""
+
+import torch
+
+from kernelzoo.kernels.torch.natural import naturals
+from kernelzoo.launch import Launch
+from kernelzoo.registry import register
+
+
+@register("torch", "vecdot", "eager")
+def eager(x: torch.Tensor, y: torch.Tensor, total: torch.Tensor) -> Launch:
+    """Two eager operations: multiply, sum; of half precision one factor is widened first."""
+    x, y, total = naturals(x, y, total)
+    wide = total.dtype
+
+    def launch() -> None:
+        torch.sum(torch.mul(x.to(wide), y), 1, out=total)
+
+    return launch

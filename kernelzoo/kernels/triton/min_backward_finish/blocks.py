@@ -1,0 +1,69 @@
+"""A minimum's gradient by counts of minima that are known: a program to a block of a row, one read, one write."""
+
+import torch
+import triton
+import triton.language as tl
+
+from kernelzoo.kernels.shared.jit import bound, device_of, edges_of, row_arguments, wide_type
+from kernelzoo.kernels.triton.min_backward.arguments import one_a_row
+from kernelzoo.kernels.triton.min_backward.words import quotient
+from kernelzoo.kernels.triton.softmax import tiles
+from kernelzoo.kernels.triton.softmax.online import Numbers, column_tile
+from kernelzoo.kernels.triton.words import await_last_launch, edge_columns, row_start, whole_vectors
+from kernelzoo.launch import Launch
+from kernelzoo.layout import cdiv, rows_with
+from kernelzoo.registry import register
+from kernelzoo.tables import of
+
+TILE = 1024
+"""Elements of a tile of short rows at the least."""
+
+
+@triton.jit
+def finish_kernel(
+    x, y, grad, count, out, rows, n, inner, x_outer, x_n, x_inner, out_outer, out_n, out_inner, MULTIPLE: tl.constexpr,
+    y_outer, y_inner, grad_outer, grad_inner, count_outer, count_inner, blocks,
+    WIDE: tl.constexpr, EDGES: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    await_last_launch()
+    DTYPE: tl.constexpr = out.dtype.element_ty
+    n = tl.cast(n, tl.int64) * MULTIPLE
+    # Backwards: what ``min_backward_counts`` read last is likeliest to be in L2 still.
+    program = (tl.num_programs(0) - 1 - tl.program_id(0)).to(tl.int64)
+    row = (program // blocks * ROWS + tl.arange(0, ROWS))[:, None]
+    first = program % blocks * BLOCK
+    here = first + tl.arange(0, BLOCK).to(tl.int64)[None, :]
+    in_rows = row < rows
+    x_start = row_start(row, inner, x_outer, x_inner, MULTIPLE)
+    out_start = row_start(row, inner, out_outer, out_inner, MULTIPLE)
+    least = tl.load(y + row_start(row, inner, y_outer, y_inner, 1), in_rows, other=0).to(WIDE)
+    slope = tl.load(grad + row_start(row, inner, grad_outer, grad_inner, 1), in_rows, other=0).to(WIDE)
+    number = tl.load(count + row_start(row, inner, count_outer, count_inner, 1), in_rows, other=1)
+    each, rest = quotient(slope, number).to(DTYPE), quotient(slope * 0.0, number).to(DTYPE)
+    inside = n
+    if EDGES:
+        before, inside = whole_vectors(x_start, n, EDGES)
+        edge, known = edge_columns(tl.arange(0, 2 * EDGES)[None, :], before, inside, n, EDGES)
+        known = known & in_rows & (first == 0)
+        equal = tl.load(x + (x_start + edge), known, other=float("nan")).to(WIDE) == least
+        tl.store(out + (out_start + edge), tl.where(equal, each, rest), known)
+        x_start = (x_start + EDGES - 1) // EDGES * EDGES
+        out_start = (out_start + EDGES - 1) // EDGES * EDGES
+    mask = in_rows & (here < inside)
+    equal = tl.load(x + (x_start + here * x_n), mask, other=float("nan")).to(WIDE) == least
+    tl.store(out + (out_start + here * out_n), tl.where(equal, each, rest), mask)
+
+
+@register("triton", "min_backward_finish", "blocks")
+def blocks(x: torch.Tensor, y: torch.Tensor, grad: torch.Tensor, count: torch.Tensor, out: torch.Tensor) -> Launch:
+    """A program to a block of a row: one read, one write."""
+    rows, others = rows_with(x, out, y, grad, count)
+    device, edges = device_of(x), edges_of(rows)
+    side, block = column_tile(of(Numbers, device.index), rows)
+    side = max(side, min(16, TILE // block))
+    shares = cdiv(rows.n, block)
+    constants = wide_type(x.dtype), edges, side, block
+    args = (x, y, grad, count, out, *row_arguments(rows), *one_a_row(others), shares, *constants)
+    warps = tiles.tile_warps(of(tiles.Numbers, device.index), device, rows, side * block)
+    programs = cdiv(rows.total, side) * shares
+    return bound("triton/min_backward_finish/blocks", x, finish_kernel, programs, args, warps, tensors=5)

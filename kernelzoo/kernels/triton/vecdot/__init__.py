@@ -1,0 +1,1 @@
+"""Dot products of rows, in Triton."""

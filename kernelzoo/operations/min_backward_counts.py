@@ -1,0 +1,44 @@
+"""How many minima a part of a row holds: what the gradient of a minimum asks of each part."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kernelzoo.operations.arguments import FLOATS
+from kernelzoo.operations.declared import WIDE, Input, Output
+from kernelzoo.operations.declaring import operation
+from kernelzoo.operations.min_backward import min_backward
+
+if TYPE_CHECKING:
+    import torch
+
+
+@operation(dtypes=FLOATS)
+class min_backward_counts:
+    """How many elements along one axis equal the row's y: ``(x == y).sum()``.
+
+    x: float16, bfloat16, float32 or float64, any rank. y: one number a row, of x's dtype, without the axis ``dim``.
+    Returns a tensor of y's shape, float32, of float64 float64: exact to 2^24 there, and above that to half a unit in
+    the last place. A NaN equals nothing. Counts of parts of a row add up to that of the row (``vecdot`` with ones),
+    which finishes each part (``min_backward_finish``).
+    """
+
+    x = Input("outer n inner")
+    y = Input("outer inner")
+    count = Output("outer inner", dtype=WIDE)
+
+    sample = min_backward.sample
+
+    @staticmethod
+    def reference(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return (x == y.unsqueeze(1)).sum(1).to(x.dtype)
+
+    @staticmethod
+    def error(ref: torch.Tensor, unit: float) -> torch.Tensor:
+        """A whole number is rounded once."""
+        return ref * unit
+
+    @staticmethod
+    def others(x: torch.Tensor) -> tuple[torch.Tensor]:
+        """The minimum that belongs to x."""
+        return (x.amin(1),)

@@ -1,0 +1,60 @@
+"""A part of a minimum's gradient, from the number of minima of its whole row."""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from kernelzoo.operations.arguments import FLOATS
+from kernelzoo.operations.declared import WIDE, Input, Output
+from kernelzoo.operations.declaring import operation
+from kernelzoo.operations.min_backward import min_backward
+
+if TYPE_CHECKING:
+    import torch
+
+
+def _counts(dtype: torch.finfo, n: int) -> tuple[float, float]:
+    return 1, dtype.max
+
+
+@operation(dtypes=FLOATS)
+class min_backward_finish:
+    """Gradient of a part of a minimum's rows: ``grad / count`` where x equals y, and ``grad * 0 / count`` elsewhere.
+
+    x: float16, bfloat16, float32 or float64, any rank. y, grad: the minimum of the whole row and its gradient, of x's
+    dtype, without the axis ``dim``. count: how many minima the whole row has, float32, of float64 float64, of their
+    shape; see ``min_backward_counts``. It is 1 or more, or 0 of a row with a NaN, all of which becomes NaN. Returns a
+    contiguous tensor of x's shape and dtype.
+    """
+
+    x = Input("outer n inner")
+    y = Input("outer inner")
+    grad = Input("outer inner")
+    count = Input("outer inner", dtype=WIDE)
+    out = Output("outer n inner")
+    domain = MappingProxyType({"count": _counts})
+    finite = ("count",)
+
+    sample = min_backward.sample
+
+    @staticmethod
+    def reference(x: torch.Tensor, y: torch.Tensor, grad: torch.Tensor, count: torch.Tensor) -> torch.Tensor:
+        return ((x == y.unsqueeze(1)) * grad.unsqueeze(1)).div_(count.unsqueeze(1))
+
+    @staticmethod
+    def error(ref: torch.Tensor, unit: float) -> torch.Tensor:
+        """A division, or a product with a reciprocal: up to three roundings."""
+        return ref.abs().mul_(3 * unit).nan_to_num_(0.0, 0.0, 0.0)
+
+    @staticmethod
+    def others(
+        x: torch.Tensor, grad: torch.Tensor, generator: torch.Generator
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """The minimum that belongs to x; as many minima as x has, and up to three in other parts of the row."""
+        import torch
+
+        least = x.amin(1)
+        own = (x == least.unsqueeze(1)).sum(1)
+        elsewhere = torch.randint(0, 4, own.shape, generator=generator, device=generator.device).to(x.device)
+        return least, grad, own + elsewhere.where(own > 0, 0)

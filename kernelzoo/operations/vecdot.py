@@ -1,0 +1,48 @@
+"""The dot product of two rows: what a softmax's gradient asks of each row, or of a part of one."""
+
+from __future__ import annotations
+
+import math
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from kernelzoo.operations.arguments import FLOATS
+from kernelzoo.operations.declared import WIDE, Input, Output
+from kernelzoo.operations.declaring import operation
+
+if TYPE_CHECKING:
+    import torch
+
+LARGEST = 3.4028234663852886e38
+"""Of float32."""
+
+
+def _largest(dtype: torch.finfo, n: int) -> float:
+    """The sum of n products must not overflow in float32 (of float64, in float64)."""
+    return math.sqrt(max(dtype.max, LARGEST) / max(n, 1)) / 2
+
+
+@operation(dtypes=FLOATS)
+class vecdot:
+    """Dot product of two tensors along one axis, ``sum(x * y)``, as ``torch.linalg.vecdot``, but in float32 at least.
+
+    x: float16, bfloat16, float32 or float64, any rank. y: of x's shape and dtype. Returns a tensor without that axis,
+    float32, of float64 float64. Those of parts of a row add up to that of the row: a ``vecdot`` with ones, in the order
+    of parts.
+    """
+
+    x = Input("outer n inner")
+    y = Input("outer n inner")
+    total = Output("outer inner", dtype=WIDE)
+    domain = MappingProxyType({"x": _largest, "y": _largest})
+
+    @staticmethod
+    def reference(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return (x * y).sum(1)
+
+    @staticmethod
+    def error(x: torch.Tensor, y: torch.Tensor, n: int, unit: float, tiny: float) -> torch.Tensor:
+        """Of the sum of products' sizes, the random walk of n additions in order. A product that is subnormal may count
+        as zero."""
+        sizes = (x * y).abs_().sum(1)
+        return sizes.mul_(unit * (8 + math.sqrt(n) / 2)).add_(n * tiny).nan_to_num_(0.0, 0.0, 0.0)
