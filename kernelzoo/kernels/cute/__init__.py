@@ -13,9 +13,6 @@ from kernelzoo.registry import require
 LEAST_CAPABILITY = (8, 0)
 """Of a device: no kernel here is tried on an older one."""
 
-LEAST_DRIVER = 13000
-"""Of the CUDA driver, as it numbers itself: none before loads what this compiler of CUDA 13 makes."""
-
 stand_in: Any = None
 """What runs the kernels in place of a device: the one place where the tests' emulator comes in."""
 
@@ -53,8 +50,4 @@ def probe() -> tuple[str, ...]:
             f"its kernels are compiled for compute capability 8.0 on, and a device here has {oldest[0]}.{oldest[1]}",
             "hide that device with CUDA_VISIBLE_DEVICES, or use kernelzoo.get('triton')",
         )
-    driver = require("cute", "kernelzoo.kernels.shared.driver", "update the NVIDIA driver")
-    if (found := driver.version()) < LEAST_DRIVER:
-        had = f"{found // 1000}.{found % 1000 // 10}"
-        raise unavailable(f"the driver is for CUDA {had}, and CuTe makes code for 13", "update the NVIDIA driver")
     return ("cuda",)

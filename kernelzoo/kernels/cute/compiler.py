@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 import cutlass
 from cutlass import cute
+from cutlass._mlir._mlir_libs import _cutlass_ir
 from cutlass.cute.runtime import make_ptr
 
 from kernelzoo import user_cache
@@ -110,8 +111,8 @@ def lacking() -> str:
 
 
 @cute.jit
-def _host(  # type: ignore[no-untyped-def]  # which CuTe reads
-    kernel: cutlass.Constexpr, pointers: list, numbers: list, constants: cutlass.Constexpr, threads: cutlass.Constexpr,
+def _host(
+    kernel: cutlass.Constexpr, pointers: list[Any], numbers: list[Any], constants: cutlass.Constexpr, threads: cutlass.Constexpr,
     blocks: cutlass.Constexpr,
 ):  # fmt: skip
     """A launch, without which CuTe compiles no kernel. It is never run."""
@@ -151,12 +152,13 @@ def compiled(program: Program, capability: int) -> Code:
 
 @cache
 def _compiler() -> str:
-    """What turns a program into machine code: this package's text, and the compiler's version."""
+    """What turns a program into machine code: this package's text, and the compiler, of which there is one for drivers
+    of CUDA 12 and one for 13."""
     digest = hashlib.sha256()
     package = Path(__file__).parent
     for file in sorted(package.rglob("*.py")):
         digest.update(str(file.relative_to(package)).encode() + b"\0" + file.read_bytes())
-    return repr((digest.hexdigest(), version("nvidia-cutlass-dsl")))
+    return repr((digest.hexdigest(), version("nvidia-cutlass-dsl"), Path(_cutlass_ir.__file__).name))
 
 
 @cache

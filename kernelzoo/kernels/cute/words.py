@@ -143,7 +143,7 @@ def wide(held, TILE):
 
 
 def narrowed(values, dtype, TILE):
-    """Such lists as elements of a dtype, in registers: converted together, of which half precision takes two at once."""
+    """Such lists as elements of a dtype, in registers. Converted together, half precision takes two at once."""
     wide = cute.make_rmem_tensor((TILE.vector, TILE.each), wide_type(TILE))
     for i, vector in enumerate(values):
         for v, value in enumerate(vector):

@@ -1,5 +1,5 @@
-"""Blocks of rows, of which each thread keeps a running minimum until they have ended: the kernel of rows_deferred_block,
-and with the layout of its threads turned, of columns."""
+"""Blocks of rows, of which each thread keeps a running minimum until they have ended: the kernel of
+rows_deferred_block, and with the layout of its threads turned, of columns."""
 
 import cutlass
 import torch

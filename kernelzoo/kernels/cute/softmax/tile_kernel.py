@@ -1,5 +1,5 @@
-"""A tile of whole rows to a block, which holds them in registers: one kernel, of which fused, multi_row_tile and columns
-have each a tile."""
+"""A tile of whole rows to a block, which holds them in registers: one kernel, of which fused, multi_row_tile and
+columns have each a tile."""
 
 import cutlass
 import torch

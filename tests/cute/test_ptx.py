@@ -1,0 +1,91 @@
+"""What the compiler makes of CuTe's kernels, run on the host: their PTX, in the emulator of tests/shared/ptx, with
+special values in the rows. ``KERNELZOO_EMULATE_PTX=cute`` does so for all of the contract."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("cutlass.cute", reason="the cute backend needs the package nvidia-cutlass-dsl")
+import kernelzoo.kernels.cute as backend  # noqa: E402  (after the skips)
+
+if backend.stand_in is not None:
+    pytest.skip("something else takes a device's place in this process", allow_module_level=True)
+from kernelzoo.kernels.cute import compiler  # noqa: E402
+
+if why := compiler.lacking():
+    pytest.skip(why, allow_module_level=True)
+
+from compiled_cute import Machine  # noqa: E402
+from compiling_cute import bind  # noqa: E402
+
+import kernelzoo  # noqa: E402
+from kernelzoo import operations  # noqa: E402
+from kernelzoo.errors import UnsupportedProblemError  # noqa: E402
+
+FORMS = [(operations.OPERATIONS[i.op], i.variant) for i in kernelzoo.implementations("cute") if not i.chooses]
+FLOATS = (torch.float32, torch.bfloat16, torch.float64)
+
+
+def _special(shape: tuple[int, int], axis: int, dtype: Any) -> torch.Tensor:
+    """Rows of which one has a NaN, one infinity, one -inf here and there, one nothing else, one it at its end."""
+    x = torch.randn(shape, generator=torch.Generator().manual_seed(1)).to(dtype)
+    rows = x if axis == 1 else x.T
+    n = rows.shape[1]
+    rows[0, n // 2] = float("nan")
+    rows[1, n // 3] = float("inf")
+    rows[2, ::3] = -float("inf")
+    rows[3] = -float("inf")
+    rows[4, n // 2 :] = -float("inf")
+    return x
+
+
+@pytest.mark.sampled(3, "op", "form")
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+@pytest.mark.parametrize(("shape", "axis"), [((7, 100), 1), ((6, 2500), 1), ((100, 33), 0), ((64, 32), 1)], ids=str)
+@pytest.mark.parametrize(("op", "form"), FORMS, ids=lambda value: getattr(value, "name", value))
+def test_compiled_kernels_compute_what_they_should(
+    op: operations.Operation, form: str, shape: tuple[int, int], axis: int, dtype: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(backend, "stand_in", Machine())
+    x = _special(shape, axis, dtype)
+    if op.name == "softmax_backward":
+        inputs = [torch.randn(shape, generator=torch.Generator().manual_seed(2)).to(dtype), x.softmax(axis)]
+    elif op.name == "min_backward":
+        inputs = [x, x.amin(axis), torch.arange(shape[1 - axis]).to(dtype)]
+    else:
+        inputs = [x]
+    args = operations.Arguments(tuple(inputs), (axis,))
+    outs = op.allocate(args)
+    outs[0].fill_(7.0)
+    try:
+        launch = op.launch(bind(op, form), args, outs)
+    except UnsupportedProblemError as refused:
+        pytest.skip(f"a form that takes other problems: {refused}")
+    expected = {
+        "softmax": lambda x: x.softmax(axis),
+        "min": lambda x: x.amin(axis),
+        "softmax_backward": lambda g, y: y * (g - (g * y).sum(axis, keepdim=True)),
+        "min_backward": lambda x, y, g: (
+            (equal := x == y.unsqueeze(axis)) * g.unsqueeze(axis) / equal.sum(axis, keepdim=True)
+        ),
+    }[op.name](*(tensor.double() for tensor in inputs))
+    for _ in range(2):  # a launch leaves its workspace as it was
+        launch()
+        torch.testing.assert_close(outs[0].double(), expected, rtol=1e-2, atol=1e-5, equal_nan=True)
+
+
+@pytest.mark.parametrize("dtype", [torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64], ids=str)
+def test_compiled_minima_of_integers(dtype: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is as low as what lies past a row's end would be, were it taken in."""
+    monkeypatch.setattr(backend, "stand_in", Machine())
+    op, most = operations.OPERATIONS["min"], 1 if dtype == torch.bool else torch.iinfo(dtype).max
+    for form, shape, axis in (("rows", (5, 100), 1), ("split_arrival", (2, 20003), 1), ("columns", (45, 33), 0)):
+        x = torch.full(shape, most, dtype=dtype)
+        x.select(1 - axis, 1).select(0, 3).fill_(0)
+        args = operations.Arguments((x,), (axis,))
+        outs = op.allocate(args)
+        op.launch(bind(op, form), args, outs)()
+        assert torch.equal(outs[0], x.long().amin(axis).to(dtype))
