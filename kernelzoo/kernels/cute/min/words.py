@@ -32,7 +32,7 @@ def absent(TILE):
 def taken_in(kept, values, TILE):
     """The running minimum of each of a thread's rows with more elements."""
     for r, (row, least) in enumerate(zip(by_row(values, TILE), scalars(kept), strict=True)):
-        kept[r] = lower(least, tree(row, lower))
+        kept[r] = tree([least, *row], lower)
 
 
 def block_of(x, start, element, rows, strides, here, TILE):
