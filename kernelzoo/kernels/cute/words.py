@@ -66,6 +66,26 @@ def blocks_of(rows, TILE):
     return (rows.n + TILE.block - 1) // TILE.block
 
 
+def share_of(number, parts):
+    """Of the block of that number, its tile and which of so many parts of its rows it has."""
+    tile = number // parts
+    return tile, number - tile * parts
+
+
+def stretch_of(part, span, rows, TILE):
+    """A part's first block of its rows, and the first past it."""
+    begin = index(part, TILE) * span
+    return begin, cutlass.min(begin + span, blocks_of(rows, TILE))
+
+
+def left_at(row, part, parts, rows, TILE):
+    """Where in a workspace what a part leaves of a row is, and how far that is from what it leaves of the next one: the
+    parts of a row lie side by side, or of neighbouring columns what one part leaves."""
+    if TILE.across:
+        return Int64(part) * Int64(rows.total) + Int64(row), Int64(1)
+    return Int64(row) * Int64(parts) + Int64(part), Int64(parts)
+
+
 def start_of(row, rows, strides, TILE):
     """Elements from a tensor's first to a row's first."""
     if not TILE.grouped:
@@ -237,12 +257,19 @@ def lower(a, b):
 # --- What a thread keeps ---------------------------------------------------------------------------------------------
 
 
-def running(value, TILE):
+def running(value, TILE, kind=None):
     """Registers for one value of each of a thread's rows, which a loop may change."""
-    kept = cute.make_rmem_tensor((TILE.rows_each,), wide_type(TILE))
+    kind = kind or wide_type(TILE)
+    kept = cute.make_rmem_tensor((TILE.rows_each,), kind)
     for r in range(TILE.rows_each):
-        kept[r] = wide_type(TILE)(value)
+        kept[r] = kind(value)
     return kept
+
+
+def more(kept, values, join):
+    """Such registers, joined with another value each."""
+    for r, value in enumerate(values):
+        kept[r] = join(kept[r], value)
 
 
 def scalars(kept):
@@ -265,3 +292,13 @@ def one_each(mine, dtype):
     for r, value in enumerate(mine):
         kept[r] = value.to(dtype)
     return kept
+
+
+@cute.jit
+def one_a_row(x: cute.Pointer, start: Int64, stride: Int64, here: cutlass.Boolean, TILE: cutlass.Constexpr):
+    """What there is one of to each of a thread's rows, in registers; 0 where a row is none of the problem's."""
+    held = cute.make_rmem_tensor((TILE.rows_each,), x.dtype)
+    held.fill(0)
+    if here:
+        cute.autovec_copy(cute.make_tensor(x + start, cute.make_layout((TILE.rows_each,), stride=(stride,))), held)
+    return held

@@ -12,18 +12,19 @@ from kernelzoo.kernels.cute.tiles import Problem, Tile
 from kernelzoo.kernels.cute.words import (
     Rows,
     Strides,
-    blocks_of,
     exists,
     first_element,
     first_row,
-    index,
     leave_rows,
+    left_at,
     lower,
     met,
     one_each,
     running,
     scalars,
+    share_of,
     start_of,
+    stretch_of,
     thread_of,
     wait,
     widened,
@@ -39,25 +40,20 @@ def split_kernel(
     """A block has span blocks of a tile's rows."""
     wait(EARLY)
     number, _, _ = cute.arch.block_idx()
-    tile = number // parts
-    part = number - tile * parts
+    tile, part = share_of(number, parts)
     row, first = first_row(tile, TILE), first_element(TILE)
     here, start = exists(row, rows, TILE), start_of(row, rows, x_at, TILE)
+    _, along = thread_of(TILE)
     kept = running(identity(TILE), TILE)
-    begin = index(part, TILE) * span
-    for i in cutlass.range(begin, cutlass.min(begin + span, blocks_of(rows, TILE))):
-        element = first + i * TILE.block
-        taken_in(kept, block_of(x, start, element, rows, x_at, here, TILE), TILE)
-    least = met(scalars(kept), lower, TILE)
-    # The parts of a row lie side by side, or of neighbouring columns the minima of one part.
-    from_row, from_part = (Int64(1), Int64(rows.total)) if TILE.across else (Int64(parts), Int64(1))
-    place, (_, along) = Int64(row) * from_row, thread_of(TILE)
-    left = one_each(least, partials.dtype)
-    leave_rows(left, partials, place + Int64(part) * from_part, from_row, here & (along == 0), TILE)
+    begin, end = stretch_of(part, span, rows, TILE)
+    for i in cutlass.range(begin, end):
+        taken_in(kept, block_of(x, start, first + i * TILE.block, rows, x_at, here, TILE), TILE)
+    least = one_each(met(scalars(kept), lower, TILE), partials.dtype)
+    leave_rows(least, partials, *left_at(row, part, parts, rows, TILE), here & (along == 0), TILE)
     if last_to_arrive(arrivals, tile, parts):
         every = running(identity(TILE), TILE)
         for other in cutlass.range(along, parts, TILE.lanes):
-            joined(every, partials, place + Int64(other) * from_part, from_row, here, TILE)
+            joined(every, partials, *left_at(row, other, parts, rows, TILE), here, TILE)
         write_rows(met(scalars(every), lower, TILE), out, row, rows, out_at, here, TILE)
         thread, _, _ = cute.arch.thread_idx()
         if thread == 0:
@@ -66,13 +62,9 @@ def split_kernel(
 
 @cute.jit
 def joined(
-    kept: cute.Tensor,
-    partials: cute.Pointer,
-    start: Int64,
-    stride: Int64,
-    here: cutlass.Boolean,
+    kept: cute.Tensor, partials: cute.Pointer, start: Int64, stride: Int64, here: cutlass.Boolean,
     TILE: cutlass.Constexpr,
-):
+):  # fmt: skip
     """What another block has left of each of a thread's rows."""
     if here:
         left = cute.make_tensor(partials + start, cute.make_layout((TILE.rows_each,), stride=(stride,)))

@@ -11,13 +11,12 @@ from kernelzoo.kernels.cute.words import (
     Rows,
     Strides,
     add,
-    blocks_of,
     exists,
     first_element,
     first_row,
     higher,
-    index,
     leave_rows,
+    left_at,
     loaded,
     met,
     narrowed,
@@ -26,8 +25,10 @@ from kernelzoo.kernels.cute.words import (
     running,
     scalars,
     seen,
+    share_of,
     start_of,
     store,
+    stretch_of,
     thread_of,
     wait,
     wide,
@@ -45,30 +46,21 @@ def leave_kernel(
     """A block has span blocks of a tile's rows, of which it leaves one pair to each row."""
     wait(EARLY)
     number, _, _ = cute.arch.block_idx()
-    tile = number // parts
-    part = number - tile * parts
+    tile, part = share_of(number, parts)
     row, first = first_row(tile, TILE), first_element(TILE)
     here, start = exists(row, rows, TILE), start_of(row, rows, x_at, TILE)
     top, total = running(lowest(TILE), TILE), running(0, TILE)
-    begin = index(part, TILE) * span
-    for i in cutlass.range(begin, cutlass.min(begin + span, blocks_of(rows, TILE))):
+    begin, end = stretch_of(part, span, rows, TILE)
+    for i in cutlass.range(begin, end):
         element = first + i * TILE.block
         source = seen(x, start, element, x_at, TILE, 0)
         taken_in(top, total, wide(loaded(source, here, element, rows.n, -float("inf"), TILE), TILE), TILE)
     row_tops = met(scalars(top), higher, TILE)
     row_totals = met(rescaled(scalars(top), scalars(total), row_tops), add, TILE)
-    place, apart = pairs_at(row, part, parts, rows, TILE)
+    place, apart = left_at(row, part, parts, rows, TILE)
     leaves = here & (thread_of(TILE)[1] == 0)
     leave_rows(one_each(row_tops, tops.dtype), tops, place, apart, leaves, TILE)
     leave_rows(one_each(row_totals, totals.dtype), totals, place, apart, leaves, TILE)
-
-
-def pairs_at(row, part, parts, rows, TILE):
-    """Where a part's pair of a row is, and how far that of the next row: the parts of a row lie side by side, or of
-    neighbouring columns the pairs of one part."""
-    if TILE.across:
-        return Int64(part) * Int64(rows.total) + Int64(row), Int64(1)
-    return Int64(row) * Int64(parts) + Int64(part), Int64(parts)
 
 
 @cute.kernel
@@ -79,20 +71,18 @@ def write_kernel(
     """Every block merges all pairs of its rows in the same order, so that all agree to the bit."""
     wait(EARLY)
     number, _, _ = cute.arch.block_idx()
-    tile = number // parts
-    part = number - tile * parts
+    tile, part = share_of(number, parts)
     row, first = first_row(tile, TILE), first_element(TILE)
     here = exists(row, rows, TILE)
     top, total = running(lowest(TILE), TILE), running(0, TILE)
     for other in cutlass.range(thread_of(TILE)[1], parts, TILE.lanes):
-        place, apart = pairs_at(row, other, parts, rows, TILE)
+        place, apart = left_at(row, other, parts, rows, TILE)
         merge(top, total, tops, totals, place, apart, here, TILE)
     row_tops = met(scalars(top), higher, TILE)
     row_totals = met(rescaled(scalars(top), scalars(total), row_tops), add, TILE)
     every_top, every_scale = of_rows(row_tops, TILE), of_rows([1.0 / value for value in row_totals], TILE)
     x_start, out_start = start_of(row, rows, x_at, TILE), start_of(row, rows, out_at, TILE)
-    begin = index(part, TILE) * span
-    end = cutlass.min(begin + span, blocks_of(rows, TILE))
+    begin, end = stretch_of(part, span, rows, TILE)
     for i in cutlass.range(begin, end):
         # Backwards: what was read last is likeliest to be in L2 still.
         element = first + (begin + end - 1 - i) * TILE.block
