@@ -119,7 +119,7 @@ def cluster_tile(given: Problem, device: Device) -> tuple[Tile, int] | None:
     vector = given.vector()
     vectors, most = cdiv(given.n, vector), most_each(given, vector, 1)
     usual = min(most, max(8, 16 // vector))
-    blocks = min(MOST_BLOCKS, max(2, power_of_two(cdiv(vectors, MOST_THREADS * usual))))
+    blocks = min(MOST_BLOCKS, device.cluster_blocks, max(2, power_of_two(cdiv(vectors, MOST_THREADS * usual))))
     threads = min(MOST_THREADS, max(WARP, power_of_two(cdiv(vectors, blocks * usual))))
     each = cdiv(vectors, blocks * threads)
     if each > most:
