@@ -39,14 +39,21 @@ class Machine:
         return "the emulator of tests/shared/ptx"
 
     def launch(
-        self, program: Any, blocks: int, tensors: Sequence[torch.Tensor], words: Sequence[int]
+        self,
+        program: Any,
+        blocks: int,
+        tensors: Sequence[torch.Tensor],
+        workspace: Sequence[torch.Tensor],
+        words: Sequence[int],
     ) -> Callable[[], None]:
         made = compiler.compiled(program, self.device.capability)
         kernel = _kernels(made.ptx)[made.symbol]
 
         def run() -> None:
-            arguments = [*(tensor.data_ptr() for tensor in tensors), *words[len(tensors) :]]
-            memory = [reach(tensor) for tensor in tensors]
+            addresses = [tensor.data_ptr() for tensor in (*tensors, *workspace)]
+            arguments = [*addresses, *words[len(addresses) :]]
+            *inputs, out = map(reach, tensors)
+            memory = [*((*one, False) for one in inputs), out, *map(reach, workspace)]
             kernel.launch(blocks, program.tile.threads, arguments, cluster=program.blocks, memory=memory)
 
         return run

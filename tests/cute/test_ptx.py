@@ -42,6 +42,18 @@ def _special(shape: tuple[int, int], axis: int, dtype: Any) -> torch.Tensor:
     return x
 
 
+def _expected(op: operations.Operation, axis: int, inputs: Any) -> torch.Tensor:
+    """By torch, in float64."""
+    return {
+        "softmax": lambda x: x.softmax(axis),
+        "min": lambda x: x.amin(axis),
+        "softmax_backward": lambda g, y: y * (g - (g * y).sum(axis, keepdim=True)),
+        "min_backward": lambda x, y, g: (
+            (equal := x == y.unsqueeze(axis)) * g.unsqueeze(axis) / equal.sum(axis, keepdim=True)
+        ),
+    }[op.name](*(tensor.double() for tensor in inputs))
+
+
 @pytest.mark.sampled(3, "op", "form")
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
 @pytest.mark.parametrize(("shape", "axis"), [((7, 100), 1), ((6, 2500), 1), ((100, 33), 0), ((64, 32), 1)], ids=str)
@@ -59,20 +71,13 @@ def test_compiled_kernels_compute_what_they_should(
         inputs = [x]
     args = operations.Arguments(tuple(inputs), (axis,))
     outs = op.allocate(args)
-    outs[0].fill_(7.0)
     try:
         launch = op.launch(bind(op, form), args, outs)
     except UnsupportedProblemError as refused:
         pytest.skip(f"a form that takes other problems: {refused}")
-    expected = {
-        "softmax": lambda x: x.softmax(axis),
-        "min": lambda x: x.amin(axis),
-        "softmax_backward": lambda g, y: y * (g - (g * y).sum(axis, keepdim=True)),
-        "min_backward": lambda x, y, g: (
-            (equal := x == y.unsqueeze(axis)) * g.unsqueeze(axis) / equal.sum(axis, keepdim=True)
-        ),
-    }[op.name](*(tensor.double() for tensor in inputs))
+    expected = _expected(op, axis, inputs)
     for _ in range(2):  # a launch leaves its workspace as it was
+        outs[0].fill_(7.0)
         launch()
         torch.testing.assert_close(outs[0].double(), expected, rtol=1e-2, atol=1e-5, equal_nan=True)
 
@@ -89,3 +94,44 @@ def test_compiled_minima_of_integers(dtype: Any, monkeypatch: pytest.MonkeyPatch
         outs = op.allocate(args)
         op.launch(bind(op, form), args, outs)()
         assert torch.equal(outs[0], x.long().amin(axis).to(dtype))
+
+
+IN_BLOCKS = [f for f in FORMS if f[1] in ("online", "rows", "rows_deferred_block") or "split" in f[1]]
+
+
+@pytest.mark.parametrize(
+    ("op", "form"), [f for f in IN_BLOCKS if f[1] != "split_cluster"], ids=lambda value: getattr(value, "name", value)
+)
+def test_rows_of_several_blocks(op: operations.Operation, form: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Parts of which the last has fewer blocks, and sums of which many are equal: the emulator knows where a tensor
+    ends, and in which order of threads a barrier is missed."""
+    monkeypatch.setattr(backend, "stand_in", Machine())
+    axis = 0 if "columns" in form else 1
+    shape = (1408, 160) if axis == 0 else (10, 10240 if op.name == "softmax_backward" else 20480)
+    x = torch.randint(0, 500, shape, generator=torch.Generator().manual_seed(3)) / 50
+    x.select(axis, 700).fill_(-1)  # what another warp than the one that writes has, in the first block
+    inputs = {
+        "softmax_backward": (x, x.softmax(axis)),
+        "min_backward": (x, x.amin(axis), torch.ones(shape[1 - axis])),
+    }.get(op.name, (x,))
+    args = operations.Arguments(inputs, (axis,))
+    outs = op.allocate(args)
+    launch = op.launch(bind(op, form), args, outs)
+    expected = _expected(op, axis, inputs)
+    for _ in range(4):
+        outs[0].fill_(7.0)
+        launch()
+        torch.testing.assert_close(outs[0].double(), expected, rtol=1e-5, atol=1e-6)
+
+
+def test_what_lies_past_a_row_is_no_minimum(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whose gradient would be shared with it, were it counted."""
+    monkeypatch.setattr(backend, "stand_in", Machine())
+    op, x = operations.OPERATIONS["min_backward"], torch.ones(5, 37)
+    x[:, 3] = x[:, 36] = 0
+    inputs = x, x.amin(1), torch.ones(5)
+    args = operations.Arguments(inputs, (1,))
+    for form in ("fused", "multi_row_tile", "online", "split_two_launches"):
+        outs = op.allocate(args)
+        op.launch(bind(op, form), args, outs)()
+        assert torch.equal(outs[0], (1 - x) / 2)

@@ -67,7 +67,7 @@ def bound(
         )
     words = parameters(tensors, workspace, problem, integers)
     if package.stand_in is not None:
-        launch: Launch = package.stand_in.launch(program, count, (*tensors, *workspace), words)
+        launch: Launch = package.stand_in.launch(program, count, tensors, workspace, words)
         return launch
     shape = Shape(count, tile.threads, cluster=cluster)
     function = _loaded(program, device)
