@@ -265,24 +265,29 @@ def short_or_refuse(given: Problem, inputs: int, id: str) -> Tile:
 STRIP_THREADS = 256
 """Of a block of columns, if these are no longer than it holds."""
 
+STRIPS = (
+    (LINE_BYTES, STRIP_THREADS),
+    (LINE_BYTES, MOST_THREADS),
+    (LINE_BYTES // 2, MOST_THREADS),
+    (LINE_BYTES // 4, MOST_THREADS),
+)
+"""Strips, in bytes side by side and threads: longer columns take a larger block, then half a line, then a sector."""
 
-def _across(given: Problem, vector: int, threads: int) -> int:
-    """Lanes along a row of a strip: what a line of memory leaves, and no more than there are elements."""
-    beside = min(max(1, LINE_BYTES // (vector * given.rows.itemsize)), power_of_two(cdiv(given.total, vector)))
+
+def _across(given: Problem, vector: int, bytes: int, threads: int) -> int:
+    """Lanes along a row of a strip: what so many bytes side by side leave, and no more than there are elements."""
+    beside = min(max(1, bytes // (vector * given.rows.itemsize)), power_of_two(cdiv(given.total, vector)))
     return min(threads // min(beside, WARP), power_of_two(given.n))
 
 
 def strip_or_none(given: Problem, inputs: int) -> Tile | None:
-    """A tile of whole columns, which a block holds: None where none does, or rows don't lie across memory. Longer
-    columns take a larger block, then shorter vectors."""
-    vector = given.vector() if given.across else 0
-    while vector:
-        for threads in (STRIP_THREADS, MOST_THREADS):
-            lanes = _across(given, vector, threads)
-            each = cdiv(given.n, lanes)
-            if each <= most_each(given, vector, inputs):
-                return tile(given, threads, lanes, vector, each)
-        vector //= 2
+    """A tile of whole columns, which a block holds: None where none does, or rows don't lie across memory."""
+    vector = given.vector()
+    for bytes, threads in STRIPS if given.across else ():
+        lanes = _across(given, vector, bytes, threads)
+        each = cdiv(given.n, lanes)
+        if each <= most_each(given, vector, inputs):
+            return tile(given, threads, lanes, vector, each)
     return None
 
 
@@ -305,7 +310,7 @@ def block(given: Problem, inputs: int = 1) -> Tile:
     """A tile for kernels that go through rows in blocks: 64 bytes of each input to a thread."""
     vector = given.vector()
     if given.across:
-        lanes = _across(given, vector, STRIP_THREADS)
+        lanes = _across(given, vector, LINE_BYTES, STRIP_THREADS)
         each = min(max(1, 4 // inputs), cdiv(given.n, lanes))
         return tile(given, STRIP_THREADS, lanes, vector, each)
     vectors = cdiv(given.n, vector)

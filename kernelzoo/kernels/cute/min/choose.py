@@ -23,6 +23,9 @@ class Knobs:
         unit="bytes",
         why="of a longer row, if rows are few, several blocks take parts",
     )
+    columns_crowd: int = knob(
+        2, among=(1, 2, 4), unit="blocks per SM", why="of strips, below which several take parts of each"
+    )
     crowd: int = knob(4, among=(2, 4, 8), unit="blocks per SM", why="below which rows are few")
 
 
@@ -32,7 +35,7 @@ def auto(x: torch.Tensor, out: torch.Tensor) -> str:
     given, device = problem(rows_of(plain(x), plain(out))), device_of(x)
     knobs = of(Knobs, device.index)
     if given.across:
-        few = 2 * block(given).count(given.total) < device.multiprocessors
+        few = block(given).count(given.total) < knobs.columns_crowd * device.multiprocessors
         return "columns_split" if few and given.n > SHORT_COLUMNS else "columns"
     if given.n * given.rows.itemsize > knobs.row_bytes and given.total < knobs.crowd * device.multiprocessors:
         return "split_arrival"

@@ -4,7 +4,7 @@ import torch
 
 from kernelzoo.kernels.cute.launch import device_of
 from kernelzoo.kernels.cute.softmax.split_cluster import cluster_tile
-from kernelzoo.kernels.cute.tiles import block, holds_row, problem, short_tile, strip_or_none
+from kernelzoo.kernels.cute.tiles import CROWD, block, holds_row, problem, short_tile, strip_or_none
 from kernelzoo.layout import rows_of
 from kernelzoo.registry import chooser
 from kernelzoo.tables import knob, launch_table, of
@@ -35,7 +35,8 @@ def auto(x: torch.Tensor, out: torch.Tensor) -> str:
     if given.across:
         if strip_or_none(given, 1) is not None:
             return "columns"
-        return "online" if block(given).count(given.total) >= device.multiprocessors else "split_two_launches"
+        many = block(given).count(given.total) >= CROWD * device.multiprocessors
+        return "online" if many else "split_two_launches"
     if short_tile(given, 1) is not None:
         return "multi_row_tile"
     if holds_row(given, 1) and given.n * given.wide_bytes <= knobs.fused_bytes:

@@ -4,11 +4,8 @@ import torch
 
 from kernelzoo.kernels.cute.launch import device_of
 from kernelzoo.kernels.cute.softmax_backward.tile_kernel import given_by
-from kernelzoo.kernels.cute.tiles import block, holds_row, short_tile, strip_or_none
+from kernelzoo.kernels.cute.tiles import CROWD, block, holds_row, short_tile, strip_or_none
 from kernelzoo.registry import chooser
-
-CROWD = 4
-"""Blocks per SM from which on each takes its rows alone."""
 
 
 @chooser("cute", "softmax_backward", "auto")
