@@ -24,6 +24,8 @@ from compiling_cute import bind  # noqa: E402
 import kernelzoo  # noqa: E402
 from kernelzoo import operations  # noqa: E402
 from kernelzoo.errors import UnsupportedProblemError  # noqa: E402
+from kernelzoo.kernels.cute import tiles  # noqa: E402
+from kernelzoo.layout import rows_of  # noqa: E402
 
 FORMS = [(operations.OPERATIONS[i.op], i.variant) for i in kernelzoo.implementations("cute") if not i.chooses]
 FLOATS = (torch.float32, torch.bfloat16, torch.float64)
@@ -135,3 +137,25 @@ def test_what_lies_past_a_row_is_no_minimum(monkeypatch: pytest.MonkeyPatch) -> 
         outs = op.allocate(args)
         op.launch(bind(op, form), args, outs)()
         assert torch.equal(outs[0], (1 - x) / 2)
+
+
+@pytest.mark.parametrize(("op", "form"), FORMS, ids=lambda value: getattr(value, "name", value))
+def test_numbers_of_64_bits(op: operations.Operation, form: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernels of rows, and of numbers of rows, past 2^30: here every problem is taken for such a one."""
+    monkeypatch.setattr(backend, "stand_in", Machine())
+    monkeypatch.setattr(tiles, "FAR", 2)
+    axis = 0 if "columns" in form else 1
+    shape = (100, 36) if axis == 0 else (7, 2060 if "cluster" in form or "split" in form else 100)
+    x = torch.randn((2, *shape), generator=torch.Generator().manual_seed(4)).half()[:, :, ::2]
+    axis += 1
+    inputs = {
+        "softmax_backward": (x, x.softmax(axis)),
+        "min_backward": (x, x.amin(axis), torch.ones(2, x.shape[3 - axis]).half()),
+    }.get(op.name, (x,))
+    if form == "split_cluster":
+        inputs = (x.repeat(1, 1, 2),)
+    args = operations.Arguments(inputs, (axis,))
+    outs = op.allocate(args)
+    op.launch(bind(op, form), args, outs)()
+    torch.testing.assert_close(outs[0].double(), _expected(op, axis, inputs), rtol=2e-3, atol=1e-4)
+    assert tiles.block(tiles.problem(rows_of(x, x))).far
