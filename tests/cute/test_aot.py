@@ -358,3 +358,21 @@ def test_a_chooser_names_a_form_for_every_layout() -> None:
                     x = torch.empty(shape, dtype=dtype, device="meta")[..., ::step]
                     assert bound(op, "auto", x, axis, "sm_80")
     assert bind(SOFTMAX, "auto")
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_rows_that_start_anywhere_are_read_by_whole_vectors_inside(dtype: Any) -> None:
+    for op, form, shape in (
+        (SOFTMAX, "fused", (1823, 781)),
+        (SOFTMAX, "split_cluster", (64, 5003)),
+        (SOFTMAX, "online", (777, 50257)),
+        (MIN, "rows_deferred_block", (777, 50257)),
+        (MIN, "split_arrival", (16, 262145)),
+    ):
+        for program in programs(op, form, shape, 1, dtype, "sm_90"):
+            assert program.compiled.constants["vector"] == 16 // dtype.itemsize
+            assert occurrences(LOAD, program) and (op is MIN or occurrences(STORE, program)), str(program)
+            assert not program.compiled.local_bytes
+    stepped = torch.empty(64, 2 * 781 + 1, dtype=dtype, device="meta")[:, 1:782]
+    (program,) = bound(SOFTMAX, "fused", stepped, 1, "sm_90")  # past a vector by itself, where the result is not
+    assert program.compiled.constants["vector"] == 1

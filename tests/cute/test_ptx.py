@@ -159,3 +159,29 @@ def test_numbers_of_64_bits(op: operations.Operation, form: str, monkeypatch: py
     op.launch(bind(op, form), args, outs)()
     torch.testing.assert_close(outs[0].double(), _expected(op, axis, inputs), rtol=2e-3, atol=1e-4)
     assert tiles.block(tiles.problem(rows_of(x, x))).far
+
+
+@pytest.mark.parametrize(
+    ("op", "form"), [f for f in FORMS if "columns" not in f[1]], ids=lambda v: getattr(v, "name", v)
+)
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32], ids=str)
+def test_rows_that_start_anywhere(
+    op: operations.Operation, form: str, dtype: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Vectors over the ends of rows: of neighbours' elements none is taken in, and none is written."""
+    monkeypatch.setattr(backend, "stand_in", Machine())
+    n = 2061 if "split" in form else 141
+    x = torch.randint(1, 9, (19, n), generator=torch.Generator().manual_seed(5)).to(dtype)
+    x[::3] -= 8.5
+    x[::5, 0] = x[::5, -1] = -float("inf")  # neither is a neighbour's
+    x[7, 3] = float("nan")
+    inputs = {
+        "softmax_backward": (x.nan_to_num(0, 0, 0), x.softmax(1)),
+        "min_backward": (x, x.amin(1), torch.ones(19).to(dtype)),
+    }.get(op.name, (x,))
+    args = operations.Arguments(inputs, (1,))
+    outs = op.allocate(args)
+    assert tiles.problem(rows_of(x.unsqueeze(2), x.unsqueeze(2))).shifted
+    op.launch(bind(op, form), args, outs)()
+    tolerance = {"rtol": 2e-3, "atol": 1e-4} if dtype == torch.float16 else {"rtol": 1e-5, "atol": 1e-6}
+    torch.testing.assert_close(outs[0].double(), _expected(op, 1, inputs), equal_nan=True, **tolerance)

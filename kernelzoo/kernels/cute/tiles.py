@@ -19,6 +19,9 @@ from kernelzoo.layout import Layout, Rows, Strides, cdiv, power_of_two
 WARP = 32
 """Threads of a warp."""
 
+SHIFTED_VECTORS = 16
+"""Of a row, from which on it is read by whole vectors inside though it starts anywhere."""
+
 HELD_BYTES = 256
 """Of elements as computed, in registers of a thread: 64 of its 128 where a block has 512 threads."""
 
@@ -77,7 +80,34 @@ class Problem:
     def vector(self) -> int:
         """Elements of the longest vectors in which the first tensor can be read."""
         whole = self.rows.whole_vector
+        return whole if self.shifted else self._aligned()
+
+    def _aligned(self) -> int:
+        """The same where every row begins with a vector, and ends with one."""
+        whole = self.rows.whole_vector
         return next(width for width in (16, 8, 4, 2, 1) if width <= whole and (width == 1 or self.moves(0, width)))
+
+    @property
+    def shifted(self) -> bool:
+        """Whether rows along memory start and end anywhere, but all tensors' at the same place of a vector: whole
+        vectors lie inside of each then, and parts of vectors at its ends."""
+        whole = self.rows.whole_vector
+        if self.across or self.rows.n < SHIFTED_VECTORS * whole or self._aligned() == whole:
+            return False
+        (group, _, row), *_ = self.strides
+        tensors = [(place, phase) for place, phase in zip(self.strides, self.phases, strict=True) if place.n]
+        return all(
+            place.n == 1
+            and phase % whole == 0
+            and (place.group - group) % whole == 0
+            and (place.row - row) % whole == 0
+            for place, phase in tensors
+        )
+
+    @property
+    def room(self) -> int:
+        """Elements that vectors of a row cover, at the most."""
+        return self.rows.n + (self.rows.whole_vector - 1 if self.shifted else 0)
 
     def moves(self, tensor: int, width: int) -> bool:
         """Whether a tensor's elements lie in whole, aligned vectors of so many."""
@@ -121,6 +151,8 @@ class Tile:
     """Whether rows are in groups: a row's place takes a division then."""
     far: bool
     """Whether rows, and elements of one, are counted in 64 bits."""
+    shifted: bool
+    """Whether a row starts anywhere in a thread's vector, and ends so."""
     moves: tuple[bool, ...]
     """Of each tensor, whether it moves whole vectors."""
     dense: tuple[bool, ...]
@@ -184,7 +216,7 @@ class Tile:
 
 def tile(given: Problem, threads: int, lanes: int, vector: int, each: int) -> Tile:
     """A tile of a problem."""
-    tensors = range(len(given.strides))
+    tensors, dense = range(len(given.strides)), tuple(place.n == 1 for place in given.strides)
     made = Tile(
         dtype=given.rows.dtype,
         across=given.across,
@@ -196,10 +228,11 @@ def tile(given: Problem, threads: int, lanes: int, vector: int, each: int) -> Ti
         full=False,
         grouped=given.grouped,
         far=max(given.n, given.total) >= FAR,
-        moves=tuple(vector > 1 and given.moves(i, vector) for i in tensors),
-        dense=tuple(given.strides[i].n == 1 for i in tensors),
+        shifted=given.shifted,
+        moves=tuple(vector > 1 and (given.moves(i, vector) or (given.shifted and dense[i])) for i in tensors),
+        dense=dense,
     )
-    return replace(made, whole=given.n % made.block == 0, full=given.total % made.rows == 0)
+    return replace(made, whole=not given.shifted and given.n % made.block == 0, full=given.total % made.rows == 0)
 
 
 def most_each(given: Problem, vector: int, inputs: int, bytes: int = HELD_BYTES) -> int:
@@ -218,7 +251,7 @@ def row_tile(given: Problem, inputs: int, id: str) -> Tile:
             id, f"a row must fit on chip, {most} of {given.rows.dtype} laid out so; got {given.n}"
         )
     vector = 1 if given.across else given.vector()
-    vectors, most = cdiv(given.n, vector), most_each(given, vector, inputs)
+    vectors, most = cdiv(given.room, vector), most_each(given, vector, inputs)
     usual = min(most, max(4, 8 // vector))
     threads = min(MOST_THREADS, max(WARP, power_of_two(cdiv(vectors, usual))))
     plain = given if not given.across else replace(given, across=False)
@@ -228,7 +261,7 @@ def row_tile(given: Problem, inputs: int, id: str) -> Tile:
 def longest_row(given: Problem, inputs: int) -> int:
     """Elements of the longest row that a block holds."""
     vector = 1 if given.across else given.vector()
-    return MOST_THREADS * most_each(given, vector, inputs) * vector
+    return MOST_THREADS * most_each(given, vector, inputs) * vector - (given.room - given.n)
 
 
 def holds_row(given: Problem, inputs: int) -> bool:
@@ -246,7 +279,7 @@ SHORT_VECTORS = 4
 def short_tile(given: Problem, inputs: int) -> Tile | None:
     """A tile of short rows side by side, None where a row is no warp's, or rows lie across memory."""
     vector = given.vector()
-    vectors = cdiv(given.n, vector)
+    vectors = cdiv(given.room, vector)
     if given.across or vectors > WARP * SHORT_VECTORS or given.total < 2:
         return None
     usual = min(most_each(given, vector, inputs), max(2, 4 // vector))
@@ -313,7 +346,7 @@ def block(given: Problem, inputs: int = 1) -> Tile:
         lanes = _across(given, vector, LINE_BYTES, STRIP_THREADS)
         each = min(max(1, 4 // inputs), cdiv(given.n, lanes))
         return tile(given, STRIP_THREADS, lanes, vector, each)
-    vectors = cdiv(given.n, vector)
+    vectors = cdiv(given.room, vector)
     lanes = min(STRIP_THREADS, max(WARP, power_of_two(cdiv(vectors, 4))))
     each = min(most_each(given, vector, inputs, 128), max(4, 8 // vector) // inputs or 1, cdiv(vectors, lanes))
     return tile(given, lanes, lanes, vector, each)
@@ -338,7 +371,7 @@ class Cut(NamedTuple):
 
 def cut(given: Problem, made: Tile, device: Device) -> Cut:
     """Parts of rows, at least two where a row has two blocks, for as many blocks as fill the device."""
-    blocks = cdiv(given.n, made.block)
+    blocks = cdiv(given.room, made.block)
     wanted = cdiv(CROWD * device.multiprocessors, made.count(given.total))
     parts = max(1, min(blocks, max(2, min(wanted, MOST_PARTS, made.rows * given.n // LEAST_PART))))
     span = cdiv(blocks, parts)

@@ -55,15 +55,18 @@ def first_row(number, TILE):
     return index(number, TILE) * TILE.rows + index(place * TILE.rows_each, TILE)
 
 
-def first_element(TILE):
-    """The first element of a thread in a row's first block."""
+def first_element(start, TILE):
+    """The first element of a thread in the first block of a row that starts there. Where vectors are shifted it may lie
+    before the row: by so many elements as the row starts past a vector."""
     _, along = thread_of(TILE)
-    return index(along * TILE.step, TILE)
+    element = index(along * TILE.step, TILE)
+    return element - index(start & (TILE.vector - 1), TILE) if TILE.shifted else element
 
 
 def blocks_of(rows, TILE):
     """Blocks of a row, the last of which may have fewer elements."""
-    return (rows.n + TILE.block - 1) // TILE.block
+    longest = rows.n + TILE.vector - 1 if TILE.shifted else rows.n
+    return (longest + TILE.block - 1) // TILE.block
 
 
 def share_of(number, parts):
@@ -123,10 +126,18 @@ def loaded(
     if const_expr(not (TILE.whole and TILE.full)):
         held.fill(instead)
     for i in range_constexpr(TILE.each):
+        at = element + i * TILE.stride
         if const_expr(TILE.whole and TILE.full):
             cute.autovec_copy(source[None, i], held[None, i])
+        elif const_expr(TILE.shifted):
+            if exists and at >= 0 and at + TILE.vector <= end:
+                cute.autovec_copy(source[None, i], held[None, i])
+            elif exists and at < end:
+                for v in range_constexpr(TILE.vector):  # a vector over an end of the row
+                    if at + v >= 0 and at + v < end:
+                        held[v, i] = source[v, i]
         else:
-            if exists and element + i * TILE.stride < end:
+            if exists and at < end:
                 cute.autovec_copy(source[None, i], held[None, i])
     return held
 
@@ -135,10 +146,18 @@ def loaded(
 def store(held: cute.Tensor, target: cute.Tensor, exists: cutlass.Boolean, element, end, TILE: cutlass.Constexpr):
     """A thread's elements, out of registers, up to the end of the row."""
     for i in range_constexpr(TILE.each):
+        at = element + i * TILE.stride
         if const_expr(TILE.whole and TILE.full):
             cute.autovec_copy(held[None, i], target[None, i])
+        elif const_expr(TILE.shifted):
+            if exists and at >= 0 and at + TILE.vector <= end:
+                cute.autovec_copy(held[None, i], target[None, i])
+            elif exists and at < end:
+                for v in range_constexpr(TILE.vector):
+                    if at + v >= 0 and at + v < end:
+                        target[v, i] = held[v, i]
         else:
-            if exists and element + i * TILE.stride < end:
+            if exists and at < end:
                 cute.autovec_copy(held[None, i], target[None, i])
 
 

@@ -32,7 +32,8 @@ def rows_deferred_kernel(
 ):  # fmt: skip
     wait(EARLY)
     tile, _, _ = cute.arch.block_idx()
-    row, first = first_row(tile, TILE), first_element(TILE)
+    row = first_row(tile, TILE)
+    first = first_element(start_of(row, rows, x_at, TILE), TILE)
     here, start = exists(row, rows, TILE), start_of(row, rows, x_at, TILE)
     kept = running(identity(TILE), TILE)
     for i in cutlass.range(blocks_of(rows, TILE)):

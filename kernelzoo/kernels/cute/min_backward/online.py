@@ -38,7 +38,8 @@ def online_kernel(
 ):  # fmt: skip
     wait(EARLY)
     tile, _, _ = cute.arch.block_idx()
-    row, first = first_row(tile, TILE), first_element(TILE)
+    row = first_row(tile, TILE)
+    first = first_element(start_of(row, rows, x_at, TILE), TILE)
     here = exists(row, rows, TILE)
     x_start, out_start = start_of(row, rows, x_at, TILE), start_of(row, rows, out_at, TILE)
     least = of_each(y, y_at, row, rows, here, TILE)

@@ -47,7 +47,8 @@ def leave_kernel(
     wait(EARLY)
     number, _, _ = cute.arch.block_idx()
     tile, part = share_of(number, parts)
-    row, first = first_row(tile, TILE), first_element(TILE)
+    row = first_row(tile, TILE)
+    first = first_element(start_of(row, rows, x_at, TILE), TILE)
     here, start = exists(row, rows, TILE), start_of(row, rows, x_at, TILE)
     least = of_each(y, y_at, row, rows, here, TILE)
     # Every thread counts for itself, in 32 bits, and threads meet once, after the loop, in 64.
@@ -69,7 +70,8 @@ def write_kernel(
     wait(EARLY)
     number, _, _ = cute.arch.block_idx()
     tile, part = share_of(number, parts)
-    row, first = first_row(tile, TILE), first_element(TILE)
+    row = first_row(tile, TILE)
+    first = first_element(start_of(row, rows, x_at, TILE), TILE)
     here = exists(row, rows, TILE)
     every = running(0, TILE, Int64)
     for other in cutlass.range(thread_of(TILE)[1], parts, TILE.lanes):

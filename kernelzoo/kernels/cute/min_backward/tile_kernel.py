@@ -35,7 +35,8 @@ def tile_kernel(
     """One read, one write."""
     wait(EARLY)
     tile, _, _ = cute.arch.block_idx()
-    row, element = first_row(tile, TILE), first_element(TILE)
+    row = first_row(tile, TILE)
+    element = first_element(start_of(row, rows, x_at, TILE), TILE)
     here = exists(row, rows, TILE)
     least = of_each(y, y_at, row, rows, here, TILE)
     equal = equal_to(least, x, x_at, start_of(row, rows, x_at, TILE), rows.n, element, here, TILE)

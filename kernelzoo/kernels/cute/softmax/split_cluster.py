@@ -61,7 +61,7 @@ def cluster_kernel(
     number, _, _ = cute.arch.block_idx()
     rank = cute.arch.block_idx_in_cluster()
     row = first_row(number // BLOCKS, TILE)
-    element = first_element(TILE) + rank * TILE.block
+    element = first_element(start_of(row, rows, x_at, TILE), TILE) + rank * TILE.block
     here = exists(row, rows, TILE)
     source = seen(x, start_of(row, rows, x_at, TILE), element, x_at, TILE, 0)
     target = seen(out, start_of(row, rows, out_at, TILE), element, out_at, TILE, 1)
@@ -117,7 +117,7 @@ def cluster_tile(given: Problem, device: Device) -> tuple[Tile, int] | None:
     if given.across or device.cluster_blocks < 2 or given.n < LEAST:
         return None
     vector = given.vector()
-    vectors, most = cdiv(given.n, vector), most_each(given, vector, 1)
+    vectors, most = cdiv(given.room, vector), most_each(given, vector, 1)
     usual = min(most, max(8, 16 // vector))
     blocks = min(MOST_BLOCKS, device.cluster_blocks, max(2, power_of_two(cdiv(vectors, MOST_THREADS * usual))))
     threads = min(MOST_THREADS, max(WARP, power_of_two(cdiv(vectors, blocks * usual))))
@@ -125,7 +125,7 @@ def cluster_tile(given: Problem, device: Device) -> tuple[Tile, int] | None:
     if each > most:
         return None
     made = tiles.tile(given, threads, threads, vector, each)
-    return replace(made, whole=given.n == blocks * made.block), blocks
+    return replace(made, whole=not made.shifted and given.n == blocks * made.block), blocks
 
 
 @register("cute", "softmax", "split_cluster")

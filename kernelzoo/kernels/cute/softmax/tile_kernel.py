@@ -38,7 +38,8 @@ def tile_kernel(
     """One read, one write."""
     wait(EARLY)
     tile, _, _ = cute.arch.block_idx()
-    row, element = first_row(tile, TILE), first_element(TILE)
+    row = first_row(tile, TILE)
+    element = first_element(start_of(row, rows, x_at, TILE), TILE)
     here = exists(row, rows, TILE)
     source = seen(x, start_of(row, rows, x_at, TILE), element, x_at, TILE, 0)
     target = seen(out, start_of(row, rows, out_at, TILE), element, out_at, TILE, 1)

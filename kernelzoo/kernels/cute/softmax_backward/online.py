@@ -39,7 +39,8 @@ def online_kernel(
 ):  # fmt: skip
     wait(EARLY)
     tile, _, _ = cute.arch.block_idx()
-    row, first = first_row(tile, TILE), first_element(TILE)
+    row = first_row(tile, TILE)
+    first = first_element(start_of(row, rows, grad_at, TILE), TILE)
     here = exists(row, rows, TILE)
     grad_start, y_start = start_of(row, rows, grad_at, TILE), start_of(row, rows, y_at, TILE)
     out_start = start_of(row, rows, out_at, TILE)

@@ -36,7 +36,8 @@ def tile_kernel(
     """Each input is read once, and the result written."""
     wait(EARLY)
     tile, _, _ = cute.arch.block_idx()
-    row, element = first_row(tile, TILE), first_element(TILE)
+    row = first_row(tile, TILE)
+    element = first_element(start_of(row, rows, grad_at, TILE), TILE)
     here = exists(row, rows, TILE)
     grads = elements_of(grad, grad_at, start_of(row, rows, grad_at, TILE), rows.n, element, here, TILE, 0)
     weights = elements_of(y, y_at, start_of(row, rows, y_at, TILE), rows.n, element, here, TILE, 1)
