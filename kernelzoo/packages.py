@@ -25,6 +25,7 @@ ENTRY_POINTS = "kernelzoo.backends"
 BUILT_IN = {
     "cpu": "kernelzoo.kernels.cpu",
     "cupy": "kernelzoo.kernels.cupy",
+    "cute": "kernelzoo.kernels.cute",
     "cutile": "kernelzoo.kernels.cutile",
     "gluon": "kernelzoo.kernels.gluon",
     "numba": "kernelzoo.kernels.numba",

@@ -27,6 +27,7 @@ for variable, value, name in (
     ("KERNELZOO_EMULATE_PTX", "triton", "triton/compiled_triton.py"),
     ("KERNELZOO_EMULATE_PTX", "numba", "numba/compiled_numba.py"),
     ("KERNELZOO_EMULATE_PTX", "cutile", "cutile/compiled_cutile.py"),
+    ("KERNELZOO_EMULATE_PTX", "cute", "cute/compiled_cute.py"),
 ):
     if os.environ.get(variable) == value:
         spec = importlib.util.spec_from_file_location(Path(name).stem, Path(__file__).parent / name)

@@ -43,7 +43,7 @@ FLOORS = (
 FLOOR = {name: floor for floor, names in enumerate(FLOORS) for name in names}
 
 GPU_LANGUAGES = ("cupy", "numba", "triton")
-SELECTIONS = ("cutile", "gluon")
+SELECTIONS = ("cute", "cutile", "gluon")
 """GPU languages that show some of the forms, each of which another has."""
 
 OPERATIONS = tuple(

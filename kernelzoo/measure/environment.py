@@ -14,6 +14,7 @@ _DISTRIBUTIONS = (
     "triton",
     "cuda-tile",
     "nvidia-cuda-tileiras",
+    "nvidia-cutlass-dsl",
     "cupy-cuda12x",
     "cupy-cuda13x",
     "numba",

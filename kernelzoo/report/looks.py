@@ -19,6 +19,7 @@ GREYS = ("#7a7a7a", "#988d7a", "#626c7e", "#859382", "#746677", "#98807c", "#607
 HUES = (
     ("#1b9247", "#04a786", "#547a00", "#749f2b", "#0c7e65", "#019f68", "#3d892a"),  # green
     ("#c4530f", "#c87a00", "#b63a3d", "#df605f", "#995b00", "#cb6700", "#c0482a"),  # orange
+    ("#a87700", "#919534", "#975d04"),  # gold
     ("#8a63d2", "#6d55c0", "#a07bdc"),  # violet
     ("#008c8d", "#349db6", "#087e66", "#40a289"),  # teal
     ("#bc4891", "#e0597d", "#9841a3", "#be66ca", "#b7325b", "#d1528b", "#ad459b"),  # pink
@@ -27,7 +28,6 @@ HUES = (
 OWN = sorted(set(packages.BUILT_IN) - {registry.BASELINE})
 COLOURS = {registry.BASELINE: GREYS, **dict(zip(OWN, HUES, strict=False))}
 SPARE_COLOURS = (
-    ("#a87700", "#919534", "#975d04"),  # gold
     ("#d6404a", "#e0527a", "#b8323c"),  # red
     ("#8f6a45", "#a37b52", "#866646"),  # brown
     ("#5f9a1e", "#7d8a00", "#6e7200"),  # lime

@@ -25,6 +25,7 @@ NAMES = {
     "triton": "Triton",
     "gluon": "Gluon",
     "cutile": "cuTile",
+    "cute": "CuTe",
     "cupy": "CUDA C",
     "numba": "Numba",
     "cpu": "cpu",

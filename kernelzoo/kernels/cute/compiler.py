@@ -1,0 +1,183 @@
+"""A kernel written in CuTe, and its way to machine code, for which no GPU is needed.
+
+A kernel takes the addresses of tensors, where rows lie in numbers, and constants. It is compiled for the types of what
+it takes and for its constants; its parameters are words in the order in which it names them.
+"""
+
+import hashlib
+import inspect
+import re
+import tempfile
+import textwrap
+import threading
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import cutlass
+from cutlass import cute
+from cutlass._mlir._mlir_libs import _cutlass_ir
+from cutlass.cute.runtime import make_ptr
+
+from kernelzoo import user_cache
+from kernelzoo.kernels.cute.tiles import Tile
+from kernelzoo.kernels.cute.words import Rows, Strides
+from kernelzoo.kernels.shared import code_cache, cubin
+from kernelzoo.launch import Compiled
+
+OLDEST = (4, 8)
+"""Of nvidia-cutlass-dsl: the first whose compiler is known to make what is expected here."""
+
+DTYPES = {
+    "float16": cutlass.Float16,
+    "bfloat16": cutlass.BFloat16,
+    "float32": cutlass.Float32,
+    "float64": cutlass.Float64,
+    "uint8": cutlass.Uint8,
+    "int8": cutlass.Int8,
+    "int16": cutlass.Int16,
+    "int32": cutlass.Int32,
+    "int64": cutlass.Int64,
+}
+"""By torch's names."""
+
+
+class Pointer(NamedTuple):
+    """What a kernel is compiled to know of an address."""
+
+    dtype: str
+    aligned: int
+    """Bytes by which it can be divided."""
+
+
+@dataclass(frozen=True)
+class Program:
+    """A kernel before it is compiled. It takes addresses, ``Rows``, the ``Strides`` of so many tensors, integers of 32
+    bits, and constants: of its own, its tile, and whether it may begin before the launch before it has ended."""
+
+    kernel: Any
+    pointers: tuple[Pointer, ...]
+    strides: int
+    integers: int
+    constants: tuple[Any, ...]
+    tile: Tile
+    blocks: int = 1
+    """Of a cluster."""
+
+    @property
+    def function(self) -> Any:
+        """What the kernel's decorator was given."""
+        return inspect.unwrap(self.kernel)
+
+    @property
+    def name(self) -> str:
+        return str(self.function.__name__)
+
+    @property
+    def named(self) -> dict[str, Any]:
+        """Its constants by name, and those of its tile."""
+        names = list(inspect.signature(self.function).parameters)[-len(self.constants) - 2 : -2]
+        return {**dict(zip(names, self.constants, strict=True)), **self.tile.shown, "cluster": self.blocks}
+
+    @property
+    def identity(self) -> str:
+        """What makes it another kernel than the others of this package."""
+        kinds = (self.pointers, self.strides, self.integers, self.constants, self.tile, self.blocks)
+        return repr((self.function.__module__, self.function.__qualname__, kinds))
+
+
+class Code(NamedTuple):
+    """What the compiler makes of a program for one compute capability."""
+
+    binary: bytes
+    ptx: str
+
+    @property
+    def symbol(self) -> str:
+        """The kernel's entry: the compiler makes it up of all that it takes."""
+        found = re.search(r"\.entry (\w+)", self.ptx)
+        assert found is not None, "a kernel has an entry"
+        return found[1]
+
+
+def lacking() -> str:
+    """Why nothing can be compiled, or ""."""
+    found = version("nvidia-cutlass-dsl")
+    numbers = tuple(int(part) for part in re.findall(r"\d+", found)[:2])
+    return "" if numbers >= OLDEST else f"nvidia-cutlass-dsl is {found}, and 4.8 is needed"
+
+
+@cute.jit
+def _host(
+    kernel: cutlass.Constexpr, pointers: list[Any], numbers: list[Any], constants: cutlass.Constexpr,
+    threads: cutlass.Constexpr, blocks: cutlass.Constexpr,
+):  # fmt: skip
+    """A launch, without which CuTe compiles no kernel. It is never run."""
+    kernel(*pointers, *numbers, *constants).launch(grid=(blocks, 1, 1), block=(threads, 1, 1), cluster=(blocks, 1, 1))
+
+
+_compiling = threading.RLock()
+
+
+def to_code(program: Program, capability: int) -> Code:
+    """Machine code for a compute capability (90 for 9.0), and its PTX. Needs no GPU."""
+    pointers = [make_ptr(DTYPES[p.dtype], 0, cute.AddressSpace.gmem, assumed_align=p.aligned) for p in program.pointers]
+    index = cutlass.Int64 if program.tile.far else cutlass.Int32
+    numbers = [Rows(*[index(1)] * 3), *[Strides(*[cutlass.Int64(1)] * 3)] * program.strides]
+    numbers += [cutlass.Int32(1)] * program.integers
+    constants = (*program.constants, program.tile, capability >= 90)
+    with _compiling, tempfile.TemporaryDirectory(prefix="kernelzoo-") as folder:
+        options = f"--gpu-arch sm_{capability} --keep-cubin --keep-ptx --dump-dir {folder}"
+        made = cute.compile(
+            _host, program.kernel, pointers, numbers, constants, program.tile.threads, program.blocks, options=options
+        )
+        return Code(made.__cubin__, made.__ptx__)
+
+
+def compiled(program: Program, capability: int) -> Code:
+    """Machine code for a compute capability, from the cache on disk if it is there."""
+    name = f"{hashlib.sha256(repr((_compiler(), capability, program.identity)).encode()).hexdigest()}.bin"
+    with suppress(RuntimeError):  # a user without a home
+        if (kept := code_cache.read(user_cache.folder("cute"), name)) is not None:
+            text, _, binary = kept.partition(b"\0")  # PTX is text, and has none
+            return Code(binary, text.decode())
+    made = to_code(program, capability)
+    with suppress(RuntimeError):
+        code_cache.write(user_cache.folder("cute"), name, made.ptx.rstrip("\0").encode() + b"\0" + made.binary)
+    return made
+
+
+@cache
+def _compiler() -> str:
+    """What turns a program into machine code: this package's text, and the compiler, of which there is one for drivers
+    of CUDA 12 and one for 13."""
+    digest = hashlib.sha256()
+    package = Path(__file__).parent
+    for file in sorted(package.rglob("*.py")):
+        digest.update(str(file.relative_to(package)).encode() + b"\0" + file.read_bytes())
+    return repr((digest.hexdigest(), version("nvidia-cutlass-dsl"), Path(_cutlass_ir.__file__).name))
+
+
+@cache
+def described(program: Program, capability: int) -> Compiled:
+    """The program compiled, and what is to be said of it."""
+    made = compiled(program, capability)
+    taken = cubin.resources(made.binary, made.symbol, capability)
+    lines, first = inspect.getsourcelines(program.function)
+    return Compiled(
+        name=program.name,
+        language="CuTe",
+        source=textwrap.dedent("".join(lines)),
+        file=inspect.getfile(program.function),
+        line=first,
+        constants=program.named,
+        symbol=made.symbol,
+        binary=made.binary,
+        registers=taken.registers,
+        local_bytes=taken.local_bytes,
+        shared_bytes=taken.shared_bytes,
+        ptx=made.ptx,
+    )

@@ -1,0 +1,125 @@
+"""From a kernel written in CuTe to a launch on torch's stream: compiled once, its arguments packed at bind.
+
+CuTe's own way, to call what ``cute.compile`` returns, makes arguments of tensors and of the stream at every call; here
+a launch is one ``cuLaunchKernelEx``, see :mod:`kernelzoo.kernels.shared.driver`.
+"""
+
+import math
+import threading
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import torch
+
+import kernelzoo.kernels.cute as package
+from kernelzoo import device as devices
+from kernelzoo.device import Device, attached
+from kernelzoo.errors import GridTooLargeError
+from kernelzoo.kernels.cute import compiler
+from kernelzoo.kernels.cute.compiler import Pointer, Program
+from kernelzoo.kernels.cute.tiles import Problem, Tile
+from kernelzoo.kernels.shared import driver
+from kernelzoo.kernels.shared.driver import Parameters, Shape
+from kernelzoo.launch import Launch, Movable, Step, WithWorkspace, recording
+from kernelzoo.layout import VECTOR_BYTES
+
+
+def device_of(x: torch.Tensor) -> Device:
+    """The device that a kernel on x runs on."""
+    found: Device = devices.of(x) if package.stand_in is None else package.stand_in.device
+    return found
+
+
+def bound(
+    id: str,
+    kernel: Any,
+    tensors: Sequence[torch.Tensor],
+    problem: Problem,
+    tile: Tile,
+    constants: Sequence[Any] = (),
+    integers: Sequence[int] = (),
+    workspace: Sequence[torch.Tensor] = (),
+    blocks: int | None = None,
+    cluster: int = 1,
+) -> Launch:
+    """Compile a kernel for its arguments and return its launch over so many blocks, at first one for each tile.
+
+    tensors: the canonical ones, as the bind takes them, whose addresses come first. Raises GridTooLargeError.
+    """
+    count = tile.count(problem.total) * cluster if blocks is None else blocks
+    if count > driver.MAX_GRID_X:
+        raise GridTooLargeError(id, count, driver.MAX_GRID_X)
+    pointers = tuple(map(_known, (*tensors, *workspace)))
+    program = Program(kernel, pointers, len(problem.strides), len(integers), tuple(constants), tile, cluster)
+    device, recorder = device_of(tensors[0]), recording.get()
+    if recorder is not None:
+        return recorder.launch(
+            Step(
+                f"{program.name}, {tile.threads} threads",
+                (count,),
+                tile.threads,
+                cluster=cluster,
+                arguments=tuple(integers),
+                build=partial(compiler.described, program, device.capability) if recorder.compiles else None,
+                constants=(*pointers, *program.constants, tile),
+            )
+        )
+    words = parameters(tensors, workspace, problem, integers)
+    if package.stand_in is not None:
+        launch: Launch = package.stand_in.launch(program, count, tensors, workspace, words)
+        return launch
+    shape = Shape(count, tile.threads, cluster=cluster)
+    function = _loaded(program, device)
+    with attached(device.index):
+        driver.allow(function, shape)
+    return _launched(function, shape, Parameters.of_words(*words), tensors, workspace, device)
+
+
+def parameters(
+    tensors: Sequence[torch.Tensor], workspace: Sequence[torch.Tensor], problem: Problem, integers: Sequence[int]
+) -> tuple[int, ...]:
+    """A compiled kernel's parameters, each a word."""
+    addresses = [tensor.data_ptr() for tensor in (*tensors, *workspace)]
+    strides = [number for one in problem.strides for number in one]
+    return (*addresses, problem.n, problem.total, problem.inner, *strides, *integers)
+
+
+def _known(tensor: torch.Tensor) -> Pointer:
+    """What a kernel is compiled to know of a tensor's address."""
+    return Pointer(str(tensor.dtype).removeprefix("torch."), math.gcd(VECTOR_BYTES, tensor.data_ptr()))
+
+
+def _launched(
+    function: int,
+    shape: Shape,
+    words: Parameters,
+    tensors: Sequence[torch.Tensor],
+    workspace: Sequence[torch.Tensor],
+    device: Device,
+) -> Launch:
+    if len(tensors) == 2:
+        at: Any = driver.movable(function, shape, words, device)
+    else:
+        placed = driver.placed(function, shape, words, device)
+
+        def at(*addresses: int) -> None:
+            placed(addresses)
+
+    return WithWorkspace(at, *tensors, workspace=workspace) if workspace else Movable(at, *tensors)
+
+
+def _loaded(program: Program, device: Device) -> int:
+    """The driver's handle of a program on a device, compiled on first use and kept. Safe from several threads."""
+    found = _functions.get((program, device.index))
+    if found is None:
+        with _loading:
+            found = _functions.get((program, device.index))
+            if found is None:
+                made = compiler.compiled(program, device.capability)
+                found = _functions[program, device.index] = driver.load(made.binary, made.symbol, device.index)
+    return found
+
+
+_loading = threading.Lock()
+_functions: dict[tuple[Program, int], int] = {}

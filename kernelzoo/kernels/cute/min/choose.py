@@ -1,0 +1,48 @@
+"""Which form of the minimum takes a problem: its layout, its size against the device's, and the launch table say."""
+
+import torch
+
+from kernelzoo.kernels.cute.launch import device_of
+from kernelzoo.kernels.cute.min.tiles import plain, row_tile
+from kernelzoo.kernels.cute.tiles import block, problem
+from kernelzoo.layout import rows_of
+from kernelzoo.registry import chooser
+from kernelzoo.tables import knob, launch_table, of
+
+SHORT_COLUMNS = 512
+"""Elements of columns that one block takes however few strips there are."""
+
+
+@launch_table("cute", "min")
+class Knobs:
+    """Shipped values are no card's yet."""
+
+    row_bytes: int = knob(
+        32768,
+        among=(16384, 32768, 65536),
+        unit="bytes",
+        why="of a longer row, if rows are few, several blocks take parts",
+    )
+    columns_crowd: int = knob(
+        2, among=(1, 2, 4), unit="blocks per SM", why="of strips, below which several take parts of each"
+    )
+    crowd: int = knob(4, among=(2, 4, 8), unit="blocks per SM", why="below which rows are few")
+
+
+@chooser("cute", "min", "auto")
+def auto(x: torch.Tensor, out: torch.Tensor) -> str:
+    """By rows where there are enough of them for all of the device, otherwise by parts of rows."""
+    given, device = problem(rows_of(plain(x), plain(out))), device_of(x)
+    knobs = of(Knobs, device.index)
+    if given.across:
+        few = block(given).count(given.total) < knobs.columns_crowd * device.multiprocessors
+        return "columns_split" if few and given.n > SHORT_COLUMNS else "columns"
+    if given.n * given.rows.itemsize > knobs.row_bytes and given.total < knobs.crowd * device.multiprocessors:
+        return "split_arrival"
+    return "rows" if row_tile(given).block >= given.n else "rows_deferred_block"
+
+
+@chooser("cute", "min", "split")
+def split(x: torch.Tensor, out: torch.Tensor) -> str:
+    """Several blocks to one row, or to a strip of columns; the last to arrive joins their minima: one launch."""
+    return "columns_split" if rows_of(x, out).across else "split_arrival"

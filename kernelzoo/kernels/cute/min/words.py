@@ -1,0 +1,60 @@
+"""Words of the minimum that its kernels share. Elements are compared as they are computed, which loses nothing."""
+
+from cutlass import Boolean, Int32, cute
+
+from kernelzoo.kernels.cute.words import (
+    by_row,
+    leave_rows,
+    loaded,
+    lower,
+    one_each,
+    scalars,
+    seen,
+    start_of,
+    thread_of,
+    tree,
+    wide,
+)  # fmt: skip
+
+
+def identity(TILE):
+    """As computed, what a minimum over nothing would be: no element is above it."""
+    if "float" in TILE.dtype:
+        return float("inf")
+    return 255 if TILE.dtype == "uint8" else 2 ** (int(TILE.dtype[3:]) - 1) - 1
+
+
+def absent(TILE):
+    """The same as an element: CuTe's bytes have signs."""
+    return -1 if TILE.dtype == "uint8" else identity(TILE)
+
+
+def taken_in(kept, values, TILE):
+    """The running minimum of each of a thread's rows with more elements."""
+    for r, (row, least) in enumerate(zip(by_row(values, TILE), scalars(kept), strict=True)):
+        kept[r] = tree([least, *row], lower)
+
+
+def block_of(x, start, element, rows, strides, here, TILE):
+    """A thread's elements of a block of its rows, as they are computed."""
+    return wide(loaded(seen(x, start, element, strides, TILE), here, element, rows.n, absent(TILE), TILE), TILE)
+
+
+def write_rows(mine, out, row, rows, strides, here, TILE):
+    """The results of a tile's rows."""
+    _, along = thread_of(TILE)
+    start = start_of(row, rows, strides, TILE)
+    leave_rows(one_each(mine, out.dtype), out, start, strides.row, here & (along == 0), TILE)
+
+
+@cute.jit
+def last_to_arrive(counts: cute.Pointer, number, parts) -> Boolean:
+    """Whether this block is the last of a tile's to arrive. The arrival's release hands what the block has written to
+    the device, and the last one to arrive acquires what all others have."""
+    told = cute.make_tensor(cute.arch.alloc_smem(Int32, 1), cute.make_layout((1,)))
+    thread, _, _ = cute.arch.thread_idx()
+    cute.arch.sync_threads()
+    if thread == 0:
+        told[0] = cute.arch.atomic_add(counts + number, Int32(1), sem="acq_rel", scope="gpu")
+    cute.arch.sync_threads()
+    return told[0] == parts - 1

@@ -1,0 +1,104 @@
+"""Several blocks to one row: a launch that leaves their counts, and one that adds these up and writes."""
+
+import cutlass
+import torch
+from cutlass import Int32, Int64, cute
+
+from kernelzoo.kernels.cute import tiles
+from kernelzoo.kernels.cute.launch import bound, device_of
+from kernelzoo.kernels.cute.min_backward.tile_kernel import given_by
+from kernelzoo.kernels.cute.min_backward.words import counted, equal_to, given_to, long, of_each, shares_of
+from kernelzoo.kernels.cute.words import (
+    Rows,
+    Strides,
+    add,
+    exists,
+    first_element,
+    first_row,
+    leave_rows,
+    left_at,
+    met,
+    more,
+    narrowed,
+    one_a_row,
+    one_each,
+    running,
+    scalars,
+    seen,
+    share_of,
+    start_of,
+    store,
+    stretch_of,
+    thread_of,
+    wait,
+    within,
+)  # fmt: skip
+from kernelzoo.launch import Launch, sequence
+from kernelzoo.registry import register
+
+
+@cute.kernel
+def leave_kernel(
+    x: cute.Pointer, y: cute.Pointer, grad: cute.Pointer, out: cute.Pointer, counts: cute.Pointer, rows: Rows,
+    x_at: Strides, y_at: Strides, grad_at: Strides, out_at: Strides, parts: cutlass.Int32, span: cutlass.Int32,
+    TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr,
+):  # fmt: skip
+    """A block has span blocks of a tile's rows, of which it leaves one count to each row."""
+    wait(EARLY)
+    number, _, _ = cute.arch.block_idx()
+    tile, part = share_of(number, parts)
+    row = first_row(tile, TILE)
+    first = first_element(start_of(row, rows, x_at, TILE), TILE)
+    here, start = exists(row, rows, TILE), start_of(row, rows, x_at, TILE)
+    least = of_each(y, y_at, row, rows, here, TILE)
+    # Every thread counts for itself, in 32 bits, and threads meet once, after the loop, in 64.
+    mine = running(0, TILE, Int32)
+    begin, end = stretch_of(part, span, rows, TILE)
+    for i in cutlass.range(begin, end):
+        equal = equal_to(least, x, x_at, start, rows.n, first + i * TILE.block, here, TILE)
+        more(mine, within(counted(equal), add, TILE), add)
+    left = one_each(met(long(scalars(mine)), add, TILE), Int64)
+    leave_rows(left, counts, *left_at(row, part, parts, rows, TILE), here & (thread_of(TILE)[1] == 0), TILE)
+
+
+@cute.kernel
+def write_kernel(
+    x: cute.Pointer, y: cute.Pointer, grad: cute.Pointer, out: cute.Pointer, counts: cute.Pointer, rows: Rows,
+    x_at: Strides, y_at: Strides, grad_at: Strides, out_at: Strides, parts: cutlass.Int32, span: cutlass.Int32,
+    TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr,
+):  # fmt: skip
+    wait(EARLY)
+    number, _, _ = cute.arch.block_idx()
+    tile, part = share_of(number, parts)
+    row = first_row(tile, TILE)
+    first = first_element(start_of(row, rows, x_at, TILE), TILE)
+    here = exists(row, rows, TILE)
+    every = running(0, TILE, Int64)
+    for other in cutlass.range(thread_of(TILE)[1], parts, TILE.lanes):
+        more(every, scalars(one_a_row(counts, *left_at(row, other, parts, rows, TILE), here, TILE)), add)
+    found = met(scalars(every), add, TILE)
+    least = of_each(y, y_at, row, rows, here, TILE)
+    shares = shares_of(of_each(grad, grad_at, row, rows, here, TILE), found)
+    x_start, out_start = start_of(row, rows, x_at, TILE), start_of(row, rows, out_at, TILE)
+    begin, end = stretch_of(part, span, rows, TILE)
+    for i in cutlass.range(begin, end):
+        # Backwards: what was read last is likeliest to be in L2 still.
+        element = first + (begin + end - 1 - i) * TILE.block
+        equal = equal_to(least, x, x_at, x_start, rows.n, element, here, TILE)
+        target = seen(out, out_start, element, out_at, TILE, 3)
+        store(narrowed(given_to(equal, shares, TILE), out.dtype, TILE), target, here, element, rows.n, TILE)
+
+
+@register("cute", "min_backward", "split_two_launches")
+def split_two_launches(x: torch.Tensor, y: torch.Tensor, grad: torch.Tensor, out: torch.Tensor) -> Launch:
+    """Several blocks to one row, or strip of columns, leave counts in a workspace; a second launch writes.
+
+    It reads every row twice, and no block waits for another.
+    """
+    id, tensors, given = "cute/min_backward/split_two_launches", (x, y, grad, out), given_by(x, y, grad, out)
+    tile = tiles.block(given)
+    plan = tiles.cut(given, tile, device_of(x))
+    counts = x.new_empty(given.total * plan.parts, dtype=torch.int64)
+    blocks = tile.count(given.total) * plan.parts
+    both = leave_kernel, write_kernel
+    return sequence(*(bound(id, kernel, tensors, given, tile, (), plan, (counts,), blocks) for kernel in both))

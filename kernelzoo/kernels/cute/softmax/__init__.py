@@ -1,0 +1,1 @@
+"""Softmax in CuTe, a form a file; ``choose`` says which form takes a problem."""

@@ -1,0 +1,141 @@
+"""A row to a cluster of blocks (sm_90 and later), which hold it in registers together: one read, one write.
+
+Each block writes its (maximum, sum) pair into the memory of all of them, distributed shared memory, by stores that tell
+the receiver's barrier of their bytes: no block waits for more than what it reads.
+"""
+
+from dataclasses import replace
+
+import cutlass
+import torch
+from cutlass import Int32, Int64, cute
+
+from kernelzoo.device import Device
+from kernelzoo.errors import UnsupportedProblemError
+from kernelzoo.kernels.cute import tiles
+from kernelzoo.kernels.cute.launch import bound, device_of
+from kernelzoo.kernels.cute.softmax.words import exponential, merged, zero_if_empty
+from kernelzoo.kernels.cute.tiles import MOST_THREADS, WARP, Problem, Tile, most_each, problem
+from kernelzoo.kernels.cute.words import (
+    Rows,
+    Strides,
+    add,
+    exists,
+    first_element,
+    first_row,
+    higher,
+    loaded,
+    met,
+    narrowed,
+    seen,
+    start_of,
+    store,
+    tree,
+    wait,
+    wide,
+    wide_type,
+    within,
+)  # fmt: skip
+from kernelzoo.launch import Launch
+from kernelzoo.layout import cdiv, power_of_two, rows_of
+from kernelzoo.registry import register
+
+MOST_BLOCKS = 8
+"""In a cluster: as many as every device with clusters takes."""
+
+LEAST = 2048
+"""Elements of a row that are worth a cluster."""
+
+
+@cute.kernel
+def cluster_kernel(
+    x: cute.Pointer, out: cute.Pointer, rows: Rows, x_at: Strides, out_at: Strides,
+    BLOCKS: cutlass.Constexpr, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr,
+):  # fmt: skip
+    """A block has one tile of its cluster's row."""
+    wait(EARLY)
+    kind = wide_type(TILE)
+    room = cute.arch.alloc_smem(Int32, BLOCKS * kind.width // 16, 16)  # a pair, in words, of each block
+    barrier = cute.arch.alloc_smem(Int64, 1, 8)
+    open_barrier(barrier)
+    number, _, _ = cute.arch.block_idx()
+    rank = cute.arch.block_idx_in_cluster()
+    row = first_row(number // BLOCKS, TILE)
+    element = first_element(start_of(row, rows, x_at, TILE), TILE) + rank * TILE.block
+    here = exists(row, rows, TILE)
+    source = seen(x, start_of(row, rows, x_at, TILE), element, x_at, TILE, 0)
+    target = seen(out, start_of(row, rows, out_at, TILE), element, out_at, TILE, 1)
+    values = wide(loaded(source, here, element, rows.n, -float("inf"), TILE), TILE)
+    (top,) = met(within(values, higher, TILE), higher, TILE)
+    less = zero_if_empty(top)
+    values = [[exponential(value - less) for value in vector] for vector in values]
+    (total,) = met(within(values, add, TILE), add, TILE)
+    send(top, total, room, barrier, BLOCKS)
+    pairs = cute.make_tensor(cute.recast_ptr(room, dtype=kind), cute.make_layout((2, BLOCKS)))
+    tops, totals = ([pairs[part, block] for block in range(BLOCKS)] for part in (0, 1))
+    row_top = zero_if_empty(tree(tops, higher))
+    row_total = tree([merged(zero_if_empty(one), other, row_top) for one, other in zip(tops, totals, strict=True)], add)
+    scale = exponential(less - row_top) * (1.0 / row_total)
+    values = [[value * scale for value in vector] for vector in values]
+    store(narrowed(values, out.dtype, TILE), target, here, element, rows.n, TILE)
+
+
+def words_of(value):
+    """A number as 32-bit words, of which stores to another block are made."""
+    if value.width == 32:
+        return [value.bitcast(Int32)]
+    bits = value.bitcast(Int64)
+    return [bits.to(Int32), (bits >> 32).to(Int32)]
+
+
+@cute.jit
+def open_barrier(barrier: cute.Pointer):
+    """A barrier for one arrival, and for bytes: made before any block of the cluster writes into this one."""
+    thread, _, _ = cute.arch.thread_idx()
+    if thread == 0:
+        cute.arch.mbarrier_init(barrier, 1)
+        cute.arch.mbarrier_init_fence()
+    cute.arch.cluster_arrive_relaxed()
+
+
+@cute.jit
+def send(top, total, room: cute.Pointer, barrier: cute.Pointer, BLOCKS: cutlass.Constexpr):
+    """A thread for each block of the cluster writes this block's pair into its memory, at this block's place, and tells
+    its barrier. Ends when this block has got all pairs."""
+    words = tuple(words_of(top) + words_of(total))
+    rank, (thread, _, _) = cute.arch.block_idx_in_cluster(), cute.arch.thread_idx()
+    cute.arch.cluster_wait()  # by now all blocks have begun, and opened their barriers
+    if thread == 0:
+        cute.arch.mbarrier_arrive_and_expect_tx(barrier, BLOCKS * len(words) * 4)
+    if thread < BLOCKS:
+        cute.arch.store_async_dsmem(room + cute.assume(rank * len(words), divby=len(words)), words, barrier, thread)
+    cute.arch.mbarrier_wait(barrier, 0)
+
+
+def cluster_tile(given: Problem, device: Device) -> tuple[Tile, int] | None:
+    """The tile of each block of a cluster that holds a row, and blocks of the cluster; None where none does."""
+    if given.across or device.cluster_blocks < 2 or given.n < LEAST:
+        return None
+    vector = given.vector()
+    vectors, most = cdiv(given.room, vector), most_each(given, vector, 1)
+    usual = min(most, max(8, 16 // vector))
+    blocks = min(MOST_BLOCKS, device.cluster_blocks, max(2, power_of_two(cdiv(vectors, MOST_THREADS * usual))))
+    threads = min(MOST_THREADS, max(WARP, power_of_two(cdiv(vectors, blocks * usual))))
+    each = cdiv(vectors, blocks * threads)
+    if each > most:
+        return None
+    made = tiles.tile(given, threads, threads, vector, each)
+    return replace(made, whole=not made.shifted and given.n == blocks * made.block), blocks
+
+
+@register("cute", "softmax", "split_cluster")
+def split_cluster(x: torch.Tensor, out: torch.Tensor) -> Launch:
+    """Several blocks of a thread-block cluster to each row, which they hold on chip: one read, one write."""
+    id, given, device = "cute/softmax/split_cluster", problem(rows_of(x, out)), device_of(x)
+    made = cluster_tile(given, device)
+    if made is None:
+        most = MOST_BLOCKS * MOST_THREADS * most_each(given, given.vector(), 1) * given.vector()
+        words = f"it takes rows of {LEAST} to {most} of {given.rows.dtype} laid out so, along memory, on sm_90 or later"
+        raise UnsupportedProblemError(id, f"{words}; got {given.n}")
+    tile, blocks = made
+    return bound(id, cluster_kernel, (x, out), given, tile, (blocks,), cluster=blocks)

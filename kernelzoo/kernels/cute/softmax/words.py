@@ -1,0 +1,56 @@
+"""Words of softmax that its kernels share.
+
+All kernels subtract the maximum first and scale by log2(e) after (``exponential`` does), since the other order loses
+bits on rows with a large offset. A maximum may drop a NaN, and the sum brings it back: exp(NaN - max) is NaN.
+"""
+
+from cutlass import Float64, cute
+
+from kernelzoo.kernels.cute.words import add, by_row, higher, select, tree, within
+
+LOG2_E = 1.4426950408889634
+LOWEST = {"float64": -1.7976931348623157e308}
+LOWEST_FLOAT32 = -3.4028234663852886e38
+
+
+def exponential(x):
+    """e^x; in float32 by the device's power of two, results below the smallest normal number flushed to zero."""
+    return cute.math.exp(x) if isinstance(x, Float64) else cute.math.exp2(x * LOG2_E, fastmath=True)
+
+
+def zero_if_empty(top):
+    """What to subtract: of a row of -inf alone 0, so that 0 / 0 makes its NaN, and no lane computes -inf - -inf."""
+    return select(top == -float("inf"), type(top)(0.0), top)
+
+
+def lowest(TILE):
+    """The lowest finite number as computed: where running maxima begin, so that no difference of two is -inf - -inf."""
+    return LOWEST.get(TILE.dtype, LOWEST_FLOAT32)
+
+
+def taken_in(tops, totals, values, TILE):
+    """The running (maximum, sum) pair of each of a thread's rows with more elements. Maxima start finite: see
+    ``lowest``."""
+    for r, (row, top) in enumerate(zip(by_row(values, TILE), within(values, higher, TILE), strict=True)):
+        before = tops[r]
+        risen = higher(before, top)
+        tops[r] = risen
+        totals[r] = totals[r] * exponential(before - risen) + tree([exponential(value - risen) for value in row], add)
+
+
+def merged(top, total, row_top):
+    """A sum of exponentials less one maximum, as one less another."""
+    return total * exponential(top - row_top)
+
+
+def rescaled(tops, totals, row_tops):
+    """The sums of a thread's pairs, as of exponentials less their row's maximum."""
+    return [merged(*pair) for pair in zip(tops, totals, row_tops, strict=True)]
+
+
+def scaled(values, tops, scales):
+    """What softmax makes of elements whose row's maximum, and one over whose sum, are known."""
+    return [
+        [exponential(value - top) * scale for value, top, scale in zip(vector, tops, scales, strict=True)]
+        for vector in values
+    ]

@@ -1,0 +1,383 @@
+"""How rows lie on the threads of a block: chosen here, for every kernel.
+
+A tile is what a block has at a time: rows side by side, and of each some elements. A thread has a vector of
+neighbours in memory, and more of them further along its rows. Where rows lie along memory, a vector is elements of one
+row; where they lie across it, one element of each of several rows.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import torch
+
+from kernelzoo.device import Device
+from kernelzoo.errors import UnsupportedProblemError
+from kernelzoo.layout import Layout, Rows, Strides, cdiv, power_of_two
+
+WARP = 32
+"""Threads of a warp."""
+
+SHIFTED_VECTORS = 16
+"""Of a row, from which on it is read by whole vectors inside though it starts anywhere."""
+
+HELD_BYTES = 256
+"""Of elements as computed, in registers of a thread: 64 of its 128 where a block has 512 threads."""
+
+MOST_THREADS = 512
+"""In a block, which may have 128 registers each then."""
+
+LINE_BYTES = 128
+"""Rows that lie across memory are taken by the cache line."""
+
+FAR = 2**30
+"""Elements of a row, or rows, from which on their numbers are 64-bit: what a tile has past an end is counted too."""
+
+
+class Place(NamedTuple):
+    """A tensor's strides in elements: from group to group of rows, along a row, from a row to its neighbour."""
+
+    group: int
+    n: int
+    row: int
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Rows as kernels number them: row r is number r % inner of group r // inner, of total in all."""
+
+    rows: Layout
+    across: bool
+    strides: tuple[Place, ...]
+    """Of each tensor."""
+    phases: tuple[int, ...]
+    """Elements by which each starts past a 16-byte boundary."""
+
+    @property
+    def n(self) -> int:
+        return self.rows.n
+
+    @property
+    def total(self) -> int:
+        return self.rows.outer * self.rows.inner
+
+    @property
+    def inner(self) -> int:
+        """Rows of a group."""
+        return self.rows.inner if self.grouped else self.total
+
+    @property
+    def grouped(self) -> bool:
+        """Whether there is more than one group of more than one row."""
+        return self.rows.outer > 1 and self.rows.inner > 1
+
+    @property
+    def wide_bytes(self) -> int:
+        """Of an element as it is computed."""
+        return max(4, self.rows.itemsize)
+
+    def vector(self) -> int:
+        """Elements of the longest vectors in which the first tensor can be read."""
+        whole = self.rows.whole_vector
+        return whole if self.shifted else self._aligned()
+
+    def _aligned(self) -> int:
+        """The same where every row begins with a vector, and ends with one."""
+        whole = self.rows.whole_vector
+        return next(width for width in (16, 8, 4, 2, 1) if width <= whole and (width == 1 or self.moves(0, width)))
+
+    @property
+    def shifted(self) -> bool:
+        """Whether rows along memory start and end anywhere, but all tensors' at the same place of a vector: whole
+        vectors lie inside of each then, and parts of vectors at its ends."""
+        whole = self.rows.whole_vector
+        if self.across or self.rows.n < SHIFTED_VECTORS * whole or self._aligned() == whole:
+            return False
+        (group, _, row), *_ = self.strides
+        tensors = [(place, phase) for place, phase in zip(self.strides, self.phases, strict=True) if place.n]
+        return all(
+            place.n == 1
+            and phase % whole == 0
+            and (place.group - group) % whole == 0
+            and (place.row - row) % whole == 0
+            for place, phase in tensors
+        )
+
+    @property
+    def room(self) -> int:
+        """Elements that vectors of a row cover, at the most."""
+        return self.rows.n + (self.rows.whole_vector - 1 if self.shifted else 0)
+
+    def moves(self, tensor: int, width: int) -> bool:
+        """Whether a tensor's elements lie in whole, aligned vectors of so many."""
+        group, n, row = self.strides[tensor]
+        beside, apart, count = (row, n, self.inner) if self.across else (n, row, self.rows.n)
+        return beside == 1 and not any(number % width for number in (group, apart, count, self.phases[tensor]))
+
+
+def problem(rows: Rows, others: Sequence[Strides] = ()) -> Problem:
+    """A problem by its rows. others: of tensors between the first and the output."""
+    across = rows.columns is not None
+    first = Strides(rows.x_outer, rows.x_n, rows.x_inner, rows.x_phase)
+    last = Strides(rows.out_outer, rows.out_n, rows.out_inner, rows.out_phase)
+    tensors = (first, *others, last)
+    places = tuple(
+        Place(one.outer, one.n, one.inner) if rows.inner > 1 else Place(0, one.n, one.outer) for one in tensors
+    )
+    return Problem(rows, across, places, tuple(one.phase for one in tensors))
+
+
+@dataclass(frozen=True)
+class Tile:
+    """A tile as its kernel is compiled for it."""
+
+    dtype: str
+    """Of the elements, by torch's name."""
+    across: bool
+    threads: int
+    """Of a block."""
+    lanes: int
+    """Threads that share a row, a power of two."""
+    vector: int
+    """Elements of a vector."""
+    each: int
+    """Vectors that a thread has at a time."""
+    whole: bool
+    """Whether rows end with a tile."""
+    full: bool
+    """Whether the last block has all its rows."""
+    grouped: bool
+    """Whether rows are in groups: a row's place takes a division then."""
+    far: bool
+    """Whether rows, and elements of one, are counted in 64 bits."""
+    shifted: bool
+    """Whether a row starts anywhere in a thread's vector, and ends so."""
+    moves: tuple[bool, ...]
+    """Of each tensor, whether it moves whole vectors."""
+    dense: tuple[bool, ...]
+    """Of each tensor, whether elements of a row lie side by side."""
+
+    @property
+    def places(self) -> int:
+        """Threads side by side across rows."""
+        return self.threads // self.lanes
+
+    @property
+    def rows_each(self) -> int:
+        """Rows of a thread."""
+        return self.vector if self.across else 1
+
+    @property
+    def step(self) -> int:
+        """Elements of a row in a vector."""
+        return 1 if self.across else self.vector
+
+    @property
+    def stride(self) -> int:
+        """Elements of a row from a thread's vector to its next one."""
+        return self.lanes * self.step
+
+    @property
+    def block(self) -> int:
+        """Elements of each row in the tile."""
+        return self.stride * self.each
+
+    @property
+    def rows(self) -> int:
+        """Rows in the tile."""
+        return self.places * self.rows_each
+
+    def count(self, total: int) -> int:
+        """Tiles that it takes to cover so many rows."""
+        return cdiv(total, self.rows)
+
+    @cached_property
+    def masks(self) -> tuple[int, ...]:
+        """By which lanes of a warp that share a row differ, for a butterfly of shuffles."""
+        low, high = (self.places, WARP) if self.across else (1, min(self.lanes, WARP))
+        return tuple(1 << bit for bit in range(5) if low <= 1 << bit < high)
+
+    @property
+    def together(self) -> int:
+        """Threads of one warp that share a row."""
+        return 1 << len(self.masks)
+
+    @property
+    def meeting(self) -> int:
+        """Parties of such threads that meet in shared memory."""
+        return self.lanes // self.together
+
+    @property
+    def shown(self) -> dict[str, Any]:
+        """What is to be said of it."""
+        return {name: getattr(self, name) for name in ("threads", "lanes", "vector", "each", "across")}
+
+
+def tile(given: Problem, threads: int, lanes: int, vector: int, each: int) -> Tile:
+    """A tile of a problem."""
+    tensors, dense = range(len(given.strides)), tuple(place.n == 1 for place in given.strides)
+    made = Tile(
+        dtype=given.rows.dtype,
+        across=given.across,
+        threads=threads,
+        lanes=lanes,
+        vector=vector,
+        each=each,
+        whole=False,
+        full=False,
+        grouped=given.grouped,
+        far=max(given.n, given.total) >= FAR,
+        shifted=given.shifted,
+        moves=tuple(vector > 1 and (given.moves(i, vector) or (given.shifted and dense[i])) for i in tensors),
+        dense=dense,
+    )
+    return replace(made, whole=not given.shifted and given.n % made.block == 0, full=given.total % made.rows == 0)
+
+
+def most_each(given: Problem, vector: int, inputs: int, bytes: int = HELD_BYTES) -> int:
+    """Vectors, of each of so many inputs, that a thread holds at the most."""
+    return max(1, bytes // given.wide_bytes // vector // inputs)
+
+
+def row_tile(given: Problem, inputs: int, id: str) -> Tile:
+    """A tile of one row, which a block holds. inputs: how many tensors of n elements a row are held.
+
+    Raises UnsupportedProblemError if no block can hold a row.
+    """
+    if not holds_row(given, inputs):
+        most = longest_row(given, inputs)
+        raise UnsupportedProblemError(
+            id, f"a row must fit on chip, {most} of {given.rows.dtype} laid out so; got {given.n}"
+        )
+    vector = 1 if given.across else given.vector()
+    vectors, most = cdiv(given.room, vector), most_each(given, vector, inputs)
+    usual = min(most, max(4, 8 // vector))
+    threads = min(MOST_THREADS, max(WARP, power_of_two(cdiv(vectors, usual))))
+    plain = given if not given.across else replace(given, across=False)
+    return tile(plain, threads, threads, vector, cdiv(vectors, threads))
+
+
+def longest_row(given: Problem, inputs: int) -> int:
+    """Elements of the longest row that a block holds."""
+    vector = 1 if given.across else given.vector()
+    return MOST_THREADS * most_each(given, vector, inputs) * vector - (given.room - given.n)
+
+
+def holds_row(given: Problem, inputs: int) -> bool:
+    """Whether a block can hold a row."""
+    return given.n <= longest_row(given, inputs)
+
+
+SHORT_THREADS = 128
+"""Of a block of short rows, each of which has no more than a warp's."""
+
+SHORT_VECTORS = 4
+"""Of a short row, to a thread."""
+
+
+def short_tile(given: Problem, inputs: int) -> Tile | None:
+    """A tile of short rows side by side, None where a row is no warp's, or rows lie across memory."""
+    vector = given.vector()
+    vectors = cdiv(given.room, vector)
+    if given.across or vectors > WARP * SHORT_VECTORS or given.total < 2:
+        return None
+    usual = min(most_each(given, vector, inputs), max(2, 4 // vector))
+    lanes = min(WARP, power_of_two(cdiv(vectors, usual)))
+    return tile(given, SHORT_THREADS, lanes, vector, cdiv(vectors, lanes))
+
+
+def short_or_refuse(given: Problem, inputs: int, id: str) -> Tile:
+    """``short_tile``. Raises UnsupportedProblemError where there is none."""
+    made = short_tile(given, inputs)
+    if made is None:
+        raise UnsupportedProblemError(id, f"no warp holds a row of {given.n} elements along memory, of several")
+    return made
+
+
+STRIP_THREADS = 256
+"""Of a block of columns, if these are no longer than it holds."""
+
+STRIPS = (
+    (LINE_BYTES, STRIP_THREADS),
+    (LINE_BYTES, MOST_THREADS),
+    (LINE_BYTES // 2, MOST_THREADS),
+    (LINE_BYTES // 4, MOST_THREADS),
+)
+"""Strips, in bytes side by side and threads: longer columns take a larger block, then half a line, then a sector."""
+
+
+def _across(given: Problem, vector: int, bytes: int, threads: int) -> int:
+    """Lanes along a row of a strip: what so many bytes side by side leave, and no more than there are elements."""
+    beside = min(max(1, bytes // (vector * given.rows.itemsize)), power_of_two(cdiv(given.total, vector)))
+    return min(threads // min(beside, WARP), power_of_two(given.n))
+
+
+def strip_or_none(given: Problem, inputs: int) -> Tile | None:
+    """A tile of whole columns, which a block holds: None where none does, or rows don't lie across memory."""
+    vector = given.vector()
+    for bytes, threads in STRIPS if given.across else ():
+        lanes = _across(given, vector, bytes, threads)
+        each = cdiv(given.n, lanes)
+        if each <= most_each(given, vector, inputs):
+            return tile(given, threads, lanes, vector, each)
+    return None
+
+
+def strip(given: Problem, inputs: int, id: str) -> Tile:
+    """``strip_or_none``. Raises UnsupportedProblemError where there is none."""
+    across_or_refuse(given, id)
+    made = strip_or_none(given, inputs)
+    if made is None:
+        raise UnsupportedProblemError(id, f"no block holds columns of {given.n} elements")
+    return made
+
+
+def across_or_refuse(given: Problem, id: str) -> None:
+    """Raise UnsupportedProblemError where rows don't lie across memory."""
+    if not given.across:
+        raise UnsupportedProblemError(id, "it takes columns, and the rows of this problem don't lie across memory")
+
+
+def block(given: Problem, inputs: int = 1) -> Tile:
+    """A tile for kernels that go through rows in blocks: 64 bytes of each input to a thread."""
+    vector = given.vector()
+    if given.across:
+        lanes = _across(given, vector, LINE_BYTES, STRIP_THREADS)
+        each = min(max(1, 4 // inputs), cdiv(given.n, lanes))
+        return tile(given, STRIP_THREADS, lanes, vector, each)
+    vectors = cdiv(given.room, vector)
+    lanes = min(STRIP_THREADS, max(WARP, power_of_two(cdiv(vectors, 4))))
+    each = min(most_each(given, vector, inputs, 128), max(4, 8 // vector) // inputs or 1, cdiv(vectors, lanes))
+    return tile(given, lanes, lanes, vector, each)
+
+
+CROWD = 4
+"""Blocks per SM that fill the device."""
+
+LEAST_PART = 4096
+"""Elements of a tile's rows together that are worth a block of their own."""
+
+MOST_PARTS = 512
+"""Blocks to a tile, at the most: each, or the last, reads what all of them have left."""
+
+
+class Cut(NamedTuple):
+    """How rows are cut where several blocks take each: blocks to a tile, and blocks of rows that each takes."""
+
+    parts: int
+    span: int
+
+
+def cut(given: Problem, made: Tile, device: Device) -> Cut:
+    """Parts of rows, at least two where a row has two blocks, for as many blocks as fill the device."""
+    blocks = cdiv(given.room, made.block)
+    wanted = cdiv(CROWD * device.multiprocessors, made.count(given.total))
+    parts = max(1, min(blocks, max(2, min(wanted, MOST_PARTS, made.rows * given.n // LEAST_PART))))
+    span = cdiv(blocks, parts)
+    return Cut(cdiv(blocks, span), span)
+
+
+def wide_dtype(dtype: torch.dtype) -> torch.dtype:
+    """What floating-point elements are computed in: half precision in float32."""
+    return torch.float64 if dtype == torch.float64 else torch.float32

@@ -1,0 +1,65 @@
+"""Runs CuTe's kernels on the host as its compiler has made them: their PTX, in the emulator of tests/shared/ptx.
+``install()`` does so for this process; tensors are on the CPU then.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+sys.path.append(str(Path(__file__).parents[1] / "shared"))  # where fuzzing loads this file by its path alone
+
+import ptx
+import torch
+
+import kernelzoo.kernels.cute as backend
+from kernelzoo.device import ARCHITECTURES, Device
+from kernelzoo.kernels.cute import compiler
+
+_kernels = functools.lru_cache(maxsize=None)(ptx.load)
+
+
+def reach(tensor: torch.Tensor) -> tuple[int, int]:
+    """The memory of a tensor: its address, and bytes to the end of its last element."""
+    extent = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
+    return tensor.data_ptr(), (extent + 1) * tensor.element_size()
+
+
+class Machine:
+    """What takes a device's place."""
+
+    device: Device = replace(ARCHITECTURES["sm_90"], name="emulated", multiprocessors=6)
+    """Few multiprocessors, so that small problems are many for them."""
+
+    def __str__(self) -> str:
+        return "the emulator of tests/shared/ptx"
+
+    def launch(
+        self,
+        program: Any,
+        blocks: int,
+        tensors: Sequence[torch.Tensor],
+        workspace: Sequence[torch.Tensor],
+        words: Sequence[int],
+    ) -> Callable[[], None]:
+        made = compiler.compiled(program, self.device.capability)
+        kernel = _kernels(made.ptx)[made.symbol]
+
+        def run() -> None:
+            addresses = [tensor.data_ptr() for tensor in (*tensors, *workspace)]
+            arguments = [*addresses, *words[len(addresses) :]]
+            *inputs, out = map(reach, tensors)
+            memory = [*((*one, False) for one in inputs), out, *map(reach, workspace)]
+            kernel.launch(blocks, program.tile.threads, arguments, cluster=program.blocks, memory=memory)
+
+        return run
+
+
+def install() -> None:
+    """Run the kernels here from now on, in this process. Harmless if done twice."""
+    backend.stand_in = Machine()
+    backend.compiled_elements = 2**15
