@@ -27,6 +27,7 @@ BUILT_IN = {
     "cupy": "kernelzoo.kernels.cupy",
     "cutile": "kernelzoo.kernels.cutile",
     "gluon": "kernelzoo.kernels.gluon",
+    "helion": "kernelzoo.kernels.helion",
     "numba": "kernelzoo.kernels.numba",
     "torch": "kernelzoo.kernels.torch",
     "triton": "kernelzoo.kernels.triton",
