@@ -1,7 +1,7 @@
 """From a kernel written in Helion to one in Triton's language, which is Helion's own doing, once for each configuration.
 
-Helion looks at example tensors, whose sizes and strides it takes for numbers that a launch brings. They have no memory
-here, and no size of one, which Helion would take for a constant. Its autotuner is never asked: each form says its
+Helion looks at example tensors, whose sizes and strides it takes for numbers that a launch brings. They lie on the host,
+where nothing is written to them, and have no size of one, which Helion would take for a constant. Its autotuner is never asked: each form says its
 configuration.
 """
 
@@ -21,8 +21,7 @@ import triton.language as tl
 from kernelzoo.kernels.shared.jit import INTERPRETED
 
 SIZES = (11, 65537, 7)
-"""Of the axes outer, n and inner of examples, and...
-"""
+"""Of the axes outer, n and inner of examples, and..."""
 PARTS = 19
 """...of parts of n: no two alike, which Helion would take for one."""
 
@@ -40,7 +39,7 @@ class Example:
     @property
     def tensor(self) -> torch.Tensor:
         sizes = dict(zip(("outer", "n", "inner"), SIZES, strict=True), parts=PARTS)
-        return torch.empty([sizes[axis] for axis in self.axes.split()], dtype=self.dtype, device="meta")
+        return torch.empty([sizes[axis] for axis in self.axes.split()], dtype=self.dtype, device="cpu")
 
 
 @dataclass(frozen=True)
