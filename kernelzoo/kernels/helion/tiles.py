@@ -12,8 +12,8 @@ import torch
 from kernelzoo.device import Device
 from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.helion.compiler import Example
-from kernelzoo.kernels.shared.jit import wide_dtype
-from kernelzoo.layout import Columns, Rows, cdiv, power_of_two
+from kernelzoo.kernels.shared.jit import by_columns, wide_dtype
+from kernelzoo.layout import Columns, Rows, Strides, cdiv, power_of_two
 
 FAR = 2**30
 """Elements from a tensor's first to its last from which on offsets are counted in 64 bits: what a block has past an end
@@ -45,15 +45,23 @@ def placed(rows: Rows) -> Rows | Columns:
     return rows.columns or rows
 
 
-def seen(rows: Rows, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
+def seen(rows: Rows, x: torch.Tensor, out: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """x and out as kernels see them: axes outer, n and inner, of a reduction's output outer and inner. No copy."""
     lies = placed(rows)
-    x, out = tensors
-    sizes = lies.outer, lies.n, lies.inner
-    seen_x = x.as_strided(sizes, (lies.x_outer, lies.x_n, lies.x_inner))
-    if lies.out_n:
-        return seen_x, out.as_strided(sizes, (lies.out_outer, lies.out_n, lies.out_inner))
-    return seen_x, out.as_strided((lies.outer, lies.inner), (lies.out_outer, lies.out_inner))
+    to = Strides(lies.out_outer, lies.out_n, lies.out_inner, 0)
+    return _view(lies, x, Strides(lies.x_outer, lies.x_n, lies.x_inner, 0)), _view(lies, out, to)
+
+
+def seen_beside(rows: Rows, tensor: torch.Tensor, strides: Strides) -> torch.Tensor:
+    """Another tensor as kernels see it, whose strides are counted by the rows of x."""
+    return _view(placed(rows), tensor, by_columns(rows, strides) if rows.across else strides)
+
+
+def _view(lies: Rows | Columns, tensor: torch.Tensor, strides: Strides) -> torch.Tensor:
+    outer, along, inner, _ = strides
+    if tensor.ndim == 2:
+        return tensor.as_strided((lies.outer, lies.inner), (outer, inner))
+    return tensor.as_strided((lies.outer, lies.n, lies.inner), (outer, along, inner))
 
 
 def far(*tensors: torch.Tensor) -> bool:
@@ -65,9 +73,9 @@ def far(*tensors: torch.Tensor) -> bool:
     )
 
 
-def examples(x: torch.Tensor, out: torch.Tensor) -> tuple[Example, ...]:
-    """What kernels are made for: x, and out of as many axes."""
-    return Example(x.dtype), Example(out.dtype, "outer n inner" if out.ndim == 3 else "outer inner")
+def examples(*tensors: torch.Tensor) -> tuple[Example, ...]:
+    """What kernels are made for: tensors of their dtypes and axes."""
+    return tuple(Example(x.dtype, "outer n inner" if x.ndim == 3 else "outer inner") for x in tensors)
 
 
 def wide_bytes(rows: Rows) -> int:
