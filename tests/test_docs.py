@@ -171,7 +171,7 @@ def test_excerpts_are_the_source(page: Path) -> None:
 
 def test_tables_say_what_is_registered() -> None:
     held = tables(KERNELS.read_text(encoding="utf-8"))
-    backends = ("torch", "triton", "gluon", "cutile", "cupy", "numba", "cpu")
+    backends = ("torch", "triton", "gluon", "cutile", "helion", "cupy", "numba", "cpu")
     for op in ("softmax", "min"):
         assert held[op] == {name: {i.variant for i in kernelzoo.implementations(name, op)} for name in backends}
 
@@ -317,7 +317,7 @@ def test_every_variant_has_its_section() -> None:
         walked = {name for title in re.findall(r"^### (.+)$", part, re.MULTILINE) for name in title.split(", ")}
         registered = {
             i.variant
-            for backend in ("torch", "triton", "gluon", "cutile", "cupy", "numba", "cpu")
+            for backend in ("torch", "triton", "gluon", "cutile", "helion", "cupy", "numba", "cpu")
             for i in kernelzoo.implementations(backend, op)
         }
         assert walked == registered - {"auto"}

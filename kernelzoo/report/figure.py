@@ -21,13 +21,13 @@ from kernelzoo.report.table import significant
 
 # Okabe and Ito's palette, which stays apart under the common colour blindnesses; their yellow is left out, as it is
 # too pale for a line on white. The baseline is black, the others of the zoo take the colours in the registry's order
-# (green, vermilion, sky blue, orange, purple, blue), and a backend from another package takes the next spare colour.
+# (green, vermilion, sky blue, orange, brown, purple, blue), and a backend from another package takes the next spare colour.
 OWN = sorted(set(packages.BUILT_IN) - {registry.BASELINE})
 COLOURS = {
     registry.BASELINE: "#000000",
-    **dict(zip(OWN, ("#009E73", "#D55E00", "#56B4E9", "#E69F00", "#CC79A7", "#0072B2"), strict=False)),
+    **dict(zip(OWN, ("#009E73", "#D55E00", "#56B4E9", "#E69F00", "#8F6A45", "#CC79A7", "#0072B2"), strict=False)),
 }
-SPARE_COLOURS = ("#8F6A45", "#7F7F7F")
+SPARE_COLOURS = ("#7F7F7F", "#5B4FA2")
 
 # A variant's place in its backend gives its line and marker. The first, the baseline or auto, is the plain thick line.
 LINES = ("-", "--", "-.", ":", (0, (7, 2)), (0, (3, 1, 1, 1, 1, 1)), (0, (1, 1)), (0, (7, 2, 1, 2)))

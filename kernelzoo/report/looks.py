@@ -21,13 +21,13 @@ HUES = (
     ("#c4530f", "#c87a00", "#b63a3d", "#df605f", "#995b00", "#cb6700", "#c0482a"),  # orange
     ("#8a63d2", "#6d55c0", "#a07bdc"),  # violet
     ("#008c8d", "#349db6", "#087e66", "#40a289"),  # teal
+    ("#a87700", "#919534", "#975d04"),  # gold
     ("#bc4891", "#e0597d", "#9841a3", "#be66ca", "#b7325b", "#d1528b", "#ad459b"),  # pink
     ("#287ccf", "#7385e9", "#03769d", "#009cce", "#5361c1", "#5283e0", "#007bbc"),  # blue
 )
 OWN = sorted(set(packages.BUILT_IN) - {registry.BASELINE})
 COLOURS = {registry.BASELINE: GREYS, **dict(zip(OWN, HUES, strict=False))}
 SPARE_COLOURS = (
-    ("#a87700", "#919534", "#975d04"),  # gold
     ("#d6404a", "#e0527a", "#b8323c"),  # red
     ("#8f6a45", "#a37b52", "#866646"),  # brown
     ("#5f9a1e", "#7d8a00", "#6e7200"),  # lime

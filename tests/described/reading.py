@@ -25,6 +25,7 @@ NAMES = {
     "triton": "Triton",
     "gluon": "Gluon",
     "cutile": "cuTile",
+    "helion": "Helion",
     "cupy": "CUDA C",
     "numba": "Numba",
     "cpu": "cpu",

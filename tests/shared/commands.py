@@ -40,6 +40,7 @@ NEEDS = {
     "triton": "triton",
     "gluon": "triton",
     "cutile": "cutile_cache",
+    "helion": "helion",
     "cupy": "cupy",
     "numba": "numba_cuda",
     "cpu": "numba",
