@@ -21,7 +21,8 @@ from kernelzoo.report.table import significant
 
 # Okabe and Ito's palette, which stays apart under the common colour blindnesses; their yellow is left out, as it is
 # too pale for a line on white. The baseline is black, the others of the zoo take the colours in the registry's order
-# (green, vermilion, sky blue, orange, brown, purple, blue), and a backend from another package takes the next spare colour.
+# (green, vermilion, sky blue, orange, brown, purple, blue), and a backend from another package takes the next spare
+# colour.
 OWN = sorted(set(packages.BUILT_IN) - {registry.BASELINE})
 COLOURS = {
     registry.BASELINE: "#000000",

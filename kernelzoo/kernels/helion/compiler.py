@@ -1,8 +1,8 @@
-"""From a kernel written in Helion to one in Triton's language, which is Helion's own doing, once for each configuration.
+"""From a kernel written in Helion to one in Triton's language, which Helion makes of it, once for each configuration.
 
-Helion looks at example tensors, whose sizes and strides it takes for numbers that a launch brings. They lie on the host,
-where nothing is written to them, and have no size of one, which Helion would take for a constant. Its autotuner is never asked: each form says its
-configuration.
+Helion looks at example tensors, whose sizes and strides it takes for numbers that a launch brings. They lie on the
+host, where nothing touches their memory, and have no size of one, which Helion would take for a constant. Its autotuner
+is never asked: each form says its configuration.
 """
 
 import inspect
@@ -15,7 +15,6 @@ from typing import Any
 
 import helion
 import torch
-import triton
 import triton.language as tl
 
 from kernelzoo.kernels.shared.jit import INTERPRETED

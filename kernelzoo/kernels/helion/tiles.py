@@ -46,7 +46,7 @@ def placed(rows: Rows) -> Rows | Columns:
 
 
 def seen(rows: Rows, x: torch.Tensor, out: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """x and out as kernels see them: axes outer, n and inner, of a reduction's output outer and inner. No copy."""
+    """Both tensors as kernels see them: axes outer, n and inner, of a reduction's output outer and inner. No copy."""
     lies = placed(rows)
     to = Strides(lies.out_outer, lies.out_n, lies.out_inner, 0)
     return _view(lies, x, Strides(lies.x_outer, lies.x_n, lies.x_inner, 0)), _view(lies, out, to)
