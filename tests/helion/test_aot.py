@@ -24,6 +24,7 @@ from kernelzoo import operations, registry  # noqa: E402
 from kernelzoo.errors import UnsupportedProblemError  # noqa: E402
 from kernelzoo.inspect import inspect  # noqa: E402
 from kernelzoo.kernels.helion import compiler  # noqa: E402
+from kernelzoo.kernels.helion.softmax.tile_kernel import tile_kernel  # noqa: E402
 
 ARCHITECTURES_HERE = ("sm_80", "sm_90", "sm_100", "sm_120")
 OPERATIONS = tuple(operations.OPERATIONS[name] for name in ("softmax", "min", "softmax_backward", "min_backward"))
@@ -161,6 +162,15 @@ def test_what_is_made_holds_no_number_of_an_example(op: Any, form: str, monkeypa
             others.setattr(compiler, "PARTS", 29)
             others.setattr(compiler, "NUMBER", 509)
             assert compiler.source_of(program) == source
+
+
+def test_the_environment_changes_nothing_that_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    kinds = (compiler.Example(torch.float32),) * 2
+    program = compiler.Program(tile_kernel, kinds, 0, (torch.float32,), (4, 1), (1, 0), 1, False)
+    before = compiler.source_of(program)
+    for name in ("FAST_MATH", "INTERPRET", "STATIC_SHAPES", "DEBUG_DTYPE_ASSERTS", "FORCE_AUTOTUNE"):
+        monkeypatch.setenv(f"HELION_{name}", "1")
+    assert compiler.source_of(program) == before
 
 
 def test_a_row_too_long_for_the_chip_is_refused() -> None:

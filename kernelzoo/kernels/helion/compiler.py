@@ -16,6 +16,7 @@ from typing import Any
 import helion
 import torch
 import triton.language as tl
+from helion.runtime.ref_mode import RefMode
 
 from kernelzoo.kernels.shared.jit import INTERPRETED
 
@@ -23,6 +24,17 @@ SIZES = (11, 65537, 7)
 """Of the axes outer, n and inner of examples, and..."""
 PARTS = 19
 """...of parts of n: no two alike, which Helion would take for one."""
+
+SETTINGS: dict[str, Any] = {
+    "static_shapes": False,
+    "backend": "triton",
+    "ref_mode": RefMode.OFF,
+    "fast_math": False,
+    "debug_dtype_asserts": False,
+    "distributed": False,
+    "ignore_warnings": [],
+}
+"""What changes what is made, and Helion else takes from the environment."""
 
 NUMBER = 1021
 """An integer's example."""
@@ -104,7 +116,7 @@ def made(program: Program) -> Made:
 def source_of(program: Program) -> str:
     """The Triton source that Helion makes of a program. Needs no GPU, and finds it the same where there is one."""
     index = torch.int64 if program.far else torch.int32
-    kernel = helion.kernel(program.kernel.fn, config=program.config, static_shapes=False, index_dtype=index)
+    kernel = helion.kernel(program.kernel.fn, config=program.config, index_dtype=index, **SETTINGS)
     examples = [example.tensor for example in program.tensors]
     bound = kernel.bind((*examples, *[NUMBER] * program.integers, *program.constants))
     return str(bound.to_triton_code(program.config))
