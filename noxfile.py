@@ -13,7 +13,7 @@ nox.options.reuse_venv = "yes"
 nox.options.sessions = ["lint", "types", "audit", "tests", "bench"]
 
 CONSTRAINTS = Path(__file__).parent / ".ci" / "constraints.txt"
-BACKENDS = ("torch", "cpu", "triton", "gluon", "cutile", "cute", "cupy", "numba")
+BACKENDS = ("torch", "cpu", "triton", "gluon", "cutile", "cute", "helion", "cupy", "numba")
 GPU = shutil.which("nvidia-smi") is not None or shutil.which("rocm-smi") is not None
 GROUPS = nox.project.dependency_groups
 PROJECT = nox.project.load_toml("pyproject.toml")
@@ -214,6 +214,17 @@ def tests_cute(session: nox.Session) -> None:
         check(session, *conformance)
 
 
+@nox.session(name="tests-helion")
+def tests_helion(session: nox.Session) -> None:
+    """The contract, for the Helion backend: what it makes, in Triton's interpreter, compiled, and on a GPU."""
+    install(session, "test", extras=("helion",))
+    conformance = (CONFORMANCE, "-k", "helion", "--kernelzoo-require", "helion", *session.posargs)
+    check(session, *conformance, *PARALLEL, **INTERPRETER)
+    check(session, "tests/helion", *PARALLEL, *session.posargs)
+    if GPU:
+        check(session, *conformance)
+
+
 @nox.session(name="tests-cupy")
 def tests_cupy(session: nox.Session) -> None:
     """The contract, for the CuPy backend: emulated, compiled ahead of time, and on a GPU if there is one."""
@@ -314,6 +325,15 @@ def bench_cute(session: nox.Session) -> None:
         session.skip("no GPU here, and what is emulated is never timed")
     install(session, "bench", extras=("cute", "report"))
     compare(session, "--backend=torch,cute")
+
+
+@nox.session(name="bench-helion")
+def bench_helion(session: nox.Session) -> None:
+    """The Helion backend beside torch; without a GPU there is nothing to time."""
+    if not GPU:
+        session.skip("no GPU here, and the interpreter is never timed")
+    install(session, "bench", extras=("helion", "report"))
+    compare(session, "--backend=torch,helion")
 
 
 @nox.session(name="bench-cupy")

@@ -28,6 +28,7 @@ BUILT_IN = {
     "cute": "kernelzoo.kernels.cute",
     "cutile": "kernelzoo.kernels.cutile",
     "gluon": "kernelzoo.kernels.gluon",
+    "helion": "kernelzoo.kernels.helion",
     "numba": "kernelzoo.kernels.numba",
     "torch": "kernelzoo.kernels.torch",
     "triton": "kernelzoo.kernels.triton",

@@ -2,6 +2,7 @@
 emulates CUDA C++ or PTX, in the process that fuzzes, which is given this file as a module:
 
     TRITON_INTERPRET=1 kernelzoo fuzz 'triton/*' --module tests/emulators.py --cases 200
+    TRITON_INTERPRET=1 kernelzoo fuzz 'helion/*' --module tests/emulators.py --cases 200
     TRITON_INTERPRET=1 kernelzoo fuzz 'gluon/*' --module tests/emulators.py --cases 200
     KERNELZOO_EVALUATE_CUTILE=1 kernelzoo fuzz 'cutile/*' --module tests/emulators.py --cases 200
     NUMBA_ENABLE_CUDASIM=1 kernelzoo fuzz 'numba/*' --module tests/emulators.py --cases 24

@@ -34,7 +34,7 @@ from kernelzoo.device import Device
 from kernelzoo.errors import UnsupportedProblemError
 
 TOOLS = ("racecheck", "memcheck", "initcheck", "synccheck")  # the slowest first
-BACKENDS = ("triton", "gluon", "cutile", "cute", "cupy", "numba")
+BACKENDS = ("triton", "gluon", "cutile", "cute", "helion", "cupy", "numba")
 PORTABLE = 8  # blocks of a cluster
 SHAPES = ((3, 17), (33, 129), (5, 1000), (7, 4099), (2, 20001), (3, 65536), (2, 300001))
 

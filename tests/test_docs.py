@@ -35,7 +35,7 @@ RUN = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(ROOT.glob("docs/*.m
 """Pages whose blocks are run as they stand; kernels.md shows lines of the source."""
 
 WORDS = {"README.md": 1000, "docs": 15_950}
-"""At most so many in the README, and in all that stands in docs itself."""
+"""At most so many in the README, and in all that stands in docs itself: a language is a column of each table there."""
 
 LANGUAGES = {"python": ("py",), "cpp": ("cu", "cuh")}
 """The fences of source, and the files whose lines stand in them."""
@@ -171,7 +171,7 @@ def test_excerpts_are_the_source(page: Path) -> None:
 
 def test_tables_say_what_is_registered() -> None:
     held = tables(KERNELS.read_text(encoding="utf-8"))
-    backends = ("torch", "triton", "gluon", "cutile", "cute", "cupy", "numba", "cpu")
+    backends = ("torch", "triton", "gluon", "cutile", "cute", "helion", "cupy", "numba", "cpu")
     for op in ("softmax", "min"):
         assert held[op] == {name: {i.variant for i in kernelzoo.implementations(name, op)} for name in backends}
 
@@ -317,7 +317,7 @@ def test_every_variant_has_its_section() -> None:
         walked = {name for title in re.findall(r"^### (.+)$", part, re.MULTILINE) for name in title.split(", ")}
         registered = {
             i.variant
-            for backend in ("torch", "triton", "gluon", "cutile", "cute", "cupy", "numba", "cpu")
+            for backend in ("torch", "triton", "gluon", "cutile", "cute", "helion", "cupy", "numba", "cpu")
             for i in kernelzoo.implementations(backend, op)
         }
         assert walked == registered - {"auto"}

@@ -15,7 +15,7 @@ from kernelzoo.cli import options, output
 from kernelzoo.cli.suspicions import Machine, Suspicion, suspicions
 
 _PACKAGES = re.compile(
-    r"kernelzoo|torch|triton|pytorch-triton.*|cupy(-.*)?|numba|numba-cuda|llvmlite|numpy|cuda-(core|bindings|pathfinder"
+    r"kernelzoo|torch|triton|helion|pytorch-triton.*|cupy(-.*)?|numba|numba-cuda|llvmlite|numpy|cuda-(core|bindings|pathfinder"
     r"|tile|toolkit)|nvidia-(cuda-(nvrtc|nvcc|runtime|tileiras)|cutlass-dsl|nvvm|nvjitlink|ml-py)(-cu\d+)?|matplotlib|pytest-benchmark|typer|rich"
 )
 _LABELS = {

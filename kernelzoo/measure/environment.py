@@ -12,6 +12,7 @@ _DISTRIBUTIONS = (
     "kernelzoo",
     "torch",
     "triton",
+    "helion",
     "cuda-tile",
     "nvidia-cuda-tileiras",
     "nvidia-cutlass-dsl",

@@ -20,13 +20,19 @@ from kernelzoo.report.results import Group, Selection
 from kernelzoo.report.table import significant
 
 # Okabe and Ito's palette, which stays apart under the common colour blindnesses; their yellow is left out, as it is
-# too pale for a line on white, and a brown joins. The baseline is black, the others of the zoo take the colours in the
-# registry's order (green, vermilion, brown, sky blue, orange, purple, blue), and a backend from another package takes
+# too pale for a line on white, and a brown and a purplish blue join. The baseline is black, the others of the zoo take the colours in the
+# registry's order (green, vermilion, brown, sky blue, orange, violet, purple, blue), and a backend from another package takes
 # the next spare colour.
 OWN = sorted(set(packages.BUILT_IN) - {registry.BASELINE})
 COLOURS = {
     registry.BASELINE: "#000000",
-    **dict(zip(OWN, ("#009E73", "#D55E00", "#8F6A45", "#56B4E9", "#E69F00", "#CC79A7", "#0072B2"), strict=False)),
+    **dict(
+        zip(
+            OWN,
+            ("#009E73", "#D55E00", "#8F6A45", "#56B4E9", "#E69F00", "#5B4FA2", "#CC79A7", "#0072B2"),
+            strict=False,
+        )
+    ),
 }
 SPARE_COLOURS = ("#7F7F7F", "#882255")
 

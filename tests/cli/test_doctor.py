@@ -117,7 +117,7 @@ def test_this_machine(answer: Callable[..., tuple[int, Any]]) -> None:
     assert told["packages"]["torch"] and told["looks"]["torch"]["version"]
     assert set(told["looks"]) == {
         *probe.LOOKS,
-        *(f"backend:{name}" for name in ("cpu", "cupy", "cute", "cutile", "gluon", "numba", "torch", "triton")),
+        *(f"backend:{name}" for name in ("cpu", "cupy", "cute", "cutile", "gluon", "helion", "numba", "torch", "triton")),
     }
     assert "torch" in told["runnable"]
     assert status == (0 if len(told["runnable"]) > 1 else 1)

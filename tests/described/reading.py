@@ -26,6 +26,7 @@ NAMES = {
     "gluon": "Gluon",
     "cutile": "cuTile",
     "cute": "CuTe",
+    "helion": "Helion",
     "cupy": "CUDA C",
     "numba": "Numba",
     "cpu": "cpu",

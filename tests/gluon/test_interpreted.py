@@ -57,7 +57,7 @@ def test_programs_that_exchange_pairs_agree(
         for _ in range(2):
             arrivals.fill_(launch * programs)
             out.fill_(7.0)
-            jit._interpreted(kernel, programs, args)()
+            jit.interpreted(kernel, programs, args)()
         assert arrivals == (launch + 1) * programs
         mine, other = pairs[launch % 2], pairs[1 - launch % 2]
         assert (mine != -1).all() and (other == -1).all()  # the next launch's are clear

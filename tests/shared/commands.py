@@ -41,6 +41,7 @@ NEEDS = {
     "gluon": "triton",
     "cutile": "cutile_cache",
     "cute": "nvidia_cutlass_dsl",
+    "helion": "helion",
     "cupy": "cupy",
     "numba": "numba_cuda",
     "cpu": "numba",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import kernelzoo
 from kernelzoo.errors import BackendUnavailableError
 
-OURS = ("torch", "cpu", "triton", "gluon", "cutile", "cute", "cupy", "numba")
+OURS = ("torch", "cpu", "triton", "gluon", "cutile", "cute", "helion", "cupy", "numba")
 
 
 def backends() -> dict[str, str]:

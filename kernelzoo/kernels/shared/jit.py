@@ -260,7 +260,7 @@ def bound(
     what makes one of how many programs of the compiled kernel a multiprocessor holds. Raises GridTooLargeError.
     """
     if not callable(programs):
-        _check_grid(implementation, programs)
+        check_grid(implementation, programs)
     device, rec = device_of(x), recording.get()
     told = compiler_options(device, warps, stages, options)
     if rec is not None:
@@ -292,11 +292,11 @@ def bound(
     program = compiled(x, kernel, args, told, loads=True)
     if callable(programs):
         programs = programs(1 if program is None else resident(device, program.n_regs, warps, program.metadata.shared))
-        _check_grid(implementation, programs)
+        check_grid(implementation, programs)
     return launch_of(kernel, program, programs, args, tensors)
 
 
-def _check_grid(implementation: str, programs: int) -> None:
+def check_grid(implementation: str, programs: int) -> None:
     if programs > MAX_PROGRAMS:
         raise GridTooLargeError(implementation, programs, MAX_PROGRAMS)
 
@@ -305,13 +305,13 @@ def launch_of(kernel: Any, program: Any, programs: int, args: tuple[Any, ...], t
     """The launch of so many programs of a loaded kernel, or of the interpreted one where program is None; see
     ``bound``."""
     if program is None:
-        return _interpreted(kernel, programs, args)
+        return interpreted(kernel, programs, args)
     x = args[0]
     # Straight to the compiled kernel's launcher, without the argument handling of Triton's own call, which takes longer
     # than a short kernel. An address is as good as a tensor to it, and spares it a query of the driver.
     call, fixed, together = submission(program)
     device: int = x.get_device()
-    stream = _current_stream
+    stream = current_stream
     rest, workspace = list(args[tensors:]), []
     for i, arg in enumerate(rest):
         if isinstance(arg, torch.Tensor):
@@ -335,7 +335,7 @@ def launch_of(kernel: Any, program: Any, programs: int, args: tuple[Any, ...], t
     return WithWorkspace(place, *canonical, workspace=workspace) if workspace else Movable(place, *canonical)
 
 
-def _interpreted(kernel: Any, programs: int, args: tuple[Any, ...]) -> Launch:
+def interpreted(kernel: Any, programs: int, args: tuple[Any, ...]) -> Launch:
     def interpret() -> None:
         # Triton's interpreter patches the language while it runs, so it runs one launch at a time. NumPy warns of
         # inf - inf and of a row of NaN, which are legal here.
@@ -376,4 +376,4 @@ _lock = threading.RLock()
 
 # The caller's stream, and no object made for it; a torch built for the CPU, where kernels are compiled ahead of time,
 # has none.
-_current_stream: Callable[[int], int] = getattr(torch._C, "_cuda_getCurrentRawStream", lambda device: 0)
+current_stream: Callable[[int], int] = getattr(torch._C, "_cuda_getCurrentRawStream", lambda device: 0)

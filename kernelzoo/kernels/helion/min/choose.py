@@ -1,0 +1,45 @@
+"""Which form of the minimum takes a problem: its layout, its size against the device's, and the launch table say."""
+
+import torch
+
+from kernelzoo.kernels.helion.min import tiles
+from kernelzoo.kernels.helion.min.tiles import column_tile, plain, row_tile
+from kernelzoo.kernels.shared.jit import device_of
+from kernelzoo.layout import rows_of
+from kernelzoo.registry import chooser
+from kernelzoo.tables import knob, launch_table, of
+
+SHORT_COLUMNS = 512
+"""Elements of columns that one program takes however few strips there are."""
+
+
+@launch_table("helion", "min")
+class Knobs(tiles.Numbers):
+    """What depends on the card. Shipped values are those of Triton's kernels on an H200."""
+
+    row_bytes: int = knob(
+        32768,
+        among=(16384, 32768, 65536),
+        unit="bytes",
+        why="of a longer row, if rows are few, several programs take parts",
+    )
+    crowd: int = knob(4, among=(2, 4, 8), unit="programs per SM", why="below which rows are few")
+
+
+@chooser("helion", "min", "auto")
+def auto(x: torch.Tensor, out: torch.Tensor) -> str:
+    """By rows where there are enough of them for all of the device, otherwise by parts of rows."""
+    rows, device = rows_of(plain(x), plain(out)), device_of(x)
+    knobs = of(Knobs, device.index)
+    if rows.across:
+        few = 2 * column_tile(rows).count(rows) < device.multiprocessors
+        return "split_two_launches" if few and rows.n > SHORT_COLUMNS else "columns"
+    if rows.n * rows.itemsize > knobs.row_bytes and rows.total < knobs.crowd * device.multiprocessors:
+        return "split_two_launches"
+    return "rows" if row_tile(knobs, device, rows).cols >= rows.n else "rows_deferred_block"
+
+
+@chooser("helion", "min", "split")
+def split(x: torch.Tensor, out: torch.Tensor) -> str:
+    """Several programs to one row, or to a strip of columns; a second launch reduces what they leave."""
+    return "split_two_launches"

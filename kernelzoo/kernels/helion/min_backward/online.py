@@ -1,0 +1,41 @@
+"""A running count over blocks of a row, then a pass that reads the row again and writes."""
+
+import helion
+import helion.language as hl
+import torch
+
+from kernelzoo.kernels.helion import tiles
+from kernelzoo.kernels.helion.compiler import Program
+from kernelzoo.kernels.helion.launch import bound
+from kernelzoo.kernels.helion.min_backward.tile_kernel import views_of
+from kernelzoo.kernels.helion.softmax.online import BLOCK_BYTES
+from kernelzoo.launch import Launch
+from kernelzoo.layout import rows_of
+from kernelzoo.registry import register
+
+
+@helion.kernel(static_shapes=False)
+def online_kernel(x, y, grad, out, wide: torch.dtype):
+    """Blocks are counted in 32 bits, rows in 64. A share is divided as in tile_kernel."""
+    outer, n, inner = x.size()
+    for o, i in hl.tile([outer, inner]):
+        least = y[o, i].to(wide)
+        count = hl.zeros([o, i], dtype=torch.int64)
+        for c in hl.tile(n):
+            count = count + (x[o, c, i].to(wide) == least[:, None, :]).to(torch.int32).sum(1).to(torch.int64)
+        slope = grad[o, i].to(torch.float64)
+        equals = count.to(torch.float64)
+        each = (slope / equals).to(wide)
+        rest = torch.where(equals > 0, slope * 0.0, float("nan")).to(wide)
+        for c in hl.tile(n):
+            equal = x[o, c, i].to(wide) == least[:, None, :]
+            out[o, c, i] = torch.where(equal, each[:, None, :], rest[:, None, :]).to(out.dtype)
+
+
+@register("helion", "min_backward", "online")
+def online(x: torch.Tensor, y: torch.Tensor, grad: torch.Tensor, out: torch.Tensor) -> Launch:
+    """One pass over blocks that keeps a running count of each row, then a pass that reads again and writes."""
+    tile, views = tiles.block(rows_of(x, out), BLOCK_BYTES), views_of(x, y, grad, out)
+    kinds, blocks = (tiles.wide(x),), (tile.outer, tile.inner, tile.cols, tile.cols)
+    program = Program(online_kernel, tiles.examples(*views), 0, kinds, blocks, (1, 0), tile.warps, tiles.far(*views))
+    return bound("helion/min_backward/online", program, views, views)

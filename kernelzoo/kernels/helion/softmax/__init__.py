@@ -1,0 +1,1 @@
+"""Softmax in Helion, a form a file; ``choose`` says which form takes a problem."""

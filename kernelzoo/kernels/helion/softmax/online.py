@@ -1,0 +1,50 @@
+"""A running (maximum, sum) pair over blocks of a row, then a pass that writes.
+
+After Milakov and Gimelshein, "Online normalizer calculation for softmax" (arXiv 1805.02867).
+"""
+
+import helion
+import helion.language as hl
+import torch
+
+from kernelzoo.kernels.helion import tiles
+from kernelzoo.kernels.helion.compiler import Program
+from kernelzoo.kernels.helion.launch import bound
+from kernelzoo.launch import Launch
+from kernelzoo.layout import rows_of
+from kernelzoo.registry import register
+
+BLOCK_BYTES = 32768
+"""Of a block as it is computed: 32 float32 elements to each of 256 threads."""
+
+
+@helion.kernel(static_shapes=False)
+def online_kernel(x, out, wide: torch.dtype):
+    outer, n, inner = x.size()
+    for o, i in hl.tile([outer, inner]):
+        top = hl.full([o, i], float("-inf"), dtype=wide)
+        total = hl.zeros([o, i], dtype=wide)
+        for c in hl.tile(n):
+            tile = x[o, c, i].to(wide)
+            higher = torch.maximum(top, torch.amax(tile, dim=1))
+            # Of elements that are all -inf nothing is subtracted, so that no difference is -inf - -inf.
+            shift = torch.where(higher == float("-inf"), 0.0, higher)
+            total = total * torch.exp(top - shift) + torch.exp(tile - shift[:, None, :]).sum(1)
+            top = higher
+        for c in hl.tile(n):
+            tile = x[o, c, i].to(wide)
+            out[o, c, i] = (torch.exp(tile - top[:, None, :]) / total[:, None, :]).to(out.dtype)
+
+
+@register("helion", "softmax", "online")
+def online(x: torch.Tensor, out: torch.Tensor) -> Launch:
+    """One pass over blocks that keeps a running (max, sum) pair of each row, then a pass that writes.
+
+    After Milakov and Gimelshein, "Online normalizer calculation for softmax" (arXiv 1805.02867).
+    """
+    rows = rows_of(x, out)
+    tile, views = tiles.block(rows, BLOCK_BYTES), tiles.seen(rows, x, out)
+    kinds, far = (tiles.wide(x),), tiles.far(*views)
+    blocks = tile.outer, tile.inner, tile.cols, tile.cols
+    program = Program(online_kernel, tiles.examples(*views), 0, kinds, blocks, (1, 0), tile.warps, far)
+    return bound("helion/softmax/online", program, views, views)

@@ -1,0 +1,34 @@
+"""A running sum over blocks of a row of both inputs, then a pass that reads them again and writes."""
+
+import helion
+import helion.language as hl
+import torch
+
+from kernelzoo.kernels.helion import tiles
+from kernelzoo.kernels.helion.compiler import Program
+from kernelzoo.kernels.helion.launch import bound
+from kernelzoo.kernels.helion.softmax.online import BLOCK_BYTES
+from kernelzoo.kernels.helion.softmax_backward.tile_kernel import views_of
+from kernelzoo.launch import Launch
+from kernelzoo.layout import rows_of
+from kernelzoo.registry import register
+
+
+@helion.kernel(static_shapes=False)
+def online_kernel(grad, y, out, wide: torch.dtype):
+    outer, n, inner = grad.size()
+    for o, i in hl.tile([outer, inner]):
+        total = hl.zeros([o, i], dtype=wide)
+        for c in hl.tile(n):
+            total = total + (grad[o, c, i].to(wide) * y[o, c, i].to(wide)).sum(1)
+        for c in hl.tile(n):
+            out[o, c, i] = (y[o, c, i].to(wide) * (grad[o, c, i].to(wide) - total[:, None, :])).to(out.dtype)
+
+
+@register("helion", "softmax_backward", "online")
+def online(grad: torch.Tensor, y: torch.Tensor, out: torch.Tensor) -> Launch:
+    """One pass over blocks that keeps a running sum of each row, then a pass that reads again and writes."""
+    tile, views = tiles.block(rows_of(grad, out), BLOCK_BYTES // 2), views_of(grad, y, out)
+    kinds, blocks = (tiles.wide(grad),), (tile.outer, tile.inner, tile.cols, tile.cols)
+    program = Program(online_kernel, tiles.examples(*views), 0, kinds, blocks, (1, 0), tile.warps, tiles.far(*views))
+    return bound("helion/softmax_backward/online", program, views, views)

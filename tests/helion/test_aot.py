@@ -1,0 +1,201 @@
+"""What Helion makes of the kernels, compiled without a device for each architecture at the tilings that binds choose.
+
+Runs in a process without TRITON_INTERPRET. What is asserted is read off the generated code.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("helion", reason="the helion backend needs the package helion")
+triton = pytest.importorskip("triton", reason="the helion backend needs the package triton")
+if triton.knobs.runtime.interpret:
+    pytest.skip("nothing is compiled under TRITON_INTERPRET; unset it to run this file", allow_module_level=True)
+
+from compiling import Program, bound, occurrences  # noqa: E402  (after the skips)
+from compiling import programs as compiled  # noqa: E402
+
+import kernelzoo  # noqa: E402
+from kernelzoo import operations, registry  # noqa: E402
+from kernelzoo.errors import UnsupportedProblemError  # noqa: E402
+from kernelzoo.inspect import inspect  # noqa: E402
+from kernelzoo.kernels.helion import compiler  # noqa: E402
+from kernelzoo.kernels.helion.softmax.tile_kernel import tile_kernel  # noqa: E402
+
+ARCHITECTURES_HERE = ("sm_80", "sm_90", "sm_100", "sm_120")
+OPERATIONS = tuple(operations.OPERATIONS[name] for name in ("softmax", "min", "softmax_backward", "min_backward"))
+SOFTMAX, MIN = OPERATIONS[:2]
+FORMS = [(operations.OPERATIONS[i.op], i.variant) for i in kernelzoo.implementations("helion") if not i.chooses]
+FLOATS = (torch.float32, torch.bfloat16, torch.float64)
+
+# Short rows, middling ones even and odd, the longest on chip, few very long, one giant, other axes.
+PROBLEMS = (
+    ((1 << 20, 64), 1),
+    ((1000003, 33), 1),
+    ((4096, 1000), 1),
+    ((4096, 4096), 1),
+    ((1823, 781), 1),
+    ((3001, 5003), 1),
+    ((4096, 12672), 1),
+    ((512, 32768), 1),
+    ((777, 50257), 1),
+    ((16, 262144), 1),
+    ((1, 1 << 28), 1),
+    ((8192, 8192), 0),
+    ((300, 4099), 0),
+    ((64, 512, 96), 1),
+)
+SHORT, ACROSS = ("multi_row_tile", "rows"), ("columns", "online", "split_two_launches")
+LOAD, STORE = r"ld\.global[^;]*\.v(?:4\.b32|2\.b64)", r"st\.global[^;]*\.v(?:4\.b32|2\.b64)"
+
+
+def programs(op: operations.Operation, form: str, shape: tuple[int, ...], axis: int, dtype: Any, arch: str) -> Any:
+    return compiled(op, form, shape, axis, dtype, arch, "helion")
+
+
+def described(program: Program) -> str:
+    return f"{program.name}: {program.n_spills} spilled, {program.n_regs} registers"
+
+
+@pytest.mark.sampled(6, "op", "arch")
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+@pytest.mark.parametrize(("shape", "axis"), PROBLEMS, ids=str)
+@pytest.mark.parametrize("arch", ARCHITECTURES_HERE)
+@pytest.mark.parametrize("op", OPERATIONS, ids=lambda op: op.name)
+def test_auto_spills_no_register(op: Any, arch: str, shape: tuple[int, ...], axis: int, dtype: Any) -> None:
+    made = programs(op, "auto", shape, axis, dtype, arch)
+    assert made and not [described(program) for program in made if program.n_spills]
+
+
+@pytest.mark.sampled(3, "op", "arch")
+@pytest.mark.parametrize("arch", ARCHITECTURES_HERE)
+@pytest.mark.parametrize(("op", "form"), FORMS, ids=lambda value: getattr(value, "name", value))
+def test_every_form_reads_and_writes_16_bytes_at_a_time(op: operations.Operation, form: str, arch: str) -> None:
+    """Of rows whose lengths are multiples of 16 elements, and that are for the form; without a spilled register."""
+    taken = 0
+    for shape, axis, dtype in (
+        ((4096, 4096), 1, torch.float32),
+        ((9973, 64), 1, torch.bfloat16),
+        ((16, 262144), 1, torch.bfloat16),
+        ((512, 4096), 0, torch.bfloat16),
+        ((8192, 4096), 0, torch.float32),
+    ):
+        if (axis == 0 and form not in ACROSS) or (shape[1] == 64 and form not in SHORT):
+            continue
+        try:
+            made = programs(op, form, shape, axis, dtype, arch)
+        except UnsupportedProblemError:
+            continue
+        taken += 1
+        assert not [described(program) for program in made if program.n_spills]
+        assert occurrences(LOAD, made[0]), (shape, made[0].name)
+        if op is not MIN:
+            assert occurrences(STORE, made[-1]), (shape, made[-1].name)
+    assert taken
+
+
+@pytest.mark.parametrize(("op", "form"), FORMS, ids=lambda value: getattr(value, "name", value))
+def test_no_launch_is_prepared_early(op: operations.Operation, form: str) -> None:
+    """A kernel that is begun early must wait for the launch before, for which Helion has no word."""
+    shape, axis = ((512, 4096), 0) if form == "columns" else ((4096, 64), 1)
+    for program in programs(op, form, shape, axis, torch.bfloat16, "sm_90"):
+        assert not program.metadata.launch_pdl
+        assert "griddepcontrol" not in program.assembly
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16], ids=str)
+def test_a_minimum_keeps_nan(dtype: Any) -> None:
+    """The interpreter's minimum keeps a NaN whether or not it is told to: here the instruction says it."""
+    for form, shape, axis in (
+        ("rows", (4096, 5003), 1),
+        ("rows_deferred_block", (4096, 40000), 1),
+        ("split_two_launches", (16, 262144), 1),
+        ("columns", (512, 4096), 0),
+    ):
+        for program in programs(MIN, form, shape, axis, dtype, "sm_90"):
+            assert occurrences(r"\bmin\.NaN\.f32", program)
+            assert not occurrences(r"\bmin\.(?:ftz\.)?b?f(?:16|32)", program)
+
+
+@pytest.mark.parametrize("dtype", [torch.bool, torch.uint8, torch.int8, torch.int16, torch.int64], ids=str)
+def test_a_minimum_of_integers_spills_no_register(dtype: Any) -> None:
+    for shape, axis in (((4096, 4096), 1), ((3001, 5003), 1), ((16, 262144), 1), ((8192, 8192), 0)):
+        for program in programs(MIN, "auto", shape, axis, dtype, "sm_90"):
+            assert not program.n_spills, (described(program), shape, axis)
+
+
+@pytest.mark.parametrize("op", OPERATIONS, ids=lambda op: op.name)
+@pytest.mark.parametrize(
+    ("shape", "far"), [((1 << 10, 1 << 10), False), ((1 << 15, 1 << 16), True), ((3, 1 << 31), True)], ids=str
+)
+def test_offsets_are_counted_in_64_bits_where_32_are_too_few(op: Any, shape: tuple[int, ...], far: bool) -> None:
+    for program in programs(op, "auto", shape, -1, torch.float16, "sm_90"):
+        assert program.step.constants[2] is far
+        wide = occurrences(r"mul\.lo\.s64|mad\.lo\.s64|mul\.wide|shl\.b64", program)
+        assert wide or not far, program.name
+
+
+def test_an_expanded_axis_is_counted_in_64_bits_if_it_is_long() -> None:
+    x = torch.empty(2, 1, dtype=torch.int8, device="meta").expand(2, 1 << 31)
+    for program in bound(MIN, "auto", x, -1, "sm_90", "helion"):
+        assert program.step.constants[2] is True
+
+
+@pytest.mark.parametrize(("op", "form"), FORMS, ids=lambda value: getattr(value, "name", value))
+def test_what_is_made_holds_no_number_of_an_example(op: Any, form: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    shape, axis = ((512, 4096), 0) if form == "columns" else ((4096, 64), 1)
+    asked: list[compiler.Program] = []
+    made = compiler.made
+    monkeypatch.setattr(compiler, "made", lambda program: asked.append(program) or made(program))
+    programs(op, form, shape, axis, torch.float32, "sm_90")
+    assert asked
+    for program in asked:
+        source = compiler.source_of(program)
+        for number in (*compiler.SIZES, compiler.PARTS, compiler.NUMBER):
+            assert not re.search(rf"(?<![\w.]){number}\b", re.sub(r"#.*", "", source)) or number in program.blocks
+        with monkeypatch.context() as others:
+            others.setattr(compiler, "SIZES", (23, 4099, 13))
+            others.setattr(compiler, "PARTS", 29)
+            others.setattr(compiler, "NUMBER", 509)
+            assert compiler.source_of(program) == source
+
+
+def test_the_environment_changes_nothing_that_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    kinds = (compiler.Example(torch.float32),) * 2
+    program = compiler.Program(tile_kernel, kinds, 0, (torch.float32,), (4, 1), (1, 0), 1, False)
+    before = compiler.source_of(program)
+    for name in ("FAST_MATH", "INTERPRET", "STATIC_SHAPES", "DEBUG_DTYPE_ASSERTS", "FORCE_AUTOTUNE"):
+        monkeypatch.setenv(f"HELION_{name}", "1")
+    assert compiler.source_of(program) == before
+
+
+def test_a_row_too_long_for_the_chip_is_refused() -> None:
+    for op in OPERATIONS:
+        if op is not MIN:
+            with pytest.raises(UnsupportedProblemError, match="must fit on chip"):
+                programs(op, "fused", (4, 32769), 1, torch.float32, "sm_90")
+
+
+@pytest.mark.parametrize("arch", ["sm_75", "gfx942"])
+def test_other_architectures_are_compiled_for(arch: str) -> None:
+    for op in OPERATIONS:
+        assert programs(op, "auto", (64, 4096), 1, torch.float32, arch)
+
+
+def test_what_helion_makes_is_shown_beneath_what_was_written() -> None:
+    (kernel,) = inspect("helion/softmax/fused", (64, 4096), "fp32")
+    assert kernel.language == "helion" and kernel.source is not None
+    written, made = kernel.source.split("# What Helion makes of it:")
+    assert "def tile_kernel(x, out, wide" in written and "@triton.jit" in made
+    assert kernel.source_file is not None and kernel.source_file.startswith("kernelzoo/kernels/helion/softmax/")
+
+
+def test_auto_takes_whole_rows_while_they_fit() -> None:
+    for shape, form in (((4096, 64), "multi_row_tile"), ((4096, 4096), "fused"), ((4, 1 << 20), "split_two_launches")):
+        (kernel, *_) = inspect("helion/softmax/auto", shape, "fp32")
+        assert kernel.implementation == f"helion/softmax/{form}"
+    assert registry.chosen("helion", "softmax", "split", torch.empty(0), torch.empty(0)) == "split_two_launches"
