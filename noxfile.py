@@ -51,6 +51,8 @@ def install(session: nox.Session, *groups: str, extras: tuple[str, ...] = ()) ->
     # Not compiled as it is installed: most of torch is never imported, and each session saves ten seconds. Then it must
     # be kept when it is compiled as it is imported, which an environment may forbid: seconds of every process.
     session.env["PYTHONDONTWRITEBYTECODE"] = ""
+    # The host's kernels, which take seconds each, are compiled once for all sessions, benches and tests.
+    session.env["NUMBA_CACHE_DIR"] = str(Path(session.virtualenv.location).parent / "numba")
     session.install("--no-compile", "-c", str(constraints), target, *GROUPS(PROJECT, *groups))
 
 
