@@ -1,7 +1,10 @@
 """Sessions: tests and benches, each backend alone in its environment, and the checks of the source itself."""
 
+import contextlib
+import hashlib
 import os
 import shutil
+import tempfile
 from pathlib import Path
 
 import nox
@@ -53,7 +56,35 @@ def install(session: nox.Session, *groups: str, extras: tuple[str, ...] = ()) ->
     session.env["PYTHONDONTWRITEBYTECODE"] = ""
     # The host's kernels, which take seconds each, are compiled once for all sessions, benches and tests.
     session.env["NUMBA_CACHE_DIR"] = str(Path(session.virtualenv.location).parent / "numba")
+    link_dependencies(session)
     session.install("--no-compile", "-c", str(constraints), target, *GROUPS(PROJECT, *groups))
+
+
+def link_dependencies(session: nox.Session) -> None:
+    """Let what the project itself depends on, torch above all, be there already: links to the files of one copy.
+
+    All sessions need it. To unpack it takes half of an installation, and its modules are compiled once too.
+    """
+    environment = Path(session.virtualenv.location)
+    site = next(environment.glob("lib/python*/site-packages"), None)
+    if site is None or (site / "torch").exists():
+        return
+    constraints = environment / "constraints.txt"
+    copy = environment.parent / f"dependencies-{hashlib.sha256(constraints.read_bytes()).hexdigest()[:12]}"
+    if not copy.exists():
+        made = Path(tempfile.mkdtemp(dir=environment.parent))
+        wanted = PROJECT["project"]["dependencies"]
+        session.install("--no-compile", "-c", str(constraints), "--target", str(made), *wanted)
+        # Of torch's files, one is for a newer Python.
+        session.run("python", "-m", "compileall", "-qq", "-j", "0", str(made), success_codes=(0, 1))
+        made.rename(copy)
+    # An installer that replaces a file makes a new one, and leaves the other links to the old one as they are.
+    shutil.copytree(copy, site, copy_function=_link, dirs_exist_ok=True)
+
+
+def _link(source: str, target: str) -> None:
+    with contextlib.suppress(FileExistsError):  # what a new environment has
+        os.link(source, target)
 
 
 def pytest(session: nox.Session, *arguments: str, **environment: str) -> None:
