@@ -87,6 +87,11 @@ def _link(source: str, target: str) -> None:
         os.link(source, target)
 
 
+def only(backend: str) -> tuple[str, ...]:
+    """Options of the contract's tests: this backend's, which must be there."""
+    return "--only", backend, "--kernelzoo-require", backend
+
+
 def pytest(session: nox.Session, *arguments: str, **environment: str) -> None:
     """Run pytest with two threads' worth of manners: torch and Numba share the cores without spinning on them."""
     session.run("pytest", *arguments, env={"OMP_WAIT_POLICY": "PASSIVE", **environment})
@@ -176,34 +181,22 @@ def architectures(session: nox.Session) -> None:
 def tests_torch(session: nox.Session) -> None:
     """The contract, for the torch backend; nothing but torch is installed."""
     install(session, "test")
-    check(
-        session, CONFORMANCE, "tests/torch", "-k", "torch", "--kernelzoo-require", "torch", *PARALLEL, *session.posargs
-    )
+    check(session, CONFORMANCE, "tests/torch", *only("torch"), *PARALLEL, *session.posargs)
 
 
 @nox.session(name="tests-cpu")
 def tests_cpu(session: nox.Session) -> None:
     """The contract, for the Numba host backend."""
     install(session, "test", extras=("cpu",))
-    check(
-        session,
-        CONFORMANCE,
-        "tests/cpu",
-        "tests/measure/test_gate.py",
-        "-k",
-        "cpu",
-        "--kernelzoo-require",
-        "cpu",
-        *PARALLEL,
-        *session.posargs,
-    )
+    files = (CONFORMANCE, "tests/cpu", "tests/measure/test_gate.py")
+    check(session, *files, *only("cpu"), "-k", "cpu", *PARALLEL, *session.posargs)
 
 
 @nox.session(name="tests-triton")
 def tests_triton(session: nox.Session) -> None:
     """The contract, for the Triton backend: interpreted, compiled ahead of time, and on a GPU if there is one."""
     install(session, "test", *COMPILER, extras=("triton",))
-    conformance = (CONFORMANCE, "-k", "triton", "--kernelzoo-require", "triton", *session.posargs)
+    conformance = (CONFORMANCE, *only("triton"), *session.posargs)
     interpreted = (f"tests/triton/test_{name}.py" for name in ("adversaries", "example_operations"))
     check(session, *interpreted, *conformance, *PARALLEL, **INTERPRETER)
     check(session, "tests/triton", *PARALLEL, *session.posargs)
@@ -216,11 +209,11 @@ def tests_triton(session: nox.Session) -> None:
 def tests_gluon(session: nox.Session) -> None:
     """The contract, for the Gluon backend: in Triton's interpreter less its layouts, compiled, and emulated."""
     install(session, "test", *COMPILER, extras=("gluon",))
-    conformance = (CONFORMANCE, "-k", "gluon", "--kernelzoo-require", "gluon", *session.posargs)
+    conformance = (CONFORMANCE, *only("gluon"), *session.posargs)
     check(session, "tests/gluon/test_interpreted.py", *conformance, *PARALLEL, **INTERPRETER)
     check(session, "tests/gluon", *PARALLEL, *session.posargs)
     run = (CONFORMANCE, "--core", "gluon", "-k", "gluon and test_conforms and bfloat16")
-    check(session, *run, "--kernelzoo-require", "gluon", *PARALLEL, **{PTX_EMULATOR: "triton"})
+    check(session, *run, *only("gluon"), *PARALLEL, **{PTX_EMULATOR: "triton"})
     if GPU:
         check(session, *conformance)
 
@@ -229,7 +222,7 @@ def tests_gluon(session: nox.Session) -> None:
 def tests_cutile(session: nox.Session) -> None:
     """The contract, for the cuTile backend: evaluated on the host, compiled and emulated, and on a GPU."""
     install(session, "test", *COMPILER, extras=("cutile",))
-    conformance = (CONFORMANCE, "-k", "cutile", "--kernelzoo-require", "cutile", *session.posargs)
+    conformance = (CONFORMANCE, *only("cutile"), *session.posargs)
     check(session, *conformance, *PARALLEL, **EVALUATED)
     check(session, "tests/cutile", *PARALLEL, *session.posargs)
     if GPU:
@@ -240,20 +233,12 @@ def tests_cutile(session: nox.Session) -> None:
 def tests_cupy(session: nox.Session) -> None:
     """The contract, for the CuPy backend: emulated, compiled ahead of time, and on a GPU if there is one."""
     install(session, "test", *COMPILER, extras=(f"cupy-cuda{CUDA}",))
-    emulated = (
-        "tests/cupy/test_emulated.py",
-        "tests/cupy/test_example_operations.py",
-        CONFORMANCE,
-        "-k",
-        "cupy",
-        "--kernelzoo-require",
-        "cupy",
-        *session.posargs,
-    )
-    check(session, *emulated, *PARALLEL, **EMULATOR)
+    conformance = (CONFORMANCE, *only("cupy"), *session.posargs)
+    emulated = (f"tests/cupy/test_{name}.py" for name in ("emulated", "example_operations"))
+    check(session, *emulated, *conformance, *PARALLEL, **EMULATOR)
     check(session, "tests/cupy", *PARALLEL, *session.posargs)
     if GPU:
-        check(session, CONFORMANCE, "-k", "cupy", "--kernelzoo-require", "cupy", *session.posargs)
+        check(session, *conformance)
 
 
 @nox.session(name="tests-numba")
@@ -267,7 +252,7 @@ def tests_numba(session: nox.Session) -> None:
     check(session, *compiled, *PARALLEL, *session.posargs)
     check(session, "tests/numba/test_run_ptx.py", *PARALLEL, *session.posargs, **{PTX_EMULATOR: "numba"})
     if GPU:
-        check(session, CONFORMANCE, "-k", "numba", "--kernelzoo-require", "numba", *session.posargs)
+        check(session, CONFORMANCE, *only("numba"), *session.posargs)
 
 
 def compare(session: nox.Session, *options: str) -> None:
