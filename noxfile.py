@@ -122,12 +122,20 @@ def quick(session: nox.Session) -> None:
     check(session, "tests", *ignored, "--core", "torch", *PARALLEL, *session.posargs)
 
 
-@nox.session
+@nox.session(venv_backend="none")
 def tests(session: nox.Session) -> None:
-    """All tests: those of the project itself here, then each backend's in an environment of its own."""
+    """All tests: those of the project itself, and each backend's in an environment of its own; whichever of them fail.
+
+    The host's kernels come first: the project's tests start many processes, which find them compiled then.
+    """
+    for name in ("cpu", "project", *(backend for backend in BACKENDS if backend != "cpu")):
+        session.notify(f"tests-{name}")
+
+
+@nox.session(name="tests-project")
+def tests_project(session: nox.Session) -> None:
+    """The tests of the project itself, and not those of one backend."""
     install(session, "test", "bench", "arrays", *COMPILER, extras=("cpu", "ray", "report"))
-    for backend in BACKENDS:  # also if something fails here
-        session.notify(f"tests-{backend}")
     others = [word for backend in BACKENDS for word in ("--ignore", f"tests/{backend}")]
     check(session, "tests", "--ignore", CONFORMANCE, *others, *WAITING, *session.posargs)
 
