@@ -1,7 +1,10 @@
 """Sessions: tests and benches, each backend alone in its environment, and the checks of the source itself."""
 
+import contextlib
+import hashlib
 import os
 import shutil
+import tempfile
 from pathlib import Path
 
 import nox
@@ -51,7 +54,42 @@ def install(session: nox.Session, *groups: str, extras: tuple[str, ...] = ()) ->
     # Not compiled as it is installed: most of torch is never imported, and each session saves ten seconds. Then it must
     # be kept when it is compiled as it is imported, which an environment may forbid: seconds of every process.
     session.env["PYTHONDONTWRITEBYTECODE"] = ""
+    # The host's kernels, which take seconds each, are compiled once for all sessions, benches and tests.
+    session.env["NUMBA_CACHE_DIR"] = str(Path(session.virtualenv.location).parent / "numba")
+    link_dependencies(session)
     session.install("--no-compile", "-c", str(constraints), target, *GROUPS(PROJECT, *groups))
+
+
+def link_dependencies(session: nox.Session) -> None:
+    """Let what the project itself depends on, torch above all, be there already: links to the files of one copy.
+
+    All sessions need it. To unpack it takes half of an installation, and its modules are compiled once too.
+    """
+    environment = Path(session.virtualenv.location)
+    site = next(environment.glob("lib/python*/site-packages"), None)
+    if site is None or (site / "torch").exists():
+        return
+    constraints = environment / "constraints.txt"
+    copy = environment.parent / f"dependencies-{hashlib.sha256(constraints.read_bytes()).hexdigest()[:12]}"
+    if not copy.exists():
+        made = Path(tempfile.mkdtemp(dir=environment.parent))
+        wanted = PROJECT["project"]["dependencies"]
+        session.install("--no-compile", "-c", str(constraints), "--target", str(made), *wanted)
+        # Of torch's files, one is for a newer Python.
+        session.run("python", "-m", "compileall", "-qq", "-j", "0", str(made), success_codes=(0, 1))
+        made.rename(copy)
+    # An installer that replaces a file makes a new one, and leaves the other links to the old one as they are.
+    shutil.copytree(copy, site, copy_function=_link, dirs_exist_ok=True)
+
+
+def _link(source: str, target: str) -> None:
+    with contextlib.suppress(FileExistsError):  # what a new environment has
+        os.link(source, target)
+
+
+def only(backend: str) -> tuple[str, ...]:
+    """Options of the contract's tests: this backend's, which must be there."""
+    return "--only", backend, "--kernelzoo-require", backend
 
 
 def pytest(session: nox.Session, *arguments: str, **environment: str) -> None:
@@ -84,12 +122,20 @@ def quick(session: nox.Session) -> None:
     check(session, "tests", *ignored, "--core", "torch", *PARALLEL, *session.posargs)
 
 
-@nox.session
+@nox.session(venv_backend="none")
 def tests(session: nox.Session) -> None:
-    """All tests: those of the project itself here, then each backend's in an environment of its own."""
+    """All tests: those of the project itself, and each backend's in an environment of its own; whichever of them fail.
+
+    The host's kernels come first: the project's tests start many processes, which find them compiled then.
+    """
+    for name in ("cpu", "project", *(backend for backend in BACKENDS if backend != "cpu")):
+        session.notify(f"tests-{name}")
+
+
+@nox.session(name="tests-project")
+def tests_project(session: nox.Session) -> None:
+    """The tests of the project itself, and not those of one backend."""
     install(session, "test", "bench", "arrays", *COMPILER, extras=("cpu", "ray", "report"))
-    for backend in BACKENDS:  # also if something fails here
-        session.notify(f"tests-{backend}")
     others = [word for backend in BACKENDS for word in ("--ignore", f"tests/{backend}")]
     check(session, "tests", "--ignore", CONFORMANCE, *others, *WAITING, *session.posargs)
 
@@ -143,34 +189,22 @@ def architectures(session: nox.Session) -> None:
 def tests_torch(session: nox.Session) -> None:
     """The contract, for the torch backend; nothing but torch is installed."""
     install(session, "test")
-    check(
-        session, CONFORMANCE, "tests/torch", "-k", "torch", "--kernelzoo-require", "torch", *PARALLEL, *session.posargs
-    )
+    check(session, CONFORMANCE, "tests/torch", *only("torch"), *PARALLEL, *session.posargs)
 
 
 @nox.session(name="tests-cpu")
 def tests_cpu(session: nox.Session) -> None:
     """The contract, for the Numba host backend."""
     install(session, "test", extras=("cpu",))
-    check(
-        session,
-        CONFORMANCE,
-        "tests/cpu",
-        "tests/measure/test_gate.py",
-        "-k",
-        "cpu",
-        "--kernelzoo-require",
-        "cpu",
-        *PARALLEL,
-        *session.posargs,
-    )
+    files = (CONFORMANCE, "tests/cpu", "tests/measure/test_gate.py")
+    check(session, *files, *only("cpu"), "-k", "cpu", *PARALLEL, *session.posargs)
 
 
 @nox.session(name="tests-triton")
 def tests_triton(session: nox.Session) -> None:
     """The contract, for the Triton backend: interpreted, compiled ahead of time, and on a GPU if there is one."""
     install(session, "test", *COMPILER, extras=("triton",))
-    conformance = (CONFORMANCE, "-k", "triton", "--kernelzoo-require", "triton", *session.posargs)
+    conformance = (CONFORMANCE, *only("triton"), *session.posargs)
     interpreted = (f"tests/triton/test_{name}.py" for name in ("adversaries", "example_operations"))
     check(session, *interpreted, *conformance, *PARALLEL, **INTERPRETER)
     check(session, "tests/triton", *PARALLEL, *session.posargs)
@@ -183,11 +217,11 @@ def tests_triton(session: nox.Session) -> None:
 def tests_gluon(session: nox.Session) -> None:
     """The contract, for the Gluon backend: in Triton's interpreter less its layouts, compiled, and emulated."""
     install(session, "test", *COMPILER, extras=("gluon",))
-    conformance = (CONFORMANCE, "-k", "gluon", "--kernelzoo-require", "gluon", *session.posargs)
+    conformance = (CONFORMANCE, *only("gluon"), *session.posargs)
     check(session, "tests/gluon/test_interpreted.py", *conformance, *PARALLEL, **INTERPRETER)
     check(session, "tests/gluon", *PARALLEL, *session.posargs)
     run = (CONFORMANCE, "--core", "gluon", "-k", "gluon and test_conforms and bfloat16")
-    check(session, *run, "--kernelzoo-require", "gluon", *PARALLEL, **{PTX_EMULATOR: "triton"})
+    check(session, *run, *only("gluon"), *PARALLEL, **{PTX_EMULATOR: "triton"})
     if GPU:
         check(session, *conformance)
 
@@ -196,7 +230,7 @@ def tests_gluon(session: nox.Session) -> None:
 def tests_cutile(session: nox.Session) -> None:
     """The contract, for the cuTile backend: evaluated on the host, compiled and emulated, and on a GPU."""
     install(session, "test", *COMPILER, extras=("cutile",))
-    conformance = (CONFORMANCE, "-k", "cutile", "--kernelzoo-require", "cutile", *session.posargs)
+    conformance = (CONFORMANCE, *only("cutile"), *session.posargs)
     check(session, *conformance, *PARALLEL, **EVALUATED)
     check(session, "tests/cutile", *PARALLEL, *session.posargs)
     if GPU:
@@ -229,20 +263,12 @@ def tests_helion(session: nox.Session) -> None:
 def tests_cupy(session: nox.Session) -> None:
     """The contract, for the CuPy backend: emulated, compiled ahead of time, and on a GPU if there is one."""
     install(session, "test", *COMPILER, extras=(f"cupy-cuda{CUDA}",))
-    emulated = (
-        "tests/cupy/test_emulated.py",
-        "tests/cupy/test_example_operations.py",
-        CONFORMANCE,
-        "-k",
-        "cupy",
-        "--kernelzoo-require",
-        "cupy",
-        *session.posargs,
-    )
-    check(session, *emulated, *PARALLEL, **EMULATOR)
+    conformance = (CONFORMANCE, *only("cupy"), *session.posargs)
+    emulated = (f"tests/cupy/test_{name}.py" for name in ("emulated", "example_operations"))
+    check(session, *emulated, *conformance, *PARALLEL, **EMULATOR)
     check(session, "tests/cupy", *PARALLEL, *session.posargs)
     if GPU:
-        check(session, CONFORMANCE, "-k", "cupy", "--kernelzoo-require", "cupy", *session.posargs)
+        check(session, *conformance)
 
 
 @nox.session(name="tests-numba")
@@ -256,7 +282,7 @@ def tests_numba(session: nox.Session) -> None:
     check(session, *compiled, *PARALLEL, *session.posargs)
     check(session, "tests/numba/test_run_ptx.py", *PARALLEL, *session.posargs, **{PTX_EMULATOR: "numba"})
     if GPU:
-        check(session, CONFORMANCE, "-k", "numba", "--kernelzoo-require", "numba", *session.posargs)
+        check(session, CONFORMANCE, *only("numba"), *session.posargs)
 
 
 def compare(session: nox.Session, *options: str) -> None:

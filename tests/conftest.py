@@ -21,6 +21,7 @@ from scripts import loaded  # noqa: E402  (found on that path)
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--load", action="store_true", help="run the heavy tests of tests/load too, some minutes")
     parser.addoption("--core", metavar="BACKEND", help="of the contract, only this backend's, on the core cases")
+    parser.addoption("--only", metavar="BACKEND", help="of the contract, only this backend's")
     parser.addoption("--all", action="store_true", help="run all cases and devices of which a usual run takes a sample")
 
 

@@ -35,6 +35,13 @@ def placed(x: torch.Tensor, device: str) -> torch.Tensor:
 
 
 class TestConformance(Conformance):
+    @classmethod
+    def pytest_generate_tests(cls, metafunc: pytest.Metafunc) -> None:
+        """Of one backend where one is named: to make the cases of all takes each process ten seconds."""
+        only = metafunc.config.getoption("--only") or metafunc.config.getoption("--core")
+        cls.backends = (only,) if only else None
+        super().pytest_generate_tests(metafunc)
+
     def test_any_tensor(self, implementation: kernelzoo.Implementation) -> None:
         if self.takes_core_only(implementation):
             pytest.skip("takes a second to bind each problem")

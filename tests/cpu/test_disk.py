@@ -12,6 +12,7 @@ import pytest
 
 pytest.importorskip("numba", reason="the cpu backend is written in Numba")
 
+import kernelzoo
 from kernelzoo.kernels.cpu import disk  # needs Numba
 
 # Kernels of several signatures each, in an order of the process's own; prints how many came from the disk.
@@ -27,10 +28,10 @@ print(sum(function.stats.cache_hits.total() for function in (chunks._columns, ch
 """
 
 
-def start(folder: Path, turn: int) -> "subprocess.Popen[str]":
-    environment = {**os.environ, "NUMBA_CACHE_DIR": str(folder)}
+def start(folder: Path, turn: int, **changes: str) -> "subprocess.Popen[str]":
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(folder), **changes}
     return subprocess.Popen(
-        [sys.executable, "-c", COMPILE, str(turn)], env=environment, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", COMPILE, str(turn)], cwd=folder, env=environment, stdout=subprocess.PIPE, text=True
     )
 
 
@@ -49,6 +50,10 @@ def test_processes_compile_at_once(tmp_path):
         hits(process)
     # The parallel kernel for two dtypes; its task comes with it.
     assert hits(start(tmp_path, 0)) == 2
+    # The same source, installed later and elsewhere.
+    installed, ignored = tmp_path / "elsewhere" / "kernelzoo", shutil.ignore_patterns("__pycache__")
+    shutil.copytree(Path(kernelzoo.__file__).parent, installed, ignore=ignored, copy_function=shutil.copyfile)
+    assert hits(start(tmp_path, 0, PYTHONPATH=str(installed.parent))) == 2
     # Damaged or cut short: compiled anew, and kept again.
     kept = sorted(tmp_path.rglob("*.nbc"))
     for number, path in enumerate(kept):

@@ -15,7 +15,7 @@ try:
 except Exception as error:  # a missing library shows as an ImportError, OSError or RuntimeError, by CuPy's version
     pytest.skip(f"NVRTC can't be loaded: {error}", allow_module_level=True)
 
-from asking import Answers, ask, assert_launch, assert_same_as_sibling  # noqa: E402
+from asking import Answers, ask, ask_some, assert_launch, assert_same_as_sibling  # noqa: E402
 
 import kernelzoo  # noqa: E402  (after the skips)
 import kernelzoo.kernels.cupy as backend  # noqa: E402
@@ -37,8 +37,9 @@ def require_known(arch: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def on_h200() -> Answers:
-    return ask("cupy", "sm_90") | columns("sm_90")
+def on_h200(request: pytest.FixtureRequest) -> Answers:
+    named = (("cupy/softmax/split", "float32"),)
+    return ask_some("cupy", "sm_90", *named, every=request.config.getoption("--all")) | columns("sm_90")
 
 
 def columns(arch: str) -> Answers:

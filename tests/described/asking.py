@@ -19,14 +19,43 @@ Answers = dict[tuple[str, str], tuple[Kernel, ...]]
 
 def ask(backend: str, arch: str, *ids: str) -> Answers:
     """The kernels of all implementations, unless some are named, less what a named variant refuses."""
-    requests = [
+    return _answers([request for request in _requests(backend, arch) if not ids or request.id in ids])
+
+
+def ask_some(backend: str, arch: str, *named: tuple[str, str], every: bool) -> Answers:
+    """Of each implementation the kernels of one problem that it takes; of ``auto`` and of what it hands on to, of all
+    problems; and those named, by id and dtype; or of every one. A kernel takes a second to compile and disassemble."""
+    if every:
+        return ask(backend, arch)
+    requests, ids = _requests(backend, arch), [i.id for i in kernelzoo.implementations(backend)]
+    first = [
+        request
+        for request in requests
+        if request.variant == "auto"
+        or (request.id, request.dtype) in named
+        or request.dtype == DTYPES[ids.index(request.id) % len(DTYPES)]
+    ]
+    found = _answers(first)
+    siblings = {
+        (kernel.implementation, dtype) for (id, dtype), kernels in found.items() for kernel in kernels if "/auto" in id
+    }
+    shown = {id for id, _ in found}
+    others = [r for r in requests if r not in first and (r.id not in shown or (r.id, r.dtype) in siblings)]
+    return found | _answers(others)
+
+
+def _requests(backend: str, arch: str) -> list[Request]:
+    return [
         Request(backend, i.op, i.variant, shape, dtype, -1, arch)
         for i in kernelzoo.implementations(backend)
         for shape, dtype in PROBLEMS
-        if (not ids or i.id in ids) and dtype in i.operation.dtypes
+        if dtype in i.operation.dtypes
     ]
+
+
+def _answers(requests: list[Request]) -> Answers:
     found = {}
-    for request, answer in zip(requests, inspect.ask(requests), strict=True):
+    for request, answer in zip(requests, inspect.ask(requests) if requests else (), strict=True):
         if isinstance(answer, UnsupportedProblemError):
             assert request.variant != "auto", answer
         elif isinstance(answer, kernelzoo.KernelZooError):

@@ -69,7 +69,7 @@ COLUMNS_OF_MIN = (((8192, 8192), 0), ((16384, 1000), 0), ((1000003, 33), 0), ((1
 
 
 # float16, which is bfloat16 with other conversions, and float64 are looked at on sm_90.
-@pytest.mark.sampled(2, "op", "arch")
+@pytest.mark.sampled(4, "op")
 @pytest.mark.parametrize(
     ("arch", "dtype"),
     [(arch, dtype) for arch in CHIPS for dtype in (FLOATS if arch == "sm_90" else FLOATS[:2])],
@@ -94,7 +94,7 @@ def test_auto_spills_no_register_on_integers(dtype: Any) -> None:
             assert not program.n_spills, (program.name, shape, axis)
 
 
-@pytest.mark.sampled(2, "op", "arch")
+@pytest.mark.sampled(2, "op")
 @pytest.mark.parametrize("arch", CHIPS)
 @pytest.mark.parametrize("op", [SOFTMAX, MIN], ids=lambda op: op.name)
 def test_a_thread_has_whole_short_rows_in_registers(op: operations.Operation, arch: str) -> None:

@@ -7,6 +7,7 @@ anew. Where no folder can be written, or others could write to it, every process
 """
 
 import hashlib
+import inspect
 import pickle
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -60,8 +61,13 @@ class _Cache(caching.FunctionCache):
 
     def __init__(self, function: Callable[..., None]) -> None:
         super().__init__(function)
-        stamp = self._impl.locator.get_source_stamp(), sources(Path(__file__).parent)
-        self._cache_file = _Files(Path(self.cache_path, "kernelzoo"), self._impl.filename_base, stamp)
+        own, file = Path(__file__).parent, Path(inspect.getfile(function))
+        folder, stamp = Path(self.cache_path, "kernelzoo"), self._impl.locator.get_source_stamp()
+        if file.is_relative_to(own):  # known by what it says, and not by when and where it was installed
+            stamp = None
+            if numba.config.CACHE_DIR:
+                folder = Path(numba.config.CACHE_DIR, "kernelzoo", file.parent.relative_to(own))
+        self._cache_file = _Files(folder, self._impl.filename_base, (stamp, sources(own)))
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         return super().load_overload(sig, target_context) if _keeps.get() else None
