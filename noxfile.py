@@ -241,7 +241,7 @@ def tests_cutile(session: nox.Session) -> None:
 def tests_cute(session: nox.Session) -> None:
     """The contract, for the CuTe backend: compiled and emulated, and on a GPU if there is one."""
     install(session, "test", *COMPILER, extras=("cute",))
-    conformance = (CONFORMANCE, "-k", "cute", "--kernelzoo-require", "cute", *session.posargs)
+    conformance = (CONFORMANCE, *only("cute"), *session.posargs)
     check(session, *conformance, "--core", "cute", *PARALLEL, **{PTX_EMULATOR: "cute"})
     check(session, "tests/cute", *PARALLEL, *session.posargs)
     if GPU:
@@ -252,7 +252,7 @@ def tests_cute(session: nox.Session) -> None:
 def tests_helion(session: nox.Session) -> None:
     """The contract, for the Helion backend: what it makes, in Triton's interpreter, compiled, and on a GPU."""
     install(session, "test", extras=("helion",))
-    conformance = (CONFORMANCE, "-k", "helion", "--kernelzoo-require", "helion", *session.posargs)
+    conformance = (CONFORMANCE, *only("helion"), *session.posargs)
     check(session, *conformance, *PARALLEL, **INTERPRETER)
     check(session, "tests/helion", *PARALLEL, *session.posargs)
     if GPU:
@@ -387,7 +387,8 @@ def check_style(session: nox.Session) -> None:
 
 def check_types(session: nox.Session) -> None:
     names = (
-        *("test_bench", "aa", "counters", "distributed", "energy", "gallery", "hints", "ranked", "ranked_checks"),
+        *("test_bench", "aa", "counters", "distributed", "energy", "gallery", "hints", "pages", "ranked"),
+        "ranked_checks",
         *("ranked_ways", "ranks_model", "readme", "records", "scaling", "several_gpus", "training"),
     )
     scripts = [f"bench/{name}.py" for name in names]

@@ -20,9 +20,9 @@ from kernelzoo.report.results import Group, Selection
 from kernelzoo.report.table import significant
 
 # Okabe and Ito's palette, which stays apart under the common colour blindnesses; their yellow is left out, as it is
-# too pale for a line on white, and a brown and a purplish blue join. The baseline is black, the others of the zoo take the colours in the
-# registry's order (green, vermilion, brown, sky blue, orange, violet, purple, blue), and a backend from another package takes
-# the next spare colour.
+# too pale for a line on white, and a brown and a violet join. The baseline is black, the others of the zoo take the
+# colours in the registry's order (green, vermilion, brown, sky blue, orange, violet, purple, blue), and a backend from
+# another package takes the next spare colour.
 OWN = sorted(set(packages.BUILT_IN) - {registry.BASELINE})
 COLOURS = {
     registry.BASELINE: "#000000",

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from running_here import OURS
 
 from kernelzoo import registry, tables
 from kernelzoo.cli import probe
@@ -117,7 +118,7 @@ def test_this_machine(answer: Callable[..., tuple[int, Any]]) -> None:
     assert told["packages"]["torch"] and told["looks"]["torch"]["version"]
     assert set(told["looks"]) == {
         *probe.LOOKS,
-        *(f"backend:{name}" for name in ("cpu", "cupy", "cute", "cutile", "gluon", "helion", "numba", "torch", "triton")),
+        *(f"backend:{name}" for name in OURS),
     }
     assert "torch" in told["runnable"]
     assert status == (0 if len(told["runnable"]) > 1 else 1)
