@@ -35,7 +35,7 @@ def online_kernel(x, y, grad, out, wide: torch.dtype):
 @register("helion", "min_backward", "online")
 def online(x: torch.Tensor, y: torch.Tensor, grad: torch.Tensor, out: torch.Tensor) -> Launch:
     """One pass over blocks that keeps a running count of each row, then a pass that reads again and writes."""
-    tile, views = tiles.block(rows_of(x, out), BLOCK_BYTES), views_of(x, y, grad, out)
+    tile, views = tiles.block(rows_of(x, out), BLOCK_BYTES // 2), views_of(x, y, grad, out)
     kinds, blocks = (tiles.wide(x),), (tile.outer, tile.inner, tile.cols, tile.cols)
     program = Program(online_kernel, tiles.examples(*views), 0, kinds, blocks, (1, 0), tile.warps, tiles.far(*views))
     return bound("helion/min_backward/online", program, views, views)
