@@ -143,6 +143,8 @@ class Tile:
     """Elements of a vector."""
     each: int
     """Vectors that a thread has at a time."""
+    single: bool
+    """Whether a row has no more than one block."""
     whole: bool
     """Whether rows end with a tile."""
     full: bool
@@ -224,6 +226,7 @@ def tile(given: Problem, threads: int, lanes: int, vector: int, each: int) -> Ti
         lanes=lanes,
         vector=vector,
         each=each,
+        single=False,
         whole=False,
         full=False,
         grouped=given.grouped,
@@ -232,7 +235,10 @@ def tile(given: Problem, threads: int, lanes: int, vector: int, each: int) -> Ti
         moves=tuple(vector > 1 and (given.moves(i, vector) or (given.shifted and dense[i])) for i in tensors),
         dense=dense,
     )
-    return replace(made, whole=not given.shifted and given.n % made.block == 0, full=given.total % made.rows == 0)
+    single = given.room <= made.block
+    return replace(
+        made, single=single, whole=not given.shifted and given.n % made.block == 0, full=given.total % made.rows == 0
+    )
 
 
 def most_each(given: Problem, vector: int, inputs: int, bytes: int = HELD_BYTES) -> int:

@@ -65,6 +65,8 @@ def first_element(start, TILE):
 
 def blocks_of(rows, TILE):
     """Blocks of a row, the last of which may have fewer elements."""
+    if TILE.single:
+        return index(1, TILE)
     longest = rows.n + TILE.vector - 1 if TILE.shifted else rows.n
     return (longest + TILE.block - 1) // TILE.block
 
