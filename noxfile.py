@@ -205,11 +205,13 @@ def tests_cutile(session: nox.Session) -> None:
 
 @nox.session(name="tests-helion")
 def tests_helion(session: nox.Session) -> None:
-    """The contract, for the Helion backend: what it makes, in Triton's interpreter, compiled, and on a GPU."""
-    install(session, "test", extras=("helion",))
+    """The contract, for the Helion backend: what it makes, in Triton's interpreter, compiled, emulated, and on a GPU."""
+    install(session, "test", *COMPILER, extras=("helion",))
     conformance = (CONFORMANCE, "-k", "helion", "--kernelzoo-require", "helion", *session.posargs)
     check(session, *conformance, *PARALLEL, **INTERPRETER)
     check(session, "tests/helion", *PARALLEL, *session.posargs)
+    run = (CONFORMANCE, "--core", "helion", "-k", "helion and test_conforms and bfloat16")
+    check(session, *run, "--kernelzoo-require", "helion", *PARALLEL, **{PTX_EMULATOR: "triton"})
     if GPU:
         check(session, *conformance)
 
