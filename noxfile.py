@@ -205,7 +205,7 @@ def tests_cutile(session: nox.Session) -> None:
 
 @nox.session(name="tests-helion")
 def tests_helion(session: nox.Session) -> None:
-    """The contract, for the Helion backend: what it makes, in Triton's interpreter, compiled, emulated, and on a GPU."""
+    """The contract, for the Helion backend: what it makes, interpreted, compiled, emulated, and on a GPU."""
     install(session, "test", *COMPILER, extras=("helion",))
     conformance = (CONFORMANCE, "-k", "helion", "--kernelzoo-require", "helion", *session.posargs)
     check(session, *conformance, *PARALLEL, **INTERPRETER)

@@ -1,4 +1,4 @@
-"""Runs Triton's, Gluon's and Helion's kernels on the host as Triton's compiler has made them: their PTX, in the emulator
+"""Runs kernels of Triton, Gluon and Helion on the host as Triton's compiler has made them: their PTX, in the emulator
 of tests/shared/ptx. ``install()`` does so for this process; tensors are on the CPU then.
 
 The interpreter runs a kernel's source; this shows what the compiler makes of it, layouts and shared memory included.
