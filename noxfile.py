@@ -250,11 +250,13 @@ def tests_cute(session: nox.Session) -> None:
 
 @nox.session(name="tests-helion")
 def tests_helion(session: nox.Session) -> None:
-    """The contract, for the Helion backend: what it makes, in Triton's interpreter, compiled, and on a GPU."""
-    install(session, "test", extras=("helion",))
+    """The contract, for the Helion backend: what it makes, interpreted, compiled, emulated, and on a GPU."""
+    install(session, "test", *COMPILER, extras=("helion",))
     conformance = (CONFORMANCE, *only("helion"), *session.posargs)
     check(session, *conformance, *PARALLEL, **INTERPRETER)
     check(session, "tests/helion", *PARALLEL, *session.posargs)
+    run = (CONFORMANCE, "--core", "helion", "-k", "helion and test_conforms and bfloat16")
+    check(session, *run, "--kernelzoo-require", "helion", *PARALLEL, **{PTX_EMULATOR: "triton"})
     if GPU:
         check(session, *conformance)
 

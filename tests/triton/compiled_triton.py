@@ -1,5 +1,5 @@
-"""Runs Triton's and Gluon's kernels on the host as Triton's compiler has made them: their PTX, in the emulator of
-tests/shared/ptx. ``install()`` does so for this process; tensors are on the CPU then.
+"""Runs kernels of Triton, Gluon and Helion on the host as Triton's compiler has made them: their PTX, in the emulator
+of tests/shared/ptx. ``install()`` does so for this process; tensors are on the CPU then.
 
 The interpreter runs a kernel's source; this shows what the compiler makes of it, layouts and shared memory included.
 """
@@ -9,7 +9,8 @@ from __future__ import annotations
 import ctypes
 import functools
 import importlib
-from collections.abc import Callable
+import importlib.util
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -23,7 +24,7 @@ from kernelzoo.launch import Launch, Movable, WithWorkspace
 
 DEVICE = replace(ARCHITECTURES["sm_90"], name="emulated", multiprocessors=6)
 """Few multiprocessors, so that small problems are many for them."""
-LANGUAGES = ("triton", "gluon")
+LANGUAGES = ("triton", "gluon", *(("helion",) if importlib.util.find_spec("helion") else ()))
 _TYPES = {"fp32": ctypes.c_float, "fp64": ctypes.c_double}
 
 _kernels = functools.lru_cache(maxsize=None)(ptx.load)
@@ -82,6 +83,20 @@ def launch_of(kernel: Any, program: Program, programs: int, args: tuple[Any, ...
     return WithWorkspace(at, *args[:tensors], workspace=workspace) if workspace else Movable(at, *args[:tensors])
 
 
+def launch_of_helion(program: Program, programs: int, tensors: Sequence[torch.Tensor], args: tuple[Any, ...]) -> Launch:
+    """In the place of Helion's ``launch_of``: the canonical tensors may stand anywhere."""
+    sizes = [ptx.extent(arg) if isinstance(arg, torch.Tensor) else 0 for arg in args]
+    plain = [arg.data_ptr() if isinstance(arg, torch.Tensor) else arg for arg in args]
+    which = [next((i for i, tensor in enumerate(tensors) if tensor is arg), None) for arg in args]
+
+    def at(*addresses: int) -> None:
+        values = [value if i is None else addresses[i] for value, i in zip(plain, which, strict=True)]
+        program.launch(programs, values, [(v, size) for v, size in zip(values, sizes, strict=True) if size])
+
+    workspace = [a for a, i in zip(args, which, strict=True) if i is None and isinstance(a, torch.Tensor)]
+    return WithWorkspace(at, *tensors, workspace=workspace) if workspace else Movable(at, *tensors)
+
+
 _compile: Callable[..., Any] = jit.compiled
 
 
@@ -90,6 +105,8 @@ def install() -> None:
     described.triton.runtime.driver.set_active(described.DescribedDriver(DEVICE))
     devices.of = lambda x: DEVICE
     jit.compiled, jit.launch_of = _compiled, launch_of
+    if "helion" in LANGUAGES:
+        importlib.import_module("kernelzoo.kernels.helion.launch").launch_of = launch_of_helion
     for name in LANGUAGES:
         package = importlib.import_module(f"kernelzoo.kernels.{name}")
         package.probe, package.emulator = (lambda: ("cpu",)), (lambda: "the emulator of tests/shared/ptx")

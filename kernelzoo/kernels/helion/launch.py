@@ -50,10 +50,10 @@ def bound(
     compiled = jit.compiled(tensors[0], kernel, args, told, loads=True)
     if compiled is None:
         return jit.interpreted(kernel, programs, args)
-    return _launch_of(compiled, programs, tensors, args)
+    return launch_of(compiled, programs, tensors, args)
 
 
-def _launch_of(compiled: Any, programs: int, tensors: Sequence[torch.Tensor], args: tuple[Any, ...]) -> Launch:
+def launch_of(compiled: Any, programs: int, tensors: Sequence[torch.Tensor], args: tuple[Any, ...]) -> Launch:
     """The launch of a loaded kernel, which has the canonical tensors in places of its own, or not at all."""
     call, fixed, together = jit.submission(compiled)
     device: int = tensors[0].get_device()
