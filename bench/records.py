@@ -35,9 +35,10 @@ from kernelzoo.operations import OPERATIONS
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "bench" / "results"
 
-BACKENDS = ("triton", "gluon", "cupy", "numba")
+BACKENDS = ("triton", "gluon", "cutile", "cute", "helion", "cupy", "numba")
 """Those whose kernels run on a GPU."""
 
+EVERY = f"torch,{','.join(BACKENDS)}"
 PEERS = "--module bench/peers/peers.py"
 GRADIENTS = "4096x4096,2048x128256,16x262144,4096x1024,1823x781,264x12288,65536x1000,1048576x64,777x50257"
 FUZZ = "--cases 8400 --alike 96 --seed 3 --jobs 12"
@@ -84,30 +85,29 @@ RECORDS = (
     Record("submit.json.gz", "pytest bench/test_submit.py --benchmark-only -q --benchmark-json {}", 15, alone=True),
     Record(
         "map-softmax.json.gz",
-        f"kernelzoo bench --shapes map --op softmax {PEERS} --backend"
-        " torch,cupy,numba,triton,gluon,liger,flaggems,quack"
+        f"kernelzoo bench --shapes map --op softmax {PEERS} --backend {EVERY},liger,flaggems,quack"
         " --variant auto,eager,compile,library --waive quack/softmax/library --rounds 9 -o {}",
-        250,
+        400,
         alone=True,
     ),
     Record(
         "map-min.json.gz",
-        f"kernelzoo bench --shapes map --op min {PEERS} --backend torch,cupy,numba,triton,gluon,flaggems,cub"
+        f"kernelzoo bench --shapes map --op min {PEERS} --backend {EVERY},flaggems,cub"
         " --variant auto,eager,compile,library --rounds 9 -o {}",
-        200,
+        320,
         alone=True,
     ),
     Record(
         "gradients.json.gz",
         f"kernelzoo bench --shape {GRADIENTS} --op softmax_backward,min_backward {PEERS}"
-        " --backend torch,cupy,numba,triton,gluon,liger,quack --variant auto,eager,compile,library"
+        f" --backend {EVERY},liger,quack --variant auto,eager,compile,library"
         " --waive quack/softmax_backward/library --rounds 6 -o {}",
-        300,
+        450,
         alone=True,
     ),
     Record(
         "axes.json.gz",
-        "kernelzoo bench --shapes axes --backend torch,cupy,numba,triton,gluon --variant auto,compile --rounds 7 -o {}",
+        f"kernelzoo bench --shapes axes --backend {EVERY} --variant auto,compile --rounds 7 -o {{}}",
         60,
         alone=True,
     ),

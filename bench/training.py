@@ -31,7 +31,7 @@ from kernelzoo.measure.statistics import ratio_interval
 FORMAT = "kernelzoo-training/1"
 STEPS = 5
 """In one sample."""
-LANGUAGES = ("torch", "triton", "gluon", "cupy", "numba")
+LANGUAGES = ("torch", "triton", "gluon", "cutile", "cute", "helion", "cupy", "numba")
 HOWS = ("eager", "compiled")
 
 Softmax = Callable[[torch.Tensor, int], torch.Tensor]
