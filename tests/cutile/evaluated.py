@@ -51,8 +51,33 @@ class Array:
     """A tensor's elements, by the sizes and strides that a launch passes."""
 
     def __init__(self, tensor: torch.Tensor, sizes: Sequence[int], strides: Sequence[int]) -> None:
-        self.elements = tensor.as_strided(sizes, strides)
+        self.elements = tensor.as_strided(sizes, strides, tensor.storage_offset())
         self.dtype, self.shape = tensor.dtype, tuple(sizes)
+
+    def slice(self, axis: int, start: int, stop: int) -> "Array":
+        assert 0 <= start < self.shape[axis] and start <= stop <= self.shape[axis]
+        part = self.elements.narrow(axis, start, stop - start)
+        return Array(part, part.shape, part.stride())
+
+    def get_raw_memory(self) -> "RawMemory":
+        return RawMemory(self.elements)
+
+
+class RawMemory:
+    """An array's elements by how far they are from its first."""
+
+    def __init__(self, elements: torch.Tensor) -> None:
+        assert elements.is_contiguous()
+        self.elements = elements
+
+    def load_offset(self, offset: torch.Tensor, *, mask: torch.Tensor, padding_value: float) -> torch.Tensor:
+        found = torch.full(offset.shape, padding_value, dtype=self.elements.dtype)
+        found[mask] = self.elements[offset[mask]]
+        return found
+
+    def store_offset(self, offset: torch.Tensor, value: torch.Tensor, *, mask: torch.Tensor) -> None:
+        assert value.dtype == self.elements.dtype
+        self.elements[offset[mask]] = value[mask]
 
 
 def _inside(array: Array, index: Sequence[int], shape: Sequence[int]) -> tuple[slice, ...]:

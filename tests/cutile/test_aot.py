@@ -109,6 +109,20 @@ def test_every_form_reads_and_writes_16_bytes_at_a_time(
         assert op is MIN or occurrences(STORE, made[-1]), str(made[-1])
 
 
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+@pytest.mark.parametrize(("form", "n"), [("fused", 781), ("fused", 12345), ("split_cluster", 50257)], ids=str)
+def test_rows_that_start_anywhere_are_read_and_written_by_vectors_inside(form: str, n: int, dtype: Any) -> None:
+    """Of a row's ends each thread has one element at the most."""
+    if form == "split_cluster" and dtype == torch.float64:
+        n = 20001
+    (program,) = programs(SOFTMAX, form, (777, n), 1, dtype, "sm_90")
+    assert program.compiled.name == "ragged_kernel" and not program.compiled.local_bytes
+    alone = {direction: occurrences(rf"{direction}\.global\S*\.b(?:16|32|64)\s", program) for direction in ("ld", "st")}
+    assert occurrences(LOAD, program) and occurrences(STORE, program)
+    vectors = {direction: occurrences(rf"{direction}\.global\S*\.v\S*", program) for direction in ("ld", "st")}
+    assert {direction: alone[direction] - vectors[direction] for direction in alone} == {"ld": 1, "st": 1}
+
+
 @pytest.mark.sampled(2, "form")
 @pytest.mark.parametrize("arch", ARCHITECTURES_HERE)
 @pytest.mark.parametrize(("op", "form"), FORMS, ids=lambda value: getattr(value, "name", value))

@@ -44,7 +44,9 @@ def _special(shape: tuple[int, int], axis: int, dtype: Any) -> torch.Tensor:
 
 @pytest.mark.sampled(3, "op", "form")
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
-@pytest.mark.parametrize(("shape", "axis"), [((7, 100), 1), ((6, 2500), 1), ((100, 33), 0), ((64, 32), 1)], ids=str)
+@pytest.mark.parametrize(
+    ("shape", "axis"), [((7, 100), 1), ((6, 2500), 1), ((5, 2501), 1), ((100, 33), 0), ((64, 32), 1)], ids=str
+)
 @pytest.mark.parametrize(("op", "form"), FORMS, ids=lambda value: getattr(value, "name", value))
 def test_compiled_kernels_compute_what_they_should(
     op: operations.Operation, form: str, shape: tuple[int, int], axis: int, dtype: Any, monkeypatch: pytest.MonkeyPatch

@@ -2,6 +2,7 @@
 
 import torch
 
+from kernelzoo.kernels.cutile.softmax.ragged_kernel import is_ragged, launch_of_ragged
 from kernelzoo.kernels.cutile.softmax.tile_kernel import launch_of_tiles
 from kernelzoo.kernels.cutile.tiles import row_tile
 from kernelzoo.launch import Launch
@@ -13,4 +14,7 @@ from kernelzoo.registry import register
 def fused(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """One program per row, which it holds on chip."""
     id, rows = "cutile/softmax/fused", rows_of(x, out)
-    return launch_of_tiles(id, x, out, rows, row_tile(rows, 1, id))
+    tile = row_tile(rows, 1, id)
+    if is_ragged(rows, x):
+        return launch_of_ragged(id, x, out, rows, tile.warps)
+    return launch_of_tiles(id, x, out, rows, tile)

@@ -1,6 +1,6 @@
 """A row to a cluster of blocks (sm_90 and later), which hold it on chip together: one read, one write.
 
-The kernel is that of fused. A program may be a cluster, and what its blocks exchange is the compiler's to say.
+The kernels are those of fused. A program may be a cluster, and what its blocks exchange is the compiler's to say.
 """
 
 import torch
@@ -8,6 +8,7 @@ import torch
 from kernelzoo.device import Device
 from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.cutile.launch import device_of
+from kernelzoo.kernels.cutile.softmax.ragged_kernel import is_ragged, launch_of_ragged
 from kernelzoo.kernels.cutile.softmax.tile_kernel import launch_of_tiles
 from kernelzoo.kernels.cutile.tiles import HELD_BYTES, Tile, wide_bytes
 from kernelzoo.launch import Launch
@@ -37,4 +38,6 @@ def split_cluster(x: torch.Tensor, out: torch.Tensor) -> Launch:
     if not blocks:
         words = f"it takes rows of 2048 to {MOST_BLOCKS * HELD_BYTES // wide_bytes(rows)} of {rows.dtype}"
         raise UnsupportedProblemError(id, f"{words} along memory, on sm_90 or later; got {rows.n}")
+    if is_ragged(rows, x):
+        return launch_of_ragged(id, x, out, rows, 8, blocks)
     return launch_of_tiles(id, x, out, rows, Tile((1, 1, power_of_two(rows.n)), 2, 8), blocks)
