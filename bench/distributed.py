@@ -150,7 +150,7 @@ def step(call: Callable[..., Any], inputs: Sequence[Inputs], how: str) -> Callab
         eager()
     torch.cuda.current_stream().wait_stream(stream)
     graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph, stream=stream):
+    with torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):  # NCCL has threads too
         eager()
     return graph.replay
 

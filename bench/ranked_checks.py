@@ -82,7 +82,7 @@ def captured(call: Callable[[], torch.Tensor]) -> Call:
         call()
     torch.cuda.current_stream().wait_stream(stream)
     graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
+    with torch.cuda.graph(graph, capture_error_mode="thread_local"):  # NCCL has threads of its own
         found = call()
 
     def run() -> torch.Tensor:
