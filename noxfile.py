@@ -253,9 +253,9 @@ def tests_helion(session: nox.Session) -> None:
     """The contract, for the Helion backend: what it makes, interpreted, compiled, emulated, and on a GPU."""
     install(session, "test", *COMPILER, extras=("helion",))
     conformance = (CONFORMANCE, *only("helion"), *session.posargs)
-    check(session, *conformance, *PARALLEL, **INTERPRETER)
+    check(session, *conformance, "--core", "helion", *PARALLEL, **INTERPRETER)
     check(session, "tests/helion", *PARALLEL, *session.posargs)
-    run = (CONFORMANCE, "--core", "helion", "-k", "helion and test_conforms and bfloat16")
+    run = (CONFORMANCE, "--core", "helion", "-k", "helion and test_conforms and bfloat16 and auto")
     check(session, *run, "--kernelzoo-require", "helion", *PARALLEL, **{PTX_EMULATOR: "triton"})
     if GPU:
         check(session, *conformance)
