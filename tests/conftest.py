@@ -62,15 +62,15 @@ def _params(item: pytest.Item) -> dict[str, Any]:
 
 def _is_left_out(item: pytest.Item) -> bool:
     """Where kernels are interpreted or emulated: choosers but ``auto`` take the core cases, since the forms that they
-    choose take theirs, and the forms take every sixth one. Of the gradients a sixth of auto's are taken, and a quarter
-    of the forms'."""
+    choose take theirs, and the forms take every twelfth one beside them. Of the gradients a sixth of auto's are taken,
+    and a quarter of the forms'."""
     implementation, case = _given(item)
     if implementation is None or case is None or case.core:
         return False
     number, few = _number(f"{implementation.id}-{case}"), implementation.op not in MAPPED
     if implementation.variant == "auto":
         return few and number % 6 != 0
-    return implementation.chooses or number % (6 * (4 if few else 1)) != 0
+    return implementation.chooses or number % (12 * (4 if few else 1)) != 0
 
 
 def _is_core(item: pytest.Item, backend: str) -> bool:
