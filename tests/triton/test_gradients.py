@@ -89,7 +89,7 @@ def test_a_launch_hands_on_all_canonical_tensors(monkeypatch: pytest.MonkeyPatch
     from kernelzoo.kernels.shared import jit as launch
     from kernelzoo.launch import Movable, WithWorkspace
 
-    monkeypatch.setattr(launch, "_current_stream", lambda device: 5)
+    monkeypatch.setattr(launch, "current_stream", lambda device: 5)
     given: list[tuple[Any, ...]] = []
     program = SimpleNamespace(run=lambda *args: given.append(args), function=7, packed_metadata=(4, 1))
     one, two, three, own = (torch.empty(4) for _ in range(4))
