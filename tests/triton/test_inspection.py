@@ -15,7 +15,7 @@ import pytest
 torch = pytest.importorskip("torch")
 triton = pytest.importorskip("triton", reason="the triton backend needs the package triton")
 
-from asking import Answers, ask, ask_some, assert_launch, assert_same_as_sibling  # noqa: E402
+from asking import Answers, ask, assert_launch, assert_same_as_sibling  # noqa: E402
 from one_input import MIN, SOFTMAX  # noqa: E402
 
 import kernelzoo  # noqa: E402  (after the skips)
@@ -28,9 +28,8 @@ IMPLEMENTATIONS = kernelzoo.implementations("triton")
 
 
 @pytest.fixture(scope="module")
-def on_h200(request: pytest.FixtureRequest) -> Answers:
-    named = (("triton/min/atomic_eager", "bfloat16"),)
-    return ask_some("triton", "sm_90", *named, every=request.config.getoption("--all"))
+def on_h200() -> Answers:
+    return ask("triton", "sm_90")
 
 
 def test_every_implementation_is_shown(on_h200: Answers) -> None:
