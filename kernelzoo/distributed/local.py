@@ -76,7 +76,8 @@ class Step:
             if self._at is not None:
                 self._at(*[tensor.data_ptr() for tensor in (*inputs, *outs)])
                 return
-            launch = self._implementation.launch(*inputs, dim=dim, out=tuple(outs))
+            args = self._implementation.operation.arguments(tuple(inputs), dim, False, {})
+            launch = self._implementation.launch_here(args, tuple(outs))
             if isinstance(launch, Movable) and len(launch.tensors) == len(inputs) + len(outs):
                 self._workspace = launch.workspace if isinstance(launch, WithWorkspace) else ()
                 self._at = launch.at

@@ -39,7 +39,7 @@ class Plan:
             self._sent[0].fill_(1)  # a launch in a graph; all but the last are written anyway
         else:
             self._sent[0].fill_(greatest(x.dtype))
-            self._sent[0][-1] = 0
+            self._sent[0][-1:].fill_(0)  # an element's assignment is a copy from the host, which no capture allows
         self._local = Step(backend, "min")
         self._reduce = [Step(backend, "min") for _ in ranks]
 

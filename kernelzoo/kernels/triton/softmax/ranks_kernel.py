@@ -2,7 +2,8 @@
 
 Programs of a rank merge their pairs as ``split_grid``'s do. One of them puts the shard's pair into every rank's memory,
 and all wait for those of the others, in their own. All programs of a rank run at once (a co-operative launch) and take
-rows in order, so that the first row which any rank lacks is under way on all.
+rows in order, so that the first row which any rank lacks is under way on all. While a program waits, its next row is
+on the way to L2.
 """
 
 import triton
@@ -13,7 +14,7 @@ from kernelzoo.kernels.triton.softmax.halves import not_before
 from kernelzoo.kernels.triton.softmax.pairs import as_pair, as_word, awaited
 from kernelzoo.kernels.triton.softmax.split_kernel import load_logits, store_share, taken_in
 from kernelzoo.kernels.triton.softmax.words import exponential
-from kernelzoo.kernels.triton.words import await_last_launch, edge_columns, row_start, whole_vectors
+from kernelzoo.kernels.triton.words import INTERPRETED, await_last_launch, edge_columns, row_start, whole_vectors
 
 
 @triton.jit
@@ -31,7 +32,7 @@ def awaited_from_ranks(words, there, limit):
             mov.u64 now, %globaltimer;
             add.u64 end, now, $3;
         AGAIN:
-            ld.acquire.sys.global.b64 $0, [$1];
+            ld.relaxed.sys.global.b64 $0, [$1];
             setp.ne.s64 found, $0, -1;
             @found bra DONE;
             mov.u64 now, %globaltimer;
@@ -46,6 +47,40 @@ def awaited_from_ranks(words, there, limit):
         is_pure=False,
         pack=1,
     )
+
+
+@triton.jit
+def fence_of_ranks():
+    """What this program's threads wrote so far, every device sees that sees what one of them writes from here on."""
+    if not INTERPRETED:
+        tl.debug_barrier()
+        tl.inline_asm_elementwise("fence.acq_rel.sys; mov.b32 $0, 0;", "=r", [], tl.int32, is_pure=False, pack=1)
+
+
+@triton.jit
+def fetch_ahead(x, length):
+    """Bring the next elements in memory, whose first is at a multiple of 16 bytes, into L2, as far as 16 bytes of them
+    are there."""
+    if not INTERPRETED and tl.target_info.cuda_capability_geq(9, 0):
+        bytes = (tl.maximum(length, 0) * (x.dtype.element_ty.primitive_bitwidth // 8)).to(tl.int32) & -16
+        tl.inline_asm_elementwise(
+            """
+            {
+                .reg .pred one;
+                .reg .b32 thread;
+                mov.u32 thread, %tid.x;
+                setp.eq.s32 one, thread, 0;
+                setp.gt.and.s32 one, $2, 0, one;
+                @one cp.async.bulk.prefetch.L2.global [$1], $2;
+                mov.b32 $0, 0;
+            }
+            """,
+            "=r,l,r",
+            [x, bytes],
+            tl.int32,
+            is_pure=False,
+            pack=1,
+        )
 
 
 @triton.jit(do_not_specialize=["parts", "span", "blocks", "limit", "rank"])
@@ -77,6 +112,14 @@ def ranks_kernel(
     # Launches alternate between two sets of pairs, of parts and of ranks: each clears the next one's.
     mine = tl.load(arrivals) // programs % 2
     now = tl.load(epoch) % 2
+    theirs = tl.load(peers + rank_lanes, in_ranks, other=0).to(tl.pointer_type(tl.int64))
+    if part == 0:
+        for i in range(program // parts, rows, groups):
+            row = tl.cast(i, tl.int64)
+            clear = words + ((1 - now) * rows + row) * RANKS + rank_lanes
+            tl.store(clear, tl.full([LANES], -1, tl.int64), in_ranks)
+        # Who has a pair of this launch may write the next one's words: they are clear.
+        fence_of_ranks()
     for i in range(program // parts, rows, groups):
         row = tl.cast(i, tl.int64)
         x_body = row_start(row, inner, x_outer, x_inner, MULTIPLE)
@@ -110,22 +153,25 @@ def ranks_kernel(
             all_total = total * exponential(top - all_top) + exponential(edges.to(WIDE) - all_top)
         part_top = tl.max(all_top, 0)
         part_total = tl.sum(all_total * exponential(all_top - part_top), 0)
+        patience = tl.where(tl.load(failed) == 0, limit, 0) + tl.zeros([LANES], tl.int64)
         own = pairs + (mine * rows + row) * parts
         tl.atomic_xchg(own + part, as_word(part_top, part_total), sem="relaxed")
         tl.store(own + (1 - 2 * mine) * rows * parts + part, tl.full([], -1, tl.int64))
+        if VECTOR * x.dtype.element_ty.primitive_bitwidth == 128 and i + groups < rows:
+            following = row_start(row + groups, inner, x_outer, x_inner, MULTIPLE)
+            least = n
+            if EDGES:
+                following = (following + EDGES - 1) // EDGES * EDGES
+                least = n - 2 * EDGES  # that are in whole vectors of it
+            fetch_ahead(x + following + begin, tl.minimum(least, end) - begin)
         tops, totals = as_pair(awaited(own + lanes, there))
         tops = tl.where(there, tops, LOWEST)
         shard_top = tl.max(tops, 0)
         shard_total = tl.sum(tl.where(there, totals * exponential(tops - shard_top), 0.0), 0)
         if part == 0:
-            # The release says that the next launch's words are clear, too: no rank writes those before it has this one.
-            for peer in tl.static_range(RANKS):
-                tl.store(words + ((1 - now) * rows + row) * RANKS + peer, tl.full([], -1, tl.int64))
-            for peer in tl.static_range(RANKS):
-                theirs = tl.load(peers + peer).to(tl.pointer_type(tl.int64))
-                place = theirs + (now * rows + row) * RANKS + rank
-                tl.atomic_xchg(place, as_word(shard_top, shard_total), sem="release", scope="sys")
-        patience = tl.where(tl.load(failed) == 0, limit, 0) + tl.zeros([LANES], tl.int64)
+            word = as_word(shard_top, shard_total) + tl.zeros([LANES], tl.int64)
+            place = theirs + (now * rows + row) * RANKS + rank
+            tl.atomic_xchg(place, word, mask=in_ranks, sem="relaxed", scope="sys")
         found = awaited_from_ranks(words + (now * rows + row) * RANKS + rank_lanes, in_ranks, patience)
         missing = tl.max(((found == -1) & in_ranks).to(tl.int32), 0) > 0
         tl.store(failed, 1, missing)
