@@ -233,6 +233,8 @@ def _special(op: str) -> Iterator[Case]:
             name = "dim0" if shape[0] == 130 else f"columns-{by(shape)}"
             make = partial(_special_columns, op, shape, dtype)
             yield Case(op, f"{dtype}-special-values-{name}", make, 0, elements=math.prod(shape))
+        if dtype in ("float32", "bfloat16"):
+            yield Case(op, f"{dtype}-mostly-minus-inf", partial(_hollow, op, dtype), core=True, elements=2 * 2556)
     operation = operations.OPERATIONS[op]
     for own in operation.samples():
         yield Case(op, own.name, partial(_own, op, own), elements=math.prod(own.shape))
@@ -260,6 +262,13 @@ def _with_rules(op: str, width: int, dtype: str, generator: torch.Generator) -> 
     for row, write in zip(x[1:], writes, strict=False):
         write(row)
     return operations.OPERATIONS[op].confined(0, x, width)
+
+
+def _hollow(op: str, dtype: str, device: str, generator: torch.Generator) -> Inputs:
+    """Rows of -inf but for an end far below zero: whole shares of a row hold nothing, wherever it is cut."""
+    x = sample(op, (2, 2556), dtype, generator=generator)[0].sub_(1000)
+    x[0, :-512], x[1, 512:] = -math.inf, -math.inf
+    return beside(op, operations.OPERATIONS[op].confined(0, x, x.size(1)).to(device), -1, generator)
 
 
 def _own(op: str, sample: operations.Sample, device: str, generator: torch.Generator) -> Inputs:

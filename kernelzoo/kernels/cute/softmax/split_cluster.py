@@ -14,7 +14,7 @@ from kernelzoo.device import Device
 from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.cute import tiles
 from kernelzoo.kernels.cute.launch import bound, device_of
-from kernelzoo.kernels.cute.softmax.words import exponential, merged, zero_if_empty
+from kernelzoo.kernels.cute.softmax.words import exponential, rescaled, zero_if_empty
 from kernelzoo.kernels.cute.tiles import MOST_THREADS, WARP, Problem, Tile, most_each, problem
 from kernelzoo.kernels.cute.words import (
     Rows,
@@ -74,8 +74,9 @@ def cluster_kernel(
     pairs = cute.make_tensor(cute.recast_ptr(room, dtype=kind), cute.make_layout((2, BLOCKS)))
     tops, totals = ([pairs[part, block] for block in range(BLOCKS)] for part in (0, 1))
     row_top = zero_if_empty(tree(tops, higher))
-    row_total = tree([merged(zero_if_empty(one), other, row_top) for one, other in zip(tops, totals, strict=True)], add)
-    scale = exponential(less - row_top) * (1.0 / row_total)
+    # A block of -inf alone says so: its 0 in the place of -inf could be far above all that the row has.
+    row_total = tree(rescaled(tops, totals, [row_top] * BLOCKS), add)
+    scale = exponential(top - row_top) * (1.0 / row_total)
     values = [[value * scale for value in vector] for vector in values]
     store(narrowed(values, out.dtype, TILE), target, here, element, rows.n, TILE)
 

@@ -67,6 +67,7 @@ def persistent_kernel(
         start = (row // inner * out_outer + row % inner * out_inner) * MULTIPLE
         gl.store(out + start + cols, result.to(out.dtype.element_ty), cols < n)
         slot = (slot + 1) % STAGES
+    async_copy.wait_group(0)  # what was asked for past the last row must not reach memory that is another program's
 
 
 @register("gluon", "softmax", "persistent")
