@@ -167,7 +167,7 @@ def sampled(call: Callable[[], Any], here: Here, how: str) -> float:
         return time.perf_counter() - began
     torch.cuda.synchronize()
     if how == "graph":
-        torch.cuda._sleep(QUEUED)
+        torch.cuda._sleep(QUEUED)  # type: ignore[no-untyped-call]
     dist.all_reduce(torch.zeros(1, device=here.device))
     first, last = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
     first.record()

@@ -56,8 +56,10 @@ def gathered(sent: torch.Tensor, group: ProcessGroup) -> torch.Tensor:
 
     def bytes_of(own: torch.Tensor) -> torch.Tensor:
         received = own.new_empty((ranks, *own.shape))
-        # As bytes: NCCL takes fewer dtypes than there are.
-        gather(received.view(-1).view(torch.uint8), own.view(-1).view(torch.uint8), group=group)
+        if own.dtype in (torch.float32, torch.float64):
+            gather(received.flatten(0, 1), own, group=group)
+        else:  # as bytes: NCCL takes fewer dtypes than there are
+            gather(received.view(-1).view(torch.uint8), own.view(-1).view(torch.uint8), group=group)
         return received
 
     try:

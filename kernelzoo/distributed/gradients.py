@@ -10,6 +10,7 @@ import torch
 
 from kernelzoo import backend as backends
 from kernelzoo import registry
+from kernelzoo.device import on_device_of
 from kernelzoo.distributed import parts
 from kernelzoo.distributed.exchange import Groups, gathered, sizes
 from kernelzoo.distributed.local import Step, kept
@@ -58,8 +59,10 @@ class Plan:
             self._first.numbers(shards, asked, (self._sent,))
         sent = self._sent
         for group, merged, merge in zip(groups, self._merged, self._merge, strict=True):
-            received = gathered(sent, group).flatten(0, 1)
-            merge((received, self._one.expand_as(received)), (merged,), 0)
+            received = gathered(sent, group)
+            if not merge.moved(received.data_ptr(), self._one.data_ptr(), merged.data_ptr()):
+                of_all = received.flatten(0, 1)
+                merge((of_all, self._one.expand_as(of_all)), (merged,), 0)
             sent = merged.unsqueeze(0)
         if x.numel():
             self._last.elements(shards, (*asked, *also, sent[0].view(self._kept_shape)), out)
@@ -79,8 +82,9 @@ def _gradient(
     if not math.prod(size for d, size in enumerate(x.shape) if d != dim):  # no rows, on any rank
         return torch.empty(x.shape, dtype=x.dtype, device=x.device)
     dense = all(one.is_contiguous() for one in (x, *beside))
-    plan = kept(Plan, x, dim, sizes(groups), backend, op, dense, beside=beside)
-    return plan.run(shards, asked, also, groups)
+    with on_device_of(x):
+        plan = kept(Plan, x, dim, sizes(groups), backend, op, dense, beside=beside)
+        return plan.run(shards, asked, also, groups)
 
 
 def softmax_backward(grad: torch.Tensor, y: torch.Tensor, dim: int, groups: Groups, backend: str) -> torch.Tensor:

@@ -82,3 +82,10 @@ class Step:
                 self._workspace = launch.workspace if isinstance(launch, WithWorkspace) else ()
                 self._at = launch.at
             launch()
+
+    def moved(self, *addresses: int) -> bool:
+        """Run it where such tensors lie, their device being current, and say whether it could: once it is bound."""
+        if self._at is None:
+            return False
+        self._at(*addresses)
+        return True

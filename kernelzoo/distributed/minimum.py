@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from kernelzoo.device import on_device_of
 from kernelzoo.distributed.exchange import Groups, gathered, sizes
 from kernelzoo.distributed.local import Step, capturing, kept
 from kernelzoo.errors import EmptyReductionError
@@ -46,13 +47,14 @@ class Plan:
     def run(self, x: torch.Tensor, groups: Groups, out: torch.Tensor) -> None:
         """Write the minimum of each whole row, the same bits on each rank. Raises EmptyReductionError."""
         sent = self._sent[0]
-        if x.numel():
+        if x.numel() and not self._local.moved(x.data_ptr(), sent.data_ptr()):
             self._local((x,), (sent[:-1].view(self.kept_shape),), self.dim)
         for i, (group, reduce) in enumerate(zip(groups, self._reduce, strict=True)):
             received = gathered(sent, group)
             last = i + 1 == len(groups)
-            into = out.view(-1) if last else self._sent[i + 1][:-1]
-            reduce((received[:, :-1],), (into,), 0)
+            into = out if last else self._sent[i + 1]
+            if not reduce.moved(received.data_ptr(), into.data_ptr()):
+                reduce((received[:, :-1],), (into.view(-1)[: self.rows],), 0)
             if not last:
                 sent = self._sent[i + 1]
                 sent[-1] = received[:, -1].amax()
@@ -69,5 +71,6 @@ def minimum(x: torch.Tensor, dim: int, keepdim: bool, groups: Groups, backend: s
     kept_shape = [1 if d == dim else size for d, size in enumerate(x.shape) if keepdim or d != dim]
     out = torch.empty(kept_shape, dtype=x.dtype, device=x.device)
     if out.numel():
-        kept(Plan, x, dim, sizes(groups), backend).run(x, groups, out)
+        with on_device_of(x):
+            kept(Plan, x, dim, sizes(groups), backend).run(x, groups, out)
     return out

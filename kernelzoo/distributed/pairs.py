@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from kernelzoo.device import on_device_of
 from kernelzoo.distributed import parts
 from kernelzoo.distributed.exchange import Groups, gathered, sizes
 from kernelzoo.distributed.local import Step, kept
@@ -34,26 +35,30 @@ class Plan:
         self.sent = torch.empty((count, 2, rows), dtype=wide, device=x.device)
         if cut.filled < count:  # the others are empty
             self.sent[cut.filled :, 0], self.sent[cut.filled :, 1] = -math.inf, 0.0
+        self._halves = self.sent[:, 0], self.sent[:, 1]
         self._merged = [torch.empty((2, rows), dtype=wide, device=x.device) for _ in ranks]
         self._pairs, self._finish = (parts.Pass(backend, op, x, dim, cut) for op in ("softmax_pairs", "softmax_finish"))
         self._merge = [Step(backend, "softmax_merge") for _ in ranks]
+        self._found = [tuple(number.view(self._kept_shape) for number in merged) for merged in self._merged][-1]
 
     def pairs(self, x: torch.Tensor) -> None:
         """The first pass: the pair of each part, in ``sent``."""
-        self._pairs.numbers((x,), (), (self.sent[:, 0], self.sent[:, 1]))
+        self._pairs.numbers((x,), (), self._halves)
 
-    def exchange(self, groups: Groups) -> torch.Tensor:
-        """The pair of each whole row, as (2, rows), the same bits on each rank."""
-        sent = self.sent
+    def exchange(self, groups: Groups) -> None:
+        """The pair of each whole row, the same bits on each rank."""
+        sent, further = self.sent, self._merged[0].nbytes // 2
         for group, merged, merge in zip(groups, self._merged, self._merge, strict=True):
-            received = gathered(sent, group).flatten(0, 1)
-            merge((received[:, 0], received[:, 1]), (merged[0], merged[1]), 0)
+            received = gathered(sent, group)
+            place, into = received.data_ptr(), merged.data_ptr()
+            if not merge.moved(place, place + further, into, into + further):
+                parts_of_all = received.flatten(0, 1)
+                merge((parts_of_all[:, 0], parts_of_all[:, 1]), (merged[0], merged[1]), 0)
             sent = merged.unsqueeze(0)
-        return sent[0]
 
-    def finish(self, x: torch.Tensor, pair: torch.Tensor, out: torch.Tensor) -> None:
+    def finish(self, x: torch.Tensor, out: torch.Tensor) -> None:
         """The second pass, into ``out``, which is contiguous."""
-        self._finish.elements((x,), (pair[0].view(self._kept_shape), pair[1].view(self._kept_shape)), out)
+        self._finish.elements((x,), self._found, out)
 
 
 def softmax(x: torch.Tensor, dim: int, groups: Groups, backend: str) -> torch.Tensor:
@@ -63,10 +68,11 @@ def softmax(x: torch.Tensor, dim: int, groups: Groups, backend: str) -> torch.Te
     out = torch.empty(x.shape, dtype=x.dtype, device=x.device)
     if not math.prod(size for d, size in enumerate(x.shape) if d != dim):  # no rows, on any rank
         return out
-    plan = kept(Plan, x, dim, sizes(groups), backend)
-    if x.numel():
-        plan.pairs(x)
-    pair = plan.exchange(groups)
-    if x.numel():
-        plan.finish(x, pair, out)
+    with on_device_of(x):
+        plan = kept(Plan, x, dim, sizes(groups), backend)
+        if x.numel():
+            plan.pairs(x)
+        plan.exchange(groups)
+        if x.numel():
+            plan.finish(x, out)
     return out

@@ -55,7 +55,8 @@ def cut(n: int, parts: int) -> Cut:
 
 class Pass:
     """An operation of a backend over the parts of a shard that looks like x: whole ones by one launch, the rest by
-    another. A shard that is cut is contiguous, and so are the tensors of one number a row that go with it."""
+    another. A shard that is cut is contiguous, and so are the tensors of one number a row that go with it. Its device
+    must be current."""
 
     def __init__(self, backend: str, op: str, x: torch.Tensor, dim: int, cut: Cut) -> None:
         self._dim, self._cut, self._kept_shape = dim, cut, x.shape[:dim] + x.shape[dim + 1 :]
@@ -66,25 +67,33 @@ class Pass:
     ) -> None:
         """What a part has of each row, into tensors of (parts, rows). shards, rows: the operation's inputs, of x's
         shape, and after those of one number a row."""
-        whole, _, rest = self._cut
+        whole, span, rest = self._cut
+        places = [one.data_ptr() for one in (*shards, *rows, *found)]
         if self._cut.filled == 1:
-            self._first((*shards, *rows), [one[0].view(self._kept_shape) for one in found], self._dim)
+            if not self._first.moved(*places):
+                self._first((*shards, *rows), [one[0].view(self._kept_shape) for one in found], self._dim)
             return
-        if whole:
+        if whole and not self._first.moved(*places):
             self._first(self._whole(shards, rows), [one[:whole].t() for one in found], 2)
         if rest:
-            self._last(self._rest(shards, rows), [one[whole] for one in found], 1)
+            behind = *(whole * span,) * len(shards), *(0,) * len(rows), *(whole * one.stride(0) for one in found)
+            if not self._last.moved(*_further(places, behind, (*shards, *rows, *found))):
+                self._last(self._rest(shards, rows), [one[whole] for one in found], 1)
 
     def elements(self, shards: Sequence[torch.Tensor], rows: Sequence[torch.Tensor], out: torch.Tensor) -> None:
         """The result, of x's shape, into a contiguous tensor."""
-        whole, _, rest = self._cut
+        whole, span, rest = self._cut
+        places = [one.data_ptr() for one in (*shards, *rows, out)]
         if self._cut.filled == 1:
-            self._first((*shards, *rows), (out,), self._dim)
+            if not self._first.moved(*places):
+                self._first((*shards, *rows), (out,), self._dim)
             return
-        if whole:
+        if whole and not self._first.moved(*places):
             self._first(self._whole(shards, rows), self._whole((out,), ()), 2)
         if rest:
-            self._last(self._rest(shards, rows), self._rest((out,), ()), 1)
+            behind = *(whole * span,) * len(shards), *(0,) * len(rows), whole * span
+            if not self._last.moved(*_further(places, behind, (*shards, *rows, out))):
+                self._last(self._rest(shards, rows), self._rest((out,), ()), 1)
 
     def _whole(self, shards: Sequence[torch.Tensor], rows: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """Of whole parts, as (rows, parts, elements) and (rows, parts)."""
@@ -98,6 +107,11 @@ class Pass:
         whole, span, _ = self._cut
         total = math.prod(self._kept_shape)
         return [one.view(total, -1)[:, whole * span :] for one in shards] + [one.view(total) for one in rows]
+
+
+def _further(places: Sequence[int], elements: Sequence[int], tensors: Sequence[torch.Tensor]) -> list[int]:
+    """Addresses so many elements of their tensors further on."""
+    return [place + n * one.itemsize for place, n, one in zip(places, elements, tensors, strict=True)]
 
 
 def cut_of(x: torch.Tensor, dim: int, parts: int, dense: bool) -> Cut:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import importlib.util
 import os
@@ -102,6 +103,15 @@ def _follow(device: torch.device) -> None:
     _last[device] = stream
 
 
+@functools.cache
+def _form(backend: str) -> Any:
+    """A backend's form that exchanges pairs by symmetric memory, or None."""
+    package = packages().get(backend, "")
+    name = f"{package}.softmax.split_ranks"
+    known = package and importlib.util.find_spec(name) is not None
+    return importlib.import_module(name).split_ranks if known else None
+
+
 def softmax(x: torch.Tensor, dim: int, group: ProcessGroup, backend: str) -> torch.Tensor:
     """Softmax of a shard in one launch, of checked arguments.
 
@@ -110,9 +120,8 @@ def softmax(x: torch.Tensor, dim: int, group: ProcessGroup, backend: str) -> tor
     """
     import torch
 
-    package = packages().get(backend, "")
-    name = f"{package}.softmax.split_ranks"
-    if not package or importlib.util.find_spec(name) is None or not x.is_cuda or x.itemsize > 4:
+    form = _form(backend)
+    if form is None or not x.is_cuda or x.itemsize > 4:
         reason = "its kernels exchange no pairs by symmetric memory for this tensor"
         raise BackendUnavailableError(backend, reason, "leave out exchange='symmetric'")
     n, rows = x.size(dim), x.numel() // max(x.size(dim), 1)
@@ -133,5 +142,5 @@ def softmax(x: torch.Tensor, dim: int, group: ProcessGroup, backend: str) -> tor
                 f"{workspace.limit / 1e9:g} s in a call before this one, whose results are NaN"
             )
         _follow(x.device)
-        workspace.launch(importlib.import_module(name).split_ranks, flat, out)
+        workspace.launch(form, flat, out)
     return out.view(lined.shape).movedim(-1, dim).contiguous()

@@ -2,8 +2,7 @@
 
 Programs of a rank merge their pairs as ``split_grid``'s do. One of them puts the shard's pair into every rank's memory,
 and all wait for those of the others, in their own. All programs of a rank run at once (a co-operative launch) and take
-rows in order, so that the first row which any rank lacks is under way on all. While a program waits, its next row is
-on the way to L2.
+rows in order, so that the first row which any rank lacks is under way on all.
 """
 
 import triton
@@ -55,32 +54,6 @@ def fence_of_ranks():
     if not INTERPRETED:
         tl.debug_barrier()
         tl.inline_asm_elementwise("fence.acq_rel.sys; mov.b32 $0, 0;", "=r", [], tl.int32, is_pure=False, pack=1)
-
-
-@triton.jit
-def fetch_ahead(x, length):
-    """Bring the next elements in memory, whose first is at a multiple of 16 bytes, into L2, as far as 16 bytes of them
-    are there."""
-    if not INTERPRETED and tl.target_info.cuda_capability_geq(9, 0):
-        bytes = (tl.maximum(length, 0) * (x.dtype.element_ty.primitive_bitwidth // 8)).to(tl.int32) & -16
-        tl.inline_asm_elementwise(
-            """
-            {
-                .reg .pred one;
-                .reg .b32 thread;
-                mov.u32 thread, %tid.x;
-                setp.eq.s32 one, thread, 0;
-                setp.gt.and.s32 one, $2, 0, one;
-                @one cp.async.bulk.prefetch.L2.global [$1], $2;
-                mov.b32 $0, 0;
-            }
-            """,
-            "=r,l,r",
-            [x, bytes],
-            tl.int32,
-            is_pure=False,
-            pack=1,
-        )
 
 
 @triton.jit(do_not_specialize=["parts", "span", "blocks", "limit", "rank"])
@@ -157,13 +130,6 @@ def ranks_kernel(
         own = pairs + (mine * rows + row) * parts
         tl.atomic_xchg(own + part, as_word(part_top, part_total), sem="relaxed")
         tl.store(own + (1 - 2 * mine) * rows * parts + part, tl.full([], -1, tl.int64))
-        if VECTOR * x.dtype.element_ty.primitive_bitwidth == 128 and i + groups < rows:
-            following = row_start(row + groups, inner, x_outer, x_inner, MULTIPLE)
-            least = n
-            if EDGES:
-                following = (following + EDGES - 1) // EDGES * EDGES
-                least = n - 2 * EDGES  # that are in whole vectors of it
-            fetch_ahead(x + following + begin, tl.minimum(least, end) - begin)
         tops, totals = as_pair(awaited(own + lanes, there))
         tops = tl.where(there, tops, LOWEST)
         shard_top = tl.max(tops, 0)

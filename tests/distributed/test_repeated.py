@@ -1,0 +1,78 @@
+"""Repeated calls over ranks, in one process that is the only rank: each step is bound once, and then moved."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+import torch.distributed as dist  # noqa: E402  (after the skip)
+
+import kernelzoo  # noqa: E402
+import kernelzoo.distributed  # noqa: E402
+from kernelzoo import registry  # noqa: E402
+from kernelzoo.distributed import local, parts  # noqa: E402
+
+ROWS = 6
+
+
+@pytest.fixture(autouse=True)
+def alone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A group of this process, and no plans of other tests."""
+    monkeypatch.setattr(local, "_kept", {})
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    yield
+    dist.destroy_process_group()
+
+
+@pytest.fixture
+def bound(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The ids of what has been bound."""
+    found: list[str] = []
+    launch = registry.Implementation.launch_here
+
+    def counted(self: Any, *given: Any) -> Any:
+        found.append(self.id)
+        return launch(self, *given)
+
+    monkeypatch.setattr(registry.Implementation, "launch_here", counted)
+    return found
+
+
+def _calls(x: torch.Tensor) -> dict[str, Callable[[], tuple[torch.Tensor, torch.Tensor]]]:
+    """Of each operation what it makes of x, and what torch makes of it."""
+    at, given = kernelzoo.distributed, {"backend": "cpu"}
+    y, least, grad = x.softmax(1), x.amin(1), torch.randn_like(x)
+    few = grad[:, 0].contiguous()
+    spread = (x == least[:, None]) * few[:, None]
+    return {
+        "softmax": lambda: (at.softmax(x, **given), y),
+        "min": lambda: (at.min(x, **given), least),
+        "softmax_backward": lambda: (at.softmax_backward(grad, y, **given), y * (grad - (grad * y).sum(1, True))),
+        "min_backward": lambda: (at.min_backward(x, least, few, **given), spread),
+    }
+
+
+@pytest.mark.parametrize("op", ["softmax", "min", "softmax_backward", "min_backward"])
+@pytest.mark.parametrize(("n", "count"), [(700, 1), (700, 5), (640, 5), (451, 7), (40, 5)], ids=str)
+def test_a_repeated_call_binds_nothing(
+    n: int, count: int, op: str, bound: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever parts a shard is cut into: whole ones, with a rest and without, and some that are empty."""
+    monkeypatch.setattr(parts, "parts_of", lambda rows, on_gpu: count)
+    for turn in range(3):
+        found, expected = _calls(torch.randn(ROWS, n))[op]()
+        torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
+        assert bool(bound) is (turn == 0)
+        bound.clear()
+
+
+def test_a_step_is_moved_where_there_are_several_gpus_too(bound: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Elsewhere a launch is wrapped there, so that it makes its own device current, and can't be moved any more."""
+    monkeypatch.setattr(registry, "on_its_device", lambda launch, x: lambda: launch())
+    for _ in range(2):
+        found, expected = _calls(torch.randn(ROWS, 300))["softmax"]()
+        torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
+    assert len(bound) == 3, "its three steps, once"
