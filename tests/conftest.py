@@ -106,7 +106,9 @@ def pytest_configure(config: pytest.Config) -> None:
     words = "of the cases with these parameters in common, a usual run takes one in k; --all takes all"
     config.addinivalue_line("markers", f"sampled(k, *names): {words}")
     os.environ.setdefault("KERNELZOO_TABLES", "shipped")
-    loaded(Path(__file__).parent / "emulators.py")
+    hands_out = config.getoption("tx", None) and config.getoption("dist") != "no"
+    if hasattr(config, "workerinput") or not hands_out:  # where xdist hands tests out, its processes run them
+        loaded(Path(__file__).parent / "emulators.py")
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
