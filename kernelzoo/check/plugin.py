@@ -41,6 +41,11 @@ class Conformance:
         return implementation.id in cls.core_only or running.slow_to_bind(implementation.id)
 
     @classmethod
+    def takes(cls, implementation: registry.Implementation, case: Case) -> bool:
+        """Whether this suite holds an implementation to a case; a suite with no time for all may take a sample."""
+        return True
+
+    @classmethod
     def pytest_generate_tests(cls, metafunc: pytest.Metafunc) -> None:
         if "implementation" not in metafunc.fixturenames:
             return
@@ -51,8 +56,9 @@ class Conformance:
             pairs = [
                 pytest.param(i, case, id=f"{i.id}-{case}")
                 for i in chosen
+                for core_only in [cls.takes_core_only(i)]
                 for case in cases(i.op)
-                if case.core or not cls.takes_core_only(i)
+                if (case.core or not core_only) and cls.takes(i, case)
             ]
             metafunc.parametrize(("implementation", "case"), pairs)
         else:
