@@ -70,13 +70,15 @@ def link_dependencies(session: nox.Session) -> None:
     if site is None or (site / "torch").exists():
         return
     constraints = environment / "constraints.txt"
-    copy = environment.parent / f"dependencies-{hashlib.sha256(constraints.read_bytes()).hexdigest()[:12]}"
+    # One copy though cuTile's constraints name another libNVVM: an installation replaces that, or nothing needs it.
+    named = [line for line in constraints.read_text().splitlines() if not line.startswith("nvidia-nvvm==")]
+    copy = environment.parent / f"dependencies-{hashlib.sha256(chr(10).join(named).encode()).hexdigest()[:12]}"
     if not copy.exists():
         made = Path(tempfile.mkdtemp(dir=environment.parent))
         wanted = PROJECT["project"]["dependencies"]
         session.install("--no-compile", "-c", str(constraints), "--target", str(made), *wanted)
         # Of torch's files, one is for a newer Python.
-        session.run("python", "-m", "compileall", "-qq", "-j", "0", str(made), success_codes=(0, 1))
+        session.run_install("python", "-m", "compileall", "-qq", "-j", "0", str(made), success_codes=(0, 1))
         made.rename(copy)
     # An installer that replaces a file makes a new one, and leaves the other links to the old one as they are.
     shutil.copytree(copy, site, copy_function=_link, dirs_exist_ok=True)

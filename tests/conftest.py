@@ -1,4 +1,3 @@
-import hashlib
 import os
 import sys
 from collections import defaultdict
@@ -9,13 +8,13 @@ import pytest
 
 import kernelzoo
 from kernelzoo.check.cases import Case
-from kernelzoo.operations import MAPPED
 
 # Test modules are imported by path, each by itself: this is how they find what several languages share. Not this folder
 # itself: its folders would pass for languages that aren't installed.
 sys.path[:0] = [str(Path(__file__).parent / name) for name in ("described", "shared")]
 
-from scripts import loaded  # noqa: E402  (found on that path)
+from sampled import number_of  # noqa: E402  (found on that path)
+from scripts import loaded  # noqa: E402
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -41,12 +40,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.xdist_group(f"{implementation.op} {dtype}"))
     if config.getoption("--all"):
         return
-    emulators = ("TRITON_INTERPRET", "KERNELZOO_EVALUATE_CUTILE", "KERNELZOO_EMULATE_CUDA", "KERNELZOO_EMULATE_PTX")
-    emulated = any(os.environ.get(name, "0") != "0" for name in emulators)
     core = config.getoption("--core")
-    kept = _sample(
-        [item for item in items if not (emulated and _is_left_out(item)) and (not core or _is_core(item, core))]
-    )
+    kept = _sample([item for item in items if not core or _is_core(item, core)])
     config.hook.pytest_deselected(items=[item for item in items if item not in kept])
     items[:] = [item for item in items if item in kept]
 
@@ -58,19 +53,6 @@ def _given(item: pytest.Item) -> tuple[kernelzoo.Implementation | None, Case | N
 
 def _params(item: pytest.Item) -> dict[str, Any]:
     return item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
-
-
-def _is_left_out(item: pytest.Item) -> bool:
-    """Where kernels are interpreted or emulated: choosers but ``auto`` take the core cases, since the forms that they
-    choose take theirs, and the forms take every twelfth one beside them. Of the gradients a sixth of auto's are taken,
-    and a quarter of the forms'."""
-    implementation, case = _given(item)
-    if implementation is None or case is None or case.core:
-        return False
-    number, few = _number(f"{implementation.id}-{case}"), implementation.op not in MAPPED
-    if implementation.variant == "auto":
-        return few and number % 6 != 0
-    return implementation.chooses or number % (12 * (4 if few else 1)) != 0
 
 
 def _is_core(item: pytest.Item, backend: str) -> bool:
@@ -91,12 +73,8 @@ def _sample(items: list[pytest.Item]) -> set[pytest.Item]:
         k, *names = marker.args
         groups[k, item.location[:1], item.originalname, *(str(_params(item)[name]) for name in names)].append(item)
     for (k, *_), group in groups.items():
-        kept.update(sorted(group, key=lambda item: _number(item.callspec.id))[: -(-len(group) // k)])
+        kept.update(sorted(group, key=lambda item: number_of(item.callspec.id))[: -(-len(group) // k)])
     return kept
-
-
-def _number(text: str) -> int:
-    return int.from_bytes(hashlib.blake2s(text.encode()).digest()[:8])
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -106,7 +84,9 @@ def pytest_configure(config: pytest.Config) -> None:
     words = "of the cases with these parameters in common, a usual run takes one in k; --all takes all"
     config.addinivalue_line("markers", f"sampled(k, *names): {words}")
     os.environ.setdefault("KERNELZOO_TABLES", "shipped")
-    loaded(Path(__file__).parent / "emulators.py")
+    hands_out = config.getoption("tx", None) and config.getoption("dist") != "no"
+    if hasattr(config, "workerinput") or not hands_out:  # where xdist hands tests out, its processes run them
+        loaded(Path(__file__).parent / "emulators.py")
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

@@ -1,6 +1,9 @@
 """The contract, over every registered implementation: the suite's own cases, and what Hypothesis makes up."""
 
+from typing import ClassVar
+
 import pytest
+import sampled
 import torch
 from hypothesis import HealthCheck, given, reject, settings
 from hypothesis import strategies as st
@@ -35,12 +38,20 @@ def placed(x: torch.Tensor, device: str) -> torch.Tensor:
 
 
 class TestConformance(Conformance):
+    samples: ClassVar[bool] = False
+
     @classmethod
     def pytest_generate_tests(cls, metafunc: pytest.Metafunc) -> None:
-        """Of one backend where one is named: to make the cases of all takes each process ten seconds."""
+        """Of one backend where one is named, and where kernels are emulated a sample, unless all are asked for: to make
+        tests of all cases takes each process seconds."""
         only = metafunc.config.getoption("--only") or metafunc.config.getoption("--core")
         cls.backends = (only,) if only else None
+        cls.samples = sampled.emulated() and not metafunc.config.getoption("--all")
         super().pytest_generate_tests(metafunc)
+
+    @classmethod
+    def takes(cls, implementation: kernelzoo.Implementation, case: Case) -> bool:
+        return not (cls.samples and sampled.is_left_out(implementation, case))
 
     def test_any_tensor(self, implementation: kernelzoo.Implementation) -> None:
         if self.takes_core_only(implementation):

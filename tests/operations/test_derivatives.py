@@ -16,10 +16,6 @@ import kernelzoo
 from kernelzoo.check.running import slow_to_bind
 from kernelzoo.errors import BackendUnavailableError, GradientError, UnsupportedProblemError
 
-with mock.patch("torch.backends.disable_global_flags"):  # which the import calls: other tests set such flags
-    from torch.testing._internal.common_methods_invocations import op_db
-    from torch.testing._internal.opinfo.core import OpInfo
-
 DEVICES = backends()
 SLOW = tuple(name for name in DEVICES if kernelzoo.get(name).emulator)
 """Emulated: their kernels are checked by the contract's suite, and here on ``auto`` alone."""
@@ -90,10 +86,14 @@ def test_gradients_of_a_minimum_over_axes(backend: str, dim: Any, keepdim: bool)
     assert torch.equal(ties.grad, right.grad)
 
 
-def _samples(op: str) -> tuple[OpInfo, ...]:
+def _samples(op: str) -> tuple[Any, ...]:
+    """Torch's descriptions of an operation. The import takes seconds, and so is not for all processes that collect."""
+    with mock.patch("torch.backends.disable_global_flags"):  # which the import calls: other tests set such flags
+        from torch.testing._internal.common_methods_invocations import op_db
     return tuple(info for info in op_db if info.name == INFOS[op])
 
 
+@pytest.mark.xdist_group("torch's own samples")  # one process imports them
 @pytest.mark.parametrize("id", [id for id in IDS if not slow_to_bind(id)])
 def test_torch_s_own_samples(id: str) -> None:
     """Of PyTorch's suite for softmax and amin, results and gradients beside torch's own."""
