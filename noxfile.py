@@ -391,7 +391,7 @@ def check_style(session: nox.Session) -> None:
 
 def check_types(session: nox.Session) -> None:
     names = (
-        *("test_bench", "aa", "counters", "distributed", "energy", "gallery", "hints", "pages", "ranked"),
+        *("test_bench", "aa", "counters", "distributed", "energy", "gallery", "hints", "languages", "pages", "ranked"),
         "ranked_checks",
         *("ranked_ways", "ranks_model", "readme", "records", "scaling", "several_gpus", "training"),
     )

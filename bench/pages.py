@@ -38,7 +38,10 @@ FINDINGS = (
     *(of("sizes-softmax"), of("sizes-min"), "architectures", "portability"),
 )
 
-
+LANGUAGES = (
+    *(of("map-softmax"), of("map-min"), of("submit")),
+    *(path.name.partition(".")[0] for gpu in GPUS for path in sorted(RESULTS.glob(f"{gpu}-first-call-*.json"))),
+)
 RANKS = tuple(sorted(path.name.partition(".")[0] for path in RESULTS.glob("*x*-distributed.json.gz")))
 """Those of several GPUs, of as many kinds and numbers as there are."""
 
@@ -62,10 +65,9 @@ class Page:
         from kernelzoo.report import __main__, findings
 
         path = ROOT / self.path
+        files = [str(_file(name)) for name in self.results]
         if self.findings:
-            files = [str(RESULTS / f"{name}.json") for name in self.results]
             return findings.main([*files, "--insert", str(path), *["--check"] * check]) != 0
-        files = [str(RESULTS / f"{name}.json.gz") for name in self.results]
         if self.program:
             return bool(_program(self.program).page(path, files, check))
         if not self.title:
@@ -78,6 +80,12 @@ class Page:
                 return True
             made = (Path(folder) / "report.md").read_text(encoding="utf-8")
         return made != _without_figures((path / "report.md").read_text(encoding="utf-8"))
+
+
+def _file(name: str) -> Path:
+    """The file of a record."""
+    packed = RESULTS / f"{name}.json.gz"
+    return packed if packed.exists() else packed.with_suffix("")
 
 
 def _program(name: str) -> Any:
@@ -113,6 +121,7 @@ PAGES = (
     Page("docs/records/h200-sweep/auto", ("h200-sweep",), SWEEP, figures=True),
     *(Page(f"docs/records/{of(name)}.md", (of(name),), findings=True) for name in ("hints", "training", "profile")),
     Page("docs/records/checks.md", FINDINGS, findings=True),
+    Page("docs/records/languages.md", LANGUAGES, program="languages"),
     *([Page("docs/records/ranks.md", RANKS, program="ranks_model")] if RANKS else []),
 )
 

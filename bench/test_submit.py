@@ -6,7 +6,8 @@ on (64, 64) float32, with no synchronisation in the timed region, the ways of ca
     torch/softmax/eager    torch.softmax(x, -1), or torch.amin: the yardstick
     B/softmax/call         kernelzoo.get(B).softmax(x), the output's allocation included
     B/softmax/bound        the launch of a problem already bound
-    B/softmax/language     an empty kernel of two tensors and a number, launched the way the language documents
+    B/softmax/language     an empty kernel of two tensors and a number, launched the way the language documents; in
+                           Helion, which makes none, one that writes a number a row
     B/softmax/gradient     the call with an x that requires a gradient; torch/softmax/gradient is torch's own
     B/softmax/step         that, and the gradient of x, by torch.autograd.grad; torch/softmax/step likewise
     B/softmax/array        the call with an array of CuPy's
@@ -76,7 +77,57 @@ def numba_own(x: torch.Tensor, out: torch.Tensor) -> Callable[[], Any]:
     return lambda: empty[1, 64, stream](x, out, 64)
 
 
-OWN = {"triton": triton_own, "gluon": gluon_own, "cupy": cupy_own, "numba": numba_own}
+def cutile_own(x: torch.Tensor, out: torch.Tensor) -> Callable[[], Any]:
+    from cuda import tile as ct
+
+    @ct.kernel
+    def empty(x, out, n):
+        pass
+
+    return lambda: ct.launch(torch.cuda.current_stream(), (1,), empty, (x, out, 64))
+
+
+def cute_own(x: torch.Tensor, out: torch.Tensor) -> Callable[[], Any]:
+    from cuda.bindings.driver import CUstream
+    from cutlass import Int32, cute
+    from cutlass.cute.runtime import from_dlpack
+
+    @cute.kernel
+    def empty(x: cute.Tensor, out: cute.Tensor, n: Int32):
+        pass
+
+    @cute.jit
+    def host(x: cute.Tensor, out: cute.Tensor, n: Int32, stream: CUstream):
+        empty(x, out, n).launch(grid=(1, 1, 1), block=(64, 1, 1), stream=stream)
+
+    def arguments() -> tuple[Any, ...]:
+        return from_dlpack(x), from_dlpack(out), 64, CUstream(torch.cuda.current_stream().cuda_stream)
+
+    compiled = cute.compile(host, *arguments())
+    return lambda: compiled(*arguments())
+
+
+def helion_own(x: torch.Tensor, out: torch.Tensor) -> Callable[[], Any]:
+    import helion
+    import helion.language as hl
+
+    @helion.kernel(config=helion.Config(block_sizes=[64], num_warps=1), static_shapes=False)
+    def least(x: torch.Tensor, out: torch.Tensor, n: int):  # an empty one it refuses: this writes a number a row
+        for rows in hl.tile(x.size(0)):
+            out[rows, 0] = n
+
+    return lambda: least(x, out.view(x.size(0), -1), 64)
+
+
+OWN = {
+    "triton": triton_own,
+    "gluon": gluon_own,
+    "cutile": cutile_own,
+    "cute": cute_own,
+    "helion": helion_own,
+    "cupy": cupy_own,
+    "numba": numba_own,
+}
 """How each language documents a launch, by backend."""
 
 

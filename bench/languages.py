@@ -1,0 +1,176 @@
+"""The page that sets languages side by side: launches, first calls, speed, and the lines of each form.
+
+``python bench/records.py pages`` writes it, of the source and of what ``bench/results/`` holds.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from kernelzoo import registry
+from kernelzoo.files import read_json, write_whole
+from kernelzoo.report import score
+from kernelzoo.report.reading import load
+from kernelzoo.report.table import Cell, Table
+
+KERNELS = Path(__file__).parents[1] / "kernelzoo" / "kernels"
+NAMES = {
+    "triton": "Triton",
+    "gluon": "Gluon",
+    "cutile": "cuTile",
+    "cute": "CuTe",
+    "helion": "Helion",
+    "cupy": "CUDA C",
+    "numba": "Numba",
+}
+OPS = ("softmax", "min")
+INTRODUCTION = """\
+What a language costs beside its kernels' speed. A dash: not measured yet.
+
+- *score*: limit / time of `auto`, geometric mean over [the map](h200-map/report.md), with the problems that it took.
+- *bound*, *call*: the host's time to launch what is bound, and for a whole call of (64, 64) float32.
+- *its own*: an empty kernel launched as the language's manual does it; of Helion, which makes none, one that writes a
+  number a row.
+- *first call*: of a layout, in the median over a dozen problems, with an empty cache of machine code and with a filled
+  one, the import left out; and what the import takes.
+
+Lines of a form are those of its file, of its CUDA C, and of what these take from their operation's folder, choosers
+aside: no comments, no docstrings, no blank lines."""
+
+
+def page(path: Path, files: Sequence[str], check: bool) -> bool:
+    """Write the page of these records, or only look whether it would change. True if it would."""
+    text = made([Path(file) for file in files])
+    if check:
+        return not path.exists() or path.read_text(encoding="utf-8") != text
+    write_whole(path, text.encode())
+    return False
+
+
+def made(files: Sequence[Path]) -> str:
+    """The page, a table of measurements and one of lines for each operation."""
+    parts = ["# The languages side by side", INTRODUCTION]
+    for op in OPS:
+        parts += [f"## {op}", measurements(op, files).markdown(), lines_of(op).markdown()]
+    named = ", ".join(f"{file.name} ({measured_on(file)})" for file in files)
+    return "\n\n".join([*parts, f"From {named}."]) + "\n"
+
+
+def measured_on(file: Path) -> str:
+    """The device of a record, and its day."""
+    held = read_json(file)
+    if "environment" in held:
+        return f"{held['environment']['device']}, {held['started'][:10]}"
+    return f"{held['benchmarks'][0]['extra_info']['device']}, {held['datetime'][:10]}"
+
+
+def measurements(op: str, files: Sequence[Path]) -> Table:
+    """A line for each language."""
+    scores, submits, calls = _scores(op, files), _submits(op, files), _first_calls(op, files)
+    lines = []
+    for backend, name in NAMES.items():
+        ways = [submits.get(f"{backend}/{op}/{way}", "-") for way in ("bound", "call", "language")]
+        firsts = calls.get(backend, ("-", "-", "-"))
+        lines.append([Cell(text) for text in (name, scores.get(backend, "-"), *ways, *firsts)])
+    headers = ["language", "score", "bound, us", "call, us", "its own, us", "first call, ms", "cache filled, ms"]
+    return Table([*headers, "import, ms"], lines)
+
+
+def _scores(op: str, files: Sequence[Path]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    maps = [file for file in files if "-map-" in file.name]
+    for group in load(maps).groups if maps else ():
+        table = score.score_table(group, op)
+        for name, mean, *_, problems in () if table is None else table.rows:
+            backend, _, variant = name.text.partition("/")
+            if variant.startswith("auto"):
+                took, _, of = problems.text.partition(" of ")
+                found[backend] = mean.text + ("" if took == of else f" ({problems.text})")
+    return found
+
+
+def _submits(op: str, files: Sequence[Path]) -> dict[str, str]:
+    held = [entry for file in files if "-submit" in file.name for entry in read_json(file)["benchmarks"]]
+    return {entry["extra_info"]["id"]: f"{entry['stats']['median'] * 1e6:.1f}" for entry in held}
+
+
+def _first_calls(op: str, files: Sequence[Path]) -> dict[str, tuple[str, str, str]]:
+    found: dict[str, tuple[str, str, str]] = {}
+    for file in files:
+        if "-first-call-" not in file.name:
+            continue
+        rows: list[dict[str, Any]] = [
+            row for row in read_json(file)["rows"] if row["id"].split("/")[1] == op and row["outcome"] == "measured"
+        ]
+        if rows:
+            middle = (f"{median(row[key] for row in rows):.0f}" for key in ("empty_ms", "stored_ms", "load_ms"))
+            empty, stored, load_ms = middle
+            found[rows[0]["id"].partition("/")[0]] = empty, stored, load_ms
+    return found
+
+
+def lines_of(op: str) -> Table:
+    """A line for each form that two languages have at the least, a column for each language."""
+    forms = {backend: _forms(backend, op) for backend in NAMES}
+    names = dict.fromkeys(form for held in forms.values() for form in held)
+    shared = [form for form in names if sum(form in held for held in forms.values()) > 1]
+    lines = [
+        [Cell(form), *(Cell(str(held[form]) if form in held else "-") for held in forms.values())] for form in shared
+    ]
+    return Table(["lines of", *NAMES.values()], lines)
+
+
+def _forms(backend: str, op: str) -> dict[str, int]:
+    """The lines of each form."""
+    folder = KERNELS / backend / op
+    variants = (i.variant for i in registry.implementations(backend, op) if not i.chooses)
+    return {
+        form: sum(map(lines, read_for(folder / f"{form}.py"))) for form in variants if (folder / f"{form}.py").exists()
+    }
+
+
+def read_for(form: Path) -> list[Path]:
+    """The files of a form's folder that a reader of it needs."""
+    found, todo = dict[Path, None](), [form, form.with_suffix(".cu")]
+    while todo:
+        file = todo.pop()
+        if file in found or not file.exists() or file.name in ("__init__.py", "choose.py"):
+            continue
+        found[file] = None
+        todo += _beside(file)
+    return list(found)
+
+
+def _beside(file: Path) -> Iterator[Path]:
+    """What a file takes from its own folder."""
+    text = file.read_text(encoding="utf-8")
+    if file.suffix != ".py":
+        for name in re.findall(r'#include "(?:\w+/)*(\w+\.cuh)"', text):
+            yield file.with_name(name)
+        return
+    package = ".".join(("kernelzoo", *file.parent.relative_to(KERNELS.parent).parts))
+    for node in ast.walk(ast.parse(text)):
+        if not isinstance(node, ast.ImportFrom):
+            continue
+        if node.module == package:
+            yield from (file.with_name(f"{alias.name}.py") for alias in node.names)
+        elif node.module is not None and node.module.rpartition(".")[0] == package:
+            yield file.with_name(f"{node.module.rpartition('.')[2]}.py")
+
+
+def lines(file: Path) -> int:
+    """Lines of code of a file."""
+    text = file.read_text(encoding="utf-8")
+    if file.suffix != ".py":
+        return sum(bool(line) and not line.startswith("//") for line in map(str.strip, text.splitlines()))
+    left_out: set[int] = set()
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            left_out |= set(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+    code = enumerate(map(str.strip, text.splitlines()), 1)
+    return sum(bool(line) and not line.startswith("#") and i not in left_out for i, line in code)
