@@ -118,13 +118,9 @@ class Implementation:
 
     def launch_checked(self, args: operations.Arguments, outs: Sequence[torch.Tensor]) -> Launch:
         """The same for arguments and outputs that are checked already."""
-        with on_device_of(args.x):
-            return on_its_device(self.launch_here(args, outs), args.x)
-
-    def launch_here(self, args: operations.Arguments, outs: Sequence[torch.Tensor]) -> Launch:
-        """The same where their device is current, as it must be whenever the launch runs."""
         language(self.backend).check(*args.inputs)
-        return self.operation.launch(self.bind, args, outs)
+        with on_device_of(args.x):
+            return on_its_device(self.operation.launch(self.bind, args, outs), args.x)
 
 
 @dataclass

@@ -58,8 +58,8 @@ registry.on_change.append(_forget)
 
 
 class Step:
-    """One operation of a backend on tensors of one layout: bound when it first runs, and moved to other addresses after
-    that, where its launch can be. Of the first call's tensors it keeps none."""
+    """One operation of a backend on tensors of one layout: bound when it is called, and moved to other addresses after
+    that, where its launch can be. Of the tensors that it was bound to it keeps none."""
 
     def __init__(self, backend: str, op: str) -> None:
         variants = [i.variant for i in registry.implementations(backend, op)]
@@ -71,20 +71,21 @@ class Step:
         self._workspace: tuple[torch.Tensor, ...] = ()
 
     def __call__(self, inputs: Sequence[torch.Tensor], outs: Sequence[torch.Tensor], dim: int) -> None:
-        """Run it. Tensors after the first call lie as those of the first did, 16-byte alignment included."""
+        """Bind it, and run it."""
         with on_device_of(inputs[0]):
-            if self._at is not None:
-                self._at(*[tensor.data_ptr() for tensor in (*inputs, *outs)])
-                return
-            args = self._implementation.operation.arguments(tuple(inputs), dim, False, {})
-            launch = self._implementation.launch_here(args, tuple(outs))
+            # Not Implementation.launch, whose launch brings its device along, and can't be moved then.
+            operation = self._implementation.operation
+            args = operation.arguments(tuple(inputs), dim, False, {})
+            registry.language(self._implementation.backend).check(*args.inputs)
+            launch = operation.launch(self._implementation.bind, args, tuple(outs))
             if isinstance(launch, Movable) and len(launch.tensors) == len(inputs) + len(outs):
                 self._workspace = launch.workspace if isinstance(launch, WithWorkspace) else ()
                 self._at = launch.at
             launch()
 
     def moved(self, *addresses: int) -> bool:
-        """Run it where such tensors lie, their device being current, and say whether it could: once it is bound."""
+        """Run it on other tensors, inputs first, their device being current, and say whether it could: once it is bound.
+        They lie as the first ones did, 16-byte alignment included."""
         if self._at is None:
             return False
         self._at(*addresses)

@@ -28,16 +28,16 @@ def alone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.fixture
-def bound(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The ids of what has been bound."""
-    found: list[str] = []
-    launch = registry.Implementation.launch_here
+def bound(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """The steps that have been bound."""
+    found: list[object] = []
+    call = local.Step.__call__
 
-    def counted(self: Any, *given: Any) -> Any:
-        found.append(self.id)
-        return launch(self, *given)
+    def counted(self: local.Step, *given: Any) -> None:
+        found.append(self)
+        call(self, *given)
 
-    monkeypatch.setattr(registry.Implementation, "launch_here", counted)
+    monkeypatch.setattr(local.Step, "__call__", counted)
     return found
 
 
@@ -58,7 +58,7 @@ def _calls(x: torch.Tensor) -> dict[str, Callable[[], tuple[torch.Tensor, torch.
 @pytest.mark.parametrize("op", ["softmax", "min", "softmax_backward", "min_backward"])
 @pytest.mark.parametrize(("n", "count"), [(700, 1), (700, 5), (640, 5), (451, 7), (40, 5)], ids=str)
 def test_a_repeated_call_binds_nothing(
-    n: int, count: int, op: str, bound: list[str], monkeypatch: pytest.MonkeyPatch
+    n: int, count: int, op: str, bound: list[object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whatever parts a shard is cut into: whole ones, with a rest and without, and some that are empty."""
     monkeypatch.setattr(parts, "parts_of", lambda rows, on_gpu: count)
@@ -69,7 +69,7 @@ def test_a_repeated_call_binds_nothing(
         bound.clear()
 
 
-def test_a_step_is_moved_where_there_are_several_gpus_too(bound: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_step_is_moved_where_there_are_several_gpus_too(bound: list[object], monkeypatch: pytest.MonkeyPatch) -> None:
     """Elsewhere a launch is wrapped there, so that it makes its own device current, and can't be moved any more."""
     monkeypatch.setattr(registry, "on_its_device", lambda launch, x: lambda: launch())
     for _ in range(2):

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from kernelzoo.errors import BackendUnavailableError
-from kernelzoo.kernels.shared import code_cache
+from kernelzoo.kernels.shared import code_cache, triton_key
 from kernelzoo.kernels.shared.triton_version import too_old as too_old
 from kernelzoo.registry import require
 
@@ -23,6 +23,7 @@ def probe() -> tuple[str, ...]:
     devices = ("cuda",) if torch.cuda.is_available() else ()
     if devices:
         code_cache.for_language("TRITON_CACHE_DIR", Path(triton.knobs.cache.get_triton_dir("cache")))
+        triton_key.keep()
     if triton.knobs.runtime.interpret:
         return (*devices, "cpu")
     if not devices:
