@@ -32,7 +32,7 @@ OPS = ("softmax", "min")
 INTRODUCTION = """\
 What a language costs beside its kernels' speed. A dash: not measured yet.
 
-- *score*: limit / time of `auto`, geometric mean over [the map](h200-map/report.md), with the problems that it took.
+- *score*: limit / time of `auto`, geometric mean over [the map]({map}/report.md), with the problems that it took.
 - *bound*, *call*: the host's time to launch what is bound, and for a whole call of (64, 64) float32.
 - *its own*: an empty kernel launched as the language's manual does it; of Helion, which makes none, one that writes a
   number a row.
@@ -54,7 +54,8 @@ def page(path: Path, files: Sequence[str], check: bool) -> bool:
 
 def made(files: Sequence[Path]) -> str:
     """The page, a table of measurements and one of lines for each operation."""
-    parts = ["# The languages side by side", INTRODUCTION]
+    gpu = files[0].name.partition("-")[0]
+    parts = ["# The languages side by side", INTRODUCTION.replace("{map}", f"{gpu}-map")]
     for op in OPS:
         parts += [f"## {op}", measurements(op, files).markdown(), lines_of(op).markdown()]
     named = ", ".join(f"{file.name} ({measured_on(file)})" for file in files)

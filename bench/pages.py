@@ -26,9 +26,14 @@ def of(name: str) -> str:
     return f"{next(found, GPUS[-1])}-{name}"
 
 
+def _gpu(name: str) -> str:
+    """The GPU of the record with that name."""
+    return of(name).partition("-")[0]
+
+
 def titled(words: str, name: str) -> str:
     """A page's title, which says on which GPU that record was made."""
-    return f"{words} on an {of(name).partition('-')[0].upper()}"
+    return f"{words} on an {_gpu(name).upper()}"
 
 
 MAP = (of("map-softmax"), of("map-min"))
@@ -105,7 +110,12 @@ SWEEP = "The sweep: 4096 rows, 256 to 12672 columns"
 PAGES = (
     Page("README.md", MAP, program="readme"),
     Page("docs/performance.md", MAP),
-    Page("docs/records/h200-map", MAP, "The map: 44 shapes, as many odd lengths as even ones", figures=True),
+    Page(
+        f"docs/records/{_gpu('map-softmax')}-map",
+        MAP,
+        "The map: 44 shapes, as many odd lengths as even ones",
+        figures=True,
+    ),
     *(
         Page(f"docs/records/{of(name)}", (of(name),), titled(words, name))
         for name, words in (
@@ -116,7 +126,11 @@ PAGES = (
             ("submit", "The host's time to submit a call"),
         )
     ),
-    Page("docs/records/h200-full", (of("full-softmax"), of("full-min")), titled("Every variant", "full-softmax")),
+    Page(
+        f"docs/records/{_gpu('full-softmax')}-full",
+        (of("full-softmax"), of("full-min")),
+        titled("Every variant", "full-softmax"),
+    ),
     Page("docs/records/h200-sweep", ("h200-sweep-a", "h200-sweep-b"), SWEEP, figures=True),
     Page("docs/records/h200-sweep/auto", ("h200-sweep",), SWEEP, figures=True),
     *(Page(f"docs/records/{of(name)}.md", (of(name),), findings=True) for name in ("hints", "training", "profile")),
