@@ -13,7 +13,7 @@ from statistics import median
 from typing import Any
 
 from kernelzoo import registry
-from kernelzoo.files import read_json, write_whole
+from kernelzoo.files import read_json
 from kernelzoo.report import score
 from kernelzoo.report.reading import load
 from kernelzoo.report.table import Cell, Table
@@ -41,15 +41,6 @@ What a language costs beside its kernels' speed. A dash: not measured yet.
 
 Lines of a form are those of its file, of its CUDA C, and of what these take from their operation's folder, choosers
 aside: no comments, no docstrings, no blank lines."""
-
-
-def page(path: Path, files: Sequence[str], check: bool) -> bool:
-    """Write the page of these records, or only look whether it would change. True if it would."""
-    text = made([Path(file) for file in files])
-    if check:
-        return not path.exists() or path.read_text(encoding="utf-8") != text
-    write_whole(path, text.encode())
-    return False
 
 
 def made(files: Sequence[Path]) -> str:

@@ -67,6 +67,7 @@ class Page:
 
     def make(self, check: bool) -> bool:
         """Write it, or only look whether it would change. True if it would, or if it can't be made."""
+        from kernelzoo.files import write_whole
         from kernelzoo.report import __main__, findings
 
         path = ROOT / self.path
@@ -74,7 +75,14 @@ class Page:
         if self.findings:
             return findings.main([*files, "--insert", str(path), *["--check"] * check]) != 0
         if self.program:
-            return bool(_program(self.program).page(path, files, check))
+            program = _program(self.program)
+            if hasattr(program, "page"):
+                return bool(program.page(path, files, check))
+            text = program.made([Path(file) for file in files])
+            if check:
+                return not path.exists() or path.read_text(encoding="utf-8") != text
+            write_whole(path, text.encode())
+            return False
         if not self.title:
             return __main__.main([*files, "--insert", str(path), *["--check"] * check]) != 0
         arguments = [*files, "--title", self.title, *["--no-figures"] * (not self.figures)]

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kernelzoo.files import printable, read_json, write_whole
+from kernelzoo.files import printable, read_json
 from kernelzoo.report.table import Cell, Table, escape
 
 KINDS = {"group": (3, 3), "symmetric": (1, 2)}
@@ -134,15 +134,6 @@ def table(document: Mapping[str, Any]) -> str:
         cells = (f"{values[column]:.0f}" if column in values else "-" for column in COLUMNS)
         out.append(f"{name:{width}}" + "".join(f"{cell:>6}" for cell in cells))
     return "\n".join(out)
-
-
-def page(path: Path, files: Sequence[str], check: bool) -> bool:
-    """Write the page of these records, or only look whether it would change. True if it would."""
-    text = made([Path(file) for file in files])
-    if check:
-        return not path.exists() or path.read_text(encoding="utf-8") != text
-    write_whole(path, text.encode())
-    return False
 
 
 def made(files: Sequence[Path]) -> str:

@@ -84,8 +84,8 @@ class Step:
             launch()
 
     def moved(self, *addresses: int) -> bool:
-        """Run it on other tensors, inputs first, their device being current, and say whether it could: once it is bound.
-        They lie as the first ones did, 16-byte alignment included."""
+        """Run it on other tensors, inputs first, and say whether it could: once it is bound. Their device is current,
+        and they lie as the first ones did, 16-byte alignment included."""
         if self._at is None:
             return False
         self._at(*addresses)

@@ -16,6 +16,7 @@ from scripts import loaded
 
 ROOT = Path(__file__).parents[2]
 ranks_model = loaded(ROOT / "bench" / "ranks_model.py")
+pages = loaded(ROOT / "bench" / "pages.py")
 
 
 def started(program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -103,20 +104,20 @@ def test_more_records_narrow_the_model() -> None:
     assert model.exchange(7, 100)[1] == pytest.approx(2 * model.exchange(4, 100)[1])
 
 
-def test_the_page_is_made_of_its_records(tmp_path: Path) -> None:
-    files = []
+def test_the_page_is_made_of_its_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for ranks in (4, 2):
-        files.append(tmp_path / f"h200x{ranks}-distributed.json")
-        files[-1].write_text(json.dumps(record(ranks)), encoding="utf-8")
-    page = tmp_path / "page.md"
-    assert ranks_model.page(page, files, True)
-    assert not ranks_model.page(page, files, False) and not ranks_model.page(page, files, True)
-    text = page.read_text(encoding="utf-8")
+        (tmp_path / f"h200x{ranks}-distributed.json").write_text(json.dumps(record(ranks)), encoding="utf-8")
+    monkeypatch.setattr(pages, "ROOT", tmp_path)
+    monkeypatch.setattr(pages, "RESULTS", tmp_path)
+    page = pages.Page("page.md", ("h200x4-distributed", "h200x2-distributed"), program="ranks_model")
+    assert page.make(check=True)
+    assert not page.make(check=False) and not page.make(check=True)
+    text = (tmp_path / "page.md").read_text(encoding="utf-8")
     assert text.index("## 2 x NVIDIA H200") < text.index("## 4 x NVIDIA H200") < text.index("more ranks")
     assert "| softmax 100x1000000 f32 | 101.0 | 170.0 | **107.0** | 203.0 |" in text
     assert "| 100x1000000, 400 MB | 202 (203) | 108 (107) |" in text
     assert "not measured" not in text
     changed = copy.deepcopy(record(2))
     changed["rows"][0]["us"] = 171.0
-    files[1].write_text(json.dumps(changed), encoding="utf-8")
-    assert ranks_model.page(page, files, True)
+    (tmp_path / "h200x2-distributed.json").write_text(json.dumps(changed), encoding="utf-8")
+    assert page.make(check=True)
