@@ -21,7 +21,7 @@ import kernelzoo.kernels.cute as backend  # noqa: E402  (after the skips)
 
 if backend.stand_in is not None:
     pytest.skip("something else takes a device's place in this process", allow_module_level=True)
-from compiling_cute import Program, bind, bound, programs  # noqa: E402
+from compiled_steps import Binds, Program  # noqa: E402
 
 import kernelzoo  # noqa: E402
 from kernelzoo import operations, registry  # noqa: E402
@@ -34,6 +34,8 @@ from kernelzoo.kernels.shared import cubin  # noqa: E402
 from kernelzoo.launch import recorded  # noqa: E402
 from kernelzoo.layout import rows_of  # noqa: E402
 
+BINDS = Binds("cute")
+bind, bound, programs = BINDS.bind, BINDS.bound, BINDS.programs
 ARCHITECTURES_HERE = ("sm_80", "sm_90", "sm_100", "sm_120")
 FORMS = [(operations.OPERATIONS[i.op], i.variant) for i in kernelzoo.implementations("cute") if not i.chooses]
 OPERATIONS = tuple({op.name: op for op, _ in FORMS}.values())

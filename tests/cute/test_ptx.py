@@ -19,7 +19,7 @@ if why := compiler.lacking():
     pytest.skip(why, allow_module_level=True)
 
 from compiled_cute import Machine  # noqa: E402
-from compiling_cute import bind  # noqa: E402
+from compiled_steps import Binds  # noqa: E402
 
 import kernelzoo  # noqa: E402
 from kernelzoo import operations  # noqa: E402
@@ -27,6 +27,8 @@ from kernelzoo.errors import UnsupportedProblemError  # noqa: E402
 from kernelzoo.kernels.cute import tiles  # noqa: E402
 from kernelzoo.layout import rows_of  # noqa: E402
 
+BINDS = Binds("cute")
+bind = BINDS.bind
 FORMS = [(operations.OPERATIONS[i.op], i.variant) for i in kernelzoo.implementations("cute") if not i.chooses]
 FLOATS = (torch.float32, torch.bfloat16, torch.float64)
 

@@ -25,7 +25,7 @@ from kernelzoo.kernels.cutile import compiler  # noqa: E402
 if why := compiler.lacking():
     pytest.skip(why, allow_module_level=True)
 
-from compiling_cutile import Program, bound, programs  # noqa: E402
+from compiled_steps import Binds, Program  # noqa: E402
 
 import kernelzoo  # noqa: E402
 from kernelzoo import operations, registry  # noqa: E402
@@ -37,6 +37,8 @@ from kernelzoo.kernels.shared.code_cache import read  # noqa: E402
 from kernelzoo.launch import recorded  # noqa: E402
 from kernelzoo.layout import rows_of  # noqa: E402
 
+BINDS = Binds("cutile")
+bound, programs = BINDS.bound, BINDS.programs
 ARCHITECTURES_HERE = ("sm_80", "sm_90", "sm_100", "sm_120")
 OPERATIONS = tuple(operations.OPERATIONS[name] for name in ("softmax", "min", "softmax_backward", "min_backward"))
 SOFTMAX, MIN = OPERATIONS[:2]

@@ -19,12 +19,14 @@ if why := compiler.lacking():
     pytest.skip(why, allow_module_level=True)
 
 from compiled_cutile import Machine  # noqa: E402
-from compiling_cutile import bind  # noqa: E402
+from compiled_steps import Binds  # noqa: E402
 
 import kernelzoo  # noqa: E402
 from kernelzoo import operations  # noqa: E402
 from kernelzoo.errors import UnsupportedProblemError  # noqa: E402
 
+BINDS = Binds("cutile")
+bind = BINDS.bind
 FORMS = [(operations.OPERATIONS[i.op], i.variant) for i in kernelzoo.implementations("cutile") if not i.chooses]
 FLOATS = (torch.float32, torch.bfloat16, torch.float64)
 

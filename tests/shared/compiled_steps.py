@@ -1,0 +1,53 @@
+"""What the binds of a backend compile for a device that is described, step by step. Memory is never touched."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+
+from kernelzoo import operations, registry
+from kernelzoo.device import ARCHITECTURES, assumed
+from kernelzoo.launch import Compiled, Step, recorded
+
+
+class Program(NamedTuple):
+    """One step of a launch, compiled."""
+
+    compiled: Compiled
+    step: Step
+
+    @property
+    def ptx(self) -> str:
+        assert self.compiled.ptx is not None
+        return self.compiled.ptx
+
+    def __str__(self) -> str:
+        made = self.compiled
+        return f"{made.name}{made.constants}: {made.local_bytes} bytes spilled, {made.registers} registers"
+
+
+class Binds:
+    """The forms of one backend."""
+
+    def __init__(self, backend: str) -> None:
+        self.backend = backend
+
+    def bind(self, op: operations.Operation, form: str) -> Any:
+        registry.import_kernels(self.backend, f"kernelzoo.kernels.{self.backend}")
+        return registry._registered[self.backend, op.name, form]
+
+    def bound(self, op: operations.Operation, form: str, x: torch.Tensor, axis: int, arch: str) -> list[Program]:
+        """The programs of what a form launches for x, in order; other inputs are contiguous."""
+        with assumed(ARCHITECTURES[arch]), recorded(compiles=True) as steps:
+            found = op.meta(tuple(x.shape), str(x.dtype).removeprefix("torch."), axis, {})
+            others = [torch.empty_like(other, device=x.device) for other in found.inputs[1:]]
+            args = operations.Arguments((x, *others), (axis % x.ndim,))
+            op.launch(self.bind(op, form), args, op.allocate(args))()
+            return [Program(step.build(), step) for step in steps]
+
+    def programs(
+        self, op: operations.Operation, form: str, shape: tuple[int, ...], axis: int, dtype: Any, arch: str
+    ) -> list[Program]:
+        """The same for contiguous inputs."""
+        return self.bound(op, form, torch.empty(shape, dtype=dtype, device="meta"), axis, arch)
