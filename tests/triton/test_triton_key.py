@@ -61,3 +61,13 @@ def test_triton_gets_the_key_that_it_would_make(tmp_path: Path, monkeypatch: pyt
     assert cache.triton_key is not own and cache.triton_key() == expected
     (kept,) = (tmp_path / "triton").iterdir()
     assert kept.read_bytes().endswith(expected.encode())
+
+
+def test_a_user_without_a_home_gets_tritons_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    def folder(name: str) -> Path:
+        raise RuntimeError("no home")
+
+    own = cache.triton_key
+    monkeypatch.setattr(user_cache, "folder", folder)
+    triton_key.keep()
+    assert cache.triton_key is own

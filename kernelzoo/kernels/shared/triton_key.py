@@ -28,7 +28,10 @@ def keep() -> None:
     made: Any = getattr(cache, "triton_key", None)
     if made is None or getattr(made, "__wrapped__", None) is kept:
         return
-    folder = user_cache.folder("triton")
+    try:
+        folder = user_cache.folder("triton")
+    except RuntimeError:  # a user who has no home
+        return
 
     @functools.lru_cache
     def triton_key() -> str:
