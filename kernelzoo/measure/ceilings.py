@@ -92,8 +92,9 @@ bytes, and a processor's own cache holds some of the data."""
 def beyond_memory(bytes_moved: int, seconds: float, volume: int) -> str:
     """Why so many bytes can't have been moved in so many seconds, on the host, from data of a volume of bytes; or "".
 
-    They are compared with a copy that is measured now, by all processors that there are. A busy host is slow at times:
-    it is measured again until it allows the time, at most 50 times.
+    They are compared with a copy that is measured now, by all processors that there are and by one, in turns: where
+    other programs run, all wait for the one that is taken away. A busy host is slow at times: it is measured again
+    until it allows the time, at most 50 times.
     """
     import torch
 
@@ -102,9 +103,10 @@ def beyond_memory(bytes_moved: int, seconds: float, volume: int) -> str:
     y = torch.zeros_like(x)
     pieces = list(zip(torch.split(x, 2**20), torch.split(y, 2**20), strict=True))
     threads, best = torch.get_num_threads(), math.inf
-    torch.set_num_threads(len(os.sched_getaffinity(0)))
+    processors = len(os.sched_getaffinity(0))
     try:
-        for _ in range(50):
+        for attempt in range(50):
+            torch.set_num_threads(1 if attempt % 2 else processors)
             started = perf_counter()
             for source, target in pieces:
                 target.copy_(source)

@@ -316,6 +316,15 @@ def test_no_kernel_is_faster_than_memory() -> None:
     assert "as fast as this host copies memory" in beyond_memory(2 * 2**20, 1e-7, 2**27)
     assert not beyond_memory(2 * 2**20, 1e-3, 2**27)
     assert not beyond_memory(80, 1e-7, 2**14)
+
+
+def test_the_host_copies_by_one_thread_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Threads that wait for one another take many times as long where another program has a processor of theirs."""
+    threads, asked = torch.get_num_threads(), list[int]()
+    set_num_threads = torch.set_num_threads
+    monkeypatch.setattr(torch, "set_num_threads", lambda n: (asked.append(n), set_num_threads(n)))
+    assert beyond_memory(2 * 2**20, 1e-7, 2**24)
+    assert asked.count(1) >= 25 and asked[-1] == torch.get_num_threads() == threads
     kernelzoo.register("entrant", "softmax", "only")(bound(lambda: None, timed=False))
     try:
         entrant = kernelzoo.implementation(ENTRANT)
