@@ -42,7 +42,7 @@ class Found(NamedTuple):
     op: str
     variant: str
     summary: str
-    """The first line of its docstring."""
+    """The first paragraph of its docstring."""
     chooses: bool
     """Whether it is a chooser."""
     file: Path
@@ -102,8 +102,9 @@ def load_module(path: str | Path) -> None:
         raise
 
 
-def first_line(doc: str | None) -> str:
-    return (doc or "").strip().partition("\n")[0]
+def summary_of(doc: str | None) -> str:
+    """The first paragraph of a docstring, as one line."""
+    return " ".join((doc or "").strip().partition("\n\n")[0].split())
 
 
 @cache
@@ -210,7 +211,7 @@ def _decorated(path: Path, operations: Sequence[str]) -> Iterator[Found]:
                     if not known:
                         words = f"{ast.unparse(call):.100} has other names than literals of an operation and a variant"
                         raise _unreadable(path, call.lineno, words)
-                    yield Found(backend, op, variant, first_line(ast.get_docstring(node)), name == "chooser", path)
+                    yield Found(backend, op, variant, summary_of(ast.get_docstring(node)), name == "chooser", path)
 
 
 MEND = "update or reinstall that package"

@@ -27,7 +27,7 @@ from kernelzoo.errors import (
 )
 from kernelzoo.launch import Bind, Launch, in_halves
 from kernelzoo.operations.arguments import check_untraced
-from kernelzoo.packages import first_line, importing, packages, scan
+from kernelzoo.packages import importing, packages, scan, summary_of
 from kernelzoo.packages import require as require
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ class Implementation:
     op: str
     variant: str
     summary: str
-    """The first line of its docstring."""
+    """The first paragraph of its docstring."""
     chooses: bool = False
     """Whether it stands for several forms, and chooses one of them for a problem."""
 
@@ -286,7 +286,7 @@ def implementations(backend: str | None = None, op: str | None = None) -> tuple[
     found = {i.id: i for i in read}
     for (name, operation, variant), bind in list(_registered.items()):
         chooses = (name, operation, variant) in _choosers
-        implementation = Implementation(name, operation, variant, first_line(bind.__doc__), chooses)
+        implementation = Implementation(name, operation, variant, summary_of(bind.__doc__), chooses)
         found.setdefault(implementation.id, implementation)
     return tuple(
         found[id]

@@ -12,7 +12,7 @@ import torch
 from registered import forget, unload
 
 import kernelzoo
-from kernelzoo import registry
+from kernelzoo import packages, registry
 from kernelzoo.errors import InputTypeError, LaunchError
 from kernelzoo.launch import Launch
 from kernelzoo.packages import BUILT_IN
@@ -217,3 +217,9 @@ def test_what_torch_traces_to_export_is_run() -> None:
     x = torch.randn(3, 4)
     exported = torch.export.export(Model(), (x,), strict=False)
     assert torch.equal(exported.module()(x), torch.softmax(x, -1) + 1)
+
+
+def test_what_an_implementation_is_is_said_to_the_end() -> None:
+    """A docstring's first paragraph may have several lines."""
+    said = {i.id: i.summary for i in kernelzoo.implementations() if i.backend in packages.BUILT_IN}
+    assert not [id for id, summary in said.items() if not summary.endswith(".") or "\n" in summary]
