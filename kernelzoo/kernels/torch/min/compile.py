@@ -18,10 +18,10 @@ def _amin_into(x: torch.Tensor, dim: int, out: torch.Tensor) -> None:
 @register("torch", "min", "compile")
 def compile(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """torch.amin under torch.compile with static shapes, so that Inductor may specialise on each problem."""
-    if x.device.type == "cpu" and x.dtype in (torch.uint8, torch.int8) and _makes_zeros(x.dtype):
+    if x.device.type == "cpu" and x.dtype in (torch.uint8, torch.int8) and _invents(x.dtype):
         raise UnsupportedProblemError(
             "torch/min/compile",
-            "what Inductor makes for the host takes zeros of its own for elements of 8 bits "
+            "what Inductor makes for the host takes numbers of its own for elements of 8 bits "
             "(docs/records/inductor-8-bit.md)",
         )
     x, out, dim = natural(x, out)
@@ -29,8 +29,8 @@ def compile(x: torch.Tensor, out: torch.Tensor) -> Launch:
 
 
 @cache
-def _makes_zeros(dtype: torch.dtype) -> bool:
+def _invents(dtype: torch.dtype) -> bool:
     """Whether this torch has the error: the least problem that shows it."""
-    x, out = torch.ones(1, 16, dtype=dtype), torch.ones(1, dtype=dtype)
+    x, out = torch.full((1, 16), 100, dtype=dtype), torch.ones(1, dtype=dtype)
     compiled("torch/min/compile", _amin_into, x, 1, out)()
-    return bool(out != 1)
+    return bool(out != 100)

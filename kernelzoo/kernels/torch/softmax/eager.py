@@ -24,7 +24,7 @@ def eager(x: torch.Tensor, out: torch.Tensor) -> Launch:
         raise UnsupportedProblemError(
             "torch/softmax/eager",
             "torch's kernel adds up a column in one sum, and on the host a row in a few: past 1000 elements, and 2^16"
-            " in float32 or 2^21 in half precision, that leaves the contract on ordinary data",
+            " in float32 (2^15 without AVX512) or 2^21 in half precision, that leaves the contract on ordinary data",
         )
     x, out, dim = natural(x, out)
 
