@@ -241,6 +241,22 @@ def attached(index: int) -> Iterator[None]:
             torch.cuda.set_device(before)
 
 
+@contextmanager
+def current_kept() -> Iterator[None]:
+    """A context after which the GPU that was torch's current one is so again, whatever a library did meanwhile."""
+    import torch
+
+    if not torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+        yield
+        return
+    before = torch.cuda.current_device()
+    try:
+        yield
+    finally:
+        if torch.cuda.current_device() != before:
+            torch.cuda.set_device(before)
+
+
 def on_its_device(launch: Launch, x: torch.Tensor) -> Launch:
     """The launch with x's device made current for its time, where there are several."""
     if not x.is_cuda:

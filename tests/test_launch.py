@@ -1,9 +1,12 @@
 """Launches with memory of their own: kept for one stream each, and never handed to a CUDA graph."""
 
+import contextlib
 import threading
 
+import pytest
 import torch
 
+from kernelzoo.device import current_kept
 from kernelzoo.launch import Movable, OnStreams, WithWorkspace, in_turn, sequence
 
 
@@ -92,3 +95,18 @@ def test_on_the_host_a_launch_runs_as_it_is() -> None:
     bound()
     ((_, addresses),) = ran
     assert addresses == tuple(tensor.data_ptr() for tensor in bound.tensors)
+
+
+def test_a_library_leaves_the_current_device_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0]
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: now[0])
+    monkeypatch.setattr(torch.cuda, "set_device", lambda index: now.__setitem__(0, index))
+    with contextlib.suppress(ValueError), current_kept():
+        torch.cuda.set_device(1)
+        raise ValueError
+    assert now == [0]
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: False)  # who has no GPU yet gets none by this
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: pytest.fail("it was asked"))
+    with current_kept():
+        pass

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from time import perf_counter  # the clock as it was before any module was loaded
 from typing import TYPE_CHECKING, Any
 
+from kernelzoo.errors import ContractError
 from kernelzoo.measure.graph_nodes import Nodes, alike, nodes_of
 
 if TYPE_CHECKING:
@@ -113,6 +114,8 @@ class DeviceClock(Clock):
         self.sets_bytes = 4 * torch.cuda.get_device_properties(device).L2_cache_size
         keeps = torch.version.cuda is not None and torch.cuda.get_device_capability(device) >= (8, 0)
         self._reset = ctypes.CDLL("libcuda.so.1").cuCtxResetPersistingL2Cache if keeps else None
+        stream: Any = torch.cuda.Stream
+        self._stream = stream(device)  # torch's own for captures is the first that any device asks for
         self._counts = torch.version.cuda is not None  # the nodes of graphs; ROCm's are not looked at
 
     def forget(self) -> None:
@@ -163,6 +166,8 @@ class DeviceClock(Clock):
                 probe.after()
 
         graph, found = self._captured(all_of_them)
+        if self._counts and not found:
+            raise ContractError("its launches put no kernel into a CUDA graph", "not repeatable")
         alike(found, self._captured(the_probe)[1] if probe else Nodes(), count)
         return graph
 
@@ -172,7 +177,8 @@ class DeviceClock(Clock):
         graph = torch.cuda.CUDAGraph()
         # The outer context restores the stream where a capture fails, which torch's does not. Relaxed: another thread,
         # a compiler's worker say, may talk to the driver meanwhile.
-        with torch.cuda.stream(torch.cuda.current_stream()), torch.cuda.graph(graph, capture_error_mode="relaxed"):
+        outer = torch.cuda.stream(torch.cuda.current_stream(self.device))
+        with outer, torch.cuda.graph(graph, stream=self._stream, capture_error_mode="relaxed"):
             work()
             nodes = nodes_of(torch.cuda.current_stream().cuda_stream) if self._counts else Nodes()
         return graph, nodes
@@ -198,11 +204,14 @@ class DeviceClock(Clock):
         event: Any = torch.cuda.Event  # torch does not type it, nor the spinning kernel
         spin: Any = torch.cuda._sleep
         start, end = event(enable_timing=True), event(enable_timing=True)
-        spin(self._SPIN)
-        start.record()
-        graph.replay()
-        end.record()
-        end.synchronize()
+        # A graph is of the device that it was captured on, and events are of the current one, which anything that was
+        # loaded meanwhile may have changed.
+        with torch.cuda.device(self.device):
+            spin(self._SPIN)
+            start.record()
+            graph.replay()
+            end.record()
+            end.synchronize()
         return float(start.elapsed_time(end)) * 1e-3 / count
 
     def submit(self, launches: Sequence[Launch]) -> float | None:

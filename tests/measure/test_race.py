@@ -11,10 +11,12 @@ from registered import forget
 
 import kernelzoo
 from kernelzoo import measure, registry
+from kernelzoo.errors import ContractError
 from kernelzoo.launch import void
 from kernelzoo.measure import Problem, record
 from kernelzoo.measure.ceilings import copies
 from kernelzoo.measure.clocks import DeviceClock, WallClock
+from kernelzoo.measure.graph_nodes import Nodes
 from kernelzoo.registry import Bind, Launch
 
 CPU = torch.device("cpu")
@@ -304,6 +306,16 @@ def test_a_device_whose_cache_keeps_nothing_is_asked_once() -> None:
     clock._reset = lambda: 719
     with pytest.raises(RuntimeError, match="CUDA error 719"):
         clock.forget()
+
+
+def test_launches_that_are_in_no_graph_have_no_time() -> None:
+    """They ran elsewhere, while it was captured: replays would take no time at all."""
+    clock = DeviceClock.__new__(DeviceClock)
+    clock._counts, clock._captured = True, lambda work: (None, Nodes())  # type: ignore[method-assign]
+    with pytest.raises(ContractError, match="no kernel"):
+        clock._capture([lambda: None], 1)
+    clock._captured = lambda work: (None, Nodes({(0, 1): 1}))  # type: ignore[method-assign]
+    clock._capture([lambda: None], 1)
 
 
 class Restless:

@@ -18,6 +18,7 @@ import torch
 import triton.language as tl
 from helion.runtime.ref_mode import RefMode
 
+from kernelzoo.device import current_kept
 from kernelzoo.kernels.shared.jit import INTERPRETED
 
 SIZES = (11, 65537, 7)
@@ -109,7 +110,8 @@ def made(program: Program) -> Made:
         with _lock:
             found = _made.get(program)
             if found is None:
-                found = _made[program] = _loaded(program, source_of(program))
+                with current_kept():  # Helion leaves the last of several GPUs current
+                    found = _made[program] = _loaded(program, source_of(program))
     return found
 
 
