@@ -9,6 +9,7 @@ the group's timeout. Status 1 if something is wrong. It starts its ranks itself:
 from __future__ import annotations
 
 import argparse
+import faulthandler
 import gc
 import json
 import os
@@ -204,6 +205,7 @@ def survive(exchange: str) -> int:
     ranked.agreed("")
     if here.rank == here.ranks - 1:
         os.kill(os.getpid(), signal.SIGKILL)
+    faulthandler.dump_traceback_later(PATIENCE + 5)  # where it hangs
     began, error = time.monotonic(), "no error"
     try:
         for _ in range(3):  # by symmetric memory, the call after the one that waited in vain says so

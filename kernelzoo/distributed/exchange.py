@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, TypeAlias
 
+from kernelzoo.distributed.local import capturing
 from kernelzoo.errors import PeerError, ShapeError
 
 if TYPE_CHECKING:
@@ -53,13 +55,18 @@ def gathered(sent: torch.Tensor, group: ProcessGroup) -> torch.Tensor:
     if ranks == 1:
         return sent.unsqueeze(0)
     gather = getattr(dist, "all_gather_single", dist.all_gather_into_tensor)  # its name from torch 2.13 on
+    # NCCL lets no rank wait for what goes on the caller's own stream: then it goes on another.
+    apart = sent.is_cuda and os.environ.get("TORCH_NCCL_BLOCKING_WAIT") == "1" and not capturing(sent)
 
     def bytes_of(own: torch.Tensor) -> torch.Tensor:
         received = own.new_empty((ranks, *own.shape))
         if own.dtype in (torch.float32, torch.float64):
-            gather(received.flatten(0, 1), own, group=group)
+            work = gather(received.flatten(0, 1), own, group=group, async_op=apart)
         else:  # as bytes: NCCL takes fewer dtypes than there are
-            gather(received.view(-1).view(torch.uint8), own.view(-1).view(torch.uint8), group=group)
+            places = received.view(-1).view(torch.uint8), own.view(-1).view(torch.uint8)
+            work = gather(*places, group=group, async_op=apart)
+        if work is not None:
+            work.wait()
         return received
 
     try:
