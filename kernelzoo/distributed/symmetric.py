@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import importlib
 import importlib.util
@@ -44,6 +45,7 @@ class Workspace:
         self.words.fill_(-1)
         self.state = torch.zeros(2, dtype=torch.int64, device=device)
         self.late = torch.zeros(1, dtype=torch.int64).pin_memory()
+        self.came_late = ctypes.c_int64.from_address(self.late.data_ptr())
         self.limit = int(group._get_backend(device).options._timeout.total_seconds() * 1e9)
         # Each rank's words lie anywhere in its allocation. When the others' places have come, their words are clear.
         offset = self.words.data_ptr() - int(bases[self.rank])
@@ -51,17 +53,18 @@ class Workspace:
         torch.cuda.synchronize(device)
         self._bound: dict[tuple[object, ...], tuple[Callable[..., None], object]] = {}
 
-    def launch(self, form: Any, x: torch.Tensor, out: torch.Tensor) -> None:
-        """Launch a form on a shard, bound once for a layout, and kept as long as the words are.
+    def launch(self, form: Any, x: torch.Tensor, out: torch.Tensor, rows: int) -> None:
+        """Launch a form on a contiguous shard of so many rows, bound once for a layout, and kept as long as the words.
 
         What is first bound in a CUDA graph's capture is not kept: its memory is the graph's, and ready only once that
         has run.
         """
-        key = form, x.dtype, x.shape, x.stride(), x.data_ptr() % 16
+        key = form, x.dtype, x.numel(), x.data_ptr() % 16
         at, _ = self._bound.get(key, (None, None))
         if at is None:
             place = self.words, self.peers, self.state, self.late
-            bound = form(x, out, *place, self.rank, self.ranks, self.limit)
+            flat = (one.view(rows, -1, 1) for one in (x, out))
+            bound = form(*flat, *place, self.rank, self.ranks, self.limit)
             at = bound.at
             if not (capturing(x) or tables.chosen.get()):
                 self._bound[key] = at, bound.workspace
@@ -69,8 +72,8 @@ class Workspace:
 
 
 _workspaces: dict[tuple[object, ...], Workspace] = {}
-_last: dict[torch.device, Any] = {}
-"""The stream of the last launch on each device."""
+_last: dict[torch.device, tuple[int, Any]] = {}
+"""The stream of the last launch on each device, with its handle."""
 _lock = threading.Lock()
 
 
@@ -92,15 +95,17 @@ def _follow(device: torch.device) -> None:
     """
     import torch
 
-    stream, last = torch.cuda.current_stream(device), _last.get(device)
-    if last == stream or torch.cuda.is_current_stream_capturing():  # a graph follows what it is replayed behind
+    handle = torch._C._cuda_getCurrentRawStream(device.index)
+    known, last = _last.get(device, (None, None))
+    if known == handle or torch.cuda.is_current_stream_capturing():  # a graph follows what it is replayed behind
         return
+    stream = torch.cuda.current_stream(device)
     if last is not None:
         with torch.cuda.stream(last):
             free = not torch.cuda.is_current_stream_capturing()
         if free:
             stream.wait_event(last.record_event())
-    _last[device] = stream
+    _last[device] = handle, stream
 
 
 @functools.cache
@@ -131,16 +136,16 @@ def softmax(x: torch.Tensor, dim: int, group: ProcessGroup, backend: str) -> tor
         return torch.empty_like(x)
     if not rows:
         return torch.empty_like(x)
-    lined = x.movedim(dim, -1).contiguous()
-    flat = lined.view(rows, n, 1)
-    out = torch.empty_like(flat)
+    in_place = dim == x.ndim - 1 and x.is_contiguous()
+    lined = x if in_place else x.movedim(dim, -1).contiguous()
+    out = torch.empty_like(lined)
     with on_device_of(x), _lock:
         workspace = _workspace(group, rows, x)
-        if workspace.late[0]:
+        if workspace.came_late.value:
             raise PeerError(
                 f"rank {workspace.rank} of {workspace.ranks}: a rank was later than the group's timeout of "
                 f"{workspace.limit / 1e9:g} s in a call before this one, whose results are NaN"
             )
         _follow(x.device)
-        workspace.launch(form, flat, out)
-    return out.view(lined.shape).movedim(-1, dim).contiguous()
+        workspace.launch(form, lined, out, rows)
+    return out if in_place else out.movedim(-1, dim).contiguous()

@@ -102,16 +102,16 @@ def test_what_is_bound_in_a_capture_is_not_kept(monkeypatch: pytest.MonkeyPatch)
         binds.append(x.data_ptr())
         return SimpleNamespace(at=lambda *addresses: runs.append(addresses), workspace=())
 
-    made, x = Made(Group()), torch.empty(4, 8, 1)
+    made, x = Made(Group()), torch.empty(4, 8)
     with monkeypatch.context() as inside:
         inside.setattr(symmetric, "capturing", lambda x: True)
-        made.launch(form, x, x)
+        made.launch(form, x, x, 4)
     for _ in range(2):
-        made.launch(form, x, x)
+        made.launch(form, x, x, 4)
     assert len(binds) == 2 and runs == [(x.data_ptr(), x.data_ptr())] * 3
     with monkeypatch.context() as inside:  # a graph may hold what is kept as long as the words are
         inside.setattr(symmetric, "capturing", lambda x: True)
-        made.launch(form, x, x)
+        made.launch(form, x, x, 4)
     assert len(binds) == 2
 
 
@@ -140,6 +140,7 @@ def test_launches_follow_one_another_over_streams(monkeypatch: pytest.MonkeyPatc
         current.pop()
 
     monkeypatch.setattr(torch.cuda, "current_stream", lambda device: current[-1])
+    monkeypatch.setattr(torch._C, "_cuda_getCurrentRawStream", lambda index: id(current[-1]), raising=False)
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: current[-1].captures)
     monkeypatch.setattr(torch.cuda, "stream", on)
     one, two, three = current[0], Stream(), Stream()
