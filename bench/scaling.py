@@ -1,23 +1,30 @@
-"""How many more problems a sweep measures with more GPUs: ``python bench/scaling.py --gpus 0,1 --seconds 60``.
+"""How many more problems a sweep measures with more GPUs: ``python bench/scaling.py --gpus 0,1``.
 
-The same problems on the first GPU alone, on all of them, and on the first alone again, each for as long, counted from
-the first result on. Status 1 if all together measure less than ``--least`` times as many as one, if a card is slower
-than another by more than 2 %, or if a race is split or doubled.
+The same problems on all GPUs, which leaves the kernels compiled, on the first alone, and on all again. Each GPU's share
+of the last sweep is compared with what the first alone took for those same problems, from its first result to its last,
+so that neither starts nor ends count. Status 1 if all together are less than ``--least`` times as fast as one, if a
+card is slower than another by more than 2 %, or if a race is split or doubled.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import signal
+import re
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-BENCH = ("--op", "softmax", "--backend", "torch,cupy", "--variant", "eager,auto", "--shapes", "random:2000")
+SHAPES = ",".join(f"{rows}x{n}" for rows in (512, 1000, 2048, 3001, 4096) for n in (1023, 2048, 3000, 4096))
+BENCH = ("--op", "softmax", "--backend", "torch,cupy", "--variant", "eager,auto", "--dtype", "float32")
+
+Times = list[tuple[float, str, str]]
+"""When a result came, of which problem, by which GPU."""
 
 
 def measured(path: Path) -> dict[tuple[Any, ...], set[str]]:
@@ -30,37 +37,46 @@ def measured(path: Path) -> dict[tuple[Any, ...], set[str]]:
     return found
 
 
-def sweep(gpus: str, seconds: float, path: Path, bench: list[str]) -> tuple[float, Path]:
-    """Problems a second, from the first result on."""
+def sweep(gpus: str, path: Path, bench: Sequence[str]) -> Times:
+    """The results of a sweep, as they came."""
     command = [sys.executable, "-m", "kernelzoo", "bench", *bench, "--gpus", gpus, "-o", str(path)]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     assert process.stderr is not None
-    done, first, last = 0, 0.0, 0.0
+    times: Times = []
     for line in process.stderr:
-        if not line.startswith("["):
+        if told := re.match(r"\[\d+/\d+\] (\S+?)(?: on (GPU \d+))?: ", line):
+            times.append((time.monotonic(), told[1], told[2] or ""))
+        else:
             print(f"  {line.rstrip()}")
-            continue
-        done, last = done + 1, time.monotonic()
-        first = first or last
-        if last - first >= seconds:
-            break
-    process.send_signal(signal.SIGINT)
-    process.communicate(timeout=120)
-    return ((done - 1) / (last - first) if last > first else 0.0), path
+    process.wait(timeout=120)
+    return times
+
+
+def gained(times: Times, alone: Times) -> float:
+    """How many GPUs like the one that was alone would be as fast as all of a sweep."""
+    took = {problem: now - before for (before, *_), (now, problem, _) in pairwise(alone)}
+    found = 0.0
+    for gpu in {gpu for *_, gpu in times}:
+        own = [(when, problem) for when, problem, by in times if by == gpu]
+        own = [one for i, one in enumerate(own) if not i or one[1] in took]
+        if len(own) > 1:
+            found += sum(took[problem] for _, problem in own[1:]) / (own[-1][0] - own[0][0])
+    return found
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--gpus", default="0,1")
-    parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--least", type=float, default=1.9)
-    parser.add_argument("bench", nargs="*", help="options of kernelzoo bench, in place of a random sweep of softmax")
+    parser.add_argument("--shape", default=SHAPES)
+    parser.add_argument("bench", nargs="*", help="options of kernelzoo bench, in place of a sweep of softmax")
     given = parser.parse_args()
-    first, lines, rates, wrong = given.gpus.split(",")[0], [], [], []
+    first, lines, sweeps, wrong = given.gpus.split(",")[0], list[str](), list[Times](), list[str]()
     with tempfile.TemporaryDirectory() as folder:
-        for place, gpus in enumerate((first, given.gpus, first)):
+        for place, gpus in enumerate((given.gpus, first, given.gpus)):
             print(f"GPUs {gpus}", flush=True)
-            rate, path = sweep(gpus, given.seconds, Path(folder, f"{place}.json"), given.bench or list(BENCH))
+            path, began = Path(folder, f"{place}.json"), time.monotonic()
+            times = sweep(gpus, path, ["--shape", given.shape, *(given.bench or BENCH)])
             problems = measured(path)
             cards = {race.split()[1] for races in problems.values() for race in races}
             wrong += [f"{problem} has {len(races)} races" for problem, races in problems.items() if len(races) != 1]
@@ -68,11 +84,12 @@ def main() -> int:
             ratios = [worker["check"]["ratio"] for worker in workers if worker["check"]]
             wrong += [f"the cards disagree: {ratios}" for _ in [0] if any(not r or r > 1.02 for r in ratios)]
             told = ", ".join(f"{ratio:.4f}" for ratio in ratios if ratio) or "-"
-            lines.append(f"{gpus:>8} {len(cards):>6} {len(problems):>9} {rate:>11.3f}  {told}")
-            rates.append(rate)
-    gain = rates[1] / max(rates[0], rates[2], 1e-9)
-    print("    GPUs  cards  problems  problems/s  card / fastest card", *lines, sep="\n")
-    print(f"{given.gpus} over the better of {first} alone: {gain:.2f} times, at least {given.least} wanted")
+            seconds = times[-1][0] - began if times else 0.0
+            lines.append(f"{gpus:>8} {len(cards):>6} {len(problems):>9} {seconds:>9.1f} s  {told}")
+            sweeps.append(times)
+    gain = gained(sweeps[2], sweeps[1])
+    print("    GPUs  cards  problems        time  card / fastest card", *lines, sep="\n")
+    print(f"{given.gpus} are {gain:.2f} times as fast as {first} alone, at least {given.least} wanted")
     for words in wrong:
         print(f"WRONG {words}")
     return 1 if wrong or gain < given.least else 0

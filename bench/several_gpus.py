@@ -66,16 +66,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     checks, bench = (options.output / f"{name}-{file}" for file in ("ranks.json", "distributed.json.gz"))
     whole = options.minutes * 60
     ends = time.monotonic() + whole - STOPPED
-    # Of eight minutes one for the contract, two and a half for the bench, and 15 s for each of three sweeps' results;
-    # the rest is what they take to start, to compile and to end, a sweep's cards half a minute.
+    # Of eight minutes 40 s for the contract, and two and a half for the bench; the rest is what they take to start, to
+    # compile and to end, and three sweeps.
     ranks, repeated = ["--ranks", str(count)], [] if gpus else ["--calls", "100"]
     steps = {
-        "ranked_checks.py": ([*ranks, "--seconds", str(whole / 8), *repeated, "-o", str(checks)], whole * 0.35),
+        "ranked_checks.py": ([*ranks, "--seconds", str(whole / 12), *repeated, "-o", str(checks)], whole * 0.35),
         "distributed.py": ([*ranks, "--seconds", str(whole * 0.3), "-o", str(bench)], whole * 0.4),
     }
     if gpus > 1:
         used, least = ",".join(map(str, range(count))), f"{0.95 * count:.2f}"
-        steps["scaling.py"] = ["--gpus", used, "--seconds", str(whole / 32), "--least", least], whole * 0.3
+        steps["scaling.py"] = ["--gpus", used, "--least", least], whole * 0.35
     lines, bad = [], False
     for program, (arguments, seconds) in steps.items():
         began = time.monotonic()

@@ -116,7 +116,7 @@ def tell_cards(workers: Sequence[Row], console: Console) -> None:
         console.print(f"{len(ratios)} cards agree within {max(ratios) - 1:.1%} on {checks[0][1]['problem']}")
     for name, check in checks:
         if check["median_us"] is None:
-            console.print(f"{name} could not measure {check['id']} on {check['problem']}")
+            console.print(f"{name} could not measure {check['id']} on {check['problem']}: {check['why']}")
         elif check["slower"]:
             console.print(
                 f"{name} takes {check['ratio'] - 1:.1%} longer than the fastest card on {check['problem']}: its "

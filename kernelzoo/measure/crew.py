@@ -167,6 +167,8 @@ class Checked:
     """None if it could not be measured there."""
     ratio: float | None
     """Over the time of the fastest card of the same model."""
+    why: str = ""
+    """Why it could not be measured."""
 
     @property
     def slower(self) -> bool:
@@ -180,29 +182,32 @@ class Checked:
             "median_us": median,
             "ratio": self.ratio,
             "slower": self.slower,
+            "why": self.why,
         }
 
 
 def compared(crew: Crew, problem: Problem, id: str, **how: Any) -> list[Checked]:
     """Measure one implementation on one problem on every worker at once: cards of one model should agree."""
 
-    def median(worker: Worker) -> float | None:
+    def median(worker: Worker) -> tuple[float | None, str]:
         try:
-            entries, _ = worker.race(problem, [id], **how)
-        except (GuardError, LostError):  # which its next race will tell
-            return None
-        return statistics.median(entries[0]["stats"]["data"]) if entries else None
+            entries, failed = worker.race(problem, [id], **how)
+        except (GuardError, LostError) as error:
+            return None, str(error)
+        if not entries:
+            return None, failed[0]["reason"]
+        return statistics.median(entries[0]["stats"]["data"]), ""
 
     found = crew.each(median)
     names = [worker.about.device_name for worker in crew.workers]
     fastest = dict[str, float]()
-    for name, seconds in zip(names, found, strict=True):
+    for name, (seconds, _) in zip(names, found, strict=True):
         if seconds is not None:
             fastest[name] = min(seconds, fastest.get(name, seconds))
     alone = {name for name in names if names.count(name) == 1}
     return [
-        Checked(problem.id, id, seconds, None if seconds is None or name in alone else seconds / fastest[name])
-        for name, seconds in zip(names, found, strict=True)
+        Checked(problem.id, id, seconds, None if seconds is None or name in alone else seconds / fastest[name], why)
+        for name, (seconds, why) in zip(names, found, strict=True)
     ]
 
 

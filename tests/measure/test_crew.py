@@ -113,3 +113,4 @@ def test_cards_are_compared_with_the_fastest_of_their_model() -> None:
     assert [check.ratio for check in found] == [1.0, 1.019, 1.021, None, None]
     assert [check.slower for check in found] == [False, False, True, False, False]
     assert [check.seconds for check in found] == [*times.values(), None, 9.0]
+    assert [check.why for check in found] == ["", "", "", "no", ""]
