@@ -64,6 +64,8 @@ PROBLEMS = (
 )
 LOAD, STORE = r"ld\.global\S*\.v(?:4\.b32|2\.b64|8\.b16)", r"st\.global\S*\.v(?:4\.b32|2\.b64|8\.b16)"
 
+VECTORS = LOAD.removesuffix(")") + r"|16\.b8)"
+
 
 def occurrences(pattern: str, program: Program) -> int:
     return len(re.findall(pattern, program.ptx))
@@ -112,17 +114,37 @@ def test_every_form_reads_and_writes_16_bytes_at_a_time(
 
 
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
-@pytest.mark.parametrize(("form", "n"), [("fused", 781), ("fused", 12345), ("split_cluster", 50257)], ids=str)
-def test_rows_that_start_anywhere_are_read_and_written_by_vectors_inside(form: str, n: int, dtype: Any) -> None:
-    """Of a row's ends each thread has one element at the most."""
+@pytest.mark.parametrize(
+    ("op", "form", "n"),
+    [
+        ("softmax", "fused", 781),
+        ("softmax", "fused", 12345),
+        ("softmax", "split_cluster", 50257),
+        ("softmax_backward", "fused", 7001),
+    ],
+    ids=str,
+)
+def test_rows_that_start_anywhere_are_read_and_written_by_vectors_inside(
+    op: str, form: str, n: int, dtype: Any
+) -> None:
+    """Of a row's ends each thread has one element of each input at the most."""
     if form == "split_cluster" and dtype == torch.float64:
         n = 20001
-    (program,) = programs(SOFTMAX, form, (777, n), 1, dtype, "sm_90")
+    (program,) = programs(operations.OPERATIONS[op], form, (777, n), 1, dtype, "sm_90")
     assert program.compiled.name == "ragged_kernel" and not program.compiled.local_bytes
     alone = {direction: occurrences(rf"{direction}\.global\S*\.b(?:16|32|64)\s", program) for direction in ("ld", "st")}
     assert occurrences(LOAD, program) and occurrences(STORE, program)
     vectors = {direction: occurrences(rf"{direction}\.global\S*\.v\S*", program) for direction in ("ld", "st")}
-    assert {direction: alone[direction] - vectors[direction] for direction in alone} == {"ld": 1, "st": 1}
+    inputs = 1 if op == "softmax" else 2
+    assert {direction: alone[direction] - vectors[direction] for direction in alone} == {"ld": inputs, "st": 1}
+
+
+@pytest.mark.parametrize("dtype", [*FLOATS, torch.int32, torch.uint8], ids=str)
+@pytest.mark.parametrize("form", ["rows", "rows_deferred_block", "split_arrival"])
+def test_minima_of_rows_that_start_anywhere_read_vectors_inside(form: str, dtype: Any) -> None:
+    (program,) = programs(MIN, form, (77, 50257), 1, dtype, "sm_90")
+    assert program.compiled.name.startswith("ragged_") and not program.compiled.local_bytes
+    assert occurrences(VECTORS, program), program.ptx[:9000]
 
 
 @pytest.mark.sampled(2, "form")

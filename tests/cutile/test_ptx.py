@@ -93,3 +93,25 @@ def test_compiled_minima_of_integers(dtype: Any, monkeypatch: pytest.MonkeyPatch
         outs = op.allocate(args)
         op.launch(bind(op, form), args, outs)()
         assert torch.equal(outs[0], x.long().amin(axis).to(dtype))
+
+
+@pytest.mark.sampled(3, "form")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int32, torch.uint8], ids=str)
+@pytest.mark.parametrize("form", ["rows", "rows_deferred_block", "split_arrival"])
+def test_minima_of_rows_that_start_anywhere(form: str, dtype: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Several blocks of vectors and the ends of a row: the least is each element once, and a NaN too."""
+    monkeypatch.setattr(backend, "stand_in", Machine())
+    n = 2 * 8192 + 29
+    places = (0, 1, 15, 16, 17, 8191, 8192, 16384, n - 17, n - 16, n - 2, n - 1)
+    x = torch.full((len(places), n), 100, dtype=dtype)
+    for row, place in enumerate(places):
+        x[row, place] = row + 1
+    if dtype.is_floating_point:
+        x[5, 7] = float("nan")
+    args = operations.Arguments((x,), (1,))
+    outs = operations.OPERATIONS["min"].allocate(args)
+    launch = operations.OPERATIONS["min"].launch(bind(operations.OPERATIONS["min"], form), args, outs)
+    for _ in range(2):
+        outs[0].fill_(77)
+        launch()
+        assert torch.equal(outs[0].nan_to_num(200), x.amin(1).nan_to_num(200))

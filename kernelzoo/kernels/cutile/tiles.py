@@ -11,7 +11,7 @@ import torch
 from kernelzoo.device import Device
 from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.cutile.launch import View
-from kernelzoo.layout import Rows, Strides, cdiv, power_of_two
+from kernelzoo.layout import VECTOR_BYTES, Rows, Strides, cdiv, power_of_two
 
 LINE_BYTES, SECTOR_BYTES = 128, 32
 """Rows that lie across memory are taken by the cache line, at the least by the sector of a line."""
@@ -155,6 +155,13 @@ def cut(rows: Rows, tile: Tile, device: Device) -> Cut:
     parts = max(1, min(blocks, max(2, min(wanted, MOST_PARTS, lanes * rows.n // LEAST_PART))))
     span = cdiv(blocks, parts)
     return Cut(cdiv(blocks, span), span)
+
+
+def is_ragged(rows: Rows, x: torch.Tensor) -> bool:
+    """Whether rows follow each other without a gap, and begin anywhere in vectors though the first begins with one."""
+    pack = VECTOR_BYTES // rows.itemsize
+    near = View(x, (rows.total * rows.n,), (1,))
+    return rows.one_piece and rows.aligned and rows.n % pack > 0 and rows.n >= 4 * pack and not near.far
 
 
 # --- Tensors as arrays ----------------------------------------------------------------------------------------------

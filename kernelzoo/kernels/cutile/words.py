@@ -32,3 +32,24 @@ def wide(x):
 def ends(SHAPE, AXIS):
     """The tile's shape without the axis of the elements: of what there is one of to each row."""
     return (SHAPE[0], SHAPE[1]) if AXIS == 2 else (SHAPE[0], SHAPE[2])
+
+
+def inside_of(x, number, n, PACK):
+    """The whole vectors inside a row of a flat array of rows, an array: such a row begins anywhere."""
+    first = number * n
+    return x.slice(0, (first + (PACK - 1)) // PACK * PACK, (first + n) // PACK * PACK)
+
+
+def places_of_ends(number, n, PACK):
+    """Where in a row its first elements and its last are, as many as a vector has; and which of them are outside of
+    ``inside_of``."""
+    first = number * n
+    place = ct.arange(2 * PACK, dtype=ct.int32)
+    place = ct.where(place < PACK, place, place + (n - 2 * PACK))
+    before, after = (first + (PACK - 1)) // PACK * PACK - first, (first + n) // PACK * PACK - first
+    return place, (place < before) | (place >= after)
+
+
+def memory_of(x, number, n):
+    """A row of a flat array of rows, element by element."""
+    return x.slice(0, number * n, number * n + n).get_raw_memory()

@@ -5,6 +5,7 @@ import torch
 
 from kernelzoo.kernels.cutile import tiles
 from kernelzoo.kernels.cutile.launch import bound, device_of
+from kernelzoo.kernels.cutile.min.ragged_kernel import launch_of_ragged
 from kernelzoo.kernels.cutile.min.tiles import Numbers, kinds, plain, row_tile
 from kernelzoo.kernels.cutile.min.words import block_of, least_of, lower
 from kernelzoo.kernels.cutile.words import ends, slim, tile_of
@@ -34,5 +35,7 @@ def rows(x: torch.Tensor, out: torch.Tensor) -> Launch:
     x, out = plain(x), plain(out)
     rows = rows_of(x, out)
     tile = row_tile(of(Numbers, device_of(x).index), rows)
+    if tile.shape[:2] == (1, 1) and tiles.is_ragged(rows, x):
+        return launch_of_ragged("cutile/min/rows", x, out, rows, tile)
     views, constants = tiles.seen_all(rows, tile, (x, out)), kinds(rows, x.dtype, tile)
     return bound("cutile/min/rows", rows_kernel, (x, out), views, (), constants, tile.count(rows), tile.warps)

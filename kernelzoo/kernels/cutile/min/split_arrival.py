@@ -3,8 +3,10 @@
 import torch
 
 from kernelzoo.kernels.cutile.launch import device_of
+from kernelzoo.kernels.cutile.min.ragged_kernel import launch_ragged_in_parts
 from kernelzoo.kernels.cutile.min.split_kernel import launch_in_parts
 from kernelzoo.kernels.cutile.min.tiles import Numbers, plain, row_tile
+from kernelzoo.kernels.cutile.tiles import is_ragged
 from kernelzoo.launch import Launch
 from kernelzoo.layout import rows_of
 from kernelzoo.registry import register
@@ -20,4 +22,7 @@ def split_arrival(x: torch.Tensor, out: torch.Tensor) -> Launch:
     x, out = plain(x), plain(out)
     rows = rows_of(x, out)
     tile = row_tile(of(Numbers, device_of(x).index), rows)
-    return launch_in_parts("cutile/min/split_arrival", x, out, rows, tile)
+    id = "cutile/min/split_arrival"
+    if tile.shape[:2] == (1, 1) and is_ragged(rows, x):
+        return launch_ragged_in_parts(id, x, out, rows, tile)
+    return launch_in_parts(id, x, out, rows, tile)

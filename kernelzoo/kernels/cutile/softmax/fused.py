@@ -2,9 +2,9 @@
 
 import torch
 
-from kernelzoo.kernels.cutile.softmax.ragged_kernel import is_ragged, launch_of_ragged
+from kernelzoo.kernels.cutile.softmax.ragged_kernel import launch_of_ragged
 from kernelzoo.kernels.cutile.softmax.tile_kernel import launch_of_tiles
-from kernelzoo.kernels.cutile.tiles import row_tile
+from kernelzoo.kernels.cutile.tiles import is_ragged, row_tile
 from kernelzoo.launch import Launch
 from kernelzoo.layout import rows_of
 from kernelzoo.registry import register

@@ -9,7 +9,7 @@ import torch
 
 from kernelzoo.kernels.cutile.launch import View, bound
 from kernelzoo.kernels.cutile.softmax.words import exponential, zero_if_empty
-from kernelzoo.kernels.cutile.words import wide
+from kernelzoo.kernels.cutile.words import inside_of, memory_of, places_of_ends, wide
 from kernelzoo.launch import Launch
 from kernelzoo.layout import VECTOR_BYTES, Rows, power_of_two
 
@@ -18,30 +18,18 @@ from kernelzoo.layout import VECTOR_BYTES, Rows, power_of_two
 def ragged_kernel(x, out, n, PACK: ct.Constant[int], SIZE: ct.Constant[int]):
     """One read, one write. PACK: elements of a vector. SIZE: the power of two that holds a row's whole vectors."""
     ct.grid_dependency_control_wait()
-    first = ct.bid(0) * n
-    begin = (first + (PACK - 1)) // PACK * PACK
-    end = (first + n) // PACK * PACK
-    inside = ct.load(x.slice(0, begin, end), (0,), (SIZE,), padding_mode=ct.PaddingMode.NEG_INF, allow_tma=False)
-    # The first elements and the last, as many as a vector has; some are inside.
-    place = ct.arange(2 * PACK, dtype=ct.int32)
-    place = ct.where(place < PACK, place, place + (n - 2 * PACK))
-    outside = (place < begin - first) | (place >= end - first)
-    edges = x.slice(0, first, first + n).get_raw_memory()
-    ends = edges.load_offset(place, mask=outside, padding_value=-float("inf"))
+    inside = ct.load(
+        inside_of(x, ct.bid(0), n, PACK), (0,), (SIZE,), padding_mode=ct.PaddingMode.NEG_INF, allow_tma=False
+    )
+    place, outside = places_of_ends(ct.bid(0), n, PACK)
+    ends = memory_of(x, ct.bid(0), n).load_offset(place, mask=outside, padding_value=-float("inf"))
     inside, ends = ct.astype(inside, wide(x)), ct.astype(ends, wide(x))
     top = zero_if_empty(ct.maximum(ct.max(inside, 0), ct.max(ends, 0)))
     inside, ends = exponential(inside - top), exponential(ends - top)
     inverse = 1.0 / (ct.sum(inside, 0) + ct.sum(ends, 0))
-    ct.store(out.slice(0, begin, end), (0,), ct.astype(inside * inverse, out.dtype), allow_tma=False)
-    written = out.slice(0, first, first + n).get_raw_memory()
-    written.store_offset(place, ct.astype(ends * inverse, out.dtype), mask=outside)
-
-
-def is_ragged(rows: Rows, x: torch.Tensor) -> bool:
-    """Whether rows follow each other without a gap, and begin anywhere in vectors though the first begins with one."""
-    pack = VECTOR_BYTES // rows.itemsize
-    near = View(x, (rows.total * rows.n,), (1,))
-    return rows.one_piece and rows.aligned and rows.n % pack > 0 and rows.n >= 4 * pack and not near.far
+    result, written = ct.astype(inside * inverse, out.dtype), ct.astype(ends * inverse, out.dtype)
+    ct.store(inside_of(out, ct.bid(0), n, PACK), (0,), result, allow_tma=False)
+    memory_of(out, ct.bid(0), n).store_offset(place, written, mask=outside)
 
 
 def launch_of_ragged(id: str, x: torch.Tensor, out: torch.Tensor, rows: Rows, warps: int, blocks: int = 1) -> Launch:

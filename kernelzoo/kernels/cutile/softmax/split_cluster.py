@@ -8,9 +8,9 @@ import torch
 from kernelzoo.device import Device
 from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.cutile.launch import device_of
-from kernelzoo.kernels.cutile.softmax.ragged_kernel import is_ragged, launch_of_ragged
+from kernelzoo.kernels.cutile.softmax.ragged_kernel import launch_of_ragged
 from kernelzoo.kernels.cutile.softmax.tile_kernel import launch_of_tiles
-from kernelzoo.kernels.cutile.tiles import HELD_BYTES, Tile, wide_bytes
+from kernelzoo.kernels.cutile.tiles import HELD_BYTES, Tile, is_ragged, wide_bytes
 from kernelzoo.launch import Launch
 from kernelzoo.layout import Rows, power_of_two, rows_of
 from kernelzoo.registry import register

@@ -1,0 +1,49 @@
+"""A row that starts anywhere in memory, of both inputs, to a program, which holds it on chip: the kernel of fused for
+those. Whole vectors inside a row are an array of their own, and what is left of it at its ends is read by elements.
+"""
+
+import cuda.tile as ct
+import torch
+
+from kernelzoo.kernels.cutile.launch import View, bound
+from kernelzoo.kernels.cutile.tiles import is_ragged
+from kernelzoo.kernels.cutile.words import inside_of, memory_of, places_of_ends, wide
+from kernelzoo.launch import Launch
+from kernelzoo.layout import VECTOR_BYTES, Rows, power_of_two
+
+
+def vectors_of(x, number, n, PACK, SIZE):
+    """What is inside of a row, as it is computed, 0 past its end."""
+    inside = inside_of(x, number, n, PACK)
+    return ct.astype(ct.load(inside, (0,), (SIZE,), padding_mode=ct.PaddingMode.ZERO, allow_tma=False), wide(x))
+
+
+@ct.kernel
+def ragged_kernel(grad, y, out, n, PACK: ct.Constant[int], SIZE: ct.Constant[int]):
+    """Each input is read once, and the result written. PACK: elements of a vector. SIZE: the power of two that holds a
+    row's whole vectors."""
+    ct.grid_dependency_control_wait()
+    row = ct.bid(0)
+    place, outside = places_of_ends(row, n, PACK)
+    grads, weights = vectors_of(grad, row, n, PACK, SIZE), vectors_of(y, row, n, PACK, SIZE)
+    grad_ends = memory_of(grad, row, n).load_offset(place, mask=outside, padding_value=0.0)
+    y_ends = memory_of(y, row, n).load_offset(place, mask=outside, padding_value=0.0)
+    grad_ends, y_ends = ct.astype(grad_ends, wide(grad)), ct.astype(y_ends, wide(y))
+    total = ct.sum(grads * weights, 0) + ct.sum(grad_ends * y_ends, 0)
+    result = ct.astype(weights * (grads - total), out.dtype)
+    ct.store(inside_of(out, row, n, PACK), (0,), result, allow_tma=False)
+    ends = ct.astype(y_ends * (grad_ends - total), out.dtype)
+    memory_of(out, row, n).store_offset(place, ends, mask=outside)
+
+
+def are_ragged(rows: Rows, grad: torch.Tensor, y: torch.Tensor) -> bool:
+    """Whether rows of both inputs follow each other without a gap, and begin anywhere in vectors."""
+    return is_ragged(rows, grad) and y.is_contiguous() and y.data_ptr() % VECTOR_BYTES == 0
+
+
+def launch_of_ragged(id: str, tensors: tuple[torch.Tensor, ...], rows: Rows, warps: int) -> Launch:
+    """The launch of ragged_kernel. tensors: grad, y and out."""
+    pack = VECTOR_BYTES // rows.itemsize
+    views = [View(tensor, (rows.total * rows.n,), (1,)) for tensor in tensors]
+    constants = pack, power_of_two(rows.n // pack) * pack
+    return bound(id, ragged_kernel, tensors, views, (rows.n,), constants, rows.total, warps)
