@@ -652,6 +652,7 @@ def test_minimum_of_columns_as_one_piece_of_memory(
     columns_flat.flat_kernel.cache_clear()
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int8, torch.float64], ids=str)
 @pytest.mark.parametrize(
     "shape", [(70, 41), (2, 67, 45), (64, 300), (65, 64), (3, 66, 16)], ids=lambda shape: "x".join(map(str, shape))
@@ -728,6 +729,7 @@ GRADIENTS = [
 ]
 
 
+@pytest.mark.sampled(3, "implementation")
 @pytest.mark.parametrize(
     ("implementation", "dtype"), GRADIENTS, ids=["-".join((i.id, *names([d]))) for i, d in GRADIENTS]
 )
@@ -786,6 +788,7 @@ def test_gradient_of_a_softmax_in_a_cluster(
     operations.OPERATIONS["softmax_backward"].assert_close(out, (grad, y), 1)
 
 
+@pytest.mark.sampled(3, "op")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("op", ["softmax_backward", "min_backward"])
 @pytest.mark.parametrize(
@@ -815,6 +818,7 @@ def test_gradients_of_rows_that_blocks_share(
     form.grid_kernel.cache_clear()
 
 
+@pytest.mark.sampled(2, "op")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("op", ["softmax_backward", "min_backward"])
 def test_gradients_of_columns_that_are_read_twice(op: str, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
