@@ -27,7 +27,7 @@ CONFORMANCE = "tests/test_conformance.py"
 # What compiles or interprets, and is not in the way of threads of its own; in one process what shares what is compiled.
 PARALLEL = ("-n", "auto", "--dist", "loadgroup")
 # What mostly waits for processes that it started; in one of ours what shares something that takes long to make.
-WAITING = ("-n", str(2 * (os.cpu_count() or 1)), "--dist", "loadgroup")
+WAITING = ("-n", str((os.cpu_count() or 1) + 1), "--dist", "loadgroup")
 # Without a GPU, kernels run in Triton's interpreter or Numba's simulator, cuTile's tiles as torch's tensors, in a
 # process of their own, as the switch is read at import; the same kernels are compiled ahead of time in another.
 INTERPRETER = {"TRITON_INTERPRET": "1"}
@@ -127,6 +127,9 @@ def quick(session: nox.Session) -> None:
 @nox.session(venv_backend="none")
 def tests(session: nox.Session) -> None:
     """All tests: those of the project itself, and each backend's in an environment of its own; whichever of them fail.
+
+    Without a GPU a usual run takes a sample: of the contract what tests/shared/sampled.py says, of what is compiled
+    ahead of time some problems, dtypes and architectures. ``nox -s tests -- --all`` takes all, in hours.
 
     The host's kernels come first: the project's tests start many processes, which find them compiled then.
     """

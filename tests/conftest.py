@@ -13,7 +13,7 @@ from kernelzoo.check.cases import Case
 # itself: its folders would pass for languages that aren't installed.
 sys.path[:0] = [str(Path(__file__).parent / name) for name in ("described", "shared")]
 
-from sampled import number_of  # noqa: E402  (found on that path)
+from sampled import needed, number_of  # noqa: E402  (found on that path)
 from scripts import loaded  # noqa: E402
 
 
@@ -56,9 +56,14 @@ def _params(item: pytest.Item) -> dict[str, Any]:
 
 
 def _is_core(item: pytest.Item, backend: str) -> bool:
-    """Whether it is no test of an implementation, or one of the core cases of this backend's."""
+    """Whether it is no test of an implementation, or one of the core cases of this backend's; or one that every
+    language has to meet beside those, of ``auto``."""
     implementation, case = _given(item)
-    return implementation is None or (case is not None and case.core and implementation.backend == backend)
+    if implementation is None:
+        return True
+    if case is None or implementation.backend != backend:
+        return False
+    return case.core or (implementation.variant == "auto" and needed(case))
 
 
 def _sample(items: list[pytest.Item]) -> set[pytest.Item]:

@@ -18,8 +18,13 @@ ROOT = Path(__file__).parents[1]
 EXAMPLES = ROOT / "examples"
 PACKAGE = EXAMPLES / "kernelzoo-example"
 
+# What the largest cases show, smaller ones do, and each dtype what the others: they take seconds.
+SOME = ("--case", "*special*", "--case", "*-3x*", "--case", "*dim0*")
+_LARGE = ("1048576x64", "3000017", "8388608", "262144", "40000")
+NOT_LARGE = ("-k", "(bfloat16 or not test_conforms)" + "".join(f" and not {size}" for size in _LARGE))
+
 WHOLE = re.compile(r"(?m)^[1-9]\d\d passed\b(?!.*failed)")
-"""The last line of a suite that was run over all its cases."""
+"""The last line of a suite that was run over many cases."""
 
 
 def run(*arguments: str, cwd: Path = ROOT, path: tuple[Path, ...] = ()) -> subprocess.CompletedProcess[str]:
@@ -51,7 +56,9 @@ def test_a_file_of_kernels_passes_the_whole_suite(tmp_path: Path) -> None:
         "class TestMine(Conformance):\n"
         '    backends = ("mine",)\n'
     )
-    done = run("-m", "pytest", "-q", "-p", "no:cacheprovider", "test_mine.py", cwd=tmp_path, path=(EXAMPLES,))
+    done = run(
+        "-m", "pytest", "-q", "-p", "no:cacheprovider", *NOT_LARGE, "test_mine.py", cwd=tmp_path, path=(EXAMPLES,)
+    )
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-1000:]
     assert WHOLE.search(done.stdout)
 
@@ -59,7 +66,7 @@ def test_a_file_of_kernels_passes_the_whole_suite(tmp_path: Path) -> None:
 def test_a_file_of_kernels_is_verified_and_measured_by_the_command_line(tmp_path: Path) -> None:
     """As its docstring says, on a small shape."""
     file = str(EXAMPLES / "my_kernel.py")
-    verified = run("-m", "kernelzoo", "verify", "mine/min/*", "--module", file, "--device", "cpu")
+    verified = run("-m", "kernelzoo", "verify", "mine/min/*", "--module", file, "--device", "cpu", *SOME)
     assert verified.returncode == 0, verified.stdout + verified.stderr
     assert re.search(r"mine/min/halving: \d+ passed, 0 refused, 0 findings", verified.stdout)
     options = ("--backend", "mine", "--shape", "64x33", "--dtype", "float32", "--device", "cpu", "--rounds", "1")
@@ -108,49 +115,31 @@ def test_an_installed_package_is_a_backend(installed: Path, tmp_path: Path) -> N
 
 def test_an_installed_package_has_an_operation(installed: Path, tmp_path: Path) -> None:
     """Known by its entry point to every command; nothing of this repository names it."""
-    results = tmp_path / "r.json"
-    for arguments, words in (
-        (("list", "--op", "mean"), "example/mean/auto"),
-        (("verify", "example/mean/auto", "--dtype", "float32,bfloat16"), "0 findings"),
-        (("fuzz", "example/mean/auto", "--cases", "40", "--seed", "1"), "40 cases, 0 failed"),
-        (
-            ("accuracy", "example/mean/auto", "--values", "1e4", "--dtype", "float32", "--seed", "1"),
-            "example/mean/auto",
-        ),
-        (
-            ("compare", "example/mean/auto", "--shape", "64x33", "--rounds", "2", "-o", str(results)),
-            "example/mean/auto",
-        ),
-        (
-            ("bench", "--op", "mean", "--axes", "outer=4,n=30", "--rounds", "2", "-o", str(tmp_path / "b.json")),
-            "results",
-        ),
-        (
+    results, file = str(tmp_path / "r.json"), str(tmp_path / "b.json")
+    bench = ("bench", "--op", "mean", "--axes", "outer=4,n=30", "--rounds", "2", "-o", file)
+    with commands.Forked() as forked:  # in the folder that is on the path
+        for arguments, words in (
+            (("list", "--op", "mean"), "example/mean/auto"),
+            (("verify", "example/mean/auto", *SOME), "0 findings"),
+            (("fuzz", "example/mean/auto", "--cases", "40", "--seed", "1"), "40 cases, 0 failed"),
             (
-                "bench",
-                "--op",
-                "mean",
-                "--axes",
-                "outer=4,n=30",
-                "--rounds",
-                "2",
-                "-o",
-                str(tmp_path / "b.json"),
-                "--resume",
+                ("accuracy", "example/mean/auto", "--values", "1e4", "--dtype", "float32", "--seed", "1"),
+                "example/mean/auto",
             ),
-            "2 results",
-        ),
-        (("report", str(results), "-o", str(tmp_path / "page")), ""),
-    ):
-        done = run("-m", "kernelzoo", *arguments, cwd=tmp_path, path=(installed,))
-        assert done.returncode == 0, (arguments, done.stdout[-2000:] + done.stderr[-2000:])
-        assert words in done.stdout + done.stderr, arguments
+            (("compare", "example/mean/auto", "--shape", "64x33", "--rounds", "2", "-o", results), "example/mean/auto"),
+            (bench, "results"),
+            ((*bench, "--resume"), "2 results"),
+            (("report", results, "-o", str(tmp_path / "page")), ""),
+        ):
+            status, out, err = forked.run(installed, ["kernelzoo", *arguments])
+            assert status == 0, (arguments, out[-2000:] + err[-2000:])
+            assert words in out + err, arguments
     assert "example/mean/auto" in (tmp_path / "page" / "report.md").read_text(encoding="utf-8")
 
 
 def test_an_installed_package_passes_its_own_tests(installed: Path, tmp_path: Path) -> None:
     settings = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", str(PACKAGE / "pyproject.toml"))
-    settings = (*settings, str(PACKAGE / "tests"))
+    settings = (*settings, *NOT_LARGE, str(PACKAGE / "tests"))
     done = run(*settings, cwd=tmp_path, path=(installed,))
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-1000:]
     assert WHOLE.search(done.stdout)

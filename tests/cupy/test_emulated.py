@@ -446,6 +446,7 @@ BROKEN = [
 ]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("broken", BROKEN, ids=lambda broken: f"{broken.form}: {broken.fault}")
 def test_broken_kernels_are_found(broken: Broken) -> None:
     """A fault shows in one of some orders, and most in each."""

@@ -147,7 +147,7 @@ def file_of(op: str, form: str) -> Path:
     return Path(backend.__file__).parent / op / f"{form}.cu"
 
 
-@pytest.mark.sampled(14, "architecture")
+@pytest.mark.sampled(56)
 @pytest.mark.parametrize(("op", "dtype", "architecture"), CASES)
 def test_no_plan_asks_for_more_than_the_device_has(op: str, dtype: str, architecture: int) -> None:
     device = DEVICES[architecture]
@@ -282,7 +282,7 @@ def _lanes_and_rest(kernel: str) -> tuple[int, str]:
     return int(parts[2]), ", ".join((*parts[:2], "{}", *parts[3:]))
 
 
-@pytest.mark.sampled(14, "architecture")
+@pytest.mark.sampled(56)
 @pytest.mark.parametrize(("op", "dtype", "architecture"), CASES)
 def test_every_instance_compiles_without_spills(op: str, dtype: str, architecture: int) -> None:
     spilled = []

@@ -85,7 +85,7 @@ def refuses(form: str, arch: str) -> bool:
     return form == "split_cluster" and arch == "sm_80"
 
 
-@pytest.mark.sampled(6, "op", "arch")
+@pytest.mark.sampled(24, "op")
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
 @pytest.mark.parametrize(("shape", "axis"), PROBLEMS, ids=str)
 @pytest.mark.parametrize("arch", ARCHITECTURES_HERE)
@@ -95,7 +95,7 @@ def test_auto_spills_no_register(op: Any, arch: str, shape: tuple[int, ...], axi
     assert made and not [str(program) for program in made if program.compiled.local_bytes]
 
 
-@pytest.mark.sampled(3, "op", "arch")
+@pytest.mark.sampled(12, "op", "form")
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
 @pytest.mark.parametrize("arch", ARCHITECTURES_HERE)
 @pytest.mark.parametrize(("op", "form"), FORMS, ids=lambda value: getattr(value, "name", value))
@@ -112,7 +112,7 @@ def test_every_form_reads_and_writes_16_bytes_at_a_time(
         assert op is MIN or occurrences(STORE, made[-1]), str(made[-1])
 
 
-@pytest.mark.sampled(1, "op")
+@pytest.mark.sampled(3, "op", "form")
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
 @pytest.mark.parametrize(("op", "form"), FORMS, ids=lambda value: getattr(value, "name", value))
 def test_machine_code_moves_16_bytes_at_a_time(op: operations.Operation, form: str, dtype: Any) -> None:
@@ -126,7 +126,7 @@ def test_machine_code_moves_16_bytes_at_a_time(op: operations.Operation, form: s
         assert op is MIN or re.search(MACHINE_STORE, code), str(made[-1])
 
 
-@pytest.mark.sampled(2, "form")
+@pytest.mark.sampled(4, "op", "form")
 @pytest.mark.parametrize("arch", ARCHITECTURES_HERE)
 @pytest.mark.parametrize(("op", "form"), FORMS, ids=lambda value: getattr(value, "name", value))
 def test_a_compiled_kernel_is_what_a_launch_takes_it_for(op: operations.Operation, form: str, arch: str) -> None:
@@ -344,7 +344,9 @@ def test_what_is_not_installed_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
         backend.probe()
 
 
-def test_a_chooser_names_a_form_for_every_layout() -> None:
+@pytest.mark.sampled(3)
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+def test_a_chooser_names_a_form_for_every_layout(dtype: Any) -> None:
     """Of the forms' own refusals none is met by what auto chooses, whatever the strides."""
     for op in OPERATIONS:
         for shape, axis in (
@@ -355,10 +357,9 @@ def test_a_chooser_names_a_form_for_every_layout() -> None:
             ((3, 1, 2), 1),
             ((2, 4000, 9), 1),
         ):
-            for dtype in FLOATS:
-                for step in (1, 2):
-                    x = torch.empty(shape, dtype=dtype, device="meta")[..., ::step]
-                    assert bound(op, "auto", x, axis, "sm_80")
+            for step in (1, 2):
+                x = torch.empty(shape, dtype=dtype, device="meta")[..., ::step]
+                assert bound(op, "auto", x, axis, "sm_80")
     assert bind(SOFTMAX, "auto")
 
 

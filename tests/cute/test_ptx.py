@@ -58,7 +58,7 @@ def _expected(op: operations.Operation, axis: int, inputs: Any) -> torch.Tensor:
     }[op.name](*(tensor.double() for tensor in inputs))
 
 
-@pytest.mark.sampled(3, "op", "form")
+@pytest.mark.sampled(6, "op", "form")
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
 @pytest.mark.parametrize(("shape", "axis"), [((7, 100), 1), ((6, 2500), 1), ((100, 33), 0), ((64, 32), 1)], ids=str)
 @pytest.mark.parametrize(("op", "form"), FORMS, ids=lambda value: getattr(value, "name", value))
@@ -163,6 +163,7 @@ def test_numbers_of_64_bits(op: operations.Operation, form: str, monkeypatch: py
     assert tiles.block(tiles.problem(rows_of(x, x))).far
 
 
+@pytest.mark.sampled(2, "op", "form")
 @pytest.mark.parametrize(
     ("op", "form"), [f for f in FORMS if "columns" not in f[1]], ids=lambda v: getattr(v, "name", v)
 )

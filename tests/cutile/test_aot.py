@@ -86,7 +86,7 @@ def taken(op: operations.Operation, form: str, dtype: Any, arch: str) -> list[li
     return found
 
 
-@pytest.mark.sampled(6, "op", "arch")
+@pytest.mark.sampled(24, "op")
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
 @pytest.mark.parametrize(("shape", "axis"), PROBLEMS, ids=str)
 @pytest.mark.parametrize("arch", ARCHITECTURES_HERE)
@@ -96,7 +96,7 @@ def test_auto_spills_no_register(op: Any, arch: str, shape: tuple[int, ...], axi
     assert made and not [str(program) for program in made if program.compiled.local_bytes]
 
 
-@pytest.mark.sampled(3, "op", "arch")
+@pytest.mark.sampled(12, "op", "form")
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
 @pytest.mark.parametrize("arch", ARCHITECTURES_HERE)
 @pytest.mark.parametrize(("op", "form"), FORMS, ids=lambda value: getattr(value, "name", value))
@@ -147,7 +147,7 @@ def test_minima_of_rows_that_start_anywhere_read_vectors_inside(form: str, dtype
     assert occurrences(VECTORS, program), program.ptx[:9000]
 
 
-@pytest.mark.sampled(2, "form")
+@pytest.mark.sampled(4, "op", "form")
 @pytest.mark.parametrize("arch", ARCHITECTURES_HERE)
 @pytest.mark.parametrize(("op", "form"), FORMS, ids=lambda value: getattr(value, "name", value))
 def test_a_compiled_kernel_is_what_a_launch_takes_it_for(op: operations.Operation, form: str, arch: str) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import kernelzoo
-from kernelzoo import inspect
+from kernelzoo import inspect, registry
 from kernelzoo.device import ARCHITECTURES, occupancy
 from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.inspect import Kernel, Request
+from kernelzoo.launch import Launch
 
 PROBLEMS = (((4096, 4096), "float32"), ((16, 262144), "bfloat16"), ((4096, 64), "float16"))
 DTYPES = tuple(dtype for _, dtype in PROBLEMS)
@@ -23,25 +25,33 @@ def ask(backend: str, arch: str, *ids: str) -> Answers:
 
 
 def ask_some(backend: str, arch: str, *named: tuple[str, str], every: bool) -> Answers:
-    """Of each implementation the kernels of one problem that it takes; of ``auto`` and of what it hands on to, of all
-    problems; and those named, by id and dtype; or of every one. A kernel takes a second to compile and disassemble."""
+    """Of each implementation the kernels of one problem that it takes, of ``auto`` beside those of what it hands that
+    problem on to; and those named, by id and dtype; or of every one. A kernel takes a second to compile and
+    disassemble. What is compared is compiled in one process: another does not make the same text."""
     if every:
         return ask(backend, arch)
     requests, ids = _requests(backend, arch), [i.id for i in kernelzoo.implementations(backend)]
-    first = [
-        request
-        for request in requests
-        if request.variant == "auto"
-        or (request.id, request.dtype) in named
-        or request.dtype == DTYPES[ids.index(request.id) % len(DTYPES)]
-    ]
-    found = _answers(first)
-    siblings = {
-        (kernel.implementation, dtype) for (id, dtype), kernels in found.items() for kernel in kernels if "/auto" in id
-    }
+    first = [request for request in requests if request.dtype == DTYPES[ids.index(request.id) % len(DTYPES)]]
+    autos = {(_form(request), request.dtype) for request in first if request.variant == "auto"}
+    wanted = {(request.id, request.dtype) for request in first} | autos | set(named)
+    found = _answers([request for request in requests if (request.id, request.dtype) in wanted])
     shown = {id for id, _ in found}
-    others = [r for r in requests if r not in first and (r.id not in shown or (r.id, r.dtype) in siblings)]
-    return found | _answers(others)
+    return found | _answers([request for request in requests if request.id not in shown])
+
+
+def _form(request: Request) -> str:
+    """The form that a chooser hands a problem on to; nothing is compiled."""
+    chosen: list[str] = []
+
+    def ask(*tensors: Any) -> Launch:
+        chosen.append(registry.chosen(request.backend, request.op, request.variant, *tensors))
+        return lambda: None
+
+    operation = kernelzoo.implementation(request.id).operation
+    with inspect.on_described(request.backend, request.device):
+        args = request.arguments("meta")
+        operation.launch(ask, args, operation.allocate(args))
+    return f"{request.backend}/{request.op}/{chosen[0]}"
 
 
 def _requests(backend: str, arch: str) -> list[Request]:
@@ -89,7 +99,9 @@ def assert_same_as_sibling(found: Answers, op: str, backend: str) -> None:
     """``auto`` shows the kernels of the one sibling that it hands a problem on to; a form alone has none."""
     forms = {i.variant for i in kernelzoo.implementations(backend, op)}
     assert "auto" in forms or len(forms) == 1
-    for dtype in DTYPES if "auto" in forms else ():
+    shown = [dtype for id, dtype in found if id == f"{backend}/{op}/auto"]
+    assert bool(shown) == ("auto" in forms)
+    for dtype in shown:
         kernels = found[f"{backend}/{op}/auto", dtype]
         (sibling,) = {kernel.implementation for kernel in kernels}
         assert kernels == found[sibling, dtype]

@@ -61,7 +61,7 @@ def described(program: Program) -> str:
     return f"{program.name}: {program.n_spills} spilled, {program.n_regs} registers"
 
 
-@pytest.mark.sampled(6, "op", "arch")
+@pytest.mark.sampled(24, "op")
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
 @pytest.mark.parametrize(("shape", "axis"), PROBLEMS, ids=str)
 @pytest.mark.parametrize("arch", ARCHITECTURES_HERE)
@@ -71,7 +71,7 @@ def test_auto_spills_no_register(op: Any, arch: str, shape: tuple[int, ...], axi
     assert made and not [described(program) for program in made if program.n_spills]
 
 
-@pytest.mark.sampled(3, "op", "arch")
+@pytest.mark.sampled(4, "op", "form")
 @pytest.mark.parametrize("arch", ARCHITECTURES_HERE)
 @pytest.mark.parametrize(("op", "form"), FORMS, ids=lambda value: getattr(value, "name", value))
 def test_every_form_reads_and_writes_16_bytes_at_a_time(op: operations.Operation, form: str, arch: str) -> None:

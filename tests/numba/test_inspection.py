@@ -9,7 +9,7 @@ import pytest
 for package in ("torch", "numba.cuda", "cuda.core", "cuda.bindings"):
     pytest.importorskip(package, reason=f"{package} is not installed")
 
-from asking import Answers, ask, assert_launch, assert_same_as_sibling  # noqa: E402
+from asking import Answers, ask, ask_some, assert_launch, assert_same_as_sibling  # noqa: E402
 
 import kernelzoo  # noqa: E402  (after the skips)
 from kernelzoo import inspect, operations  # noqa: E402
@@ -22,8 +22,9 @@ IMPLEMENTATIONS = kernelzoo.implementations("numba")
 
 
 @pytest.fixture(scope="module")
-def on_h200() -> Answers:
-    return ask("numba", "sm_90")
+def on_h200(request: pytest.FixtureRequest) -> Answers:
+    named = (("numba/softmax/split", "bfloat16"), ("numba/softmax/fused", "float32"))
+    return ask_some("numba", "sm_90", *named, every=request.config.getoption("--all"))
 
 
 def test_every_implementation_is_shown(on_h200: Answers) -> None:

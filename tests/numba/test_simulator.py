@@ -110,6 +110,7 @@ CASES = [
 ]
 
 
+@pytest.mark.sampled(3, "implementation")
 @pytest.mark.parametrize(
     ("implementation", "dtype"), CASES, ids=["-".join((i.id, *names([dtype]))) for i, dtype in CASES]
 )
@@ -118,6 +119,7 @@ def test_dtypes(implementation: kernelzoo.Implementation, dtype: torch.dtype) ->
     run(implementation, values((3, width), dtype), launches=2 if dtype == torch.float32 else 1)
 
 
+@pytest.mark.sampled(2, "implementation")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int8], ids=str)
 @pytest.mark.parametrize("implementation", COLUMNS, ids=[i.id for i in COLUMNS])
 def test_columns(implementation: kernelzoo.Implementation, dtype: torch.dtype) -> None:
@@ -158,6 +160,7 @@ def layouts() -> Iterator[tuple[str, torch.Tensor, int]]:
 LAYOUTS = list(layouts())
 
 
+@pytest.mark.sampled(3, "implementation")
 @pytest.mark.parametrize(("x", "dim"), [case[1:] for case in LAYOUTS], ids=[case[0] for case in LAYOUTS])
 @pytest.mark.parametrize("implementation", NAMED, ids=[i.id for i in NAMED])
 def test_layouts(implementation: kernelzoo.Implementation, x: torch.Tensor, dim: int) -> None:
@@ -169,6 +172,7 @@ def test_layouts(implementation: kernelzoo.Implementation, x: torch.Tensor, dim:
         pytest.skip("not of this length, or not as it lies in memory")
 
 
+@pytest.mark.sampled(2, "implementation")
 @pytest.mark.parametrize("width", [39, 79])
 @pytest.mark.parametrize("implementation", SOFTMAX_NAMED, ids=[i.id for i in SOFTMAX_NAMED])
 def test_equal_terms(implementation: kernelzoo.Implementation, width: int) -> None:
@@ -176,6 +180,7 @@ def test_equal_terms(implementation: kernelzoo.Implementation, width: int) -> No
     run(implementation, case.inputs("cpu")[0])
 
 
+@pytest.mark.sampled(3, "variant")
 @pytest.mark.parametrize(
     ("variant", "n"),
     [
@@ -402,6 +407,7 @@ def one_block(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
         kernel.cache_clear()
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("blocks", "processors"),
     [(1, 1), (3, 1), (0, 1), (0, 3)],
@@ -436,6 +442,7 @@ def columns_with_special_values(shape: tuple[int, ...], dtype: torch.dtype) -> t
     return x
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 @pytest.mark.parametrize(
     ("shape", "shared", "processors"),
@@ -460,6 +467,7 @@ def test_columns_as_one_piece_of_memory(
     run(form, columns_with_special_values(shape, dtype), 0, launches=2)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("blocks", [1, 3], ids=["a block", "a cluster"])
 @pytest.mark.parametrize(
     ("dtype", "shape", "held"),
@@ -498,6 +506,7 @@ def test_columns_in_shared_memory(
     operations.OPERATIONS["softmax"].assert_close(out, x, 0)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("blocks", [1, 3], ids=["a block", "a cluster"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 @pytest.mark.parametrize(("shape", "start"), [((2, 61, 45), 0), ((37, 31), 3), ((3, 20, 66), 5)], ids=str)
@@ -548,6 +557,7 @@ def test_columns_in_registers(dtype: torch.dtype, blocks: int, one_block: Callab
     operations.OPERATIONS["softmax"].assert_close(out, x, 0)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 @pytest.mark.parametrize(("shape", "tiles"), [((100, 40), 0), ((70, 72), 3)], ids=str)
 def test_columns_in_turns(
@@ -575,6 +585,7 @@ def test_columns_in_turns(
     operations.OPERATIONS["softmax"].assert_close(out, x, 0)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int8, torch.float64], ids=str)
 def test_minimum_in_a_cluster(dtype: torch.dtype, one_block: Callable[..., None]) -> None:
     from kernelzoo.kernels.numba.launch import Simulated, view
@@ -593,6 +604,7 @@ def test_minimum_in_a_cluster(dtype: torch.dtype, one_block: Callable[..., None]
     operations.OPERATIONS["min"].assert_close(out, x, 1)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int8, torch.float64], ids=str)
 @pytest.mark.parametrize("shape", [(2, 203, 47), (1, 90, 64)], ids=str)
 def test_minimum_of_columns_in_a_cluster(
@@ -620,6 +632,7 @@ def test_minimum_of_columns_in_a_cluster(
     operations.OPERATIONS["min"].assert_close(out, x, 1)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int8, torch.float64], ids=str)
 @pytest.mark.parametrize("shape", [(1100, 33), (1025, 7), (1030, 48)], ids=str)
 def test_minimum_of_columns_as_one_piece_of_memory(
@@ -639,6 +652,7 @@ def test_minimum_of_columns_as_one_piece_of_memory(
     columns_flat.flat_kernel.cache_clear()
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int8, torch.float64], ids=str)
 @pytest.mark.parametrize(
     "shape", [(70, 41), (2, 67, 45), (64, 300), (65, 64), (3, 66, 16)], ids=lambda shape: "x".join(map(str, shape))
@@ -715,6 +729,7 @@ GRADIENTS = [
 ]
 
 
+@pytest.mark.sampled(3, "implementation")
 @pytest.mark.parametrize(
     ("implementation", "dtype"), GRADIENTS, ids=["-".join((i.id, *names([d]))) for i, d in GRADIENTS]
 )
@@ -773,6 +788,7 @@ def test_gradient_of_a_softmax_in_a_cluster(
     operations.OPERATIONS["softmax_backward"].assert_close(out, (grad, y), 1)
 
 
+@pytest.mark.sampled(3, "op")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("op", ["softmax_backward", "min_backward"])
 @pytest.mark.parametrize(
@@ -802,6 +818,7 @@ def test_gradients_of_rows_that_blocks_share(
     form.grid_kernel.cache_clear()
 
 
+@pytest.mark.sampled(2, "op")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("op", ["softmax_backward", "min_backward"])
 def test_gradients_of_columns_that_are_read_twice(op: str, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -53,6 +53,7 @@ def checked(call: Callable[..., Any], *inputs: torch.Tensor, **more: bool) -> No
     assert torch.autograd.gradgradcheck(call, inputs, check_fwd_over_rev=True)
 
 
+@pytest.mark.sampled(3, "id")
 @pytest.mark.parametrize("id", IDS)
 @pytest.mark.parametrize(("shape", "dim"), [((2, 4, 3), 1), ((3, 5), -1), ((4, 3), 0)], ids=str)
 def test_gradients(id: str, shape: tuple[int, ...], dim: int) -> None:
@@ -94,7 +95,14 @@ def _samples(op: str) -> tuple[Any, ...]:
 
 
 @pytest.mark.xdist_group("torch's own samples")  # one process imports them
-@pytest.mark.parametrize("id", [id for id in IDS if not slow_to_bind(id)])
+@pytest.mark.parametrize(
+    "id",
+    [
+        pytest.param(id, marks=() if id.endswith("/auto") else pytest.mark.sampled(4))
+        for id in IDS
+        if not slow_to_bind(id)
+    ],
+)
 def test_torch_s_own_samples(id: str) -> None:
     """Of PyTorch's suite for softmax and amin, results and gradients beside torch's own."""
     op = id.split("/")[1]

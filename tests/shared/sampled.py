@@ -1,32 +1,93 @@
-"""Of the contract's cases, those that a usual run takes where kernels are interpreted or emulated."""
+"""Of the contract's cases, those that a usual run takes on a machine without a GPU. ``--all`` takes all."""
 
 from __future__ import annotations
 
 import hashlib
 import os
+import re
+from functools import cache
 
 import kernelzoo
-from kernelzoo.check.cases import Case
+from kernelzoo.check.case import Case
+from kernelzoo.check.cases import cases
 from kernelzoo.operations import MAPPED
 
 _EMULATORS = ("TRITON_INTERPRET", "KERNELZOO_EVALUATE_CUTILE", "KERNELZOO_EMULATE_CUDA", "KERNELZOO_EMULATE_PTX")
 
+_SPECIAL = ("special-values", "mostly-minus-inf", "extremes")
+_SHAPE = re.compile(r"\d+(x\d+)*")
 
-def emulated() -> bool:
+AUTO, FORMS = {True: 1, False: 3}, {True: 24, False: 48}
+"""Of the kinds of case that are not core, one in so many is for ``auto``, and for another form: of softmax and min; of
+their gradients, and of the steps of sharded operations. Of plain shapes, a third of those."""
+
+
+def on_host() -> bool:
     """Whether this process runs kernels on the host."""
-    return any(os.environ.get(name, "0") != "0" for name in _EMULATORS)
+    import torch
+
+    return any(os.environ.get(name, "0") != "0" for name in _EMULATORS) or not torch.cuda.is_available()
 
 
 def is_left_out(implementation: kernelzoo.Implementation, case: Case) -> bool:
-    """Where kernels are interpreted or emulated: choosers but ``auto`` take the core cases, since the forms that they
-    choose take theirs, and the forms take every twelfth one beside them. Of the gradients a sixth of auto's are taken,
-    and a quarter of the forms'."""
-    if case.core:
+    """Whether a usual run leaves this case to ``--all``.
+
+    A kind of case is its name without the dtype: a shape, a layout, a set of special values. ``auto`` takes the special
+    values of the core in every dtype; of the other kinds all that are core or needed, every layout and a third of the
+    plain shapes, in one dtype each, which is drawn. Every other form takes special values in rows and columns, half of
+    the core's other kinds, each in a dtype that is drawn, and few of what is not core. A step of sharded operations has
+    one form in each language, and no ``auto``: that takes the core in two dtypes alone, and what is needed.
+    """
+    auto, kind = implementation.variant == "auto", _kind(case)
+    special = kind.startswith(_SPECIAL)
+    if auto and case.core and special:
         return False
-    number, few = number_of(f"{implementation.id}-{case}"), implementation.op not in MAPPED
-    if implementation.variant == "auto":
-        return few and number % 6 != 0
-    return implementation.chooses or number % (12 * (4 if few else 1)) != 0
+    number = number_of(f"{implementation.id}-{kind}")
+    step = not _has_auto(implementation.backend, implementation.op)
+    if case.core:
+        few = 1 if auto or step or special or kind == "dim0" else 2
+    elif kind == "special-values-dim0" or ((auto or step) and needed(case)):
+        few = 1
+    else:
+        few = (AUTO if auto else FORMS)[implementation.op in MAPPED] * (3 if _SHAPE.fullmatch(kind) else 1)
+    if number % few != 0:
+        return True
+    dtypes = _kinds(implementation.op)[kind, case.core]
+    if step:
+        main, *others = sorted(implementation.operation.dtypes, key=lambda dtype: dtype != "float32")
+        two = main, others[number_of(implementation.id) % len(others)]
+        dtypes = [dtype for dtype in dtypes if dtype in two] or (dtypes if needed(case) else [])
+    return not dtypes or case.dtype != dtypes[number // 1024 % len(dtypes)]
+
+
+def is_drawn_for(implementation: kernelzoo.Implementation) -> bool:
+    """Whether a usual run draws tensors and fuzzes for it: ``auto``, and one in three of the forms beside it."""
+    beside = _has_auto(implementation.backend, implementation.op)
+    return implementation.variant == "auto" or (beside and number_of(implementation.id) % 3 == 0)
+
+
+def needed(case: Case) -> bool:
+    """Whether it is of a class that every language has to meet, beside the core cases: offsets beyond 32 bits, and
+    inputs without an element."""
+    return case.name.endswith("-apart") or "-empty-" in case.name
+
+
+def _kind(case: Case) -> str:
+    return case.name.partition("-")[2]
+
+
+@cache
+def _has_auto(backend: str, op: str) -> bool:
+    return any(i.variant == "auto" for i in kernelzoo.implementations(backend) if i.op == op)
+
+
+@cache
+def _kinds(op: str) -> dict[tuple[str, bool], list[str]]:
+    """The dtypes of each kind of case, core or not."""
+    found: dict[tuple[str, bool], list[str]] = {}
+    for case in cases(op):
+        found.setdefault((_kind(case), case.core), []).append(case.dtype)
+    return found
 
 
 def number_of(text: str) -> int:

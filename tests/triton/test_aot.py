@@ -69,7 +69,7 @@ COLUMNS_OF_MIN = (((8192, 8192), 0), ((16384, 1000), 0), ((1000003, 33), 0), ((1
 
 
 # float16, which is bfloat16 with other conversions, and float64 are looked at on sm_90.
-@pytest.mark.sampled(4, "op")
+@pytest.mark.sampled(12, "op")
 @pytest.mark.parametrize(
     ("arch", "dtype"),
     [(arch, dtype) for arch in CHIPS for dtype in (FLOATS if arch == "sm_90" else FLOATS[:2])],
@@ -86,7 +86,7 @@ def test_auto_spills_no_register(op: operations.Operation, arch: str, dtype: Any
     assert not spilled
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("dtype", [torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64], ids=str)
 def test_auto_spills_no_register_on_integers(dtype: Any) -> None:
     for shape, axis in PROBLEMS + COLUMNS_OF_MIN:
@@ -94,7 +94,7 @@ def test_auto_spills_no_register_on_integers(dtype: Any) -> None:
             assert not program.n_spills, (program.name, shape, axis)
 
 
-@pytest.mark.sampled(2, "op")
+@pytest.mark.sampled(5, "op")
 @pytest.mark.parametrize("arch", CHIPS)
 @pytest.mark.parametrize("op", [SOFTMAX, MIN], ids=lambda op: op.name)
 def test_a_thread_has_whole_short_rows_in_registers(op: operations.Operation, arch: str) -> None:
@@ -115,13 +115,13 @@ def test_a_thread_has_whole_short_rows_in_registers(op: operations.Operation, ar
             assert occurrences(load, program) >= 5 * many
 
 
-@pytest.mark.sampled(5, "op", "variant")
+@pytest.mark.sampled(15, "op", "variant")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("arch", CHIPS)
 @pytest.mark.parametrize(("op", "variant"), NAMED, ids=lambda value: getattr(value, "name", value))
-def test_every_variant_compiles(op: operations.Operation, variant: str, arch: str) -> None:
-    for dtype in (torch.float32, torch.float64, torch.bfloat16):
-        for shape, axis in (((4096, 4096), 1), ((301, 1009), 0)):
-            assert programs(op, variant, shape, axis, dtype, arch)
+def test_every_variant_compiles(op: operations.Operation, variant: str, arch: str, dtype: Any) -> None:
+    for shape, axis in (((4096, 4096), 1), ((301, 1009), 0)):
+        assert programs(op, variant, shape, axis, dtype, arch)
 
 
 @pytest.mark.parametrize(
@@ -147,6 +147,7 @@ def kernel_modules() -> list[ModuleType]:
     return [module for name, module in sys.modules.items() if name.startswith("kernelzoo.kernels.triton.")]
 
 
+@pytest.mark.sampled(3)  # tests/triton/test_inspection.py compiles each, in one dtype
 @pytest.mark.parametrize(("op", "form"), FORMS, ids=lambda value: getattr(value, "name", value))
 def test_every_form_compiles_for_some_problem(
     op: operations.Operation, form: str, request: pytest.FixtureRequest
@@ -179,6 +180,7 @@ def test_every_kernel_begins_by_waiting_for_the_launch_before() -> None:
         assert ast.unparse(first) == "await_last_launch()", kernel
 
 
+@pytest.mark.sampled(4, "op")
 @pytest.mark.parametrize(("op", "variant"), NAMED, ids=lambda value: getattr(value, "name", value))
 def test_launches_are_prepared_early_and_wait_before_they_touch_memory(
     op: operations.Operation, variant: str, request: pytest.FixtureRequest
@@ -281,7 +283,7 @@ def test_short_ragged_rows_are_read_by_whole_vectors() -> None:
             assert occurrences(r"ld\.global[^;]*\.v4\.b32", program)
 
 
-@pytest.mark.sampled(3, "arch")
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("arch", NVIDIA)
 @pytest.mark.parametrize("shape", [(777, 50257), (16, 262144), (5, 3000017)], ids=str)
 def test_programs_of_a_split_row_all_run_at_once(arch: str, shape: tuple[int, int]) -> None:
@@ -301,7 +303,7 @@ def test_programs_of_a_split_row_all_run_at_once(arch: str, shape: tuple[int, in
         assert grid[0] <= resident * chip.multiprocessors
 
 
-@pytest.mark.sampled(4, "arch")
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("arch", NVIDIA)
 @pytest.mark.parametrize(
     ("shape", "axis"), [((8192, 8192), 0), ((65536, 256), 0), ((2048, 2048), 0), ((16, 4099, 333), 1)], ids=str

@@ -19,6 +19,7 @@ from kernelzoo.kernels.shared import jit as launch  # noqa: E402
 from kernelzoo.launch import Step, recorded  # noqa: E402
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("arch", "dtype"), [("sm_75", "bfloat16"), ("gfx950", "float32")])
 def test_launches_ask_for_no_more_than_the_device_has(arch: str, dtype: str) -> None:
     asked = [r for r in matrix.requests("triton", arch, few=True) if r.variant == "auto" and r.dtype == dtype]
@@ -27,6 +28,7 @@ def test_launches_ask_for_no_more_than_the_device_has(arch: str, dtype: str) -> 
     assert row["taken"] == len(asked) and row["kernels"] > 5
 
 
+@pytest.mark.sampled(4, "name")
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float64", "int8"])
 @pytest.mark.parametrize("name", [*devices.NVIDIA, *devices.AMD])
 def test_plans_for_unusual_devices(name: str, dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:

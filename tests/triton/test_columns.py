@@ -40,7 +40,7 @@ def specials(x: object, axis: int) -> None:
         columns[rows, ..., at] = value
 
 
-def softmax() -> int:
+def softmax(dtypes: list[str]) -> int:
     import interpreter
     import torch
     from one_input import SOFTMAX, launched
@@ -82,7 +82,7 @@ def softmax() -> int:
         least = math.lcm(columns.inner, 16 // x.element_size())
         return by_blocks(x, out, columns, 1024 // least * least)
 
-    for dtype in (torch.float32, torch.bfloat16, torch.float16):
+    for dtype in (getattr(torch, name) for name in dtypes):
         for shape, axis in (((64, 48), 0), ((70, 40), 0), ((3, 37, 33), 1), ((2, 129, 96), 1)):
             x = drawn(shape, dtype, axis)
             for wide, elements in ((8, 16), (16, 8), (32, 32), (16, 256)):
@@ -91,10 +91,10 @@ def softmax() -> int:
         for shape in ((1000, 33), (3001, 7), (512, 16), (300, 100), (40, 127)):
             check(flat, drawn(shape, dtype, 0), 0)
     print(done)
-    return 0 if done == 63 else 1
+    return 0 if done == 21 * len(dtypes) else 1
 
 
-def minimum() -> int:
+def minimum(dtypes: list[str]) -> int:
     import interpreter
     import torch
     from one_input import MIN, allocate, launched
@@ -147,7 +147,7 @@ def minimum() -> int:
         tile = columns_flat.FlatTile(2, 512, 512 // least * least, 3, 64)
         return columns_flat.launch_of_flat("triton/min/columns_flat", x, out, columns, tile)
 
-    for dtype in (torch.float32, torch.bfloat16):
+    for dtype in (getattr(torch, name) for name in dtypes):
         for x, axis in (
             (drawn((64, 48), dtype, 0), 0),
             (drawn((70, 33), dtype, 0), 0),
@@ -170,16 +170,18 @@ def minimum() -> int:
             check(flat, x.to(dtype), 1)
             check(partial(tiles, threads=32, line=64, pile=2, parts=3), x.to(dtype), 1)
     print(done)
-    return 0 if done == 84 else 1
+    return 0 if done == 42 * len(dtypes) else 1
 
 
 @pytest.mark.skipif(os.environ.get("TRITON_INTERPRET") == "1", reason="it starts the interpreter by itself")
 @pytest.mark.parametrize("op", ["softmax", "minimum"])
-def test_columns_in_parts_are_right(op: str) -> None:
+def test_columns_in_parts_are_right(op: str, request: pytest.FixtureRequest) -> None:
+    """In each dtype with ``--all``; otherwise in one."""
     pytest.importorskip("torch")
     pytest.importorskip("triton", reason="the triton backend needs the package triton")
+    dtypes = ["bfloat16", "float32", *(["float16"] if op == "softmax" else [])]
     done = subprocess.run(
-        [sys.executable, __file__, op],
+        [sys.executable, __file__, op, *dtypes[: None if request.config.getoption("--all") else 1]],
         env={**os.environ, "TRITON_INTERPRET": "1"},
         capture_output=True,
         text=True,
@@ -191,4 +193,4 @@ def test_columns_in_parts_are_right(op: str) -> None:
 
 if __name__ == "__main__":
     sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "shared")]
-    sys.exit({"softmax": softmax, "minimum": minimum}[sys.argv[1]]())
+    sys.exit({"softmax": softmax, "minimum": minimum}[sys.argv[1]](sys.argv[2:]))

@@ -23,7 +23,7 @@ GRADIENTS = ("softmax_backward", "min_backward")
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 
 
-def strips_are_right() -> int:
+def strips_are_right(dtypes: list[str]) -> int:
     import interpreter
     import torch
 
@@ -55,7 +55,7 @@ def strips_are_right() -> int:
 
     for name, launch_of_columns in launchers.items():
         op = operations.OPERATIONS[name]
-        for dtype in ("float32", "bfloat16", "float64"):
+        for dtype in dtypes:
             for shape, axis in (((70, 40), 0), ((3, 37, 33), 1)):
                 args = op.sample(shape, dtype, axis, generator=generator)
                 inputs = [x.clone() for x in args]
@@ -70,15 +70,17 @@ def strips_are_right() -> int:
                     op.assert_close(out, tuple(inputs), axis)
                     done += 1
     print(done)
-    return 0 if done == 48 else 1
+    return 0 if done == 16 * len(dtypes) else 1
 
 
 @pytest.mark.skipif(INTERPRETED, reason="it starts the interpreter by itself")
-def test_strips_of_columns_are_right() -> None:
+def test_strips_of_columns_are_right(request: pytest.FixtureRequest) -> None:
+    """In each dtype with ``--all``; otherwise in one."""
     pytest.importorskip("torch")
     pytest.importorskip("triton", reason="the triton backend needs the package triton")
     environment = {**os.environ, "TRITON_INTERPRET": "1"}
-    command = [sys.executable, __file__]
+    dtypes = ["bfloat16", "float32", "float64"][: None if request.config.getoption("--all") else 1]
+    command = [sys.executable, __file__, *dtypes]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stdout + done.stderr[-2000:]
 
@@ -131,23 +133,23 @@ if not INTERPRETED and __name__ != "__main__":
 
     OPERATIONS = {name: operations.OPERATIONS[name] for name in GRADIENTS}
 
-    @pytest.mark.sampled(2, "op")
+    @pytest.mark.sampled(6, "op")
+    @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64], ids=str)
     @pytest.mark.parametrize("arch", ["sm_80", "sm_90", "sm_100", "sm_120"])
     @pytest.mark.parametrize("op", GRADIENTS)
-    def test_programs_of_a_shared_row_all_run_at_once(op: str, arch: str) -> None:
+    def test_programs_of_a_shared_row_all_run_at_once(op: str, arch: str, dtype: Any) -> None:
         chip = ARCHITECTURES[arch]
-        for dtype in (torch.float32, torch.bfloat16, torch.float64):
-            for shape, axis in (((777, 50257), 1), ((5, 3000017), 1), ((4096, 4096), 0), ((1000003, 33), 0)):
-                (program,) = programs(OPERATIONS[op], "split", shape, axis, dtype, arch)
-                assert program.metadata.launch_cooperative_grid
-                # A thread's own words, once: the compiler may not wait for them again in another layout.
-                waits = re.findall(r"tt\.elementwise_inline_asm[^\n]*ld\.relaxed", program.compiled.asm["ttgir"])
-                assert len(waits) == 1
-                assert occurrences(r"atom\.global\.gpu\.relaxed\.exch\.b64", program)
-                threads = 32 * program.metadata.num_warps
-                registers = -(-program.n_regs // 8) * 8 * threads
-                held = min(chip.registers // registers, chip.threads // threads)
-                assert program.step.grid[0] <= held * chip.multiprocessors
+        for shape, axis in (((777, 50257), 1), ((5, 3000017), 1), ((4096, 4096), 0), ((1000003, 33), 0)):
+            (program,) = programs(OPERATIONS[op], "split", shape, axis, dtype, arch)
+            assert program.metadata.launch_cooperative_grid
+            # A thread's own words, once: the compiler may not wait for them again in another layout.
+            waits = re.findall(r"tt\.elementwise_inline_asm[^\n]*ld\.relaxed", program.compiled.asm["ttgir"])
+            assert len(waits) == 1
+            assert occurrences(r"atom\.global\.gpu\.relaxed\.exch\.b64", program)
+            threads = 32 * program.metadata.num_warps
+            registers = -(-program.n_regs // 8) * 8 * threads
+            held = min(chip.registers // registers, chip.threads // threads)
+            assert program.step.grid[0] <= held * chip.multiprocessors
 
     @pytest.mark.parametrize("op", GRADIENTS)
     def test_split_is_two_launches_where_programs_may_not_wait(op: str) -> None:
@@ -173,4 +175,4 @@ if not INTERPRETED and __name__ != "__main__":
 
 if __name__ == "__main__":
     sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "shared")]
-    sys.exit(strips_are_right())
+    sys.exit(strips_are_right(sys.argv[1:]))

@@ -15,7 +15,7 @@ import pytest
 torch = pytest.importorskip("torch")
 triton = pytest.importorskip("triton", reason="the triton backend needs the package triton")
 
-from asking import Answers, ask, assert_launch, assert_same_as_sibling  # noqa: E402
+from asking import Answers, ask, ask_some, assert_launch, assert_same_as_sibling  # noqa: E402
 from one_input import MIN, SOFTMAX  # noqa: E402
 
 import kernelzoo  # noqa: E402  (after the skips)
@@ -28,8 +28,9 @@ IMPLEMENTATIONS = kernelzoo.implementations("triton")
 
 
 @pytest.fixture(scope="module")
-def on_h200() -> Answers:
-    return ask("triton", "sm_90")
+def on_h200(request: pytest.FixtureRequest) -> Answers:
+    named = (("triton/min/atomic_eager", "bfloat16"),)
+    return ask_some("triton", "sm_90", *named, every=request.config.getoption("--all"))
 
 
 def test_every_implementation_is_shown(on_h200: Answers) -> None:
@@ -77,7 +78,7 @@ def test_steps_that_torch_runs_are_told(on_h200: Answers) -> None:
     assert names == ["aten.fill_.Scalar", "atomic_eager_kernel", "aten.copy_.default"]
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("arch", ["sm_80", "sm_120", "gfx942"])
 def test_the_described_device_sizes_what_fills_it(arch: str) -> None:
     found = ask("triton", arch, "triton/softmax/persistent", "triton/softmax/online")

@@ -61,6 +61,7 @@ def ended(processes: list[subprocess.Popen[bytes]]) -> None:
             process.wait()
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("sizes", "launches"), SIZES, ids=str)
 def test_ranks_exchange_pairs_launch_after_launch(tmp_path: Path, sizes: tuple[int, ...], launches: int) -> None:
     """Uneven shards, ranks that come at other times, and words that are used again."""

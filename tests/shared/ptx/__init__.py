@@ -78,8 +78,8 @@ def _machine() -> Any:
 def _library(code: str) -> Any:
     """The library of a module's kernels."""
     _machine()
-    code = f"{_source('machine.hpp')}\n{code}"
-    return ctypes.CDLL(str(host_compiler.compiled(code, *_FLAGS, "-fvisibility=hidden")))
+    library = host_compiler.compiled(code, *_FLAGS, "-fvisibility=hidden", header=_source("machine.hpp"))
+    return ctypes.CDLL(str(library))
 
 
 def _source(name: str) -> str:
