@@ -225,7 +225,7 @@ def tests_gluon(session: nox.Session) -> None:
     conformance = (CONFORMANCE, *only("gluon"), *session.posargs)
     check(session, "tests/gluon/test_interpreted.py", *conformance, *PARALLEL, **INTERPRETER)
     check(session, "tests/gluon", *PARALLEL, *session.posargs)
-    run = (CONFORMANCE, "--core", "gluon", "-k", "gluon and test_conforms and bfloat16")
+    run = (CONFORMANCE, "--core", "gluon", "-k", "gluon and test_conforms and float32")
     check(session, *run, *only("gluon"), *PARALLEL, **{PTX_EMULATOR: "triton"})
     if GPU:
         check(session, *conformance)
@@ -260,7 +260,7 @@ def tests_helion(session: nox.Session) -> None:
     conformance = (CONFORMANCE, *only("helion"), *session.posargs)
     check(session, *conformance, "--core", "helion", *PARALLEL, **INTERPRETER)
     check(session, "tests/helion", *PARALLEL, *session.posargs)
-    run = (CONFORMANCE, "--core", "helion", "-k", "helion and test_conforms and bfloat16 and auto")
+    run = (CONFORMANCE, "--core", "helion", "-k", "helion and test_conforms and float32 and auto")
     check(session, *run, "--kernelzoo-require", "helion", *PARALLEL, **{PTX_EMULATOR: "triton"})
     if GPU:
         check(session, *conformance)
