@@ -20,8 +20,9 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-SHAPES = ",".join(f"{rows}x{n}" for rows in (512, 1000, 2048, 3001, 4096) for n in (1023, 2048, 3000, 4096))
-BENCH = ("--op", "softmax", "--backend", "torch,cupy", "--variant", "eager,auto", "--dtype", "float32")
+SHAPES = ",".join(f"{rows}x{n}" for rows in (512, 1000, 2048, 3001, 4096) for n in (1023, 1500, 2048, 2999, 3000, 4096))
+BENCH = ("--op", "softmax", "--backend", "torch,cupy", "--variant", "eager,fused", "--dtype", "float32")
+"""Two that are far apart: where a verdict is unclear, a race takes more rounds in one sweep than in another."""
 
 Times = list[tuple[float, str, str]]
 """When a result came, of which problem, by which GPU."""
