@@ -127,7 +127,9 @@ def scan(backend: str, package: str, operations: tuple[str, ...]) -> tuple[Found
     for op in operations:
         for path in (file for folder in folders for file in (folder / f"{op}.py", *sorted((folder / op).glob("*.py")))):
             try:
-                found += (one for one in _decorated(path, operations) if one.backend == backend)
+                quick = _written(path) if BUILT_IN.get(backend) == package else None
+                among = _decorated(path, operations) if quick is None else quick
+                found += (one for one in among if one.backend == backend)
             except _UnreadableError as error:
                 unreadable(error)
     return tuple(found)
@@ -193,6 +195,27 @@ def _parsed(path: Path) -> ast.Module:
 
 def _unreadable(path: Path, line: int | None, words: str) -> _UnreadableError:
     return _UnreadableError(f"{path.parent.name}/{path.name}{f', line {line}' if line else ''}: {words}")
+
+
+_REGISTERS = re.compile(r"^@(?:\w+\.)*(?:register|chooser)\(", re.MULTILINE)
+_AS_OURS = re.compile(
+    r'^@(register|chooser)\("(\w+)", "(\w+)", "(\w+)"\)\n(?:@planned\(\w*\)\n)?'
+    r'def \w+\((?:(?!\ndef )[^"])*?\) -> [^\n"]*:\n    """([^\\]*?)"""',
+    re.MULTILINE,
+)
+
+
+def _written(path: Path) -> list[Found] | None:
+    """What ``_decorated`` finds in a file that is written as ours are, in a tenth of its time; None for any other."""
+    try:
+        source = path.read_text(encoding="utf-8") if path.is_file() else ""
+    except (OSError, ValueError):
+        return None
+    rows = [
+        Found(backend, op, variant, summary_of(doc), kind == "chooser", path)
+        for kind, backend, op, variant, doc in _AS_OURS.findall(source)
+    ]
+    return rows if len(rows) == len(_REGISTERS.findall(source)) else None
 
 
 def _decorated(path: Path, operations: Sequence[str]) -> Iterator[Found]:

@@ -12,7 +12,7 @@ import torch
 from registered import forget, unload
 
 import kernelzoo
-from kernelzoo import packages, registry
+from kernelzoo import operations, packages, registry
 from kernelzoo.errors import InputTypeError, LaunchError
 from kernelzoo.launch import Launch
 from kernelzoo.packages import BUILT_IN
@@ -223,3 +223,24 @@ def test_what_an_implementation_is_is_said_to_the_end() -> None:
     """A docstring's first paragraph may have several lines."""
     said = {i.id: i.summary for i in kernelzoo.implementations() if i.backend in packages.BUILT_IN}
     assert not [id for id, summary in said.items() if not summary.endswith(".") or "\n" in summary]
+
+
+def test_what_is_written_as_ours_is_listed_without_parsing(tmp_path: Path) -> None:
+    """All of ours is, and the same as by Python's own parser; any other way to write it is left to that."""
+    files = [path for name in BUILT_IN.values() for path in Path(packages._folders(name)[0]).glob("*/*.py")]
+    listed = {path: packages._written(path) for path in files}
+    assert listed == {path: list(packages._decorated(path, tuple(operations.BUILT_IN))) for path in files}
+    assert sum(map(len, listed.values())) > 300
+    ours = '@register("triton", "min", "rows")\ndef rows(x: Tensor) -> Launch:\n    """By rows.\n\n    More."""\n'
+    path = tmp_path / "rows.py"
+    path.write_text(ours)
+    assert [one.summary for one in packages._written(path) or ()] == ["By rows."]
+    for other in (
+        ours.replace('"rows")', "NAME)"),
+        ours.replace("@register", "@kernelzoo.register"),
+        ours.replace('    """By', '    y = x\n    """By'),
+        ours.replace("By", "\\x42y"),
+        '@register("triton", "min", "rows")\ndef rows(x: Tensor) -> Launch:\n    return x\n\n\n' + ours[35:],
+    ):
+        path.write_text(other)
+        assert packages._written(path) is None, other
