@@ -166,7 +166,7 @@ def document(kind: str, here: Here, started: str, rows: list[dict[str, Any]], **
         versions = versions | {"nccl": ".".join(map(str, torch.cuda.nccl.version()))}  # type: ignore[no-untyped-call]
     return {
         "format": f"kernelzoo-{kind}/1",
-        "command": ["python", *sys.argv],
+        "command": ["python", *map(_anywhere, sys.argv)],
         "environment": {"device": f"{here.ranks} x {name}" if here.cuda else name, "versions": versions},
         "ranks": here.ranks,
         "transport": here.transport,
@@ -176,6 +176,15 @@ def document(kind: str, here: Here, started: str, rows: list[dict[str, Any]], **
         **more,
         "rows": rows,
     }
+
+
+def _anywhere(word: str) -> str:
+    """A word of a command without the folders of this machine: programs by their place here, other files by name."""
+    path = Path(word)
+    if not path.is_absolute():
+        return word
+    top = Path(__file__).parents[1]
+    return str(path.relative_to(top)) if path.is_relative_to(top) else path.name
 
 
 def now() -> str:

@@ -49,7 +49,10 @@ def test_the_checks_run_and_a_rank_is_killed(tmp_path: Path) -> None:
     file = tmp_path / "found.json"
     done = started("ranked_checks.py", "-o", str(file), "--seconds", "4", "--calls", "40")
     assert done.returncode == 0, done.stdout + done.stderr[-3000:]
-    rows = json.loads(file.read_text(encoding="utf-8"))["rows"]
+    found = json.loads(file.read_text(encoding="utf-8"))
+    said = " ".join(found["command"])
+    assert said.startswith("python bench/ranked_checks.py ") and "found.json" in said and str(tmp_path) not in said
+    rows = found["rows"]
     assert {row["section"] for row in rows} == {"contract", "repeat", "killed"}
     assert {row["op"] for row in rows} == {"softmax", "min", "softmax_backward", "min_backward"}
     assert all(row["count"] and not row["wrong"] for row in rows)
