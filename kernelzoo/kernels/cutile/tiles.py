@@ -160,8 +160,18 @@ def cut(rows: Rows, tile: Tile, device: Device) -> Cut:
 def is_ragged(rows: Rows, x: torch.Tensor) -> bool:
     """Whether rows follow each other without a gap, and begin anywhere in vectors though the first begins with one."""
     pack = VECTOR_BYTES // rows.itemsize
-    near = View(x, (rows.total * rows.n,), (1,))
-    return rows.one_piece and rows.aligned and rows.n % pack > 0 and rows.n >= 4 * pack and not near.far
+    return rows.one_piece and rows.aligned and rows.n % pack > 0 and rows.n >= 4 * pack and not flat(x).far
+
+
+def inside_sizes(rows: Rows) -> tuple[int, int]:
+    """Of rows that are ragged: elements of a vector, and the power of two that holds a row's whole vectors."""
+    pack = VECTOR_BYTES // rows.itemsize
+    return pack, power_of_two(rows.n // pack) * pack
+
+
+def flat(tensor: torch.Tensor) -> View:
+    """A tensor that is one piece of memory, as one axis."""
+    return View(tensor, (tensor.numel(),), (1,))
 
 
 # --- Tensors as arrays ----------------------------------------------------------------------------------------------

@@ -7,13 +7,13 @@ is read by elements.
 import cuda.tile as ct
 import torch
 
-from kernelzoo.kernels.cutile.launch import View, bound, device_of
+from kernelzoo.kernels.cutile.launch import bound, device_of
 from kernelzoo.kernels.cutile.min.tiles import identity
 from kernelzoo.kernels.cutile.min.words import least_of, lower
-from kernelzoo.kernels.cutile.tiles import Cut, Tile, cut
+from kernelzoo.kernels.cutile.tiles import Tile, cut, flat, inside_sizes
 from kernelzoo.kernels.cutile.words import inside_of, memory_of, places_of_ends
 from kernelzoo.launch import Launch
-from kernelzoo.layout import VECTOR_BYTES, Rows, power_of_two
+from kernelzoo.layout import Rows
 
 
 def least_end(x, number, n, IDENTITY, PACK):
@@ -85,14 +85,10 @@ def ragged_split_kernel(
         ct.scatter(arrivals, row, 0)  # for the next launch
 
 
-def _seen(rows: Rows, x: torch.Tensor, out: torch.Tensor) -> list[View]:
-    return [View(x, (rows.total * rows.n,), (1,)), View(out, (rows.total,), (1,))]
-
-
 def _kinds(rows: Rows, dtype: torch.dtype, tile: Tile) -> tuple[object, ...]:
     """IDENTITY, FLOAT, PACK and SIZE of a kernel."""
-    pack = VECTOR_BYTES // rows.itemsize
-    return identity(dtype), dtype.is_floating_point, pack, min(tile.block, power_of_two(rows.n // pack) * pack)
+    pack, size = inside_sizes(rows)
+    return identity(dtype), dtype.is_floating_point, pack, min(tile.block, size)
 
 
 def launch_of_ragged(
@@ -101,15 +97,15 @@ def launch_of_ragged(
     """The launch of one of the first two kernels, a program to each row."""
     kernel = ragged_deferred_kernel if deferred else ragged_rows_kernel
     constants = _kinds(rows, x.dtype, tile)
-    return bound(id, kernel, (x, out), _seen(rows, x, out), (rows.n,), constants, rows.total, tile.warps)
+    return bound(id, kernel, (x, out), (flat(x), flat(out)), (rows.n,), constants, rows.total, tile.warps)
 
 
 def launch_ragged_in_parts(id: str, x: torch.Tensor, out: torch.Tensor, rows: Rows, tile: Tile) -> Launch:
     """The launch of so many programs to a row as fill the device. It leaves its counts of arrivals at zero."""
-    plan: Cut = cut(rows, tile, device_of(x))
+    plan = cut(rows, tile, device_of(x))
     partials = x.new_empty(rows.total * plan.parts)
     arrivals = x.new_zeros(rows.total, dtype=torch.int32)
-    views = (*_seen(rows, x, out), *(View(one, (one.numel(),), (1,)) for one in (partials, arrivals)))
+    views = [flat(one) for one in (x, out, partials, arrivals)]
     constants = (plan.merged, *_kinds(rows, x.dtype, tile))
     programs = rows.total * plan.parts
     return bound(id, ragged_split_kernel, (x, out), views, (rows.n, *plan), constants, programs, tile.warps)

@@ -7,11 +7,12 @@ The whole vectors inside a row are an array of their own, and what is left of it
 import cuda.tile as ct
 import torch
 
-from kernelzoo.kernels.cutile.launch import View, bound
+from kernelzoo.kernels.cutile.launch import bound
 from kernelzoo.kernels.cutile.softmax.words import exponential, zero_if_empty
+from kernelzoo.kernels.cutile.tiles import flat, inside_sizes
 from kernelzoo.kernels.cutile.words import inside_of, memory_of, places_of_ends, wide
 from kernelzoo.launch import Launch
-from kernelzoo.layout import VECTOR_BYTES, Rows, power_of_two
+from kernelzoo.layout import Rows
 
 
 @ct.kernel
@@ -34,7 +35,5 @@ def ragged_kernel(x, out, n, PACK: ct.Constant[int], SIZE: ct.Constant[int]):
 
 def launch_of_ragged(id: str, x: torch.Tensor, out: torch.Tensor, rows: Rows, warps: int, blocks: int = 1) -> Launch:
     """The launch of ragged_kernel, each row held by so many blocks."""
-    pack = VECTOR_BYTES // rows.itemsize
-    views = [View(tensor, (rows.total * rows.n,), (1,)) for tensor in (x, out)]
-    constants = pack, power_of_two(rows.n // pack) * pack
-    return bound(id, ragged_kernel, (x, out), views, (rows.n,), constants, rows.total, warps, blocks)
+    views = [flat(tensor) for tensor in (x, out)]
+    return bound(id, ragged_kernel, (x, out), views, (rows.n,), inside_sizes(rows), rows.total, warps, blocks)

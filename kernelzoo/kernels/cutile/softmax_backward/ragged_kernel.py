@@ -5,11 +5,11 @@ those. Whole vectors inside a row are an array of their own, and what is left of
 import cuda.tile as ct
 import torch
 
-from kernelzoo.kernels.cutile.launch import View, bound
-from kernelzoo.kernels.cutile.tiles import is_ragged
+from kernelzoo.kernels.cutile.launch import bound
+from kernelzoo.kernels.cutile.tiles import flat, inside_sizes, is_ragged
 from kernelzoo.kernels.cutile.words import inside_of, memory_of, places_of_ends, wide
 from kernelzoo.launch import Launch
-from kernelzoo.layout import VECTOR_BYTES, Rows, power_of_two
+from kernelzoo.layout import VECTOR_BYTES, Rows
 
 
 def vectors_of(x, number, n, PACK, SIZE):
@@ -43,7 +43,5 @@ def are_ragged(rows: Rows, grad: torch.Tensor, y: torch.Tensor) -> bool:
 
 def launch_of_ragged(id: str, tensors: tuple[torch.Tensor, ...], rows: Rows, warps: int) -> Launch:
     """The launch of ragged_kernel. tensors: grad, y and out."""
-    pack = VECTOR_BYTES // rows.itemsize
-    views = [View(tensor, (rows.total * rows.n,), (1,)) for tensor in tensors]
-    constants = pack, power_of_two(rows.n // pack) * pack
-    return bound(id, ragged_kernel, tensors, views, (rows.n,), constants, rows.total, warps)
+    views = [flat(tensor) for tensor in tensors]
+    return bound(id, ragged_kernel, tensors, views, (rows.n,), inside_sizes(rows), rows.total, warps)
