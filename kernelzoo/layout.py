@@ -146,6 +146,13 @@ class Rows(Layout):
         """Whether x and out both start on a 16-byte boundary."""
         return self.x_phase == self.out_phase == 0
 
+    @property
+    def ragged(self) -> bool:
+        """Whether rows of a few vectors follow each other without a gap, and begin anywhere in vectors though the first
+        begins with one."""
+        vector = self.whole_vector
+        return self.one_piece and self.aligned and self.n % vector > 0 and self.n >= 4 * vector
+
     @cached_property
     def common(self) -> int:
         """The power of two, at most 16, of which a row's length and the offsets of rows are multiples."""

@@ -98,6 +98,26 @@ def test_every_form_reads_and_writes_16_bytes_at_a_time(op: operations.Operation
     assert taken
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize(
+    ("op", "form", "shape"),
+    [
+        (MIN, "rows", (1823, 781)),
+        (MIN, "rows_deferred_block", (777, 50257)),
+        (MIN, "split_two_launches", (5, 3000017)),
+        (SOFTMAX, "fused", (3001, 5003)),
+        (SOFTMAX, "online", (777, 50257)),
+        (SOFTMAX, "split_two_launches", (61, 99991)),
+    ],
+    ids=lambda value: getattr(value, "name", value),
+)
+def test_rows_that_begin_anywhere_are_read_by_whole_vectors_inside(op: Any, form: str, shape: Any, dtype: Any) -> None:
+    made = programs(op, form, shape, 1, dtype, "sm_90")
+    assert not [described(program) for program in made if program.n_spills]
+    assert occurrences(LOAD, made[0])
+    assert op is MIN or occurrences(STORE, made[-1])
+
+
 @pytest.mark.parametrize(("op", "form"), FORMS, ids=lambda value: getattr(value, "name", value))
 def test_no_launch_is_prepared_early(op: operations.Operation, form: str) -> None:
     """A kernel that is begun early must wait for the launch before, for which Helion has no word."""

@@ -159,8 +159,7 @@ def cut(rows: Rows, tile: Tile, device: Device) -> Cut:
 
 def is_ragged(rows: Rows, x: torch.Tensor) -> bool:
     """Whether rows follow each other without a gap, and begin anywhere in vectors though the first begins with one."""
-    pack = VECTOR_BYTES // rows.itemsize
-    return rows.one_piece and rows.aligned and rows.n % pack > 0 and rows.n >= 4 * pack and not flat(x).far
+    return rows.ragged and not flat(x).far
 
 
 def inside_sizes(rows: Rows) -> tuple[int, int]:

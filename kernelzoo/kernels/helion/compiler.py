@@ -24,7 +24,9 @@ from kernelzoo.kernels.shared.jit import INTERPRETED
 SIZES = (11, 65537, 7)
 """Of the axes outer, n and inner of examples, and..."""
 PARTS = 19
-"""...of parts of n: no two alike, which Helion would take for one."""
+"""...of parts of n, and..."""
+ALL = 720899
+"""...of a tensor as one axis: no two alike, which Helion would take for one."""
 
 SETTINGS: dict[str, Any] = {
     "static_shapes": False,
@@ -50,7 +52,7 @@ class Example:
 
     @property
     def tensor(self) -> torch.Tensor:
-        sizes = dict(zip(("outer", "n", "inner"), SIZES, strict=True), parts=PARTS)
+        sizes = dict(zip(("outer", "n", "inner"), SIZES, strict=True), parts=PARTS, all=ALL)
         return torch.empty([sizes[axis] for axis in self.axes.split()], dtype=self.dtype, device="cpu")
 
 
@@ -65,7 +67,7 @@ class Program:
     blocks: tuple[int, ...]
     """Elements of a program's block along the tiles, in the order in which the kernel names them."""
     order: tuple[int, ...]
-    """Axes of the grid, the fastest first."""
+    """Axes of the grid, the fastest first; empty where there is one."""
     warps: int
     far: bool
     """Whether offsets need 64 bits."""
@@ -75,7 +77,7 @@ class Program:
         """All that Helion would search for."""
         return helion.Config(
             block_sizes=list(self.blocks),
-            loop_orders=[list(self.order)],
+            loop_orders=[list(self.order)] if self.order else [],
             num_warps=self.warps,
             num_stages=1,
             indexing="pointer",

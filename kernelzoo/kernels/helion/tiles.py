@@ -52,6 +52,21 @@ def seen(rows: Rows, x: torch.Tensor, out: torch.Tensor) -> tuple[torch.Tensor, 
     return _view(lies, x, Strides(lies.x_outer, lies.x_n, lies.x_inner, 0)), _view(lies, out, to)
 
 
+def flat(*tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """Tensors that are one piece of memory each, as one axis. No copy."""
+    return tuple(x.as_strided((x.numel(),), (1,)) for x in tensors)
+
+
+def shift_of(rows: Rows) -> int:
+    """Elements of a vector, as the power of two that they are."""
+    return rows.whole_vector.bit_length() - 1
+
+
+def whole_of(rows: Rows) -> int:
+    """The power of two of elements that holds a row's whole vectors, wherever it begins."""
+    return power_of_two(rows.n // rows.whole_vector) * rows.whole_vector
+
+
 def seen_beside(rows: Rows, tensor: torch.Tensor, strides: Strides) -> torch.Tensor:
     """Another tensor as kernels see it, whose strides are counted by the rows of x."""
     return _view(placed(rows), tensor, by_columns(rows, strides) if rows.across else strides)

@@ -7,6 +7,7 @@ import torch
 from kernelzoo.kernels.helion import tiles
 from kernelzoo.kernels.helion.compiler import Program
 from kernelzoo.kernels.helion.launch import bound
+from kernelzoo.kernels.helion.min.ragged_kernel import launch_of_ragged
 from kernelzoo.kernels.helion.min.tiles import Numbers, identity, plain, row_tile
 from kernelzoo.kernels.shared.jit import device_of
 from kernelzoo.launch import Launch
@@ -32,6 +33,8 @@ def rows(x: torch.Tensor, out: torch.Tensor) -> Launch:
     x, out = plain(x), plain(out)
     rows, device = rows_of(x, out), device_of(x)
     tile, views = row_tile(of(Numbers, device.index), device, rows), tiles.seen(rows, x, out)
+    if rows.ragged:
+        return launch_of_ragged("helion/min/rows", x, out, rows, tile)
     kinds, far = (identity(x.dtype), tiles.wide(x)), tiles.far(*views)
     blocks = tile.outer, tile.inner, tile.cols
     program = Program(rows_kernel, tiles.examples(*views), 0, kinds, blocks, (1, 0), tile.warps, far)

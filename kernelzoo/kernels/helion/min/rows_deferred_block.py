@@ -3,6 +3,7 @@
 import torch
 
 from kernelzoo.kernels.helion.min.deferred_kernel import launch_deferred
+from kernelzoo.kernels.helion.min.ragged_kernel import launch_of_ragged
 from kernelzoo.kernels.helion.min.tiles import Numbers, plain, row_tile
 from kernelzoo.kernels.shared.jit import device_of
 from kernelzoo.launch import Launch
@@ -15,6 +16,8 @@ from kernelzoo.tables import of
 def rows_deferred_block(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """Parallel over rows; the running minimum stays a whole tile, reduced across lanes once, after the loop."""
     x, out = plain(x), plain(out)
-    device = device_of(x)
-    tile = row_tile(of(Numbers, device.index), device, rows_of(x, out))
-    return launch_deferred("helion/min/rows_deferred_block", x, out, tile)
+    id, rows, device = "helion/min/rows_deferred_block", rows_of(x, out), device_of(x)
+    tile = row_tile(of(Numbers, device.index), device, rows)
+    if rows.ragged:
+        return launch_of_ragged(id, x, out, rows, tile, deferred=True)
+    return launch_deferred(id, x, out, tile)

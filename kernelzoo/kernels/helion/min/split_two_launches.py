@@ -7,6 +7,7 @@ import torch
 from kernelzoo.kernels.helion import tiles
 from kernelzoo.kernels.helion.compiler import Example, Program
 from kernelzoo.kernels.helion.launch import bound
+from kernelzoo.kernels.helion.min.ragged_kernel import launch_of_ragged_parts
 from kernelzoo.kernels.helion.min.rows import rows_kernel
 from kernelzoo.kernels.helion.min.tiles import Numbers, column_tile, identity, plain, row_tile
 from kernelzoo.kernels.shared.jit import device_of
@@ -45,7 +46,9 @@ def split_two_launches(x: torch.Tensor, out: torch.Tensor) -> Launch:
     leave = Program(parts_kernel, (x_kind, left), 1, kinds, blocks, (2, 1, 0), tile.warps, far)
     lanes = tile.outer, tile.inner, power_of_two(plan.parts)
     reduce = Program(rows_kernel, (Example(partials.dtype), out_kind), 0, kinds, lanes, (1, 0), 1, far)
-    return sequence(
-        bound(id, leave, views, (views[0], partials), (plan.span,)),
-        bound(id, reduce, views, (partials, views[1])),
-    )
+    if rows.ragged:
+        views = tiles.flat(x)[0], views[1]
+        first = launch_of_ragged_parts(id, *views, partials, rows, tile, plan.span)
+    else:
+        first = bound(id, leave, views, (views[0], partials), (plan.span,))
+    return sequence(first, bound(id, reduce, views, (partials, views[1])))

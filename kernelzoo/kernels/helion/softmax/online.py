@@ -10,6 +10,7 @@ import torch
 from kernelzoo.kernels.helion import tiles
 from kernelzoo.kernels.helion.compiler import Program
 from kernelzoo.kernels.helion.launch import bound
+from kernelzoo.kernels.helion.softmax.ragged_kernel import launch_of_ragged_online
 from kernelzoo.launch import Launch
 from kernelzoo.layout import rows_of
 from kernelzoo.registry import register
@@ -44,6 +45,8 @@ def online(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """
     rows = rows_of(x, out)
     tile, views = tiles.block(rows, BLOCK_BYTES), tiles.seen(rows, x, out)
+    if rows.ragged:
+        return launch_of_ragged_online("helion/softmax/online", x, out, rows, tile)
     kinds, far = (tiles.wide(x),), tiles.far(*views)
     blocks = tile.outer, tile.inner, tile.cols, tile.cols
     program = Program(online_kernel, tiles.examples(*views), 0, kinds, blocks, (1, 0), tile.warps, far)

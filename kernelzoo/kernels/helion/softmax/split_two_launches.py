@@ -8,6 +8,7 @@ from kernelzoo.kernels.helion import tiles
 from kernelzoo.kernels.helion.compiler import Example, Program
 from kernelzoo.kernels.helion.launch import bound
 from kernelzoo.kernels.helion.softmax.online import BLOCK_BYTES
+from kernelzoo.kernels.helion.softmax.ragged_kernel import launch_of_ragged_parts
 from kernelzoo.kernels.shared.jit import device_of
 from kernelzoo.launch import Launch, sequence
 from kernelzoo.layout import rows_of
@@ -58,6 +59,8 @@ def split_two_launches(x: torch.Tensor, out: torch.Tensor) -> Launch:
     tile, views = tiles.block(rows, BLOCK_BYTES), tiles.seen(rows, x, out)
     plan, lies = tiles.cut(rows, tile, device_of(x)), tiles.placed(rows)
     tops, totals = x.new_empty((2, lies.outer, plan.parts, lies.inner), dtype=wide).unbind()
+    if rows.ragged:
+        return launch_of_ragged_parts(id, x, out, (tops, totals), rows, tile, plan.span)
     x_kind, out_kind = tiles.examples(*views)
     pair = Example(wide, "outer parts inner")
     far, blocks, order = tiles.far(*views, tops), (tile.outer, tile.inner, tile.cols), (2, 1, 0)

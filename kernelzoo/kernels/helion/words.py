@@ -1,0 +1,31 @@
+"""What kernels have in common of rows that begin anywhere in vectors: the whole vectors inside a row, and its two ends.
+
+Helion traces these as if they stood in the kernel. Tensors are one axis here, and offsets count from their first
+element, which begins a vector of ``1 << shift`` elements.
+"""
+
+import helion.language as hl
+import torch
+
+
+def inside_of(row, n, shift: int):
+    """Where the whole vectors of rows begin, and where they have ended. Multiples, as the compiler sees by the last
+    operation: it reads a vector with one instruction only where it knows that."""
+    first = ((row * n + ((1 << shift) - 1)) >> shift) * (1 << shift)
+    stop = ((row * n + n) >> shift) * (1 << shift)
+    return first, stop
+
+
+def places_of_ends(row, n, first, stop, shift: int, part=0):
+    """A vector's worth of places before the whole vectors of each row and one after them, and which are in the row: of
+    several parts, only for the first."""
+    lane = hl.arange(2 << shift).unsqueeze(0)
+    before = lane < (1 << shift)
+    place = torch.where(before, row * n + lane, stop + lane - (1 << shift))
+    mine = lane + part * (2 << shift) < (2 << shift)
+    return place, mine & torch.where(before, place < first, place < row * n + n)
+
+
+def taken(x, place, here, nothing, wide: torch.dtype):
+    """Elements of x as they are computed, and nothing where they are not here."""
+    return torch.where(here, hl.load(x, [place], extra_mask=here).to(wide), nothing)
