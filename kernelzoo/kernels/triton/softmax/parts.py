@@ -97,7 +97,8 @@ def split_parts(
         for parts in choices:
             share = -(-n // parts)
             again = 1 + reread * (1 - held / share) if share > held else 1.0
-            time = rounds * (again * max(groups * parts, full) * share / elements_per_us + each)
+            seam = 0.75 if share > held else 0.0
+            time = rounds * (again * max(groups * parts, full) * share / elements_per_us + each + seam)
             if time < least:
                 best, least = (tiling, parts), time
 
