@@ -149,9 +149,13 @@ def copies(sets: Sequence[Set]) -> list[Launch]:
 
 
 def _choices(operations: Sequence[operations.Operation], x: torch.Tensor, out: torch.Tensor) -> Iterator[Launch]:
-    """The choice of each of the zoo's own backends for operations on each row, where it runs here and is right."""
+    """The choice of each of the zoo's own backends for operations on each row, where it runs here and is right.
+
+    Not Helion's: its kernels are Triton's code, and a process waits ten seconds for its compiler.
+    """
     for implementation in (i for op in operations for i in registry.implementations(op=op.name)):
-        if implementation.variant != "auto" or implementation.backend not in packages.BUILT_IN:
+        known = implementation.backend in packages.BUILT_IN and implementation.backend != "helion"
+        if implementation.variant != "auto" or not known:
             continue
         try:
             if registry.language(implementation.backend).emulator:
