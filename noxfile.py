@@ -269,7 +269,7 @@ def tests_helion(session: nox.Session) -> None:
 @nox.session(name="tests-cupy")
 def tests_cupy(session: nox.Session) -> None:
     """The contract, for the CuPy backend: emulated, compiled ahead of time, and on a GPU if there is one."""
-    install(session, "test", *COMPILER, extras=(f"cupy-cuda{CUDA}",))
+    install(session, "test", "disassembler", *COMPILER, extras=(f"cupy-cuda{CUDA}",))
     conformance = (CONFORMANCE, *only("cupy"), *session.posargs)
     emulated = (f"tests/cupy/test_{name}.py" for name in ("emulated", "example_operations"))
     check(session, *emulated, *conformance, *PARALLEL, **EMULATOR)

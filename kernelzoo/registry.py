@@ -282,17 +282,18 @@ def implementations(backend: str | None = None, op: str | None = None) -> tuple[
     if op is not None:
         known_op(op)
     names = tuple(operations.OPERATIONS)
-    read = (Implementation(*found[:5]) for name, package in packages().items() for found in scan(name, package, names))
-    found = {i.id: i for i in read}
+    found = dict[str, Implementation]()
+    for name, package in packages().items():
+        for row in scan(name, package, names) if backend in (None, name) else ():
+            if op in (None, row.op):
+                implementation = Implementation(*row[:5])
+                found[implementation.id] = implementation
     for (name, operation, variant), bind in list(_registered.items()):
-        chooses = (name, operation, variant) in _choosers
-        implementation = Implementation(name, operation, variant, summary_of(bind.__doc__), chooses)
-        found.setdefault(implementation.id, implementation)
-    return tuple(
-        found[id]
-        for id in sorted(found)
-        if found[id].backend == (backend or found[id].backend) and found[id].op == (op or found[id].op)
-    )
+        if backend in (None, name) and op in (None, operation):
+            chooses = (name, operation, variant) in _choosers
+            implementation = Implementation(name, operation, variant, summary_of(bind.__doc__), chooses)
+            found.setdefault(implementation.id, implementation)
+    return tuple(found[id] for id in sorted(found))
 
 
 def implementation(id: str) -> Implementation:
@@ -302,9 +303,12 @@ def implementation(id: str) -> Implementation:
     >>> kernelzoo.implementation("torch/min/eager").id
     'torch/min/eager'
     """
-    if id not in (known := {i.id: i for i in implementations()}):
-        raise UnknownNameError("implementation", id, known)
-    return known[id]
+    backend, _, rest = id.partition("/")
+    if backend in backends() and (op := rest.partition("/")[0]) in operations.OPERATIONS:
+        for one in implementations(backend, op):
+            if one.id == id:
+                return one
+    raise UnknownNameError("implementation", id, {i.id: i for i in implementations()})
 
 
 def launch_of(id: str, bind: Bind, *tensors: torch.Tensor, **scalars: Any) -> Launch:
