@@ -284,15 +284,11 @@ def implementations(backend: str | None = None, op: str | None = None) -> tuple[
     names = tuple(operations.OPERATIONS)
     found = dict[str, Implementation]()
     for name, package in packages().items():
-        for row in scan(name, package, names) if backend in (None, name) else ():
-            if op in (None, row.op):
-                implementation = Implementation(*row[:5])
-                found[implementation.id] = implementation
-    for (name, operation, variant), bind in list(_registered.items()):
-        if backend in (None, name) and op in (None, operation):
-            chooses = (name, operation, variant) in _choosers
-            implementation = Implementation(name, operation, variant, summary_of(bind.__doc__), chooses)
-            found.setdefault(implementation.id, implementation)
+        rows = scan(name, package, names) if backend in (None, name) else ()
+        found |= {f"{name}/{row.op}/{row.variant}": Implementation(*row[:5]) for row in rows if op in (None, row.op)}
+    for key, bind in list(_registered.items()):
+        if backend in (None, key[0]) and op in (None, key[1]):
+            found.setdefault("/".join(key), Implementation(*key, summary_of(bind.__doc__), key in _choosers))
     return tuple(found[id] for id in sorted(found))
 
 
@@ -303,12 +299,12 @@ def implementation(id: str) -> Implementation:
     >>> kernelzoo.implementation("torch/min/eager").id
     'torch/min/eager'
     """
-    backend, _, rest = id.partition("/")
-    if backend in backends() and (op := rest.partition("/")[0]) in operations.OPERATIONS:
-        for one in implementations(backend, op):
-            if one.id == id:
-                return one
-    raise UnknownNameError("implementation", id, {i.id: i for i in implementations()})
+    backend, op, *_ = (*id.split("/"), "")
+    among = implementations(backend, op) if backend in backends() and op in operations.OPERATIONS else ()
+    for one in among:
+        if one.id == id:
+            return one
+    raise UnknownNameError("implementation", id, [i.id for i in implementations()])
 
 
 def launch_of(id: str, bind: Bind, *tensors: torch.Tensor, **scalars: Any) -> Launch:

@@ -10,7 +10,7 @@ from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING
 
-from kernelzoo import operations, packages, registry
+from kernelzoo import operations, registry
 from kernelzoo.errors import ContractError, KernelZooError
 from kernelzoo.launch import Launch, void
 from kernelzoo.measure.clocks import DeviceClock, WallClock
@@ -41,10 +41,10 @@ def ceilings(device: torch.device) -> Ceilings:
     """Measure the ceilings of a GPU: the best of several kernels that only copy, and of several that only read.
 
     A contiguous ``copy_`` is no such kernel: in a CUDA graph it runs on the copy engine, at two thirds of the speed.
-    Among the readers is each operation of the zoo's own backends that reduces, where it passes for right: no plain sum
-    of torch's reads as fast as they do, and a ceiling that a kernel passes through is none. So it is with those that
-    copy, and each operation that writes all, and with the floor: a backend may have a way to launch that takes less
-    than torch's smallest kernel.
+    Among the readers is each operation that reduces, by each backend that a call tries, where it passes for right: no
+    plain sum of torch's reads as fast as they do, and a ceiling that a kernel passes through is none. So it is with
+    those that copy, and each operation that writes all, and with the floor: a backend may have a way to launch that
+    takes less than torch's smallest kernel.
     """
     import torch
 
@@ -149,13 +149,12 @@ def copies(sets: Sequence[Set]) -> list[Launch]:
 
 
 def _choices(operations: Sequence[operations.Operation], x: torch.Tensor, out: torch.Tensor) -> Iterator[Launch]:
-    """The choice of each of the zoo's own backends for operations on each row, where it runs here and is right.
+    """The choice of each backend that a call tries on a GPU, for operations on each row, where it is right.
 
-    Not Helion's: its kernels are Triton's code, and a process waits ten seconds for its compiler.
+    The others' imports would take a process ten seconds more.
     """
     for implementation in (i for op in operations for i in registry.implementations(op=op.name)):
-        known = implementation.backend in packages.BUILT_IN and implementation.backend != "helion"
-        if implementation.variant != "auto" or not known:
+        if implementation.variant != "auto" or implementation.backend not in registry.PREFERENCE["cuda"]:
             continue
         try:
             if registry.language(implementation.backend).emulator:

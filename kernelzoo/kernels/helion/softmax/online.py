@@ -10,7 +10,7 @@ import torch
 from kernelzoo.kernels.helion import tiles
 from kernelzoo.kernels.helion.compiler import Program
 from kernelzoo.kernels.helion.launch import bound
-from kernelzoo.kernels.helion.softmax.ragged_kernel import launch_of_ragged_online
+from kernelzoo.kernels.helion.softmax.ragged_online_kernel import launch_of_ragged_online
 from kernelzoo.launch import Launch
 from kernelzoo.layout import rows_of
 from kernelzoo.registry import register

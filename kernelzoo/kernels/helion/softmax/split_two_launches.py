@@ -8,7 +8,7 @@ from kernelzoo.kernels.helion import tiles
 from kernelzoo.kernels.helion.compiler import Example, Program
 from kernelzoo.kernels.helion.launch import bound
 from kernelzoo.kernels.helion.softmax.online import BLOCK_BYTES
-from kernelzoo.kernels.helion.softmax.ragged_kernel import launch_of_ragged_parts
+from kernelzoo.kernels.helion.softmax.ragged_parts_kernel import launch_of_ragged_parts
 from kernelzoo.kernels.shared.jit import device_of
 from kernelzoo.launch import Launch, sequence
 from kernelzoo.layout import rows_of

@@ -7,7 +7,6 @@ from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.helion import tiles
 from kernelzoo.kernels.helion.compiler import Program
 from kernelzoo.kernels.helion.launch import bound
-from kernelzoo.kernels.helion.softmax.ragged_kernel import launch_of_ragged
 from kernelzoo.kernels.helion.softmax.tile_kernel import tile_kernel
 from kernelzoo.kernels.helion.tiles import Tile, side_by_side, wide_bytes
 from kernelzoo.launch import Launch
@@ -17,10 +16,6 @@ from kernelzoo.tables import knob, numbers
 ON_CHIP_BYTES = 32768 * 4
 """The widest row one program holds in registers: 1024 threads (the most a program may have) times 32 elements of
 float32, or 16 of float64, which leaves half of the 64 registers a thread has then for everything else."""
-
-RAGGED_BYTES = 65536
-"""Of a row that begins anywhere in vectors. Of a longer one, of several, or of float64, the places of elements take
-more registers than there are."""
 
 
 @numbers
@@ -85,11 +80,8 @@ def short_or_refuse(knobs: Numbers, device: Device, rows: Rows, inputs: int, id:
 
 
 def launch_of_tiles(id: str, x: torch.Tensor, out: torch.Tensor, tile: Tile) -> Launch:
-    """The launch of tile_kernel over a problem's tiles, or of its twin for a row that begins anywhere in vectors."""
-    rows = rows_of(x, out)
-    if tile.outer == 1 and rows.ragged and rows.itemsize < 8 and rows.n * rows.itemsize <= RAGGED_BYTES:
-        return launch_of_ragged(id, x, out, rows, tile)
-    views = tiles.seen(rows, x, out)
+    """The launch of tile_kernel over a problem's tiles."""
+    views = tiles.seen(rows_of(x, out), x, out)
     kinds, far = (tiles.wide(x),), tiles.far(*views)
     blocks = tile.outer, tile.inner
     program = Program(tile_kernel, tiles.examples(*views), 0, kinds, blocks, (1, 0), tile.warps, far)
