@@ -5,9 +5,10 @@
     python bench/records.py pages                   # README and docs, from what bench/results/ holds
 
 ``run`` puts each record into bench/results/, under the GPU's name (``h200-axes.json.gz``) and in place of an older one,
-once its command has ended. What reads a clock runs on the first GPU, one after the other; the other checks run beside
-it on the second, or after it where there is one GPU, also one after the other, since each takes many processes. What
-doesn't fit into ``--minutes`` is not begun, and what is cut off stays in out/records, with the logs. ``pages --check``
+once its command has ended. What reads a clock runs on the first GPU, one after the other, and sweeps on all; the other
+checks run beside it on the second, or after it where there is one GPU or a sweep, also one after the other, since each
+takes many processes. What doesn't fit into ``--minutes`` is not begun, and what is cut off stays in out/records, with
+the logs: ``--resume`` goes on with a sweep. ``pages --check``
 writes nothing and fails if a page would change; figures are not compared.
 """
 
@@ -53,7 +54,7 @@ class Record:
     """Less the GPU's name before it."""
     command: str
     seconds: int
-    """What it took on an H200, about."""
+    """What it took on one H200, about."""
     alone: bool = False
     """It reads a clock, or takes every GPU: nothing else may run on the first one."""
     gpus: int = 1
@@ -72,6 +73,11 @@ class Record:
         return [word.format(where, **maps) for word in shlex.split(self.command)]
 
     @property
+    def spread(self) -> bool:
+        """Whether its problems are handed out to all GPUs that there are."""
+        return "--gpus all" in self.command
+
+    @property
     def packed(self) -> bool:
         return self.command.startswith("pytest")
 
@@ -86,33 +92,38 @@ RECORDS = (
     Record(
         "map-softmax.json.gz",
         f"kernelzoo bench --shapes map --op softmax {PEERS} --backend {EVERY},liger,flaggems,quack"
-        " --variant auto,eager,compile,library --waive quack/softmax/library --rounds 9 -o {}",
-        400,
+        " --variant auto,eager,compile,library --waive quack/softmax/library --rounds 9 --gpus all -o {}",
+        1400,
         alone=True,
     ),
     Record(
         "map-min.json.gz",
         f"kernelzoo bench --shapes map --op min {PEERS} --backend {EVERY},flaggems,cub"
-        " --variant auto,eager,compile,library --rounds 9 -o {}",
-        320,
+        " --variant auto,eager,compile,library --rounds 9 --gpus all -o {}",
+        960,
         alone=True,
     ),
     Record(
         "gradients.json.gz",
         f"kernelzoo bench --shape {GRADIENTS} --op softmax_backward,min_backward {PEERS}"
         f" --backend {EVERY},liger,quack --variant auto,eager,compile,library"
-        " --waive quack/softmax_backward/library --rounds 6 -o {}",
+        " --waive quack/softmax_backward/library --rounds 6 --gpus all -o {}",
         450,
         alone=True,
     ),
     Record(
         "axes.json.gz",
-        f"kernelzoo bench --shapes axes --backend {EVERY} --variant auto,compile --rounds 7 -o {{}}",
+        f"kernelzoo bench --shapes axes --backend {EVERY} --variant auto,compile --rounds 7 --gpus all -o {{}}",
         60,
         alone=True,
     ),
     *(
-        Record(f"full-{op}.json.gz", f"kernelzoo bench --shapes full --op {op} --rounds 5 -o {{}}", seconds, alone=True)
+        Record(
+            f"full-{op}.json.gz",
+            f"kernelzoo bench --shapes full --op {op} --rounds 5 --gpus all -o {{}}",
+            seconds,
+            alone=True,
+        )
         for op, seconds in (("softmax", 490), ("min", 160))
     ),
     Record(
@@ -166,9 +177,11 @@ RECORDS = (
 class Lane(threading.Thread):
     """Makes records one after the other, until the deadline."""
 
-    def __init__(self, records: Sequence[Record], gpu: str, deadline: float, after: threading.Thread | None) -> None:
+    def __init__(
+        self, records: Sequence[Record], gpu: str, deadline: float, after: threading.Thread | None, resume: bool
+    ) -> None:
         super().__init__()
-        self.records, self.gpu, self.deadline, self.after = records, gpu, deadline, after
+        self.records, self.gpu, self.deadline, self.after, self.resume = records, gpu, deadline, after, resume
         self.outcomes: list[str] = []
 
     def run(self) -> None:
@@ -177,7 +190,9 @@ class Lane(threading.Thread):
         for record in self.records:
             began = time.monotonic()
             left = self.deadline - began
-            outcome = self.make(record, left) if left >= record.seconds / 2 else "not begun: too little time is left"
+            takes = record.seconds / (len(_gpus()) if record.spread else 1)
+            begin = left >= takes / 2 or (self.resume and record.spread)
+            outcome = self.make(record, left) if begin else "not begun: too little time is left"
             self.outcomes.append(outcome)
             print(f"{record.name}: {outcome}, {time.monotonic() - began:.0f} s", flush=True)
 
@@ -189,11 +204,12 @@ class Lane(threading.Thread):
         aside = log.parent / path.name  # most commands would not write over an older record; what they write names it
         made = ROOT / aside
         plain = made.with_suffix("")
-        for left in (made, plain):
+        resumed = self.resume and record.spread and made.exists()
+        for left in () if resumed else (made, plain):
             left.unlink(missing_ok=True)
-        program, *arguments = record.words(_name(self.gpu), aside)
+        program, *arguments = [*record.words(_name(self.gpu), aside), *["--resume"] * resumed]
         command = [sys.executable, *([] if program == "python" else ["-m", program]), *arguments]
-        gpus = {"CUDA_VISIBLE_DEVICES": self.gpu if record.gpus == 1 else ",".join(_gpus())}
+        gpus = {"CUDA_VISIBLE_DEVICES": ",".join(_gpus()) if record.gpus > 1 or record.spread else self.gpu}
         with (ROOT / log).open("wb") as output:
             env = os.environ | gpus
             process = subprocess.Popen(
@@ -255,8 +271,8 @@ def _name(gpu: str) -> str:
     return (model[0] if model else name.strip().replace(" ", "-")).lower()
 
 
-def run(names: Sequence[str], minutes: float) -> int:
-    """Make these records, or all; 0 if each is done."""
+def run(names: Sequence[str], minutes: float, resume: bool = False) -> int:
+    """Make these records, or all; 0 if each is done. ``resume``: go on with what was cut off, where that can be."""
     gpus = _gpus()
     if not gpus:
         print("no GPU to run on", file=sys.stderr)
@@ -269,9 +285,9 @@ def run(names: Sequence[str], minutes: float) -> int:
     # Else a shell's background job would pass on to its commands that they ignore what asks them to end.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     deadline = time.monotonic() + minutes * 60
-    quiet = Lane([record for record in wanted if record.alone], gpus[0], deadline, after=None)
-    after = quiet if len(gpus) == 1 else None
-    checks = Lane([record for record in wanted if not record.alone], gpus[-1], deadline, after)
+    quiet = Lane([record for record in wanted if record.alone], gpus[0], deadline, None, resume)
+    after = quiet if len(gpus) == 1 or any(record.spread for record in quiet.records) else None
+    checks = Lane([record for record in wanted if not record.alone], gpus[-1], deadline, after, resume)
     for lane in (quiet, checks):
         lane.start()
     for lane in (quiet, checks):
@@ -289,6 +305,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     runs = commands.add_parser("run", help="make records on the GPUs that are here")
     runs.add_argument("names", nargs="*", metavar="RECORD", help="by default all")
     runs.add_argument("--minutes", type=float, default=60, help="all must end by then (default: %(default)s)")
+    runs.add_argument("--resume", action="store_true", help="go on with sweeps that were cut off, left in out/records")
     made = commands.add_parser("pages", help="make README and docs from the results")
     made.add_argument("--check", action="store_true", help="write nothing, but fail if a page would change")
     options = parser.parse_args(argv)
@@ -299,7 +316,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         unknown = set(options.names) - {record.name for record in RECORDS}
         if unknown:
             runs.error(f"no record {', '.join(sorted(unknown))}; known: {', '.join(record.name for record in RECORDS)}")
-        return run(options.names, options.minutes)
+        return run(options.names, options.minutes, options.resume)
     for record in RECORDS:
         print(f"{record.name:18} {record.seconds:4} s  {shlex.join(record.words('GPU', _path(record.file, 'GPU')))}")
     return 0

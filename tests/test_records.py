@@ -68,6 +68,27 @@ def test_clocks_are_read_one_after_the_other_and_checks_run_beside_them(run) -> 
     assert [a[2], b[2], c[2], both[2]] == ["0", "0", "1", "0,1"]
 
 
+@pytest.mark.parametrize("resume", [False, True])
+def test_a_sweep_takes_all_gpus_and_goes_on_where_it_was_cut_off(run, tmp_path: Path, resume: bool) -> None:
+    left = tmp_path / "out" / "records" / "g1-a.json"
+    left.parent.mkdir(parents=True)
+    left.write_text("part ", encoding="utf-8")
+    adds = "import os, sys; open(sys.argv[1], 'a').write(' '.join([os.environ['CUDA_VISIBLE_DEVICES'], *sys.argv[2:]]))"
+    sweep = records.Record("a.json", f'python -c "{adds}" {{}} --gpus all', 1000, alone=True)
+    status, said, folder = run(sweep, noting("c"), minutes=30, names=("a", "c", *["--resume"] * resume))
+    assert status == 0, said
+    there = "part 0,1 --gpus all --resume" if resume else "0,1 --gpus all"
+    assert (folder / "g1-a.json").read_text(encoding="utf-8") == there
+    assert times(folder, "c")[0][0] >= (folder / "g1-a.json").stat().st_mtime - 0.1, "a check ran beside a sweep"
+
+
+def test_a_long_sweep_is_begun_where_it_goes_on_or_several_gpus_share_it(run) -> None:
+    sweep = records.Record("a.json", "python -c 1 {} --gpus all", 200)
+    assert "not begun" in run(sweep, gpus="0")[1]
+    assert "not begun" not in run(sweep, gpus="0", names=("--resume",))[1]
+    assert "not begun" not in run(sweep, gpus="0,1")[1]
+
+
 def test_on_one_gpu_all_take_turns(run) -> None:
     made = noting("c"), noting("a", alone=True), noting("both", gpus=2)
     status, said, folder = run(*made, gpus="3")
