@@ -256,7 +256,9 @@ def test_the_site_shows_examples_of_docstrings_as_code(monkeypatch: pytest.Monke
 def test_the_kernel_of_the_readme_keeps_the_contract(tmp_path: Path) -> None:
     (shown,) = (block.text for block in commands.blocks(ROOT / "README.md") if "@kernelzoo.register" in block.text)
     (tmp_path / "mine.py").write_text(shown)
-    assert main(["verify", "--module", str(tmp_path / "mine.py"), "--dtype", "bfloat16", "--device", "cpu"]) == 0
+    verify = ["verify", "--module", str(tmp_path / "mine.py"), "--device", "cpu"]
+    assert main([*verify, "--dtype", "bfloat16"]) == 0
+    assert main([*verify, "--case", "float64-columns-20011x33", "--case", "float64-16x262144"]) == 0  # long sums
 
 
 def test_fences_are_of_known_kinds() -> None:
