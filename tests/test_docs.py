@@ -257,7 +257,7 @@ def test_the_kernel_of_the_readme_keeps_the_contract(tmp_path: Path) -> None:
     (shown,) = (block.text for block in commands.blocks(ROOT / "README.md") if "@kernelzoo.register" in block.text)
     (tmp_path / "mine.py").write_text(shown)
     verify = ["verify", "--module", str(tmp_path / "mine.py"), "--device", "cpu"]
-    assert main([*verify, "--dtype", "bfloat16"]) == 0
+    assert main([*verify, "--dtype", "float16"]) == 0
     assert main([*verify, "--case", "float64-columns-20011x33", "--case", "float64-16x262144"]) == 0  # long sums
 
 

@@ -76,7 +76,7 @@ def raises(x: torch.Tensor, out: torch.Tensor) -> Launch:
 
 @pytest.mark.parametrize("bind", [zeros, shifted, nothing, once, first_row_unwritten, eats_its_input])
 def test_what_is_wrong_is_not_timed(entrant: Callable[[Bind], registry.Implementation], bind: Bind) -> None:
-    (result,) = measure.race(PROBLEM, [entrant(bind)], CPU, rounds=2).values()
+    (result,) = measure.race(PROBLEM, [entrant(bind)], CPU, rounds=2, cache="hot").values()
     assert result.wrong
     assert not result.samples
     assert not result.refused
@@ -84,7 +84,7 @@ def test_what_is_wrong_is_not_timed(entrant: Callable[[Bind], registry.Implement
 
 def test_what_raises_costs_its_own_row(entrant: Callable[[Bind], registry.Implementation]) -> None:
     good = kernelzoo.implementation("torch/softmax/eager")
-    results = measure.race(PROBLEM, [entrant(raises), good], CPU, rounds=2)
+    results = measure.race(PROBLEM, [entrant(raises), good], CPU, rounds=2, cache="hot")
     assert results["entrant/softmax/only"].failed == "raised ZeroDivisionError: in someone's kernel"
     assert not results["entrant/softmax/only"].samples
     assert len(results[good.id].samples) == 2
@@ -103,7 +103,7 @@ def test_an_assertion_of_a_kernel_s_own_is_no_wrong_result(
     entrant: Callable[[Bind], registry.Implementation], bind: Bind
 ) -> None:
     """A refusal in its words, say: the gate has found nothing."""
-    (result,) = measure.race(PROBLEM, [entrant(bind)], CPU, rounds=2).values()
+    (result,) = measure.race(PROBLEM, [entrant(bind)], CPU, rounds=2, cache="hot").values()
     assert result.failed == "raised RuntimeError: an assertion of its own failed: not divisible by 4"
     assert not result.wrong
 
@@ -145,13 +145,13 @@ def test_what_is_wrong_on_special_values_is_timed_where_it_is_let_off(
     entrant: Callable[[Bind], registry.Implementation],
 ) -> None:
     implementation = entrant(drops_nan)
-    (result,) = measure.race(PROBLEM, [implementation], CPU, rounds=2).values()
+    (result,) = measure.race(PROBLEM, [implementation], CPU, rounds=2, cache="hot").values()
     assert result.wrong and not result.samples and not result.breaks
-    (result,) = measure.race(PROBLEM, [implementation], CPU, rounds=2, waive=[implementation.id]).values()
+    (result,) = measure.race(PROBLEM, [implementation], CPU, rounds=2, cache="hot", waive=[implementation.id]).values()
     assert len(result.samples) == 2 and not result.wrong
     assert "in rows of" in result.breaks and "NaN" in result.breaks and result.flags[0] == "breaks the contract"
     good = kernelzoo.implementation("torch/softmax/eager")
-    (result,) = measure.race(PROBLEM, [good], CPU, rounds=2, waive=[good.id]).values()
+    (result,) = measure.race(PROBLEM, [good], CPU, rounds=2, cache="hot", waive=[good.id]).values()
     assert len(result.samples) == 2 and not result.breaks and "breaks the contract" not in result.flags
 
 
@@ -166,7 +166,7 @@ def test_nobody_is_let_off_what_is_no_special_value(
     entrant: Callable[[Bind], registry.Implementation], bind: Bind
 ) -> None:
     implementation = entrant(bind)
-    (result,) = measure.race(PROBLEM, [implementation], CPU, rounds=2, waive=[implementation.id]).values()
+    (result,) = measure.race(PROBLEM, [implementation], CPU, rounds=2, cache="hot", waive=[implementation.id]).values()
     assert result.wrong and not result.samples
 
 
@@ -337,7 +337,7 @@ def test_disturbed_rounds_are_measured_again(disturbed: int, repeated: int, monk
     """Up to as many as were asked for; a device that never rests gives its samples all the same, and the count."""
     monkeypatch.setattr(sys.modules[measure.race.__module__], "watch", lambda device: Restless(disturbed))
     eager = kernelzoo.implementation("torch/softmax/eager")
-    (result,) = measure.race(PROBLEM, [eager], CPU, rounds=4).values()
+    (result,) = measure.race(PROBLEM, [eager], CPU, rounds=4, cache="hot").values()
     assert (len(result.samples), result.repeated_rounds) == (4, repeated)
     assert result.flags == (("disturbed",) if disturbed > 4 else ())
 
@@ -354,7 +354,8 @@ def test_refusals_say_why(entrant: Callable[[Bind], registry.Implementation]) ->
     def picky(x: torch.Tensor, out: torch.Tensor) -> Launch:
         raise kernelzoo.UnsupportedProblemError("entrant/softmax/only", "it never can")
 
-    results = measure.race(PROBLEM, [entrant(picky), kernelzoo.implementation("torch/softmax/eager")], CPU, rounds=2)
+    entrants = [entrant(picky), kernelzoo.implementation("torch/softmax/eager")]
+    results = measure.race(PROBLEM, entrants, CPU, rounds=2, cache="hot")
     assert "it never can" in results["entrant/softmax/only"].refused
     assert results["torch/softmax/eager"].samples
 
@@ -364,7 +365,7 @@ def test_an_emulator_is_never_timed(
 ) -> None:
     implementation = entrant(right)
     monkeypatch.setattr(kernelzoo.get("entrant"), "emulator", "an interpreter")
-    (result,) = measure.race(PROBLEM, [implementation], CPU, rounds=2).values()
+    (result,) = measure.race(PROBLEM, [implementation], CPU, rounds=2, cache="hot").values()
     assert "an interpreter is running" in result.refused
     assert not result.samples
 
@@ -402,12 +403,13 @@ def test_results_say_which_form_ran(
 
     monkeypatch.setattr(registry.Implementation, "form", form)
     for shape, name in (((64, 33), "tall"), ((33, 64), "wide")):
-        (result,) = measure.race(Problem("softmax", shape, "float32"), [entrant(right)], CPU, rounds=2).values()
+        problem = Problem("softmax", shape, "float32")
+        (result,) = measure.race(problem, [entrant(right)], CPU, rounds=2, cache="hot").values()
         assert result.form == f"entrant/softmax/{name}"
         assert record.extra_info(result, "cpu", None, "a test")["form"] == result.form
     assert asked == [((64, 33, 1), (64, 33, 1)), ((33, 64, 1), (33, 64, 1))]
 
 
 def test_an_implementation_is_its_own_form(entrant: Callable[[Bind], registry.Implementation]) -> None:
-    (result,) = measure.race(PROBLEM, [entrant(right)], CPU, rounds=2).values()
+    (result,) = measure.race(PROBLEM, [entrant(right)], CPU, rounds=2, cache="hot").values()
     assert result.form == "entrant/softmax/only"

@@ -187,7 +187,8 @@ def _child(folder: str, given: list[str]) -> int:
     program, *rest = given
     subprocess.Popen = _Popen  # type: ignore[misc]
     os.chdir(folder)
-    sys.path.insert(0, folder)
+    sys.path.insert(0, folder)  # and of what this one starts, as if it were installed
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (folder, os.environ.get("PYTHONPATH"))))
     if program == "kernelzoo":
         from kernelzoo.cli import main
 
