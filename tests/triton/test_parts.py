@@ -25,10 +25,11 @@ def of_all(
         groups = min(rows, tiling.programs * sms // parts)
         share = cdiv(n, parts)
         reread, end = (1.0, 4) if itemsize == 8 else (0.9, 1)
-        again = 1 + reread * max(0.0, 1 - tiling.held * tiling.threads * (16 // itemsize) / share)
+        held = tiling.held * tiling.threads * (16 // itemsize)
+        again, seam = (1 + reread * (1 - held / share), 0.75) if share > held else (1.0, 0.0)
         move = max(groups * parts, 0.8 * tiling.programs * sms) * share / (knobs.bytes_per_us / (moved * itemsize))
         slower = 1 if tiling.threads == 128 else 1.05
-        return float(slower * cdiv(rows, groups) * (again * move + end + knobs.exchange_us / groups))
+        return float(slower * cdiv(rows, groups) * (again * move + end + seam + knobs.exchange_us / groups))
 
     choices = ((t, parts) for t in tilings for parts in range(1, min(t.threads, t.programs * sms, cdiv(n, 64)) + 1))
     return min(choices, key=time)
