@@ -80,7 +80,7 @@ def split_parts(
     Rows are taken in rounds. A round takes the time to move its bytes, at the speed of a chip of which a fifth of the
     programs may be idle; longer if it doesn't fit on chip, and part of it is read twice, with a time to turn back; a
     time for its end; and that for which programs wait for each other, which is hidden if there are others. Programs of
-    more warps take a little longer. moved: tensors of as many elements as the rows have, of which memory moves each once.
+    more warps take a little longer. moved: tensors of as many elements as the rows have, moved once each.
 
     The first of the best of all choices. Those are left out that can't be it, since there are hundreds.
     """
