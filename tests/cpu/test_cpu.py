@@ -25,22 +25,46 @@ HALVES = pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=s
 SOFTMAX_VARIANTS = pytest.mark.parametrize("variant", ["fused", "online"])
 
 
-@numba.njit
-def widen_all(elements, out):
-    for i in range(elements.size):
-        out[i] = words.widen(elements[i])
+from_half = numba.njit(words._from_half)
 
 
 @numba.njit
-def narrow_all(values, out):
-    for i in range(values.size):
-        out[i] = words.narrow(values[i], out[i])
+def widen(element, like):
+    return words.widen(element)
 
 
 @numba.njit
-def round_all(values, out):
-    for i in range(values.size):
-        out[i] = words.rounded(values[i], out[i])
+def widen_by_integers(element, like):
+    return from_half(element)
+
+
+def halves(*functions):
+    """Each half by what the host's kernels take here, and float16 as where the processor can't convert it too."""
+    taken, integers = functions
+    cases = [(torch.float16, taken), (torch.bfloat16, taken), (torch.float16, integers)]
+    return pytest.mark.parametrize(("dtype", "function"), cases, ids=["float16", "bfloat16", "float16-by-integers"])
+
+
+def convert_all(function, values, out):
+    """One function over all elements."""
+    compiled = numba.njit(function) if not hasattr(function, "py_func") else function
+
+    @numba.njit
+    def run(values, out):
+        for i in range(values.size):
+            out[i] = compiled(values[i], out[i])
+
+    run(values, out)
+
+
+@numba.njit
+def narrow(value, like):
+    return words.narrow(value, like)
+
+
+@numba.njit
+def rounded(value, like):
+    return words.rounded(value, like)
 
 
 @numba.njit
@@ -57,26 +81,26 @@ def storage(x: torch.Tensor) -> np.ndarray:
     return x.view(launching.DTYPES[x.dtype]).numpy()
 
 
-@HALVES
-def test_every_half_widens_exactly(dtype):
+@halves(widen, widen_by_integers)
+def test_every_half_widens_exactly(dtype, function):
     x = every_pattern(dtype)
     wide = torch.empty(x.shape)
-    widen_all(storage(x), wide.numpy())
+    convert_all(function, storage(x), wide.numpy())
     torch.testing.assert_close(wide, x.float(), rtol=0, atol=0, equal_nan=True)
     numbers = ~x.isnan()
     assert torch.equal(wide.signbit()[numbers], x.signbit()[numbers])
 
 
-@HALVES
-def test_every_probability_narrows_to_the_nearest_half(dtype):
-    halves = every_pattern(dtype).float()
-    halves = halves[(halves >= 0) & (halves <= 1) & ~halves.signbit()].unique()
-    middles = (halves[1:] + halves[:-1]) / 2  # exact in float32, and where rounding to nearest turns
-    values = torch.cat([halves, middles, middles.nextafter(torch.tensor(2.0)), middles.nextafter(torch.tensor(-1.0))])
+@halves(narrow, words._to_half)
+def test_every_probability_narrows_to_the_nearest_half(dtype, function):
+    numbers = every_pattern(dtype).float()
+    numbers = numbers[(numbers >= 0) & (numbers <= 1) & ~numbers.signbit()].unique()
+    middles = (numbers[1:] + numbers[:-1]) / 2  # exact in float32, and where rounding to nearest turns
+    values = torch.cat([numbers, middles, middles.nextafter(torch.tensor(2.0)), middles.nextafter(torch.tensor(-1.0))])
     values = torch.cat([values.clamp(0, 1), torch.rand(100_000), torch.tensor([float("nan"), -float("nan")])])
-    narrow = torch.empty(values.shape, dtype=dtype)
-    narrow_all(values.numpy(), storage(narrow))
-    torch.testing.assert_close(narrow, values.to(dtype), rtol=0, atol=0, equal_nan=True)
+    found = torch.empty(values.shape, dtype=dtype)
+    convert_all(function, values.numpy(), storage(found))
+    torch.testing.assert_close(found, values.to(dtype), rtol=0, atol=0, equal_nan=True)
 
 
 @pytest.mark.parametrize(("dtype", "lowest"), [(torch.float32, -87.336), (torch.float64, -708.39)], ids=str)
@@ -211,18 +235,18 @@ def test_bits_do_not_depend_on_where_memory_lies() -> None:
         assert all(torch.equal(result, results[0]) for result in results), variant
 
 
-@HALVES
-def test_every_number_rounds_to_the_nearest_half(dtype):
-    halves = every_pattern(dtype).float()
-    halves = halves[halves.isfinite()].unique()
-    middles = (halves[1:].double() + halves[:-1].double()).div_(2).float()
+@halves(rounded, words._to_any_half)
+def test_every_number_rounds_to_the_nearest_half(dtype, function):
+    exact = every_pattern(dtype).float()
+    exact = exact[exact.isfinite()].unique()
+    middles = (exact[1:].double() + exact[:-1].double()).div_(2).float()
     ends = torch.tensor([0.0, -0.0, 65519.99, 65520.0, 1e30, 3.4e38, float("inf"), float("nan")])
-    values = torch.cat([halves, middles, *(middles.nextafter(torch.tensor(end)) for end in (1e38, -1e38)), ends, -ends])
-    rounded = torch.empty(values.shape, dtype=dtype)
-    round_all(values.numpy(), storage(rounded))
-    torch.testing.assert_close(rounded, values.to(dtype), rtol=0, atol=0, equal_nan=True)
+    values = torch.cat([exact, middles, *(middles.nextafter(torch.tensor(end)) for end in (1e38, -1e38)), ends, -ends])
+    found = torch.empty(values.shape, dtype=dtype)
+    convert_all(function, values.numpy(), storage(found))
+    torch.testing.assert_close(found, values.to(dtype), rtol=0, atol=0, equal_nan=True)
     numbers = ~values.isnan()
-    assert torch.equal(rounded.signbit()[numbers], values.signbit()[numbers])
+    assert torch.equal(found.signbit()[numbers], values.signbit()[numbers])
 
 
 def test_gradients_where_tensors_lie_in_different_ways():

@@ -3,10 +3,13 @@
 Only in the exponential may a product be fused with a sum ('contract'). No other order of a sum is taken here.
 """
 
+from functools import cache
 from typing import Any
 
 import numpy as np
+from llvmlite import ir
 from numba import njit, types
+from numba.core.registry import cpu_target
 from numba.extending import intrinsic, overload
 
 # Bits and conversions
@@ -34,6 +37,33 @@ def float_of(typing_context, bits):
     return real(bits), generate
 
 
+@intrinsic
+def _half_extended(typing_context, element):
+    """The float32 of a float16's bits, by the processor's instruction."""
+
+    def generate(context, builder, signature, arguments):
+        return builder.fpext(builder.bitcast(arguments[0], ir.HalfType()), ir.FloatType())
+
+    return types.float32(element), generate
+
+
+@intrinsic
+def _half_rounded(typing_context, value):
+    """The bits of the float16 nearest to a float32, by the processor's instruction."""
+
+    def generate(context, builder, signature, arguments):
+        return builder.bitcast(builder.fptrunc(arguments[0], ir.HalfType()), ir.IntType(16))
+
+    return types.int16(value), generate
+
+
+@cache
+def converts_halves() -> bool:
+    """Whether the processor that Numba compiles for has instructions from and to float16."""
+    triple, _, features = cpu_target.target_context.codegen().magic_tuple()
+    return triple.startswith("aarch64") or "+f16c" in features.split(",")
+
+
 def widen(element: Any) -> Any:
     """An element as the float that it is accumulated in."""
     raise NotImplementedError("compiled only")
@@ -44,12 +74,12 @@ def _wide_of(element):
     if element == types.uint16:  # bfloat16: the upper half of a float32
         return lambda element: float_of(np.int32(np.uint32(element) << np.uint32(16)))
     if element == types.int16:
-        return _from_half
+        return (lambda element: _half_extended(element)) if converts_halves() else _from_half
     return lambda element: element
 
 
 def _from_half(element):
-    """float16 to float32 without a conversion instruction, which not every processor has; LLVM vectorises this."""
+    """float16 to float32 by integers, which LLVM vectorises."""
     sign = np.int32((np.int32(element) & np.int32(0x8000)) << np.int32(16))
     magnitude = np.int32((np.int32(element) & np.int32(0x7FFF)) << np.int32(13))
     rebias = np.int32(112 << 23)
@@ -72,7 +102,7 @@ def _narrow_of(value, like):
     if like == types.uint16:
         return _to_bfloat16
     if like == types.int16:
-        return _to_half
+        return (lambda value, like: _half_rounded(value)) if converts_halves() else _to_half
     return lambda value, like: value
 
 
@@ -103,7 +133,7 @@ def _rounded_of(value, like):
     if like == types.uint16:
         return _to_bfloat16
     if like == types.int16:
-        return _to_any_half
+        return (lambda value, like: _half_rounded(value)) if converts_halves() else _to_any_half
     return lambda value, like: value
 
 
