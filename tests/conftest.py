@@ -28,14 +28,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Group what shares compiled kernels, and leave out what a usual run has no time for. ``--all`` leaves out nothing.
 
-    The host's kernels are compiled for each dtype, which takes longer than all their cases: with ``--dist loadgroup``
-    one process does that for a dtype, where two that met the same kernels at once would each compile them.
+    The host's kernels are compiled for each dtype, and Helion looks at its own for each, which takes longer than all
+    their cases: with ``--dist loadgroup`` one process does that for a dtype, where two that met the same kernels at
+    once would each do so.
     """
     for item in items if config.getoption("loadgroup", False) else ():  # as xdist tells its processes
         if "on_h200" in getattr(item, "fixturenames", ()):  # what every kernel is compiled for, once a module
             item.add_marker(pytest.mark.xdist_group(item.location[0]))
         implementation, case = _given(item)
-        if implementation is not None and implementation.backend == "cpu":
+        if implementation is not None and implementation.backend in ("cpu", "helion"):
             dtype = str(case).partition("-")[0] if case is not None else "all"
             item.add_marker(pytest.mark.xdist_group(f"{implementation.op} {dtype}"))
     if config.getoption("--all"):

@@ -22,10 +22,12 @@ sys.path.append(str(Path(__file__).parent / "shared"))  # where fuzzing loads th
 for variable, value, name in (
     ("TRITON_INTERPRET", "1", "triton/interpreter.py"),
     ("TRITON_INTERPRET", "1", "gluon/stripped.py"),
+    ("TRITON_INTERPRET", "1", "helion/bound_once.py"),
     ("KERNELZOO_EVALUATE_CUTILE", "1", "cutile/evaluated.py"),
     ("NUMBA_ENABLE_CUDASIM", "1", "numba/simulator.py"),
     ("KERNELZOO_EMULATE_CUDA", "1", "cupy/emulator.py"),
     ("KERNELZOO_EMULATE_PTX", "triton", "triton/compiled_triton.py"),
+    ("KERNELZOO_EMULATE_PTX", "triton", "helion/bound_once.py"),
     ("KERNELZOO_EMULATE_PTX", "numba", "numba/compiled_numba.py"),
     ("KERNELZOO_EMULATE_PTX", "cutile", "cutile/compiled_cutile.py"),
     ("KERNELZOO_EMULATE_PTX", "cute", "cute/compiled_cute.py"),

@@ -22,7 +22,9 @@ try:
 except Exception as error:  # a missing library shows as an ImportError, OSError or RuntimeError, by CuPy's version
     pytest.skip(f"NVRTC can't be loaded: {error}", allow_module_level=True)
 
-import kernelzoo  # noqa: E402  (after the skips)
+from sampled import number_of  # noqa: E402  (after the skips)
+
+import kernelzoo  # noqa: E402
 import kernelzoo.kernels.cupy as backend  # noqa: E402
 from kernelzoo import operations, registry, tables  # noqa: E402
 from kernelzoo.device import ARCHITECTURES, Device, assumed  # noqa: E402
@@ -44,9 +46,15 @@ DTYPES = {
     op: operations.OPERATIONS[op].dtypes for op in ("softmax", "min", "softmax_backward", "min_backward", *PASSES)
 }
 DEVICES = {capability: ARCHITECTURES[f"sm_{capability}"] for capability in (80, 90, 100, 120)}
-# What has the same plans runs in one process, which makes them once.
+
+
+def together(op: str, dtype: str, architecture: int) -> pytest.MarkDecorator:
+    """What has the same plans and the same machine code runs in one process, which makes them once."""
+    return pytest.mark.xdist_group(f"{op} {dtype} {architecture}")
+
+
 CASES = [
-    pytest.param(op, dtype, architecture, marks=pytest.mark.xdist_group(f"{op} {dtype} {architecture}"))
+    pytest.param(op, dtype, architecture, marks=together(op, dtype, architecture))
     for op in DTYPES
     for dtype in DTYPES[op]
     for architecture in DEVICES
@@ -138,6 +146,7 @@ def plans(op: str, dtype: str, device: Device) -> list[tuple[str, Rows, Plan]]:
     return found
 
 
+@cache  # the registry looks through all that it knows
 def is_chooser(op: str, variant: str) -> bool:
     return registry.implementation(f"cupy/{op}/{variant}").chooses
 
@@ -147,7 +156,7 @@ def file_of(op: str, form: str) -> Path:
     return Path(backend.__file__).parent / op / f"{form}.cu"
 
 
-@pytest.mark.sampled(56)
+@pytest.mark.sampled(28)
 @pytest.mark.parametrize(("op", "dtype", "architecture"), CASES)
 def test_no_plan_asks_for_more_than_the_device_has(op: str, dtype: str, architecture: int) -> None:
     device = DEVICES[architecture]
@@ -282,11 +291,15 @@ def _lanes_and_rest(kernel: str) -> tuple[int, str]:
     return int(parts[2]), ", ".join((*parts[:2], "{}", *parts[3:]))
 
 
-@pytest.mark.sampled(56)
+@pytest.mark.sampled(28)
 @pytest.mark.parametrize(("op", "dtype", "architecture"), CASES)
-def test_every_instance_compiles_without_spills(op: str, dtype: str, architecture: int) -> None:
-    spilled = []
-    for form, named in instances(op, dtype, architecture).items():
+def test_every_instance_compiles_without_spills(
+    op: str, dtype: str, architecture: int, request: pytest.FixtureRequest
+) -> None:
+    """Without ``--all``, one of eight instances of each form."""
+    spilled, few = [], 1 if request.config.getoption("--all") else 8
+    for form, every in instances(op, dtype, architecture).items():
+        named = tuple(sorted(every, key=number_of)[: -(-len(every) // few)])
         made = compiler.program(compiler.source(file_of(op, form)), named, architecture)
         log, lowered = made.log, made.symbols
         assert "warning" not in log.lower(), log
@@ -378,10 +391,35 @@ EXPECTED = {
 }
 
 
-@pytest.mark.parametrize(
-    "architecture", [pytest.param(a, marks=pytest.mark.sampled(2 if a == 90 else 8)) for a in DEVICES]
+BATCHES = (
+    (
+        *("min", "float32", "FMNMX", 8),
+        ("rows_deferred_block<float, 4, 8>", "split_arrival<float, 4, 8>", "columns<float, 4, 8>"),
+    ),
+    ("min_backward", "float32", "FSET", 8, ("fused<float, 4, 8>", "columns<float, 4, 8, 8, 8, 256>")),
+    ("softmax_backward", "float32", "FMUL", 8, ("fused<float, 4, 4>", "columns<float, 4, 4, 4, 8, 256>")),
+    ("vecdot", "bfloat16", "FMUL", 4, ("online<bfloat16, 8, 2, 0>", "online<bfloat16, 8, 2, 1>")),
+    ("min_backward_counts", "bfloat16", "FSET", 4, ("online<bfloat16, 8, 4, 0>",)),
+    ("softmax_backward_finish", "bfloat16", "FMUL", 4, ("blocks<bfloat16, 8, 2>",)),
+    ("min_backward_finish", "bfloat16", "FSET", 4, ("blocks<bfloat16, 8, 4>",)),
 )
-@pytest.mark.parametrize(("op", "dtype"), EXPECTED)
+
+
+def few_of(op: str, dtype: str, architecture: int) -> tuple[pytest.MarkDecorator, ...]:
+    """What a usual run samples: not what is disassembled for its batches anyway."""
+    if architecture == 90 and (op, dtype) in [batch[:2] for batch in BATCHES]:
+        return ()
+    return (pytest.mark.sampled(2 if architecture == 90 else 8),)
+
+
+@pytest.mark.parametrize(
+    ("op", "dtype", "architecture"),
+    [
+        pytest.param(op, dtype, a, marks=(together(op, dtype, a), *few_of(op, dtype, a)))
+        for op, dtype in EXPECTED
+        for a in DEVICES
+    ],
+)
 def test_machine_code_holds_the_expected_instructions(op: str, dtype: str, architecture: int) -> None:
     sass = disassembled(op, dtype, architecture)
     for name, patterns in EXPECTED[op, dtype].items():
@@ -419,24 +457,18 @@ def test_rows_in_registers_stay_in_the_l2_cache_longer_than_results(name: str, k
     assert ("st.global.cs" in ptx) != kept
 
 
-def test_every_load_of_a_batch_is_in_flight_before_the_first_is_used() -> None:
-    for op, dtype, used, most, names in (
-        (
-            *("min", "float32", "FMNMX", 8),
-            ("rows_deferred_block<float, 4, 8>", "split_arrival<float, 4, 8>", "columns<float, 4, 8>"),
-        ),
-        ("min_backward", "float32", "FSET", 8, ("fused<float, 4, 8>", "columns<float, 4, 8, 8, 8, 256>")),
-        ("softmax_backward", "float32", "FMUL", 8, ("fused<float, 4, 4>", "columns<float, 4, 4, 4, 8, 256>")),
-        ("vecdot", "bfloat16", "FMUL", 4, ("online<bfloat16, 8, 2, 0>", "online<bfloat16, 8, 2, 1>")),
-        ("min_backward_counts", "bfloat16", "FSET", 4, ("online<bfloat16, 8, 4, 0>",)),
-        ("softmax_backward_finish", "bfloat16", "FMUL", 4, ("blocks<bfloat16, 8, 2>",)),
-        ("min_backward_finish", "bfloat16", "FSET", 4, ("blocks<bfloat16, 8, 4>",)),
-    ):
-        sass = disassembled(op, dtype, 90)
-        for name in names:
-            kinds = re.findall(rf"(LDG\.E\S*\.128|{used})", sass[name])
-            runs = [len(list(group)) for kind, group in itertools.groupby(kinds, key=lambda k: k[:3]) if kind == "LDG"]
-            assert max(runs) == most, f"{name}: {runs}"
+@pytest.mark.parametrize(
+    ("op", "dtype", "used", "most", "names"),
+    [pytest.param(*batch, id=batch[0], marks=together(*batch[:2], 90)) for batch in BATCHES],
+)
+def test_every_load_of_a_batch_is_in_flight_before_the_first_is_used(
+    op: str, dtype: str, used: str, most: int, names: tuple[str, ...]
+) -> None:
+    sass = disassembled(op, dtype, 90)
+    for name in names:
+        kinds = re.findall(rf"(LDG\.E\S*\.128|{used})", sass[name])
+        runs = [len(list(group)) for kind, group in itertools.groupby(kinds, key=lambda k: k[:3]) if kind == "LDG"]
+        assert max(runs) == most, f"{name}: {runs}"
 
 
 def test_the_problem_has_the_kernels_layout() -> None:

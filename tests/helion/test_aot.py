@@ -16,7 +16,9 @@ triton = pytest.importorskip("triton", reason="the helion backend needs the pack
 if triton.knobs.runtime.interpret:
     pytest.skip("nothing is compiled under TRITON_INTERPRET; unset it to run this file", allow_module_level=True)
 
-from compiling import Program, bound, occurrences  # noqa: E402  (after the skips)
+import bound_once  # noqa: E402  (after the skips)
+import helion  # noqa: E402
+from compiling import Program, bound, occurrences  # noqa: E402
 from compiling import programs as compiled  # noqa: E402
 
 import kernelzoo  # noqa: E402
@@ -25,6 +27,8 @@ from kernelzoo.errors import UnsupportedProblemError  # noqa: E402
 from kernelzoo.inspect import inspect  # noqa: E402
 from kernelzoo.kernels.helion import compiler  # noqa: E402
 from kernelzoo.kernels.helion.softmax.tile_kernel import tile_kernel  # noqa: E402
+
+bound_once.install()
 
 ARCHITECTURES_HERE = ("sm_80", "sm_90", "sm_100", "sm_120")
 OPERATIONS = tuple(operations.OPERATIONS[name] for name in ("softmax", "min", "softmax_backward", "min_backward"))
@@ -182,6 +186,19 @@ def test_what_is_made_holds_no_number_of_an_example(op: Any, form: str, monkeypa
             others.setattr(compiler, "PARTS", 29)
             others.setattr(compiler, "NUMBER", 509)
             assert compiler.source_of(program) == source
+
+
+def test_a_kernel_looked_at_once_is_made_the_same_for_each_configuration(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What these tests do and the package doesn't, which is several times faster; see bound_once.py."""
+    kinds = (compiler.Example(torch.float16),) * 2
+    programs = [
+        compiler.Program(tile_kernel, kinds, 0, (torch.float32,), blocks, (1, 0), warps, False)
+        for blocks, warps in (((1, 1), 1), ((4, 1), 2), ((8, 2), 1), ((4, 1), 4))
+    ]
+    once = [compiler.source_of(program) for program in programs]
+    monkeypatch.setattr(compiler, "helion", helion)
+    assert [compiler.source_of(program) for program in programs] == once
+    assert len(set(once)) == len(once)
 
 
 def test_the_environment_changes_nothing_that_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
