@@ -25,6 +25,7 @@ from kernelzoo.launch import recorded  # noqa: E402
 registry.import_kernels("cupy", backend.__name__)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("arch", ["sm_87", "sm_120"])
 def test_launches_ask_for_no_more_than_the_device_has(arch: str) -> None:
     asked = [r for r in matrix.requests("cupy", arch, few=True) if r.variant == "auto" and r.dtype == "float32"]

@@ -25,15 +25,15 @@ import random
 import sys
 import types as python_types
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import greenlet
 import numpy as np
 from numba.cuda import types
 from numba.cuda.np import numpy_support
-from numba.cuda.simulator import kernelapi
-from numba.cuda.simulator.kernel import BlockManager
+from numba.cuda.simulator import kernel, kernelapi
+from numba.cuda.simulator.kernel import BlockManager, FakeCUDAKernel
 from numba.cuda.simulator.kernelapi import Dim3, FakeCUDAModule, FakeCUDAShared
 
 WARP = 32
@@ -280,6 +280,28 @@ def _run_grid(self: BlockManager, grid_point: Any, *arguments: Any) -> None:
             assert received in (0, expected), "less is sent than is expected"
 
 
+_launch = FakeCUDAKernel.__call__
+_replaced: dict[int, dict[str, Any]] = {}  # the names of modules that have it now
+_until_the_end = ExitStack()
+
+
+def _called(self: FakeCUDAKernel, *arguments: Any) -> Any:
+    """Launch a kernel, or call a device function within one. The simulator puts its own ``cuda`` into the module of a
+    device function at each call, and takes it away at its end, which is a third of its time: here it stays there until
+    the launch ends."""
+    if kernel._kernel_context is None:
+        try:
+            return _launch(self, *arguments)
+        finally:
+            _replaced.clear()
+            _until_the_end.close()
+    names = self.fn.__globals__
+    if id(names) not in _replaced:
+        _replaced[id(names)] = names
+        _until_the_end.enter_context(kernelapi.swapped_cuda_module(self.fn, kernel._kernel_context))
+    return self.fn(*arguments)
+
+
 def _polling(seen: Callable[[Any, int], int]) -> Callable[[Any, int], int]:
     """``seen``, which kernels ask until other blocks have come as far, once those have run."""
 
@@ -298,6 +320,7 @@ def install() -> None:
     FakeCUDAModule.shfl_xor_sync = _shfl_xor_sync
     FakeCUDAModule.syncwarp = _syncwarp
     BlockManager.run = _run_grid
+    FakeCUDAKernel.__call__ = _called
     from kernelzoo.kernels.numba import simulated  # after the simulator has its shuffles
 
     if not hasattr(simulated.seen, "__wrapped__"):

@@ -49,16 +49,19 @@ def run(form: kernelzoo.Implementation, inputs: tuple[torch.Tensor, ...], dim: i
     assert all(torch.equal(out.view(torch.uint8), one.view(torch.uint8)) for out, one in zip(outs, first, strict=True))
 
 
+@pytest.mark.sampled(2, "form", "layout")
 @pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("form", FORMS, ids=lambda form: form.id)
-def test_layouts(form: kernelzoo.Implementation, layout: str) -> None:
+@pytest.mark.parametrize(
+    ("form", "dtype"),
+    [pytest.param(form, dtype, id=f"{form.id}-{dtype}") for form in FORMS for dtype in form.operation.dtypes],
+)
+def test_layouts(form: kernelzoo.Implementation, dtype: str, layout: str) -> None:
     generator = torch.Generator().manual_seed(5)
-    for dtype in form.operation.dtypes:
-        x, dim = LAYOUTS[layout](torch.randn(6, 80, generator=generator).to(getattr(torch, dtype)))
-        others = form.operation.sample(tuple(x.shape), dtype, dim, generator=generator)[1:]
-        if others:
-            others = form.operation.completed((x, *others), dim, generator=generator)[1:]
-        run(form, (x, *others), dim)
+    x, dim = LAYOUTS[layout](torch.randn(6, 80, generator=generator).to(getattr(torch, dtype)))
+    others = form.operation.sample(tuple(x.shape), dtype, dim, generator=generator)[1:]
+    if others:
+        others = form.operation.completed((x, *others), dim, generator=generator)[1:]
+    run(form, (x, *others), dim)
 
 
 @pytest.mark.parametrize("form", FORMS, ids=lambda form: form.id)
