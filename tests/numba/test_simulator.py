@@ -277,6 +277,29 @@ def test_shuffle_exchanges_within_a_warp() -> None:
     np.testing.assert_array_equal(out, expected)
 
 
+def test_a_module_has_the_simulator_s_words_until_a_launch_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """That of a device function too, whether the kernel fails or not."""
+    elsewhere = types.ModuleType("elsewhere")
+    vars(elsewhere).update(cuda=cuda)
+    exec("def place():\n    return cuda.threadIdx.x", vars(elsewhere))
+    place = cuda.jit(vars(elsewhere)["place"], device=True)
+
+    @cuda.jit
+    def places(out, bad):
+        out[place()] = place()
+        assert elsewhere.cuda is not real
+        if place() == bad:
+            raise ValueError("on purpose")
+
+    real, out = cuda, np.zeros(40, dtype=np.int64)
+    places[1, 40](out, -1)
+    np.testing.assert_array_equal(out, range(40))
+    assert elsewhere.cuda is real
+    with pytest.raises(ValueError, match="on purpose"):
+        places[1, 40](out, 3)
+    assert elsewhere.cuda is real and cuda is real
+
+
 def test_a_shared_array_is_one_for_all_threads_and_begins_as_nan() -> None:
     @cuda.jit
     def neighbours(out):
