@@ -2,8 +2,8 @@
 
 A float's bits, mapped to an unsigned integer that sorts as the floats do with every NaN first (its *key*), leave NaN
 no comparison to slip through, and make the reduction one that LLVM may vectorise without fast-math: an integer minimum
-can be reordered, a float one can't. Integers and bool are their own keys. In a row, three reductions of the bits as they
-are say as much as one of keys.
+can be reordered, a float one can't. Integers and bool are their own keys. In a row, three reductions of the bits as
+they are say as much as one of keys.
 """
 
 from collections.abc import Callable
