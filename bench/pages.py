@@ -132,7 +132,10 @@ PAGES = (
             ("energy", "The energy of a launch"),
             ("dtypes", "float16 and float64"),
             ("submit", "The host's time to submit a call"),
+            ("random", "Problems drawn at random"),
+            ("calls", "Whole calls, other axes than the last"),
         )
+        if _file(of(name)).exists()
     ),
     Page(
         f"docs/records/{_gpu('full-softmax')}-full",

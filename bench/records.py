@@ -117,6 +117,20 @@ RECORDS = (
         60,
         alone=True,
     ),
+    Record(
+        "random.json.gz",
+        "kernelzoo bench --shapes random:60 --seed 1 --op softmax,min --backend torch,triton,cupy,numba"
+        " --variant auto,eager --rounds 5 --gpus all -o {}",
+        600,
+        alone=True,
+    ),
+    Record(
+        "calls.json.gz",
+        f"kernelzoo bench --clock call --shapes axes --op softmax,min --backend {EVERY} --variant auto,eager"
+        " --rounds 5 --gpus all -o {}",
+        120,
+        alone=True,
+    ),
     *(
         Record(
             f"full-{op}.json.gz",
