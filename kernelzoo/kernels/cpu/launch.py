@@ -26,6 +26,9 @@ MIN_LANES = 8
 SHORT = 32
 """Reduced axes shorter than this are too short to vectorise along."""
 
+FIRST = np.int64(0)
+"""Of a kernel's units of work. Numba compiles what takes a literal 0 once more for other numbers."""
+
 Kernel: TypeAlias = "tuple[Callable[..., None], tuple[Any, ...]]"
 """A compiled kernel and its arguments."""
 

@@ -15,7 +15,7 @@ from numba import njit, prange, types
 from numba.extending import overload
 
 from kernelzoo.kernels.cpu.disk import compiled
-from kernelzoo.kernels.cpu.launch import flat, side_by_side, tasks
+from kernelzoo.kernels.cpu.launch import FIRST, flat, side_by_side, tasks
 
 # The unsigned integer of each float's width, and the distance from +inf to the largest NaN: adding it to the keys wraps
 # the positive NaNs round to the bottom, where the negative ones are already.
@@ -175,7 +175,7 @@ def _columns_task(
 def _rows(x, out, shift, n, lanes, chunk, chunks, x_group, x_n, x_lane, out_group, out_chunk, out_lane, units, tasks):
     if tasks == 1:
         _rows_task(
-            x, out, shift, n, lanes, chunk, chunks, x_group, x_n, x_lane, out_group, out_chunk, out_lane, 0, units
+            x, out, shift, n, lanes, chunk, chunks, x_group, x_n, x_lane, out_group, out_chunk, out_lane, FIRST, units
         )
         return
     for task in prange(tasks):
@@ -191,7 +191,7 @@ def _columns(
 ):
     if tasks == 1:
         _columns_task(
-            x, out, shift, n, lanes, chunk, chunks, x_group, x_n, x_lane, out_group, out_chunk, out_lane, 0, units
+            x, out, shift, n, lanes, chunk, chunks, x_group, x_n, x_lane, out_group, out_chunk, out_lane, FIRST, units
         )
         return
     for task in prange(tasks):

@@ -5,7 +5,7 @@ import torch
 from numba import njit, prange
 
 from kernelzoo.kernels.cpu.disk import compiled
-from kernelzoo.kernels.cpu.launch import lanes_last, side_by_side
+from kernelzoo.kernels.cpu.launch import FIRST, lanes_last, side_by_side
 from kernelzoo.kernels.cpu.softmax.launching import bound
 from kernelzoo.kernels.cpu.softmax.words import empty, rounded, widen
 from kernelzoo.kernels.cpu.tiles import tile_lanes
@@ -114,7 +114,7 @@ def _columns_task(x, y, grad, out, n, lanes, xg, xn, xl, yg, yl, gg, gl, og, on,
 @compiled(parallel=True)
 def _rows(x, y, grad, out, n, lanes, xg, xn, xl, yg, yl, gg, gl, og, on, ol, units, tasks):
     if tasks == 1:
-        _rows_task(x, y, grad, out, n, lanes, xg, xn, xl, yg, yl, gg, gl, og, on, ol, 0, units)
+        _rows_task(x, y, grad, out, n, lanes, xg, xn, xl, yg, yl, gg, gl, og, on, ol, FIRST, units)
         return
     for i in prange(tasks):
         begin, end = i * units // tasks, (i + 1) * units // tasks
@@ -124,7 +124,7 @@ def _rows(x, y, grad, out, n, lanes, xg, xn, xl, yg, yl, gg, gl, og, on, ol, uni
 @compiled(parallel=True)
 def _columns(x, y, grad, out, n, lanes, xg, xn, xl, yg, yl, gg, gl, og, on, ol, pitch, units, tasks):
     if tasks == 1:
-        _columns_task(x, y, grad, out, n, lanes, xg, xn, xl, yg, yl, gg, gl, og, on, ol, pitch, 0, units)
+        _columns_task(x, y, grad, out, n, lanes, xg, xn, xl, yg, yl, gg, gl, og, on, ol, pitch, FIRST, units)
         return
     for i in prange(tasks):
         begin, end = i * units // tasks, (i + 1) * units // tasks

@@ -5,7 +5,7 @@ import torch
 from numba import prange
 
 from kernelzoo.kernels.cpu.disk import compiled
-from kernelzoo.kernels.cpu.launch import flat, lanes_last, launcher, tasks
+from kernelzoo.kernels.cpu.launch import FIRST, flat, lanes_last, launcher, tasks
 from kernelzoo.kernels.cpu.min_backward.fused import BLOCK, count_of
 from kernelzoo.kernels.cpu.softmax.launching import DTYPES
 from kernelzoo.kernels.cpu.softmax.words import widen
@@ -28,7 +28,7 @@ def _counts_task(x, y, counts, n, lanes, xg, xn, xl, yg, yl, cg, cl, first, last
 @compiled(parallel=True)
 def _counts(x, y, counts, n, lanes, xg, xn, xl, yg, yl, cg, cl, units, tasks):
     if tasks == 1:
-        _counts_task(x, y, counts, n, lanes, xg, xn, xl, yg, yl, cg, cl, 0, units)
+        _counts_task(x, y, counts, n, lanes, xg, xn, xl, yg, yl, cg, cl, FIRST, units)
         return
     for i in prange(tasks):
         begin, end = i * units // tasks, (i + 1) * units // tasks

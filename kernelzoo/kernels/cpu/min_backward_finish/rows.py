@@ -5,7 +5,7 @@ import torch
 from numba import prange
 
 from kernelzoo.kernels.cpu.disk import compiled
-from kernelzoo.kernels.cpu.launch import flat, lanes_last, launcher, tasks
+from kernelzoo.kernels.cpu.launch import FIRST, flat, lanes_last, launcher, tasks
 from kernelzoo.kernels.cpu.softmax.launching import DTYPES
 from kernelzoo.kernels.cpu.softmax.words import rounded, widen
 from kernelzoo.launch import Launch
@@ -33,7 +33,7 @@ def _finish_task(x, y, grad, counts, out, n, lanes, xg, xn, xl, yg, yl, gg, gl, 
 @compiled(parallel=True)
 def _finish(x, y, grad, counts, out, n, lanes, xg, xn, xl, yg, yl, gg, gl, cg, cl, og, on, ol, units, tasks):
     if tasks == 1:
-        _finish_task(x, y, grad, counts, out, n, lanes, xg, xn, xl, yg, yl, gg, gl, cg, cl, og, on, ol, 0, units)
+        _finish_task(x, y, grad, counts, out, n, lanes, xg, xn, xl, yg, yl, gg, gl, cg, cl, og, on, ol, FIRST, units)
         return
     for i in prange(tasks):
         begin, end = i * units // tasks, (i + 1) * units // tasks

@@ -8,7 +8,7 @@ import torch
 from numba import njit, prange
 
 from kernelzoo.kernels.cpu.disk import compiled
-from kernelzoo.kernels.cpu.launch import lanes_last, side_by_side
+from kernelzoo.kernels.cpu.launch import FIRST, lanes_last, side_by_side
 from kernelzoo.kernels.cpu.softmax.lanes import LANES_BLOCK, add_lanes, exponentiate_lanes, load_lanes, store_lanes
 from kernelzoo.kernels.cpu.softmax.launching import bound
 from kernelzoo.kernels.cpu.softmax.rows import BLOCK, exponentiate, top_of
@@ -103,7 +103,7 @@ def _online_columns_task(x, out, n, lanes, x_group, x_n, x_lane, out_group, out_
 @compiled(parallel=True)
 def _online_rows(x, out, n, lanes, xg, xn, xl, og, on, ol, units, tasks):
     if tasks == 1:
-        _online_rows_task(x, out, n, lanes, xg, xn, xl, og, on, ol, 0, units)
+        _online_rows_task(x, out, n, lanes, xg, xn, xl, og, on, ol, FIRST, units)
         return
     for i in prange(tasks):
         begin, end = i * units // tasks, (i + 1) * units // tasks
@@ -113,7 +113,7 @@ def _online_rows(x, out, n, lanes, xg, xn, xl, og, on, ol, units, tasks):
 @compiled(parallel=True)
 def _online_columns(x, out, n, lanes, xg, xn, xl, og, on, ol, pitch, units, tasks):
     if tasks == 1:
-        _online_columns_task(x, out, n, lanes, xg, xn, xl, og, on, ol, pitch, 0, units)
+        _online_columns_task(x, out, n, lanes, xg, xn, xl, og, on, ol, pitch, FIRST, units)
         return
     for i in prange(tasks):
         begin, end = i * units // tasks, (i + 1) * units // tasks

@@ -5,7 +5,7 @@ import torch
 from numba import njit, prange
 
 from kernelzoo.kernels.cpu.disk import compiled
-from kernelzoo.kernels.cpu.launch import lanes_last, side_by_side
+from kernelzoo.kernels.cpu.launch import FIRST, lanes_last, side_by_side
 from kernelzoo.kernels.cpu.softmax.lanes import LANES_BLOCK, add_lanes
 from kernelzoo.kernels.cpu.softmax.launching import bound
 from kernelzoo.kernels.cpu.softmax.rows import BLOCK
@@ -123,7 +123,7 @@ def _columns_task(grad, y, out, n, lanes, gg, gn, gl, yg, yn, yl, og, on, ol, pi
 @compiled(parallel=True)
 def _rows(grad, y, out, n, lanes, gg, gn, gl, yg, yn, yl, og, on, ol, units, tasks):
     if tasks == 1:
-        _rows_task(grad, y, out, n, lanes, gg, gn, gl, yg, yn, yl, og, on, ol, 0, units)
+        _rows_task(grad, y, out, n, lanes, gg, gn, gl, yg, yn, yl, og, on, ol, FIRST, units)
         return
     for i in prange(tasks):
         begin, end = i * units // tasks, (i + 1) * units // tasks
@@ -133,7 +133,7 @@ def _rows(grad, y, out, n, lanes, gg, gn, gl, yg, yn, yl, og, on, ol, units, tas
 @compiled(parallel=True)
 def _columns(grad, y, out, n, lanes, gg, gn, gl, yg, yn, yl, og, on, ol, pitch, units, tasks):
     if tasks == 1:
-        _columns_task(grad, y, out, n, lanes, gg, gn, gl, yg, yn, yl, og, on, ol, pitch, 0, units)
+        _columns_task(grad, y, out, n, lanes, gg, gn, gl, yg, yn, yl, og, on, ol, pitch, FIRST, units)
         return
     for i in prange(tasks):
         begin, end = i * units // tasks, (i + 1) * units // tasks

@@ -5,7 +5,7 @@ import torch
 from numba import prange
 
 from kernelzoo.kernels.cpu.disk import compiled
-from kernelzoo.kernels.cpu.launch import flat, lanes_last, launcher, tasks
+from kernelzoo.kernels.cpu.launch import FIRST, flat, lanes_last, launcher, tasks
 from kernelzoo.kernels.cpu.softmax.launching import DTYPES
 from kernelzoo.kernels.cpu.softmax_backward.fused import product
 from kernelzoo.launch import Launch
@@ -30,7 +30,7 @@ def _finish_task(grad, y, sums, out, n, lanes, gg, gn, gl, yg, yn, yl, sg, sl, o
 @compiled(parallel=True)
 def _finish(grad, y, sums, out, n, lanes, gg, gn, gl, yg, yn, yl, sg, sl, og, on, ol, units, tasks):
     if tasks == 1:
-        _finish_task(grad, y, sums, out, n, lanes, gg, gn, gl, yg, yn, yl, sg, sl, og, on, ol, 0, units)
+        _finish_task(grad, y, sums, out, n, lanes, gg, gn, gl, yg, yn, yl, sg, sl, og, on, ol, FIRST, units)
         return
     for i in prange(tasks):
         begin, end = i * units // tasks, (i + 1) * units // tasks

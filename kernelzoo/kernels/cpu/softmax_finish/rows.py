@@ -5,7 +5,7 @@ import torch
 from numba import njit, prange
 
 from kernelzoo.kernels.cpu.disk import compiled
-from kernelzoo.kernels.cpu.launch import flat, lanes_last, launcher, tasks
+from kernelzoo.kernels.cpu.launch import FIRST, flat, lanes_last, launcher, tasks
 from kernelzoo.kernels.cpu.softmax.launching import DTYPES
 from kernelzoo.kernels.cpu.softmax.words import exponential, rounded, widen
 from kernelzoo.launch import Launch
@@ -36,7 +36,7 @@ def _finish_task(x, maximum, sums, out, n, lanes, xg, xn, xl, mg, ml, sg, sl, og
 @compiled(parallel=True)
 def _finish(x, maximum, sums, out, n, lanes, xg, xn, xl, mg, ml, sg, sl, og, on, ol, units, tasks):
     if tasks == 1:
-        _finish_task(x, maximum, sums, out, n, lanes, xg, xn, xl, mg, ml, sg, sl, og, on, ol, 0, units)
+        _finish_task(x, maximum, sums, out, n, lanes, xg, xn, xl, mg, ml, sg, sl, og, on, ol, FIRST, units)
         return
     for i in prange(tasks):
         begin, end = i * units // tasks, (i + 1) * units // tasks

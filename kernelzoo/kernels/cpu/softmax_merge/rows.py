@@ -5,7 +5,7 @@ import torch
 from numba import prange
 
 from kernelzoo.kernels.cpu.disk import compiled
-from kernelzoo.kernels.cpu.launch import lanes_last
+from kernelzoo.kernels.cpu.launch import FIRST, lanes_last
 from kernelzoo.kernels.cpu.softmax.launching import bound
 from kernelzoo.kernels.cpu.softmax.words import exponential, two_sum
 from kernelzoo.launch import Launch
@@ -35,7 +35,7 @@ def _merge_task(maximum, total, largest, sums, n, lanes, mg, mn, ml, tg, tn, tl,
 @compiled(parallel=True)
 def _merge(maximum, total, largest, sums, n, lanes, mg, mn, ml, tg, tn, tl, lg, ll, sg, sl, units, tasks):
     if tasks == 1:
-        _merge_task(maximum, total, largest, sums, n, lanes, mg, mn, ml, tg, tn, tl, lg, ll, sg, sl, 0, units)
+        _merge_task(maximum, total, largest, sums, n, lanes, mg, mn, ml, tg, tn, tl, lg, ll, sg, sl, FIRST, units)
         return
     for i in prange(tasks):
         begin, end = i * units // tasks, (i + 1) * units // tasks

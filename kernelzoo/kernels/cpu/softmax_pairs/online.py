@@ -5,7 +5,7 @@ import torch
 from numba import njit, prange
 
 from kernelzoo.kernels.cpu.disk import compiled
-from kernelzoo.kernels.cpu.launch import flat, lanes_last, launcher, tasks
+from kernelzoo.kernels.cpu.launch import FIRST, flat, lanes_last, launcher, tasks
 from kernelzoo.kernels.cpu.softmax.launching import DTYPES
 from kernelzoo.kernels.cpu.softmax.online import ONLINE_BLOCK, SLACK, finite
 from kernelzoo.kernels.cpu.softmax.rows import BLOCK, exponentiate, top_of
@@ -50,7 +50,7 @@ def _pairs_task(x, maximum, sums, n, lanes, xg, xn, xl, mg, ml, sg, sl, first, l
 @compiled(parallel=True)
 def _pairs(x, maximum, sums, n, lanes, xg, xn, xl, mg, ml, sg, sl, units, tasks):
     if tasks == 1:
-        _pairs_task(x, maximum, sums, n, lanes, xg, xn, xl, mg, ml, sg, sl, 0, units)
+        _pairs_task(x, maximum, sums, n, lanes, xg, xn, xl, mg, ml, sg, sl, FIRST, units)
         return
     for i in prange(tasks):
         begin, end = i * units // tasks, (i + 1) * units // tasks

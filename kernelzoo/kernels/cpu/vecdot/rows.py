@@ -5,7 +5,7 @@ import torch
 from numba import prange
 
 from kernelzoo.kernels.cpu.disk import compiled
-from kernelzoo.kernels.cpu.launch import flat, lanes_last, launcher, tasks
+from kernelzoo.kernels.cpu.launch import FIRST, flat, lanes_last, launcher, tasks
 from kernelzoo.kernels.cpu.softmax.launching import DTYPES
 from kernelzoo.kernels.cpu.softmax.rows import BLOCK
 from kernelzoo.kernels.cpu.softmax.words import two_sum
@@ -31,7 +31,7 @@ def _dots_task(x, y, sums, n, lanes, xg, xn, xl, yg, yn, yl, sg, sl, first, last
 @compiled(parallel=True)
 def _dots(x, y, sums, n, lanes, xg, xn, xl, yg, yn, yl, sg, sl, units, tasks):
     if tasks == 1:
-        _dots_task(x, y, sums, n, lanes, xg, xn, xl, yg, yn, yl, sg, sl, 0, units)
+        _dots_task(x, y, sums, n, lanes, xg, xn, xl, yg, yn, yl, sg, sl, FIRST, units)
         return
     for i in prange(tasks):
         begin, end = i * units // tasks, (i + 1) * units // tasks
