@@ -189,7 +189,8 @@ def _interval(row: Row) -> str:
 
 def without_result(problems: Sequence[Row]) -> list[str]:
     """Lines for what is not in the tables: how implementations break the contract that were timed all the same, once
-    each; then each wrong or failed row; then the refusals, one line for each reason."""
+    each; then each wrong or failed row; then the refusals, one line for each reason, or for all backends that this
+    machine lacks if there are many."""
     lines, refusals = list[str](), dict[str, list[str]]()
     breaking: dict[str, str] = {}
     for described in problems:
@@ -204,6 +205,12 @@ def without_result(problems: Sequence[Row]) -> list[str]:
                 lines.append(f"{row['outcome'].upper()} {row['id']} on {described['problem']}: {why}")
             elif row["outcome"] == "refused":
                 refusals.setdefault(row["reason"], []).append(row["id"])
+    lacking = {reason: ids[0].partition("/")[0] for reason, ids in refusals.items()}
+    lacking = {why: name for why, name in lacking.items() if why.startswith(f"backend {name!r} can't run here")}
+    if len(lacking) > 3:
+        names = sorted(set(lacking.values()))
+        lines.append(f"{len(names)} backends can't run here: {', '.join(names)}; kernelzoo doctor says what they need")
+        refusals = {reason: ids for reason, ids in refusals.items() if reason not in lacking}
     for reason, ids in refusals.items():
         distinct = sorted(set(ids))
         times = "" if len(ids) == len(distinct) else f", {len(ids)} times"

@@ -9,6 +9,7 @@ from rich.console import Console
 
 from kernelzoo.cli import output, rows
 from kernelzoo.cli.progress import Bar
+from kernelzoo.errors import BackendUnavailableError
 
 
 @pytest.mark.parametrize(
@@ -92,6 +93,16 @@ def test_what_has_no_result_is_told_by_reason() -> None:
     failed = [{"id": "b/min/c", "outcome": "failed", "reason": "crashed"}]
     lines = rows.without_result([{"problem": "p", "rows": refused + failed}, {"problem": "q", "rows": refused}])
     assert lines == ["FAILED b/min/c on p: crashed", "refused by 5 implementations, 10 times: no GPU"]
+
+
+def test_backends_that_are_not_here_are_named_in_one_line() -> None:
+    errors = [BackendUnavailableError(name, "it is not installed", "install it") for name in ("d", "b", "c", "a")]
+    refused = [{"id": f"{e.backend}/min/auto", "outcome": "refused", "reason": str(e)} for e in errors]
+    few = rows.without_result([{"problem": "p", "rows": refused[:3]}])
+    assert few[0] == "refused by d/min/auto: backend 'd' can't run here: it is not installed; install it"
+    assert len(few) == 3
+    many = rows.without_result([{"problem": problem, "rows": refused} for problem in ("p", "q")])
+    assert many == ["4 backends can't run here: a, b, c, d; kernelzoo doctor says what they need"]
 
 
 def test_the_bar_is_there_before_anyone_knows_how_much_there_is_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
