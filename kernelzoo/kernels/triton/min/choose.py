@@ -14,7 +14,7 @@ from kernelzoo.kernels.triton.min import (
     rows_deferred_thread,
     split_arrival,
 )
-from kernelzoo.kernels.triton.min.tiles import LINE_BYTES
+from kernelzoo.kernels.triton.min.tiles import LINE_BYTES, once_tile
 from kernelzoo.layout import rows_of
 from kernelzoo.registry import chooser
 from kernelzoo.tables import knob, launch_table, of
@@ -60,7 +60,11 @@ def auto(x: torch.Tensor, out: torch.Tensor) -> str:
         return split(x, out) if idle and layout.n > knobs.short_across else "columns"
     bytes = layout.n * layout.itemsize
     if bytes > knobs.row_bytes and layout.total < knobs.crowd * device.multiprocessors:
-        return "split_arrival"
+        # Half as many rows as SMs fill the device if each is read at once.
+        once = 2 * layout.total >= device.multiprocessors and once_tile(
+            knobs, layout, x.dtype, device, edges_of(layout)
+        )
+        return "rows_deferred_block" if once else "split_arrival"
     deferred = rows_deferred(x, out)
     # Integers as the minimum takes them spill registers in rows.
     if bytes > knobs.row_bytes or deferred != "rows_deferred_block" or not x.dtype.is_floating_point:

@@ -7,7 +7,7 @@ import triton.language as tl
 from kernelzoo.kernels.shared.jit import bound, device_of, edges_of, row_arguments, wide_type
 from kernelzoo.kernels.triton.min.arguments import fold_of, identity, plain
 from kernelzoo.kernels.triton.min.lowest import body_and_edges, end_of_vectors, folded, lower, lowest, nothing_yet
-from kernelzoo.kernels.triton.min.tiles import Numbers, block_tile
+from kernelzoo.kernels.triton.min.tiles import Numbers, block_tile, once_tile
 from kernelzoo.kernels.triton.words import await_last_launch, row_start
 from kernelzoo.launch import Launch
 from kernelzoo.layout import cdiv, rows_of
@@ -44,10 +44,13 @@ def rows_deferred_block(x: torch.Tensor, out: torch.Tensor) -> Launch:
     x, out = plain(x), plain(out)
     rows, device = rows_of(x, out), device_of(x)
     numbers = of(Numbers, device.index)
-    tile = block_tile(numbers, rows, x.dtype)
-    if tile.block * x.element_size() == numbers.tile_bytes:
-        tile = tile._replace(block=tile.block // 2)  # twice as many programs share an SM
-    constants = (wide_type(x.dtype), identity(x.dtype), edges_of(rows), fold_of(rows, x.dtype, tile.block))
+    edges = edges_of(rows)
+    tile = once_tile(numbers, rows, x.dtype, device, edges)
+    if tile is None:
+        tile = block_tile(numbers, rows, x.dtype)
+        if tile.block * x.element_size() == numbers.tile_bytes:
+            tile = tile._replace(block=tile.block // 2)  # twice as many programs share an SM
+    constants = (wide_type(x.dtype), identity(x.dtype), edges, fold_of(rows, x.dtype, tile.block))
     args = (x, out, *row_arguments(rows), *constants, tile.rows, tile.block)
     programs = cdiv(rows.total, tile.rows)
     return bound("triton/min/rows_deferred_block", x, rows_deferred_kernel, programs, args, device.warps(tile.threads))

@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 import torch
 
+from kernelzoo.device import Device
 from kernelzoo.layout import Rows, power_of_two
 from kernelzoo.tables import knob, numbers
 
@@ -15,6 +16,9 @@ LINE_BYTES = 128
 
 ACROSS_BYTES = 65536
 """Of a tile across rows, to 512 threads."""
+
+ONCE_BYTES = 65536
+"""Of a row, 64 to a thread, that one program reads at once where rows are few: no other hides the time of a round."""
 
 MANY_PARTS = 1024
 """Programs to one row, at the most: the last to arrive reads the results of all."""
@@ -40,6 +44,18 @@ class Tile(NamedTuple):
     rows: int
     block: int
     threads: int
+
+
+def once_tile(numbers: Numbers, rows: Rows, dtype: torch.dtype, device: Device, edges: int) -> Tile | None:
+    """A whole row of few, or None where they are many, short or too long."""
+    if rows.x_n != 1 or rows.across or not dtype.is_floating_point:
+        return None
+    columns = power_of_two(rows.n // edges * edges if edges else rows.n)
+    bytes = columns * dtype.itemsize
+    # All at once: a thread has 32 registers in float32 without edges, else up to 64. Half a tile is read so anyway.
+    resident = (1024 if edges or dtype.itemsize != 4 else 2048) * device.multiprocessors
+    few = rows.total * (bytes // 64) <= resident
+    return Tile(1, columns, bytes // 64) if few and numbers.tile_bytes // 2 < bytes <= ONCE_BYTES else None
 
 
 def block_tile(numbers: Numbers, rows: Rows, dtype: torch.dtype, most_rows: int = TILE_ELEMENTS) -> Tile:
