@@ -208,7 +208,9 @@ class Stirring:
         """One row, or what belongs to it, as a tensor of one axis."""
         if not self._by_rows:
             return tensor.view(-1)
-        return tensor.permute(self._order)[index] if names == ROW else tensor[index].unsqueeze(0)
+        strides, length = self._strides(tensor, names), self._length if names == ROW else 1
+        first = tensor.storage_offset() + _places(strides, index, (0,))[0]
+        return tensor.as_strided((length,), (strides[-1] if names == ROW else 1,), first)
 
     def _pieces(self, unit: Unit, spans: Spans, row: int = 0) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
         """What changes of a set's inputs, and of its outputs what surely changes with it."""
@@ -325,12 +327,14 @@ class Stirring:
             names = self._names[0][i]
             width = self._width(memory, names)
             spans[i] = 1, [self._python.randrange(width) for _ in units]
-            at = [self._offset(originals[i], names, index, p) for (_, index), p in zip(units, spans[i][1], strict=True)]
+            strides = self._strides(originals[i], names)
+            at = [_places(strides, index, (p,))[0] for (_, index), p in zip(units, spans[i][1], strict=True)]
             places.copy_(torch.tensor(at))
         for i, ((memory, places, value, _), names) in enumerate(zip(probe.outs, self._names[1], strict=True)):
             width = self._width(memory, names)
             some = [self._python.sample(range(width), places.numel() // count) for _ in units]
-            at = [self._offset(known[i].lower, names, u[1], p) for u, ps in zip(units, some, strict=True) for p in ps]
+            strides = self._strides(known[i].lower, names)
+            at = [p for (_, index), ps in zip(units, some, strict=True) for p in _places(strides, index, ps)]
             places.copy_(torch.tensor(at))
             self._spoil(value.zero_(), value) if self._python.random() < 0.5 else value.zero_()
         self._follow(units, *self._drawn(units, spans))
@@ -348,9 +352,16 @@ class Stirring:
             places.append(place)
         return tuple(reversed(places))
 
-    def _offset(self, tensor: torch.Tensor, names: tuple[str, ...], index: Index, place: int) -> int:
-        """Of an element of a row, or of what belongs to it, in memory."""
+    def _strides(self, tensor: torch.Tensor, names: tuple[str, ...]) -> tuple[int, ...]:
+        """Of the axes that a row's index names, and of its own after them; of one axis of memory where it has none."""
         if not self._by_rows:
-            return place
-        strides = tensor.permute(self._order).stride() if names == ROW else tensor.stride()
-        return sum(i * stride for i, stride in zip((*index, place), strides, strict=False))
+            return (1,)
+        strides = tensor.stride()
+        return tuple(strides[d] for d in self._order) if names == ROW else strides
+
+
+def _places(strides: Sequence[int], index: Index, within: Sequence[int]) -> list[int]:
+    """In memory, of elements of a row, or of what belongs to it."""
+    first = sum(i * stride for i, stride in zip(index, strides, strict=False))
+    step = strides[len(index)] if len(strides) > len(index) else 0
+    return [first + place * step for place in within]

@@ -353,9 +353,11 @@ def _stack(frame: FrameType | None) -> Iterator[FrameType]:
 def _children() -> tuple[str, ...]:
     """The child processes that have not ended, but for those in which torch's compiler compiles."""
     found = []
-    for task in Path("/proc/self/task").glob("*/children"):
+    for task in os.listdir("/proc/self/task"):
         with contextlib.suppress(OSError):
-            for child in task.read_text().split():
+            with open(f"/proc/self/task/{task}/children") as names:
+                children = names.read().split()
+            for child in children:
                 command = Path(f"/proc/{child}/cmdline").read_text().split("\0")
                 if _state(child) != "Z" and "/torch/_inductor/compile_worker/" not in " ".join(command):
                     found.append(f"{os.path.basename(command[0])} ({child})")

@@ -6,6 +6,7 @@ Runs in a process without TRITON_INTERPRET. What is asserted is read off the gen
 from __future__ import annotations
 
 import re
+import sys
 from typing import Any
 
 import pytest
@@ -186,6 +187,33 @@ def test_what_is_made_holds_no_number_of_an_example(op: Any, form: str, monkeypa
             others.setattr(compiler, "PARTS", 29)
             others.setattr(compiler, "NUMBER", 509)
             assert compiler.source_of(program) == source
+
+
+def test_a_row_that_begins_anywhere_is_not_reshaped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Triton 3.6 spreads the layout of a reshaped result to the row: every thread would hold all of it."""
+    asked: list[compiler.Program] = []
+    made = compiler.made
+    monkeypatch.setattr(compiler, "made", lambda program: asked.append(program) or made(program))
+    programs(SOFTMAX, "fused", (67, 16381), 1, torch.bfloat16, "sm_90")
+    assert asked and not [program for program in asked if "reshape" in made(program).source]
+
+
+def test_no_other_framework_is_started() -> None:
+    """The package asks JAX for a TPU, which reserves most of a GPU's memory, unless its heuristics are off."""
+    looked: list[str] = []
+
+    class Finder:
+        @staticmethod
+        def find_spec(name: str, *_: Any) -> None:
+            looked.append(name)
+
+    kinds = (compiler.Example(torch.float16),) * 2
+    sys.meta_path.insert(0, Finder)  # type: ignore[arg-type]
+    try:
+        compiler.source_of(compiler.Program(tile_kernel, kinds, 0, (torch.float32,), (2, 1), (1, 0), 1, False))
+    finally:
+        sys.meta_path.remove(Finder)  # type: ignore[arg-type]
+    assert "jax" not in looked
 
 
 def test_a_kernel_looked_at_once_is_made_the_same_for_each_configuration(monkeypatch: pytest.MonkeyPatch) -> None:

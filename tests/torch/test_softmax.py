@@ -74,6 +74,8 @@ def test_it_is_refused_on_a_gpu() -> None:
         (32, 65, True, True),
         (33, 65, True, False),
         (33, 64, True, True),
+        (2**17, 33, True, True),
+        (1000003, 33, True, False),
     ],
 )
 def test_rows_that_torchs_gpu_kernel_is_not_given(

@@ -36,6 +36,7 @@ SETTINGS: dict[str, Any] = {
     "debug_dtype_asserts": False,
     "distributed": False,
     "ignore_warnings": [],
+    "disable_autotuner_heuristics": True,
 }
 """What changes what is made, and Helion else takes from the environment."""
 

@@ -1,4 +1,8 @@
-"""A row that begins anywhere in vectors, held on chip: its whole vectors, and its ends by elements."""
+"""A row that begins anywhere in vectors, held on chip: its whole vectors, and its ends by elements.
+
+Results of rows get their axis back by ``[:, None]``: Helion makes a reshape of ``keepdim``, by whose layout, which two
+tensors meet here, Triton 3.6 has every thread hold the whole row.
+"""
 
 import helion
 import helion.language as hl
@@ -25,10 +29,10 @@ def ragged_tile_kernel(x, out, n, rows, wide: torch.dtype, shift: hl.constexpr, 
         here = place < stop
         tile = taken(x, place, here, float("-inf"), wide)
         ends = taken(x, end, outside, float("-inf"), wide)
-        top = torch.maximum(torch.amax(tile, dim=1, keepdim=True), torch.amax(ends, dim=1, keepdim=True))
+        top = torch.maximum(torch.amax(tile, dim=1)[:, None], torch.amax(ends, dim=1)[:, None])
         tile = torch.exp(tile - subtracted(top))
         ends = torch.exp(ends - subtracted(top))
-        total = tile.sum(1, keepdim=True) + ends.sum(1, keepdim=True)
+        total = tile.sum(1)[:, None] + ends.sum(1)[:, None]
         hl.store(out, [place], (tile / total).to(out.dtype), extra_mask=here)
         hl.store(out, [end], (ends / total).to(out.dtype), extra_mask=outside)
 
