@@ -190,18 +190,10 @@ def predicted(gpu: str, documents: Sequence[Mapping[str, Any]]) -> list[str]:
         found = model(documents, kind)
         if found is None:
             continue
-        measured: dict[tuple[int, ...], dict[int, float]] = {}
-        sizes: dict[tuple[int, ...], int] = {}
-        for row in (row for document in documents for row in document["rows"]):
-            if (row["op"], row["cut"], row["dtype"], row["how"]) == ("softmax", "evenly", "float32", "graph"):
-                shape = tuple(row["shape"])
-                sizes[shape] = shape[0] * shape[1] * 4
-                way = row["way"]
-                if row["ranks"] == 1 or (WAYS.get(way) == "symm" if kind == "symmetric" else way.endswith(" by nccl")):
-                    times = measured.setdefault(shape, {})
-                    times[row["ranks"]] = min(times.get(row["ranks"], row["us"]), row["us"])
+        measured = _measured(documents, kind)
         rows = []
-        for shape, nbytes in sizes.items():
+        for shape in measured:
+            nbytes = shape[0] * shape[1] * 4
             cells = [Cell(f"{'x'.join(map(str, shape))}, {nbytes / 1e6:.0f} MB")]
             for ranks in RANKS:
                 low, high = (f"{seconds * 1e6:.0f}" for seconds in found.seconds(ranks, shape[0], nbytes))
@@ -213,7 +205,46 @@ def predicted(gpu: str, documents: Sequence[Mapping[str, Any]]) -> list[str]:
         title = f"## {gpu.upper()}, more ranks, by {by}"
         parts += [title, MODEL.format(passes=KINDS[kind][1], launches=KINDS[kind][0])]
         parts.append(Table(["float32", *map(str, RANKS), "pays up to"], rows).markdown())
+        parts += _from_fewer(documents, kind)
     return parts
+
+
+def _measured(documents: Sequence[Mapping[str, Any]], kind: str) -> dict[tuple[int, ...], dict[int, float]]:
+    """Microseconds of the best of ours, by shape and ranks: softmax of float32 in a graph, cut evenly."""
+    found: dict[tuple[int, ...], dict[int, float]] = {}
+    for row in (row for document in documents for row in document["rows"]):
+        if (row["op"], row["cut"], row["dtype"], row["how"]) == ("softmax", "evenly", "float32", "graph"):
+            times, way = found.setdefault(tuple(row["shape"]), {}), row["way"]
+            if row["ranks"] == 1 or (WAYS.get(way) == "symm" if kind == "symmetric" else way.endswith(" by nccl")):
+                times[row["ranks"]] = min(times.get(row["ranks"], row["us"]), row["us"])
+    return found
+
+
+def _from_fewer(documents: Sequence[Mapping[str, Any]], kind: str) -> list[str]:
+    """What the fewest ranks say of the most, beside what these took."""
+    fewest, most = documents[0]["ranks"], documents[-1]["ranks"]
+    found = model(documents[:1], kind)
+    if fewest == most or found is None:
+        return []
+    rows, bare, off = [], [0.0], [0.0]
+    for shape, times in _measured(documents, kind).items():
+        if not {fewest, most} <= set(times):
+            continue
+        few, many = (found.seconds(ranks, shape[0], shape[0] * shape[1] * 4)[0] * 1e6 for ranks in (fewest, most))
+        rest = times[fewest] - few
+        bare.append(abs(many / times[most] - 1))
+        off.append(abs((many + rest) / times[most] - 1))
+        told = (f"{us:.0f}" for us in (many, rest, many + rest, times[most]))
+        rows.append([Cell("x".join(map(str, shape))), *map(Cell, told)])
+    text = FROM_FEWER.format(fewest=fewest, most=most, bare=f"{max(bare):.0%}", off=f"{max(off):.0%}")
+    return [text, Table(["float32", "said", "rest", "both", "measured"], rows).markdown()]
+
+
+FROM_FEWER = """\
+{most} ranks, by what {fewest} tell: *said* by the model, with the exchange of {fewest} ranks; *rest*, what {fewest}
+ranks took beyond it. The rest is the start and the end of each pass, the exchange between several blocks of one row
+inside a GPU, and one stream's wait for another, which of few rows hardly depend on the number of ranks. What is said
+is within {bare} of what was measured, both together within {off}."""
 
 
 MODEL = """\

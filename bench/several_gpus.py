@@ -74,7 +74,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         "distributed.py": ([*ranks, "--seconds", str(whole * 0.3), "-o", str(bench)], whole * 0.4),
     }
     if gpus > 1:
-        used, least = ",".join(map(str, range(count))), f"{0.95 * count:.2f}"
+        used, least = ",".join(map(str, range(count))), f"{(0.95 if count == 2 else 0.9) * count:.2f}"
         steps["scaling.py"] = ["--gpus", used, "--least", least], whole * 0.35
     lines, bad = [], False
     for program, (arguments, seconds) in steps.items():

@@ -119,6 +119,7 @@ def test_the_page_is_made_of_its_records(tmp_path: Path, monkeypatch: pytest.Mon
     assert text.index("## 2 x NVIDIA H200") < text.index("## 4 x NVIDIA H200") < text.index("more ranks")
     assert "| softmax 100x1000000 f32 | 101.0 | 170.0 | **107.0** | 203.0 |" in text
     assert "| 100x1000000, 400 MB | 202 (203) | 108 (107) |" in text
+    assert "| 100x1000000 | 92 | 3 | 95 | 170 |" in text, "3 launches of 2 us, 3 passes of 25 us, 11 us"
     assert "not measured" not in text
     changed = copy.deepcopy(record(2))
     changed["rows"][0]["us"] = 171.0
