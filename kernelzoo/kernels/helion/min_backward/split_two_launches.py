@@ -1,0 +1,66 @@
+"""Several programs to one row: a launch that leaves counts, and one that adds them up and writes."""
+
+import helion
+import helion.language as hl
+import torch
+
+from kernelzoo.kernels.helion import tiles
+from kernelzoo.kernels.helion.compiler import Example, Program
+from kernelzoo.kernels.helion.launch import bound
+from kernelzoo.kernels.helion.min_backward.tile_kernel import views_of
+from kernelzoo.kernels.helion.softmax.online import BLOCK_BYTES
+from kernelzoo.kernels.shared.jit import device_of
+from kernelzoo.launch import Launch, sequence
+from kernelzoo.layout import rows_of
+from kernelzoo.registry import register
+
+
+@helion.kernel(static_shapes=False)
+def counts_kernel(x, y, counts, span, wide: torch.dtype):
+    """A program has span elements of a block's rows, and leaves how many are the minimum. Blocks are counted in 32
+    bits, rows in 64."""
+    outer, n, inner = x.size()
+    parts = counts.size(1)
+    for o, i, part in hl.tile([outer, inner, parts], block_size=[None, None, 1]):
+        least = y[o, i].to(wide)
+        count = hl.zeros([o, i], dtype=torch.int64)
+        for c in hl.tile(part.begin * span, min(part.begin * span + span, n)):
+            count = count + (x[o, c, i].to(wide) == least[:, None, :]).to(torch.int32).sum(1).to(torch.int64)
+        counts[o, part.begin, i] = count
+
+
+@helion.kernel(static_shapes=False)
+def write_kernel(x, y, grad, counts, out, span, wide: torch.dtype):
+    """Every program adds up all counts of its rows. A share is divided as in tile_kernel."""
+    outer, n, inner = x.size()
+    parts = counts.size(1)
+    for o, i, part in hl.tile([outer, inner, parts], block_size=[None, None, 1]):
+        least = y[o, i].to(wide)
+        slope = grad[o, i].to(torch.float64)
+        equals = counts[o, :, i].sum(1).to(torch.float64)
+        each = (slope / equals).to(wide)
+        rest = torch.where(equals > 0, slope * 0.0, float("nan")).to(wide)
+        for c in hl.tile(part.begin * span, min(part.begin * span + span, n)):
+            equal = x[o, c, i].to(wide) == least[:, None, :]
+            out[o, c, i] = torch.where(equal, each[:, None, :], rest[:, None, :]).to(out.dtype)
+
+
+@register("helion", "min_backward", "split_two_launches")
+def split_two_launches(x: torch.Tensor, y: torch.Tensor, grad: torch.Tensor, out: torch.Tensor) -> Launch:
+    """Several programs to one row, or strip of columns, leave counts; a second launch adds them up and writes.
+
+    It reads every row twice, and no program waits for another.
+    """
+    id, rows, wide = "helion/min_backward/split_two_launches", rows_of(x, out), tiles.wide(x)
+    tile, views = tiles.block(rows, BLOCK_BYTES // 2), views_of(x, y, grad, out)
+    plan, lies = tiles.cut(rows, tile, device_of(x)), tiles.placed(rows)
+    counts = x.new_empty((lies.outer, plan.parts, lies.inner), dtype=torch.int64)
+    first, least, slope, last = tiles.examples(*views)
+    left = Example(torch.int64, "outer parts inner")
+    far, blocks, order = tiles.far(*views, counts), (tile.outer, tile.inner, tile.cols), (2, 1, 0)
+    leave = Program(counts_kernel, (first, least, left), 1, (wide,), blocks, order, tile.warps, far)
+    write = Program(write_kernel, (first, least, slope, left, last), 1, (wide,), blocks, order, tile.warps, far)
+    return sequence(
+        bound(id, leave, views, (*views[:2], counts), (plan.span,)),
+        bound(id, write, views, (*views[:3], counts, views[3]), (plan.span,)),
+    )

@@ -1,0 +1,59 @@
+"""Several programs to one row: a launch that leaves partial sums, and one that adds them up and writes."""
+
+import helion
+import helion.language as hl
+import torch
+
+from kernelzoo.kernels.helion import tiles
+from kernelzoo.kernels.helion.compiler import Example, Program
+from kernelzoo.kernels.helion.launch import bound
+from kernelzoo.kernels.helion.softmax.online import BLOCK_BYTES
+from kernelzoo.kernels.helion.softmax_backward.tile_kernel import views_of
+from kernelzoo.kernels.shared.jit import device_of
+from kernelzoo.launch import Launch, sequence
+from kernelzoo.layout import rows_of
+from kernelzoo.registry import register
+
+
+@helion.kernel(static_shapes=False)
+def sums_kernel(grad, y, sums, span, wide: torch.dtype):
+    """A program has span elements of a block's rows, and leaves their sums."""
+    outer, n, inner = grad.size()
+    parts = sums.size(1)
+    for o, i, part in hl.tile([outer, inner, parts], block_size=[None, None, 1]):
+        total = hl.zeros([o, i], dtype=wide)
+        for c in hl.tile(part.begin * span, min(part.begin * span + span, n)):
+            total = total + (grad[o, c, i].to(wide) * y[o, c, i].to(wide)).sum(1)
+        sums[o, part.begin, i] = total
+
+
+@helion.kernel(static_shapes=False)
+def write_kernel(grad, y, sums, out, span, wide: torch.dtype):
+    """Every program adds up all sums of its rows in the same order, so that all agree to the bit."""
+    outer, n, inner = grad.size()
+    parts = sums.size(1)
+    for o, i, part in hl.tile([outer, inner, parts], block_size=[None, None, 1]):
+        total = sums[o, :, i].sum(1)
+        for c in hl.tile(part.begin * span, min(part.begin * span + span, n)):
+            out[o, c, i] = (y[o, c, i].to(wide) * (grad[o, c, i].to(wide) - total[:, None, :])).to(out.dtype)
+
+
+@register("helion", "softmax_backward", "split_two_launches")
+def split_two_launches(grad: torch.Tensor, y: torch.Tensor, out: torch.Tensor) -> Launch:
+    """Several programs to one row, or strip of columns, leave sums; a second launch adds them up and writes.
+
+    It reads every row twice, and no program waits for another.
+    """
+    id, rows, wide = "helion/softmax_backward/split_two_launches", rows_of(grad, out), tiles.wide(grad)
+    tile, views = tiles.block(rows, BLOCK_BYTES // 2), views_of(grad, y, out)
+    plan, lies = tiles.cut(rows, tile, device_of(grad)), tiles.placed(rows)
+    sums = grad.new_empty((lies.outer, plan.parts, lies.inner), dtype=wide)
+    first, second, last = tiles.examples(*views)
+    left = Example(wide, "outer parts inner")
+    far, blocks, order = tiles.far(*views, sums), (tile.outer, tile.inner, tile.cols), (2, 1, 0)
+    leave = Program(sums_kernel, (first, second, left), 1, (wide,), blocks, order, tile.warps, far)
+    write = Program(write_kernel, (first, second, left, last), 1, (wide,), blocks, order, tile.warps, far)
+    return sequence(
+        bound(id, leave, views, (*views[:2], sums), (plan.span,)),
+        bound(id, write, views, (*views[:2], sums, views[2]), (plan.span,)),
+    )
