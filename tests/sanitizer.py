@@ -5,7 +5,8 @@ memcheck (accesses out of bounds), racecheck (shared memory raced for), initchec
 synccheck (barriers misused), in processes of their own, on problems that reach every branch: rows shorter and longer
 than each kernel holds, odd lengths, unaligned starts, rows across memory. Exits with 1 on any error.
 
-Results are checked on the host: torch's own reductions on the device (2.11) have races to report.
+Inputs are drawn on the host, and results checked there: torch's own reductions on the device (2.11) have races to
+report.
 
 For synccheck no cluster has more than the 8 blocks that every device grants. In clusters of 16 the tool (2025.3.1)
 calls the first arrival at a barrier, by the thread that has just made it, one with a "missing wait": in blocks of ranks
@@ -28,7 +29,6 @@ from typing import Any
 
 import torch
 
-from kernelzoo import backend as backends
 from kernelzoo import measure, operations, registry
 from kernelzoo.device import Device
 from kernelzoo.errors import UnsupportedProblemError
@@ -36,29 +36,34 @@ from kernelzoo.errors import UnsupportedProblemError
 TOOLS = ("racecheck", "memcheck", "initcheck", "synccheck")  # the slowest first
 BACKENDS = ("triton", "gluon", "cutile", "cute", "helion", "cupy", "numba")
 PORTABLE = 8  # blocks of a cluster
+DEVICE = "cuda"
 SHAPES = ((3, 17), (33, 129), (5, 1000), (7, 4099), (2, 20001), (3, 65536), (2, 300001))
 
 
-def problems(op: str) -> Iterator[tuple[str, torch.Tensor, int]]:
-    generator = torch.Generator("cuda").manual_seed(0)
+def problems(op: str) -> Iterator[tuple[str, tuple[torch.Tensor, ...], int]]:
+    """Inputs of an operation, and the axis; of softmax and min some that lie anywhere."""
+    generator, taken = torch.Generator().manual_seed(0), operations.OPERATIONS[op].dtypes
 
-    def draw(shape: tuple[int, ...], dtype: str) -> torch.Tensor:
-        (x,) = operations.OPERATIONS[op].sample(shape, dtype, generator=generator)
-        return x
+    def draw(shape: tuple[int, ...], dtype: str, dim: int = -1) -> tuple[torch.Tensor, ...]:
+        drawn = operations.OPERATIONS[op].sample(shape, dtype, dim, generator=generator)
+        return tuple(one.to(DEVICE) for one in drawn)
 
     for shape in SHAPES:
         yield f"float32 {shape}", draw(shape, "float32"), -1
-    for dtype in ("bfloat16", "float64", *(("int8", "int64") if op == "min" else ())):
+    for dtype in (dtype for dtype in ("bfloat16", "float64", "int8", "int64") if dtype in taken):
         for shape in ((33, 129), (7, 4099), (2, 20001)):
             yield f"{dtype} {shape}", draw(shape, dtype), -1
-    yield "float32 over dim 0", draw((70, 45), "float32"), 0
-    yield "float32 over dim 0, tall", draw((5003, 21), "float32"), 0
-    for dtype in ("float32", "bfloat16", "float64"):  # columns at whole vectors, at odd widths, as one piece of memory
+    yield "float32 over dim 0", draw((70, 45), "float32", 0), 0
+    yield "float32 over dim 0, tall", draw((5003, 21), "float32", 0), 0
+    for dtype in (dtype for dtype in ("float32", "bfloat16", "float64") if dtype in taken):
+        # Columns at whole vectors, at odd widths, as one piece of memory.
         for shape, dim in (((5003, 64), 0), ((3, 2049, 37), 1), ((20011, 33), 0), ((299, 1030), 0)):
-            yield f"{dtype} {shape} over dim {dim}", draw(shape, dtype), dim
-    yield "float32 over the middle", draw((3, 301, 37), "float32"), 1
-    yield "float32 unaligned", draw((1 + 5 * 1003,), "float32")[1:].view(5, 1003), -1
-    yield "bfloat16 unaligned, padded", draw((9, 4100), "bfloat16")[:, 3:4002], -1
+            yield f"{dtype} {shape} over dim {dim}", draw(shape, dtype, dim), dim
+    yield "float32 over the middle", draw((3, 301, 37), "float32", 1), 1
+    if op in ("softmax", "min"):
+        (x,), (padded,) = draw((1 + 5 * 1003,), "float32"), draw((9, 4100), "bfloat16")
+        yield "float32 unaligned", (x[1:].view(5, 1003),), -1
+        yield "bfloat16 unaligned, padded", (padded[:, 3:4002],), -1
 
 
 def forms(backend: str, pattern: str) -> list[str]:
@@ -72,19 +77,20 @@ def run(ids: list[str], columns: bool, portable: bool) -> None:
         Device.cluster_blocks = PORTABLE  # type: ignore[assignment, method-assign]
     for id in ids:
         implementation = registry.implementation(id)
-        method = getattr(backends.get(implementation.backend), implementation.op)
-        ran = 0
-        for name, x, dim in problems(implementation.op):
+        operation, ran = implementation.operation, 0
+        for name, inputs, dim in problems(implementation.op):
             if columns and dim == -1:
                 continue
+            outs = operation.allocate(operation.arguments(inputs, dim))
             try:
-                result = method(x, dim, variant=implementation.variant)
-                method(x, dim, variant=implementation.variant, out=result)
+                launch = implementation.launch(*inputs, dim=dim, out=outs)
             except UnsupportedProblemError:
                 continue
-            torch.cuda.synchronize()
+            launch()
+            launch()
+            on_host = operation.arguments([one.cpu() for one in inputs], dim)
             try:
-                implementation.operation.assert_close(result.cpu(), x.cpu(), dim)
+                operation.expect(on_host).check([out.cpu() for out in outs])
             except AssertionError as error:
                 raise AssertionError(f"{id} on {name}: {error}") from error
             ran += 1
@@ -142,18 +148,18 @@ def main() -> int:
     ids = [forms(backend, options.forms) for backend in BACKENDS]
     few = [of_one[start : start + 3] for of_one in ids for start in range(0, len(of_one), 3)]
     pairs = [(tool, group) for tool in options.tools.split(",") for group in few]  # the next tool finds all compiled
+    report = {
+        "device": measure.device_name(DEVICE),
+        "versions": measure.versions(DEVICE),
+        "sanitizer": subprocess.run([sanitizer, "--version"], capture_output=True, text=True).stdout.split()[-1],
+    }
+    results: list[dict[str, Any]] = []
     with ThreadPoolExecutor(options.jobs) as pool:
-        results = list(
-            pool.map(lambda pair: sanitize(sanitizer, pair[0], pair[1], options.columns, options.log), pairs)
-        )
-    if options.output is not None:
-        report = {
-            "device": measure.device_name("cuda"),
-            "versions": measure.versions("cuda"),
-            "sanitizer": subprocess.run([sanitizer, "--version"], capture_output=True, text=True).stdout.split()[-1],
-            "results": results,
-        }
-        options.output.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+        for result in pool.map(lambda pair: sanitize(sanitizer, *pair, options.columns, options.log), pairs):
+            results.append(result)
+            if options.output is not None:  # what is cut off has what it found
+                text = json.dumps({**report, "results": results}, indent=1) + "\n"
+                options.output.write_text(text, encoding="utf-8")
     missed = [
         f"{id} under {tool}"
         for tool, group in pairs
