@@ -142,10 +142,18 @@ def made(files: Sequence[Path]) -> str:
     parts = ["# Several GPUs", INTRODUCTION]
     for document, name in documents:
         parts += section(document, name)
+        swept = files[0].with_name(f"{name.partition('-')[0]}-scaling.json")
+        if swept.exists():
+            scaled = read_json(swept)
+            parts.append(SWEEP.format(gain=scaled["gain"], problems=scaled["sweeps"][-1]["problems"]))
     for gpu in dict.fromkeys(name.partition("x")[0] for _, name in documents):
         parts += predicted(gpu, [document for document, name in documents if name.partition("x")[0] == gpu])
     return "\n\n".join(parts) + "\n"
 
+
+SWEEP = """\
+A sweep of {problems} problems on all of these GPUs goes {gain:.2f} times as fast as on one of them
+(`python bench/records.py run scaling`), starts and ends aside."""
 
 INTRODUCTION = """\
 Softmax, minimum and their gradients (') over columns that ranks share, a rank to a GPU. Microseconds of a call, of the

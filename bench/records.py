@@ -182,6 +182,7 @@ RECORDS = (
     Record("devices.json", "python tests/load/run.py --section devices -o {}", 60, alone=True, gpus=2),
     Record("distributed.json.gz", "python bench/distributed.py -o {}", 300, alone=True, gpus=2, ranks=True),
     Record("ranks.json", "python bench/ranked_checks.py -o {}", 160, alone=True, gpus=2, ranks=True),
+    Record("scaling.json", "python bench/scaling.py -o {}", 90, alone=True, gpus=2, ranks=True),
     Record("memory.json", "python tests/load/run.py --section memory,full -o {}", 120),
     Record("sizes-softmax.json", "python tests/load/run.py --section sizes --op softmax -o {}", 110),
     Record("sizes-min.json", "python tests/load/run.py --section sizes --op min -o {}", 230),

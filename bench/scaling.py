@@ -1,4 +1,4 @@
-"""How many more problems a sweep measures with more GPUs: ``python bench/scaling.py --gpus 0,1``.
+"""How many more problems a sweep measures with more GPUs: ``python bench/scaling.py --gpus 0,1 -o FILE.json``.
 
 The same problems on all GPUs, which leaves the kernels compiled, on the first alone, and on all again. Each GPU's share
 of the last sweep is compared with what the first alone took for those same problems, from its first result to its last,
@@ -19,6 +19,10 @@ from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
+
+import torch
+
+from kernelzoo.measure import device_name, versions
 
 SHAPES = ",".join(f"{rows}x{n}" for rows in (512, 1000, 2048, 3001, 4096) for n in (1023, 1500, 2048, 2999, 3000, 4096))
 BENCH = ("--op", "softmax", "--backend", "torch,cupy", "--variant", "eager,fused", "--dtype", "float32")
@@ -67,11 +71,16 @@ def gained(times: Times, alone: Times) -> float:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--gpus", default="0,1")
-    parser.add_argument("--least", type=float, default=1.9)
+    parser.add_argument("--gpus", help="default: all")
+    parser.add_argument("--least", type=float, help="default: 0.95 a GPU of two, 0.9 a GPU of more")
+    parser.add_argument("-o", "--output", type=Path, metavar="FILE.json", help="what was found")
     parser.add_argument("--shape", default=SHAPES)
     parser.add_argument("bench", nargs="*", help="options of kernelzoo bench, in place of a sweep of softmax")
     given = parser.parse_args()
+    given.gpus = given.gpus or ",".join(map(str, range(torch.cuda.device_count())))
+    count = len(given.gpus.split(","))
+    least = given.least or (0.95 if count == 2 else 0.9) * count
+    found = list[dict[str, Any]]()
     first, lines, sweeps, wrong = given.gpus.split(",")[0], list[str](), list[Times](), list[str]()
     with tempfile.TemporaryDirectory() as folder:
         for place, gpus in enumerate((given.gpus, first, given.gpus)):
@@ -86,14 +95,21 @@ def main() -> int:
             wrong += [f"the cards disagree: {ratios}" for _ in [0] if any(not r or r > 1.02 for r in ratios)]
             told = ", ".join(f"{ratio:.4f}" for ratio in ratios if ratio) or "-"
             seconds = times[-1][0] - began if times else 0.0
+            found.append({"gpus": gpus, "problems": len(problems), "seconds": seconds, "slower": ratios})
             lines.append(f"{gpus:>8} {len(cards):>6} {len(problems):>9} {seconds:>9.1f} s  {told}")
             sweeps.append(times)
     gain = gained(sweeps[2], sweeps[1])
     print("    GPUs  cards  problems        time  card / fastest card", *lines, sep="\n")
-    print(f"{given.gpus} are {gain:.2f} times as fast as {first} alone, at least {given.least} wanted")
+    print(f"{given.gpus} are {gain:.2f} times as fast as {first} alone, at least {least:.2f} wanted")
     for words in wrong:
         print(f"WRONG {words}")
-    return 1 if wrong or gain < given.least else 0
+    if given.output is not None:
+        environment = {"device": f"{count} x {device_name('cuda')}", "versions": versions("cuda")}
+        facts = {"format": "kernelzoo-scaling/1", "environment": environment, "gain": gain}
+        given.output.write_text(
+            json.dumps({**facts, "sweeps": found, "wrong": wrong}, indent=1) + "\n", encoding="utf-8"
+        )
+    return 1 if wrong or gain < least else 0
 
 
 if __name__ == "__main__":

@@ -74,8 +74,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         "distributed.py": ([*ranks, "--seconds", str(whole * 0.3), "-o", str(bench)], whole * 0.4),
     }
     if gpus > 1:
-        used, least = ",".join(map(str, range(count))), f"{(0.95 if count == 2 else 0.9) * count:.2f}"
-        steps["scaling.py"] = ["--gpus", used, "--least", least], whole * 0.35
+        used, swept = ",".join(map(str, range(count))), options.output / f"{name}-scaling.json"
+        steps["scaling.py"] = ["--gpus", used, "-o", str(swept)], whole * 0.35
     lines, bad = [], False
     for program, (arguments, seconds) in steps.items():
         began = time.monotonic()

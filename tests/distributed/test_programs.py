@@ -112,6 +112,8 @@ def test_the_page_is_made_of_its_records(tmp_path: Path, monkeypatch: pytest.Mon
         (tmp_path / f"h200x{ranks}-distributed.json").write_text(json.dumps(record(ranks)), encoding="utf-8")
     monkeypatch.setattr(pages, "ROOT", tmp_path)
     monkeypatch.setattr(pages, "RESULTS", tmp_path)
+    scaled = {"gain": 3.664, "sweeps": [{"problems": 30}]}
+    (tmp_path / "h200x4-scaling.json").write_text(json.dumps(scaled), encoding="utf-8")
     page = pages.Page("page.md", ("h200x4-distributed", "h200x2-distributed"), program="ranks_model")
     assert page.make(check=True)
     assert not page.make(check=False) and not page.make(check=True)
@@ -120,6 +122,7 @@ def test_the_page_is_made_of_its_records(tmp_path: Path, monkeypatch: pytest.Mon
     assert "| softmax 100x1000000 f32 | 101.0 | 170.0 | **107.0** | 203.0 |" in text
     assert "| 100x1000000, 400 MB | 202 (203) | 108 (107) |" in text
     assert "| 100x1000000 | 92 | 3 | 95 | 170 |" in text, "3 launches of 2 us, 3 passes of 25 us, 11 us"
+    assert text.count("A sweep of 30 problems") == 1 and "goes 3.66 times as fast" in text
     assert "not measured" not in text
     changed = copy.deepcopy(record(2))
     changed["rows"][0]["us"] = 171.0
