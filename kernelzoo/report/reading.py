@@ -268,13 +268,13 @@ def _gpu(value: object) -> str:
 def _by_card(key: Key, rows: Sequence[Row]) -> dict[Key, list[Row]]:
     """The rows of a group, with groups of their own for what other cards measured of a problem: ratios are taken within
     a group, and never between two cards. Of a problem the card of the baseline stays, or else the first."""
-    cards: dict[Problem, str] = {}
+    cards: dict[tuple[str, Problem], str] = {}
     for row in sorted(rows, key=lambda row: row.name != BASELINE):  # stable
-        cards.setdefault(row.problem, row.gpu)
-        cards[row.problem] = cards[row.problem] or row.gpu  # a file that names none may be of any
+        cards.setdefault((row.op, row.problem), row.gpu)
+        cards[row.op, row.problem] = cards[row.op, row.problem] or row.gpu  # a file that names none may be of any
     found: dict[Key, list[Row]] = {key: []}
     for row in rows:
-        apart = row.gpu not in ("", cards[row.problem])
+        apart = row.gpu not in ("", cards[row.op, row.problem])
         found.setdefault((f"{key[0]}, {row.gpu}" if apart else key[0], *key[1:]), []).append(row)
     return found
 

@@ -26,6 +26,17 @@ def test_within_a_report_another_card_stands_apart(entry, write) -> None:
     assert (row["id"], row["ratio"], row["gpu"]) == (FAST, None, "GPU-b")
 
 
+def test_of_one_shape_two_operations_may_be_of_two_cards(entry, write) -> None:
+    """As a sweep over several GPUs leaves them: of each operation all results are of one card."""
+    rows = [
+        entry(id.replace("softmax", op), us=5.0, gpu=card)
+        for op, card in (("softmax", A), ("min", B))
+        for id in (EAGER, FAST)
+    ]
+    (group,) = document(load([write(rows)]))["groups"]
+    assert [row["ratio"] for row in group["rows"]] == [1.0] * 4
+
+
 def test_two_runs_are_compared_on_one_card_alone(entry, write) -> None:
     def run(name: str, card: Any, us: float) -> Path:
         rows = [entry(FAST, us=us, gpu=card, data=[us + i / 1e4 for i in range(9)])]
