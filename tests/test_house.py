@@ -70,6 +70,7 @@ ONLY_SOME = {
     "softmax/columns_two_passes": "the others' columns read again what they can't hold",
     "softmax_backward/split_cluster": "Triton has no words for thread-block clusters",
     "softmax_backward/split_two_launches": "for devices whose blocks can't wait for each other: Triton's AMD ones",
+    "min_backward/fused_bits": "a kernel of its own in Triton, whose fused holds elements; CUDA C's fused holds bits",
     "min_backward/split_two_launches": "for devices whose blocks can't wait for each other: Triton's AMD ones",
     "softmax_backward/split": "a chooser where a language has several forms to choose from",
     "min_backward/split": "a chooser where a language has several forms to choose from",
