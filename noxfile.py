@@ -258,7 +258,7 @@ def tests_helion(session: nox.Session) -> None:
     """The contract, for the Helion backend: what it makes, interpreted, compiled, emulated, and on a GPU."""
     install(session, "test", *COMPILER, extras=("helion",))
     conformance = (CONFORMANCE, *only("helion"), *session.posargs)
-    check(session, *conformance, "--core", "helion", *PARALLEL, **INTERPRETER)
+    check(session, *conformance, "tests/helion/test_parts.py", "--core", "helion", *PARALLEL, **INTERPRETER)
     check(session, "tests/helion", *PARALLEL, *session.posargs)
     run = (CONFORMANCE, "--core", "helion", "-k", "helion and test_conforms and float32 and auto")
     check(session, *run, "--kernelzoo-require", "helion", *PARALLEL, **{PTX_EMULATOR: "triton"})

@@ -5,6 +5,7 @@ from typing import NamedTuple
 import torch
 
 from kernelzoo.device import Device
+from kernelzoo.kernels.triton.softmax.tiles import tile_columns
 from kernelzoo.layout import Rows, power_of_two
 from kernelzoo.tables import knob, numbers
 
@@ -50,10 +51,10 @@ def once_tile(numbers: Numbers, rows: Rows, dtype: torch.dtype, device: Device, 
     """A whole row of few, or None where they are many, short or too long."""
     if rows.x_n != 1 or rows.across or not dtype.is_floating_point:
         return None
-    columns = power_of_two(rows.n // edges * edges if edges else rows.n)
+    columns = tile_columns(rows.n, edges)
     bytes = columns * dtype.itemsize
     # All at once: a thread has 32 registers in float32 without edges, else up to 64. Half a tile is read so anyway.
-    resident = (1024 if edges or dtype.itemsize != 4 else 2048) * device.multiprocessors
+    resident = device.threads * device.multiprocessors // (2 if edges or dtype.itemsize != 4 else 1)
     few = rows.total * (bytes // 64) <= resident
     return Tile(1, columns, bytes // 64) if few and numbers.tile_bytes // 2 < bytes <= ONCE_BYTES else None
 

@@ -1,0 +1,29 @@
+"""Rows that several programs share, in Triton's interpreter: the core cases of the contract have none so long."""
+
+from __future__ import annotations
+
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("helion", reason="the helion backend needs the package helion")
+triton = pytest.importorskip("triton", reason="the helion backend needs the package triton")
+if not triton.knobs.runtime.interpret:
+    pytest.skip("interpreter only: run with TRITON_INTERPRET=1", allow_module_level=True)
+
+from kernelzoo import operations, registry  # noqa: E402  (after the skips)
+
+
+@pytest.mark.parametrize(("shape", "dim"), [((3, 20001), -1), ((2, 16384), -1), ((9000, 5), 0)], ids=str)
+@pytest.mark.parametrize("op", ["softmax", "min", "softmax_backward", "min_backward"])
+def test_parts_of_a_row_are_put_together(op: str, shape: tuple[int, int], dim: int) -> None:
+    operation = operations.OPERATIONS[op]
+    inputs = operation.sample(shape, "float32", dim, generator=torch.Generator().manual_seed(0))
+    if op == "min_backward":  # equal minima in parts that are far apart
+        x, y, _ = inputs
+        for row in x if dim else x.t():
+            row[[0, -1]] = -9.0
+        y.fill_(-9.0)
+    args = operation.arguments(inputs, dim)
+    outs = operation.allocate(args)
+    registry.implementation(f"helion/{op}/split_two_launches").launch(*inputs, dim=dim, out=outs)()
+    operation.expect(args).check(outs)
