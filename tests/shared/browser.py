@@ -13,7 +13,7 @@ QUIET = (
 )
 FIRST_CHART = """new MutationObserver(() => {
   const drawn = document.querySelector("#limit svg path");
-  if (!window.firstChart && drawn) window.firstChart = performance.now();
+  if (drawn) window.besideFirstChart ??= document.querySelectorAll("#ratios svg, #heat svg").length;
 }).observe(document, { childList: true, subtree: true });"""
 
 MARKS = [
