@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -13,15 +14,17 @@ import torch.distributed as dist  # noqa: E402  (after the skip)
 import kernelzoo  # noqa: E402
 import kernelzoo.distributed  # noqa: E402
 from kernelzoo import registry  # noqa: E402
-from kernelzoo.distributed import local, parts  # noqa: E402
+from kernelzoo.distributed import calls, local, parts  # noqa: E402
+from kernelzoo.operations import Operation  # noqa: E402
 
 ROWS = 6
 
 
 @pytest.fixture(autouse=True)
 def alone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A group of this process, and no plans of other tests."""
+    """A group of this process, and nothing kept of other tests."""
     monkeypatch.setattr(local, "_kept", {})
+    monkeypatch.setattr(calls, "_last", {})
     dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
     yield
     dist.destroy_process_group()
@@ -76,3 +79,36 @@ def test_a_step_is_moved_where_there_are_several_gpus_too(bound: list[object], m
         found, expected = _calls(torch.randn(ROWS, 300))["softmax"]()
         torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
     assert len(bound) == 3, "its three steps, once"
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+def test_a_call_like_the_one_before_is_not_checked_again_and_another_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[str] = []
+    check = Operation.check_tensors
+
+    def counted(self: Operation, *given: Any) -> tuple[int, ...]:
+        seen.append(self.name)
+        return check(self, *given)
+
+    monkeypatch.setattr(Operation, "check_tensors", counted)
+    minimum = partial(kernelzoo.distributed.min, backend="cpu")
+    x = torch.randn(ROWS, 41)
+    for _ in range(2):
+        torch.testing.assert_close(minimum(x), x.amin(1))
+    asked = seen.count("min")
+    torch.testing.assert_close(minimum(x.neg()), x.neg().amin(1))
+    assert seen.count("min") == asked == 3, "once itself, and where its two steps are bound"
+    torch.testing.assert_close(minimum(deep := torch.randn(2, 3, 41)), deep.amin(2))
+    torch.testing.assert_close(minimum(x, 0), x.amin(0))
+    torch.testing.assert_close(minimum(x.t()), x.amin(0))
+    assert minimum(x, keepdim=True).shape == (ROWS, 1)
+    minimum(x)
+    with pytest.raises(kernelzoo.errors.InputTypeError, match="nested"):
+        minimum(torch.nested.nested_tensor([x[0], x[1]]))
+    with pytest.raises(kernelzoo.errors.UnknownNameError, match="nothing"):
+        minimum(x, backend="nothing")
+    with torch.autograd.forward_ad.dual_level(), pytest.raises(kernelzoo.errors.GradientError, match="tangent"):
+        minimum(torch.autograd.forward_ad.make_dual(x, x))
+    slope = x.clone().requires_grad_()
+    minimum(slope).sum().backward()
+    torch.testing.assert_close(slope.grad, (x == x.amin(1, True)).float())
