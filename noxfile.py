@@ -234,7 +234,7 @@ def tests_gluon(session: nox.Session) -> None:
 @nox.session(name="tests-cutile")
 def tests_cutile(session: nox.Session) -> None:
     """The contract, for the cuTile backend: evaluated on the host, compiled and emulated, and on a GPU."""
-    install(session, "test", *COMPILER, extras=("cutile",))
+    install(session, "test", "disassembler", *COMPILER, extras=("cutile",))
     conformance = (CONFORMANCE, *only("cutile"), *session.posargs)
     check(session, *conformance, *PARALLEL, **EVALUATED)
     check(session, "tests/cutile", *PARALLEL, *session.posargs)

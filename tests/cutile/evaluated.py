@@ -92,8 +92,9 @@ def _inside(array: Array, index: Sequence[int], shape: Sequence[int]) -> tuple[s
 
 
 def load(
-    array: Array, index: Sequence[int], shape: Sequence[int], *, padding_mode: Any = None, allow_tma: bool = True
-) -> torch.Tensor:
+    array: Array, index: Sequence[int], shape: Sequence[int], *, padding_mode: Any = None, check_bounds: bool = True,
+    allow_tma: bool = True,
+) -> torch.Tensor:  # fmt: skip
     assert not allow_tma, "a copy by TMA is nowhere asked for"
     mode = getattr(padding_mode, "value", "undetermined")
     whole = array.dtype.is_floating_point
@@ -101,13 +102,17 @@ def load(
     assert whole or mode in ("undetermined", "zero"), "there is no such number"
     tile = torch.full(tuple(shape), PADDING.get(mode, unknown), dtype=array.dtype)
     inside = _inside(array, index, shape)
+    assert check_bounds or [part.stop - part.start for part in inside] == [*shape], "not checked, and partly outside"
     tile[tuple(slice(0, part.stop - part.start) for part in inside)] = array.elements[inside]
     return tile
 
 
-def store(array: Array, index: Sequence[int], tile: torch.Tensor, *, allow_tma: bool = True) -> None:
+def store(
+    array: Array, index: Sequence[int], tile: torch.Tensor, *, check_bounds: bool = True, allow_tma: bool = True
+) -> None:
     assert tile.dtype == array.dtype, f"{tile.dtype} is stored to an array of {array.dtype}"
     inside = _inside(array, index, tile.shape)
+    assert check_bounds or [part.stop - part.start for part in inside] == [*tile.shape], "partly outside"
     array.elements[inside] = tile[tuple(slice(0, part.stop - part.start) for part in inside)]
 
 
@@ -150,8 +155,9 @@ def scatter(array: Array, place: int, value: int) -> None:
     array.elements[place] = value
 
 
-def truediv(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-    assert a.dtype == b.dtype
+def truediv(a: Any, b: torch.Tensor, *, rounding_mode: str = "nearest") -> torch.Tensor:
+    assert isinstance(a, float) or a.dtype == b.dtype
+    assert rounding_mode == "nearest" or b.dtype == torch.float32, "there is no other division"
     return a / b
 
 
@@ -166,9 +172,11 @@ class Language(ModuleType):
     sum = staticmethod(total)
     maximum = staticmethod(partial(_of_two, torch.maximum, torch.fmax))
     minimum = staticmethod(partial(_of_two, torch.minimum, torch.fmin))
+    expand_dims = staticmethod(torch.unsqueeze)
     exp, abs, where, truediv = torch.exp, torch.abs, torch.where, staticmethod(truediv)
     MemoryOrder = SimpleNamespace(ACQ_REL=0, RELAXED=1, ACQUIRE=2, RELEASE=3)
     MemoryScope = SimpleNamespace(DEVICE=0)
+    RoundingMode = SimpleNamespace(FULL="full")
 
     bool_ = torch.bool
     number = 0

@@ -33,6 +33,7 @@ from kernelzoo.device import ARCHITECTURES, assumed  # noqa: E402
 from kernelzoo.errors import GridTooLargeError, UnsupportedProblemError  # noqa: E402
 from kernelzoo.inspect import inspect as inspected  # noqa: E402
 from kernelzoo.kernels.cutile import launch, tiles  # noqa: E402
+from kernelzoo.kernels.shared import cubin  # noqa: E402
 from kernelzoo.kernels.shared.code_cache import read  # noqa: E402
 from kernelzoo.launch import recorded  # noqa: E402
 from kernelzoo.layout import rows_of  # noqa: E402
@@ -137,6 +138,37 @@ def test_rows_that_start_anywhere_are_read_and_written_by_vectors_inside(
     vectors = {direction: occurrences(rf"{direction}\.global\S*\.v\S*", program) for direction in ("ld", "st")}
     inputs = 1 if op == "softmax" else 2
     assert {direction: alone[direction] - vectors[direction] for direction in alone} == {"ld": inputs, "st": 1}
+
+
+@pytest.mark.parametrize(
+    ("op", "form", "shape", "vectors"),
+    [
+        ("softmax", "fused", (4096, 4096), 4),
+        ("softmax", "fused", (4096, 4000), 4),
+        ("softmax", "fused", (3001, 5003), 4),
+        ("softmax", "multi_row_tile", (1 << 18, 256), 4),
+        ("softmax", "split_cluster", (1024, 50000), 8),
+        ("softmax", "split_cluster", (777, 50257), 8),
+        ("softmax", "online", (512, 256000), 2),
+        ("softmax_backward", "fused", (4096, 4000), 4),
+        ("softmax_backward", "fused", (3001, 5003), 4),
+        ("softmax_backward", "online", (512, 256000), 4),
+        ("min_backward", "fused", (4096, 4000), 4),
+        ("min_backward", "online", (512, 256000), 2),
+    ],
+    ids=str,
+)
+def test_vectors_of_half_precision_are_asked_for_together(
+    op: str, form: str, shape: tuple[int, int], vectors: int
+) -> None:
+    """All that a thread has of a tile, or a block: none waits for what another brings, as behind a branch of its own."""
+    if not cubin.tools("nvdisasm"):
+        pytest.skip("no nvdisasm found; pip install nvidia-cuda-nvdisasm brings it")
+    (program,) = programs(operations.OPERATIONS[op], form, shape, 1, torch.bfloat16, "sm_90")
+    functions, missing = cubin.disassembly(program.compiled.binary)
+    assert missing is None and len(functions) == 1, missing
+    (code,) = functions.values()
+    assert max(part.count("LDG.E.128") for part in re.split(r"\b(?:BSSY|BSYNC|BRA)\b", code)) >= vectors, code
 
 
 @pytest.mark.parametrize("dtype", [*FLOATS, torch.int32, torch.uint8], ids=str)
@@ -340,7 +372,7 @@ def test_what_is_not_installed_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(compiler, "_tileiras", lambda: "Cuda compilation tools, release 13.2, V13.2.86")
     assert "too old" in compiler.lacking()
-    with pytest.raises(kernelzoo.BackendUnavailableError, match=r"13\.3 is needed"):
+    with pytest.raises(kernelzoo.BackendUnavailableError, match=r"13\.4 is needed"):
         backend.probe()
     monkeypatch.setattr(compiler.cutile, "_find_compiler_bin", absent)
     with pytest.raises(kernelzoo.BackendUnavailableError, match="tileiras, is not installed"):

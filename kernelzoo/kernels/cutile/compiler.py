@@ -29,8 +29,8 @@ from kernelzoo.kernels.shared import code_cache, cubin
 from kernelzoo.kernels.shared.absent import replaced
 from kernelzoo.launch import Compiled
 
-OLDEST = (13, 3)
-"""Of tileiras: the first that compiles for sm_90."""
+OLDEST = (13, 4)
+"""Of tileiras: the first that loads a tile without asking whether its elements are there."""
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ def lacking() -> str:
     found = _tileiras()
     release = re.search(r"release (\d+)\.(\d+)", found)
     if release is None or (int(release[1]), int(release[2])) < OLDEST:
-        return f"{path} is too old, or answers with no version; 13.3 is needed: {found!r}"
+        return f"{path} is too old, or answers with no version; 13.4 is needed: {found!r}"
     return ""
 
 

@@ -49,6 +49,10 @@ class Tile(NamedTuple):
         found = (rows.columns if self.axis == 1 else None) or rows
         return cdiv(found.outer, self.shape[0]) * cdiv(found.inner, self.shape[3 - self.axis])
 
+    def fold(self, rows: Rows) -> int:
+        """Elements of a vector, as far as a row has them in a tile, of which a lane makes one."""
+        return min(VECTOR_BYTES // rows.itemsize, self.shape[2])
+
 
 def wide_bytes(rows: Rows) -> int:
     """Bytes of an element as it is computed."""

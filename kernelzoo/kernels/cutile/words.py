@@ -29,6 +29,43 @@ def wide(x):
     return ct.float64 if x.dtype == ct.float64 else ct.float32
 
 
+def inside_rows(x, block, AXIS, SHAPE):
+    """Which elements of a block of a tile's rows are inside of these, to be broadcast to the tile."""
+    element = ct.arange(SHAPE[AXIS], dtype=ct.int32)
+    element = ct.reshape(element, (1, 1, SHAPE[2]) if AXIS == 2 else (1, SHAPE[1], 1))
+    return element < x.shape[AXIS] - block * SHAPE[AXIS]
+
+
+def is_whole(x, place, SHAPE):
+    """Whether nothing of a tile is outside of x."""
+    first, second, third = place
+    one, two, three = SHAPE
+    return (first < x.shape[0] // one) & (second < x.shape[1] // two) & (third < x.shape[2] // three)
+
+
+def taken(x, place, padding, AXIS, SHAPE):
+    """A tile of rows as it is computed, ``padding`` past their end.
+
+    Where the load asks whether elements are there, tileiras makes a branch to each vector, which waits in half precision
+    for what it brings before the next is asked for: so it asks only at an end, and the mask comes after the load.
+    """
+    if is_whole(x, place, SHAPE):
+        return taken_whole(x, place, SHAPE)
+    else:
+        return taken_masked(x, place, padding, AXIS, SHAPE)
+
+
+def taken_whole(x, place, SHAPE):
+    """``taken``, where the tile is whole."""
+    return ct.astype(ct.load(x, place, SHAPE, check_bounds=False, allow_tma=False), wide(x))
+
+
+def taken_masked(x, place, padding, AXIS, SHAPE):
+    """``taken``, where it is not."""
+    tile = ct.astype(ct.load(x, place, SHAPE, allow_tma=False), wide(x))
+    return ct.where(inside_rows(x, place[AXIS], AXIS, SHAPE), tile, padding)
+
+
 def ends(SHAPE, AXIS):
     """The tile's shape without the axis of the elements: of what there is one of to each row."""
     return (SHAPE[0], SHAPE[1]) if AXIS == 2 else (SHAPE[0], SHAPE[2])
@@ -38,6 +75,15 @@ def inside_of(x, number, n, PACK):
     """The whole vectors inside a row of a flat array of rows, an array: such a row begins anywhere."""
     first = number * n
     return x.slice(0, (first + (PACK - 1)) // PACK * PACK, (first + n) // PACK * PACK)
+
+
+def block_inside(inside, block, padding, SIZE):
+    """A block of such an array as it is computed, ``padding`` past its end, after the load: see ``taken``."""
+    if block < inside.shape[0] // SIZE:
+        return ct.astype(ct.load(inside, (block,), (SIZE,), check_bounds=False, allow_tma=False), wide(inside))
+    else:
+        tile = ct.astype(ct.load(inside, (block,), (SIZE,), allow_tma=False), wide(inside))
+        return ct.where(ct.arange(SIZE, dtype=ct.int32) < inside.shape[0] - block * SIZE, tile, padding)
 
 
 def places_of_ends(number, n, PACK):

@@ -22,13 +22,13 @@ def online_kernel(x, y, grad, out, AXIS: ct.Constant[int], SHAPE: ct.Constant[tu
     # Every lane counts for itself, in 32 bits, and lanes meet once, after the loop, in 64.
     counts = ct.zeros(SHAPE, ct.int32)
     for i in range(blocks):
-        counts = counts + ct.astype(equal_to(least, x, block_at(group, strip, i, AXIS), SHAPE), ct.int32)
+        counts = counts + ct.astype(equal_to(least, x, block_at(group, strip, i, AXIS), AXIS, SHAPE), ct.int32)
     count = ct.sum(ct.astype(counts, ct.int64), AXIS, keepdims=True)
     each, rest = shares_of(one_a_row(grad, group, strip, AXIS, SHAPE), count, out.dtype)
     for i in range(blocks):
         # Backwards: what was read last is likeliest to be in a cache still.
         place = block_at(group, strip, blocks - 1 - i, AXIS)
-        ct.store(out, place, ct.where(equal_to(least, x, place, SHAPE), each, rest), allow_tma=False)
+        ct.store(out, place, ct.where(equal_to(least, x, place, AXIS, SHAPE), each, rest), allow_tma=False)
 
 
 @register("cutile", "min_backward", "online")

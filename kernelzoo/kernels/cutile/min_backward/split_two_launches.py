@@ -23,7 +23,7 @@ def leave_kernel(x, y, counts, parts, span, AXIS: ct.Constant[int], SHAPE: ct.Co
     # Every lane counts for itself, in 32 bits, and lanes meet once, after the loop, in 64.
     running = ct.zeros(SHAPE, ct.int32)
     for i in range(part * span, min(part * span + span, ct.num_tiles(x, AXIS, SHAPE))):
-        running = running + ct.astype(equal_to(least, x, block_at(group, strip, i, AXIS), SHAPE), ct.int32)
+        running = running + ct.astype(equal_to(least, x, block_at(group, strip, i, AXIS), AXIS, SHAPE), ct.int32)
     count = ct.sum(ct.astype(running, ct.int64), AXIS, keepdims=True)
     ct.store(counts, block_at(group, strip, part, AXIS), count, allow_tma=False)
 
@@ -46,7 +46,7 @@ def write_kernel(
     for i in range(begin, end):
         # Backwards: what was read last is likeliest to be in L2 still.
         place = block_at(group, strip, begin + end - 1 - i, AXIS)
-        ct.store(out, place, ct.where(equal_to(least, x, place, SHAPE), each, rest), allow_tma=False)
+        ct.store(out, place, ct.where(equal_to(least, x, place, AXIS, SHAPE), each, rest), allow_tma=False)
 
 
 @register("cutile", "min_backward", "split_two_launches")

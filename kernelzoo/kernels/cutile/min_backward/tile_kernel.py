@@ -19,7 +19,7 @@ def tile_kernel(x, y, grad, out, AXIS: ct.Constant[int], SHAPE: ct.Constant[tupl
     ct.grid_dependency_control_wait()
     group, strip = tile_of(ct.bid(0), x, AXIS, SHAPE)
     place = block_at(group, strip, 0, AXIS)
-    equal = equal_to(one_a_row(y, group, strip, AXIS, SHAPE), x, place, SHAPE)
+    equal = equal_to(one_a_row(y, group, strip, AXIS, SHAPE), x, place, AXIS, SHAPE)
     count = ct.sum(ct.astype(equal, ct.int32), AXIS, keepdims=True)
     each, rest = shares_of(one_a_row(grad, group, strip, AXIS, SHAPE), count, out.dtype)
     ct.store(out, place, ct.where(equal, each, rest), allow_tma=False)

@@ -6,7 +6,7 @@ nothing.
 
 import cuda.tile as ct
 
-from kernelzoo.kernels.cutile.words import slim, wide
+from kernelzoo.kernels.cutile.words import slim, taken, wide
 
 
 def one_a_row(x, group, strip, AXIS, SHAPE):
@@ -16,10 +16,9 @@ def one_a_row(x, group, strip, AXIS, SHAPE):
     return ct.reshape(ct.astype(found, wide(x)), slim(SHAPE, AXIS, 1))
 
 
-def equal_to(least, x, place, SHAPE):
+def equal_to(least, x, place, AXIS, SHAPE):
     """Which elements of a tile are equal to the least of their row."""
-    tile = ct.load(x, place, SHAPE, padding_mode=ct.PaddingMode.NAN, allow_tma=False)
-    return ct.astype(tile, wide(x)) == least
+    return taken(x, place, float("nan"), AXIS, SHAPE) == least
 
 
 def shares_of(grad, count, DTYPE):

@@ -8,8 +8,8 @@ import torch
 
 from kernelzoo.kernels.cutile import tiles
 from kernelzoo.kernels.cutile.launch import bound
-from kernelzoo.kernels.cutile.softmax.words import exponential, lowest, taken_in
-from kernelzoo.kernels.cutile.words import block_at, tile_of, wide
+from kernelzoo.kernels.cutile.softmax.words import exponential, inverse_of, lanes_of, lowest, taken_in
+from kernelzoo.kernels.cutile.words import block_at, taken, tile_of, wide
 from kernelzoo.launch import Launch
 from kernelzoo.layout import rows_of
 from kernelzoo.registry import register
@@ -19,24 +19,22 @@ BLOCK_BYTES = 16384
 
 
 @ct.kernel
-def online_kernel(x, out, AXIS: ct.Constant[int], SHAPE: ct.Constant[tuple]):
+def online_kernel(x, out, FOLD: ct.Constant[int], AXIS: ct.Constant[int], SHAPE: ct.Constant[tuple]):
     ct.grid_dependency_control_wait()
     group, strip = tile_of(ct.bid(0), x, AXIS, SHAPE)
     blocks = ct.num_tiles(x, AXIS, SHAPE)
     # Every lane keeps a pair of its own, and lanes meet once, after the loop.
-    top = lowest(x, SHAPE)
-    total = ct.zeros(SHAPE, wide(x))
+    top = lowest(x, lanes_of(SHAPE, AXIS, FOLD))
+    total = ct.zeros(lanes_of(SHAPE, AXIS, FOLD), wide(x))
     for i in range(blocks):
         place = block_at(group, strip, i, AXIS)
-        tile = ct.load(x, place, SHAPE, padding_mode=ct.PaddingMode.NEG_INF, allow_tma=False)
-        top, total = taken_in(top, total, ct.astype(tile, wide(x)))
+        top, total = taken_in(top, total, taken(x, place, -float("inf"), AXIS, SHAPE), AXIS, FOLD)
     row_top = ct.max(top, AXIS, keepdims=True)
-    inverse = 1.0 / ct.sum(total * exponential(top - row_top), AXIS, keepdims=True)
+    inverse = inverse_of(ct.sum(total * exponential(top - row_top), AXIS, keepdims=True))
     for i in range(blocks):
         # Backwards: what was read last is likeliest to be in a cache still.
         place = block_at(group, strip, blocks - 1 - i, AXIS)
-        tile = ct.load(x, place, SHAPE, padding_mode=ct.PaddingMode.NEG_INF, allow_tma=False)
-        result = exponential(ct.astype(tile, wide(x)) - row_top) * inverse
+        result = exponential(taken(x, place, -float("inf"), AXIS, SHAPE) - row_top) * inverse
         ct.store(out, place, ct.astype(result, out.dtype), allow_tma=False)
 
 
@@ -48,6 +46,6 @@ def online(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """
     rows = rows_of(x, out)
     tile = tiles.block(rows, BLOCK_BYTES, 2)
-    views, constants = tiles.seen_all(rows, tile, (x, out)), (tile.axis, tile.shape)
+    views, constants = tiles.seen_all(rows, tile, (x, out)), (tile.fold(rows), tile.axis, tile.shape)
     id = "cutile/softmax/online"
     return bound(id, online_kernel, (x, out), views, (), constants, tile.count(rows), tile.warps)

@@ -8,9 +8,9 @@ import cuda.tile as ct
 import torch
 
 from kernelzoo.kernels.cutile.launch import bound
-from kernelzoo.kernels.cutile.softmax.words import exponential, zero_if_empty
+from kernelzoo.kernels.cutile.softmax.words import exponential, inverse_of, zero_if_empty
 from kernelzoo.kernels.cutile.tiles import flat, inside_sizes
-from kernelzoo.kernels.cutile.words import inside_of, memory_of, places_of_ends, wide
+from kernelzoo.kernels.cutile.words import block_inside, inside_of, memory_of, places_of_ends, wide
 from kernelzoo.launch import Launch
 from kernelzoo.layout import Rows
 
@@ -19,15 +19,13 @@ from kernelzoo.layout import Rows
 def ragged_kernel(x, out, n, PACK: ct.Constant[int], SIZE: ct.Constant[int]):
     """One read, one write. PACK: elements of a vector. SIZE: the power of two that holds a row's whole vectors."""
     ct.grid_dependency_control_wait()
-    inside = ct.load(
-        inside_of(x, ct.bid(0), n, PACK), (0,), (SIZE,), padding_mode=ct.PaddingMode.NEG_INF, allow_tma=False
-    )
+    inside = block_inside(inside_of(x, ct.bid(0), n, PACK), 0, -float("inf"), SIZE)
     place, outside = places_of_ends(ct.bid(0), n, PACK)
     ends = memory_of(x, ct.bid(0), n).load_offset(place, mask=outside, padding_value=-float("inf"))
-    inside, ends = ct.astype(inside, wide(x)), ct.astype(ends, wide(x))
+    ends = ct.astype(ends, wide(x))
     top = zero_if_empty(ct.maximum(ct.max(inside, 0), ct.max(ends, 0)))
     inside, ends = exponential(inside - top), exponential(ends - top)
-    inverse = 1.0 / (ct.sum(inside, 0) + ct.sum(ends, 0))
+    inverse = inverse_of(ct.sum(inside, 0) + ct.sum(ends, 0))
     result, written = ct.astype(inside * inverse, out.dtype), ct.astype(ends * inverse, out.dtype)
     ct.store(inside_of(out, ct.bid(0), n, PACK), (0,), result, allow_tma=False)
     memory_of(out, ct.bid(0), n).store_offset(place, written, mask=outside)

@@ -8,7 +8,7 @@ from kernelzoo.kernels.cutile import tiles
 from kernelzoo.kernels.cutile.launch import bound
 from kernelzoo.kernels.cutile.softmax.words import softmax_of
 from kernelzoo.kernels.cutile.tiles import Tile
-from kernelzoo.kernels.cutile.words import block_at, tile_of, wide
+from kernelzoo.kernels.cutile.words import block_at, taken, tile_of
 from kernelzoo.launch import Launch
 from kernelzoo.layout import Rows
 
@@ -19,8 +19,7 @@ def tile_kernel(x, out, AXIS: ct.Constant[int], SHAPE: ct.Constant[tuple]):
     ct.grid_dependency_control_wait()
     group, strip = tile_of(ct.bid(0), x, AXIS, SHAPE)
     place = block_at(group, strip, 0, AXIS)
-    tile = ct.load(x, place, SHAPE, padding_mode=ct.PaddingMode.NEG_INF, allow_tma=False)
-    result = softmax_of(ct.astype(tile, wide(x)), AXIS)
+    result = softmax_of(taken(x, place, -float("inf"), AXIS, SHAPE), AXIS)
     ct.store(out, place, ct.astype(result, out.dtype), allow_tma=False)
 
 

@@ -6,6 +6,8 @@ bits on rows with a large offset. ``ct.max`` may drop a NaN, and the sum brings 
 
 import cuda.tile as ct
 
+from kernelzoo.kernels.cutile.words import slim
+
 LOG2_E = 1.4426950408889634
 
 
@@ -19,10 +21,17 @@ def zero_if_empty(top):
     return ct.where(top == -float("inf"), 0.0, top)
 
 
+def inverse_of(total):
+    """1 / total, in float32 within two units in the last place, without the branches that the nearest number takes."""
+    if total.dtype == ct.float64:
+        return 1.0 / total
+    return ct.truediv(1.0, total, rounding_mode=ct.RoundingMode.FULL)
+
+
 def softmax_of(x, AXIS):
     """Softmax of the rows of a tile, in the tile's own precision."""
     exponentials = exponential(x - zero_if_empty(ct.max(x, AXIS, keepdims=True)))
-    return exponentials * (1.0 / ct.sum(exponentials, AXIS, keepdims=True))
+    return exponentials * inverse_of(ct.sum(exponentials, AXIS, keepdims=True))
 
 
 def lowest(x, SHAPE):
@@ -33,9 +42,23 @@ def lowest(x, SHAPE):
     return ct.full(SHAPE, -3.4028234663852886e38, ct.float32)
 
 
-def taken_in(top, total, x):
-    """The running (maximum, sum) pair of each lane with one more element. Maxima start finite: see ``lowest``."""
+def lanes_of(SHAPE, AXIS, FOLD):
+    """The shape of the running pairs of a tile: along memory one to FOLD neighbours, across it one to each element."""
+    return slim(SHAPE, AXIS, SHAPE[2] // FOLD) if AXIS == 2 else SHAPE
+
+
+def taken_in(top, total, x, AXIS, FOLD):
+    """The running (maximum, sum) pair of each lane with a tile more. Maxima start finite: see ``lowest``."""
+    if AXIS == 2:
+        return folded_in(top, total, ct.reshape(x, (*top.shape, FOLD)))
     rise = x - top
     # Of exp(top - new top) and exp(x - new top) one is 1, and this is the other.
     scale = exponential(-ct.abs(rise))
     return ct.maximum(top, x), ct.where(rise > 0, total * scale + 1, total + scale)
+
+
+def folded_in(top, total, x):
+    """The same with several elements more of each lane, along a further axis of x."""
+    higher = ct.maximum(top, ct.max(x, x.ndim - 1))
+    exponentials = exponential(x - ct.expand_dims(higher, x.ndim - 1))
+    return higher, total * exponential(top - higher) + ct.sum(exponentials, x.ndim - 1)

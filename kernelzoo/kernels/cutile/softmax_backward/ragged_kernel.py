@@ -7,15 +7,9 @@ import torch
 
 from kernelzoo.kernels.cutile.launch import bound
 from kernelzoo.kernels.cutile.tiles import flat, inside_sizes, is_ragged
-from kernelzoo.kernels.cutile.words import inside_of, memory_of, places_of_ends, wide
+from kernelzoo.kernels.cutile.words import block_inside, inside_of, memory_of, places_of_ends, wide
 from kernelzoo.launch import Launch
 from kernelzoo.layout import VECTOR_BYTES, Rows
-
-
-def vectors_of(x, number, n, PACK, SIZE):
-    """What is inside of a row, as it is computed, 0 past its end."""
-    inside = inside_of(x, number, n, PACK)
-    return ct.astype(ct.load(inside, (0,), (SIZE,), padding_mode=ct.PaddingMode.ZERO, allow_tma=False), wide(x))
 
 
 @ct.kernel
@@ -25,7 +19,8 @@ def ragged_kernel(grad, y, out, n, PACK: ct.Constant[int], SIZE: ct.Constant[int
     ct.grid_dependency_control_wait()
     row = ct.bid(0)
     place, outside = places_of_ends(row, n, PACK)
-    grads, weights = vectors_of(grad, row, n, PACK, SIZE), vectors_of(y, row, n, PACK, SIZE)
+    grads = block_inside(inside_of(grad, row, n, PACK), 0, 0.0, SIZE)
+    weights = block_inside(inside_of(y, row, n, PACK), 0, 0.0, SIZE)
     grad_ends = memory_of(grad, row, n).load_offset(place, mask=outside, padding_value=0.0)
     y_ends = memory_of(y, row, n).load_offset(place, mask=outside, padding_value=0.0)
     grad_ends, y_ends = ct.astype(grad_ends, wide(grad)), ct.astype(y_ends, wide(y))

@@ -6,8 +6,8 @@ import torch
 from kernelzoo.kernels.cutile import tiles
 from kernelzoo.kernels.cutile.launch import bound, device_of
 from kernelzoo.kernels.cutile.softmax.online import BLOCK_BYTES
-from kernelzoo.kernels.cutile.softmax_backward.words import loaded
-from kernelzoo.kernels.cutile.words import block_at, slim, tile_of, wide
+from kernelzoo.kernels.cutile.softmax_backward.words import both
+from kernelzoo.kernels.cutile.words import block_at, slim, taken, tile_of, wide
 from kernelzoo.launch import Launch, sequence
 from kernelzoo.layout import rows_with
 from kernelzoo.registry import register
@@ -22,7 +22,8 @@ def leave_kernel(grad, y, sums, parts, span, AXIS: ct.Constant[int], SHAPE: ct.C
     running = ct.zeros(SHAPE, wide(grad))
     for i in range(part * span, min(part * span + span, ct.num_tiles(grad, AXIS, SHAPE))):
         place = block_at(group, strip, i, AXIS)
-        running = running + loaded(grad, place, SHAPE) * loaded(y, place, SHAPE)
+        grads, weights = both(grad, y, place, AXIS, SHAPE)
+        running = running + grads * weights
     total = ct.sum(running, AXIS, keepdims=True)
     ct.store(sums, block_at(group, strip, part, AXIS), total, allow_tma=False)
 
@@ -36,14 +37,15 @@ def write_kernel(
     ct.grid_dependency_control_wait()
     group, strip = tile_of(ct.bid(0) // parts, grad, AXIS, SHAPE)
     part = ct.bid(0) % parts
-    every = loaded(sums, block_at(group, strip, 0, AXIS), slim(SHAPE, AXIS, PARTS))
+    every = taken(sums, block_at(group, strip, 0, AXIS), 0.0, AXIS, slim(SHAPE, AXIS, PARTS))
     total = ct.sum(every, AXIS, keepdims=True)
     begin = part * span
     end = min(begin + span, ct.num_tiles(grad, AXIS, SHAPE))
     for i in range(begin, end):
         # Backwards: what was read last is likeliest to be in L2 still.
         place = block_at(group, strip, begin + end - 1 - i, AXIS)
-        result = loaded(y, place, SHAPE) * (loaded(grad, place, SHAPE) - total)
+        grads, weights = both(grad, y, place, AXIS, SHAPE)
+        result = weights * (grads - total)
         ct.store(out, place, ct.astype(result, out.dtype), allow_tma=False)
 
 

@@ -6,7 +6,7 @@ import torch
 
 from kernelzoo.kernels.cutile import tiles
 from kernelzoo.kernels.cutile.launch import bound
-from kernelzoo.kernels.cutile.softmax_backward.words import loaded
+from kernelzoo.kernels.cutile.softmax_backward.words import both
 from kernelzoo.kernels.cutile.tiles import Tile
 from kernelzoo.kernels.cutile.words import block_at, tile_of
 from kernelzoo.launch import Launch
@@ -19,7 +19,7 @@ def tile_kernel(grad, y, out, AXIS: ct.Constant[int], SHAPE: ct.Constant[tuple])
     ct.grid_dependency_control_wait()
     group, strip = tile_of(ct.bid(0), grad, AXIS, SHAPE)
     place = block_at(group, strip, 0, AXIS)
-    grads, weights = loaded(grad, place, SHAPE), loaded(y, place, SHAPE)
+    grads, weights = both(grad, y, place, AXIS, SHAPE)
     result = weights * (grads - ct.sum(grads * weights, AXIS, keepdims=True))
     ct.store(out, place, ct.astype(result, out.dtype), allow_tma=False)
 
