@@ -103,6 +103,26 @@ def test_every_form_reads_and_writes_16_bytes_at_a_time(op: operations.Operation
     assert taken
 
 
+@pytest.mark.parametrize(
+    ("form", "shape", "axis"),
+    [
+        ("fused", (4096, 4096), 1),
+        ("fused", (3001, 5003), 1),
+        ("multi_row_tile", (9973, 64), 1),
+        ("online", (512, 131072), 1),
+        ("online", (777, 50257), 1),
+        ("split_two_launches", (16, 262144), 1),
+        ("split_two_launches", (5, 300017), 1),
+        ("columns", (512, 4096), 0),
+    ],
+    ids=str,
+)
+def test_exponentials_are_powers_of_two(form: str, shape: tuple[int, int], axis: int) -> None:
+    """The device's own. torch.exp takes four times as many instructions, which is what half precision waits for."""
+    for program in programs(SOFTMAX, form, shape, axis, torch.bfloat16, "sm_90"):
+        assert occurrences(r"ex2\.approx", program) and not occurrences(r"fma\.rm", program), program.name
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 @pytest.mark.parametrize(
     ("op", "form", "shape"),

@@ -72,6 +72,8 @@ def split_two_launches(x: torch.Tensor, out: torch.Tensor) -> Launch:
     source, target = tiles.seen_all(rows, tile, (x, out))
     pairs = [tiles.left(rows, tile, plan, x, tiles.wide_dtype(x.dtype)) for _ in range(2)]
     constants, programs = (tile.axis, tile.shape), tile.count(rows) * plan.parts
-    leave = bound(id, leave_kernel, (x, out), (source, *pairs), plan, (tile.fold(rows), *constants), programs, tile.warps)
+    leave = bound(
+        id, leave_kernel, (x, out), (source, *pairs), plan, (tile.fold(rows), *constants), programs, tile.warps
+    )
     views, merging = (source, target, *pairs), (plan.merged, *constants)
     return sequence(leave, bound(id, write_kernel, (x, out), views, plan, merging, programs, tile.warps))

@@ -11,6 +11,7 @@ from kernelzoo.kernels.helion import tiles
 from kernelzoo.kernels.helion.compiler import Program
 from kernelzoo.kernels.helion.launch import bound
 from kernelzoo.kernels.helion.softmax.ragged_online_kernel import launch_of_ragged_online
+from kernelzoo.kernels.helion.softmax.words import exponential
 from kernelzoo.launch import Launch
 from kernelzoo.layout import rows_of
 from kernelzoo.registry import register
@@ -30,11 +31,12 @@ def online_kernel(x, out, wide: torch.dtype):
             higher = torch.maximum(top, torch.amax(tile, dim=1))
             # Of elements that are all -inf nothing is subtracted, so that no difference is -inf - -inf.
             shift = torch.where(higher == float("-inf"), 0.0, higher)
-            total = total * torch.exp(top - shift) + torch.exp(tile - shift[:, None, :]).sum(1)
+            total = total * exponential(top - shift) + exponential(tile - shift[:, None, :]).sum(1)
             top = higher
+        inverse = 1.0 / total
         for c in hl.tile(n):
             tile = x[o, c, i].to(wide)
-            out[o, c, i] = (torch.exp(tile - top[:, None, :]) / total[:, None, :]).to(out.dtype)
+            out[o, c, i] = (exponential(tile - top[:, None, :]) * inverse[:, None, :]).to(out.dtype)
 
 
 @register("helion", "softmax", "online")

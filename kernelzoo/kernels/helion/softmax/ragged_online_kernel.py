@@ -7,7 +7,7 @@ import torch
 from kernelzoo.kernels.helion import tiles
 from kernelzoo.kernels.helion.compiler import Example, Program
 from kernelzoo.kernels.helion.launch import bound
-from kernelzoo.kernels.helion.softmax.words import pair_of, pair_with
+from kernelzoo.kernels.helion.softmax.words import exponential, pair_of, pair_with
 from kernelzoo.kernels.helion.tiles import Tile
 from kernelzoo.kernels.helion.words import inside_of, places_of_ends, taken
 from kernelzoo.launch import Launch
@@ -26,12 +26,13 @@ def ragged_online_kernel(x, out, n, whole, rows, wide: torch.dtype, shift: hl.co
         for c in hl.tile(whole):
             place = first + c.index[None, :]
             top, total = pair_with(top, total, taken(x, place, place < stop, float("-inf"), wide))
-        hl.store(out, [end], (torch.exp(ends - top) / total).to(out.dtype), extra_mask=outside)
+        inverse = 1.0 / total
+        hl.store(out, [end], (exponential(ends - top) * inverse).to(out.dtype), extra_mask=outside)
         for c in hl.tile(whole):
             place = first + c.index[None, :]
             here = place < stop
             tile = taken(x, place, here, float("-inf"), wide)
-            hl.store(out, [place], (torch.exp(tile - top) / total).to(out.dtype), extra_mask=here)
+            hl.store(out, [place], (exponential(tile - top) * inverse).to(out.dtype), extra_mask=here)
 
 
 def launch_of_ragged_online(id: str, x: torch.Tensor, out: torch.Tensor, rows: Rows, tile: Tile) -> Launch:

@@ -9,7 +9,7 @@ import torch
 from kernelzoo.kernels.helion import tiles
 from kernelzoo.kernels.helion.compiler import Example, Program
 from kernelzoo.kernels.helion.launch import bound
-from kernelzoo.kernels.helion.softmax.words import pair_of, pair_with, subtracted
+from kernelzoo.kernels.helion.softmax.words import exponential, pair_of, pair_with, subtracted
 from kernelzoo.kernels.helion.tiles import Tile
 from kernelzoo.kernels.helion.words import inside_of, places_of_ends, taken
 from kernelzoo.launch import Launch, sequence
@@ -42,15 +42,15 @@ def ragged_merge_kernel(x, tops, totals, out, n, span, wide: torch.dtype, shift:
         every = tops[o, :, 0]
         top = torch.amax(every, dim=1, keepdim=True)
         # A part that is all -inf has the pair (-inf, 0), and so has a row, which becomes 0 / 0.
-        total = (totals[o, :, 0] * torch.exp(every - subtracted(top))).sum(1, keepdim=True)
+        inverse = 1.0 / (totals[o, :, 0] * exponential(every - subtracted(top))).sum(1, keepdim=True)
         end, outside = places_of_ends(row, n, first, stop, shift, part.begin)
         ends = taken(x, end, outside, float("-inf"), wide)
-        hl.store(out, [end], (torch.exp(ends - subtracted(top)) / total).to(out.dtype), extra_mask=outside)
+        hl.store(out, [end], (exponential(ends - subtracted(top)) * inverse).to(out.dtype), extra_mask=outside)
         for c in hl.tile(part.begin * span, part.begin * span + span):
             place = first + c.index[None, :]
             here = place < stop
             tile = taken(x, place, here, float("-inf"), wide)
-            hl.store(out, [place], (torch.exp(tile - subtracted(top)) / total).to(out.dtype), extra_mask=here)
+            hl.store(out, [place], (exponential(tile - subtracted(top)) * inverse).to(out.dtype), extra_mask=here)
 
 
 def launch_of_ragged_parts(

@@ -11,7 +11,7 @@ import torch
 from kernelzoo.kernels.helion import tiles
 from kernelzoo.kernels.helion.compiler import Example, Program
 from kernelzoo.kernels.helion.launch import bound
-from kernelzoo.kernels.helion.softmax.words import subtracted
+from kernelzoo.kernels.helion.softmax.words import exponential, subtracted
 from kernelzoo.kernels.helion.tiles import Tile
 from kernelzoo.kernels.helion.words import inside_of, places_of_ends, taken
 from kernelzoo.launch import Launch
@@ -30,11 +30,11 @@ def ragged_tile_kernel(x, out, n, rows, wide: torch.dtype, shift: hl.constexpr, 
         tile = taken(x, place, here, float("-inf"), wide)
         ends = taken(x, end, outside, float("-inf"), wide)
         top = torch.maximum(torch.amax(tile, dim=1)[:, None], torch.amax(ends, dim=1)[:, None])
-        tile = torch.exp(tile - subtracted(top))
-        ends = torch.exp(ends - subtracted(top))
-        total = tile.sum(1)[:, None] + ends.sum(1)[:, None]
-        hl.store(out, [place], (tile / total).to(out.dtype), extra_mask=here)
-        hl.store(out, [end], (ends / total).to(out.dtype), extra_mask=outside)
+        tile = exponential(tile - subtracted(top))
+        ends = exponential(ends - subtracted(top))
+        inverse = 1.0 / (tile.sum(1)[:, None] + ends.sum(1)[:, None])
+        hl.store(out, [place], (tile * inverse).to(out.dtype), extra_mask=here)
+        hl.store(out, [end], (ends * inverse).to(out.dtype), extra_mask=outside)
 
 
 def launch_of_ragged(id: str, x: torch.Tensor, out: torch.Tensor, rows: Rows, tile: Tile) -> Launch:

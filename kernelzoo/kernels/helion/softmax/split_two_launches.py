@@ -9,6 +9,7 @@ from kernelzoo.kernels.helion.compiler import Example, Program
 from kernelzoo.kernels.helion.launch import bound
 from kernelzoo.kernels.helion.softmax.online import BLOCK_BYTES
 from kernelzoo.kernels.helion.softmax.ragged_parts_kernel import launch_of_ragged_parts
+from kernelzoo.kernels.helion.softmax.words import exponential
 from kernelzoo.kernels.shared.jit import device_of
 from kernelzoo.launch import Launch, sequence
 from kernelzoo.layout import rows_of
@@ -27,7 +28,7 @@ def pairs_kernel(x, tops, totals, span, wide: torch.dtype):
             tile = x[o, c, i].to(wide)
             higher = torch.maximum(top, torch.amax(tile, dim=1))
             shift = torch.where(higher == float("-inf"), 0.0, higher)
-            total = total * torch.exp(top - shift) + torch.exp(tile - shift[:, None, :]).sum(1)
+            total = total * exponential(top - shift) + exponential(tile - shift[:, None, :]).sum(1)
             top = higher
         tops[o, part.begin, i] = top
         totals[o, part.begin, i] = total
@@ -43,10 +44,10 @@ def merge_kernel(x, tops, totals, out, span, wide: torch.dtype):
         top = torch.amax(every, dim=1)
         # A part that is all -inf has the pair (-inf, 0), and so has a row, which becomes 0 / 0.
         shift = torch.where(top == float("-inf"), 0.0, top)
-        total = (totals[o, :, i] * torch.exp(every - shift[:, None, :])).sum(1)
+        inverse = 1.0 / (totals[o, :, i] * exponential(every - shift[:, None, :])).sum(1)
         for c in hl.tile(part.begin * span, min(part.begin * span + span, n)):
             tile = x[o, c, i].to(wide)
-            out[o, c, i] = (torch.exp(tile - shift[:, None, :]) / total[:, None, :]).to(out.dtype)
+            out[o, c, i] = (exponential(tile - shift[:, None, :]) * inverse[:, None, :]).to(out.dtype)
 
 
 @register("helion", "softmax", "split_two_launches")

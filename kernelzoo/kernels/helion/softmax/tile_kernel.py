@@ -5,6 +5,8 @@ import helion
 import helion.language as hl
 import torch
 
+from kernelzoo.kernels.helion.softmax.words import exponential
+
 
 @helion.kernel(static_shapes=False)
 def tile_kernel(x, out, wide: torch.dtype):
@@ -14,5 +16,5 @@ def tile_kernel(x, out, wide: torch.dtype):
         tile = x[o, :, i].to(wide)
         top = torch.amax(tile, dim=1, keepdim=True)
         # Of a row of -inf alone nothing is subtracted, so that 0 / 0 makes its NaN.
-        exponentials = torch.exp(tile - torch.where(top == float("-inf"), 0.0, top))
-        out[o, :, i] = (exponentials / exponentials.sum(1, keepdim=True)).to(out.dtype)
+        exponentials = exponential(tile - torch.where(top == float("-inf"), 0.0, top))
+        out[o, :, i] = (exponentials * (1.0 / exponentials.sum(1, keepdim=True))).to(out.dtype)

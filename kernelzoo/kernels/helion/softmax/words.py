@@ -1,6 +1,15 @@
-"""What kernels that take a row in pieces have in common: its running pair (maximum, sum). Axis 1 is kept."""
+"""What kernels have in common: exponentials, and the running pair (maximum, sum) of a row in pieces. Axis 1 is kept."""
 
 import torch
+
+LOG2_E = 1.4426950408889634
+
+
+def exponential(x):
+    """e^x; in float32 by the device's power of two, which takes a fifth of the instructions of ``torch.exp``."""
+    if x.dtype == torch.float64:
+        return torch.exp(x)
+    return torch.exp2(x * LOG2_E)
 
 
 def subtracted(top):
@@ -12,11 +21,11 @@ def subtracted(top):
 def pair_of(tile):
     """The pair (maximum, sum) of a block of rows."""
     top = torch.amax(tile, dim=1, keepdim=True)
-    return top, torch.exp(tile - subtracted(top)).sum(1, keepdim=True)
+    return top, exponential(tile - subtracted(top)).sum(1, keepdim=True)
 
 
 def pair_with(top, total, tile):
     """The pair of rows, once a block is taken in."""
     higher = torch.maximum(top, torch.amax(tile, dim=1, keepdim=True))
     less = subtracted(higher)
-    return higher, total * torch.exp(top - less) + torch.exp(tile - less).sum(1, keepdim=True)
+    return higher, total * exponential(top - less) + exponential(tile - less).sum(1, keepdim=True)
