@@ -161,7 +161,7 @@ def test_rows_that_start_anywhere_are_read_and_written_by_vectors_inside(
 def test_vectors_of_half_precision_are_asked_for_together(
     op: str, form: str, shape: tuple[int, int], vectors: int
 ) -> None:
-    """All that a thread has of a tile, or a block: none waits for what another brings, as behind a branch of its own."""
+    """All that a thread has of a tile, or a block: none waits for another, as behind a branch of its own."""
     if not cubin.tools("nvdisasm"):
         pytest.skip("no nvdisasm found; pip install nvidia-cuda-nvdisasm brings it")
     (program,) = programs(operations.OPERATIONS[op], form, shape, 1, torch.bfloat16, "sm_90")

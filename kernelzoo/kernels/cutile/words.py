@@ -46,13 +46,12 @@ def is_whole(x, place, SHAPE):
 def taken(x, place, padding, AXIS, SHAPE):
     """A tile of rows as it is computed, ``padding`` past their end.
 
-    Where the load asks whether elements are there, tileiras makes a branch to each vector, which waits in half precision
-    for what it brings before the next is asked for: so it asks only at an end, and the mask comes after the load.
+    Where the load asks whether elements are there, tileiras makes a branch to each vector, and in half precision waits
+    there for what comes before it asks for the next: so it asks only at an end, and the mask comes after the load.
     """
     if is_whole(x, place, SHAPE):
         return taken_whole(x, place, SHAPE)
-    else:
-        return taken_masked(x, place, padding, AXIS, SHAPE)
+    return taken_masked(x, place, padding, AXIS, SHAPE)
 
 
 def taken_whole(x, place, SHAPE):
@@ -81,9 +80,8 @@ def block_inside(inside, block, padding, SIZE):
     """A block of such an array as it is computed, ``padding`` past its end, after the load: see ``taken``."""
     if block < inside.shape[0] // SIZE:
         return ct.astype(ct.load(inside, (block,), (SIZE,), check_bounds=False, allow_tma=False), wide(inside))
-    else:
-        tile = ct.astype(ct.load(inside, (block,), (SIZE,), allow_tma=False), wide(inside))
-        return ct.where(ct.arange(SIZE, dtype=ct.int32) < inside.shape[0] - block * SIZE, tile, padding)
+    tile = ct.astype(ct.load(inside, (block,), (SIZE,), allow_tma=False), wide(inside))
+    return ct.where(ct.arange(SIZE, dtype=ct.int32) < inside.shape[0] - block * SIZE, tile, padding)
 
 
 def places_of_ends(number, n, PACK):

@@ -8,5 +8,4 @@ def both(grad, y, place, AXIS, SHAPE):
     see ``taken``."""
     if is_whole(grad, place, SHAPE):
         return taken_whole(grad, place, SHAPE), taken_whole(y, place, SHAPE)
-    else:
-        return taken_masked(grad, place, 0.0, AXIS, SHAPE), taken_masked(y, place, 0.0, AXIS, SHAPE)
+    return taken_masked(grad, place, 0.0, AXIS, SHAPE), taken_masked(y, place, 0.0, AXIS, SHAPE)
