@@ -316,10 +316,18 @@ def test_a_row_too_long_for_the_chip_is_refused() -> None:
         if op is not MIN:
             with pytest.raises(UnsupportedProblemError, match="must fit on chip"):
                 programs(op, "fused", (4, 32772), 1, torch.float32, "sm_90")
-    with pytest.raises(UnsupportedProblemError, match="rows of 2048 to 262144"):
-        programs(SOFTMAX, "split_cluster", (4, 262148), 1, torch.float32, "sm_90")
+    with pytest.raises(UnsupportedProblemError, match="rows of 2048 to 524288"):
+        programs(SOFTMAX, "split_cluster", (4, 524292), 1, torch.float32, "sm_90")
     with pytest.raises(UnsupportedProblemError, match="sm_90 or later"):
         programs(SOFTMAX, "split_cluster", (4, 32768), 1, torch.float32, "sm_80")
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("n", [32768, 50257, 100000, 128256, 200000, 262144])
+def test_two_blocks_of_a_cluster_fit_on_a_multiprocessor(n: int, dtype: Any) -> None:
+    """One reads while the other computes: of 512 threads, with 64 registers each."""
+    (program,) = programs(SOFTMAX, "split_cluster", (512, n), 1, dtype, "sm_90")
+    assert program.step.threads == 512 and program.compiled.registers <= 64 and not program.compiled.local_bytes
 
 
 @pytest.mark.parametrize("arch", ["sm_75", "gfx942"])

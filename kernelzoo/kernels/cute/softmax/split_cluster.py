@@ -14,7 +14,7 @@ from kernelzoo.device import Device
 from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.cute import tiles
 from kernelzoo.kernels.cute.launch import bound, device_of
-from kernelzoo.kernels.cute.softmax.words import exponential, rescaled, zero_if_empty
+from kernelzoo.kernels.cute.softmax.words import exponential, merged, zero_if_empty
 from kernelzoo.kernels.cute.tiles import MOST_THREADS, WARP, Problem, Tile, most_each, problem
 from kernelzoo.kernels.cute.words import (
     Rows,
@@ -30,7 +30,6 @@ from kernelzoo.kernels.cute.words import (
     seen,
     start_of,
     store,
-    tree,
     wait,
     wide,
     wide_type,
@@ -40,8 +39,12 @@ from kernelzoo.launch import Launch
 from kernelzoo.layout import cdiv, power_of_two, rows_of
 from kernelzoo.registry import register
 
-MOST_BLOCKS = 8
-"""In a cluster: as many as every device with clusters takes."""
+MOST_BLOCKS = 16
+"""In a cluster, if the device has such; every device with clusters takes 8."""
+
+USUAL_BYTES = 128
+"""Of a row as it is computed, that a thread holds while clusters are no larger than that: two blocks to a
+multiprocessor then have registers, and one reads while the other computes."""
 
 LEAST = 2048
 """Elements of a row that are worth a cluster."""
@@ -72,13 +75,20 @@ def cluster_kernel(
     (total,) = met(within(values, add, TILE), add, TILE)
     send(top, total, room, barrier, BLOCKS)
     pairs = cute.make_tensor(cute.recast_ptr(room, dtype=kind), cute.make_layout((2, BLOCKS)))
-    tops, totals = ([pairs[part, block] for block in range(BLOCKS)] for part in (0, 1))
-    row_top = zero_if_empty(tree(tops, higher))
+    theirs = cute.arch.lane_idx() % BLOCKS  # lanes have a pair each, in the same order in all warps and blocks
+    row_top = zero_if_empty(over_blocks(pairs[0, theirs], higher, BLOCKS))
     # A block of -inf alone says so: its 0 in the place of -inf could be far above all that the row has.
-    row_total = tree(rescaled(tops, totals, [row_top] * BLOCKS), add)
+    row_total = over_blocks(merged(pairs[0, theirs], pairs[1, theirs], row_top), add, BLOCKS)
     scale = exponential(top - row_top) * (1.0 / row_total)
     values = [[value * scale for value in vector] for vector in values]
     store(narrowed(values, out.dtype, TILE), target, here, element, rows.n, TILE)
+
+
+def over_blocks(value, join, BLOCKS):
+    """Values of lanes joined by shuffles, of each BLOCKS neighbours."""
+    for step in range(BLOCKS.bit_length() - 1):
+        value = join(value, cute.arch.shuffle_sync_bfly(value, offset=1 << step))
+    return value
 
 
 def words_of(value):
@@ -119,7 +129,7 @@ def cluster_tile(given: Problem, device: Device) -> tuple[Tile, int] | None:
         return None
     vector = given.vector()
     vectors, most = cdiv(given.room, vector), most_each(given, vector, 1)
-    usual = min(most, max(8, 16 // vector))
+    usual = min(most, 16, USUAL_BYTES // given.wide_bytes // vector)
     blocks = min(MOST_BLOCKS, device.cluster_blocks, max(2, power_of_two(cdiv(vectors, MOST_THREADS * usual))))
     threads = min(MOST_THREADS, max(WARP, power_of_two(cdiv(vectors, blocks * usual))))
     each = cdiv(vectors, blocks * threads)
