@@ -33,7 +33,8 @@ def inside_rows(x, block, AXIS, SHAPE):
     """Which elements of a block of a tile's rows are inside of these, to be broadcast to the tile."""
     element = ct.arange(SHAPE[AXIS], dtype=ct.int32)
     element = ct.reshape(element, (1, 1, SHAPE[2]) if AXIS == 2 else (1, SHAPE[1], 1))
-    return element < x.shape[AXIS] - block * SHAPE[AXIS]
+    wide_block = block + 0 * x.shape[AXIS]  # in 64 bits, if sizes are: a row may have more elements than 32 count
+    return element < x.shape[AXIS] - wide_block * SHAPE[AXIS]
 
 
 def is_whole(x, place, SHAPE):
@@ -60,7 +61,7 @@ def taken_whole(x, place, SHAPE):
 
 
 def taken_masked(x, place, padding, AXIS, SHAPE):
-    """``taken``, where it is not."""
+    """``taken``, where it is not; and in loops, which the compiler unrolls in far more registers for that branch."""
     tile = ct.astype(ct.load(x, place, SHAPE, allow_tma=False), wide(x))
     return ct.where(inside_rows(x, place[AXIS], AXIS, SHAPE), tile, padding)
 
@@ -80,6 +81,11 @@ def block_inside(inside, block, padding, SIZE):
     """A block of such an array as it is computed, ``padding`` past its end, after the load: see ``taken``."""
     if block < inside.shape[0] // SIZE:
         return ct.astype(ct.load(inside, (block,), (SIZE,), check_bounds=False, allow_tma=False), wide(inside))
+    return masked_inside(inside, block, padding, SIZE)
+
+
+def masked_inside(inside, block, padding, SIZE):
+    """The same in a loop: see ``taken_masked``."""
     tile = ct.astype(ct.load(inside, (block,), (SIZE,), allow_tma=False), wide(inside))
     return ct.where(ct.arange(SIZE, dtype=ct.int32) < inside.shape[0] - block * SIZE, tile, padding)
 
@@ -92,6 +98,14 @@ def places_of_ends(number, n, PACK):
     place = ct.where(place < PACK, place, place + (n - 2 * PACK))
     before, after = (first + (PACK - 1)) // PACK * PACK - first, (first + n) // PACK * PACK - first
     return place, (place < before) | (place >= after)
+
+
+def ends_of(x, number, n, padding, PACK):
+    """The ends of such a row as they are computed: their places, which of these are outside of ``inside_of``, and the
+    elements there, ``padding`` elsewhere."""
+    place, outside = places_of_ends(number, n, PACK)
+    found = memory_of(x, number, n).load_offset(place, mask=outside, padding_value=padding)
+    return place, outside, ct.astype(found, wide(x))
 
 
 def memory_of(x, number, n):

@@ -2,7 +2,7 @@
 
 import cuda.tile as ct
 
-from kernelzoo.kernels.cutile.words import block_at
+from kernelzoo.kernels.cutile.words import block_at, inside_rows
 
 
 def lower(a, b):
@@ -20,7 +20,5 @@ def block_of(x, group, strip, block, IDENTITY, FLOAT, RAGGED, AXIS, SHAPE):
     padding = ct.PaddingMode.POS_INF if FLOAT else ct.PaddingMode.ZERO
     tile = ct.load(x, block_at(group, strip, block, AXIS), SHAPE, padding_mode=padding, allow_tma=False)
     if RAGGED:
-        element = ct.arange(SHAPE[AXIS], dtype=ct.int32)
-        element = ct.reshape(element, (1, 1, SHAPE[2]) if AXIS == 2 else (1, SHAPE[1], 1))
-        tile = ct.where(element < x.shape[AXIS] - block * SHAPE[AXIS], tile, IDENTITY)
+        tile = ct.where(inside_rows(x, block, AXIS, SHAPE), tile, IDENTITY)
     return tile

@@ -6,7 +6,7 @@ nothing.
 
 import cuda.tile as ct
 
-from kernelzoo.kernels.cutile.words import slim, taken, wide
+from kernelzoo.kernels.cutile.words import slim, taken_masked, wide
 
 
 def one_a_row(x, group, strip, AXIS, SHAPE):
@@ -18,7 +18,7 @@ def one_a_row(x, group, strip, AXIS, SHAPE):
 
 def equal_to(least, x, place, AXIS, SHAPE):
     """Which elements of a tile are equal to the least of their row."""
-    return taken(x, place, float("nan"), AXIS, SHAPE) == least
+    return taken_masked(x, place, float("nan"), AXIS, SHAPE) == least
 
 
 def shares_of(grad, count, DTYPE):

@@ -9,7 +9,7 @@ import torch
 from kernelzoo.kernels.cutile import tiles
 from kernelzoo.kernels.cutile.launch import bound
 from kernelzoo.kernels.cutile.softmax.words import exponential, inverse_of, lanes_of, lowest, taken_in
-from kernelzoo.kernels.cutile.words import block_at, taken, tile_of, wide
+from kernelzoo.kernels.cutile.words import block_at, taken_masked, tile_of, wide
 from kernelzoo.launch import Launch
 from kernelzoo.layout import rows_of
 from kernelzoo.registry import register
@@ -28,13 +28,13 @@ def online_kernel(x, out, FOLD: ct.Constant[int], AXIS: ct.Constant[int], SHAPE:
     total = ct.zeros(lanes_of(SHAPE, AXIS, FOLD), wide(x))
     for i in range(blocks):
         place = block_at(group, strip, i, AXIS)
-        top, total = taken_in(top, total, taken(x, place, -float("inf"), AXIS, SHAPE), AXIS, FOLD)
+        top, total = taken_in(top, total, taken_masked(x, place, -float("inf"), AXIS, SHAPE), AXIS, FOLD)
     row_top = ct.max(top, AXIS, keepdims=True)
     inverse = inverse_of(ct.sum(total * exponential(top - row_top), AXIS, keepdims=True))
     for i in range(blocks):
         # Backwards: what was read last is likeliest to be in a cache still.
         place = block_at(group, strip, blocks - 1 - i, AXIS)
-        result = exponential(taken(x, place, -float("inf"), AXIS, SHAPE) - row_top) * inverse
+        result = exponential(taken_masked(x, place, -float("inf"), AXIS, SHAPE) - row_top) * inverse
         ct.store(out, place, ct.astype(result, out.dtype), allow_tma=False)
 
 

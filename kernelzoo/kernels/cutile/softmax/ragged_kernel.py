@@ -10,7 +10,7 @@ import torch
 from kernelzoo.kernels.cutile.launch import bound
 from kernelzoo.kernels.cutile.softmax.words import exponential, inverse_of, zero_if_empty
 from kernelzoo.kernels.cutile.tiles import flat, inside_sizes
-from kernelzoo.kernels.cutile.words import block_inside, inside_of, memory_of, places_of_ends, wide
+from kernelzoo.kernels.cutile.words import block_inside, ends_of, inside_of, memory_of
 from kernelzoo.launch import Launch
 from kernelzoo.layout import Rows
 
@@ -20,9 +20,7 @@ def ragged_kernel(x, out, n, PACK: ct.Constant[int], SIZE: ct.Constant[int]):
     """One read, one write. PACK: elements of a vector. SIZE: the power of two that holds a row's whole vectors."""
     ct.grid_dependency_control_wait()
     inside = block_inside(inside_of(x, ct.bid(0), n, PACK), 0, -float("inf"), SIZE)
-    place, outside = places_of_ends(ct.bid(0), n, PACK)
-    ends = memory_of(x, ct.bid(0), n).load_offset(place, mask=outside, padding_value=-float("inf"))
-    ends = ct.astype(ends, wide(x))
+    place, outside, ends = ends_of(x, ct.bid(0), n, -float("inf"), PACK)
     top = zero_if_empty(ct.maximum(ct.max(inside, 0), ct.max(ends, 0)))
     inside, ends = exponential(inside - top), exponential(ends - top)
     inverse = inverse_of(ct.sum(inside, 0) + ct.sum(ends, 0))

@@ -10,7 +10,7 @@ import torch
 from kernelzoo.kernels.cutile.launch import bound
 from kernelzoo.kernels.cutile.softmax.words import exponential, inverse_of, lowest, taken_in
 from kernelzoo.kernels.cutile.tiles import Cut, Tile, flat, inside_sizes, wide_dtype
-from kernelzoo.kernels.cutile.words import block_inside, inside_of, memory_of, places_of_ends, wide
+from kernelzoo.kernels.cutile.words import block_inside, ends_of, inside_of, masked_inside, memory_of, wide
 from kernelzoo.launch import Launch, sequence
 from kernelzoo.layout import Rows
 
@@ -24,14 +24,12 @@ def leave_ragged_kernel(x, tops, totals, n, parts, span, PACK: ct.Constant[int],
     LANES = (1, 1, SIZE // PACK)
     top, total = lowest(x, LANES), ct.zeros(LANES, wide(x))
     for i in range(part * span, min(part * span + span, ct.num_tiles(inside, 0, (SIZE,)))):
-        top, total = taken_in(top, total, block_inside(inside, i, -float("inf"), SIZE), 2, PACK)
+        top, total = taken_in(top, total, masked_inside(inside, i, -float("inf"), SIZE), 2, PACK)
     top, total = ct.reshape(top, (SIZE // PACK,)), ct.reshape(total, (SIZE // PACK,))
     row_top = ct.max(top, 0, keepdims=True)
     row_total = ct.sum(total * exponential(top - row_top), 0, keepdims=True)
     if part == 0:
-        place, outside = places_of_ends(row, n, PACK)
-        ends = memory_of(x, row, n).load_offset(place, mask=outside, padding_value=-float("inf"))
-        ends = ct.astype(ends, wide(x))
+        _, _, ends = ends_of(x, row, n, -float("inf"), PACK)
         higher = ct.maximum(row_top, ct.max(ends, 0, keepdims=True))
         row_total = row_total * exponential(row_top - higher) + ct.sum(exponential(ends - higher), 0, keepdims=True)
         row_top = higher
@@ -57,12 +55,11 @@ def write_ragged_kernel(
     for i in range(begin, end):
         # Backwards: what was read last is likeliest to be in L2 still.
         block = begin + end - 1 - i
-        result = exponential(block_inside(inside, block, -float("inf"), SIZE) - top) * inverse
+        result = exponential(masked_inside(inside, block, -float("inf"), SIZE) - top) * inverse
         ct.store(target, (block,), ct.astype(result, out.dtype), allow_tma=False)
     if part == 0:
-        place, outside = places_of_ends(row, n, PACK)
-        ends = memory_of(x, row, n).load_offset(place, mask=outside, padding_value=-float("inf"))
-        result = exponential(ct.astype(ends, wide(x)) - top) * inverse
+        place, outside, ends = ends_of(x, row, n, -float("inf"), PACK)
+        result = exponential(ends - top) * inverse
         memory_of(out, row, n).store_offset(place, ct.astype(result, out.dtype), mask=outside)
 
 

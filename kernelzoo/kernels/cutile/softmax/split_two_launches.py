@@ -8,7 +8,7 @@ from kernelzoo.kernels.cutile.launch import bound, device_of
 from kernelzoo.kernels.cutile.softmax.online import BLOCK_BYTES
 from kernelzoo.kernels.cutile.softmax.ragged_parts_kernel import launch_ragged_in_parts
 from kernelzoo.kernels.cutile.softmax.words import exponential, inverse_of, lanes_of, lowest, taken_in
-from kernelzoo.kernels.cutile.words import block_at, slim, taken, tile_of, wide
+from kernelzoo.kernels.cutile.words import block_at, slim, taken_masked, tile_of, wide
 from kernelzoo.launch import Launch, sequence
 from kernelzoo.layout import rows_of
 from kernelzoo.registry import register
@@ -26,7 +26,7 @@ def leave_kernel(
     total = ct.zeros(lanes_of(SHAPE, AXIS, FOLD), wide(x))
     for i in range(part * span, min(part * span + span, ct.num_tiles(x, AXIS, SHAPE))):
         place = block_at(group, strip, i, AXIS)
-        top, total = taken_in(top, total, taken(x, place, -float("inf"), AXIS, SHAPE), AXIS, FOLD)
+        top, total = taken_in(top, total, taken_masked(x, place, -float("inf"), AXIS, SHAPE), AXIS, FOLD)
     row_top = ct.max(top, AXIS, keepdims=True)
     row_total = ct.sum(total * exponential(top - row_top), AXIS, keepdims=True)
     ct.store(tops, block_at(group, strip, part, AXIS), row_top, allow_tma=False)
@@ -54,7 +54,7 @@ def write_kernel(
     for i in range(begin, end):
         # Backwards: what was read last is likeliest to be in L2 still.
         place = block_at(group, strip, begin + end - 1 - i, AXIS)
-        result = exponential(taken(x, place, -float("inf"), AXIS, SHAPE) - top) * inverse
+        result = exponential(taken_masked(x, place, -float("inf"), AXIS, SHAPE) - top) * inverse
         ct.store(out, place, ct.astype(result, out.dtype), allow_tma=False)
 
 

@@ -6,8 +6,7 @@ import torch
 from kernelzoo.kernels.cutile import tiles
 from kernelzoo.kernels.cutile.launch import bound
 from kernelzoo.kernels.cutile.softmax.online import BLOCK_BYTES
-from kernelzoo.kernels.cutile.softmax_backward.words import both
-from kernelzoo.kernels.cutile.words import block_at, tile_of, wide
+from kernelzoo.kernels.cutile.words import block_at, taken_masked, tile_of, wide
 from kernelzoo.launch import Launch
 from kernelzoo.layout import rows_with
 from kernelzoo.registry import register
@@ -21,13 +20,15 @@ def online_kernel(grad, y, out, AXIS: ct.Constant[int], SHAPE: ct.Constant[tuple
     running = ct.zeros(SHAPE, wide(grad))
     for i in range(blocks):
         place = block_at(group, strip, i, AXIS)
-        grads, weights = both(grad, y, place, AXIS, SHAPE)
+        grads = taken_masked(grad, place, 0.0, AXIS, SHAPE)
+        weights = taken_masked(y, place, 0.0, AXIS, SHAPE)
         running = running + grads * weights
     total = ct.sum(running, AXIS, keepdims=True)
     for i in range(blocks):
         # Backwards: what was read last is likeliest to be in a cache still.
         place = block_at(group, strip, blocks - 1 - i, AXIS)
-        grads, weights = both(grad, y, place, AXIS, SHAPE)
+        grads = taken_masked(grad, place, 0.0, AXIS, SHAPE)
+        weights = taken_masked(y, place, 0.0, AXIS, SHAPE)
         result = weights * (grads - total)
         ct.store(out, place, ct.astype(result, out.dtype), allow_tma=False)
 

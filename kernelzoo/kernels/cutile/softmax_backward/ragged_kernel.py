@@ -7,7 +7,7 @@ import torch
 
 from kernelzoo.kernels.cutile.launch import bound
 from kernelzoo.kernels.cutile.tiles import flat, inside_sizes, is_ragged
-from kernelzoo.kernels.cutile.words import block_inside, inside_of, memory_of, places_of_ends, wide
+from kernelzoo.kernels.cutile.words import block_inside, ends_of, inside_of, memory_of
 from kernelzoo.launch import Launch
 from kernelzoo.layout import VECTOR_BYTES, Rows
 
@@ -18,12 +18,10 @@ def ragged_kernel(grad, y, out, n, PACK: ct.Constant[int], SIZE: ct.Constant[int
     row's whole vectors."""
     ct.grid_dependency_control_wait()
     row = ct.bid(0)
-    place, outside = places_of_ends(row, n, PACK)
     grads = block_inside(inside_of(grad, row, n, PACK), 0, 0.0, SIZE)
     weights = block_inside(inside_of(y, row, n, PACK), 0, 0.0, SIZE)
-    grad_ends = memory_of(grad, row, n).load_offset(place, mask=outside, padding_value=0.0)
-    y_ends = memory_of(y, row, n).load_offset(place, mask=outside, padding_value=0.0)
-    grad_ends, y_ends = ct.astype(grad_ends, wide(grad)), ct.astype(y_ends, wide(y))
+    _, _, grad_ends = ends_of(grad, row, n, 0.0, PACK)
+    place, outside, y_ends = ends_of(y, row, n, 0.0, PACK)
     total = ct.sum(grads * weights, 0) + ct.sum(grad_ends * y_ends, 0)
     result = ct.astype(weights * (grads - total), out.dtype)
     ct.store(inside_of(out, row, n, PACK), (0,), result, allow_tma=False)

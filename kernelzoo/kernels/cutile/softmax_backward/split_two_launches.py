@@ -6,8 +6,7 @@ import torch
 from kernelzoo.kernels.cutile import tiles
 from kernelzoo.kernels.cutile.launch import bound, device_of
 from kernelzoo.kernels.cutile.softmax.online import BLOCK_BYTES
-from kernelzoo.kernels.cutile.softmax_backward.words import both
-from kernelzoo.kernels.cutile.words import block_at, slim, taken, tile_of, wide
+from kernelzoo.kernels.cutile.words import block_at, slim, taken, taken_masked, tile_of, wide
 from kernelzoo.launch import Launch, sequence
 from kernelzoo.layout import rows_with
 from kernelzoo.registry import register
@@ -22,7 +21,8 @@ def leave_kernel(grad, y, sums, parts, span, AXIS: ct.Constant[int], SHAPE: ct.C
     running = ct.zeros(SHAPE, wide(grad))
     for i in range(part * span, min(part * span + span, ct.num_tiles(grad, AXIS, SHAPE))):
         place = block_at(group, strip, i, AXIS)
-        grads, weights = both(grad, y, place, AXIS, SHAPE)
+        grads = taken_masked(grad, place, 0.0, AXIS, SHAPE)
+        weights = taken_masked(y, place, 0.0, AXIS, SHAPE)
         running = running + grads * weights
     total = ct.sum(running, AXIS, keepdims=True)
     ct.store(sums, block_at(group, strip, part, AXIS), total, allow_tma=False)
@@ -44,7 +44,8 @@ def write_kernel(
     for i in range(begin, end):
         # Backwards: what was read last is likeliest to be in L2 still.
         place = block_at(group, strip, begin + end - 1 - i, AXIS)
-        grads, weights = both(grad, y, place, AXIS, SHAPE)
+        grads = taken_masked(grad, place, 0.0, AXIS, SHAPE)
+        weights = taken_masked(y, place, 0.0, AXIS, SHAPE)
         result = weights * (grads - total)
         ct.store(out, place, ct.astype(result, out.dtype), allow_tma=False)
 
