@@ -1,6 +1,7 @@
 """Sessions: tests and benches, each backend alone in its environment, and the checks of the source itself."""
 
 import contextlib
+import csv
 import hashlib
 import os
 import shutil
@@ -58,6 +59,7 @@ def install(session: nox.Session, *groups: str, extras: tuple[str, ...] = ()) ->
     session.env["NUMBA_CACHE_DIR"] = str(Path(session.virtualenv.location).parent / "numba")
     link_dependencies(session)
     session.install("--no-compile", "-c", str(constraints), target, *GROUPS(PROJECT, *groups))
+    share_files(Path(session.virtualenv.location))
 
 
 def link_dependencies(session: nox.Session) -> None:
@@ -82,6 +84,26 @@ def link_dependencies(session: nox.Session) -> None:
         made.rename(copy)
     # An installer that replaces a file makes a new one, and leaves the other links to the old one as they are.
     shutil.copytree(copy, site, copy_function=_link, dirs_exist_ok=True)
+
+
+def share_files(environment: Path) -> None:
+    """Let large files that other environments have too, Triton's compiler above all, be links to one: half of the disk.
+
+    What a file holds is told by the hash that its wheel's RECORD names, so that none is read.
+    """
+    store = environment.parent / "files"
+    store.mkdir(exist_ok=True)
+    for record in environment.glob("lib/python*/site-packages/*.dist-info/RECORD"):
+        with record.open(encoding="utf-8", newline="") as lines:
+            for name, digest, size in csv.reader(lines):
+                file, kept = record.parents[1] / name, store / digest.replace("=", "-")
+                if not digest or int(size or 0) < 1 << 16 or not file.exists():
+                    continue
+                _link(str(file), str(kept))
+                if not file.samefile(kept):
+                    link = file.with_name(f"{file.name}.{os.getpid()}")
+                    os.link(kept, link)
+                    link.replace(file)
 
 
 def _link(source: str, target: str) -> None:
