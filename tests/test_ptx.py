@@ -83,6 +83,8 @@ ARITHMETIC: list[tuple[str, Any, Any]] = [
         for name, function in (("add", np.add), ("sub", np.subtract), ("mul.lo", np.multiply), ("min", np.minimum),
                                ("max", np.maximum))
     ),
+    ("min.relu.s32 {d}, {a}, {b};", "i4", lambda a, b: np.maximum(np.minimum(a, b), 0)),
+    ("max.relu.s32 {d}, {a}, {b};", "i4", lambda a, b: np.maximum(np.maximum(a, b), 0)),
     ("and.b32 {d}, {a}, {b};", "u4", np.bitwise_and),
     ("or.b64 {d}, {a}, {b};", "u8", np.bitwise_or),
     ("xor.b16 {d}, {a}, {b};", "u2", np.bitwise_xor),

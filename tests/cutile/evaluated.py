@@ -164,7 +164,7 @@ def truediv(a: Any, b: torch.Tensor, *, rounding_mode: str = "nearest") -> torch
 class Language(ModuleType):
     """``cuda.tile``."""
 
-    kernel, Constant, PaddingMode = Kernel, Constant, PaddingMode
+    kernel, Constant, PaddingMode, static_iter = Kernel, Constant, PaddingMode, iter
     load, store, scatter = staticmethod(load), staticmethod(store), staticmethod(scatter)
     exp2, atomic_add = staticmethod(exp2), staticmethod(atomic_add)
     max = staticmethod(partial(_reduced, torch.amax, -float("inf")))

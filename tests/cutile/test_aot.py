@@ -33,7 +33,6 @@ from kernelzoo.device import ARCHITECTURES, assumed  # noqa: E402
 from kernelzoo.errors import GridTooLargeError, UnsupportedProblemError  # noqa: E402
 from kernelzoo.inspect import inspect as inspected  # noqa: E402
 from kernelzoo.kernels.cutile import launch, tiles  # noqa: E402
-from kernelzoo.kernels.shared import cubin  # noqa: E402
 from kernelzoo.kernels.shared.code_cache import read  # noqa: E402
 from kernelzoo.launch import recorded  # noqa: E402
 from kernelzoo.layout import rows_of  # noqa: E402
@@ -138,42 +137,6 @@ def test_rows_that_start_anywhere_are_read_and_written_by_vectors_inside(
     vectors = {direction: occurrences(rf"{direction}\.global\S*\.v\S*", program) for direction in ("ld", "st")}
     inputs = 1 if op == "softmax" else 2
     assert {direction: alone[direction] - vectors[direction] for direction in alone} == {"ld": inputs, "st": 1}
-
-
-@pytest.mark.parametrize(
-    ("op", "form", "shape", "vectors"),
-    [
-        ("softmax", "fused", (4096, 4096), 4),
-        ("softmax", "fused", (4096, 4000), 4),
-        ("softmax", "fused", (3001, 5003), 4),
-        ("softmax", "multi_row_tile", (1 << 18, 256), 4),
-        ("softmax", "split_cluster", (1024, 50000), 8),
-        ("softmax", "split_cluster", (777, 50257), 8),
-        ("softmax_backward", "fused", (4096, 4000), 4),
-        ("softmax_backward", "fused", (3001, 5003), 4),
-        ("min_backward", "fused", (4096, 4000), 4),
-    ],
-    ids=str,
-)
-def test_vectors_of_half_precision_are_asked_for_together(
-    op: str, form: str, shape: tuple[int, int], vectors: int
-) -> None:
-    """All that a thread has of a tile: none waits for what another brings, as behind a branch of its own."""
-    if not cubin.tools("nvdisasm"):
-        pytest.skip("no nvdisasm found; pip install nvidia-cuda-nvdisasm brings it")
-    (program,) = programs(operations.OPERATIONS[op], form, shape, 1, torch.bfloat16, "sm_90")
-    functions, missing = cubin.disassembly(program.compiled.binary)
-    assert missing is None and len(functions) == 1, missing
-    (code,) = functions.values()
-    assert max(part.count("LDG.E.128") for part in re.split(r"\b(?:BSSY|BSYNC|BRA)\b", code)) >= vectors, code
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
-@pytest.mark.parametrize(("form", "shape"), [("online", (512, 256000)), ("split_two_launches", (16, 262144))], ids=str)
-def test_four_programs_of_long_rows_fit_on_a_multiprocessor(form: str, shape: tuple[int, int], dtype: Any) -> None:
-    """Of 256 threads, with 64 registers each."""
-    for program in programs(SOFTMAX, form, shape, 1, dtype, "sm_90"):
-        assert program.step.threads == 256 and program.compiled.registers <= 64
 
 
 @pytest.mark.parametrize("dtype", [*FLOATS, torch.int32, torch.uint8], ids=str)

@@ -64,6 +64,8 @@ class Program:
     """Of a block, at the most."""
     blocks: int = 1
     """Blocks of a cluster, which is one program."""
+    occupancy: int | None = None
+    """Programs that the compiler is to let fit on a multiprocessor, if it is told."""
 
     @property
     def function(self) -> Any:
@@ -84,7 +86,7 @@ class Program:
     @property
     def identity(self) -> str:
         """What makes it another kernel than the others of this package."""
-        kinds = (self.arrays, self.integers, self.constants, self.warps, self.blocks)
+        kinds = (self.arrays, self.integers, self.constants, self.warps, self.blocks, self.occupancy)
         return repr((self.function.__module__, self.function.__qualname__, kinds))
 
 
@@ -142,7 +144,8 @@ _compiling = threading.RLock()
 
 def to_cubin(program: Program, capability: int) -> bytes:
     """Machine code for a compute capability (90 for 9.0), with its PTX in it. Needs no GPU."""
-    kernel = program.kernel.replace_hints(num_worker_warps=program.warps, num_ctas=program.blocks)
+    warps, blocks, occupancy = program.warps, program.blocks, program.occupancy
+    kernel = program.kernel.replace_hints(num_worker_warps=warps, num_ctas=blocks, occupancy=occupancy)
     made = io.BytesIO()
     # cuTile's own cache on disk would be a second one, in a folder that others may write to.
     with _compiling, replaced(default_tile_context.config, cache_dir=None):

@@ -86,17 +86,18 @@ def bound(
     programs: int,
     warps: int,
     blocks: int = 1,
+    occupancy: int | None = None,
 ) -> Launch:
     """Compile a kernel for its arguments and return its launch over so many programs, each a cluster of blocks.
 
     tensors: the canonical ones, as the bind takes them. views: the kernel's arrays, of these or of a workspace;
-    integers and constants follow them. Raises GridTooLargeError.
+    integers and constants follow them. occupancy: programs that must fit on a multiprocessor. Raises GridTooLargeError.
     """
     if programs > MAX_PROGRAMS:
         raise GridTooLargeError(id, programs, MAX_PROGRAMS)
     index = "int64" if any(view.far for view in views) else "int32"
     known = tuple(view.known(index) for view in views)
-    program = Program(kernel, known, len(integers), tuple(constants), warps, blocks)
+    program = Program(kernel, known, len(integers), tuple(constants), warps, blocks, occupancy)
     device, recorder = device_of(tensors[0]), recording.get()
     if recorder is not None:
         threads = compiler.threads(program, device.capability) if recorder.compiles else warps * WARP

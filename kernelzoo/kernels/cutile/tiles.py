@@ -49,6 +49,11 @@ class Tile(NamedTuple):
         found = (rows.columns if self.axis == 1 else None) or rows
         return cdiv(found.outer, self.shape[0]) * cdiv(found.inner, self.shape[3 - self.axis])
 
+    def occupancy(self, rows: Rows, many: int) -> int | None:
+        """So many programs that loop over blocks, or in float64, whose exponential takes more registers, one less; the
+        compiler's own number where lanes keep something for each element of a tile and not for each vector."""
+        return None if self.axis == 1 else many - (rows.itemsize == 8)
+
     def fold(self, rows: Rows) -> int:
         """Elements of a vector, as far as a row has them in a tile, of which a lane makes one."""
         return min(VECTOR_BYTES // rows.itemsize, self.shape[2])

@@ -24,6 +24,16 @@ def slim(SHAPE, AXIS, size):
     return (SHAPE[0], SHAPE[1], size) if AXIS == 2 else (SHAPE[0], size, SHAPE[2])
 
 
+def lanes_of(SHAPE, AXIS, FOLD):
+    """The shape of what a tile's lanes keep: along memory one to FOLD neighbours, across it one to each element."""
+    return slim(SHAPE, AXIS, SHAPE[2] // FOLD) if AXIS == 2 else SHAPE
+
+
+def sums_of(x, AXIS, FOLD):
+    """What each of those lanes adds up of a tile."""
+    return ct.sum(ct.reshape(x, (*lanes_of(x.shape, AXIS, FOLD), FOLD)), 3) if AXIS == 2 else x
+
+
 def wide(x):
     """What elements of an array are computed in: half precision in float32."""
     return ct.float64 if x.dtype == ct.float64 else ct.float32
@@ -61,9 +71,24 @@ def taken_whole(x, place, SHAPE):
 
 
 def taken_masked(x, place, padding, AXIS, SHAPE):
-    """``taken``, where it is not; and in loops, which the compiler unrolls in far more registers for that branch."""
+    """``taken``, where it is not."""
     tile = ct.astype(ct.load(x, place, SHAPE, allow_tma=False), wide(x))
     return ct.where(inside_rows(x, place[AXIS], AXIS, SHAPE), tile, padding)
+
+
+def stretches_of(x, strip, begin, end, AXIS, SHAPE):
+    """The blocks [begin, end) of a tile's rows as two stretches, (whether its blocks are whole, begin, end): a loop
+    over each has no branch to the kind of a block, which the compiler would unroll in far more registers."""
+    inside = strip < x.shape[3 - AXIS] // SHAPE[3 - AXIS]  # and a tile in blocks is of one group
+    whole = max(begin, min(end, x.shape[AXIS] // SHAPE[AXIS] if inside else 0))
+    return (True, begin, whole), (False, whole, end)
+
+
+def taken_of(x, place, padding, AXIS, SHAPE, WHOLE):
+    """``taken``, of a block that is known to be whole, or not."""
+    if WHOLE:
+        return taken_whole(x, place, SHAPE)
+    return taken_masked(x, place, padding, AXIS, SHAPE)
 
 
 def ends(SHAPE, AXIS):
@@ -80,12 +105,30 @@ def inside_of(x, number, n, PACK):
 def block_inside(inside, block, padding, SIZE):
     """A block of such an array as it is computed, ``padding`` past its end, after the load: see ``taken``."""
     if block < inside.shape[0] // SIZE:
-        return ct.astype(ct.load(inside, (block,), (SIZE,), check_bounds=False, allow_tma=False), wide(inside))
+        return whole_inside(inside, block, SIZE)
     return masked_inside(inside, block, padding, SIZE)
 
 
+def inside_taken(inside, block, padding, SIZE, WHOLE):
+    """The same of a block that is known to be whole, or not."""
+    if WHOLE:
+        return whole_inside(inside, block, SIZE)
+    return masked_inside(inside, block, padding, SIZE)
+
+
+def whole_inside(inside, block, SIZE):
+    """``block_inside``, where the block is whole."""
+    return ct.astype(ct.load(inside, (block,), (SIZE,), check_bounds=False, allow_tma=False), wide(inside))
+
+
+def stretches_inside(inside, begin, end, SIZE):
+    """Blocks of such an array as ``stretches_of`` has those of rows."""
+    whole = max(begin, min(end, inside.shape[0] // SIZE))
+    return (True, begin, whole), (False, whole, end)
+
+
 def masked_inside(inside, block, padding, SIZE):
-    """The same in a loop: see ``taken_masked``."""
+    """``block_inside``, where the block is not whole."""
     tile = ct.astype(ct.load(inside, (block,), (SIZE,), allow_tma=False), wide(inside))
     return ct.where(ct.arange(SIZE, dtype=ct.int32) < inside.shape[0] - block * SIZE, tile, padding)
 

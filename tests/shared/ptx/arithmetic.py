@@ -158,7 +158,7 @@ def extreme(i: Instruction) -> None:
         return i.put(0, kind, f"each_integer<{of}>({i.get(1, kind)}, {i.get(2, kind)}, {name}<{of}>)")
     own = c_type(kind)
     text = f"{name}<{own}>({i.get(1, kind)}, {i.get(2, kind)})"
-    return i.put(0, kind, f"{name}<{own}>({text}, 0)" if i.take("relu") else text)
+    return i.put(0, kind, f"greater<{own}>({text}, 0)" if i.take("relu") else text)
 
 
 _FUNCTIONS = {"ex2": "power_of_two", "lg2": "logarithm", "rcp": "reciprocal", "sqrt": "root", "sin": "sine",

@@ -5,30 +5,36 @@ import torch
 
 from kernelzoo.kernels.cutile import tiles
 from kernelzoo.kernels.cutile.launch import bound
-from kernelzoo.kernels.cutile.min_backward.words import equal_to, one_a_row, shares_of
-from kernelzoo.kernels.cutile.softmax.online import BLOCK_BYTES
-from kernelzoo.kernels.cutile.words import block_at, tile_of
+from kernelzoo.kernels.cutile.min_backward.words import one_a_row, shares_of
+from kernelzoo.kernels.cutile.softmax.online import BLOCK_BYTES, FIT
+from kernelzoo.kernels.cutile.words import block_at, lanes_of, stretches_of, sums_of, taken_of, tile_of
 from kernelzoo.launch import Launch
 from kernelzoo.layout import rows_with
 from kernelzoo.registry import register
 
 
 @ct.kernel
-def online_kernel(x, y, grad, out, AXIS: ct.Constant[int], SHAPE: ct.Constant[tuple]):
+def online_kernel(x, y, grad, out, FOLD: ct.Constant[int], AXIS: ct.Constant[int], SHAPE: ct.Constant[tuple]):
     ct.grid_dependency_control_wait()
     group, strip = tile_of(ct.bid(0), x, AXIS, SHAPE)
-    blocks = ct.num_tiles(x, AXIS, SHAPE)
     least = one_a_row(y, group, strip, AXIS, SHAPE)
     # Every lane counts for itself, in 32 bits, and lanes meet once, after the loop, in 64.
-    counts = ct.zeros(SHAPE, ct.int32)
-    for i in range(blocks):
-        counts = counts + ct.astype(equal_to(least, x, block_at(group, strip, i, AXIS), AXIS, SHAPE), ct.int32)
+    counts = ct.zeros(lanes_of(SHAPE, AXIS, FOLD), ct.int32)
+    stretches = stretches_of(x, strip, 0, ct.num_tiles(x, AXIS, SHAPE), AXIS, SHAPE)
+    for WHOLE, first, last in ct.static_iter(stretches):
+        for i in range(first, last):
+            # Backwards, as the blocks that are read last are likeliest to be in a cache still when the others write.
+            place = block_at(group, strip, first + last - 1 - i, AXIS)
+            equal = taken_of(x, place, float("nan"), AXIS, SHAPE, WHOLE) == least
+            counts = counts + sums_of(ct.astype(equal, ct.int32), AXIS, FOLD)
     count = ct.sum(ct.astype(counts, ct.int64), AXIS, keepdims=True)
     each, rest = shares_of(one_a_row(grad, group, strip, AXIS, SHAPE), count, out.dtype)
-    for i in range(blocks):
-        # Backwards: what was read last is likeliest to be in a cache still.
-        place = block_at(group, strip, blocks - 1 - i, AXIS)
-        ct.store(out, place, ct.where(equal_to(least, x, place, AXIS, SHAPE), each, rest), allow_tma=False)
+    for WHOLE, first, last in ct.static_iter(stretches):
+        for i in range(first, last):
+            # The index is the loop's own: see online of softmax.
+            place = block_at(group, strip, i, AXIS)
+            result = ct.where(taken_of(x, place, float("nan"), AXIS, SHAPE, WHOLE) == least, each, rest)
+            ct.store(out, place, result, check_bounds=not WHOLE, allow_tma=False)
 
 
 @register("cutile", "min_backward", "online")
@@ -38,4 +44,6 @@ def online(x: torch.Tensor, y: torch.Tensor, grad: torch.Tensor, out: torch.Tens
     rows, others = rows_with(x, out, y, grad)
     tile = tiles.block(rows, BLOCK_BYTES, 2)
     views, id = tiles.seen_all(rows, tile, tensors, others), "cutile/min_backward/online"
-    return bound(id, online_kernel, tensors, views, (), (tile.axis, tile.shape), tile.count(rows), tile.warps)
+    constants = (tile.fold(rows), tile.axis, tile.shape)
+    occupancy = tile.occupancy(rows, FIT)
+    return bound(id, online_kernel, tensors, views, (), constants, tile.count(rows), tile.warps, occupancy=occupancy)

@@ -1,29 +1,37 @@
 """Several programs to one row: a launch that leaves their counts, and one that adds these up and writes."""
 
+from functools import partial
+
 import cuda.tile as ct
 import torch
 
 from kernelzoo.kernels.cutile import tiles
 from kernelzoo.kernels.cutile.launch import bound, device_of
-from kernelzoo.kernels.cutile.min_backward.words import equal_to, one_a_row, shares_of
-from kernelzoo.kernels.cutile.softmax.online import BLOCK_BYTES
-from kernelzoo.kernels.cutile.words import block_at, slim, tile_of
+from kernelzoo.kernels.cutile.min_backward.words import one_a_row, shares_of
+from kernelzoo.kernels.cutile.softmax.online import BLOCK_BYTES, FIT
+from kernelzoo.kernels.cutile.words import block_at, lanes_of, slim, stretches_of, sums_of, taken_of, tile_of
 from kernelzoo.launch import Launch, sequence
 from kernelzoo.layout import rows_with
 from kernelzoo.registry import register
 
 
 @ct.kernel
-def leave_kernel(x, y, counts, parts, span, AXIS: ct.Constant[int], SHAPE: ct.Constant[tuple]):
+def leave_kernel(x, y, counts, parts, span, FOLD: ct.Constant[int], AXIS: ct.Constant[int], SHAPE: ct.Constant[tuple]):
     """A program has span blocks of a tile's rows, of which it leaves one count to each row."""
     ct.grid_dependency_control_wait()
     group, strip = tile_of(ct.bid(0) // parts, x, AXIS, SHAPE)
     part = ct.bid(0) % parts
     least = one_a_row(y, group, strip, AXIS, SHAPE)
     # Every lane counts for itself, in 32 bits, and lanes meet once, after the loop, in 64.
-    running = ct.zeros(SHAPE, ct.int32)
-    for i in range(part * span, min(part * span + span, ct.num_tiles(x, AXIS, SHAPE))):
-        running = running + ct.astype(equal_to(least, x, block_at(group, strip, i, AXIS), AXIS, SHAPE), ct.int32)
+    running = ct.zeros(lanes_of(SHAPE, AXIS, FOLD), ct.int32)
+    end = min(part * span + span, ct.num_tiles(x, AXIS, SHAPE))
+    stretches = stretches_of(x, strip, part * span, end, AXIS, SHAPE)
+    for WHOLE, first, last in ct.static_iter(stretches):
+        for i in range(first, last):
+            # Backwards, as the blocks that are read last are likeliest to be in L2 still when the others write.
+            place = block_at(group, strip, first + last - 1 - i, AXIS)
+            equal = taken_of(x, place, float("nan"), AXIS, SHAPE, WHOLE) == least
+            running = running + sums_of(ct.astype(equal, ct.int32), AXIS, FOLD)
     count = ct.sum(ct.astype(running, ct.int64), AXIS, keepdims=True)
     ct.store(counts, block_at(group, strip, part, AXIS), count, allow_tma=False)
 
@@ -41,12 +49,14 @@ def write_kernel(
     count = ct.sum(every, AXIS, keepdims=True)
     least = one_a_row(y, group, strip, AXIS, SHAPE)
     each, rest = shares_of(one_a_row(grad, group, strip, AXIS, SHAPE), count, out.dtype)
-    begin = part * span
-    end = min(begin + span, ct.num_tiles(x, AXIS, SHAPE))
-    for i in range(begin, end):
-        # Backwards: what was read last is likeliest to be in L2 still.
-        place = block_at(group, strip, begin + end - 1 - i, AXIS)
-        ct.store(out, place, ct.where(equal_to(least, x, place, AXIS, SHAPE), each, rest), allow_tma=False)
+    end = min(part * span + span, ct.num_tiles(x, AXIS, SHAPE))
+    stretches = stretches_of(x, strip, part * span, end, AXIS, SHAPE)
+    for WHOLE, first, last in ct.static_iter(stretches):
+        for i in range(first, last):
+            # The index is the loop's own: see online of softmax.
+            place = block_at(group, strip, i, AXIS)
+            result = ct.where(taken_of(x, place, float("nan"), AXIS, SHAPE, WHOLE) == least, each, rest)
+            ct.store(out, place, result, check_bounds=not WHOLE, allow_tma=False)
 
 
 @register("cutile", "min_backward", "split_two_launches")
@@ -62,6 +72,6 @@ def split_two_launches(x: torch.Tensor, y: torch.Tensor, grad: torch.Tensor, out
     views = tiles.seen_all(rows, tile, tensors, others)
     counts = tiles.left(rows, tile, plan, x, torch.int64)
     constants, programs = (tile.axis, tile.shape), tile.count(rows) * plan.parts
-    leave = bound(id, leave_kernel, tensors, (*views[:2], counts), plan, constants, programs, tile.warps)
-    merging = (plan.merged, *constants)
-    return sequence(leave, bound(id, write_kernel, tensors, (*views, counts), plan, merging, programs, tile.warps))
+    of_all = partial(bound, id, warps=tile.warps, programs=programs, occupancy=tile.occupancy(rows, FIT))
+    leave = of_all(leave_kernel, tensors, (*views[:2], counts), plan, (tile.fold(rows), *constants))
+    return sequence(leave, of_all(write_kernel, tensors, (*views, counts), plan, (plan.merged, *constants)))

@@ -6,9 +6,9 @@ import torch
 
 from kernelzoo.kernels.cutile import tiles
 from kernelzoo.kernels.cutile.launch import bound
-from kernelzoo.kernels.cutile.min_backward.words import equal_to, one_a_row, shares_of
+from kernelzoo.kernels.cutile.min_backward.words import one_a_row, shares_of
 from kernelzoo.kernels.cutile.tiles import Tile
-from kernelzoo.kernels.cutile.words import block_at, tile_of
+from kernelzoo.kernels.cutile.words import block_at, taken, tile_of
 from kernelzoo.launch import Launch
 from kernelzoo.layout import rows_with
 
@@ -19,7 +19,7 @@ def tile_kernel(x, y, grad, out, AXIS: ct.Constant[int], SHAPE: ct.Constant[tupl
     ct.grid_dependency_control_wait()
     group, strip = tile_of(ct.bid(0), x, AXIS, SHAPE)
     place = block_at(group, strip, 0, AXIS)
-    equal = equal_to(one_a_row(y, group, strip, AXIS, SHAPE), x, place, AXIS, SHAPE)
+    equal = taken(x, place, float("nan"), AXIS, SHAPE) == one_a_row(y, group, strip, AXIS, SHAPE)
     count = ct.sum(ct.astype(equal, ct.int32), AXIS, keepdims=True)
     each, rest = shares_of(one_a_row(grad, group, strip, AXIS, SHAPE), count, out.dtype)
     ct.store(out, place, ct.where(equal, each, rest), allow_tma=False)

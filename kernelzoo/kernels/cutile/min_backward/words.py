@@ -6,7 +6,7 @@ nothing.
 
 import cuda.tile as ct
 
-from kernelzoo.kernels.cutile.words import slim, taken_masked, wide
+from kernelzoo.kernels.cutile.words import slim, wide
 
 
 def one_a_row(x, group, strip, AXIS, SHAPE):
@@ -14,11 +14,6 @@ def one_a_row(x, group, strip, AXIS, SHAPE):
     shape = (SHAPE[0], SHAPE[1]) if AXIS == 2 else (SHAPE[0], SHAPE[2])
     found = ct.load(x, (group, strip), shape, padding_mode=ct.PaddingMode.ZERO, allow_tma=False)
     return ct.reshape(ct.astype(found, wide(x)), slim(SHAPE, AXIS, 1))
-
-
-def equal_to(least, x, place, AXIS, SHAPE):
-    """Which elements of a tile are equal to the least of their row."""
-    return taken_masked(x, place, float("nan"), AXIS, SHAPE) == least
 
 
 def shares_of(grad, count, DTYPE):

@@ -4,13 +4,24 @@ The whole vectors inside a row are an array of their own, of which each program 
 row at its ends is read by elements, by the first program.
 """
 
+from functools import partial
+
 import cuda.tile as ct
 import torch
 
 from kernelzoo.kernels.cutile.launch import bound
+from kernelzoo.kernels.cutile.softmax.online import FIT
 from kernelzoo.kernels.cutile.softmax.words import exponential, inverse_of, lowest, taken_in
 from kernelzoo.kernels.cutile.tiles import Cut, Tile, flat, inside_sizes, wide_dtype
-from kernelzoo.kernels.cutile.words import block_inside, ends_of, inside_of, masked_inside, memory_of, wide
+from kernelzoo.kernels.cutile.words import (
+    block_inside,
+    ends_of,
+    inside_of,
+    inside_taken,
+    memory_of,
+    stretches_inside,
+    wide,
+)
 from kernelzoo.launch import Launch, sequence
 from kernelzoo.layout import Rows
 
@@ -23,8 +34,13 @@ def leave_ragged_kernel(x, tops, totals, n, parts, span, PACK: ct.Constant[int],
     inside = inside_of(x, row, n, PACK)
     LANES = (1, 1, SIZE // PACK)
     top, total = lowest(x, LANES), ct.zeros(LANES, wide(x))
-    for i in range(part * span, min(part * span + span, ct.num_tiles(inside, 0, (SIZE,)))):
-        top, total = taken_in(top, total, masked_inside(inside, i, -float("inf"), SIZE), 2, PACK)
+    end = min(part * span + span, ct.num_tiles(inside, 0, (SIZE,)))
+    stretches = stretches_inside(inside, part * span, end, SIZE)
+    for WHOLE, first, last in ct.static_iter(stretches):
+        for i in range(first, last):
+            # Backwards, as the blocks that are read last are likeliest to be in L2 still when the others write.
+            block = inside_taken(inside, first + last - 1 - i, -float("inf"), SIZE, WHOLE)
+            top, total = taken_in(top, total, block, 2, PACK)
     top, total = ct.reshape(top, (SIZE // PACK,)), ct.reshape(total, (SIZE // PACK,))
     row_top = ct.max(top, 0, keepdims=True)
     row_total = ct.sum(total * exponential(top - row_top), 0, keepdims=True)
@@ -50,13 +66,13 @@ def write_ragged_kernel(
     top = ct.max(every_top, 0, keepdims=True)
     inverse = inverse_of(ct.sum(every_total * exponential(every_top - top), 0, keepdims=True))
     inside, target = inside_of(x, row, n, PACK), inside_of(out, row, n, PACK)
-    begin = part * span
-    end = min(begin + span, ct.num_tiles(inside, 0, (SIZE,)))
-    for i in range(begin, end):
-        # Backwards: what was read last is likeliest to be in L2 still.
-        block = begin + end - 1 - i
-        result = exponential(masked_inside(inside, block, -float("inf"), SIZE) - top) * inverse
-        ct.store(target, (block,), ct.astype(result, out.dtype), allow_tma=False)
+    end = min(part * span + span, ct.num_tiles(inside, 0, (SIZE,)))
+    stretches = stretches_inside(inside, part * span, end, SIZE)
+    for WHOLE, first, last in ct.static_iter(stretches):
+        for i in range(first, last):
+            # The index is the loop's own: see online.
+            result = exponential(inside_taken(inside, i, -float("inf"), SIZE, WHOLE) - top) * inverse
+            ct.store(target, (i,), ct.astype(result, out.dtype), check_bounds=not WHOLE, allow_tma=False)
     if part == 0:
         place, outside, ends = ends_of(x, row, n, -float("inf"), PACK)
         result = exponential(ends - top) * inverse
@@ -70,6 +86,6 @@ def launch_ragged_in_parts(id: str, x: torch.Tensor, out: torch.Tensor, rows: Ro
     pairs = [flat(x.new_empty(programs, dtype=wide_dtype(x.dtype))) for _ in range(2)]
     numbers, views = (rows.n, *plan), (flat(x), flat(out), *pairs)
     leaving = (views[0], *pairs)
-    leave = bound(id, leave_ragged_kernel, (x, out), leaving, numbers, (pack, size), programs, tile.warps)
-    merging = (plan.merged, pack, size)
-    return sequence(leave, bound(id, write_ragged_kernel, (x, out), views, numbers, merging, programs, tile.warps))
+    of_all = partial(bound, id, warps=tile.warps, programs=programs, occupancy=tile.occupancy(rows, FIT))
+    leave = of_all(leave_ragged_kernel, (x, out), leaving, numbers, (pack, size))
+    return sequence(leave, of_all(write_ragged_kernel, (x, out), views, numbers, (plan.merged, pack, size)))

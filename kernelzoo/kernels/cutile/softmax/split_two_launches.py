@@ -1,14 +1,16 @@
 """Several programs to one row: a launch that leaves (maximum, sum) pairs, and one that merges them and writes."""
 
+from functools import partial
+
 import cuda.tile as ct
 import torch
 
 from kernelzoo.kernels.cutile import tiles
 from kernelzoo.kernels.cutile.launch import bound, device_of
-from kernelzoo.kernels.cutile.softmax.online import BLOCK_BYTES
+from kernelzoo.kernels.cutile.softmax.online import BLOCK_BYTES, FIT
 from kernelzoo.kernels.cutile.softmax.ragged_parts_kernel import launch_ragged_in_parts
-from kernelzoo.kernels.cutile.softmax.words import exponential, inverse_of, lanes_of, lowest, taken_in
-from kernelzoo.kernels.cutile.words import block_at, slim, taken_masked, tile_of, wide
+from kernelzoo.kernels.cutile.softmax.words import exponential, inverse_of, lowest, taken_in
+from kernelzoo.kernels.cutile.words import block_at, lanes_of, slim, stretches_of, taken_of, tile_of, wide
 from kernelzoo.launch import Launch, sequence
 from kernelzoo.layout import rows_of
 from kernelzoo.registry import register
@@ -24,9 +26,14 @@ def leave_kernel(
     part = ct.bid(0) % parts
     top = lowest(x, lanes_of(SHAPE, AXIS, FOLD))
     total = ct.zeros(lanes_of(SHAPE, AXIS, FOLD), wide(x))
-    for i in range(part * span, min(part * span + span, ct.num_tiles(x, AXIS, SHAPE))):
-        place = block_at(group, strip, i, AXIS)
-        top, total = taken_in(top, total, taken_masked(x, place, -float("inf"), AXIS, SHAPE), AXIS, FOLD)
+    end = min(part * span + span, ct.num_tiles(x, AXIS, SHAPE))
+    stretches = stretches_of(x, strip, part * span, end, AXIS, SHAPE)
+    for WHOLE, first, last in ct.static_iter(stretches):
+        for i in range(first, last):
+            # Backwards, as the blocks that are read last are likeliest to be in L2 still when the others write.
+            place = block_at(group, strip, first + last - 1 - i, AXIS)
+            block = taken_of(x, place, -float("inf"), AXIS, SHAPE, WHOLE)
+            top, total = taken_in(top, total, block, AXIS, FOLD)
     row_top = ct.max(top, AXIS, keepdims=True)
     row_total = ct.sum(total * exponential(top - row_top), AXIS, keepdims=True)
     ct.store(tops, block_at(group, strip, part, AXIS), row_top, allow_tma=False)
@@ -49,13 +56,14 @@ def write_kernel(
     every_total = ct.load(totals, place, pairs, padding_mode=ct.PaddingMode.ZERO, allow_tma=False)
     top = ct.max(every_top, AXIS, keepdims=True)
     inverse = inverse_of(ct.sum(every_total * exponential(every_top - top), AXIS, keepdims=True))
-    begin = part * span
-    end = min(begin + span, ct.num_tiles(x, AXIS, SHAPE))
-    for i in range(begin, end):
-        # Backwards: what was read last is likeliest to be in L2 still.
-        place = block_at(group, strip, begin + end - 1 - i, AXIS)
-        result = exponential(taken_masked(x, place, -float("inf"), AXIS, SHAPE) - top) * inverse
-        ct.store(out, place, ct.astype(result, out.dtype), allow_tma=False)
+    end = min(part * span + span, ct.num_tiles(x, AXIS, SHAPE))
+    stretches = stretches_of(x, strip, part * span, end, AXIS, SHAPE)
+    for WHOLE, first, last in ct.static_iter(stretches):
+        for i in range(first, last):
+            # The index is the loop's own: see online.
+            place = block_at(group, strip, i, AXIS)
+            result = exponential(taken_of(x, place, -float("inf"), AXIS, SHAPE, WHOLE) - top) * inverse
+            ct.store(out, place, ct.astype(result, out.dtype), check_bounds=not WHOLE, allow_tma=False)
 
 
 @register("cutile", "softmax", "split_two_launches")
@@ -72,8 +80,7 @@ def split_two_launches(x: torch.Tensor, out: torch.Tensor) -> Launch:
     source, target = tiles.seen_all(rows, tile, (x, out))
     pairs = [tiles.left(rows, tile, plan, x, tiles.wide_dtype(x.dtype)) for _ in range(2)]
     constants, programs = (tile.axis, tile.shape), tile.count(rows) * plan.parts
-    leave = bound(
-        id, leave_kernel, (x, out), (source, *pairs), plan, (tile.fold(rows), *constants), programs, tile.warps
-    )
-    views, merging = (source, target, *pairs), (plan.merged, *constants)
-    return sequence(leave, bound(id, write_kernel, (x, out), views, plan, merging, programs, tile.warps))
+    of_all = partial(bound, id, warps=tile.warps, programs=programs, occupancy=tile.occupancy(rows, FIT))
+    leave = of_all(leave_kernel, (x, out), (source, *pairs), plan, (tile.fold(rows), *constants))
+    write = of_all(write_kernel, (x, out), (source, target, *pairs), plan, (plan.merged, *constants))
+    return sequence(leave, write)

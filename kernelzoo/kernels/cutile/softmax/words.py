@@ -6,8 +6,6 @@ bits on rows with a large offset. ``ct.max`` may drop a NaN, and the sum brings 
 
 import cuda.tile as ct
 
-from kernelzoo.kernels.cutile.words import slim
-
 LOG2_E = 1.4426950408889634
 
 
@@ -40,11 +38,6 @@ def lowest(x, SHAPE):
     if x.dtype == ct.float64:
         return ct.bitcast(ct.full(SHAPE, -(2**52) - 1, ct.int64), ct.float64)
     return ct.full(SHAPE, -3.4028234663852886e38, ct.float32)
-
-
-def lanes_of(SHAPE, AXIS, FOLD):
-    """The shape of the running pairs of a tile: along memory one to FOLD neighbours, across it one to each element."""
-    return slim(SHAPE, AXIS, SHAPE[2] // FOLD) if AXIS == 2 else SHAPE
 
 
 def taken_in(top, total, x, AXIS, FOLD):
