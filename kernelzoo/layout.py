@@ -148,10 +148,10 @@ class Rows(Layout):
 
     @property
     def ragged(self) -> bool:
-        """Whether rows of a few vectors follow each other without a gap, and begin anywhere in vectors though the first
-        begins with one."""
-        vector = self.whole_vector
-        return self.one_piece and self.aligned and self.n % vector > 0 and self.n >= 4 * vector
+        """Whether rows of a few vectors, or a row alone, follow each other without a gap, and begin anywhere in vectors
+        though the first begins with one."""
+        vector, alone = self.whole_vector, self.total == 1 and self.contiguous
+        return (self.one_piece or alone) and self.aligned and self.n % vector > 0 and self.n >= 4 * vector
 
     @cached_property
     def common(self) -> int:

@@ -139,6 +139,22 @@ def test_rows_that_start_anywhere_are_read_and_written_by_vectors_inside(
     assert {direction: alone[direction] - vectors[direction] for direction in alone} == {"ld": inputs, "st": 1}
 
 
+@pytest.mark.parametrize(
+    ("op", "shape"),
+    [
+        ("softmax", (1823, 781)),
+        ("softmax", (1, 300017)),
+        ("softmax_backward", (1823, 781)),
+        ("min", (1, 300017)),
+    ],
+    ids=str,
+)
+def test_rows_that_start_anywhere_and_one_alone_are_read_by_vectors_inside(op: str, shape: tuple[int, int]) -> None:
+    """Also rows of half precision of which a program could hold several."""
+    for program in programs(operations.OPERATIONS[op], "auto", shape, 1, torch.bfloat16, "sm_90"):
+        assert "ragged_" in program.compiled.name and occurrences(VECTORS, program), str(program)
+
+
 @pytest.mark.parametrize("dtype", [*FLOATS, torch.int32, torch.uint8], ids=str)
 @pytest.mark.parametrize("form", ["rows", "rows_deferred_block", "split_arrival"])
 def test_minima_of_rows_that_start_anywhere_read_vectors_inside(form: str, dtype: Any) -> None:

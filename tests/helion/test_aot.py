@@ -104,6 +104,17 @@ def test_every_form_reads_and_writes_16_bytes_at_a_time(op: operations.Operation
 
 
 @pytest.mark.parametrize(
+    ("op", "shape"),
+    [("softmax", (1823, 781)), ("softmax", (5, 300017)), ("softmax", (1, 300017)), ("min", (1, 300017))],
+    ids=str,
+)
+def test_rows_that_start_anywhere_and_one_alone_are_read_by_vectors_inside(op: str, shape: tuple[int, int]) -> None:
+    made = programs(operations.OPERATIONS[op], "auto", shape, 1, torch.bfloat16, "sm_90")
+    assert "ragged" in made[0 if op == "min" else -1].name, made
+    assert occurrences(LOAD, made[0]) and (op == "min" or occurrences(STORE, made[-1]))
+
+
+@pytest.mark.parametrize(
     ("form", "shape", "axis"),
     [
         ("fused", (4096, 4096), 1),

@@ -33,7 +33,7 @@ def auto(x: torch.Tensor, out: torch.Tensor) -> str:
             return "columns"
         many = block(rows, BLOCK_BYTES, 2).count(rows) >= device.multiprocessors
         return "online" if many else "split_two_launches"
-    if tiles.short_tile(knobs, device, rows, 1) is not None:
+    if tiles.short_tile(knobs, device, rows, 1) is not None and not tiles.is_by_vectors(knobs, rows, x):
         return "multi_row_tile"
     if rows.n <= HELD_BYTES // wide_bytes(rows):
         return "fused"

@@ -1,5 +1,7 @@
 """Launch numbers of the tiles of short rows that programs hold."""
 
+import torch
+
 from kernelzoo.device import Device
 from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.cutile import tiles
@@ -18,11 +20,20 @@ class Numbers:
     tiles_per_sm: int = knob(
         16, among=(4, 8, 16, 32), unit="tiles", why="such tiles are made no larger than leaves each SM so many"
     )
+    ragged: int = knob(
+        256, among=(128, 256, 512, 1024), unit="elements",
+        why="of a row in half precision that begins anywhere, from which on a program has one, and reads vectors",
+    )  # fmt: skip
 
 
 def short_tile(knobs: Numbers, device: Device, rows: Rows, inputs: int) -> Tile | None:
     """A tile of short rows side by side, None where a program holds no two."""
     return tiles.short_tile(knobs.tile_bytes, knobs.tiles_per_sm, device, rows, inputs)
+
+
+def is_by_vectors(knobs: Numbers, rows: Rows, x: torch.Tensor) -> bool:
+    """Whether a program is better given one row that begins anywhere than several, whose elements it reads alone."""
+    return tiles.is_ragged(rows, x) and rows.itemsize == 2 and rows.n >= knobs.ragged
 
 
 def short_or_refuse(knobs: Numbers, device: Device, rows: Rows, inputs: int, id: str) -> Tile:
