@@ -24,6 +24,8 @@ from compiled_steps import Binds  # noqa: E402
 import kernelzoo  # noqa: E402
 from kernelzoo import operations  # noqa: E402
 from kernelzoo.errors import UnsupportedProblemError  # noqa: E402
+from kernelzoo.kernels.cutile import tiles  # noqa: E402
+from kernelzoo.layout import rows_of  # noqa: E402
 
 BINDS = Binds("cutile")
 bind = BINDS.bind
@@ -115,3 +117,20 @@ def test_minima_of_rows_that_start_anywhere(form: str, dtype: Any, monkeypatch: 
         outs[0].fill_(77)
         launch()
         assert torch.equal(outs[0].nan_to_num(200), x.amin(1).nan_to_num(200))
+
+
+@pytest.mark.parametrize("dtype", FLOATS[:2], ids=str)
+@pytest.mark.parametrize(("n", "blocks"), [(8192, 2), (17000, 4), (17003, 4), (40003, 8)], ids=str)
+def test_a_cluster_goes_through_a_row(n: int, blocks: int, dtype: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With whole blocks alone and with others; NaN and infinities are any block's."""
+    monkeypatch.setattr(backend, "stand_in", Machine())
+    x = _special((5, n), 1, dtype)
+    args = operations.Arguments((x,), (1,))
+    outs = operations.OPERATIONS["softmax"].allocate(args)
+    rows = rows_of(*(tensor.view(5, n, 1) for tensor in (x, outs[0])))
+    assert tiles.shared(rows, tiles.Tile((1, 1, 4096), 2, 8), Machine.device, 4)[1] == blocks
+    launch = operations.OPERATIONS["softmax"].launch(bind(operations.OPERATIONS["softmax"], "online"), args, outs)
+    for _ in range(2):
+        outs[0].fill_(7.0)
+        launch()
+        torch.testing.assert_close(outs[0].double(), x.double().softmax(1), rtol=1e-2, atol=1e-5, equal_nan=True)

@@ -32,6 +32,10 @@ MOST_PARTS = 512
 """Programs to a tile, at the most: each, or the last, reads what all of them have left."""
 
 
+MOST_SHARED = 8
+"""Blocks of a cluster: what every device that has clusters takes."""
+
+
 class Tile(NamedTuple):
     """A tile: its size along the three axes of an array of rows, the axis of the elements, and warps of a program."""
 
@@ -49,10 +53,11 @@ class Tile(NamedTuple):
         found = (rows.columns if self.axis == 1 else None) or rows
         return cdiv(found.outer, self.shape[0]) * cdiv(found.inner, self.shape[3 - self.axis])
 
-    def occupancy(self, rows: Rows, many: int) -> int | None:
+    def occupancy(self, rows: Rows, many: int, ragged: bool = False) -> int | None:
         """So many programs that loop over blocks, or in float64, whose exponential takes more registers, one less; the
-        compiler's own number where lanes keep something for each element of a tile and not for each vector."""
-        return None if self.axis == 1 else many - (rows.itemsize == 8)
+        compiler's own number where lanes have no vectors. ragged: they have, though rows begin anywhere."""
+        vectors = ragged or rows.common * rows.itemsize >= VECTOR_BYTES
+        return many - (rows.itemsize == 8) if vectors and self.axis == 2 else None
 
     def fold(self, rows: Rows) -> int:
         """Elements of a vector, as far as a row has them in a tile, of which a lane makes one."""
@@ -164,6 +169,21 @@ def cut(rows: Rows, tile: Tile, device: Device) -> Cut:
     parts = max(1, min(blocks, max(2, min(wanted, MOST_PARTS, lanes * rows.n // LEAST_PART))))
     span = cdiv(blocks, parts)
     return Cut(cdiv(blocks, span), span)
+
+
+def shared(rows: Rows, tile: Tile, device: Device, fit: int) -> tuple[Tile, int]:
+    """A block of a row for a program that is a cluster and reads its row twice, and blocks of that cluster: as few as
+    fill the device and let the rows that are on their way at a time stay in half of L2 until they are read again.
+
+    fit: programs of one block on a multiprocessor.
+    """
+    blocks, places = 1, fit * device.multiprocessors
+    while tile.shape[:2] == (1, 1) and 2 * blocks <= min(MOST_SHARED, device.cluster_blocks, rows.n // tile.block):
+        at_a_time = min(rows.total, places // blocks) * rows.n * rows.itemsize
+        if rows.total * blocks >= places and at_a_time <= device.l2_bytes // 2:
+            break
+        blocks *= 2
+    return tile._replace(shape=(*tile.shape[:2], tile.shape[2] * blocks)), blocks
 
 
 def is_ragged(rows: Rows, x: torch.Tensor) -> bool:

@@ -86,6 +86,6 @@ def launch_ragged_in_parts(id: str, x: torch.Tensor, out: torch.Tensor, rows: Ro
     pairs = [flat(x.new_empty(programs, dtype=wide_dtype(x.dtype))) for _ in range(2)]
     numbers, views = (rows.n, *plan), (flat(x), flat(out), *pairs)
     leaving = (views[0], *pairs)
-    of_all = partial(bound, id, warps=tile.warps, programs=programs, occupancy=tile.occupancy(rows, FIT))
+    of_all = partial(bound, id, warps=tile.warps, programs=programs, occupancy=tile.occupancy(rows, FIT, True))
     leave = of_all(leave_ragged_kernel, (x, out), leaving, numbers, (pack, size))
     return sequence(leave, of_all(write_ragged_kernel, (x, out), views, numbers, (plan.merged, pack, size)))
