@@ -128,7 +128,7 @@ def test_a_cluster_goes_through_a_row(n: int, blocks: int, dtype: Any, monkeypat
     args = operations.Arguments((x,), (1,))
     outs = operations.OPERATIONS["softmax"].allocate(args)
     rows = rows_of(*(tensor.view(5, n, 1) for tensor in (x, outs[0])))
-    assert tiles.shared(rows, tiles.Tile((1, 1, 4096), 2, 8), Machine.device, 4)[1] == blocks
+    assert tiles.cluster_block(rows, tiles.Tile((1, 1, 4096), 2, 8), Machine.device, 4)[1] == blocks
     launch = operations.OPERATIONS["softmax"].launch(bind(operations.OPERATIONS["softmax"], "online"), args, outs)
     for _ in range(2):
         outs[0].fill_(7.0)

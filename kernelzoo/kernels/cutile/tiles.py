@@ -31,9 +31,8 @@ LEAST_PART = 4096
 MOST_PARTS = 512
 """Programs to a tile, at the most: each, or the last, reads what all of them have left."""
 
-
-MOST_SHARED = 8
-"""Blocks of a cluster: what every device that has clusters takes."""
+MOST_CLUSTER = 8
+"""Blocks of a cluster that goes through a row, at the most: every device with clusters takes so many."""
 
 
 class Tile(NamedTuple):
@@ -54,8 +53,9 @@ class Tile(NamedTuple):
         return cdiv(found.outer, self.shape[0]) * cdiv(found.inner, self.shape[3 - self.axis])
 
     def occupancy(self, rows: Rows, many: int, ragged: bool = False) -> int | None:
-        """So many programs that loop over blocks, or in float64, whose exponential takes more registers, one less; the
-        compiler's own number where lanes have no vectors. ragged: they have, though rows begin anywhere."""
+        """How many programs that loop over blocks the compiler must let fit on a multiprocessor: so many, one less in
+        float64, whose exponential takes more registers, and None, its own choice, where lanes have no vectors. ragged:
+        they have, though rows begin anywhere."""
         vectors = ragged or rows.common * rows.itemsize >= VECTOR_BYTES
         return many - (rows.itemsize == 8) if vectors and self.axis == 2 else None
 
@@ -171,14 +171,14 @@ def cut(rows: Rows, tile: Tile, device: Device) -> Cut:
     return Cut(cdiv(blocks, span), span)
 
 
-def shared(rows: Rows, tile: Tile, device: Device, fit: int) -> tuple[Tile, int]:
+def cluster_block(rows: Rows, tile: Tile, device: Device, fit: int) -> tuple[Tile, int]:
     """A block of a row for a program that is a cluster and reads its row twice, and blocks of that cluster: as few as
     fill the device and let the rows that are on their way at a time stay in half of L2 until they are read again.
 
     fit: programs of one block on a multiprocessor.
     """
     blocks, places = 1, fit * device.multiprocessors
-    while tile.shape[:2] == (1, 1) and 2 * blocks <= min(MOST_SHARED, device.cluster_blocks, rows.n // tile.block):
+    while tile.shape[:2] == (1, 1) and 2 * blocks <= min(MOST_CLUSTER, device.cluster_blocks, rows.n // tile.block):
         at_a_time = min(rows.total, places // blocks) * rows.n * rows.itemsize
         if rows.total * blocks >= places and at_a_time <= device.l2_bytes // 2:
             break

@@ -109,7 +109,7 @@ def block_inside(inside, block, padding, SIZE):
     return masked_inside(inside, block, padding, SIZE)
 
 
-def inside_taken(inside, block, padding, SIZE, WHOLE):
+def taken_inside(inside, block, padding, SIZE, WHOLE):
     """The same of a block that is known to be whole, or not."""
     if WHOLE:
         return whole_inside(inside, block, SIZE)

@@ -55,7 +55,7 @@ def online(x: torch.Tensor, out: torch.Tensor) -> Launch:
     is a cluster, so that L2 has what it reads again.
     """
     id, rows, device = "cutile/softmax/online", rows_of(x, out), device_of(x)
-    tile, blocks = tiles.shared(rows, tiles.block(rows, BLOCK_BYTES, 2), device, FIT)
+    tile, blocks = tiles.cluster_block(rows, tiles.block(rows, BLOCK_BYTES, 2), device, FIT)
     ragged = tile.shape[:2] == (1, 1) and tiles.is_ragged(rows, x)
     occupancy = tile.occupancy(rows, FIT, ragged)
     if ragged:

@@ -10,7 +10,7 @@ import torch
 from kernelzoo.kernels.cutile.launch import bound
 from kernelzoo.kernels.cutile.softmax.words import exponential, inverse_of, lowest, taken_in
 from kernelzoo.kernels.cutile.tiles import flat, inside_sizes
-from kernelzoo.kernels.cutile.words import ends_of, inside_of, inside_taken, memory_of, stretches_inside, wide
+from kernelzoo.kernels.cutile.words import ends_of, inside_of, memory_of, stretches_inside, taken_inside, wide
 from kernelzoo.launch import Launch
 from kernelzoo.layout import Rows
 
@@ -27,7 +27,7 @@ def ragged_online_kernel(x, out, n, PACK: ct.Constant[int], SIZE: ct.Constant[in
     for WHOLE, first, last in ct.static_iter(stretches):
         for i in range(first, last):
             # Backwards, as the blocks that are read last are likeliest to be in a cache still when the others write.
-            block = inside_taken(inside, first + last - 1 - i, -float("inf"), SIZE, WHOLE)
+            block = taken_inside(inside, first + last - 1 - i, -float("inf"), SIZE, WHOLE)
             top, total = taken_in(top, total, block, 2, PACK)
     top, total = ct.reshape(top, (SIZE // PACK,)), ct.reshape(total, (SIZE // PACK,))
     place, outside, ends = ends_of(x, row, n, -float("inf"), PACK)
@@ -37,7 +37,7 @@ def ragged_online_kernel(x, out, n, PACK: ct.Constant[int], SIZE: ct.Constant[in
     for WHOLE, first, last in ct.static_iter(stretches):
         for i in range(first, last):
             # The index is the loop's own: see online.
-            result = exponential(inside_taken(inside, i, -float("inf"), SIZE, WHOLE) - row_top) * inverse
+            result = exponential(taken_inside(inside, i, -float("inf"), SIZE, WHOLE) - row_top) * inverse
             ct.store(target, (i,), ct.astype(result, out.dtype), check_bounds=not WHOLE, allow_tma=False)
     memory_of(out, row, n).store_offset(place, ct.astype(ends * inverse, out.dtype), mask=outside)
 

@@ -17,9 +17,9 @@ from kernelzoo.kernels.cutile.words import (
     block_inside,
     ends_of,
     inside_of,
-    inside_taken,
     memory_of,
     stretches_inside,
+    taken_inside,
     wide,
 )
 from kernelzoo.launch import Launch, sequence
@@ -39,7 +39,7 @@ def leave_ragged_kernel(x, tops, totals, n, parts, span, PACK: ct.Constant[int],
     for WHOLE, first, last in ct.static_iter(stretches):
         for i in range(first, last):
             # Backwards, as the blocks that are read last are likeliest to be in L2 still when the others write.
-            block = inside_taken(inside, first + last - 1 - i, -float("inf"), SIZE, WHOLE)
+            block = taken_inside(inside, first + last - 1 - i, -float("inf"), SIZE, WHOLE)
             top, total = taken_in(top, total, block, 2, PACK)
     top, total = ct.reshape(top, (SIZE // PACK,)), ct.reshape(total, (SIZE // PACK,))
     row_top = ct.max(top, 0, keepdims=True)
@@ -71,7 +71,7 @@ def write_ragged_kernel(
     for WHOLE, first, last in ct.static_iter(stretches):
         for i in range(first, last):
             # The index is the loop's own: see online.
-            result = exponential(inside_taken(inside, i, -float("inf"), SIZE, WHOLE) - top) * inverse
+            result = exponential(taken_inside(inside, i, -float("inf"), SIZE, WHOLE) - top) * inverse
             ct.store(target, (i,), ct.astype(result, out.dtype), check_bounds=not WHOLE, allow_tma=False)
     if part == 0:
         place, outside, ends = ends_of(x, row, n, -float("inf"), PACK)
