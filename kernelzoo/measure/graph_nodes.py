@@ -28,19 +28,20 @@ class _Kernel(ctypes.Structure):
 
 def nodes_of(stream: int) -> Nodes:
     """Those of the graph that this stream, a CUDA handle, is captured into."""
+    driver = ctypes.CDLL("libcuda.so.1")  # once: a graph has thousands of nodes
     state, number, graph, count = ctypes.c_int(), ctypes.c_uint64(), ctypes.c_void_p(), ctypes.c_size_t()
     outputs = map(ctypes.byref, (state, number, graph))
-    _call("cuStreamGetCaptureInfo_v2", ctypes.c_void_p(stream), *outputs, None, None)
-    _call("cuGraphGetNodes", graph, None, ctypes.byref(count))
+    _call(driver, "cuStreamGetCaptureInfo_v2", ctypes.c_void_p(stream), *outputs, None, None)
+    _call(driver, "cuGraphGetNodes", graph, None, ctypes.byref(count))
     nodes = (ctypes.c_void_p * count.value)()
     if count.value:
-        _call("cuGraphGetNodes", graph, nodes, ctypes.byref(count))
+        _call(driver, "cuGraphGetNodes", graph, nodes, ctypes.byref(count))
     found = Nodes()
     for node in map(ctypes.c_void_p, nodes):
         kind, kernel = ctypes.c_int(), _Kernel()
-        _call("cuGraphNodeGetType", node, ctypes.byref(kind))
+        _call(driver, "cuGraphNodeGetType", node, ctypes.byref(kind))
         if kind.value == _KERNEL:
-            _call("cuGraphKernelNodeGetParams_v2", node, ctypes.byref(kernel))
+            _call(driver, "cuGraphKernelNodeGetParams_v2", node, ctypes.byref(kernel))
         found[kind.value, kernel.function or 0, kernel.handle or 0, *kernel.sizes] += 1
     return found
 
@@ -55,7 +56,7 @@ def alike(found: Nodes, apart: Nodes, launches: int) -> None:
         )
 
 
-def _call(name: str, *arguments: object) -> None:
-    status = getattr(ctypes.CDLL("libcuda.so.1"), name)(*arguments)
+def _call(driver: ctypes.CDLL, name: str, *arguments: object) -> None:
+    status = getattr(driver, name)(*arguments)
     if status:
         raise RuntimeError(f"{name}: CUDA error {status}")

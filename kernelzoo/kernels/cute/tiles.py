@@ -281,15 +281,21 @@ SHORT_THREADS = 128
 SHORT_VECTORS = 4
 """Of a short row, to a thread."""
 
+SHORT_ELEMENTS = 4
+"""Of a short row that has no vectors, to a thread: so many at the least, and less than twice as many."""
 
-def short_tile(given: Problem, inputs: int) -> Tile | None:
-    """A tile of short rows side by side, None where a row is no warp's, or rows lie across memory."""
+
+def short_tile(given: Problem, inputs: int, elements: int = SHORT_ELEMENTS) -> Tile | None:
+    """A tile of short rows side by side, None where a row is no warp's, or rows lie across memory. elements: to a
+    thread, where rows have no vectors."""
     vector = given.vector()
     vectors = cdiv(given.room, vector)
     if given.across or vectors > WARP * SHORT_VECTORS or given.total < 2:
         return None
-    usual = min(most_each(given, vector, inputs), max(2, 4 // vector))
+    usual = min(most_each(given, vector, inputs), elements if vector == 1 else max(2, 4 // vector))
     lanes = min(WARP, power_of_two(cdiv(vectors, usual)))
+    if vector == 1 and cdiv(vectors, usual) < lanes and cdiv(vectors, lanes // 2) <= most_each(given, 1, inputs):
+        lanes //= 2
     return tile(given, SHORT_THREADS, lanes, vector, cdiv(vectors, lanes))
 
 

@@ -31,9 +31,6 @@ LEAST_PART = 4096
 MOST_PARTS = 512
 """Programs to a tile, at the most: each, or the last, reads what all of them have left."""
 
-MOST_CLUSTER = 8
-"""Blocks of a cluster that goes through a row, at the most: every device with clusters takes so many."""
-
 
 class Tile(NamedTuple):
     """A tile: its size along the three axes of an array of rows, the axis of the elements, and warps of a program."""
@@ -100,9 +97,9 @@ def row_tile(rows: Rows, inputs: int, id: str) -> Tile:
 
 
 def short_tile(bytes: int, tiles_per_sm: int, device: Device, rows: Rows, inputs: int) -> Tile | None:
-    """A tile of short rows side by side, of so many bytes as computed; None where that is no two rows."""
+    """A tile of short rows side by side, of so many bytes as computed of each input; None where that is no two rows."""
     cols = power_of_two(rows.n)
-    many = bytes // wide_bytes(rows) // inputs // cols
+    many = bytes // wide_bytes(rows) // cols
     if rows.across or many < 2:
         return None
     even = power_of_two(1 + rows.total // (tiles_per_sm * device.multiprocessors))
@@ -169,21 +166,6 @@ def cut(rows: Rows, tile: Tile, device: Device) -> Cut:
     parts = max(1, min(blocks, max(2, min(wanted, MOST_PARTS, lanes * rows.n // LEAST_PART))))
     span = cdiv(blocks, parts)
     return Cut(cdiv(blocks, span), span)
-
-
-def cluster_block(rows: Rows, tile: Tile, device: Device, fit: int) -> tuple[Tile, int]:
-    """A block of a row for a program that is a cluster and reads its row twice, and blocks of that cluster: as few as
-    fill the device and let the rows that are on their way at a time stay in half of L2 until they are read again.
-
-    fit: programs of one block on a multiprocessor.
-    """
-    blocks, places = 1, fit * device.multiprocessors
-    while tile.shape[:2] == (1, 1) and 2 * blocks <= min(MOST_CLUSTER, device.cluster_blocks, rows.n // tile.block):
-        at_a_time = min(rows.total, places // blocks) * rows.n * rows.itemsize
-        if rows.total * blocks >= places and at_a_time <= device.l2_bytes // 2:
-            break
-        blocks *= 2
-    return tile._replace(shape=(*tile.shape[:2], tile.shape[2] * blocks)), blocks
 
 
 def is_ragged(rows: Rows, x: torch.Tensor) -> bool:

@@ -15,18 +15,18 @@ SHORT_COLUMNS = 512
 
 @launch_table("cute", "min")
 class Knobs:
-    """Shipped values are no card's yet."""
+    """Shipped values are those of an H200."""
 
     row_bytes: int = knob(
-        32768,
-        among=(16384, 32768, 65536),
+        65536,
+        among=(32768, 65536, 131072),
         unit="bytes",
         why="of a longer row, if rows are few, several blocks take parts",
     )
     columns_crowd: int = knob(
         2, among=(1, 2, 4), unit="blocks per SM", why="of strips, below which several take parts of each"
     )
-    crowd: int = knob(4, among=(2, 4, 8), unit="blocks per SM", why="below which rows are few")
+    crowd: int = knob(1, among=(1, 2, 4), unit="blocks per SM", why="below which rows are few")
 
 
 @chooser("cute", "min", "auto")

@@ -11,6 +11,10 @@ def plain(x: torch.Tensor) -> torch.Tensor:
     return x.view(torch.uint8) if x.dtype == torch.bool else x
 
 
+ELEMENTS = 8
+"""Of a short row that has no vectors, to a thread: twice as many as where results take its registers."""
+
+
 def row_tile(given: Problem) -> Tile:
     """Several short rows, or a block of one row."""
-    return tiles.short_tile(given, 1) or tiles.block(given)
+    return tiles.short_tile(given, 1, ELEMENTS) or tiles.block(given)

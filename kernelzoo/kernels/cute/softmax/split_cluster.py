@@ -49,6 +49,10 @@ multiprocessor then have registers, and one reads while the other computes."""
 LEAST = 2048
 """Elements of a row that are worth a cluster."""
 
+THREADS = (128, 256, MOST_THREADS)
+"""In a block: the fewest that hold a row, since many small blocks on a multiprocessor overlap their exchanges. Of a row
+that begins anywhere 256 at least."""
+
 
 @cute.kernel
 def cluster_kernel(
@@ -130,13 +134,14 @@ def cluster_tile(given: Problem, device: Device) -> tuple[Tile, int] | None:
     vector = given.vector()
     vectors, most = cdiv(given.room, vector), most_each(given, vector, 1)
     usual = min(most, 16, USUAL_BYTES // given.wide_bytes // vector)
-    blocks = min(MOST_BLOCKS, device.cluster_blocks, max(2, power_of_two(cdiv(vectors, MOST_THREADS * usual))))
-    threads = min(MOST_THREADS, max(WARP, power_of_two(cdiv(vectors, blocks * usual))))
-    each = cdiv(vectors, blocks * threads)
-    if each > most:
-        return None
-    made = tiles.tile(given, threads, threads, vector, each)
-    return replace(made, whole=not made.shifted and given.n == blocks * made.block), blocks
+    for many in THREADS[given.shifted :]:
+        blocks = min(MOST_BLOCKS, device.cluster_blocks, max(2, power_of_two(cdiv(vectors, many * usual))))
+        threads = min(many, max(WARP, power_of_two(cdiv(vectors, blocks * usual))))
+        each = cdiv(vectors, blocks * threads)
+        if each <= most:
+            made = tiles.tile(given, threads, threads, vector, each)
+            return replace(made, whole=not made.shifted and given.n == blocks * made.block), blocks
+    return None
 
 
 @register("cute", "softmax", "split_cluster")

@@ -5,6 +5,7 @@ import torch
 from kernelzoo.kernels.cutile.launch import device_of
 from kernelzoo.kernels.cutile.min import tiles
 from kernelzoo.kernels.cutile.min.tiles import column_tile, plain, row_tile
+from kernelzoo.kernels.cutile.tiles import is_ragged
 from kernelzoo.layout import rows_of
 from kernelzoo.registry import chooser
 from kernelzoo.tables import knob, launch_table, of
@@ -18,25 +19,32 @@ class Knobs(tiles.Numbers):
     """What depends on the card."""
 
     row_bytes: int = knob(
-        32768,
-        among=(16384, 32768, 65536),
+        65536,
+        among=(32768, 65536, 131072),
         unit="bytes",
         why="of a longer row, if rows are few, several programs take parts",
     )
-    crowd: int = knob(4, among=(2, 4, 8), unit="programs per SM", why="below which rows are few")
+    crowd: int = knob(1, among=(1, 2, 4), unit="programs per SM", why="below which rows are few")
+    deferred: int = knob(4, among=(2, 4, 8), unit="programs per SM", why="below which a minimum stays a block")
 
 
 @chooser("cutile", "min", "auto")
 def auto(x: torch.Tensor, out: torch.Tensor) -> str:
     """By rows where there are enough of them for all of the device, otherwise by parts of rows."""
-    rows, device = rows_of(plain(x), plain(out)), device_of(x)
+    x, out = plain(x), plain(out)
+    rows, device = rows_of(x, out), device_of(x)
     knobs = of(Knobs, device.index)
     if rows.across:
         few = 2 * column_tile(rows, "cutile/min/columns").count(rows) < device.multiprocessors
         return "columns_split" if few and rows.n > SHORT_COLUMNS else "columns"
     if rows.n * rows.itemsize > knobs.row_bytes and rows.total < knobs.crowd * device.multiprocessors:
         return "split_arrival"
-    return "rows" if row_tile(knobs, rows).block >= rows.n else "rows_deferred_block"
+    tile = row_tile(knobs, knobs.block_bytes, rows)
+    if tile.shape[:2] == (1, 1) and tile.block >= rows.n and rows.itemsize == 2 and is_ragged(rows, x):
+        # Reduced at once, its elements change places in shared memory.
+        return "rows_deferred_block"
+    many = rows.total >= knobs.deferred * device.multiprocessors
+    return "rows" if tile.block >= rows.n or many else "rows_deferred_block"
 
 
 @chooser("cutile", "min", "split")

@@ -34,7 +34,8 @@ def rows(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """Parallel over rows; every block of a row is reduced to a scalar before it is combined."""
     x, out = plain(x), plain(out)
     rows = rows_of(x, out)
-    tile = row_tile(of(Numbers, device_of(x).index), rows)
+    knobs = of(Numbers, device_of(x).index)
+    tile = row_tile(knobs, knobs.block_bytes, rows)
     if tile.shape[:2] == (1, 1) and tiles.is_ragged(rows, x):
         return launch_of_ragged("cutile/min/rows", x, out, rows, tile)
     views, constants = tiles.seen_all(rows, tile, (x, out)), kinds(rows, x.dtype, tile)

@@ -18,7 +18,8 @@ def rows_deferred_block(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """Parallel over rows; the running minimum stays a whole tile, reduced across lanes once, after the loop."""
     x, out = plain(x), plain(out)
     rows = rows_of(x, out)
-    tile = row_tile(of(Numbers, device_of(x).index), rows)
+    knobs = of(Numbers, device_of(x).index)
+    tile = row_tile(knobs, knobs.deferred_bytes, rows)
     id = "cutile/min/rows_deferred_block"
     if tile.shape[:2] == (1, 1) and is_ragged(rows, x):
         return launch_of_ragged(id, x, out, rows, tile, deferred=True)

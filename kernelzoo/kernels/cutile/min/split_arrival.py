@@ -21,7 +21,8 @@ def split_arrival(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """
     x, out = plain(x), plain(out)
     rows = rows_of(x, out)
-    tile = row_tile(of(Numbers, device_of(x).index), rows)
+    knobs = of(Numbers, device_of(x).index)
+    tile = row_tile(knobs, knobs.deferred_bytes, rows)
     id = "cutile/min/split_arrival"
     if tile.shape[:2] == (1, 1) and is_ragged(rows, x):
         return launch_ragged_in_parts(id, x, out, rows, tile)

@@ -8,15 +8,21 @@ from kernelzoo.layout import Rows, power_of_two
 from kernelzoo.tables import knob, numbers
 
 TILE_ELEMENTS = 8192
-"""A tile of elements narrower than two bytes ends here."""
+"""A block of elements narrower than two bytes ends here."""
+
+SHORT_ELEMENTS = 2048
+"""A tile of short rows narrower than four bytes ends here."""
 
 
 @numbers
 class Numbers:
-    """Shipped values are no card's yet."""
+    """Shipped values are those of an H200."""
 
     block_bytes: int = knob(
-        16384, among=(8192, 16384, 32768), unit="bytes", why="of input under way in a program of one row"
+        8192, among=(8192, 16384, 32768), unit="bytes", why="of a block of a row that is reduced at once"
+    )
+    deferred_bytes: int = knob(
+        16384, among=(8192, 16384, 32768), unit="bytes", why="of a running minimum that stays a block"
     )
     tile_bytes: int = knob(8192, among=(4096, 8192, 16384), unit="bytes", why="of a tile of short rows")
 
@@ -31,13 +37,13 @@ def plain(x: torch.Tensor) -> torch.Tensor:
     return x.view(torch.uint8) if x.dtype == torch.bool else x
 
 
-def row_tile(knobs: Numbers, rows: Rows) -> Tile:
-    """Several short rows, or a block of one row."""
+def row_tile(knobs: Numbers, bytes: int, rows: Rows) -> Tile:
+    """Several short rows, or a block of one row, of so many bytes."""
     cols = power_of_two(rows.n)
-    many = min(knobs.tile_bytes // rows.itemsize, TILE_ELEMENTS) // cols
+    many = min(knobs.tile_bytes // rows.itemsize, SHORT_ELEMENTS) // cols
     if many > 1:
         return along(rows, many, cols)
-    return along(rows, 1, min(cols, knobs.block_bytes // rows.itemsize, TILE_ELEMENTS))
+    return along(rows, 1, min(cols, bytes // rows.itemsize, TILE_ELEMENTS))
 
 
 def column_tile(rows: Rows, id: str) -> Tile:

@@ -7,7 +7,7 @@ import cuda.tile as ct
 import torch
 
 from kernelzoo.kernels.cutile import tiles
-from kernelzoo.kernels.cutile.launch import bound, device_of
+from kernelzoo.kernels.cutile.launch import bound
 from kernelzoo.kernels.cutile.softmax.ragged_online_kernel import launch_of_ragged_online
 from kernelzoo.kernels.cutile.softmax.words import exponential, inverse_of, lowest, taken_in
 from kernelzoo.kernels.cutile.words import block_at, lanes_of, stretches_of, taken_of, tile_of, wide
@@ -51,14 +51,13 @@ def online_kernel(x, out, FOLD: ct.Constant[int], AXIS: ct.Constant[int], SHAPE:
 def online(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """One pass over blocks that keeps a running (max, sum) pair in each lane, then a pass that writes.
 
-    After Milakov and Gimelshein, "Online normalizer calculation for softmax" (arXiv 1805.02867). Of long rows a program
-    is a cluster, so that L2 has what it reads again.
+    After Milakov and Gimelshein, "Online normalizer calculation for softmax" (arXiv 1805.02867).
     """
-    id, rows, device = "cutile/softmax/online", rows_of(x, out), device_of(x)
-    tile, blocks = tiles.cluster_block(rows, tiles.block(rows, BLOCK_BYTES, 2), device, FIT)
+    id, rows = "cutile/softmax/online", rows_of(x, out)
+    tile = tiles.block(rows, BLOCK_BYTES, 2)
     ragged = tile.shape[:2] == (1, 1) and tiles.is_ragged(rows, x)
     occupancy = tile.occupancy(rows, FIT, ragged)
     if ragged:
-        return launch_of_ragged_online(id, x, out, rows, tile.block, tile.warps, blocks, occupancy)
+        return launch_of_ragged_online(id, x, out, rows, tile.block, tile.warps, occupancy)
     views, constants = tiles.seen_all(rows, tile, (x, out)), (tile.fold(rows), tile.axis, tile.shape)
-    return bound(id, online_kernel, (x, out), views, (), constants, tile.count(rows), tile.warps, blocks, occupancy)
+    return bound(id, online_kernel, (x, out), views, (), constants, tile.count(rows), tile.warps, occupancy=occupancy)

@@ -43,9 +43,11 @@ def ragged_online_kernel(x, out, n, PACK: ct.Constant[int], SIZE: ct.Constant[in
 
 
 def launch_of_ragged_online(
-    id: str, x: torch.Tensor, out: torch.Tensor, rows: Rows, block: int, warps: int, blocks: int, occupancy: int | None
+    id: str, x: torch.Tensor, out: torch.Tensor, rows: Rows, block: int, warps: int, occupancy: int | None
 ) -> Launch:
-    """The launch over all rows, each a cluster's of so many blocks, which takes so many elements at a time."""
+    """The launch over all rows, each a program's, which takes so many elements at a time."""
     pack, size = inside_sizes(rows)
     views, constants = [flat(tensor) for tensor in (x, out)], (pack, min(block, size))
-    return bound(id, ragged_online_kernel, (x, out), views, (rows.n,), constants, rows.total, warps, blocks, occupancy)
+    return bound(
+        id, ragged_online_kernel, (x, out), views, (rows.n,), constants, rows.total, warps, occupancy=occupancy
+    )

@@ -4,7 +4,7 @@ import torch
 
 from kernelzoo.kernels.cutile.launch import device_of
 from kernelzoo.kernels.cutile.softmax.online import BLOCK_BYTES
-from kernelzoo.kernels.cutile.softmax.tiles import Numbers, is_by_vectors, short_tile
+from kernelzoo.kernels.cutile.softmax.tiles import Numbers, is_alone, short_tile
 from kernelzoo.kernels.cutile.tiles import HELD_BYTES, block, strip_or_none, wide_bytes
 from kernelzoo.layout import rows_of
 from kernelzoo.registry import chooser
@@ -20,7 +20,7 @@ def auto(grad: torch.Tensor, y: torch.Tensor, out: torch.Tensor) -> str:
     if rows.columns is not None:
         if strip_or_none(rows, 2) is not None:
             return "columns"
-    elif short_tile(knobs, device, rows, 2) is not None and not is_by_vectors(knobs, rows, grad):
+    elif short_tile(knobs, device, rows, 2) is not None and not is_alone(knobs, rows, grad):
         return "multi_row_tile"
     elif rows.n <= HELD_BYTES // 2 // wide_bytes(rows):
         return "fused"

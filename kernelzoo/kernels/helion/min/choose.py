@@ -3,7 +3,7 @@
 import torch
 
 from kernelzoo.kernels.helion.min import tiles
-from kernelzoo.kernels.helion.min.tiles import column_tile, plain, row_tile
+from kernelzoo.kernels.helion.min.tiles import column_tile, plain
 from kernelzoo.kernels.shared.jit import device_of
 from kernelzoo.layout import rows_of
 from kernelzoo.registry import chooser
@@ -15,15 +15,15 @@ SHORT_COLUMNS = 512
 
 @launch_table("helion", "min")
 class Knobs(tiles.Numbers):
-    """What depends on the card. Shipped values are those of Triton's kernels on an H200."""
+    """What depends on the card. Shipped values are those of an H200."""
 
     row_bytes: int = knob(
-        32768,
-        among=(16384, 32768, 65536),
+        65536,
+        among=(32768, 65536, 131072),
         unit="bytes",
         why="of a longer row, if rows are few, several programs take parts",
     )
-    crowd: int = knob(4, among=(2, 4, 8), unit="programs per SM", why="below which rows are few")
+    crowd: int = knob(1, among=(1, 2, 4), unit="programs per SM", why="below which rows are few")
 
 
 @chooser("helion", "min", "auto")
@@ -36,7 +36,7 @@ def auto(x: torch.Tensor, out: torch.Tensor) -> str:
         return "split_two_launches" if few and rows.n > SHORT_COLUMNS else "columns"
     if rows.n * rows.itemsize > knobs.row_bytes and rows.total < knobs.crowd * device.multiprocessors:
         return "split_two_launches"
-    return "rows" if row_tile(knobs, device, rows).cols >= rows.n else "rows_deferred_block"
+    return "rows"
 
 
 @chooser("helion", "min", "split")

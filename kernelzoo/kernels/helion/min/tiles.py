@@ -15,7 +15,7 @@ TILE_ELEMENTS = 8192
 @numbers
 class Numbers:
     tile_bytes: int = knob(
-        16384, among=(8192, 16384, 32768), unit="bytes", why="of input under way in a program of one row"
+        32768, among=(8192, 16384, 32768), unit="bytes", why="of input under way in a program of one row"
     )
     warp_bytes: int = knob(
         4096, among=(2048, 4096, 8192), unit="bytes", why="of a tile of short rows, all of which one warp reads"

@@ -13,10 +13,10 @@ from kernelzoo.tables import knob, launch_table, of
 
 @launch_table("helion", "softmax")
 class Knobs(tiles.Numbers):
-    """What depends on the card. Shipped values are those of Triton's kernels on an H200."""
+    """What depends on the card. Shipped values are those of an H200."""
 
     crowd: int = knob(
-        4, among=(1, 2, 4, 8), unit="programs per SM", why="of one row each, from which on long rows are for online"
+        1, among=(1, 2, 4), unit="programs per SM", why="of one row each, from which on long rows are for online"
     )
 
 
@@ -31,7 +31,7 @@ def auto(x: torch.Tensor, out: torch.Tensor) -> str:
     if rows.columns is not None:
         if strip_or_none(rows, 1) is not None:
             return "columns"
-    elif tiles.short_tile(knobs, device, rows, 1) is not None:
+    elif tiles.short_tile(knobs, device, rows, 1) is not None and not (rows.ragged and rows.n >= knobs.ragged):
         return "multi_row_tile"
     elif rows.n <= tiles.ON_CHIP_BYTES // wide_bytes(rows):
         return "fused"

@@ -19,6 +19,9 @@ from kernelzoo.registry import register
 BLOCK_BYTES = 32768
 """Of a block as it is computed: 32 float32 elements to each of 256 threads."""
 
+LONG = 16384
+"""Elements of a row along memory, from which on a block is twice as long, and so many threads more have it."""
+
 
 @helion.kernel(static_shapes=False)
 def online_kernel(x, out, wide: torch.dtype):
@@ -47,6 +50,8 @@ def online(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """
     rows = rows_of(x, out)
     tile, views = tiles.block(rows, BLOCK_BYTES), tiles.seen(rows, x, out)
+    if not rows.across and rows.n >= LONG:
+        tile = tile._replace(cols=2 * tile.cols, warps=2 * tile.warps)
     if rows.ragged:
         return launch_of_ragged_online("helion/softmax/online", x, out, rows, tile)
     kinds, far = (tiles.wide(x),), tiles.far(*views)

@@ -35,17 +35,23 @@ class Numbers:
     tiles_per_sm: int = knob(
         16, among=(4, 8, 16, 32), unit="tiles", why="such tiles are made no larger than leaves each SM so many"
     )
+    ragged: int = knob(
+        256, among=(128, 256, 512), unit="elements",
+        why="of a row that begins anywhere, from which on a program has one, and reads vectors",
+    )  # fmt: skip
 
 
 def row_threads(knobs: Numbers, rows: Rows) -> int:
-    """Threads for one row: no more than the row itself can feed, however wide its tile is."""
+    """Threads for one row: no more than the row itself can feed, however wide its tile is; of half precision as many as
+    the tile can, unless the row begins anywhere."""
     n = rows.n
     if rows.itemsize == 8:
         threads = power_of_two(n) // 8
     elif n >= knobs.full_row:
         threads = 1024
     else:
-        threads = n // (knobs.half_elements if rows.itemsize == 2 else knobs.row_elements)
+        fed = n if rows.ragged else power_of_two(n)
+        threads = fed // knobs.half_elements if rows.itemsize == 2 else n // knobs.row_elements
     return power_of_two(max(32, min(threads, 1024)) + 1) // 2
 
 
