@@ -92,23 +92,23 @@ RECORDS = (
     Record(
         "map-softmax.json.gz",
         f"kernelzoo bench --shapes map --op softmax {PEERS} --backend {EVERY},liger,flaggems,quack"
-        " --variant auto,eager,compile,library --waive quack/softmax/library --rounds 9 --gpus all -o {}",
-        1400,
+        " --variant auto,eager,compile,library --waive quack/softmax/library --rounds 5 --gpus all -o {}",
+        700,
         alone=True,
     ),
     Record(
         "map-min.json.gz",
         f"kernelzoo bench --shapes map --op min {PEERS} --backend {EVERY},flaggems,cub"
-        " --variant auto,eager,compile,library --rounds 9 --gpus all -o {}",
-        960,
+        " --variant auto,eager,compile,library --rounds 5 --gpus all -o {}",
+        600,
         alone=True,
     ),
     Record(
         "gradients.json.gz",
         f"kernelzoo bench --shape {GRADIENTS} --op softmax_backward,min_backward {PEERS}"
         f" --backend {EVERY},liger,quack --variant auto,eager,compile,library"
-        " --waive quack/softmax_backward/library --rounds 6 --gpus all -o {}",
-        450,
+        " --waive quack/softmax_backward/library --rounds 5 --gpus all -o {}",
+        300,
         alone=True,
     ),
     Record(

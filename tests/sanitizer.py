@@ -101,6 +101,7 @@ def sanitize(sanitizer: str, tool: str, ids: list[str], columns: bool, log: Path
     """Run a few implementations of one backend under one tool, in a process of their own."""
     # Without torch's caching, every tensor is an allocation of its own, whose bounds memcheck knows.
     environment = {**os.environ, "PYTORCH_NO_CUDA_MEMORY_CACHING": "1", "PYTHONUNBUFFERED": "1"}
+    environment["OMP_NUM_THREADS"] = "1"  # references on the host: there are as many of these processes as processors
     # A driver's "no such function" to a library that asks for one is an answer, and no error of a kernel.
     checks = ["--report-api-errors", "no"] if tool == "memcheck" else []
     command = [sanitizer, "--tool", tool, *checks, "--error-exitcode", "9"]

@@ -60,7 +60,6 @@ ONLY_SOME = {
     "softmax/multi_row_loop": "the guarded loop over rows is shown once, where a tile of rows is the language's own",
     "softmax/multi_row_ragged": "Triton masks a tile as a whole; the others read edges lane by lane in multi_row_tile",
     "softmax/multi_row_shared": "Triton has no shared memory that a program could fill as one piece",
-    "softmax/multi_row_lanes": "Triton has no shared memory that a program could fill as one piece",
     "softmax/split_cluster": "Triton has no words for thread-block clusters",
     "softmax/split_ring": "bulk copies that a warp waits for, tile by tile, are CUDA C's alone",
     "softmax/split_two_launches": "for devices whose blocks can't wait for each other: AMD's, and Numba's simulator",

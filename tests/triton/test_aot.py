@@ -275,10 +275,21 @@ def test_short_rows_of_a_minimum_are_one_piece_of_memory() -> None:
     assert not occurrences(r"shfl\.sync", program)
 
 
+@pytest.mark.parametrize(("n", "dtype"), [(17, torch.float32), (61, torch.bfloat16)], ids=str)
+def test_lanes_have_each_element_of_a_short_odd_row_once(n: int, dtype: Any) -> None:
+    """No more loads, exponentials and stores than a row has elements, of a power of two or not."""
+    (program,) = programs(SOFTMAX, "auto", (499979, n), 1, dtype, "sm_90")
+    assert program.name == "lanes_kernel" and not program.n_spills
+    each = {17: 5, 61: 4}[n]
+    for word in (r"ld\.global", r"ex2\.approx", r"st\.global"):
+        assert occurrences(word, program) == each
+    assert occurrences(r"shfl\.sync", program) == 2 * {17: 2, 61: 4}[n]
+
+
 def test_short_ragged_rows_are_read_by_whole_vectors() -> None:
     for dtype in (torch.float32, torch.bfloat16):
         for op, kernel in ((MIN, "rows_ragged_kernel"), (SOFTMAX, "ragged_tile_kernel")):
-            (program,) = programs(op, "auto", (499979, 61), 1, dtype, "sm_90")
+            (program,) = programs(op, "auto", (100003, 127), 1, dtype, "sm_90")
             assert program.name == kernel
             assert occurrences(r"ld\.global[^;]*\.v4\.b32", program)
 

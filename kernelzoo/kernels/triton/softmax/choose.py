@@ -7,6 +7,7 @@ from kernelzoo.kernels.shared.jit import device_of, edges_of, packed
 from kernelzoo.kernels.triton.softmax import (
     columns_flat,
     fused_packed,
+    multi_row_lanes,
     multi_row_loop,
     multi_row_thread,
     online,
@@ -38,6 +39,7 @@ FEW_COLUMNS = 128
 class Knobs(
     tiles.Numbers,
     fused_packed.Numbers,
+    multi_row_lanes.Numbers,
     multi_row_loop.Numbers,
     multi_row_thread.Numbers,
     persistent.Numbers,
@@ -113,6 +115,8 @@ def _multi_row(knobs: Knobs, device: Device, rows: Rows) -> str:
         return "columns"
     if multi_row_thread.pays(knobs, device, rows):
         return "multi_row_thread"
+    if multi_row_lanes.pays(knobs, device.multiprocessors, rows):
+        return "multi_row_lanes"
     edges = edges_of(rows)
     if tiles.row_tile(knobs, device, rows, edges) is None:
         return "multi_row_loop"
