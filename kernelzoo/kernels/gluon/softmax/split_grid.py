@@ -10,6 +10,7 @@ from kernelzoo.device import Device
 from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.gluon import tiles
 from kernelzoo.kernels.gluon.pairs import as_pair, as_word, awaited
+from kernelzoo.kernels.gluon.softmax.halves import empty_word, halves, in_line, not_before, words_at
 from kernelzoo.kernels.gluon.softmax.words import exponential, taken_in
 from kernelzoo.kernels.gluon.words import await_last_launch
 from kernelzoo.kernels.shared.jit import bound, device_of, edges_of, row_arguments, wide_dtype, wide_type
@@ -38,7 +39,11 @@ def team_of(device: Device) -> Team:
 
 
 HELD_BYTES, BLOCK_BYTES = 256, 64
-"""Of a share, as computed, that a thread holds; and of a block that it reads twice where a share is longer."""
+"""Of a share, as it is held, that a thread has: as computed, or of half precision two numbers to a word. And as
+computed, of a block that it reads twice where a share is longer."""
+
+WORDS_EACH = gl.constexpr(16)
+"""Of half precision, that a thread unpacks at a time."""
 
 EXCHANGE_ELEMENTS = 2048
 """What an exchange takes, as elements that a program reads and writes meanwhile."""
@@ -48,8 +53,8 @@ EXCHANGE_ELEMENTS = 2048
 def split_kernel(
     x, out, pairs, arrivals, rows, n, inner, x_outer, x_n, x_inner, out_outer, out_n, out_inner,
     MULTIPLE: gl.constexpr, parts, span, blocks, UNIT: gl.constexpr, WIDE: gl.constexpr, LOWEST: gl.constexpr,
-    EDGES: gl.constexpr, HELD: gl.constexpr, BLOCK: gl.constexpr, THREADS: gl.constexpr,
-    LAYOUT: gl.constexpr, LANE_LAYOUT: gl.constexpr,
+    EDGES: gl.constexpr, PACKED: gl.constexpr, HELD: gl.constexpr, BLOCK: gl.constexpr, THREADS: gl.constexpr,
+    LAYOUT: gl.constexpr, WORD_LAYOUT: gl.constexpr, LANE_LAYOUT: gl.constexpr,
 ):  # fmt: skip
     """A share is blocks of BLOCK elements, which are read twice, and up to HELD elements, which stay in registers."""
     await_last_launch()
@@ -63,6 +68,13 @@ def split_kernel(
     lane = gl.arange(0, THREADS, LANE_LAYOUT)
     peer = lane < parts
     cols = gl.arange(0, HELD, LAYOUT)
+    never = parts < 0
+    # Words are held in pieces, one of which is unpacked at a time.
+    PIECE: gl.constexpr = WORDS_EACH * THREADS
+    PIECES: gl.constexpr = HELD // 2 // PIECE if PACKED else 0
+    if PACKED:
+        word = gl.arange(0, PIECE, WORD_LAYOUT)
+        piece_cols = gl.arange(0, 2 * PIECE, LAYOUT)
     begin = part.to(gl.int64) * span * UNIT
     end = begin + gl.cast(span, gl.int64) * UNIT
     if BLOCK:
@@ -70,8 +82,8 @@ def split_kernel(
     kept = begin + gl.cast(blocks, gl.int64) * BLOCK
     # Launches alternate between two sets of pairs: each clears the next one's.
     mine = gl.load(arrivals) // programs % 2
-    for i in range(program // parts, rows, groups):
-        row = gl.cast(i, gl.int64)
+    for number in range(program // parts, rows, groups):
+        row = gl.cast(number, gl.int64)
         x_row = (row // inner * x_outer + row % inner * x_inner) * MULTIPLE
         out_row = (row // inner * out_outer + row % inner * out_inner) * MULTIPLE
         inside = n
@@ -96,15 +108,35 @@ def split_kernel(
                 tops, totals = taken_in(tops, totals, block.to(WIDE))
             streamed_top = gl.max(tops, 0)
             streamed_total = gl.sum(totals * exponential(tops - streamed_top), 0)
-        mask = cols < inside - kept
-        held = gl.load(x + (x_body + kept * x_n) + cols.to(gl.int64) * x_n, mask, other=float("-inf")).to(WIDE)
-        top = gl.maximum(gl.max(held, 0), LOWEST)  # finite: see online_kernel
+        length = inside - kept
+        mask = cols < length
+        if PACKED:
+            held = []
+            words_left = length // 8 * 4
+            for i in gl.static_range(PIECES):
+                place = words_at(x + (x_body + kept)) + (word + i * PIECE)
+                held += [gl.load(place, word < words_left - i * PIECE, other=empty_word(DTYPE))]
+            largest = gl.full([PIECE], LOWEST, WIDE, WORD_LAYOUT)
+            for i in gl.static_range(PIECES):
+                low, high = halves(held[i], DTYPE)
+                largest = gl.maximum(largest, gl.maximum(low, high))
+        else:
+            held = gl.load(x + (x_body + kept * x_n) + cols.to(gl.int64) * x_n, mask, other=float("-inf")).to(WIDE)
+            largest = held
+        top = gl.maximum(gl.max(largest, 0), LOWEST)  # finite: see online_kernel
         if EDGES:
             top = gl.maximum(top, gl.max(edges, 0))
         if BLOCK:
             top = gl.maximum(top, streamed_top)
-        held = exponential(held - top)
-        total = gl.sum(held, 0)
+        if PACKED:
+            terms = gl.full([PIECE], 0.0, WIDE, WORD_LAYOUT)
+            for i in gl.static_range(PIECES):
+                low, high = halves(not_before(held[i], top, never), DTYPE)
+                terms += exponential(low - top) + exponential(high - top)
+            total = gl.sum(terms, 0)
+        else:
+            held = exponential(held - top)
+            total = gl.sum(held, 0)
         if BLOCK:
             total += streamed_total * exponential(streamed_top - top)
         if EDGES:
@@ -128,9 +160,18 @@ def split_kernel(
         row_tops = gl.where(peer, row_tops, LOWEST)
         row_top = gl.max(row_tops, 0)
         inverse = 1.0 / gl.sum(gl.where(peer, row_totals * exponential(row_tops - row_top), 0.0), 0)
-        factor = exponential(top - row_top) * inverse
-        here = out + (out_body + kept * out_n) + cols.to(gl.int64) * out_n
-        gl.store(here, (held * factor).to(DTYPE), mask)
+        if PACKED:
+            numbers_left = length // 8 * 8
+            for i in gl.static_range(PIECES):
+                low, high = halves(not_before(held[i], inverse, never), DTYPE)
+                low = (exponential(low - row_top) * inverse).to(DTYPE)
+                high = (exponential(high - row_top) * inverse).to(DTYPE)
+                place = out + (out_body + kept) + (piece_cols + 2 * i * PIECE)
+                gl.store(place, in_line(low, high, LAYOUT), piece_cols < numbers_left - 2 * i * PIECE)
+        else:
+            factor = exponential(top - row_top) * inverse
+            here = out + (out_body + kept * out_n) + cols.to(gl.int64) * out_n
+            gl.store(here, (held * factor).to(DTYPE), mask)
         if EDGES:
             gl.store(out + out_row + edge, (exponential(edges - row_top) * inverse).to(DTYPE), known)
         if BLOCK:
@@ -182,15 +223,19 @@ def exchanging(id: str, x: torch.Tensor, out: torch.Tensor, rows: Rows, device: 
     wide, team = wide_dtype(x.dtype), team_of(device)
     held, block = (bytes // tiles.wide_bytes(rows) * team.threads for bytes in (HELD_BYTES, BLOCK_BYTES))
     unit, inside, resident = tiles.vector_of(rows), tiles.inside(rows), team.resident * device.multiprocessors
+    packed = rows.itemsize == 2 and unit == rows.whole_vector
+    held *= 1 + packed
     found = shares(rows.total, inside, held - unit, team.threads, resident)
     plan = split(rows.total, inside, found.parts, unit, resident)
     blocks = cdiv(max(0, plan.span - held), block)
     layout = gl.BlockedLayout([unit], [tiles.LANES], [team.warps], [0])
+    word_layout = gl.BlockedLayout([max(1, unit // 2)], [tiles.LANES], [team.warps], [0])
     lanes = gl.BlockedLayout([1], [tiles.LANES], [team.warps], [0])
     pairs = x.new_full((2, rows.total, wide.itemsize // 4, plan.parts), -1, dtype=torch.int64)
     arrivals = x.new_zeros(1, dtype=torch.int64)
     place = (x, out, pairs, arrivals, *row_arguments(rows), plan.parts, plan.span // unit, blocks, unit)
     kinds = (wide_type(x.dtype), tiles.lowest(wide), edges_of(rows))
-    args = (*place, *kinds, held, block if blocks else 0, team.threads, layout, lanes)
+    sizes = (packed, held, block if blocks else 0, team.threads)
+    args = (*place, *kinds, *sizes, layout, word_layout, lanes)
     options = {"maxnreg": team.registers, "launch_cooperative_grid": True}
     return bound(id, x, split_kernel, plan.blocks, args, team.warps, **options)
