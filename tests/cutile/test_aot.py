@@ -342,7 +342,7 @@ def test_other_architectures_are_refused_by_name(arch: str) -> None:
 
 
 def test_a_kernel_is_shown() -> None:
-    (shown,) = inspected("cutile/softmax/auto", (512, 50000), "fp32", arch="sm_90")
+    (shown,) = inspected("cutile/softmax/split", (512, 50000), "fp32", arch="sm_90")
     assert shown.implementation == "cutile/softmax/split_cluster" and shown.language == "cuTile"
     assert shown.ptx is not None and ".entry tile_kernel" in shown.ptx and "%arg0" not in shown.ptx
     assert shown.grid == (512 * 4, 1, 1) and shown.block == (256, 1, 1) and shown.cluster == (4, 1, 1)

@@ -35,8 +35,9 @@ def is_left_out(implementation: kernelzoo.Implementation, case: Case) -> bool:
     A kind of case is its name without the dtype: a shape, a layout, a set of special values. ``auto`` takes the special
     values of the core in every dtype; of the other kinds all that are core or needed, every layout and a third of the
     plain shapes, in one dtype each, which is drawn. Every other form takes special values in rows and columns, half of
-    the core's other kinds, each in a dtype that is drawn, and few of what is not core. A step of sharded operations has
-    one form in each language, and no ``auto``: that takes the core in two dtypes alone, and what is needed.
+    the core's other kinds but one at the least, each in a dtype that is drawn, and few of what is not core. A step of
+    sharded operations has one form in each language, and no ``auto``: that takes the core in two dtypes alone, and what
+    is needed.
     """
     auto, kind = implementation.variant == "auto", _kind(case)
     special = kind.startswith(_SPECIAL)
@@ -45,7 +46,7 @@ def is_left_out(implementation: kernelzoo.Implementation, case: Case) -> bool:
     number = number_of(f"{implementation.id}-{kind}")
     step = not _has_auto(implementation.backend, implementation.op)
     if case.core:
-        few = 1 if auto or step or special or kind == "dim0" else 2
+        few = 1 if auto or step or special or kind == "dim0" or kind == _least(implementation.id, case) else 2
     elif kind == "special-values-dim0" or ((auto or step) and needed(case)):
         few = 1
     else:
@@ -74,6 +75,12 @@ def needed(case: Case) -> bool:
 
 def _kind(case: Case) -> str:
     return case.name.partition("-")[2]
+
+
+def _least(id: str, case: Case) -> str:
+    """The first of the core's other kinds, for a form for which none of them is drawn."""
+    others = [kind for kind, core in _kinds(case.op) if core and not kind.startswith(_SPECIAL) and kind != "dim0"]
+    return "" if any(number_of(f"{id}-{kind}") % 2 == 0 for kind in others) else others[0]
 
 
 @cache

@@ -43,7 +43,8 @@ def auto(x: torch.Tensor, out: torch.Tensor) -> str:
     if tile.shape[:2] == (1, 1) and tile.block >= rows.n and rows.itemsize == 2 and is_ragged(rows, x):
         # Reduced at once, its elements change places in shared memory.
         return "rows_deferred_block"
-    many = rows.total >= knobs.deferred * device.multiprocessors
+    # Of bytes a block that is reduced at once takes more registers than there are.
+    many = rows.total >= knobs.deferred * device.multiprocessors and rows.itemsize > 1
     return "rows" if tile.block >= rows.n or many else "rows_deferred_block"
 
 

@@ -11,7 +11,7 @@ TILE_ELEMENTS = 8192
 """A block of elements narrower than two bytes ends here."""
 
 SHORT_ELEMENTS = 2048
-"""A tile of short rows narrower than four bytes ends here."""
+"""A tile of short rows of two bytes an element ends here."""
 
 
 @numbers
@@ -40,7 +40,7 @@ def plain(x: torch.Tensor) -> torch.Tensor:
 def row_tile(knobs: Numbers, bytes: int, rows: Rows) -> Tile:
     """Several short rows, or a block of one row, of so many bytes."""
     cols = power_of_two(rows.n)
-    many = min(knobs.tile_bytes // rows.itemsize, SHORT_ELEMENTS) // cols
+    many = min(knobs.tile_bytes // rows.itemsize, SHORT_ELEMENTS if rows.itemsize == 2 else TILE_ELEMENTS) // cols
     if many > 1:
         return along(rows, many, cols)
     return along(rows, 1, min(cols, bytes // rows.itemsize, TILE_ELEMENTS))
