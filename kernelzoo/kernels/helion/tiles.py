@@ -57,6 +57,13 @@ def flat(*tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
     return tuple(x.as_strided((x.numel(),), (1,)) for x in tensors)
 
 
+def uneven(rows: Rows) -> bool:
+    """Whether rows that follow each other without a gap have vectors that Triton doesn't see: they begin anywhere, or
+    are of half precision and no multiple of 16 elements, the only one that it asks a number about."""
+    pieces = rows.one_piece and rows.aligned and rows.n >= 4 * rows.whole_vector
+    return rows.ragged or (pieces and rows.itemsize == 2 and rows.n % 16 > 0)
+
+
 def shift_of(rows: Rows) -> int:
     """Elements of a vector, as the power of two that they are."""
     return rows.whole_vector.bit_length() - 1

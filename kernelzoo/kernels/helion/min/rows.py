@@ -33,7 +33,7 @@ def rows(x: torch.Tensor, out: torch.Tensor) -> Launch:
     x, out = plain(x), plain(out)
     rows, device = rows_of(x, out), device_of(x)
     tile, views = row_tile(of(Numbers, device.index), device, rows), tiles.seen(rows, x, out)
-    if rows.ragged:
+    if tiles.uneven(rows):
         return launch_of_ragged("helion/min/rows", x, out, rows, tile)
     kinds, far = (identity(x.dtype), tiles.wide(x)), tiles.far(*views)
     blocks = tile.outer, tile.inner, tile.cols

@@ -46,7 +46,7 @@ def split_two_launches(x: torch.Tensor, out: torch.Tensor) -> Launch:
     leave = Program(parts_kernel, (x_kind, left), 1, kinds, blocks, (2, 1, 0), tile.warps, far)
     lanes = tile.outer, tile.inner, power_of_two(plan.parts)
     reduce = Program(rows_kernel, (Example(partials.dtype), out_kind), 0, kinds, lanes, (1, 0), 1, far)
-    if rows.ragged:
+    if tiles.uneven(rows):
         views = tiles.flat(x)[0], views[1]
         first = launch_of_ragged_parts(id, *views, partials, rows, tile, plan.span)
     else:

@@ -4,7 +4,7 @@ import torch
 
 from kernelzoo.kernels.helion.softmax import tiles
 from kernelzoo.kernels.helion.softmax.online import BLOCK_BYTES
-from kernelzoo.kernels.helion.tiles import block, strip_or_none, wide_bytes
+from kernelzoo.kernels.helion.tiles import block, strip_or_none, uneven, wide_bytes
 from kernelzoo.kernels.shared.jit import device_of
 from kernelzoo.layout import rows_of
 from kernelzoo.registry import chooser
@@ -31,7 +31,7 @@ def auto(x: torch.Tensor, out: torch.Tensor) -> str:
     if rows.columns is not None:
         if strip_or_none(rows, 1) is not None:
             return "columns"
-    elif tiles.short_tile(knobs, device, rows, 1) is not None and not (rows.ragged and rows.n >= knobs.ragged):
+    elif tiles.short_tile(knobs, device, rows, 1) is not None and not (uneven(rows) and rows.n >= knobs.ragged):
         return "multi_row_tile"
     elif rows.n <= tiles.ON_CHIP_BYTES // wide_bytes(rows):
         return "fused"

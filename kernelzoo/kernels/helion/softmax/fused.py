@@ -4,6 +4,7 @@ import torch
 
 from kernelzoo.kernels.helion.softmax.ragged_tile_kernel import launch_of_ragged
 from kernelzoo.kernels.helion.softmax.tiles import Numbers, launch_of_tiles, row_tile
+from kernelzoo.kernels.helion.tiles import uneven
 from kernelzoo.kernels.shared.jit import device_of
 from kernelzoo.launch import Launch
 from kernelzoo.layout import rows_of
@@ -20,6 +21,6 @@ def fused(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """One program per row, which it holds on chip: one read, one write."""
     id, rows, device = "helion/softmax/fused", rows_of(x, out), device_of(x)
     tile = row_tile(of(Numbers, device.index), device, rows, 1, id)
-    if rows.ragged and rows.itemsize < 8 and rows.n * rows.itemsize <= RAGGED_BYTES:
+    if uneven(rows) and rows.itemsize < 8 and rows.n * rows.itemsize <= RAGGED_BYTES:
         return launch_of_ragged(id, x, out, rows, tile)
     return launch_of_tiles(id, x, out, tile)

@@ -52,7 +52,7 @@ def online(x: torch.Tensor, out: torch.Tensor) -> Launch:
     tile, views = tiles.block(rows, BLOCK_BYTES), tiles.seen(rows, x, out)
     if not rows.across and rows.n >= LONG:
         tile = tile._replace(cols=2 * tile.cols, warps=2 * tile.warps)
-    if rows.ragged:
+    if tiles.uneven(rows):
         return launch_of_ragged_online("helion/softmax/online", x, out, rows, tile)
     kinds, far = (tiles.wide(x),), tiles.far(*views)
     blocks = tile.outer, tile.inner, tile.cols, tile.cols

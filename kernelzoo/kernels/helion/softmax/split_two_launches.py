@@ -60,7 +60,7 @@ def split_two_launches(x: torch.Tensor, out: torch.Tensor) -> Launch:
     tile, views = tiles.block(rows, BLOCK_BYTES), tiles.seen(rows, x, out)
     plan, lies = tiles.cut(rows, tile, device_of(x)), tiles.placed(rows)
     tops, totals = x.new_empty((2, lies.outer, plan.parts, lies.inner), dtype=wide).unbind()
-    if rows.ragged:
+    if tiles.uneven(rows):
         return launch_of_ragged_parts(id, x, out, (tops, totals), rows, tile, plan.span)
     x_kind, out_kind = tiles.examples(*views)
     pair = Example(wide, "outer parts inner")

@@ -50,7 +50,7 @@ def row_threads(knobs: Numbers, rows: Rows) -> int:
     elif n >= knobs.full_row:
         threads = 1024
     else:
-        fed = n if rows.ragged else power_of_two(n)
+        fed = n if tiles.uneven(rows) else power_of_two(n)
         threads = fed // knobs.half_elements if rows.itemsize == 2 else n // knobs.row_elements
     return power_of_two(max(32, min(threads, 1024)) + 1) // 2
 
