@@ -40,7 +40,7 @@ def machine_code(program: Program) -> str:
         ("softmax", "fused", (4096, 4096), 4),
         ("softmax", "fused", (4096, 4000), 4),
         ("softmax", "fused", (3001, 5003), 4),
-        ("softmax", "multi_row_tile", (1 << 18, 256), 4),
+        ("softmax", "multi_row_tile", (1 << 18, 256), 2),
         ("softmax", "split_cluster", (1024, 50000), 8),
         ("softmax", "split_cluster", (777, 50257), 8),
         ("softmax_backward", "fused", (4096, 4000), 4),
