@@ -74,7 +74,7 @@ ONLY_SOME = {
     "softmax_backward/split": "a chooser where a language has several forms to choose from",
     "min_backward/split": "a chooser where a language has several forms to choose from",
     "min/rows_deferred_flat": "Triton's twin of rows_deferred_shared: one piece of memory as a tile",
-    "min/rows_deferred_lanes": "a part of a warp to a row is a template of CUDA C's, a tiling of the others' *_block",
+    "min/rows_deferred_lanes": "a part of a warp to a row is a tiling of Numba's rows_deferred_block",
     "min/rows_deferred_ragged": "Triton masks a tile as a whole; the others read edges lane by lane",
     "min/rows_deferred_shared": "Triton has no shared memory that a program could fill as one piece",
     "min/split_cluster": "Triton has no words for thread-block clusters",

@@ -286,6 +286,14 @@ def test_lanes_have_each_element_of_a_short_odd_row_once(n: int, dtype: Any) -> 
     assert occurrences(r"shfl\.sync", program) == 2 * {17: 2, 61: 4}[n]
 
 
+def test_a_thread_has_each_element_of_a_very_short_odd_row_once() -> None:
+    """As many loads as a row has elements, and no lane asks another."""
+    (program,) = programs(MIN, "auto", (2000003, 7), 1, torch.float32, "sm_90")
+    assert program.name == "rows_lanes_kernel" and not program.n_spills
+    assert occurrences(r"ld\.global", program) == 7 and occurrences(r"st\.global", program) == 1
+    assert not occurrences(r"shfl\.sync", program)
+
+
 def test_short_ragged_rows_are_read_by_whole_vectors() -> None:
     for dtype in (torch.float32, torch.bfloat16):
         for op, kernel in ((MIN, "rows_ragged_kernel"), (SOFTMAX, "ragged_tile_kernel")):

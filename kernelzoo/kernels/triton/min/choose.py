@@ -10,6 +10,7 @@ from kernelzoo.kernels.triton.min import (
     columns_flat,
     rows,
     rows_deferred_flat,
+    rows_deferred_lanes,
     rows_deferred_ragged,
     rows_deferred_thread,
     split_arrival,
@@ -27,6 +28,7 @@ RAGGED_COLUMNS = 128
 class Knobs(
     rows.Numbers,
     rows_deferred_thread.Numbers,
+    rows_deferred_lanes.Numbers,
     columns.Numbers,
     column_tiles.Numbers,
     atomics.Numbers,
@@ -84,6 +86,9 @@ def rows_deferred(x: torch.Tensor, out: torch.Tensor) -> str:
     knobs = of(Knobs, device.index)
     if rows_deferred_thread.pays(knobs, device, layout, knobs.crowd) and x.dtype.is_floating_point:
         return "rows_deferred_thread"
+    lanes = rows_deferred_lanes.pays(knobs, device.multiprocessors, layout, knobs.crowd)
+    if lanes and x.dtype.is_floating_point:
+        return "rows_deferred_lanes"
     if edges_of(layout) and x.dtype.is_floating_point:
         ragged = rows_deferred_ragged.tile_of(layout)
         if ragged is not None and ragged.columns <= RAGGED_COLUMNS:
