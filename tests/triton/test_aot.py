@@ -294,6 +294,23 @@ def test_a_thread_has_each_element_of_a_very_short_odd_row_once() -> None:
     assert not occurrences(r"shfl\.sync", program)
 
 
+@pytest.mark.parametrize(("op", "odd", "whole"), [(SOFTMAX, 17, 20), (MIN, 7, 4)], ids=["softmax", "min"])
+def test_lanes_are_for_many_rows_that_are_no_whole_vectors(op: operations.Operation, odd: int, whole: int) -> None:
+    shapes = ((2000003, odd), (64, odd), (2000003, whole))
+    taken = ["lanes_kernel" in programs(op, "auto", shape, 1, torch.float32, "sm_90")[0].name for shape in shapes]
+    assert taken == [True, False, False]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("variant", ["thread", "lanes", "ragged", "flat"])
+def test_a_minimum_of_short_rows_keeps_nan(variant: str, dtype: Any) -> None:
+    """As of long ones: what joins elements, and what joins lanes."""
+    for n in (9, 17) if variant in ("thread", "flat") else (33, 61):
+        (program,) = programs(MIN, f"rows_deferred_{variant}", (499979, n), 1, dtype, "sm_90")
+        assert occurrences(r"\bmin\.NaN\.(?:xorsign\.abs\.)?b?f(?:32|16)", program)
+        assert not occurrences(r"\bmin\.(?:ftz\.)?b?f(?:16|32)", program)
+
+
 def test_short_ragged_rows_are_read_by_whole_vectors() -> None:
     for dtype in (torch.float32, torch.bfloat16):
         for op, kernel in ((MIN, "rows_ragged_kernel"), (SOFTMAX, "ragged_tile_kernel")):

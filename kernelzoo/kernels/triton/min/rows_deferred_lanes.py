@@ -6,21 +6,18 @@ import triton.language as tl
 
 from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.shared.jit import bound, device_of, row_arguments, wide_type
+from kernelzoo.kernels.triton import lanes
+from kernelzoo.kernels.triton.lanes import MOST, WARPS, lanes_of
 from kernelzoo.kernels.triton.min.arguments import identity, plain
 from kernelzoo.kernels.triton.min.lowest import lower
 from kernelzoo.kernels.triton.words import await_last_launch, row_start
 from kernelzoo.launch import Launch
-from kernelzoo.layout import Rows, cdiv, power_of_two, rows_of
+from kernelzoo.layout import Rows, cdiv, rows_of
 from kernelzoo.registry import register
 from kernelzoo.tables import knob, numbers, of
 
-MOST = 128
-"""Elements of a row at the most: all are unrolled."""
-
 LONGEST = {4: 7}
 """Elements of a row, by the bytes of one, up to which lanes do better than one piece of memory."""
-
-WARPS = 4
 
 
 @numbers
@@ -56,17 +53,10 @@ def rows_lanes_kernel(
     tl.store(out + row_start(row, inner, out_outer, out_inner, 1), least, row < rows)
 
 
-def lanes_of(rows: Rows, least: int) -> int:
-    """Lanes to a row, a power of two, of so many elements each at the least."""
-    return max(1, power_of_two(cdiv(rows.n, least) + 1) // 2)
-
-
 def pays(knobs: Numbers, multiprocessors: int, rows: Rows, crowd: int) -> bool:
     """Whether rows are no whole vectors, short, and enough for so many programs per SM."""
-    if rows.across or not rows.n % rows.whole_vector or rows.n > LONGEST.get(rows.itemsize, 0):
-        return False
-    side = WARPS * 32 // lanes_of(rows, knobs.lane_elements)
-    return cdiv(rows.total, side) >= crowd * multiprocessors
+    side = WARPS * 32 // lanes_of(rows.n, knobs.lane_elements)
+    return lanes.pays(rows, LONGEST, side, crowd * multiprocessors)
 
 
 @register("triton", "min", "rows_deferred_lanes")
@@ -77,7 +67,7 @@ def rows_deferred_lanes(x: torch.Tensor, out: torch.Tensor) -> Launch:
     rows, device = rows_of(x, out), device_of(x)
     if rows.across or rows.n > MOST:
         raise UnsupportedProblemError(id, f"it takes rows of up to {MOST} elements along memory; got {rows.n}")
-    lanes = min(device.warp_size, lanes_of(rows, of(Numbers, device.index).lane_elements))
-    side = WARPS * device.warp_size // lanes
-    args = (x, out, *row_arguments(rows), wide_type(x.dtype), identity(x.dtype), rows.n, side, lanes)
+    many = min(device.warp_size, lanes_of(rows.n, of(Numbers, device.index).lane_elements))
+    side = WARPS * device.warp_size // many
+    args = (x, out, *row_arguments(rows), wide_type(x.dtype), identity(x.dtype), rows.n, side, many)
     return bound(id, x, rows_lanes_kernel, cdiv(rows.total, side), args, WARPS)

@@ -6,20 +6,20 @@ import triton.language as tl
 
 from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.shared.jit import bound, device_of, row_arguments, wide_type
+from kernelzoo.kernels.triton import lanes
+from kernelzoo.kernels.triton.lanes import MOST, WARPS, lanes_of
 from kernelzoo.kernels.triton.softmax.words import READ, exponential, zero_if_empty
 from kernelzoo.kernels.triton.words import await_last_launch, row_start
 from kernelzoo.launch import Launch
-from kernelzoo.layout import Rows, cdiv, power_of_two, rows_of
+from kernelzoo.layout import Rows, cdiv, rows_of
 from kernelzoo.registry import register
 from kernelzoo.tables import knob, numbers, of
 
-LEAST, MOST = 4, 128
-"""Elements to a lane at the least, and less than twice as many; and of a row at the most: all are unrolled."""
+LEAST = 4
+"""Elements to a lane at the least, and less than twice as many."""
 
 LONGEST = {2: 64, 4: 40}
 """Elements of a row, by the bytes of one, up to which lanes do better than whole vectors and their edges."""
-
-WARPS = 4
 
 
 @numbers
@@ -64,17 +64,10 @@ def lanes_kernel(
         tl.store(out + (out_start + first * out_n), result, (row < rows)[:, None] & (lane < N - first))
 
 
-def lanes_of(rows: Rows) -> int:
-    """Lanes to a row, a power of two."""
-    return max(1, power_of_two(cdiv(rows.n, LEAST) + 1) // 2)
-
-
 def pays(knobs: Numbers, multiprocessors: int, rows: Rows) -> bool:
     """Whether rows are no whole vectors, short, and many."""
-    if rows.across or not rows.n % rows.whole_vector or rows.n > LONGEST.get(rows.itemsize, 0):
-        return False
-    side = WARPS * 32 * knobs.lane_rows // lanes_of(rows)
-    return cdiv(rows.total, side) >= knobs.lane_crowd * multiprocessors
+    side = WARPS * 32 * knobs.lane_rows // lanes_of(rows.n, LEAST)
+    return lanes.pays(rows, LONGEST, side, knobs.lane_crowd * multiprocessors)
 
 
 @register("triton", "softmax", "multi_row_lanes")
@@ -83,7 +76,7 @@ def multi_row_lanes(x: torch.Tensor, out: torch.Tensor) -> Launch:
     id, rows, device = "triton/softmax/multi_row_lanes", rows_of(x, out), device_of(x)
     if rows.across or rows.n > MOST:
         raise UnsupportedProblemError(id, f"it takes rows of up to {MOST} elements along memory; got {rows.n}")
-    lanes = min(device.warp_size, lanes_of(rows))
-    side = WARPS * device.warp_size * of(Numbers, device.index).lane_rows // lanes
-    args = (x, out, *row_arguments(rows), wide_type(x.dtype), rows.n, side, lanes)
+    many = min(device.warp_size, lanes_of(rows.n, LEAST))
+    side = WARPS * device.warp_size * of(Numbers, device.index).lane_rows // many
+    args = (x, out, *row_arguments(rows), wide_type(x.dtype), rows.n, side, many)
     return bound(id, x, lanes_kernel, cdiv(rows.total, side), args, WARPS)
