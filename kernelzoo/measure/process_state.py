@@ -334,7 +334,8 @@ def _threads() -> tuple[str, ...]:
     """The threads that run Python, but for those of torch's compiler: a pool that waits for work, and the reader of its
     processes' answers."""
     pool: Any = getattr(sys.modules.get("torch._inductor.async_compile"), "AsyncCompile", None)
-    own = {t.ident for t in pool.pool()._threads} if pool is not None and pool.pool.cache_info().currsize else set()
+    begun = pool is not None and pool.pool.cache_info().currsize
+    own = {t.ident for t in tuple(pool.pool()._threads)} if begun else set()  # a copy: the pool may grow meanwhile
     names = {thread.ident: thread.name for thread in threading.enumerate()}
     return tuple(
         f"{names.get(ident, 'without a name')} ({ident})"

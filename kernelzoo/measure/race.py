@@ -278,7 +278,8 @@ class _Race:
                 sampled[id] = seconds
                 for stray in set(threading.enumerate()) - threads:
                     stray.join(_STRAY)
-            if id not in sampled or self.results[id].wrong:
+            result = self.results[id]
+            if id not in sampled or result.refused or result.wrong or result.failed:  # after its turn, too
                 sampled.pop(id, None)
                 del self.lanes[id]
                 self.gate.stirring.restore()

@@ -10,6 +10,7 @@ import torch
 
 import kernelzoo
 from kernelzoo import measure
+from kernelzoo.measure import process_state
 from kernelzoo.measure.clocks import WallClock
 
 PROBLEM = measure.Problem("min", (16, 33), "float32")
@@ -79,3 +80,17 @@ def test_none_are_added_where_the_device_stayed_disturbed(
 
     monkeypatch.setattr(sys.modules[measure.race.__module__], "watch", lambda device: Restless())
     assert rounds(steady, restless, until_clear=True, watched=True) == (15, 15)
+
+
+def test_who_fails_right_after_a_turn_is_out_of_the_race(monkeypatch: pytest.MonkeyPatch) -> None:
+    turns = count()
+
+    def check(self: process_state.Watch, id: str) -> None:
+        if id == "torch/min/eager" and next(turns) == 3:  # the gate, the warm-up, and two rounds
+            raise OSError("a process ended while it was looked at")
+
+    monkeypatch.setattr(process_state.Watch, "check", check)
+    both = [kernelzoo.implementation(f"torch/min/{variant}") for variant in ("eager", "auto")]
+    failed, timed = measure.race(PROBLEM, both, torch.device("cpu"), rounds=5, cache="hot").values()
+    assert (failed.samples, failed.failed) == ([], "raised OSError: a process ended while it was looked at")
+    assert (len(timed.samples), timed.failed) == (5, "")
