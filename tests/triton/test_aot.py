@@ -275,15 +275,27 @@ def test_short_rows_of_a_minimum_are_one_piece_of_memory() -> None:
     assert not occurrences(r"shfl\.sync", program)
 
 
-@pytest.mark.parametrize(("n", "dtype"), [(17, torch.float32), (61, torch.bfloat16)], ids=str)
-def test_lanes_have_each_element_of_a_short_odd_row_once(n: int, dtype: Any) -> None:
+def test_lanes_have_each_element_of_a_short_odd_row_once() -> None:
     """No more loads, exponentials and stores than a row has elements, of a power of two or not."""
-    (program,) = programs(SOFTMAX, "auto", (499979, n), 1, dtype, "sm_90")
+    (program,) = programs(SOFTMAX, "auto", (499979, 17), 1, torch.float32, "sm_90")
     assert program.name == "lanes_kernel" and not program.n_spills
-    each = {17: 5, 61: 4}[n]
     for word in (r"ld\.global", r"ex2\.approx", r"st\.global"):
-        assert occurrences(word, program) == each
-    assert occurrences(r"shfl\.sync", program) == 2 * {17: 2, 61: 4}[n]
+        assert occurrences(word, program) == 5
+    assert occurrences(r"shfl\.sync", program) == 2 * 2
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize(("n", "words"), [(33, 33), (34, 17)])
+def test_lanes_have_short_rows_of_half_precision_by_words(n: int, words: int, dtype: Any) -> None:
+    """Two rows of odd length, or one of even: as many loads and stores as a lane has words, and those of a last row."""
+    for variant, op, each in (("auto", SOFTMAX, 8), ("rows_deferred_lanes", MIN, 4)):
+        (program,) = programs(op, variant, (1000003, n), 1, dtype, "sm_90")
+        assert program.name in ("words_kernel", "rows_words_kernel") and not program.n_spills
+        lanes = next(count for count in (16, 8, 4, 2, 1) if count <= -(-words // each))
+        assert occurrences(r"ld\.global[^;]*\.b32", program) == -(-words // lanes)
+        assert occurrences(r"ld\.global[^;]*\.b16", program) == n % 2
+        if op is SOFTMAX:
+            assert occurrences(r"st\.global[^;]*\.b32", program) == -(-words // lanes)
 
 
 def test_a_thread_has_each_element_of_a_very_short_odd_row_once() -> None:

@@ -71,9 +71,8 @@ def auto(x: torch.Tensor, out: torch.Tensor) -> str:
     # Integers as the minimum takes them spill registers in rows.
     if bytes > knobs.row_bytes or deferred != "rows_deferred_block" or not x.dtype.is_floating_point:
         return deferred
-    # Of rows a little longer than a block, with edges, a tile of half a block wastes less.
-    long = bytes > (8192 if layout.itemsize == 4 else 16384)
-    return deferred if long and layout.itemsize in (2, 4) and edges_of(layout) else "rows"
+    # Of rows a little longer than a block, with edges, a smaller tile wastes less.
+    return deferred if bytes > 8192 and layout.itemsize in (2, 4) and edges_of(layout) else "rows"
 
 
 @chooser("triton", "min", "rows_deferred")
@@ -86,7 +85,7 @@ def rows_deferred(x: torch.Tensor, out: torch.Tensor) -> str:
     knobs = of(Knobs, device.index)
     if rows_deferred_thread.pays(knobs, device, layout, knobs.crowd) and x.dtype.is_floating_point:
         return "rows_deferred_thread"
-    lanes = rows_deferred_lanes.pays(knobs, device.multiprocessors, layout, knobs.crowd)
+    lanes = rows_deferred_lanes.pays(knobs, device, layout, knobs.crowd)
     if lanes and x.dtype.is_floating_point:
         return "rows_deferred_lanes"
     if edges_of(layout) and x.dtype.is_floating_point:

@@ -49,7 +49,8 @@ def rows_deferred_block(x: torch.Tensor, out: torch.Tensor) -> Launch:
     if tile is None:
         tile = block_tile(numbers, rows, x.dtype)
         if tile.block * x.element_size() == numbers.tile_bytes:
-            tile = tile._replace(block=tile.block // 2)  # twice as many programs share an SM
+            # More programs share an SM; of half precision a thread has a vector of each block.
+            tile = tile._replace(block=tile.block // (4 if x.element_size() == 2 else 2))
     constants = (wide_type(x.dtype), identity(x.dtype), edges, fold_of(rows, x.dtype, tile.block))
     args = (x, out, *row_arguments(rows), *constants, tile.rows, tile.block)
     programs = cdiv(rows.total, tile.rows)

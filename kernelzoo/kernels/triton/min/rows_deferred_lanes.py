@@ -1,18 +1,24 @@
-"""Short rows that begin anywhere in vectors: a thread or a few lanes to each, which read its elements side by side."""
+"""Short rows that begin anywhere in vectors: a thread or a few lanes to each, which read its elements side by side.
+
+Where rows of half precision follow each other without a gap, lanes have words of two numbers, as in softmax.
+"""
 
 import torch
 import triton
 import triton.language as tl
 
+from kernelzoo.device import Device
 from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.shared.jit import bound, device_of, row_arguments, wide_type
 from kernelzoo.kernels.triton import lanes
 from kernelzoo.kernels.triton.lanes import MOST, WARPS, lanes_of
 from kernelzoo.kernels.triton.min.arguments import identity, plain
 from kernelzoo.kernels.triton.min.lowest import lower
+from kernelzoo.kernels.triton.pairs import Units, either, load_words, units_of
+from kernelzoo.kernels.triton.softmax.halves import halves
 from kernelzoo.kernels.triton.words import await_last_launch, row_start
 from kernelzoo.launch import Launch
-from kernelzoo.layout import Rows, cdiv, rows_of
+from kernelzoo.layout import Rows, cdiv, power_of_two, rows_of
 from kernelzoo.registry import register
 from kernelzoo.tables import knob, numbers, of
 
@@ -24,6 +30,9 @@ LONGEST = {4: 7}
 class Numbers:
     lane_elements: int = knob(
         8, among=(2, 4, 8), unit="elements", why="of a row that one lane has at the least, unless it is shorter"
+    )
+    lane_words: int = knob(
+        4, among=(2, 4, 8), unit="words", why="of two numbers of half precision that a lane has at the least"
     )
 
 
@@ -53,21 +62,68 @@ def rows_lanes_kernel(
     tl.store(out + row_start(row, inner, out_outer, out_inner, 1), least, row < rows)
 
 
-def pays(knobs: Numbers, multiprocessors: int, rows: Rows, crowd: int) -> bool:
+@triton.jit
+def rows_words_kernel(
+    x, out, rows,
+    IDENTITY: tl.constexpr, N: tl.constexpr, EACH: tl.constexpr, WORDS: tl.constexpr, MIDDLE: tl.constexpr,
+    UNITS: tl.constexpr, LANES: tl.constexpr, COLS: tl.constexpr,
+):  # fmt: skip
+    """EACH rows of N numbers are the WORDS words of a unit, whose first row ends in the lower half of word MIDDLE."""
+    await_last_launch()
+    DTYPE: tl.constexpr = out.dtype.element_ty
+    units = rows // EACH
+    unit = tl.program_id(0).to(tl.int64) * UNITS + tl.arange(0, UNITS)
+    lane = tl.arange(0, LANES)[None, :]
+    EMPTY: tl.constexpr = 0x7F807F80 if DTYPE == tl.bfloat16 else 0x7C007C00  # noqa: SIM300
+    # Units past the last are read as that one.
+    words = load_words(x, tl.minimum(unit, units - 1)[:, None] * WORDS, lane, WORDS, LANES, EMPTY, "")
+    least = tl.full([UNITS, LANES], IDENTITY, tl.float32)
+    second = least
+    for first in tl.static_range(0, WORDS, LANES):
+        low, high = halves(words[first // LANES], DTYPE)
+        if first <= MIDDLE:
+            here = either(low, IDENTITY, lane, first, LANES, MIDDLE)
+            least = lower(least, lower(here, either(high, IDENTITY, lane, first, LANES, MIDDLE - 1)))
+        if first + LANES > MIDDLE:
+            here = either(IDENTITY, low, lane, first, LANES, MIDDLE)
+            second = lower(second, lower(here, either(IDENTITY, high, lane, first, LANES, MIDDLE - 1)))
+    place = out + unit * EACH
+    tl.store(place, tl.reduce(least, 1, lower).to(DTYPE), unit < units)
+    if EACH == 2:
+        tl.store(place + 1, tl.reduce(second, 1, lower).to(DTYPE), unit < units)
+    if rows % EACH > 0 and tl.program_id(0) == tl.num_programs(0) - 1:
+        cols = tl.arange(0, COLS)
+        last = tl.load(x + (tl.cast(rows - 1, tl.int64) * N + cols), cols < N, other=IDENTITY).to(tl.float32)
+        tl.store(out + (rows - 1), tl.reduce(last, 0, lower).to(DTYPE))
+
+
+def tile_of(knobs: Numbers, warp_size: int, rows: Rows) -> tuple[int, Units | None]:
+    """Rows of a program, and their units where lanes have words."""
+    units = units_of(rows, knobs.lane_words, warp_size)
+    if units:
+        return units.side * units.rows, units
+    return WARPS * warp_size // min(warp_size, lanes_of(rows.n, knobs.lane_elements)), None
+
+
+def pays(knobs: Numbers, device: Device, rows: Rows, crowd: int) -> bool:
     """Whether rows are no whole vectors, short, and enough for so many programs per SM."""
-    side = WARPS * 32 // lanes_of(rows.n, knobs.lane_elements)
-    return lanes.pays(rows, LONGEST, side, crowd * multiprocessors)
+    side, _ = tile_of(knobs, device.warp_size, rows)
+    return lanes.pays(rows, LONGEST, side, crowd * device.multiprocessors)
 
 
 @register("triton", "min", "rows_deferred_lanes")
 def rows_deferred_lanes(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """A thread or a few lanes of a warp to each short row: they read neighbours, and meet by shuffles."""
+    """A thread or a few lanes of a warp to each short row, or two: they read neighbours, and meet by shuffles."""
     id = "triton/min/rows_deferred_lanes"
     x, out = plain(x), plain(out)
     rows, device = rows_of(x, out), device_of(x)
     if rows.across or rows.n > MOST:
         raise UnsupportedProblemError(id, f"it takes rows of up to {MOST} elements along memory; got {rows.n}")
-    many = min(device.warp_size, lanes_of(rows.n, of(Numbers, device.index).lane_elements))
-    side = WARPS * device.warp_size // many
+    side, units = tile_of(of(Numbers, device.index), device.warp_size, rows)
+    if units:
+        sizes = (rows.n, units.rows, units.words, units.middle, units.side, units.lanes, power_of_two(rows.n))
+        args = (x, out, rows.total, identity(x.dtype), *sizes)
+        return bound(id, x, rows_words_kernel, cdiv(units.many, units.side), args, WARPS)
+    many = WARPS * device.warp_size // side
     args = (x, out, *row_arguments(rows), wide_type(x.dtype), identity(x.dtype), rows.n, side, many)
     return bound(id, x, rows_lanes_kernel, cdiv(rows.total, side), args, WARPS)

@@ -115,7 +115,7 @@ def _multi_row(knobs: Knobs, device: Device, rows: Rows) -> str:
         return "columns"
     if multi_row_thread.pays(knobs, device, rows):
         return "multi_row_thread"
-    if multi_row_lanes.pays(knobs, device.multiprocessors, rows):
+    if multi_row_lanes.pays(knobs, device, rows):
         return "multi_row_lanes"
     edges = edges_of(rows)
     if tiles.row_tile(knobs, device, rows, edges) is None:

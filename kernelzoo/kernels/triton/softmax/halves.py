@@ -23,6 +23,13 @@ def halves(words, DTYPE: tl.constexpr):
 
 
 @triton.jit
+def words_of(low, high, DTYPE: tl.constexpr):
+    """Two numbers rounded to half precision, as the int32 that holds them."""
+    upper = high.to(DTYPE).to(tl.int16, bitcast=True).to(tl.int32) << 16
+    return upper | (low.to(DTYPE).to(tl.int16, bitcast=True).to(tl.int32) & 0xFFFF)
+
+
+@triton.jit
 def not_before(words, value, never, BOTH: tl.constexpr):
     """words, which the compiler can't unpack before it has value: it would keep them unpacked, in twice the registers.
 

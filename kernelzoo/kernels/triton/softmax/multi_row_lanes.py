@@ -1,17 +1,24 @@
-"""Short rows that begin anywhere in vectors: a few lanes of a warp to each, which read its elements side by side."""
+"""Short rows that begin anywhere in vectors: a few lanes of a warp to each, which read its elements side by side.
+
+Where rows of half precision follow each other without a gap, lanes have words of two numbers: of a row of even length,
+or of two rows of odd length. Elsewhere they have single elements.
+"""
 
 import torch
 import triton
 import triton.language as tl
 
+from kernelzoo.device import Device
 from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.shared.jit import bound, device_of, row_arguments, wide_type
 from kernelzoo.kernels.triton import lanes
 from kernelzoo.kernels.triton.lanes import MOST, WARPS, lanes_of
-from kernelzoo.kernels.triton.softmax.words import READ, exponential, zero_if_empty
+from kernelzoo.kernels.triton.pairs import Units, either, load_words, store_words, units_of
+from kernelzoo.kernels.triton.softmax.halves import empty_words, halves, words_of
+from kernelzoo.kernels.triton.softmax.words import READ, exponential, softmax_of, zero_if_empty
 from kernelzoo.kernels.triton.words import await_last_launch, row_start
 from kernelzoo.launch import Launch
-from kernelzoo.layout import Rows, cdiv, rows_of
+from kernelzoo.layout import Rows, cdiv, power_of_two, rows_of
 from kernelzoo.registry import register
 from kernelzoo.tables import knob, numbers, of
 
@@ -24,7 +31,9 @@ LONGEST = {2: 64, 4: 48}
 
 @numbers
 class Numbers:
-    lane_rows: int = knob(1, among=(1, 2, 4), unit="rows", why="that a thread has a part of")
+    lane_words: int = knob(
+        8, among=(4, 8, 16), unit="words", why="of two numbers of half precision that a lane has at the least"
+    )
     lane_crowd: int = knob(
         4, among=(1, 4, 16), unit="programs per SM", why="from which on rows are many enough for programs of four warps"
     )
@@ -64,19 +73,87 @@ def lanes_kernel(
         tl.store(out + (out_start + first * out_n), result, (row < rows)[:, None] & (lane < N - first))
 
 
-def pays(knobs: Numbers, multiprocessors: int, rows: Rows) -> bool:
+@triton.jit
+def words_kernel(
+    x, out, rows,
+    N: tl.constexpr, EACH: tl.constexpr, WORDS: tl.constexpr, MIDDLE: tl.constexpr,
+    UNITS: tl.constexpr, LANES: tl.constexpr, COLS: tl.constexpr,
+):  # fmt: skip
+    """EACH rows of N numbers are the WORDS words of a unit, whose first row ends in the lower half of word MIDDLE."""
+    await_last_launch()
+    DTYPE: tl.constexpr = out.dtype.element_ty
+    units = rows // EACH
+    unit = tl.program_id(0).to(tl.int64) * UNITS + tl.arange(0, UNITS)
+    lane = tl.arange(0, LANES)[None, :]
+    # Units past the last are read as that one.
+    words = load_words(x, tl.minimum(unit, units - 1)[:, None] * WORDS, lane, WORDS, LANES, empty_words(DTYPE), READ)
+    top = tl.full([UNITS, LANES], float("-inf"), tl.float32)
+    second_top = top
+    lows, highs = [], []
+    for first in tl.static_range(0, WORDS, LANES):
+        low, high = halves(words[first // LANES], DTYPE)
+        if first <= MIDDLE:
+            here = either(low, float("-inf"), lane, first, LANES, MIDDLE)
+            top = tl.maximum(top, tl.maximum(here, either(high, float("-inf"), lane, first, LANES, MIDDLE - 1)))
+        if first + LANES > MIDDLE:
+            here = either(float("-inf"), low, lane, first, LANES, MIDDLE)
+            here = tl.maximum(here, either(float("-inf"), high, lane, first, LANES, MIDDLE - 1))
+            second_top = tl.maximum(second_top, here)
+        lows += [low]
+        highs += [high]
+    top = zero_if_empty(tl.max(top, 1, keep_dims=True))
+    second_top = zero_if_empty(tl.max(second_top, 1, keep_dims=True))
+    total = tl.zeros([UNITS, LANES], tl.float32)
+    second_total = total
+    low_weights, high_weights = [], []
+    for first in tl.static_range(0, WORDS, LANES):
+        low = exponential(lows[first // LANES] - either(top, second_top, lane, first, LANES, MIDDLE))
+        high = exponential(highs[first // LANES] - either(top, second_top, lane, first, LANES, MIDDLE - 1))
+        if first <= MIDDLE:
+            total += either(low, 0.0, lane, first, LANES, MIDDLE) + either(high, 0.0, lane, first, LANES, MIDDLE - 1)
+        if first + LANES > MIDDLE:
+            here = either(0.0, low, lane, first, LANES, MIDDLE)
+            second_total += here + either(0.0, high, lane, first, LANES, MIDDLE - 1)
+        low_weights += [low]
+        high_weights += [high]
+    inverse = 1.0 / tl.sum(total, 1, keep_dims=True)
+    second_inverse = 1.0 / tl.sum(second_total, 1, keep_dims=True)
+    results = []
+    for first in tl.static_range(0, WORDS, LANES):
+        low = low_weights[first // LANES] * either(inverse, second_inverse, lane, first, LANES, MIDDLE)
+        high = high_weights[first // LANES] * either(inverse, second_inverse, lane, first, LANES, MIDDLE - 1)
+        results += [words_of(low, high, DTYPE)]
+    store_words(out, unit[:, None] * WORDS, lane, (unit < units)[:, None], results, WORDS, LANES)
+    if rows % EACH > 0 and tl.program_id(0) == tl.num_programs(0) - 1:
+        cols = tl.arange(0, COLS)
+        place = tl.cast(rows - 1, tl.int64) * N + cols
+        last = tl.load(x + place, cols < N, other=float("-inf")).to(tl.float32)
+        tl.store(out + place, softmax_of(last, 0).to(DTYPE), cols < N)
+
+
+def tile_of(knobs: Numbers, warp_size: int, rows: Rows) -> tuple[int, Units | None]:
+    """Rows of a program, and their units where lanes have words."""
+    units = units_of(rows, knobs.lane_words, warp_size)
+    if units:
+        return units.side * units.rows, units
+    return WARPS * warp_size // min(warp_size, lanes_of(rows.n, LEAST)), None
+
+
+def pays(knobs: Numbers, device: Device, rows: Rows) -> bool:
     """Whether rows are no whole vectors, short, and many."""
-    side = WARPS * 32 * knobs.lane_rows // lanes_of(rows.n, LEAST)
-    return lanes.pays(rows, LONGEST, side, knobs.lane_crowd * multiprocessors)
+    side, _ = tile_of(knobs, device.warp_size, rows)
+    return lanes.pays(rows, LONGEST, side, knobs.lane_crowd * device.multiprocessors)
 
 
 @register("triton", "softmax", "multi_row_lanes")
 def multi_row_lanes(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """A few lanes of a warp to each short row: they read neighbours, and meet by shuffles."""
+    """A few lanes of a warp to each short row, or two: they read neighbours, and meet by shuffles."""
     id, rows, device = "triton/softmax/multi_row_lanes", rows_of(x, out), device_of(x)
     if rows.across or rows.n > MOST:
         raise UnsupportedProblemError(id, f"it takes rows of up to {MOST} elements along memory; got {rows.n}")
-    many = min(device.warp_size, lanes_of(rows.n, LEAST))
-    side = WARPS * device.warp_size * of(Numbers, device.index).lane_rows // many
-    args = (x, out, *row_arguments(rows), wide_type(x.dtype), rows.n, side, many)
+    side, units = tile_of(of(Numbers, device.index), device.warp_size, rows)
+    if units:
+        sizes = (rows.n, units.rows, units.words, units.middle, units.side, units.lanes, power_of_two(rows.n))
+        return bound(id, x, words_kernel, cdiv(units.many, units.side), (x, out, rows.total, *sizes), WARPS)
+    args = (x, out, *row_arguments(rows), wide_type(x.dtype), rows.n, side, WARPS * device.warp_size // side)
     return bound(id, x, lanes_kernel, cdiv(rows.total, side), args, WARPS)
