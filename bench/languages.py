@@ -9,13 +9,14 @@ import ast
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from statistics import median
+from statistics import fmean, median
 from typing import Any
 
 from kernelzoo import registry
 from kernelzoo.files import read_json
 from kernelzoo.report import score
 from kernelzoo.report.reading import load
+from kernelzoo.report.results import Problem
 from kernelzoo.report.table import Cell, Table
 
 KERNELS = Path(__file__).parents[1] / "kernelzoo" / "kernels"
@@ -29,6 +30,18 @@ NAMES = {
     "numba": "Numba",
 }
 OPS = ("softmax", "min")
+REASONS = {
+    "triton": "Programs that share a row meet through memory, where clusters have shared memory in common.",
+    "gluon": "As Triton; and the edges of short rows that begin anywhere in vectors are read number by number.",
+    "cutile": "Short rows that begin anywhere are read number by number. For one block of 2048 numbers or less, a loop "
+    "over blocks was unrolled 27 times; `auto` no longer takes it.",
+    "cute": "Short rows that begin anywhere, and those that a cluster shares, are read number by number.",
+    "helion": "Short rows that begin anywhere are read number by number, and rows are shared by two launches.",
+    "cupy": "Problems of a few microseconds.",
+    "numba": "Very long rows, of which a part is read twice; problems of a few microseconds.",
+}
+"""Of the worst points of a language. The machine code shows it: ``kernelzoo inspect``."""
+WORST = 4
 INTRODUCTION = """\
 What a language costs beside its kernels' speed. A dash: not measured yet.
 
@@ -41,6 +54,8 @@ What a language costs beside its kernels' speed. A dash: not measured yet.
 
 Lines of a form are those of its file, of its CUDA C, and of what these take from their operation's folder, choosers
 aside: no comments, no docstrings, no blank lines."""
+WORST_POINTS = """\
+Time of the fastest of these languages / its own, mean over the map, and where that is least:"""
 
 
 def made(files: Sequence[Path]) -> str:
@@ -49,6 +64,7 @@ def made(files: Sequence[Path]) -> str:
     parts = ["# The languages side by side", INTRODUCTION.replace("{map}", f"{gpu}-map")]
     for op in OPS:
         parts += [f"## {op}", measurements(op, files).markdown(), lines_of(op).markdown()]
+        parts += [WORST_POINTS, worst_points(op, files)]
     named = ", ".join(f"{file.name} ({measured_on(file)})" for file in files)
     return "\n\n".join([*parts, f"From {named}."]) + "\n"
 
@@ -84,6 +100,23 @@ def _scores(op: str, files: Sequence[Path]) -> dict[str, str]:
                 took, _, of = problems.text.partition(" of ")
                 found[backend] = mean.text + ("" if took == of else f" ({problems.text})")
     return found
+
+
+def worst_points(op: str, files: Sequence[Path]) -> str:
+    """Each language beside the best of them on each problem of the map: the mean, the least shares, and why."""
+    maps = [file for file in files if "-map-" in file.name]
+    rows = [row for group in load(maps).groups for row in group.select(op).rows] if maps else []
+    taken: dict[Problem, dict[str, float]] = {}
+    for row in rows:
+        if row.backend in NAMES and row.variant == "auto":
+            taken.setdefault(row.problem, {})[row.backend] = row.seconds
+    lines = []
+    for backend, name in NAMES.items():
+        shares = sorted((min(own.values()) / own[backend], p) for p, own in taken.items() if backend in own)
+        if shares:
+            least = ", ".join(f"{share:.2f} at {p.dtype} {p.shape}" for share, p in shares[:WORST])
+            lines.append(f"- **{name}**: {fmean(share for share, _ in shares):.2f}; {least}. {REASONS[backend]}")
+    return "\n".join(lines)
 
 
 def _submits(op: str, files: Sequence[Path]) -> dict[str, str]:

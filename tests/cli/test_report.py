@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from kernelzoo.cli import main
+from kernelzoo.files import read_json
 
 RESULTS = Path(__file__).parents[2] / "bench" / "results" / "h200-submit.json.gz"
 
@@ -24,10 +25,12 @@ def test_json_holds_the_results(tmp_path: Path, capsys: pytest.CaptureFixture[st
     told = json.loads(capsys.readouterr().out)
     assert told["baseline"] == "torch/eager" and told["failed"] == told["outdated"] == []
     (group,) = told["groups"]
-    assert (group["device"], group["clock"]) == ("NVIDIA H200", "submit") and len(group["rows"]) == 42
+    assert (group["device"], group["clock"]) == ("NVIDIA H200", "submit")
+    held = len(read_json(RESULTS)["benchmarks"])
+    assert held > 40 and len(group["rows"]) == len(group["summary"]) == held
     eager = next(row for row in group["rows"] if row["id"] == "torch/softmax/eager")
     assert eager["ratio"] == 1 and 1 < eager["median_us"] < 100 and eager["dtype"] == "float32"
-    assert len(group["summary"]) == 42 and told["written"] == [f"{tmp_path / 'out' / 'report.md'} written"]
+    assert told["written"] == [f"{tmp_path / 'out' / 'report.md'} written"]
 
 
 @pytest.mark.parametrize("arguments", [["nowhere.json"], ["--check", str(RESULTS)], [str(RESULTS), "--frobnicate"]])

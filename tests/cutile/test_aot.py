@@ -282,6 +282,13 @@ def test_a_minimum_of_integers_spills_no_register(dtype: Any) -> None:
             assert not program.compiled.local_bytes, (str(program), shape, axis)
 
 
+@pytest.mark.parametrize("n", [1032, 2048, 2053])
+def test_a_minimum_of_one_short_block_a_row_unrolls_no_loop(n: int) -> None:
+    """Over blocks of 2048 numbers of two bytes, the loop of ``rows`` is unrolled 27 times."""
+    (program,) = programs(MIN, "auto", (32768, n), 1, torch.bfloat16, "sm_90")
+    assert occurrences(r"ld\.global", program) < 20
+
+
 def test_large_arrays_have_offsets_of_64_bits() -> None:
     for rows, index in ((1 << 17, "int32"), (1 << 19, "int64")):
         (program,) = programs(SOFTMAX, "fused", (rows, 4096), 1, torch.float32, "sm_90")

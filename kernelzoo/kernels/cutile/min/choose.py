@@ -13,6 +13,9 @@ from kernelzoo.tables import knob, launch_table, of
 SHORT_COLUMNS = 512
 """Elements of columns that one program takes however few strips there are."""
 
+UNROLLED = 2048
+"""Elements of a block of two bytes each, a loop over which is unrolled 27 times."""
+
 
 @launch_table("cutile", "min")
 class Knobs(tiles.Numbers):
@@ -40,8 +43,9 @@ def auto(x: torch.Tensor, out: torch.Tensor) -> str:
     if rows.n * rows.itemsize > knobs.row_bytes and rows.total < knobs.crowd * device.multiprocessors:
         return "split_arrival"
     tile = row_tile(knobs, knobs.block_bytes, rows)
-    if tile.shape[:2] == (1, 1) and tile.block >= rows.n and rows.itemsize == 2 and is_ragged(rows, x):
-        # Reduced at once, its elements change places in shared memory.
+    one = tile.shape[:2] == (1, 1) and tile.block >= rows.n and rows.itemsize == 2
+    if one and (is_ragged(rows, x) or tile.block <= UNROLLED):
+        # Reduced at once, ragged elements change places in shared memory; over a short block, a loop is unrolled far.
         return "rows_deferred_block"
     # Of bytes a block that is reduced at once takes more registers than there are.
     many = rows.total >= knobs.deferred * device.multiprocessors and rows.itemsize > 1
