@@ -30,17 +30,32 @@ NAMES = {
     "numba": "Numba",
 }
 OPS = ("softmax", "min")
+_SHORT = "Short rows that begin anywhere in vectors are read number by number."
+_EDGES = "The edges of short rows that begin anywhere in vectors are read number by number"
+_PARTS = "in longer ones a thread has code for a part of a vector beside that for a whole one"
 REASONS = {
-    "triton": "Programs that share a row meet through memory, where clusters have shared memory in common.",
-    "gluon": "As Triton; and the edges of short rows that begin anywhere in vectors are read number by number.",
-    "cutile": "Short rows that begin anywhere are read number by number. For one block of 2048 numbers or less, a loop "
-    "over blocks was unrolled 27 times; `auto` no longer takes it.",
-    "cute": "Short rows that begin anywhere, and those that a cluster shares, are read number by number.",
-    "helion": "Short rows that begin anywhere are read number by number, and rows are shared by two launches.",
-    "cupy": "Problems of a few microseconds.",
-    "numba": "Very long rows, of which a part is read twice; problems of a few microseconds.",
+    "softmax": {
+        "triton": "Programs that share a row meet through memory, where clusters have shared memory in common; short "
+        "rows of half precision were read number by number, and are by words since.",
+        "gluon": f"{_EDGES}; all programs take one row of (5, 3000017) at a time.",
+        "cutile": _SHORT,
+        "cute": f"{_SHORT[:-1]}; {_PARTS}; (64, 4194304) is read twice, by two launches.",
+        "helion": f"{_SHORT[:-1]}; long rows are read twice.",
+        "cupy": "Problems of a few microseconds.",
+        "numba": "Of very long rows a part is read twice; problems of a few microseconds.",
+    },
+    "min": {
+        "triton": "Half precision is compared in float32, where an instruction of CUDA C compares two numbers at once.",
+        "gluon": f"{_EDGES}.",
+        "cutile": f"{_SHORT} Of 1025 to 2048 numbers of two bytes to a row, a loop was unrolled 27 times; `auto` takes "
+        "another form since.",
+        "cute": f"{_SHORT[:-1]}; {_PARTS}.",
+        "helion": "Several programs take a row by two launches.",
+        "cupy": "Problems of a few microseconds.",
+        "numba": "Short rows that begin anywhere in vectors.",
+    },
 }
-"""Of the worst points of a language. The machine code shows it: ``kernelzoo inspect``."""
+"""Of the worst points of a language: what its source and its machine code (``kernelzoo inspect``) show there."""
 WORST = 4
 INTRODUCTION = """\
 What a language costs beside its kernels' speed. A dash: not measured yet.
@@ -115,7 +130,7 @@ def worst_points(op: str, files: Sequence[Path]) -> str:
         shares = sorted((min(own.values()) / own[backend], p) for p, own in taken.items() if backend in own)
         if shares:
             least = ", ".join(f"{share:.2f} at {p.dtype} {p.shape}" for share, p in shares[:WORST])
-            lines.append(f"- **{name}**: {fmean(share for share, _ in shares):.2f}; {least}. {REASONS[backend]}")
+            lines.append(f"- **{name}**: {fmean(share for share, _ in shares):.2f}; {least}. {REASONS[op][backend]}")
     return "\n".join(lines)
 
 

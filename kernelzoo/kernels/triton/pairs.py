@@ -49,7 +49,7 @@ def either(one, two, lane, FIRST: tl.constexpr, LANES: tl.constexpr, LAST: tl.co
 
 class Units(NamedTuple):
     """Rows of a unit, its words, and the word of it that is the last to hold a number of the first row; lanes to each,
-    units of a program, how many units there are, and rows left after the last."""
+    units of a program, and how many there are."""
 
     rows: int
     words: int
@@ -57,12 +57,11 @@ class Units(NamedTuple):
     lanes: int
     side: int
     many: int
-    left: int
 
 
-def units_of(rows: Rows, lane_words: int, warp_size: int, warps: int = WARPS) -> Units | None:
-    """Units for programs of so many warps, with that many words to a lane at the least, or None where rows are not one
-    piece of memory on 16 bytes of half precision, or too long."""
+def units_of(rows: Rows, lane_words: int, warp_size: int) -> Units | None:
+    """Units with so many words to a lane at the least, or None where rows are too long, or not one piece of memory on
+    16 bytes, of half precision."""
     if rows.dtype not in ("float16", "bfloat16") or not (rows.one_piece and rows.aligned) or rows.n > MOST:
         return None
     each = 1 + rows.n % 2
@@ -71,4 +70,13 @@ def units_of(rows: Rows, lane_words: int, warp_size: int, warps: int = WARPS) ->
         return None
     lanes = min(warp_size, lanes_of(words, lane_words))
     middle = rows.n // 2 if each == 2 else cdiv(words, lanes) * lanes
-    return Units(each, words, middle, lanes, warps * warp_size // lanes, rows.total // each, rows.total % each)
+    return Units(each, words, middle, lanes, WARPS * warp_size // lanes, rows.total // each)
+
+
+def side_of(rows: Rows, lane_words: int, lane_elements: int, warp_size: int) -> tuple[int, Units | None]:
+    """Rows side by side in a program, and their units where lanes have words; elsewhere they have elements, so many at
+    the least."""
+    units = units_of(rows, lane_words, warp_size)
+    if units:
+        return units.side * units.rows, units
+    return WARPS * warp_size // min(warp_size, lanes_of(rows.n, lane_elements)), None

@@ -43,8 +43,8 @@ def auto(x: torch.Tensor, out: torch.Tensor) -> str:
     if rows.n * rows.itemsize > knobs.row_bytes and rows.total < knobs.crowd * device.multiprocessors:
         return "split_arrival"
     tile = row_tile(knobs, knobs.block_bytes, rows)
-    one = tile.shape[:2] == (1, 1) and tile.block >= rows.n and rows.itemsize == 2
-    if one and (is_ragged(rows, x) or tile.block <= UNROLLED):
+    one_block = tile.shape[:2] == (1, 1) and tile.block >= rows.n and rows.itemsize == 2
+    if one_block and (is_ragged(rows, x) or tile.block <= UNROLLED):
         # Reduced at once, ragged elements change places in shared memory; over a short block, a loop is unrolled far.
         return "rows_deferred_block"
     # Of bytes a block that is reduced at once takes more registers than there are.

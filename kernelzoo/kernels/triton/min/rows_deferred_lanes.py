@@ -11,10 +11,10 @@ from kernelzoo.device import Device
 from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.shared.jit import bound, device_of, row_arguments, wide_type
 from kernelzoo.kernels.triton import lanes
-from kernelzoo.kernels.triton.lanes import MOST, WARPS, lanes_of
+from kernelzoo.kernels.triton.lanes import MOST, WARPS
 from kernelzoo.kernels.triton.min.arguments import identity, plain
 from kernelzoo.kernels.triton.min.lowest import lower
-from kernelzoo.kernels.triton.pairs import Units, either, load_words, units_of
+from kernelzoo.kernels.triton.pairs import either, load_words, side_of
 from kernelzoo.kernels.triton.softmax.halves import halves
 from kernelzoo.kernels.triton.words import await_last_launch, row_start
 from kernelzoo.launch import Launch
@@ -97,17 +97,9 @@ def rows_words_kernel(
         tl.store(out + (rows - 1), tl.reduce(last, 0, lower).to(DTYPE))
 
 
-def tile_of(knobs: Numbers, warp_size: int, rows: Rows) -> tuple[int, Units | None]:
-    """Rows of a program, and their units where lanes have words."""
-    units = units_of(rows, knobs.lane_words, warp_size)
-    if units:
-        return units.side * units.rows, units
-    return WARPS * warp_size // min(warp_size, lanes_of(rows.n, knobs.lane_elements)), None
-
-
 def pays(knobs: Numbers, device: Device, rows: Rows, crowd: int) -> bool:
     """Whether rows are no whole vectors, short, and enough for so many programs per SM."""
-    side, _ = tile_of(knobs, device.warp_size, rows)
+    side, _ = side_of(rows, knobs.lane_words, knobs.lane_elements, device.warp_size)
     return lanes.pays(rows, LONGEST, side, crowd * device.multiprocessors)
 
 
@@ -119,7 +111,8 @@ def rows_deferred_lanes(x: torch.Tensor, out: torch.Tensor) -> Launch:
     rows, device = rows_of(x, out), device_of(x)
     if rows.across or rows.n > MOST:
         raise UnsupportedProblemError(id, f"it takes rows of up to {MOST} elements along memory; got {rows.n}")
-    side, units = tile_of(of(Numbers, device.index), device.warp_size, rows)
+    knobs = of(Numbers, device.index)
+    side, units = side_of(rows, knobs.lane_words, knobs.lane_elements, device.warp_size)
     if units:
         sizes = (rows.n, units.rows, units.words, units.middle, units.side, units.lanes, power_of_two(rows.n))
         args = (x, out, rows.total, identity(x.dtype), *sizes)

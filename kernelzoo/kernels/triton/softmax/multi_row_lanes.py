@@ -12,8 +12,8 @@ from kernelzoo.device import Device
 from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.shared.jit import bound, device_of, row_arguments, wide_type
 from kernelzoo.kernels.triton import lanes
-from kernelzoo.kernels.triton.lanes import MOST, WARPS, lanes_of
-from kernelzoo.kernels.triton.pairs import Units, either, load_words, store_words, units_of
+from kernelzoo.kernels.triton.lanes import MOST, WARPS
+from kernelzoo.kernels.triton.pairs import either, load_words, side_of, store_words
 from kernelzoo.kernels.triton.softmax.halves import empty_words, halves, words_of
 from kernelzoo.kernels.triton.softmax.words import READ, exponential, softmax_of, zero_if_empty
 from kernelzoo.kernels.triton.words import await_last_launch, row_start
@@ -131,17 +131,9 @@ def words_kernel(
         tl.store(out + place, softmax_of(last, 0).to(DTYPE), cols < N)
 
 
-def tile_of(knobs: Numbers, warp_size: int, rows: Rows) -> tuple[int, Units | None]:
-    """Rows of a program, and their units where lanes have words."""
-    units = units_of(rows, knobs.lane_words, warp_size)
-    if units:
-        return units.side * units.rows, units
-    return WARPS * warp_size // min(warp_size, lanes_of(rows.n, LEAST)), None
-
-
 def pays(knobs: Numbers, device: Device, rows: Rows) -> bool:
     """Whether rows are no whole vectors, short, and many."""
-    side, _ = tile_of(knobs, device.warp_size, rows)
+    side, _ = side_of(rows, knobs.lane_words, LEAST, device.warp_size)
     return lanes.pays(rows, LONGEST, side, knobs.lane_crowd * device.multiprocessors)
 
 
@@ -151,7 +143,8 @@ def multi_row_lanes(x: torch.Tensor, out: torch.Tensor) -> Launch:
     id, rows, device = "triton/softmax/multi_row_lanes", rows_of(x, out), device_of(x)
     if rows.across or rows.n > MOST:
         raise UnsupportedProblemError(id, f"it takes rows of up to {MOST} elements along memory; got {rows.n}")
-    side, units = tile_of(of(Numbers, device.index), device.warp_size, rows)
+    knobs = of(Numbers, device.index)
+    side, units = side_of(rows, knobs.lane_words, LEAST, device.warp_size)
     if units:
         sizes = (rows.n, units.rows, units.words, units.middle, units.side, units.lanes, power_of_two(rows.n))
         return bound(id, x, words_kernel, cdiv(units.many, units.side), (x, out, rows.total, *sizes), WARPS)
