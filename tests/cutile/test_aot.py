@@ -6,6 +6,7 @@ What is asserted is read off the generated code.
 from __future__ import annotations
 
 import ast
+import contextlib
 import inspect
 import re
 import sys
@@ -298,6 +299,20 @@ def test_large_arrays_have_offsets_of_64_bits() -> None:
     for form in ("rows", "split_arrival"):
         (program,) = bound(MIN, form, expanded, 1, "sm_90")
         assert {known.index for known in program.step.constants if isinstance(known, compiler.Array)} == {"int64"}
+
+
+@pytest.mark.parametrize(("op", "form"), FORMS, ids=lambda value: getattr(value, "name", value))
+def test_every_form_has_offsets_of_64_bits(op: operations.Operation, form: str) -> None:
+    """Types that a kernel infers from its arrays' sizes agree where these are of 64 bits, also with a loop's bounds."""
+    made = []
+    for n in (1, 300, 50000):
+        for axis, strides in ((1, ((1 << 30) + 42, 1)), (0, ((1 << 30) + 40, 1))):
+            shape = (2, n) if axis else (n, 2)
+            x = torch.empty_strided(shape, strides, dtype=torch.float16, device="meta")
+            with contextlib.suppress(UnsupportedProblemError):
+                made += bound(op, form, x, axis, "sm_90")
+    indices = [known.index for program in made for known in program.step.constants if isinstance(known, compiler.Array)]
+    assert indices.count("int64") >= len(made) > 0
 
 
 def test_a_launch_has_no_more_programs_than_are_counted_right() -> None:

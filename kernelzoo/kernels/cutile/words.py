@@ -80,7 +80,8 @@ def stretches_of(x, strip, begin, end, AXIS, SHAPE):
     """The blocks [begin, end) of a tile's rows as two stretches, (whether its blocks are whole, begin, end): a loop
     over each has no branch to the kind of a block, which the compiler would unroll in far more registers."""
     inside = strip < x.shape[3 - AXIS] // SHAPE[3 - AXIS]  # and a tile in blocks is of one group
-    whole = max(begin, min(end, x.shape[AXIS] // SHAPE[AXIS] if inside else 0))
+    # Blocks are counted in 32 bits, whatever sizes are.
+    whole = max(begin, min(end, ct.astype(x.shape[AXIS] // SHAPE[AXIS], ct.int32) if inside else 0))
     return (True, begin, whole), (False, whole, end)
 
 

@@ -23,6 +23,9 @@ from kernelzoo.tables import knob, launch_table, of
 RAGGED_COLUMNS = 128
 """Elements in the whole vectors of a row, rounded up to a power of two, to which the ragged form is faster."""
 
+SMALL_TILES = {2: 4608, 4: 2048}
+"""Elements of a row that begins anywhere in vectors, by the bytes of one, above which small tiles are faster."""
+
 
 @launch_table("triton", "min")
 class Knobs(
@@ -71,8 +74,9 @@ def auto(x: torch.Tensor, out: torch.Tensor) -> str:
     # Integers as the minimum takes them spill registers in rows.
     if bytes > knobs.row_bytes or deferred != "rows_deferred_block" or not x.dtype.is_floating_point:
         return deferred
-    # Of rows a little longer than a block, with edges, a smaller tile wastes less.
-    return deferred if bytes > 8192 and layout.itemsize in (2, 4) and edges_of(layout) else "rows"
+    # Of rows longer than a block, with edges, a smaller tile wastes less.
+    longer = edges_of(layout) and layout.n > SMALL_TILES.get(layout.itemsize, layout.n)
+    return deferred if longer else "rows"
 
 
 @chooser("triton", "min", "rows_deferred")

@@ -22,7 +22,7 @@ from kernelzoo.layout import Rows, cdiv, power_of_two, rows_of
 from kernelzoo.registry import register
 from kernelzoo.tables import knob, numbers, of
 
-LONGEST = {4: 7}
+LONGEST = {2: 40, 4: 7}
 """Elements of a row, by the bytes of one, up to which lanes do better than one piece of memory."""
 
 
@@ -32,7 +32,7 @@ class Numbers:
         8, among=(2, 4, 8), unit="elements", why="of a row that one lane has at the least, unless it is shorter"
     )
     lane_words: int = knob(
-        4, among=(2, 4, 8), unit="words", why="of two numbers of half precision that a lane has at the least"
+        8, among=(4, 8, 16), unit="words", why="of two numbers of half precision that a lane has at the least"
     )
 
 

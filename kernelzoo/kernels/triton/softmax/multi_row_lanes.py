@@ -32,7 +32,7 @@ LONGEST = {2: 64, 4: 48}
 @numbers
 class Numbers:
     lane_words: int = knob(
-        8, among=(4, 8, 16), unit="words", why="of two numbers of half precision that a lane has at the least"
+        4, among=(2, 4, 8), unit="words", why="of two numbers of half precision that a lane has at the least"
     )
     lane_crowd: int = knob(
         4, among=(1, 4, 16), unit="programs per SM", why="from which on rows are many enough for programs of four warps"
