@@ -16,6 +16,7 @@ from types import ModuleType
 from urllib.parse import urlencode
 
 from kernelzoo.files import write_whole
+from kernelzoo.measure.clocks import OF_CALLS
 from kernelzoo.report import explorer, load
 from kernelzoo.report.page import write_page
 from kernelzoo.report.results import Results
@@ -58,7 +59,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _views(results: Results, page: str) -> Iterator[tuple[str, list[str]]]:
     """Of each operation and dtype, in words, a link to each of its views."""
     for group, slug in zip(results.groups, explorer.slugs(results), strict=True):
-        if group.clock == "submit":
+        if group.clock in OF_CALLS:
             continue
         for op in group.operations():
             for dtype in group.dtypes(op):
