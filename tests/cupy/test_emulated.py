@@ -108,6 +108,8 @@ CASES = [
     Case("softmax/split_grid", "split", "float16", (5, 60003), device=OLD),
     Case("softmax/split_grid", "split", "float64", (2, 15003), device=OLD_ONE),
     Case("softmax/columns", "auto", "float32", (130, 45), 0),
+    Case("softmax/columns", "auto", "bfloat16", (6, 77), 0),
+    Case("softmax/columns", "auto", "float32", (5, 14, 45), 1),
     Case("softmax/columns", "columns", "bfloat16", (1100, 48), 0),
     Case("softmax/columns", "auto", "float32", (700, 48), 0),
     Case("softmax/columns", "columns", "float64", (300, 20), 0),

@@ -424,6 +424,19 @@ def test_short_rows_have_the_form_that_is_for_them(op: str, dtype: str, rows: in
     assert found == form
 
 
+@pytest.mark.parametrize(
+    ("dtype", "shape", "form"),
+    [
+        ("float32", (1, 433816, 48), "columns_flat"),  # few columns of whole vectors, too long for clusters
+        ("bfloat16", (1, 6086459, 16), "columns_flat"),
+        ("float32", (1, 8192, 8192), "columns_cluster"),
+        ("float32", (1, 8050106, 7), "columns_flat"),
+    ],
+)
+def test_long_columns_are_read_by_the_whole_grid(dtype: str, shape: tuple[int, int, int], form: str) -> None:
+    assert softmax.choose.fastest(look(shape, dtype, "softmax"), H200, SOFTMAX) == form
+
+
 def test_remaining_dtypes_of_min_compile() -> None:
     """Every dtype of min, not only those above, compiles: one kernel each."""
     for dtype in ("float16", "bool", "uint8", "int16", "int32"):

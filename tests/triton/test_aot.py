@@ -306,11 +306,27 @@ def test_a_thread_has_each_element_of_a_very_short_odd_row_once() -> None:
     assert not occurrences(r"shfl\.sync", program)
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32], ids=str)
+def test_a_thread_has_a_short_column_beside_others_at_an_odd_width(dtype: Any) -> None:
+    (program,) = programs(MIN, "auto", (6, 176637), 0, dtype, "sm_90")
+    assert program.name == "rows_lanes_kernel" and not program.n_spills
+    assert occurrences(r"ld\.global", program) == 6 and not occurrences(r"shfl\.sync", program)
+    for shape, name in (((6, 176640), "columns_kernel"), ((17, 176637), "columns_kernel")):
+        assert programs(MIN, "auto", shape, 0, dtype, "sm_90")[0].name == name
+
+
+@pytest.mark.parametrize("width", [2, 3, 5, 7])
+def test_long_columns_narrower_than_a_vector_are_one_piece_of_memory(width: int) -> None:
+    (program,) = programs(MIN, "auto", (4000037, width), 0, torch.bfloat16, "sm_90")
+    assert program.name == "flat_columns_kernel" and not program.n_spills
+    assert occurrences(r"ld\.global[^;]*\.v4\.b32", program)
+
+
 @pytest.mark.parametrize(("op", "odd", "whole"), [(SOFTMAX, 17, 20), (MIN, 7, 4)], ids=["softmax", "min"])
 def test_lanes_are_for_many_rows_that_are_no_whole_vectors(op: operations.Operation, odd: int, whole: int) -> None:
-    shapes = ((2000003, odd), (64, odd), (2000003, whole))
+    shapes = ((2000003, odd), (64, odd), (2000003, whole), (64, 3))
     taken = ["lanes_kernel" in programs(op, "auto", shape, 1, torch.float32, "sm_90")[0].name for shape in shapes]
-    assert taken == [True, False, False]
+    assert taken == [True, odd <= 8, False, True]  # very short rows also where they are few
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)

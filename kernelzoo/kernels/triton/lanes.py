@@ -9,6 +9,9 @@ MOST = 128
 
 WARPS = 4
 
+SHORTEST = 8
+"""Elements of a row, up to which lanes do better than a tile also where programs are few."""
+
 
 def lanes_of(n: int, least: int) -> int:
     """Lanes to a row, a power of two, of so many elements each at the least."""
@@ -17,6 +20,7 @@ def lanes_of(n: int, least: int) -> int:
 
 def pays(rows: Rows, longest: Mapping[int, int], side: int, programs: int) -> bool:
     """Whether rows are no whole vectors, as short as that for the bytes of an element, and, side by side, so many
-    programs at the least."""
+    programs at the least, unless they are very short."""
     odd = not rows.across and rows.n % rows.whole_vector
-    return bool(odd) and rows.n <= longest.get(rows.itemsize, 0) and cdiv(rows.total, side) >= programs
+    enough = rows.n <= SHORTEST or cdiv(rows.total, side) >= programs
+    return bool(odd) and rows.n <= longest.get(rows.itemsize, 0) and enough

@@ -75,8 +75,9 @@ def units_of(rows: Rows, lane_words: int, warp_size: int) -> Units | None:
 
 def side_of(rows: Rows, lane_words: int, lane_elements: int, warp_size: int) -> tuple[int, Units | None]:
     """Rows side by side in a program, and their units where lanes have words; elsewhere they have elements, so many at
-    the least."""
+    the least, or all of a row that lies across memory."""
     units = units_of(rows, lane_words, warp_size)
     if units:
         return units.side * units.rows, units
-    return WARPS * warp_size // min(warp_size, lanes_of(rows.n, lane_elements)), None
+    lanes = 1 if rows.across else min(warp_size, lanes_of(rows.n, lane_elements))
+    return WARPS * warp_size // lanes, None

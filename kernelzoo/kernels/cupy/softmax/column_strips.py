@@ -12,6 +12,9 @@ exponential takes many registers."""
 FEWEST = 4
 """Of those, where columns are short."""
 
+LEAST_THREADS = 64
+"""Of a block, where columns are of a few elements."""
+
 
 class Strip(NamedTuple):
     """How a block takes a strip: lanes along the columns, threads, and packs that each holds of its columns."""
@@ -45,7 +48,10 @@ def whole(columns: Columns) -> Strip:
         strip = strip._replace(lanes=strip.lanes // 2)
     if columns.vector > 1 and columns.n <= strip.elements // 2:
         strip = strip._replace(threads=strip.threads // 2)
-    return fewer(strip, columns.n)
+    strip = fewer(strip, columns.n)
+    while columns.vector == 1 and strip.threads > LEAST_THREADS and columns.n <= strip.elements // 2:
+        strip = strip._replace(threads=strip.threads // 2)
+    return strip
 
 
 def fewer(strip: Strip, elements: int) -> Strip:

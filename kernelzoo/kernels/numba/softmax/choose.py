@@ -154,7 +154,9 @@ def by_columns(v: View, device: Device) -> str | None:
                 return "columns_cluster"
             if together and columns_grid.shape(c, device) is not None:
                 return "columns_grid"
-        return "columns" if columns.shape(c, device) is not None else None
+        if columns.shape(c, device) is not None:
+            return "columns"
+        return "columns_flat" if together and columns_flat.takes(v, device) else None
     flat = together and c.n >= FLAT_LONG and columns_flat.takes(v, device)
     if flat and columns_flat.alone(v) and c.n * c.inner * c.itemsize >= FLAT_BYTES:
         return "columns_flat"

@@ -62,7 +62,7 @@ def auto(x: torch.Tensor, out: torch.Tensor) -> str:
     if across is not None:
         strips = across.strips(column_tiles.column_tile(across).columns)
         idle = strips < knobs.across_percent / 100 * device.multiprocessors
-        return split(x, out) if idle and layout.n > knobs.short_across else "columns"
+        return split(x, out) if idle and layout.n > knobs.short_across else rows_deferred(x, out)
     bytes = layout.n * layout.itemsize
     if bytes > knobs.row_bytes and layout.total < knobs.crowd * device.multiprocessors:
         # Half as many rows as SMs fill the device if each is read at once.
@@ -83,10 +83,11 @@ def auto(x: torch.Tensor, out: torch.Tensor) -> str:
 def rows_deferred(x: torch.Tensor, out: torch.Tensor) -> str:
     """Parallel over rows or columns; lanes and threads meet once, at the end of a row."""
     layout = rows_of(x, out)
-    if layout.across:
-        return "columns"
     device = device_of(x)
     knobs = of(Knobs, device.index)
+    if layout.across:
+        short = rows_deferred_lanes.pays(knobs, device, layout, knobs.crowd) and x.dtype.is_floating_point
+        return "rows_deferred_lanes" if short else "columns"
     if rows_deferred_thread.pays(knobs, device, layout, knobs.crowd) and x.dtype.is_floating_point:
         return "rows_deferred_thread"
     lanes = rows_deferred_lanes.pays(knobs, device, layout, knobs.crowd)

@@ -37,7 +37,7 @@ def column_minima(tile, WIDE: tl.constexpr, PILE: tl.constexpr, DEPTH: tl.conste
 def columns_kernel(
     x, out, partials, arrivals, outer, n, inner, x_outer, x_n, x_inner, out_outer, out_n, out_inner,
     MULTIPLE: tl.constexpr, whole, parts, span, WIDE: tl.constexpr, IDENTITY: tl.constexpr, VECTOR: tl.constexpr,
-    ALL: tl.constexpr, PILE: tl.constexpr, DEPTH: tl.constexpr, LANES: tl.constexpr,
+    ALL: tl.constexpr, PILE: tl.constexpr, DEPTH: tl.constexpr, LANES: tl.constexpr, CHUNK: tl.constexpr,
 ):  # fmt: skip
     """Columns side by side: a program reads span elements of as many as LANES hold, PILE blocks of DEPTH at a time.
 
@@ -51,12 +51,12 @@ def columns_kernel(
     STEP: tl.constexpr = PILE * DEPTH
     inner = tl.cast(inner, tl.int64) * MULTIPLE
     step = tl.cast(x_n, tl.int64) * MULTIPLE
-    strips = (inner + TILE - 1) // TILE
+    strips = ((inner + TILE - 1) // TILE).to(tl.int32)  # as many programs there are at the least
     program = tl.program_id(0)
     tile = program // parts
     part = program % parts
-    slab = tile // strips
-    first = tile % strips * TILE
+    slab = (tile // strips).to(tl.int64)
+    first = (tile % strips).to(tl.int64) * TILE
     depth = tl.arange(0, STEP)
     lane = tl.arange(0, LANES)
     begin = part.to(tl.int64) * span
@@ -94,7 +94,7 @@ def columns_kernel(
         least = tl.gather(least, tl.minimum(shift[:, None] + lane[None, :], LANES - 1), 1)
     least = lower(tl.reduce(least, 0, lower), edge)
     if not ALL:
-        last, least = joined(least, partials, arrivals, tile, part, parts, there, IDENTITY, DEPTH, LANES)
+        last, least = joined(least, partials, arrivals, tile, part, parts, there, IDENTITY, CHUNK, LANES)
         there = there & last
     place = out + slab * out_outer + (first + lane) * out_inner
     tl.store(place, least.to(out.dtype.element_ty), there)
@@ -152,5 +152,7 @@ def launch_of_columns(
     place = (x, out, partials, arrivals, *column_arguments(columns), reach // tile.vector, parts, span)
     kinds = (wide_type(x.dtype), identity(x.dtype), tile.vector)
     pile = min(tile.pile, power_of_two(cdiv(span, tile.depth)))
-    args = (*place, *kinds, parts == 1, pile, tile.depth, tile.lanes)
+    # The last program asks for as many parts at once as a thread has registers for.
+    chunk = min(power_of_two(parts), COLUMN_PILE // 2 * tile.depth)
+    args = (*place, *kinds, parts == 1, pile, tile.depth, tile.lanes, chunk)
     return bound(id, x, columns_kernel, strips * parts, args, device_of(x).warps(tile.threads))

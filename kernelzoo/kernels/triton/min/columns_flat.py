@@ -15,7 +15,7 @@ from kernelzoo.kernels.triton.min.column_tiles import COLUMN_PILE, Numbers, colu
 from kernelzoo.kernels.triton.min.lowest import joined, lower
 from kernelzoo.kernels.triton.words import await_last_launch
 from kernelzoo.launch import Launch
-from kernelzoo.layout import Columns, power_of_two
+from kernelzoo.layout import Columns, cdiv, power_of_two
 from kernelzoo.registry import register
 from kernelzoo.tables import of
 
@@ -30,11 +30,11 @@ THREADS = 256
 def flat_columns_kernel(
     x, out, partials, arrivals, n, inner, x_outer, out_outer, out_inner, whole, period, parts,
     WIDE: tl.constexpr, IDENTITY: tl.constexpr, VECTOR: tl.constexpr, PILE: tl.constexpr,
-    BLOCK: tl.constexpr, PIECE: tl.constexpr, COLUMNS: tl.constexpr, CHUNK: tl.constexpr,
+    BLOCK: tl.constexpr, PIECE: tl.constexpr, COLUMNS: tl.constexpr, CHUNK: tl.constexpr, ENDS: tl.constexpr,
 ):  # fmt: skip
     """Few columns without gaps, as pieces of memory: PILE blocks of whole vectors and of whole rows of the columns, so
     that a lane always meets the same column. The first and the last piece begin and end anywhere in a vector, and the
-    last vector may reach past the memory: what it doesn't is read one by one.
+    last vector may reach past the memory: what it doesn't is read one by one, of the last ENDS rows of columns.
     """
     await_last_launch()
     program = tl.program_id(0)
@@ -75,9 +75,11 @@ def flat_columns_kernel(
         folds = lower(folds, tl.reshape(places, [PIECE, COLUMNS]))
     column = tl.arange(0, COLUMNS)
     there = column < inner
-    beyond = start + length - inner + column
-    edge = tl.load(x + beyond, there & (beyond >= tl.cast(whole, tl.int64) * VECTOR), other=IDENTITY).to(WIDE)
-    least = lower(tl.reduce(folds, 0, lower), edge)
+    least = tl.reduce(folds, 0, lower)
+    for i in tl.static_range(1, ENDS + 1):
+        beyond = start + length - i * inner + column
+        outside = there & (beyond >= tl.cast(whole, tl.int64) * VECTOR) & (i <= n)
+        least = lower(least, tl.load(x + beyond, outside, other=IDENTITY).to(WIDE))
     last, least = joined(least, partials, arrivals, slab, part, parts, there, IDENTITY, CHUNK, COLUMNS)
     goal = out + slab.to(tl.int64) * out_outer + column * out_inner
     tl.store(goal, least.to(out.dtype.element_ty), there & last)
@@ -95,11 +97,11 @@ class FlatTile(NamedTuple):
 
 
 def tile_of(columns: Columns, device: Device) -> FlatTile | None:
-    """The tile, None where columns are not one piece of aligned memory, or too few or too many."""
+    """The tile, None where columns are not one piece of aligned memory, or too many."""
     vector = 16 // columns.itemsize
     if columns.x_inner != 1 or columns.x_n != columns.inner or columns.x_phase:
         return None
-    if not vector <= columns.inner <= FLAT_COLUMNS:
+    if columns.inner > FLAT_COLUMNS:
         return None
     block, least = THREADS * vector, math.lcm(columns.inner, vector)
     period = block // least * least
@@ -139,6 +141,7 @@ def launch_of_flat(id: str, x: torch.Tensor, out: torch.Tensor, columns: Columns
     kinds = (wide_type(x.dtype), identity(x.dtype), vector)
     piece = max(1, min(power_of_two(tile.period // columns.inner), 2 * tile.block // width))
     chunk = max(1, min(power_of_two(tile.parts), tile.block // width))
-    args = (*place, *kinds, tile.pile, tile.block, piece, width, chunk)
+    ends = cdiv(vector - 1, columns.inner)
+    args = (*place, *kinds, tile.pile, tile.block, piece, width, chunk, ends)
     programs = columns.outer * tile.parts
     return bound(id, x, flat_columns_kernel, programs, args, device_of(x).warps(tile.threads))

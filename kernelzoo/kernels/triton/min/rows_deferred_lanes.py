@@ -1,6 +1,7 @@
-"""Short rows that begin anywhere in vectors: a thread or a few lanes to each, which read its elements side by side.
+"""Short rows that begin anywhere in vectors: a thread or a few lanes to each, which read elements side by side.
 
-Where rows of half precision follow each other without a gap, lanes have words of two numbers, as in softmax.
+Where rows of half precision follow each other without a gap, lanes have words of two numbers, as in softmax. Rows that
+lie across memory are side by side in it, and have a thread each.
 """
 
 import torch
@@ -24,6 +25,9 @@ from kernelzoo.tables import knob, numbers, of
 
 LONGEST = {2: 40, 4: 7}
 """Elements of a row, by the bytes of one, up to which lanes do better than one piece of memory."""
+
+LONGEST_ACROSS = 16
+"""Elements of a row across memory, beside others at an odd width, up to which threads do better than tiles."""
 
 
 @numbers
@@ -98,7 +102,10 @@ def rows_words_kernel(
 
 
 def pays(knobs: Numbers, device: Device, rows: Rows, crowd: int) -> bool:
-    """Whether rows are no whole vectors, short, and enough for so many programs per SM."""
+    """Whether rows are no whole vectors, short, and enough for so many programs per SM, or lie across memory."""
+    across = rows.columns
+    if across is not None:
+        return rows.n <= LONGEST_ACROSS and across.x_inner == 1 and across.multiple < across.whole_vector
     side, _ = side_of(rows, knobs.lane_words, knobs.lane_elements, device.warp_size)
     return lanes.pays(rows, LONGEST, side, crowd * device.multiprocessors)
 
@@ -109,8 +116,8 @@ def rows_deferred_lanes(x: torch.Tensor, out: torch.Tensor) -> Launch:
     id = "triton/min/rows_deferred_lanes"
     x, out = plain(x), plain(out)
     rows, device = rows_of(x, out), device_of(x)
-    if rows.across or rows.n > MOST:
-        raise UnsupportedProblemError(id, f"it takes rows of up to {MOST} elements along memory; got {rows.n}")
+    if rows.n > MOST:
+        raise UnsupportedProblemError(id, f"it takes rows of up to {MOST} elements; got {rows.n}")
     knobs = of(Numbers, device.index)
     side, units = side_of(rows, knobs.lane_words, knobs.lane_elements, device.warp_size)
     if units:
