@@ -190,8 +190,8 @@ class Language(ModuleType):
         return -(-array.shape[axis] // shape[axis])
 
     @staticmethod
-    def astype(x: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-        return x.to(dtype)
+    def astype(x: Any, dtype: torch.dtype) -> Any:
+        return x if isinstance(x, int) else x.to(dtype)  # a scalar, a size, is Python's own here
 
     @staticmethod
     def full(shape: Sequence[int], value: Any, dtype: torch.dtype) -> torch.Tensor:
