@@ -13,6 +13,7 @@ from pathlib import Path
 
 from kernelzoo.cli import options, output
 from kernelzoo.cli.suspicions import Machine, Suspicion, suspicions
+from kernelzoo.terminal import width, wrapped
 
 _PACKAGES = re.compile(
     r"kernelzoo|torch|triton|helion|pytorch-triton.*|cupy(-.*)?|numba|numba-cuda|llvmlite|numpy|cuda-(core|bindings|pathfinder"
@@ -103,24 +104,29 @@ def _print(machine: Machine, found: list[Suspicion]) -> None:
     from kernelzoo.measure.environment import device_name
 
     console = output.console()
-    console.print(f"Python {platform.python_version()} at {sys.executable}, on {platform.platform()}")
-    console.print(f"{device_name('cpu')}, {machine.cores} cores to use, load {machine.load:.1f}")
+
+    def say(text: str) -> None:
+        for line in wrapped(text, width()):
+            console.print(line.replace("\xa0", " "))
+
+    say(f"Python {platform.python_version()} at {sys.executable}, on {platform.platform()}")
+    say(f"{device_name('cpu')}, {machine.cores} cores to use, load {machine.load:.1f}")
     for index, device in enumerate(machine.devices):
-        console.print(
+        say(
             f"GPU {index}: {device['name']}, compute capability {device['capability']}, "
             f"{device['multiprocessors']} SMs, {device['l2_bytes'] / 2**20:.0f} MiB L2, "
             f"{device['free_bytes'] / 2**30:.1f} of {device['memory_bytes'] / 2**30:.1f} GiB free"
         )
     for index, device in enumerate(machine.look("nvml").get("devices", [])):
         known = {name: value for name, value in device.items() if value is not None}
-        console.print(
+        say(
             f"GPU {index} by NVML: SM clock {known.get('sm_mhz', '?')} of {known.get('sm_max_mhz', '?')} MHz, "
             f"{known.get('temperature', '?')} °C; clocks need no locking: implementations take turns, and a round in "
             "which they changed is repeated"
         )
     if not machine.devices:
-        console.print("no GPU: " + (machine.looks["torch"].get("error") or "torch sees none"))
-    console.print("packages: " + ", ".join(f"{name} {version}" for name, version in sorted(machine.packages.items())))
+        say("no GPU: " + (machine.looks["torch"].get("error") or "torch sees none"))
+    say("packages: " + ", ".join(f"{name}\xa0{version}" for name, version in sorted(machine.packages.items())))
     table = output.table("CUDA's tools and libraries", "version", "where, or why not")
     for name, label in _LABELS.items():
         look = machine.looks[name]

@@ -9,7 +9,7 @@ import pytest
 from running_here import OURS
 
 from kernelzoo import registry, tables
-from kernelzoo.cli import probe
+from kernelzoo.cli import doctor, probe
 from kernelzoo.cli.availability import launch_tables
 from kernelzoo.cli.doctor import packages
 from kernelzoo.cli.suspicions import Machine, suspicions
@@ -144,6 +144,16 @@ def test_looks_survive_what_is_broken(monkeypatch: pytest.MonkeyPatch, tmp_path:
     assert found["ptxas"]["error"].startswith("crashed (SIGSEGV)")
     assert found["nvml"] == {"error": "hung: no answer in 3 s"}
     assert found["backend:torch"]["reason"] == "importing it raised SystemError: numpy.dtype size changed"
+
+
+def test_lines_fit_the_terminal(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    installed = {f"a-package-{number}": "13.0.88" for number in range(12)}
+    looks = {name: {"error": "not here"} for name in (*doctor._LABELS, "torch")}
+    doctor._print(Machine(packages=installed, looks=looks), [])
+    said = capsys.readouterr().out
+    assert all(f"{name} {version}" in said for name, version in installed.items())
+    assert all(len(line) <= 80 or " " not in line for line in said.splitlines()), said
 
 
 def test_nothing_but_torch_is_status_1(
