@@ -469,8 +469,8 @@ def columns_with_special_values(shape: tuple[int, ...], dtype: torch.dtype) -> t
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 @pytest.mark.parametrize(
     ("shape", "shared", "processors"),
-    [((1100, 33), 9, 1), ((1201, 5), 40, 1), ((1030, 7), 0, 1), ((1031, 150), 4, 3)],
-    ids=["some held", "all held", "none held", "several blocks"],
+    [((1100, 33), 9, 1), ((1201, 5), 40, 1), ((1030, 7), 0, 1), ((1031, 150), 4, 3), ((1100, 48), 9, 2)],
+    ids=["some held", "all held", "none held", "several blocks", "whole vectors"],
 )
 def test_columns_as_one_piece_of_memory(
     shape: tuple[int, int],
