@@ -339,6 +339,15 @@ def test_a_minimum_of_short_rows_keeps_nan(variant: str, dtype: Any) -> None:
         assert not occurrences(r"\bmin\.(?:ftz\.)?b?f(?:16|32)", program)
 
 
+@pytest.mark.parametrize("parts", [4, 8, 30])
+def test_lanes_of_a_merged_row_all_have_the_same_sum(parts: int) -> None:
+    """A product fused with what another lane sends is rounded otherwise on each side, and any lane may write."""
+    for program in programs(operations.OPERATIONS["softmax_merge"], "rows", (21, parts), 1, torch.float32, "sm_90"):
+        code = program.assembly
+        sent = set(re.findall(r"shfl\.sync\.bfly\.b32\s+(%\w+)", code))
+        assert sent and not sent & set(re.findall(r"fma\.rn\.f32\s+%\w+, %\w+, %\w+, (%\w+);", code))
+
+
 def test_short_ragged_rows_are_read_by_whole_vectors() -> None:
     for dtype in (torch.float32, torch.bfloat16):
         for op, kernel in ((MIN, "rows_ragged_kernel"), (SOFTMAX, "ragged_tile_kernel")):
