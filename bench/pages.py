@@ -148,6 +148,7 @@ PAGES = (
     Page("docs/records/checks.md", FINDINGS, findings=True),
     Page("docs/records/languages.md", LANGUAGES, program="languages"),
     *([Page("docs/records/ranks.md", RANKS, program="ranks_model")] if RANKS else []),
+    *([Page("docs/records/ranks.svg", RANKS, program="ranks_picture")] if RANKS else []),
 )
 
 
