@@ -198,7 +198,7 @@ def predicted(gpu: str, documents: Sequence[Mapping[str, Any]]) -> list[str]:
         found = model(documents, kind)
         if found is None:
             continue
-        measured = _measured(documents, kind)
+        measured = softmax_times(documents, kind)
         rows = []
         for shape in measured:
             nbytes = shape[0] * shape[1] * 4
@@ -217,7 +217,7 @@ def predicted(gpu: str, documents: Sequence[Mapping[str, Any]]) -> list[str]:
     return parts
 
 
-def _measured(documents: Sequence[Mapping[str, Any]], kind: str) -> dict[tuple[int, ...], dict[int, float]]:
+def softmax_times(documents: Sequence[Mapping[str, Any]], kind: str) -> dict[tuple[int, ...], dict[int, float]]:
     """Microseconds of the best of ours, by shape and ranks: softmax of float32 in a graph, cut evenly."""
     found: dict[tuple[int, ...], dict[int, float]] = {}
     for row in (row for document in documents for row in document["rows"]):
@@ -235,7 +235,7 @@ def _from_fewer(documents: Sequence[Mapping[str, Any]], kind: str) -> list[str]:
     if fewest == most or found is None:
         return []
     rows, bare, off = [], [0.0], [0.0]
-    for shape, times in _measured(documents, kind).items():
+    for shape, times in softmax_times(documents, kind).items():
         if not {fewest, most} <= set(times):
             continue
         few, many = (found.seconds(ranks, shape[0], shape[0] * shape[1] * 4)[0] * 1e6 for ranks in (fewest, most))

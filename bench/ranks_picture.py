@@ -41,7 +41,7 @@ def drawn(documents: Sequence[dict[str, Any]]) -> bytes:
         made = Figure(figsize=(9, 4.2), layout="constrained")
         for axes, (kind, title) in zip(made.subplots(1, 2, sharey=True), TITLES.items(), strict=True):
             model = ranks_model.model(documents, kind)
-            measured = ranks_model._measured(documents, kind)
+            measured = ranks_model.softmax_times(documents, kind)
             for number, shape in enumerate(sorted(measured, key=lambda shape: shape[0] * shape[1])):
                 nbytes = shape[0] * shape[1] * 4
                 label = f"{nbytes / 1e6:.0f} MB, {shape[0]} rows"
