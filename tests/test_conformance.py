@@ -28,6 +28,12 @@ MEANT = {
         ("softmax", "masked", "spread", tuple(("-inf", place) for place in range(37, 74))),
         ("min", "offset", "offset", ()),
     )
+} | {
+    # Sums so large beside others that the exponential between them, itself no normal number, counts.
+    "softmax_merge": tuple(
+        fuzz.Case(dtype, (200, 5), fuzz.Layout((5, 1)), values=values, others=(fuzz.Other("total", values="wide"),))
+        for dtype, values in (("float32", "spread"), ("float64", "spikes"))
+    )
 }
 
 

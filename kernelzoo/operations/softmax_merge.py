@@ -36,7 +36,8 @@ class softmax_merge:
     @staticmethod
     def reference(maximum: torch.Tensor, total: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         top = maximum.amax(1, keepdim=True)
-        terms = (total * (maximum - top).exp_()).where(maximum != -math.inf, total * 0).sum(1)
+        half = ((maximum - top) / 2).exp_()  # e^distance may be no normal number where a term is one
+        terms = (total * half * half).where(maximum != -math.inf, total * 0).sum(1)
         return top[:, 0].masked_fill(terms.isnan(), math.nan), terms
 
     @staticmethod
@@ -44,8 +45,9 @@ class softmax_merge:
         ref: tuple[torch.Tensor, ...], maximum: torch.Tensor, total: torch.Tensor, n: int, unit: float, tiny: float
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """The maximum is exact. A term has its exponential's error, which grows with its depth, and a product's."""
-        depth = (maximum.amax(1, keepdim=True) - maximum).clamp_(0, 1100).nan_to_num_(0)
-        sizes = total.abs() * (-depth).exp_()
+        depth = (maximum.amax(1, keepdim=True) - maximum).clamp_(0, 2200).nan_to_num_(0)
+        half = (depth / -2).exp_()
+        sizes = total.abs() * half * half
         allowed = (sizes * depth.mul_(4).add_(16 + math.sqrt(n) / 2)).sum(1).mul_(unit).add_(n * tiny)
         return ref[0].new_zeros(()).expand_as(ref[0]), allowed.nan_to_num_(0.0)
 

@@ -111,3 +111,16 @@ def test_totals_are_drawn_as_a_row_has_them() -> None:
     confined = operations.OPERATIONS["softmax_finish"].confined(2, drawn, 4)
     assert confined[:5].tolist() == [1, 1, 1, 1, 7]
     assert 3e38 < confined[5] < 3.4e38 and confined[6] == math.inf and confined[7].isnan()
+
+
+def test_a_merged_sum_has_terms_whose_exponential_is_no_number() -> None:
+    """e^-1270 is below every float64, but not half a power of two to the 1023 times it."""
+    maximum, total = (torch.tensor([row], dtype=torch.float64) for row in ((0.0, -1270.0), (0.0, 8.5e307)))
+    operation = operations.OPERATIONS["softmax_merge"]
+    exact = math.exp(math.log(8.5e307) - 1270)
+    args = operation.arguments((maximum, total), -1)
+    assert operation.reference(args)[1].item() == pytest.approx(exact, rel=1e-12, abs=0)
+    for implementation in kernelzoo.implementations("cpu", "softmax_merge"):
+        outs = operation.allocate(args)
+        implementation.launch(maximum, total, dim=-1, out=outs)()
+        assert outs[1].item() == pytest.approx(exact, rel=1e-12, abs=0)

@@ -62,9 +62,10 @@ def is_left_out(implementation: kernelzoo.Implementation, case: Case) -> bool:
 
 
 def is_drawn_for(implementation: kernelzoo.Implementation) -> bool:
-    """Whether a usual run draws tensors and fuzzes for it: ``auto``, and one in three of the forms beside it."""
+    """Whether a usual run draws tensors and fuzzes for it: ``auto``, one in three of the forms beside it, and forms of
+    operations that have no ``auto``."""
     beside = _has_auto(implementation.backend, implementation.op)
-    return implementation.variant == "auto" or (beside and number_of(implementation.id) % 3 == 0)
+    return implementation.variant == "auto" or not beside or number_of(implementation.id) % 3 == 0
 
 
 def needed(case: Case) -> bool:

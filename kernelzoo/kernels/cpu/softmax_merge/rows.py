@@ -14,7 +14,7 @@ from kernelzoo.registry import register
 
 @compiled(error_model="numpy")
 def _merge_task(maximum, total, largest, sums, n, lanes, mg, mn, ml, tg, tn, tl, lg, ll, sg, sl, first, last):
-    zero = maximum.dtype.type(0)
+    zero, half = maximum.dtype.type(0), maximum.dtype.type(0.5)
     for unit in range(first, last):
         group, lane = unit // lanes, unit % lanes
         at, of = np.uint64(group * mg + lane * ml), np.uint64(group * tg + lane * tl)
@@ -25,7 +25,9 @@ def _merge_task(maximum, total, largest, sums, n, lanes, mg, mn, ml, tg, tn, tl,
         whole = carry = zero
         for j in range(n):
             one, part = maximum[at + np.uint64(j * mn)], total[of + np.uint64(j * tn)]
-            term = part * zero if one == -np.inf else part * exponential(one - top)
+            # By the exponential of half the distance, twice: of the whole it may be no normal number where the term is.
+            factor = exponential((one - top) * half)
+            term = part * zero if one == -np.inf else part * factor * factor
             whole, carry = two_sum(whole, carry, term)
         whole = whole + carry if carry == carry else whole
         largest[np.uint64(group * lg + lane * ll)] = top if whole == whole else whole

@@ -20,7 +20,8 @@ __global__ void __launch_bounds__(128) rows(const Several<2> given) {
   const T shift = zero_if_empty(m);
   T sum = 0, lost = 0;  // what each addition rounds off, added up beside it (D. E. Knuth's two-sum)
   for (i64 k = lane; k < p.n; k += 32) {
-    const T term = total[k * p.strides[0].n] * exponential(maximum[k * p.x_n] - shift);
+    // By the exponential of half the distance, twice: of the whole it may be no normal number where the term is one.
+    const T half = exponential((maximum[k * p.x_n] - shift) * T(0.5)), term = total[k * p.strides[0].n] * half * half;
     const T next = sum + term, added = next - sum;
     lost += (sum - (next - added)) + (term - added);
     sum = next;

@@ -23,6 +23,7 @@ def merge_kernel(dtype: str) -> Source:
     """The largest maximum first, then the sum of terms, with what it rounds off."""
     kind, LOWEST = WIDE[dtype], lowest(dtype)
     ZERO: Any = type(LOWEST)(0)
+    HALF: Any = type(LOWEST)(0.5)
     load, store = elements(dtype)
     reduce_max, _, reduce_sum = reductions(TILING, LOWEST)
     finite, seat, ROWS = finite_of(dtype), seating(TILING), TILING.rows
@@ -48,7 +49,9 @@ def merge_kernel(dtype: str) -> Source:
         s, lost = ZERO, ZERO
         i = lane
         while i < n:
-            term = load(totals, other + i * t_step) * exponential(load(x, source + i * x_step) - shift)
+            # By the exponential of half the distance, twice: of the whole it may be no normal number where the term is.
+            half = exponential((load(x, source + i * x_step) - shift) * HALF)
+            term = load(totals, other + i * t_step) * half * half
             added = s + term
             back = added - s
             lost += (s - (added - back)) + (term - back)

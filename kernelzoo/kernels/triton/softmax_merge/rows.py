@@ -38,9 +38,11 @@ def merge_kernel(
         there = in_rows & (part < n)
         one = tl.load(maximum + part * m_n, there, other=float("-inf"))
         sums = tl.load(total + part * t_n, there, other=0.0)
+        # By the exponential of half the distance, twice: of the whole it may be no normal number where the term is one.
+        half = exponential((one - top) * 0.5)
         # A part of -inf alone counts as nothing, and as no NaN where all are. The product is rounded by itself: fused
         # with the sum over lanes, each lane would get other bits, and which of them is written isn't defined.
-        terms = tl.where(one == float("-inf"), sums * 0.0, tl.fma(sums, exponential(one - top), 0.0))
+        terms = tl.where(one == float("-inf"), sums * 0.0, tl.fma(sums * half, half, 0.0))
         term = tl.sum(terms, 1, keep_dims=True)
         # What each addition of a block rounds off is added up beside it (D. E. Knuth's two-sum).
         new = whole + term
