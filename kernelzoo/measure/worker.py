@@ -105,9 +105,6 @@ class Worker:
         """Load the user's modules and choose the device; reply with all that can be measured."""
         import torch
 
-        if bars := sys.modules.get("tqdm"):
-            # Torch's compiler makes bars that nobody sees, and their monitor would be a thread that a kernel leaves.
-            bars.tqdm.monitor_interval = 0
         trusted.take()
         before = process_state.Watch()
         for path in modules:

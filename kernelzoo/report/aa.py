@@ -106,7 +106,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 def aa_block(path: Path) -> str:
     """The block ``aa`` of a document, made of one run of the experiment. Raises ResultsError."""
     experiment = load(path)
-    without = [f"Not raced: {escape(f'{t.id}: {t.refused or t.failed}')}" for t in experiment.twins if not t.ratios]
+    reasons = {twin.id: (twin.refused or twin.failed).partition(";")[0] for twin in experiment.twins if not twin.ratios}
+    without = [f"Not raced: {escape(f'{id}: {reason}')}" for id, reason in reasons.items()]
     note = NOTE + HELD.format(allowed=experiment.allowed) * any(twin.against for twin in experiment.twins)
     return "\n\n".join([f"**{escape(experiment.caption)}**", experiment.table().markdown(), *without, note])
 

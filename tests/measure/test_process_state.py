@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+import types
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
@@ -309,6 +310,28 @@ def test_the_threads_of_languages_are_their_own(id: str) -> None:
     problem = Problem(implementation.op, (64, 33), "float32")
     (result,) = measure.race(problem, [implementation], CPU, rounds=3, cache="hot").values()
     assert len(result.samples) == 3, result
+
+
+def test_a_bar_that_a_compiler_shows_leaves_no_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """tqdm's: it starts a monitor with the first bar, unless told to look every 0 seconds."""
+    done = threading.Event()
+
+    class Bar:
+        monitor_interval = 10
+
+        def __init__(self) -> None:
+            if self.monitor_interval:
+                threading.Thread(target=done.wait, daemon=True, name="tqdm_monitor").start()
+
+    module = types.ModuleType("tqdm")
+    module.tqdm = Bar  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "tqdm", module)
+    watch = Watch()
+    Bar()
+    try:
+        assert watch.changes() == []
+    finally:
+        done.set()
 
 
 def test_no_kernel_is_faster_than_memory() -> None:
