@@ -15,6 +15,7 @@ try:
 except Exception as error:  # a missing library shows as an ImportError, OSError or RuntimeError, by CuPy's version
     pytest.skip(f"NVRTC can't be loaded: {error}", allow_module_level=True)
 
+import choices  # noqa: E402
 from asking import Answers, ask, ask_some, assert_launch, assert_same_as_sibling  # noqa: E402
 
 import kernelzoo  # noqa: E402  (after the skips)
@@ -34,6 +35,11 @@ def require_known(arch: str) -> None:
     """Skip on an architecture that the NVRTC installed here is too old for, as CUDA 12.4's is for Blackwell."""
     if ARCHITECTURES[arch].capability not in cupy.cuda.nvrtc.getSupportedArchs():
         pytest.skip(f"NVRTC {'.'.join(map(str, cupy.cuda.nvrtc.getVersion()))} knows no {arch}")
+
+
+@choices.of("cupy")
+def test_auto_takes_what_won(request_: inspect.Request, form: str) -> None:
+    choices.check(request_, form)
 
 
 @pytest.fixture(scope="module")

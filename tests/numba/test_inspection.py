@@ -9,6 +9,7 @@ import pytest
 for package in ("torch", "numba.cuda", "cuda.core", "cuda.bindings"):
     pytest.importorskip(package, reason=f"{package} is not installed")
 
+import choices  # noqa: E402
 from asking import Answers, ask, ask_some, assert_launch, assert_same_as_sibling  # noqa: E402
 
 import kernelzoo  # noqa: E402  (after the skips)
@@ -19,6 +20,11 @@ from kernelzoo.inspect import Kernel  # noqa: E402
 from kernelzoo.kernels.shared import cubin  # noqa: E402
 
 IMPLEMENTATIONS = kernelzoo.implementations("numba")
+
+
+@choices.of("numba")
+def test_auto_takes_what_won(request_: inspect.Request, form: str) -> None:
+    choices.check(request_, form)
 
 
 @pytest.fixture(scope="module")

@@ -134,10 +134,13 @@ def minimum(dtypes: list[str]) -> int:
         columns[0, ..., 4] = -60
         return x
 
-    def tiles(x: torch.Tensor, out: torch.Tensor, threads: int, line: int, pile: int, parts: int) -> Launch:
+    def tiles(
+        x: torch.Tensor, out: torch.Tensor, threads: int, line: int, pile: int, parts: int, elements: int = 0
+    ) -> Launch:
         columns = rows_of(x, out).columns
         assert columns is not None
-        tile = column_tiles.column_tile(columns, threads, line, pile)
+        numbers = column_tiles.Numbers(element_bytes=elements)
+        tile = column_tiles.column_tile(numbers, columns, threads, line, pile)
         return column_tiles.launch_of_columns("triton/min/columns_split", x, out, columns, tile, parts)
 
     def flat(x: torch.Tensor, out: torch.Tensor) -> Launch:
@@ -158,6 +161,7 @@ def minimum(dtypes: list[str]) -> int:
             (drawn((40, 34), dtype, 0)[:, ::2], 0),
         ):
             check(partial(tiles, threads=32, line=64, pile=2, parts=3), x, axis)
+            check(partial(tiles, threads=32, line=64, pile=2, parts=3, elements=2**23), x, axis)
             check(partial(tiles, threads=64, line=128, pile=4, parts=1), x, axis)
         for x, axis in (
             (drawn((600, 33), dtype, 0), 0),
@@ -177,7 +181,7 @@ def minimum(dtypes: list[str]) -> int:
             check(flat, x.to(dtype), 1)
             check(partial(tiles, threads=32, line=64, pile=2, parts=3), x.to(dtype), 1)
     print(done)
-    return 0 if done == 48 * len(dtypes) else 1
+    return 0 if done == 62 * len(dtypes) else 1
 
 
 @pytest.mark.skipif(os.environ.get("TRITON_INTERPRET") == "1", reason="it starts the interpreter by itself")

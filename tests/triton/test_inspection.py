@@ -15,6 +15,7 @@ import pytest
 torch = pytest.importorskip("torch")
 triton = pytest.importorskip("triton", reason="the triton backend needs the package triton")
 
+import choices  # noqa: E402
 from asking import Answers, ask, ask_some, assert_launch, assert_same_as_sibling  # noqa: E402
 from one_input import MIN, SOFTMAX  # noqa: E402
 
@@ -25,6 +26,11 @@ from kernelzoo.inspect import Kernel  # noqa: E402
 from kernelzoo.kernels.shared import cubin  # noqa: E402
 
 IMPLEMENTATIONS = kernelzoo.implementations("triton")
+
+
+@choices.of("triton")
+def test_auto_takes_what_won(request_: inspect.Request, form: str) -> None:
+    choices.check(request_, form)
 
 
 @pytest.fixture(scope="module")

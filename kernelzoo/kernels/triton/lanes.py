@@ -9,18 +9,12 @@ MOST = 128
 
 WARPS = 4
 
-SHORTEST = 8
-"""Elements of a row, up to which lanes do better than a tile also where programs are few."""
-
 
 def lanes_of(n: int, least: int) -> int:
     """Lanes to a row, a power of two, of so many elements each at the least."""
     return max(1, power_of_two(cdiv(n, least) + 1) // 2)
 
 
-def pays(rows: Rows, longest: Mapping[int, int], side: int, programs: int) -> bool:
-    """Whether rows are no whole vectors, as short as that for the bytes of an element, and, side by side, so many
-    programs at the least, unless they are very short."""
-    odd = not rows.across and rows.n % rows.whole_vector
-    enough = rows.n <= SHORTEST or cdiv(rows.total, side) >= programs
-    return bool(odd) and rows.n <= longest.get(rows.itemsize, 0) and enough
+def pays(rows: Rows, longest: Mapping[int, int]) -> bool:
+    """Whether rows are no whole vectors, and as short as that for the bytes of an element."""
+    return not rows.across and rows.n % rows.whole_vector > 0 and rows.n <= longest.get(rows.itemsize, 0)

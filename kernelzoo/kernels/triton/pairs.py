@@ -59,24 +59,27 @@ class Units(NamedTuple):
     many: int
 
 
-def units_of(rows: Rows, lane_words: int, warp_size: int) -> Units | None:
-    """Units with so many words to a lane at the least, or None where rows are too long, or not one piece of memory on
-    16 bytes, of half precision."""
+def units_of(rows: Rows, lane_words: int, warp_size: int, most: int = MOST) -> Units | None:
+    """Units with so many words to a lane at the least, of a row alone half of them where that makes more than the most;
+    None where rows are too long, or not one piece of memory on 16 bytes, of half precision."""
     if rows.dtype not in ("float16", "bfloat16") or not (rows.one_piece and rows.aligned) or rows.n > MOST:
         return None
     each = 1 + rows.n % 2
     words = rows.n * each // 2
     if rows.total < each or not words:
         return None
-    lanes = min(warp_size, lanes_of(words, lane_words))
+    lanes = lanes_of(words, lane_words)
+    lanes = min(warp_size, 2 * lanes if each == 1 and cdiv(words, lanes) > most else lanes)
     middle = rows.n // 2 if each == 2 else cdiv(words, lanes) * lanes
     return Units(each, words, middle, lanes, WARPS * warp_size // lanes, rows.total // each)
 
 
-def side_of(rows: Rows, lane_words: int, lane_elements: int, warp_size: int) -> tuple[int, Units | None]:
+def side_of(
+    rows: Rows, lane_words: int, lane_elements: int, warp_size: int, most_words: int = MOST
+) -> tuple[int, Units | None]:
     """Rows side by side in a program, and their units where lanes have words; elsewhere they have elements, so many at
     the least, or all of a row that lies across memory."""
-    units = units_of(rows, lane_words, warp_size)
+    units = units_of(rows, lane_words, warp_size, most_words)
     if units:
         return units.side * units.rows, units
     lanes = 1 if rows.across else min(warp_size, lanes_of(rows.n, lane_elements))

@@ -23,8 +23,11 @@ from kernelzoo.tables import knob, launch_table
 SHORT_PACKS = THREADS * ITEMS // 2
 """Of a row that a block reads in one batch: it gains nothing by being split."""
 
-SHORT_COLUMN = 64
+SHORT_COLUMN = 512
 """Lines of columns that are not worth splitting."""
+
+LANES_ROWS = 384
+"""Rows per SM up to which lanes do better than shared memory."""
 
 FLAT_LINES = 1024
 """Lines from which columns are long enough to be read as one piece of memory."""
@@ -63,15 +66,15 @@ def auto(x: torch.Tensor, out: torch.Tensor) -> str:
         return _split(rows, device, knobs) if few or _narrow(columns) else "columns"
     # A block per row fills the device from half as many rows as SMs.
     if 100 * rows.total > knobs.fill_percent * device.multiprocessors or packs(rows) <= SHORT_PACKS:
-        return _rows_deferred(rows, knobs)
+        return _rows_deferred(rows, device, knobs)
     return _split(rows, device, knobs)
 
 
 @chooser("cupy", "min", "rows_deferred")
 def rows_deferred(x: torch.Tensor, out: torch.Tensor) -> str:
     """A block, a warp, a part of a warp or a thread per row; its running minimum meets the others' once, at the end."""
-    rows, _, knobs = _asked(x, out)
-    return _rows_deferred(rows, knobs)
+    rows, device, knobs = _asked(x, out)
+    return _rows_deferred(rows, device, knobs)
 
 
 @chooser("cupy", "min", "split")
@@ -85,13 +88,14 @@ def _asked(x: torch.Tensor, out: torch.Tensor) -> tuple[Rows, Device, Knobs]:
     return rows_of(x, out), device, tables.of(Knobs, device.index)
 
 
-def _rows_deferred(rows: Rows, knobs: Knobs) -> str:
+def _rows_deferred(rows: Rows, device: Device, knobs: Knobs) -> str:
     if rows.columns is not None:
         return "columns"
     # Short rows that don't keep to 16-byte words: all of them as one piece of memory.
     if one_piece(rows) and not packed(rows) and rows.n * rows.itemsize <= knobs.tile_row_bytes:
-        threads = rows_deferred_thread.fits(rows) and rows.n <= knobs.thread_elements
-        return "rows_deferred_thread" if threads else "rows_deferred_shared"
+        if rows_deferred_thread.fits(rows) and rows.n <= knobs.thread_elements:
+            return "rows_deferred_thread"
+        return "rows_deferred_lanes" if rows.total <= LANES_ROWS * device.multiprocessors else "rows_deferred_shared"
     return "rows_deferred_lanes" if packs(rows) <= rows_deferred_lanes.MOST_PACKS else "rows_deferred_block"
 
 

@@ -32,6 +32,12 @@ a block have work."""
 LANES_PACKS, LANES_BYTES = 48, 2**22
 """Packs of a float32 row that no power of two is, up to which lanes share words, and bytes of all rows from which."""
 
+LANES_ROWS, LANES_LEAST = 192, 8
+"""Rows per SM up to which lanes do better than threads, of so many elements at least."""
+
+TILE_ROWS, TILE_LEAST = 64, 64
+"""Rows of half precision per SM up to which a tile does better than lanes, of more elements than that."""
+
 RAGGED_LEAST = 96
 """Elements of the shortest column of an odd width that a cluster takes through shared memory."""
 
@@ -86,7 +92,7 @@ def auto(x: torch.Tensor, out: torch.Tensor) -> str:
         return _auto_columns(rows.columns, device, knobs)
     count = packs(rows)
     if _in_pieces(rows) or count <= knobs.warp_packs:
-        return _multi_row(rows, knobs)
+        return _multi_row(rows, device, knobs)
     if width(rows) == 1:
         return "fused" if count <= fused.MOST_PACKS else "online"
     # A block of its own per row, up to the threads of which an SM runs several, unless so few rows leave SMs idle.
@@ -101,9 +107,9 @@ def auto(x: torch.Tensor, out: torch.Tensor) -> str:
 @chooser("cupy", "softmax", "multi_row")
 def multi_row(x: torch.Tensor, out: torch.Tensor) -> str:
     """Many short rows per block: in registers, as one piece through shared memory, or columns in registers."""
-    rows, _, knobs = _given(x, out)
+    rows, device, knobs = _given(x, out)
     if rows.columns is None:
-        return _multi_row(rows, knobs)
+        return _multi_row(rows, device, knobs)
     if not holds(rows.columns):
         held = whole(rows.columns).elements
         raise UnsupportedProblemError(
@@ -129,11 +135,14 @@ def _in_pieces(rows: Rows) -> bool:
     return not packed(rows) and multi_row_shared.fits(rows)
 
 
-def _multi_row(rows: Rows, knobs: Knobs) -> str:
+def _multi_row(rows: Rows, device: Device, knobs: Knobs) -> str:
     if not _in_pieces(rows):
         return "multi_row_lanes" if _leaves_idle(rows) else "multi_row_tile"
-    if multi_row_thread.fits(rows) and rows.n <= knobs.thread_elements:
+    few = rows.total <= LANES_ROWS * device.multiprocessors and rows.n >= LANES_LEAST
+    if multi_row_thread.fits(rows) and rows.n <= knobs.thread_elements and not few:
         return "multi_row_thread"
+    if rows.itemsize == 2 and rows.n > TILE_LEAST and rows.total <= TILE_ROWS * device.multiprocessors:
+        return "multi_row_tile"
     return "multi_row_lanes" if multi_row_lanes.fits(rows) else "multi_row_shared"
 
 

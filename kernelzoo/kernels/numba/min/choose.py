@@ -18,6 +18,9 @@ from kernelzoo.layout import cdiv
 from kernelzoo.registry import chooser
 from kernelzoo.tables import knob, launch_table
 
+BLOCK_ROWS, BLOCK_LEAST = 128, 56
+"""Rows of half precision per SM up to which a block reads each by itself, of more elements than that."""
+
 
 @launch_table("numba", "min")
 class Knobs(rows_tiling.Numbers, rows_deferred_thread.Numbers, split_arrival.Numbers, atomics.Numbers, strips.Numbers):
@@ -102,7 +105,9 @@ def several_blocks(v: View, device: Device, knobs: Knobs) -> str:
 
 
 def is_short(v: View, device: Device, knobs: Knobs) -> bool:
-    """Whether these are short rows without a gap, off the boundaries of vectors."""
+    """Whether these are short rows without a gap, off the boundaries of vectors, and not few of half precision."""
+    if v.itemsize == 2 and v.n > BLOCK_LEAST and v.total <= BLOCK_ROWS * device.multiprocessors:
+        return False
     return v.edges and v.n * v.itemsize <= knobs.tile_row_bytes and rows_deferred_shared.takes(v, device)
 
 

@@ -27,6 +27,9 @@ from kernelzoo.tables import knob, launch_table
 
 SINGLE_LONG = 128
 """Elements of a column at an odd width, up to which a block has them in registers as rows across."""
+TILE_ROWS = 64
+"""Short rows per SM up to which lanes read each by itself."""
+
 COLUMN_LONG = 512
 """Elements of a column of whole vectors, up to which a block has it in registers, 64 bytes across."""
 
@@ -56,7 +59,10 @@ class Knobs(
         192, among=(64, 128, 192, 256), unit="vectors", why="of the longest row without edges that one warp takes"
     )
     held_vectors: int = knob(
-        2048, among=(2048, 4096, 8192), unit="vectors", why="of the longest row of packed halves that has one block"
+        2048,
+        among=(2048, 4096, 8192),
+        unit="vectors",
+        why="of the longest row that has one block, of packed halves or in two waves of blocks",
     )
     few_vectors: int = knob(
         4096, among=(1024, 2048, 4096), unit="vectors", why="of the longest row that has one block, if rows are few"
@@ -103,7 +109,9 @@ def fastest(v: View, device: Device, knobs: Knobs) -> str:
     # A block of its own per row, unless it is longer than a block of 512 threads holds and so few rows leave SMs idle.
     few = v.total < knobs.few_rows * device.multiprocessors
     most = knobs.few_vectors if few else 512 * HELD if v.edges else 1024 * HELD
-    if v.itemsize == 2 and not few and has_clusters(device):
+    # In a second wave of blocks that take an SM each, most have no work.
+    second = v.itemsize == 4 and v.total < 2 * device.multiprocessors
+    if (v.itemsize == 2 or second) and not few and has_clusters(device):
         most = knobs.held_vectors
     if fused.fused_tiling(v, knobs) is not None and (v.n // v.vec <= most or not v.whole):
         return "fused"
@@ -117,7 +125,9 @@ def by_warps(v: View, device: Device, knobs: Knobs) -> str:
 
 def through_shared(v: View, device: Device, knobs: Knobs) -> str | None:
     """The form for short rows off the boundaries of vectors that are one piece of memory; None for others. Those that
-    take more rows to a block are for as many as give each SM one."""
+    take more rows to a block are for as many as give each SM one; a tile does better where rows are fewer still."""
+    if v.itemsize < 8 and v.total <= TILE_ROWS * device.multiprocessors and multi_row_tile.multi_row_tiling(v):
+        return None
     if v.n <= knobs.thread_elements:
         own, form = multi_row_thread.shape(v, knobs), "multi_row_thread"
     else:

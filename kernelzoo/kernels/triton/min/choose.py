@@ -60,7 +60,7 @@ def auto(x: torch.Tensor, out: torch.Tensor) -> str:
     knobs = of(Knobs, device.index)
     across = layout.columns
     if across is not None:
-        strips = across.strips(column_tiles.column_tile(across).columns)
+        strips = across.strips(column_tiles.column_tile(knobs, across).columns)
         idle = strips < knobs.across_percent / 100 * device.multiprocessors
         return split(x, out) if idle and layout.n > knobs.short_across else rows_deferred(x, out)
     bytes = layout.n * layout.itemsize
@@ -86,12 +86,11 @@ def rows_deferred(x: torch.Tensor, out: torch.Tensor) -> str:
     device = device_of(x)
     knobs = of(Knobs, device.index)
     if layout.across:
-        short = rows_deferred_lanes.pays(knobs, device, layout, knobs.crowd) and x.dtype.is_floating_point
+        short = rows_deferred_lanes.pays(layout) and x.dtype.is_floating_point
         return "rows_deferred_lanes" if short else "columns"
     if rows_deferred_thread.pays(knobs, device, layout, knobs.crowd) and x.dtype.is_floating_point:
         return "rows_deferred_thread"
-    lanes = rows_deferred_lanes.pays(knobs, device, layout, knobs.crowd)
-    if lanes and x.dtype.is_floating_point:
+    if rows_deferred_lanes.pays(layout) and x.dtype.is_floating_point:
         return "rows_deferred_lanes"
     if edges_of(layout) and x.dtype.is_floating_point:
         ragged = rows_deferred_ragged.tile_of(layout)

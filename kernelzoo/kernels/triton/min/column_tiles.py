@@ -25,6 +25,12 @@ class Numbers:
     across_crowd: int = knob(
         2, among=(1, 2, 4), unit="programs per SM", why="that split makes of columns, each with 32 kB under way"
     )
+    element_bytes: int = knob(
+        2**23,
+        among=(0, 2**21, 2**23),
+        unit="bytes",
+        why="of columns at a width that no vector divides, up to which elements arrive sooner than shifted vectors",
+    )
 
 
 @triton.jit
@@ -112,13 +118,17 @@ class ColumnTile(NamedTuple):
     threads: int
 
 
-def column_tile(columns: Columns, threads: int = 256, line: int = LINE_BYTES, pile: int = COLUMN_PILE) -> ColumnTile:
+def column_tile(
+    numbers: Numbers, columns: Columns, threads: int = 256, line: int = LINE_BYTES, pile: int = COLUMN_PILE
+) -> ColumnTile:
     """A tile of so many threads and loads to a thread, as wide as so many bytes of a line of memory."""
     itemsize = columns.itemsize
-    vector = 16 // itemsize
+    vector, bytes = 16 // itemsize, columns.outer * columns.n * columns.inner * itemsize
     # Rows of less than a vector might end in the one that reaches past the memory, not the last alone.
     if columns.x_inner != 1 or columns.x_phase or columns.x_n < vector:
         vector = 1
+    elif columns.multiple % vector and bytes <= numbers.element_bytes:
+        vector, pile = 1, pile * vector
     shifted = columns.multiple % vector != 0
     lanes = min(line // itemsize, power_of_two(columns.inner + (vector if shifted else 0)))
     lanes = max(lanes, 2 * vector)
@@ -153,6 +163,6 @@ def launch_of_columns(
     kinds = (wide_type(x.dtype), identity(x.dtype), tile.vector)
     pile = min(tile.pile, power_of_two(cdiv(span, tile.depth)))
     # The last program asks for as many parts at once as a thread has registers for.
-    chunk = min(power_of_two(parts), COLUMN_PILE // 2 * tile.depth)
+    chunk = min(power_of_two(parts), COLUMN_PILE // 2 * tile.threads * 16 // (columns.itemsize * tile.lanes))
     args = (*place, *kinds, parts == 1, pile, tile.depth, tile.lanes, chunk)
     return bound(id, x, columns_kernel, strips * parts, args, device_of(x).warps(tile.threads))

@@ -4,6 +4,7 @@ import torch
 
 from kernelzoo.device import Device
 from kernelzoo.kernels.shared.jit import device_of
+from kernelzoo.kernels.triton.min import column_tiles
 from kernelzoo.kernels.triton.min.arguments import plain
 from kernelzoo.kernels.triton.min.column_tiles import (
     COLUMN_PILE,
@@ -29,18 +30,19 @@ class Numbers:
     )
 
 
-def whole_tile(numbers: Numbers, columns: Columns, device: Device) -> ColumnTile:
+def whole_tile(columns: Columns, device: Device) -> ColumnTile:
     """The tile of programs that take whole columns."""
-    tile = column_tile(columns)
+    numbers, tiles = of(Numbers, device.index), of(column_tiles.Numbers, device.index)
+    tile = column_tile(tiles, columns)
     shifted = tile.columns < tile.lanes
     if columns.n <= numbers.short_across:
         # Shifted lines lose a vector each: less is lost of wider ones.
-        return column_tile(columns, 128, 2 * LINE_BYTES if shifted else LINE_BYTES)
+        return column_tile(tiles, columns, 128, 2 * LINE_BYTES if shifted else LINE_BYTES)
     if columns.n < numbers.long_across or shifted:
         return tile
     # Half as much to a thread where two programs must share a multiprocessor's registers.
     alone = columns.strips(tile.columns) <= device.multiprocessors
-    return column_tile(columns, 512, pile=COLUMN_PILE if alone else COLUMN_PILE // 2)
+    return column_tile(tiles, columns, 512, pile=COLUMN_PILE if alone else COLUMN_PILE // 2)
 
 
 @register("triton", "min", "columns")
@@ -49,4 +51,4 @@ def columns(x: torch.Tensor, out: torch.Tensor) -> Launch:
     id = "triton/min/columns"
     x, out = plain(x), plain(out)
     columns, device = columns_or_refuse(id, x, out), device_of(x)
-    return launch_of_columns(id, x, out, columns, whole_tile(of(Numbers, device.index), columns, device), 1)
+    return launch_of_columns(id, x, out, columns, whole_tile(columns, device), 1)

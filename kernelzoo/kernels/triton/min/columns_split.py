@@ -18,7 +18,8 @@ def columns_split(x: torch.Tensor, out: torch.Tensor) -> Launch:
     id = "triton/min/columns_split"
     x, out = plain(x), plain(out)
     columns, device = columns_or_refuse(id, x, out), device_of(x)
-    tile = column_tile(columns)
-    wanted = of(Numbers, device.index).across_crowd * device.multiprocessors // columns.strips(tile.columns)
+    numbers = of(Numbers, device.index)
+    tile = column_tile(numbers, columns)
+    wanted = numbers.across_crowd * device.multiprocessors // columns.strips(tile.columns)
     parts = max(1, min(wanted, MANY_PARTS, cdiv(columns.n, tile.depth)))
     return launch_of_columns(id, x, out, columns, tile, parts)

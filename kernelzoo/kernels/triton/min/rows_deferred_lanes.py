@@ -8,7 +8,6 @@ import torch
 import triton
 import triton.language as tl
 
-from kernelzoo.device import Device
 from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.shared.jit import bound, device_of, row_arguments, wide_type
 from kernelzoo.kernels.triton import lanes
@@ -101,13 +100,12 @@ def rows_words_kernel(
         tl.store(out + (rows - 1), tl.reduce(last, 0, lower).to(DTYPE))
 
 
-def pays(knobs: Numbers, device: Device, rows: Rows, crowd: int) -> bool:
-    """Whether rows are no whole vectors, short, and enough for so many programs per SM, or lie across memory."""
+def pays(rows: Rows) -> bool:
+    """Whether rows are no whole vectors, and short, or lie across memory."""
     across = rows.columns
     if across is not None:
         return rows.n <= LONGEST_ACROSS and across.x_inner == 1 and across.multiple < across.whole_vector
-    side, _ = side_of(rows, knobs.lane_words, knobs.lane_elements, device.warp_size)
-    return lanes.pays(rows, LONGEST, side, crowd * device.multiprocessors)
+    return lanes.pays(rows, LONGEST)
 
 
 @register("triton", "min", "rows_deferred_lanes")

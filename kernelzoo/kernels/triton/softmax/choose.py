@@ -30,6 +30,11 @@ FLAT_PERCENT, FLAT_BYTES, FLAT_LEAST = 75, 2**22, 2**15
 """Columns are read as one piece of memory where so much of a block is theirs, and there are so many bytes, or as many
 as the last where each program merges all pairs: they are so few."""
 
+LONE_ROW = 2**14
+"""Elements above which an SM holds one row."""
+
+NARROW, NARROW_PERCENT, NARROW_BYTES = 1024, 55, 20 * 2**20
+"""Columns up to which less of a block does, and bytes in all from which."""
 
 FEW_COLUMNS = 128
 """Columns up to which that is better than tiles where rows keep to vectors."""
@@ -84,6 +89,9 @@ def auto(x: torch.Tensor, out: torch.Tensor) -> str:
         return "online" if many else _split(device, rows)
     if rows.itemsize == 2 and rows.n > knobs.packed_limit and rows.total >= knobs.ahead_rows * device.multiprocessors:
         return "persistent"
+    # Rows of which an SM holds one leave most of them without work in the second wave.
+    if device.is_nvidia and rows.n > LONE_ROW and 1 < rows.total / device.multiprocessors <= 2:
+        return "split_grid"
     many = rows.total > knobs.packed_rows * device.multiprocessors
     return "fused_packed" if many and knobs.packed_row < rows.n <= knobs.packed_limit and packed(rows) else "fused"
 
@@ -115,7 +123,7 @@ def _multi_row(knobs: Knobs, device: Device, rows: Rows) -> str:
         return "columns"
     if multi_row_thread.pays(knobs, device, rows):
         return "multi_row_thread"
-    if multi_row_lanes.pays(knobs, device, rows):
+    if multi_row_lanes.pays(rows):
         return "multi_row_lanes"
     edges = edges_of(rows)
     if tiles.row_tile(knobs, device, rows, edges) is None:
@@ -157,4 +165,6 @@ def _flat_pays(columns: Columns) -> bool:
     least = FLAT_LEAST if columns.inner <= columns_flat.MERGED_COLUMNS else FLAT_BYTES
     much = columns.n * columns.inner * columns.itemsize >= least
     odd = columns.multiple * columns.itemsize < 16 or columns.inner <= FEW_COLUMNS
-    return period > 0 and much and odd and 100 * period >= FLAT_PERCENT * power_of_two(period)
+    narrow = columns.inner <= NARROW and columns.n * columns.inner * columns.itemsize >= NARROW_BYTES
+    percent = NARROW_PERCENT if narrow else FLAT_PERCENT
+    return period > 0 and much and odd and 100 * period >= percent * power_of_two(period)

@@ -8,7 +8,6 @@ import torch
 import triton
 import triton.language as tl
 
-from kernelzoo.device import Device
 from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.shared.jit import bound, device_of, row_arguments, wide_type
 from kernelzoo.kernels.triton import lanes
@@ -34,8 +33,11 @@ class Numbers:
     lane_words: int = knob(
         4, among=(2, 4, 8), unit="words", why="of two numbers of half precision that a lane has at the least"
     )
-    lane_crowd: int = knob(
-        4, among=(1, 4, 16), unit="programs per SM", why="from which on rows are many enough for programs of four warps"
+    lane_most: int = knob(
+        5,
+        among=(5, 8, 16),
+        unit="words",
+        why="to a lane of one row, above which it has twice as many lanes",
     )
 
 
@@ -131,10 +133,9 @@ def words_kernel(
         tl.store(out + place, softmax_of(last, 0).to(DTYPE), cols < N)
 
 
-def pays(knobs: Numbers, device: Device, rows: Rows) -> bool:
-    """Whether rows are no whole vectors, short, and many."""
-    side, _ = side_of(rows, knobs.lane_words, LEAST, device.warp_size)
-    return lanes.pays(rows, LONGEST, side, knobs.lane_crowd * device.multiprocessors)
+def pays(rows: Rows) -> bool:
+    """Whether rows are no whole vectors, and short."""
+    return lanes.pays(rows, LONGEST)
 
 
 @register("triton", "softmax", "multi_row_lanes")
@@ -144,7 +145,7 @@ def multi_row_lanes(x: torch.Tensor, out: torch.Tensor) -> Launch:
     if rows.across or rows.n > MOST:
         raise UnsupportedProblemError(id, f"it takes rows of up to {MOST} elements along memory; got {rows.n}")
     knobs = of(Numbers, device.index)
-    side, units = side_of(rows, knobs.lane_words, LEAST, device.warp_size)
+    side, units = side_of(rows, knobs.lane_words, LEAST, device.warp_size, knobs.lane_most)
     if units:
         sizes = (rows.n, units.rows, units.words, units.middle, units.side, units.lanes, power_of_two(rows.n))
         return bound(id, x, words_kernel, cdiv(units.many, units.side), (x, out, rows.total, *sizes), WARPS)
