@@ -145,6 +145,8 @@ CASES = [
     Case("min/split_cluster", "split", "float16", (13, 120003)),
     Case("min/columns", "rows_deferred", "float32", (130, 45), 0),
     Case("min/columns", "rows_deferred", "int8", (70, 300), 0),
+    Case("min/columns", "rows_deferred", "bfloat16", (14, 333), 0),
+    Case("min/columns", "rows_deferred", "float32", (3, 6, 45), 1),
     Case("min/columns_split", "split", "bfloat16", (1000, 45), 0),
     Case("min/columns_split", "split", "float64", (3, 3000, 9), 1, OLD),
     Case("min/columns_flat", "split", "float32", (20001, 3), 0),

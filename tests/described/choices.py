@@ -40,7 +40,7 @@ CHOICES: dict[str, dict[str, tuple[tuple[tuple[int, int], str, int], ...]]] = {
         "columns_split": (((513, 129), F, 0),),
     },
     "numba/softmax": {
-        "multi_row_tile": (((3251, 123), B, -1), ((2000, 61), B, -1), ((3000, 101), F, -1)),
+        "multi_row_tile": (((3251, 123), B, -1), ((2000, 61), B, -1), ((3000, 101), F, -1), ((6, 176637), B, 0)),
         "multi_row_shared": (((15000, 55), B, -1),),
         "split_cluster": (((150, 19360), F, -1), ((250, 12345), F, -1)),
         "fused": (((131, 12345), F, -1), ((264, 12345), F, -1)),

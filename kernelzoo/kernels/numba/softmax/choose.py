@@ -27,6 +27,9 @@ from kernelzoo.tables import knob, launch_table
 
 SINGLE_LONG = 128
 """Elements of a column at an odd width, up to which a block has them in registers as rows across."""
+FEW_ACROSS = 16
+"""Elements of a row that lies across memory, up to which a thread has it."""
+
 TILE_ROWS = 64
 """Short rows per SM up to which lanes read each by itself."""
 
@@ -98,6 +101,8 @@ def fastest(v: View, device: Device, knobs: Knobs) -> str:
     """The form for any problem."""
     if v.across:
         found = by_columns(v, device)
+        if found is None and v.n <= FEW_ACROSS and multi_row_tile.multi_row_tiling(v) is not None:
+            found = "multi_row_tile"
         if found is None and fused.fused_tiling(v, knobs) is not None:
             found = "fused"
         return found or by_several_blocks(v, device, knobs)
