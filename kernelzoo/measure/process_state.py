@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import importlib
 import os
 import resource
 import signal
@@ -140,7 +139,9 @@ class Watch:
     def __init__(self) -> None:
         with contextlib.suppress(ImportError):
             # Compilers show bars of progress, and their monitor would be a thread that a kernel leaves.
-            importlib.import_module("tqdm").tqdm.monitor_interval = 0
+            import tqdm
+
+            tqdm.tqdm.monitor_interval = 0
         self._trusted = trusted.taken()
         self._tasks = _tasks()
         self._before = [(piece, piece.read()) for piece in _pieces()]
