@@ -33,7 +33,17 @@ MEANT = {
     "softmax_merge": tuple(
         fuzz.Case(dtype, (200, 5), fuzz.Layout((5, 1)), values=values, others=(fuzz.Other("total", values="wide"),))
         for dtype, values in (("float32", "spread"), ("float64", "spikes"))
-    )
+    ),
+    # Differences of two subnormal numbers, which count where the third is large.
+    "softmax_backward_finish": (
+        fuzz.Case(
+            "float32",
+            (40, 83),
+            fuzz.Layout((83, 1)),
+            values="subnormal",
+            others=(fuzz.Other("y", values="offset"), fuzz.Other("total", values="subnormal")),
+        ),
+    ),
 }
 
 

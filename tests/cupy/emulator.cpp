@@ -789,6 +789,7 @@ static double widened(float v) {
   return (bits >> 31 ? -0x1p-149 : 0x1p-149) * (int)(bits & 0x7fffff);
 }
 float ptx::product(float a, float b) { return (float)(widened(a) * widened(b)); }
+float ptx::difference(float a, float b) { return (float)(widened(a) - widened(b)); }
 float ptx::quotient(float a, float b) { return (float)(widened(a) / widened(b)); }
 u32 ptx::equal_floats(float a, float b) { return widened(a) == widened(b) ? 0xffffffffu : 0; }
 

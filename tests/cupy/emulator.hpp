@@ -112,6 +112,7 @@ inline u32 two_bfloats(float high, float low) { return (u32)float_to_bfloat(high
 float power_of_two(float v);  // subnormal numbers are zero, before and after
 float reciprocal(float v);  // likewise
 float product(float a, float b);  // of subnormal numbers too, though the result may be zero where it is one
+float difference(float a, float b);  // likewise
 float quotient(float a, float b);  // likewise
 u32 equal_floats(float a, float b);  // likewise: all bits, or none
 

@@ -102,6 +102,7 @@ PTX = {
     "ex2.approx.ftz.f32 %0, %1;": "%0 = power_of_two(%1)",
     "rcp.approx.ftz.f32 %0, %1;": "%0 = reciprocal(%1)",
     "mul.rn.f32 %0, %1, %2;": "%0 = product(%1, %2)",
+    "sub.rn.f32 %0, %1, %2;": "%0 = difference(%1, %2)",
     "div.rn.f32 %0, %1, %2;": "%0 = quotient(%1, %2)",
     "set.eq.u32.f32 %0, %1, %2;": "%0 = equal_floats(%1, %2)",
 }

@@ -57,6 +57,42 @@ def test_every_implementation_is_shown(on_h200: Answers) -> None:
         assert any(kernel.language == "triton" for kernel in kernels)
 
 
+@pytest.mark.parametrize("op", ["softmax", "softmax_backward", "min_backward"])
+@pytest.mark.parametrize(
+    ("shape", "dtype", "single", "rows"),
+    [
+        ((2, 176640), "bfloat16", 1, 1024),
+        ((64, 50000), "bfloat16", 1, 64),
+        ((4, 176640), "float32", 0, 1024),
+        ((5, 176640), "float32", 1, 512),
+        ((3, 13312), "bfloat16", 1, 64),  # fewer to a program, so that each SM has two
+    ],
+)
+def test_threads_have_whole_rows_across_memory(
+    op: str, shape: tuple[int, int], dtype: str, single: int, rows: int
+) -> None:
+    (kernel,) = inspect.inspect(f"triton/{op}/multi_row_tile", shape, dtype, dim=0, arch="sm_90")
+    assert (kernel.constants["SINGLE"], kernel.constants["ROWS"]) == (single, rows)
+
+
+@pytest.mark.parametrize(
+    ("variant", "shape", "dtype", "lanes"),
+    [
+        ("columns", (1243, 54087), "bfloat16", 256),
+        ("columns", (3001, 20001), "bfloat16", 128),  # of 256, fewer programs than multiprocessors
+        ("columns", (1472, 8939), "bfloat16", 64),
+        ("columns", (6784, 14112), "float32", 64),
+        ("columns_split", (100003, 201), "float32", 64),
+        ("columns_split", (16384, 1002), "float32", 32),
+    ],
+)
+def test_lines_are_as_wide_as_the_device_is_filled(
+    variant: str, shape: tuple[int, int], dtype: str, lanes: int
+) -> None:
+    (kernel,) = inspect.inspect(f"triton/min/{variant}", shape, dtype, dim=0, arch="sm_90")
+    assert kernel.constants["LANES"] == lanes
+
+
 def assert_whole(kernel: Kernel, id: str) -> None:
     """Every field says something, and what can be told from another field agrees with it."""
     assert_launch(kernel, id)

@@ -19,6 +19,12 @@ __device__ inline float product(float a, float b) {
   return c;
 }
 __device__ inline double product(double a, double b) { return a * b; }
+__device__ inline float difference(float a, float b) {
+  float c;
+  asm("sub.rn.f32 %0, %1, %2;" : "=f"(c) : "f"(a), "f"(b));
+  return c;
+}
+__device__ inline double difference(double a, double b) { return a - b; }
 
 // A long sum: what each addition rounds away is added up beside it (D. E. Knuth's two-sum).
 template <class S>

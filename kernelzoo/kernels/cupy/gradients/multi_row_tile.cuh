@@ -9,6 +9,7 @@ __device__ inline void rows_of_block(const Several<Op::OTHERS>& given) {
   const Several<Op::OTHERS> p = begin(given);
   using Total = typename Op::Total;
   constexpr int GROUPS = 128 / LANES;
+  constexpr bool ALONE = V == 1 && LANES == 1;  // a thread has ITEMS elements of its row: all that there are
   const int lane = threadIdx.x % LANES, group = threadIdx.x / LANES;
   const i64 first = block_index() * ROWS * GROUPS + group;
   HeldLine<Op, V, ITEMS, EDGES> held[ROWS];
@@ -17,14 +18,15 @@ __device__ inline void rows_of_block(const Several<Op::OTHERS>& given) {
   for (int k = 0; k < ROWS; ++k) {  // for one k, neighbouring groups take neighbouring rows
     const i64 r = first + k * GROUPS;
     const bool live = r < p.rows;
-    const Line<Op, V> line(p, live ? r : 0);
+    Line<Op, V> line(p, live ? r : 0);
+    if (ALONE) line.packs = ITEMS;
     key[k] = line.key[0];
-    held[k].load(line, lane, LANES, live);
+    held[k].load(line, lane, LANES, ALONE || live);
   }
 #pragma unroll
   for (int k = 0; k < ROWS; ++k) {
     const Total total = sum_of_lanes<LANES>(held[k].sum());  // by all lanes of the warp, a row past the end included
-    held[k].write(Op::result(key[k], total));
+    if (!ALONE || first + k * GROUPS < p.rows) held[k].write(Op::result(key[k], total));
   }
 }
 

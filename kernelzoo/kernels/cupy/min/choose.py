@@ -63,7 +63,7 @@ def auto(x: torch.Tensor, out: torch.Tensor) -> str:
     if rows.columns is not None:
         columns, sms = rows.columns, device.multiprocessors
         few = 100 * whole_tile(columns, device).count < knobs.columns_percent * sms and columns.n > SHORT_COLUMN
-        return _split(rows, device, knobs) if few or _narrow(columns) else "columns"
+        return _split(rows, device, knobs) if few or _narrow(columns) else _rows_deferred(rows, device, knobs)
     # A block per row fills the device from half as many rows as SMs.
     if 100 * rows.total > knobs.fill_percent * device.multiprocessors or packs(rows) <= SHORT_PACKS:
         return _rows_deferred(rows, device, knobs)
@@ -90,7 +90,7 @@ def _asked(x: torch.Tensor, out: torch.Tensor) -> tuple[Rows, Device, Knobs]:
 
 def _rows_deferred(rows: Rows, device: Device, knobs: Knobs) -> str:
     if rows.columns is not None:
-        return "columns"
+        return "rows_deferred_lanes" if rows_deferred_lanes.takes_lines(rows) else "columns"
     # Short rows that don't keep to 16-byte words: all of them as one piece of memory.
     if one_piece(rows) and not packed(rows) and rows.n * rows.itemsize <= knobs.tile_row_bytes:
         if rows_deferred_thread.fits(rows) and rows.n <= knobs.thread_elements:

@@ -15,16 +15,16 @@ __global__ void __launch_bounds__(128, 8) rows_deferred_lanes(const Problem give
 #pragma unroll
   for (int k = 0; k < ROWS; ++k) {  // for one k, neighbouring groups take neighbouring rows
     const i64 r = first + k * GROUPS;
-    const Row<T, V> row(p, r < p.rows ? r : p.rows - 1);  // past the end, the last row again
+    Row<T, V> row(p, r < p.rows ? r : p.rows - 1);  // past the end, the last row again
+    if (V == 1 && LANES == 1) row.packs = ITEMS;  // a number that the compiler knows
 #pragma unroll
     for (int i = 0; i < ITEMS; ++i) {
       const int j = lane + i * LANES;
       if constexpr (V > 1) {
         raw[k][i] = no_elements<T>();
         if (j < row.packs) raw[k][i] = load_once(row.x + row.head + j * V);
-      } else {
-        w[k][i] = nothing<T>();
-        if (j < row.packs) w[k][i] = spread(row.x + j * row.x_n);
+      } else {  // past the end, the last one again: no load waits for a condition
+        w[k][i] = spread(row.x + (j < row.packs ? j : row.packs - 1) * row.x_n);
       }
     }
 #pragma unroll

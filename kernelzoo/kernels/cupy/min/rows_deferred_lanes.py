@@ -15,6 +15,9 @@ THREADS = 128
 MOST_PACKS = WARP * ITEMS
 """Of a row: what the registers of a warp hold."""
 
+FEW_LINES = 48
+"""Elements of rows that lie across memory, up to which a thread each reads whole lines beside its neighbours."""
+
 MANY_THREADS = 2048
 """On each SM: from here on, the rows are many waves of blocks."""
 
@@ -26,6 +29,11 @@ class Numbers:
     )
 
 
+def takes_lines(rows: Rows) -> bool:
+    """Whether a thread takes a whole row, whose neighbours in memory are its neighbours' elements."""
+    return rows.across and rows.n <= FEW_LINES
+
+
 @register("cupy", "min", "rows_deferred_lanes")
 @planned(Numbers)
 def rows_deferred_lanes(rows: Rows, device: Device, numbers: Numbers) -> Plan:
@@ -35,10 +43,12 @@ def rows_deferred_lanes(rows: Rows, device: Device, numbers: Numbers) -> Plan:
         reason = f"a row of {taken} packs of {wide * rows.itemsize} bytes; a warp holds {MOST_PACKS}"
         raise UnsupportedProblemError("cupy/min/rows_deferred_lanes", reason)
     has_edges = wide > 1 and not packed(rows)
-    lanes = min(WARP, power_of_two(taken))
+    lanes = 1 if takes_lines(rows) else min(WARP, power_of_two(taken))
     if has_edges:  # one edge element a lane: a row has 2 * (width - 1) of them at most
         lanes = max(lanes, power_of_two(2 * (wide - 1)))
-    items = power_of_two(cdiv(taken, lanes))
+    items = cdiv(taken, lanes)
+    if lanes > 1:
+        items = power_of_two(items)
     # With two packs in flight, and 64 registers a thread, an SM has 32 kB on its way.
     in_flight = numbers.group_rows if rows.total * lanes > device.multiprocessors * MANY_THREADS else 2
     group_rows = max(1, in_flight // items)

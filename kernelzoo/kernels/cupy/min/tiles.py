@@ -9,9 +9,6 @@ from kernelzoo.kernels.cupy.min.blocks import ITEMS, THREADS
 from kernelzoo.kernels.cupy.rows import WARP
 from kernelzoo.layout import VECTOR_BYTES, Columns, cdiv, power_of_two
 
-FEW_LINES, SINGLE_LANES = 16, 128
-"""Lines up to which lanes read an element each, where lines begin anywhere in words; and lanes across such a tile."""
-
 SPLIT_LANES = 32
 """Across a tile whose columns are shared: 512 bytes."""
 
@@ -43,11 +40,11 @@ class Tile:
 
 def whole_tile(columns: Columns, device: Device) -> Tile:
     """Columns that no blocks share: 128 bytes across, or more where that leaves 1.5 to 3 blocks an SM; a larger block
-    where an SM has no second one. Of a few lines that begin anywhere in words, single elements."""
-    if columns.n <= FEW_LINES and columns.vector < VECTOR_BYTES // columns.itemsize:
-        return _tile(columns, SINGLE_LANES, THREADS, single=True)
-    words = columns.outer * cdiv(columns.inner * columns.itemsize, VECTOR_BYTES)
-    lanes = max(8, min(64, power_of_two(words // (3 * device.multiprocessors))))
+    where an SM has no second one. Of lines that begin anywhere in words, each loses one: as wide as leaves 1.25."""
+    words, sms = columns.outer * cdiv(columns.inner * columns.itemsize, VECTOR_BYTES), device.multiprocessors
+    lanes = max(8, min(64, power_of_two(words // (3 * sms))))
+    if columns.vector < VECTOR_BYTES // columns.itemsize:
+        lanes = next((wide for wide in (64, 32, 16) if 4 * words >= 5 * sms * (wide - 1)), 8)
     tile = _tile(columns, lanes, THREADS)
     return tile if tile.count > device.multiprocessors else _tile(columns, lanes, 2 * THREADS)
 
@@ -59,12 +56,12 @@ def shared_tile(columns: Columns, device: Device, column_blocks: int) -> tuple[T
     return tile, min(cdiv(columns.n, tile.depths * ITEMS), most)
 
 
-def _tile(columns: Columns, lanes: int, threads: int, *, single: bool = False) -> Tile:
+def _tile(columns: Columns, lanes: int, threads: int) -> Tile:
     """A tile of at most so many words across, or single elements, in a block of at most so many threads."""
     inner, width = columns.inner, VECTOR_BYTES // columns.itemsize
-    if single or columns.x_inner != 1 or min(inner, columns.x_n) < width:  # single elements
+    if columns.x_inner != 1 or min(inner, columns.x_n) < width:  # single elements
         width, around, threads = 1, 1, min(threads, THREADS)
-        step = lanes = min(lanes if single else WARP, inner)
+        step = lanes = min(WARP, inner)
     else:
         # Lines that begin within a word touch one more. Others' tiles keep to 64 bytes, what memory gives at once.
         spare, piece = (0, 4 * width) if columns.vector == width else (width - 1, width)

@@ -4,7 +4,7 @@ import torch
 
 from kernelzoo import tables
 from kernelzoo.kernels.cupy.gradients import columns as strips
-from kernelzoo.kernels.cupy.gradients.rows import packs, width
+from kernelzoo.kernels.cupy.gradients.rows import packs, takes_lines, width
 from kernelzoo.kernels.cupy.launch import device_of
 from kernelzoo.kernels.cupy.min_backward import fused
 from kernelzoo.kernels.cupy.min_backward.held import held
@@ -38,6 +38,8 @@ def auto(x: torch.Tensor, y: torch.Tensor, grad: torch.Tensor, out: torch.Tensor
     device = device_of(x)
     rows, beside = rows_with(x, out, y, grad)
     knobs = tables.of(Knobs, device.index)
+    if takes_lines(rows):
+        return "multi_row_tile"
     if rows.columns is not None:
         columns, _ = strips.columns_of("cupy/min_backward/auto", rows, *beside)
         wide = strips.vector(columns)

@@ -15,6 +15,7 @@ from kernelzoo.kernels.cupy.softmax import (
     multi_row_lanes,
     multi_row_shared,
     multi_row_thread,
+    multi_row_tile,
     split_cluster,
     split_ring,
 )
@@ -165,6 +166,8 @@ def _split_rows(rows: Rows, device: Device, knobs: Knobs) -> str:
 
 
 def _auto_columns(columns: Columns, device: Device, knobs: Knobs) -> str:
+    if columns.n <= multi_row_tile.FEW_LINES:
+        return "multi_row_tile"
     shared = _shared_columns(columns, device, knobs)
     if shared is not None and (shared != "columns_cluster" or columns.n > knobs.columns_short):
         return shared

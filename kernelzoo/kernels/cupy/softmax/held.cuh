@@ -55,7 +55,11 @@ struct Held : Kept<T, V, ITEMS> {
 #pragma unroll
     for (int i = 0; i < ITEMS; ++i) {
       const int j = lane + i * lanes;
-      if (live && j < row.packs) {
+      if constexpr (V == 1) {  // past the end, the first one again: no load waits for a condition
+        const bool inside = live && j < row.packs;
+        items[i].template load<true>(row.x_pack(inside ? j : 0));
+        if (!inside) items[i].empty();
+      } else if (live && j < row.packs) {
         items[i].template load<true>(row.x_pack(j));
       } else {
         items[i].empty();

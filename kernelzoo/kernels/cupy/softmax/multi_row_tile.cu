@@ -2,6 +2,14 @@
 
 #include "held.cuh"
 
+// Row r. A lane alone has as many elements of one without packs as that row has, a number that the compiler knows then.
+template <class T, int V, int LANES, int ITEMS>
+__device__ inline Row<T, V> row_of(const Problem& p, i64 r) {
+  Row<T, V> row(p, r);
+  if (V == 1 && LANES == 1) row.packs = ITEMS;
+  return row;
+}
+
 template <class T, int V, int LANES, int ITEMS, int ROWS, int EDGES>
 __global__ void __launch_bounds__(128, 4) multi_row_tile(const Problem given) {
   const Problem p = begin(given);
@@ -13,13 +21,13 @@ __global__ void __launch_bounds__(128, 4) multi_row_tile(const Problem given) {
   for (int k = 0; k < ROWS; ++k) {  // for one k, neighbouring groups take neighbouring rows
     const i64 r = first + k * GROUPS;
     const bool live = r < p.rows;
-    held[k].load(Row<T, V>(p, live ? r : 0), lane, LANES, live);
+    held[k].load(row_of<T, V, LANES, ITEMS>(p, live ? r : 0), lane, LANES, live);
   }
 #pragma unroll
   for (int k = 0; k < ROWS; ++k) {
     const i64 r = first + k * GROUPS;
     Pair<Wide<T>> own;
     const auto all = merge_held<LANES>(held[k], own);  // by all lanes of the warp, the row past the end included
-    if (r < p.rows) held[k].write(Row<T, V>(p, r), lane, LANES, own, all);
+    if (r < p.rows) held[k].write(row_of<T, V, LANES, ITEMS>(p, r), lane, LANES, own, all);
   }
 }

@@ -10,6 +10,9 @@ from kernelzoo.registry import register
 
 THREADS = 128
 
+FEW_LINES = 48
+"""Elements of rows that lie across memory, up to which a thread each reads whole lines beside its neighbours."""
+
 
 @register("cupy", "softmax", "multi_row_tile")
 @planned()
@@ -24,6 +27,8 @@ def multi_row_tile(rows: Rows, device: Device, _: None) -> Plan:
     has_edges = wide > 1 and not packed(rows)
     # Of double, four packs to a lane: fewer lanes share the work of a row's merge.
     lanes = min(WARP, power_of_two(cdiv(count, 4) if rows.itemsize == 8 else count))
+    if rows.across and rows.n <= FEW_LINES:
+        lanes = 1
     if has_edges:  # one edge element a lane: a row has 2 * (width - 1) of them at most
         lanes = max(lanes, power_of_two(2 * (wide - 1)))
     items = cdiv(count, lanes)

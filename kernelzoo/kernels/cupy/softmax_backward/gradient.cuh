@@ -72,7 +72,7 @@ struct SoftmaxBackward {
           grad[i].get(a);
           y[i].get(b);
 #pragma unroll
-          for (int k = 0; k < V; ++k) a[k] = product(b[k], a[k] - result[COLUMNS == 1 ? 0 : k]);
+          for (int k = 0; k < V; ++k) a[k] = product(b[k], difference(a[k], result[COLUMNS == 1 ? 0 : k]));
           Pack<T, V> made;
           made.set(a);
           made.template store<KEPT>(walk.out + (first + i) * walk.out_step, walk.out_packed);

@@ -41,7 +41,7 @@ class Knobs(rows_tiling.Numbers, rows_deferred_thread.Numbers, split_arrival.Num
     cluster_least: int = knob(6, among=(6, 12, 24), unit="rows", why="from which a cluster takes a row each")
     cluster_most: int = knob(64, among=(32, 64, 128), unit="rows", why="up to which a cluster takes a row each")
     columns_long: int = knob(
-        64, among=(32, 64, 128, 512), unit="elements", why="of columns, from which vectors read them"
+        33, among=(33, 64, 128, 512), unit="elements", why="of columns, from which vectors read them"
     )
 
 

@@ -29,7 +29,7 @@ def rows_tiling(v: View, numbers: Numbers) -> Tiling:
     threads; a longer row has a block of up to 256, of which an SM runs four or more, or 512 where that saves a second
     batch of loads or rows are few."""
     if v.across:
-        if v.n <= 32 and v.neighbours >= 32:
+        if v.n <= 32:
             return Tiling(1, 256, v.n, 1, across=True, stack=max(1, 16 // power_of_two(v.n)))
         rows = min(32, power_of_two(v.neighbours))
         lanes = min(256 // rows, max(power_of_two(cdiv(v.n, 8)), 64 // rows))

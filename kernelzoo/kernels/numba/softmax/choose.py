@@ -27,8 +27,10 @@ from kernelzoo.tables import knob, launch_table
 
 SINGLE_LONG = 128
 """Elements of a column at an odd width, up to which a block has them in registers as rows across."""
-FEW_ACROSS = 16
-"""Elements of a row that lies across memory, up to which a thread has it."""
+SHORT_ACROSS = 96
+"""Elements of a column up to which a block has them in registers as rows across, at any width."""
+FEW_ACROSS, FEW_ACROSS_ROWS = 16, 384
+"""Elements of a row that lies across memory, up to which a thread has it; of half precision, rows per SM from which."""
 
 TILE_ROWS = 64
 """Short rows per SM up to which lanes read each by itself."""
@@ -100,8 +102,10 @@ def split(x: torch.Tensor, out: torch.Tensor) -> str:
 def fastest(v: View, device: Device, knobs: Knobs) -> str:
     """The form for any problem."""
     if v.across:
-        found = by_columns(v, device)
-        if found is None and v.n <= FEW_ACROSS and multi_row_tile.multi_row_tiling(v) is not None:
+        found = by_columns(v, device) if v.n > SHORT_ACROSS else None
+        many = v.itemsize > 2 or v.total >= FEW_ACROSS_ROWS * device.multiprocessors
+        most = FEW_ACROSS if v.neighbours >= WARP else 2 * FEW_ACROSS  # of so few side by side a block's lanes idle
+        if many and v.n <= most and multi_row_tile.multi_row_tiling(v) is not None:
             found = "multi_row_tile"
         if found is None and fused.fused_tiling(v, knobs) is not None:
             found = "fused"

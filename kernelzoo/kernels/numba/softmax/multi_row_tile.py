@@ -70,7 +70,7 @@ def multi_row_tiling(v: View) -> Tiling | None:
     row needs them; of float64, for whose exponentials fewer lanes do better, four to a lane at least."""
     size = 16 * 4 // max(v.itemsize, 4)
     if v.across:
-        if v.n > 2 * size or v.neighbours < 32:
+        if v.n > 2 * size:
             return None
         # One thread to a row: neighbours in a warp are neighbours in memory already.
         return Tiling(1, 256, v.n, 1, across=True, stack=max(1, size // power_of_two(v.n)))

@@ -38,7 +38,7 @@ def short_rows(v: View) -> Tiling | None:
     input in flight, over a thread's rows together, up to eight where a warp's row needs them."""
     size = 8 * 4 // max(v.itemsize, 4)
     if v.across:
-        if v.n > size or v.neighbours < 32:
+        if v.n > size:
             return None
         return Tiling(1, 256, v.n, 1, across=True, stack=max(1, size // 2 // power_of_two(v.n)))
     vec = v.vec

@@ -33,7 +33,11 @@ class Numbers:
 def whole_tile(columns: Columns, device: Device) -> ColumnTile:
     """The tile of programs that take whole columns."""
     numbers, tiles = of(Numbers, device.index), of(column_tiles.Numbers, device.index)
-    tile = column_tile(tiles, columns)
+    # As wide as leaves each multiprocessor a program.
+    for line in (4 * LINE_BYTES, 2 * LINE_BYTES, LINE_BYTES):
+        tile = column_tile(tiles, columns, line=line)
+        if columns.strips(tile.columns) >= device.multiprocessors:
+            break
     shifted = tile.columns < tile.lanes
     if columns.n <= numbers.short_across:
         # Shifted lines lose a vector each: less is lost of wider ones.
@@ -42,7 +46,7 @@ def whole_tile(columns: Columns, device: Device) -> ColumnTile:
         return tile
     # Half as much to a thread where two programs must share a multiprocessor's registers.
     alone = columns.strips(tile.columns) <= device.multiprocessors
-    return column_tile(tiles, columns, 512, pile=COLUMN_PILE if alone else COLUMN_PILE // 2)
+    return column_tile(tiles, columns, 512, line, pile=COLUMN_PILE if alone else COLUMN_PILE // 2)
 
 
 @register("triton", "min", "columns")

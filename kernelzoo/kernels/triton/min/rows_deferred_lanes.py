@@ -25,8 +25,8 @@ from kernelzoo.tables import knob, numbers, of
 LONGEST = {2: 40, 4: 7}
 """Elements of a row, by the bytes of one, up to which lanes do better than one piece of memory."""
 
-LONGEST_ACROSS = 16
-"""Elements of a row across memory, beside others at an odd width, up to which threads do better than tiles."""
+LONGEST_ACROSS = 48
+"""Elements of a row across memory, up to which threads do better than tiles."""
 
 
 @numbers
@@ -104,7 +104,7 @@ def pays(rows: Rows) -> bool:
     """Whether rows are no whole vectors, and short, or lie across memory."""
     across = rows.columns
     if across is not None:
-        return rows.n <= LONGEST_ACROSS and across.x_inner == 1 and across.multiple < across.whole_vector
+        return rows.n <= LONGEST_ACROSS and across.x_inner == 1
     return lanes.pays(rows, LONGEST)
 
 

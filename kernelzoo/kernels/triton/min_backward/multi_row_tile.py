@@ -8,7 +8,7 @@ from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.shared.jit import bound, device_of, edges_of, row_arguments, wide_type
 from kernelzoo.kernels.triton.min_backward.arguments import one_a_row
 from kernelzoo.kernels.triton.min_backward.words import gradient_tile
-from kernelzoo.kernels.triton.softmax.tiles import Numbers, row_tile, tile_warps
+from kernelzoo.kernels.triton.softmax.tiles import Numbers, row_tile, single, tile_warps
 from kernelzoo.kernels.triton.words import await_last_launch, row_start
 from kernelzoo.launch import Launch
 from kernelzoo.layout import cdiv, rows_with
@@ -21,9 +21,13 @@ def row_tile_kernel(
     x, y, grad, out, rows, n, inner, x_outer, x_n, x_inner, out_outer, out_n, out_inner, MULTIPLE: tl.constexpr,
     y_outer, y_inner, grad_outer, grad_inner,
     WIDE: tl.constexpr, EDGES: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr,
+    SINGLE: tl.constexpr,
 ):  # fmt: skip
     await_last_launch()
     n *= MULTIPLE
+    if SINGLE:  # a zero of which the compiler knows no divisor: a thread has all of a row, and no vector of neighbours
+        x_n += tl.program_id(1)
+        out_n += tl.program_id(1)
     row = (tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS))[:, None]
     in_rows = row < rows
     x_start = row_start(row, inner, x_outer, x_inner, MULTIPLE)
@@ -49,6 +53,7 @@ def multi_row_tile(x: torch.Tensor, y: torch.Tensor, grad: torch.Tensor, out: to
         raise UnsupportedProblemError("triton/min_backward/multi_row_tile", words)
     side, columns = tile
     warps = tile_warps(knobs, device, rows, side * columns) if rows.across else 1
-    args = (x, y, grad, out, *row_arguments(rows), *one_a_row(others), wide_type(x.dtype), edges, side, columns)
+    place = (*row_arguments(rows), *one_a_row(others))
+    args = (x, y, grad, out, *place, wide_type(x.dtype), edges, side, columns, single(rows))
     programs = cdiv(rows.total, side)
     return bound("triton/min_backward/multi_row_tile", x, row_tile_kernel, programs, args, warps, tensors=4)

@@ -6,7 +6,7 @@ import triton.language as tl
 
 from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.shared.jit import bound, device_of, edges_of, row_arguments, wide_type
-from kernelzoo.kernels.triton.softmax.tiles import Numbers, row_tile, tile_warps
+from kernelzoo.kernels.triton.softmax.tiles import Numbers, row_tile, single, tile_warps
 from kernelzoo.kernels.triton.softmax.words import READ, softmax_of, softmax_with_edges
 from kernelzoo.kernels.triton.words import await_last_launch, edge_columns, row_start, whole_vectors
 from kernelzoo.launch import Launch
@@ -19,9 +19,13 @@ from kernelzoo.tables import of
 def row_tile_kernel(
     x, out, rows, n, inner, x_outer, x_n, x_inner, out_outer, out_n, out_inner,
     MULTIPLE: tl.constexpr, WIDE: tl.constexpr, EDGES: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr,
+    SINGLE: tl.constexpr,
 ):  # fmt: skip
     await_last_launch()
     n *= MULTIPLE
+    if SINGLE:  # a zero of which the compiler knows no divisor: a thread has all of a row, and no vector of neighbours
+        x_n += tl.program_id(1)
+        out_n += tl.program_id(1)
     row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
     cols = tl.arange(0, COLS)[None, :]
     in_rows = (row < rows)[:, None]
@@ -62,5 +66,5 @@ def multi_row_tile(x: torch.Tensor, out: torch.Tensor) -> Launch:
         raise UnsupportedProblemError("triton/softmax/multi_row_tile", words)
     side, columns = tile
     warps = tile_warps(knobs, device, rows, side * columns) if rows.across else 1
-    args = (x, out, *row_arguments(rows), wide_type(x.dtype), edges, side, columns)
+    args = (x, out, *row_arguments(rows), wide_type(x.dtype), edges, side, columns, single(rows))
     return bound("triton/softmax/multi_row_tile", x, row_tile_kernel, cdiv(rows.total, side), args, warps)

@@ -13,6 +13,10 @@ LINE_BYTES, SECTOR_BYTES = 128, 32
 """Rows across which memory is contiguous are taken by the cache line, at the least by the sector of a line."""
 
 
+SINGLE_LEAST, SINGLE_LONGEST = {2: 2, 4: 5, 8: 5}, 64
+"""Elements of rows across memory, by the bytes of one, from and up to which threads read single ones."""
+
+
 @numbers
 class Numbers:
     thread_bytes: int = knob(
@@ -106,7 +110,15 @@ def row_tile(knobs: Numbers, device: Device, rows: Rows, edges: int) -> tuple[in
     # such a tile may need an address, two registers more), down to a sector.
     side = max(LINE_BYTES // rows.itemsize, knobs.tile_bytes // wide // columns)
     side = min(side, ON_CHIP_BYTES // 4 // wide // columns)
+    even = power_of_two(1 + rows.total // (2 * device.multiprocessors))
+    side = min(side, max(LINE_BYTES // rows.itemsize, even))
     return (side, columns) if side >= SECTOR_BYTES // rows.itemsize else None
+
+
+def single(rows: Rows) -> bool:
+    """Whether threads read single elements of rows across memory, and have all of each, where vectors would deal rows
+    out to several."""
+    return rows.across and SINGLE_LEAST[rows.itemsize] <= rows.n <= SINGLE_LONGEST
 
 
 def edge_vectors(rows: Rows, edges: int) -> bool:
