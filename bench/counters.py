@@ -1,11 +1,11 @@
 """What hardware counters say of the kernels that fall short: ``python bench/counters.py RESULTS... -o FILE.json``.
 
-Takes the results of maps, and runs each built-in ``auto`` that reached less than ``--below`` of the limit once more,
-under Nsight Compute (``ncu``, of the CUDA toolkit), with cold caches: bytes of device memory read and written, beside
-those that must be moved; how full the multiprocessors were, what the warps waited for, and how busy the units for
-instructions and for exponentials were. The times are those under the profiler, a single launch each, and are no
-results: they only say which kernel of several took how long. ``python -m kernelzoo.report.findings FILE.json`` makes a
-table of it.
+Takes the results of maps, of other axes or random problems, and runs each ``auto`` of ``--backends`` that reached less
+than ``--below`` of the limit, on a problem of ``--bytes`` at least, once more, under Nsight Compute (``ncu``, of the
+CUDA toolkit), with cold caches: bytes of device memory read and written, beside those that must be moved; how full the
+multiprocessors were, what the warps waited for, and how busy the units for instructions and for exponentials were. The
+times are those under the profiler, a single launch each, and are no results: they only say which kernel of several took
+how long. ``python -m kernelzoo.report.findings FILE.json`` makes a table of it.
 """
 
 import argparse
@@ -19,6 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -51,8 +52,8 @@ Case = dict[str, Any]
 """``id``, ``shape``, ``dim`` and ``dtype`` of one launch, and ``of_limit``, the share that it reached in the map."""
 
 
-def short(paths: list[Path], below: float) -> list[Case]:
-    """The launches of a GPU backend's ``auto`` that reached less than this share of the limit."""
+def short(paths: list[Path], backends: Collection[str], below: float, bytes: int) -> list[Case]:
+    """The launches of these backends' ``auto`` that reached less than this share of the limit, and move so much."""
     rows = [row for group in reading.load(paths).groups for row in group.rows]
     found = [
         {
@@ -63,8 +64,8 @@ def short(paths: list[Path], below: float) -> list[Case]:
             "of_limit": row.of_limit,
         }
         for row in rows
-        if row.variant == "auto" and row.backend in packages.BUILT_IN and row.backend != registry.BASELINE
-        if row.of_limit is not None and row.of_limit < below
+        if row.variant == "auto" and row.backend in backends
+        if row.of_limit is not None and row.of_limit < below and row.bytes >= bytes
     ]
     # The backends' launches of one problem follow each other, so that its data is drawn once.
     return sorted(found, key=lambda case: (case["id"].split("/")[1], case["shape"], case["dtype"], case["id"]))
@@ -128,7 +129,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Profile what falls short of the limit.")
     parser.add_argument("results", type=Path, nargs="*", help="results of `kernelzoo bench --shapes map`")
     parser.add_argument("-o", "--output", type=Path, help="write the rows as JSON")
+    built_in = ",".join(name for name in packages.BUILT_IN if name not in (registry.BASELINE, "cpu"))
+    parser.add_argument("--backends", default=built_in, help="whose launches (default: %(default)s)")
     parser.add_argument("--below", type=float, default=0.85, help="share of the limit (default: %(default)s)")
+    parser.add_argument("--bytes", type=int, default=0, help="that a problem moves at the least (default: %(default)s)")
     parser.add_argument("--run", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.run is not None:
@@ -140,7 +144,7 @@ def main() -> int:
     if ncu is None:
         parser.error("ncu is not on the PATH; it comes with the CUDA toolkit")
     started, began = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"), time.monotonic()
-    rows = profile(ncu, short(options.results, options.below))
+    rows = profile(ncu, short(options.results, options.backends.split(","), options.below, options.bytes))
     for row in rows:
         print(*row.values(), sep=" | ")
     if options.output is not None:

@@ -47,6 +47,8 @@ LANGUAGES = (
     *(of("map-softmax"), of("map-min"), of("submit")),
     *(path.name.partition(".")[0] for gpu in GPUS for path in sorted(RESULTS.glob(f"{gpu}-first-call-*.json"))),
 )
+PROFILES = (of("profile"), *(path.stem for gpu in GPUS for path in sorted(RESULTS.glob(f"{gpu}-profile-*.json"))))
+"""Of the map, and of other axes and random problems."""
 RANKS = tuple(sorted(path.name.partition(".")[0] for path in RESULTS.glob("*x*-distributed.json.gz")))
 """Those of several GPUs, of as many kinds and numbers as there are."""
 
@@ -144,7 +146,8 @@ PAGES = (
     ),
     Page("docs/records/h200-sweep", ("h200-sweep-a", "h200-sweep-b"), SWEEP, figures=True),
     Page("docs/records/h200-sweep/auto", ("h200-sweep",), SWEEP, figures=True),
-    *(Page(f"docs/records/{of(name)}.md", (of(name),), findings=True) for name in ("hints", "training", "profile")),
+    *(Page(f"docs/records/{of(name)}.md", (of(name),), findings=True) for name in ("hints", "training")),
+    Page(f"docs/records/{of('profile')}.md", PROFILES, findings=True),
     Page("docs/records/checks.md", FINDINGS, findings=True),
     Page("docs/records/languages.md", LANGUAGES, program="languages"),
     *([Page("docs/records/ranks.md", RANKS, program="ranks_model")] if RANKS else []),

@@ -48,7 +48,7 @@ FUZZ = "--cases 8400 --alike 96 --seed 3 --jobs 12"
 @dataclass(frozen=True)
 class Record:
     """A file of bench/results/ and the command that makes it, in which ``{}`` stands for its path, ``{softmax}`` and
-    ``{min}`` for those of the operations' maps."""
+    ``{min}`` for those of the operations' maps, ``{axes}`` and ``{random}`` for theirs."""
 
     file: str
     """Less the GPU's name before it."""
@@ -69,8 +69,9 @@ class Record:
         """The command for that GPU, which writes there. pytest-benchmark writes no compressed file: ``packed`` says
         that this is left."""
         where = str(path.with_suffix("") if self.packed else path)
-        maps = {op: _path(f"map-{op}.json.gz", gpu) for op in OPERATIONS}
-        return [word.format(where, **maps) for word in shlex.split(self.command)]
+        made = {op: _path(f"map-{op}.json.gz", gpu) for op in OPERATIONS}
+        made |= {name: _path(f"{name}.json.gz", gpu) for name in ("axes", "random")}
+        return [word.format(where, **made) for word in shlex.split(self.command)]
 
     @property
     def spread(self) -> bool:
@@ -169,6 +170,12 @@ RECORDS = (
     Record("training.json", "python bench/training.py -o {}", 30, alone=True),
     Record("aa.json", "python bench/aa.py --pairs 20 -o {}", 150, alone=True),
     Record("profile.json", "python bench/counters.py {softmax} {min} -o {}", 150, alone=True),
+    Record(
+        "profile-axes.json",
+        "python bench/counters.py {axes} {random} --backends triton,cupy,numba --below 0.6 --bytes 2000000 -o {}",
+        150,
+        alone=True,
+    ),
     *(Record(f"fuzz-{backend}.json", f"kernelzoo fuzz '{backend}/*' {FUZZ} -o {{}}", 170) for backend in BACKENDS),
     Record("adversaries.json", "python tests/described/suite.py race cuda --jobs 7 -o {}", 90),
     Record("sanitizer.json", "python tests/sanitizer.py -o {}", 540),

@@ -1,6 +1,7 @@
 """bench/counters.py: which launches are profiled, and what is made of a profiler's words (a stand-in's)."""
 
 import json
+import math
 import subprocess
 import sys
 from pathlib import Path
@@ -36,16 +37,21 @@ def profile() -> ModuleType:
 def test_the_profilers_words_become_a_table(
     profile: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cases = profile.short([MAP], 0.6)
+    cases = profile.short([MAP], ["cupy", "numba", "triton"], 0.6, 0)
     assert cases and all(case["of_limit"] < 0.6 and case["id"].endswith("/auto") for case in cases)
-    assert not any(case["id"].startswith("torch") for case in cases)
+    assert {case["id"].split("/")[0] for case in cases} == {"cupy", "numba", "triton"}
+    large = profile.short([MAP], ["cupy"], 0.6, 10_000_000)
+    assert large and len(large) < len(cases) and all(math.prod(case["shape"]) >= 2_500_000 for case in large)
+    assert profile.short([MAP], ["cupy"], 0.6, 10_000_000_000) == []
     ncu = tmp_path / "ncu"
     ncu.write_text(f"#!{sys.executable}\n{STAND_IN}")
     ncu.chmod(0o700)
     monkeypatch.setattr(profile.shutil, "which", lambda name: str(ncu))
     monkeypatch.setattr(profile.measure, "device_name", lambda device: "a card")
     monkeypatch.setattr(profile.measure, "versions", lambda device: {"torch": "2"})
-    monkeypatch.setattr(sys, "argv", ["counters.py", str(MAP), "--below", "0.6", "-o", str(tmp_path / "found.json")])
+    argv = ["counters.py", str(MAP), "--below", "0.6", "-o", str(tmp_path / "found.json")]
+    argv += ["--backends", "cupy,numba,triton"]
+    monkeypatch.setattr(sys, "argv", argv)
     assert profile.main() == 0
     rows = json.loads((tmp_path / "found.json").read_text())["rows"]
     assert sorted((row["id"], row["of limit"]) for row in rows) == sorted(

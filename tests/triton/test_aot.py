@@ -307,12 +307,16 @@ def test_a_thread_has_each_element_of_a_very_short_odd_row_once() -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32], ids=str)
-def test_a_thread_has_a_short_column_beside_others_at_an_odd_width(dtype: Any) -> None:
-    (program,) = programs(MIN, "auto", (6, 176637), 0, dtype, "sm_90")
-    assert program.name == "rows_lanes_kernel" and not program.n_spills
-    assert occurrences(r"ld\.global", program) == 6 and not occurrences(r"shfl\.sync", program)
-    for shape, name in (((6, 176640), "columns_kernel"), ((17, 176637), "columns_kernel")):
-        assert programs(MIN, "auto", shape, 0, dtype, "sm_90")[0].name == name
+def test_a_thread_has_a_short_row_across_memory(dtype: Any) -> None:
+    """At any width: vectors of neighbours would leave a row to several threads, which meet through shared memory."""
+    for width in (176637, 176640):
+        (program,) = programs(MIN, "auto", (6, width), 0, dtype, "sm_90")
+        assert program.name == "rows_lanes_kernel" and not program.n_spills
+        assert occurrences(r"ld\.global", program) == 6 and not occurrences(r"shfl\.sync", program)
+        (program,) = programs(SOFTMAX, "auto", (16, width), 0, dtype, "sm_90")
+        assert program.name == "row_tile_kernel" and not program.n_spills
+        assert not occurrences(r"shfl\.sync|bar\.sync|[ls][dt]\.shared", program)
+    assert programs(MIN, "auto", (49, 176640), 0, dtype, "sm_90")[0].name == "columns_kernel"
 
 
 @pytest.mark.parametrize("width", [2, 3, 5, 7])
