@@ -5,6 +5,9 @@ from kernelzoo.layout import VECTOR_BYTES, Columns, Layout, Rows
 
 WARP = 32
 
+THREAD_ROW_BYTES = 192
+"""Of a row as it is computed: what a thread holds of one, or of a gradient's two inputs, without spills."""
+
 C_TYPES = {
     "float16": "float16",
     "bfloat16": "bfloat16",
@@ -42,6 +45,11 @@ def packed(rows: Rows) -> bool:
 def one_piece(rows: Rows) -> bool:
     """Whether the rows are one piece of memory, as a single contiguous row is."""
     return rows.one_piece or (rows.total == 1 and rows.contiguous)
+
+
+def thread_has_row(rows: Rows) -> bool:
+    """Whether a thread takes a whole row, of short ones across memory: threads side by side read whole lines of it."""
+    return rows.across and rows.n * max(rows.itemsize, 4) <= THREAD_ROW_BYTES
 
 
 def columns_of(id: str, rows: Rows) -> Columns:

@@ -4,14 +4,11 @@ from kernelzoo.device import Device
 from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.cupy import rows as one
 from kernelzoo.kernels.cupy.launch import Step
-from kernelzoo.kernels.cupy.rows import WARP, c_type, packed
+from kernelzoo.kernels.cupy.rows import WARP, c_type, packed, thread_has_row
 from kernelzoo.layout import Rows, Strides, cdiv, power_of_two
 
 TILE_THREADS = 128
 """Of a block of short rows."""
-
-FEW_LINES_BYTES = 192
-"""Of rows that lie across memory, as computed, up to which a thread each reads whole lines beside its neighbours."""
 
 
 def width(rows: Rows, *along: Strides) -> int:
@@ -30,11 +27,6 @@ def threads(packs: int, items: int) -> int:
     return cdiv(packs, items * WARP) * WARP
 
 
-def takes_lines(rows: Rows) -> bool:
-    """Whether a thread takes a whole row, whose neighbours in memory are its neighbours' elements."""
-    return rows.across and rows.n * max(rows.itemsize, 4) <= FEW_LINES_BYTES
-
-
 def tile(id: str, rows: Rows, device: Device, wide: int, most: int) -> Step:
     """Short rows, side by side in registers: a warp, a part of a warp, or one thread takes a row, of which a thread
     holds ``most`` packs at most. Raises UnsupportedProblemError."""
@@ -44,7 +36,7 @@ def tile(id: str, rows: Rows, device: Device, wide: int, most: int) -> Step:
             id, f"a row of {rows.n} elements doesn't fit in one warp's registers, which hold {WARP * most * wide}"
         )
     has_edges = wide > 1 and not packed(rows)
-    lanes = 1 if takes_lines(rows) else min(WARP, power_of_two(count))
+    lanes = 1 if thread_has_row(rows) else min(WARP, power_of_two(count))
     if has_edges:  # one edge element a lane: a row has 2 * (width - 1) of them at most
         lanes = max(lanes, power_of_two(2 * (wide - 1)))
     items = cdiv(count, lanes)

@@ -15,7 +15,7 @@ from kernelzoo.kernels.cupy.min import (
 )
 from kernelzoo.kernels.cupy.min.blocks import ITEMS, THREADS
 from kernelzoo.kernels.cupy.min.tiles import shared_tile, whole_tile
-from kernelzoo.kernels.cupy.rows import one_piece, packed, packs, width
+from kernelzoo.kernels.cupy.rows import one_piece, packed, packs, thread_has_row, width
 from kernelzoo.layout import VECTOR_BYTES, Columns, Rows, rows_of
 from kernelzoo.registry import chooser
 from kernelzoo.tables import knob, launch_table
@@ -90,7 +90,7 @@ def _asked(x: torch.Tensor, out: torch.Tensor) -> tuple[Rows, Device, Knobs]:
 
 def _rows_deferred(rows: Rows, device: Device, knobs: Knobs) -> str:
     if rows.columns is not None:
-        return "rows_deferred_lanes" if rows_deferred_lanes.takes_lines(rows) else "columns"
+        return "rows_deferred_lanes" if thread_has_row(rows) else "columns"
     # Short rows that don't keep to 16-byte words: all of them as one piece of memory.
     if one_piece(rows) and not packed(rows) and rows.n * rows.itemsize <= knobs.tile_row_bytes:
         if rows_deferred_thread.fits(rows) and rows.n <= knobs.thread_elements:

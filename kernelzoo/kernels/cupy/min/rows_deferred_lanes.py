@@ -4,7 +4,7 @@ from kernelzoo.device import Device
 from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.cupy.launch import Plan, Step, planned
 from kernelzoo.kernels.cupy.min.blocks import ITEMS
-from kernelzoo.kernels.cupy.rows import WARP, c_type, packed, packs, width
+from kernelzoo.kernels.cupy.rows import WARP, c_type, packed, packs, thread_has_row, width
 from kernelzoo.layout import Rows, cdiv, power_of_two
 from kernelzoo.registry import register
 from kernelzoo.tables import knob, numbers
@@ -14,9 +14,6 @@ THREADS = 128
 
 MOST_PACKS = WARP * ITEMS
 """Of a row: what the registers of a warp hold."""
-
-FEW_LINES = 48
-"""Elements of rows that lie across memory, up to which a thread each reads whole lines beside its neighbours."""
 
 MANY_THREADS = 2048
 """On each SM: from here on, the rows are many waves of blocks."""
@@ -29,11 +26,6 @@ class Numbers:
     )
 
 
-def takes_lines(rows: Rows) -> bool:
-    """Whether a thread takes a whole row, whose neighbours in memory are its neighbours' elements."""
-    return rows.across and rows.n <= FEW_LINES
-
-
 @register("cupy", "min", "rows_deferred_lanes")
 @planned(Numbers)
 def rows_deferred_lanes(rows: Rows, device: Device, numbers: Numbers) -> Plan:
@@ -43,7 +35,7 @@ def rows_deferred_lanes(rows: Rows, device: Device, numbers: Numbers) -> Plan:
         reason = f"a row of {taken} packs of {wide * rows.itemsize} bytes; a warp holds {MOST_PACKS}"
         raise UnsupportedProblemError("cupy/min/rows_deferred_lanes", reason)
     has_edges = wide > 1 and not packed(rows)
-    lanes = 1 if takes_lines(rows) else min(WARP, power_of_two(taken))
+    lanes = 1 if thread_has_row(rows) else min(WARP, power_of_two(taken))
     if has_edges:  # one edge element a lane: a row has 2 * (width - 1) of them at most
         lanes = max(lanes, power_of_two(2 * (wide - 1)))
     items = cdiv(taken, lanes)

@@ -4,11 +4,11 @@ import torch
 
 from kernelzoo import tables
 from kernelzoo.kernels.cupy.gradients import columns as strips
-from kernelzoo.kernels.cupy.gradients.rows import packs, takes_lines, width
+from kernelzoo.kernels.cupy.gradients.rows import packs, width
 from kernelzoo.kernels.cupy.launch import device_of
 from kernelzoo.kernels.cupy.min_backward import fused
 from kernelzoo.kernels.cupy.min_backward.held import held
-from kernelzoo.kernels.cupy.rows import WARP
+from kernelzoo.kernels.cupy.rows import WARP, thread_has_row
 from kernelzoo.layout import rows_with
 from kernelzoo.registry import chooser
 from kernelzoo.tables import knob, launch_table
@@ -38,7 +38,7 @@ def auto(x: torch.Tensor, y: torch.Tensor, grad: torch.Tensor, out: torch.Tensor
     device = device_of(x)
     rows, beside = rows_with(x, out, y, grad)
     knobs = tables.of(Knobs, device.index)
-    if takes_lines(rows):
+    if thread_has_row(rows):
         return "multi_row_tile"
     if rows.columns is not None:
         columns, _ = strips.columns_of("cupy/min_backward/auto", rows, *beside)

@@ -6,7 +6,7 @@ from kernelzoo import tables
 from kernelzoo.device import Device
 from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.cupy.launch import device_of
-from kernelzoo.kernels.cupy.rows import WARP, packed, packs, width
+from kernelzoo.kernels.cupy.rows import WARP, packed, packs, thread_has_row, width
 from kernelzoo.kernels.cupy.softmax import (
     columns_cluster,
     columns_flat,
@@ -15,7 +15,6 @@ from kernelzoo.kernels.cupy.softmax import (
     multi_row_lanes,
     multi_row_shared,
     multi_row_thread,
-    multi_row_tile,
     split_cluster,
     split_ring,
 )
@@ -89,6 +88,8 @@ class Knobs(
 def auto(x: torch.Tensor, out: torch.Tensor) -> str:
     """The fastest of the others for the problem: by row length first, then by the number of rows."""
     rows, device, knobs = _given(x, out)
+    if thread_has_row(rows):
+        return "multi_row_tile"
     if rows.columns is not None:
         return _auto_columns(rows.columns, device, knobs)
     count = packs(rows)
@@ -109,6 +110,8 @@ def auto(x: torch.Tensor, out: torch.Tensor) -> str:
 def multi_row(x: torch.Tensor, out: torch.Tensor) -> str:
     """Many short rows per block: in registers, as one piece through shared memory, or columns in registers."""
     rows, device, knobs = _given(x, out)
+    if thread_has_row(rows):
+        return "multi_row_tile"
     if rows.columns is None:
         return _multi_row(rows, device, knobs)
     if not holds(rows.columns):
@@ -166,8 +169,6 @@ def _split_rows(rows: Rows, device: Device, knobs: Knobs) -> str:
 
 
 def _auto_columns(columns: Columns, device: Device, knobs: Knobs) -> str:
-    if columns.n <= multi_row_tile.FEW_LINES:
-        return "multi_row_tile"
     shared = _shared_columns(columns, device, knobs)
     if shared is not None and (shared != "columns_cluster" or columns.n > knobs.columns_short):
         return shared

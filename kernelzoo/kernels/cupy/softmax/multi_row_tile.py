@@ -3,15 +3,12 @@
 from kernelzoo.device import Device
 from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.cupy.launch import Plan, Step, planned
-from kernelzoo.kernels.cupy.rows import WARP, c_type, packed, packs, width
+from kernelzoo.kernels.cupy.rows import WARP, c_type, packed, packs, thread_has_row, width
 from kernelzoo.kernels.cupy.softmax.held import PACKS_HELD
 from kernelzoo.layout import Rows, cdiv, power_of_two
 from kernelzoo.registry import register
 
 THREADS = 128
-
-FEW_LINES = 48
-"""Elements of rows that lie across memory, up to which a thread each reads whole lines beside its neighbours."""
 
 
 @register("cupy", "softmax", "multi_row_tile")
@@ -27,7 +24,7 @@ def multi_row_tile(rows: Rows, device: Device, _: None) -> Plan:
     has_edges = wide > 1 and not packed(rows)
     # Of double, four packs to a lane: fewer lanes share the work of a row's merge.
     lanes = min(WARP, power_of_two(cdiv(count, 4) if rows.itemsize == 8 else count))
-    if rows.across and rows.n <= FEW_LINES:
+    if thread_has_row(rows):
         lanes = 1
     if has_edges:  # one edge element a lane: a row has 2 * (width - 1) of them at most
         lanes = max(lanes, power_of_two(2 * (wide - 1)))

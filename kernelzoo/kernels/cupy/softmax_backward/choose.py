@@ -5,9 +5,9 @@ import torch
 from kernelzoo import tables
 from kernelzoo.device import Device
 from kernelzoo.kernels.cupy.gradients import columns as strips
-from kernelzoo.kernels.cupy.gradients.rows import packs, takes_lines, width
+from kernelzoo.kernels.cupy.gradients.rows import packs, width
 from kernelzoo.kernels.cupy.launch import device_of
-from kernelzoo.kernels.cupy.rows import WARP
+from kernelzoo.kernels.cupy.rows import WARP, thread_has_row
 from kernelzoo.kernels.cupy.softmax_backward import fused, split_cluster
 from kernelzoo.kernels.cupy.softmax_backward.held import held
 from kernelzoo.layout import Rows, Strides, rows_with
@@ -38,7 +38,7 @@ class Knobs(split_cluster.Numbers):
 def auto(grad: torch.Tensor, y: torch.Tensor, out: torch.Tensor) -> str:
     """The fastest of the others for the problem: by row length first, then by the number of rows."""
     rows, beside, device, knobs = _given(grad, y, out)
-    if takes_lines(rows):
+    if thread_has_row(rows):
         return "multi_row_tile"
     if rows.columns is not None:
         columns, others = strips.columns_of("cupy/softmax_backward/auto", rows, beside)
