@@ -158,7 +158,7 @@ def _columns_task(
         start = np.uint64(group * x_group + part * chunk * x_n + lane * x_lane)
         for i in range(width):
             least[i] = _key(x[start + i * np.uint64(x_lane)], shift)
-        for j in range(np.uint64(min(chunk, n - part * chunk))):
+        for j in range(np.uint64(1), np.uint64(min(chunk, n - part * chunk))):
             at = start + j * np.uint64(x_n)
             if x_lane == 1:
                 for i in range(width):
