@@ -129,6 +129,20 @@ extern "C" __global__ void __launch_bounds__(1024, 2) spills(const double* x, do
 """
 
 
+@pytest.mark.parametrize(
+    ("shape", "dtype", "blocks"),
+    [
+        ((6784, 14107), "float32", 236),  # 15 words of 16: of 32, fewer blocks than multiprocessors
+        ((1243, 54087), "bfloat16", 219),
+        ((9001, 10003), "bfloat16", 179),
+        ((6784, 14112), "float32", 441),  # whole words, of which none is lost
+    ],
+)
+def test_minima_at_odd_widths_are_read_by_wide_lines(shape: tuple[int, int], dtype: str, blocks: int) -> None:
+    (kernel,) = inspect.inspect("cupy/min/columns", shape, dtype, dim=0, arch="sm_90")
+    assert kernel.grid == (blocks, 1, 1)
+
+
 @pytest.mark.parametrize("arch", [arch for arch, a in ARCHITECTURES.items() if a.is_nvidia])
 def test_resources_are_those_of_the_assemblers_log(arch: str) -> None:
     """The ELF file's numbers against what the assembler prints, of a kernel that spills and of one of ours."""
