@@ -17,7 +17,7 @@ nox.options.reuse_venv = "yes"
 nox.options.sessions = ["lint", "types", "audit", "tests", "bench"]
 
 CONSTRAINTS = Path(__file__).parent / ".ci" / "constraints.txt"
-BACKENDS = ("torch", "cpu", "triton", "gluon", "cutile", "cute", "helion", "cupy", "numba")
+LANGUAGES = ("triton", "gluon", "cutile", "cute", "helion", "cupy", "numba")
 GPU = shutil.which("nvidia-smi") is not None or shutil.which("rocm-smi") is not None
 GROUPS = nox.project.dependency_groups
 PROJECT = nox.project.load_toml("pyproject.toml")
@@ -126,45 +126,43 @@ def check(session: nox.Session, *arguments: str, **environment: str) -> None:
     pytest(session, *arguments, "--timeout=600", **environment)
 
 
-# Tests that start processes, compile, or draw: what the quick session leaves to the others.
-SLOW = (
-    *(f"tests/{name}" for name in ("cli", "load", *BACKENDS)),
-    *(f"tests/measure/test_{name}.py" for name in ("guard", "race", "record")),
-    *(f"tests/report/test_{name}.py" for name in ("browser", "browser_layout", "explorer", "gallery", "page")),
-    *(f"tests/test_{name}.py" for name in ("bench", "docs", "examples", "inspect", "testing")),
-    *(f"tests/test_ptx{part}.py" for part in ("", "_conversions", "_copies", "_threads")),
-)
-
-
 @nox.session
 def quick(session: nox.Session) -> None:
     """Before each commit, in two minutes: style, types, the tests that start no process, torch on the core cases."""
     install(session, "lint", "types", "test", "bench", extras=("cpu", "triton", "report"))
     check_style(session)
     check_types(session)
-    ignored = [word for path in SLOW for word in ("--ignore", path)]
-    check(session, "tests", *ignored, "--core", "torch", *PARALLEL, *session.posargs)
+    others = [word for backend in LANGUAGES for word in ("--ignore", f"tests/{backend}")]
+    check(session, "tests", "-m", "not slow and not nightly", *others, "--core", "torch", *PARALLEL, *session.posargs)
 
 
-@nox.session(venv_backend="none")
+@nox.session
 def tests(session: nox.Session) -> None:
-    """All tests: those of the project itself, and each backend's in an environment of its own; whichever of them fail.
+    """What most changes can break, in twelve minutes on two cores; ``nox -s tests-all`` takes all."""
+    install(session, "test", "bench", *COMPILER, extras=("cpu", "triton", "report"))
+    others = [word for backend in LANGUAGES for word in ("--ignore", f"tests/{backend}")]
+    check(session, "tests", "-m", "not nightly", "--only", "torch,cpu", *others, *WAITING, *session.posargs)
+    check(session, CONFORMANCE, "--core", "triton", *only("triton"), *PARALLEL, *session.posargs, **INTERPRETER)
+    session.log("This was most of the project, and of one language a part. All tests: nox -s tests-all")
+
+
+@nox.session(name="tests-all", venv_backend="none")
+def tests_all(session: nox.Session) -> None:
+    """All tests: those above, those that take minutes, and each language's in an environment of its own.
 
     Without a GPU a usual run takes a sample: of the contract what tests/shared/sampled.py says, of what is compiled
-    ahead of time some problems, dtypes and architectures. ``nox -s tests -- --all`` takes all, in hours.
-
-    The host's kernels come first: the project's tests start many processes, which find them compiled then.
+    ahead of time some problems, dtypes and architectures. ``nox -s tests-all -- --all`` takes all, in hours.
     """
-    for name in ("cpu", "project", *(backend for backend in BACKENDS if backend != "cpu")):
-        session.notify(f"tests-{name}")
+    for name in ("tests", "tests-nightly", *(f"tests-{language}" for language in LANGUAGES)):
+        session.notify(name)
 
 
-@nox.session(name="tests-project")
-def tests_project(session: nox.Session) -> None:
-    """The tests of the project itself, and not those of one backend."""
+@nox.session(name="tests-nightly")
+def tests_nightly(session: nox.Session) -> None:
+    """The tests of no one language that take minutes."""
     install(session, "test", "bench", "arrays", *COMPILER, extras=("cpu", "ray", "report"))
-    others = [word for backend in BACKENDS for word in ("--ignore", f"tests/{backend}")]
-    check(session, "tests", "--ignore", CONFORMANCE, *others, *WAITING, *session.posargs)
+    others = [word for backend in LANGUAGES for word in ("--ignore", f"tests/{backend}")]
+    check(session, "tests", "-m", "nightly", "--only", "torch,cpu", *others, *WAITING, *session.posargs)
 
 
 # Python, torch and triton: each torch with the triton that its build for GPUs pins, other tritons with the torch of the
@@ -319,8 +317,7 @@ def compare(session: nox.Session, *options: str) -> None:
     results = Path("out")
     results.mkdir(exist_ok=True)
     json = results / "results.json"
-    columns = "--benchmark-columns=median,iqr,rounds"
-    pytest(session, "--benchmark-only", "-q", columns, f"--benchmark-json={json}", *options, *session.posargs)
+    pytest(session, "--benchmark-only", f"--benchmark-json={json}", *options, *session.posargs)
     session.run("python", "-m", "kernelzoo.report", str(json), "-o", str(results))
 
 

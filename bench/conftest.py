@@ -1,19 +1,31 @@
 """The race that the benches of one problem share, and what a result file says of the machine."""
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import torch
 
+import kernelzoo
 from kernelzoo import measure, operations, registry
+from kernelzoo.errors import BackendUnavailableError
 from kernelzoo.measure.guard import Guard
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import live
+
+ABSENT = pytest.StashKey[dict[str, str]]()
+"""Why a backend takes no part, by its name."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """A library's deprecation is for the tests to trip over; a measurement goes on."""
+    config.stash[ABSENT] = {}
     if config.getoption("--benchmark-only", default=False):
-        config.addinivalue_line("filterwarnings", "default")
+        config.addinivalue_line("filterwarnings", "ignore::DeprecationWarning")
+        config.addinivalue_line("filterwarnings", "default::UserWarning")
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -22,7 +34,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Every implementation x shape x dtype of the registry that the options leave; problem by problem."""
+    """Every implementation x shape x dtype that the options leave and this machine can run; problem by problem."""
     if "problem" not in metafunc.fixturenames:
         return
     config = metafunc.config
@@ -35,24 +47,43 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         for implementation in registry.implementations(op=problem.op)
         if (not backends or implementation.backend in backends) and (not variants or implementation.variant in variants)
     ]
+    absent = config.stash[ABSENT]
+    for name in sorted({implementation.backend for _, implementation in chosen}):
+        if why := _absence(name, _device(config).type):
+            absent[name] = why
+    chosen = [one for one in chosen if one[1].backend not in absent]
     metafunc.parametrize(("problem", "implementation"), chosen, ids=lambda part: part.id)
 
 
+def _absence(name: str, device: str) -> str:
+    """Why a backend can't be timed on this kind of device, and what to do; "" if it can."""
+    try:
+        backend = kernelzoo.get(name)
+    except BackendUnavailableError as error:
+        return f"{error.reason}; {error.remedy}"
+    if backend.emulator:
+        return f"{backend.emulator} is running, whose time says nothing about a device's"
+    if device not in backend.devices:
+        return f"it takes tensors on {' or '.join(backend.devices)} here; name it with --device"
+    return ""
+
+
+def pytest_report_collectionfinish(config: pytest.Config) -> list[str]:
+    """What is measured, and a line for each backend that isn't."""
+    if not config.getoption("--benchmark-only", default=False):
+        return []
+    return live.beginning(measure.device_name(str(_device(config))), config.stash[ABSENT])
+
+
 def _problems(config: pytest.Config) -> Iterator[measure.Problem]:
-    """Of the operations that are named, or of all by rows that take the dtypes."""
+    """Of the operations that are named; or of softmax, min and those that a user has declared."""
     shapes, seed = config.getoption("--shapes"), config.getoption("--seed")
     dtypes, ops = _words(config, "--dtype"), _words(config, "--op")
-    if ops:
-        yield from measure.problems(shapes, ops, dtypes, seed)
-        return
-    by_rows = {name: operation for name, operation in operations.OPERATIONS.items() if operation.by_rows}
-    for dtype in dtypes:
-        if not any(operations.full_dtype(dtype) in operation.dtypes for operation in by_rows.values()):
-            measure.problems(shapes, tuple(by_rows), (dtype,))  # an unknown name is an error here too
-    for name, operation in by_rows.items():
-        taken = tuple(dtype for dtype in dtypes if operations.full_dtype(dtype) in operation.dtypes)
-        if taken:
-            yield from measure.problems(shapes, (name,), taken, seed)
+    if not ops:
+        known = operations.OPERATIONS
+        own = (name for name in known if name not in operations.BUILT_IN and known[name].by_rows)
+        ops = (*operations.MAPPED, *own)
+    yield from measure.problems(shapes, ops, dtypes, seed)
 
 
 def _words(config: pytest.Config, option: str) -> tuple[str, ...]:
@@ -81,7 +112,7 @@ class Races:
     def __init__(
         self, items: list[pytest.Item], device: torch.device, config: pytest.Config, ceilings: measure.Ceilings | None
     ) -> None:
-        self.device, self.ceilings = device, ceilings
+        self.device, self.ceilings, self.config = device, ceilings, config
         self.rounds, self.cache = config.getoption("--rounds"), config.getoption("--cache")
         self.timed = config.getoption("--clock")
         self.checker = Guard(str(device), config.getoption("--module")) if config.getoption("--cross-check") else None
@@ -91,10 +122,12 @@ class Races:
             if "problem" in params:
                 self.entrants.setdefault(params["problem"], []).append(params["implementation"])
         self.last: tuple[measure.Problem, dict[str, measure.Measurement]] | None = None
-        self.medians: dict[measure.Problem, dict[str, float]] = {}
+        self.done, self.told = 0, set[str]()
 
     def result(self, problem: measure.Problem, implementation: registry.Implementation) -> measure.Measurement:
         if self.last is None or self.last[0] != problem:
+            self.done += 1
+            live.say(self.config, live.heading(problem.id, self.done, len(self.entrants)))
             measured = measure.race(
                 problem,
                 self.entrants[problem],
@@ -109,31 +142,25 @@ class Races:
                 for id, seconds in self.checker.cross_check(problem, timed, lambda stage, id: None).items():
                     measured[id].cupti = seconds
             self.last = (problem, measured)
-            self.medians[problem] = {id: result.median for id, result in self.last[1].items() if result.samples}
+            live.say(self.config, *live.rows(problem, measured, self.told))
         return self.last[1][implementation.id]
-
-
-RACES = pytest.StashKey[Races]()
 
 
 @pytest.fixture(scope="session")
 def races(request: pytest.FixtureRequest, device: torch.device, ceilings: measure.Ceilings | None) -> Iterator[Races]:
     races = Races(request.session.items, device, request.config, ceilings)
-    request.config.stash[RACES] = races
     yield races
     if races.checker is not None:
         races.checker.close()
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """Each implementation's median over that of torch eager, from the same interleaved run: below 1 is faster."""
-    races = config.stash.get(RACES, None)
-    for problem, medians in races.medians.items() if races else ():
-        baseline = medians.get(registry.baseline(problem.op))
-        if baseline and len(medians) > 1:
-            ratios = sorted((median / baseline, id) for id, median in medians.items())
-            listed = "  ".join(f"{id} {ratio:.2f}" for ratio, id in ratios)
-            terminalreporter.write_line(f"{problem.id}: time / torch eager: {listed}")
+def pytest_report_teststatus(report: pytest.TestReport, config: pytest.Config) -> tuple[str, str, str] | None:
+    """No letter for what the lines of its problem show: a time, or a problem that a form doesn't take."""
+    if not config.getoption("--benchmark-only", default=False) or report.failed:
+        return None
+    if report.skipped:
+        return "not taken", "", ""
+    return ("passed", "", "") if report.when == "call" else None
 
 
 def pytest_benchmark_update_machine_info(config: pytest.Config, machine_info: dict[str, object]) -> None:

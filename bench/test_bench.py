@@ -33,7 +33,8 @@ def test_bench(
     if measured.failed:
         pytest.fail(f"no result, since it failed: {measured.failed}", pytrace=False)
     REPLAY.now, REPLAY.samples = 0.0, list(measured.samples)
-    benchmark.group = problem.id
+    benchmark.group, benchmark.name = problem.id, implementation.id
+    benchmark.params = {"problem": problem.id, "implementation": implementation.id}
     shape_set = measure.label(pytestconfig.getoption("--shapes"), pytestconfig.getoption("--seed"))
     benchmark.extra_info.update(record.extra_info(measured, str(device), ceilings, shape_set))
     benchmark.pedantic(REPLAY.step, rounds=len(measured.samples), iterations=1)

@@ -1,6 +1,7 @@
 import os
 import sys
 from collections import defaultdict
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +17,22 @@ sys.path[:0] = [str(Path(__file__).parent / name) for name in ("described", "sha
 from sampled import needed, number_of  # noqa: E402  (found on that path)
 from scripts import loaded  # noqa: E402
 
+OURS = {"kernelzoo", *(path.stem for path in Path(__file__).parent.glob("*/*.py"))}
+"""Modules of the project, whose absence is an error."""
+
+INSTALLS = {
+    **{name: f"'.[{name}]'" for name in ("triton", "helion", "ray")},
+    **{"numba": "'.[cpu]'", "numba.cuda": "'.[numba-cuda13]'", "cupy": "'.[cupy-cuda13]'"},
+    **{"cuda": "'.[cutile]'", "cutlass": "'.[cute]'", "matplotlib": "'.[report]'", "jinja2": "'.[report]'"},
+    "pytest_benchmark": "pytest-benchmark",
+}
+"""What pip installs for a module that tests import, where it has another name."""
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--load", action="store_true", help="run the heavy tests of tests/load too, some minutes")
     parser.addoption("--core", metavar="BACKEND", help="of the contract, only this backend's, on the core cases")
-    parser.addoption("--only", metavar="BACKEND", help="of the contract, only this backend's")
+    parser.addoption("--only", metavar="BACKENDS", help="of the contract, only these backends', comma-separated")
     parser.addoption("--all", action="store_true", help="run all cases and devices of which a usual run takes a sample")
 
 
@@ -45,6 +57,25 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     kept = _sample([item for item in items if not core or _is_core(item, core)])
     config.hook.pytest_deselected(items=[item for item in items if item not in kept])
     items[:] = [item for item in items if item in kept]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """Skip a module of tests that needs a package which isn't installed, and say how to install it."""
+    report = yield
+    found = report.call.excinfo
+    error = found.value if found else None
+    while error is not None and not isinstance(error, ModuleNotFoundError):
+        error = error.__cause__ or error.__context__
+    asked = found.traceback[-1].locals.get("modname", "") if found and report.skipped else ""  # of pytest.importorskip
+    name = str(error.name) if error is not None else asked
+    if not name or name.partition(".")[0] in OURS:
+        return report
+    command = f"python -m pip install {INSTALLS.get(name) or INSTALLS.get(package := name.partition('.')[0], package)}"
+    path, line, why = report.longrepr if report.skipped else (report.nodeid, 0, f"Skipped: needs {name}")
+    report.outcome = "skipped"
+    report.longrepr = path, line, why if "pip install" in why else f"{why}: {command}"
+    return report
 
 
 def _given(item: pytest.Item) -> tuple[kernelzoo.Implementation | None, Case | None]:
@@ -87,8 +118,13 @@ def pytest_configure(config: pytest.Config) -> None:
     """Test the shipped launch tables, unless KERNELZOO_TABLES is set. Where TRITON_INTERPRET, NUMBA_ENABLE_CUDASIM,
     KERNELZOO_EVALUATE_CUTILE, KERNELZOO_EMULATE_CUDA or _PTX has kernels run on the host, make ready what they run in.
     """
+    for plugin, marker in (("xdist", "xdist_group(name)"), ("timeout", "timeout(seconds)")):
+        if not config.pluginmanager.has_plugin(plugin):
+            config.addinivalue_line("markers", f"{marker}: for a plugin that is not installed")
     words = "of the cases with these parameters in common, a usual run takes one in k; --all takes all"
     config.addinivalue_line("markers", f"sampled(k, *names): {words}")
+    config.addinivalue_line("markers", "slow: starts processes, compiles or draws; nox -s quick leaves it out")
+    config.addinivalue_line("markers", "nightly: takes minutes; nox -s tests leaves it out, tests-all takes it")
     os.environ.setdefault("KERNELZOO_TABLES", "shipped")
     hands_out = config.getoption("tx", None) and config.getoption("dist") != "no"
     if hasattr(config, "workerinput") or not hands_out:  # where xdist hands tests out, its processes run them

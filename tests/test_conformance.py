@@ -58,13 +58,14 @@ class TestConformance(Conformance):
 
     @classmethod
     def pytest_generate_tests(cls, metafunc: pytest.Metafunc) -> None:
-        """Of one backend where one is named, and without a GPU a sample, unless all are asked for: to make tests of all
+        """Of the backends that are named, and without a GPU a sample, unless all are asked for: to make tests of all
         cases takes each process seconds."""
         only = metafunc.config.getoption("--only") or metafunc.config.getoption("--core")
-        cls.backends = (only,) if only else None
+        cls.backends = tuple(only.split(",")) if only else None
         cls.samples = sampled.on_host() and not metafunc.config.getoption("--all")
         if cls.samples and metafunc.function in (cls.test_any_tensor, cls.test_fuzzed):
-            drawn = [i for i in kernelzoo.implementations(only) if sampled.is_drawn_for(i)]
+            names = cls.backends or (None,)
+            drawn = [i for name in names for i in kernelzoo.implementations(name) if sampled.is_drawn_for(i)]
             metafunc.parametrize("implementation", drawn, ids=lambda i: i.id)
         else:
             super().pytest_generate_tests(metafunc)

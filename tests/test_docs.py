@@ -18,6 +18,8 @@ import kernelzoo
 from kernelzoo.cli import main
 from kernelzoo.report import markers
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[1]
 pages = loaded(ROOT / "bench" / "pages.py")
 

@@ -16,6 +16,8 @@ import torch
 
 from kernelzoo.cli import main
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[1]
 EXAMPLES = ROOT / "examples"
 PACKAGE = EXAMPLES / "kernelzoo-example"

@@ -26,6 +26,8 @@ from kernelzoo.errors import (
 )
 from kernelzoo.inspect import Kernel, Request
 
+pytestmark = pytest.mark.slow
+
 HERE = Path(__file__)
 
 

@@ -12,9 +12,10 @@ import pytest
 import torch
 from ptx_kernels import bits, each, pairs
 
-pytestmark = pytest.mark.skipif(
-    not host_compiler.compiler(), reason="needs a C++ compiler: g++, or the package ziglang"
-)
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not host_compiler.compiler(), reason="needs a C++ compiler: g++, or the package ziglang"),
+]
 
 F32 = np.array(
     [0.0, -0.0, 1.0, -1.0, 1.5, 3.0, -7.25, 1e-3, 1e20, -1e20, 3e38, 2.0**-126, -(2.0**-126), 2.0**-127, 2.0**-149,

@@ -11,9 +11,10 @@ import pytest
 import torch
 from ptx_kernels import bits, each, pairs, run
 
-pytestmark = pytest.mark.skipif(
-    not host_compiler.compiler(), reason="needs a C++ compiler: g++, or the package ziglang"
-)
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not host_compiler.compiler(), reason="needs a C++ compiler: g++, or the package ziglang"),
+]
 
 FLOATS = np.array([0.0, -0.0, 0.5, -0.5, 1.5, 2.5, -2.5, 0.3, 255.5, -300, 3e9, -3e9, 1e19, 65519.9, 65520, 3.38953e38,
                    1e-7, 6e-8, 2.0**-133, 1e-45, np.inf, -np.inf, np.nan], "f4")  # fmt: skip

@@ -8,9 +8,10 @@ import ptx
 import pytest
 from ptx_kernels import run
 
-pytestmark = pytest.mark.skipif(
-    not host_compiler.compiler(), reason="needs a C++ compiler: g++, or the package ziglang"
-)
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not host_compiler.compiler(), reason="needs a C++ compiler: g++, or the package ziglang"),
+]
 
 BUFFER = ".extern .shared .align 128 .b8 buffer[];"
 BARRIER = ".shared .align 8 .b64 ready;"

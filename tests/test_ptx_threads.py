@@ -10,9 +10,10 @@ import ptx
 import pytest
 from ptx_kernels import module, run
 
-pytestmark = pytest.mark.skipif(
-    not host_compiler.compiler(), reason="needs a C++ compiler: g++, or the package ziglang"
-)
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not host_compiler.compiler(), reason="needs a C++ compiler: g++, or the package ziglang"),
+]
 
 WORD = "mul.wide.u32 rd9, r0, 4; add.s64 rd10, rd1, rd9; add.s64 rd11, rd2, rd9;"
 """rd10 and rd11: where the thread's words are in the first two arrays."""

@@ -6,7 +6,10 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
+import pytest
 from forked import pytests
+
+pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[1]
 RIGHT = "e = torch.exp(x.double() - x.amax(1, keepdim=True))\n        out.copy_(e / e.sum(1, keepdim=True))"

@@ -6,6 +6,9 @@ from kernelzoo import packages
 from kernelzoo.measure.drawn import PREFIX
 from kernelzoo.measure.problems import SETS
 
+TABLE = {"columns": ["median", "iqr"], "sort": "median"}
+"""Of pytest-benchmark's table, what fits 80 columns: its options, where none are given."""
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("kernelzoo", "what the benches measure")
@@ -39,6 +42,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--cross-check", action="store_true", help="on a GPU, time with the profiler's clock too")
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest-benchmark reads its options
 def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--benchmark-only", default=False):
+        config.option.verbose = config.option.verbose or -1  # the benches print lines of their own
+        for option, usual in TABLE.items():
+            if f"--benchmark-{option}" not in " ".join(config.invocation_params.args):
+                setattr(config.option, f"benchmark_{option}", usual)
     for path in config.getoption("--module"):
         packages.load_module(path)

@@ -18,6 +18,16 @@ from kernelzoo.measure import worker_process
 # Enough to prove the wiring: small, hot (one set of data instead of thousands), three rounds.
 SMALL = ("--shape", "32x64", "--dtype", "float32", "--cache", "hot", "--rounds", "3", "--device", "cpu")
 
+HERE = Path(__file__).parent
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Every test here starts the program."""
+    for item in items:
+        if HERE in item.path.parents:
+            item.add_marker(pytest.mark.slow)
+
+
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
 

@@ -21,6 +21,8 @@ numba = pytest.importorskip("numba", reason="the cpu backend is written in Numba
 from kernelzoo.kernels.cpu.softmax import fused, launching, words  # noqa: E402  # need Numba
 from kernelzoo.operations import OPERATIONS  # noqa: E402
 
+pytestmark = pytest.mark.slow
+
 HALVES = pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
 SOFTMAX_VARIANTS = pytest.mark.parametrize("variant", ["fused", "online"])
 

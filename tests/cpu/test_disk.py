@@ -15,6 +15,8 @@ pytest.importorskip("numba", reason="the cpu backend is written in Numba")
 import kernelzoo
 from kernelzoo.kernels.cpu import disk  # needs Numba
 
+pytestmark = pytest.mark.slow
+
 # Kernels of several signatures each, in an order of the process's own; prints how many came from the disk.
 COMPILE = """
 import sys, torch, kernelzoo

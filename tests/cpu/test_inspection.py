@@ -11,6 +11,8 @@ import kernelzoo
 from kernelzoo import inspect
 from kernelzoo.inspect import Request
 
+pytestmark = pytest.mark.slow
+
 IMPLEMENTATIONS = kernelzoo.implementations("cpu")
 OPERATIONS = dict.fromkeys(i.op for i in IMPLEMENTATIONS)
 

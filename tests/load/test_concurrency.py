@@ -26,6 +26,8 @@ from kernelzoo.launch import Launch, Movable, in_halves, owning, void
 from kernelzoo.operations import Operation
 from kernelzoo.registry import Language
 
+pytestmark = pytest.mark.slow
+
 HOST = sections.Where("cpu", 2**18, 100_000)
 
 

@@ -16,6 +16,8 @@ from kernelzoo import registry
 _known = set(registry._registered)
 import breaking  # noqa: E402  # which registers what is wrong, and other tests list what is registered
 
+pytestmark = pytest.mark.slow
+
 WRONG = {key: registry._registered.pop(key) for key in set(registry._registered) - _known}
 
 HERE = Path(__file__).parent

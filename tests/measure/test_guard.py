@@ -18,6 +18,8 @@ from kernelzoo.measure import Problem, worker_process
 from kernelzoo.measure.guard import Guard
 from kernelzoo.measure.worker_process import GuardError
 
+pytestmark = pytest.mark.slow
+
 PROBLEM = Problem("min", (4, 4), "float32")
 
 WORKER = """

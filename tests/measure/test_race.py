@@ -19,6 +19,8 @@ from kernelzoo.measure.clocks import DeviceClock, WallClock
 from kernelzoo.measure.graph_nodes import Nodes
 from kernelzoo.registry import Bind, Launch
 
+pytestmark = pytest.mark.slow
+
 CPU = torch.device("cpu")
 PROBLEM = Problem("softmax", (64, 33), "float32")
 DTYPES = (torch.float32, torch.bfloat16)

@@ -14,6 +14,8 @@ from kernelzoo import files, measure
 from kernelzoo.measure import Problem, record, schema
 from kernelzoo.measure.record import Record, RecordError
 
+pytestmark = pytest.mark.slow
+
 CPU = torch.device("cpu")
 PROBLEMS = (Problem("softmax", (16, 33), "float32"), Problem("min", (16, 33), "float32", 0))
 

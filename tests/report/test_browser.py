@@ -16,7 +16,7 @@ from kernelzoo.report.page import write_page
 ROOT = Path(__file__).parents[2]
 SOFTMAX = "#device=nvidia-h200-device-clock&op=softmax&dtype=float32"
 
-pytestmark = MARKS
+pytestmark = [pytest.mark.slow, *MARKS]
 
 
 @WIDTHS

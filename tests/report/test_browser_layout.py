@@ -16,7 +16,7 @@ from kernelzoo.report.page import write_page
 PAPER = (703, 1032)  # CSS pixels of A4 between margins of 12 mm
 SOFTMAX = "#device=nvidia-h200-device-clock&op=softmax&dtype=float32"
 
-pytestmark = MARKS
+pytestmark = [pytest.mark.slow, *MARKS]
 
 
 @pytest.mark.parametrize("width", [320, 390])

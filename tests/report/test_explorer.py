@@ -15,6 +15,8 @@ from kernelzoo.report import compare, explorer, load, packed, page_cells
 from kernelzoo.report.results import ResultsError
 from kernelzoo.report.table import significant
 
+pytestmark = pytest.mark.slow
+
 BAD = "<script>alert(1)</script>"
 ROOT = Path(__file__).parents[2]
 

@@ -16,6 +16,8 @@ from kernelzoo.report import load, page_cells
 from kernelzoo.report import page as page_module
 from kernelzoo.report.__main__ import FAILED, main
 
+pytestmark = pytest.mark.slow
+
 BAD = "<script>alert(1)</script>"
 ROOT = Path(__file__).parents[2]
 WEB = Path(page_module.__file__).with_name("web")

@@ -6,6 +6,8 @@ import torch
 import kernelzoo
 from kernelzoo.kernels.torch.min.compile import _invents
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.int8], ids=str)
 def test_8_bits_on_the_host_are_right_or_refused(dtype: torch.dtype) -> None:

@@ -10,6 +10,8 @@ import kernelzoo
 from kernelzoo.kernels.torch.softmax import choose, limits, renormalized
 from kernelzoo.operations import FLOATS
 
+pytestmark = pytest.mark.slow
+
 HOST = kernelzoo.implementation("torch/softmax/renormalized")
 
 
