@@ -22,8 +22,13 @@ OURS = {"kernelzoo", *(path.stem for path in Path(__file__).parent.glob("*/*.py"
 
 INSTALLS = {
     **{name: f"'.[{name}]'" for name in ("triton", "helion", "ray")},
-    **{"numba": "'.[cpu]'", "numba.cuda": "'.[numba-cuda13]'", "cupy": "'.[cupy-cuda13]'"},
-    **{"cuda": "'.[cutile]'", "cutlass": "'.[cute]'", "matplotlib": "'.[report]'", "jinja2": "'.[report]'"},
+    "numba": "'.[cpu]'",
+    "numba.cuda": "'.[numba-cuda13]'",
+    "cupy": "'.[cupy-cuda13]'",
+    "cuda": "'.[cutile]'",
+    "cutlass": "'.[cute]'",
+    "matplotlib": "'.[report]'",
+    "jinja2": "'.[report]'",
     "pytest_benchmark": "pytest-benchmark",
 }
 """What pip installs for a module that tests import, where it has another name."""
