@@ -13,9 +13,10 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 
 import kernelzoo
 from kernelzoo import children
@@ -39,8 +40,36 @@ from kernelzoo.files import printable
 WRONG, UNUSABLE, INTERRUPTED = 1, 2, 130
 """Exit statuses beside 0: something is wrong or slower; bad usage, or something is missing here; interrupted."""
 
+_HYPHEN = "\u2011"
+"""A hyphen at which no line is broken."""
+
+
+class _Whole:
+    """A command whose help cuts no name, at a hyphen neither, and names no type of Python's."""
+
+    def get_help(self, ctx: Any) -> str:
+        return str(super().get_help(ctx)).replace(_HYPHEN, "-")  # type: ignore[misc]
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        listed, told = formatter.write_dl, formatter.write_text
+        formatter.write_dl = lambda rows: listed(
+            [(name.partition(" <")[0], words.replace("-", _HYPHEN)) for name, words in rows]
+        )
+        formatter.write_text = lambda words: told(words.replace("-", _HYPHEN))
+        super().format_help(ctx, formatter)  # type: ignore[misc]
+
+
+class _Command(_Whole, TyperCommand):
+    pass
+
+
+class _Group(_Whole, TyperGroup):
+    pass
+
+
 app = typer.Typer(
     name="kernelzoo",
+    cls=_Group,
     help=(
         "The same GPU operations side by side in several kernel languages, checked and measured honestly.\n\n"
         "With --json, which every command takes, standard output is one JSON document and nothing else.\n\n"
@@ -48,6 +77,7 @@ app = typer.Typer(
         "2 bad usage, or something is missing on this machine; 130 interrupted."
     ),
     pretty_exceptions_enable=False,
+    rich_markup_mode=None,  # its tables cut names
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
@@ -84,9 +114,16 @@ _COMMANDS: dict[str, Callable[..., int]] = {
     "tune": tune.tune,
     "history": history.history,
 }
+
+
+def _add(name: str, command: Callable[..., int], **settings: Any) -> None:
+    words = _help(command)
+    app.command(name, cls=_Command, help=words, short_help=words.partition("\n")[0], **settings)(command)
+
+
 for name, command in _COMMANDS.items():
-    app.command(name, help=_help(command))(command)
-app.command("report", add_help_option=False, context_settings=reporting.PASS_ON)(reporting.report)
+    _add(name, command)
+_add("report", reporting.report, add_help_option=False, context_settings=reporting.PASS_ON)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

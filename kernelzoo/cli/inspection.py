@@ -32,13 +32,17 @@ Dtype = Annotated[
     str | None,
     typer.Option(
         "--dtype",
+        metavar="DTYPE",
         show_default="float32",
         help="The dtype it is bound to; short names such as fp16 and bf16 work too.",
         callback=lambda value: options.full_dtype(value) if value else None,
         autocompletion=complete.some_dtypes,
     ),
 ]
-Arch = Annotated[str, typer.Option("--arch", help="The architecture it is compiled for, such as sm_80 or sm_100.")]
+Arch = Annotated[
+    str,
+    typer.Option("--arch", metavar="ARCH", help="The architecture it is compiled for, such as sm_80 or sm_100."),
+]
 Source = Annotated[bool, typer.Option("--source", help="Print the source; alone, it needs no language.")]
 Ptx = Annotated[bool, typer.Option("--ptx", help="Print the PTX.")]
 Results = Annotated[

@@ -155,7 +155,7 @@ Shapes = Annotated[
         callback=_several_shapes,
     ),
 ]
-Dim = Annotated[int, typer.Option("--dim", help="The axis that is reduced.")]
+Dim = Annotated[int, typer.Option("--dim", metavar="AXIS", help="The axis that is reduced.")]
 Axes = Annotated[
     list[str],
     typer.Option(
@@ -194,7 +194,12 @@ Modules = Annotated[
 ]
 Device = Annotated[
     str,
-    typer.Option("--device", help="cuda, cuda:1 or cpu; by default a GPU where there is one.", callback=_known_device),
+    typer.Option(
+        "--device",
+        metavar="DEVICE",
+        help="cuda, cuda:1 or cpu; by default a GPU where there is one.",
+        callback=_known_device,
+    ),
 ]
 Gpus = Annotated[
     str,
@@ -202,7 +207,9 @@ Gpus = Annotated[
         "--gpus", metavar="all|0,1", help="Spread the work over several GPUs, each with a process that sees no other."
     ),
 ]
-Rounds = Annotated[int, typer.Option("--rounds", min=1, help="Samples of each implementation; take six or more.")]
+Rounds = Annotated[
+    int, typer.Option("--rounds", metavar="N", min=1, help="Samples of each implementation; take six or more.")
+]
 Cache = Annotated[
     str, typer.Option("--cache", metavar="cold|hot", help="Whether the data is in the cache when it is timed.")
 ]

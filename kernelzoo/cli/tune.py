@@ -40,7 +40,11 @@ DryRun = Annotated[
 ]
 Arch = Annotated[
     str,
-    typer.Option("--arch", help="With --dry-run: for a device of that architecture, such as sm_90; needs no GPU."),
+    typer.Option(
+        "--arch",
+        metavar="ARCH",
+        help="With --dry-run: for a device of that architecture, such as sm_90; needs no GPU.",
+    ),
 ]
 Reset = Annotated[
     bool, typer.Option("--reset", help="Delete the tables that are stored for this card, and measure nothing.")

@@ -1,16 +1,18 @@
 """The command line as a whole: what it loads, what it says to bad usage, and with which status it ends."""
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+import typer
 
 import kernelzoo as package
 from kernelzoo import operations
-from kernelzoo.cli import main
+from kernelzoo.cli import app, main
 
 COMMANDS = ("list", "doctor", "verify", "bench", "compare", "inspect", "report")
 
@@ -32,7 +34,7 @@ def test_importing_the_command_line_loads_no_torch() -> None:
 # What each part of the command line may say before it imports torch; all in one process, which starts without it.
 QUICK = """
 import contextlib, io, json, os, sys
-from kernelzoo.cli import main
+from kernelzoo.cli import app, main
 said = {}
 for arguments in json.loads(sys.argv[1]):
     out = io.StringIO()
@@ -97,6 +99,28 @@ def test_help_names_every_command_and_the_exit_statuses(capsys: pytest.CaptureFi
         assert main([command, "--help"]) == 0
         out = capsys.readouterr().out
         assert "Exit status" in out and "<class" not in out
+
+
+@pytest.mark.parametrize("width", [60, 80])
+@pytest.mark.parametrize("command", ["", *COMMANDS, "fuzz", "accuracy", "merge", "tune", "history"])
+def test_help_cuts_no_name_and_names_no_type(
+    command: str, width: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    assert main([*filter(None, [command]), "--help"]) == 0
+    out = capsys.readouterr().out
+    assert "…" not in out and not re.search(r"\w\.\.\.$", out, re.MULTILINE)
+    assert max(map(len, out.splitlines())) <= width
+    assert not re.search(r"<(bool|str|int|float|list|Path)", out)
+    if command == "report":  # of a parser of its own
+        return
+    root = typer.main.get_command(app)
+    told = root.commands[command] if command else root  # type: ignore[attr-defined]
+    words = set(out.split())
+    for text in (told.help, *(getattr(parameter, "help", "") for parameter in told.params)):
+        assert {*(text or "").split()} <= words
+    names = {name for parameter in told.params for name in (*parameter.opts, *parameter.secondary_opts)}
+    assert {name for name in names if name.startswith("-")} <= {word.rstrip(",") for word in words}
 
 
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:
