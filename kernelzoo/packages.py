@@ -82,6 +82,33 @@ def how_to_install(backend: str) -> str:
     return f"install it with: {commands}" if commands else "see the README for how to install it"
 
 
+def requirement(package: str, backend: str) -> str:
+    """What the distribution asks of a package for a backend, such as ``triton>=3.6``; its name alone for nothing."""
+    import importlib.metadata
+
+    try:
+        asked = importlib.metadata.requires("kernelzoo") or []
+    except importlib.metadata.PackageNotFoundError:
+        asked = []
+    for text in asked:
+        words, _, marker = text.partition(";")
+        if re.match(rf"{package}(?![\w.-])", words) and re.search(rf"extra == .{backend}(?![a-z])", marker):
+            return words.strip()
+    return package
+
+
+def unfit(package: str, version: str, backend: str) -> str:
+    """Why a version of a package is none that the distribution asks for, in words, or ""."""
+    found = tuple(map(int, re.findall(r"\d+", version.partition("+")[0])))
+    for sign, bound in re.findall(r"(>=|<)\s*([\d.]+)", requirement(package, backend)):
+        limit = tuple(map(int, bound.split(".")))
+        if sign == ">=" and found < limit:
+            return f"{package} {version} is older than {bound}"
+        if sign == "<" and found >= limit:
+            return f"{package} {version} is too new, {bound} or later"
+    return ""
+
+
 def load_module(path: str | Path) -> None:
     """Run a Python file that registers implementations; a second call for the same file does nothing.
 

@@ -1,14 +1,19 @@
 """What is depended on: bounded below, above only with a reason, pinned within those bounds, and audited honestly."""
 
+import importlib.metadata
 import json
 import re
+import sys
 import tomllib
 import types
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 import scripts
 from packaging.requirements import Requirement
+
+from kernelzoo import errors, packages
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
@@ -47,6 +52,43 @@ def test_a_user_meets_an_upper_bound_only_where_newer_versions_are_known_to_brea
     asked = Requirement(text)
     assert all(s.operator == ">=" or BROKEN.get(asked.name) == str(s) for s in asked.specifier)
     assert asked.specifier
+
+
+@pytest.mark.parametrize(
+    ("backend", "package", "version"),
+    [
+        *((name, "triton", "3.5.1") for name in ("triton", "gluon", "helion")),
+        ("numba", "numpy", "2.5.0"),
+        ("cute", "nvidia-cutlass-dsl", "4.5.2"),
+        ("cutile", "nvidia-cuda-tileiras", "13.2"),
+    ],
+)
+def test_an_error_names_the_versions_that_the_distribution_asks_for(
+    backend: str, package: str, version: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of pyproject.toml, and no others: the probe reads them off the installed metadata."""
+    (extra,) = {name for name in EXTRAS if name in (backend, f"{backend}-cuda13")}
+    (asked,) = (Requirement(text) for text in EXTRAS[extra] if Requirement(text).name == package)
+    given = packages.requirement(package, backend)
+    assert (Requirement(given).specifier, Requirement(given).extras) == (asked.specifier, asked.extras)
+    assert not asked.specifier.contains(version) and packages.unfit(package, version, backend)
+    assert not packages.unfit(package, PINNED[package] + "+git", backend)
+    if package in ("triton", "numpy"):
+        stand_ins = {name: types.ModuleType(name) for name in ("torch", "helion", package)}
+        stand_ins[package].__version__ = version  # type: ignore[attr-defined]
+        for name, module in stand_ins.items():
+            monkeypatch.setitem(sys.modules, name, module)
+        with pytest.raises(errors.BackendUnavailableError) as caught:
+            importlib.import_module(f"kernelzoo.kernels.{backend}").probe()
+        assert caught.value.remedy.endswith(f" with: pip install '{given}'") and version in caught.value.reason
+
+
+def test_without_the_metadata_no_version_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    def absent(name: str) -> NoReturn:
+        raise importlib.metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(importlib.metadata, "requires", absent)
+    assert packages.requirement("triton", "triton") == "triton" and packages.unfit("triton", "1.0", "triton") == ""
 
 
 @pytest.mark.parametrize("asked", ASKED, ids=str)

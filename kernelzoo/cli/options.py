@@ -195,21 +195,13 @@ Modules = Annotated[
 Device = Annotated[
     str,
     typer.Option(
-        "--device",
-        metavar="DEVICE",
-        help="cuda, cuda:1 or cpu; by default a GPU where there is one.",
-        callback=_known_device,
+        "--device", metavar="DEVICE", callback=_known_device, help="cuda, cuda:1 or cpu; by default a GPU, if any."
     ),
 ]
 Gpus = Annotated[
-    str,
-    typer.Option(
-        "--gpus", metavar="all|0,1", help="Spread the work over several GPUs, each with a process that sees no other."
-    ),
+    str, typer.Option("--gpus", metavar="all|0,1", help="Spread the work over several GPUs, with a process to each.")
 ]
-Rounds = Annotated[
-    int, typer.Option("--rounds", metavar="N", min=1, help="Samples of each implementation; take six or more.")
-]
+Rounds = Annotated[int, typer.Option("--rounds", metavar="N", min=1, help="Samples of each; take six or more.")]
 Cache = Annotated[
     str, typer.Option("--cache", metavar="cold|hot", help="Whether the data is in the cache when it is timed.")
 ]

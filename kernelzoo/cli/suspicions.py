@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kernelzoo import registry
+from kernelzoo.packages import requirement, unfit
 
 
 @dataclass(frozen=True)
@@ -53,8 +54,9 @@ def _packages(machine: Machine) -> Iterator[Suspicion]:
     packages = machine.packages
     numpy = packages.get("numpy", "")
     numbas = [name for name in ("numba", "numba-cuda") if name in packages]
-    if numpy and _version(numpy) >= (2, 5) and numbas:
-        yield Suspicion(f"NumPy {numpy} is too new for {' and '.join(numbas)}", "pip install 'numpy<2.5'")
+    if numpy and unfit("numpy", numpy, "numba") and numbas:
+        remedy = f"pip install '{requirement('numpy', 'numba')}'"
+        yield Suspicion(f"NumPy {numpy} is too new for {' and '.join(numbas)}", remedy)
     triton = packages.get("triton", "")
     if machine.torch_pins and triton and triton != machine.torch_pins:
         yield Suspicion(

@@ -27,9 +27,7 @@ from kernelzoo.kernels.cute.tiles import Tile
 from kernelzoo.kernels.cute.words import Rows, Strides
 from kernelzoo.kernels.shared import code_cache, cubin
 from kernelzoo.launch import Compiled
-
-OLDEST = (4, 8)
-"""Of nvidia-cutlass-dsl: the first whose compiler is known to make what is expected here."""
+from kernelzoo.packages import unfit
 
 DTYPES = {
     "float16": cutlass.Float16,
@@ -105,9 +103,7 @@ class Code(NamedTuple):
 
 def lacking() -> str:
     """Why nothing can be compiled, or ""."""
-    found = version("nvidia-cutlass-dsl")
-    numbers = tuple(int(part) for part in re.findall(r"\d+", found)[:2])
-    return "" if numbers >= OLDEST else f"nvidia-cutlass-dsl is {found}, and 4.8 is needed"
+    return unfit("nvidia-cutlass-dsl", version("nvidia-cutlass-dsl"), "cute")
 
 
 @cute.jit

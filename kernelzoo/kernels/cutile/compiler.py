@@ -28,9 +28,7 @@ from kernelzoo import user_cache
 from kernelzoo.kernels.shared import code_cache, cubin
 from kernelzoo.kernels.shared.absent import replaced
 from kernelzoo.launch import Compiled
-
-OLDEST = (13, 4)
-"""Of tileiras: the first that loads a tile without asking whether its elements are there."""
+from kernelzoo.packages import unfit
 
 
 @dataclass(frozen=True)
@@ -97,10 +95,10 @@ def lacking() -> str:
     except FileNotFoundError:
         return "cuTile's compiler, tileiras, is not installed"
     found = _tileiras()
-    release = re.search(r"release (\d+)\.(\d+)", found)
-    if release is None or (int(release[1]), int(release[2])) < OLDEST:
-        return f"{path} is too old, or answers with no version; 13.4 is needed: {found!r}"
-    return ""
+    release = re.search(r"release (\d+\.\d+)", found)
+    if release is None:
+        return f"{path} answers with no version: {found!r}"
+    return unfit("nvidia-cuda-tileiras", release[1], "cutile")
 
 
 @cache

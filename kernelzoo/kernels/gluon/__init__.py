@@ -5,7 +5,7 @@ from typing import Any
 
 from kernelzoo.errors import BackendUnavailableError
 from kernelzoo.kernels.shared import code_cache, triton_key
-from kernelzoo.kernels.shared.triton_version import too_old
+from kernelzoo.kernels.shared.triton_version import newer, too_old
 from kernelzoo.registry import require
 
 COMPILES_WITH = {"TRITON_INTERPRET": "0"}
@@ -34,7 +34,7 @@ def probe() -> tuple[str, ...]:
         return BackendUnavailableError("gluon", reason, remedy)
 
     if why := too_old(triton.__version__):
-        raise unavailable(why, "install a newer one with: pip install 'triton>=3.6'")
+        raise unavailable(why, newer())
     if triton.knobs.runtime.interpret:
         raise unavailable("Triton's interpreter is on, and Gluon has none", "unset TRITON_INTERPRET")
     if torch.version.hip is not None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from kernelzoo.errors import BackendUnavailableError
 from kernelzoo.kernels.shared import code_cache, triton_key
-from kernelzoo.kernels.shared.triton_version import too_old
+from kernelzoo.kernels.shared.triton_version import newer, too_old
 from kernelzoo.packages import how_to_install
 from kernelzoo.registry import require
 
@@ -24,7 +24,7 @@ def probe() -> tuple[str, ...]:
     install = how_to_install("helion")
     triton = require("helion", "triton", install)
     if why := too_old(triton.__version__):
-        raise BackendUnavailableError("helion", why, "install a newer one with: pip install 'triton>=3.6'")
+        raise BackendUnavailableError("helion", why, newer())
     require("helion", "helion", f"{install}; with a torch before 2.13 take helion 1.5.0")
     devices = ("cuda",) if torch.cuda.is_available() else ()
     if devices:

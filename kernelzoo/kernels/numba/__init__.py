@@ -1,6 +1,7 @@
 """Numba CUDA (the numba-cuda package): kernels in Python syntax, on NVIDIA GPUs or in Numba's simulator."""
 
 from kernelzoo.errors import BackendUnavailableError
+from kernelzoo.packages import requirement, unfit
 from kernelzoo.registry import require
 
 COMPILES_WITH = {"NUMBA_ENABLE_CUDASIM": "0"}
@@ -13,11 +14,9 @@ def probe() -> tuple[str, ...]:
     """Device types this backend takes here: a GPU, or the CPU in the simulator. Raises BackendUnavailableError."""
     torch = require("numba", "torch", "install it with: pip install torch")
     numpy = require("numba", "numpy", _INSTALL)
-    if tuple(map(int, numpy.__version__.split(".")[:2])) >= (2, 5):
+    if why := unfit("numpy", numpy.__version__, "numba"):
         raise BackendUnavailableError(
-            "numba",
-            f"numba-cuda fails with NumPy {numpy.__version__}",
-            "install an older one with: pip install 'numpy<2.5'",
+            "numba", f"numba-cuda fails: {why}", f"install another with: pip install '{requirement('numpy', 'numba')}'"
         )
     cuda = require("numba", "numba.cuda", _INSTALL)
     if getattr(cuda, "implementation", None) != "NVIDIA":

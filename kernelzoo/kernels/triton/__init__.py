@@ -4,6 +4,7 @@ from pathlib import Path
 
 from kernelzoo.errors import BackendUnavailableError
 from kernelzoo.kernels.shared import code_cache, triton_key
+from kernelzoo.kernels.shared.triton_version import newer
 from kernelzoo.kernels.shared.triton_version import too_old as too_old
 from kernelzoo.registry import require
 
@@ -19,7 +20,7 @@ def probe() -> tuple[str, ...]:
     torch = require("triton", "torch", "install it with: pip install torch")
     triton = require("triton", "triton", "install it with: pip install 'kernelzoo[triton]' (Linux only)")
     if why := too_old(triton.__version__):
-        raise BackendUnavailableError("triton", why, "install a newer one with: pip install 'triton>=3.6,<3.8'")
+        raise BackendUnavailableError("triton", why, newer())
     devices = ("cuda",) if torch.cuda.is_available() else ()
     if devices:
         code_cache.for_language("TRITON_CACHE_DIR", Path(triton.knobs.cache.get_triton_dir("cache")))
