@@ -64,6 +64,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     name = f"{records._name('0') if gpus else 'host'}x{count}"
     options.output.mkdir(parents=True, exist_ok=True)
     checks, bench = (options.output / f"{name}-{file}" for file in ("ranks.json", "distributed.json.gz"))
+    # Else what a script's background starts would pass on to its programs that they ignore what asks them to end.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     whole = options.minutes * 60
     ends = time.monotonic() + whole - STOPPED
     # Of eight minutes 40 s for the contract, and two and a half for the bench; the rest is what they take to start, to

@@ -2,15 +2,15 @@
 
 import shutil
 import subprocess
-import sys
 
+import interruptible
 import pytest
 
 HEAVY = ("torch", "triton", "cupy", "numba", "numpy", "matplotlib", "pytest", "typer", "rich")
 
 
 def run(code: str) -> str:
-    return subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
+    return subprocess.run(interruptible.python("-c", code), check=True, capture_output=True, text=True).stdout
 
 
 @pytest.mark.parametrize(

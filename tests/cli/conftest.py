@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import interruptible
 import pytest
 
 from kernelzoo.cli import main
@@ -72,7 +73,7 @@ def start(tmp_path: Path) -> Callable[..., subprocess.Popen[str]]:
     """Start the command line, to be interrupted."""
 
     def popen(*arguments: object, **changes: str) -> subprocess.Popen[str]:
-        command, env = [sys.executable, "-m", "kernelzoo", *map(str, arguments)], environment(**changes)
+        command, env = interruptible.python("-m", "kernelzoo", *map(str, arguments)), environment(**changes)
         pipe = subprocess.PIPE
         return subprocess.Popen(command, cwd=tmp_path, env=env, stdout=pipe, stderr=pipe, text=True)
 

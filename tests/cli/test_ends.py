@@ -7,9 +7,10 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import interruptible
 import pytest
 
 from kernelzoo import cli, files
@@ -41,11 +42,43 @@ sys.exit(cli.main())
 """
 
 
-@pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGHUP])
+@pytest.fixture
+def ignoring() -> Iterator[None]:
+    """As in the background of a script, under nohup: SIGINT and SIGHUP are ignored, here and by what is started."""
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGHUP)}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.mark.usefixtures("ignoring")
+def test_what_a_test_interrupts_is_started_as_from_a_terminal() -> None:
+    asked = "import signal; print(*(signal.getsignal(n).__class__.__name__ for n in (signal.SIGINT, signal.SIGHUP)))"
+    for command, told in ((interruptible.python(), "builtin_function_or_method"), ([sys.executable], "Handlers")):
+        said = subprocess.run([*command, "-c", asked], check=True, capture_output=True, text=True).stdout
+        assert said.split() == [told, "Handlers"]
+
+
+@pytest.mark.usefixtures("ignoring")
+def test_a_sweep_in_the_background_is_ended_by_what_it_does_not_ignore(bench: Callable[..., int]) -> None:
+    """It goes on after what nohup and a script's background have it ignore."""
+    command = [sys.executable, "-c", SWEEP, *COMMAND, "r.json", "--shape", "4x4,7x4"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as sweep:
+        assert sweep.stderr is not None and "[1/2]" in sweep.stderr.readline()  # it hangs in the second
+        for number in (signal.SIGINT, signal.SIGHUP):
+            sweep.send_signal(number)
+        with pytest.raises(subprocess.TimeoutExpired):
+            sweep.wait(0.3)
+        sweep.send_signal(signal.SIGTERM)
+        assert sweep.wait(60) == 130
+    assert len(json.loads(Path("r.json").read_text())["benchmarks"]) == 2
+
+
+@pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
 def test_a_sweep_that_is_ended_in_order_says_how_to_go_on(
     bench: Callable[..., int], end: signal.Signals, capsys
 ) -> None:
-    command = [sys.executable, "-c", SWEEP, *COMMAND, "r.json", "--shape", "4x4,7x4"]
+    command = interruptible.python("-c", SWEEP, *COMMAND, "r.json", "--shape", "4x4,7x4")
     sweep = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert sweep.stderr is not None and "[1/2]" in sweep.stderr.readline()  # it hangs in the second
     assert bench(shapes="4x4") == 2  # there already, or claimed: not written over either way
