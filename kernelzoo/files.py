@@ -102,6 +102,12 @@ def printable(text: str) -> str:
     return " ".join("".join(c if c.isprintable() else " " for c in text).split())
 
 
+def check_folder(path: Path) -> None:
+    """Raise FileError unless the folder is there that a file, or a folder, is to be written into: none is made."""
+    if not (folder := path.absolute().parent).is_dir():
+        raise FileError(f"no folder {str(folder)!r} for {path.name!r}; make it, or name another one with -o")
+
+
 def write_whole(path: Path, content: bytes, *, mode: int | None = None) -> None:
     """Write, sync, rename, sync: whoever reads the file sees the old content or the new, never a part, and what is
     written stays so if the machine stops. Without ``mode``, it has that of the old file, or of any new one.

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kernelzoo.cli import measuring, options, output, sizes
+from kernelzoo.cli import measuring, options, output, recording, sizes
 from kernelzoo.cli import rows as rows_of
 from kernelzoo.cli.guards import check_gpus
 from kernelzoo.errors import UnknownNameError
@@ -144,6 +144,8 @@ def bench(
     workers: list[dict[str, Any]] = []
     record: Record | None = None
     ended = ""
+    if to is None:
+        path.parent.mkdir(exist_ok=True)
     try:
         with (
             Bar() as bar,
@@ -289,6 +291,7 @@ def _first_calls(
         raise options.OptionError("--first-call has its own problems, and takes neither --shape nor --resume")
     asked = (ops, options.words(backend), options.words(variant) or ("auto",))
     options.select_early(module, (), *asked)
+    recording.check_new(to)
     modules = options.check_modules(module)
     dtypes = options.words(dtype) or ("float32",)
     if not module:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kernelzoo.cli import options, output
+from kernelzoo.cli import output
 
 if TYPE_CHECKING:
     from kernelzoo.measure.first_call import FirstCall
@@ -34,8 +34,6 @@ def first_calls(
     from kernelzoo.files import write_whole
     from kernelzoo.measure import first_call as first
 
-    if to is not None and to.exists():
-        raise options.OptionError(f"{to} exists already; name another file, or remove it")
     started, began = time.monotonic(), datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     found, interrupted = list[first.FirstCall](), False
     count = len(ids) * len(dtypes) * len(first.CLASSES)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from kernelzoo.cli.options import OptionError
 from kernelzoo.cli.progress import Bar
-from kernelzoo.files import claimed
+from kernelzoo.files import check_folder, claimed
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -171,8 +171,9 @@ def prepared(path: Path, *, resume: bool | None = None) -> Iterator[None]:
     writing to it meanwhile. ``resume`` is None for a command that can't resume.
 
     Raises OptionError if the file exists and is not to be resumed, or if its folder can't be written to; FileError if
-    another process is writing to the file; OSError if its folder can't be made.
+    there is no such folder, or another process is writing to the file.
     """
+    check_folder(path)
     with claimed(path):
         _check(path, resume)
         yield

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kernelzoo.cli import options
+from kernelzoo.files import check_folder
 
 if TYPE_CHECKING:
     from kernelzoo.measure.worker_process import About
@@ -43,9 +44,19 @@ class Recording:
 
 
 def check_output(path: Path | None) -> None:
-    """Raise OptionError unless a file can be written there. A file that exists is replaced at the end."""
-    if path is not None and (path.is_dir() or not path.absolute().parent.is_dir()):
-        raise options.OptionError(f"no file can be written to {str(path)!r}; name a file in a folder that exists")
+    """Raise OptionError or FileError unless a file can be written there. One that exists is replaced at the end."""
+    if path is not None:
+        check_folder(path)
+        if path.is_dir():
+            raise options.OptionError(f"no file can be written to {str(path)!r}, a folder; name a file in it with -o")
+
+
+def check_new(path: Path | None) -> None:
+    """Raise OptionError for a file that exists, FileError where none can be made."""
+    if path is not None:
+        check_folder(path)
+        if path.exists():
+            raise options.OptionError(f"{path} exists already; name another file, or remove it")
 
 
 def write(path: Path, document: dict[str, Any]) -> None:

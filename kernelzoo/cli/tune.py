@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kernelzoo.cli import options, output
+from kernelzoo.cli import options, output, recording
 from kernelzoo.cli.tune_tables import Json, described, list_knobs, listed_knobs, rows, show, tuner_of
 from kernelzoo.errors import KernelZooError, UnknownNameError
 
@@ -103,8 +103,7 @@ def tune(
             raise UnknownNameError("backend", name, registry.backends())
     if dry_run and (reset or to is not None):
         raise options.OptionError("--dry-run changes nothing and measures nothing: leave out --reset and -o")
-    if to is not None and to.exists():
-        raise options.OptionError(f"{to} exists already; name another file, or remove it")
+    recording.check_new(to)
     if arch and not dry_run:
         raise options.OptionError(
             "--arch describes a device that is not here, where nothing can be measured; add --dry-run"

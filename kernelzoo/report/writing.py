@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from kernelzoo.files import printable, write_whole
+from kernelzoo.files import check_folder, printable, write_whole
 from kernelzoo.measure.clocks import OF_CALLS
 from kernelzoo.report import sections
 from kernelzoo.report.results import Results, ResultsError
@@ -16,7 +16,9 @@ def is_page(path: Path) -> bool:
 
 
 def check_output(path: Path) -> None:
-    """Raise ResultsError for what is neither the name of a page nor that of a folder."""
+    """Raise ResultsError for what is neither the name of a page nor that of a folder, FileError for a place that is not
+    there."""
+    check_folder(path)
     if path.is_dir() or is_page(path):
         return
     if re.fullmatch(r"\.[A-Za-z]\w*", path.suffix) or path.exists():
@@ -43,7 +45,7 @@ def write(
             raise ResultsError(f"the page needs jinja2 ({error}); pip install 'kernelzoo[report]'") from error
         write_page(results, path, against=against, title=title)
         return f"{path} written: one page, no network needed"
-    path.mkdir(parents=True, exist_ok=True)
+    path.mkdir(exist_ok=True)
     drawn = _draw(results, path) if figures else {}
     document = path / "report.md"
     write_whole(document, sections.report(results, printable(title), drawn).encode())

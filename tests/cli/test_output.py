@@ -3,6 +3,9 @@
 import io
 import json
 import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -10,6 +13,8 @@ from rich.console import Console
 from kernelzoo.cli import output, rows
 from kernelzoo.cli.progress import Bar
 from kernelzoo.errors import BackendUnavailableError
+
+RESULTS = Path(__file__).parents[2] / "bench" / "results" / "h200-dtypes.json.gz"
 
 
 @pytest.mark.parametrize(
@@ -118,3 +123,28 @@ def test_the_bar_is_there_before_anyone_knows_how_much_there_is_to_do(monkeypatc
             bar.step(name)
         bar._bar.refresh()
         assert "2/2 second" in shown.getvalue() and "60%" in shown.getvalue()
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "compare torch/min/eager",
+        "bench --op min",
+        "bench --op min --first-call",
+        "fuzz torch/min/eager",
+        "accuracy torch/min/eager",
+        "tune",
+        "merge {folder}/a.json",
+        "report {results}",
+    ],
+)
+@pytest.mark.parametrize("name", ["r.json", "r.html"])
+def test_no_command_makes_the_folder_of_its_output(
+    command: str, name: str, answer: Callable[..., tuple[int, Any]], tmp_path: Path
+) -> None:
+    given = command.format(folder=tmp_path, results=RESULTS).split()
+    status, told = answer(*given, "-o", Path("missing", name))
+    assert status == 2 and told["error"] == (
+        f"no folder {str(tmp_path / 'missing')!r} for {name!r}; make it, or name another one with -o"
+    )
+    assert list(tmp_path.iterdir()) == []
