@@ -212,8 +212,7 @@ def bench(
             }
         )
     else:
-        for line in rows_of.without_result(measured):
-            console.print(line)
+        rows_of.tell_without_result(console, measured)
         tables.end()
         console.print(f"{len(kept)} results in {path}" if kept else "nothing could be measured")
     if ended:

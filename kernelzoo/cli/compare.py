@@ -139,8 +139,7 @@ def compare(
             }
         )
     else:
-        for line in rows_of.without_result(described):
-            console.print(line)
+        rows_of.tell_without_result(console, described)
         if against:
             console.print(f"against {against}, {limit:.1%} slower allowed", style="bold")
             output.show(console, _table(held))

@@ -130,11 +130,11 @@ def brief(text: str) -> str:
 
 
 def number(value: float | None, digits: int = 3) -> str:
-    """To significant digits, without an exponent; a dash for none."""
+    """To significant digits, with an exponent only for what is tiny; a dash for none."""
     if value is None:
         return "-"
-    if value <= 0 or not math.isfinite(value):
-        return f"{value:g}"
+    if value < 1e-4 or not math.isfinite(value):
+        return f"{value:.{digits}g}"
     places = max(0, digits - 1 - math.floor(math.log10(value)))
     return f"{value:.{places}f}"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -187,10 +188,37 @@ def _interval(row: Row) -> str:
     return "" if row["verdict"] is None else output.interval(*row["ratio_interval"]).strip()
 
 
+def tell_without_result(console: Console, problems: Sequence[Row]) -> None:
+    """Print what is not in the tables."""
+    for line in without_result(problems):
+        console.print(line)
+    for line in not_taken(problems):
+        output.note(console, line)
+
+
+_NOT_TAKEN = re.compile(r"\S+ can't take this problem: (.*?)(?:; variant='auto' takes every legal input)?", re.DOTALL)
+"""What a form says of a problem that it can't take; see UnsupportedProblemError."""
+
+
+def not_taken(problems: Sequence[Row]) -> list[str]:
+    """A line for each reason for which forms don't take problems. Reasons that differ in their numbers are one."""
+    told: dict[str, list[tuple[str, str]]] = {}
+    for row in (row for described in problems for row in described["rows"] if row["outcome"] == "refused"):
+        if found := _NOT_TAKEN.fullmatch(row["reason"]):
+            told.setdefault(re.sub(r"\d+", "N", found[1]), []).append((row["id"], found[1]))
+    lines = []
+    for rows in told.values():
+        ids, reasons = sorted({id for id, _ in rows}), [reason for _, reason in rows]
+        times = "" if len(rows) == len(ids) else f", {len(rows)} times"
+        one = "for one, " if len(set(reasons)) > 1 else ""
+        lines.append(f"not taken by {', '.join(ids)}{times}: {one}{output.brief(reasons[0])}")
+    return lines
+
+
 def without_result(problems: Sequence[Row]) -> list[str]:
     """Lines for what is not in the tables: how implementations break the contract that were timed all the same, once
     each; then each wrong or failed row; then the refusals, one line for each reason, or for all backends that this
-    machine lacks if there are many."""
+    machine lacks if there are many. What forms don't take is told by :func:`not_taken`."""
     lines, refusals = list[str](), dict[str, list[str]]()
     breaking: dict[str, str] = {}
     for described in problems:
@@ -203,7 +231,7 @@ def without_result(problems: Sequence[Row]) -> list[str]:
             if row["outcome"] in ("wrong", "failed"):
                 why = output.brief(row["reason"])
                 lines.append(f"{row['outcome'].upper()} {row['id']} on {described['problem']}: {why}")
-            elif row["outcome"] == "refused":
+            elif row["outcome"] == "refused" and not _NOT_TAKEN.fullmatch(row["reason"]):
                 refusals.setdefault(row["reason"], []).append(row["id"])
     lacking = {reason: ids[0].partition("/")[0] for reason, ids in refusals.items()}
     lacking = {why: name for why, name in lacking.items() if why.startswith(f"backend {name!r} can't run here")}

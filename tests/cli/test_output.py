@@ -12,7 +12,7 @@ from rich.console import Console
 
 from kernelzoo.cli import output, rows
 from kernelzoo.cli.progress import Bar
-from kernelzoo.errors import BackendUnavailableError
+from kernelzoo.errors import BackendUnavailableError, UnsupportedProblemError
 
 RESULTS = Path(__file__).parents[2] / "bench" / "results" / "h200-dtypes.json.gz"
 
@@ -27,6 +27,9 @@ RESULTS = Path(__file__).parents[2] / "bench" / "results" / "h200-dtypes.json.gz
         (123.4, "123"),
         (98765.4, "98765"),
         (0.0, "0"),
+        (1e-25, "1e-25"),
+        (5.43e-6, "5.43e-06"),
+        (0.000123, "0.000123"),
     ],
 )
 def test_numbers(value: float | None, text: str) -> None:
@@ -98,6 +101,27 @@ def test_what_has_no_result_is_told_by_reason() -> None:
     failed = [{"id": "b/min/c", "outcome": "failed", "reason": "crashed"}]
     lines = rows.without_result([{"problem": "p", "rows": refused + failed}, {"problem": "q", "rows": refused}])
     assert lines == ["FAILED b/min/c on p: crashed", "refused by 5 implementations, 10 times: no GPU"]
+
+
+def test_forms_that_do_not_take_a_problem_are_one_line_by_reason(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def problem(columns: int) -> rows.Row:
+        why = [UnsupportedProblemError(f"a/softmax/{form}", f"no row of {columns}") for form in ("fused", "one", "two")]
+        why.append(UnsupportedProblemError("a/softmax/columns", "it takes columns"))
+        return {"problem": "p", "rows": [{"id": e.implementation, "outcome": "refused", "reason": str(e)} for e in why]}
+
+    shown = "a/softmax/fused, a/softmax/one, a/softmax/two"
+    assert rows.not_taken([problem(7)]) == [
+        f"not taken by {shown}: no row of 7",
+        "not taken by a/softmax/columns: it takes columns",
+    ]
+    assert rows.not_taken([problem(7), problem(8)])[0] == f"not taken by {shown}, 6 times: for one, no row of 7"
+    assert rows.without_result([problem(7)]) == []
+    monkeypatch.setenv("COLUMNS", "60")
+    rows.tell_without_result(output.console(), [problem(7)])
+    said = capsys.readouterr().out
+    assert max(map(len, said.splitlines())) <= 60 and {"a/softmax/fused,", "a/softmax/two:"} <= {*said.split()}
 
 
 def test_backends_that_are_not_here_are_named_in_one_line() -> None:
