@@ -6,14 +6,16 @@ choose as they would there, and kernels are compiled for it, without a GPU.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kernelzoo.errors import DeviceLostError
+from kernelzoo.errors import DeviceLostError, NoRoomError
 
 if TYPE_CHECKING:
     import torch
@@ -21,6 +23,20 @@ if TYPE_CHECKING:
     from kernelzoo.launch import Launch
 
 KIB, MIB = 1024, 1024**2
+
+
+def no_room(what: str, asked: int) -> NoRoomError:
+    """The error for so many bytes of the host's memory, which it has not."""
+    return NoRoomError(f"{what} asks for {asked / 1e9:.1f} GB, and {free_memory() / 1e9:.1f} GB are free on the host")
+
+
+def free_memory() -> int:
+    """Bytes of the host's memory that can be taken."""
+    try:
+        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+        return next(int(line.split()[1]) * KIB for line in lines if line.startswith("MemAvailable:"))
+    except (OSError, StopIteration):
+        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
 @dataclass(frozen=True)

@@ -124,6 +124,10 @@ class InspectionError(KernelZooError, RuntimeError):
     """An implementation's kernels can't be shown: it has none, or a compiler or tool is missing or fails."""
 
 
+class NoRoomError(KernelZooError, MemoryError, RuntimeError):
+    """This machine has not the memory, or the address space, that is asked for. A ``RuntimeError``, as torch's own."""
+
+
 class DeviceLostError(KernelZooError, RuntimeError):
     """An implementation broke the device's context (an illegal access, say), or left behind what can't be undone: this
     process can measure no more."""

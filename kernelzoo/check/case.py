@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kernelzoo import operations
-from kernelzoo.errors import KernelZooError
+from kernelzoo.errors import NoRoomError as NoRoomError
 
 if TYPE_CHECKING:
     import torch
@@ -16,10 +16,6 @@ if TYPE_CHECKING:
 
 Inputs: TypeAlias = "tuple[torch.Tensor, ...]"
 Make: TypeAlias = "Callable[[str, torch.Generator], Inputs]"
-
-
-class NoRoomError(KernelZooError, MemoryError):
-    """This machine has not the memory, or the address space, that a case asks for."""
 
 
 @dataclass(frozen=True)

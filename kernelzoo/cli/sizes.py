@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +12,7 @@ from kernelzoo import operations, registry
 from kernelzoo.cli.options import OptionError, axes, shape, shapes_of
 from kernelzoo.definitions.files import read
 from kernelzoo.operations import OPERATIONS
+from kernelzoo.operations.signature import ELEMENTS
 
 if TYPE_CHECKING:
     from kernelzoo.measure import Problem
@@ -69,12 +71,19 @@ def problems(
 
 
 def shapes_with(dim: int, shapes: Sequence[str]) -> list[tuple[int, ...]]:
-    """The sizes of shapes that all have such an axis. Raises OptionError."""
+    """The sizes of shapes that all have such an axis, and fit into some memory. Raises OptionError."""
     sizes = [shape(text) for text in shapes_of(shapes)]
     for size in sizes:
+        _check_room("x".join(map(str, size)), size)
         if not -len(size) <= dim < len(size):
             raise OptionError(f"no axis {dim} in a shape of {len(size)}; allowed: {-len(size)} to {len(size) - 1}")
     return sizes
+
+
+def _check_room(text: str, sizes: Iterable[int]) -> None:
+    """Raise OptionError for a problem that no memory can hold."""
+    if (elements := math.prod(sizes)) > ELEMENTS:
+        raise OptionError(f"{text} has {elements:.3g} elements, more than memory has addresses for; take a smaller one")
 
 
 def _of_workload(op: str, dtype: str, workload: Mapping[str, Any]) -> Problem:
@@ -99,6 +108,7 @@ def _sized(op: str, dtype: str, given: Mapping[str, int]) -> Problem:
     from kernelzoo import measure
 
     operation, wanted = OPERATIONS[op], axes_of(op)
+    _check_room(",".join(f"{axis}={size}" for axis, size in given.items()), given.values())
     left = [axis for axis in wanted if axis not in given and not (operation.by_rows and axis != "n")]
     strange = [axis for axis in given if axis not in wanted]
     if left or strange:

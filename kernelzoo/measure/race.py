@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from kernelzoo import backend as backends
 from kernelzoo import registry
-from kernelzoo.device import device_lives
+from kernelzoo.device import device_lives, no_room
 from kernelzoo.errors import ContractError, DeviceLostError, KernelZooError
 from kernelzoo.launch import Launch
 from kernelzoo.measure import energy as energies
@@ -102,6 +102,8 @@ def race(
         except (RuntimeError, MemoryError) as error:  # for the host's memory, torch raises a plain RuntimeError
             if not (isinstance(error, torch.OutOfMemoryError | MemoryError) or "can't allocate memory" in str(error)):
                 raise
+            if type(error) is RuntimeError:
+                error = no_room("the problem", problem.bytes)
             for measurement in results.values():
                 measurement.refused = f"this device's memory does not hold the problem's data: {error}"
             return results

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING
 
+from kernelzoo.device import free_memory, no_room
 from kernelzoo.measure.clocks import Clock
 from kernelzoo.measure.gate_memory import Set, shared_inputs
 from kernelzoo.measure.problems import Problem
@@ -29,6 +30,9 @@ def draw_sets(problem: Problem, device: torch.device, *, count: int) -> list[Set
 
 
 def rotated(problem: Problem, device: torch.device, clock: Clock, cache: str) -> list[Set]:
-    """Cold: so many sets that together they exceed the cache, from 2 to 2048. Hot: one."""
+    """Cold: so many sets that together they exceed the cache, from 2 to 2048. Hot: one. Raises NoRoomError."""
     one = max(1, problem.bytes)
-    return draw_sets(problem, device, count=1 if cache == "hot" else min(max(2, -(-clock.sets_bytes // one)), 2048))
+    count = 1 if cache == "hot" else min(max(2, -(-clock.sets_bytes // one)), 2048)
+    if device.type == "cpu" and one * count > free_memory():
+        raise no_room("the race", one * count)
+    return draw_sets(problem, device, count=count)

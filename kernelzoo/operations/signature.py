@@ -8,7 +8,16 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from kernelzoo.errors import AxisError, DeviceError, EmptyReductionError, InputTypeError, OutputError, ShapeError
+from kernelzoo.device import no_room
+from kernelzoo.errors import (
+    AxisError,
+    DeviceError,
+    EmptyReductionError,
+    InputTypeError,
+    NoRoomError,
+    OutputError,
+    ShapeError,
+)
 from kernelzoo.operations.arguments import (
     Arguments,
     Dims,
@@ -23,6 +32,9 @@ from kernelzoo.operations.memory import distinct
 
 if TYPE_CHECKING:
     import torch
+
+ELEMENTS = 2**60 - 1
+"""Of a tensor at most: with eight bytes each, memory has no more addresses."""
 
 Hook = Callable[..., Any]
 """A function of the operation's class. It is given those of the following that it names: the inputs, the scalars,
@@ -244,9 +256,14 @@ class Signature:
         )
 
     def allocate(self, args: Arguments) -> tuple[torch.Tensor, ...]:
-        """New contiguous outputs."""
-        shapes, dtypes = self.out_shapes(args), self.out_dtypes(args)
-        return tuple(args.x.new_empty(shape, dtype=dtype) for shape, dtype in zip(shapes, dtypes, strict=True))
+        """New contiguous outputs. Raises NoRoomError where the host has no memory for them."""
+        outs = tuple(zip(self.out_shapes(args), self.out_dtypes(args), strict=True))
+        try:
+            return tuple(args.x.new_empty(shape, dtype=dtype) for shape, dtype in outs)
+        except RuntimeError as error:
+            if "can't allocate memory" not in str(error):
+                raise
+            raise no_room("the result", sum(math.prod(shape) * dtype.itemsize for shape, dtype in outs)) from error
 
     def check_outs(self, outs: Sequence[object], args: Arguments) -> None:
         """Check a caller's outputs: each of the right shape, dtype and device, and without overlap.
@@ -278,11 +295,14 @@ class Signature:
     def meta(
         self, shape: tuple[int, ...], dtype: str, dim: Dims = -1, sizes: Mapping[str, int] | None = None
     ) -> Arguments:
-        """Contiguous inputs without memory, by which shapes and bytes are known."""
+        """Contiguous inputs without memory, by which shapes and bytes are known. Raises NoRoomError for none that could
+        have any."""
         import torch
 
         dims = axes_of(dim, len(shape)) if self.by_rows else ()
         shapes = self.shapes(shape, dims, False, sizes)
+        if (largest := max(map(math.prod, shapes))) > ELEMENTS:
+            raise NoRoomError(f"a tensor of {largest} elements asks for more bytes than memory has addresses")
         inputs = tuple(
             torch.empty(size, dtype=getattr(torch, self.dtype_of(name, dtype)), device="meta")
             for name, size in zip(self.inputs, shapes, strict=False)

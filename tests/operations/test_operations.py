@@ -11,8 +11,9 @@ from one_input import MIN, SOFTMAX, launched, sample
 from one_input import expected as right_values
 
 import kernelzoo
-from kernelzoo import operations
+from kernelzoo import errors, operations
 from kernelzoo.launch import Launch, void
+from kernelzoo.measure import Problem
 from kernelzoo.operations import rows
 from kernelzoo.operations.expected import rounded_to
 from kernelzoo.operations.memory import overlap
@@ -228,3 +229,20 @@ def test_bytes_moved() -> None:
     assert moved(MIN, torch.empty(6, 7)) == (6 * 7 + 6) * 4
     assert moved(MIN, torch.empty(1, 7, dtype=torch.float16).expand(6, 7), 0) == (7 + 7) * 2
     assert moved(SOFTMAX, torch.empty(0, 7)) == 0
+
+
+@pytest.mark.parametrize(
+    ("use", "told"),
+    [
+        (
+            lambda: BACKEND.softmax(torch.zeros(1).expand(2**20, 2**20)),
+            r"the result asks for 4398\.0 GB, and \S+ GB are",
+        ),
+        (lambda: BACKEND.min(torch.zeros(1).expand(2**20, 2**20, 1), -1), r"the result asks for 4398\.0 GB, and"),
+        (lambda: Problem("softmax", (2**31, 2**30), "float16").bytes, "a tensor of 2305843009213693952 elements asks"),
+    ],
+)
+def test_what_no_memory_holds_is_the_package_s_error(use: Callable[[], object], told: str) -> None:
+    with pytest.raises(errors.NoRoomError, match=told) as caught:
+        use()
+    assert isinstance(caught.value, MemoryError | RuntimeError)
