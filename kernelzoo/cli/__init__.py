@@ -13,6 +13,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import wraps
 from typing import Annotated, Any
 
 import typer
@@ -116,9 +117,20 @@ _COMMANDS: dict[str, Callable[..., int]] = {
 }
 
 
+class _InterruptedError(Exception):
+    """Ctrl-C ended a command."""
+
+
 def _add(name: str, command: Callable[..., int], **settings: Any) -> None:
+    @wraps(command)
+    def run(*given: Any, **options: Any) -> int:
+        try:
+            return command(*given, **options)
+        except KeyboardInterrupt:  # typer would end without a word
+            raise _InterruptedError from None
+
     words = _help(command)
-    app.command(name, cls=_Command, help=words, short_help=words.partition("\n")[0], **settings)(command)
+    app.command(name, cls=_Command, help=words, short_help=words.partition("\n")[0], **settings)(run)
 
 
 for name, command in _COMMANDS.items():
@@ -140,8 +152,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(given: list[str]) -> int:
     try:
         status = typer.main.get_command(app).main(given, prog_name="kernelzoo", standalone_mode=False)
-    except (KeyboardInterrupt, typer.Abort):
-        return INTERRUPTED
+    except (_InterruptedError, KeyboardInterrupt, typer.Abort):  # of a command that has nothing to keep
+        return _refuse("interrupted", given, INTERRUPTED)
     except KernelZooError as error:
         return _refuse(str(error), given)
     except OSError as error:
@@ -177,9 +189,9 @@ def _terminated() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _refuse(words: str, given: Sequence[str]) -> int:
+def _refuse(words: str, given: Sequence[str], status: int = UNUSABLE) -> int:
     line = printable(words)
-    print(f"error: {line}", file=sys.stderr)
+    print(line if status == INTERRUPTED else f"error: {line}", file=sys.stderr)
     if "--json" in given:
         print(json.dumps({"error": line}))
-    return UNUSABLE
+    return status

@@ -66,7 +66,7 @@ def accuracy(
         chosen = options.select(known, *asked)
         tasks = _tasks(chosen, options.words(dtype))
         bar.expect(len(tasks), len(tasks))
-        left = list(reversed(tasks))
+        left, done = list(reversed(tasks)), list[Task]()
 
         def step(guard: Guard) -> bool:
             with guards.lock:
@@ -76,11 +76,14 @@ def accuracy(
                 bar.step(" ".join(task[:2]))
             found = guard.accuracy(*task, count, seed)
             with guards.lock:
+                if guards.over:
+                    return False
+                done.append(task)
                 rows.extend(found if not cards else [{**row, "gpu": guard.about.gpu} for row in found])
                 bar.item(1)
             return True
 
-        guards.run(step, guards.processes(jobs, len(tasks)))
+        whole = guards.finish(step, guards.processes(jobs, len(tasks)))
     places = list(operations.OPERATIONS)
     order = list(dict.fromkeys(dtype for operation in operations.OPERATIONS.values() for dtype in operation.dtypes))
     rows.sort(
@@ -91,13 +94,16 @@ def accuracy(
             row["id"],
         )
     )
-    document = run.document(about, rows, seed=seed)
+    document = run.document(about, rows, seed=seed, **({} if whole else {"interrupted": True}))
     if to is not None:
         recording.write(to, document)
     if json:
         output.emit(document)
     else:
         _print(rows, seed)
+    if not whole:
+        part = f"{len(done)} of {len(tasks)} groups of implementations"
+        return output.interrupted(part, to, f"--seed {seed} draws the same values again")
     ours = [row for row in rows if not engine.is_torchs(row["id"])]
     bad = [row for row in ours if _bad(row)]
     measured = any(row.get("problems") for row in ours)

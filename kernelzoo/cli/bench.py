@@ -143,7 +143,7 @@ def bench(
     measured: list[dict[str, Any]] = []
     workers: list[dict[str, Any]] = []
     record: Record | None = None
-    ended = ""
+    ended, interrupted, whole, count = "", False, list[Any](), 0
     if to is None:
         path.parent.mkdir(exist_ok=True)
     try:
@@ -172,8 +172,10 @@ def bench(
                 shard=part.facts(whole, how.options) if part else None,
             )
             _check_backends(crew.first, ids, options.words(backend))
-            plan = [(p, record.missing(p, of_p, cache, clock)) for p, of_p in (part.part(whole) if part else whole)]
+            whole = part.part(whole) if part else whole
+            plan = [(p, record.missing(p, of_p, cache, clock)) for p, of_p in whole]
             plan = [(problem, left) for problem, left in plan if left]
+            count = len(whole) - len(plan)
             if resume:
                 with bar.aside():
                     errors.print(f"{path} holds {len(record.entries)} results; {len(plan)} problems are left")
@@ -193,7 +195,8 @@ def bench(
                     with bar.aside():
                         tables.show(measured[-1])
     except KeyboardInterrupt:
-        ended = "interrupted"
+        interrupted = True
+        ended = f"interrupted after {count + len(measured)} of {len(whole)} problems" if whole else "interrupted"
     except (GuardError, RecordError) as error:
         if record is None or not record.entries:  # there is nothing to continue
             raise
@@ -205,7 +208,7 @@ def bench(
             {
                 "file": str(path) if path.exists() else None,
                 "results": len(kept),
-                "interrupted": ended == "interrupted",
+                "interrupted": interrupted,
                 "error": ended.removeprefix("error: ") if ended.startswith("error: ") else None,
                 "problems": measured,
                 **({"workers": workers} if workers else {}),
@@ -217,7 +220,7 @@ def bench(
         console.print(f"{len(kept)} results in {path}" if kept else "nothing could be measured")
     if ended:
         errors.print(f"{ended}; {_again(path, to, resume) if path.exists() else 'nothing was measured yet'}")
-        return 130 if ended == "interrupted" else 2
+        return 130 if interrupted else 2
     return 1 if bad else 0 if kept else 2
 
 

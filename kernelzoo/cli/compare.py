@@ -90,6 +90,7 @@ def compare(
     modules = options.check_modules(module)
     described: list[dict[str, Any]] = []
     held: list[Held] = []
+    whole = True
     with (
         Bar() as bar,
         nullcontext() if to is None else measuring.prepared(to),
@@ -114,16 +115,19 @@ def compare(
             )
         ]
         record = Record(to, guard.about.device_name, modules=list(map(Path, modules))) if to else None
-        for problem, entries, failed in measuring.races(guard, plan, how, bar):
-            if record:
-                record.add(entries, failed)
-            found = rows_of.rows(entries, failed, bases[problem.op])
-            described.append(rows_of.described(problem, entries, found, bases[problem.op]))
-            if old:
-                held += [one for one in old.hold(described[-1], entries, failed, limit) if one.id in asked]
-            if not json:
-                with bar.aside():
-                    tables.show(described[-1])
+        try:
+            for problem, entries, failed in measuring.races(guard, plan, how, bar):
+                if record:
+                    record.add(entries, failed)
+                found = rows_of.rows(entries, failed, bases[problem.op])
+                described.append(rows_of.described(problem, entries, found, bases[problem.op]))
+                if old:
+                    held += [one for one in old.hold(described[-1], entries, failed, limit) if one.id in asked]
+                if not json:
+                    with bar.aside():
+                        tables.show(described[-1])
+        except KeyboardInterrupt:
+            whole = False
         about = guard.about
     if json:
         output.emit(
@@ -133,6 +137,7 @@ def compare(
                 "versions": about.versions,
                 "file": str(to) if to else None,
                 "problems": described,
+                **({} if whole else {"interrupted": True}),
                 "against": {"file": str(against), "allowed": limit, "rows": [asdict(one) for one in held]}
                 if against
                 else None,
@@ -143,6 +148,8 @@ def compare(
         if against:
             console.print(f"against {against}, {limit:.1%} slower allowed", style="bold")
             output.show(console, _table(held))
+    if not whole:
+        return output.interrupted(f"{len(described)} of {len(plan)} problems", to)
     return _status([row for one in described for row in one["rows"] if row["id"] in asked], held if against else None)
 
 

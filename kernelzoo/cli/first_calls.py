@@ -64,7 +64,7 @@ def first_calls(
     else:
         _show(found)
     if interrupted:
-        return 130
+        return output.interrupted(f"{len(found)} of {count} rows", to)
     outcomes = {one.outcome for one in found}
     return 1 if outcomes & {"wrong", "failed"} else 0 if "measured" in outcomes else 2
 

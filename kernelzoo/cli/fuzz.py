@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import secrets
 import shlex
-import threading
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -16,6 +15,7 @@ from kernelzoo.cli import options, output, recording
 
 if TYPE_CHECKING:
     from kernelzoo.check.fuzz import Case
+    from kernelzoo.cli.guards import Guards
     from kernelzoo.cli.progress import Bar
     from kernelzoo.measure.guard import Guard
 
@@ -92,12 +92,15 @@ def fuzz(
             works = list(_works(guards.first, chosen, cases, seed, alike))
         with Bar(sum(len(work.cases) for work in works)) as bar:
             batches = sum(-(-len(work.cases) // _BATCH) for work in works)
-            guards.run(_Share(works, guards.lock, bar).step, guards.processes(jobs, batches))
+            whole = guards.finish(_Share(works, guards, bar).step, guards.processes(jobs, batches))
+    for work in works:
+        work.failures = [failure for failure in work.failures if failure]  # less those that were being made simpler
     rows = [work.row() for work in works]
     failures = [failure for work in works for failure in work.failures]
     for failure in failures:
         failure["repeat"] = _again(failure["id"], failure["case"], module, device)
-    told = {"gpus": guards.gpus} if places else {}
+    told: dict[str, Any] = {"gpus": guards.gpus} if places else {}
+    told |= {} if whole else {"interrupted": True}
     document = run.document(about, rows, seed=seed, failures=failures, **told)
     unavailable = {work.id: work.unavailable for work in works if work.unavailable}
     missing = options.missing(ids or [], names[1], unavailable, chosen)
@@ -108,6 +111,9 @@ def fuzz(
     else:
         _print(works, seed)
         output.absent(unavailable, missing)
+    if not whole:
+        count = f"{sum(row['cases'] for row in rows)} of {sum(len(work.cases) for work in works)} cases"
+        return output.interrupted(count, to, f"--seed {seed} draws the same again")
     return 1 if failures else 2 if missing or len(unavailable) == len(rows) else 0
 
 
@@ -194,8 +200,8 @@ def _works(guard: Guard, ids: Sequence[str], count: int, seed: int, alike: int) 
 class _Share:
     """Hands out the work in batches. A process stays with one implementation as long as that has cases left."""
 
-    def __init__(self, works: Sequence[_Work], lock: threading.Lock, bar: Bar) -> None:
-        self._works, self._lock, self._bar = works, lock, bar
+    def __init__(self, works: Sequence[_Work], guards: Guards, bar: Bar) -> None:
+        self._works, self._guards, self._lock, self._bar = works, guards, guards.lock, bar
         self._of: dict[Guard, _Work] = {}
 
     def step(self, guard: Guard) -> bool:
@@ -224,12 +230,16 @@ class _Share:
         found = guard.fuzz(work.id, [str(case) for case in batch])
         seconds = time.monotonic() - started
         with self._lock:
+            if self._guards.over:
+                return
             work.add(batch, found, seconds)
         for number, words in found["wrong"]:
             case, words_of = batch[number], {str(batch[number]): words}
             costly = _costly(words)
             with self._lock:
                 place = len(work.failures)
+                if self._guards.over:
+                    return
                 work.failures.append({})
             left = [_COSTLY if costly else _TRIES]
 

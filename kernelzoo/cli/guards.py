@@ -71,6 +71,21 @@ class Guards:
         if self._error is not None:
             raise self._error
 
+    def finish(self, step: Callable[[Guard], bool], processes: int) -> bool:
+        """The same; False if Ctrl-C ended it. Then :attr:`over` is true, and a step must add nothing to what it has."""
+        try:
+            self.run(step, processes)
+        except KeyboardInterrupt:
+            with self.lock:
+                self._over.set()
+            return False
+        return True
+
+    @property
+    def over(self) -> bool:
+        """Whether the work is ended: asked by a step that holds the lock."""
+        return self._over.is_set()
+
     def _started(self, number: int) -> Guard:
         return self._start(self._gpus[number % len(self._gpus)] if self._gpus else None)
 

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO, cast
 
 from kernelzoo.files import printable
@@ -148,6 +149,13 @@ def interval(low: float | None, high: float | None, digits: int = 3) -> str:
 
 def percent(share: float | None) -> str:
     return "-" if share is None else f"{share:.0%}"
+
+
+def interrupted(done: str, to: Path | None, *more: str) -> int:
+    """Say after Ctrl-C what was done until then, such as "3 of 9 cases", and whether it is kept; the exit status."""
+    kept = f"kept in {to}" if to and to.exists() else "nothing is kept" + ("" if to else ", as no -o names a file")
+    console(errors=True).print("; ".join([f"interrupted after {done}", kept, *more]))
+    return 130
 
 
 def absent(unavailable: Mapping[str, str], missing: Sequence[str]) -> None:

@@ -243,7 +243,8 @@ class Session:
                 if not stored:
                     console.print(f"nothing is faster than the shipped tables on {self.card}; nothing is stored")
             if interrupted:
-                errors.print("interrupted; tables that were finished before are stored")
+                kept = "; ".join([*document["stored"], *([str(to)] if to else [])]) or "nothing"
+                errors.print(f"interrupted after {len(tuned)} of {count} tables; kept: {kept}")
                 return 130
         return 1 if findings else 0
 

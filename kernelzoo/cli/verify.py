@@ -109,20 +109,23 @@ def verify(
                 if places:
                     found["gpu"] = guard.about.gpu
                 with guards.lock:
+                    if guards.over:
+                        return False
                     results[id] = found
                     if not json and not found["unavailable"]:
                         with bar.aside():
                             _print(id, found, console)
                 return True
 
-            guards.run(step, min(max(1, len(places)), len(chosen)))
-    results = {id: results[id] for id in chosen}
+            whole = guards.finish(step, min(max(1, len(places)), len(chosen)))
+    results = {id: results[id] for id in chosen if id in results}
     wrong = [id for id, found in results.items() if found["findings"]]
     checked = [id for id, found in results.items() if found["passed"] or found["findings"]]
     unavailable = {id: found["unavailable"] for id, found in results.items() if found["unavailable"]}
     missing = options.missing(patterns, backends, unavailable, chosen)
     if json:
         told = {"device": about.device_name, "seed": seed, "results": results, "wrong": wrong}
+        told |= {} if whole else {"interrupted": True}
         output.emit({**told, **({"error": "; ".join(missing)} if missing else {})})
     else:
         output.absent(unavailable, missing)
@@ -130,6 +133,10 @@ def verify(
         for name, accepted in too_wide.items():
             console.print(f"the bounds of {name} are too wide: they accept {' and '.join(accepted)}", style="yellow")
         console.print(f"{len(checked)} checked, {len(wrong)} with findings, {len(results) - len(checked)} not checked")
+    if not whole:
+        console = output.console(errors=True)
+        console.print(f"interrupted after {len(results)} of {len(chosen)} implementations; nothing else is kept")
+        return 130
     return 1 if wrong else 2 if missing or not checked else 0
 
 

@@ -7,14 +7,23 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, NoReturn
 
 import interruptible
 import pytest
 
-from kernelzoo import cli, files
+from kernelzoo import cli, files, registry
+from kernelzoo.cli import measuring, tune
+from kernelzoo.cli.guards import Guards
+from kernelzoo.measure import first_call
+from kernelzoo.measure.first_call import FirstCall
 from kernelzoo.measure.record import Record, RecordError
+from kernelzoo.tables import Card
 
 COMMAND = ("bench", "--op", "min", "--dtype", "float32", "--cache", "hot", "--rounds", "3", "-o")
 
@@ -87,11 +96,80 @@ def test_a_sweep_that_is_ended_in_order_says_how_to_go_on(
     sweep.send_signal(end)
     out, err = sweep.communicate(timeout=60)
     assert sweep.returncode == 130, err
-    assert "interrupted; r.json is whole; to continue: kernelzoo bench" in err and "2 results in r.json" in out
+    assert (
+        "interrupted after 1 of 2 problems; r.json is whole; to continue: kernelzoo bench" in err
+        and "2 results in r.json" in out
+    )
     assert Path("r.json").read_bytes() == before and len(json.loads(before)["benchmarks"]) == 2
     assert bench("--resume") == 0
     assert len(json.loads(Path("r.json").read_text())["benchmarks"]) == 4
     assert [name for name in os.listdir() if "partial" in name or "lock" in name] == []
+
+
+def interrupts(self: Guards, step: Callable[[Any], bool], processes: int) -> None:
+    """``Guards.run``, where Ctrl-C comes after the first step."""
+    step(self.first)
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize(
+    ("command", "told", "rows"),
+    [
+        ("fuzz torch/min/* --cases 9 --seed 3", "9 of 18 cases; kept in r.json; --seed 3 draws the same again", 2),
+        (
+            "accuracy torch/min/* --seed 3",
+            "1 of 10 groups of implementations; kept in r.json; --seed",
+            2,
+        ),
+        ("verify torch/min/*", "1 of 2 implementations; nothing else is kept", None),
+        ("compare torch/min/eager --shape 4x4,5x4 --rounds 1", "1 of 2 problems; kept in r.json", None),
+        ("bench --op min --first-call --backend torch", "1 of 6 rows; kept in r.json", 1),
+        ("list", "", None),
+    ],
+)
+def test_ctrl_c_says_what_is_kept(
+    command: str, told: str, rows: int | None, stub: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(Guards, "run", interrupts)
+    races, calls = measuring.races, FirstCall("torch/min/auto", "long rows", "float32", "1x1", "1x1", "failed")
+
+    def one_race(*given: Any) -> Iterator[Any]:
+        yield next(races(*given))
+        raise KeyboardInterrupt
+
+    def one_call(*given: Any, **more: Any) -> Iterator[FirstCall]:
+        yield calls
+        raise KeyboardInterrupt
+
+    def nothing(*given: Any) -> NoReturn:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(measuring, "races", one_race)
+    monkeypatch.setattr(first_call, "first_calls", one_call)
+    if command == "list":
+        monkeypatch.setattr(registry, "implementations", nothing)
+    output = ["-o", "r.json"] if "r.json" in told else []
+    assert cli.main([*command.split(), *output]) == 130
+    said = capsys.readouterr()
+    assert said.err.strip().splitlines()[-1].startswith(f"interrupted after {told}" if told else "interrupted")
+    if output:
+        kept = json.loads(Path("r.json").read_text())
+        assert rows is None or (len(kept["rows"]) == rows and kept["interrupted"])
+    assert cli.main([*command.split(), "--json"]) == 130
+    document = json.loads(capsys.readouterr().out)
+    assert document.get("interrupted") or document["error"] == "interrupted"
+
+
+def test_ctrl_c_of_tune_says_which_tables_are_stored(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    about = SimpleNamespace(device_name="a stub", versions={})
+    guards = SimpleNamespace(first=SimpleNamespace(about=about), lock=threading.Lock())
+    guards.run = lambda step, processes: interrupts(guards, lambda guard: True, processes)  # type: ignore[arg-type]
+    bar = SimpleNamespace(expect=lambda steps: None, aside=nullcontext)
+    session = tune.Session(guards, 1, bar, Card("NVIDIA Toy 1", "9.9", 7), 3, 60.0, 0.0)  # type: ignore[arg-type]
+    assert session.run({"declared": [{}, {}], "unavailable": {}}, ["float32"], tmp_path / "r.json", json=False) == 130
+    assert capsys.readouterr().err.strip() == f"interrupted after 0 of 2 tables; kept: {tmp_path / 'r.json'}"
 
 
 @pytest.mark.parametrize("fault", [errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS], ids=errno.errorcode.get)
