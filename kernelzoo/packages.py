@@ -8,8 +8,9 @@ import importlib
 import importlib.util
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cache
 from importlib.machinery import PathFinder
 from pathlib import Path
@@ -286,10 +287,15 @@ def importing(backend: str, operations: tuple[str, ...]) -> Iterator[None]:
         raise BackendUnavailableError(backend, f"importing it raised {type(error).__name__}: {error}", MEND) from error
 
 
+instead: ContextVar[Callable[[str], Any] | None] = ContextVar("instead", default=None)
+"""What :func:`require` looks for a module with that is not loaded, where it must load none; see ``unloaded``."""
+
+
 def require(backend: str, module: str, remedy: str) -> Any:
     """Import a module that a backend needs, for its ``probe``; BackendUnavailableError if that fails."""
+    found = instead.get()
     try:
-        return importlib.import_module(module)
+        return found(module) if found and sys.modules.get(module) is None else importlib.import_module(module)
     except ModuleNotFoundError as error:
         raise BackendUnavailableError(
             backend, f"the package {error.name or module!r} is not installed", remedy

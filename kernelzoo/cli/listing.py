@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
@@ -26,7 +27,6 @@ def list_implementations(
     Exit status: 0; 2 for an unknown name, or a --module that fails.
     """
     from kernelzoo import operations, packages, registry
-    from kernelzoo.cli.availability import availability
 
     backends, wanted = options.words(backend), options.words(op)
     modules = options.check_modules(module) if module else ()
@@ -37,17 +37,19 @@ def list_implementations(
         with Guard("cpu", modules) as guard:
             known = sorted(guard.about.summaries.items())
     chosen = options.select((id for id, _ in known), (), wanted, backends)
-    ours, others = registry.backends(), {name for name, _, _ in packages.announced()}
-    here: dict[str, Availability] = {}
+    names, others = {id.split("/")[0] for id in chosen}, {name for name, _, _ in packages.announced()}
+    # What only a module knows runs wherever torch does.
+    probed = {name: name if name in packages.BUILT_IN else registry.BASELINE for name in names - others}
+    answers = seen(sorted({*probed.values()}))
+    here = {
+        name: _not_loaded(name) if name in others else replace(answers[probed[name]], backend=name)
+        for name in sorted(names)
+    }
     rows: list[dict[str, Any]] = []
     for id, summary in known:
         name, operation, variant = id.split("/")
         if id not in chosen:
             continue
-        if name not in here and name in others:
-            here[name] = _not_loaded(name)
-        elif name not in here:  # what only a module knows runs wherever torch does
-            here[name] = availability(name) if name in ours else replace(availability(registry.BASELINE), backend=name)
         own = operation in operations.declared or operation in operations.BUILT_IN
         rows.append(
             {
@@ -66,6 +68,35 @@ def list_implementations(
     else:
         _print(rows, here)
     return 0
+
+
+def seen(backends: Sequence[str]) -> dict[str, Availability]:
+    """Which of our backends can run here. Nothing is loaded; what only loading can tell is asked of other processes."""
+    from kernelzoo import unloaded
+    from kernelzoo.cli.availability import Availability
+    from kernelzoo.errors import BackendUnavailableError
+
+    found = dict[str, Availability]()
+    for backend in backends:
+        try:
+            found[backend] = Availability(backend, *unloaded.probed(backend))
+        except BackendUnavailableError as error:
+            found[backend] = Availability(backend, reason=error.reason, remedy=error.remedy)
+        except unloaded.NotSeenError:
+            pass
+    left = [backend for backend in backends if backend not in found]
+    if left:
+        from kernelzoo.cli.probe import look
+
+        answers = look([f"backend:{backend}" for backend in left])
+    for backend in left:
+        said = answers[f"backend:{backend}"]
+        found[backend] = (
+            Availability(backend, reason=said["error"], remedy="kernelzoo doctor tells more")
+            if "error" in said
+            else Availability(**{**said, "devices": tuple(said["devices"])})
+        )
+    return found
 
 
 def _not_loaded(backend: str) -> Availability:

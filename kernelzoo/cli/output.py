@@ -10,6 +10,7 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO, cast
 
@@ -91,9 +92,9 @@ def show(console: Console, table: Table) -> None:
     fitted = fit(titles, table.rows, console.width, right, table.spare)
     for line in fitted.head:
         console.print(line, style="bold")
-    for lines, style in zip(fitted.rows, table.styles, strict=True):
-        for line in lines:
-            console.print(line, style=style)
+    # Rows of one style at a time: each call takes a fifth of a millisecond.
+    for style, rows in groupby(zip(fitted.rows, table.styles, strict=True), lambda row: row[1]):
+        console.print("\n".join(line for lines, _ in rows for line in lines), style=style)
     for line in fitted.notes:
         console.print(line, style="dim")
 

@@ -10,8 +10,6 @@ from importlib import resources
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from jsonschema import Draft202012Validator
-
 from kernelzoo.errors import KernelZooError
 
 Json = dict[str, Any]
@@ -112,4 +110,6 @@ def _check_solution(where: str | Path, data: Json) -> None:
 @cache
 def _validator(kind: str) -> Any:
     schema = json.loads(resources.files("kernelzoo.definitions").joinpath("schema.json").read_text(encoding="utf-8"))
+    from jsonschema import Draft202012Validator  # slow to import, and the command line begins without it
+
     return Draft202012Validator({**schema, "$ref": f"#/$defs/{kind}"})

@@ -44,6 +44,5 @@ def probe() -> tuple[str, ...]:
 
 def emulator() -> str:
     """What runs the kernels in place of a device, or ""."""
-    import triton
-
+    triton = require("helion", "triton", "")
     return "Triton's interpreter" if triton.knobs.runtime.interpret else ""

@@ -67,6 +67,5 @@ def probe() -> tuple[str, ...]:
 
 def emulator() -> str:
     """What runs the kernels in place of a device, or ""."""
-    from numba import cuda
-
+    cuda = require("numba", "numba.cuda", _INSTALL)
     return "Numba's CUDA simulator" if cuda.config.ENABLE_CUDASIM else ""

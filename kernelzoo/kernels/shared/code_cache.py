@@ -12,6 +12,7 @@ import warnings
 from contextlib import suppress
 from pathlib import Path
 
+from kernelzoo import packages
 from kernelzoo.errors import CacheWarning
 
 _DIGEST = hashlib.sha256().digest_size
@@ -67,6 +68,8 @@ def for_language(variable: str, default: Path) -> Path | None:
 
     Of a group nothing is said: where each user has one alone, as on most systems, its members may write by default.
     """
+    if packages.instead.get() is not None:  # nothing is loaded, and nothing compiled
+        return None
     folder = Path(os.environ.get(variable) or default)
     try:
         if not (folder.exists() or folder.is_symlink()):

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from kernelzoo import user_cache
+from kernelzoo import packages, user_cache
 from kernelzoo.kernels.shared import code_cache
 
 HASHED = ("compiler", "backends", "language", "runtime", "_C")
@@ -21,6 +21,8 @@ HASHED = ("compiler", "backends", "language", "runtime", "_C")
 
 def keep() -> None:
     """Let this process's Triton look for its key on disk first. Safe to call again."""
+    if packages.instead.get() is not None:  # nothing is loaded
+        return
     import triton
     from triton.compiler import compiler
     from triton.runtime import cache

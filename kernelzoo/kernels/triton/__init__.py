@@ -39,6 +39,5 @@ def probe() -> tuple[str, ...]:
 
 def emulator() -> str:
     """What runs the kernels in place of a device, or ""."""
-    import triton
-
+    triton = require("triton", "triton", "")
     return "Triton's interpreter" if triton.knobs.runtime.interpret else ""

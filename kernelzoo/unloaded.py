@@ -1,0 +1,217 @@
+"""What a backend's probe answers, by what can be seen without loading any language.
+
+``kernelzoo list`` runs the very probes that ``kernelzoo.get`` does. Within :func:`unloaded`, what they ``require`` is
+looked for and not imported, and what they ask of it is answered by the facts below: versions, environment variables,
+NVIDIA's management library. Whatever else a probe asks raises NotSeenError; then only loading the backend can tell.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import re
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from importlib import metadata
+from importlib.machinery import ModuleSpec, PathFinder
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from kernelzoo import packages
+
+
+class NotSeenError(BaseException):
+    """What a probe asks can't be told without loading a package. No Exception, since a probe may catch those."""
+
+
+def probed(backend: str) -> tuple[tuple[str, ...], str]:
+    """The device types that one of our backends takes here, and its emulator, as its package says; nothing is loaded.
+
+    Raises BackendUnavailableError, or NotSeenError.
+    """
+    with unloaded():
+        module = importlib.import_module(packages.BUILT_IN[backend])
+        return module.probe(), module.emulator() if hasattr(module, "emulator") else ""
+
+
+@contextmanager
+def unloaded() -> Iterator[None]:
+    """Within the context, ``require`` finds packages and loads none; another import of them raises NotSeenError."""
+    _numbers.cache_clear()
+    sys.meta_path.insert(0, guard := _Guard())
+    token = packages.instead.set(_found)
+    try:
+        yield
+    finally:
+        packages.instead.reset(token)
+        sys.meta_path.remove(guard)
+
+
+class _Guard:
+    """Refuses the import of anything but Python's own modules, this package's, and the management library."""
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
+        first = name.partition(".")[0]
+        if first in sys.stdlib_module_names or first in ("kernelzoo", "pynvml"):
+            return None
+        raise NotSeenError(f"importing {name}")
+
+
+def _found(module: str) -> Any:
+    """What stands for a module that is there. Raises ModuleNotFoundError as an import would."""
+    path: Any = None
+    whole = ""
+    for part in module.split("."):
+        whole = f"{whole}.{part}".strip(".")
+        if (loaded := sys.modules.get(whole)) is not None:
+            path = getattr(loaded, "__path__", None)
+            continue
+        spec = None if whole in sys.modules else PathFinder.find_spec(whole, path)
+        if spec is None:
+            raise ModuleNotFoundError(f"No module named {whole!r}", name=whole)
+        path = spec.submodule_search_locations
+    return _Unloaded(module)
+
+
+class _Unloaded:
+    """A module, or a part of one, that is there and not loaded."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, attribute: str) -> Any:
+        whole = f"{self._name}.{attribute}"
+        if whole in FACTS:
+            return FACTS[whole]()
+        if any(fact.startswith(f"{whole}.") for fact in FACTS):
+            return _Unloaded(whole)
+        raise NotSeenError(whole)
+
+
+def _version(distribution: str) -> str:
+    try:
+        return metadata.version(distribution)
+    except metadata.PackageNotFoundError:
+        raise NotSeenError(f"the version of {distribution}") from None
+
+
+def _switch(variable: str) -> bool:
+    """A switch in the environment, of a value that every language reads alike."""
+    value = os.environ.get(variable, "0")
+    if value not in ("0", "1", "") or Path(".numba_config.yaml").exists():
+        raise NotSeenError(f"{variable}={value}")
+    return value == "1"
+
+
+@cache
+def _built_for(which: str) -> str | None:
+    """What torch was built for, ``cuda`` or ``hip``, by the file that says so."""
+    spec = PathFinder.find_spec("torch")
+    if spec is None or spec.origin is None:
+        raise NotSeenError("torch's files")
+    said = Path(spec.origin).with_name("version.py").read_text(encoding="utf-8")
+    found = re.search(rf"^{which}(?:: [\w\[\]]+)? = (?:None|'([\d.]+)')", said, re.MULTILINE)
+    if found is None:
+        raise NotSeenError(f"torch.version.{which}")
+    return found[1]
+
+
+class _Numbers(NamedTuple):
+    """What NVIDIA's management library says."""
+
+    capabilities: tuple[tuple[int, int], ...] = ()
+    """Of the devices that this process may see."""
+    driver: int = 0
+    """The CUDA that the driver is for, as it numbers itself."""
+
+
+@cache
+def _numbers() -> _Numbers:
+    """The NVIDIA devices that torch sees; none where it was built for no GPU."""
+    if _built_for("hip") is not None:
+        raise NotSeenError("AMD's devices")
+    built, visible = _built_for("cuda"), os.environ.get("CUDA_VISIBLE_DEVICES")
+    if built is None or visible in ("", "-1"):
+        return _Numbers()
+    try:
+        import pynvml
+    except ImportError:
+        raise NotSeenError("pynvml") from None
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError:  # no driver
+        return _Numbers()
+    try:
+        driver = pynvml.nvmlSystemGetCudaDriverVersion()
+        handles = [pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(pynvml.nvmlDeviceGetCount())]
+        capabilities = [tuple(map(int, pynvml.nvmlDeviceGetCudaComputeCapability(handle))) for handle in handles]
+    except pynvml.NVMLError as error:
+        raise NotSeenError(str(error)) from None
+    if driver // 1000 < int(built.partition(".")[0]) or not Path("/dev/nvidiactl").exists():
+        raise NotSeenError("whether torch takes this driver")
+    if visible is not None:
+        if not re.fullmatch(r"\d+(,\d+)*", visible) or len(set(capabilities)) > 1:
+            raise NotSeenError("which devices are visible")
+        capabilities = [capabilities[int(i)] for i in visible.split(",") if int(i) < len(capabilities)]
+    return _Numbers(tuple(capabilities), driver)  # type: ignore[arg-type]
+
+
+def _library(pattern: str) -> bool:
+    """Whether one of NVIDIA's wheels holds such a file; it may be elsewhere too."""
+    if not any(next(Path(place, "nvidia").glob(pattern), None) for place in sys.path if place):
+        raise NotSeenError(pattern)
+    return True
+
+
+def _toolkit() -> tuple[int, ...]:
+    """The version of the CUDA toolkit that the wheels hold."""
+    return tuple(map(int, _version("nvidia-cuda-runtime").split(".")[:2]))
+
+
+def _cupy_built_for() -> int:
+    (built, *others) = [name for name in ("11", "12", "13", "14") if _is_there(f"cupy-cuda{name}x")] or ["", ""]
+    if others:
+        raise NotSeenError("which CuPy this is")
+    return int(built) * 1000
+
+
+def _is_there(distribution: str) -> bool:
+    try:
+        return bool(metadata.version(distribution))
+    except metadata.PackageNotFoundError:
+        return False
+
+
+def _too_old(distribution: str, backend: str) -> str:
+    return packages.unfit(distribution, _version(distribution), backend)
+
+
+FACTS: dict[str, Callable[[], Any]] = {
+    "torch.version.cuda": lambda: _built_for("cuda"),
+    "torch.version.hip": lambda: _built_for("hip"),
+    "torch.cuda.is_available": lambda: lambda: bool(_numbers().capabilities),
+    "torch.cuda.device_count": lambda: lambda: len(_numbers().capabilities),
+    "torch.cuda.get_device_capability": lambda: lambda index: _numbers().capabilities[index],
+    "numpy.__version__": lambda: _version("numpy"),
+    "numba.config.DISABLE_JIT": lambda: _switch("NUMBA_DISABLE_JIT"),
+    "numba.cuda.implementation": lambda: "NVIDIA" if _is_there("numba-cuda") else None,
+    "numba.cuda.config.ENABLE_CUDASIM": lambda: _switch("NUMBA_ENABLE_CUDASIM"),
+    "numba.cuda.cudadrv.nvvm.NVVM": lambda: lambda: _library("**/libnvvm.so*"),
+    "numba.cuda.runtime.get_version": lambda: _toolkit,
+    "cuda.bindings.driver.cuDriverGetVersion": lambda: lambda: (0, _numbers().driver),
+    "cupy.cuda.runtime.is_hip": lambda: _built_for("hip") is not None,
+    "cupy.cuda.runtime.runtimeGetVersion": lambda: _cupy_built_for,
+    "cupy.cuda.runtime.driverGetVersion": lambda: lambda: _numbers().driver,
+    "cupy.cuda.runtime.getDeviceCount": lambda: lambda: len(_numbers().capabilities),
+    "cupy.cuda.runtime.CUDARuntimeError": lambda: RuntimeError,
+    "cupy.cuda.nvrtc.getVersion": lambda: lambda: _library("**/libnvrtc.so*"),
+    "triton.__version__": lambda: _version("triton"),
+    "triton.knobs.runtime.interpret": lambda: _switch("TRITON_INTERPRET"),
+    "triton.knobs.cache.get_triton_dir": lambda: lambda name: Path("~/.triton", name).expanduser(),
+    "kernelzoo.kernels.cute.compiler.lacking": lambda: lambda: _too_old("nvidia-cutlass-dsl", "cute"),
+    "kernelzoo.kernels.cutile.compiler.lacking": lambda: lambda: _too_old("nvidia-cuda-tileiras", "cutile"),
+    "kernelzoo.kernels.shared.driver.version": lambda: lambda: _numbers().driver,
+}
+"""What is known of modules that are not loaded, by its dotted name. What is to be called is given as a function."""
