@@ -1,8 +1,9 @@
 """Arrays of other libraries than torch, in and out: of NumPy, CuPy, Numba and JAX, and of any that follows DLPack or
 ``__cuda_array_interface__``.
 
-No element is copied: a kernel reads the array's own memory, which may be read-only, on the stream on which its library
-works. The result is an array of that library. Torch follows no call on them: they have no gradient.
+A kernel reads the array's own memory, which may be read-only, on the stream on which its library works. Only what no
+tensor can be is copied first: negative strides, the other byte order, unaligned elements. The result is an array of
+that library. Torch follows no call on them: they have no gradient.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from torch.utils.dlpack import from_dlpack
 
 from kernelzoo.errors import DeviceError, InputTypeError, OutputError
 from kernelzoo.operations import Dims, Operation, dtype_name
-from kernelzoo.operations.arguments import plain_dim
+from kernelzoo.operations.arguments import plain_dim, plainer
 
 
 class Library:
@@ -27,6 +28,20 @@ class Library:
     def tensor(self, x: Any) -> torch.Tensor:
         """The same memory as a tensor, ready on the stream that is current."""
         return from_dlpack(x)
+
+    def copied(self, x: Any) -> torch.Tensor | None:
+        """A copy, where no tensor can lie as the array does; else None."""
+        if _steps_back(x) and self.device(x) != "cpu":
+            raise ValueError("it has a negative stride; pass a contiguous copy")
+        if self.device(x) != "cpu":
+            return None
+        import numpy
+
+        try:  # the process ends where torch's own reader meets a negative stride
+            read = numpy.from_dlpack(x)
+        except Exception:  # what NumPy has no name for, bfloat16 say
+            return None
+        return NumPy().copied(read)
 
     def array(self, tensor: torch.Tensor, like: Any) -> Any:
         """The same memory as an array of the library of ``like``."""
@@ -60,6 +75,12 @@ class NumPy(Library):
             x = numpy.asarray(_Writable(x, "__array_interface__"))
         return torch.from_numpy(x)
 
+    def copied(self, x: Any) -> torch.Tensor | None:
+        steps = [step % x.itemsize for step in x.strides] if x.itemsize else []
+        if x.dtype.isnative and x.flags.aligned and not any(steps) and not _steps_back(x):
+            return None
+        return self.tensor(x.astype(x.dtype.newbyteorder("="), order="C"))
+
     def array(self, tensor: torch.Tensor, like: Any) -> Any:
         if tensor.dtype == torch.bfloat16:
             return tensor.view(torch.int16).numpy().view(like.dtype)
@@ -83,6 +104,9 @@ class CuPy(Library):
         self.empty: Callable[..., Any] = cupy.ndarray
         self._from_dlpack: Callable[[Any], Any] = cupy.from_dlpack
 
+    def copied(self, x: Any) -> torch.Tensor | None:
+        return self.tensor(x.copy()) if _steps_back(x) else None
+
     def array(self, tensor: torch.Tensor, like: Any) -> Any:
         return self._from_dlpack(tensor)
 
@@ -98,6 +122,16 @@ class Interface(Library):
 
     def tensor(self, x: Any) -> torch.Tensor:
         return torch.as_tensor(_Writable(x))
+
+    def copied(self, x: Any) -> torch.Tensor | None:
+        if not _steps_back(x):
+            return None
+        forward = _Writable(x)
+        interface = forward.__cuda_array_interface__  # type: ignore[attr-defined]  # set by name
+        steps = interface["strides"]
+        first = sum((size - 1) * step for size, step in zip(interface["shape"], steps, strict=True) if step < 0)
+        interface |= {"strides": tuple(map(abs, steps)), "data": (interface["data"][0] + first, False)}
+        return torch.as_tensor(forward).flip([axis for axis, step in enumerate(steps) if step < 0])
 
     def array(self, tensor: torch.Tensor, like: Any) -> Any:
         return tensor
@@ -134,6 +168,13 @@ class _Writable:
         setattr(self, name, {**interface, "data": (interface["data"][0], False)})
 
 
+def _steps_back(x: Any) -> bool:
+    """Whether an array has a negative stride."""
+    if (steps := getattr(x, "strides", None)) is None:
+        steps = getattr(x, "__cuda_array_interface__", {}).get("strides")
+    return isinstance(steps, tuple) and any(step < 0 for step in steps)
+
+
 _libraries: dict[type, Library] = {}
 
 
@@ -149,6 +190,11 @@ def library_of(x: Any, name: str) -> Library:
 def _library_of(x: Any, name: str) -> Library:
     kind, numpy = type(x), sys.modules.get("numpy")
     module = kind.__module__.partition(".")[0]
+    if _is_tracer(x):
+        raise InputTypeError(
+            f"{name} is a {kind.__name__}: under jax.jit, jax.grad and jax.vmap an array has no memory; call through "
+            "jax.pure_callback, and for a gradient within jax.custom_vjp"
+        )
     if numpy is not None and isinstance(x, numpy.ma.MaskedArray):
         raise InputTypeError(f"{name} is a masked array, and a kernel sees no mask; pass x.filled(...)")
     if numpy is not None and isinstance(x, numpy.ndarray):
@@ -159,21 +205,29 @@ def _library_of(x: Any, name: str) -> Library:
         return Library()
     if hasattr(kind, "__cuda_array_interface__"):
         return Numba() if module == "numba" else Interface()
+    remedy = "torch.tensor(x)" if isinstance(x, list | tuple | int | float) else "a tensor or an array made of it"
     raise InputTypeError(
         f"{name} must be a torch.Tensor or an array with __dlpack__ or __cuda_array_interface__, got {_kind(x)}; "
-        "where another library can make a tensor, pass torch.from_dlpack(x)"
+        f"pass {remedy}"
     )
 
 
-def _tensor(x: Any, name: str, library: Library) -> torch.Tensor:
-    if any(step < 0 for step in getattr(x, "strides", None) or ()):
-        raise InputTypeError(f"{name} has a negative stride, which torch has not; pass x.copy()")
+def _is_tracer(x: Any) -> bool:
+    """Whether JAX traces what is done with x, which has no memory then."""
+    core = sys.modules.get("jax.core")
+    return core is not None and isinstance(x, core.Tracer)
+
+
+def _tensor(x: Any, name: str, library: Library) -> tuple[torch.Tensor, bool]:
+    """An array as a tensor, and whether that is a copy."""
     try:
-        return library.tensor(x)
+        copy = library.copied(x)
+        return (library.tensor(x), False) if copy is None else (copy, True)
     except Exception as error:  # what another library may raise
         said = str(error).partition("\n")[0]
         raise InputTypeError(
-            f"{name} is a {_kind(x)} that torch.from_dlpack(x) can't read: {type(error).__name__}: {said}"
+            f"{name} is a {_kind(x)} that torch can't read: {type(error).__name__}: {said}; convert it to a dtype that "
+            "the operation takes"
         ) from error
 
 
@@ -234,6 +288,7 @@ def called(
     Raises InputTypeError, OutputError, DeviceError, and what a call on tensors raises.
     """
     first = inputs[0]
+    dim = dim if plain_dim(dim) else plainer(dim, op.several_axes)
     library: Any = _libraries.get(type(first))
     key: tuple[object, ...] | None = None
     if isinstance(library, CuPy) and out is None and not backend._chosen() and plain_dim(dim) and type(variant) is str:
@@ -263,13 +318,19 @@ def called(
             if isinstance(x, torch.Tensor) or type(library_of(x, name)) is not type(library):
                 raise _mixed(names, inputs)
     with _on(library.stream(first), first):
-        tensors = tuple(_tensor(x, name, library) for x, name in zip(inputs, names, strict=True))
+        read = [_tensor(x, name, library) for x, name in zip(inputs, names, strict=True)]
+        tensors = tuple(tensor for tensor, _ in read)
+        if (kind := tensors[0].device.type) not in backend.devices:
+            raise DeviceError(
+                f"backend {backend.name!r} takes arrays on {' or '.join(backend.devices)} here, got one on {kind}; "
+                f"call kernelzoo.{op.name}, which takes a backend for {kind}, or move the array"
+            )
         into = None if out is None else _outs(op, out, library, first)
         launch, made = backend._bound(op, tensors, dim, keepdim, scalars, variant, into)
         if out is not None:
             return out
         arrays = tuple(library.array(tensor, first) for tensor in made)
-        if key is not None:
+        if key is not None and not any(copy for _, copy in read):
             results = [(array.shape, array.dtype) for array in arrays]
             backend._launches.keep_arrays(key, launch, tensors[0], results)
     return arrays[0] if len(arrays) == 1 else arrays
@@ -291,7 +352,13 @@ def _outs(op: Operation, out: Any, library: Library, first: Any) -> Any:
             raise OutputError(f"{name} must be a {_kind(first)}, as the input is; got a {_kind(array)}")
         if not library.writable(array):
             raise OutputError(f"{name} is read-only; call it without out=")
-        tensors.append(_tensor(array, name, library))
+        tensor, copy = _tensor(array, name, library)
+        if copy:
+            raise OutputError(
+                f"{name} has a negative stride, the other byte order or unaligned elements, which no kernel writes; "
+                f"call without out=, and assign the result to {name}[...]"
+            )
+        tensors.append(tensor)
     return tuple(tensors) if several else tensors[0]
 
 
@@ -301,4 +368,4 @@ def _kind(x: Any) -> str:
 
 def _mixed(names: Sequence[str], inputs: Sequence[Any]) -> InputTypeError:
     given = ", ".join(f"{name} is a {_kind(x)}" for name, x in zip(names, inputs, strict=True))
-    return InputTypeError(f"all inputs must be tensors, or arrays of one library: {given}")
+    return InputTypeError(f"all inputs must be tensors, or arrays of one library: {given}; convert some of them")

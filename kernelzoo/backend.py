@@ -28,7 +28,7 @@ class Backend:
     runs on the caller's current stream without synchronising, and returns a contiguous tensor (or ``out``).
     ``variant`` names the algorithm; ``"auto"`` chooses one for the problem and takes every legal input. An array of
     NumPy, CuPy, Numba or JAX, or of any library with DLPack, is read in place, and the result is one of that library.
-    ``axis`` is another name of ``dim``. A backend is pickled by its name.
+    ``axis`` is another name of ``dim``, ``keepdims`` of ``keepdim``. A backend is pickled by its name.
 
     Errors: UnknownNameError (variant), InputTypeError, AxisError, DeviceError, GradientError, OutputError,
     UnsupportedProblemError (a named variant only).

@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from kernelzoo.errors import AxisError
+from kernelzoo.errors import AxisError, InputTypeError
 from kernelzoo.operations import Dims, Operation
 
 if TYPE_CHECKING:
@@ -37,8 +37,8 @@ def is_plain(op: Operation) -> bool:
 
 
 def signature_of(op: Operation) -> inspect.Signature:
-    """Of the function: inputs, ``dim`` and ``keepdim`` where it has them; by name ``axis``, scalars, ``dtype``,
-    ``variant`` and ``out``."""
+    """Of the function: inputs, ``dim`` and ``keepdim`` where it has them; by name ``axis``, ``keepdims``, scalars,
+    ``dtype``, ``variant`` and ``out``."""
 
     def named(name: str, default: Any) -> inspect.Parameter:
         return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default)
@@ -48,7 +48,7 @@ def signature_of(op: Operation) -> inspect.Signature:
 
     parameters = [placed(name) for name in op.inputs]
     parameters += [placed("dim", -1)] * op.by_rows + [placed("keepdim", False)] * op.reduces
-    parameters += [named("axis", _DIM)] * op.by_rows
+    parameters += [named("axis", _DIM)] * op.by_rows + [named("keepdims", None)] * op.reduces
     parameters += [named(name, scalar.default) for name, scalar in op.scalars.items()]
     parameters += [named("dtype", None)] * op.converts
     return inspect.Signature([*parameters, named("variant", "auto"), named("out", None)])
@@ -66,6 +66,17 @@ def _axis(dim: Any, axis: Any) -> Any:
     if type(dim) is not int or dim != -1:
         raise AxisError(f"axis is another name of dim; got both, dim={dim!r} and axis={axis!r}")
     return axis
+
+
+def _keeps(keepdim: Any, keepdims: Any) -> Any:
+    """What a call says under either name. Raises InputTypeError where it says two things."""
+    if keepdims is None:
+        return False if keepdim is None else keepdim
+    if not isinstance(keepdims, bool):
+        raise InputTypeError(f"keepdims is a bool, got {keepdims!r}")
+    if keepdim is not None and keepdim is not keepdims:
+        raise InputTypeError(f"keepdims is another name of keepdim; got {keepdim=} and {keepdims=}; pass one of them")
+    return keepdims
 
 
 def _converted(x: Any, dtype: Any) -> Any:
@@ -106,12 +117,17 @@ def method_of(op: Operation) -> Callable[..., Any]:
             self: Any,
             x: Any,
             dim: Dims = -1,
-            keepdim: bool = False,
+            keepdim: bool | None = None,
             *,
             axis: Any = _DIM,
+            keepdims: bool | None = None,
             variant: str = "auto",
             out: Any = None,
         ) -> Any:
+            if keepdims is not None:
+                keepdim = _keeps(keepdim, keepdims)
+            elif keepdim is None:  # not given, which False would not tell
+                keepdim = False
             return self._run(op, x, dim if axis is _DIM else _axis(dim, axis), keepdim, variant, out)
 
     elif is_plain(op) and op.converts:
@@ -139,6 +155,8 @@ def method_of(op: Operation) -> Callable[..., Any]:
         parameters = signature.parameters
         placed = tuple(p.name for p in parameters.values() if p.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD)
         defaults = {p.name: p.default for p in parameters.values() if p.default is not _NEEDED}
+        if op.reduces:
+            defaults["keepdim"] = None
         known = dict.fromkeys(parameters)
 
         def made(self: Any, *given: Any, **named: Any) -> Any:
@@ -153,7 +171,7 @@ def method_of(op: Operation) -> Callable[..., Any]:
                 op,
                 tuple([said[name] for name in names]),
                 dim if axis is _DIM else _axis(dim, axis),
-                said.get("keepdim", False),
+                _keeps(said.get("keepdim", False), said.get("keepdims")),
                 {name: said[name] for name in scalars},
                 said["variant"],
                 said["out"],

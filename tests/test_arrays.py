@@ -117,6 +117,47 @@ def test_numpy_in_place(backend: str) -> None:
     assert owner.min(np.array(3.0)) == 3.0
 
 
+def odd_layouts(library: str, device: str) -> dict[str, Any]:
+    """Arrays that no tensor can lie as, which are copied."""
+    whole = values(6, 10, 8)
+    reversed_ = {
+        "first": np.s_[::-1],
+        "all": np.s_[::-1, ::-2, ::-3],
+        "last": np.s_[2, :, ::-1],
+        "none": np.s_[3:3, ::-1],
+    }
+    if library == "dlpack":
+        return {name: Other(whole[at]) for name, at in reversed_.items()}
+    on_it = MAKERS[library](whole, device)
+    found = {name: on_it[at] for name, at in reversed_.items()}
+    if library == "numpy":
+        record = np.zeros((4, 9), "u1, f4")  # whose strides are no multiple of four
+        record["f1"] = values(4, 9)
+        found |= {"big-endian": whole.astype(">f4"), "one": np.array(3.0, ">f8"), "record": record["f1"]}
+    return found
+
+
+COPIED = [(backend, library) for backend in HOST for library in ("numpy", "dlpack")]
+COPIED += [(backend, library) for backend in CUDA for library in ("cupy", "numba")]
+
+
+@pytest.mark.parametrize(("backend", "library"), COPIED, ids=str)
+def test_layouts_that_no_tensor_has_are_copied(backend: str, library: str) -> None:
+    """Each time, since what is kept for the layout of the copy is not for the array's own."""
+    owner = kernelzoo.get(backend)
+    for name, x in odd_layouts(library, DEVICES[backend]).items():
+        given = x._x if isinstance(x, Other) else as_numpy(x)
+        native = given.astype(given.dtype.newbyteorder("="))
+        before = given.copy()
+        for _ in range(3):
+            found = as_numpy(owner.softmax(x))
+            np.testing.assert_allclose(found, torch.softmax(torch.tensor(native.copy()), -1), rtol=1e-5, err_msg=name)
+            assert found.dtype == native.dtype and found.dtype.isnative
+        if given.size:
+            assert np.array_equal(as_numpy(owner.min(x, axis=None)), given.min())
+        assert np.array_equal(given, before)
+
+
 @pytest.mark.parametrize("backend", HOST)
 def test_bfloat16_of_numpy(backend: str) -> None:
     dtype = imported("ml_dtypes").bfloat16
@@ -173,11 +214,9 @@ def test_what_is_refused_by_name(backend: str) -> None:
     read_only = values(3, 4)
     read_only.setflags(write=False)
     for wrong, says in (
-        ([1.0, 2.0], "torch.from_dlpack"),
-        (3.0, "torch.from_dlpack"),
-        (None, "torch.from_dlpack"),
-        (x[::-1], "negative stride"),
-        (x.astype(">f4"), "byte order"),
+        ([1.0, 2.0], r"pass torch\.tensor\(x\)"),
+        (3.0, r"pass torch\.tensor\(x\)"),
+        (None, "__dlpack__"),
         (np.array(["a"]), "can't read"),
         (np.ma.array(x), "masked"),
         (x.astype(np.complex64), "complex64"),
@@ -191,7 +230,7 @@ def test_what_is_refused_by_name(backend: str) -> None:
     with pytest.raises(OutputError, match=r"must be a dense torch\.Tensor"):
         owner.softmax(tensor, out=x)
     if "cpu" not in owner.devices:
-        with pytest.raises(DeviceError):
+        with pytest.raises(DeviceError, match=r"call kernelzoo\.softmax"):
             owner.softmax(x)
         return
     with pytest.raises(OutputError, match="read-only"):
@@ -200,6 +239,9 @@ def test_what_is_refused_by_name(backend: str) -> None:
         owner.softmax(x, out=tensor)
     with pytest.raises(OutputError, match="overlap"):
         owner.softmax(x, out=x)
+    for unwritten in (np.empty((3, 4), np.float32)[::-1], np.empty((3, 4), ">f4")):
+        with pytest.raises(OutputError, match=r"without out=, and assign the result to out\[\.\.\.\]"):
+            owner.softmax(x, out=unwritten)
     with pytest.raises(EmptyReductionError):
         owner.min(np.empty((2, 0)))
 
@@ -208,12 +250,35 @@ def test_what_is_refused_by_name(backend: str) -> None:
 def test_jax_s_traces_and_outputs_are_refused(backend: str) -> None:
     jax, call = imported("jax"), kernelzoo.get(backend).softmax
     x = jax_array(values(3, 4), "cpu")
-    with pytest.raises(InputTypeError, match="Tracer"):
-        jax.jit(call)(x)
-    with pytest.raises(InputTypeError, match="Tracer"):
-        jax.jit(kernelzoo.softmax)(x)
+    for transform in (jax.jit, jax.vmap, jax.grad):
+        for traced in (call, kernelzoo.softmax, lambda x: kernelzoo.softmax(x, dtype="float32")):
+            with pytest.raises(InputTypeError, match=r"Tracer.*jax\.pure_callback"):
+                transform(traced)(x)
+    with pytest.raises(InputTypeError, match=r"jax\.pure_callback"):
+        jax.jit(lambda x, y: kernelzoo.get(backend).softmax_backward(y, x))(x, x)
     with pytest.raises(OutputError, match="read-only"):
         call(x, out=x)
+
+
+@pytest.mark.parametrize("backend", HOST)
+def test_the_remedy_for_jax_s_traces(backend: str) -> None:
+    jax, owner = imported("jax"), kernelzoo.get(backend)
+
+    def callback(of: Callable[..., Any], *arrays: Any) -> Any:
+        result = jax.ShapeDtypeStruct(arrays[0].shape, arrays[0].dtype)
+        return jax.pure_callback(of, result, *arrays, vmap_method="expand_dims")
+
+    def forward(x: Any) -> Any:
+        y = softmax(x)
+        return y, y
+
+    softmax = jax.custom_vjp(lambda x: callback(owner.softmax, x))
+    softmax.defvjp(forward, lambda y, grad: (callback(owner.softmax_backward, grad, y),))
+    x = jax_array(values(3, 4), "cpu")
+    for transform, right in ((jax.jit, owner.softmax(x)), (jax.vmap, owner.softmax(x))):
+        np.testing.assert_array_equal(transform(softmax)(x), right)
+    square = jax.grad(lambda x, of: (of(x) ** 2).sum())
+    np.testing.assert_allclose(square(x, softmax), square(x, jax.nn.softmax), atol=1e-6)
 
 
 def test_arrays_within_torch_compile_are_refused() -> None:
@@ -337,6 +402,65 @@ def test_axes_by_other_names(backend: str) -> None:
     for wrong in (True, 1.0, [True], "0", [[0]], torch.tensor(0), 3, [0, 0]):
         with pytest.raises(AxisError):
             owner.min(x, wrong)
+
+
+@pytest.mark.parametrize(("backend", "library"), [*PAIRS, *((backend, "dlpack") for backend in HOST)], ids=str)
+def test_axes_of_arrays_by_other_names(backend: str, library: str) -> None:
+    """As those of a tensor, the second call by a launch that may be kept."""
+    owner, given = kernelzoo.get(backend), values(3, 4, 5)
+    x = Other(given) if library == "dlpack" else MAKERS[library](given, DEVICES[backend])
+    softmax, least = torch.softmax(torch.tensor(given), 1), given.min((0, 1))
+    for one in (1, np.int64(1), np.int32(-2)):
+        for found in (owner.softmax(x, one), owner.softmax(x, axis=one), owner.softmax(x, axis=one, out=None)):
+            np.testing.assert_allclose(as_numpy(found), softmax, rtol=1e-5)
+    for two in ((0, 1), [0, 1], [np.int64(0), -2], (np.int64(0), np.int64(1))):
+        assert np.array_equal(as_numpy(owner.min(x, two)), least)
+        assert np.array_equal(as_numpy(owner.min(x, axis=two, out=None)), least)
+    for axes in (None, (), []):
+        assert as_numpy(kernelzoo.min(x, axis=axes)) == given.min()
+        assert tuple(owner.min(x, axis=axes, keepdims=True).shape) == (1, 1, 1)
+    for wrong in (None, [0], 1.0, np.True_, "0", 3):
+        with pytest.raises(AxisError):
+            owner.softmax(x, wrong)
+    for wrong in (True, [True], "0", [0, 0], 3):
+        with pytest.raises(AxisError):
+            owner.min(x, axis=wrong)
+
+
+@pytest.mark.parametrize("backend", DEVICES)
+def test_keepdims_is_another_name_of_keepdim(backend: str) -> None:
+    owner, device = kernelzoo.get(backend), DEVICES[backend]
+    library = "numpy" if device == "cpu" else "cupy"
+    for x in (
+        torch.tensor(values(3, 4), device=device),
+        *([] if owner.emulator else [MAKERS[library](values(3, 4), device)]),
+    ):
+        for call in (owner.min, kernelzoo.min, lambda x, *given, **named: owner.vecdot(x, x, *given, **named)):
+            for kept in ({"keepdims": True}, {"keepdims": True, "keepdim": True}):
+                assert tuple(call(x, **kept).shape) == (3, 1)
+            for gone in ({"keepdims": False}, {"keepdims": False, "keepdim": False}, {"keepdims": None}):
+                assert tuple(call(x, **gone).shape) == (3,)
+            for differ in (True, False):
+                with pytest.raises(InputTypeError, match="another name of keepdim"):
+                    call(x, keepdim=differ, keepdims=not differ)
+                with pytest.raises(InputTypeError, match="another name of keepdim"):
+                    call(x, -1, differ, keepdims=not differ)
+            with pytest.raises(InputTypeError, match="keepdims is a bool"):
+                call(x, keepdims=1)
+        with pytest.raises(TypeError, match="keepdims"):
+            owner.softmax(x, keepdims=True)
+
+
+def test_an_operation_s_input_is_not_called_keepdims() -> None:
+    with pytest.raises(kernelzoo.RegistrationError, match="a name that a call needs"):
+
+        @kernelzoo.operation()
+        class named:
+            keepdims = kernelzoo.Input("outer n inner")
+            out = kernelzoo.Output("outer n inner")
+
+            def reference(keepdims: torch.Tensor) -> torch.Tensor:  # type: ignore[misc]  # noqa: N805
+                return keepdims
 
 
 @pytest.mark.parametrize("backend", DEVICES)

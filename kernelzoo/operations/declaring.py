@@ -147,7 +147,8 @@ def _faults(
     hooks: dict[str, Any],
 ) -> Sequence[tuple[object, str]]:
     """What may be wrong, and whether it is."""
-    taken = {"self", "dim", "keepdim", "axis", "dtype", "variant", "out", "n", "unit", "ref", "tiny", "generator"}
+    taken = {"self", "dim", "keepdim", "axis", "keepdims", "dtype", "variant", "out"}
+    taken |= {"n", "unit", "ref", "tiny", "generator"}
     by_rows = bool(inputs) and next(iter(inputs.values())).names == ROW
     allowed = (ROW, ("outer", "inner"), ("n",), ())
     tensors: dict[str, Input | Output] = {**inputs, **outputs}
