@@ -20,6 +20,13 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from kernelzoo import backend as backend
+    from kernelzoo import definitions as definitions
+    from kernelzoo import device as device
+    from kernelzoo import errors as errors
+    from kernelzoo import launch as launch
+    from kernelzoo import operations as operations
+    from kernelzoo import registry as registry
     from kernelzoo.backend import Backend, get
     from kernelzoo.definitions import export_definition, load_definition, load_solution
     from kernelzoo.errors import (
@@ -40,6 +47,17 @@ if TYPE_CHECKING:
     )
     from kernelzoo.operations import FLOATS, INTEGERS, Input, Output, Scalar, operation
     from kernelzoo.registry import Implementation, backends, chooser, implementation, implementations, register
+    from kernelzoo.signatures import min as min
+    from kernelzoo.signatures import min_backward as min_backward
+    from kernelzoo.signatures import min_backward_counts as min_backward_counts
+    from kernelzoo.signatures import min_backward_finish as min_backward_finish
+    from kernelzoo.signatures import softmax as softmax
+    from kernelzoo.signatures import softmax_backward as softmax_backward
+    from kernelzoo.signatures import softmax_backward_finish as softmax_backward_finish
+    from kernelzoo.signatures import softmax_finish as softmax_finish
+    from kernelzoo.signatures import softmax_merge as softmax_merge
+    from kernelzoo.signatures import softmax_pairs as softmax_pairs
+    from kernelzoo.signatures import vecdot as vecdot
 
 __version__ = "0.2.0"
 
@@ -89,7 +107,7 @@ _HOMES = {
 _MODULES = ("backend", "definitions", "device", "errors", "launch", "operations", "registry")
 
 
-def __getattr__(name: str) -> Any:
+def _found(name: str) -> Any:
     if name in _MODULES:  # import kernelzoo; kernelzoo.errors
         return importlib.import_module(f"kernelzoo.{name}")
     if name not in __all__:
@@ -100,6 +118,10 @@ def __getattr__(name: str) -> Any:
     home = next((module for module, names in _HOMES.items() if name in names), "errors")
     value = globals()[name] = getattr(importlib.import_module(f"kernelzoo.{home}"), name)
     return value
+
+
+if not TYPE_CHECKING:  # which would take any name to be there
+    __getattr__ = _found
 
 
 def __dir__() -> list[str]:

@@ -13,15 +13,19 @@ from kernelzoo.errors import BackendUnavailableError, DeviceError, RegistrationE
 from kernelzoo.interrupts import uninterrupted
 from kernelzoo.kept import Launches
 from kernelzoo.launch import Launch
-from kernelzoo.methods import constant, empty_strided, function_of, lookup, method_of
+from kernelzoo.methods import constant, empty_strided, function_of, lookup, method_of, pickled
 from kernelzoo.operations import Dims, Operation
 from kernelzoo.operations.arguments import is_followed, plain_dim, plainer
 
 if TYPE_CHECKING:
     import torch
 
+    from kernelzoo.signatures import Operations
+else:
+    Operations = object  # the methods of operations come with them
 
-class Backend:
+
+class Backend(Operations):
     """The operations in one kernel language; ``kernelzoo.get(name)`` makes it.
 
     Every method takes a dense torch tensor of any rank and any strides on one of :attr:`devices`, never changes it,
@@ -77,12 +81,8 @@ class Backend:
     def __repr__(self) -> str:
         return f"<kernelzoo backend {self.name!r} on {', '.join(self.devices)}>"
 
-    if TYPE_CHECKING:  # the methods of operations, which come with them
-
-        def __getattr__(self, name: str) -> Any: ...
-
-    def __reduce__(self) -> tuple[Callable[[str], Backend], tuple[str]]:
-        return get, (self.name,)
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+        return pickled(self.name, self._binds)
 
     def variants(self, op: str) -> tuple[str, ...]:
         """Names of the variants of one operation, sorted. Raises UnknownNameError."""

@@ -7,10 +7,28 @@ before anything is launched. One class stands apart: a ContractError is what a c
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 
-class KernelZooError(Exception):
+class Pickled:
+    """An exception that is pickled and copied with its message and its fields, whatever its class is made with. Stands
+    before the builtin among a class's bases.
+
+    Python's own way calls the class with the message alone: in a process pool, which then waits for ever.
+    """
+
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
+        return _made_again, (type(self), *self.args), vars(self)  # type: ignore[attr-defined]  # an exception's
+
+
+def _made_again(cls: type[Any], *args: Any) -> Any:
+    error = BaseException.__new__(cls, *args)
+    super(Pickled, error).__init__(*args)
+    return error
+
+
+class KernelZooError(Pickled, Exception):
     """Base of every error raised on purpose by kernelzoo."""
 
 
@@ -160,7 +178,7 @@ KINDS = (
 """The kinds of findings, worst first: harm to other memory or processes, wrong results, then errors that show."""
 
 
-class ContractError(AssertionError):
+class ContractError(Pickled, AssertionError):
     """What a check finds wrong with a kernel. It is no KernelZooError: the caller did nothing wrong."""
 
     def __init__(

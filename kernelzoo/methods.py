@@ -3,12 +3,14 @@ docstring made from the operation's class."""
 
 from __future__ import annotations
 
+import importlib
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kernelzoo.errors import AxisError, InputTypeError
-from kernelzoo.operations import Dims, Operation
+from kernelzoo.operations import BUILT_IN, OPERATIONS, Dims, Operation
 
 if TYPE_CHECKING:
     import torch
@@ -195,7 +197,52 @@ def function_of(op: Operation, best: Callable[[str, Any], Any]) -> Callable[...,
         def made(*given: Any, **named: Any) -> Any:
             return getattr(best(name, given[0] if given else named.get(first)), name)(*given, **named)
 
-    return _named(made, op, method=False)
+    _named(made, op, method=False)
+    return made if name in BUILT_IN else Declared(made, op)
+
+
+class Declared:
+    """The public function of an operation that anybody's module declares. Another process that gets it by pickle
+    imports that module first: an attribute of this package, as which a function is pickled, is not there before."""
+
+    def __init__(self, call: Callable[..., Any], op: Operation) -> None:
+        self._call, self._declared_in = call, op.module
+        self.__name__, self.__qualname__ = call.__name__, call.__qualname__
+        self.__module__, self.__doc__ = call.__module__, call.__doc__
+        self.__signature__ = inspect.signature(call)
+
+    def __call__(self, *given: Any, **named: Any) -> Any:
+        return self._call(*given, **named)
+
+    def __repr__(self) -> str:
+        return f"<function {self.__module__}.{self.__name__}>"
+
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[str, str]]:
+        return unpickled_function, (self._declared_in, self.__name__)
+
+
+def unpickled_function(module: str, name: str) -> Any:
+    """The public function of an operation that a module declares."""
+    importlib.import_module(module)
+    return getattr(importlib.import_module(_PACKAGE), name)
+
+
+def pickled(backend: str, binds: Mapping[tuple[str, str], Any]) -> tuple[Callable[..., Any], tuple[str, list[str]]]:
+    """What pickle keeps of a backend with these implementations: its name, and the modules of others that declare or
+    register what it has."""
+    modules = {bind.__module__ for bind in binds.values()} | {OPERATIONS[op].module for op, _ in binds}
+    return unpickled_backend, (backend, sorted(name for name in modules if not name.startswith(f"{_PACKAGE}.")))
+
+
+def unpickled_backend(name: str, modules: Sequence[str]) -> Any:
+    """The backend of that name, after these modules were imported, where they can be."""
+    for module in modules:
+        with suppress(ImportError):
+            importlib.import_module(module)
+    return importlib.import_module(f"{_PACKAGE}.backend").get(name)
+
+
+_PACKAGE = __name__.partition(".")[0]
 
 
 def _named(made: Any, op: Operation, *, method: bool) -> Callable[..., Any]:
@@ -204,6 +251,8 @@ def _named(made: Any, op: Operation, *, method: bool) -> Callable[..., Any]:
         self = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
         own = own.replace(parameters=[self, *own.parameters.values()])
     made.__name__, made.__doc__, made.__signature__ = op.name, op.doc, own
+    # By these it is pickled.
+    made.__module__ = f"{_PACKAGE}.backend" if method else _PACKAGE
     made.__qualname__ = f"Backend.{op.name}" if method else op.name
     found: Callable[..., Any] = made
     return found

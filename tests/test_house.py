@@ -20,7 +20,7 @@ LONGEST = 400
 
 # From the ground up: a module imports from its own floor and from those below it.
 FLOORS = (
-    ("errors",),
+    ("errors", "signatures"),
     ("children", "files", "interrupts", "terminal", "user_cache"),
     ("launch", "device", "layout"),
     ("tables",),

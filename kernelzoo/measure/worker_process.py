@@ -23,7 +23,7 @@ from types import TracebackType
 from typing import IO, Any, Self
 
 from kernelzoo import children, operations
-from kernelzoo.errors import CacheWarning, KernelZooError
+from kernelzoo.errors import CacheWarning, KernelZooError, Pickled
 from kernelzoo.files import printable
 from kernelzoo.measure.gpus import Gpu
 
@@ -51,7 +51,7 @@ class GuardError(KernelZooError, RuntimeError):
     """The measuring process can't start, or refuses a request."""
 
 
-class DiedError(Exception):
+class DiedError(Pickled, Exception):
     """The process died or was killed; ``id`` is the implementation that it was running, or ""."""
 
     def __init__(self, id: str, reason: str) -> None:

@@ -105,6 +105,7 @@ def operation(
         known = declared.get(made.name)
         if known is not None and known.hooks["reference"].__code__ != made.hooks["reference"].__code__:
             raise RegistrationError(f"there is an operation {made.name!r} already; choose another name")
+        made.module = cls.__module__
         declared[made.name] = made
         for tell in on_declared:
             tell(made)

@@ -65,6 +65,8 @@ class Signature:
         self.name = name
         """Of the method of a backend that calls it."""
         self.doc = doc
+        self.module = ""
+        """That of its class; "" where another process described it."""
         self.inputs, self.scalars, self.outputs = dict(inputs), dict(scalars), dict(outputs)
         self.dtypes = dtypes
         """Names of the dtypes of the first input, without ``torch.``."""

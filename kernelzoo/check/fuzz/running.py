@@ -21,7 +21,7 @@ from kernelzoo.check.fuzz.case import FAULTS, Case, Layout, contiguous
 from kernelzoo.check.fuzz.faulty import FAULTY, Call
 from kernelzoo.check.fuzz.placing import Placed, bits
 from kernelzoo.device import device_lives
-from kernelzoo.errors import BackendUnavailableError, UnsupportedProblemError
+from kernelzoo.errors import BackendUnavailableError, Pickled, UnsupportedProblemError
 from kernelzoo.operations import Arguments, Bounds, Expected
 from kernelzoo.operations.memory import overlaps_itself
 from kernelzoo.registry import Implementation
@@ -308,7 +308,7 @@ def _check_result(
         raise AssertionError(f"{what} shares memory with the input")
 
 
-class _RaisedError(Exception):
+class _RaisedError(Pickled, Exception):
     """A call raised what it may not, for all that is known of it."""
 
     def __init__(self, words: str, error: Exception) -> None:

@@ -1,0 +1,237 @@
+"""The operations of this package for type checkers alone: nothing imports this as it runs. What it says follows from
+an operation's own class, as :func:`kernelzoo.methods.signature_of` has it at run time.
+
+Tensors give tensors, arrays of NumPy arrays of NumPy. What another library's arrays give is not followed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol, TypeAlias, TypeVar, overload
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+Axis: TypeAlias = "int | np.integer[Any]"
+Axes: TypeAlias = "Axis | Sequence[Axis] | None"
+
+
+class DLPack(Protocol):
+    """An array of any library."""
+
+    def __dlpack_device__(self) -> Any: ...
+
+
+class CudaArray(Protocol):
+    """An array on a GPU of a library without DLPack."""
+
+    @property
+    def __cuda_array_interface__(self) -> Any: ...
+
+
+Other: TypeAlias = DLPack | CudaArray
+T = TypeVar("T", torch.Tensor, "npt.NDArray[Any]")
+U = TypeVar("U", torch.Tensor, "npt.NDArray[Any]", Other)
+
+
+class Softmax(Protocol):
+    @overload
+    def __call__(
+        self,
+        x: T,
+        dim: Axis = -1,
+        *,
+        axis: Axis = ...,
+        dtype: torch.dtype | npt.DTypeLike | None = None,
+        variant: str = "auto",
+        out: T | None = None,
+    ) -> T: ...
+
+    @overload
+    def __call__(
+        self, x: Other, dim: Axis = -1, *, axis: Axis = ..., dtype: Any = None, variant: str = "auto", out: Any = None
+    ) -> Any: ...
+
+
+class Min(Protocol):
+    @overload
+    def __call__(
+        self,
+        x: T,
+        dim: Axes = -1,
+        keepdim: bool = False,
+        *,
+        axis: Axes = ...,
+        keepdims: bool | None = None,
+        variant: str = "auto",
+        out: T | None = None,
+    ) -> T: ...
+
+    @overload
+    def __call__(
+        self,
+        x: Other,
+        dim: Axes = -1,
+        keepdim: bool = False,
+        *,
+        axis: Axes = ...,
+        keepdims: bool | None = None,
+        variant: str = "auto",
+        out: Any = None,
+    ) -> Any: ...
+
+
+class SoftmaxBackward(Protocol):
+    @overload
+    def __call__(
+        self, grad: T, y: T, dim: Axis = -1, *, axis: Axis = ..., variant: str = "auto", out: T | None = None
+    ) -> T: ...
+
+    @overload
+    def __call__(
+        self, grad: Other, y: Other, dim: Axis = -1, *, axis: Axis = ..., variant: str = "auto", out: Any = None
+    ) -> Any: ...
+
+
+class MinBackward(Protocol):
+    @overload
+    def __call__(
+        self, x: T, y: T, grad: T, dim: Axis = -1, *, axis: Axis = ..., variant: str = "auto", out: T | None = None
+    ) -> T: ...
+
+    @overload
+    def __call__(
+        self,
+        x: Other,
+        y: Other,
+        grad: Other,
+        dim: Axis = -1,
+        *,
+        axis: Axis = ...,
+        variant: str = "auto",
+        out: Any = None,
+    ) -> Any: ...
+
+
+class SoftmaxPairs(Protocol):
+    def __call__(
+        self,
+        x: U,
+        dim: Axis = -1,
+        keepdim: bool = False,
+        *,
+        axis: Axis = ...,
+        keepdims: bool | None = None,
+        variant: str = "auto",
+        out: tuple[U, U] | list[U] | None = None,
+    ) -> tuple[U, U]: ...
+
+
+class SoftmaxMerge(Protocol):
+    def __call__(
+        self,
+        maximum: U,
+        total: U,
+        dim: Axis = -1,
+        keepdim: bool = False,
+        *,
+        axis: Axis = ...,
+        keepdims: bool | None = None,
+        variant: str = "auto",
+        out: tuple[U, U] | list[U] | None = None,
+    ) -> tuple[U, U]: ...
+
+
+class SoftmaxFinish(Protocol):
+    def __call__(
+        self,
+        x: U,
+        maximum: U,
+        total: U,
+        dim: Axis = -1,
+        *,
+        axis: Axis = ...,
+        variant: str = "auto",
+        out: U | None = None,
+    ) -> U: ...
+
+
+class Vecdot(Protocol):
+    def __call__(
+        self,
+        x: U,
+        y: U,
+        dim: Axis = -1,
+        keepdim: bool = False,
+        *,
+        axis: Axis = ...,
+        keepdims: bool | None = None,
+        variant: str = "auto",
+        out: U | None = None,
+    ) -> U: ...
+
+
+class SoftmaxBackwardFinish(Protocol):
+    def __call__(
+        self, grad: U, y: U, total: U, dim: Axis = -1, *, axis: Axis = ..., variant: str = "auto", out: U | None = None
+    ) -> U: ...
+
+
+class MinBackwardCounts(Protocol):
+    def __call__(
+        self,
+        x: U,
+        y: U,
+        dim: Axis = -1,
+        keepdim: bool = False,
+        *,
+        axis: Axis = ...,
+        keepdims: bool | None = None,
+        variant: str = "auto",
+        out: U | None = None,
+    ) -> U: ...
+
+
+class MinBackwardFinish(Protocol):
+    def __call__(
+        self,
+        x: U,
+        y: U,
+        grad: U,
+        count: U,
+        dim: Axis = -1,
+        *,
+        axis: Axis = ...,
+        variant: str = "auto",
+        out: U | None = None,
+    ) -> U: ...
+
+
+softmax: Softmax
+min: Min
+softmax_backward: SoftmaxBackward
+min_backward: MinBackward
+softmax_pairs: SoftmaxPairs
+softmax_merge: SoftmaxMerge
+softmax_finish: SoftmaxFinish
+vecdot: Vecdot
+softmax_backward_finish: SoftmaxBackwardFinish
+min_backward_counts: MinBackwardCounts
+min_backward_finish: MinBackwardFinish
+
+
+class Operations:
+    """What a backend has of them."""
+
+    softmax: Softmax
+    min: Min
+    softmax_backward: SoftmaxBackward
+    min_backward: MinBackward
+    softmax_pairs: SoftmaxPairs
+    softmax_merge: SoftmaxMerge
+    softmax_finish: SoftmaxFinish
+    vecdot: Vecdot
+    softmax_backward_finish: SoftmaxBackwardFinish
+    min_backward_counts: MinBackwardCounts
+    min_backward_finish: MinBackwardFinish
