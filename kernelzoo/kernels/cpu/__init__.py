@@ -1,5 +1,8 @@
 """Numba on the host: parallel loops that LLVM vectorises. The default where there is no GPU."""
 
+import importlib
+from typing import Any
+
 from kernelzoo.errors import BackendUnavailableError
 from kernelzoo.registry import require
 
@@ -10,4 +13,45 @@ def probe() -> tuple[str, ...]:
     numba = require("cpu", "numba", "install it with: pip install 'kernelzoo[cpu]'")
     if numba.config.DISABLE_JIT:
         raise BackendUnavailableError("cpu", "NUMBA_DISABLE_JIT is set, and its kernels must be compiled", "unset it")
+    if missing := _no_threads(numba):
+        raise BackendUnavailableError("cpu", *missing)
     return ("cpu",)
+
+
+_MODULES = {"tbb": "tbbpool", "omp": "omppool", "workqueue": "workqueue"}
+_LAYERS = {
+    **{name: (name,) for name in _MODULES},
+    "safe": ("tbb",),
+    "threadsafe": ("tbb", "omp"),
+    "forksafe": ("tbb", "workqueue"),
+}
+"""What NUMBA_THREADING_LAYER may say beside "default", and which of Numba's layers then serve."""
+
+
+def _no_threads(numba: Any) -> tuple[str, str] | None:
+    """Why Numba can't start threads, and what to do; None if it can. It asks this at its first parallel loop, and
+    starts them; here none are."""
+    layer, order = str(numba.config.THREADING_LAYER).lower(), list(numba.config.THREADING_LAYER_PRIORITY)
+    if sorted(order) != sorted(_MODULES):
+        return (
+            f"NUMBA_THREADING_LAYER_PRIORITY is {' '.join(order)!r}",
+            f"unset it, or name {', '.join(_MODULES)} in it",
+        )
+    among = tuple(order) if layer == "default" else _LAYERS.get(layer, ())
+    if not among:
+        return f"NUMBA_THREADING_LAYER is {layer!r}", f"unset it, or set it to one of default, {', '.join(_LAYERS)}"
+    if "workqueue" in among or any(map(_loads, among)):  # which comes with Numba
+        return None
+    install = "pip install tbb, or " if "tbb" in among else ""
+    return f"NUMBA_THREADING_LAYER is {layer!r}, and {' or '.join(among)} can't be loaded", f"{install}unset it"
+
+
+def _loads(layer: str) -> bool:
+    try:
+        parallel = importlib.import_module("numba.np.ufunc.parallel")
+        if layer == "tbb":
+            parallel._check_tbb_version_compatible()
+        importlib.import_module(f"numba.np.ufunc.{_MODULES[layer]}")
+    except ImportError:
+        return False
+    return True

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from kernelzoo.errors import BackendUnavailableError
-from kernelzoo.kernels.shared import code_cache, triton_key
+from kernelzoo.kernels.shared import code_cache, triton_key, triton_needs
 from kernelzoo.kernels.shared.triton_version import newer, too_old
 from kernelzoo.registry import require
 
@@ -54,5 +54,7 @@ def probe() -> tuple[str, ...]:
             "hide that device with CUDA_VISIBLE_DEVICES, or use kernelzoo.get('triton')",
         )
     code_cache.for_language("TRITON_CACHE_DIR", Path(triton.knobs.cache.get_triton_dir("cache")))
+    if missing := triton_needs.lacking(triton):
+        raise unavailable(*missing)
     triton_key.keep()
     return ("cuda",)

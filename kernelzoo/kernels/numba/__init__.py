@@ -50,10 +50,16 @@ def probe() -> tuple[str, ...]:
     require("numba", "cuda.core", _INSTALL)
     driver = require("numba", "cuda.bindings.driver", _INSTALL)
     nvvm = require("numba", "numba.cuda.cudadrv.nvvm", _INSTALL)
-    try:
-        nvvm.NVVM()
-    except Exception as error:  # Numba raises one of several types of its own
-        raise BackendUnavailableError("numba", f"its compiler, libNVVM, can't be loaded: {error}", _INSTALL) from error
+    nvrtc = require("numba", "numba.cuda.cudadrv.nvrtc", _INSTALL)
+    for what, loads in (
+        ("its compiler, libNVVM,", nvvm.NVVM),
+        ("its compiler's library, libdevice,", nvvm.LibDevice),
+        ("NVRTC, which says what it compiles for,", nvrtc.get_lowest_supported_cc),
+    ):
+        try:
+            loads()
+        except Exception as error:  # Numba raises one of several types of its own
+            raise BackendUnavailableError("numba", f"{what} can't be loaded: {error}", _INSTALL) from error
     status, version = driver.cuDriverGetVersion()
     toolkit = cuda.runtime.get_version()
     if status or toolkit[0] > version // 1000:

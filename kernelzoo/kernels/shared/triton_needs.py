@@ -1,0 +1,65 @@
+"""What a first launch by Triton needs beside Triton, and an installation of it may lack."""
+
+import os
+import shutil
+import sysconfig
+from pathlib import Path
+from typing import Any
+
+MEND = "install gcc and Python's headers (python3-dev), or set CC to a C compiler"
+
+
+def lacking(triton: Any) -> tuple[str, str] | None:
+    """What is missing for a launch on a GPU, and what to do; None if nothing is. Nothing is compiled.
+
+    Triton launches through a module in C, which it compiles on first use and keeps in its cache; the assembler of
+    NVIDIA's is of its own package, or where an environment variable says.
+    """
+    import torch
+
+    if torch.version.hip is None:
+        from triton.backends.nvidia import driver
+
+        try:
+            _ = triton.knobs.nvidia.ptxas
+        except RuntimeError as error:
+            return f"Triton finds no assembler: {error}", "reinstall triton, or set TRITON_PTXAS_PATH to a ptxas"
+        try:
+            getattr(driver, "libcuda_dirs", list)()
+        except (AssertionError, OSError) as error:
+            said = " ".join(str(error).split())
+            return f"Triton finds no libcuda.so.1: {said}", "set TRITON_LIBCUDA_PATH to the folder that has it"
+    return _no_module(triton)
+
+
+def _no_module(triton: Any) -> tuple[str, str] | None:
+    """The same of the module through which it launches."""
+    if triton.knobs.build.impl is not None:
+        return None
+    given = os.environ.get("CC")  # which Triton takes as it is, even if it is no program's name
+    compiler = shutil.which(given) if given is not None else shutil.which("gcc") or shutil.which("clang")
+    scheme = sysconfig.get_default_scheme().replace("posix_local", "posix_prefix")  # as Triton does, for Debian's
+    headers = Path(sysconfig.get_paths(scheme)["include"])
+    if compiler is None:
+        reason = f"Triton needs a C compiler, and {'there is none' if given is None else f'CC={given} is none'}"
+    elif not (headers / "Python.h").exists():
+        reason = f"Triton compiles a module for Python, and its header Python.h is not in {headers}"
+    else:
+        return None
+    return None if _is_kept(triton) else (reason, MEND)
+
+
+def _is_kept(triton: Any) -> bool:
+    """Whether the module is in Triton's cache. Before 3.7 there was one for each kind of kernel."""
+    if triton.__version__.startswith("3.6."):
+        return False
+
+    def refuses(*_: Any) -> str:
+        raise RuntimeError("it is not in the cache")
+
+    with triton.knobs.build.scope():
+        triton.knobs.build.impl = refuses
+        try:
+            return triton.runtime.driver.active.utils is not None
+        except Exception:  # whatever a driver raises as it is made
+            return False

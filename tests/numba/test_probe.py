@@ -1,0 +1,36 @@
+"""The probe asks what a first compilation will: libNVVM, libdevice, and NVRTC, which says what Numba compiles for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+nvvm = pytest.importorskip("numba.cuda.cudadrv.nvvm", reason="numba-cuda is not installed")
+
+from numba import cuda  # noqa: E402
+from numba.cuda.cudadrv import nvrtc  # noqa: E402
+
+from kernelzoo.errors import BackendUnavailableError  # noqa: E402
+from kernelzoo.kernels.numba import probe  # noqa: E402
+
+
+@pytest.mark.skipif(bool(cuda.config.ENABLE_CUDASIM), reason="a simulator compiles nothing")
+@pytest.mark.parametrize(
+    ("module", "name", "says"),
+    [(nvvm, "NVVM", "libNVVM"), (nvvm, "LibDevice", "libdevice"), (nvrtc, "get_lowest_supported_cc", "NVRTC")],
+)
+def test_a_part_of_the_compiler_that_is_missing_is_named(
+    monkeypatch: pytest.MonkeyPatch, module: Any, name: str, says: str
+) -> None:
+    for about, value in (("is_available", True), ("device_count", 1), ("get_device_capability", (9, 0))):
+        monkeypatch.setattr(torch.cuda, about, lambda *_, value=value: value)
+    monkeypatch.setattr(torch.version, "cuda", "13.0")
+
+    def missing() -> None:
+        raise RuntimeError("there is no such file")
+
+    monkeypatch.setattr(module, name, missing)
+    with pytest.raises(BackendUnavailableError, match=rf"{says}.* can't be loaded: there is no such file; install it"):
+        probe()
