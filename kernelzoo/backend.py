@@ -13,7 +13,7 @@ from kernelzoo.errors import BackendUnavailableError, DeviceError, RegistrationE
 from kernelzoo.interrupts import uninterrupted
 from kernelzoo.kept import Launches
 from kernelzoo.launch import Launch
-from kernelzoo.methods import constant, empty_strided, function_of, lookup, method_of, pickled
+from kernelzoo.methods import Undeclared, constant, empty_strided, function_of, lookup, method_of, pickled
 from kernelzoo.operations import Dims, Operation
 from kernelzoo.operations.arguments import is_followed, plain_dim, plainer
 
@@ -51,7 +51,7 @@ class Backend(Operations):
             if name in operations.BUILT_IN:
                 operations.OPERATIONS[name]  # torch.compile finds no method that is not there yet
             elif name not in vars(Backend):
-                setattr(Backend, name, _Undeclared(name))
+                setattr(Backend, name, Undeclared(name))
         self.name = language.name
         self.devices = language.devices
         """Device types that this backend takes on this machine, such as ``("cuda",)``."""
@@ -277,18 +277,6 @@ class Backend(Operations):
         return launch, outs
 
 
-class _Undeclared:
-    """The method of an operation whose module was not imported yet. Looked up, it imports it, and the method takes its
-    place. A ``__getattr__`` would do the same, and slow down every attribute in Python 3.11."""
-
-    def __init__(self, op: str) -> None:
-        self.op = op
-
-    def __get__(self, backend: Backend | None, owner: type[Backend]) -> Any:
-        operations.OPERATIONS[self.op]
-        return getattr(owner if backend is None else backend, self.op)
-
-
 def get(name: str) -> Backend:
     """The backend of that name, loaded on first use and kept. Safe from several threads.
 
@@ -363,7 +351,7 @@ def _declared(op: Operation) -> None:
     """Give backends the method of an operation, and make its function. Raises RegistrationError for a name that is
     taken."""
     taken = vars(Backend).get(op.name)
-    if taken is not None and not isinstance(taken, _Undeclared) and op.name not in functions:
+    if taken is not None and not isinstance(taken, Undeclared) and op.name not in functions:
         raise RegistrationError(f"an operation can't be called {op.name!r}, as a backend has an attribute of that name")
     setattr(Backend, op.name, method_of(op))
     functions[op.name] = function_of(op, best)
@@ -391,6 +379,8 @@ def _forget(name: str) -> None:
 
 registry.on_change.append(_forget)
 lookup.append(get)
+for _name in operations.BUILT_IN:
+    setattr(Backend, _name, Undeclared(_name))
 for _op in list(operations.declared.values()):
     _declared(_op)
 operations.on_declared.append(_declared)

@@ -29,6 +29,10 @@ _DIM = _Dim()
 """The default of ``axis``: None is a value of NumPy's."""
 
 
+_UNSAID: Any = object()
+"""The default of ``keepdim`` within: False, the one that a signature shows, would not tell that none was given."""
+
+
 lookup: list[Callable[[str], Any]] = []
 """What gets a backend by its name: the module of backends, which knows this one, puts it here."""
 
@@ -73,10 +77,10 @@ def _axis(dim: Any, axis: Any) -> Any:
 def _keeps(keepdim: Any, keepdims: Any) -> Any:
     """What a call says under either name. Raises InputTypeError where it says two things."""
     if keepdims is None:
-        return False if keepdim is None else keepdim
+        return False if keepdim is _UNSAID else keepdim
     if not isinstance(keepdims, bool):
         raise InputTypeError(f"keepdims is a bool, got {keepdims!r}")
-    if keepdim is not None and keepdim is not keepdims:
+    if keepdim is not _UNSAID and keepdim is not keepdims:
         raise InputTypeError(f"keepdims is another name of keepdim; got {keepdim=} and {keepdims=}; pass one of them")
     return keepdims
 
@@ -113,26 +117,7 @@ def alike(*tensors: torch.Tensor) -> Callable[..., bool]:
 def method_of(op: Operation) -> Callable[..., Any]:
     """The method of a backend that calls an operation."""
     made: Callable[..., Any]
-    if is_plain(op) and op.reduces:
-
-        def made(
-            self: Any,
-            x: Any,
-            dim: Dims = -1,
-            keepdim: bool | None = None,
-            *,
-            axis: Any = _DIM,
-            keepdims: bool | None = None,
-            variant: str = "auto",
-            out: Any = None,
-        ) -> Any:
-            if keepdims is not None:
-                keepdim = _keeps(keepdim, keepdims)
-            elif keepdim is None:  # not given, which False would not tell
-                keepdim = False
-            return self._run(op, x, dim if axis is _DIM else _axis(dim, axis), keepdim, variant, out)
-
-    elif is_plain(op) and op.converts:
+    if is_plain(op) and op.converts and not op.reduces:
 
         def made(
             self: Any,
@@ -147,6 +132,25 @@ def method_of(op: Operation) -> Callable[..., Any]:
             x = x if dtype is None else _converted(x, dtype)
             return self._run(op, x, dim if axis is _DIM else _axis(dim, axis), False, variant, out)
 
+    elif is_plain(op) and op.reduces:
+
+        def made(
+            self: Any,
+            x: Any,
+            dim: Dims = -1,
+            keepdim: bool = _UNSAID,
+            *,
+            axis: Any = _DIM,
+            keepdims: bool | None = None,
+            variant: str = "auto",
+            out: Any = None,
+        ) -> Any:
+            if keepdims is not None:
+                keepdim = _keeps(keepdim, keepdims)
+            elif keepdim is _UNSAID:
+                keepdim = False
+            return self._run(op, x, dim if axis is _DIM else _axis(dim, axis), keepdim, variant, out)
+
     elif is_plain(op):
 
         def made(self: Any, x: Any, dim: Dims = -1, *, axis: Any = _DIM, variant: str = "auto", out: Any = None) -> Any:
@@ -158,7 +162,7 @@ def method_of(op: Operation) -> Callable[..., Any]:
         placed = tuple(p.name for p in parameters.values() if p.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD)
         defaults = {p.name: p.default for p in parameters.values() if p.default is not _NEEDED}
         if op.reduces:
-            defaults["keepdim"] = None
+            defaults["keepdim"] = _UNSAID
         known = dict.fromkeys(parameters)
 
         def made(self: Any, *given: Any, **named: Any) -> Any:
@@ -180,6 +184,18 @@ def method_of(op: Operation) -> Callable[..., Any]:
             )
 
     return _named(made, op, method=True)
+
+
+class Undeclared:
+    """The method of an operation whose module was not imported yet. Looked up, it imports it, and the method takes its
+    place. A ``__getattr__`` would do the same, and slow down every attribute in Python 3.11."""
+
+    def __init__(self, op: str) -> None:
+        self.op = op
+
+    def __get__(self, backend: Any, owner: Any) -> Any:
+        OPERATIONS[self.op]
+        return getattr(owner if backend is None else backend, self.op)
 
 
 def function_of(op: Operation, best: Callable[[str, Any], Any]) -> Callable[..., Any]:

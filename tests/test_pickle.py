@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from registered import forget, forget_operation
 
 import kernelzoo
 from kernelzoo import errors
@@ -90,11 +91,13 @@ with multiprocessing.get_context("fork").Pool(1) as pool:
         except kernelzoo.KernelZooError as error:
             print(type(error).__name__, getattr(error, "reason", error))
     print(pool.apply(kernelzoo.backends) == kernelzoo.backends())
+import pickle
+print(pickle.loads(b"\\x80\\x04ckernelzoo.backend\\nBackend.softmax\\n.").__name__)  # before any was asked for
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True)
-    unknown, refused, goes_on = done.stdout.splitlines()
+    unknown, refused, goes_on, method = done.stdout.splitlines()
     assert "did you mean" in unknown and refused == "GridTooLargeError it needs 8 blocks, a grid holds 7"
-    assert goes_on == "True"
+    assert goes_on == "True" and method == "softmax"
 
 
 PUBLIC = sorted({*kernelzoo.__all__, *kernelzoo.operations.BUILT_IN} - {"__version__"})
@@ -136,12 +139,17 @@ def test_a_user_s_operation_is_pickled_with_its_module(tmp_path: Path, monkeypat
     name = "twice_pickled"
     (tmp_path / f"{name}_module.py").write_text(MODULE.format(name=name))
     monkeypatch.syspath_prepend(tmp_path)
-    importlib.import_module(f"{name}_module")
-    function, backend = getattr(kernelzoo, name), kernelzoo.get(f"{name}_torch")
-    assert function.__doc__ == "Twice x." and torch.equal(function(torch.ones(2)), torch.full((2,), 2.0))
-    held = pickle.dumps((function, backend, getattr(backend, name), getattr(kernelzoo.Backend, name)))
-    assert pickle.loads(held)[:2] == (function, backend)
-    (tmp_path / "held").write_bytes(held)
+    try:
+        importlib.import_module(f"{name}_module")
+        function, backend = getattr(kernelzoo, name), kernelzoo.get(f"{name}_torch")
+        assert function.__doc__ == "Twice x." and torch.equal(function(torch.ones(2)), torch.full((2,), 2.0))
+        held = pickle.dumps((function, backend, getattr(backend, name), getattr(kernelzoo.Backend, name)))
+        assert pickle.loads(held)[:2] == (function, backend)
+        (tmp_path / "held").write_bytes(held)
+    finally:
+        forget(f"{name}_torch")
+        forget_operation(name)
+        vars(kernelzoo).pop(name, None)
     code = f"""
 import pickle, sys, torch
 sys.path.insert(0, {str(tmp_path)!r})
