@@ -18,7 +18,7 @@ from torch.utils.dlpack import from_dlpack
 
 from kernelzoo.errors import DeviceError, InputTypeError, OutputError
 from kernelzoo.operations import Dims, Operation, dtype_name
-from kernelzoo.operations.arguments import plain_dim, plainer
+from kernelzoo.operations.arguments import check_storage, plain_dim, plainer
 
 
 class Library:
@@ -263,6 +263,7 @@ def converted(x: Any, dtype: Any) -> Any:
     if isinstance(x, torch.Tensor):
         if not isinstance(dtype, torch.dtype):
             raise InputTypeError(f"dtype is a torch.dtype for a tensor, got {dtype!r}")
+        check_storage(x, "x")
         return x.to(dtype)
     library_of(x, "x")
     if not hasattr(x, "astype"):
@@ -302,7 +303,7 @@ def called(
             addresses.append(address)
             key += x.dtype.char, x.shape, x.strides, address % 16, memory.device_id
         kept = backend._launches.arrays.get(key)
-        if kept is not None and type(keepdim) is bool:
+        if kept is not None and type(keepdim) is bool and all(addresses):
             at, device, results = kept
             here = torch._C._cuda_getCurrentRawStream(device)
             if library.current(device).ptr == here and device == backend._current_device():

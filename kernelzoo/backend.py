@@ -15,7 +15,8 @@ from kernelzoo.kept import Launches
 from kernelzoo.launch import Launch
 from kernelzoo.methods import Undeclared, constant, empty_strided, function_of, lookup, method_of, pickled
 from kernelzoo.operations import Dims, Operation
-from kernelzoo.operations.arguments import is_followed, plain_dim, plainer
+from kernelzoo.operations.arguments import is_followed, plain_dim, plainer, without_storage
+from kernelzoo.storages import held
 
 if TYPE_CHECKING:
     import torch
@@ -108,13 +109,13 @@ class Backend(Operations):
             address = 0  # also that of a tensor without memory
             kept = self._last.get(op)
             if kept is not None:
-                named, axis, keeps, alike, offset, device, alone, at, shape, strides, dtype, followed, after = kept
+                named, axis, keeps, alike, offset, span, device, at, shape, strides, dtype, followed, after = kept
                 # Of a nested tensor, which has no one shape, the test would end the process.
                 dense = isinstance(x, self._tensor) and not x.is_nested
                 if dense and variant is named and dim is axis and keepdim is keeps and alike(x) and not self._chosen():
-                    address = x.data_ptr()
-                    if address % 16 != offset:
-                        address = 0
+                    address, storage = x.data_ptr(), x.untyped_storage()
+                    if address % 16 != offset or address + span > storage.data_ptr() + len(storage):
+                        address = 0  # one that the storage holds no more, at the worst
                     elif after[0] is not kept:
                         self._last[op], self._before[op] = after[0], after
             if not address:
@@ -123,8 +124,8 @@ class Backend(Operations):
                 if plain_dim(dim) and type(variant) is str and not self._chosen():
                     key, address, kept = self._launches.find(op, x, dim, keepdim, variant)
                     if kept is not None:
-                        device, alone, at, shape, strides, dtype, followed, _ = kept[5:]
-            if address and kept is not None and (alone or device == self._current_device()):
+                        device, at, shape, strides, dtype, followed, _ = kept[6:]
+            if address and kept is not None and (device is None or device == self._current_device()):
                 if followed is not None and self._follows():
                     return followed(x)  # type: ignore[no-any-return]
                 result = self._allocate(shape, strides, dtype)
@@ -145,7 +146,7 @@ class Backend(Operations):
             found = self._followed(op, (x,), dim, keepdim, {}, variant, out)
             if found is not NotImplemented:
                 return found  # type: ignore[no-any-return]
-        if key in self._copied:
+        if key in self._copied and not without_storage(x):
             return self._run(op, x.contiguous(), dim, keepdim, variant, out)
         launch, (result,) = self._bound(op, (x,), dim, keepdim, (), variant, out)
         if key is not None and out is None:
@@ -172,21 +173,21 @@ class Backend(Operations):
             addresses: list[int] = []
             call = self._last_calls.get(op)
             if call is not None:
-                named, axis, keeps, alike, offsets, device, alone, at, results, followed, said, after = call
+                named, axis, keeps, alike, offsets, spans, device, at, results, followed, said, after = call
                 dense = not [x for x in inputs if not isinstance(x, self._tensor) or x.is_nested]
                 same = variant is named and dim is axis and keepdim is keeps and scalars == said
                 if dense and same and alike(*inputs):
                     addresses = [x.data_ptr() for x in inputs]
-                    if self._chosen() or [address % 16 for address in addresses] != offsets:
+                    if self._chosen() or [a % 16 for a in addresses] != offsets or not held(inputs, addresses, spans):
                         addresses = []
                     elif after[0] is not call:
                         self._last_calls[op], self._before[op] = after[0], after
             if not addresses and plain_dim(dim) and isinstance(variant, str) and not self._chosen():
                 key, call = self._launches.find_call(op, inputs, dim, keepdim, scalars, variant)
                 if call is not None:
-                    device, alone, at, results, followed, *_ = call[5:]
+                    device, at, results, followed, *_ = call[6:]
                     addresses = [x.data_ptr() for x in inputs]
-            if addresses and call is not None and (alone or device == self._current_device()):
+            if addresses and call is not None and (device is None or device == self._current_device()):
                 if followed is not None and self._follows():
                     return followed(*inputs)
                 outs = [self._allocate(*result) for result in results]
@@ -208,7 +209,7 @@ class Backend(Operations):
             found = self._followed(op, inputs, dim, keepdim, scalars, variant, out)
             if found is not NotImplemented:
                 return found
-        if key in self._copied:
+        if key in self._copied and not any(map(without_storage, inputs)):
             return self._call(op, tuple(x.contiguous() for x in inputs), dim, keepdim, scalars, variant, out)
         launch, made = self._bound(op, inputs, dim, keepdim, scalars, variant, out)
         if key is not None and out is None:

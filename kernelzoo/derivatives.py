@@ -14,6 +14,7 @@ import torch
 
 from kernelzoo.errors import GradientError, UnknownNameError
 from kernelzoo.operations import OPERATIONS, Arguments, Dims, Operation, axes_of
+from kernelzoo.operations.arguments import check_storage
 from kernelzoo.operations.declared import ROW
 from kernelzoo.operations.rows import Rows
 
@@ -79,6 +80,9 @@ def gradients(call: Call, saved: Tensors, grads: Tensors) -> tuple[torch.Tensor 
     """The gradient of each input, by what the rule has saved of the call, and the gradients of its outputs.
     Differentiable again."""
     rule, _, names = rule_of(call.op)
+    for name, x in zip((*names, "grad"), (*saved, grads[0]), strict=True):
+        if x is not None:  # the gradient of an output that nobody asks for
+            check_storage(x, name)
     if rule is None:
         return _of_reference(call, saved, grads)
     known = dict(zip(names, saved, strict=True))

@@ -11,24 +11,27 @@ from kernelzoo.launch import Copied, Launch, Movable, OnStreams, WithWorkspace
 from kernelzoo.methods import alike
 from kernelzoo.operations import Dims, Operation
 from kernelzoo.operations.arguments import plain_dim
+from kernelzoo.storages import held, span
 
 if TYPE_CHECKING:
     import torch
 
 Kept: TypeAlias = (
-    "tuple[str, Dims, bool, Callable[[object], bool], int, int, bool, Callable[[int, int], bool | None],"
+    "tuple[str, Dims, bool, Callable[[object], bool], int, int, int | None, Callable[[int, int], bool | None],"
     " tuple[int, ...], tuple[int, ...], torch.dtype, Callable[..., Any] | None, list[Any]]"
 )
-"""The variant, axis and keepdim of a call, and whether an x is alike; its address modulo 16, its device, and whether
-there is no other; a launch on any addresses; the output's shape, strides and dtype; for an x that requires a gradient,
-the call by which it gets one; and in a list, what is kept for the call that came after one like it."""
+"""The variant, axis and keepdim of a call, and whether an x is alike; its address modulo 16, the bytes that it spans,
+and its device, if there is another; a launch on any addresses; the output's shape, strides and dtype; for an x that
+requires a gradient, the call by which it gets one; and in a list, what is kept for the call that came after one like
+it."""
 
 KeptCall: TypeAlias = (
-    "tuple[str, Dims, bool, Callable[..., bool], list[int], int, bool, Callable[..., bool | None],"
+    "tuple[str, Dims, bool, Callable[..., bool], list[int], tuple[int, ...], int | None, Callable[..., bool | None],"
     " tuple[tuple[tuple[int, ...], tuple[int, ...], torch.dtype], ...], Callable[..., Any] | None, dict[str, Any],"
     " list[Any]]"
 )
-"""The same of several tensors: their addresses modulo 16; shape, strides and dtype of each output; and the scalars."""
+"""The same of several tensors: their addresses modulo 16, and the bytes that they span; shape, strides and dtype of
+each output; and the scalars."""
 
 KeptInto: TypeAlias = "tuple[tuple[int, ...], list[bool | None], bool, Callable[..., bool | None]]"
 """Of a call with outputs of the caller: the bytes that its inputs and outputs span, where these are to each other (see
@@ -98,7 +101,7 @@ class Launches:
             kept = self._kept.get(key)
         except (RuntimeError, TypeError):  # a sparse tensor has no address; a list for keepdim
             return nothing
-        if not address:
+        if not address or (kept is not None and not held((x,), (address,), kept[5:6])):
             return nothing
         if kept is not None:
             if kept is self.last.get(op) and not kept[3](x):  # its test was made in another of torch's modes
@@ -130,9 +133,13 @@ class Launches:
         at = self._movable(launch, x, before[7] if before is not None else None)
         result = at, tuple(out.shape), out.stride(), out.dtype
         call = self._ready(op, x, dim, keepdim, variant, *result)
-        alone = self._host or self._device_count() == 1
-        kept = self._kept[key] = self._after((variant, dim, keepdim, alike(x), offset, device, alone, *result, call))
+        where = offset, span(x), self._among_others(device)
+        kept = self._kept[key] = self._after((variant, dim, keepdim, alike(x), *where, *result, call))
         self.last[op] = self._came(op, kept, kept[12])
+
+    def _among_others(self, device: Any) -> int | None:
+        """The device, or None where there is no other that could be the current one."""
+        return None if self._host or self._device_count() == 1 else device
 
     def find_call(
         self,
@@ -148,17 +155,21 @@ class Launches:
         if (casts and op.autocast) or self._traces() is not None:
             return None, None
         found: list[object] = [op, variant, dim, keepdim, casts, *scalars.items()]
+        addresses: list[int] = []
         try:
             for x in inputs:
                 if type(x) is not self._tensor or ((device := x.get_device()) < 0) is not self._host:
                     return None, None
                 if x.layout is not self._strided or x.is_neg() or not (address := x.data_ptr()):
                     return None, None
+                addresses.append(address)
                 found += x.requires_grad, x.dtype, x.shape, x.stride(), address % 16, device
             kept = self._kept_calls.get(key := tuple(found))
         except (RuntimeError, TypeError):  # a tensor within torch.vmap; a scalar that is no number
             return None, None
         if kept is not None:
+            if not held(inputs, addresses, kept[5]):
+                return None, None
             if kept is self.last_calls.get(op) and not kept[3](*inputs):
                 kept = self._kept_calls[key] = self._after((variant, dim, keepdim, alike(*inputs), *kept[4:11]))
             self.last_calls[op] = self._came(op, kept, kept[11])
@@ -180,7 +191,7 @@ class Launches:
         at = self._movable(launch, inputs[0], before[7] if before is not None else None)
         offsets = [x.data_ptr() % 16 for x in inputs]
         results = tuple((tuple(out.shape), out.stride(), out.dtype) for out in outs)
-        where = inputs[0].get_device(), self._host or self._device_count() == 1
+        where = tuple(map(span, inputs)), self._among_others(inputs[0].get_device())
         call = self._followed(op, inputs, dim, keepdim, scalars, variant)
         said = variant, dim, keepdim, alike(*inputs), offsets, *where, at, results, call, dict(scalars)
         kept = self._kept_calls[key] = self._after(said)
@@ -208,10 +219,10 @@ class Launches:
             for x in tensors:
                 dense = dense and isinstance(x, self._tensor) and not x.is_nested
             if dense and alike_(*tensors):
-                addresses = []
-                for x, offset in zip(tensors, offsets, strict=True):
-                    address = x.data_ptr()
-                    if address % 16 != offset:
+                addresses, spans = [], kept[0]
+                for i, x in enumerate(tensors):  # zip() takes as long as all the rest
+                    address, storage = x.data_ptr(), x.untyped_storage()
+                    if address % 16 != offsets[i] or address + spans[i] > storage.data_ptr() + len(storage):
                         break
                     addresses.append(address)
                 else:
@@ -234,7 +245,7 @@ class Launches:
             kept = self._kept_into.get(key := tuple(found))
         except (RuntimeError, TypeError):  # as in find_call
             return None, False
-        if kept is None or not self._at(kept, addresses, device):
+        if kept is None or not held(tensors, addresses, kept[0]) or not self._at(kept, addresses, device):
             return key, False
         self._wrote(outs)
         offsets = [address % 16 for address in addresses]
@@ -253,9 +264,7 @@ class Launches:
         if not _is_movable(launch):
             return
         tensors = *inputs, *outs
-        spans = tuple(
-            x.element_size() * (1 + sum((n - 1) * s for n, s in zip(x.shape, x.stride(), strict=True))) for x in tensors
-        )
+        spans = tuple(map(span, tensors))
         places = _places([x.data_ptr() for x in tensors], spans)
         if None in places:
             return

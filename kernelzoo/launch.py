@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
+from kernelzoo.storages import Bound
+
 if TYPE_CHECKING:
     import torch
 
@@ -35,19 +37,53 @@ class Movable:
 
     ``at`` takes the addresses of the canonical tensors, inputs first. A backend keeps such launches by layout, and
     spares a repeated call all the work of binding.
+
+    Raises InputTypeError, OutputError when it is called after the storage of a tensor was freed or shrunk.
     """
 
-    __slots__ = ("_first", "_last", "_several", "at", "tensors")
+    __slots__ = ("_memory", "at", "outputs", "tensors")
 
     def __init__(self, at: Callable[..., None], *tensors: torch.Tensor) -> None:
-        self.at, self.tensors = at, tensors
-        self._first, self._last, self._several = tensors[0], tensors[-1], len(tensors) != 2
+        self.at, self.tensors, self._memory = at, tensors, Bound(tensors)
+        self.outputs = 1
+        """How many tensors are outputs, the last ones."""
 
     def __call__(self) -> None:
-        if self._several:
-            self.at(*[tensor.data_ptr() for tensor in self.tensors])
-        else:  # the same in half the time
-            self.at(self._first.data_ptr(), self._last.data_ptr())
+        memory = self._memory
+        if len(memory.ends) != 2:
+            self.at(*memory.addresses(self.outputs))
+            return
+        (x, out), (x_offset, out_offset), (x_end, out_end) = memory.storages, memory.offsets, memory.ends
+        if len(x) < x_end or len(out) < out_end:  # the same in half the time
+            raise memory.lost(self.outputs)
+        self.at(x.data_ptr() + x_offset, out.data_ptr() + out_offset)
+
+
+class Guarded:
+    """A launch of any kind, which raises as :class:`Movable` does. What it does is its own: it may look at tensors anew
+    that were set to another storage since, and so does this."""
+
+    __slots__ = ("_launch", "_outputs", "_tensors")
+
+    def __init__(self, launch: Launch, tensors: Sequence[torch.Tensor], outputs: int) -> None:
+        self._launch, self._outputs, self._tensors = launch, outputs, tensors
+
+    def __call__(self) -> None:
+        Bound(self._tensors).addresses(self._outputs)
+        self._launch()
+
+
+def guarded(launch: Launch, tensors: Sequence[torch.Tensor], outputs: int) -> Launch:
+    """The launch of some tensors, of which so many are outputs, the last ones: one that raises as a Movable does.
+    Not of tensors that have no memory, as torch has them where it traces."""
+    import torch
+
+    if isinstance(launch, Movable):
+        launch.outputs = outputs
+        return launch
+    plain = torch.Tensor.__torch_dispatch__
+    imagined = any(x.is_meta or type(x).__torch_dispatch__ is not plain or not x.numel() for x in tensors)
+    return launch if imagined or isinstance(launch, Guarded) else Guarded(launch, tensors, outputs)
 
 
 class WithWorkspace(Movable):

@@ -25,7 +25,7 @@ from kernelzoo.errors import (
     RegistrationError,
     UnknownNameError,
 )
-from kernelzoo.launch import Bind, Launch, in_halves
+from kernelzoo.launch import Bind, Launch, guarded, in_halves
 from kernelzoo.operations.arguments import check_untraced
 from kernelzoo.packages import importing, packages, scan, summary_of
 from kernelzoo.packages import require as require
@@ -78,13 +78,11 @@ class Implementation:
         Raises BackendUnavailableError if the backend can't run here, UnsupportedProblemError if this variant can't
         take the problem, LaunchError if it returns no launch.
         """
-        return launch_of(self.id, language(self.backend).binds[self.op, self.variant], *tensors, **scalars)
+        launch = launch_of(self.id, language(self.backend).binds[self.op, self.variant], *tensors, **scalars)
+        return guarded(launch, tensors, len(self.operation.outputs))
 
     def form(self, *tensors: torch.Tensor, **scalars: Any) -> str:
-        """The id of the form that takes canonical tensors: its own id, or that of the form which it chooses.
-
-        Raises as ``bind`` does.
-        """
+        """The id of the form that takes canonical tensors: its own, or that which it chooses. Raises as ``bind``."""
         language(self.backend)
         return f"{self.backend}/{self.op}/{chosen(self.backend, self.op, self.variant, *tensors, **scalars)}"
 
@@ -99,7 +97,8 @@ class Implementation:
 
         This is what benchmarks time: the launch includes every copy, fill and workspace pass that the variant needs.
         ``out``: a tensor, or a tuple of them where the operation has several outputs. Raises as ``bind`` does, and as
-        the operation's checks do.
+        the operation's checks do. The launch itself raises InputTypeError or OutputError, and runs nothing, once the
+        storage of a tensor was freed or shrunk; it follows one that was moved.
 
         >>> import torch, kernelzoo
         >>> x = torch.tensor([[3.0, 1.0], [2.0, 5.0]])
@@ -120,7 +119,8 @@ class Implementation:
         """The same for arguments and outputs that are checked already."""
         language(self.backend).check(*args.inputs)
         with on_device_of(args.x):
-            return on_its_device(self.operation.launch(self.bind, args, outs), args.x)
+            launch = guarded(self.operation.launch(self.bind, args, outs), (*args.inputs, *outs), len(outs))
+            return on_its_device(launch, args.x)
 
 
 @dataclass

@@ -19,7 +19,7 @@ from kernelzoo.derivatives import Call, Transformed, batched, gradients, one, re
 from kernelzoo.errors import GradientError, InputTypeError, OutputError, UnknownNameError
 from kernelzoo.methods import constant, lookup
 from kernelzoo.operations import BUILT_IN, OPERATIONS, Dims, Operation, axes_of
-from kernelzoo.operations.arguments import has_tangent, is_hidden, is_traced, is_wrapper
+from kernelzoo.operations.arguments import check_storage, has_tangent, is_hidden, is_traced, is_wrapper
 from kernelzoo.operations.declared import ROW
 
 _TYPES = {bool: "bool", int: "int", float: "float", str: "str"}
@@ -39,6 +39,8 @@ def called(call: Call, inputs: Sequence[Any], out: Any) -> Any:
             raise InputTypeError("torch.compile sees into tensors alone; pass torch.from_dlpack(x)")
         return NotImplemented  # arrays, or refused by name
     if call.op.autocast and torch._C._is_any_autocast_enabled():
+        for x, name in zip(tensors, call.op.inputs, strict=True):
+            check_storage(x, name)
         cast = tuple(_cast(x, call.op.autocast) for x in tensors)
         if any(a is not b for a, b in zip(cast, tensors, strict=True)):
             if out is not None:

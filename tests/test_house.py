@@ -22,7 +22,7 @@ LONGEST = 400
 FLOORS = (
     ("errors", "signatures"),
     ("children", "files", "interrupts", "terminal", "user_cache"),
-    ("launch", "device", "layout"),
+    ("launch", "device", "layout", "storages"),
     ("tables",),
     ("operations",),
     ("packages", "registry", "unloaded"),

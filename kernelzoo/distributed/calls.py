@@ -10,6 +10,7 @@ from kernelzoo.distributed.exchange import Groups
 from kernelzoo.errors import AxisError
 from kernelzoo.methods import alike
 from kernelzoo.operations import OPERATIONS
+from kernelzoo.operations.arguments import check_storage
 
 if TYPE_CHECKING:
     import torch
@@ -70,6 +71,8 @@ def checked(op: str, inputs: tuple[Any, ...], dim: Any, backend: str | None, kee
     if before is not None and not seen and all(isinstance(x, torch.Tensor) and not x.is_nested for x in inputs):
         axis, keeps, named, same, found = before
         if dim is axis and keepdim is keeps and backend == named and same(*inputs):
+            for x, name in zip(inputs, OPERATIONS[op].inputs, strict=True):
+                check_storage(x, name)
             return found  # type: ignore[no-any-return]
     operation = OPERATIONS[op]
     if isinstance(dim, tuple | list) or dim is None:

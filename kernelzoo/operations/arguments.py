@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kernelzoo.errors import AxisError, GradientError, InputTypeError, OutputError
 from kernelzoo.operations.memory import overlap, overlaps_itself
+from kernelzoo.storages import lacking, span
 
 if TYPE_CHECKING:
     import torch
@@ -95,6 +96,24 @@ def check_input(x: object, name: str, op: str, dtypes: Sequence[str]) -> None:
         raise GradientError(f"{op} computes no tangent, and {name} has one (forward mode); pass {name}.detach()")
     if reason := no_memory(x):
         raise InputTypeError(f"{op} takes plain tensors, and {name} {reason}")
+    check_storage(x, name)
+
+
+def check_storage(x: torch.Tensor, name: str) -> None:
+    """Raise InputTypeError if the storage of a tensor that torch does not trace was freed or shrunk."""
+    if reason := without_storage(x):
+        raise InputTypeError(f"{name} {reason}")
+
+
+def without_storage(x: torch.Tensor) -> str:
+    """What is wrong with a tensor whose storage was freed or shrunk; "" if nothing is, or torch only traces it."""
+    import torch
+
+    if torch.compiler.is_dynamo_compiling() or x.is_meta or is_wrapper(x) or is_hidden(x) or is_traced(x):
+        return ""
+    if x.layout != torch.strided or x.is_nested or torch._C._functorch.is_functorch_wrapped_tensor(x):
+        return ""
+    return lacking(x, span(x))
 
 
 def has_tangent(x: torch.Tensor) -> bool:
@@ -215,6 +234,8 @@ def check_output(
         raise OutputError(f"{name} must not have a tangent; pass {name}.detach()")
     if (reason := no_memory(out)) or is_wrapper(out) > is_wrapper(x):
         raise OutputError(f"{name} must be a plain tensor, and {reason or f'is a {type(out).__name__}'}")
+    if reason := without_storage(out):
+        raise OutputError(f"{name} {reason}")
     if overlaps_itself(out):
         raise OutputError(f"{name} must hold each element once; strides {out.stride()} for shape {shape} overlap")
     for other, tensor in inputs:

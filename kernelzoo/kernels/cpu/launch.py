@@ -15,6 +15,7 @@ import torch
 from llvmlite import binding
 from numba.core.dispatcher import Dispatcher
 
+from kernelzoo.kernels.shared.host_memory import flat as flat
 from kernelzoo.launch import Compiled, Launch, Movable, Step, recording
 
 TASK_ELEMENTS = 65536
@@ -53,15 +54,6 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
 
 
-def flat(x: torch.Tensor, dtype: torch.dtype) -> Any:
-    """The memory that x spans as a one-dimensional array of ``dtype`` (of the same width), without a copy.
-
-    So each kernel is compiled once per dtype, whatever the strides, and finds the rows that are contiguous to be so.
-    """
-    span = 1 + sum((size - 1) * stride for size, stride in zip(x.shape, x.stride(), strict=True))
-    return x.detach().as_strided((span,), (1,)).view(dtype).numpy()
-
-
 def lanes_last(x: torch.Tensor, *others: torch.Tensor) -> tuple[torch.Tensor, ...]:
     """Order the two row axes of the canonical form so that the last, the *lane* axis, is the one to go side by side.
 
@@ -89,7 +81,8 @@ def tasks(units: int, elements: int) -> int:
 def launcher(tensors: Sequence[torch.Tensor], arrays: Sequence[Any], *steps: Kernel) -> Launch:
     """A launch that runs compiled kernels with their arguments, in order; under a recording, their steps.
 
-    ``arrays``: the memory of the canonical ``tensors``, as it stands among the arguments.
+    ``arrays``: the memory of the canonical ``tensors``, as it stands among the arguments. It is flat, so that each
+    kernel is compiled once per dtype, whatever the strides, and finds the rows that are contiguous to be so.
     """
     rec = recording.get()
     if rec is not None:
@@ -100,13 +93,17 @@ def launcher(tensors: Sequence[torch.Tensor], arrays: Sequence[Any], *steps: Ker
 class OnHost(Movable):
     """Compiled kernels with their arguments. One launch runs at a time: a workspace among them serves all threads."""
 
-    __slots__ = ("_steps",)
+    __slots__ = ("_addresses", "_steps")
 
     def __init__(self, tensors: Sequence[torch.Tensor], arrays: Sequence[Any], steps: Sequence[Kernel]) -> None:
         super().__init__(_moved(arrays, steps), *tensors)
-        self._steps = steps
+        self._steps, self._addresses = steps, [tensor.data_ptr() for tensor in tensors]
 
     def __call__(self) -> None:
+        addresses = self._memory.addresses(self.outputs)
+        if addresses != self._addresses:  # a storage was moved
+            self.at(*addresses)
+            return
         with _launching:
             for kernel, arguments in self._steps:
                 kernel(*arguments)

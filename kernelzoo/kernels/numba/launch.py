@@ -25,6 +25,7 @@ from kernelzoo.kernels.numba.row import Tiling
 from kernelzoo.kernels.numba.source import Source, capability_of, compiled, compiling, shown
 from kernelzoo.kernels.shared import driver
 from kernelzoo.kernels.shared.driver import Parameters, Shape
+from kernelzoo.kernels.shared.host_memory import flat
 from kernelzoo.launch import Bind, Launch, Movable, Recording, Step, WithWorkspace, recording
 from kernelzoo.layout import Rows, Strides, cdiv, rows_with
 
@@ -247,7 +248,7 @@ class Simulated(Kernel):
 
     def bound(self, shape: Shape, integers: tuple[int, ...]) -> BindView:
         run = cuda.jit(self.source.function)[shape.grid, shape.threads, 0, shape.shared_bytes]
-        return lambda *tensors: partial(run, *[_flat(tensor) for tensor in tensors], *integers)
+        return lambda *tensors: lambda: run(*[_flat(tensor) for tensor in tensors], *integers)
 
 
 @dataclass(frozen=True)
@@ -308,8 +309,5 @@ def over_rows(id: str, source: Source, tiling: Tiling, v: View, device: Device) 
 
 def _flat(x: torch.Tensor) -> Any:
     """A NumPy array over x's memory from its first element on, half precision and bool as bits."""
-    span = sum((size - 1) * stride for size, stride in zip(x.shape, x.stride(), strict=True)) + 1
-    flat = x.as_strided((span,), (1,))
-    if x.dtype in (torch.float16, torch.bfloat16):
-        flat = flat.view(torch.uint16)
-    return flat.view(torch.uint8).numpy() if x.dtype == torch.bool else flat.numpy()
+    bits = {torch.float16: torch.uint16, torch.bfloat16: torch.uint16, torch.bool: torch.uint8}
+    return flat(x, bits.get(x.dtype, x.dtype))

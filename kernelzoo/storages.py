@@ -1,0 +1,77 @@
+"""Whether a tensor's memory is there: torch frees, shrinks and moves a storage under the tensors that see it, as FSDP
+does by ``untyped_storage().resize_(0)``, and all that a kernel is given is an address.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from operator import mul
+from typing import TYPE_CHECKING
+
+from kernelzoo.errors import InputTypeError, KernelZooError, OutputError
+
+if TYPE_CHECKING:
+    import torch
+
+
+def span(x: torch.Tensor) -> int:
+    """Bytes from a tensor's first element to the end of its last; 0 if it has none."""
+    shape, strides = x.shape, x.stride()
+    return (1 + sum(map(mul, shape, strides)) - sum(strides)) * x.element_size() if 0 not in shape else 0
+
+
+def held(tensors: Sequence[torch.Tensor], addresses: Sequence[int], spans: Sequence[int]) -> bool:
+    """Whether the storages of tensors have so many bytes from these addresses on, which are those of the tensors."""
+    for i, x in enumerate(tensors):  # zip() takes as long as all the rest
+        address, storage = addresses[i], x.untyped_storage()
+        # A view into a storage that was freed has an address too, of a few bytes; and len() looks up no attribute.
+        if not address or address + spans[i] > storage.data_ptr() + len(storage):
+            return False
+    return True
+
+
+def lacking(x: torch.Tensor, size: int) -> str:
+    """What is wrong with the storage of a tensor that spans so many bytes, and what to do; "" if nothing is."""
+    if not size or held((x,), (x.data_ptr(),), (size,)):
+        return ""
+    return _words(len(x.untyped_storage()), int(x.storage_offset()) * x.element_size() + size)
+
+
+def _words(there: int, end: int) -> str:
+    return (
+        f"has no memory for its elements: they end at byte {end} of a storage of {there} bytes, which was freed or "
+        "shrunk; resize the storage first, or pass a tensor that has its memory"
+    )
+
+
+class Bound:
+    """The memory that tensors are bound to, the inputs' first. A launch follows it wherever torch moves it."""
+
+    __slots__ = ("ends", "offsets", "storages")
+
+    def __init__(self, tensors: Sequence[torch.Tensor]) -> None:
+        self.storages = [x.untyped_storage() for x in tensors]
+        self.offsets = [int(x.storage_offset()) * x.element_size() for x in tensors]
+        """Where each tensor begins in its storage, and..."""
+        self.ends = [offset + span(x) for x, offset in zip(tensors, self.offsets, strict=True)]
+        """...where it ends, in bytes."""
+
+    def addresses(self, outputs: int) -> list[int]:
+        """The addresses of the tensors, of which so many are outputs. Raises InputTypeError, OutputError where their
+        memory is no more."""
+        found = []
+        for i, storage in enumerate(self.storages):
+            if len(storage) < self.ends[i]:
+                raise self.lost(outputs)
+            found.append(storage.data_ptr() + self.offsets[i])
+        return found
+
+    def lost(self, outputs: int) -> KernelZooError:
+        """Which tensor has no memory, in words."""
+        inputs = len(self.ends) - outputs
+        there = list(map(len, self.storages))
+        place = next(i for i, end in enumerate(self.ends) if there[i] < end)
+        words = _words(there[place], self.ends[place])
+        if place < inputs:
+            return InputTypeError(f"input {place} of {inputs} that a launch is bound to {words}")
+        return OutputError(f"output {place - inputs} of {outputs} that a launch is bound to {words}")
