@@ -16,7 +16,7 @@ from kernelzoo.launch import Launch
 from kernelzoo.methods import Undeclared, constant, empty_strided, function_of, lookup, method_of, pickled
 from kernelzoo.operations import Dims, Operation
 from kernelzoo.operations.arguments import is_followed, plain_dim, plainer, without_storage
-from kernelzoo.storages import held
+from kernelzoo.storages import placed
 
 if TYPE_CHECKING:
     import torch
@@ -73,7 +73,6 @@ class Backend(Operations):
         self._allocate: _Allocate = getattr(torch._C._dynamo.guards, f"_empty_strided_{where}", plain)
         self._chosen, self._follows = tables.chosen.get, torch.is_grad_enabled
         self._current_device: Callable[[], int] = getattr(torch._C, "_cuda_getDevice", lambda: -1)
-        self._device_count = torch.cuda.device_count
         self._wrote = torch.autograd.graph.increment_version
         self._is_compiling = torch.compiler.is_dynamo_compiling  # and not while exporting, which runs what is here
         self._arrays: Callable[..., Any] | None = None
@@ -177,10 +176,8 @@ class Backend(Operations):
                 dense = not [x for x in inputs if not isinstance(x, self._tensor) or x.is_nested]
                 same = variant is named and dim is axis and keepdim is keeps and scalars == said
                 if dense and same and alike(*inputs):
-                    addresses = [x.data_ptr() for x in inputs]
-                    if self._chosen() or [a % 16 for a in addresses] != offsets or not held(inputs, addresses, spans):
-                        addresses = []
-                    elif after[0] is not call:
+                    addresses = [] if self._chosen() else placed(inputs, offsets, spans)
+                    if addresses and after[0] is not call:
                         self._last_calls[op], self._before[op] = after[0], after
             if not addresses and plain_dim(dim) and isinstance(variant, str) and not self._chosen():
                 key, call = self._launches.find_call(op, inputs, dim, keepdim, scalars, variant)
@@ -190,8 +187,11 @@ class Backend(Operations):
             if addresses and call is not None and (device is None or device == self._current_device()):
                 if followed is not None and self._follows():
                     return followed(*inputs)
-                outs = [self._allocate(*result) for result in results]
-                if at(*addresses, *[x.data_ptr() for x in outs]) is None:
+                outs = []
+                for result in results:
+                    outs.append(self._allocate(*result))
+                    addresses.append(outs[-1].data_ptr())
+                if at(*addresses) is None:
                     return outs[0] if len(outs) == 1 else tuple(outs)
                 if key is None:
                     key, _ = self._launches.find_call(op, inputs, dim, keepdim, scalars, variant)

@@ -11,7 +11,7 @@ from kernelzoo.launch import Copied, Launch, Movable, OnStreams, WithWorkspace
 from kernelzoo.methods import alike
 from kernelzoo.operations import Dims, Operation
 from kernelzoo.operations.arguments import plain_dim
-from kernelzoo.storages import held, span
+from kernelzoo.storages import held, placed, span
 
 if TYPE_CHECKING:
     import torch
@@ -101,7 +101,7 @@ class Launches:
             kept = self._kept.get(key)
         except (RuntimeError, TypeError):  # a sparse tensor has no address; a list for keepdim
             return nothing
-        if not address or (kept is not None and not held((x,), (address,), kept[5:6])):
+        if not address or (kept is not None and not held(x, kept[5])):
             return nothing
         if kept is not None:
             if kept is self.last.get(op) and not kept[3](x):  # its test was made in another of torch's modes
@@ -155,20 +155,18 @@ class Launches:
         if (casts and op.autocast) or self._traces() is not None:
             return None, None
         found: list[object] = [op, variant, dim, keepdim, casts, *scalars.items()]
-        addresses: list[int] = []
         try:
             for x in inputs:
                 if type(x) is not self._tensor or ((device := x.get_device()) < 0) is not self._host:
                     return None, None
                 if x.layout is not self._strided or x.is_neg() or not (address := x.data_ptr()):
                     return None, None
-                addresses.append(address)
                 found += x.requires_grad, x.dtype, x.shape, x.stride(), address % 16, device
             kept = self._kept_calls.get(key := tuple(found))
         except (RuntimeError, TypeError):  # a tensor within torch.vmap; a scalar that is no number
             return None, None
         if kept is not None:
-            if not held(inputs, addresses, kept[5]):
+            if not all(map(held, inputs, kept[5])):
                 return None, None
             if kept is self.last_calls.get(op) and not kept[3](*inputs):
                 kept = self._kept_calls[key] = self._after((variant, dim, keepdim, alike(*inputs), *kept[4:11]))
@@ -219,16 +217,10 @@ class Launches:
             for x in tensors:
                 dense = dense and isinstance(x, self._tensor) and not x.is_nested
             if dense and alike_(*tensors):
-                addresses, spans = [], kept[0]
-                for i, x in enumerate(tensors):  # zip() takes as long as all the rest
-                    address, storage = x.data_ptr(), x.untyped_storage()
-                    if address % 16 != offsets[i] or address + spans[i] > storage.data_ptr() + len(storage):
-                        break
-                    addresses.append(address)
-                else:
-                    if self._at(kept, addresses, device):
-                        self._wrote(outs)
-                        return None, True
+                addresses = placed(tensors, offsets, kept[0])
+                if addresses and self._at(kept, addresses, device):
+                    self._wrote(outs)
+                    return None, True
         casts = self._casts()
         if not plain_dim(dim) or type(variant) is not str or (casts and op.autocast) or self._traces() is not None:
             return None, False
@@ -245,7 +237,7 @@ class Launches:
             kept = self._kept_into.get(key := tuple(found))
         except (RuntimeError, TypeError):  # as in find_call
             return None, False
-        if kept is None or not held(tensors, addresses, kept[0]) or not self._at(kept, addresses, device):
+        if kept is None or not all(map(held, tensors, kept[0])) or not self._at(kept, addresses, device):
             return key, False
         self._wrote(outs)
         offsets = [address % 16 for address in addresses]

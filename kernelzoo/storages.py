@@ -20,19 +20,28 @@ def span(x: torch.Tensor) -> int:
     return (1 + sum(map(mul, shape, strides)) - sum(strides)) * x.element_size() if 0 not in shape else 0
 
 
-def held(tensors: Sequence[torch.Tensor], addresses: Sequence[int], spans: Sequence[int]) -> bool:
-    """Whether the storages of tensors have so many bytes from these addresses on, which are those of the tensors."""
+def placed(tensors: Sequence[torch.Tensor], offsets: Sequence[int], spans: Sequence[int]) -> list[int]:
+    """The addresses of tensors, if they are these modulo 16, and so many bytes from there on are in the storages; else
+    none."""
+    found = []
     for i, x in enumerate(tensors):  # zip() takes as long as all the rest
-        address, storage = addresses[i], x.untyped_storage()
+        address, storage = x.data_ptr(), x.untyped_storage()
         # A view into a storage that was freed has an address too, of a few bytes; and len() looks up no attribute.
-        if not address or address + spans[i] > storage.data_ptr() + len(storage):
-            return False
-    return True
+        if not address or address % 16 != offsets[i] or address + spans[i] > storage.data_ptr() + len(storage):
+            return []
+        found.append(address)
+    return found
+
+
+def held(x: torch.Tensor, size: int) -> bool:
+    """Whether the storage of a tensor that spans so many bytes has them."""
+    address, storage = x.data_ptr(), x.untyped_storage()
+    return address != 0 and address + size <= storage.data_ptr() + len(storage)
 
 
 def lacking(x: torch.Tensor, size: int) -> str:
     """What is wrong with the storage of a tensor that spans so many bytes, and what to do; "" if nothing is."""
-    if not size or held((x,), (x.data_ptr(),), (size,)):
+    if not size or held(x, size):
         return ""
     return _words(len(x.untyped_storage()), int(x.storage_offset()) * x.element_size() + size)
 

@@ -19,14 +19,13 @@ The same in a function, for one case::
     check(implementation("torch/softmax/eager"), cases("softmax")[-1], "cpu")
 
 This module is also a pytest plugin, which every project in the environment loads. So it imports nothing until one of
-its names is asked for.
+its names is asked for, and changes nothing but for an option of its own.
 """
 
 from __future__ import annotations
 
 import importlib
-import os
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -41,7 +40,7 @@ pytest.register_assert_rewrite("kernelzoo.check.plugin")
 
 _HOMES = {"Case": "cases", "cases": "cases", "Conformance": "plugin", "check": "running", "tensors": "strategies"}
 
-__all__ = ["Case", "Conformance", "cases", "check", "pytest_addoption", "pytest_configure", "tensors"]
+__all__ = ["Case", "Conformance", "cases", "check", "pytest_addoption", "tensors"]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -53,19 +52,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="BACKENDS",
         help="comma-separated backends whose absence is a failure, not a skip",
     )
-
-
-def pytest_configure(config: pytest.Config) -> None:
-    """Let no kernel end this process as if all had passed: here ``os._exit(0)`` raises, which costs its own test."""
-    leave, process = os._exit, os.getpid()
-
-    def left(status: int) -> NoReturn:
-        if status == 0 and os.getpid() == process:  # a child that a test forked ends so
-            raise RuntimeError("called os._exit(0), which would end pytest with the status of success")
-        leave(status)
-
-    os._exit = left
-    config.add_cleanup(lambda: setattr(os, "_exit", leave))
 
 
 def __getattr__(name: str) -> Any:

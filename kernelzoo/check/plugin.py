@@ -14,6 +14,7 @@ from kernelzoo.check import running
 from kernelzoo.check.case import Case, Inputs, NoRoomError
 from kernelzoo.check.cases import cases
 from kernelzoo.check.running import calling, check
+from kernelzoo.check.staying import staying
 from kernelzoo.errors import BackendUnavailableError, DeviceError, UnsupportedProblemError
 from kernelzoo.operations import Operation
 
@@ -63,6 +64,11 @@ class Conformance:
             metafunc.parametrize(("implementation", "case"), pairs)
         else:
             metafunc.parametrize("implementation", chosen, ids=lambda i: i.id)
+
+    @pytest.fixture(autouse=True)
+    def _staying(self) -> Iterator[None]:
+        with staying():
+            yield
 
     @pytest.fixture(autouse=True)
     def _runnable(self, request: pytest.FixtureRequest) -> None:

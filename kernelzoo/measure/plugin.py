@@ -1,8 +1,11 @@
 """The benches' options, as a pytest plugin: a conftest below the root is read too late to add ``--backend``."""
 
+from collections.abc import Iterator
+
 import pytest
 
 from kernelzoo import packages
+from kernelzoo.check.staying import staying
 from kernelzoo.measure.drawn import PREFIX
 from kernelzoo.measure.problems import SETS
 
@@ -51,3 +54,9 @@ def pytest_configure(config: pytest.Config) -> None:
                 setattr(config.option, f"benchmark_{option}", usual)
     for path in config.getoption("--module"):
         packages.load_module(path)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call() -> Iterator[None]:
+    with staying():
+        yield

@@ -9,10 +9,12 @@ import pytest
 
 pytest.importorskip("triton", reason="the triton backend needs the package triton")
 
+import torch
+from triton.compiler import compiler
 from triton.runtime import cache
 
 from kernelzoo import user_cache
-from kernelzoo.kernels.shared import triton_key
+from kernelzoo.kernels.shared import jit, triton_key
 
 
 @pytest.fixture
@@ -49,18 +51,20 @@ def test_a_key_is_made_once_of_the_same_files(root: Path, tmp_path: Path) -> Non
     assert found() == "key 4", "what was cut short is no key"
 
 
-def test_triton_gets_the_key_that_it_would_make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_our_own_compilations_get_the_key_from_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     own = cache.triton_key
-    if getattr(own, "__wrapped__", None) is triton_key.kept:
-        pytest.skip("this process's Triton has it from disk already")
     expected = own()
-    monkeypatch.setattr(cache, "triton_key", own)
     monkeypatch.setattr(user_cache, "folder", lambda name: tmp_path / name)
-    triton_key.keep()
-    triton_key.keep()
-    assert cache.triton_key is not own and cache.triton_key() == expected
+    with triton_key.quick():
+        quick = cache.triton_key
+        with triton_key.quick():
+            assert cache.triton_key is quick is not own and quick() == expected
+    assert cache.triton_key is own and getattr(compiler, "triton_key", own) is own
     (kept,) = (tmp_path / "triton").iterdir()
     assert kept.read_bytes().endswith(expected.encode())
+    with pytest.raises(ValueError, match="of the compiler"), triton_key.quick():
+        raise ValueError("of the compiler")
+    assert cache.triton_key is own
 
 
 def test_a_user_without_a_home_gets_tritons_own(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -69,5 +73,17 @@ def test_a_user_without_a_home_gets_tritons_own(monkeypatch: pytest.MonkeyPatch)
 
     own = cache.triton_key
     monkeypatch.setattr(user_cache, "folder", folder)
-    triton_key.keep()
-    assert cache.triton_key is own
+    with triton_key.quick():
+        assert cache.triton_key is own
+
+
+def test_a_kernel_is_compiled_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[bool] = []
+
+    class Kernel:
+        def warmup(self, *args: object, **options: object) -> None:
+            seen.append(getattr(cache.triton_key, "__wrapped__", None) is triton_key.kept)
+
+    own = cache.triton_key
+    jit.compiled(torch.empty(1), Kernel(), (), {})
+    assert seen == [True] and cache.triton_key is own

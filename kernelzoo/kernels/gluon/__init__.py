@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from kernelzoo.errors import BackendUnavailableError
-from kernelzoo.kernels.shared import code_cache, triton_key, triton_needs
+from kernelzoo.kernels.shared import code_cache, triton_needs
 from kernelzoo.kernels.shared.triton_version import newer, too_old
 from kernelzoo.registry import require
 
@@ -56,5 +56,4 @@ def probe() -> tuple[str, ...]:
     code_cache.for_language("TRITON_CACHE_DIR", Path(triton.knobs.cache.get_triton_dir("cache")))
     if missing := triton_needs.lacking(triton):
         raise unavailable(*missing)
-    triton_key.keep()
     return ("cuda",)

@@ -6,7 +6,7 @@ What it makes is compiled, kept and launched as Triton's own kernels are, and ru
 from pathlib import Path
 
 from kernelzoo.errors import BackendUnavailableError
-from kernelzoo.kernels.shared import code_cache, triton_key, triton_needs
+from kernelzoo.kernels.shared import code_cache, triton_needs
 from kernelzoo.kernels.shared.triton_version import newer, too_old
 from kernelzoo.packages import how_to_install
 from kernelzoo.registry import require
@@ -31,7 +31,6 @@ def probe() -> tuple[str, ...]:
         code_cache.for_language("TRITON_CACHE_DIR", Path(triton.knobs.cache.get_triton_dir("cache")))
         if not triton.knobs.runtime.interpret and (missing := triton_needs.lacking(triton)):
             raise BackendUnavailableError("helion", *missing)
-        triton_key.keep()
     if triton.knobs.runtime.interpret:
         return (*devices, "cpu")
     if not devices:

@@ -20,7 +20,7 @@ import triton.language as tl
 from kernelzoo import device as devices
 from kernelzoo.device import KIB, MIB, Device, on_device_of
 from kernelzoo.errors import GridTooLargeError
-from kernelzoo.kernels.shared import code_cache, cubin
+from kernelzoo.kernels.shared import code_cache, cubin, triton_key
 from kernelzoo.launch import Compiled, Launch, Movable, Step, WithWorkspace, recording
 from kernelzoo.layout import Columns, Rows, Strides
 
@@ -182,7 +182,7 @@ def compiled(
 
     Compiling happens here, in the bind, one at a time: a launch neither compiles nor races with another first launch.
     """
-    with _lock, on_device_of(x):
+    with _lock, on_device_of(x), triton_key.quick():
         try:
             program = kernel.warmup(*args, grid=(1,), **options)
         except (OSError, ValueError, KeyError) as error:  # not the compiler's: files of its cache, cut short or refused

@@ -9,40 +9,54 @@ import hashlib
 import os
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from kernelzoo import packages, user_cache
+from kernelzoo import user_cache
 from kernelzoo.kernels.shared import code_cache
+from kernelzoo.kernels.shared.absent import replaced
 
 HASHED = ("compiler", "backends", "language", "runtime", "_C")
 """The folders of Triton's package that have what its key is made of."""
 
 
-def keep() -> None:
-    """Let this process's Triton look for its key on disk first. Safe to call again."""
-    if packages.instead.get() is not None:  # nothing is loaded
-        return
-    import triton
+@contextmanager
+def quick() -> Iterator[None]:
+    """Within the context, this process's Triton looks for its key on disk first: for a compilation of ours, one at a
+    time. Nothing is changed for anybody else's."""
     from triton.compiler import compiler
     from triton.runtime import cache
 
     made: Any = getattr(cache, "triton_key", None)
-    if made is None or getattr(made, "__wrapped__", None) is kept:
-        return
-    try:
-        folder = user_cache.folder("triton")
-    except RuntimeError:  # a user who has no home
+    folder = _folder()
+    if made is None or folder is None or getattr(made, "__wrapped__", None) is kept:
+        yield
         return
 
-    @functools.lru_cache
     def triton_key() -> str:
-        return kept(made, Path(triton.__file__).parent, folder)
+        return _known(made, folder)
 
-    triton_key.__wrapped__ = kept
-    for module in (cache, compiler):
-        if getattr(module, "triton_key", None) is made:
-            module.triton_key = triton_key
+    triton_key.__wrapped__ = kept  # type: ignore[attr-defined]  # which tells it from Triton's own
+    modules = [module for module in (cache, compiler) if getattr(module, "triton_key", None) is made]
+    with ExitStack() as stack:
+        for module in modules:
+            stack.enter_context(replaced(module, triton_key=triton_key))
+        yield
+
+
+def _folder() -> Path | None:
+    try:
+        return user_cache.folder("triton")
+    except RuntimeError:  # a user who has no home
+        return None
+
+
+@functools.cache
+def _known(made: Callable[[], str], folder: Path) -> str:
+    import triton
+
+    return kept(made, Path(triton.__file__).parent, folder)
 
 
 def kept(made: Callable[[], str], root: Path, folder: Path) -> str:

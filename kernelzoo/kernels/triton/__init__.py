@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from kernelzoo.errors import BackendUnavailableError
-from kernelzoo.kernels.shared import code_cache, triton_key, triton_needs
+from kernelzoo.kernels.shared import code_cache, triton_needs
 from kernelzoo.kernels.shared.triton_version import newer
 from kernelzoo.kernels.shared.triton_version import too_old as too_old
 from kernelzoo.registry import require
@@ -26,7 +26,6 @@ def probe() -> tuple[str, ...]:
         code_cache.for_language("TRITON_CACHE_DIR", Path(triton.knobs.cache.get_triton_dir("cache")))
         if not triton.knobs.runtime.interpret and (missing := triton_needs.lacking(triton)):
             raise BackendUnavailableError("triton", *missing)
-        triton_key.keep()
     if triton.knobs.runtime.interpret:
         return (*devices, "cpu")
     if not devices:
