@@ -88,7 +88,7 @@ class LaunchError(KernelZooError, TypeError):
 
 
 class InputTypeError(KernelZooError, TypeError):
-    """The input is not a dense tensor of a dtype that the operation takes."""
+    """The input is not a dense tensor of a dtype that the operation takes, or its storage was freed or shrunk."""
 
 
 class ShapeError(KernelZooError, ValueError):
@@ -111,7 +111,7 @@ class DeviceError(KernelZooError, ValueError):
 
 
 class OutputError(KernelZooError, ValueError):
-    """``out`` has the wrong shape, dtype or device, overlaps the input or itself, or is not a tensor."""
+    """``out`` has the wrong shape, dtype or device, overlaps the input or itself, is not a tensor, or has no memory."""
 
 
 class GradientError(KernelZooError, RuntimeError):

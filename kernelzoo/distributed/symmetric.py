@@ -9,7 +9,8 @@ import importlib.util
 import os
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from kernelzoo import tables
@@ -24,23 +25,37 @@ if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
 
 
+@contextmanager
+def _without_multicast() -> Iterator[None]:
+    """Within the context, torch allocates symmetric memory, and makes it known, without multicast, unless the user's
+    own setting says otherwise."""
+    name = "TORCH_SYMM_MEM_DISABLE_MULTICAST"
+    own = os.environ.get(name)
+    os.environ.setdefault(name, "1")
+    try:
+        yield
+    finally:
+        if own is None:
+            del os.environ[name]
+
+
 class Workspace:
     """Words of a group for so many rows. Made by all ranks together, and used by one launch at a time."""
 
     def __init__(self, group: ProcessGroup, rows: int, device: torch.device) -> None:
         import torch
 
-        os.environ.setdefault("TORCH_SYMM_MEM_DISABLE_MULTICAST", "1")
-        from torch.distributed import _symmetric_memory as symmetric
-
         self.group = weakref.ref(group)
         self.rank, self.ranks = group.rank(), group.size()
-        self.words = symmetric.empty((2, rows, self.ranks), dtype=torch.int64, device=device)
-        try:
-            self._handle = symmetric.rendezvous(self.words, group)
-        except RuntimeError as error:
-            words = " ".join(str(error).split())
-            raise PeerError(f"rank {self.rank} of {self.ranks} shares no memory with the others: {words}") from error
+        with _without_multicast():
+            from torch.distributed import _symmetric_memory as symmetric
+
+            self.words = symmetric.empty((2, rows, self.ranks), dtype=torch.int64, device=device)
+            try:
+                self._handle = symmetric.rendezvous(self.words, group)
+            except RuntimeError as error:
+                why = " ".join(str(error).split())
+                raise PeerError(f"rank {self.rank} of {self.ranks} shares no memory with the others: {why}") from error
         bases = torch.tensor(self._handle.buffer_ptrs, dtype=torch.int64, device=device)
         self.words.fill_(-1)
         self.state = torch.zeros(2, dtype=torch.int64, device=device)

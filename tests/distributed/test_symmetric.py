@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import weakref
 from collections.abc import Iterator
 from datetime import timedelta
@@ -155,3 +156,15 @@ def test_launches_follow_one_another_over_streams(monkeypatch: pytest.MonkeyPatc
     with on(two):  # nor may anything outside wait for it
         symmetric._follow(device)
     assert three.waited == [] and two.waited == [one]
+
+
+@pytest.mark.parametrize("own", [None, "0"])
+def test_torch_is_kept_from_multicast_for_that_long(own: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    name = "TORCH_SYMM_MEM_DISABLE_MULTICAST"
+    monkeypatch.delenv(name, raising=False)
+    if own is not None:
+        monkeypatch.setenv(name, own)
+    with contextlib.suppress(ValueError), symmetric._without_multicast():
+        assert os.environ[name] == ("1" if own is None else own)
+        raise ValueError
+    assert os.environ.get(name) == own

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 pytest.importorskip("triton", reason="the triton backend needs the package triton")
 
 import torch
+import triton
 from triton.compiler import compiler
 from triton.runtime import cache
 
@@ -87,3 +89,17 @@ def test_a_kernel_is_compiled_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
     own = cache.triton_key
     jit.compiled(torch.empty(1), Kernel(), (), {})
     assert seen == [True] and cache.triton_key is own
+
+
+@pytest.mark.parametrize("name", ["triton", "gluon"])
+def test_a_backend_that_is_asked_for_leaves_triton_alone(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = cache.triton_key
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(triton.knobs.runtime, "interpret", False)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda index=0: (9, 0))
+    assert importlib.import_module(f"kernelzoo.kernels.{name}").probe() == ("cuda",)
+    assert cache.triton_key is own
