@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -39,7 +40,7 @@ def on_host(request: pytest.FixtureRequest) -> Any:
 @pytest.mark.parametrize("how", [*lost_storages.STILL_THERE, *lost_storages.LOST])
 @pytest.mark.parametrize("layout", lost_storages.LAYOUTS)
 def test_storages_change_between_calls(on_host: Any, layout: str, how: str) -> None:
-    if on_host.emulator and layout == "long":
+    if on_host.emulator and layout != "rows":
         pytest.skip("takes long in an emulator")
     assert list(lost_storages.tried(on_host, "cpu", layout, how)) == []
 
@@ -96,6 +97,8 @@ def left(backend: Any, device: str) -> Iterator[str]:
             memory = {name: StorageWeakRef(x.untyped_storage()) for name, x in way.tensors.items()}
             found = now = x = None
             way.tensors.clear()
+            if backend.emulator:  # whose own objects may refer to each other
+                gc.collect()
             yield from (f"{layout}, {way.name}, {name}: kept" for name, ref in memory.items() if not ref.expired())
 
 
