@@ -1,0 +1,109 @@
+"""CUB, https://github.com/NVIDIA/cccl: C++, in every CUDA toolkit and in ``pip install nvidia-cuda-cccl``; needs nvcc.
+
+Source: "cub::DeviceSegmentedReduce" and "cub::DeviceReduce", CUDA Core Compute Libraries,
+https://nvidia.github.io/cccl/cub/api/structcub_1_1DeviceSegmentedReduce.html: ``Reduce`` and ``Min`` with one
+``segment_size`` for all segments, since CCCL 3.2 (CUDA 13.2). Their older forms take offsets, and give a segment to a
+block however long it is.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import importlib.metadata
+import os
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import torch
+
+import kernelzoo
+from kernelzoo.errors import UnsupportedProblemError
+from kernelzoo.registry import Launch
+
+from . import rows
+
+FIXED_SIZE = 300200
+"""The first CUB_VERSION with segments of one size."""
+HEADERS = {"nvidia-cuda-cccl": "nvidia/cu13/include/cccl", "cuda-cccl": "cuda/cccl/headers/include"}
+"""Distributions with the headers of CCCL, and where these lie there."""
+
+
+@kernelzoo.register("cub", "min", "library")
+def cub_min(x: torch.Tensor, out: torch.Tensor) -> Launch:
+    """CUB's reduction of segments of one size, or its whole one for a single row, with a minimum that keeps NaN."""
+    return bound("library", x, out)
+
+
+@kernelzoo.register("cub", "min", "plain")
+def cub_plain_min(x: torch.Tensor, out: torch.Tensor) -> Launch:
+    """CUB's own minimum of segments of one size, or of a single row: it drops NaN."""
+    return bound("plain", x, out)
+
+
+def bound(variant: str, x: torch.Tensor, out: torch.Tensor) -> Launch:
+    """The launch of cub_min.cu's function of that name. Raises UnsupportedProblemError for what it can't take."""
+    id = f"cub/min/{variant}"
+    matrix, result = rows(id, x, out)
+    suffix = {torch.float32: "f32", torch.bfloat16: "bf16"}.get(x.dtype)
+    if suffix is None:
+        raise UnsupportedProblemError(id, "built for float32 and bfloat16")
+    row_count, columns = matrix.shape
+    library = built()
+    if row_count > 1 and columns > 2**31 - 1:
+        raise UnsupportedProblemError(id, "the size of a segment is an int")
+    if row_count > 1 and library.cub_version() < FIXED_SIZE:
+        raise UnsupportedProblemError(
+            id, f"CUB {library.cub_version()} has no segments of one size: pip install nvidia-cuda-cccl"
+        )
+    function = getattr(library, f"{variant}_{suffix}")
+    needed = ctypes.c_size_t()
+
+    def reduce(workspace: int | None) -> int:
+        stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
+        addresses = (ctypes.c_void_p(matrix.data_ptr()), ctypes.c_void_p(result.data_ptr()))
+        sizes = (ctypes.c_longlong(row_count), ctypes.c_longlong(columns))
+        status: int = function(ctypes.c_void_p(workspace), ctypes.byref(needed), *addresses, *sizes, stream)
+        return status
+
+    if reduce(None):
+        raise RuntimeError(f"{id}: CUB refused {tuple(matrix.shape)}")
+    workspace = torch.empty(max(needed.value, 1), dtype=torch.uint8, device=x.device)
+
+    def launch() -> None:
+        if status := reduce(workspace.data_ptr()):
+            raise RuntimeError(f"{id}: CUDA error {status}")
+
+    return launch
+
+
+def includes() -> Iterator[str]:
+    """Where CCCL's headers are, beside those of the toolkit: $CCCL_INCLUDE, or what is installed."""
+    if named := os.environ.get("CCCL_INCLUDE"):
+        yield named
+    for distribution, folder in HEADERS.items():
+        try:
+            found = Path(str(importlib.metadata.distribution(distribution).locate_file(folder)))
+        except importlib.metadata.PackageNotFoundError:
+            continue
+        if found.is_dir():
+            yield str(found)
+
+
+def command(architecture: str, to: Path) -> list[str]:
+    """How cub_min.cu is built, with the first headers that ``includes`` finds, or the toolkit's."""
+    source = Path(__file__).with_name("cub_min.cu")
+    first = [f"-I{next(includes(), '')}"] if next(includes(), "") else []
+    options = ["-O3", "-std=c++17", "-shared", "-Xcompiler", "-fPIC", f"-arch={architecture}"]
+    return ["nvcc", *options, *first, str(source), "-o", str(to)]
+
+
+@functools.cache
+def built() -> ctypes.CDLL:
+    """The shared library of cub_min.cu, built for this device; half a minute."""
+    to = Path(tempfile.mkdtemp(prefix="kernelzoo-cub-")) / "cub_min.so"
+    major, minor = torch.cuda.get_device_capability()
+    subprocess.run(command(f"sm_{major}{minor}", to), check=True, capture_output=True)
+    return ctypes.CDLL(str(to))

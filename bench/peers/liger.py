@@ -1,0 +1,35 @@
+"""Liger Kernel, https://github.com/linkedin/Liger-Kernel, ``pip install liger-kernel``: Triton."""
+
+from __future__ import annotations
+
+import torch
+
+import kernelzoo
+from kernelzoo.errors import UnsupportedProblemError
+from kernelzoo.registry import Launch, require
+
+from . import allocating, rows
+
+
+@kernelzoo.register("liger", "softmax", "library")
+def liger_softmax(x: torch.Tensor, out: torch.Tensor) -> Launch:
+    """Liger Kernel's softmax: a row on a block."""
+    matrix, result = rows("liger/softmax/library", x, out)
+    if matrix.size(1) > 65536:
+        raise UnsupportedProblemError("liger/softmax/library", "it takes rows of up to 65536")
+    require("liger", "liger_kernel.ops", "pip install liger-kernel")
+    module = require("liger", "liger_kernel.ops.softmax", "pip install liger-kernel")
+    return allocating(module, result, lambda: module._softmax_forward(matrix))
+
+
+@kernelzoo.register("liger", "softmax_backward", "library")
+def liger_softmax_backward(grad: torch.Tensor, y: torch.Tensor, out: torch.Tensor) -> Launch:
+    """Liger Kernel's backward of softmax: a row on a block."""
+    id = "liger/softmax_backward/library"
+    (slopes, result), (weights, _) = rows(id, grad, out), rows(id, y, out)
+    if slopes.size(1) > 65536:
+        raise UnsupportedProblemError(id, "it takes rows of up to 65536")
+    require("liger", "liger_kernel.ops", "pip install liger-kernel")
+    module = require("liger", "liger_kernel.ops.softmax", "pip install liger-kernel")
+    block, warps = module.calculate_settings(slopes.size(1))
+    return allocating(module, result, lambda: module._softmax_backward(slopes, weights, block, warps, False))
