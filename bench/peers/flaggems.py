@@ -1,4 +1,8 @@
-"""FlagGems, https://github.com/flagos-ai/FlagGems, ``pip install flag_gems``: Triton."""
+"""FlagGems, https://github.com/flagos-ai/FlagGems, ``pip install flag_gems``: Triton.
+
+Source: "Use FlagGems", https://github.com/flagos-ai/FlagGems: its operators take the place of torch's own, and are what
+is called here, without torch's dispatcher between. They tune themselves, or have tables for a card.
+"""
 
 from __future__ import annotations
 

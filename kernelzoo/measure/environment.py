@@ -22,6 +22,13 @@ _DISTRIBUTIONS = (
     "numba-cuda",
     "cuda-core",
     "cuda-bindings",
+    "apache-tvm-ffi",
+    "nvidia-cuda-cccl",
+    "cuda-cccl",
+    "quack-kernels",
+    "liger-kernel",
+    "flag-gems",
+    "tilelang",
     "numpy",
     "pytest-benchmark",
 )

@@ -178,9 +178,15 @@ def machine(device: str) -> Json:
 
 
 def source(modules: Sequence[Path]) -> Json:
-    """Digests of kernelzoo's own files, and of the ``modules`` by name."""
-    by_name = {m.name: _digest([one for one in modules if one.name == m.name]) for m in modules}
+    """Digests of kernelzoo's own files, and of the ``modules`` by name; of one in a package, of all files there."""
+    by_name = {m.name: _digest([file for one in modules if one.name == m.name for file in _run(one)]) for m in modules}
     return {"sha256": _sources(), "modules": by_name}
+
+
+def _run(module: Path) -> list[Path]:
+    """The files that a module may run."""
+    beside = sorted(module.parent.glob("*.*")) if module.with_name("__init__.py").exists() else []
+    return beside or [module]
 
 
 class Record:

@@ -16,6 +16,7 @@ from typing import Any
 from kernelzoo import files
 from kernelzoo.files import printable
 from kernelzoo.measure import schema
+from kernelzoo.report.again import Again
 from kernelzoo.report.energy import Energy
 from kernelzoo.report.results import (
     BASELINE,
@@ -100,7 +101,9 @@ def _read(path: Path) -> _File:
     if wrong := schema.wrong(data):
         raise ResultsError(f"{path}{'' if wrong.startswith(':') else ' '}{wrong}")
     commit = data.get("commit_info")
-    run = Run(printable(path.name), _text(data.get("datetime")), _commit(commit if isinstance(commit, dict) else {}))
+    again = tuple(Again.of(one) for one in data.get("kernelzoo", {}).get("again", []))
+    commit = _commit(commit if isinstance(commit, dict) else {})
+    run = Run(printable(path.name), _text(data.get("datetime")), commit, again)
     failed = [
         Failure(
             run,
@@ -221,6 +224,7 @@ def _row(run: Run, entry: Mapping[str, Any], same: dict[Problem, Problem], where
         energy=Energy(**{name: extra["energy"][name] for name in _ENERGY}) if extra.get("energy") else None,
         condition=tuple(_leaves(extra.get("condition"))),
         gpu=_gpu(extra.get("gpu")),
+        beside=_gpu(extra.get("beside")),
         table=_text(extra.get("table")),
         differs=differs,
     )
@@ -267,15 +271,16 @@ def _gpu(value: object) -> str:
 
 def _by_card(key: Key, rows: Sequence[Row]) -> dict[Key, list[Row]]:
     """The rows of a group, with groups of their own for what other cards measured of a problem: ratios are taken within
-    a group, and never between two cards. Of a problem the card of the baseline stays, or else the first."""
+    a group, and never between two cards. Of a problem the card of the baseline stays, or else the first; a row that was
+    measured again says beside which card's it stands."""
     cards: dict[tuple[str, Problem], str] = {}
     for row in sorted(rows, key=lambda row: row.name != BASELINE):  # stable
-        cards.setdefault((row.op, row.problem), row.gpu)
-        cards[row.op, row.problem] = cards[row.op, row.problem] or row.gpu  # a file that names none may be of any
+        cards.setdefault((row.op, row.problem), row.card)
+        cards[row.op, row.problem] = cards[row.op, row.problem] or row.card  # a file that names none may be of any
     found: dict[Key, list[Row]] = {key: []}
     for row in rows:
-        apart = row.gpu not in ("", cards[row.op, row.problem])
-        found.setdefault((f"{key[0]}, {row.gpu}" if apart else key[0], *key[1:]), []).append(row)
+        apart = row.card not in ("", cards[row.op, row.problem])
+        found.setdefault((f"{key[0]}, {row.card}" if apart else key[0], *key[1:]), []).append(row)
     return found
 
 

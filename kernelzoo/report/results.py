@@ -13,6 +13,7 @@ from kernelzoo import registry
 from kernelzoo.errors import KernelZooError
 from kernelzoo.measure.measurement import BREAKS
 from kernelzoo.report import notes
+from kernelzoo.report.again import Again
 from kernelzoo.report.energy import Energy
 
 BASELINE = f"{registry.BASELINE}/{registry.BASELINE_VARIANT}"
@@ -82,6 +83,7 @@ class Run:
     file: str
     date: str
     commit: str
+    again: tuple[Again, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -138,6 +140,8 @@ class Row:
     """None where it was not measured."""
     gpu: str = ""
     """The UUID of the card; empty where the file names none."""
+    beside: str = ""
+    """That of the card whose rows this one stands beside, having been measured again on another of the model."""
     table: str = ""
     """The launch table that it was bound with; empty where the file names none."""
     differs: tuple[str, ...] = ()
@@ -146,6 +150,11 @@ class Row:
     @property
     def id(self) -> str:
         return f"{self.backend}/{self.op}/{self.variant}"
+
+    @property
+    def card(self) -> str:
+        """Whose group it is in."""
+        return self.beside or self.gpu
 
     @property
     def name(self) -> str:

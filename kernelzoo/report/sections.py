@@ -290,6 +290,7 @@ def _environment(group: Group) -> Iterator[str]:
         facts.append(measured + (f" at commit {run.commit}" if run.commit else ""))
         clock = f"{group.clock} clock ({escape(clocks(rows))})"
         yield f"- **{escape(group.device)}**, {clock}: {escape('; '.join(facts))} ({escape(run.file)})"
+        yield from (f"- {escape(f'{again} ({run.file})')}" for again in run.again)
     if group.repeated:
         yield (
             f"- {escape(group.label)}: results of older runs left out: {group.repeated}; a newer run measured the "

@@ -1,0 +1,33 @@
+"""What of a results file was measured later than the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from kernelzoo.files import printable
+
+
+@dataclass(frozen=True)
+class Again:
+    """Backends whose rows of a file were measured later than the others (bench/again.py), and how torch's yardstick
+    did then: its time over the earlier one, over the problems."""
+
+    backends: tuple[str, ...]
+    date: str
+    mean: float
+    least: float
+    most: float
+
+    @classmethod
+    def of(cls, one: Mapping[str, Any]) -> Again:
+        """What a results file says of it."""
+        yardstick = (float(one["yardstick"][name]) for name in ("mean", "least", "most"))
+        return cls(tuple(map(printable, one["backends"])), printable(one["datetime"]), *yardstick)
+
+    def __str__(self) -> str:
+        return (
+            f"{', '.join(self.backends)} measured again {self.date}, while torch/eager took {self.mean:.3f} of its "
+            f"earlier time in the mean, {self.least:.2f} to {self.most:.2f}"
+        )

@@ -1,0 +1,91 @@
+"""bench/again.py: rows that are measured again stand in the record if all else is the same, and the pages say so."""
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scripts import loaded
+
+from kernelzoo.report import sections
+from kernelzoo.report.reading import load
+
+ROOT = Path(__file__).parents[1]
+again = loaded(ROOT / "bench" / "again.py")
+readme = loaded(ROOT / "bench" / "readme.py")
+
+EAGER, OURS, OLD, PLAIN = "torch/min/eager", "triton/min/auto", "cub/min/library", "cub/min/plain"
+A, B = ({"index": 0, "uuid": f"GPU-{letter}"} for letter in "ab")
+SHAPES = [8, 64], [4, 128]
+
+
+def document(times: dict[str, float], card: Any, date: str, failed: Any = (), **more: Any) -> dict[str, Any]:
+    """A record with each of these on two shapes, in microseconds."""
+    common = {"clock": "device", "clock_detail": "graph", "cache": "cold", "device": "NVIDIA H200", "gpu": card}
+    common |= {"dim": -1, "dtype": "float32", "bytes": 10**6, "submit_us": 5.0, "ceiling_gb_per_s": 4000.0}
+    common |= {"floor_us": 1.0, "shape_set": "map", "samples": 1, "rounds": 1, "versions": {"torch": "2", "driver": "5"}}
+    entries = []
+    for id, us in times.items():
+        for shape in SHAPES:
+            backend, op, variant = id.split("/")
+            info = {"id": id, "backend": backend, "op": op, "variant": variant, "shape": shape, **common, **more}
+            stats = {"median": us / 1e6, "data": [us / 1e6]}
+            entries.append({"name": id, "extra_info": info, "stats": stats})
+    failed = [{"id": id, "op": "min", "shape": s, "dim": -1, "dtype": "float32", **WRONG} for id in failed for s in SHAPES]
+    return {
+        "benchmarks": entries,
+        "datetime": date,
+        "commit_info": {"id": "abc", "dirty": False},
+        "kernelzoo": {"format": 1, "failed": failed},
+    }
+
+
+WRONG = {"outcome": "wrong", "reason": "NaN"}
+HELD = document({EAGER: 10.0, OURS: 5.0, OLD: 800.0}, A, "2026-11-27T00:00:00", [PLAIN])
+NEW = document({EAGER: 10.1, OLD: 12.0, PLAIN: 11.0}, B, "2026-11-28T00:00:00")
+
+
+def test_new_rows_take_the_place_of_old_ones_and_pages_say_so(tmp_path: Path) -> None:
+    before = copy.deepcopy(HELD)
+    made = again.merged(HELD, copy.deepcopy(NEW), ["cub"])
+    assert before == HELD
+    path = tmp_path / "h200-map-min.json"
+    again.record.write(path, made)
+    results = load([path])
+    (group,) = results.groups  # though two cards measured it
+    assert sorted((row.id, round(row.microseconds, 9), row.gpu) for row in group.rows if row.problem.length == 64) == [
+        *((OLD, 12.0, "GPU-b"), (PLAIN, 11.0, "GPU-b"), (EAGER, 10.0, "GPU-a"), (OURS, 5.0, "GPU-a"))
+    ]
+    assert not results.failed
+    told = "cub measured again 2026-11-28T00:00:00, while torch/eager took 1.010 of its earlier time in the mean"
+    assert told in sections.environment(results)
+    assert "; 2026-11-27 (cub: 2026-11-28); geometric mean" in readme.table(results)
+    twice = again.merged(made, copy.deepcopy(NEW), ["cub"])
+    assert len(twice["kernelzoo"]["again"]) == 1 and len(twice["benchmarks"]) == len(made["benchmarks"])
+
+
+@pytest.mark.parametrize(
+    ("new", "backends", "said"),
+    [
+        (document({EAGER: 10.5, OLD: 1.0}, B, ""), ["cub"], "takes 1.050 of the record's time"),
+        (document({EAGER: 10.0, OLD: 1.0}, B, "", device="NVIDIA H100"), ["cub"], "device NVIDIA H100"),
+        (document({EAGER: 10.0, OLD: 1.0}, B, "", versions={"driver": "6"}), ["cub"], "driver 6, and in the record 5"),
+        (document({EAGER: 10.0, OLD: 1.0}, B, "", rounds=3), ["cub"], "rounds 3"),
+        (document({EAGER: 10.0, OLD: 1.0}, B, "", shape=[2, 2]), ["cub"], "other problems"),
+        (document({EAGER: 10.0}, B, ""), ["cub"], "cub lacks all results"),
+        ({**NEW, "benchmarks": NEW["benchmarks"][:-1]}, ["cub"], "a gap: cub lacks 1 results"),
+    ],
+)
+def test_rows_that_can_not_stand_beside_the_others_are_refused(new: Any, backends: list[str], said: str) -> None:
+    with pytest.raises(again.AgainError, match=said):
+        again.merged(HELD, copy.deepcopy(new), backends)
+
+
+def test_the_records_own_command_runs_for_what_is_named() -> None:
+    (of,) = (one for one in again._records().RECORDS if one.name == "map-min")
+    made = again.command(of.words("h200", Path("o.json.gz")), ["cub"])
+    options = dict(zip(made, made[1:], strict=False))
+    assert options["--backend"] == "torch,cub" and options["--waive"] == "cub/min/plain"
+    assert options["--variant"] == "eager,library,plain"
+    assert "--waive" not in again.command(of.words("h200", Path("o")), ["triton"])
+    assert "auto" in again.command(of.words("h200", Path("o")), ["triton"])[made.index("--variant") + 1]

@@ -1,0 +1,73 @@
+"""bench/peers: every module is loaded by peers.py, and each row says where its call is documented."""
+
+import importlib.metadata
+import re
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+import torch
+from registered import forget
+
+from kernelzoo import packages, registry
+from kernelzoo.errors import UnsupportedProblemError
+
+FOLDER = Path(__file__).parents[1] / "bench" / "peers"
+MODULES = sorted(path.stem for path in FOLDER.glob("*.py") if path.stem not in ("__init__", "peers"))
+
+
+@pytest.fixture(scope="module")
+def peers():
+    """What peers.py registers, by id; forgotten again."""
+    known = set(registry._registered)
+    packages.load_module(FOLDER / "peers.py")
+    made = {"/".join(key): bind for key, bind in registry._registered.items() if key not in known}
+    yield made
+    forget(*{id.split("/")[0] for id in made})
+    for name in [name for name in sys.modules if name.startswith("kernelzoo_peers")]:
+        del sys.modules[name]
+
+
+def module(name: str) -> ModuleType:
+    return sys.modules[f"kernelzoo_peers.{name}"]
+
+
+def test_every_module_registers_and_names_its_source(peers) -> None:
+    assert {bind.__module__.rpartition(".")[2] for bind in peers.values()} == set(MODULES)
+    for name in MODULES:
+        assert re.search(r"Source: .+https://", module(name).__doc__ or "", re.DOTALL), name
+
+
+def test_what_is_absent_or_not_on_a_gpu_is_refused(peers) -> None:
+    for id, bind in peers.items():
+        op = id.split("/")[1]
+        x, out = torch.ones(4, 8, 1), torch.empty(4, 1) if op == "min" else torch.empty(4, 8, 1)
+        with pytest.raises(UnsupportedProblemError):
+            bind(*(x, x, out) if op.endswith("_backward") else (x, out))
+
+
+def test_cub_is_built_with_the_newest_headers_and_refuses_old_ones(peers, monkeypatch, tmp_path: Path) -> None:
+    cub = module("cub")
+    held = tmp_path / "nvidia" / "cu13" / "include" / "cccl"
+    held.mkdir(parents=True)
+
+    class Distribution:
+        def locate_file(self, folder: str) -> Path:
+            return tmp_path / folder
+
+    monkeypatch.delenv("CCCL_INCLUDE", raising=False)
+    monkeypatch.setattr(importlib.metadata, "distribution", lambda name: Distribution())
+    assert f"-I{held}" in cub.command("sm_90", tmp_path / "cub.so")
+    monkeypatch.setenv("CCCL_INCLUDE", "/named")
+    assert "-I/named" in cub.command("sm_90", tmp_path / "cub.so")
+
+    class Old:
+        @staticmethod
+        def cub_version() -> int:
+            return 300001
+
+    monkeypatch.setattr(cub, "built", Old)
+    monkeypatch.setattr(cub, "rows", lambda id, x, out: (x.squeeze(2), out.squeeze(-1)))
+    with pytest.raises(UnsupportedProblemError, match=r"300001 has no segments of one size: pip install nvidia-cuda"):
+        cub.cub_min(torch.ones(2, 8, 1), torch.empty(2, 1))
