@@ -6,14 +6,16 @@ on (64, 64) float32, with no synchronisation in the timed region, the ways of ca
     torch/softmax/eager    torch.softmax(x, -1), or torch.amin: the yardstick
     B/softmax/call         kernelzoo.get(B).softmax(x), the output's allocation included
     B/softmax/bound        the launch of a problem already bound
-    B/softmax/language     an empty kernel of two tensors and a number, launched the way the language documents; in
-                           Helion, which makes none, one that writes a number a row
+    B/softmax/language     an empty kernel of two tensors and a number, launched again and again the fastest way that
+                           the language's own documentation shows; in Helion, which makes none, one that writes a
+                           number a row
     B/softmax/gradient     the call with an x that requires a gradient; torch/softmax/gradient is torch's own
     B/softmax/step         that, and the gradient of x, by torch.autograd.grad; torch/softmax/step likewise
     B/softmax/array        the call with an array of CuPy's
 """
 
 import functools
+import importlib.util
 import random
 import time
 from collections.abc import Callable
@@ -33,39 +35,54 @@ SAMPLES = 25
 
 
 def triton_own(x: torch.Tensor, out: torch.Tensor) -> Callable[[], Any]:
+    """Compiled by ``warmup``, and what that returns launched: "Fused Softmax", Triton's tutorials,
+    https://triton-lang.org/main/getting-started/tutorials/02-fused-softmax.html."""
     import triton
 
     @triton.jit
     def empty(x, out, n):
         pass
 
-    return lambda: empty[(1,)](x, out, 64)
+    compiled = empty.warmup(x, out, 64, grid=(1,))
+    return lambda: compiled[1, 1, 1](x, out, 64)
 
 
 def gluon_own(x: torch.Tensor, out: torch.Tensor) -> Callable[[], Any]:
+    """As Triton's, whose launcher it is: "Introduction to Gluon",
+    https://github.com/triton-lang/triton/blob/main/python/tutorials/gluon/01-intro.py."""
     from triton.experimental import gluon
 
     @gluon.jit
     def empty(x, out, n):
         pass
 
-    return lambda: empty[(1,)](x, out, 64)
+    compiled = empty.warmup(x, out, 64, grid=(1,))
+    return lambda: compiled[1, 1, 1](x, out, 64)
 
 
 def cupy_own(x: torch.Tensor, out: torch.Tensor) -> Callable[[], Any]:
+    """A raw kernel on pointers, on torch's stream: "User-Defined Kernels" and "Interoperability", CuPy's user guide,
+    https://docs.cupy.dev/en/stable/user_guide/kernel.html."""
     import cupy
 
     empty = cupy.RawKernel('extern "C" __global__ void empty(const float* x, float* out, long long n) {}', "empty")
+    arguments = (x.data_ptr(), out.data_ptr(), 64)
 
     def call() -> None:
-        stream = torch.cuda.current_stream().cuda_stream
-        with cupy.cuda.ExternalStream(stream) if stream else cupy.cuda.Stream.null:
-            empty((1,), (64,), (x.data_ptr(), out.data_ptr(), 64))
+        empty((1,), (64,), arguments)
 
-    return call
+    def on_stream() -> None:
+        with stream:
+            call()
+
+    current = torch.cuda.current_stream().cuda_stream
+    stream = cupy.cuda.ExternalStream(current)
+    return on_stream if current else call  # which is CuPy's own stream, too
 
 
 def numba_own(x: torch.Tensor, out: torch.Tensor) -> Callable[[], Any]:
+    """Configured once, on Numba's arrays over torch's memory: "Kernel invocation", "CUDA Array Interface", Numba CUDA,
+    https://nvidia.github.io/numba-cuda/user/kernels.html."""
     from numba import cuda
 
     @cuda.jit
@@ -74,10 +91,13 @@ def numba_own(x: torch.Tensor, out: torch.Tensor) -> Callable[[], Any]:
 
     current = torch.cuda.current_stream().cuda_stream
     stream = cuda.external_stream(current) if current else cuda.default_stream()
-    return lambda: empty[1, 64, stream](x, out, 64)
+    configured, arrays = empty[1, 64, stream], (cuda.as_cuda_array(x), cuda.as_cuda_array(out))
+    return lambda: configured(*arrays, 64)
 
 
 def cutile_own(x: torch.Tensor, out: torch.Tensor) -> Callable[[], Any]:
+    """``ct.launch``, the one way that there is: "Quickstart", cuTile Python,
+    https://docs.nvidia.com/cuda/cutile-python/quickstart.html."""
     from cuda import tile as ct
 
     @ct.kernel
@@ -88,6 +108,9 @@ def cutile_own(x: torch.Tensor, out: torch.Tensor) -> Callable[[], Any]:
 
 
 def cute_own(x: torch.Tensor, out: torch.Tensor) -> Callable[[], Any]:
+    """Compiled with TVM FFI, which takes torch's tensors and stream as they are: "TVM FFI Compilation", CuTe DSL,
+    https://docs.nvidia.com/cutlass/4.8.0/media/docs/pythonDSL/guides/tvm_ffi_compilation.html. Without the package
+    apache-tvm-ffi, by CuTe's own launcher, and the row says so."""
     from cuda.bindings.driver import CUstream
     from cutlass import Int32, cute
     from cutlass.cute.runtime import from_dlpack
@@ -100,25 +123,40 @@ def cute_own(x: torch.Tensor, out: torch.Tensor) -> Callable[[], Any]:
     def host(x: cute.Tensor, out: cute.Tensor, n: Int32, stream: CUstream):
         empty(x, out, n).launch(grid=(1, 1, 1), block=(64, 1, 1), stream=stream)
 
+    if importlib.util.find_spec("tvm_ffi"):
+        stream = cute.runtime.make_fake_stream(use_tvm_ffi_env_stream=True)
+        tensors = (from_dlpack(x, enable_tvm_ffi=True), from_dlpack(out, enable_tvm_ffi=True))
+        fast = cute.compile(host, *tensors, Int32(64), stream, options="--enable-tvm-ffi")
+        return lambda: fast(x, out, 64)
+
     def arguments() -> tuple[Any, ...]:
         return from_dlpack(x), from_dlpack(out), 64, CUstream(torch.cuda.current_stream().cuda_stream)
 
+    REMARKS["cute"] = "without TVM FFI: pip install apache-tvm-ffi"
     compiled = cute.compile(host, *arguments())
     return lambda: compiled(*arguments())
 
 
 def helion_own(x: torch.Tensor, out: torch.Tensor) -> Callable[[], Any]:
+    """Bound and compiled for a configuration, and what that returns called: "Advanced Manual Deployment", Helion,
+    https://helionlang.com/deployment_autotuning.html."""
     import helion
     import helion.language as hl
 
-    @helion.kernel(config=helion.Config(block_sizes=[64], num_warps=1), static_shapes=False)
+    config = helion.Config(block_sizes=[64], num_warps=1)
+
+    @helion.kernel(config=config, static_shapes=False)
     def least(x: torch.Tensor, out: torch.Tensor, n: int):  # an empty one it refuses: this writes a number a row
         for rows in hl.tile(x.size(0)):
             out[rows, 0] = n
 
-    return lambda: least(x, out.view(x.size(0), -1), 64)
+    arguments = (x, out.view(x.size(0), -1), 64)
+    compiled = least.bind(arguments).compile_config(config)
+    return lambda: compiled(*arguments)
 
 
+REMARKS: dict[str, str] = {}
+"""What is not the fastest way, by backend, and what it lacks."""
 OWN = {
     "triton": triton_own,
     "gluon": gluon_own,
@@ -128,7 +166,7 @@ OWN = {
     "cupy": cupy_own,
     "numba": numba_own,
 }
-"""How each language documents a launch, by backend."""
+"""The fastest launch that each language documents, by backend."""
 
 
 TORCHS: dict[str, Callable[..., Any]] = {"softmax": torch.softmax, "min": torch.amin}
@@ -217,11 +255,12 @@ def told(id: str, samples: list[float], device: str = "cuda") -> dict[str, Any]:
     """What a result says of itself beside its samples, as any other does; of the cache nothing, since the host waits
     for no data."""
     backend, op, variant = id.split("/")
+    remark = f", {REMARKS[backend]}" if variant == "language" and backend in REMARKS else ""
     measured = Measurement(
         registry.Implementation(backend, op, variant, summary=""),
         measure.Problem(op, (64, 64), "float32"),
         clock="submit",
-        clock_detail="time.perf_counter around calls that are not waited for",
+        clock_detail=f"time.perf_counter around calls that are not waited for{remark}",
         rounds=len(samples),
         samples=samples,
     )

@@ -1,6 +1,7 @@
 """bench/again.py: rows that are measured again stand in the record if all else is the same, and the pages say so."""
 
 import copy
+import itertools
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,8 @@ def document(times: dict[str, float], card: Any, date: str, failed: Any = (), **
     """A record with each of these on two shapes, in microseconds."""
     common = {"clock": "device", "clock_detail": "graph", "cache": "cold", "device": "NVIDIA H200", "gpu": card}
     common |= {"dim": -1, "dtype": "float32", "bytes": 10**6, "submit_us": 5.0, "ceiling_gb_per_s": 4000.0}
-    common |= {"floor_us": 1.0, "shape_set": "map", "samples": 1, "rounds": 1, "versions": {"torch": "2", "driver": "5"}}
+    common |= {"floor_us": 1.0, "shape_set": "map", "samples": 1, "rounds": 1}
+    common |= {"versions": {"torch": "2", "driver": "5"}}
     entries = []
     for id, us in times.items():
         for shape in SHAPES:
@@ -31,7 +33,7 @@ def document(times: dict[str, float], card: Any, date: str, failed: Any = (), **
             info = {"id": id, "backend": backend, "op": op, "variant": variant, "shape": shape, **common, **more}
             stats = {"median": us / 1e6, "data": [us / 1e6]}
             entries.append({"name": id, "extra_info": info, "stats": stats})
-    failed = [{"id": id, "op": "min", "shape": s, "dim": -1, "dtype": "float32", **WRONG} for id in failed for s in SHAPES]
+    failed = [{"id": id, "op": "min", "shape": s, "dim": -1, **WRONG} for id in failed for s in SHAPES]
     return {
         "benchmarks": entries,
         "datetime": date,
@@ -40,7 +42,7 @@ def document(times: dict[str, float], card: Any, date: str, failed: Any = (), **
     }
 
 
-WRONG = {"outcome": "wrong", "reason": "NaN"}
+WRONG = {"dtype": "float32", "outcome": "wrong", "reason": "NaN"}
 HELD = document({EAGER: 10.0, OURS: 5.0, OLD: 800.0}, A, "2026-11-27T00:00:00", [PLAIN])
 NEW = document({EAGER: 10.1, OLD: 12.0, PLAIN: 11.0}, B, "2026-11-28T00:00:00")
 
@@ -84,7 +86,7 @@ def test_rows_that_can_not_stand_beside_the_others_are_refused(new: Any, backend
 def test_the_records_own_command_runs_for_what_is_named() -> None:
     (of,) = (one for one in again._records().RECORDS if one.name == "map-min")
     made = again.command(of.words("h200", Path("o.json.gz")), ["cub"])
-    options = dict(zip(made, made[1:], strict=False))
+    options = dict(itertools.pairwise(made))
     assert options["--backend"] == "torch,cub" and options["--waive"] == "cub/min/plain"
     assert options["--variant"] == "eager,library,plain"
     assert "--waive" not in again.command(of.words("h200", Path("o")), ["triton"])

@@ -2,6 +2,7 @@
 
 import importlib.metadata
 import re
+import shutil
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -49,16 +50,18 @@ def test_what_is_absent_or_not_on_a_gpu_is_refused(peers) -> None:
 
 def test_cub_is_built_with_the_newest_headers_and_refuses_old_ones(peers, monkeypatch, tmp_path: Path) -> None:
     cub = module("cub")
-    held = tmp_path / "nvidia" / "cu13" / "include" / "cccl"
-    held.mkdir(parents=True)
+    for place, number in (("nvidia/cu13/include/cccl", 300001), ("cuda/cccl/headers/include", 300200)):
+        (tmp_path / place / "cub").mkdir(parents=True)
+        (tmp_path / place / "cub" / "version.cuh").write_text(f"#define CUB_VERSION {number} // ...", encoding="utf-8")
 
     class Distribution:
         def locate_file(self, folder: str) -> Path:
             return tmp_path / folder
 
     monkeypatch.delenv("CCCL_INCLUDE", raising=False)
+    monkeypatch.setattr(shutil, "which", lambda name: None)
     monkeypatch.setattr(importlib.metadata, "distribution", lambda name: Distribution())
-    assert f"-I{held}" in cub.command("sm_90", tmp_path / "cub.so")
+    assert f"-I{tmp_path / 'cuda/cccl/headers/include'}" in cub.command("sm_90", tmp_path / "cub.so")
     monkeypatch.setenv("CCCL_INCLUDE", "/named")
     assert "-I/named" in cub.command("sm_90", tmp_path / "cub.so")
 

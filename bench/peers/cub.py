@@ -8,13 +8,15 @@ block however long it is.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 import importlib.metadata
 import os
+import re
+import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import torch
@@ -79,25 +81,32 @@ def bound(variant: str, x: torch.Tensor, out: torch.Tensor) -> Launch:
     return launch
 
 
-def includes() -> Iterator[str]:
-    """Where CCCL's headers are, beside those of the toolkit: $CCCL_INCLUDE, or what is installed."""
+def includes() -> list[Path]:
+    """Where CCCL's headers are, the newest first: $CCCL_INCLUDE, which comes before all, what is installed, and the
+    toolkit's."""
     if named := os.environ.get("CCCL_INCLUDE"):
-        yield named
+        return [Path(named)]
+    found = []
     for distribution, folder in HEADERS.items():
-        try:
-            found = Path(str(importlib.metadata.distribution(distribution).locate_file(folder)))
-        except importlib.metadata.PackageNotFoundError:
-            continue
-        if found.is_dir():
-            yield str(found)
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            found.append(Path(str(importlib.metadata.distribution(distribution).locate_file(folder))))
+    if compiler := shutil.which("nvcc"):
+        found.append(Path(compiler).resolve().parents[1] / "include" / "cccl")
+    return sorted(filter(version, found), key=version, reverse=True)
+
+
+def version(folder: Path) -> int:
+    """The CUB_VERSION of headers in a folder; 0 where there are none."""
+    header = folder / "cub" / "version.cuh"
+    told = re.search(r"define CUB_VERSION (\d+)", header.read_text(encoding="utf-8")) if header.exists() else None
+    return int(told[1]) if told else 0
 
 
 def command(architecture: str, to: Path) -> list[str]:
-    """How cub_min.cu is built, with the first headers that ``includes`` finds, or the toolkit's."""
+    """How cub_min.cu is built, with the newest headers; nvcc's own come after those that are named."""
     source = Path(__file__).with_name("cub_min.cu")
-    first = [f"-I{next(includes(), '')}"] if next(includes(), "") else []
     options = ["-O3", "-std=c++17", "-shared", "-Xcompiler", "-fPIC", f"-arch={architecture}"]
-    return ["nvcc", *options, *first, str(source), "-o", str(to)]
+    return ["nvcc", *options, *(f"-I{folder}" for folder in includes()[:1]), str(source), "-o", str(to)]
 
 
 @functools.cache

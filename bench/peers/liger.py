@@ -1,8 +1,8 @@
 """Liger Kernel, https://github.com/linkedin/Liger-Kernel, ``pip install liger-kernel``: Triton.
 
 Source: "Low-level APIs", https://linkedin.github.io/Liger-Kernel/Low-Level-APIs/, and the project's own benchmark,
-https://github.com/linkedin/Liger-Kernel/blob/main/benchmark/scripts/benchmark_softmax.py. The two functions are what its
-autograd function calls; they choose block and warps.
+https://github.com/linkedin/Liger-Kernel/blob/main/benchmark/scripts/benchmark_softmax.py. The two functions are what
+its autograd function calls; they choose block and warps.
 """
 
 from __future__ import annotations
