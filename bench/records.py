@@ -93,15 +93,16 @@ RECORDS = (
     Record(
         "map-softmax.json.gz",
         f"kernelzoo bench --shapes map --op softmax {PEERS} --backend {EVERY},liger,flaggems,quack"
-        " --variant auto,eager,compile,library --waive quack/softmax/library --rounds 5 --gpus all -o {}",
+        ",inductor,tilegym --variant auto,eager,compile,library,max_autotune,cutile,cute,tma,chunked"
+        " --waive quack/softmax/library --rounds 5 --gpus all -o {}",
         700,
         alone=True,
     ),
     Record(
         "map-min.json.gz",
-        f"kernelzoo bench --shapes map --op min {PEERS} --backend {EVERY},flaggems,cub"
-        " --variant auto,eager,compile,library,plain --waive flaggems/min/library,cub/min/plain --rounds 5 --gpus all"
-        " -o {}",
+        f"kernelzoo bench --shapes map --op min {PEERS} --backend {EVERY},flaggems,cub,cudacompute"
+        ",inductor --variant auto,eager,compile,library,plain,max_autotune"
+        " --waive flaggems/min/library,cub/min/plain,cudacompute/min/plain --rounds 5 --gpus all -o {}",
         600,
         alone=True,
     ),
@@ -169,6 +170,7 @@ RECORDS = (
     ),
     Record("hints.json", "python bench/hints.py -o {}", 60, alone=True),
     Record("training.json", "python bench/training.py -o {}", 30, alone=True),
+    Record("peers.json", "python bench/repeat_peers.py -o {}", 120, alone=True),
     Record("aa.json", "python bench/aa.py --pairs 20 -o {}", 150, alone=True),
     Record("profile.json", "python bench/counters.py {softmax} {min} -o {}", 150, alone=True),
     Record(

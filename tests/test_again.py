@@ -88,6 +88,6 @@ def test_the_records_own_command_runs_for_what_is_named() -> None:
     made = again.command(of.words("h200", Path("o.json.gz")), ["cub"])
     options = dict(itertools.pairwise(made))
     assert options["--backend"] == "torch,cub" and options["--waive"] == "cub/min/plain"
-    assert options["--variant"] == "eager,library,plain"
+    assert options["--variant"] == "eager,library,plain,max_autotune"
     assert "--waive" not in again.command(of.words("h200", Path("o")), ["triton"])
     assert "auto" in again.command(of.words("h200", Path("o")), ["triton"])[made.index("--variant") + 1]

@@ -27,6 +27,27 @@ def liger_softmax(x: torch.Tensor, out: torch.Tensor) -> Launch:
     return allocating(module, result, lambda: module._softmax_forward(matrix))
 
 
+@kernelzoo.register("liger", "softmax", "cutile")
+def liger_softmax_cutile(x: torch.Tensor, out: torch.Tensor) -> Launch:
+    """Liger Kernel's softmax in cuTile, tuned on the device at its first launch."""
+    matrix, result = rows("liger/softmax/cutile", x, out)
+    module = require("liger", "liger_kernel.ops.cutile.ops.softmax", "pip install liger-kernel cuda-tile")
+    return allocating(module, result, lambda: module._softmax_forward_ct(matrix))
+
+
+@kernelzoo.register("liger", "softmax", "cute")
+def liger_softmax_cute(x: torch.Tensor, out: torch.Tensor) -> Launch:
+    """Liger Kernel's softmax in the CuTe DSL, compiled for each row length."""
+    id = "liger/softmax/cute"
+    matrix, result = rows(id, x, out)
+    if x.dtype == torch.float64:
+        raise UnsupportedProblemError(id, "it takes no float64")
+    module = require("liger", "liger_kernel.ops.backends._cutedsl.softmax", "pip install liger-kernel quack-kernels")
+    if matrix.size(1) > module._MAX_TILE_CUTEDSL:
+        raise UnsupportedProblemError(id, f"it takes rows of up to {module._MAX_TILE_CUTEDSL}")
+    return allocating(module, result, lambda: module._softmax_cutedsl_forward(matrix))
+
+
 @kernelzoo.register("liger", "softmax_backward", "library")
 def liger_softmax_backward(grad: torch.Tensor, y: torch.Tensor, out: torch.Tensor) -> Launch:
     """Liger Kernel's backward of softmax: a row on a block."""

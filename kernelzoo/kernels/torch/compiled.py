@@ -27,27 +27,27 @@ def compiled(implementation: str, into: Into, x: torch.Tensor, dim: int, out: to
     return compiled_call(implementation, into, (x, dim, out))
 
 
-def compiled_call(implementation: str, into: Into, arguments: tuple[Any, ...]) -> Launch:
-    """Launch a function of tensors and numbers through torch.compile, compiled during the bind.
+def compiled_call(implementation: str, into: Into, arguments: tuple[Any, ...], mode: str | None = None) -> Launch:
+    """Launch a function of tensors and numbers through torch.compile in a mode of its, compiled during the bind.
 
     Raises BackendUnavailableError where Inductor has no C++ compiler (on the CPU) or no Triton (on a GPU).
     """
     # The first time, which imports torch's compiler, an interrupt waits: it would leave that half imported.
     with nullcontext() if _compiled else uninterrupted():
-        return _bound(implementation, into, arguments)
+        return _bound(implementation, into, arguments, mode)
 
 
-def _bound(implementation: str, into: Into, arguments: tuple[Any, ...]) -> Launch:
+def _bound(implementation: str, into: Into, arguments: tuple[Any, ...], mode: str | None) -> Launch:
     _check_toolchain(implementation, arguments[0].device.type)
     _check_cache()
-    key = (into, *(_seen(argument) if isinstance(argument, torch.Tensor) else argument for argument in arguments))
+    key = (into, mode, *(_seen(argument) if isinstance(argument, torch.Tensor) else argument for argument in arguments))
     with _lock:  # Dynamo compiles one thing at a time, and this cache is filled once per problem
         function = _compiled.pop(key, None)
         if function is None:
             assert isinstance(into, FunctionType)
             # A copy of the function has a code object, and with it a Dynamo cache and recompile limit, of its own.
             fresh = FunctionType(into.__code__.replace(), into.__globals__, into.__name__)
-            function = torch.compile(fresh, dynamic=False, fullgraph=True)
+            function = torch.compile(fresh, dynamic=False, fullgraph=True, mode=mode)
             # Compile on scratch memory of the same layout: binding writes nothing that is the caller's.
             with torch.no_grad():
                 function(*(_scratch(a) if isinstance(a, torch.Tensor) else a for a in arguments))

@@ -1,0 +1,254 @@
+"""Our clock beside other projects' own, on a GPU: ``python bench/repeat_peers.py -o FILE.json``.
+
+Each kernel of bench/peers is timed twice on one problem: by the clock of ``kernelzoo bench``, and by the way of timing
+that its own project's benchmark uses. Where a project published a figure of this card, that stands beside them. Figures
+that are further apart than 5 % fail, with exit status 1. What is not installed, or publishes neither, says so.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import importlib
+import json
+import statistics
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from kernelzoo import measure, packages, registry
+from kernelzoo.errors import KernelZooError
+from kernelzoo.files import write_whole
+from kernelzoo.launch import Launch
+from kernelzoo.measure import profiler
+from kernelzoo.measure.sets import draw_sets, rotated
+
+ALLOWED = 0.05
+LARGE = (16384, 16384)
+"""So large that what an event adds, or a launch, is within what is allowed."""
+SAMPLES = 7
+
+
+def do_bench(launch: Launch) -> float:
+    from triton.testing import do_bench
+
+    return float(do_bench(launch, warmup=25, rep=100, return_mode="median")) / 1e3
+
+
+def do_bench_cudagraph(launch: Launch) -> float:
+    from triton.testing import do_bench_cudagraph
+
+    return float(do_bench_cudagraph(launch, return_mode="median")) / 1e3
+
+
+def inductors(launch: Launch) -> float:
+    from torch._inductor.runtime.benchmarking import benchmarker
+
+    return float(benchmarker.benchmark_gpu(launch)) / 1e3
+
+
+def tilelangs(launch: Launch) -> float:
+    profiler = importlib.import_module("tilelang.profiler")
+    return float(profiler.do_bench(launch, warmup=25, rep=100)) / 1e3
+
+
+@dataclass(frozen=True)
+class Peer:
+    """A row of bench/peers, and how its own project times it."""
+
+    id: str
+    own: Callable[[Launch], float] | None
+    """Seconds of a launch."""
+    source: str
+    """Of the way of timing, or of the figure; or why there is neither."""
+    shape: tuple[int, int] = LARGE
+    dtype: str = "float32"
+    card: str = ""
+    """Of a published figure: what the device's name holds."""
+    published_gb_per_s: float | None = None
+
+
+GITHUB = "https://github.com"
+PEERS = (
+    Peer("quack/softmax/library", do_bench, f"{GITHUB}/Dao-AILab/quack, benchmarks/: triton.testing.do_bench"),
+    Peer(
+        "quack/softmax/library",
+        None,
+        f"{GITHUB}/Dao-AILab/quack/blob/main/media/2025-07-10-membound-sol.md: 3.01 TB/s",
+        (16384, 131072),
+        card="H100",
+        published_gb_per_s=3010.0,
+    ),
+    Peer(
+        "liger/softmax/library",
+        do_bench,
+        f"{GITHUB}/linkedin/Liger-Kernel, benchmark/scripts/benchmark_softmax.py: triton.testing.do_bench",
+    ),
+    Peer("liger/softmax/cutile", do_bench, "as liger/softmax/library"),
+    Peer("liger/softmax/cute", do_bench, "as liger/softmax/library"),
+    Peer("flaggems/softmax/library", do_bench, f"{GITHUB}/flagos-ai/FlagGems, benchmark/: triton.testing.do_bench"),
+    Peer("flaggems/min/library", do_bench, "as flaggems/softmax/library"),
+    *(
+        Peer(
+            f"tilegym/softmax/{variant}",
+            do_bench_cudagraph,
+            f"{GITHUB}/NVIDIA/TileGym, tests/benchmark/bench_softmax.py: triton.testing.do_bench_cudagraph",
+        )
+        for variant in ("library", "tma", "chunked")
+    ),
+    *(
+        Peer(f"inductor/{op}/max_autotune", inductors, f"{GITHUB}/pytorch/pytorch, torch/_inductor: its benchmarker")
+        for op in ("softmax", "min")
+    ),
+    *(
+        Peer(
+            f"helionexamples/softmax/{variant}",
+            do_bench,
+            f"{GITHUB}/pytorch/helion, helion/_testing.py, run_example: triton.testing.do_bench",
+        )
+        for variant in ("simple", "two_pass")
+    ),
+    Peer(
+        "tilelang/softmax/library",
+        tilelangs,
+        f"{GITHUB}/tile-ai/tilelang, examples/online_softmax: tilelang.profiler.do_bench",
+    ),
+    *(
+        Peer(id, None, "NVIDIA publishes no figure, and its benchmarks are C++ programs over nvbench")
+        for id in ("cub/min/library", "cub/min/plain", "cudacompute/min/library", "cudacompute/min/plain")
+    ),
+)
+JAX = "https://docs.jax.dev/en/latest/benchmarking.html: a call, and block_until_ready"
+
+
+def ours(launches: Sequence[Launch], device: torch.device) -> float:
+    """Seconds of a launch by the clock of ``kernelzoo bench``."""
+    sampler = measure.clock_for(device).prepare(launches)
+    sampler()
+    return statistics.median(sampler() for _ in range(SAMPLES))
+
+
+def repeated(peer: Peer, device: torch.device) -> dict[str, Any]:
+    """What the file says of one."""
+    row: dict[str, Any] = {"id": peer.id, "shape": list(peer.shape), "dtype": peer.dtype, "source": peer.source}
+    if peer.own is None and peer.published_gb_per_s is None:
+        return row | {"skipped": f"can't be repeated: {peer.source}"}
+    name = torch.cuda.get_device_name(device)
+    if peer.card not in name:
+        return row | {"skipped": f"can't be repeated: the figure is of an {peer.card}, this is an {name}"}
+    problem = measure.Problem(peer.id.split("/")[1], peer.shape, peer.dtype)
+    implementation = registry.implementation(peer.id)
+    try:
+        clock = measure.clock_for(device)
+        sets = rotated(problem, device, clock, "cold") if peer.own else draw_sets(problem, device, count=2)
+        launches = [problem.launch(implementation, *one) for one in sets]
+        seconds = ours(launches, device)
+        theirs = peer.own(launches[0]) if peer.own else problem.bytes / (peer.published_gb_per_s or 0.0) / 1e9
+    except KernelZooError as refusal:
+        return row | {"skipped": str(refusal)}
+    except Exception as error:  # a project that is broken here costs its own row and no other
+        return row | {"skipped": f"failed: {type(error).__name__}: {error}"}
+    finally:
+        torch.cuda.empty_cache()
+    return row | judged(seconds, theirs)
+
+
+def judged(ours: float, theirs: float) -> dict[str, Any]:
+    """Both times, and whether they agree."""
+    ratio = theirs / ours
+    return {
+        "ours_us": round(ours * 1e6, 3),
+        "theirs_us": round(theirs * 1e6, 3),
+        "ratio": round(ratio, 4),
+        "agrees": abs(ratio - 1) <= ALLOWED,
+    }
+
+
+def jax_rows(device: torch.device) -> list[dict[str, Any]]:
+    """JAX's functions by the profiler's clock, which sees XLA's streams too, and the way that JAX documents. Last: the
+    profiler slows what comes after it."""
+    xla = sys.modules["kernelzoo_peers.xla"]
+    found = []
+    for id in ("jax/softmax/library", "jax/softmax/pallas", "jax/min/library"):
+        row: dict[str, Any] = {"id": id, "shape": list(LARGE), "dtype": "float32", "source": JAX}
+        try:
+            function = xla.functions()[id]
+            import jax
+
+            x = torch.randn(LARGE, device=device)
+            torch.cuda.synchronize()
+            seen = jax.dlpack.from_dlpack(x)
+            result = torch.utils.dlpack.from_dlpack(function(seen).block_until_ready())
+            expected = torch.softmax(x, -1) if "softmax" in id else torch.amin(x, -1)
+            torch.testing.assert_close(result, expected)
+            del result, expected
+
+            def call(function: Any = function, seen: Any = seen) -> None:
+                function(seen).block_until_ready()
+
+            theirs = by_hand(call)
+            seconds = profiler.kernel_seconds([call], device)
+            found.append(row | (judged(seconds, theirs) if seconds else {"skipped": "the profiler timed no kernel"}))
+        except Exception as error:
+            found.append(row | {"skipped": f"{type(error).__name__}: {error}"})
+    return found
+
+
+def by_hand(call: Launch) -> float:
+    for _ in range(10):
+        call()
+    times = []
+    for _ in range(50):
+        started = time.perf_counter()
+        call()
+        times.append(time.perf_counter() - started)
+    return statistics.median(times)
+
+
+def line(row: dict[str, Any]) -> str:
+    """A row of the table in words."""
+    where = f"{row['id']:32} {row['dtype']} {row['shape'][0]}x{row['shape'][1]}"
+    if "skipped" in row:
+        return f"{where}: {row['skipped']}"
+    told = "agrees" if row["agrees"] else f"more than {ALLOWED:.0%} apart"
+    return f"{where}: ours {row['ours_us']:.1f} µs, theirs {row['theirs_us']:.1f} µs, {row['ratio']:.3f}: {told}"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description="Our clock beside other projects' own; see the source.")
+    parser.add_argument("-o", "--output", type=Path, required=True, metavar="FILE.json")
+    parser.add_argument("--only", default="", metavar="BACKENDS", help="with commas between")
+    options = parser.parse_args(argv)
+    if not torch.cuda.is_available():
+        print("no GPU to measure on", file=sys.stderr)
+        return 2
+    packages.load_module(Path(__file__).with_name("peers") / "peers.py")
+    device, only = torch.device("cuda", 0), options.only.split(",") if options.only else []
+    document: dict[str, Any] = {
+        "format": "kernelzoo-repeated/1",
+        "environment": {"device": measure.device_name("cuda"), "versions": measure.versions("cuda")},
+        "started": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "allowed": ALLOWED,
+        "rows": [],
+    }
+
+    def add(row: dict[str, Any]) -> None:
+        print(line(row), flush=True)
+        document["rows"].append(row)
+        write_whole(options.output, (json.dumps(document, indent=1) + "\n").encode())
+
+    for peer in PEERS:
+        if not only or peer.id.split("/")[0] in only:
+            add(repeated(peer, device))
+    for row in jax_rows(device) if not only or "jax" in only else ():
+        add(row)
+    return int(not all(row.get("agrees", True) for row in document["rows"]))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
