@@ -1,10 +1,9 @@
 """Kernels that stand in a project's examples and in no package: they are read from a clone of it.
 
-Set PEERS_SOURCES to a folder that holds clones named helion and tilelang, each at the version that is installed.
+Set PEERS_SOURCES to a folder that holds a clone named helion, at the version that is installed.
 
-Source: "Softmax", Helion's examples, https://helionlang.com/examples/softmax.html, tuned by its autotuner for
-HELION_AUTOTUNE_BUDGET_SECONDS a problem; "Online Softmax", TileLang's examples,
-https://github.com/tile-ai/tilelang/blob/main/examples/online_softmax/online_softmax.py.
+Source: "Softmax", Helion's examples, https://helionlang.com/examples/softmax.html, tuned by its autotuner, for
+HELION_AUTOTUNE_BUDGET_SECONDS a problem where that is set.
 """
 
 from __future__ import annotations
@@ -36,24 +35,6 @@ def helion_softmax(x: torch.Tensor, out: torch.Tensor) -> Launch:
 def helion_softmax_two_pass(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """Helion's example: rows in tiles, read twice, tuned."""
     return helion_example("helionexamples/softmax/two_pass", "softmax_two_pass", x, out)
-
-
-@kernelzoo.register("tilelang", "softmax", "library")
-def tilelang_softmax(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """TileLang's example: a row on a block, online, read twice."""
-    id = "tilelang/softmax/library"
-    matrix, result = rows(id, x, out)
-    tilelang = require("tilelang", "tilelang", "pip install tilelang")
-    module = example(id, "tilelang/examples/online_softmax/online_softmax.py")
-    dtype = str(x.dtype).removeprefix("torch.")
-    kernel = compiled(tilelang, module, *matrix.shape, dtype)
-    return lambda: kernel(matrix, result)
-
-
-@functools.cache
-def compiled(tilelang: Any, module: ModuleType, rows: int, columns: int, dtype: str) -> Any:
-    """The example's kernel for a shape, made to write into a tensor that is given it."""
-    return tilelang.compile(module.softmax_kernel.get_tir(rows, columns, dtype))
 
 
 def helion_example(id: str, name: str, x: torch.Tensor, out: torch.Tensor) -> Launch:
