@@ -1,5 +1,6 @@
 """The race that the benches of one problem share, and what a result file says of the machine."""
 
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -60,7 +61,8 @@ def _absence(name: str, device: str) -> str:
     try:
         backend = kernelzoo.get(name)
     except BackendUnavailableError as error:
-        return f"{error.reason}; {error.remedy}"
+        command = re.search(r"pip install (?:'[^']*'|\S+)", error.remedy)
+        return f"{error.reason}; {command[0] if command else re.split('[,;(]', error.remedy)[0].strip()}"
     if backend.emulator:
         return f"{backend.emulator} is running, whose time says nothing about a device's"
     if device not in backend.devices:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from kernelzoo import measure, registry
@@ -14,8 +16,9 @@ WIDTH = 80
 
 def say(config: pytest.Config, *lines: str) -> None:
     """Print lines at once, while pytest captures what a test prints."""
-    reporter = config.pluginmanager.get_plugin("terminalreporter")
-    with config.pluginmanager.get_plugin("capturemanager").global_and_fixture_disabled():
+    reporter: Any = config.pluginmanager.get_plugin("terminalreporter")
+    capture: Any = config.pluginmanager.get_plugin("capturemanager")
+    with capture.global_and_fixture_disabled():
         reporter.ensure_newline()
         for line in lines:
             reporter.write_line(line)
@@ -24,10 +27,12 @@ def say(config: pytest.Config, *lines: str) -> None:
 
 def beginning(device: str, absent: dict[str, str]) -> list[str]:
     """The device, the backends that take no part, and how to read the rows."""
-    found = [f"measured on {device}"]
+    found = [f"Measured on {device}."]
+    if absent:
+        found.append("Not here, and how to get it:")
     for name, why in absent.items():
-        found += _fitted(f"without {name}: {why}")
-    return [*found, "median time, time / torch's own (below 1 is faster), speed as a bar (longer is faster)"]
+        found += _fitted(f"{name}: {why}")
+    return [*found, "Median time; time / torch's own, below 1 is faster; speed as a bar.", ""]
 
 
 def heading(problem: str, number: int, count: int) -> str:
@@ -66,5 +71,5 @@ def _bar(share: float, room: int) -> str:
 
 
 def _fitted(text: str) -> list[str]:
-    first, *more = wrapped(text, min(width(), WIDTH) - 4)
+    first, *more = wrapped(text, min(width(), WIDTH) - 2)
     return [f"  {first}", *(f"    {line}" for line in more)]

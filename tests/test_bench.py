@@ -97,5 +97,5 @@ def test_what_cannot_run_here_is_a_line_and_no_test(tmp_path: Path) -> None:
     module = tmp_path / "absent.py"
     module.write_text(ABSENT)
     ((status, said),) = bench((f"--module={module}", "--backend", "torch", "-k", "1823x781"))
-    assert status == 5 and said.count("without torch: it is away; call it back") == 1, said
+    assert status == 5 and said.count("  torch: it is away; call it back\n") == 1, said
     assert "1823x781" not in said

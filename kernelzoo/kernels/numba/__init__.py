@@ -20,7 +20,7 @@ def probe() -> tuple[str, ...]:
         )
     cuda = require("numba", "numba.cuda", _INSTALL)
     if getattr(cuda, "implementation", None) != "NVIDIA":
-        raise BackendUnavailableError("numba", "numba.cuda here is Numba's own old target, not numba-cuda", _INSTALL)
+        raise BackendUnavailableError("numba", "the package 'numba-cuda' is not installed", _INSTALL)
     if cuda.config.ENABLE_CUDASIM:
         from numba.cuda.simulator.kernelapi import FakeCUDAModule
 
