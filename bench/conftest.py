@@ -61,8 +61,9 @@ def _absence(name: str, device: str) -> str:
     try:
         backend = kernelzoo.get(name)
     except BackendUnavailableError as error:
-        command = re.search(r"pip install (?:'[^']*'|\S+)", error.remedy)
-        return f"{error.reason}; {command[0] if command else re.split('[,;(]', error.remedy)[0].strip()}"
+        remedy = error.remedy.replace("'kernelzoo[", "'.[")  # this is a clone
+        command = re.search(r"pip install (?:'[^']*'|\S+)", remedy)
+        return f"{error.reason}; {command[0] if command else re.split(r'[,;] | [(]', remedy)[0]}"
     if backend.emulator:
         return f"{backend.emulator} is running, whose time says nothing about a device's"
     if device not in backend.devices:
