@@ -1,6 +1,5 @@
 """Numba on the host: parallel loops that LLVM vectorises. The default where there is no GPU."""
 
-import importlib
 from typing import Any
 
 from kernelzoo.errors import BackendUnavailableError
@@ -48,10 +47,9 @@ def _no_threads(numba: Any) -> tuple[str, str] | None:
 
 def _loads(layer: str) -> bool:
     try:
-        parallel = importlib.import_module("numba.np.ufunc.parallel")
         if layer == "tbb":
-            parallel._check_tbb_version_compatible()
-        importlib.import_module(f"numba.np.ufunc.{_MODULES[layer]}")
-    except ImportError:
+            require("cpu", "numba.np.ufunc.parallel", "")._check_tbb_version_compatible()
+        require("cpu", f"numba.np.ufunc.{_MODULES[layer]}", "")
+    except (BackendUnavailableError, ImportError):
         return False
     return True
