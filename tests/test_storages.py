@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import gc
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import lost_storages
@@ -57,12 +57,28 @@ def test_storages_change_between_calls_on_a_gpu(name: str) -> None:
     taken(name, "cuda")
     done = subprocess.run(
         [sys.executable, lost_storages.__file__, name, "cuda"],
-        cwd=Path(__file__).parents[1],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
         capture_output=True,
         text=True,
         timeout=600,
     )
     assert done.stdout.splitlines() == ["walked"], done.stdout[-3000:] + done.stderr[-3000:]
+
+
+def test_ranks_refuse_a_shard_without_memory() -> None:
+    from kernelzoo.distributed import calls, gradients
+
+    x, y = torch.ones(4, 8), torch.ones(4, 8)
+    for _ in range(2):
+        assert calls.checked("softmax", (x,), 1, "torch") == (1, "torch")
+    for one in (x, y):
+        one.untyped_storage().resize_(0)
+        with pytest.raises(kernelzoo.InputTypeError, match="a storage of 0 bytes"):
+            gradients.softmax_backward(x, y, 1, (), "torch")
+        if one is x:
+            with pytest.raises(kernelzoo.InputTypeError, match="a storage of 0 bytes"):
+                calls.checked("softmax", (x,), 1, "torch")
+            x = torch.ones(4, 8)
 
 
 # --- A call leaves no trace -------------------------------------------------------------------------------------------

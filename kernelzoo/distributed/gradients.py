@@ -16,6 +16,7 @@ from kernelzoo.distributed.exchange import Groups, gathered, sizes
 from kernelzoo.distributed.local import Step, kept
 from kernelzoo.distributed.minimum import minimum
 from kernelzoo.distributed.shards import softmax
+from kernelzoo.operations.arguments import check_storage
 
 PASSES = {
     "softmax_backward": ("vecdot", "softmax_backward_finish"),
@@ -79,6 +80,8 @@ def _gradient(
     backend: str,
 ) -> torch.Tensor:
     x, *beside = *shards, *asked, *also
+    for one in (x, *beside):  # autograd kept some, which may have lost their memory since
+        check_storage(one, f"a tensor that {op} takes")
     if not math.prod(size for d, size in enumerate(x.shape) if d != dim):  # no rows, on any rank
         return torch.empty(x.shape, dtype=x.dtype, device=x.device)
     dense = all(one.is_contiguous() for one in (x, *beside))

@@ -107,6 +107,15 @@ def ways(backend: Any, values: torch.Tensor, dim: int, before: int) -> Iterator[
         lambda: backend.softmax(converted["x"], dim, dtype=torch.float64),
         lambda found: right(found, y.double()),
     )
+    if values.is_cuda:  # where autocast converts half precision
+        cast = {"x": tensor(values.half(), before)}
+
+        def under_autocast() -> Any:
+            with torch.autocast("cuda"):
+                return backend.softmax(cast["x"], dim)
+
+        half = torch.softmax(cast["x"].float(), dim)
+        yield Way("autocast", cast, under_autocast, lambda found: right(found, half))
     bound = made("x", "out")
     launch = kernelzoo.implementation(f"{name}/softmax/auto").launch(bound["x"], dim=dim, out=bound["out"])
     yield Way("launch", bound, launch, lambda found: right(bound["out"], y))
@@ -196,7 +205,8 @@ def main(name: str, device: str) -> None:
                 print(line, flush=True)
     for line in backwards(backend, device):
         print(line, flush=True)
-    torch.cuda.synchronize()
+    if device == "cuda":
+        torch.cuda.synchronize()
     print("walked")
 
 
