@@ -305,7 +305,7 @@ def tests_numba(session: nox.Session) -> None:
     check(
         session, "tests/numba/test_simulator.py", "tests/numba/test_pairs.py", *PARALLEL, *session.posargs, **SIMULATOR
     )
-    compiled = [f"tests/numba/test_{name}.py" for name in ("ptx", "inspection", "architectures", "disk")]
+    compiled = [f"tests/numba/test_{name}.py" for name in ("ptx", "inspection", "architectures", "disk", "probe")]
     check(session, *compiled, *PARALLEL, *session.posargs)
     check(session, "tests/numba/test_run_ptx.py", *PARALLEL, *session.posargs, **{PTX_EMULATOR: "numba"})
     if GPU:

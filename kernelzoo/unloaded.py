@@ -62,17 +62,34 @@ class _Guard:
 def _found(module: str) -> Any:
     """What stands for a module that is there. Raises ModuleNotFoundError as an import would."""
     path: Any = None
-    whole = ""
-    for part in module.split("."):
-        whole = f"{whole}.{part}".strip(".")
-        if (loaded := sys.modules.get(whole)) is not None:
+    parts = module.split(".")
+    for index in range(len(parts)):
+        name = ".".join(parts[: index + 1])
+        if (loaded := sys.modules.get(name)) is not None:
             path = getattr(loaded, "__path__", None)
             continue
-        spec = None if whole in sys.modules else PathFinder.find_spec(whole, path)
-        if spec is None:
-            raise ModuleNotFoundError(f"No module named {whole!r}", name=whole)
-        path = spec.submodule_search_locations
+        if name in sys.modules:  # it is hidden, and an import names what it was to hold
+            name = ".".join(parts[: index + 2])
+        elif (spec := _spec(name, path)) is not None:
+            path = spec.submodule_search_locations
+            continue
+        raise ModuleNotFoundError(f"No module named {name!r}", name=name)
     return _Unloaded(module)
+
+
+def _spec(name: str, path: Any) -> ModuleSpec | None:
+    """Where a module lies, or None. Raises NotSeenError if only a finder that imports something may know."""
+    unsure: NotSeenError | None = None
+    for finder in sys.meta_path:
+        if not isinstance(finder, _Guard):
+            try:
+                if (spec := finder.find_spec(name, path)) is not None:
+                    return spec
+            except NotSeenError as error:
+                unsure = error
+    if unsure is not None:
+        raise unsure
+    return None
 
 
 class _Unloaded:
@@ -158,11 +175,15 @@ def _numbers() -> _Numbers:
     return _Numbers(tuple(capabilities), driver)  # type: ignore[arg-type]
 
 
-def _library(pattern: str) -> bool:
-    """Whether one of NVIDIA's wheels holds such a file; it may be elsewhere too."""
-    if not any(next(Path(place, "nvidia").glob(pattern), None) for place in sys.path if place):
-        raise NotSeenError(pattern)
-    return True
+def _library(folder: str, name: str) -> bool:
+    """Whether one of NVIDIA's wheels, or the toolkit, has such a file; it may be elsewhere too."""
+    toolkits = [os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), "/usr/local/cuda"]
+    places = [Path(place, "nvidia") for place in sys.path if place]
+    if any(next(place.glob(f"**/{name}.so*"), None) for place in places):
+        return True
+    if any(next(Path(toolkit, folder).glob(f"{name}.so*"), None) for toolkit in toolkits if toolkit):
+        return True
+    raise NotSeenError(name)
 
 
 def _toolkit() -> tuple[int, ...]:
@@ -198,7 +219,7 @@ FACTS: dict[str, Callable[[], Any]] = {
     "numba.config.DISABLE_JIT": lambda: _switch("NUMBA_DISABLE_JIT"),
     "numba.cuda.implementation": lambda: "NVIDIA" if _is_there("numba-cuda") else None,
     "numba.cuda.config.ENABLE_CUDASIM": lambda: _switch("NUMBA_ENABLE_CUDASIM"),
-    "numba.cuda.cudadrv.nvvm.NVVM": lambda: lambda: _library("**/libnvvm.so*"),
+    "numba.cuda.cudadrv.nvvm.NVVM": lambda: lambda: _library("nvvm/lib64", "libnvvm"),
     "numba.cuda.runtime.get_version": lambda: _toolkit,
     "cuda.bindings.driver.cuDriverGetVersion": lambda: lambda: (0, _numbers().driver),
     "cupy.cuda.runtime.is_hip": lambda: _built_for("hip") is not None,
@@ -206,7 +227,7 @@ FACTS: dict[str, Callable[[], Any]] = {
     "cupy.cuda.runtime.driverGetVersion": lambda: lambda: _numbers().driver,
     "cupy.cuda.runtime.getDeviceCount": lambda: lambda: len(_numbers().capabilities),
     "cupy.cuda.runtime.CUDARuntimeError": lambda: RuntimeError,
-    "cupy.cuda.nvrtc.getVersion": lambda: lambda: _library("**/libnvrtc.so*"),
+    "cupy.cuda.nvrtc.getVersion": lambda: lambda: _library("lib64", "libnvrtc"),
     "triton.__version__": lambda: _version("triton"),
     "triton.knobs.runtime.interpret": lambda: _switch("TRITON_INTERPRET"),
     "triton.knobs.cache.get_triton_dir": lambda: lambda name: Path("~/.triton", name).expanduser(),

@@ -64,7 +64,7 @@ HEAVY = ("torch", "numpy", "numba", "triton", "cupy", "helion", "cutlass", "cuda
     [
         ((), {}),
         (("triton", "helion"), {"NUMBA_DISABLE_JIT": "1"}),
-        (("numba", "cupy", "cutlass"), {"TRITON_INTERPRET": "1"}),
+        (("numba", "cupy"), {"TRITON_INTERPRET": "1"}),
     ],
 )
 def test_a_list_loads_no_language_and_agrees_with_what_loading_finds(
