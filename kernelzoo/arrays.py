@@ -250,7 +250,17 @@ def _on(stream: int | None, x: Any) -> Iterator[None]:
 
 
 def device_type(x: Any) -> str:
-    """The type of device that an array is on, such as ``"cuda"``. Raises InputTypeError."""
+    """The type of device that a tensor or an array is on, such as ``"cuda"``; "" for what ``torch.fx`` traces.
+
+    Raises InputTypeError.
+    """
+    if isinstance(x, torch.Tensor):
+        return x.device.type
+    if isinstance(x, torch.fx.Proxy):
+        return ""
+    numpy = sys.modules.get("numpy")
+    if numpy is not None and isinstance(x, numpy.ndarray):  # torch.compile's too, of which it sees no more
+        return "cpu"
     library = library_of(x, "x")
     try:
         return library.device(x)
@@ -265,6 +275,8 @@ def converted(x: Any, dtype: Any) -> Any:
             raise InputTypeError(f"dtype is a torch.dtype for a tensor, got {dtype!r}")
         check_storage(x, "x")
         return x.to(dtype)
+    if torch.compiler.is_dynamo_compiling():  # which sees into NumPy's alone
+        return x.astype(dtype_name(dtype) if isinstance(dtype, torch.dtype) else dtype)
     library_of(x, "x")
     if not hasattr(x, "astype"):
         raise InputTypeError(f"dtype= converts no {_kind(x)}; convert it before the call")

@@ -13,7 +13,7 @@ from kernelzoo.errors import BackendUnavailableError, DeviceError, RegistrationE
 from kernelzoo.interrupts import uninterrupted
 from kernelzoo.kept import Launches
 from kernelzoo.launch import Launch
-from kernelzoo.methods import Undeclared, constant, empty_strided, function_of, lookup, method_of, pickled
+from kernelzoo.methods import Undeclared, constant, empty_strided, function_of, lookup, method_of, pickled, unscripted
 from kernelzoo.operations import Dims, Operation
 from kernelzoo.operations.arguments import is_followed, plain_dim, plainer, without_storage
 from kernelzoo.storages import placed
@@ -76,7 +76,9 @@ class Backend(Operations):
         self._wrote = torch.autograd.graph.increment_version
         self._is_compiling = torch.compiler.is_dynamo_compiling  # and not while exporting, which runs what is here
         self._arrays: Callable[..., Any] | None = None
-        self._forward, self._modes = torch.autograd.forward_ad, torch.utils._python_dispatch
+        self._forward, self._profiler = torch.autograd.forward_ad, torch.autograd.profiler
+        self._modes = torch._C._len_torch_dispatch_stack
+        self._overridden, self._overrides = torch.overrides.has_torch_function_unary, torch.overrides.has_torch_function
 
     def __repr__(self) -> str:
         return f"<kernelzoo backend {self.name!r} on {', '.join(self.devices)}>"
@@ -90,21 +92,16 @@ class Backend(Operations):
         return tuple(sorted(variant for known, variant in list(self._binds) if known == op))
 
     def _run(
-        self,
-        op: Operation,
-        x: torch.Tensor,
-        dim: Dims,
-        keepdim: bool,
-        variant: str,
-        out: torch.Tensor | None,
+        self, op: Operation, x: torch.Tensor, dim: Dims, keepdim: bool, variant: str, out: Any, seen: bool = False
     ) -> torch.Tensor:
         if self._is_compiling():
             return self._followed(op, (x,), dim, keepdim, {}, variant, out)  # type: ignore[no-any-return]
         # The fast path of a repeated call. What another launch table than that in force was chosen for is not kept.
         # What torch would have to see of a call, for a tangent or a trace, is looked at in a first one.
+        watched = not seen and (self._modes() or self._profiler._is_profiler_enabled or self._overridden(x))
         key: tuple[object, ...] | None = None
         result: torch.Tensor
-        if out is None and self._forward._current_level < 0 and not self._modes._is_in_torch_dispatch_mode:
+        if out is None and self._forward._current_level < 0 and not watched:
             address = 0  # also that of a tensor without memory
             kept = self._last.get(op)
             if kept is not None:
@@ -132,21 +129,21 @@ class Backend(Operations):
                     return result
                 if key is None:  # another stream than before, say
                     key, _, _ = self._launches.find(op, x, dim, keepdim, variant)
-        elif out is not None:
+        elif out is not None and not watched:
             key, launched = self._launches.into(op, (x,), dim, keepdim, {}, variant, (out,))
             if launched:
-                return out
+                return out  # type: ignore[no-any-return]
         if key is None:
             if not plain_dim(dim) and plain_dim(plain := plainer(dim, op.several_axes)):
                 return self._run(op, x, plain, keepdim, variant, out)
-            if not isinstance(x, self._tensor):
+            if not (watched or isinstance(x, self._tensor)):
                 return self._of_arrays(op, (x,), dim, keepdim, {}, variant, out)
-        if is_followed((x,)):
+        if watched or (not seen and is_followed((x,))):
             found = self._followed(op, (x,), dim, keepdim, {}, variant, out)
             if found is not NotImplemented:
                 return found  # type: ignore[no-any-return]
         if key in self._copied and not without_storage(x):
-            return self._run(op, x.contiguous(), dim, keepdim, variant, out)
+            return self._run(op, x.contiguous(), dim, keepdim, variant, out, seen)
         launch, (result,) = self._bound(op, (x,), dim, keepdim, (), variant, out)
         if key is not None and out is None:
             self._launches.keep(key, x, launch, result)
@@ -163,12 +160,14 @@ class Backend(Operations):
         scalars: Mapping[str, Any],
         variant: str,
         out: Any,
+        seen: bool = False,
     ) -> Any:
         """A call of any operation: its outputs, one tensor or a tuple."""
         if self._is_compiling():
             return self._followed(op, inputs, dim, keepdim, scalars, variant, out)
+        watched = not seen and (self._modes() or self._profiler._is_profiler_enabled or self._overrides(inputs))
         key = None
-        if out is None and self._forward._current_level < 0 and not self._modes._is_in_torch_dispatch_mode:
+        if out is None and self._forward._current_level < 0 and not watched:
             addresses: list[int] = []
             call = self._last_calls.get(op)
             if call is not None:
@@ -203,14 +202,14 @@ class Backend(Operations):
         if key is None:
             if not plain_dim(dim) and plain_dim(plain := plainer(dim, op.several_axes)):
                 return self._call(op, inputs, plain, keepdim, scalars, variant, out)
-            if not all(isinstance(x, self._tensor) for x in inputs):
+            if not (watched or all(isinstance(x, self._tensor) for x in inputs)):
                 return self._of_arrays(op, inputs, dim, keepdim, scalars, variant, out)
-        if is_followed(inputs):
+        if watched or (not seen and is_followed(inputs)):
             found = self._followed(op, inputs, dim, keepdim, scalars, variant, out)
             if found is not NotImplemented:
                 return found
         if key in self._copied and not any(map(without_storage, inputs)):
-            return self._call(op, tuple(x.contiguous() for x in inputs), dim, keepdim, scalars, variant, out)
+            return self._call(op, tuple(x.contiguous() for x in inputs), dim, keepdim, scalars, variant, out, seen)
         launch, made = self._bound(op, inputs, dim, keepdim, scalars, variant, out)
         if key is not None and out is None:
             self._launches.keep_call(key, inputs, scalars, launch, made)
@@ -218,19 +217,11 @@ class Backend(Operations):
             self._launches.keep_into(key, inputs, launch, made)
         return out if out is not None else made[0] if len(made) == 1 else made
 
-    def _followed(
-        self,
-        op: Operation,
-        inputs: tuple[Any, ...],
-        dim: Dims,
-        keepdim: bool,
-        scalars: Mapping[str, Any],
-        variant: str,
-        out: Any,
-    ) -> Any:
+    def _followed(self, op: Operation, inputs: tuple[Any, ...], dim: Dims, keepdim: bool, *rest: Any) -> Any:
         """A call of which torch must see something; NotImplemented, if it need not."""
         from kernelzoo import derivatives, torch_ops  # a tenth of a second's work at first, and few need it
 
+        scalars, variant, out = rest
         dim = dim if plain_dim(dim) else plainer(dim, op.several_axes)
         return torch_ops.called(derivatives.Call(self, op, dim, keepdim, dict(scalars), variant), inputs, out)
 
@@ -278,6 +269,7 @@ class Backend(Operations):
         return launch, outs
 
 
+@unscripted
 def get(name: str) -> Backend:
     """The backend of that name, loaded on first use and kept. Safe from several threads.
 
@@ -306,29 +298,37 @@ def _kept(table: dict[Any, Backend], key: Any, backend: Backend) -> Backend:
 @constant
 def _load(name: str) -> bool:
     """Put a backend into ``_loaded``: True, since an object is no constant to torch.compile."""
-    with uninterrupted():  # what stops half-way through the imports of a language can't be imported again
-        language = registry.language(name)
-    vars(_loaded).setdefault(name, Backend(language))
+    if name not in vars(_loaded):
+        with uninterrupted():  # what stops half-way through the imports of a language can't be imported again
+            language = registry.language(name)
+        vars(_loaded).setdefault(name, Backend(language))
     return True
 
 
+@unscripted
 def best(op: str, x: torch.Tensor) -> Backend:
     """The best backend for an operation on the device of a tensor or an array that can run here.
 
     Raises InputTypeError, DeviceError.
     """
     try:
-        device = "cuda" if x.is_cuda else x.device.type  # whose text takes a while to make
+        device = "cuda" if x.is_cuda is True else "cpu" if x.is_cpu is True else ""  # quicker than its text
     except AttributeError:
-        from kernelzoo import arrays
+        device = ""
+    if not device:
+        from kernelzoo import arrays, torch_ops
 
         device = arrays.device_type(x)
+        if not device:  # before torch.fx runs what it traces here
+            return torch_ops.Recorded()  # type: ignore[return-value]
     backend = _best.get((op, device))
     return _kept(_best, (op, device), get(_best_name(op, device))) if backend is None else backend
 
 
 @constant
 def _best_name(op: str, device: str) -> str:
+    if device == "cuda" and device not in get(registry.BASELINE).devices:  # it is a fake tensor's
+        device = "meta"
     refusals = []
     for name in registry.preferred(op, device):
         try:
@@ -336,7 +336,7 @@ def _best_name(op: str, device: str) -> str:
         except BackendUnavailableError as error:
             refusals.append(error)
             continue
-        if device in backend.devices and backend.variants(op):
+        if (device == "meta" or device in backend.devices) and backend.variants(op):
             return name
     raise DeviceError(
         f"no backend has a {op} that can take a tensor on {device}: "
@@ -379,7 +379,7 @@ def _forget(name: str) -> None:
 
 
 registry.on_change.append(_forget)
-lookup.append(get)
+lookup.append(lambda name: _backends.get(name) or (_load(name) and getattr(_loaded, name)))  # torch.compile may trace
 for _name in operations.BUILT_IN:
     setattr(Backend, _name, Undeclared(_name))
 for _op in list(operations.declared.values()):

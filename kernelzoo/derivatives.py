@@ -32,16 +32,16 @@ class Call(NamedTuple):
     scalars: dict[str, Any]
     variant: str
 
-    def __call__(self, *inputs: torch.Tensor) -> Any:
-        """The call as a user makes it: a tensor, or a tuple of them."""
+    def __call__(self, *inputs: torch.Tensor, out: Any = None, seen: bool = False) -> Any:
+        """The call as a user makes it: a tensor, or a tuple of them. ``seen``: torch has seen it already."""
         if not self.scalars and len(inputs) == 1 == len(self.op.outputs):
-            return self.backend._run(self.op, *inputs, self.dim, self.keepdim, self.variant, None)
-        return self.backend._call(self.op, inputs, self.dim, self.keepdim, self.scalars, self.variant, None)
+            return self.backend._run(self.op, *inputs, self.dim, self.keepdim, self.variant, out, seen)
+        return self.backend._call(self.op, inputs, self.dim, self.keepdim, self.scalars, self.variant, out, seen)
 
     def followed(self, *inputs: torch.Tensor) -> Any:
         """The same for plain tensors of which some require a gradient. Raises GradientError."""
         refuse(self.op)
-        return _differentiable(self, *inputs)
+        return applied(Differentiable, self.op)(self, *inputs)
 
 
 def several(results: Any) -> Tensors:
@@ -213,8 +213,22 @@ class Differentiable(torch.autograd.Function):
         return None, *gradients(ctx.call, ctx.saved_tensors, grads)
 
 
-_differentiable: Callable[..., Any] = super(torch.autograd.Function, Differentiable).apply
-"""Without its check for ``torch.func``, which takes as long as a call."""
+@functools.cache
+def applied(kind: type[torch.autograd.Function], op: Operation) -> Callable[..., Any]:
+    """The ``apply`` of such a function, whose node in the graph has the operation's name, as torch's own have: without
+    its check for ``torch.func``, which takes as long as a call."""
+    found: Callable[..., Any] = super(torch.autograd.Function, named(kind, op)).apply
+    return found
+
+
+@functools.cache
+def named(kind: type[torch.autograd.Function], op: Operation) -> Any:
+    return type(title(op), (kind,), {})
+
+
+def title(op: Operation) -> str:
+    """``SoftmaxBackward`` for ``softmax_backward``."""
+    return op.name.title().replace("_", "")
 
 
 class Ready:
@@ -225,6 +239,7 @@ class Ready:
         self.call, self.at, self.result, self.allocate = call, at, result, call.backend._allocate
         self.saves_input, self.saves_output = bool(rule.saved), "y" in rule.names
         self.rule, self.gradient = rule.op, call.backend._call
+        self.apply = applied(Straight, call.op)
         plain = rule.op is not None and not (call.op.reduces and (call.keepdim or not isinstance(call.dim, int)))
         self.plain = plain and bool(call.backend.variants(rule.op.name if rule.op is not None else ""))
         names = [*rule.names, "grad"]
@@ -232,7 +247,7 @@ class Ready:
         """Where the gradient's inputs are among what is saved and, behind it, the gradient of the output."""
 
     def __call__(self, x: torch.Tensor) -> Any:
-        return _straight(self, x)
+        return self.apply(self, x)
 
 
 class Straight(torch.autograd.Function):
@@ -260,9 +275,6 @@ class Straight(torch.autograd.Function):
         given = *saved, *grads
         inputs = tuple([given[i] for i in ready.order])
         return None, ready.gradient(ready.rule, inputs, ready.call.dim, False, {}, "auto", None)
-
-
-_straight: Callable[..., Any] = super(torch.autograd.Function, Straight).apply
 
 
 def save(ctx: Any, call: Call, inputs: Tensors, results: Any) -> None:

@@ -75,7 +75,7 @@ class Launches:
         self._backend = backend
         self._traces = torch._C._get_tracing_state
         self._chosen = tables.chosen.get
-        self._forward, self._modes = torch.autograd.forward_ad, torch.utils._python_dispatch
+        self._forward = torch.autograd.forward_ad
         self._casts = torch._C._is_any_autocast_enabled
         self._device_count = torch.cuda.device_count
         self._current_device: Callable[[], int] = getattr(torch._C, "_cuda_getDevice", lambda: -1)
@@ -207,7 +207,7 @@ class Launches:
     ) -> tuple[tuple[object, ...] | None, bool]:
         """Launch what is kept for a call with outputs of the caller. Its key, or None for a call that is never kept,
         and whether it was launched. None is kept where a gradient is asked for."""
-        if self._forward._current_level >= 0 or self._modes._is_in_torch_dispatch_mode or self._chosen():
+        if self._forward._current_level >= 0 or self._chosen():
             return None, False
         tensors = *inputs, *outs
         last = self.last_into.get(op)

@@ -67,6 +67,15 @@ def constant(function: FunctionT) -> FunctionT:
     return function
 
 
+def unscripted(function: FunctionT) -> FunctionT:
+    """A function that torch.jit.script refuses, saying what to call there."""
+    function.__script_unsupported = (  # type: ignore[attr-defined]
+        f"kernelzoo's {function.__qualname__} can't be scripted; call torch.ops.kernelzoo there, which import "
+        'kernelzoo.nn defines, as in torch.ops.kernelzoo.softmax(x, dim, "torch", "auto"), or use torch.compile'
+    )
+    return function
+
+
 def _axis(dim: Any, axis: Any) -> Any:
     """The axis of a call that names one. Raises AxisError where it names two."""
     if type(dim) is not int or dim != -1:
@@ -270,5 +279,6 @@ def _named(made: Any, op: Operation, *, method: bool) -> Callable[..., Any]:
     # By these it is pickled.
     made.__module__ = f"{_PACKAGE}.backend" if method else _PACKAGE
     made.__qualname__ = f"Backend.{op.name}" if method else op.name
+    unscripted(made)
     found: Callable[..., Any] = made
     return found

@@ -14,11 +14,12 @@ from contextlib import nullcontext
 from typing import Any
 
 import torch
+from torch.overrides import handle_torch_function, has_torch_function
 
-from kernelzoo.derivatives import Call, Transformed, batched, gradients, one, refuse, save
+from kernelzoo.derivatives import Call, Transformed, batched, gradients, named, one, refuse, save, several, title
 from kernelzoo.errors import GradientError, InputTypeError, OutputError, UnknownNameError
 from kernelzoo.methods import constant, lookup
-from kernelzoo.operations import BUILT_IN, OPERATIONS, Dims, Operation, axes_of
+from kernelzoo.operations import BUILT_IN, OPERATIONS, Dims, Operation, axes_of, dtype_name
 from kernelzoo.operations.arguments import check_storage, has_tangent, is_hidden, is_traced, is_wrapper
 from kernelzoo.operations.declared import ROW
 
@@ -28,16 +29,17 @@ _TYPES = {bool: "bool", int: "int", float: "float", str: "str"}
 
 
 def called(call: Call, inputs: Sequence[Any], out: Any) -> Any:
-    """The results of a call of which torch must see something: a gradient, a tangent, a trace, a batch, a wrapper; or
-    NotImplemented, if it need not.
+    """The results of a call of which torch must see something: a gradient, a tangent, a trace, a mode, a profile, a
+    batch, a wrapper; or NotImplemented, if it need not.
 
     Raises GradientError, InputTypeError, OutputError.
     """
+    tracing = torch.compiler.is_dynamo_compiling()
     tensors = [x for x in inputs if isinstance(x, torch.Tensor)]
     if len(tensors) < len(inputs):
-        if torch.compiler.is_dynamo_compiling():
-            raise InputTypeError("torch.compile sees into tensors alone; pass torch.from_dlpack(x)")
-        return NotImplemented  # arrays, or refused by name
+        return _of_arrays(call, inputs, out, tracing)
+    if not tracing and has_torch_function(tensors):
+        return _overridden(call, tensors, out)
     if call.op.autocast and torch._C._is_any_autocast_enabled():
         for x, name in zip(tensors, call.op.inputs, strict=True):
             check_storage(x, name)
@@ -46,25 +48,86 @@ def called(call: Call, inputs: Sequence[Any], out: Any) -> Any:
             if out is not None:
                 raise OutputError(f"torch.autocast computes {call.op.name} in {call.op.autocast}; call it without out=")
             return call(*cast)
-    tracing = torch.compiler.is_dynamo_compiling()
     transformed = not tracing and any(map(_is_transformed, tensors))
-    seen = tracing or any(map(_is_seen, tensors))
+    seen = tracing or torch._C._len_torch_dispatch_stack() > 0 or any(map(_is_seen, tensors))
     differentiated = torch.is_grad_enabled() and any(x.requires_grad for x in tensors)
-    if not (transformed or seen or differentiated):
+    profiled = not (tracing or transformed or seen) and torch.autograd.profiler._is_profiler_enabled
+    if not (transformed or seen or differentiated or profiled):
         return NotImplemented
-    if out is not None:
+    if out is not None and (transformed or differentiated):
         raise GradientError(
-            f"{call.op.name} writes no out where torch follows the call, for a gradient, a tangent or a trace; "
+            f"{call.op.name} writes no out where torch follows the call, for a gradient or a tangent; "
             "call it without out=, or under torch.no_grad()"
         )
     if transformed:
         refuse(call.op)
-        return Transformed.apply(call, *tensors)  # type: ignore[no-untyped-call]
+        return named(Transformed, call.op).apply(call, *tensors)
     if tracing:
-        return overload(call.op)(*_flat(call, tensors))
+        return _into(out, overload(call.op)(*_flat(call, tensors)))
     if seen:
-        return _dispatched(call, tensors)
-    return call.followed(*tensors)
+        return _into(out, _dispatched(call, tensors))
+    if not profiled:
+        return call.followed(*tensors)
+    if out is None:
+        return overload(call.op)(*_flat(call, tensors))
+    with torch.autograd.profiler.record_function(f"kernelzoo::{call.op.name}"):
+        return call(*tensors, out=out, seen=True)
+
+
+def _of_arrays(call: Call, inputs: Sequence[Any], out: Any, tracing: bool) -> Any:
+    """A call on what is no tensor: arrays, or what ``torch.fx.symbolic_trace`` gives."""
+    if any(isinstance(x, torch.fx.Proxy) for x in inputs):
+        results = overload(call.op)(*_flat(call, inputs))
+        return results if out is None else out.copy_(results)
+    if not tracing:
+        return call.backend._of_arrays(call.op, inputs, call.dim, call.keepdim, call.scalars, call.variant, out)
+    numpy = sys.modules.get("numpy")
+    if numpy is None or not all(isinstance(x, numpy.ndarray) for x in inputs):
+        raise InputTypeError("torch.compile sees into tensors and NumPy's arrays; pass torch.from_dlpack(x)")
+    results = overload(call.op)(*_flat(call, [torch.as_tensor(x) for x in inputs]))
+    if out is not None:
+        _into(torch.as_tensor(out), results)
+        return out
+    return results.numpy() if isinstance(results, torch.Tensor) else tuple([y.numpy() for y in results])
+
+
+def _overridden(call: Call, tensors: Sequence[Any], out: Any) -> Any:
+    """What a mode of torch's functions, or the class of a tensor, makes of the call: of the backend's method."""
+    op = call.op
+    said = dict(call.scalars)
+    if call.variant != "auto":
+        said["variant"] = call.variant
+    if out is not None:
+        said["out"] = out
+    given = [*tensors, *[call.dim] * op.by_rows, *[call.keepdim] * op.reduces]
+    return handle_torch_function(getattr(type(call.backend), op.name), tensors, call.backend, *given, **said)
+
+
+class Recorded:
+    """The best backend for what ``torch.fx.symbolic_trace`` gives, which is on no device yet: a call is one of the
+    public function."""
+
+    def __getattr__(self, op: str) -> Any:
+        from kernelzoo.backend import function
+
+        def recorded(*given: Any, **named: Any) -> Any:
+            return handle_torch_function(function(op), (*given, *named.values()), *given, **named)
+
+        return recorded
+
+
+def _into(out: Any, results: Any) -> Any:
+    """The results, written into the caller's outputs where there are any, as torch sees it. Raises OutputError."""
+    if out is None:
+        return results
+    for y, made in zip(several(out), several(results), strict=True):
+        if tuple(y.shape) != tuple(made.shape) or y.dtype != made.dtype or y.device != made.device:
+            raise OutputError(
+                f"out must have shape {tuple(made.shape)} and dtype {dtype_name(made.dtype)} on {made.device}, got "
+                f"{tuple(y.shape)}, {dtype_name(y.dtype)} on {y.device}"
+            )
+        y.copy_(made)
+    return out
 
 
 def _cast(x: torch.Tensor, dtype: str) -> torch.Tensor:
@@ -80,8 +143,7 @@ def _is_transformed(x: torch.Tensor) -> bool:
 
 def _is_seen(x: torch.Tensor) -> bool:
     """Whether someone sees what torch's dispatcher does with a tensor, and not what a kernel does with its memory."""
-    functional = torch._C._functorch.is_functionaltensor(x)
-    return functional or is_hidden(x) or is_traced(x) or is_wrapper(x)
+    return torch._C._functorch.is_functionaltensor(x) or is_hidden(x) or is_wrapper(x) or x.is_meta
 
 
 def _dispatched(call: Call, tensors: list[torch.Tensor]) -> Any:
@@ -161,7 +223,7 @@ def _define(op: Operation) -> Any:
     def compute(*flat: Any) -> Any:
         call, inputs = _call_of(op, flat)
         with torch.no_grad() if torch.is_grad_enabled() else nullcontext():
-            return call(*inputs)
+            return call(*inputs, seen=True)
 
     def pretend(*flat: Any) -> Any:
         call, inputs = _call_of(op, flat)
@@ -172,6 +234,7 @@ def _define(op: Operation) -> Any:
 
     def prepare(ctx: Any, inputs: Any, output: Any) -> None:
         call, tensors = _call_of(op, inputs)
+        type(ctx).__name__ = f"{title(op)}Backward"  # of the node; torch makes one class for each operation
         save(ctx, call, tensors, output)
 
     def derive(ctx: Any, *grads: Any) -> Any:

@@ -185,9 +185,9 @@ def is_followed(inputs: Sequence[Any]) -> bool:
     grad = torch.is_grad_enabled()
     for x in inputs:
         if type(x) is torch.Tensor:
-            if (grad and x.requires_grad) or is_hidden(x):
+            if (grad and x.requires_grad) or x.is_meta or is_hidden(x):
                 return True
-        elif isinstance(x, torch.Tensor) and (is_wrapper(x) or x.requires_grad):
+        elif isinstance(x, torch.Tensor) and (is_wrapper(x) or x.requires_grad or x.is_meta):
             return True
     return False
 

@@ -138,7 +138,7 @@ class Signature:
         if self.needs_element:
             shape = tuple(inputs[0].shape)
             for d in dims:
-                if d < len(shape) and shape[d] == 0:
+                if d < len(shape) and _is_empty(shape[d]):
                     raise EmptyReductionError(
                         f"{self.name} of nothing: axis {d} of shape {shape} is empty; a reduced axis needs an element"
                     )
@@ -319,6 +319,15 @@ class Signature:
         if wanted == WIDE:
             return wide_name(dtype)
         return wanted if isinstance(wanted, str) else wanted[0]
+
+
+def _is_empty(size: Any) -> bool:
+    """Whether a size is 0; not, where torch traces it and only the data will tell."""
+    if type(size) is int:
+        return size == 0
+    from torch.fx.experimental.symbolic_shapes import guard_or_false
+
+    return guard_or_false(size == 0)
 
 
 def wide_name(dtype: str) -> str:
