@@ -239,15 +239,15 @@ class Ready:
         self.call, self.at, self.result, self.allocate = call, at, result, call.backend._allocate
         self.saves_input, self.saves_output = bool(rule.saved), "y" in rule.names
         self.rule, self.gradient = rule.op, call.backend._call
-        self.apply = applied(Straight, call.op)
         plain = rule.op is not None and not (call.op.reduces and (call.keepdim or not isinstance(call.dim, int)))
         self.plain = plain and bool(call.backend.variants(rule.op.name if rule.op is not None else ""))
         names = [*rule.names, "grad"]
         self.order = [names.index(name) for name in rule.op.inputs] if self.plain and rule.op is not None else []
         """Where the gradient's inputs are among what is saved and, behind it, the gradient of the output."""
 
-    def __call__(self, x: torch.Tensor) -> Any:
-        return self.apply(self, x)
+    def function(self) -> Callable[[torch.Tensor], Any]:
+        """The call, without a step of Python's before torch's."""
+        return functools.partial(applied(Straight, self.call.op), self)
 
 
 class Straight(torch.autograd.Function):

@@ -294,8 +294,7 @@ class Launches:
             return call
         from kernelzoo.derivatives import Call, Ready
 
-        found: Callable[..., Any] = Ready(Call(self._backend, op, dim, keepdim, {}, variant), at, result)
-        return found
+        return Ready(Call(self._backend, op, dim, keepdim, {}, variant), at, result).function()
 
     def _copies(self, key: tuple[object, ...], launch: Launch | None) -> None:
         """Note that tensors of such layouts are copied. Their copies have launches that can be kept."""

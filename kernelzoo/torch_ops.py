@@ -38,7 +38,8 @@ def called(call: Call, inputs: Sequence[Any], out: Any) -> Any:
     tensors = [x for x in inputs if isinstance(x, torch.Tensor)]
     if len(tensors) < len(inputs):
         return _of_arrays(call, inputs, out, tracing)
-    if not tracing and has_torch_function(tensors):
+    recorded = not tracing and _is_recorded()
+    if not (tracing or recorded) and has_torch_function(tensors):
         return _overridden(call, tensors, out)
     if call.op.autocast and torch._C._is_any_autocast_enabled():
         for x, name in zip(tensors, call.op.inputs, strict=True):
@@ -49,7 +50,7 @@ def called(call: Call, inputs: Sequence[Any], out: Any) -> Any:
                 raise OutputError(f"torch.autocast computes {call.op.name} in {call.op.autocast}; call it without out=")
             return call(*cast)
     transformed = not tracing and any(map(_is_transformed, tensors))
-    seen = tracing or torch._C._len_torch_dispatch_stack() > 0 or any(map(_is_seen, tensors))
+    seen = tracing or recorded or torch._C._len_torch_dispatch_stack() > 0 or any(map(_is_seen, tensors))
     differentiated = torch.is_grad_enabled() and any(x.requires_grad for x in tensors)
     profiled = not (tracing or transformed or seen) and torch.autograd.profiler._is_profiler_enabled
     if not (transformed or seen or differentiated or profiled):
@@ -139,6 +140,12 @@ def _is_transformed(x: torch.Tensor) -> bool:
     """Whether a tensor belongs to a transform of ``torch.func``, or has a tangent."""
     known = torch._C._functorch
     return (known.is_functorch_wrapped_tensor(x) and not known.is_functionaltensor(x)) or has_tangent(x)
+
+
+def _is_recorded() -> bool:
+    """Whether ``make_fx`` or ``torch.export`` traces, maybe before torch dispatches: then in a mode of functions."""
+    tracer = sys.modules.get("torch.fx.experimental.proxy_tensor")
+    return tracer is not None and tracer.get_proxy_mode() is not None
 
 
 def _is_seen(x: torch.Tensor) -> bool:

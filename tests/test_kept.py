@@ -16,12 +16,6 @@ from kernelzoo.launch import Movable
 calls: list[str] = []
 
 
-@pytest.fixture(autouse=True)
-def _no_mode(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What other tests leave of torch's modes keeps calls from the fast path."""
-    monkeypatch.setattr(torch.utils._python_dispatch, "_is_in_torch_dispatch_mode", False)
-
-
 @pytest.fixture
 def backend(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """A backend whose launches are kept, as those of a GPU are; each says where it comes from."""

@@ -542,6 +542,8 @@ def test_a_forked_child_gives_the_same_bits() -> None:
     assert done.stdout.split() == ["0", "0", "0"], done.stderr
 
 
+# Of the processes in which torch compiled for a test before this one, when Python collects them here.
+@pytest.mark.filterwarnings(r"ignore:subprocess \d+ is still running:ResourceWarning")
 @pytest.mark.parametrize("backend", ["torch", "cpu"])
 def test_torch_compile_around_a_call(backend: str) -> None:
     if backend == "cpu":
