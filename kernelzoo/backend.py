@@ -320,7 +320,7 @@ def best(op: str, x: torch.Tensor) -> Backend:
 
         device = arrays.device_type(x)
         if not device:  # before torch.fx runs what it traces here
-            return torch_ops.Recorded()  # type: ignore[return-value]
+            return torch_ops.Recorded(function)  # type: ignore[return-value]
     backend = _best.get((op, device))
     return _kept(_best, (op, device), get(_best_name(op, device))) if backend is None else backend
 

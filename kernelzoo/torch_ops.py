@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from typing import Any
 
@@ -108,11 +108,14 @@ class Recorded:
     """The best backend for what ``torch.fx.symbolic_trace`` gives, which is on no device yet: a call is one of the
     public function."""
 
+    def __init__(self, function: Callable[[str], Callable[..., Any]]) -> None:
+        self._function = function
+
     def __getattr__(self, op: str) -> Any:
-        from kernelzoo.backend import function
+        function = self._function(op)
 
         def recorded(*given: Any, **named: Any) -> Any:
-            return handle_torch_function(function(op), (*given, *named.values()), *given, **named)
+            return handle_torch_function(function, (*given, *named.values()), *given, **named)
 
         return recorded
 
