@@ -60,20 +60,22 @@ class Movable:
 
 
 class Guarded:
-    """A launch of any kind, which raises as :class:`Movable` does. What it does is its own: it may look at tensors anew
-    that were set to another storage since, and so does this."""
+    """A launch of any kind, which raises as :class:`Movable` does. ``anew``: it looks at its tensors anew at each call,
+    as one does that copies tensors of the caller's, which may have been set to other storages since."""
 
-    __slots__ = ("_launch", "_outputs", "_tensors")
+    __slots__ = ("_launch", "_memory", "_outputs", "_tensors")
 
-    def __init__(self, launch: Launch, tensors: Sequence[torch.Tensor], outputs: int) -> None:
-        self._launch, self._outputs, self._tensors = launch, outputs, tensors
+    def __init__(self, launch: Launch, tensors: Sequence[torch.Tensor], outputs: int, anew: bool) -> None:
+        self._outputs, self._memory, self._tensors = outputs, Bound(tensors), tensors if anew else None
+        self._launch: Callable[[], Any] = launch
 
-    def __call__(self) -> None:
-        Bound(self._tensors).addresses(self._outputs)
-        self._launch()
+    def __call__(self) -> Any:
+        memory = self._memory if self._tensors is None else Bound(self._tensors)
+        memory.check(self._outputs)
+        return self._launch()  # nothing, of a launch; a check says of what is returned that it is none
 
 
-def guarded(launch: Launch, tensors: Sequence[torch.Tensor], outputs: int) -> Launch:
+def guarded(launch: Launch, tensors: Sequence[torch.Tensor], outputs: int, anew: bool = False) -> Launch:
     """The launch of some tensors, of which so many are outputs, the last ones: one that raises as a Movable does.
     Not of tensors that have no memory, as torch has them where it traces."""
     import torch
@@ -83,7 +85,7 @@ def guarded(launch: Launch, tensors: Sequence[torch.Tensor], outputs: int) -> La
         return launch
     plain = torch.Tensor.__torch_dispatch__
     imagined = any(x.is_meta or type(x).__torch_dispatch__ is not plain or not x.numel() for x in tensors)
-    return launch if imagined or isinstance(launch, Guarded) else Guarded(launch, tensors, outputs)
+    return launch if imagined or isinstance(launch, Guarded) else Guarded(launch, tensors, outputs, anew)
 
 
 class WithWorkspace(Movable):

@@ -119,7 +119,7 @@ class Implementation:
         """The same for arguments and outputs that are checked already."""
         language(self.backend).check(*args.inputs)
         with on_device_of(args.x):
-            launch = guarded(self.operation.launch(self.bind, args, outs), (*args.inputs, *outs), len(outs))
+            launch = guarded(self.operation.launch(self.bind, args, outs), (*args.inputs, *outs), len(outs), anew=True)
             return on_its_device(launch, args.x)
 
 

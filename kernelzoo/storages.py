@@ -65,15 +65,16 @@ class Bound:
         self.ends = [offset + span(x) for x, offset in zip(tensors, self.offsets, strict=True)]
         """...where it ends, in bytes."""
 
-    def addresses(self, outputs: int) -> list[int]:
-        """The addresses of the tensors, of which so many are outputs. Raises InputTypeError, OutputError where their
-        memory is no more."""
-        found = []
+    def check(self, outputs: int) -> None:
+        """Raise InputTypeError, OutputError where memory is no more. So many of the tensors are outputs."""
         for i, storage in enumerate(self.storages):
             if len(storage) < self.ends[i]:
                 raise self.lost(outputs)
-            found.append(storage.data_ptr() + self.offsets[i])
-        return found
+
+    def addresses(self, outputs: int) -> list[int]:
+        """The addresses of the tensors. Raises as ``check`` does."""
+        self.check(outputs)
+        return [storage.data_ptr() + self.offsets[i] for i, storage in enumerate(self.storages)]
 
     def lost(self, outputs: int) -> KernelZooError:
         """Which tensor has no memory, in words."""
