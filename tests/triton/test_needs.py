@@ -18,7 +18,7 @@ from triton.backends.nvidia import driver  # noqa: E402
 from kernelzoo.errors import BackendUnavailableError  # noqa: E402
 from kernelzoo.kernels import gluon, helion  # noqa: E402
 from kernelzoo.kernels import triton as own  # noqa: E402
-from kernelzoo.kernels.shared import triton_key, triton_needs  # noqa: E402
+from kernelzoo.kernels.shared import triton_needs  # noqa: E402
 
 Patch = pytest.MonkeyPatch
 
@@ -30,7 +30,6 @@ def a_gpu_and_nothing_compiled(monkeypatch: Patch, tmp_path: Path) -> None:
         monkeypatch.setattr(torch.cuda, name, lambda *_, value=value: value)
     monkeypatch.setattr(driver, "libcuda_dirs", lambda: [str(tmp_path)])
     monkeypatch.setattr(driver, "library_dirs", lambda: [str(tmp_path)])
-    monkeypatch.setattr(triton_key, "keep", lambda: None)
     monkeypatch.setattr(triton.runtime.build.subprocess, "check_call", lambda *_, **__: pytest.fail("it compiles"))
     monkeypatch.setattr(triton.runtime.driver, "_active", None)
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "cache"))
