@@ -17,10 +17,8 @@ sys.path[:0] = [str(Path(__file__).parent / name) for name in ("described", "sha
 from sampled import needed, number_of  # noqa: E402  (found on that path)
 from scripts import loaded  # noqa: E402
 
-OURS = {"kernelzoo", *(path.stem for path in Path(__file__).parent.glob("*/*.py"))}
-"""Modules of the project, whose absence is an error."""
-
 INSTALLS = {
+    **{name: name for name in ("expecttest", "greenlet", "hatchling", "hypothesis", "jax", "nox", "packaging")},
     **{name: f"'.[{name}]'" for name in ("triton", "helion", "ray")},
     "numba": "'.[cpu]'",
     "numba.cuda": "'.[numba-cuda13]'",
@@ -29,9 +27,10 @@ INSTALLS = {
     "cutlass": "'.[cute]'",
     "matplotlib": "'.[report]'",
     "jinja2": "'.[report]'",
+    "playwright": "playwright",
     "pytest_benchmark": "pytest-benchmark",
 }
-"""What pip installs for a module that tests import, where it has another name."""
+"""What pip installs for a module that tests import and the project does not need."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -69,18 +68,31 @@ def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest
     """Skip a module of tests that needs a package which isn't installed, and say how to install it."""
     report = yield
     found = report.call.excinfo
-    error = found.value if found else None
+    asked = found.traceback[-1].locals.get("modname", "") if found else ""  # of pytest.importorskip
+    if needed := _needed(found.value if found else None, asked):
+        path, line, why = report.longrepr if report.skipped else (report.nodeid, 0, "Skipped")
+        report.outcome, report.longrepr = "skipped", (path, line, why if "pip install" in why else f"{why}: {needed}")
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """The same of one test."""
+    report = yield
+    if report.failed and call.excinfo and (needed := _needed(call.excinfo.value)):
+        report.outcome, report.longrepr = "skipped", (str(item.path), (item.location[1] or 0) + 1, f"Skipped: {needed}")
+    return report
+
+
+def _needed(error: BaseException | None, asked: str = "") -> str:
+    """The package whose absence is behind an error, or that a module asked for, and what installs it; or ""."""
     while error is not None and not isinstance(error, ModuleNotFoundError):
         error = error.__cause__ or error.__context__
-    asked = found.traceback[-1].locals.get("modname", "") if found and report.skipped else ""  # of pytest.importorskip
     name = str(error.name) if error is not None else asked
-    if not name or name.partition(".")[0] in OURS:
-        return report
-    command = f"python -m pip install {INSTALLS.get(name) or INSTALLS.get(package := name.partition('.')[0], package)}"
-    path, line, why = report.longrepr if report.skipped else (report.nodeid, 0, f"Skipped: needs {name}")
-    report.outcome = "skipped"
-    report.longrepr = path, line, why if "pip install" in why else f"{why}: {command}"
-    return report
+    package = INSTALLS.get(name) or INSTALLS.get(name.partition(".")[0], "")
+    return f"needs {name}: python -m pip install {package}" if package else ""
 
 
 def _given(item: pytest.Item) -> tuple[kernelzoo.Implementation | None, Case | None]:

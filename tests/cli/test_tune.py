@@ -49,6 +49,8 @@ def test_without_a_gpu_there_is_nothing_to_tune(answer: Answer, options: tuple[s
     ],
 )
 def test_what_means_nothing_is_refused(answer: Answer, given: tuple[str, ...], words: str) -> None:
+    if "cpu" in given:
+        pytest.importorskip("numba", reason="the cpu backend is written in Numba: python -m pip install '.[cpu]'")
     status, told = answer("tune", *given)
     assert status == 2 and words in told["error"]
 

@@ -102,6 +102,7 @@ def test_a_process_of_its_own_rejects_and_accepts() -> None:
 @pytest.mark.parametrize("cache", ["cold", "hot"])
 def test_the_honest_keep_their_results_beside_it(id: str, cache: str, race: Race) -> None:
     """Each language's, in the rounds in which another is thrown out: late work of that one harms nobody."""
+    kernelzoo.get(id.partition("/")[0])
     results = race(adversaries.hands_its_work_to_a_thread(), id, problem=SMALL, cache=cache)
     assert results["entrant/softmax/only"].wrong
     assert len(results[id].samples) == 16, results[id]
