@@ -27,7 +27,7 @@ def load(path: Path) -> Any:
 def test_bad_kernels_cost_their_own_rows(
     answer: Answer, bad: Path, small: Small, outcomes: dict[str, tuple[str, str]], tmp_path: Path
 ) -> None:
-    path = tmp_path / "deep" / "results.json.gz"
+    path = tmp_path / "results.json.gz"
     options = ("--op", "softmax", "--backend", "bad,torch", "--variant", ",".join(i.split("/")[2] for i in outcomes))
     status, told = answer(
         "bench", *small, *options, "--variant", "eager,garbage", "--module", bad, "--patience", "15", "-o", path
