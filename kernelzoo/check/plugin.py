@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
@@ -15,7 +16,7 @@ from kernelzoo.check.case import Case, Inputs, NoRoomError
 from kernelzoo.check.cases import cases
 from kernelzoo.check.running import calling, check
 from kernelzoo.check.staying import staying
-from kernelzoo.errors import BackendUnavailableError, DeviceError, UnsupportedProblemError
+from kernelzoo.errors import BackendUnavailableError, DeviceError, OutputError, UnsupportedProblemError
 from kernelzoo.operations import Operation
 
 if TYPE_CHECKING:
@@ -152,13 +153,20 @@ class Conformance:
                 assert bool((frame == torch.full_like(frame, 7)).all()), name
 
     def test_wrong_device(self, implementation: registry.Implementation) -> None:
+        """Inputs on another device than the backend's, where there is one; and without memory, beside an ``out``."""
+        import torch
+
         backend, operation = get(implementation.backend), implementation.operation
-        if "meta" in backend.devices:
-            pytest.skip("this backend takes every device")
-        shape, sizes = _sizes(operation, (2, 3))
-        inputs = operation.meta(shape, operation.dtypes[_main(operation)], sizes=sizes).inputs
-        with pytest.raises(DeviceError, match=implementation.backend):
-            getattr(backend, implementation.op)(*inputs, variant=implementation.variant)
+        device = self.device(implementation.backend)
+        inputs = _example(operation, (2, 3), -1, operation.dtypes[_main(operation)]).inputs(device)
+        call = partial(getattr(backend, implementation.op), variant=implementation.variant)
+        others = {"cpu", *(["cuda"] if torch.cuda.is_available() else [])} - {*backend.devices}
+        for other in others:
+            with pytest.raises(DeviceError, match=implementation.backend):
+                call(*(x.to(other) for x in inputs))
+        outs = operation.allocate(operation.arguments(inputs))
+        with pytest.raises(OutputError, match="meta"):
+            call(*(x.to("meta") for x in inputs), out=outs[0] if len(outs) == 1 else outs)
 
 
 def _main(operation: Operation) -> int:

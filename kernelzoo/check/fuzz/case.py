@@ -228,7 +228,7 @@ FAULTS: dict[str, str] = {
     "another dtype": "InputTypeError",
     "a list": "InputTypeError",
     "a sparse tensor": "InputTypeError",
-    "a tensor elsewhere": "DeviceError",
+    "a tensor elsewhere": "OutputError",
     "a gradient and an out": "GradientError",
     "no such variant": "UnknownNameError",
     "out of another shape": "OutputError",

@@ -118,7 +118,8 @@ FAULTY: dict[str, Callable[[Call], dict[str, Any]]] = {
     "another dtype": lambda call: {call.first: _complex(call.x)},
     "a list": lambda call: {call.first: [1.0, 2.0]},
     "a sparse tensor": lambda call: {call.first: _sparse(call.x)},
-    "a tensor elsewhere": lambda call: {
+    # All of them alone are none: torch's own calls take tensors without memory too.
+    "a tensor elsewhere": lambda call: call.with_out(lambda out: out) | {
         name: x.to("meta") for name, x in zip(call.op.inputs, call.inputs, strict=True)
     },
     "a gradient and an out": lambda call: call.gradient() | call.with_out(lambda out: out),
