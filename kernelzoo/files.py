@@ -105,6 +105,8 @@ def printable(text: str) -> str:
 def check_folder(path: Path) -> None:
     """Raise FileError unless the folder is there that a file, or a folder, is to be written into: none is made."""
     if not (folder := path.absolute().parent).is_dir():
+        if folder.exists():
+            raise FileError(f"{str(folder)!r} is no folder for {path.name!r}; name another one with -o")
         raise FileError(f"no folder {str(folder)!r} for {path.name!r}; make it, or name another one with -o")
 
 

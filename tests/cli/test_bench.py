@@ -217,4 +217,4 @@ def test_where_nothing_can_be_written_nothing_is_measured(kernelzoo: Callable[..
     (tmp_path / "file").write_text("")
     done = kernelzoo("bench", "-o", "file/results.json")
     assert done.returncode == 2 and done.stderr.count("\n") == 1
-    assert done.stderr.startswith(f"error: {tmp_path / 'file'}: ")
+    assert done.stderr.startswith(f"error: {str(tmp_path / 'file')!r} is no folder for 'results.json'")
