@@ -246,6 +246,7 @@ def test_page_can_be_read_without_seeing_it(sweep, write, made) -> None:
 
 def test_command_writes_the_page_and_what_changed(host, entry, write, tmp_path: Path, capsys) -> None:
     out = tmp_path / "new" / "report.HTML"
+    out.parent.mkdir()
     old = write(host, "old.json", "2025-01-01")
     arguments = [str(write(host)), "-o", str(out), "--against", str(old), "--baseline", "cpu/auto", "--title", "T & t"]
     assert main(arguments) == 0
