@@ -25,6 +25,7 @@ PROJECT = nox.project.load_toml("pyproject.toml")
 # The CUDA toolkit whose wheels CuPy and numba-cuda get: that of the driver, 12 or 13.
 CUDA = os.environ.get("KERNELZOO_CUDA", "13")
 CONFORMANCE = "tests/test_conformance.py"
+OTHERS = tuple(word for language in LANGUAGES for word in ("--ignore", f"tests/{language}"))
 # What compiles or interprets, and is not in the way of threads of its own; in one process what shares what is compiled.
 PARALLEL = ("-n", "auto", "--dist", "loadgroup")
 # What mostly waits for processes that it started; in one of ours what shares something that takes long to make.
@@ -132,37 +133,28 @@ def quick(session: nox.Session) -> None:
     install(session, "lint", "types", "test", "bench", extras=("cpu", "triton", "report"))
     check_style(session)
     check_types(session)
-    others = [word for backend in LANGUAGES for word in ("--ignore", f"tests/{backend}")]
-    check(session, "tests", "-m", "not slow and not nightly", *others, "--core", "torch", *PARALLEL, *session.posargs)
+    check(session, "tests", "-m", "not slow", *OTHERS, "--core", "torch", *PARALLEL, *session.posargs)
 
 
 @nox.session
 def tests(session: nox.Session) -> None:
-    """What most changes can break, in twelve minutes on two cores; ``nox -s tests-all`` takes all."""
-    install(session, "test", "bench", *COMPILER, extras=("cpu", "triton", "report"))
-    others = [word for backend in LANGUAGES for word in ("--ignore", f"tests/{backend}")]
-    check(session, "tests", "-m", "not nightly", "--only", "torch,cpu", *others, *WAITING, *session.posargs)
+    """The project's tests, the contract of torch and of the host, and its core in Triton's interpreter: twelve minutes
+    on two cores. ``nox -s tests-all`` takes all."""
+    install(session, "test", "bench", "arrays", *COMPILER, extras=("cpu", "triton", "ray", "report"))
+    check(session, "tests", *OTHERS, "--only", "torch,cpu", *WAITING, *session.posargs)
     check(session, CONFORMANCE, "--core", "triton", *only("triton"), *PARALLEL, *session.posargs, **INTERPRETER)
-    session.log("This was most of the project, and of one language a part. All tests: nox -s tests-all")
+    session.log("Tests of the other languages are left out here. All tests: nox -s tests-all")
 
 
 @nox.session(name="tests-all", venv_backend="none")
 def tests_all(session: nox.Session) -> None:
-    """All tests: those above, those that take minutes, and each language's in an environment of its own.
+    """All tests: those above, and each language's in an environment of its own; whichever of them fail.
 
     Without a GPU a usual run takes a sample: of the contract what tests/shared/sampled.py says, of what is compiled
     ahead of time some problems, dtypes and architectures. ``nox -s tests-all -- --all`` takes all, in hours.
     """
-    for name in ("tests", "tests-nightly", *(f"tests-{language}" for language in LANGUAGES)):
+    for name in ("tests", *(f"tests-{language}" for language in LANGUAGES)):
         session.notify(name)
-
-
-@nox.session(name="tests-nightly")
-def tests_nightly(session: nox.Session) -> None:
-    """The tests of no one language that take minutes."""
-    install(session, "test", "bench", "arrays", *COMPILER, extras=("cpu", "ray", "report"))
-    others = [word for backend in LANGUAGES for word in ("--ignore", f"tests/{backend}")]
-    check(session, "tests", "-m", "nightly", "--only", "torch,cpu", *others, *WAITING, *session.posargs)
 
 
 # Python, torch and triton: each torch with the triton that its build for GPUs pins, other tritons with the torch of the

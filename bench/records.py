@@ -170,7 +170,6 @@ RECORDS = (
     ),
     Record("hints.json", "python bench/hints.py -o {}", 60, alone=True),
     Record("training.json", "python bench/training.py -o {}", 30, alone=True),
-    Record("peers.json", "python bench/repeat_peers.py -o {}", 120, alone=True),
     Record("aa.json", "python bench/aa.py --pairs 20 -o {}", 150, alone=True),
     Record("profile.json", "python bench/counters.py {softmax} {min} -o {}", 150, alone=True),
     Record(
