@@ -119,9 +119,10 @@ FAULTY: dict[str, Callable[[Call], dict[str, Any]]] = {
     "a list": lambda call: {call.first: [1.0, 2.0]},
     "a sparse tensor": lambda call: {call.first: _sparse(call.x)},
     # All of them alone are none: torch's own calls take tensors without memory too.
-    "a tensor elsewhere": lambda call: call.with_out(lambda out: out) | {
-        name: x.to("meta") for name, x in zip(call.op.inputs, call.inputs, strict=True)
-    },
+    "a tensor elsewhere": lambda call: (
+        call.with_out(lambda out: out)
+        | {name: x.to("meta") for name, x in zip(call.op.inputs, call.inputs, strict=True)}
+    ),
     "a gradient and an out": lambda call: call.gradient() | call.with_out(lambda out: out),
     "no such variant": lambda call: {"variant": "fastest"},
     "out of another shape": lambda call: call.with_out(lambda out: out.new_empty((*out.shape, 2))),
