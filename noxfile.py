@@ -25,6 +25,7 @@ PROJECT = nox.project.load_toml("pyproject.toml")
 # The CUDA toolkit whose wheels CuPy and numba-cuda get: that of the driver, 12 or 13.
 CUDA = os.environ.get("KERNELZOO_CUDA", "13")
 CONFORMANCE = "tests/test_conformance.py"
+STORAGES = "tests/test_storages.py"
 OTHERS = tuple(word for language in LANGUAGES for word in ("--ignore", f"tests/{language}"))
 # What compiles or interprets, and is not in the way of threads of its own; in one process what shares what is compiled.
 PARALLEL = ("-n", "auto", "--dist", "loadgroup")
@@ -140,7 +141,7 @@ def quick(session: nox.Session) -> None:
 def tests(session: nox.Session) -> None:
     """The project's tests, the contract of torch and of the host, and its core in Triton's interpreter: twelve minutes
     on two cores. ``nox -s tests-all`` takes all."""
-    install(session, "test", "bench", "arrays", *COMPILER, extras=("cpu", "triton", "ray", "report"))
+    install(session, "test", "bench", "arrays", "types", *COMPILER, extras=("cpu", "triton", "ray", "report"))
     check(session, "tests", *OTHERS, "--only", "torch,cpu", *WAITING, *session.posargs)
     check(session, CONFORMANCE, "--core", "triton", *only("triton"), *PARALLEL, *session.posargs, **INTERPRETER)
     session.log("Tests of the other languages are left out here. All tests: nox -s tests-all")
@@ -223,7 +224,7 @@ def tests_triton(session: nox.Session) -> None:
     install(session, "test", *COMPILER, extras=("triton",))
     conformance = (CONFORMANCE, *only("triton"), *session.posargs)
     interpreted = (f"tests/triton/test_{name}.py" for name in ("adversaries", "example_operations"))
-    check(session, *interpreted, *conformance, *PARALLEL, **INTERPRETER)
+    check(session, *interpreted, STORAGES, *conformance, *PARALLEL, **INTERPRETER)
     check(session, "tests/triton", *PARALLEL, *session.posargs)
     check(session, "tests/triton/test_ptx.py", *PARALLEL, *session.posargs, **{PTX_EMULATOR: "triton"})
     if GPU:
@@ -284,7 +285,7 @@ def tests_cupy(session: nox.Session) -> None:
     install(session, "test", "disassembler", *COMPILER, extras=(f"cupy-cuda{CUDA}",))
     conformance = (CONFORMANCE, *only("cupy"), *session.posargs)
     emulated = (f"tests/cupy/test_{name}.py" for name in ("emulated", "example_operations"))
-    check(session, *emulated, *conformance, *PARALLEL, **EMULATOR)
+    check(session, *emulated, STORAGES, *conformance, *PARALLEL, **EMULATOR)
     check(session, "tests/cupy", *PARALLEL, *session.posargs)
     if GPU:
         check(session, *conformance)
@@ -294,9 +295,8 @@ def tests_cupy(session: nox.Session) -> None:
 def tests_numba(session: nox.Session) -> None:
     """The contract, for the Numba backend: simulated, compiled ahead of time, and on a GPU if there is one."""
     install(session, "test", *COMPILER, extras=(f"numba-cuda{CUDA}",))
-    check(
-        session, "tests/numba/test_simulator.py", "tests/numba/test_pairs.py", *PARALLEL, *session.posargs, **SIMULATOR
-    )
+    simulated = ("tests/numba/test_simulator.py", "tests/numba/test_pairs.py", STORAGES)
+    check(session, *simulated, *PARALLEL, *session.posargs, **SIMULATOR)
     compiled = [f"tests/numba/test_{name}.py" for name in ("ptx", "inspection", "architectures", "disk", "probe")]
     check(session, *compiled, *PARALLEL, *session.posargs)
     check(session, "tests/numba/test_run_ptx.py", *PARALLEL, *session.posargs, **{PTX_EMULATOR: "numba"})
