@@ -94,6 +94,7 @@ def test_what_only_loading_can_tell_is_asked_of_another_process(monkeypatch: pyt
     with pytest.raises(BackendUnavailableError, match="'colorsys_of_nobody' is not installed"):
         unloaded.probed("asks")
     monkeypatch.syspath_prepend(Path(__file__).parents[1] / "shared")
+    monkeypatch.delitem(sys.modules, "known_bad", raising=False)  # another test's
     for probe in (
         lambda: packages.require("asks", "known_bad", "").KINDS,
         lambda: importlib.import_module("known_bad"),
