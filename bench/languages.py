@@ -62,7 +62,8 @@ What a language costs beside its kernels' speed. A dash: not measured yet.
 - *score*: limit / time of `auto`, geometric mean over [the map]({map}/report.md), with the problems that it took.
 - *bound*, *call*: the host's time to launch what is bound, and for a whole call of (64, 64) float32.
 - *its own*: an empty kernel launched again and again, the fastest way that the language's own documentation shows
-  (bench/test_submit.py names the page); of Helion, which makes none, one that writes a number a row.
+  (bench/test_submit.py names the page); of Helion, which makes none, one that writes a number a row. The figures here
+  are older: of each language's ordinary launch, CuTe's without TVM FFI.
 - *first call*: of a layout, in the median over a dozen problems, with an empty cache of machine code and with a filled
   one, the import left out; and what the import takes.
 
