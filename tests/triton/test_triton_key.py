@@ -16,7 +16,7 @@ from triton.compiler import compiler
 from triton.runtime import cache
 
 from kernelzoo import user_cache
-from kernelzoo.kernels.shared import jit, triton_key
+from kernelzoo.kernels.shared import jit, triton_key, triton_needs
 
 
 @pytest.fixture
@@ -98,6 +98,7 @@ def test_a_backend_that_is_asked_for_leaves_triton_alone(
     own = cache.triton_key
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
     monkeypatch.setattr(triton.knobs.runtime, "interpret", False)
+    monkeypatch.setattr(triton_needs, "lacking", lambda triton: None)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda index=0: (9, 0))
