@@ -52,17 +52,18 @@ def insert(document: str, files: Sequence[str], where: str) -> tuple[str, list[s
 
 
 def table(results: Results) -> str:
-    """The score of each implementation by operation, below what was measured with what."""
+    """The score of each implementation by operation, below what was measured with what: ordered by the first
+    operation as the report orders it, then by the next, with the copy on top."""
     scores: dict[str, dict[str, str]] = {}
     (group,) = results.groups
-    for op in group.operations():
+    ops = sorted(group.operations(), reverse=True)
+    for op in ops:
         made = score.score_table(group, op)
         for name, mean, *_, problems in () if made is None else made.rows:
             took, _, of = problems.text.partition(" of ")
             scores.setdefault(name.text, {})[op] = mean.text + ("" if took == of else f" ({problems.text})")
-    ops = sorted(group.operations(), reverse=True)
     kept = [(name, held) for name, held in scores.items() if not name.startswith(LEFT_OUT)]
-    kept.sort(key=lambda item: [item[1].get(op, "") for op in ops], reverse=True)
+    kept.sort(key=lambda item: item[0] != score.COPY)
     lines = [[Cell(name), *(Cell(held.get(op, "-")) for op in ops)] for name, held in kept]
     run, rows = max(group.runs(), key=lambda item: item[0].date)
     versions = dict(rows[0].versions)

@@ -66,6 +66,19 @@ def test_new_rows_take_the_place_of_old_ones_and_pages_say_so(tmp_path: Path) ->
     assert len(twice["kernelzoo"]["again"]) == 1 and len(twice["benchmarks"]) == len(made["benchmarks"])
 
 
+def test_the_table_of_the_readme_never_ranks_what_took_fewer_problems(tmp_path: Path) -> None:
+    """The fast one took one of two problems; the copy stands on top."""
+    held = document({EAGER: 10.0, OURS: 5.0, OLD: 2.0}, A, "2026-11-27", copy_us=8.0)
+    held["benchmarks"].pop()
+    path = tmp_path / "map.json"
+    again.record.write(path, held)
+    lines = readme.table(load([path])).splitlines()[4:]
+    assert [line.split(" | ")[0].strip("| ") for line in lines] == [
+        *("a plain copy", "triton/auto", "torch/eager", "cub/library")
+    ]
+    assert lines[-1].endswith("(1 of 2; best ranked 0.25) |")
+
+
 @pytest.mark.parametrize(
     ("new", "backends", "said"),
     [

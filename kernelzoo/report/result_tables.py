@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from kernelzoo.report.energy import digits
 from kernelzoo.report.notes import DAGGER, TILDE
@@ -13,11 +13,37 @@ from kernelzoo.report.table import Cell, Table, significant
 
 BLANK = Cell("-")
 
+UNRANKED = "What took fewer problems is unranked, beside the `best ranked` mean on them."
+
+
+def ranked(
+    taken: Mapping[str, Sequence[Row]],
+    mean: Callable[[Sequence[Row]], float | None],
+    best: Callable[[Iterable[float]], float] = min,
+) -> dict[str, float | None]:
+    """The names in the order of every table that ranks: those that took all problems that any took, the best mean
+    first; below them, unranked, those that took fewer, the most problems first, then by name.
+
+    ``best``: min or max. With an unranked name stands the best mean of a ranked one that keeps the contract on the same
+    problems; with a ranked name None.
+    """
+    every = {row.problem for rows in taken.values() for row in rows}
+    means = {name: mean(rows) for name, rows in taken.items() if len(rows) == len(every)}
+    last = math.inf if best is min else 0.0
+    order: dict[str, float | None] = dict.fromkeys(
+        sorted(means, key=lambda name: means[name] or last, reverse=best is max)
+    )
+    right = [taken[name] for name in order if not any(row.breaks for row in taken[name])]
+    for name in sorted(taken.keys() - means.keys(), key=lambda name: (-len(taken[name]), name)):
+        own = {row.problem for row in taken[name]}
+        there = [mean([row for row in rows if row.problem in own]) for rows in right]
+        order[name] = best(known) if (known := [value for value in there if value is not None]) else None
+    return order
+
 
 def summary_table(selection: Selection) -> Table:
-    """A line for each implementation, the smallest ratio to the baseline first."""
-    ratios = {name: selection.mean_ratio(name) for name in selection.names}
-    names = sorted(ratios, key=lambda name: ratios[name] or math.inf)
+    """A line for each implementation, in the order of :func:`ranked` by their ratio to the baseline."""
+    names = _by_ratio(selection)
     with_limit = any(row.of_limit is not None for row in selection.rows)
     with_submit = any(row.submit_us is not None for row in selection.rows)
     headers = ["implementation", f"time / {selection.baseline}"]
@@ -26,8 +52,8 @@ def summary_table(selection: Selection) -> Table:
     headers += ["host submit, µs"] * with_submit + ["problems"]
 
     def line(name: str) -> list[Cell]:
-        ratio, share, submit = ratios[name], selection.mean_of_limit(name), selection.median_submit_us(name)
-        rows = selection.of(name)
+        ratio, share = selection.mean_ratio(name), selection.mean_of_limit(name)
+        rows, submit = selection.of(name), selection.median_submit_us(name)
         cells = [
             Cell(rows[0].id + marks_of(rows, counted=True), id=rows[0].id),
             BLANK if ratio is None else Cell(f"{ratio:.2f}"),
@@ -40,15 +66,28 @@ def summary_table(selection: Selection) -> Table:
             cells.append(BLANK if per_gb is None else Cell(digits(per_gb)))
         if with_submit:
             cells.append(BLANK if submit is None else Cell(significant(submit)))
-        return [*cells, Cell(covered(rows, selection))]
+        return [*cells, Cell(covered(rows, selection, names[name]))]
 
-    return Table(headers, [line(name) for name in names], spare=["host submit, µs", "J/GB", "of limit", "problems"])
+    spare = _spare(selection, "host submit, µs", "J/GB", "of limit")
+    return Table(headers, [line(name) for name in names], spare=spare)
 
 
-def covered(rows: Sequence[Row], selection: Selection) -> str:
-    """Of how many problems there are rows, and how many of these rows are disturbed."""
+def covered(rows: Sequence[Row], selection: Selection, there: float | None = None) -> str:
+    """Of how many problems there are rows, how many of these are disturbed, and the best ranked mean there."""
     disturbed = sum(TILDE in row.marks for row in rows)
-    return f"{len(rows)} of {len(selection.problems)}" + (f", {disturbed} {TILDE}" if disturbed else "")
+    told = f"{len(rows)} of {len(selection.problems)}" + (f", {disturbed} {TILDE}" if disturbed else "")
+    return told if there is None else f"{told}; best ranked {there:.2f}"
+
+
+def _by_ratio(selection: Selection) -> dict[str, float | None]:
+    taken = {name: selection.of(name) for name in selection.names}
+    return ranked(taken, lambda rows: geometric_mean(map(selection.ratio, rows)))
+
+
+def _spare(selection: Selection, *others: str) -> list[str]:
+    """With the problems, unless some line is unranked for them."""
+    partial = len(selection.rows) < len(selection.names) * len(selection.problems)
+    return [*others, *["problems"] * (not partial)]
 
 
 def ratio_table(selection: Selection) -> Table | None:
@@ -108,9 +147,9 @@ def failure_table(results: Results) -> Table:
 
 
 def call_table(selection: Selection) -> Table:
-    """Whole calls: a line for each implementation, the smallest ratio to the baseline's call first."""
+    """Whole calls: a line for each implementation, in the order of :func:`ranked` by their ratio to the baseline's."""
     lines = []
-    for name in sorted(selection.names, key=lambda name: selection.mean_ratio(name) or math.inf):
+    for name, there in _by_ratio(selection).items():
         rows, mean, submit = selection.of(name), selection.mean_ratio(name), selection.median_submit_us(name)
         known = [(ratio, row) for row in rows if (ratio := selection.ratio(row)) is not None]
         worst, at = max(known, key=lambda one: one[0], default=(None, rows[0]))
@@ -122,11 +161,11 @@ def call_table(selection: Selection) -> Table:
                 BLANK if worst is None else Cell(f"{at.problem.dtype} {at.problem}"),
                 Cell(significant(statistics.median(row.microseconds for row in rows))),
                 BLANK if submit is None else Cell(significant(submit)),
-                Cell(covered(rows, selection)),
+                Cell(covered(rows, selection, there)),
             ]
         )
     headers = ["implementation", f"call / {selection.baseline}", "worst", "at", "call, µs", "host submit, µs"]
-    return Table([*headers, "problems"], lines, spare=["host submit, µs", "at", "problems", "call, µs"])
+    return Table([*headers, "problems"], lines, spare=_spare(selection, "host submit, µs", "at", "call, µs"))
 
 
 def submit_table(selection: Selection) -> Table:

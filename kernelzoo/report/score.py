@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from kernelzoo import packages, registry
 from kernelzoo.report.notes import DAGGER
-from kernelzoo.report.result_tables import covered, marks_of
+from kernelzoo.report.result_tables import covered, marks_of, ranked
 from kernelzoo.report.results import Group, Problem, Row, Selection, geometric_mean
 from kernelzoo.report.table import Cell, Table, significant
 
@@ -34,19 +34,16 @@ WORST = 10  # problems against each side, of a distribution
 
 
 def score_table(group: Group, op: str) -> Table | None:
-    """A line for each implementation, then the best of our variants and of the others on each problem, and a plain copy
-    of the same data where that was measured; None without limits."""
+    """A line for each implementation in the order of :func:`ranked`, then the best of our variants and of the others on
+    each problem, and a plain copy of the same data where that was measured; None without limits."""
     selection = group.select(op)
     if not any(row.of_limit is not None for row in selection.rows):
         return None
-    lines = sorted(
-        (
-            _score_line(rows[0].name + marks_of(rows, counted=True), rows, selection)
-            for rows in map(selection.of, selection.names)
-        ),
-        key=lambda line: line[1].text,
-        reverse=True,
-    )
+    taken = {name: [row for row in selection.of(name) if row.of_limit is not None] for name in selection.names}
+    lines = [
+        _score_line(name + marks_of(selection.of(name), counted=True), taken[name], selection, there)
+        for name, there in ranked(taken, lambda rows: geometric_mean(row.of_limit for row in rows), max).items()
+    ]
     for label, best in sides(selection):
         lines.append(_score_line(label, list(best.values()), selection))
     if copies := _copies(selection):
@@ -194,7 +191,7 @@ def _own_backends(selection: Selection) -> list[str]:
     return sorted({row.backend for row in selection.rows} & own)
 
 
-def _score_line(label: str, rows: Iterable[Row], selection: Selection) -> list[Cell]:
+def _score_line(label: str, rows: Iterable[Row], selection: Selection, there: float | None = None) -> list[Cell]:
     known = [row for row in rows if row.of_limit is not None]
     worst = min(known, key=lambda row: row.of_limit or 0, default=None)
     odd = [row.of_limit for row in known if row.problem.length % 2]
@@ -206,7 +203,7 @@ def _score_line(label: str, rows: Iterable[Row], selection: Selection) -> list[C
         _mean(odd),
         Cell("-") if worst is None else _share(worst),
         Cell("-") if worst is None else _problem(worst.problem),
-        Cell(covered(known, selection)),
+        Cell(covered(known, selection, there)),
     ]
 
 

@@ -14,6 +14,7 @@ from kernelzoo.measure.clocks import OF_CALLS
 from kernelzoo.measure.drawn import count_of
 from kernelzoo.report import energy, notes, score
 from kernelzoo.report.result_tables import (
+    UNRANKED,
     breaking_table,
     call_table,
     failure_table,
@@ -28,7 +29,8 @@ from kernelzoo.terminal import wrapped
 
 CALLS_NOTE = (
     "The time of a whole call: on a GPU the host's, which is not waited for. Ratios are to torch's own call where "
-    "torch has the operation: below 1 is faster; `worst` is the largest. `host submit` is of a launch that is bound."
+    "torch has the operation: below 1 is faster; `worst` is the largest. `host submit` is of a launch that is bound. "
+    + UNRANKED
 )
 TIMES_NOTE = "Median time of a launch in µs, and GB/s in brackets; the fastest of each row in bold."
 
@@ -38,8 +40,7 @@ def summary_note(baseline: str) -> str:
         f"`time / {baseline}` is the time divided by that of {baseline.replace('/', ' ')}: below 1 is faster. "
         "`of limit` is the limit of the device divided by the time: 100% is the best possible. The limit is the time "
         "of the smallest launch, plus the bytes that must move at the measured ceiling. Both are geometric means over "
-        "the problems that an implementation takes. Do not rank implementations by these means if they take different "
-        "problems (last column)."
+        f"the problems that an implementation takes. {UNRANKED}"
     )
 
 
@@ -210,8 +211,8 @@ SCORES = {
         "share of the limit, over all problems",
         score.score_table,
         "`score` is the geometric mean of limit / time: 1.00 is the best possible on the device. Even and odd are the "
-        "lengths of the reduced axis. The last lines take, on each problem, the fastest of our variants, the fastest "
-        "of all others and, where it was measured, a kernel that only copies the data.",
+        "lengths of the reduced axis. The last lines take, on each problem, the fastest of our variants, of all "
+        f"others, and a plain copy of the data. {UNRANKED}",
     ),
     "spread": Scores(
         "speed in units of another's, over all problems",

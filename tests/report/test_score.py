@@ -34,10 +34,29 @@ def test_score_is_the_mean_share_with_the_worst_named(group) -> None:
     lines = {row[0]: row[1:] for row in texts(score.score_table(group, "softmax"))}
     # triton: 1, 1/4, 1, so the cube root of 1/4; even lengths 1 and 1/4; the odd one 1.
     assert lines["triton/auto"] == ["0.63", "0.50", "1.00", "0.25", "float32 (8, 8)", "3 of 3"]
-    assert lines["cupy/auto"] == ["0.50", "0.50", "-", "0.50", "float32 (4, 4)", "2 of 3"]
+    assert lines["cupy/auto"] == ["0.50", "0.50", "-", "0.50", "float32 (4, 4)", "2 of 3; best ranked 0.50"]
     assert lines["best of our variants"] == ["0.79", "0.71", "1.00", "0.50", "float32 (8, 8)", "3 of 3"]
     assert lines["best of the others"] == ["0.37", "0.45", "0.25", "0.25", "float32 (3, 5)", "3 of 3"]
     assert list(lines)[-2:] == ["best of our variants", "best of the others"]
+
+
+def test_what_took_fewer_problems_is_never_ranked(group) -> None:
+    """The rival's 0.80 is of one problem: it stands below, after those that took more, then by name."""
+    assert [(row[0], row[1], row[-1]) for row in texts(score.score_table(group, "softmax"))][:5] == [
+        ("triton/auto", "0.63", "3 of 3"),
+        ("torch/eager", "0.25", "3 of 3"),
+        ("cupy/auto", "0.50", "2 of 3; best ranked 0.50"),
+        ("cupy/split", "0.48", "1 of 3; best ranked 0.25"),
+        ("rival/auto", "0.80", "1 of 3; best ranked 0.25"),
+    ]
+
+
+def test_what_breaks_the_contract_is_not_the_best_ranked(entry, write) -> None:
+    rows = [entry("triton/softmax/auto", shape, of_limit=0.5) for shape in ((4, 4), (8, 8))]
+    rows += [entry("odd/softmax/auto", shape, of_limit=0.9, breaks="NaN is dropped") for shape in ((4, 4), (8, 8))]
+    rows.append(entry("cupy/softmax/auto", (4, 4), of_limit=0.7))
+    lines = texts(score.score_table(load([write(rows)]).groups[0], "softmax"))
+    assert lines[2][0] == "cupy/auto" and lines[2][-1] == "1 of 2; best ranked 0.50"
 
 
 def test_shortfall_lists_what_no_backend_reaches(group) -> None:

@@ -28,14 +28,17 @@ def test_time_table_shows_times_and_speeds_with_the_best_in_bold(entry, write) -
 def test_summary_is_ordered_by_ratio_and_says_what_is_covered(entry, write) -> None:
     entries = [entry(shape=(1000, n), us=us) for n, us in ((500, 8.0), (1000, 16.0))]
     entries += [entry("triton/softmax/auto", (1000, n), us, submit_us=7.0) for n, us in ((500, 4.0), (1000, 4.0))]
-    entries += [entry("triton/softmax/fused", (1000, 500), 20.0)]
+    entries += [entry("triton/softmax/fused", (1000, 500), 2.0)]
+    entries += [entry("cupy/softmax/auto", (1000, 500), 20.0)]
     table = result_tables.summary_table(load([write(entries)]).groups[0].select("softmax"))
     assert table.headers == ["implementation", "time / torch/eager", "of limit", "host submit, µs", "problems"]
     assert [[cell.text for cell in row] for row in table.rows] == [
         ["triton/softmax/auto", "0.35", "61%", "7.00", "2 of 2"],
         ["torch/softmax/eager", "1.00", "22%", "5.00", "2 of 2"],
-        ["triton/softmax/fused", "2.50", "10%", "5.00", "1 of 2"],
+        ["cupy/softmax/auto", "2.50", "10%", "5.00", "1 of 2; best ranked 0.50"],
+        ["triton/softmax/fused", "0.25", "100%", "5.00", "1 of 2; best ranked 0.50"],
     ]
+    assert "1 of 2; best ranked 0.50" in table.text(62) and "of limit" not in table.text(62).splitlines()[0]
 
 
 def test_summary_without_a_baseline_has_no_ratios(entry, write) -> None:
@@ -247,11 +250,14 @@ def test_whole_calls_are_a_table_of_their_own(entry, write) -> None:
     shapes = ((64, 64), (4096, 256))
     calls = [entry("torch/softmax/eager", shape, 8.0, **call) for shape in shapes]
     calls += [entry("triton/softmax/auto", shape, us, **call) for shape, us in zip(shapes, (16.0, 4.0), strict=True)]
+    calls.append(entry("cupy/softmax/auto", shapes[0], 2.0, **call))
     results = load([write([*calls, entry("torch/softmax/eager", us=3.0)])])
     found, report = sections.blocks(results), sections.report(results, "t", {})
     for text in (found["call"], report):
         assert "| triton/softmax/auto | 1.00 | 2.00 | float32 (64, 64) | 10.0 | 2.00 | 2 of 2 |" in text
-        assert "| float32 (4096, 256) | **0.50** |" in text
+        assert "| cupy/softmax/auto | 0.25 | 0.25 | float32 (64, 64) | 2.00 | 2.00 | 1 of 2; best ranked 1.00 |" in text
+        assert text.index("| triton/softmax/auto | 1.00") < text.index("| cupy/softmax/auto | 0.25")
+        assert "| float32 (4096, 256) | - | **0.50** |" in text
     assert "triton/softmax/auto" not in found["summary"] + found["table-softmax-float32"]
     terminal = sections.terminal(results)
     assert "call / torch/eager" in terminal and "0.50*" in terminal
