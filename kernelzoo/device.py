@@ -27,7 +27,8 @@ KIB, MIB = 1024, 1024**2
 
 def no_room(what: str, asked: int) -> NoRoomError:
     """The error for so many bytes of the host's memory, which it has not."""
-    return NoRoomError(f"{what} asks for {asked / 1e9:.1f} GB, and {free_memory() / 1e9:.1f} GB are free on the host")
+    asked_for = f"{what} asks for {asked / 1e9:.1f} GB of memory"
+    return NoRoomError(f"{asked_for}, and {free_memory() / 1e9:.1f} GB are free on the host")
 
 
 def free_memory() -> int:
