@@ -20,6 +20,8 @@ from kernelzoo import errors
 from kernelzoo.check.fuzz import running
 from kernelzoo.measure import worker_process
 
+pytestmark = pytest.mark.slow
+
 PACKAGE = Path(kernelzoo.__file__).parent
 
 

@@ -17,7 +17,10 @@ from torch.multiprocessing.reductions import StorageWeakRef
 import kernelzoo
 from kernelzoo.launch import Movable
 
-pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")  # NumPy's, in Numba's simulator, of what is legal
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore::RuntimeWarning"),
+]  # NumPy's, in Numba's simulator, of what is legal
 
 LANGUAGES = ("torch", "cpu", "triton", "gluon", "cupy", "numba", "cutile", "cute", "helion")
 

@@ -18,6 +18,8 @@ import kernelzoo
 from kernelzoo import signatures
 from kernelzoo.methods import signature_of
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(kernelzoo.__file__).parent.parent
 USES = """
 from typing import Any, assert_type

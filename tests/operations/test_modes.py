@@ -17,6 +17,8 @@ from torch.utils.flop_counter import FlopCounterMode
 import kernelzoo
 import kernelzoo.nn
 
+pytestmark = pytest.mark.slow
+
 DEVICES = backends()
 
 

@@ -17,6 +17,8 @@ from torch.fx.experimental.proxy_tensor import make_fx
 import kernelzoo
 import kernelzoo.nn
 
+pytestmark = pytest.mark.slow
+
 Tensor = torch.Tensor
 Call = Callable[..., Any]
 
