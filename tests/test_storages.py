@@ -19,8 +19,8 @@ from kernelzoo.launch import Movable
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.filterwarnings("ignore::RuntimeWarning"),
-]  # NumPy's, in Numba's simulator, of what is legal
+    pytest.mark.filterwarnings("ignore::RuntimeWarning"),  # NumPy's, in Numba's simulator, of what is legal
+]
 
 LANGUAGES = ("torch", "cpu", "triton", "gluon", "cupy", "numba", "cutile", "cute", "helion")
 
