@@ -295,8 +295,7 @@ def tests_cupy(session: nox.Session) -> None:
 def tests_numba(session: nox.Session) -> None:
     """The contract, for the Numba backend: simulated, compiled ahead of time, and on a GPU if there is one."""
     install(session, "test", *COMPILER, extras=(f"numba-cuda{CUDA}",))
-    simulated = ("tests/numba/test_simulator.py", "tests/numba/test_pairs.py", STORAGES)
-    check(session, *simulated, *PARALLEL, *session.posargs, **SIMULATOR)
+    check(session, "tests/numba/test_simulator.py", STORAGES, *PARALLEL, *session.posargs, **SIMULATOR)
     compiled = [f"tests/numba/test_{name}.py" for name in ("ptx", "inspection", "architectures", "disk", "probe")]
     check(session, *compiled, *PARALLEL, *session.posargs)
     check(session, "tests/numba/test_run_ptx.py", *PARALLEL, *session.posargs, **{PTX_EMULATOR: "numba"})

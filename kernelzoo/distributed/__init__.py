@@ -34,11 +34,11 @@ def softmax(
     x: this rank's shard, float16, bfloat16, float32 or float64. The ranks' shards may differ along ``dim``, one may be
     empty; all else must agree. Or a DTensor, whose placements the result has; ``group`` is its mesh's then. group: None
     is the default group. backend: its name; None takes the best one for x's device. exchange: "group" is the group's
-    own collective between two passes. "symmetric" is one launch, whose blocks exchange pairs by torch's symmetric
-    memory: in Triton on NVIDIA, up to 32 bits an element; a first call with as many rows is made by all ranks outside
-    of a graph, and calls and graphs run one after the other, in one order on all ranks. Returns a contiguous tensor of
-    x's shape and dtype. The contract is that of softmax, over all shards; the same bits on every run. Differentiable
-    once.
+    own collective between two passes, which Triton and torch have kernels of: any other backend runs Triton's on a GPU,
+    torch's elsewhere. "symmetric" is one launch, whose blocks exchange pairs by torch's symmetric memory: in Triton on
+    NVIDIA, up to 32 bits an element; a first call with as many rows is made by all ranks outside of a graph, and calls
+    and graphs run one after the other, in one order on all ranks. Returns a contiguous tensor of x's shape and dtype.
+    The contract is that of softmax, over all shards; the same bits on every run. Differentiable once.
 
     Errors: those of softmax; PeerError where a rank fails, after the group's timeout at the latest.
     """

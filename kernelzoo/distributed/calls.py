@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from kernelzoo import backend as backends
 from kernelzoo import registry
 from kernelzoo.distributed.exchange import Groups
-from kernelzoo.errors import AxisError
+from kernelzoo.errors import AxisError, UnknownNameError
 from kernelzoo.methods import alike
 from kernelzoo.operations import OPERATIONS
 from kernelzoo.operations.arguments import check_storage
@@ -83,6 +83,8 @@ def checked(op: str, inputs: tuple[Any, ...], dim: Any, backend: str | None, kee
         raise AxisError("a tensor without axes has none that ranks could share; got one of shape ()")
     chosen = backends.best(op, inputs[0]) if backend is None else backends.get(backend)
     chosen._check(*inputs)
+    if not chosen.variants(op):
+        raise UnknownNameError(f"{chosen.name} operation", op, {i.op for i in registry.implementations(chosen.name)})
     found = dim % inputs[0].ndim, chosen.name
     if not seen:
         _last[op] = dim, keepdim, backend, alike(*inputs), found

@@ -8,8 +8,6 @@ from typing import Any
 
 import torch
 
-from kernelzoo import backend as backends
-from kernelzoo import registry
 from kernelzoo.device import on_device_of
 from kernelzoo.distributed import parts
 from kernelzoo.distributed.exchange import Groups, gathered, sizes
@@ -43,7 +41,7 @@ class Plan:
         self._merged = [torch.empty(rows, dtype=wide, device=x.device) for _ in ranks]
         self._one = torch.ones((1, 1), dtype=wide, device=x.device)
         self._first, self._last = (parts.Pass(backend, one, x, dim, cut) for one in PASSES[op])
-        self._merge = [Step(backend, "vecdot") for _ in ranks]
+        self._merge = [Step(backend, "vecdot", x) for _ in ranks]
 
     def run(
         self,
@@ -102,13 +100,6 @@ def min_backward(
     return _gradient("min_backward", (x,), (y,), (grad,), dim, groups, backend)
 
 
-def _of_gradient(op: str, backend: str, x: torch.Tensor) -> str:
-    """The backend of a forward pass; one for x's device where that has no kernels of the gradient."""
-    if all(registry.implementations(backend, one) for one in (*PASSES[op], "vecdot")):
-        return backend
-    return backends.best(PASSES[op][0], x).name
-
-
 class Softmax(torch.autograd.Function):
     """A softmax whose gradient is one number a row of exchange too."""
 
@@ -123,8 +114,7 @@ class Softmax(torch.autograd.Function):
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, grad: torch.Tensor) -> tuple[Any, ...]:
         (y,) = ctx.saved_tensors
-        backend = _of_gradient("softmax_backward", ctx.backend, y)
-        return softmax_backward(grad, y, ctx.dim, ctx.groups, backend), None, None, None, None
+        return softmax_backward(grad, y, ctx.dim, ctx.groups, ctx.backend), None, None, None, None
 
 
 class Min(torch.autograd.Function):
@@ -143,5 +133,4 @@ class Min(torch.autograd.Function):
         x, y = ctx.saved_tensors
         if ctx.keepdim:
             y, grad = y.squeeze(ctx.dim), grad.squeeze(ctx.dim)
-        backend = _of_gradient("min_backward", ctx.backend, x)
-        return min_backward(x, y, grad, ctx.dim, ctx.groups, backend), None, None, None, None
+        return min_backward(x, y, grad, ctx.dim, ctx.groups, ctx.backend), None, None, None, None

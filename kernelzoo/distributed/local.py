@@ -1,4 +1,8 @@
-"""What a rank computes itself: launches of a backend's kernels, kept for a repeated call."""
+"""What a rank computes itself: launches of a backend's kernels, kept for a repeated call.
+
+A pass is an operation that a rank runs before or after an exchange. Triton and torch alone have kernels of passes; for
+other backends :func:`implementation_of` takes theirs.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +10,9 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from kernelzoo import backend as backends
 from kernelzoo import registry, tables
 from kernelzoo.device import on_device_of
-from kernelzoo.errors import UnknownNameError
 from kernelzoo.launch import Movable, WithWorkspace
 
 if TYPE_CHECKING:
@@ -57,16 +61,21 @@ def _forget(_: str) -> None:
 registry.on_change.append(_forget)
 
 
-class Step:
-    """One operation of a backend on tensors of one layout: bound when it is called, and moved to other addresses after
-    that, where its launch can be. Of the tensors that it was bound to it keeps none."""
+def implementation_of(op: str, backend: str, x: torch.Tensor) -> registry.Implementation:
+    """What runs an operation on a rank's own tensors, which are on x's device: the backend's own, if it has one; else
+    that of the best backend that has: Triton on a GPU, torch elsewhere. Raises DeviceError if none has."""
+    found = registry.implementations(backend, op)
+    if not found:
+        found = registry.implementations(backends.best(op, x).name, op)
+    return found[0] if len(found) == 1 else registry.implementation(f"{found[0].backend}/{op}/auto")
 
-    def __init__(self, backend: str, op: str) -> None:
-        variants = [i.variant for i in registry.implementations(backend, op)]
-        if not variants:
-            raise UnknownNameError(f"{backend} operation", op, {i.op for i in registry.implementations(backend)})
-        variant = variants[0] if len(variants) == 1 else "auto"
-        self._implementation = registry.implementation(f"{backend}/{op}/{variant}")
+
+class Step:
+    """One operation for a backend on tensors of one layout and x's device: bound when it is called, and moved to other
+    addresses after that, where its launch can be. Of the tensors that it was bound to it keeps none."""
+
+    def __init__(self, backend: str, op: str, x: torch.Tensor) -> None:
+        self._implementation = implementation_of(op, backend, x)
         self._at: Callable[..., None] | None = None
         self._workspace: tuple[torch.Tensor, ...] = ()
 

@@ -41,8 +41,8 @@ class Plan:
         else:
             self._sent[0].fill_(greatest(x.dtype))
             self._sent[0][-1:].fill_(0)  # an element's assignment is a copy from the host, which no capture allows
-        self._local = Step(backend, "min")
-        self._reduce = [Step(backend, "min") for _ in ranks]
+        self._local = Step(backend, "min", x)
+        self._reduce = [Step(backend, "min", x) for _ in ranks]
 
     def run(self, x: torch.Tensor, groups: Groups, out: torch.Tensor) -> None:
         """Write the minimum of each whole row, the same bits on each rank. Raises EmptyReductionError."""

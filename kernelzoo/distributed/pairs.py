@@ -38,7 +38,7 @@ class Plan:
         self._halves = self.sent[:, 0], self.sent[:, 1]
         self._merged = [torch.empty((2, rows), dtype=wide, device=x.device) for _ in ranks]
         self._pairs, self._finish = (parts.Pass(backend, op, x, dim, cut) for op in ("softmax_pairs", "softmax_finish"))
-        self._merge = [Step(backend, "softmax_merge") for _ in ranks]
+        self._merge = [Step(backend, "softmax_merge", x) for _ in ranks]
         self._found = [tuple(number.view(self._kept_shape) for number in merged) for merged in self._merged][-1]
 
     def pairs(self, x: torch.Tensor) -> None:

@@ -54,13 +54,13 @@ def cut(n: int, parts: int) -> Cut:
 
 
 class Pass:
-    """An operation of a backend over the parts of a shard that looks like x: whole ones by one launch, the rest by
+    """An operation for a backend over the parts of a shard that looks like x: whole ones by one launch, the rest by
     another. A shard that is cut is contiguous, and so are the tensors of one number a row that go with it. Its device
     must be current."""
 
     def __init__(self, backend: str, op: str, x: torch.Tensor, dim: int, cut: Cut) -> None:
         self._dim, self._cut, self._kept_shape = dim, cut, x.shape[:dim] + x.shape[dim + 1 :]
-        self._first, self._last = Step(backend, op), Step(backend, op)
+        self._first, self._last = Step(backend, op, x), Step(backend, op, x)
 
     def numbers(
         self, shards: Sequence[torch.Tensor], rows: Sequence[torch.Tensor], found: Sequence[torch.Tensor]

@@ -790,7 +790,6 @@ static double widened(float v) {
 }
 float ptx::product(float a, float b) { return (float)(widened(a) * widened(b)); }
 float ptx::difference(float a, float b) { return (float)(widened(a) - widened(b)); }
-float ptx::quotient(float a, float b) { return (float)(widened(a) / widened(b)); }
 u32 ptx::equal_floats(float a, float b) { return widened(a) == widened(b) ? 0xffffffffu : 0; }
 
 // Words of `bits` bits, of which those above `infinity` are NaN.

@@ -113,7 +113,6 @@ float power_of_two(float v);  // subnormal numbers are zero, before and after
 float reciprocal(float v);  // likewise
 float product(float a, float b);  // of subnormal numbers too, though the result may be zero where it is one
 float difference(float a, float b);  // likewise
-float quotient(float a, float b);  // likewise
 u32 equal_floats(float a, float b);  // likewise: all bits, or none
 
 // min.NaN and max, of numbers as they are in a word: -0 is below +0, and a NaN is the canonical one. A maximum drops it.

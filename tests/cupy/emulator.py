@@ -103,7 +103,6 @@ PTX = {
     "rcp.approx.ftz.f32 %0, %1;": "%0 = reciprocal(%1)",
     "mul.rn.f32 %0, %1, %2;": "%0 = product(%1, %2)",
     "sub.rn.f32 %0, %1, %2;": "%0 = difference(%1, %2)",
-    "div.rn.f32 %0, %1, %2;": "%0 = quotient(%1, %2)",
     "set.eq.u32.f32 %0, %1, %2;": "%0 = equal_floats(%1, %2)",
 }
 """What each piece of inline PTX does, in functions of namespace ptx in emulator.hpp; ``%*`` is all operands. Another
@@ -329,10 +328,9 @@ class _Kernel:
         between = [tensor[:3] for tensor in plan.others]
         found = []
         for at, strides in enumerate((first, *between, last)):
-            bytes_each = max(size, 4) if at in plan.wide else size
-            span = (1 + sum((length - 1) * stride for length, stride in zip(sizes, strides, strict=True))) * bytes_each
+            span = (1 + sum((length - 1) * stride for length, stride in zip(sizes, strides, strict=True))) * size
             if span < _UNGUARDED:
-                found.append(_Memory(places[0] + 8 * at, span, fill, True, at >= tensors - plan.written))
+                found.append(_Memory(places[0] + 8 * at, span, fill, True, at == tensors - 1))
         for place, argument in zip(places[1:], self.step.arguments, strict=True):
             count = {"partial": plan.partial_bytes, "counters": plan.counter_bytes}.get(str(argument), 0)
             if count:

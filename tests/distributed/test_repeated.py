@@ -1,7 +1,9 @@
-"""Repeated calls over ranks, in one process that is the only rank: each step is bound once, and then moved."""
+"""Repeated calls over ranks, in one process that is the only rank: each step is bound once, and then moved. And whose
+kernels run."""
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
@@ -10,12 +12,14 @@ import pytest
 
 torch = pytest.importorskip("torch")
 import torch.distributed as dist  # noqa: E402  (after the skip)
+from registered import forget  # noqa: E402
 
 import kernelzoo  # noqa: E402
 import kernelzoo.distributed  # noqa: E402
 from kernelzoo import registry  # noqa: E402
 from kernelzoo.distributed import calls, local, parts  # noqa: E402
-from kernelzoo.operations import Operation  # noqa: E402
+from kernelzoo.launch import Bind, Movable  # noqa: E402
+from kernelzoo.operations import BUILT_IN, Operation  # noqa: E402
 
 ROWS = 6
 
@@ -28,6 +32,32 @@ def alone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
     yield
     dist.destroy_process_group()
+
+
+def placed(look: torch.Tensor, address: int) -> torch.Tensor:
+    """A tensor of that look, at an address."""
+    last = sum((size - 1) * stride for size, stride in zip(look.shape, look.stride(), strict=True))
+    memory = (ctypes.c_byte * ((last + 1) * look.itemsize)).from_address(address)
+    return torch.frombuffer(memory, dtype=look.dtype).as_strided(look.shape, look.stride())
+
+
+def moved(bind: Bind) -> Bind:
+    """The same kernel, whose launch can be moved to other addresses, as on a GPU."""
+
+    def movable(*tensors: torch.Tensor) -> Movable:
+        looks = [torch.empty_strided(x.shape, x.stride(), dtype=x.dtype, device="meta") for x in tensors]
+        return Movable(lambda *addresses: bind(*map(placed, looks, addresses))(), *tensors)
+
+    return movable
+
+
+@pytest.fixture
+def movable() -> Iterator[None]:
+    """The backend ``movable``: torch's kernels, whose launches can be moved."""
+    for op in BUILT_IN:
+        registry.register("movable", op, "eager")(moved(registry.language("torch").binds[op, "eager"]))
+    yield
+    forget("movable")
 
 
 @pytest.fixture
@@ -46,7 +76,7 @@ def bound(monkeypatch: pytest.MonkeyPatch) -> list[object]:
 
 def _calls(x: torch.Tensor) -> dict[str, Callable[[], tuple[torch.Tensor, torch.Tensor]]]:
     """Of each operation what it makes of x, and what torch makes of it."""
-    at, given = kernelzoo.distributed, {"backend": "cpu"}
+    at, given = kernelzoo.distributed, {"backend": "movable"}
     y, least, grad = x.softmax(1), x.amin(1), torch.randn_like(x)
     few = grad[:, 0].contiguous()
     spread = (x == least[:, None]) * few[:, None]
@@ -58,6 +88,7 @@ def _calls(x: torch.Tensor) -> dict[str, Callable[[], tuple[torch.Tensor, torch.
     }
 
 
+@pytest.mark.usefixtures("movable")
 @pytest.mark.parametrize("op", ["softmax", "min", "softmax_backward", "min_backward"])
 @pytest.mark.parametrize(("n", "count"), [(700, 1), (700, 5), (640, 5), (451, 7), (40, 5)], ids=str)
 def test_a_repeated_call_binds_nothing(
@@ -72,6 +103,7 @@ def test_a_repeated_call_binds_nothing(
         bound.clear()
 
 
+@pytest.mark.usefixtures("movable")
 def test_a_step_is_moved_where_there_are_several_gpus_too(bound: list[object], monkeypatch: pytest.MonkeyPatch) -> None:
     """Elsewhere a launch is wrapped there, so that it makes its own device current, and can't be moved any more."""
     monkeypatch.setattr(registry, "on_its_device", lambda launch, x: lambda: launch())
@@ -112,3 +144,33 @@ def test_a_call_like_the_one_before_is_not_checked_again_and_another_is(monkeypa
     slope = x.clone().requires_grad_()
     minimum(slope).sum().backward()
     torch.testing.assert_close(slope.grad, (x == x.amin(1, True)).float())
+
+
+@pytest.mark.parametrize(
+    ("backend", "op", "runs"),
+    [
+        ("cpu", "softmax_pairs", "torch/softmax_pairs/eager"),
+        ("numba", "vecdot", "torch/vecdot/eager"),
+        ("torch", "softmax_merge", "torch/softmax_merge/eager"),
+        ("triton", "softmax_finish", "triton/softmax_finish/blocks"),
+        ("cpu", "min", "cpu/min/auto"),
+    ],
+)
+def test_a_backend_without_a_kernel_of_a_pass_takes_another_s(backend: str, op: str, runs: str) -> None:
+    assert local.implementation_of(op, backend, torch.empty(2)).id == runs
+
+
+def test_triton_runs_passes_on_a_gpu() -> None:
+    """As far as can be seen without one: of the backends that have a pass, it is preferred there."""
+    having = {i.backend for i in kernelzoo.implementations(op="softmax_pairs")} & set(kernelzoo.packages.BUILT_IN)
+    assert having == {"triton", "torch"}
+    assert [name for name in registry.preferred("softmax_pairs", "cuda") if name in having] == ["triton", "torch"]
+
+
+def test_a_backend_without_the_operation_is_no_backend_of_it() -> None:
+    registry.register("moveless", "min", "eager")(registry.language("torch").binds["min", "eager"])
+    try:
+        with pytest.raises(kernelzoo.errors.UnknownNameError, match="moveless operation 'softmax'"):
+            kernelzoo.distributed.softmax(torch.randn(ROWS, 4), backend="moveless")
+    finally:
+        forget("moveless")

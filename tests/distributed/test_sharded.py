@@ -37,22 +37,23 @@ def sizes_of(n: int, count: int, how: str) -> list[int]:
     return [0, *sizes_of(n, count - 1, "evenly")]
 
 
+def host_kernels(ranks: Ranks) -> None:
+    """The backend of the host: two ranks see it, since each process takes seconds to load its kernels."""
+    pytest.importorskip("numba")
+    if ranks.count > 2:
+        pytest.skip("two ranks see the host's kernels")
+
+
 def drawn(shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
     return (3 * torch.randn(shape, generator=torch.Generator().manual_seed(sum(shape)))).to(dtype)
 
 
 @pytest.mark.parametrize("how", ["evenly", "unevenly", "empty"])
-@pytest.mark.parametrize("backend", ["torch", "cpu"])
-def test_softmax(ranks: Ranks, backend: str, how: str) -> None:
-    if backend == "cpu":
-        pytest.importorskip("numba")
-        if ranks.count > 2:
-            pytest.skip("the host's kernels see two ranks; each process takes seconds to load them")
-    # The host's kernels take seconds to compile for each.
-    for dtype in (torch.float32, torch.bfloat16, torch.float16, torch.float64)[: 4 if backend == "torch" else 2]:
+def test_softmax(ranks: Ranks, how: str) -> None:
+    for dtype in (torch.float32, torch.bfloat16, torch.float16, torch.float64):
         for shape, dim in (((5, 301), -1), ((301, 5), 0), ((3, 41, 4), 1)):
             x = drawn(shape, dtype)
-            found = ranks.run("softmax", x, sizes_of(x.size(dim), ranks.count, how), dim, backend)
+            found = ranks.run("softmax", x, sizes_of(x.size(dim), ranks.count, how), dim, "torch")
             SOFTMAX.assert_close(torch.cat(found, dim), x, dim)
 
 
@@ -77,9 +78,7 @@ def special_rows() -> torch.Tensor:
 @pytest.mark.parametrize("backend", ["torch", "cpu"])
 def test_special_values(ranks: Ranks, backend: str) -> None:
     if backend == "cpu":
-        pytest.importorskip("numba")
-        if ranks.count > 2:
-            pytest.skip("the host's kernels see two ranks; each process takes seconds to load them")
+        host_kernels(ranks)
     x = special_rows()
     for how in ("evenly", "unevenly"):
         sizes = sizes_of(40, ranks.count, how)
@@ -134,21 +133,26 @@ def gradient_inputs(op: str, shape: tuple[int, ...], dtype: torch.dtype, dim: in
 
 
 @pytest.mark.parametrize("op", ["softmax_backward", "min_backward"])
-@pytest.mark.parametrize("backend", ["torch", "cpu"])
-def test_gradients_by_the_kernels_of_a_backend(ranks: Ranks, backend: str, op: str) -> None:
+def test_gradients_alone(ranks: Ranks, op: str) -> None:
     """To the bounds of the gradient of the whole, on any axis, of shards of any length, and of few rows in parts."""
-    if backend == "cpu":
-        pytest.importorskip("numba")
-        if ranks.count > 2:
-            pytest.skip("the host's kernels see two ranks; each process takes seconds to load them")
     operation = operations.OPERATIONS[op]
-    for dtype in (torch.float32, torch.bfloat16) if backend == "torch" else (torch.float32,):
+    for dtype in (torch.float32, torch.bfloat16):
         for shape, dim, parts in (((5, 301), 1, 0), ((301, 5), 0, 0), ((3, 41, 4), 1, 0), ((3, 1999), 1, 7)):
             inputs = gradient_inputs(op, shape, dtype, dim)
             for how in ("evenly", "unevenly", "empty"):
                 sizes = sizes_of(shape[dim], ranks.count, how)
-                found = ranks.run("gradient", op, inputs, sizes, dim, backend, parts)
+                found = ranks.run("gradient", op, inputs, sizes, dim, "torch", parts)
                 operation.assert_close(torch.cat(found, dim), inputs, dim)
+
+
+def test_a_backend_without_passes_has_torch_s(ranks: Ranks) -> None:
+    """On the host, whose own minimum there is: results are torch's to the bit, gradients too."""
+    host_kernels(ranks)
+    x, sizes = drawn((5, 30), torch.float32), sizes_of(30, 2, "unevenly")
+    for name, *more in (("softmax", x, sizes, 1), ("gradients", x.round(), sizes, 1, x)):
+        found, expected = ranks.run(name, *more, "cpu"), ranks.run(name, *more, "torch")
+        for own, other in zip(found, expected, strict=True):
+            torch.testing.assert_close(own, other, rtol=0, atol=0)
 
 
 def meshes(count: int) -> list[tuple[list[int | None], list[int], int]]:
@@ -192,9 +196,7 @@ def test_ranks_of_other_rows_are_refused(ranks: Ranks) -> None:
 def test_one_shard_in_groups_of_several_sizes(ranks: Ranks, backend: str) -> None:
     """What is kept for a layout is bound to as many ranks as the group has."""
     if backend == "cpu":
-        pytest.importorskip("numba")
-        if ranks.count > 2:
-            pytest.skip("the host's kernels see two ranks; each process takes seconds to load them")
+        host_kernels(ranks)
     x = drawn((5, 40 * ranks.count), torch.float32)
     sizes = [40] * ranks.count
     found = ranks.run("in_groups", x, sizes, backend)
@@ -215,9 +217,7 @@ def test_a_rank_outside_of_the_group_is_told(ranks: Ranks) -> None:
 @pytest.mark.parametrize("backend", ["torch", "cpu"])
 def test_calls_keep_no_tensors(ranks: Ranks, backend: str) -> None:
     if backend == "cpu":
-        pytest.importorskip("numba")
-        if ranks.count > 2:
-            pytest.skip("the host's kernels see two ranks; each process takes seconds to load them")
+        host_kernels(ranks)
     assert ranks.run("kept_tensors", backend) == [[]] * ranks.count
 
 

@@ -64,10 +64,6 @@ class Plan:
     """Zeroed when bound; the kernels leave it ready for the next launch."""
     others: tuple[Strides, ...] = ()
     """Where the tensors between the first and the output lie."""
-    wide: tuple[int, ...] = ()
-    """Of all tensors, by number, those that are of the arithmetic's dtype and not of the first one's."""
-    written: int = 1
-    """Tensors that are outputs, the last ones."""
 
 
 Planner: TypeAlias = Callable[..., Plan]

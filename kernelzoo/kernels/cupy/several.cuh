@@ -21,16 +21,13 @@ struct Several {
 
 template <int OTHERS>
 __device__ inline Several<OTHERS> begin(const Several<OTHERS>& given) {
-  static_assert(OTHERS <= 3, "all addresses pass through the wait");
+  static_assert(OTHERS <= 2, "all addresses pass through the wait");
   Several<OTHERS> p = given;
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   if constexpr (OTHERS == 1) {
     asm volatile("griddepcontrol.wait;" : "+l"(p.x), "+l"(p.other[0]), "+l"(p.out) :: "memory");
-  } else if constexpr (OTHERS == 2) {
-    asm volatile("griddepcontrol.wait;" : "+l"(p.x), "+l"(p.other[0]), "+l"(p.other[1]), "+l"(p.out) :: "memory");
   } else {
-    asm volatile("griddepcontrol.wait;"
-                 : "+l"(p.x), "+l"(p.other[0]), "+l"(p.other[1]), "+l"(p.other[2]), "+l"(p.out) :: "memory");
+    asm volatile("griddepcontrol.wait;" : "+l"(p.x), "+l"(p.other[0]), "+l"(p.other[1]), "+l"(p.out) :: "memory");
   }
 #endif
   return p;

@@ -33,14 +33,6 @@ __device__ inline u32 two_halves(float low, float high, bfloat16) {
   return word;
 }
 
-// In PTX, since cupy compiles with -ftz=true, which would take a subnormal number for zero.
-__device__ inline float quotient(float a, float b) {
-  float c;
-  asm("div.rn.f32 %0, %1, %2;" : "=f"(c) : "f"(a), "f"(b));
-  return c;
-}
-__device__ inline double quotient(double a, double b) { return a / b; }
-
 template <class W> __device__ inline W lowest() { return -__int_as_float(0x7f800000); }
 
 #endif

@@ -1,1 +1,0 @@
-"""Dot products of rows, on the host, in Numba."""
