@@ -20,14 +20,13 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from kernelzoo import backend as backend
     from kernelzoo import definitions as definitions
     from kernelzoo import device as device
     from kernelzoo import errors as errors
     from kernelzoo import launch as launch
     from kernelzoo import operations as operations
     from kernelzoo import registry as registry
-    from kernelzoo.backend import Backend, get
+    from kernelzoo.calls.backend import Backend, get
     from kernelzoo.definitions import export_definition, load_definition, load_solution
     from kernelzoo.errors import (
         AxisError,
@@ -97,14 +96,14 @@ __all__ = [
 ]
 
 _HOMES = {
-    "backend": ("Backend", "get"),
+    "calls.backend": ("Backend", "get"),
     "definitions": ("export_definition", "load_definition", "load_solution"),
     "operations": ("FLOATS", "INTEGERS", "Input", "Output", "Scalar", "operation"),
     "registry": ("Implementation", "backends", "chooser", "implementation", "implementations", "register"),
 }
 
 
-_MODULES = ("backend", "definitions", "device", "errors", "launch", "operations", "registry")
+_MODULES = ("definitions", "device", "errors", "launch", "operations", "registry")
 
 
 def _found(name: str) -> Any:
@@ -113,7 +112,7 @@ def _found(name: str) -> Any:
     if name not in __all__:
         if name.startswith("_") or name not in importlib.import_module("kernelzoo.operations").OPERATIONS:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        value = globals()[name] = importlib.import_module("kernelzoo.backend").function(name)
+        value = globals()[name] = importlib.import_module("kernelzoo.calls.backend").function(name)
         return value
     home = next((module for module, names in _HOMES.items() if name in names), "errors")
     value = globals()[name] = getattr(importlib.import_module(f"kernelzoo.{home}"), name)

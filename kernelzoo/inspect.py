@@ -340,16 +340,16 @@ def _shown(step: Any, count: int, ran: str, request: Request) -> Kernel:
 @contextmanager
 def _torch_steps(record: Callable[[str], None]) -> Iterator[None]:
     """Within the context, the name of each operation that torch runs is recorded."""
-    from torch.utils._python_dispatch import TorchDispatchMode
+    from kernelzoo.torch_private import dispatch_mode
 
-    class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's own base class
+    class Recorder(dispatch_mode()):  # type: ignore[misc]  # torch's own base class
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> torch.Tensor:
             if not (getattr(func, "is_view", False) or "empty" in str(func)):  # which run nothing
                 record(str(func))
             result: torch.Tensor = func(*args, **(kwargs or {}))
             return result
 
-    with Recorder():  # type: ignore[no-untyped-call]
+    with Recorder():
         yield
 
 

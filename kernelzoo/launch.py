@@ -127,11 +127,12 @@ class OnStreams:
     def __init__(self, device: int) -> None:
         import torch
 
+        from kernelzoo.torch_private import current_stream
+
         self._kept: dict[int, Callable[..., None]] = {}
         self._workspaces: dict[int, tuple[torch.Tensor, ...]] = {}
         self._device = device
-        self._current: Callable[[int], int] = torch._C._cuda_getCurrentRawStream
-        self._capturing: Callable[[], bool] = torch._C._cuda_isCurrentStreamCapturing
+        self._current, self._capturing = current_stream, torch.cuda.is_current_stream_capturing
 
     def keep(self, launch: WithWorkspace) -> None:
         """Keep a launch for the stream that is current, on which it was bound."""
@@ -218,8 +219,9 @@ def owning(launch: Launch, *tensors: torch.Tensor) -> Launch:
         return launch
     import torch
 
+    from kernelzoo.torch_private import current_stream
+
     device: int = tensors[0].get_device()
-    current_stream = torch._C._cuda_getCurrentRawStream
     home: int = current_stream(device)
     ready = {home}
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import torch
 
-from kernelzoo import backend as backends
-from kernelzoo import torch_ops
+from kernelzoo.calls import backend as backends
+from kernelzoo.calls import torch_library as torch_library  # which defines torch.ops.kernelzoo
 
-__all__ = ["Softmax", "torch_ops"]
+__all__ = ["Softmax", "torch_library"]
 
 
 class Softmax(torch.nn.Module):

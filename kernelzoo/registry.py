@@ -1,7 +1,6 @@
 """The registry: the backends, and the implementations of each.
 
-Listing parses source files and imports none: it finds the ``@register`` and ``@chooser`` decorators of a backend. So
-``backends()`` and ``implementations()`` need no language installed.
+Listing parses source files for ``@register`` and ``@chooser``, and imports none: it needs no language installed.
 """
 
 from __future__ import annotations
@@ -9,6 +8,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import pkgutil
+import sys
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -21,6 +21,7 @@ from kernelzoo.errors import (
     BackendUnavailableError,
     DeviceError,
     GridTooLargeError,
+    KernelZooError,
     LaunchError,
     RegistrationError,
     UnknownNameError,
@@ -49,12 +50,7 @@ PREFERENCE = {"cuda": ("triton", "cupy", "numba", "torch"), "cpu": ("cpu", "torc
 
 @dataclass(frozen=True)
 class Implementation:
-    """One algorithm of one operation in one language, named ``backend/op/variant`` everywhere.
-
-    >>> import kernelzoo
-    >>> kernelzoo.implementation("torch/softmax/eager").op
-    'softmax'
-    """
+    """One algorithm of one operation in one language, named ``backend/op/variant`` everywhere."""
 
     backend: str
     op: str
@@ -137,22 +133,20 @@ class Language:
 
     def check(self, x: torch.Tensor, *others: torch.Tensor) -> None:
         """Raise DeviceError for x elsewhere, BackendUnavailableError after a fork, InputTypeError if torch traces."""
+        if x.device.type not in self.devices or (x.is_cuda and _cuda_user not in (0, os.getpid())):
+            raise self._elsewhere(x)
+        if self.name != BASELINE:
+            check_untraced((x, *others), self.name)
+
+    def _elsewhere(self, x: torch.Tensor) -> KernelZooError:
         if x.device.type not in self.devices:
-            raise DeviceError(
+            return DeviceError(
                 f"backend {self.name!r} takes tensors on {' or '.join(self.devices)} here, got one on {x.device}; "
                 f"move it with x.to({self.devices[0]!r}), or use another backend: {', '.join(backends())}"
             )
-        if x.is_cuda and _forked:
-            import torch
-
-            if torch.cuda._is_in_bad_fork():
-                raise BackendUnavailableError(
-                    self.name,
-                    "this process was forked from one that had used CUDA, which a fork can't go on with",
-                    "start it with multiprocessing's method 'spawn' or 'forkserver', or fork before the first use",
-                )
-        if self.name != BASELINE:
-            check_untraced((x, *others), self.name)
+        reason = "this process was forked from one that had used CUDA, which a fork can't go on with"
+        remedy = "start it with multiprocessing's method 'spawn' or 'forkserver', or fork before the first use"
+        return BackendUnavailableError(self.name, reason, remedy)
 
 
 def register(backend: str, op: str, variant: str) -> Callable[[BindT], BindT]:
@@ -279,9 +273,9 @@ def implementations(backend: str | None = None, op: str | None = None) -> tuple[
     """
     if backend is not None and backend not in backends():
         raise UnknownNameError("backend", backend, backends())
+    names = tuple(operations.OPERATIONS)
     if op is not None:
         known_op(op)
-    names = tuple(operations.OPERATIONS)
     found = dict[str, Implementation]()
     for name, package in packages().items():
         rows = scan(name, package, names) if backend in (None, name) else ()
@@ -329,8 +323,7 @@ def baseline(op: str) -> str:
 def language(name: str) -> Language:
     """The backend of that name, its package imported on first use and kept.
 
-    Raises UnknownNameError, or BackendUnavailableError if it can't run here. Safe from several threads.
-    """
+    Raises UnknownNameError, BackendUnavailableError. Safe from several threads."""
     return _loaded.get(name) or _load(name)
 
 
@@ -338,7 +331,8 @@ def language(name: str) -> Language:
 _lock = threading.RLock()
 _loading: dict[str, threading.RLock] = {}
 """Locks by backend: one thread at a time imports it."""
-_forked = False
+_cuda_user = 0
+"""The process that had used CUDA before a fork."""
 _registered: dict[tuple[str, str, str], Bind] = {}
 _choosers: dict[tuple[str, str, str], Choose] = {}
 """The choosers among them."""
@@ -387,14 +381,20 @@ def import_kernels(name: str, package: str) -> None:
             require(name, f"{package}.{op}.{module.name}", "reinstall the backend's package")
 
 
+def _before_fork() -> None:
+    global _cuda_user
+    torch: Any = sys.modules.get("torch")
+    _cuda_user = os.getpid() if torch is not None and torch.cuda.is_initialized() else 0
+
+
 def _after_fork() -> None:
     """In a forked child: make new locks, since a thread of the parent may hold the old ones, and keep no launch."""
-    global _lock, _forked
-    _lock, _forked = threading.RLock(), True
+    global _lock
+    _lock = threading.RLock()
     _loading.clear()
     for backend in _loaded:
         for forget in on_change:
             forget(backend)
 
 
-os.register_at_fork(after_in_child=_after_fork)
+os.register_at_fork(before=_before_fork, after_in_child=_after_fork)

@@ -1,5 +1,5 @@
 """The operations of this package for type checkers alone: nothing imports this as it runs. What it says follows from
-an operation's own class, as :func:`kernelzoo.methods.signature_of` has it at run time.
+an operation's own class, as :func:`kernelzoo.calls.methods.signature_of` has it at run time.
 
 Tensors give tensors, arrays of NumPy arrays of NumPy. What another library's arrays give is not followed.
 """

@@ -305,9 +305,12 @@ def _load(table: type[T], device: int) -> T:
         raise UnknownNameError(f"value of {ENVIRONMENT}", setting, ("shipped",))
     shipped = made(table, {})
     here = None if setting or device < 0 else card(device)
+    return shipped if here is None else _stored(table, here, shipped)
+
+
+def _stored(table: type[T], here: Card, shipped: T) -> T:
+    """The table that is stored for a card; the shipped one if there is none, or none that can be used."""
     ((backend, op),) = [key for key, value in _declared.items() if value is table]
-    if here is None:
-        return shipped
     try:
         file = path(here, backend)
         content = file.read_bytes()

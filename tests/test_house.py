@@ -20,16 +20,13 @@ LONGEST = 400
 
 # From the ground up: a module imports from its own floor and from those below it.
 FLOORS = (
-    ("errors", "signatures"),
+    ("errors", "signatures", "torch_private"),
     ("children", "files", "interrupts", "terminal", "user_cache"),
     ("launch", "device", "layout", "storages"),
     ("tables",),
     ("operations",),
     ("packages", "registry", "unloaded"),
-    ("arrays",),
-    ("methods",),
-    ("derivatives", "kept", "torch_ops"),
-    ("backend", "definitions"),
+    ("calls", "definitions"),
     ("kernels",),
     ("distributed",),
     ("inspect",),
@@ -177,7 +174,7 @@ def _docstrings(tree: ast.AST) -> set[int]:
 NAMES_ELSEWHERE: dict[str, str] = {
     "packages": "BUILT_IN",
     "nn": "modules, each of an operation",
-    "arrays": "names of packages, whose arrays are taken",
+    "calls.arrays": "names of packages, whose arrays are taken",
     "unloaded": "names of packages",
     "registry": "the order in which backends are preferred",
     "__init__": "the public names",

@@ -6,6 +6,7 @@ import threading
 import pytest
 import torch
 
+from kernelzoo import torch_private
 from kernelzoo.device import current_kept
 from kernelzoo.launch import Movable, OnStreams, WithWorkspace, in_turn, sequence
 
@@ -15,8 +16,8 @@ class Streams:
 
     def __init__(self, monkeypatch) -> None:
         self.current, self.capturing = 7, False
-        monkeypatch.setattr(torch._C, "_cuda_getCurrentRawStream", lambda device: self.current, raising=False)
-        monkeypatch.setattr(torch._C, "_cuda_isCurrentStreamCapturing", lambda: self.capturing, raising=False)
+        monkeypatch.setattr(torch_private, "current_stream", lambda device: self.current)
+        monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: self.capturing)
 
 
 def made(ran: list, name: str) -> WithWorkspace:

@@ -94,7 +94,7 @@ with multiprocessing.get_context("fork").Pool(1) as pool:
             print(type(error).__name__, getattr(error, "reason", error))
     print(pool.apply(kernelzoo.backends) == kernelzoo.backends())
 import pickle
-print(pickle.loads(b"\\x80\\x04ckernelzoo.backend\\nBackend.softmax\\n.").__name__)  # before any was asked for
+print(pickle.loads(b"\\x80\\x04ckernelzoo.calls.backend\\nBackend.softmax\\n.").__name__)  # before any was asked for
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True)
     unknown, refused, goes_on, method = done.stdout.splitlines()

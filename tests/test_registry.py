@@ -35,7 +35,7 @@ def scratch() -> Iterator[str]:
     forget("scratch")
 
 
-@pytest.mark.parametrize("module", ["kernelzoo", "kernelzoo.registry", "kernelzoo.backend"])
+@pytest.mark.parametrize("module", ["kernelzoo", "kernelzoo.registry", "kernelzoo.calls.backend"])
 def test_examples_in_docstrings_are_right(module: str) -> None:
     try:
         failed, tried = doctest.testmod(importlib.import_module(module))
@@ -204,7 +204,7 @@ def test_a_tensor_without_memory_is_refused_on_a_gpu_too(scratch: str, monkeypat
     """A repeated call looks at the tensor's address first, which a sparse one has none of."""
     kernelzoo.register(scratch, "min", "auto")(lambda x, out: lambda: None)
     monkeypatch.setattr(torch.Tensor, "get_device", lambda x: 0)
-    monkeypatch.setattr(kernelzoo.get(scratch)._launches, "_host", False)
+    monkeypatch.setattr(kernelzoo.get(scratch)._cache, "_on_host", False)
     for x in (torch.eye(2).to_sparse(), torch.eye(2).to_sparse_csr(), torch._efficientzerotensor((2, 2))):
         with pytest.raises(InputTypeError, match="dense"):
             kernelzoo.get(scratch).min(x)

@@ -45,7 +45,7 @@ ALLOWED = {
     # The form of one of this package's backends that exchanges by symmetric memory.
     "distributed/symmetric.py": {"importlib.import_module"},
     # The module of a user's operation, which a pickle of it names, as any pickle may.
-    "methods.py": {"importlib.import_module"},
+    "calls/methods.py": {"importlib.import_module"},
     # Operations of this package and of entry points.
     "operations/known.py": {"importlib.import_module"},
     # What Helion makes, in this process, of this package's own functions.

@@ -16,7 +16,7 @@ import pytest
 
 import kernelzoo
 from kernelzoo import signatures
-from kernelzoo.methods import signature_of
+from kernelzoo.calls.methods import signature_of
 
 pytestmark = pytest.mark.slow
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import pytest
 
 from kernelzoo import registry
-from kernelzoo.backend import get
+from kernelzoo.calls.backend import get
 from kernelzoo.check import running
 from kernelzoo.check.case import Case, Inputs, NoRoomError
 from kernelzoo.check.cases import cases

@@ -7,7 +7,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from kernelzoo.backend import get
+from kernelzoo.calls.backend import get
 from kernelzoo.check.asking import ask_again
 from kernelzoo.check.bits import bits, poison_like
 from kernelzoo.check.case import Case, Inputs

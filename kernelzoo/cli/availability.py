@@ -35,7 +35,7 @@ class Availability:
 
 def availability(backend: str) -> Availability:
     """Load the backend and its language; whatever that raises is the reason."""
-    from kernelzoo import backend as backends
+    from kernelzoo.calls import backend as backends
 
     try:
         found = backends.get(backend)

@@ -134,11 +134,12 @@ def _reference(run: Callable[..., Any], order: tuple[str, ...]) -> Callable[...,
 def _in_float64(run: Callable[..., Any], arguments: list[Any]) -> Any:
     """What the reference gives in float64: conversions to narrower floats within it convert to float64."""
     import torch
-    from torch.utils._python_dispatch import TorchDispatchMode
+
+    from kernelzoo.torch_private import dispatch_mode
 
     narrow = {torch.float32, torch.float16, torch.bfloat16}
 
-    class Widening(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's own base class
+    class Widening(dispatch_mode()):  # type: ignore[misc]  # torch's own base class
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             def wide(value: Any) -> Any:
                 return torch.float64 if isinstance(value, torch.dtype) and value in narrow else value
@@ -148,7 +149,7 @@ def _in_float64(run: Callable[..., Any], arguments: list[Any]) -> Any:
     usual = torch.get_default_dtype()
     torch.set_default_dtype(torch.float64)
     try:
-        with torch.no_grad(), Widening():  # type: ignore[no-untyped-call]
+        with torch.no_grad(), Widening():
             found = run(*arguments)
     finally:
         torch.set_default_dtype(usual)

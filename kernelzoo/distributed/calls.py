@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kernelzoo import backend as backends
 from kernelzoo import registry
+from kernelzoo.calls import backend as backends
 from kernelzoo.distributed.exchange import Groups
 from kernelzoo.errors import AxisError, UnknownNameError
-from kernelzoo.methods import alike
 from kernelzoo.operations import OPERATIONS
 from kernelzoo.operations.arguments import check_storage
 
@@ -64,9 +63,11 @@ def checked(op: str, inputs: tuple[Any, ...], dim: Any, backend: str | None, kee
     """
     import torch
 
-    before, known = _last.get(op), torch._C
-    level = torch.autograd.forward_ad._current_level  # of what a tensor does not show that looks the same
-    seen = level >= 0 or known._len_torch_dispatch_stack() or known._get_tracing_state() is not None
+    from kernelzoo.torch_private import carries_tangents, count_modes, is_jit_traced, make_tensor_guard
+
+    before = _last.get(op)
+    # What a tensor does not show that looks the same.
+    seen = carries_tangents() or count_modes() or is_jit_traced()
     # Of a nested tensor, which has no one shape, the test would end the process.
     if before is not None and not seen and all(isinstance(x, torch.Tensor) and not x.is_nested for x in inputs):
         axis, keeps, named, same, found = before
@@ -87,5 +88,5 @@ def checked(op: str, inputs: tuple[Any, ...], dim: Any, backend: str | None, kee
         raise UnknownNameError(f"{chosen.name} operation", op, {i.op for i in registry.implementations(chosen.name)})
     found = dim % inputs[0].ndim, chosen.name
     if not seen:
-        _last[op] = dim, keepdim, backend, alike(*inputs), found
+        _last[op] = dim, keepdim, backend, make_tensor_guard(*inputs), found
     return found

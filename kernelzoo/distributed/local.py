@@ -39,11 +39,11 @@ def kept(make: Callable[..., T], x: torch.Tensor, *rest: Any, beside: Sequence[t
     In a CUDA graph's capture nothing is kept, since its memory must be the graph's own; nor under a launch table on
     trial.
     """
-    import torch
+    from kernelzoo.torch_private import current_stream
 
     if capturing(x) or tables.chosen.get():
         return make(x, *rest)
-    stream = torch._C._cuda_getCurrentRawStream(x.get_device()) if x.is_cuda else 0
+    stream = current_stream(x.get_device()) if x.is_cuda else 0
     looks = ((one.dtype, one.shape, one.stride(), one.device, one.data_ptr() % 16) for one in (x, *beside))
     key = (make, *looks, stream, threading.get_ident(), *rest)
     found: T | None = _kept.get(key)

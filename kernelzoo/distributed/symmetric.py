@@ -110,7 +110,9 @@ def _follow(device: torch.device) -> None:
     """
     import torch
 
-    handle = torch._C._cuda_getCurrentRawStream(device.index)
+    from kernelzoo.torch_private import current_stream
+
+    handle = current_stream(device.index)
     known, last = _last.get(device, (None, None))
     if known == handle or torch.cuda.is_current_stream_capturing():  # a graph follows what it is replayed behind
         return

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from kernelzoo import backend as backends
 from kernelzoo import operations, registry
+from kernelzoo.calls import backend as backends
 from kernelzoo.errors import ContractError
 from kernelzoo.measure.clocks import Clock, Sampler, WallClock
 

@@ -201,8 +201,9 @@ class DeviceClock(Clock):
     def _replay(self, graph: Any, count: int) -> float:
         import torch
 
-        event: Any = torch.cuda.Event  # torch does not type it, nor the spinning kernel
-        spin: Any = torch.cuda._sleep
+        from kernelzoo.torch_private import spin
+
+        event: Any = torch.cuda.Event  # torch does not type it
         start, end = event(enable_timing=True), event(enable_timing=True)
         # A graph is of the device that it was captured on, and events are of the current one, which anything that was
         # loaded meanwhile may have changed.

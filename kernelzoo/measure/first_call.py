@@ -20,8 +20,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from kernelzoo import backend as backends
 from kernelzoo import children, definitions, tables, user_cache
+from kernelzoo.calls import backend as backends
 from kernelzoo.errors import BackendUnavailableError, KernelZooError
 from kernelzoo.measure.problems import Problem
 

@@ -7,7 +7,7 @@ import random
 import secrets
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +25,7 @@ from kernelzoo.measure.gate_memory import (
     Set,
     Tensors,
     fill,
+    held_up,
     metadata,
     parts,
     poison_of,
@@ -39,9 +40,6 @@ if TYPE_CHECKING:
     import torch
 
     from kernelzoo.launch import Launch
-
-_SPIN = 4_000_000
-"""Clock cycles (2 ms at 2 GHz) that hold a stream up: ten times what the host needs to queue what is behind them."""
 
 
 @dataclass(frozen=True)
@@ -320,7 +318,7 @@ class Gate:
         """
         results = tuple(guarded.inner for guarded in self._guarded_outs)
         wait(self._x)
-        with _held_up(self._x, stream):
+        with held_up(self._x, stream):
             fill(self._inputs, values)
             _run(launch)
             fill(results, self._outs)
@@ -384,17 +382,3 @@ def _run(launch: Launch) -> None:
             f"a launch returns nothing, and writes its result into out; this one returned {type(result)}",
             "wrong kind of result",
         )
-
-
-@contextmanager
-def _held_up(x: torch.Tensor, stream: Any) -> Iterator[None]:
-    """Make a stream the current one, if one is given, and keep it busy for a while. On the host, do nothing."""
-    if not x.is_cuda:
-        yield
-        return
-    import torch
-
-    with torch.cuda.stream(stream) if stream is not None else nullcontext():
-        spin: Any = torch.cuda._sleep  # torch does not type it
-        spin(_SPIN)
-        yield

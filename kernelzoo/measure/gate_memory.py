@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from kernelzoo import operations
@@ -23,6 +24,9 @@ Index = tuple[int, ...]
 
 GUARD = 2**15
 """Bytes on either side of a tensor that must not be written: a write past an end lands there."""
+
+SPIN = 4_000_000
+"""Clock cycles (2 ms at 2 GHz) that hold a stream up: ten times what the host needs to queue what is behind them."""
 
 BATCH = 2**22
 """Elements of small sets that are checked together, so that thousands of them cost few operations."""
@@ -256,3 +260,18 @@ def wait(x: torch.Tensor) -> None:
         import torch
 
         torch.cuda.synchronize(x.device)
+
+
+@contextmanager
+def held_up(x: torch.Tensor, stream: Any) -> Iterator[None]:
+    """Make a stream the current one, if one is given, and keep it busy for a while. On the host, do nothing."""
+    if not x.is_cuda:
+        yield
+        return
+    import torch
+
+    from kernelzoo.torch_private import spin
+
+    with torch.cuda.stream(stream) if stream is not None else nullcontext():
+        spin(SPIN)
+        yield

@@ -48,8 +48,9 @@ def kernel_seconds(launches: Sequence[Launch], device: torch.device, *, repeats:
     """
     import torch
 
-    tools: Any = torch.profiler  # torch types neither this nor the spinning kernel
-    spin: Any = torch.cuda._sleep
+    from kernelzoo.torch_private import spin
+
+    tools: Any = torch.profiler  # torch does not type it
     if device.type != "cuda" or tools.ProfilerActivity.CUDA not in tools.supported_activities():
         return None
     count = min(len(launches), _LAUNCHES)

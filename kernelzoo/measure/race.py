@@ -11,8 +11,8 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from kernelzoo import backend as backends
 from kernelzoo import registry
+from kernelzoo.calls import backend as backends
 from kernelzoo.device import device_lives, no_room
 from kernelzoo.errors import ContractError, DeviceLostError, KernelZooError
 from kernelzoo.launch import Launch

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kernelzoo.errors import AxisError, GradientError, InputTypeError, OutputError
 from kernelzoo.operations.memory import overlap, overlaps_itself
-from kernelzoo.storages import lacking, span
+from kernelzoo.storages import held, lacking, span
 
 if TYPE_CHECKING:
     import torch
@@ -82,6 +82,17 @@ def check_input(x: object, name: str, op: str, dtypes: Sequence[str]) -> None:
     """
     import torch
 
+    from kernelzoo.torch_private import carries_tangents, is_jit_traced, is_plain
+
+    ordinary = type(x) is torch.Tensor and is_plain(x) and not is_jit_traced() and not carries_tangents()
+    if not ordinary or x.requires_grad or dtype_name(x.dtype) not in dtypes or not held(x, span(x)):  # type: ignore
+        _check_closely(x, name, op, dtypes)
+
+
+def _check_closely(x: object, name: str, op: str, dtypes: Sequence[str]) -> None:
+    """The same for a tensor that is not an ordinary one, which may be legal nevertheless."""
+    import torch
+
     check_tensor(x, name)
     assert isinstance(x, torch.Tensor)
     dtype = dtype_name(x.dtype)
@@ -109,19 +120,22 @@ def without_storage(x: torch.Tensor) -> str:
     """What is wrong with a tensor whose storage was freed or shrunk; "" if nothing is, or torch only traces it."""
     import torch
 
+    from kernelzoo.torch_private import is_hidden, is_transformed
+
     if torch.compiler.is_dynamo_compiling() or x.is_meta or is_wrapper(x) or is_hidden(x) or is_traced(x):
         return ""
-    if x.layout != torch.strided or x.is_nested or torch._C._functorch.is_functorch_wrapped_tensor(x):
+    if x.layout != torch.strided or x.is_nested or is_transformed(x):
         return ""
     return lacking(x, span(x))
 
 
 def has_tangent(x: torch.Tensor) -> bool:
     """Whether a tensor carries a tangent of forward-mode differentiation, of whatever level is entered."""
-    import torch
     from torch.autograd import forward_ad
 
-    if forward_ad._current_level < 0 or torch._C._functorch.is_functorch_wrapped_tensor(x):
+    from kernelzoo.torch_private import carries_tangents, is_transformed
+
+    if not carries_tangents() or is_transformed(x):
         return False
     return forward_ad.unpack_dual(x).tangent is not None  # type: ignore[no-untyped-call]  # torch's own
 
@@ -129,65 +143,45 @@ def has_tangent(x: torch.Tensor) -> bool:
 def no_memory(x: torch.Tensor) -> str:
     """Why what a kernel does with the memory of a tensor would pass by whoever wraps it or traces it; "" if nobody
     does. Torch's own kernels can run while torch traces with fake tensors; see :func:`check_untraced`."""
-    import torch
+    from kernelzoo.torch_private import is_hidden, is_jit_traced, is_transformed
 
-    if torch._C._functorch.is_functorch_wrapped_tensor(x):
+    if is_transformed(x):
         return "belongs to torch.vmap or another transform of torch.func, which can't see into a kernel"
     if is_hidden(x):
         return "is one that torch functionalizes or batches, which can't see into a kernel"
-    if torch._C._get_tracing_state() is not None:
+    if is_jit_traced():
         return "is traced by torch.jit.trace, which would keep the one shape of this call"
     if is_wrapper(x) and not is_traced(x):
         return f"is a {type(x).__name__}, a wrapper whose values are elsewhere"
     return ""
 
 
-def is_hidden(x: torch.Tensor) -> bool:
-    """Whether torch itself wraps a tensor, of a kind that Python sees as a plain one: to functionalize it, or for
-    batches of gradients."""
-    import torch
-
-    if type(x) is not torch.Tensor:
-        return False
-    return torch._is_functional_tensor(x) or torch._C._functorch.is_legacy_batchedtensor(x)
-
-
 def is_wrapper(x: torch.Tensor) -> bool:
     """Whether its class says in Python what torch's operations do with it."""
     import torch
 
-    return type(x).__torch_dispatch__ is not torch._C._disabled_torch_dispatch_impl
+    return type(x).__torch_dispatch__ is not torch.Tensor.__torch_dispatch__
 
 
 def is_traced(x: torch.Tensor) -> bool:
     """Whether torch is tracing (make_fx, torch.export), or only pretends to compute."""
-    import torch
+    from kernelzoo.torch_private import is_traced_by_mode
 
-    modes = torch._C._TorchDispatchModeKey
-    if any(torch._C._get_dispatch_mode(mode) is not None for mode in (modes.FAKE, modes.PROXY, modes.FUNCTIONAL)):
-        return True
-    return is_wrapper(x) and isinstance(x, torch._subclasses.FakeTensor)
+    return is_traced_by_mode() or (is_wrapper(x) and hasattr(x, "fake_mode"))
 
 
-def is_followed(inputs: Sequence[Any]) -> bool:
+def needs_torch_dispatch(inputs: Sequence[Any]) -> bool:
     """Whether torch may have to see what is done with a tensor: for a gradient, a tangent, a trace, a batch or a cast.
-    Quick to say no; :func:`kernelzoo.torch_ops.called` looks closer."""
+    Quick to say no; :func:`kernelzoo.calls.torch_library.dispatch` looks closer."""
     import torch
 
-    known = torch._C
-    if (
-        known._len_torch_dispatch_stack()
-        or known._functorch.peek_interpreter_stack() is not None
-        or torch.autograd.forward_ad._current_level >= 0
-        or known._is_any_autocast_enabled()
-    ):
+    from kernelzoo.torch_private import carries_tangents, count_modes, is_plain
+
+    if count_modes() or carries_tangents() or torch.is_autocast_enabled("cuda"):
         return True
-    grad = torch.is_grad_enabled()
+    gradients = torch.is_grad_enabled()
     for x in inputs:
-        if type(x) is torch.Tensor:
-            if (grad and x.requires_grad) or x.is_meta or is_hidden(x):
-                return True
-        elif isinstance(x, torch.Tensor) and (is_wrapper(x) or x.requires_grad or x.is_meta):
+        if isinstance(x, torch.Tensor) and (not is_plain(x) or is_wrapper(x) or (gradients and x.requires_grad)):
             return True
     return False
 
@@ -255,7 +249,7 @@ def plain_dim(dim: object) -> bool:
     return type(dim) is int or (type(dim) is tuple and all(type(axis) is int for axis in dim))
 
 
-def plainer(dim: Any, several: bool) -> Any:
+def normalize_dim(dim: Any, several: bool) -> Any:
     """The axis or axes of a call that names them otherwise: by an integer of NumPy's; by a list, or None for all, where
     there may be several. What is none of these comes back as it is."""
     if dim is None and several:
@@ -271,6 +265,12 @@ def _plain_axis(axis: Any) -> Any:
 
 def axes_of(dim: Dims, ndim: int) -> tuple[int, ...]:
     """The axes of a call, sorted, non-negative and distinct; an empty tuple is all of them. Raises AxisError."""
+    if type(dim) is int and -ndim <= dim < ndim:
+        return (dim % ndim,)
+    return _several_axes(dim, ndim)
+
+
+def _several_axes(dim: Dims, ndim: int) -> tuple[int, ...]:
     given = dim if isinstance(dim, tuple) else (dim,)
     if not given:
         return tuple(range(ndim))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kernelzoo.launch import Bind, Launch, sequence
@@ -30,25 +32,26 @@ class Operation(Signature):
 
     def launch(self, bind: Bind, args: Arguments, outs: Sequence[torch.Tensor]) -> Launch:
         """Bring checked arguments and outputs to canonical form, bind them, and return the launch, copies included."""
+        if any(x.is_neg() for x in args.inputs):
+            return self._launch_negated(bind, args, outs)
+        if args.scalars:
+            bind = partial(bind, **dict(zip(self.scalars, args.scalars, strict=True)))
+        return self._launch_rows(bind, args, outs) if self.by_rows else bind(*args.inputs, *outs)
+
+    def _launch_negated(self, bind: Bind, args: Arguments, outs: Sequence[torch.Tensor]) -> Launch:
+        """The same where an input is a lazily negated view (the imaginary part of a conjugate): it is copied first."""
         plain = [readable(x) for x in args.inputs]
-        inputs, before = [x for x, _ in plain], [copy for _, copy in plain]
-        given = dict(zip(self.scalars, args.scalars, strict=True))
+        launch = self.launch(bind, replace(args, inputs=tuple(x for x, _ in plain)), outs)
+        return sequence(*(copy for _, copy in plain), launch)
 
-        def bound(*tensors: torch.Tensor) -> Launch:
-            return bind(*tensors, **given)
-
-        if not self.by_rows:
-            return sequence(*before, bound(*inputs, *outs))
-        return sequence(*before, self._launch_rows(bound if given else bind, inputs, args, outs))
-
-    def _launch_rows(
-        self, bind: Bind, inputs: list[torch.Tensor], args: Arguments, outs: Sequence[torch.Tensor]
-    ) -> Launch:
-        dims = args.dims or (0,)
+    def _launch_rows(self, bind: Bind, args: Arguments, outs: Sequence[torch.Tensor]) -> Launch:
+        if len(args.dims) == 1 and args.x.ndim:
+            return launch_rows(bind, args.inputs, outs, self.axes, args.dims[0])
+        inputs, dims = list(args.inputs), args.dims or (0,)
         if args.x.ndim == 0:
             inputs, outs = Rows.of_scalars(self.axes, inputs, outs)
             dims = (0,)
-        if not self.several_axes or (len(dims) == 1 and args.x.ndim):
+        if not self.several_axes:
             return launch_rows(bind, inputs, outs, self.axes, dims[0])
         x, (out,) = inputs[0], outs
         if out.ndim == x.ndim and len(dims):  # keepdim: the reduced axes, of size 1, say nothing

@@ -135,14 +135,16 @@ class Signature:
         Raises InputTypeError, ShapeError, GradientError, AxisError, EmptyReductionError, DeviceError.
         """
         dims = self.check_tensors(inputs, dim, keepdim)
-        if self.needs_element:
-            shape = tuple(inputs[0].shape)
-            for d in dims:
-                if d < len(shape) and _is_empty(shape[d]):
-                    raise EmptyReductionError(
-                        f"{self.name} of nothing: axis {d} of shape {shape} is empty; a reduced axis needs an element"
-                    )
+        if self.needs_element and inputs[0].numel() == 0:
+            self._check_elements(tuple(inputs[0].shape), dims)
         return Arguments(tuple(inputs), dims, keepdim, self.scalars_of(scalars))
+
+    def _check_elements(self, shape: tuple[int, ...], dims: tuple[int, ...]) -> None:
+        for d in dims:
+            if d < len(shape) and _is_empty(shape[d]):
+                raise EmptyReductionError(
+                    f"{self.name} of nothing: axis {d} of shape {shape} is empty; a reduced axis needs an element"
+                )
 
     def check_tensors(self, inputs: Sequence[Any], dim: Dims = -1, keepdim: bool = False) -> tuple[int, ...]:
         """Check all but whether a reduced axis is empty, as that of a shard may be; the axes.
@@ -209,21 +211,22 @@ class Signature:
         known = dict(sizes or {})
         if not self.by_rows:
             known.update(zip(self.axes[0], shape, strict=True))
+            return tuple(_named_shape(names, known) for names in self.axes)
         count = len(self.inputs)
         return tuple(
-            self._shape_by_rows(names, shape, dims, keepdim and i >= count, known)
-            if self.by_rows
-            else tuple(int(a) if a.isdigit() else known[a] for a in names)
-            for i, names in enumerate(self.axes)
+            self._shape_by_rows(names, shape, dims, keepdim and i >= count, known) for i, names in enumerate(self.axes)
         )
 
     def out_shapes(self, args: Arguments) -> tuple[tuple[int, ...], ...]:
         """Shapes of the outputs of a call."""
+        shape = tuple(args.x.shape)
+        if self.by_rows:
+            outs = self.axes[len(self.inputs) :]
+            return tuple(self._shape_by_rows(names, shape, args.dims, args.keepdim, None) for names in outs)
         sizes: dict[str, int] = {}
-        if not self.by_rows:
-            for names, tensor in zip(self.axes, args.inputs, strict=False):
-                sizes.update(zip(names, tensor.shape, strict=True))
-        return self.shapes(tuple(args.x.shape), args.dims, args.keepdim, sizes)[len(self.inputs) :]
+        for names, tensor in zip(self.axes, args.inputs, strict=False):
+            sizes.update(zip(names, tensor.shape, strict=True))
+        return self.shapes(shape, args.dims, args.keepdim, sizes)[len(self.inputs) :]
 
     @staticmethod
     def _shape_by_rows(
@@ -236,26 +239,22 @@ class Signature:
         if names == ROW:
             return shape
         if names == ("outer", "inner"):
-            if keepdim:
-                return tuple(1 if d in dims else size for d, size in enumerate(shape))
-            return tuple(size for d, size in enumerate(shape) if d not in dims)
+            return tuple(1 if d in dims else size for d, size in enumerate(shape) if keepdim or d not in dims)
         n = math.prod(shape[d] for d in dims) if shape else 1
-        return tuple(n if a == "n" else int(a) if a.isdigit() else (sizes or {}).get(a, -1) for a in names)
+        return _named_shape(names, {**(sizes or {}), "n": n}, -1)
 
     def out_dtypes(self, args: Arguments) -> tuple[torch.dtype, ...]:
-        if self.alike:
-            return (args.x.dtype,) * len(self.outputs)
+        """Dtypes of the outputs of a call."""
+        return tuple(self._out_dtype(out, args) if out.dtype else args.x.dtype for out in self.outputs.values())
+
+    def _out_dtype(self, out: Output, args: Arguments) -> torch.dtype:
         import torch
 
         inputs = dict(zip(self.inputs, args.inputs, strict=True))
-        return tuple(
-            args.x.dtype
-            if not out.dtype
-            else inputs[out.dtype].dtype
-            if out.dtype in inputs
-            else getattr(torch, wide_name(dtype_name(args.x.dtype)) if out.dtype == WIDE else out.dtype)
-            for out in self.outputs.values()
-        )
+        if out.dtype in inputs:
+            return inputs[out.dtype].dtype
+        found: torch.dtype = getattr(torch, wide_name(dtype_name(args.x.dtype)) if out.dtype == WIDE else out.dtype)
+        return found
 
     def allocate(self, args: Arguments) -> tuple[torch.Tensor, ...]:
         """New contiguous outputs. Raises NoRoomError where the host has no memory for them."""
@@ -263,9 +262,13 @@ class Signature:
         try:
             return tuple(args.x.new_empty(shape, dtype=dtype) for shape, dtype in outs)
         except RuntimeError as error:
-            if "can't allocate memory" not in str(error):
-                raise
-            raise no_room("the result", sum(math.prod(shape) * dtype.itemsize for shape, dtype in outs)) from error
+            raise _no_memory(outs, error) from error
+
+    def outputs_of(self, out: Any, args: Arguments) -> tuple[torch.Tensor, ...]:
+        """The caller's outputs, checked. Raises OutputError."""
+        outs = tuple(out) if isinstance(out, list | tuple) and len(self.outputs) > 1 else (out,)
+        self.check_outs(outs, args)
+        return outs
 
     def check_outs(self, outs: Sequence[object], args: Arguments) -> None:
         """Check a caller's outputs: each of the right shape, dtype and device, and without overlap.
@@ -319,6 +322,18 @@ class Signature:
         if wanted == WIDE:
             return wide_name(dtype)
         return wanted if isinstance(wanted, str) else wanted[0]
+
+
+def _named_shape(names: tuple[str, ...], sizes: Mapping[str, int], unknown: int | None = None) -> tuple[int, ...]:
+    """The shape of a tensor by the names of its axes, some of which are numbers. Raises KeyError."""
+    found = ((int(a) if a.isdigit() else sizes.get(a, unknown)) for a in names)
+    return tuple(sizes[a] if size is None else size for a, size in zip(names, found, strict=True))
+
+
+def _no_memory(outs: Sequence[tuple[tuple[int, ...], torch.dtype]], error: RuntimeError) -> Exception:
+    if "can't allocate memory" not in str(error):
+        return error
+    return no_room("the result", sum(math.prod(shape) * dtype.itemsize for shape, dtype in outs))
 
 
 def _is_empty(size: Any) -> bool:

@@ -35,8 +35,8 @@ NAMES = {
 """Languages, in the order of the page, and what it calls them."""
 
 CALL = (
-    "methods.py:method_of.made",
-    "backend.py:Backend._bound",
+    "calls/methods.py:method_of.made",
+    "calls/backend.py:Backend._launch",
     "operations/meaning.py:Operation.launch",
     "operations/meaning.py:Operation._launch_rows",
     "operations/canonical.py:launch_rows",

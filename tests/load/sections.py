@@ -29,11 +29,11 @@ from one_input import allocate, sample
 from one_input import expected as bounds_of
 
 from kernelzoo import operations, registry
-from kernelzoo.backend import get
+from kernelzoo.calls.backend import get
+from kernelzoo.calls.methods import is_plain
 from kernelzoo.check.bits import bits, poison_like
 from kernelzoo.check.cases import NoRoomError, by
 from kernelzoo.errors import BackendUnavailableError, KernelZooError, UnsupportedProblemError
-from kernelzoo.methods import is_plain
 from kernelzoo.packages import load_module
 
 OUTCOMES = ("passed", "refused", "no room", "skipped", "unfinished", "failed")
@@ -759,11 +759,11 @@ def _leak(
         raise refused
     backend = get(implementation.backend)
     go(max(2 * len(inputs), min(calls // 4, 20_000)))
-    backend._launches.forget()  # of what is kept by layout there is at most so much, which is no leak
+    backend._cache.forget()  # of what is kept by layout there is at most so much, which is no leak
     settle(where)
     before, device_before = resident(), torch.cuda.memory_allocated() if where.is_cuda else 0
     go(calls)
-    backend._launches.forget()
+    backend._cache.forget()
     settle(where)
     grown = resident() - before
     device_grown = torch.cuda.memory_allocated() - device_before if where.is_cuda else 0

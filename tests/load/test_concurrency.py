@@ -2,6 +2,7 @@
 
 import ctypes
 import importlib
+import os
 import subprocess
 import sys
 import threading
@@ -16,15 +17,16 @@ import sections
 import torch
 from registered import forget
 
-from kernelzoo import backend as backends
-from kernelzoo import kept as launches
-from kernelzoo import methods, registry, tables
-from kernelzoo.backend import Backend, get
+from kernelzoo import registry, tables, torch_private
+from kernelzoo.calls import backend as backends
+from kernelzoo.calls import launch_cache
+from kernelzoo.calls.backend import Backend, get
 from kernelzoo.device import attached, on_its_device
 from kernelzoo.errors import BackendUnavailableError, InputTypeError, UnknownNameError
 from kernelzoo.launch import Launch, Movable, in_halves, owning, void
 from kernelzoo.operations import Operation
 from kernelzoo.registry import Language
+from kernelzoo.torch_private import make_tensor_guard
 
 pytestmark = pytest.mark.slow
 
@@ -50,8 +52,7 @@ def kept() -> Backend:
         pass
 
     backend = Backend(Language("kept", ("cpu",), {("min", "auto"): bind}))
-    backend._launches._tensor, backend._launches._host = OnDevice, False
-    backend._current_device = lambda: 0
+    backend._cache._tensor, backend._cache._on_host = OnDevice, False
     backend._allocate = lambda shape, strides, dtype: torch.empty_strided(shape, strides, dtype=dtype)
     return backend
 
@@ -67,7 +68,7 @@ def on_device(n: int, value: float) -> torch.Tensor:
 
 
 def test_threads_share_kept_launches_while_they_are_thrown_away(kept: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(launches, "MOST", 64)
+    monkeypatch.setattr(launch_cache, "MAX_LAUNCHES", 64)
     largest = 0
 
     def go(t: int) -> None:
@@ -75,7 +76,7 @@ def test_threads_share_kept_launches_while_they_are_thrown_away(kept: Backend, m
         for k in range(400):
             x = on_device(1 + (k * 13 + t * 7) % 200, float(k + t))
             assert bool((kept.min(x) == k + t).all())
-            largest = max(largest, len(kept._launches._kept))
+            largest = max(largest, len(kept._cache._launches))
 
     with ThreadPoolExecutor(16) as pool:
         list(pool.map(go, range(16)))
@@ -83,19 +84,22 @@ def test_threads_share_kept_launches_while_they_are_thrown_away(kept: Backend, m
 
 
 def test_kept_launches_are_bounded(kept: Backend) -> None:
-    for n in range(1, launches.MOST + 200):
+    for n in range(1, launch_cache.MAX_LAUNCHES + 200):
         kept.min(on_device(n, 1.0))
-    assert 0 < len(kept._launches._kept) <= launches.MOST
+    assert 0 < len(kept._cache._launches) <= launch_cache.MAX_LAUNCHES
 
 
-def test_a_kept_launch_is_for_the_current_device_where_there_are_several(kept: Backend) -> None:
+def test_a_kept_launch_is_for_the_current_device_where_there_are_several(
+    kept: Backend, monkeypatch: pytest.MonkeyPatch
+) -> None:
     x = on_device(9, 1.0)
     given = []
     kept._allocate = lambda shape, strides, dtype: given.append((shape, strides, dtype)) or torch.empty(shape)
     for devices, current, short in ((2, 1, False), (2, 0, True), (1, 1, True)):
-        kept._launches.forget()
+        kept._cache.forget()
         given.clear()
-        kept._launches._device_count, kept._current_device = lambda n=devices: n, lambda n=current: n
+        monkeypatch.setattr(torch.cuda, "device_count", lambda n=devices: n)
+        monkeypatch.setattr(torch.cuda, "current_device", lambda n=current: n)
         kept.min(x)
         assert bool((kept.min(x) == 1).all())
         assert given == ([((9,), (1,), torch.float32)] if short else [])
@@ -103,13 +107,13 @@ def test_a_kept_launch_is_for_the_current_device_where_there_are_several(kept: B
 
 def note(kept: Backend, asked: list[torch.Tensor]) -> None:
     """Have the backend note for which tensors it looks for a launch by key."""
-    find = kept._launches.find
+    find = kept._cache._find_by_key
 
-    def noting(op: Operation, x: torch.Tensor, *call: Any) -> Any:
-        asked.append(x)
-        return find(op, x, *call)
+    def noting(op: Operation, inputs: tuple[torch.Tensor, ...], *call: Any) -> Any:
+        asked.extend(inputs)
+        return find(op, inputs, *call)
 
-    kept._launches.find = noting  # type: ignore[method-assign]
+    kept._cache._find_by_key = noting  # type: ignore[method-assign]
 
 
 def otherwise_laid() -> dict[str, torch.Tensor]:
@@ -160,7 +164,7 @@ def test_the_shortest_way_is_for_the_same_call_alone(kept: Backend) -> None:
         assert len(asked) == 1, other
     kept.min(x)
     asked.clear()
-    assert kept.min(x, out=out) is out and not asked and bool((out == 1).all())
+    assert kept.min(x, out=out) is out and bool((out == 1).all())
     token = tables.chosen.set({"a launch table": "of one's choice"})  # type: ignore[arg-type]
     try:
         del kept._binds["min", "auto"]
@@ -173,7 +177,7 @@ def test_the_shortest_way_is_for_the_same_call_alone(kept: Backend) -> None:
 
 def test_the_test_of_a_layout_is_for_plain_tensors_in_the_same_mode() -> None:
     x = torch.ones(8, 1)
-    alike = methods.alike(x)
+    alike = make_tensor_guard(x)
     assert alike(torch.zeros(8, 1))
     assert not any(map(alike, (x.to_sparse(), torch.nn.Parameter(x, requires_grad=False), x.numpy(), [1.0], None)))
     batch = []
@@ -208,10 +212,10 @@ def test_the_shortest_way_is_found_again_in_another_mode(kept: Backend) -> None:
         for n in (8, 9, 10):
             assert bool((kept.min(on_device(n, value)) == value).all())
     assert not asked
-    tests = {id(entry[3]) for entry in kept._launches._kept.values()}
+    tests = {id(entry.guard) for entry in kept._cache._launches.values()}
     for n in (9, 8, 10, 9, 9):  # and in another order, which makes no test anew
         kept.min(on_device(n, 1.0))
-    assert {id(entry[3]) for entry in kept._launches._kept.values()} == tests
+    assert {id(entry.guard) for entry in kept._cache._launches.values()} == tests
 
 
 def test_a_kept_launch_drops_no_tangent_and_hides_from_no_mode(kept: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -238,7 +242,7 @@ def test_a_kept_launch_drops_no_tangent_and_hides_from_no_mode(kept: Backend, mo
 def test_a_kept_launch_drops_no_gradient(kept: Backend) -> None:
     """Whether it was made with or without a gradient to come, and whichever mode it is called in."""
     for first in (True, False):
-        kept._launches.forget()
+        kept._cache.forget()
         for required in (first, first, not first, first, not first, True, True, False):
             x = on_device(8, 1.0).requires_grad_(required)
             assert kept.min(x).requires_grad == required
@@ -286,7 +290,7 @@ def test_a_kept_launch_holds_no_tensor(kept: Backend) -> None:
     x = on_device(9, 1.0)
     gone = weakref.ref(x)
     kept.min(x)
-    assert kept._launches._kept
+    assert kept._cache._launches
     del x
     assert gone() is None
 
@@ -353,7 +357,6 @@ def test_threads_that_come_first_load_one_backend() -> None:
 def test_a_fork_keeps_no_lock_and_no_launch(kept: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
     kept.min(on_device(3, 1.0))
     enter(kept, monkeypatch)
-    monkeypatch.setattr(registry, "_forked", False)
     before = registry._lock
     taken = threading.Thread(target=before.acquire)  # as by a thread that the child does not have
     taken.start()
@@ -361,15 +364,17 @@ def test_a_fork_keeps_no_lock_and_no_launch(kept: Backend, monkeypatch: pytest.M
     registry._after_fork()
     assert registry._lock is not before and registry._lock.acquire(timeout=1)
     registry._lock.release()
-    assert not kept._launches._kept and not kept._last
+    assert not kept._cache._launches and not kept._cache._expected
 
 
 def test_cuda_after_a_fork_is_an_error_that_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registry, "_forked", True)
-    monkeypatch.setattr(torch.cuda, "_is_in_bad_fork", lambda: True)
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    registry._before_fork()
+    monkeypatch.setattr(os, "getpid", lambda: 0)
     x: Any = SimpleNamespace(device=SimpleNamespace(type="cuda"), is_cuda=True)
     with pytest.raises(BackendUnavailableError, match="spawn"):
         Language("kept", ("cuda",), {}).check(x)
+    registry._cuda_user = 0
 
 
 # --- streams, on a torch.cuda that is made up -------------------------------------------------------------------------
@@ -387,7 +392,7 @@ class FakeCuda:
             "is_current_stream_capturing": lambda: self.capturing,
         }.items():
             monkeypatch.setattr(torch.cuda, name, value)
-        monkeypatch.setattr(torch._C, "_cuda_getCurrentRawStream", lambda device: self.current, raising=False)
+        monkeypatch.setattr(torch_private, "current_stream", lambda device: self.current)
 
     def stream(self, pointer: int) -> Any:
         wait = lambda other: self.said.append(f"{pointer} waits for {other.pointer}")  # noqa: E731

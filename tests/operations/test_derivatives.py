@@ -147,12 +147,12 @@ def test_a_gradient_runs_on_its_own_backend(backend: str, monkeypatch: pytest.Mo
                 return bind(*tensors)
 
             monkeypatch.setitem(owner._binds, key, noting)
-    owner._launches.forget()
+    owner._cache.forget()
     x = drawn(3, 77, device=DEVICES[backend])
     owner.softmax(x).square().sum().backward()
     owner.min(x).square().sum().backward()
     assert asked == [("softmax_backward", "auto"), ("min_backward", "auto")]
-    owner._launches.forget()
+    owner._cache.forget()
 
 
 @pytest.mark.parametrize("backend", DEVICES)

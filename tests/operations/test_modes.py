@@ -57,9 +57,9 @@ class Functions(TorchFunctionMode):
 @pytest.fixture(params=DEVICES)
 def backend(request: pytest.FixtureRequest) -> Iterator[Any]:
     found = kernelzoo.get(request.param)
-    found._launches.forget()
+    found._cache.forget()
     yield found
-    found._launches.forget()
+    found._cache.forget()
 
 
 @pytest.fixture
@@ -106,13 +106,13 @@ def test_a_mode_of_the_dispatcher_sees_gradients(backend: Any, x: torch.Tensor, 
 
 def test_what_a_mode_runs_is_kept(backend: Any, x: torch.Tensor, monkeypatch: pytest.MonkeyPatch) -> None:
     """A repeated call is bound as often in a mode as without."""
-    bound, whole = [], backend._bound
-    monkeypatch.setattr(backend, "_bound", lambda *args: bound.append(args) or whole(*args))
+    bound, whole = [], backend._launch
+    monkeypatch.setattr(backend, "_launch", lambda *args: bound.append(args) or whole(*args))
     with Dispatched():
         for _ in range(4):
             backend.softmax(x)
     within = len(bound)
-    backend._launches.forget()
+    backend._cache.forget()
     for _ in range(4):
         backend.softmax(x)
     assert within == len(bound) - within

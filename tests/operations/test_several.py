@@ -10,7 +10,8 @@ import pytest
 import torch
 
 import kernelzoo
-from kernelzoo import backend, operations, registry
+from kernelzoo import operations, registry
+from kernelzoo.calls import backend
 from kernelzoo.check.cases import cases
 from kernelzoo.check.running import check
 from kernelzoo.errors import ContractError

@@ -17,6 +17,7 @@ from torch.masked import masked_tensor
 import kernelzoo
 import kernelzoo.nn
 from kernelzoo import InputTypeError, OutputError
+from kernelzoo.calls import torch_library
 
 Tensor = torch.Tensor
 Call = Callable[..., Any]
@@ -173,7 +174,7 @@ def test_compiled_whole(given: Given, dynamic: bool) -> None:
 def test_the_best_backend_and_a_module_compiled() -> None:
     x = torch.ones(3, 5)
     for function in (kernelzoo.softmax, kernelzoo.nn.Softmax(), kernelzoo.nn.Softmax(0, "torch"), kernelzoo.min):
-        kernelzoo.backend._best.clear()
+        kernelzoo.calls.backend._best.clear()
         compiled = torch.compile(function, fullgraph=True, backend="aot_eager")
         assert torch.equal(compiled(x), function(x)) and torch.equal(compiled(x), function(x))
 
@@ -212,15 +213,14 @@ def test_exported(given: Given, strict: bool, tmp_path: Path) -> None:
 @pytest.mark.parametrize("backend", DEVICES)
 @pytest.mark.parametrize("dim", [0, -1])
 def test_torch_s_check_of_an_operation(backend: str, op: str, dim: int) -> None:
-    from kernelzoo import torch_ops
 
     operation = kernelzoo.operations.OPERATIONS[op]
     drawn = operation.sample((3, 5), "float64", dim, generator=torch.Generator().manual_seed(0))
     inputs = [x.to(DEVICES[backend]) for x in drawn]
     for x in inputs if op in ("softmax", "min", "softmax_backward") else inputs[2:]:
         x.requires_grad_()
-    call = torch_ops.Call(kernelzoo.get(backend), operation, dim, False, {}, "auto")
-    found = torch.library.opcheck(torch_ops.overload(operation), torch_ops._flat(call, inputs))
+    call = torch_library.Call(kernelzoo.get(backend), operation, dim, False, {}, "auto")
+    found = torch.library.opcheck(torch_library.overload(operation), torch_library._flat(call, inputs))
     assert set(found.values()) == {"SUCCESS"}
 
 

@@ -10,7 +10,8 @@ from types import ModuleType
 
 from scripts import loaded
 
-from kernelzoo import backend, operations, registry
+from kernelzoo import operations, registry
+from kernelzoo.calls import backend
 from kernelzoo.check.cases import Case, cases
 
 FOLDER = Path(__file__).parents[2] / "examples" / "operations"

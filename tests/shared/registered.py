@@ -1,6 +1,7 @@
 """Forgetting backends and operations that a test registered."""
 
-from kernelzoo import backend, operations, registry
+from kernelzoo import operations, registry
+from kernelzoo.calls import backend
 
 
 def forget(*names: str) -> None:

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from kernelzoo import operations
-from kernelzoo.backend import get
+from kernelzoo.calls.backend import get
 from kernelzoo.check.fuzz.case import (
     FAR,
     Case,

@@ -42,6 +42,8 @@ def inputs(op: Operation, case: Case, generator: torch.Generator) -> list[Placed
     """Every input, on the generator's device. Raises NoRoomError."""
     import torch
 
+    from kernelzoo.torch_private import negated
+
     first = Other(next(iter(op.inputs)), case.dtype, case.x, case.values, case.specials, case.negated)
     placed = list[Placed]()
     for number, (given, shape) in enumerate([(first, case.shape), *case.each_other(op.name)]):
@@ -52,7 +54,7 @@ def inputs(op: Operation, case: Case, generator: torch.Generator) -> list[Placed
             continue
         layout = given.layout or Layout(contiguous(shape))
         memory, x = _input(shape, layout, getattr(torch, dtype), draw, generator.device)
-        placed.append((memory, torch._neg_view(x) if given.negated else x))
+        placed.append((memory, negated(x) if given.negated else x))
     return placed
 
 

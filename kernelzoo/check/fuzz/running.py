@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from kernelzoo import errors
-from kernelzoo.backend import get
+from kernelzoo.calls.backend import get
 from kernelzoo.check.case import NoRoomError
 from kernelzoo.check.fuzz import placing
 from kernelzoo.check.fuzz.case import FAULTS, Case, Layout, contiguous

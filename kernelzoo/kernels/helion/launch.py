@@ -16,6 +16,7 @@ from kernelzoo.kernels.helion.compiler import Made, Program
 from kernelzoo.kernels.shared import jit
 from kernelzoo.kernels.shared.jit import device_of
 from kernelzoo.launch import Compiled, Launch, Movable, Step, WithWorkspace, recording
+from kernelzoo.torch_private import current_stream
 
 
 def bound(
@@ -57,7 +58,7 @@ def launch_of(compiled: Any, programs: int, tensors: Sequence[torch.Tensor], arg
     """The launch of a loaded kernel, which has the canonical tensors in places of its own, or not at all."""
     call, fixed, together = jit.submission(compiled)
     device: int = tensors[0].get_device()
-    stream = jit.current_stream
+    stream = current_stream
     places: list[tuple[int, int]] = []
     given, workspace = list(args), []
     for place, arg in enumerate(args):

@@ -11,10 +11,9 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import Any
 
-import torch
-
 from kernelzoo.device import Device, attached
 from kernelzoo.launch import Launch
+from kernelzoo.torch_private import current_stream
 
 MAX_GRID_X = 2**31 - 1
 
@@ -159,10 +158,6 @@ def configuration(shape: Shape, device: Device) -> tuple[Any, Any]:
     return _Config((x, y, 1), (shape.threads, 1, 1), shape.shared_bytes, None, where, len(attributes)), attributes
 
 
-# The caller's stream, without making a torch.cuda.Stream of it; a torch built for the CPU has none.
-_current_stream: Callable[[int], int] = getattr(torch._C, "_cuda_getCurrentRawStream", lambda index: 0)
-
-
 _Frame = tuple[Any, Any, tuple[object, ...]]
 """All that the driver reads of one launch: the parameters' words, the configuration, and what is passed to it."""
 
@@ -198,7 +193,7 @@ def movable(function: int, shape: Shape, parameters: Parameters, device: Device)
         values, settings, arguments = frame
         values[0] = x
         values[1] = out
-        settings.stream = _current_stream(index)
+        settings.stream = current_stream(index)
         if launch(*arguments):
             with attached(index):  # a thread that has not used the GPU yet has no context; else it fails again
                 check(launch(*arguments))
@@ -220,7 +215,7 @@ def placed(function: int, shape: Shape, parameters: Parameters, device: Device) 
         values, settings, arguments = frame
         for i, address in enumerate(addresses):
             values[i] = address
-        settings.stream = _current_stream(index)
+        settings.stream = current_stream(index)
         if launch(*arguments):
             with attached(index):
                 check(launch(*arguments))

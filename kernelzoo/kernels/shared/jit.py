@@ -21,8 +21,9 @@ from kernelzoo import device as devices
 from kernelzoo.device import KIB, MIB, Device, on_device_of
 from kernelzoo.errors import GridTooLargeError
 from kernelzoo.kernels.shared import code_cache, cubin, triton_key
-from kernelzoo.launch import Compiled, Launch, Movable, Step, WithWorkspace, recording
+from kernelzoo.launch import Compiled, Launch, Movable, Recording, Step, WithWorkspace, recording
 from kernelzoo.layout import Columns, Rows, Strides
+from kernelzoo.torch_private import current_stream
 
 MAX_PROGRAMS = 2**31 - 1
 """The largest one-dimensional grid of either vendor."""
@@ -178,7 +179,7 @@ def safe(rows: Rows) -> int:
 def compiled(
     x: torch.Tensor, kernel: Any, args: tuple[Any, ...], options: dict[str, Any], *, loads: bool = False
 ) -> Any:
-    """Compile a kernel for all of its arguments, constants included, and load it if asked to; None in the interpreter.
+    """Compile a kernel for all of its arguments, constants included, and load it if asked to.
 
     Compiling happens here, in the bind, one at a time: a launch neither compiles nor races with another first launch.
     """
@@ -188,9 +189,13 @@ def compiled(
         except (OSError, ValueError, KeyError) as error:  # not the compiler's: files of its cache, cut short or refused
             code_cache.thrown_away("TRITON_CACHE_DIR", Path(triton.knobs.cache.dir), f"{type(error).__name__}: {error}")
             program = kernel.warmup(*args, grid=(1,), **options)
-        if loads and program is not None:
+        if loads:
             program.run  # noqa: B018  # the property loads the binary, which is when registers are known
         return program
+
+
+OWN_OPTIONS = ("enable_fp_fusion", "num_warps", "num_stages", "launch_pdl")
+"""Those that every kernel is compiled with."""
 
 
 def compiler_options(device: Device, warps: int, stages: int, options: dict[str, Any]) -> dict[str, Any]:
@@ -259,41 +264,57 @@ def bound(
     args: so many canonical tensors first, as the bind takes them, a workspace among the others. programs: a number, or
     what makes one of how many programs of the compiled kernel a multiprocessor holds. Raises GridTooLargeError.
     """
-    if not callable(programs):
-        check_grid(implementation, programs)
-    device, rec = device_of(x), recording.get()
+    device = device_of(x)
     told = compiler_options(device, warps, stages, options)
-    if rec is not None:
-        if callable(programs):
-            held = 1
-            if rec.compiles:
-                found = resources(compiled(x, kernel, args, told), device)
-                held = resident(device, found.registers, warps, found.shared_bytes)
-            programs = programs(held)
-        constants: list[str] = []
-        arguments: list[str] = []
-        fixed = [p.is_constexpr for p in getattr(kernel, "params", ())] or [False] * len(args)  # interpreted
-        for constant, arg in zip(fixed, args, strict=False):
-            if not isinstance(arg, torch.Tensor):
-                (constants if constant else arguments).append(str(arg))
-        return rec.launch(
-            Step(
-                kernel=f"{kernel.__name__}, {warps} warps, {stages} stages, {options}",
-                grid=(programs,),
-                threads=warps * device.warp_size,
-                cooperative=bool(options.get("launch_cooperative_grid")),
-                constants=tuple(constants),
-                arguments=tuple(arguments),
-                build=(lambda: described(kernel, compiled(x, kernel, args, told), args, told, device))
-                if rec.compiles
-                else None,
-            )
-        )
+    if (rec := recording.get()) is not None:
+        return recorded(implementation, rec, x, kernel, programs, args, told, device)
+    if INTERPRETED:
+        return interpreted(kernel, programs(1) if callable(programs) else programs, args)
     program = compiled(x, kernel, args, told, loads=True)
     if callable(programs):
-        programs = programs(1 if program is None else resident(device, program.n_regs, warps, program.metadata.shared))
-        check_grid(implementation, programs)
+        programs = programs(resident(device, program.n_regs, warps, program.metadata.shared))
+    check_grid(implementation, programs)
     return launch_of(kernel, program, programs, args, tensors)
+
+
+def recorded(
+    implementation: str,
+    rec: Recording,
+    x: torch.Tensor,
+    kernel: Any,
+    programs: int | Callable[[int], int],
+    args: tuple[Any, ...],
+    told: dict[str, Any],
+    device: Device,
+) -> Launch:
+    """The same where a recording is in force: a step of it."""
+    if callable(programs):
+        held = 1
+        if rec.compiles:
+            found = resources(compiled(x, kernel, args, told), device)
+            held = resident(device, found.registers, told["num_warps"], found.shared_bytes)
+        programs = programs(held)
+    check_grid(implementation, programs)
+    constants: list[str] = []
+    arguments: list[str] = []
+    fixed = [p.is_constexpr for p in getattr(kernel, "params", ())] or [False] * len(args)  # interpreted
+    for constant, arg in zip(fixed, args, strict=False):
+        if not isinstance(arg, torch.Tensor):
+            (constants if constant else arguments).append(str(arg))
+    options = {name: value for name, value in told.items() if name not in OWN_OPTIONS}
+    return rec.launch(
+        Step(
+            kernel=f"{kernel.__name__}, {told['num_warps']} warps, {told['num_stages']} stages, {options}",
+            grid=(programs,),
+            threads=told["num_warps"] * device.warp_size,
+            cooperative=bool(options.get("launch_cooperative_grid")),
+            constants=tuple(constants),
+            arguments=tuple(arguments),
+            build=(lambda: described(kernel, compiled(x, kernel, args, told), args, told, device))
+            if rec.compiles
+            else None,
+        )
+    )
 
 
 def check_grid(implementation: str, programs: int) -> None:
@@ -302,10 +323,7 @@ def check_grid(implementation: str, programs: int) -> None:
 
 
 def launch_of(kernel: Any, program: Any, programs: int, args: tuple[Any, ...], tensors: int = 2) -> Launch:
-    """The launch of so many programs of a loaded kernel, or of the interpreted one where program is None; see
-    ``bound``."""
-    if program is None:
-        return interpreted(kernel, programs, args)
+    """The launch of so many programs of a loaded kernel; see ``bound``."""
     x = args[0]
     # Straight to the compiled kernel's launcher, without the argument handling of Triton's own call, which takes longer
     # than a short kernel. An address is as good as a tensor to it, and spares it a query of the driver.
@@ -373,7 +391,3 @@ def submission(program: Any) -> Submission:
 
 
 _lock = threading.RLock()
-
-# The caller's stream, and no object made for it; a torch built for the CPU, where kernels are compiled ahead of time,
-# has none.
-current_stream: Callable[[int], int] = getattr(torch._C, "_cuda_getCurrentRawStream", lambda device: 0)

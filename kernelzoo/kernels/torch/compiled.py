@@ -1,6 +1,7 @@
 """torch.compile: one compiled function per problem, made once and kept."""
 
 import functools
+import importlib.util
 import shutil
 import threading
 from collections.abc import Callable
@@ -15,6 +16,7 @@ from kernelzoo.errors import BackendUnavailableError
 from kernelzoo.interrupts import uninterrupted
 from kernelzoo.kernels.shared import code_cache
 from kernelzoo.launch import Launch
+from kernelzoo.torch_private import inductor_folder
 
 Into = Callable[..., None]
 """A plain function, of whose code copies can be made."""
@@ -82,17 +84,13 @@ def _scratch(x: torch.Tensor) -> torch.Tensor:
 @functools.cache
 def _check_cache() -> None:
     """Inductor takes programs from a folder in /tmp whose name anyone can guess, and make before us."""
-    from torch._inductor.runtime.cache_dir_utils import default_cache_dir
-
-    code_cache.for_language("TORCHINDUCTOR_CACHE_DIR", Path(default_cache_dir()))
+    code_cache.for_language("TORCHINDUCTOR_CACHE_DIR", Path(inductor_folder()))
 
 
 @functools.cache
 def _check_toolchain(implementation: str, device: str) -> None:
     if device == "cuda":
-        from torch.utils._triton import has_triton
-
-        if not has_triton():
+        if importlib.util.find_spec("triton") is None:
             raise BackendUnavailableError(implementation, "torch.compile needs Triton on a GPU", "pip install triton")
     elif shutil.which("g++") is None and shutil.which("clang++") is None:
         raise BackendUnavailableError(

@@ -9,8 +9,8 @@ from typing import Any
 
 import torch
 from torch.overrides import TorchFunctionMode
-from torch.utils._pytree import tree_map_only
 
+from kernelzoo import torch_private
 from kernelzoo.device import KIB, Device
 from kernelzoo.kernels.shared.absent import Idle, replaced
 
@@ -18,7 +18,7 @@ from kernelzoo.kernels.shared.absent import Idle, replaced
 class OnGpu(torch.Tensor):
     """A tensor without memory that says it is on a GPU. Torch's own code sees one on its device ``meta``."""
 
-    __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]  # OnMeta does it
+    __torch_function__ = torch.nn.Parameter.__torch_function__  # which does nothing: OnMeta does it
     is_cuda = property(lambda self: True)
     device = property(lambda self: torch.device("meta" if OnMeta.inside else "cuda:0"))
 
@@ -51,7 +51,13 @@ class OnMeta(TorchFunctionMode):
             found = func(*map(there, args), **{name: there(value) for name, value in (kwargs or {}).items()})
         finally:
             OnMeta.inside -= 1
-        return tree_map_only(torch.Tensor, lambda x: x.as_subclass(OnGpu) if x.is_meta else x, found)
+        return _on_gpu(found)
+
+
+def _on_gpu(found: Any) -> Any:
+    if isinstance(found, torch.Tensor):
+        return found.as_subclass(OnGpu) if found.is_meta else found
+    return type(found)(map(_on_gpu, found)) if type(found) in (list, tuple) else found
 
 
 @contextmanager
@@ -83,6 +89,6 @@ def watched(device: Device) -> Iterator[None]:
         "get_device_name": lambda index=0: properties.name,
         "is_current_stream_capturing": lambda: False,
     }
-    raw = replaced(torch._C, _cuda_getCurrentRawStream=lambda index: 0)
+    raw = replaced(torch_private.bindings, _cuda_getCurrentRawStream=lambda index: 0)
     with replaced(torch.cuda, **classes, **asked, **{name: Idle() for name in calls}), raw, OnMeta():
         yield

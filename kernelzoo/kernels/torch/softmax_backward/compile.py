@@ -7,10 +7,11 @@ from kernelzoo.kernels.torch.compiled import compiled_call
 from kernelzoo.kernels.torch.natural import naturals
 from kernelzoo.launch import Launch, void
 from kernelzoo.registry import register
+from kernelzoo.torch_private import softmax_gradient
 
 
 def _backward_into(grad: torch.Tensor, y: torch.Tensor, out: torch.Tensor) -> None:
-    void(out.copy_(torch._softmax_backward_data(grad, y, 1, grad.dtype)))
+    void(out.copy_(softmax_gradient(grad, y, 1, grad.dtype)))
 
 
 @register("torch", "softmax_backward", "compile")

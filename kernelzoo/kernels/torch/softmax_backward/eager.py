@@ -6,6 +6,7 @@ from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.torch.natural import naturals
 from kernelzoo.launch import Launch, void
 from kernelzoo.registry import register
+from kernelzoo.torch_private import softmax_gradient
 
 
 def misses(grad: torch.Tensor) -> bool:
@@ -31,10 +32,10 @@ def eager(grad: torch.Tensor, y: torch.Tensor, out: torch.Tensor) -> Launch:
     grad, y, out = naturals(grad, y, out)
 
     def launch() -> None:
-        void(torch._softmax_backward_data(grad, y, 1, grad.dtype, grad_input=out))
+        void(softmax_gradient(grad, y, 1, grad.dtype, grad_input=out))
 
     def launch_copied() -> None:
         # Into memory that is not contiguous, torch 2.13 writes wrong values on the host: as if it were.
-        void(out.copy_(torch._softmax_backward_data(grad, y, 1, grad.dtype)))
+        void(out.copy_(softmax_gradient(grad, y, 1, grad.dtype)))
 
     return launch if out.is_contiguous() else launch_copied

@@ -13,7 +13,7 @@ from kernelzoo.errors import AxisError, InputTypeError
 from kernelzoo.operations import BUILT_IN, OPERATIONS, Dims, Operation
 
 if TYPE_CHECKING:
-    import torch
+    pass
 
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 
@@ -32,6 +32,8 @@ _DIM = _Dim()
 _UNSAID: Any = object()
 """The default of ``keepdim`` within: False, the one that a signature shows, would not tell that none was given."""
 
+
+_NO_SCALARS: dict[str, Any] = {}
 
 lookup: list[Callable[[str], Any]] = []
 """What gets a backend by its name: the module of backends, which knows this one, puts it here."""
@@ -95,32 +97,9 @@ def _keeps(keepdim: Any, keepdims: Any) -> Any:
 
 
 def _converted(x: Any, dtype: Any) -> Any:
-    from kernelzoo import arrays  # which imports torch
+    from kernelzoo.calls import arrays  # which imports torch
 
     return arrays.converted(x, dtype)
-
-
-def empty_strided(
-    shape: tuple[int, ...], strides: tuple[int, ...], dtype: torch.dtype, device: str = "cuda"
-) -> torch.Tensor:
-    """Memory on the host or the current GPU, for a torch without the fast allocator that its compiler's code calls."""
-    import torch
-
-    return torch.empty_strided(shape, strides, dtype=dtype, device=device)
-
-
-def alike(*tensors: torch.Tensor) -> Callable[..., bool]:
-    """A test for plain tensors of these dtypes, devices, shapes and strides, in torch's present mode. It is
-    what torch's compiler guards with, and takes a quarter of the time of a key; without it, the test always fails."""
-    import torch
-
-    try:
-        guards: Any = torch._C._dynamo.guards.TensorGuards
-        sizes, strides = [list(x.shape) for x in tensors], [list(x.stride()) for x in tensors]
-        made = guards(*tensors, dynamic_dims_sizes=sizes, dynamic_dims_strides=strides)
-        return made.check  # type: ignore[no-any-return]  # torch's C++ has no annotations
-    except (AttributeError, TypeError):
-        return lambda *tensors: False
 
 
 def method_of(op: Operation) -> Callable[..., Any]:
@@ -139,7 +118,7 @@ def method_of(op: Operation) -> Callable[..., Any]:
             out: Any = None,
         ) -> Any:
             x = x if dtype is None else _converted(x, dtype)
-            return self._run(op, x, dim if axis is _DIM else _axis(dim, axis), False, variant, out)
+            return self._run(op, (x,), dim if axis is _DIM else _axis(dim, axis), False, _NO_SCALARS, variant, out)
 
     elif is_plain(op) and op.reduces:
 
@@ -158,12 +137,12 @@ def method_of(op: Operation) -> Callable[..., Any]:
                 keepdim = _keeps(keepdim, keepdims)
             elif keepdim is _UNSAID:
                 keepdim = False
-            return self._run(op, x, dim if axis is _DIM else _axis(dim, axis), keepdim, variant, out)
+            return self._run(op, (x,), dim if axis is _DIM else _axis(dim, axis), keepdim, _NO_SCALARS, variant, out)
 
     elif is_plain(op):
 
         def made(self: Any, x: Any, dim: Dims = -1, *, axis: Any = _DIM, variant: str = "auto", out: Any = None) -> Any:
-            return self._run(op, x, dim if axis is _DIM else _axis(dim, axis), False, variant, out)
+            return self._run(op, (x,), dim if axis is _DIM else _axis(dim, axis), False, _NO_SCALARS, variant, out)
 
     else:
         signature, names, scalars = signature_of(op), tuple(op.inputs), tuple(op.scalars)
@@ -182,7 +161,7 @@ def method_of(op: Operation) -> Callable[..., Any]:
             if wrong:
                 signature.bind(*given, **named)  # which says what, and takes longer than a call
             dim, axis = said.get("dim", -1), said.get("axis", _DIM)
-            return self._call(
+            return self._run(
                 op,
                 tuple([said[name] for name in names]),
                 dim if axis is _DIM else _axis(dim, axis),
@@ -264,7 +243,7 @@ def unpickled_backend(name: str, modules: Sequence[str]) -> Any:
     for module in modules:
         with suppress(ImportError):
             importlib.import_module(module)
-    return importlib.import_module(f"{_PACKAGE}.backend").get(name)
+    return importlib.import_module(f"{_PACKAGE}.calls.backend").get(name)
 
 
 _PACKAGE = __name__.partition(".")[0]
@@ -277,7 +256,7 @@ def _named(made: Any, op: Operation, *, method: bool) -> Callable[..., Any]:
         own = own.replace(parameters=[self, *own.parameters.values()])
     made.__name__, made.__doc__, made.__signature__ = op.name, op.doc, own
     # By these it is pickled.
-    made.__module__ = f"{_PACKAGE}.backend" if method else _PACKAGE
+    made.__module__ = f"{_PACKAGE}.calls.backend" if method else _PACKAGE
     made.__qualname__ = f"Backend.{op.name}" if method else op.name
     unscripted(made)
     found: Callable[..., Any] = made

@@ -18,7 +18,8 @@ from torch.utils.dlpack import from_dlpack
 
 from kernelzoo.errors import DeviceError, InputTypeError, OutputError
 from kernelzoo.operations import Dims, Operation, dtype_name
-from kernelzoo.operations.arguments import check_storage, plain_dim, plainer
+from kernelzoo.operations.arguments import check_storage, normalize_dim, plain_dim
+from kernelzoo.torch_private import current_stream
 
 
 class Library:
@@ -286,7 +287,7 @@ def converted(x: Any, dtype: Any) -> Any:
         raise InputTypeError(f"dtype={dtype!r} is none of {_kind(x)}: {error}") from error
 
 
-def called(
+def run(
     backend: Any,
     op: Operation,
     inputs: Sequence[Any],
@@ -301,10 +302,16 @@ def called(
     Raises InputTypeError, OutputError, DeviceError, and what a call on tensors raises.
     """
     first = inputs[0]
-    dim = dim if plain_dim(dim) else plainer(dim, op.several_axes)
+    dim = dim if plain_dim(dim) else normalize_dim(dim, op.several_axes)
     library: Any = _libraries.get(type(first))
     key: tuple[object, ...] | None = None
-    if isinstance(library, CuPy) and out is None and not backend._chosen() and plain_dim(dim) and type(variant) is str:
+    if (
+        isinstance(library, CuPy)
+        and out is None
+        and not backend._table_chosen()
+        and plain_dim(dim)
+        and type(variant) is str
+    ):
         key = (op, variant, dim, keepdim, *scalars.items())
         addresses = []
         for x in inputs:
@@ -314,13 +321,12 @@ def called(
             address = memory.ptr
             addresses.append(address)
             key += x.dtype.char, x.shape, x.strides, address % 16, memory.device_id
-        kept = backend._launches.arrays.get(key)
-        if kept is not None and type(keepdim) is bool and all(addresses):
-            at, device, results = kept
-            here = torch._C._cuda_getCurrentRawStream(device)
-            if library.current(device).ptr == here and device == backend._current_device():
-                outs = [library.empty(*result) for result in results]
-                if at(*addresses, *[made.data.ptr for made in outs]) is None:
+        cached = backend._cache.arrays.get(key)
+        if cached is not None and type(keepdim) is bool and all(addresses):
+            device = cached.device
+            if library.current(device).ptr == current_stream(device) and device == torch.cuda.current_device():
+                outs = [library.empty(*result) for result in cached.results]
+                if cached.run(*addresses, *[made.data.ptr for made in outs]) is None:
                     return outs[0] if len(outs) == 1 else tuple(outs)
     names = list(op.inputs)
     if isinstance(first, torch.Tensor):
@@ -339,13 +345,13 @@ def called(
                 f"call kernelzoo.{op.name}, which takes a backend for {kind}, or move the array"
             )
         into = None if out is None else _outs(op, out, library, first)
-        launch, made = backend._bound(op, tensors, dim, keepdim, scalars, variant, into)
+        launch, made = backend._launch(op, tensors, dim, keepdim, scalars, variant, into)
         if out is not None:
             return out
         arrays = tuple(library.array(tensor, first) for tensor in made)
         if key is not None and not any(copy for _, copy in read):
             results = [(array.shape, array.dtype) for array in arrays]
-            backend._launches.keep_arrays(key, launch, tensors[0], results)
+            backend._cache.keep_arrays(key, launch, tensors[0], results)
     return arrays[0] if len(arrays) == 1 else arrays
 
 

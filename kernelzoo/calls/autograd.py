@@ -34,9 +34,7 @@ class Call(NamedTuple):
 
     def __call__(self, *inputs: torch.Tensor, out: Any = None, seen: bool = False) -> Any:
         """The call as a user makes it: a tensor, or a tuple of them. ``seen``: torch has seen it already."""
-        if not self.scalars and len(inputs) == 1 == len(self.op.outputs):
-            return self.backend._run(self.op, *inputs, self.dim, self.keepdim, self.variant, out, seen)
-        return self.backend._call(self.op, inputs, self.dim, self.keepdim, self.scalars, self.variant, out, seen)
+        return self.backend._run(self.op, inputs, self.dim, self.keepdim, self.scalars, self.variant, out, seen)
 
     def followed(self, *inputs: torch.Tensor) -> Any:
         """The same for plain tensors of which some require a gradient. Raises GradientError."""
@@ -96,7 +94,7 @@ def gradients(call: Call, saved: Tensors, grads: Tensors) -> tuple[torch.Tensor 
 
 def _by_rule(call: Call, rule: Operation, inputs: Tensors, dim: Dims) -> Tensors:
     try:
-        return several(call.backend._call(rule, inputs, dim, False, {}, "auto", None))
+        return several(call.backend._run(rule, inputs, dim, False, {}, "auto", None))
     except UnknownNameError as error:
         raise GradientError(
             f"{call.backend.name} has no {rule.name}, which is the gradient of {call.op.name}; register one, or call "
@@ -238,7 +236,7 @@ class Ready:
         rule = rule_of(call.op)
         self.call, self.at, self.result, self.allocate = call, at, result, call.backend._allocate
         self.saves_input, self.saves_output = bool(rule.saved), "y" in rule.names
-        self.rule, self.gradient = rule.op, call.backend._call
+        self.rule, self.gradient = rule.op, call.backend._run
         plain = rule.op is not None and not (call.op.reduces and (call.keepdim or not isinstance(call.dim, int)))
         self.plain = plain and bool(call.backend.variants(rule.op.name if rule.op is not None else ""))
         names = [*rule.names, "grad"]

@@ -16,19 +16,20 @@ from typing import Any
 import torch
 from torch.overrides import handle_torch_function, has_torch_function
 
-from kernelzoo.derivatives import Call, Transformed, batched, gradients, named, one, refuse, save, several, title
+from kernelzoo.calls.autograd import Call, Transformed, batched, gradients, named, one, refuse, save, several, title
+from kernelzoo.calls.methods import constant, lookup
 from kernelzoo.errors import GradientError, InputTypeError, OutputError, UnknownNameError
-from kernelzoo.methods import constant, lookup
 from kernelzoo.operations import BUILT_IN, OPERATIONS, Dims, Operation, axes_of, dtype_name
-from kernelzoo.operations.arguments import check_storage, has_tangent, is_hidden, is_traced, is_wrapper
+from kernelzoo.operations.arguments import check_storage, has_tangent, is_traced, is_wrapper
 from kernelzoo.operations.declared import ROW
+from kernelzoo.torch_private import count_modes, is_hidden, is_profiled, is_transformed
 
 _TYPES = {bool: "bool", int: "int", float: "float", str: "str"}
 
 # --- Which way a call goes --------------------------------------------------------------------------------------------
 
 
-def called(call: Call, inputs: Sequence[Any], out: Any) -> Any:
+def dispatch(call: Call, inputs: Sequence[Any], out: Any) -> Any:
     """The results of a call of which torch must see something: a gradient, a tangent, a trace, a mode, a profile, a
     batch, a wrapper; or NotImplemented, if it need not.
 
@@ -41,7 +42,7 @@ def called(call: Call, inputs: Sequence[Any], out: Any) -> Any:
     recorded = not tracing and _is_recorded()
     if not (tracing or recorded) and has_torch_function(tensors):
         return _overridden(call, tensors, out)
-    if call.op.autocast and torch._C._is_any_autocast_enabled():
+    if call.op.autocast and torch.is_autocast_enabled("cuda"):
         for x, name in zip(tensors, call.op.inputs, strict=True):
             check_storage(x, name)
         cast = tuple(_cast(x, call.op.autocast) for x in tensors)
@@ -49,10 +50,10 @@ def called(call: Call, inputs: Sequence[Any], out: Any) -> Any:
             if out is not None:
                 raise OutputError(f"torch.autocast computes {call.op.name} in {call.op.autocast}; call it without out=")
             return call(*cast)
-    transformed = not tracing and any(map(_is_transformed, tensors))
-    seen = tracing or recorded or torch._C._len_torch_dispatch_stack() > 0 or any(map(_is_seen, tensors))
+    transformed = not tracing and any(is_transformed(x) or has_tangent(x) for x in tensors)
+    seen = tracing or recorded or count_modes() > 0 or any(map(_is_seen, tensors))
     differentiated = torch.is_grad_enabled() and any(x.requires_grad for x in tensors)
-    profiled = not (tracing or transformed or seen) and torch.autograd.profiler._is_profiler_enabled
+    profiled = not (tracing or transformed or seen) and is_profiled()
     if not (transformed or seen or differentiated or profiled):
         return NotImplemented
     if out is not None and (transformed or differentiated):
@@ -81,7 +82,7 @@ def _of_arrays(call: Call, inputs: Sequence[Any], out: Any, tracing: bool) -> An
         results = overload(call.op)(*_flat(call, inputs))
         return results if out is None else out.copy_(results)
     if not tracing:
-        return call.backend._of_arrays(call.op, inputs, call.dim, call.keepdim, call.scalars, call.variant, out)
+        return call.backend._run_on_arrays(call.op, inputs, call.dim, call.keepdim, call.scalars, call.variant, out)
     numpy = sys.modules.get("numpy")
     if numpy is None or not all(isinstance(x, numpy.ndarray) for x in inputs):
         raise InputTypeError("torch.compile sees into tensors and NumPy's arrays; pass torch.from_dlpack(x)")
@@ -139,12 +140,6 @@ def _cast(x: torch.Tensor, dtype: str) -> torch.Tensor:
     return x.to(getattr(torch, dtype)) if half and torch.is_autocast_enabled("cuda") else x
 
 
-def _is_transformed(x: torch.Tensor) -> bool:
-    """Whether a tensor belongs to a transform of ``torch.func``, or has a tangent."""
-    known = torch._C._functorch
-    return (known.is_functorch_wrapped_tensor(x) and not known.is_functionaltensor(x)) or has_tangent(x)
-
-
 def _is_recorded() -> bool:
     """Whether ``make_fx`` or ``torch.export`` traces, maybe before torch dispatches: then in a mode of functions."""
     tracer = sys.modules.get("torch.fx.experimental.proxy_tensor")
@@ -153,7 +148,7 @@ def _is_recorded() -> bool:
 
 def _is_seen(x: torch.Tensor) -> bool:
     """Whether someone sees what torch's dispatcher does with a tensor, and not what a kernel does with its memory."""
-    return torch._C._functorch.is_functionaltensor(x) or is_hidden(x) or is_wrapper(x) or x.is_meta
+    return is_hidden(x) or is_wrapper(x) or x.is_meta
 
 
 def _dispatched(call: Call, tensors: list[torch.Tensor]) -> Any:

@@ -1,0 +1,311 @@
+"""One call of a backend: checks, binds and launches it; and the fast path of a repeated call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.overrides import has_torch_function
+
+from kernelzoo import operations, registry, tables
+from kernelzoo.calls.launch_cache import LaunchCache
+from kernelzoo.calls.methods import Undeclared, constant, function_of, lookup, method_of, pickled, unscripted
+from kernelzoo.device import on_device_of
+from kernelzoo.errors import BackendUnavailableError, DeviceError, RegistrationError, UnknownNameError
+from kernelzoo.interrupts import uninterrupted
+from kernelzoo.launch import Bind, Launch
+from kernelzoo.operations import Dims, Operation
+from kernelzoo.operations.arguments import needs_torch_dispatch, normalize_dim, plain_dim, without_storage
+from kernelzoo.torch_private import allocator, carries_tangents, is_watched
+
+if TYPE_CHECKING:
+    from kernelzoo.signatures import Operations
+else:
+    Operations = object  # the methods of operations come with them
+
+
+class Backend(Operations):
+    """The operations in one kernel language; ``kernelzoo.get(name)`` makes it.
+
+    Every method takes a dense torch tensor of any rank and any strides on one of :attr:`devices`, never changes it,
+    runs on the caller's current stream without synchronising, and returns a contiguous tensor (or ``out``).
+    ``variant`` names the algorithm; ``"auto"`` chooses one for the problem and takes every legal input. An array of
+    NumPy, CuPy, Numba or JAX, or of any library with DLPack, is read in place, and the result is one of that library.
+    ``axis`` is another name of ``dim``, ``keepdims`` of ``keepdim``. A backend is pickled by its name.
+
+    Errors: UnknownNameError (variant), InputTypeError, AxisError, DeviceError, GradientError, OutputError,
+    UnsupportedProblemError (a named variant only).
+
+    >>> import torch, kernelzoo
+    >>> backend = kernelzoo.get("torch")
+    >>> backend.variants("min")
+    ('auto', 'compile', 'eager')
+    >>> backend.softmax(torch.zeros(2, 2), dim=0, variant="eager")
+    tensor([[0.5000, 0.5000],
+            [0.5000, 0.5000]])
+    """
+
+    def __init__(self, language: registry.Language) -> None:
+        for name in operations.OPERATIONS:
+            if name in operations.BUILT_IN:
+                operations.OPERATIONS[name]  # torch.compile finds no method that is not there yet
+            elif name not in vars(Backend):
+                setattr(Backend, name, Undeclared(name))
+        self.name = language.name
+        self.devices = language.devices
+        """Device types that this backend takes on this machine, such as ``("cuda",)``."""
+        self.emulator = language.emulator
+        """What runs the kernels in place of a device (an interpreter, a simulator), or "". Never to be timed."""
+        self.on_host = language.devices == ("cpu",) and not language.emulator
+        """Whether it takes tensors on the host alone."""
+        self._binds, self._check = language.binds, language.check
+        self._cache = LaunchCache(self)
+        self._find = self._cache.find
+        self._allocate = allocator("cpu" if self.on_host else "cuda")
+        self._table_chosen, self._follows = tables.chosen.get, torch.is_grad_enabled
+        self._wrote = torch.autograd.graph.increment_version
+        self._is_compiling = torch.compiler.is_dynamo_compiling  # and not while exporting, which runs what is here
+
+    def __repr__(self) -> str:
+        return f"<kernelzoo backend {self.name!r} on {', '.join(self.devices)}>"
+
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+        return pickled(self.name, self._binds)
+
+    def variants(self, op: str) -> tuple[str, ...]:
+        """Names of the variants of one operation, sorted. Raises UnknownNameError."""
+        registry.known_op(op)
+        return tuple(sorted(variant for known, variant in list(self._binds) if known == op))
+
+    def _run(
+        self,
+        op: Operation,
+        inputs: tuple[Any, ...],
+        dim: Dims,
+        keepdim: bool,
+        scalars: Mapping[str, Any],
+        variant: str,
+        out: Any,
+        seen: bool = False,
+    ) -> Any:
+        """A call of an operation: its output, or a tuple of them. ``seen``: torch has seen it already."""
+        if self._is_compiling():
+            return self._dispatch(op, inputs, dim, keepdim, scalars, variant, out)
+        watched = not seen and (is_watched() or has_torch_function(inputs))
+        given = () if out is None else tuple(out) if isinstance(out, list | tuple) else (out,)
+        # A launch that was bound with a table of ``tables.using`` is not kept.
+        cacheable = not (watched or self._table_chosen() or (seen and carries_tangents()))
+        if cacheable:
+            cached, addresses = self._find(op, inputs, given, dim, keepdim, scalars, variant)
+            if cached is not None and addresses:
+                if cached.differentiable is not None and self._follows():
+                    return cached.differentiable(*inputs)
+                outs = given
+                for result in cached.results:
+                    outs += (self._allocate(*result),)
+                    addresses.append(outs[-1].data_ptr())
+                if cached.run(*addresses) is None:
+                    if given:
+                        self._wrote(given)
+                        return out
+                    return outs[0] if len(outs) == 1 else outs
+        return self._bind(op, inputs, dim, keepdim, scalars, variant, out, seen, watched, cacheable)
+
+    def _bind(
+        self,
+        op: Operation,
+        inputs: tuple[Any, ...],
+        dim: Dims,
+        keepdim: bool,
+        scalars: Mapping[str, Any],
+        variant: str,
+        out: Any,
+        seen: bool,
+        watched: bool,
+        cacheable: bool,
+    ) -> Any:
+        """The same where no launch is cached."""
+        told = dim, keepdim, scalars, variant
+        if not plain_dim(dim) and plain_dim(plain := normalize_dim(dim, op.several_axes)):
+            return self._run(op, inputs, plain, *told[1:], out, seen)
+        if not watched and not all(isinstance(x, torch.Tensor) for x in inputs):
+            return self._run_on_arrays(op, inputs, *told, out)
+        if watched or (not seen and needs_torch_dispatch(inputs)):
+            found = self._dispatch(op, inputs, *told, out)
+            if found is not NotImplemented:
+                return found
+        given = () if out is None else tuple(out) if isinstance(out, list | tuple) else (out,)
+        key = self._cache.key(op, inputs, given, *told) if cacheable else None
+        if key in self._cache.copied and not any(map(without_storage, inputs)):
+            return self._run(op, tuple(x.contiguous() for x in inputs), *told, out, seen)
+        launch, outs = self._launch(op, inputs, *told, out)
+        if key is not None:
+            self._cache.keep(key, inputs, given, scalars, launch, outs)
+        return out if out is not None else outs[0] if len(outs) == 1 else outs
+
+    def _dispatch(self, op: Operation, inputs: tuple[Any, ...], dim: Dims, *told: Any) -> Any:
+        """A call of which torch must see something; NotImplemented, if it need not."""
+        from kernelzoo.calls import autograd, torch_library  # a tenth of a second's work at first, and few need it
+
+        keepdim, scalars, variant, out = told
+        dim = dim if plain_dim(dim) else normalize_dim(dim, op.several_axes)
+        call = autograd.Call(self, op, dim, keepdim, dict(scalars), variant)
+        return torch_library.dispatch(call, inputs, out)
+
+    def _run_on_arrays(self, op: Operation, inputs: tuple[Any, ...], *told: Any) -> Any:
+        """A call on arrays of another library than torch."""
+        from kernelzoo.calls import arrays
+
+        return arrays.run(self, op, inputs, *told)
+
+    def _launch(
+        self,
+        op: Operation,
+        inputs: tuple[Any, ...],
+        dim: Dims,
+        keepdim: bool,
+        scalars: Mapping[str, Any],
+        variant: str,
+        out: Any,
+    ) -> tuple[Launch | None, tuple[Any, ...]]:
+        """Check, bind and launch a call: the launch, and the outputs."""
+        bind = self._binds.get((op.name, variant)) if isinstance(variant, str) else None
+        if bind is None:
+            variant, bind = self._only_variant(op, variant)
+        args = op.arguments(inputs, dim, keepdim, scalars)
+        self._check(*args.inputs)
+        outs = op.allocate(args) if out is None else op.outputs_of(out, args)
+        launch = None
+        if any(tensor.numel() for tensor in outs):
+            with on_device_of(args.x):
+                launch = op.launch(partial(registry.launch_of, f"{self.name}/{op.name}/{variant}", bind), args, outs)
+                launch()
+        if out is not None:
+            self._wrote(outs)
+        return launch, outs
+
+    def _only_variant(self, op: Operation, variant: str) -> tuple[str, Bind]:
+        """What ``auto`` means where there is one variant alone. Raises UnknownNameError."""
+        known = self.variants(op.name)
+        if variant != "auto" or len(known) != 1:
+            raise UnknownNameError(f"{self.name} {op.name} variant", variant, known)
+        return known[0], self._binds[op.name, known[0]]
+
+
+@unscripted
+def get(name: str) -> Backend:
+    """The backend of that name, loaded on first use and kept. Safe from several threads.
+
+    Raises UnknownNameError, or BackendUnavailableError with the reason and the remedy if it can't run here.
+
+    >>> import kernelzoo
+    >>> kernelzoo.get("torch").name
+    'torch'
+    """
+    backend = _backends.get(name)
+    if backend is None:
+        _load(name)
+        backend = _kept(_backends, name, getattr(_loaded, name))
+    return backend
+
+
+def _kept(table: dict[Any, Backend], key: Any, backend: Backend) -> Backend:
+    """Keep a backend in a table, unless torch.compile traces this: its code is for the table as it was."""
+    if not torch.compiler.is_dynamo_compiling():
+        table[key] = backend
+    return backend
+
+
+@constant
+def _load(name: str) -> bool:
+    """Put a backend into ``_loaded``: True, since an object is no constant to torch.compile."""
+    if name not in vars(_loaded):
+        with uninterrupted():  # what stops half-way through the imports of a language can't be imported again
+            language = registry.language(name)
+        vars(_loaded).setdefault(name, Backend(language))
+    return True
+
+
+@unscripted
+def best(op: str, x: torch.Tensor) -> Backend:
+    """The best backend for an operation on the device of a tensor or an array that can run here.
+
+    Raises InputTypeError, DeviceError.
+    """
+    try:
+        device = "cuda" if x.is_cuda is True else "cpu" if x.is_cpu is True else ""  # quicker than its text
+    except AttributeError:
+        device = ""
+    if not device:
+        from kernelzoo.calls import arrays, torch_library
+
+        device = arrays.device_type(x)
+        if not device:  # before torch.fx runs what it traces here
+            return torch_library.Recorded(function)  # type: ignore[return-value]
+    backend = _best.get((op, device))
+    return _kept(_best, (op, device), get(_best_name(op, device))) if backend is None else backend
+
+
+@constant
+def _best_name(op: str, device: str) -> str:
+    if device == "cuda" and device not in get(registry.BASELINE).devices:  # it is a fake tensor's
+        device = "meta"
+    refusals = []
+    for name in registry.preferred(op, device):
+        try:
+            backend = get(name)
+        except BackendUnavailableError as error:
+            refusals.append(error)
+            continue
+        if (device == "meta" or device in backend.devices) and backend.variants(op):
+            return name
+    raise DeviceError(
+        f"no backend has a {op} that can take a tensor on {device}: "
+        + ("; ".join(map(str, refusals)) or "none is written for it")
+    )
+
+
+functions: dict[str, Callable[..., Any]] = {}
+"""The public function of each operation, by name: its call by the best backend."""
+
+
+def _declared(op: Operation) -> None:
+    """Give backends the method of an operation, and make its function. Raises RegistrationError for a name that is
+    taken."""
+    taken = vars(Backend).get(op.name)
+    if taken is not None and not isinstance(taken, Undeclared) and op.name not in functions:
+        raise RegistrationError(f"an operation can't be called {op.name!r}, as a backend has an attribute of that name")
+    setattr(Backend, op.name, method_of(op))
+    functions[op.name] = function_of(op, best)
+
+
+def function(name: str) -> Callable[..., Any]:
+    """The public function of an operation; see :data:`functions`. Raises KeyError."""
+    operations.OPERATIONS[name]
+    return functions[name]
+
+
+_backends: dict[str, Backend] = {}
+_loaded = SimpleNamespace()
+"""The same by attribute, which torch.compile looks up when it is asked for."""
+_best: dict[tuple[str, str], Backend] = {}
+
+
+def _forget(name: str) -> None:
+    """Forget the launches of a replaced implementation."""
+    _best.clear()
+    backend = _backends.get(name)
+    if backend is not None:
+        backend._cache.forget()
+
+
+registry.on_change.append(_forget)
+lookup.append(lambda name: _backends.get(name) or (_load(name) and getattr(_loaded, name)))  # torch.compile may trace
+for _name in operations.BUILT_IN:
+    setattr(Backend, _name, Undeclared(_name))
+for _op in list(operations.declared.values()):
+    _declared(_op)
+operations.on_declared.append(_declared)

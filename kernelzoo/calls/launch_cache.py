@@ -1,0 +1,266 @@
+"""The launches that a backend keeps, by all that they depend on except addresses: a repeated call binds nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias, TypeGuard
+
+import torch
+
+from kernelzoo.launch import Copied, Launch, Movable, OnStreams, WithWorkspace
+from kernelzoo.operations import Dims, Operation
+from kernelzoo.operations.arguments import plain_dim
+from kernelzoo.storages import span
+from kernelzoo.torch_private import is_jit_traced, make_tensor_guard
+
+Key: TypeAlias = "tuple[object, ...]"
+Result: TypeAlias = "tuple[tuple[int, ...], tuple[int, ...], torch.dtype]"
+"""Shape, strides and dtype of an output."""
+
+MAX_LAUNCHES = 4096
+"""Launches that a backend keeps. A program that needs more starts again with none."""
+
+MAX_WORKSPACE_BYTES = 2**26
+"""Bytes of workspaces that it keeps with them; likewise. One has some KB."""
+
+
+@dataclass(slots=True, eq=False)
+class CachedLaunch:
+    """A launch on any addresses, and the call that it is for."""
+
+    variant: str
+    dim: Dims
+    keepdim: bool
+    scalars: Mapping[str, Any]
+    guard: Callable[..., bool]
+    """Whether tensors have the dtypes, devices, shapes and strides of that call's."""
+    offsets: list[int]
+    """Addresses of the tensors modulo 16."""
+    spans: list[int]
+    """Bytes from the first element of each tensor to the end of its last."""
+    device: int | None
+    """Index of the GPU; None where there is no other."""
+    run: Callable[..., bool | None]
+    """Launches on addresses. It returns True, and has launched nothing, where the call must be bound anew."""
+    results: tuple[Result, ...]
+    """The outputs to allocate; none where they are the caller's."""
+    places: list[bool | None]
+    """How the caller's outputs lie to the other tensors; see ``relative_places``."""
+    differentiable: Callable[..., Any] | None
+    """The same call for inputs that require a gradient."""
+    following: CachedLaunch | None = None
+    """What the call after one like it used, the last time."""
+
+    def addresses(self, tensors: Sequence[torch.Tensor]) -> list[int]:
+        """The addresses of such tensors, if the launch can run on them as they lie; else none."""
+        found = []
+        for i, x in enumerate(tensors):  # zip() takes as long as all the rest
+            address, storage = x.data_ptr(), x.untyped_storage()
+            # A view into a storage that was freed has an address too, of a few bytes; and len() looks up no attribute.
+            if not address or address % 16 != self.offsets[i]:
+                return []
+            if address + self.spans[i] > storage.data_ptr() + len(storage):
+                return []
+            found.append(address)
+        if self.places and relative_places(found, self.spans) != self.places:
+            return []
+        return found if self.device is None or self.device == torch.cuda.current_device() else []
+
+
+@dataclass(slots=True, eq=False)
+class CachedArrays:
+    """A launch on any addresses for arrays of another library: its device, and each result as that library has it."""
+
+    run: Callable[..., bool | None]
+    device: int
+    results: list[tuple[Any, Any]]
+
+
+class LaunchCache:
+    """The cached launches of one backend."""
+
+    def __init__(self, backend: Any) -> None:
+        self.arrays: dict[Key, CachedArrays] = {}
+        self.copied: set[Key] = set()
+        """Keys of layouts that are copied. Their copies have launches that can be cached."""
+        self._launches: dict[Key, CachedLaunch] = {}
+        self._expected: dict[tuple[Operation, int], CachedLaunch] = {}
+        """Of an operation and so many outputs of the caller: what the next call is likely to use, which is what came
+        after the call before it the last time. So layouts in turn, as the layers of a model have them, need no key."""
+        self._previous: dict[tuple[Operation, int], CachedLaunch] = {}
+        """The same: what the call before used."""
+        self._workspace_bytes = 0
+        self._backend, self._on_host, self._tensor = backend, backend.on_host, torch.Tensor
+
+    def find(
+        self,
+        op: Operation,
+        inputs: tuple[Any, ...],
+        outs: tuple[Any, ...],
+        dim: Dims,
+        keepdim: bool,
+        scalars: Mapping[str, Any],
+        variant: str,
+    ) -> tuple[CachedLaunch | None, list[int]]:
+        """The launch for a call and the addresses of its tensors; no addresses if there is none. ``outs``: the
+        caller's."""
+        tensors, place = inputs + outs, (op, len(outs))
+        cached = self._expected.get(place)
+        if cached is not None and variant is cached.variant and dim is cached.dim and keepdim is cached.keepdim:
+            dense = scalars == cached.scalars
+            for x in tensors:  # of a nested tensor, the guard would end the process
+                dense = dense and isinstance(x, self._tensor) and not x.is_nested
+            if dense and cached.guard(*tensors) and (addresses := cached.addresses(tensors)):
+                if cached.following is not cached:
+                    self._expect(place, cached)
+                return cached, addresses
+        return self._find_by_key(op, inputs, outs, dim, keepdim, scalars, variant)
+
+    def _find_by_key(self, op: Operation, inputs: Any, outs: Any, *told: Any) -> tuple[CachedLaunch | None, list[int]]:
+        key = self.key(op, inputs, outs, *told)
+        cached = None if key is None else self._launches.get(key)
+        if cached is None:
+            return None, []
+        tensors = inputs + outs
+        if not cached.guard(*tensors):  # it was made in another of torch's modes
+            cached.guard = make_tensor_guard(*tensors)
+        self._expect((op, len(outs)), cached)
+        return cached, cached.addresses(tensors)
+
+    def _expect(self, place: tuple[Operation, int], cached: CachedLaunch) -> None:
+        """Note what a call used, and with it what the next one is likely to use."""
+        previous = self._previous.get(place)
+        if previous is not None:
+            previous.following = cached
+        self._previous[place] = cached
+        self._expected[place] = cached.following or cached
+
+    def key(
+        self,
+        op: Operation,
+        inputs: tuple[Any, ...],
+        outs: tuple[Any, ...],
+        dim: Dims,
+        keepdim: bool,
+        scalars: Mapping[str, Any],
+        variant: str,
+    ) -> Key | None:
+        """All that a launch depends on except the addresses. None for a call that is not cached: tensors that are not
+        plain, on another kind of device, or in need of a check that the key can't replace."""
+        if not plain_dim(dim) or type(variant) is not str or type(keepdim) is not bool or is_jit_traced():
+            return None
+        casts = bool(op.autocast) and torch.is_autocast_enabled("cuda")
+        found: list[object] = [op, variant, dim, keepdim, *scalars.items()]
+        try:
+            for x in inputs + outs:
+                kind, gradient = type(x), x.requires_grad
+                if kind is not self._tensor and kind is not torch.nn.Parameter:
+                    return None
+                if ((device := x.get_device()) < 0) is not self._on_host or x.is_neg() or not (at := x.data_ptr()):
+                    return None
+                if (casts and x.itemsize == 2) or (gradient and outs):
+                    return None
+                found += kind, gradient, x.dtype, x.shape, x.stride(), at % 16, device
+            hash(key := tuple(found))
+        except (AttributeError, RuntimeError, TypeError):  # no tensor; a sparse one; one in torch.vmap; an odd scalar
+            return None
+        return key
+
+    def keep(
+        self,
+        key: Key,
+        inputs: tuple[torch.Tensor, ...],
+        given: tuple[torch.Tensor, ...],
+        scalars: Mapping[str, Any],
+        launch: Launch | None,
+        outs: tuple[torch.Tensor, ...],
+    ) -> None:
+        """Keep the launch of a call for its key, if it can run on other addresses. ``given``: outputs of the caller."""
+        if not _is_movable(launch):
+            if isinstance(launch, Copied) and not given and len(self.copied) < MAX_LAUNCHES:
+                self.copied.add(key)
+            return
+        op, variant, dim, keepdim, *_ = key
+        tensors = inputs + given
+        addresses, spans = [x.data_ptr() for x in tensors], [span(x) for x in tensors]
+        places = relative_places(addresses, spans) if given else []
+        if None in places:
+            return
+        before = self._launches.get(key)
+        run = self._movable(launch, inputs[0], before.run if before is not None else None)
+        results = () if given else tuple((tuple(out.shape), out.stride(), out.dtype) for out in outs)
+        call = None if given else self._differentiable(op, inputs, dim, keepdim, dict(scalars), variant, run, results)
+        cached = CachedLaunch(
+            variant,  # type: ignore[arg-type]  # the key has no types
+            dim,  # type: ignore[arg-type]
+            keepdim,  # type: ignore[arg-type]
+            dict(scalars),
+            make_tensor_guard(*tensors),
+            [address % 16 for address in addresses],
+            spans,
+            None if self._on_host or torch.cuda.device_count() <= 1 else inputs[0].get_device(),
+            run,
+            results,
+            places,
+            call,
+        )
+        self._launches[key] = cached
+        self._expect((op, len(given)), cached)  # type: ignore[arg-type]
+
+    def keep_arrays(self, key: Key, launch: Launch | None, x: torch.Tensor, results: list[tuple[Any, Any]]) -> None:
+        """Keep the launch of a call on arrays, of which x is the first as a tensor."""
+        if _is_movable(launch):
+            before = self.arrays.get(key)
+            run = self._movable(launch, x, before.run if before is not None else None)
+            self.arrays[key] = CachedArrays(run, x.get_device(), results)
+
+    def _differentiable(self, op: Any, inputs: Sequence[torch.Tensor], *told: Any) -> Callable[..., Any] | None:
+        """The call by which inputs that require a gradient get one; None if none does."""
+        if not any(x.requires_grad for x in inputs):
+            return None
+        from kernelzoo.calls.autograd import Call, Ready
+
+        *said, run, results = told
+        call = Call(self._backend, op, *said)
+        straight = op.gradient and len(inputs) == 1 == len(results) and not call.scalars
+        return Ready(call, run, results[0]).function() if straight else call.followed
+
+    def _movable(self, launch: Movable, x: torch.Tensor, before: Any) -> Callable[..., bool | None]:
+        """What launches on any addresses; one with a workspace on the streams it was bound on."""
+        own = _own_bytes(launch)
+        if len(self._launches) + len(self.arrays) >= MAX_LAUNCHES or self._workspace_bytes + own > MAX_WORKSPACE_BYTES:
+            self.forget()
+        self._workspace_bytes += own
+        if not isinstance(launch, WithWorkspace) or self._on_host:  # where one call ends before the next begins
+            return launch.at
+        at = before if isinstance(before, OnStreams) else OnStreams(x.get_device())
+        at.keep(launch)
+        return at
+
+    def forget(self) -> None:
+        """Keep no launch."""
+        self._workspace_bytes = 0
+        tables: tuple[Any, ...] = (self._launches, self._expected, self._previous, self.arrays, self.copied)
+        for table in tables:
+            table.clear()
+
+
+def _is_movable(launch: Launch | None) -> TypeGuard[Movable]:
+    """Whether a launch can run on other addresses, and has little memory of its own."""
+    return isinstance(launch, Movable) and _own_bytes(launch) <= MAX_WORKSPACE_BYTES
+
+
+def _own_bytes(launch: Movable) -> int:
+    return sum(tensor.nbytes for tensor in launch.workspace) if isinstance(launch, WithWorkspace) else 0
+
+
+def relative_places(addresses: Sequence[int], spans: Sequence[int]) -> list[bool | None]:
+    """Of each tensor to each before it: True where both begin at one address, False where they have no memory in
+    common, None where they may."""
+    found: list[bool | None] = []
+    for i, at in enumerate(addresses):
+        for j in range(i):
+            apart = at >= addresses[j] + spans[j] or addresses[j] >= at + spans[i]
+            found.append(False if apart else True if at == addresses[j] else None)
+    return found
