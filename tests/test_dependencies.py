@@ -18,7 +18,7 @@ from kernelzoo import errors, packages
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 EXTRAS = PROJECT["project"]["optional-dependencies"]
-ASKED = [
+PROBES = [
     Requirement(text)
     for texts in (
         PROJECT["project"]["dependencies"],
@@ -91,7 +91,7 @@ def test_without_the_metadata_no_version_is_refused(monkeypatch: pytest.MonkeyPa
     assert packages.requirement("triton", "triton") == "triton" and packages.unfit("triton", "1.0", "triton") == ""
 
 
-@pytest.mark.parametrize("asked", ASKED, ids=str)
+@pytest.mark.parametrize("asked", PROBES, ids=str)
 def test_every_range_holds_what_is_pinned(asked: Requirement) -> None:
     pinned = {normal(name): version for name, version in PINNED.items()}
     if asked.name not in ELSEWHERE:

@@ -8,9 +8,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kernelzoo.calls.backend import get
-from kernelzoo.check.asking import ask_again
 from kernelzoo.check.bits import bits, poison_like
 from kernelzoo.check.case import Case, Inputs
+from kernelzoo.check.dependence_probe import probe_all_elements
 from kernelzoo.errors import BackendUnavailableError, ContractError
 from kernelzoo.launch import Launch
 from kernelzoo.operations import OPERATIONS, Arguments, Operation
@@ -99,7 +99,7 @@ def check_on(implementation: Implementation, case: Case, inputs: Inputs) -> None
     # By now the layout is known, and a backend may take a shorter way on a GPU: other memory, the same bits.
     if args.x.is_cuda and not _same(call(case.inputs(str(args.x.device))), first):
         raise ContractError("the same values elsewhere in memory gave other bits", "not repeatable")
-    ask_again(operation, args, launch, outs)
+    probe_all_elements(operation, args, launch, outs)
     _check_inputs(operation, inputs, before)
     _check_in_place(implementation, case, inputs, first)
 

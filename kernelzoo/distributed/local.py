@@ -10,8 +10,8 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from kernelzoo.calls import backend as backends
 from kernelzoo import registry, tables
+from kernelzoo.calls import backend as backends
 from kernelzoo.device import on_device_of
 from kernelzoo.launch import Movable, WithWorkspace
 

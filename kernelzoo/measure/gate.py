@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from kernelzoo import operations, registry
-from kernelzoo.check.asking import ask_again
 from kernelzoo.check.bits import bits, poison_like
+from kernelzoo.check.dependence_probe import probe_all_elements
 from kernelzoo.check.special import special_rows
 from kernelzoo.device import on_device_of
 from kernelzoo.errors import ContractError, LaunchError, retold
@@ -127,7 +127,7 @@ class Gate:
             self._check_again(launches[0])
             self._check_guards(implementation)
             args = self.problem.arguments(self._inputs)
-            ask_again(self.problem.operation, args, launches[0], self._outs, self._generator)
+            probe_all_elements(self.problem.operation, args, launches[0], self._outs, self._generator)
             self._check_one_element(launches[0], special)
             if self._x.is_cuda:
                 self._check_stream(launches[0], special)

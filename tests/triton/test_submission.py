@@ -10,7 +10,7 @@ from triton.backends.nvidia.driver import CudaLauncher
 
 from kernelzoo.kernels.shared.jit import submission
 
-ASKED = {
+PROBES = {
     "num_ctas": 1,
     "global_scratch_size": 0,
     "global_scratch_align": 1,
@@ -35,7 +35,7 @@ def refuses(self: Any, *args: Any) -> None:
 def launcher(kind: type, **attributes: Any) -> tuple[Any, list[tuple[Any, ...]]]:
     """One that was not made by compiling a kernel, and what its launch has been given."""
     made, given = kind.__new__(kind), []
-    for name, value in {**ASKED, **attributes, "launch": lambda *args: given.append(args)}.items():
+    for name, value in {**PROBES, **attributes, "launch": lambda *args: given.append(args)}.items():
         setattr(made, name, value)
     return made, given
 

@@ -14,14 +14,14 @@ from kernelzoo.operations.sampling import places
 if TYPE_CHECKING:
     import torch
 
-ASKED = 128
+PROBES = 128
 """Elements of long rows, one after the other each of which decides a row: with a fiftieth of them unread, 128 places at
 random pass in 8 of 100 cases, and one in each 128th part of a row never does if what is unread is in one piece."""
 
 _LONG = 2**19
 
 
-def ask_again(
+def probe_all_elements(
     operation: Operation,
     args: Arguments,
     launch: Launch,
@@ -51,7 +51,7 @@ def ask_again(
     most = x.amin(args.dims, keepdim=True) if low else x.amax(args.dims, keepdim=True)
     decisive = ~most if is_bool else most - 1 if low else most + 1
     generator = generator or torch.Generator(x.device).manual_seed(x.numel())
-    count = -(-(ASKED // 8 if operation.rounds else ASKED) // rows)
+    count = -(-(PROBES // 8 if operation.rounds else PROBES) // rows)
     for i in range(count):
         place = places(x, args.dims, generator, (i, count))
         before = x[place]
