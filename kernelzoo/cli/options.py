@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from kernelzoo import operations, registry
-from kernelzoo.cli import complete, meant, output
+from kernelzoo.cli import complete, output, suggest
 from kernelzoo.definitions.files import read
 from kernelzoo.errors import KernelZooError, UnknownNameError
 from kernelzoo.operations import OPERATIONS
@@ -364,7 +364,7 @@ def choose(known: Iterable[str], patterns: Sequence[str], ops: Sequence[str] = (
         if ops:
             found = [id for id in found if id.split("/")[1] in ops]
         if not found:
-            raise OptionError(meant.unknown(pattern, ids, ops))
+            raise OptionError(suggest.unknown(pattern, ids, ops))
         chosen += [id for id in found if id not in chosen]
     return tuple(chosen)
 
