@@ -12,7 +12,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from kernelzoo.cli import options, output
-from kernelzoo.cli.suspicions import Machine, Suspicion, suspicions
+from kernelzoo.cli.diagnostics import Machine, Suspicion, suspicions
 from kernelzoo.terminal import width, wrapped
 
 _PACKAGES = re.compile(

@@ -11,8 +11,8 @@ from running_here import OURS
 from kernelzoo import registry, tables
 from kernelzoo.cli import doctor, probe
 from kernelzoo.cli.availability import launch_tables
+from kernelzoo.cli.diagnostics import Machine, suspicions
 from kernelzoo.cli.doctor import packages
-from kernelzoo.cli.suspicions import Machine, suspicions
 
 QUIET = {"OMP_WAIT_POLICY": "PASSIVE"}
 GPU = {"name": "a GPU", "memory_bytes": 80 * 2**30, "free_bytes": 79.5 * 2**30}
