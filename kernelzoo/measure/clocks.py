@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import torch
 
     from kernelzoo.launch import Launch
-    from kernelzoo.measure.gate_stir import Probe
+    from kernelzoo.measure.input_mutation import Probe
 
 
 OF_CALLS = ("call", "submit")

@@ -32,7 +32,7 @@ from kernelzoo.measure.gate_memory import (
     same,
     wait,
 )
-from kernelzoo.measure.gate_stir import Stirring
+from kernelzoo.measure.input_mutation import InputMutation
 from kernelzoo.measure.problems import Problem
 from kernelzoo.operations.declared import ROW
 
@@ -85,7 +85,7 @@ class Gate:
             self._first = tuple(map(torch.empty_like, self._outs))
             self._fresh = self._draw(generator)
             self._plain: list[_Fresh] | None = None
-            self.stirring = Stirring(problem, self._batches, generator, self.seed)
+            self.stirring = InputMutation(problem, self._batches, generator, self.seed)
         self._metadata = [(t, metadata(t), t.data) for one in self.sets for half in one for t in half]
 
     def admit(self, implementation: registry.Implementation, *, special: bool = True) -> Admitted:

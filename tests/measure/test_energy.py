@@ -15,7 +15,7 @@ from kernelzoo import measure, registry
 from kernelzoo.measure import energy, record
 from kernelzoo.measure.clocks import WallClock
 from kernelzoo.measure.energy import Energy, EnergyError, Meter
-from kernelzoo.measure.gate_stir import Stirring
+from kernelzoo.measure.input_mutation import InputMutation
 
 WATTS, LAUNCH, LAUNCHES = 500.0, 20e-6, 211
 PROBLEM = measure.Problem("softmax", (64, 96), "float32", -1)
@@ -226,12 +226,12 @@ def on_machine(monkeypatch: pytest.MonkeyPatch) -> Callable[[Machine], list[str]
             def end(self) -> float:
                 return 211 * LAUNCH
 
-        def hold(stirring: Stirring) -> None:
+        def hold(stirring: InputMutation) -> None:
             steps.append("held")
             held(stirring)
 
-        held = Stirring.hold
-        monkeypatch.setattr(Stirring, "hold", hold)
+        held = InputMutation.hold
+        monkeypatch.setattr(InputMutation, "hold", hold)
         monkeypatch.setattr(energy, "Replays", Replays)
         return steps
 

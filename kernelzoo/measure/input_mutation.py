@@ -1,4 +1,4 @@
-"""Stirring: something in what is to be timed is changed before each turn, and is what is checked after it.
+"""InputMutation: something in what is to be timed is changed before each turn, and is what is checked after it.
 
 No launch is for show: whichever a kernel leaves out, or serves from what it has kept, stale or poisoned results stay.
 """
@@ -77,7 +77,7 @@ class Probe:
             value.zero_()
 
 
-class Stirring:
+class InputMutation:
     """Changes the sets of these batches, which then hold what is right for the changed ones."""
 
     def __init__(self, problem: Problem, batches: Sequence[Batch], generator: torch.Generator, seed: int) -> None:
