@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from kernelzoo import operations, registry
 from kernelzoo.errors import ContractError, KernelZooError
 from kernelzoo.launch import Launch, void
+from kernelzoo.measure.buffers import Set
 from kernelzoo.measure.clocks import DeviceClock, WallClock
-from kernelzoo.measure.gate_memory import Set
 
 if TYPE_CHECKING:
     import torch

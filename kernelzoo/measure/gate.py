@@ -17,7 +17,7 @@ from kernelzoo.check.dependence_probe import probe_all_elements
 from kernelzoo.check.special import special_rows
 from kernelzoo.device import on_device_of
 from kernelzoo.errors import ContractError, LaunchError, retold
-from kernelzoo.measure.gate_memory import (
+from kernelzoo.measure.buffers import (
     Batch,
     Guarded,
     Index,

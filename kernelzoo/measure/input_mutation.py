@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from kernelzoo.check.bits import poison_like
 from kernelzoo.errors import ContractError, retold
-from kernelzoo.measure.gate_memory import Batch, Index, equal, shared_inputs, wait
+from kernelzoo.measure.buffers import Batch, Index, equal, shared_inputs, wait
 from kernelzoo.measure.problems import Problem
 from kernelzoo.operations import Bounds
 from kernelzoo.operations.declared import ROW

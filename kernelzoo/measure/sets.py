@@ -6,8 +6,8 @@ import random
 from typing import TYPE_CHECKING
 
 from kernelzoo.device import free_memory, no_room
+from kernelzoo.measure.buffers import Set, shared_inputs
 from kernelzoo.measure.clocks import Clock
-from kernelzoo.measure.gate_memory import Set, shared_inputs
 from kernelzoo.measure.problems import Problem
 
 if TYPE_CHECKING:

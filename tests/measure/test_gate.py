@@ -17,8 +17,8 @@ from kernelzoo.check.special import special_rows
 from kernelzoo.errors import BackendUnavailableError, UnsupportedProblemError
 from kernelzoo.launch import void
 from kernelzoo.measure import Problem
+from kernelzoo.measure.buffers import Set
 from kernelzoo.measure.gate import Gate
-from kernelzoo.measure.gate_memory import Set
 from kernelzoo.registry import Bind, Implementation, Launch
 
 CPU = torch.device("cpu")

@@ -15,7 +15,7 @@ from registered import forget
 
 import kernelzoo
 from kernelzoo import measure
-from kernelzoo.measure import Problem, gate_memory
+from kernelzoo.measure import Problem
 from kernelzoo.measure.clocks import WallClock
 from kernelzoo.measure.gate import Gate
 from kernelzoo.measure.guard import Guard, _doubted
@@ -46,12 +46,12 @@ REPLACED: dict[str, tuple[Callable[[], object], str]] = {
     "random numbers": (lambda: setattr(torch, "randn", lie), "torch.randn"),
     "the gate": (lambda: setattr(Gate, "admit", lie), "kernelzoo.measure.gate.Gate.admit"),
     "the gate's code": (recoded, "the code of kernelzoo.measure.gate.Gate.check_timed"),
-    "a helper": (lambda: setattr(gate_memory, "same", lie), "kernelzoo.measure.gate_memory.same"),
+    "a helper": (lambda: setattr(gate_memory, "same", lie), "kernelzoo.measure.buffers.same"),
     "the reference": (lambda: setattr(Operation, "expect", lie), "kernelzoo.operations.meaning.Operation.expect"),
-    "a bound": (lambda: setattr(gate_memory, "GUARD", 0), "kernelzoo.measure.gate_memory.GUARD"),
+    "a bound": (lambda: setattr(gate_memory, "GUARD", 0), "kernelzoo.measure.buffers.GUARD"),
     "the recorder": (lambda: setattr(measure.record, "entry", lie), "kernelzoo.measure.record.entry"),
     "a built-in": (lambda: setattr(builtins, "all", lie), "builtins.all"),
-    "a built-in, hidden": (lambda: setattr(gate_memory, "bool", lie), "kernelzoo.measure.gate_memory.bool"),
+    "a built-in, hidden": (lambda: setattr(gate_memory, "bool", lie), "kernelzoo.measure.buffers.bool"),
     "an inherited method": (lambda: setattr(Gate, "__getattribute__", object.__getattribute__), "__getattribute__"),
     "the answer's words": (lambda: setattr(json, "dumps", lie), "json.dumps"),
 }  # fmt: skip
