@@ -20,9 +20,9 @@ from kernelzoo.cli.guards import check_gpus
 from kernelzoo.errors import UnknownNameError
 
 if TYPE_CHECKING:
-    from kernelzoo.measure.crew import Crew, Worker
     from kernelzoo.measure.gpus import Gpu
     from kernelzoo.measure.record import Record
+    from kernelzoo.measure.worker_pool import Worker, WorkerPool
 
 ShapeSet = Annotated[
     str,
@@ -238,10 +238,10 @@ def _places(engine: str, address: str, gpus: str, device: str) -> list[Gpu]:
 @contextmanager
 def _crew(
     places: Sequence[Gpu], engine: str, address: str, device: str, modules: Sequence[str], patience: float
-) -> Iterator[Crew]:
+) -> Iterator[WorkerPool]:
     """The workers: on GPUs named, on a cluster's, or one on the device."""
-    from kernelzoo.measure.crew import Crew
     from kernelzoo.measure.guard import Guard
+    from kernelzoo.measure.worker_pool import WorkerPool
 
     if engine == "ray":
         from kernelzoo.measure import over_ray
@@ -249,14 +249,14 @@ def _crew(
         with (
             output.ours_alone(),
             over_ray.cluster(address),
-            Crew(over_ray.starts("cuda", modules, patience)) as crew,
+            WorkerPool(over_ray.starts("cuda", modules, patience)) as crew,
         ):
             yield crew
         return
     starts: list[Callable[[], Worker]] = [partial(Guard, device, modules, patience=patience)]
     if places:
         starts = [partial(Guard, "cuda", modules, patience=patience, gpu=gpu) for gpu in places]
-    with Crew(starts) as crew:
+    with WorkerPool(starts) as crew:
         yield crew
 
 

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from kernelzoo.measure import Problem
-    from kernelzoo.measure.crew import Checked, Crew, Worker
     from kernelzoo.measure.guard import Guard
+    from kernelzoo.measure.worker_pool import Checked, Worker, WorkerPool
 
 Row = dict[str, Any]
 Plan = Sequence[tuple["Problem", Sequence[str]]]
@@ -56,14 +56,14 @@ def check_energy(energy: bool, clock: str) -> None:
 
 
 def sweep(
-    crew: Crew, plan: Plan, how: How, bar: Bar, slower: Collection[str] = ()
+    crew: WorkerPool, plan: Plan, how: How, bar: Bar, slower: Collection[str] = ()
 ) -> Iterator[tuple[Problem, list[Row], list[Row]]]:
     """Measure the plan with all workers: each problem, on one of them, as soon as it is measured. Results of the
     GPUs whose UUIDs are ``slower`` are flagged.
 
     Raises GuardError at the end if a worker was lost for good; the others go on without it.
     """
-    from kernelzoo.measure.crew import SLOWER
+    from kernelzoo.measure.worker_pool import SLOWER
 
     for worker in crew.workers if plan and how.energy else ():
         _check_meter(worker)
@@ -88,9 +88,9 @@ def sweep(
         bar.say(f"[{index}/{len(plan)}] {problem.id}{where}: {len(entries)} measured, {len(failed)} without a result")
 
 
-def compare_cards(crew: Crew, plan: Plan, how: How, bar: Bar) -> list[Checked]:
+def compare_cards(crew: WorkerPool, plan: Plan, how: How, bar: Bar) -> list[Checked]:
     """One implementation on the largest problem of the plan, on every card; empty where there is one card."""
-    from kernelzoo.measure.crew import compared
+    from kernelzoo.measure.worker_pool import compared
 
     if len(crew.workers) < 2 or not plan:
         return []
@@ -99,7 +99,7 @@ def compare_cards(crew: Crew, plan: Plan, how: How, bar: Bar) -> list[Checked]:
     return compared(crew, problem, ids[0], **how.options | {"cross_check": False})
 
 
-def employed(crew: Crew, checked: Sequence[Checked]) -> list[Row]:
+def employed(crew: WorkerPool, checked: Sequence[Checked]) -> list[Row]:
     """The workers as a results file names them: GPU, device, versions, and the time by which cards are compared."""
     checks: list[Row | None] = [check.document() for check in checked] or [None] * len(crew.workers)
     return [

@@ -19,10 +19,10 @@ from typing import Any, TypeVar
 
 from kernelzoo.errors import KernelZooError
 from kernelzoo.measure import record
-from kernelzoo.measure.crew import LostError, RaceLostError
 from kernelzoo.measure.gpus import Gpu
 from kernelzoo.measure.guard import Guard
 from kernelzoo.measure.problems import Problem
+from kernelzoo.measure.worker_pool import LostError, RaceLostError
 from kernelzoo.measure.worker_process import IMPORTING, About, GuardError, Json
 
 T = TypeVar("T")

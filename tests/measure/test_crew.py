@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kernelzoo.measure import Problem
-from kernelzoo.measure.crew import Crew, LostError, RaceLostError, compared
+from kernelzoo.measure.worker_pool import LostError, RaceLostError, WorkerPool, compared
 from kernelzoo.measure.worker_process import About, GuardError
 
 
@@ -35,7 +35,7 @@ class Pretended:
 def handed(*workers: Pretended, tasks: int = 6) -> tuple[list[int], str]:
     """What was done, sorted; and the error that was raised at the end."""
     done, error = [], ""
-    with Crew([lambda worker=worker: worker for worker in workers]) as crew:
+    with WorkerPool([lambda worker=worker: worker for worker in workers]) as crew:
         try:
             for _, task, found in crew.hand_out(range(tasks), lambda worker, task: worker.do(task)):  # type: ignore
                 assert task == found
@@ -94,7 +94,7 @@ def test_a_worker_that_cannot_start_ends_the_others() -> None:
         raise GuardError("no such GPU")
 
     with pytest.raises(GuardError, match="no such GPU"):
-        Crew([lambda: fine, start])
+        WorkerPool([lambda: fine, start])
     assert fine.closed
 
 
@@ -108,7 +108,7 @@ def test_cards_are_compared_with_the_fastest_of_their_model() -> None:
     times = {"a": 1.0, "b": 1.019, "c": 1.021}
     workers = [Pretended(uuid, takes(seconds)) for uuid, seconds in times.items()]
     workers += [Pretended("d", broken), Pretended("e", takes(9.0), "another card")]
-    with Crew([lambda worker=worker: worker for worker in workers]) as crew:
+    with WorkerPool([lambda worker=worker: worker for worker in workers]) as crew:
         found = compared(crew, Problem("softmax", (4, 4), "float32"), "torch/softmax/eager")
     assert [check.ratio for check in found] == [1.0, 1.019, 1.021, None, None]
     assert [check.slower for check in found] == [False, False, True, False, False]

@@ -55,7 +55,7 @@ class Worker(Protocol):
     def close(self) -> None: ...
 
 
-class Crew:
+class WorkerPool:
     """The workers of one sweep, all started at once. Use it as a context manager.
 
     Raises GuardError if one of them can't start, or two are on one GPU.
@@ -186,7 +186,7 @@ class Checked:
         }
 
 
-def compared(crew: Crew, problem: Problem, id: str, **how: Any) -> list[Checked]:
+def compared(crew: WorkerPool, problem: Problem, id: str, **how: Any) -> list[Checked]:
     """Measure one implementation on one problem on every worker at once: cards of one model should agree."""
 
     def median(worker: Worker) -> tuple[float | None, str]:
