@@ -12,7 +12,7 @@ from kernelzoo.check.verifying import Finding, Found
 from kernelzoo.measure import record
 from kernelzoo.measure.gpus import Gpu
 from kernelzoo.measure.problems import Problem
-from kernelzoo.measure.turns import Turns
+from kernelzoo.measure.sample_audit import Turns
 from kernelzoo.measure.worker_process import IMPORTING, DiedError, GuardError, Json, Progress, WorkerProcess, quiet
 
 _DEATHS = 4

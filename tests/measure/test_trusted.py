@@ -19,8 +19,8 @@ from kernelzoo.measure import Problem
 from kernelzoo.measure.clocks import WallClock
 from kernelzoo.measure.gate import Gate
 from kernelzoo.measure.guard import Guard, _doubted
+from kernelzoo.measure.sample_audit import Turns
 from kernelzoo.measure.trusted import Trusted
-from kernelzoo.measure.turns import Turns
 from kernelzoo.measure.worker_process import GuardError
 from kernelzoo.operations import OPERATIONS
 from kernelzoo.operations.meaning import Operation
@@ -168,7 +168,7 @@ def test_the_real_process_is_replaced_where_a_thread_was_left(tmp_path: Path) ->
 def tell(turns: Turns, turn: list[object], took: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """A turn that takes so long by the guard's clock."""
     now = iter((0.0, 0.0, took, took))
-    monkeypatch.setattr("kernelzoo.measure.turns.time", SimpleNamespace(perf_counter=lambda: next(now)))
+    monkeypatch.setattr("kernelzoo.measure.sample_audit.time", SimpleNamespace(perf_counter=lambda: next(now)))
     for more in ({"turn": None}, {"turn": turn}):
         turns.heard(lambda stage, id: None, lambda more=more: more)("time", "mine/softmax/only")
 
