@@ -70,7 +70,7 @@ def race(
     one set, launched repeatedly. Each implementation is bound to each set and goes through the gate (see
     :class:`kernelzoo.measure.gate.Gate`). Those that pass are timed in interleaved rounds: each gives one sample a
     round, in an order that is shuffled each time. Before a sample, the sets that it launches on are stirred, and after
-    it they are checked (see :mod:`kernelzoo.measure.input_mutation`): who is wrong has no result, and the others go on. A
+    it they are checked (see :mod:`kernelzoo.measure.input_mutation`): who is wrong has no result, the others go on. A
     round in which the device was disturbed (see :mod:`kernelzoo.measure.condition`) is measured again, for at most
     ``rounds`` rounds. At the end, what was timed (a CUDA graph, for example) is checked on fresh data. If the operation
     writes as much as it reads, a plain copy of the same data is timed in the same rounds. ``until_clear``: as long as
