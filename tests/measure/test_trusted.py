@@ -15,7 +15,7 @@ from registered import forget
 
 import kernelzoo
 from kernelzoo import measure
-from kernelzoo.measure import Problem
+from kernelzoo.measure import Problem, buffers
 from kernelzoo.measure.clocks import WallClock
 from kernelzoo.measure.gate import Gate
 from kernelzoo.measure.guard import Guard, _doubted
