@@ -139,11 +139,6 @@ PAGES = (
         )
         if _file(of(name)).exists()
     ),
-    Page(
-        f"docs/records/{_gpu('full-softmax')}-full",
-        (of("full-softmax"), of("full-min")),
-        titled("Every variant", "full-softmax"),
-    ),
     Page("docs/records/h200-sweep", ("h200-sweep-a", "h200-sweep-b"), SWEEP, figures=True),
     Page("docs/records/h200-sweep/auto", ("h200-sweep",), SWEEP, figures=True),
     *(Page(f"docs/records/{of(name)}.md", (of(name),), findings=True) for name in ("hints", "training")),

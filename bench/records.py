@@ -136,12 +136,16 @@ RECORDS = (
     ),
     *(
         Record(
-            f"full-{op}.json.gz",
-            f"kernelzoo bench --shapes full --op {op} --rounds 5 --gpus all -o {{}}",
+            f"forms-{name}.json.gz",
+            f"kernelzoo bench {problems} --backend {','.join(BACKENDS)} --rounds 3 --gpus all -o {{}}",
             seconds,
             alone=True,
         )
-        for op, seconds in (("softmax", 490), ("min", 160))
+        for name, problems, seconds in (  # every form by its name
+            ("softmax", "--shapes map --op softmax", 1500),
+            ("min", "--shapes map --op min", 1200),
+            ("gradients", f"--shape {GRADIENTS} --op softmax_backward,min_backward", 500),
+        )
     ),
     Record(
         "sweep.json.gz",
