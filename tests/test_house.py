@@ -181,7 +181,7 @@ NAMES_ELSEWHERE: dict[str, str] = {
     "measure.environment": "names of packages, whose versions are recorded",
     "measure.record": "the least sample of a bench, as pytest-benchmark calls it",
     "cli.doctor": "names of packages",
-    "cli.suspicions": "names of packages",
+    "cli.diagnostics": "names of packages",
 }
 
 
