@@ -24,10 +24,15 @@ CHOICES: dict[str, dict[str, tuple[tuple[tuple[int, ...], str, int], ...]]] = {
     },
     "triton/softmax_backward": {"multi_row_tile": (((6, 176640), B, 0), ((64, 12, 4096), F, 1))},
     "triton/min": {
-        "rows_deferred_lanes": (((20000, 15), B, -1), ((3000, 25), B, -1), ((6, 176640), B, 0), ((48, 32909), F, 0)),
-        "rows_deferred_ragged": (((15000, 55), B, -1), ((10000, 45), F, -1)),
-        "columns_flat": (((6343181, 5), B, 0),),
-        "columns_split": (((1703, 163), B, 0),),
+        "rows_deferred": (
+            ((20000, 15), B, -1),
+            ((3000, 25), B, -1),
+            ((6, 176640), B, 0),
+            ((48, 32909), F, 0),
+            ((15000, 55), B, -1),
+            ((10000, 45), F, -1),
+        ),
+        "split": (((1703, 163), B, 0), ((6343181, 5), B, 0)),
         "columns": (((500, 129), F, 0), ((49, 32909), F, 0)),
     },
     "cupy/softmax": {

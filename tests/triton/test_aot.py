@@ -28,7 +28,8 @@ from kernelzoo import operations, tables  # noqa: E402
 from kernelzoo.device import ARCHITECTURES  # noqa: E402
 from kernelzoo.errors import UnsupportedProblemError  # noqa: E402
 from kernelzoo.kernels.shared import cubin  # noqa: E402
-from kernelzoo.kernels.triton.min import atomics, column_tiles  # noqa: E402
+from kernelzoo.kernels.triton.min.atomics import Numbers  # noqa: E402
+from kernelzoo.kernels.triton.min.columns import COLUMN_PILE  # noqa: E402
 
 NVIDIA = ["sm_80", "sm_90", "sm_100", "sm_120"]
 CHIPS = [*NVIDIA, "gfx942"]
@@ -94,25 +95,20 @@ def test_auto_spills_no_register_on_integers(dtype: Any) -> None:
             assert not program.n_spills, (program.name, shape, axis)
 
 
-@pytest.mark.sampled(5, "op")
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("arch", CHIPS)
-@pytest.mark.parametrize("op", [SOFTMAX, MIN], ids=lambda op: op.name)
-def test_a_thread_has_whole_short_rows_in_registers(op: operations.Operation, arch: str) -> None:
+def test_a_thread_has_whole_short_rows_in_registers(arch: str) -> None:
     for shape, dtype in (
         ((3000017, 5), torch.bfloat16),
         ((1000003, 33), torch.bfloat16),
         ((700001, 17), torch.float32),
     ):
-        form = "multi_row_thread" if op is SOFTMAX else "rows_deferred_thread"
-        (program,) = programs(op, "auto" if shape[1] == 5 else form, shape, 1, dtype, arch)
+        (program,) = programs(SOFTMAX, "auto" if shape[1] == 5 else "multi_row_thread", shape, 1, dtype, arch)
         assert "thread" in program.name
-        if program.n_spills and (op, shape[1], arch) == (MIN, 17, "sm_100"):
-            pytest.xfail("registers are spilled, in a form that auto leaves to shorter rows")
         assert not program.n_spills, (program.name, shape, program.n_regs)
         if shape[1] == 5:
-            many = 2 if op is MIN and arch != "gfx942" else 1  # groups of a thread
             load = r"dwordx4 v\[" if arch == "gfx942" else r"ld\.global\.\S*v4\.b32"
-            assert occurrences(load, program) >= 5 * many
+            assert occurrences(load, program) >= 5
 
 
 @pytest.mark.sampled(15, "op", "variant")
@@ -268,13 +264,6 @@ def test_ragged_rows_are_read_16_bytes_at_a_time(op: operations.Operation, varia
                 assert occurrences(r"st\.global[^;]*\.v4\.b32", program)
 
 
-def test_short_rows_of_a_minimum_are_one_piece_of_memory() -> None:
-    (program,) = programs(MIN, "auto", (1000003, 9), 1, torch.float32, "sm_90")
-    assert program.name == "rows_flat_kernel"
-    assert occurrences(r"ld\.global[^;]*\.v4\.b32", program)
-    assert not occurrences(r"shfl\.sync", program)
-
-
 def test_lanes_have_each_element_of_a_short_odd_row_once() -> None:
     """No more loads, exponentials and stores than a row has elements, of a power of two or not."""
     (program,) = programs(SOFTMAX, "auto", (499979, 17), 1, torch.float32, "sm_90")
@@ -288,14 +277,12 @@ def test_lanes_have_each_element_of_a_short_odd_row_once() -> None:
 @pytest.mark.parametrize(("n", "words"), [(33, 33), (34, 17)])
 def test_lanes_have_short_rows_of_half_precision_by_words(n: int, words: int, dtype: Any) -> None:
     """Two rows of odd length, or one of even: as many loads and stores as a lane has words, and those of a last row."""
-    for op, each in ((SOFTMAX, 4), (MIN, 8)):
-        (program,) = programs(op, "auto", (1000003, n), 1, dtype, "sm_90")
-        assert program.name in ("words_kernel", "rows_words_kernel") and not program.n_spills
-        lanes = next(count for count in (16, 8, 4, 2, 1) if count <= -(-words // each))
-        assert occurrences(r"ld\.global[^;]*\.b32", program) == -(-words // lanes)
-        assert occurrences(r"ld\.global[^;]*\.b16", program) == n % 2
-        if op is SOFTMAX:
-            assert occurrences(r"st\.global[^;]*\.b32", program) == -(-words // lanes)
+    (program,) = programs(SOFTMAX, "auto", (1000003, n), 1, dtype, "sm_90")
+    assert program.name == "words_kernel" and not program.n_spills
+    lanes = next(count for count in (16, 8, 4, 2, 1) if count <= -(-words // 4))
+    assert occurrences(r"ld\.global[^;]*\.b32", program) == -(-words // lanes)
+    assert occurrences(r"ld\.global[^;]*\.b16", program) == n % 2
+    assert occurrences(r"st\.global[^;]*\.b32", program) == -(-words // lanes)
 
 
 def test_a_thread_has_each_element_of_a_very_short_odd_row_once() -> None:
@@ -319,13 +306,6 @@ def test_a_thread_has_a_short_row_across_memory(dtype: Any) -> None:
     assert programs(MIN, "auto", (49, 176640), 0, dtype, "sm_90")[0].name == "columns_kernel"
 
 
-@pytest.mark.parametrize("width", [2, 3, 5, 7])
-def test_long_columns_narrower_than_a_vector_are_one_piece_of_memory(width: int) -> None:
-    (program,) = programs(MIN, "auto", (4000037, width), 0, torch.bfloat16, "sm_90")
-    assert program.name == "flat_columns_kernel" and not program.n_spills
-    assert occurrences(r"ld\.global[^;]*\.v4\.b32", program)
-
-
 @pytest.mark.parametrize(("op", "odd", "whole"), [(SOFTMAX, 17, 20), (MIN, 7, 4)], ids=["softmax", "min"])
 def test_lanes_are_for_short_rows_that_are_no_whole_vectors(op: operations.Operation, odd: int, whole: int) -> None:
     shapes = ((2000003, odd), (64, odd), (2000003, whole), (64, 65))
@@ -334,11 +314,11 @@ def test_lanes_are_for_short_rows_that_are_no_whole_vectors(op: operations.Opera
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
-@pytest.mark.parametrize("variant", ["thread", "lanes", "ragged", "flat"])
-def test_a_minimum_of_short_rows_keeps_nan(variant: str, dtype: Any) -> None:
+@pytest.mark.parametrize(("n", "kernel"), [(9, "rows_lanes_kernel"), (61, "rows_ragged_kernel")])
+def test_a_minimum_of_short_rows_keeps_nan(n: int, kernel: str, dtype: Any) -> None:
     """As of long ones: what joins elements, and what joins lanes."""
-    for n in (9, 17) if variant in ("thread", "flat") else (33, 61):
-        (program,) = programs(MIN, f"rows_deferred_{variant}", (499979, n), 1, dtype, "sm_90")
+    for program in programs(MIN, "rows_deferred", (499979, n), 1, dtype, "sm_90"):
+        assert program.name == kernel
         assert occurrences(r"\bmin\.NaN\.(?:xorsign\.abs\.)?b?f(?:32|16)", program)
         assert not occurrences(r"\bmin\.(?:ftz\.)?b?f(?:16|32)", program)
 
@@ -456,8 +436,8 @@ def test_reading_across_rows_is_vectorised(arch: str) -> None:
 def test_a_minimum_reads_columns_by_whole_vectors(shape: tuple[int, ...], axis: int) -> None:
     """At odd widths too, where all but the edge of each column is read so, and no address is kept for every element."""
     (program,) = programs(MIN, "auto", shape, axis, torch.bfloat16, "sm_90")
-    assert program.name == ("flat_columns_kernel" if shape[1] == 33 else "columns_kernel")
-    assert occurrences(r"ld\.global[^;]*\.v4\.b32", program) >= column_tiles.COLUMN_PILE
+    assert program.name == "columns_kernel"
+    assert occurrences(r"ld\.global[^;]*\.v4\.b32", program) >= COLUMN_PILE
 
 
 def test_columns_of_a_minimum_are_counted_in_64_bits() -> None:
@@ -509,7 +489,7 @@ def test_atomics_are_one_per_row(variant: str, arch: str, dtype: Any, expected: 
         assert sorted(found) == expected
     else:  # the compiler may unroll the loop over row tiles
         assert sorted(set(found)) == expected
-        assert len(found) in (len(expected), len(expected) * tables.of(atomics.Numbers, -1).atomic_tiles)
+        assert len(found) in (len(expected), len(expected) * tables.of(Numbers, -1).atomic_tiles)
 
 
 @pytest.mark.sampled(2)

@@ -82,8 +82,8 @@ def test_threads_have_whole_rows_across_memory(
         ("columns", (3001, 20001), "bfloat16", 128),  # of 256, fewer programs than multiprocessors
         ("columns", (1472, 8939), "bfloat16", 64),
         ("columns", (6784, 14112), "float32", 64),
-        ("columns_split", (100003, 201), "float32", 64),
-        ("columns_split", (16384, 1002), "float32", 32),
+        ("split", (100003, 201), "float32", 64),
+        ("split", (16384, 1002), "float32", 32),
     ],
 )
 def test_lines_are_as_wide_as_the_device_is_filled(

@@ -8,7 +8,7 @@ import triton.language as tl
 
 from kernelzoo.kernels.shared.jit import bound, device_of, edges_of, row_arguments, wide_dtype, wide_type
 from kernelzoo.kernels.triton.min import tiles
-from kernelzoo.kernels.triton.min.arguments import fold_of, identity, plain
+from kernelzoo.kernels.triton.min.tiles import fold_of, identity, plain
 from kernelzoo.launch import Launch, owning
 from kernelzoo.layout import cdiv, rows_of
 from kernelzoo.tables import knob, numbers, of

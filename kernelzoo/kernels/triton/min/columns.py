@@ -1,23 +1,24 @@
 """A program takes a strip of neighbouring columns as a whole."""
 
+from typing import NamedTuple
+
 import torch
+import triton
+import triton.language as tl
 
 from kernelzoo.device import Device
-from kernelzoo.kernels.shared.jit import device_of
-from kernelzoo.kernels.triton.min import column_tiles
-from kernelzoo.kernels.triton.min.arguments import plain
-from kernelzoo.kernels.triton.min.column_tiles import (
-    COLUMN_PILE,
-    ColumnTile,
-    column_tile,
-    columns_or_refuse,
-    launch_of_columns,
-)
-from kernelzoo.kernels.triton.min.tiles import LINE_BYTES
+from kernelzoo.errors import UnsupportedProblemError
+from kernelzoo.kernels.shared.jit import bound, column_arguments, device_of, wide_type
+from kernelzoo.kernels.triton.min.lowest import lower
+from kernelzoo.kernels.triton.min.tiles import LINE_BYTES, identity, plain
+from kernelzoo.kernels.triton.words import await_last_launch
 from kernelzoo.launch import Launch
-from kernelzoo.layout import Columns
+from kernelzoo.layout import Columns, cdiv, power_of_two, rows_of
 from kernelzoo.registry import register
 from kernelzoo.tables import knob, numbers, of
+
+COLUMN_PILE = 8
+"""Vectors of columns that a thread asks for at once, while it compares those before them."""
 
 
 @numbers
@@ -28,25 +29,184 @@ class Numbers:
     long_across: int = knob(
         4096, among=(2048, 4096, 16384), unit="elements", why="of columns that programs of 512 threads take whole"
     )
+    element_bytes: int = knob(
+        2**23,
+        among=(0, 2**21, 2**23),
+        unit="bytes",
+        why="of columns at a width that no vector divides, up to which elements arrive sooner than shifted vectors",
+    )
+
+
+@triton.jit
+def joined(
+    least, partials, arrivals, tile, part, parts, there,
+    IDENTITY: tl.constexpr, CHUNK: tl.constexpr, COLUMNS: tl.constexpr,
+):  # fmt: skip
+    """(last, least): whether all other parts of a tile of COLUMNS columns have left their minima, and those of all."""
+    column = tl.arange(0, COLUMNS)
+    all_parts = partials + tile.to(tl.int64) * parts * COLUMNS + column
+    tl.store(all_parts + part * COLUMNS, least.to(partials.dtype.element_ty), there)
+    # The barrier puts the stores of all threads before the arrival, whose release hands them to the device. The last
+    # program to arrive acquires those of all others.
+    tl.debug_barrier()
+    last = tl.atomic_add(arrivals + tile, 1, sem="acq_rel", scope="gpu") == parts - 1
+    if last:
+        tl.debug_barrier()
+        running = tl.full([CHUNK, COLUMNS], IDENTITY, least.dtype)
+        for first in range(0, parts, CHUNK):
+            peer = first + tl.arange(0, CHUNK)[:, None]
+            known = (peer < parts) & there[None, :]
+            found = tl.load(all_parts[None, :] + peer * COLUMNS, known, other=IDENTITY, cache_modifier=".cg")
+            running = lower(running, found.to(least.dtype))
+        least = tl.reduce(running, 0, lower)
+        tl.store(arrivals + tile, 0)  # for the next launch
+    return last, least
+
+
+@triton.jit
+def column_minima(tile, WIDE: tl.constexpr, PILE: tl.constexpr, DEPTH: tl.constexpr, LANES: tl.constexpr):
+    """Minima of a tile's blocks, which lie above each other: a thread holds the same place of all."""
+    return tl.reduce(tl.reshape(tile.to(WIDE), [PILE, DEPTH, LANES]), 0, lower)
+
+
+@triton.jit(do_not_specialize=["whole", "parts", "span"])
+def columns_kernel(
+    x, out, partials, arrivals, outer, n, inner, x_outer, x_n, x_inner, out_outer, out_n, out_inner,
+    MULTIPLE: tl.constexpr, whole, parts, span, WIDE: tl.constexpr, IDENTITY: tl.constexpr, VECTOR: tl.constexpr,
+    ALL: tl.constexpr, PILE: tl.constexpr, DEPTH: tl.constexpr, LANES: tl.constexpr, CHUNK: tl.constexpr,
+):  # fmt: skip
+    """Columns side by side: a program reads span elements of as many as LANES hold, PILE blocks of DEPTH at a time.
+
+    Where they start anywhere in a vector, each line of the tile begins with the one that holds its first element. Lines
+    DEPTH apart begin at the same place of it, so that a lane meets one column all the way; they are shifted at the end.
+    The last vector may reach past the memory, of which whole elements are whole vectors: the rest is read one by one.
+    """
+    await_last_launch()
+    SHIFTED: tl.constexpr = MULTIPLE % VECTOR != 0
+    TILE: tl.constexpr = LANES - VECTOR if SHIFTED else LANES
+    STEP: tl.constexpr = PILE * DEPTH
+    inner = tl.cast(inner, tl.int64) * MULTIPLE
+    step = tl.cast(x_n, tl.int64) * MULTIPLE
+    strips = ((inner + TILE - 1) // TILE).to(tl.int32)  # as many programs there are at the least
+    program = tl.program_id(0)
+    tile = program // parts
+    part = program % parts
+    slab = (tile // strips).to(tl.int64)
+    first = (tile % strips).to(tl.int64) * TILE
+    depth = tl.arange(0, STEP)
+    lane = tl.arange(0, LANES)
+    begin = part.to(tl.int64) * span
+    rows = tl.minimum(n - begin, span)
+    x_first = slab * x_outer * MULTIPLE + first * x_inner
+    start = x_first + (begin + depth) * step
+    there = first + lane < inner
+    own = there[None, :]
+    edge = tl.full([LANES], IDENTITY, WIDE)
+    if SHIFTED:
+        shift = (start % VECTOR).to(tl.int32)
+        start = start // VECTOR * VECTOR
+        width = tl.minimum(inner - first, TILE).to(tl.int32)
+        there = lane < width
+        own = lane[None, :] < ((shift + width + VECTOR - 1) // VECTOR * VECTOR)[:, None]
+        end = x_first + (n - 1) * step + lane
+        edge = tl.load(x + end, there & (end >= tl.cast(whole, tl.int64) * VECTOR), other=IDENTITY).to(WIDE)
+    here = start[:, None] + (lane * x_inner)[None, :]
+    blocks = (rows - 1) // STEP  # and one more, which may not be whole
+    last_here = here + blocks * (step * STEP)
+    last_own = own & (depth < (rows - blocks * STEP).to(tl.int32))[:, None]
+    if SHIFTED:
+        last_own = last_own & (last_here < tl.cast(whole, tl.int64) * VECTOR)
+    block = tl.load(x + last_here, last_own, other=IDENTITY, eviction_policy="evict_first")
+    least = tl.full([DEPTH, LANES], IDENTITY, WIDE)
+    for i in tl.range(0, blocks):
+        coming = tl.load(x + (here + i * (step * STEP)), own, other=IDENTITY, eviction_policy="evict_first")
+        least = lower(least, column_minima(block, WIDE, PILE, DEPTH, LANES))
+        block = coming
+    least = lower(least, column_minima(block, WIDE, PILE, DEPTH, LANES))
+    if SHIFTED:
+        least = tl.reduce(tl.reshape(least, [DEPTH // VECTOR, VECTOR, LANES]), 0, lower)
+        line = tl.arange(0, VECTOR)
+        shift = ((x_first + (begin + line) * step) % VECTOR).to(tl.int32)
+        least = tl.gather(least, tl.minimum(shift[:, None] + lane[None, :], LANES - 1), 1)
+    least = lower(tl.reduce(least, 0, lower), edge)
+    if not ALL:
+        last, least = joined(least, partials, arrivals, tile, part, parts, there, IDENTITY, CHUNK, LANES)
+        there = there & last
+    place = out + slab * out_outer + (first + lane) * out_inner
+    tl.store(place, least.to(out.dtype.element_ty), there)
+
+
+class ColumnTile(NamedTuple):
+    """A tile of columns: elements to a load, blocks of a thread's loads above each other, elements of each column in
+    one, columns that its lanes hold, those that are its own, and threads."""
+
+    vector: int
+    pile: int
+    depth: int
+    lanes: int
+    columns: int
+    threads: int
+
+
+def column_tile(
+    numbers: Numbers, columns: Columns, threads: int = 256, line: int = LINE_BYTES, pile: int = COLUMN_PILE
+) -> ColumnTile:
+    """A tile of so many threads and loads to a thread, as wide as so many bytes of a line of memory."""
+    itemsize = columns.itemsize
+    vector, bytes = 16 // itemsize, columns.outer * columns.n * columns.inner * itemsize
+    # Rows of less than a vector might end in the one that reaches past the memory, not the last alone.
+    if columns.x_inner != 1 or columns.x_phase or columns.x_n < vector:
+        vector = 1
+    elif columns.multiple % vector and bytes <= numbers.element_bytes:
+        vector, pile = 1, pile * vector
+    shifted = columns.multiple % vector != 0
+    lanes = min(line // itemsize, power_of_two(columns.inner + (vector if shifted else 0)))
+    lanes = max(lanes, 2 * vector)
+    # Every place in a vector that a line may begin at; of wide lines of bytes, more than a load to each thread.
+    depth = max(vector if shifted else 1, threads * vector // lanes)
+    pile = max(1, pile * threads * vector // (depth * lanes))
+    return ColumnTile(vector, pile, depth, lanes, lanes - vector if shifted else lanes, threads)
 
 
 def whole_tile(columns: Columns, device: Device) -> ColumnTile:
     """The tile of programs that take whole columns."""
-    numbers, tiles = of(Numbers, device.index), of(column_tiles.Numbers, device.index)
+    numbers = of(Numbers, device.index)
     # As wide as leaves each multiprocessor a program.
     for line in (4 * LINE_BYTES, 2 * LINE_BYTES, LINE_BYTES):
-        tile = column_tile(tiles, columns, line=line)
+        tile = column_tile(numbers, columns, line=line)
         if columns.strips(tile.columns) >= device.multiprocessors:
             break
     shifted = tile.columns < tile.lanes
     if columns.n <= numbers.short_across:
         # Shifted lines lose a vector each: less is lost of wider ones.
-        return column_tile(tiles, columns, 128, 2 * LINE_BYTES if shifted else LINE_BYTES)
+        return column_tile(numbers, columns, 128, 2 * LINE_BYTES if shifted else LINE_BYTES)
     if columns.n < numbers.long_across or shifted:
         return tile
     # Half as much to a thread where two programs must share a multiprocessor's registers.
     alone = columns.strips(tile.columns) <= device.multiprocessors
-    return column_tile(tiles, columns, 512, line, pile=COLUMN_PILE if alone else COLUMN_PILE // 2)
+    return column_tile(numbers, columns, 512, line, pile=COLUMN_PILE if alone else COLUMN_PILE // 2)
+
+
+def launch_of_columns(
+    id: str, x: torch.Tensor, out: torch.Tensor, columns: Columns, tile: ColumnTile, parts: int
+) -> Launch:
+    """Tiles of columns, in parts that the last program of each tile joins if there are several."""
+    strips = columns.strips(tile.columns)
+    span = cdiv(cdiv(columns.n, tile.depth), parts) * tile.depth
+    parts = cdiv(columns.n, span)
+    partials: torch.Tensor | int = 0  # whole columns leave none, and a launch of x and out alone can be moved to others
+    arrivals: torch.Tensor | int = 0
+    if parts > 1:
+        partials = x.new_empty((strips, parts, tile.lanes))
+        arrivals = x.new_zeros(strips, dtype=torch.int32)
+    reach = (columns.outer - 1) * columns.x_outer + (columns.n - 1) * columns.x_n + columns.inner
+    place = (x, out, partials, arrivals, *column_arguments(columns), reach // tile.vector, parts, span)
+    kinds = (wide_type(x.dtype), identity(x.dtype), tile.vector)
+    pile = min(tile.pile, power_of_two(cdiv(span, tile.depth)))
+    # The last program asks for as many parts at once as a thread has registers for.
+    chunk = min(power_of_two(parts), COLUMN_PILE // 2 * tile.threads * 16 // (columns.itemsize * tile.lanes))
+    args = (*place, *kinds, parts == 1, pile, tile.depth, tile.lanes, chunk)
+    return bound(id, x, columns_kernel, strips * parts, args, device_of(x).warps(tile.threads))
 
 
 @register("triton", "min", "columns")
@@ -54,5 +214,7 @@ def columns(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """Parallel over strips of neighbouring columns, each read from top to bottom by one program."""
     id = "triton/min/columns"
     x, out = plain(x), plain(out)
-    columns, device = columns_or_refuse(id, x, out), device_of(x)
-    return launch_of_columns(id, x, out, columns, whole_tile(columns, device), 1)
+    columns = rows_of(x, out).columns
+    if columns is None:
+        raise UnsupportedProblemError(id, "it takes columns, and the rows of this problem don't lie across memory")
+    return launch_of_columns(id, x, out, columns, whole_tile(columns, device_of(x)), 1)

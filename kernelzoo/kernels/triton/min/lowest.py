@@ -81,29 +81,3 @@ def nothing_yet(n, ROWS: tl.constexpr, COLS: tl.constexpr, WIDE: tl.constexpr, I
     else:
         result = tl.full([ROWS, COLS], IDENTITY, WIDE)
     return result
-
-
-@triton.jit
-def joined(
-    least, partials, arrivals, tile, part, parts, there,
-    IDENTITY: tl.constexpr, CHUNK: tl.constexpr, COLUMNS: tl.constexpr,
-):  # fmt: skip
-    """(last, least): whether all other parts of a tile of COLUMNS columns have left their minima, and those of all."""
-    column = tl.arange(0, COLUMNS)
-    all_parts = partials + tile.to(tl.int64) * parts * COLUMNS + column
-    tl.store(all_parts + part * COLUMNS, least.to(partials.dtype.element_ty), there)
-    # The barrier puts the stores of all threads before the arrival, whose release hands them to the device. The last
-    # program to arrive acquires those of all others.
-    tl.debug_barrier()
-    last = tl.atomic_add(arrivals + tile, 1, sem="acq_rel", scope="gpu") == parts - 1
-    if last:
-        tl.debug_barrier()
-        running = tl.full([CHUNK, COLUMNS], IDENTITY, least.dtype)
-        for first in range(0, parts, CHUNK):
-            peer = first + tl.arange(0, CHUNK)[:, None]
-            known = (peer < parts) & there[None, :]
-            found = tl.load(all_parts[None, :] + peer * COLUMNS, known, other=IDENTITY, cache_modifier=".cg")
-            running = lower(running, found.to(least.dtype))
-        least = tl.reduce(running, 0, lower)
-        tl.store(arrivals + tile, 0)  # for the next launch
-    return last, least

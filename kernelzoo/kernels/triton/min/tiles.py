@@ -1,4 +1,4 @@
-"""Tiles of rows by blocks of columns, which the forms share that loop over blocks, and the numbers they are made of."""
+"""Tiles of rows by blocks of columns, the numbers they are made of, and what all forms hand to their kernels."""
 
 from typing import NamedTuple
 
@@ -37,6 +37,21 @@ class Numbers:
         unit="programs per SM",
         why="from which a chip is well filled: of rows with fewer, several programs take each",
     )
+
+
+def identity(dtype: torch.dtype) -> float | int:
+    """What a minimum over nothing would be: no element is above it."""
+    return float("inf") if dtype.is_floating_point else torch.iinfo(dtype).max
+
+
+def plain(x: torch.Tensor) -> torch.Tensor:
+    """The tensor as Triton can load and compare it: bool as the byte it is."""
+    return x.view(torch.uint8) if x.dtype == torch.bool else x
+
+
+def fold_of(rows: Rows, dtype: torch.dtype, block: int) -> int:
+    """Neighbouring columns that one thread loads, and can reduce by itself: FOLD of ``folded``."""
+    return min(16 // dtype.itemsize, block) if rows.x_n == 1 and not rows.across and dtype.is_floating_point else 1
 
 
 class Tile(NamedTuple):

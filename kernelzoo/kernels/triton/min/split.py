@@ -1,23 +1,29 @@
-"""Several programs take a row in parts and leave partial minima; the last to arrive reduces them: one launch."""
+"""Several programs take a row, or a strip of columns, in parts; the last to arrive reduces their minima: one launch."""
 
 import torch
 import triton
 import triton.language as tl
 
+from kernelzoo.device import MIB, Device
 from kernelzoo.kernels.shared.jit import bound, device_of, edges_of, row_arguments, wide_dtype, wide_type
-from kernelzoo.kernels.triton.min import tiles
-from kernelzoo.kernels.triton.min.arguments import fold_of, identity, plain
+from kernelzoo.kernels.triton.min import columns, tiles
 from kernelzoo.kernels.triton.min.lowest import body_and_edges, end_of_vectors, folded, lower, lowest, nothing_yet
-from kernelzoo.kernels.triton.min.tiles import MANY_PARTS, block_tile
+from kernelzoo.kernels.triton.min.tiles import LINE_BYTES, MANY_PARTS, block_tile, fold_of, identity, plain
 from kernelzoo.kernels.triton.words import await_last_launch, row_start
 from kernelzoo.launch import Launch
-from kernelzoo.layout import cdiv, rows_of
+from kernelzoo.layout import Columns, cdiv, rows_of
 from kernelzoo.registry import register
 from kernelzoo.tables import knob, numbers, of
 
+WIDE_BYTES = 72 * MIB
+"""Of columns, from which programs as wide as two lines of memory do better than twice as many."""
+
 
 @numbers
-class Numbers(tiles.Numbers):
+class Numbers(columns.Numbers, tiles.Numbers):
+    across_crowd: int = knob(
+        2, among=(1, 2, 4), unit="programs per SM", why="that split makes of columns, each with 32 kB under way"
+    )
     span_elements: int = knob(
         4096, among=(2048, 4096, 8192), unit="columns", why="of one program of a split row, at the least"
     )
@@ -73,15 +79,27 @@ def split_kernel(
         tl.store(arrivals + tile, 0)  # for the next launch
 
 
-@register("triton", "min", "split_arrival")
-def split_arrival(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """Several programs to one row leave partial minima in a workspace, and the last to arrive reduces them: one launch.
+def split_columns(numbers: Numbers, device: Device, x: torch.Tensor, out: torch.Tensor, across: Columns) -> Launch:
+    """The same for strips of columns."""
+    tile = columns.column_tile(numbers, across)
+    if across.outer * across.n * across.inner * across.itemsize >= WIDE_BYTES:
+        tile = columns.column_tile(numbers, across, line=2 * LINE_BYTES)
+    wanted = numbers.across_crowd * device.multiprocessors // across.strips(tile.columns)
+    parts = max(1, min(wanted, MANY_PARTS, cdiv(across.n, tile.depth)))
+    return columns.launch_of_columns("triton/min/split", x, out, across, tile, parts)
+
+
+@register("triton", "min", "split")
+def split(x: torch.Tensor, out: torch.Tensor) -> Launch:
+    """Several programs to one row, or to a strip of columns; the last to arrive joins their minima: one launch.
 
     The launch leaves its count of arrivals at zero, and so may be repeated.
     """
     x, out = plain(x), plain(out)
     rows, device = rows_of(x, out), device_of(x)
     numbers = of(Numbers, device.index)
+    if rows.columns is not None:
+        return split_columns(numbers, device, x, out, rows.columns)
     tile = block_tile(numbers, rows, x.dtype, 1)
     vector = rows.whole_vector
     groups = cdiv(rows.total, tile.rows)
@@ -102,4 +120,4 @@ def split_arrival(x: torch.Tensor, out: torch.Tensor) -> Launch:
     constants = (wide_type(x.dtype), identity(x.dtype), edges, fold, vector, span <= tile.block)
     sizes = (tile.rows, tile.block, merge)
     warps = device.warps(tile.threads)
-    return bound("triton/min/split_arrival", x, split_kernel, groups * parts, args + constants + sizes, warps)
+    return bound("triton/min/split", x, split_kernel, groups * parts, args + constants + sizes, warps)

@@ -1,0 +1,161 @@
+"""A program takes whole rows block by block; the running minimum stays spread over threads until the row has ended.
+
+Of short rows that begin anywhere in vectors, and of short columns, a thread or a few have one each.
+"""
+
+from typing import NamedTuple
+
+import torch
+import triton
+import triton.language as tl
+
+from kernelzoo.device import Device
+from kernelzoo.kernels.shared.jit import bound, device_of, edges_of, row_arguments, safe, wide_type
+from kernelzoo.kernels.triton.lanes import WARPS, lanes_of
+from kernelzoo.kernels.triton.min.lowest import body_and_edges, end_of_vectors, folded, lower, lowest, nothing_yet
+from kernelzoo.kernels.triton.min.tiles import Numbers, block_tile, fold_of, identity, once_tile, plain
+from kernelzoo.kernels.triton.words import await_last_launch, ragged_tile, row_start, whole_vectors
+from kernelzoo.launch import Launch
+from kernelzoo.layout import Rows, cdiv, power_of_two, rows_of
+from kernelzoo.registry import register
+from kernelzoo.tables import of
+
+VECTORS = (32, 128)
+"""Elements of a row's whole vectors, rounded up to a power of two, between which a few threads read it by these."""
+
+SHORT, SHORT_ACROSS, LEAST = 32, 48, 8
+"""Elements of a row below which, and of a column up to which, threads read single ones; and to each at the least."""
+
+
+@triton.jit
+def rows_deferred_kernel(
+    x, out, rows, n, inner, x_outer, x_n, x_inner, out_outer, out_n, out_inner,
+    MULTIPLE: tl.constexpr, WIDE: tl.constexpr, IDENTITY: tl.constexpr, EDGES: tl.constexpr, FOLD: tl.constexpr,
+    ROWS: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    await_last_launch()
+    n = tl.cast(n, tl.int64) * MULTIPLE
+    row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
+    cols = tl.arange(0, BLOCK).to(tl.int64)
+    x_start = row_start(row, inner, x_outer, x_inner, MULTIPLE)[:, None]
+    in_rows = (row < rows)[:, None]
+    start, columns, edges = body_and_edges(x, x_start, n, in_rows, WIDE, IDENTITY, EDGES, ROWS)
+    least = nothing_yet(n, ROWS, BLOCK, WIDE, IDENTITY)
+    for first in range(0, end_of_vectors(n, EDGES), BLOCK):
+        here = first + cols[None, :]
+        mask = in_rows & (here < columns)
+        block = tl.load(x + (start + here * x_n), mask, other=IDENTITY, eviction_policy="evict_first")
+        least = lower(least, block.to(WIDE))
+    least = lower(lowest(folded(least, ROWS, BLOCK, FOLD), 1), lowest(edges, 1))
+    tl.store(out + row_start(row, inner, out_outer, out_inner, 1), least.to(out.dtype.element_ty), row < rows)
+
+
+@triton.jit
+def rows_ragged_kernel(
+    x, out, rows, n, inner, x_outer, x_n, x_inner, out_outer, out_n, out_inner, MULTIPLE: tl.constexpr, safe,
+    WIDE: tl.constexpr, IDENTITY: tl.constexpr, EDGES: tl.constexpr,
+    ROWS: tl.constexpr, PACKS: tl.constexpr, LANES: tl.constexpr,
+):  # fmt: skip
+    """Short rows with edges that LANES threads share, the edges read by whole vectors as well."""
+    await_last_launch()
+    n *= MULTIPLE
+    row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
+    at_row = row[:, None, None]
+    x_start = row_start(at_row, inner, x_outer, x_inner, MULTIPLE)
+    before, inside = whole_vectors(x_start, n, EDGES)
+    before, inside = before.to(tl.int32), inside.to(tl.int32)
+    body = (x_start + EDGES - 1) // EDGES * EDGES
+    after = n - before - inside
+    tile, _, edges, _, _ = ragged_tile(
+        x, body, at_row, at_row < rows, safe, before, inside, after, WIDE, IDENTITY, EDGES, LANES, PACKS, "evict_first"
+    )
+    least = tl.reduce(tl.reduce(tile, 1, lower), 1, lower)
+    least = lower(least, tl.reduce(tl.reduce(edges, 1, lower), 1, lower))
+    tl.store(out + row_start(row, inner, out_outer, out_inner, 1), least.to(out.dtype.element_ty), row < rows)
+
+
+@triton.jit
+def rows_lanes_kernel(
+    x, out, rows, n, inner, x_outer, x_n, x_inner, out_outer, out_n, out_inner,
+    MULTIPLE: tl.constexpr, WIDE: tl.constexpr, IDENTITY: tl.constexpr, N: tl.constexpr,
+    ROWS: tl.constexpr, LANES: tl.constexpr,
+):  # fmt: skip
+    """A lane has each of LANES elements of its row: N, which is also n, need be no power of two."""
+    await_last_launch()
+    row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
+    lane = tl.arange(0, LANES)[None, :]
+    # Rows past the last are read as that one: no load is masked but the last of each row.
+    start = row_start(tl.minimum(row, rows - 1), inner, x_outer, x_inner, MULTIPLE)[:, None] + lane.to(tl.int64) * x_n
+    elements = []
+    for first in tl.static_range(0, N, LANES):
+        if first + LANES <= N:
+            element = tl.load(x + (start + first * x_n))
+        else:
+            element = tl.load(x + (start + first * x_n), lane < N - first, other=IDENTITY)
+        elements += [element.to(WIDE)]
+    least = elements[0]
+    for i in tl.static_range(1, (N + LANES - 1) // LANES):
+        least = lower(least, elements[i])
+    least = tl.reduce(least, 1, lower).to(out.dtype.element_ty)
+    tl.store(out + row_start(row, inner, out_outer, out_inner, 1), least, row < rows)
+
+
+class ShortTile(NamedTuple):
+    """Rows of a program, threads to each, columns of a row's whole vectors, or 0 where threads read single elements."""
+
+    rows: int
+    threads: int
+    columns: int
+
+
+def short_tile(rows: Rows, dtype: torch.dtype, device: Device) -> ShortTile | None:
+    """The tile of short rows that are no whole vectors, or lie across memory; None of others."""
+    if not dtype.is_floating_point:
+        return None
+    across, single = rows.columns, WARPS * device.warp_size
+    if across is not None:
+        return ShortTile(single, 1, 0) if rows.n <= SHORT_ACROSS and across.x_inner == 1 else None
+    if rows.itemsize > 4 or rows.n % rows.whole_vector == 0:
+        return None
+    edges = edges_of(rows)
+    columns = power_of_two(rows.n // edges * edges) if edges else 0
+    if VECTORS[0] <= columns <= VECTORS[1]:  # one warp has them
+        if rows.itemsize == 4:
+            return ShortTile(1024 // columns, 8, columns)
+        return ShortTile(32, 4, columns) if columns < 128 else ShortTile(2048 // columns, 16, columns)
+    lanes = lanes_of(rows.n, LEAST)
+    return ShortTile(single // lanes, lanes, 0) if rows.n < SHORT else None
+
+
+def launch_of_short(x: torch.Tensor, out: torch.Tensor, rows: Rows, tile: ShortTile) -> Launch:
+    """The launch over such tiles."""
+    id, programs, place = "triton/min/rows_deferred", cdiv(rows.total, tile.rows), row_arguments(rows)
+    kinds = (wide_type(x.dtype), identity(x.dtype))
+    if not tile.columns:
+        args = (x, out, *place, *kinds, rows.n, tile.rows, tile.threads)
+        return bound(id, x, rows_lanes_kernel, programs, args, WARPS)
+    vector = rows.whole_vector
+    sizes = (tile.rows, tile.columns // (tile.threads * vector), tile.threads)
+    return bound(id, x, rows_ragged_kernel, programs, (x, out, *place, safe(rows), *kinds, vector, *sizes), 1)
+
+
+@register("triton", "min", "rows_deferred")
+def rows_deferred(x: torch.Tensor, out: torch.Tensor) -> Launch:
+    """Parallel over rows; the running minimum stays a whole tile, reduced across lanes once, after the loop."""
+    x, out = plain(x), plain(out)
+    rows, device = rows_of(x, out), device_of(x)
+    short = short_tile(rows, x.dtype, device)
+    if short is not None:
+        return launch_of_short(x, out, rows, short)
+    numbers = of(Numbers, device.index)
+    edges = edges_of(rows)
+    tile = once_tile(numbers, rows, x.dtype, device, edges)
+    if tile is None:
+        tile = block_tile(numbers, rows, x.dtype)
+        if tile.block * x.element_size() == numbers.tile_bytes:
+            # More programs share an SM; of half precision a thread has a vector of each block.
+            tile = tile._replace(block=tile.block // (4 if x.element_size() == 2 else 2))
+    constants = (wide_type(x.dtype), identity(x.dtype), edges, fold_of(rows, x.dtype, tile.block))
+    args = (x, out, *row_arguments(rows), *constants, tile.rows, tile.block)
+    programs = cdiv(rows.total, tile.rows)
+    return bound("triton/min/rows_deferred", x, rows_deferred_kernel, programs, args, device.warps(tile.threads))
