@@ -13,12 +13,16 @@ from kernelzoo.device import Device
 from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.shared.jit import by_columns, column_arguments, common, edges_of, row_arguments
 from kernelzoo.layout import Columns, Rows, Strides, cdiv, power_of_two
+from kernelzoo.tables import knob, numbers, of
 
 LANES = 32
 """Threads of a warp."""
 
 LINE_BYTES, SECTOR_BYTES = 128, 32
 """Rows that lie across memory are taken by the cache line, at the least by the sector of a line."""
+
+CROWD = 4
+"""Programs per SM that fill the device."""
 
 
 class Tile(NamedTuple):
@@ -37,9 +41,11 @@ class Tile(NamedTuple):
         """Tiles that a problem has."""
         return rows.columns.strips(self.rows) if self.across and rows.columns else cdiv(rows.total, self.rows)
 
-    def constants(self, far: bool) -> tuple[object, ...]:
-        """ACROSS, FAR, ROWS, COLS, LAYOUT and EDGE_LAYOUT of a kernel."""
-        return self.across, far, self.rows, self.cols, self.layout, self.edge_layout
+    def constants(self, rows: Rows, *others: Strides) -> tuple[object, ...]:
+        """EDGES, ACROSS, FAR, ROWS, COLS, LAYOUT and EDGE_LAYOUT of a kernel. Others have n elements a row."""
+        edges = 0 if self.across else edges_of(rows, *others)
+        far = self.cols * max(rows.x_n, rows.out_n, *(other.n for other in others)) >= 2**31  # offsets within a row
+        return edges, self.across, far, self.rows, self.cols, self.layout, self.edge_layout
 
 
 def along(rows: Rows, many: int, cols: int, warps: int, *others: Strides) -> Tile:
@@ -52,11 +58,12 @@ def along(rows: Rows, many: int, cols: int, warps: int, *others: Strides) -> Til
     return Tile(many, cols, warps, False, vector, layout, edge)
 
 
-def across(columns: Columns, many: int, depth: int, warps: int, *others: Strides) -> Tile:
+def across(rows: Rows, columns: Columns, many: int, depth: int, warps: int, *others: Strides) -> Tile:
     """A tile of columns that lie side by side: each thread has whole vectors of neighbours."""
-    vector = 1
-    if columns.x_inner == 1 and not columns.x_phase and not any(o.n and (o.phase or o.inner != 1) for o in others):
-        vector = min(column_multiple(columns, *others), many)
+    beside, vector = [by_columns(rows, other) for other in others], 1
+    if columns.x_inner == 1 and not columns.x_phase and not any(o.n and (o.phase or o.inner != 1) for o in beside):
+        strides = [stride for other in beside if other.n for stride in (other.outer, other.n) if stride]
+        vector = min(columns.multiple, many, *(stride & -stride for stride in strides))
     lanes = min(LANES, many // vector)
     layout = gl.BlockedLayout([vector, 1], [lanes, LANES // lanes], [1, warps], [0, 1])
     return Tile(many, depth, warps, True, vector, layout, layout)
@@ -73,15 +80,6 @@ def vector_of(rows: Rows, *others: Strides) -> int:
     return min(rows.whole_vector, common(rows, *others))
 
 
-def column_multiple(columns: Columns, *others: Strides) -> int:
-    """``columns.multiple``, with the strides of other tensors of n elements a column."""
-    found = columns.multiple
-    for other in others:
-        if other.n:
-            found = min(found, *(stride & -stride for stride in (other.outer, other.n) if stride))
-    return found
-
-
 def place_arguments(rows: Rows, tile: Tile, *others: Strides) -> tuple[int, ...]:
     """A kernel's arguments that say where rows lie: ``row_arguments`` of a tile along memory, ``column_arguments`` of
     one across it. The strides of other tensors of n elements a row follow: outer, n and inner of each."""
@@ -96,11 +94,6 @@ def one_a_row(rows: Rows, tile: Tile, *others: Strides) -> tuple[int, ...]:
     return tuple(stride for other in strides for stride in (other.outer, other.inner))
 
 
-def is_far(rows: Rows, tile: Tile, *others: Strides) -> bool:
-    """Whether offsets within a tile's row need 64 bits."""
-    return tile.cols * max(rows.x_n, rows.out_n, *(other.n for other in others)) >= 2**31
-
-
 def wide_bytes(rows: Rows) -> int:
     """Bytes of an element as it is computed."""
     return max(4, rows.itemsize)
@@ -112,55 +105,82 @@ def inside(rows: Rows, *others: Strides) -> int:
     return max(1, rows.n // edges * edges if edges else rows.n)
 
 
-HELD_BYTES = 65536
+def lowest(dtype: torch.dtype) -> float:
+    """The lowest finite number: where a running maximum begins, so that no difference of two is -inf - -inf."""
+    return float(torch.finfo(dtype).min)
+
+
+# --- Tiles of whole rows, which a program holds ----------------------------------------------------------------------
+
+ON_CHIP_BYTES = 32768 * 4
+"""The widest row one program holds in registers: 1024 threads (the most a program may have) times 32 elements of
+float32, or 16 of float64, which leaves half of the 64 registers a thread has then for everything else."""
+
+STRIP_BYTES = 65536
 """Of a strip of columns as it is computed, that a program holds: 64 registers of each of 256 threads."""
 
 
-def strip(rows: Rows, inputs: int, implementation: str, *others: Strides) -> Tile:
-    """A tile of whole columns, which a program holds. inputs: how many tensors of n elements a column are held.
+@numbers
+class Numbers:
+    row_elements: int = knob(
+        16, among=(8, 16, 32), unit="elements", why="to a thread of a program that holds one row of wide elements"
+    )
+    half_elements: int = knob(
+        32, among=(16, 32), unit="elements", why="to a thread of a program that holds one row of half precision"
+    )
+    full_row: int = knob(
+        16384, among=(4096, 8192, 16384), unit="elements", why="of a row for which a program takes the most threads"
+    )
+    warp_bytes: int = knob(
+        4096, among=(2048, 4096, 8192), unit="bytes", why="of short rows as computed, which one warp holds"
+    )
+    tiles_per_sm: int = knob(
+        16, among=(4, 8, 16, 32), unit="tiles", why="such tiles are made no larger than leaves each SM so many"
+    )
 
-    Raises UnsupportedProblemError where rows don't lie across memory, or no program holds them.
-    """
+
+def longest(rows: Rows, inputs: int) -> int:
+    """Elements of the longest rows that a program holds, of so many inputs; across memory at least a sector of them."""
     if rows.columns is None:
-        words = "it takes columns, and the rows of this problem don't lie across memory"
-        raise UnsupportedProblemError(implementation, words)
-    made = strip_or_none(rows, inputs, *others)
-    if made is None:
-        raise UnsupportedProblemError(implementation, f"no program holds columns of {rows.n} elements")
-    return made
+        return ON_CHIP_BYTES // wide_bytes(rows) // inputs
+    least = min(SECTOR_BYTES // rows.itemsize, power_of_two(rows.columns.inner))
+    return STRIP_BYTES // wide_bytes(rows) // inputs // least
 
 
-def strip_or_none(rows: Rows, inputs: int, *others: Strides) -> Tile | None:
-    """``strip``, None where there is none: a line of memory of columns, or down to a sector if they fit then."""
-    columns = rows.columns
-    if columns is None:
-        return None
-    depth = power_of_two(rows.n)
-    wide = min(LINE_BYTES // rows.itemsize, power_of_two(columns.inner))
-    room = HELD_BYTES // wide_bytes(rows) // inputs
-    while wide * depth > room and wide * rows.itemsize > SECTOR_BYTES:
-        wide //= 2
-    if wide * depth > room:
-        return None
-    warps = max(1, min(8, wide * depth * inputs * wide_bytes(rows) // (128 * LANES)))
-    return across(columns, wide, depth, warps, *(by_columns(rows, other) for other in others))
+def check_held(id: str, rows: Rows, inputs: int) -> None:
+    """Raise UnsupportedProblemError if no program holds a row of so many inputs."""
+    if rows.n > (most := longest(rows, inputs)):
+        raise UnsupportedProblemError(id, f"a row must fit on chip, {most} of {rows.dtype} laid out so; got {rows.n}")
 
 
-def block(rows: Rows, bytes: int, *others: Strides) -> Tile:
-    """A tile of so many bytes as computed, for kernels that go through rows in blocks: a part of one row, or of each of
-    a line's worth of columns."""
-    elements, columns = bytes // wide_bytes(rows), rows.columns
-    if columns is not None:
-        wide = min(LINE_BYTES // rows.itemsize, power_of_two(columns.inner))
-        depth = max(1, min(power_of_two(rows.n), elements // wide))
-        return across(columns, wide, depth, _warps(rows, wide * depth), *(by_columns(rows, o) for o in others))
-    cols = min(elements, power_of_two(inside(rows, *others)))
-    return along(rows, 1, cols, _warps(rows, cols), *others)
+def held(id: str, device: Device, rows: Rows, inputs: int, *others: Strides) -> Tile:
+    """Short rows side by side, which one warp holds; one row; or of rows that lie across memory a strip, a line wide if
+    it fits. inputs: how many tensors of n elements a row are held. Raises UnsupportedProblemError if none fits."""
+    check_held(id, rows, inputs)
+    if rows.columns is not None:
+        depth, wide = power_of_two(rows.n), min(LINE_BYTES // rows.itemsize, power_of_two(rows.columns.inner))
+        wide = min(wide, STRIP_BYTES // wide_bytes(rows) // inputs // depth)
+        warps = max(1, min(8, wide * depth * inputs * wide_bytes(rows) // (128 * LANES)))
+        return across(rows, rows.columns, wide, depth, warps, *others)
+    knobs, cols = of(Numbers, device.index), power_of_two(inside(rows, *others))
+    many = knobs.warp_bytes // wide_bytes(rows) // inputs // cols
+    if many > 1:
+        even = power_of_two(1 + rows.total // (knobs.tiles_per_sm * device.multiprocessors))
+        return along(rows, min(many, even), cols, 1, *others)
+    threads = min(1024, _row_threads(knobs, rows) * inputs)
+    return along(rows, 1, cols, device.warps(threads), *others)
 
 
-def _warps(rows: Rows, elements: int) -> int:
-    """16 elements of float32 to a thread."""
-    return max(1, min(8, elements * wide_bytes(rows) // (64 * LANES)))
+def _row_threads(knobs: Numbers, rows: Rows) -> int:
+    """Threads for one row: no more than the row itself can feed, however wide its tile is."""
+    n = rows.n
+    if rows.itemsize == 8:
+        threads = power_of_two(n) // 8
+    elif n >= knobs.full_row:
+        threads = 1024
+    else:
+        threads = n // (knobs.half_elements if rows.itemsize == 2 else knobs.row_elements)
+    return power_of_two(max(32, min(threads, 1024)) + 1) // 2
 
 
 def held_options(device: Device, tile: Tile) -> dict[str, Any]:
@@ -173,6 +193,59 @@ def held_options(device: Device, tile: Tile) -> dict[str, Any]:
     return {} if few or not device.arch else {"maxnreg": min(255, device.registers // (tile.warps * LANES))}
 
 
-def lowest(dtype: torch.dtype) -> float:
-    """The lowest finite number: where a running maximum begins, so that no difference of two is -inf - -inf."""
-    return float(torch.finfo(dtype).min)
+# --- Blocks and parts of longer rows ---------------------------------------------------------------------------------
+
+BLOCK_BYTES = 16384
+"""Of a block of a running pair: 16 float32 elements to each of 256 threads, with a maximum and a sum for each."""
+
+LEAST_PART = 4096
+"""Elements of a tile's rows together that are worth a program of their own."""
+
+MOST_PARTS = 256
+"""Programs to a tile, at the most: each, or the last, reads what all of them have left."""
+
+
+def block(rows: Rows, bytes: int, *others: Strides) -> Tile:
+    """A tile of so many bytes as computed, for kernels that go through rows in blocks: a part of one row, or of each of
+    a line's worth of columns."""
+    elements, columns = bytes // wide_bytes(rows), rows.columns
+    if columns is not None:
+        wide = min(LINE_BYTES // rows.itemsize, power_of_two(columns.inner))
+        depth = max(1, min(power_of_two(rows.n), elements // wide))
+        return across(rows, columns, wide, depth, _warps(rows, wide * depth), *others)
+    cols = min(elements, power_of_two(inside(rows, *others)))
+    return along(rows, 1, cols, _warps(rows, cols), *others)
+
+
+def _warps(rows: Rows, elements: int) -> int:
+    """16 elements of float32 to a thread."""
+    return max(1, min(8, elements * wide_bytes(rows) // (64 * LANES)))
+
+
+class Cut(NamedTuple):
+    """Programs to a tile of rows, elements of each row that one takes, in units that its vectors divide, and the tile
+    of words that all of them have left."""
+
+    parts: int
+    span: int
+    unit: int
+    merged: int
+
+
+def cut(rows: Rows, tile: Tile, device: Device, *others: Strides) -> Cut:
+    """Parts of rows, at least two where a row has so many vectors, for as many programs as fill the device."""
+    unit = 1 if tile.across else vector_of(rows, *others)
+    elements = rows.n if tile.across else inside(rows, *others)
+    wanted = cdiv(CROWD * device.multiprocessors, tile.count(rows))
+    most = min(MOST_PARTS, tile.rows * elements // LEAST_PART, max(2, tile.cols))
+    parts = max(2, min(wanted, most))
+    span = cdiv(elements, parts * unit)
+    parts = cdiv(elements, span * unit)
+    return Cut(parts, span, unit, power_of_two(parts))
+
+
+def streamed(device: Device, rows: Rows, *others: Strides) -> str:
+    """The form of a gradient for rows that no program holds, which are read twice: by one program if they are many, by
+    several if they are few."""
+    many = block(rows, ON_CHIP_BYTES, *others).count(rows) >= CROWD * device.multiprocessors
+    return "online" if many else "split_two_launches"

@@ -16,10 +16,6 @@ from triton.experimental.gluon import language as gl
 barrier = gl.barrier if hasattr(gl, "barrier") else gl.thread_barrier
 """Waits for all threads of the program. Triton 3.6 calls it by another name."""
 
-READ = gl.constexpr("evict_last")
-"""How long the L2 cache keeps the elements of rows that a program holds: longer than the results. Read lines that stay
-make the written ones leave for memory steadily; kernels before and after are no slower for it."""
-
 
 @gluon.jit
 def await_last_launch():
@@ -30,6 +26,31 @@ def await_last_launch():
     """
     if tl.target_info.cuda_capability_geq(9, 0):
         gl.inline_asm_elementwise("griddepcontrol.wait; // dummy $0", "=r", [], gl.int32, is_pure=False, pack=1)
+
+
+@gluon.jit
+def scaled(n, inner, x_n, out_n, MULTIPLE: gl.constexpr, FAR: gl.constexpr, ACROSS: gl.constexpr):
+    """n, inner, x_n and out_n as they are: a launch passes some divided by MULTIPLE, see ``tiles.place_arguments``."""
+    if ACROSS:
+        inner = gl.cast(inner, gl.int64) * MULTIPLE
+        x_n = gl.cast(x_n, gl.int64 if FAR else gl.int32) * MULTIPLE
+        out_n = gl.cast(out_n, gl.int64 if FAR else gl.int32) * MULTIPLE
+    else:
+        n *= MULTIPLE
+    return n, inner, x_n, out_n
+
+
+@gluon.jit
+def share_of(parts):
+    """(tile, part): a program's tile, and which part of its rows, where so many programs share each."""
+    return gl.program_id(0) // parts, gl.program_id(0) % parts
+
+
+@gluon.jit
+def span_of(part, span, UNIT: gl.constexpr):
+    """(begin, end): the elements of each row in a part of span units."""
+    begin = part.to(gl.int64) * span * UNIT
+    return begin, begin + gl.cast(span, gl.int64) * UNIT
 
 
 @gluon.jit
@@ -65,6 +86,13 @@ def row_start(group, place, stride_outer, stride_inner, MULTIPLE: gl.constexpr, 
 
 
 @gluon.jit
+def elements(COLS: gl.constexpr, FAR: gl.constexpr, LAYOUT: gl.constexpr):
+    """(cols, here): the elements of a tile's rows, [1, COLS], and the same as offsets are counted."""
+    cols = gl.arange(0, COLS, gl.SliceLayout(0, LAYOUT))[None, :]
+    return cols, cols.to(gl.int64 if FAR else gl.int32)
+
+
+@gluon.jit
 def before_vectors(start, n, EDGES: gl.constexpr):
     """Elements of a row ahead of its first aligned vector."""
     return gl.minimum((-start) & (EDGES - 1), n)
@@ -91,6 +119,21 @@ def edge_columns(start, there, n, EDGES: gl.constexpr, EDGE_LAYOUT: gl.constexpr
     cols = gl.where(lane < EDGES, lane, before + inside + lane - EDGES)
     known = gl.where(lane < EDGES, lane < before, cols < n)
     return cols, known & gl.convert_layout(there, EDGE_LAYOUT)
+
+
+@gluon.jit
+def edges_at(x, start, edge, EDGE_LAYOUT: gl.constexpr):
+    """Where in a tensor the elements of those columns are."""
+    return x + (gl.convert_layout(start, EDGE_LAYOUT) + edge)
+
+
+@gluon.jit
+def load_held(pointer, mask, other):
+    """Elements of rows that a program holds, whose lines stay in the L2 cache longer than the results.
+
+    That makes the written lines leave for memory steadily; kernels before and after are no slower for it.
+    """
+    return gl.load(pointer, mask, other=other, eviction_policy="evict_last")
 
 
 @gluon.jit

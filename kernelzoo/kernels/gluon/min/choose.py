@@ -3,7 +3,7 @@
 import torch
 
 from kernelzoo.kernels.gluon.min import tiles
-from kernelzoo.kernels.gluon.min.tiles import column_tile, plain, row_tile
+from kernelzoo.kernels.gluon.min.tiles import block_tile, plain, row_tile
 from kernelzoo.kernels.shared.jit import device_of
 from kernelzoo.layout import rows_of
 from kernelzoo.registry import chooser
@@ -18,29 +18,20 @@ class Knobs(tiles.Numbers):
     """What depends on the card. Shipped values are those of Triton's kernels on an H200."""
 
     row_bytes: int = knob(
-        32768,
-        among=(16384, 32768, 65536),
-        unit="bytes",
+        32768, among=(16384, 32768, 65536), unit="bytes",
         why="of a longer row, if rows are few, several programs take parts",
-    )
+    )  # fmt: skip
     crowd: int = knob(4, among=(2, 4, 8), unit="programs per SM", why="below which rows are few")
 
 
 @chooser("gluon", "min", "auto")
 def auto(x: torch.Tensor, out: torch.Tensor) -> str:
     """By rows where there are enough of them for all of the device, otherwise by parts of rows."""
-    rows, device = rows_of(x, out), device_of(x)
+    rows, device = rows_of(plain(x), plain(out)), device_of(x)
     knobs = of(Knobs, device.index)
     if rows.across:
-        few = 2 * column_tile(rows_of(plain(x), plain(out))).count(rows) < device.multiprocessors
-        return "columns_split" if few and rows.n > SHORT_COLUMNS else "columns"
+        few = 2 * block_tile(device, rows).count(rows) < device.multiprocessors
+        return "split" if few and rows.n > SHORT_COLUMNS else "rows_deferred"
     if rows.n * rows.itemsize > knobs.row_bytes and rows.total < knobs.crowd * device.multiprocessors:
-        return "split_arrival"
-    held = row_tile(knobs, device, rows).cols * 2 >= rows.n
-    return "rows" if held else "rows_deferred_block"
-
-
-@chooser("gluon", "min", "split")
-def split(x: torch.Tensor, out: torch.Tensor) -> str:
-    """Several programs to one row, or to a strip of columns; the last to arrive joins their minima: one launch."""
-    return "columns_split" if rows_of(x, out).across else "split_arrival"
+        return "split"
+    return "rows" if row_tile(device, rows).cols * 2 >= rows.n else "rows_deferred"

@@ -3,11 +3,10 @@
 import torch
 
 from kernelzoo.device import Device
-from kernelzoo.kernels.gluon import tiles
-from kernelzoo.kernels.gluon.tiles import Tile, along, inside
-from kernelzoo.kernels.shared.jit import edges_of, wide_type
+from kernelzoo.kernels.gluon.tiles import Tile, along, block, inside
+from kernelzoo.kernels.shared.jit import wide_type
 from kernelzoo.layout import Rows, power_of_two
-from kernelzoo.tables import knob, numbers
+from kernelzoo.tables import knob, numbers, of
 
 TILE_ELEMENTS = 8192
 """A tile of elements narrower than two bytes ends here."""
@@ -33,24 +32,25 @@ def plain(x: torch.Tensor) -> torch.Tensor:
     return x.view(torch.uint8) if x.dtype == torch.bool else x
 
 
-def row_tile(knobs: Numbers, device: Device, rows: Rows) -> Tile:
+def row_tile(device: Device, rows: Rows) -> Tile:
     """Several short rows to a warp, or a block of one row: 64 bytes to a thread, more to those of a single warp."""
-    cols = power_of_two(inside(rows))
+    knobs, cols = of(Numbers, device.index), power_of_two(inside(rows))
     many = min(knobs.warp_bytes // rows.itemsize, TILE_ELEMENTS // 4) // cols
     if many > 1:
         return along(rows, many, cols, 1)
-    block = min(cols, knobs.tile_bytes // rows.itemsize, TILE_ELEMENTS)
-    fed = power_of_two(min(rows.n, block) + 1) // 2
-    return along(rows, 1, block, device.warps(fed * rows.itemsize // 64))
+    elements = min(cols, knobs.tile_bytes // rows.itemsize, TILE_ELEMENTS)
+    fed = power_of_two(min(rows.n, elements) + 1) // 2
+    return along(rows, 1, elements, device.warps(fed * rows.itemsize // 64))
 
 
-def column_tile(rows: Rows) -> Tile:
-    """A block of columns side by side: 32 elements to a thread, 16 if they are read one by one."""
-    tile = tiles.block(rows, 32768)
-    return tile if tile.vector > 1 else tiles.block(rows, 16384)
+def block_tile(device: Device, rows: Rows) -> Tile:
+    """``row_tile``, or a block of columns side by side: 32 elements to a thread, 16 if they are read one by one."""
+    if not rows.across:
+        return row_tile(device, rows)
+    tile = block(rows, 32768)
+    return tile if tile.vector > 1 else block(rows, 16384)
 
 
 def kinds(rows: Rows, dtype: torch.dtype, tile: Tile) -> tuple[object, ...]:
-    """WIDE, IDENTITY, EDGES, and what a tile is made of."""
-    edges = 0 if tile.across else edges_of(rows)
-    return wide_type(dtype), identity(dtype), edges, *tile.constants(tiles.is_far(rows, tile))
+    """WIDE, IDENTITY, and what a tile is made of."""
+    return wide_type(dtype), identity(dtype), *tile.constants(rows)

@@ -1,19 +1,64 @@
-"""One program to a row, which it holds on chip: one read, one write."""
+"""A tile of whole rows to a program, which it holds on chip: one read, one write."""
 
 import torch
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
 
-from kernelzoo.kernels.gluon.min_backward.tile_kernel import launch_of_tiles
-from kernelzoo.kernels.gluon.softmax.tiles import Numbers, row_tile
-from kernelzoo.kernels.shared.jit import device_of
+from kernelzoo.kernels.gluon import tiles, words
+from kernelzoo.kernels.gluon.min_backward.words import of_each, shares_of
+from kernelzoo.kernels.shared.jit import bound, device_of, wide_type
 from kernelzoo.launch import Launch
-from kernelzoo.layout import rows_of
+from kernelzoo.layout import rows_with
 from kernelzoo.registry import register
-from kernelzoo.tables import of
+
+
+@gluon.jit
+def tile_kernel(
+    x, y, grad, out, rows, n, inner,
+    x_outer, x_n, x_inner, out_outer, out_n, out_inner, MULTIPLE: gl.constexpr,
+    y_outer, y_inner, grad_outer, grad_inner,
+    WIDE: gl.constexpr, EDGES: gl.constexpr, ACROSS: gl.constexpr, FAR: gl.constexpr,
+    ROWS: gl.constexpr, COLS: gl.constexpr, LAYOUT: gl.constexpr, EDGE_LAYOUT: gl.constexpr,
+):  # fmt: skip
+    """COLS is the power of two that holds a row: what lies past its end is masked."""
+    words.await_last_launch()
+    DTYPE: gl.constexpr = out.dtype.element_ty
+    n, inner, x_n, out_n = words.scaled(n, inner, x_n, out_n, MULTIPLE, FAR, ACROSS)
+    group, place, there = words.rows_of_tile(gl.program_id(0), rows, inner, ACROSS, ROWS, LAYOUT)
+    x_start = words.row_start(group, place, x_outer, x_inner, MULTIPLE, ACROSS)[:, None]
+    out_start = words.row_start(group, place, out_outer, out_inner, MULTIPLE, ACROSS)[:, None]
+    least = of_each(y, group, place, y_outer, y_inner, there, WIDE, ACROSS)[:, None]
+    slope = of_each(grad, group, place, grad_outer, grad_inner, there, WIDE, ACROSS)
+    there = there[:, None]
+    cols, here = words.elements(COLS, FAR, LAYOUT)
+    length = n
+    if EDGES:
+        length = words.inside_vectors(x_start, n, EDGES).to(gl.int32)
+        edge, known = words.edge_columns(x_start, there, n, EDGES, EDGE_LAYOUT)
+        edges = gl.load(words.edges_at(x, x_start, edge, EDGE_LAYOUT), known, other=float("nan")).to(WIDE)
+        edges_equal = edges == gl.convert_layout(least, EDGE_LAYOUT)
+        out_edges = words.edges_at(out, out_start, edge, EDGE_LAYOUT)
+    mask = there & (cols < length)
+    x_here = x + (words.aligned(x_start, EDGES) + here * x_n)
+    equal = words.load_held(x_here, mask, float("nan")).to(WIDE) == least
+    count = gl.sum(equal.to(gl.int32), 1, keep_dims=True)
+    if EDGES:
+        count += gl.convert_layout(gl.sum(edges_equal.to(gl.int32), 1, keep_dims=True), LAYOUT)
+    each, rest = shares_of(slope[:, None], count, DTYPE)
+    gl.store(out + (words.aligned(out_start, EDGES) + here * out_n), gl.where(equal, each, rest), mask)
+    if EDGES:
+        edge_each = gl.convert_layout(each, EDGE_LAYOUT)
+        edge_rest = gl.convert_layout(rest, EDGE_LAYOUT)
+        gl.store(out_edges, gl.where(edges_equal, edge_each, edge_rest), known)
 
 
 @register("gluon", "min_backward", "fused")
 def fused(x: torch.Tensor, y: torch.Tensor, grad: torch.Tensor, out: torch.Tensor) -> Launch:
-    """One program per row, which it holds on chip: all warps lie along the row."""
-    id, rows, device = "gluon/min_backward/fused", rows_of(x, out), device_of(x)
-    tile = row_tile(of(Numbers, device.index), device, rows, 1, id)
-    return launch_of_tiles(id, (x, y, grad, out), tile)
+    """Whole rows to a program, which it holds on chip: several short ones, one, or a strip of columns."""
+    id, device = "gluon/min_backward/fused", device_of(x)
+    rows, others = rows_with(x, out, y, grad)
+    tile = tiles.held(id, device, rows, 1)
+    place = (*tiles.place_arguments(rows, tile), *tiles.one_a_row(rows, tile, *others))
+    args = (x, y, grad, out, *place, wide_type(x.dtype), *tile.constants(rows))
+    options = tiles.held_options(device, tile)
+    return bound(id, x, tile_kernel, tile.count(rows), args, tile.warps, tensors=4, **options)

@@ -4,19 +4,9 @@ import torch
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 
-from kernelzoo.kernels.gluon import tiles
-from kernelzoo.kernels.gluon.min_backward.words import shares_of
-from kernelzoo.kernels.gluon.softmax.online import BLOCK_BYTES
-from kernelzoo.kernels.gluon.words import (
-    aligned,
-    await_last_launch,
-    edge_columns,
-    end_of_vectors,
-    inside_vectors,
-    row_start,
-    rows_of_tile,
-)
-from kernelzoo.kernels.shared.jit import bound, edges_of, wide_type
+from kernelzoo.kernels.gluon import tiles, words
+from kernelzoo.kernels.gluon.min_backward.words import of_each, shares_of
+from kernelzoo.kernels.shared.jit import bound, wide_type
 from kernelzoo.launch import Launch
 from kernelzoo.layout import rows_with
 from kernelzoo.registry import register
@@ -30,34 +20,26 @@ def online_kernel(
     WIDE: gl.constexpr, EDGES: gl.constexpr, ACROSS: gl.constexpr, FAR: gl.constexpr,
     ROWS: gl.constexpr, BLOCK: gl.constexpr, LAYOUT: gl.constexpr, EDGE_LAYOUT: gl.constexpr,
 ):  # fmt: skip
-    await_last_launch()
+    words.await_last_launch()
     DTYPE: gl.constexpr = out.dtype.element_ty
-    STEP: gl.constexpr = gl.int64 if FAR else gl.int32
-    n = gl.cast(n, gl.int64)
-    if ACROSS:
-        inner = gl.cast(inner, gl.int64) * MULTIPLE
-        x_n = gl.cast(x_n, STEP) * MULTIPLE
-        out_n = gl.cast(out_n, STEP) * MULTIPLE
-    else:
-        n *= MULTIPLE
-    group, place, there = rows_of_tile(gl.program_id(0), rows, inner, ACROSS, ROWS, LAYOUT)
-    x_start = row_start(group, place, x_outer, x_inner, MULTIPLE, ACROSS)[:, None]
-    out_start = row_start(group, place, out_outer, out_inner, MULTIPLE, ACROSS)[:, None]
-    least = gl.load(y + row_start(group, place, y_outer, y_inner, 1, ACROSS), there, other=0).to(WIDE)[:, None]
-    slope = gl.load(grad + row_start(group, place, grad_outer, grad_inner, 1, ACROSS), there, other=0).to(WIDE)
+    n, inner, x_n, out_n = words.scaled(gl.cast(n, gl.int64), inner, x_n, out_n, MULTIPLE, FAR, ACROSS)
+    group, place, there = words.rows_of_tile(gl.program_id(0), rows, inner, ACROSS, ROWS, LAYOUT)
+    x_start = words.row_start(group, place, x_outer, x_inner, MULTIPLE, ACROSS)[:, None]
+    out_start = words.row_start(group, place, out_outer, out_inner, MULTIPLE, ACROSS)[:, None]
+    least = of_each(y, group, place, y_outer, y_inner, there, WIDE, ACROSS)[:, None]
+    slope = of_each(grad, group, place, grad_outer, grad_inner, there, WIDE, ACROSS)
     there = there[:, None]
-    cols = gl.arange(0, BLOCK, gl.SliceLayout(0, LAYOUT))[None, :]
-    here = cols.to(STEP)
+    cols, here = words.elements(BLOCK, FAR, LAYOUT)
     length = n
     if EDGES:
-        length = inside_vectors(x_start, n, EDGES)
-        edge, known = edge_columns(x_start, there, n, EDGES, EDGE_LAYOUT)
-        edges = gl.load(x + (gl.convert_layout(x_start, EDGE_LAYOUT) + edge), known, other=float("nan")).to(WIDE)
+        length = words.inside_vectors(x_start, n, EDGES)
+        edge, known = words.edge_columns(x_start, there, n, EDGES, EDGE_LAYOUT)
+        edges = gl.load(words.edges_at(x, x_start, edge, EDGE_LAYOUT), known, other=float("nan")).to(WIDE)
         edges_equal = edges == gl.convert_layout(least, EDGE_LAYOUT)
-        out_edges = out + (gl.convert_layout(out_start, EDGE_LAYOUT) + edge)
-    x_start = aligned(x_start, EDGES)
-    out_start = aligned(out_start, EDGES)
-    longest = end_of_vectors(n, EDGES)
+        out_edges = words.edges_at(out, out_start, edge, EDGE_LAYOUT)
+    x_start = words.aligned(x_start, EDGES)
+    out_start = words.aligned(out_start, EDGES)
+    longest = words.end_of_vectors(n, EDGES)
     # Every lane counts for itself, in 32 bits, and lanes meet once, after the loop, in 64.
     counts = gl.full([ROWS, BLOCK], 0, gl.int32, LAYOUT)
     for start in range(0, longest, BLOCK):
@@ -85,8 +67,7 @@ def online_kernel(
 def online(x: torch.Tensor, y: torch.Tensor, grad: torch.Tensor, out: torch.Tensor) -> Launch:
     """One pass over blocks that keeps a running count in each lane, then a pass that reads again and writes."""
     rows, others = rows_with(x, out, y, grad)
-    tile = tiles.block(rows, BLOCK_BYTES)
-    edges = 0 if tile.across else edges_of(rows)
+    tile = tiles.block(rows, tiles.BLOCK_BYTES)
     place = (*tiles.place_arguments(rows, tile), *tiles.one_a_row(rows, tile, *others))
-    args = (x, y, grad, out, *place, wide_type(x.dtype), edges, *tile.constants(tiles.is_far(rows, tile)))
+    args = (x, y, grad, out, *place, wide_type(x.dtype), *tile.constants(rows))
     return bound("gluon/min_backward/online", x, online_kernel, tile.count(rows), args, tile.warps, tensors=4)

@@ -4,20 +4,9 @@ import torch
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 
-from kernelzoo.kernels.gluon import tiles
-from kernelzoo.kernels.gluon.min_backward.words import shares_of
-from kernelzoo.kernels.gluon.pairs import LEAVE, WRITE
-from kernelzoo.kernels.gluon.parts import cut
-from kernelzoo.kernels.gluon.softmax.online import BLOCK_BYTES
-from kernelzoo.kernels.gluon.words import (
-    aligned,
-    await_last_launch,
-    edge_columns,
-    inside_vectors,
-    row_start,
-    rows_of_tile,
-)
-from kernelzoo.kernels.shared.jit import bound, device_of, edges_of, wide_type
+from kernelzoo.kernels.gluon import tiles, words
+from kernelzoo.kernels.gluon.min_backward.words import of_each, shares_of
+from kernelzoo.kernels.shared.jit import bound, device_of, wide_type
 from kernelzoo.launch import Launch, sequence
 from kernelzoo.layout import rows_with
 from kernelzoo.registry import register
@@ -28,47 +17,37 @@ def parts_kernel(
     x, y, grad, out, counts, rows, n, inner,
     x_outer, x_n, x_inner, out_outer, out_n, out_inner, MULTIPLE: gl.constexpr,
     y_outer, y_inner, grad_outer, grad_inner, parts, span, UNIT: gl.constexpr, PARTS: gl.constexpr,
-    PHASE: gl.constexpr, WIDE: gl.constexpr, EDGES: gl.constexpr, ACROSS: gl.constexpr, FAR: gl.constexpr,
+    WRITES: gl.constexpr, WIDE: gl.constexpr, EDGES: gl.constexpr, ACROSS: gl.constexpr, FAR: gl.constexpr,
     ROWS: gl.constexpr, BLOCK: gl.constexpr, LAYOUT: gl.constexpr, EDGE_LAYOUT: gl.constexpr,
 ):  # fmt: skip
     """A program has span units of a tile's rows; its edges are the first one's. PARTS is the power of two that holds
     the counts of all."""
-    await_last_launch()
+    words.await_last_launch()
     DTYPE: gl.constexpr = out.dtype.element_ty
-    STEP: gl.constexpr = gl.int64 if FAR else gl.int32
-    n = gl.cast(n, gl.int64)
-    if ACROSS:
-        inner = gl.cast(inner, gl.int64) * MULTIPLE
-        x_n = gl.cast(x_n, STEP) * MULTIPLE
-        out_n = gl.cast(out_n, STEP) * MULTIPLE
-    else:
-        n *= MULTIPLE
-    number = gl.program_id(0) // parts
-    part = gl.program_id(0) % parts
-    group, place, there = rows_of_tile(number, rows, inner, ACROSS, ROWS, LAYOUT)
-    x_start = row_start(group, place, x_outer, x_inner, MULTIPLE, ACROSS)[:, None]
-    out_start = row_start(group, place, out_outer, out_inner, MULTIPLE, ACROSS)[:, None]
-    least = gl.load(y + row_start(group, place, y_outer, y_inner, 1, ACROSS), there, other=0).to(WIDE)[:, None]
-    slope = gl.load(grad + row_start(group, place, grad_outer, grad_inner, 1, ACROSS), there, other=0).to(WIDE)
+    n, inner, x_n, out_n = words.scaled(gl.cast(n, gl.int64), inner, x_n, out_n, MULTIPLE, FAR, ACROSS)
+    number, part = words.share_of(parts)
+    group, place, there = words.rows_of_tile(number, rows, inner, ACROSS, ROWS, LAYOUT)
+    x_start = words.row_start(group, place, x_outer, x_inner, MULTIPLE, ACROSS)[:, None]
+    out_start = words.row_start(group, place, out_outer, out_inner, MULTIPLE, ACROSS)[:, None]
+    least = of_each(y, group, place, y_outer, y_inner, there, WIDE, ACROSS)[:, None]
+    slope = of_each(grad, group, place, grad_outer, grad_inner, there, WIDE, ACROSS)
     there = there[:, None]
-    cols = gl.arange(0, BLOCK, gl.SliceLayout(0, LAYOUT))[None, :]
-    here = cols.to(STEP)
-    begin = part.to(gl.int64) * span * UNIT
-    end = begin + gl.cast(span, gl.int64) * UNIT
+    cols, here = words.elements(BLOCK, FAR, LAYOUT)
+    begin, end = words.span_of(part, span, UNIT)
     length = n
     if EDGES:
-        length = inside_vectors(x_start, n, EDGES)
-        edge, known = edge_columns(x_start, there & (part == 0), n, EDGES, EDGE_LAYOUT)
-        edges = gl.load(x + (gl.convert_layout(x_start, EDGE_LAYOUT) + edge), known, other=float("nan")).to(WIDE)
+        length = words.inside_vectors(x_start, n, EDGES)
+        edge, known = words.edge_columns(x_start, there & (part == 0), n, EDGES, EDGE_LAYOUT)
+        edges = gl.load(words.edges_at(x, x_start, edge, EDGE_LAYOUT), known, other=float("nan")).to(WIDE)
         edges_equal = edges == gl.convert_layout(least, EDGE_LAYOUT)
-        out_edges = out + (gl.convert_layout(out_start, EDGE_LAYOUT) + edge)
-    x_start = aligned(x_start, EDGES)
-    out_start = aligned(out_start, EDGES)
+        out_edges = words.edges_at(out, out_start, edge, EDGE_LAYOUT)
+    x_start = words.aligned(x_start, EDGES)
+    out_start = words.aligned(out_start, EDGES)
     length = gl.minimum(length, end)
     end = gl.minimum(end, n)
     lane = gl.arange(0, ROWS, gl.SliceLayout(1, LAYOUT))
-    words = counts + number.to(gl.int64) * ROWS * parts + lane
-    if PHASE == LEAVE:
+    left = counts + number.to(gl.int64) * ROWS * parts + lane
+    if not WRITES:
         # Every lane counts for itself, in 32 bits, and lanes meet once, after the loop, in 64.
         running = gl.full([ROWS, BLOCK], 0, gl.int32, LAYOUT)
         for start in range(begin, end, BLOCK):
@@ -78,10 +57,10 @@ def parts_kernel(
         count = gl.sum(running.to(gl.int64), 1)
         if EDGES:
             count += gl.convert_layout(gl.sum(edges_equal.to(gl.int64), 1), gl.SliceLayout(1, LAYOUT))
-        gl.store(words + part * ROWS, count)
+        gl.store(left + part * ROWS, count)
     else:
         peer = gl.arange(0, PARTS, gl.SliceLayout(0, LAYOUT))[None, :]
-        count = gl.sum(gl.load(words[:, None] + peer * ROWS, peer < parts, other=0), 1, keep_dims=True)
+        count = gl.sum(gl.load(left[:, None] + peer * ROWS, peer < parts, other=0), 1, keep_dims=True)
         each, rest = shares_of(slope[:, None], count, DTYPE)
         if EDGES:
             edge_each = gl.convert_layout(each, EDGE_LAYOUT)
@@ -98,21 +77,13 @@ def parts_kernel(
 
 @register("gluon", "min_backward", "split_two_launches")
 def split_two_launches(x: torch.Tensor, y: torch.Tensor, grad: torch.Tensor, out: torch.Tensor) -> Launch:
-    """Several programs to one row, or strip of columns, leave counts in a workspace; a second launch writes.
-
-    It reads every row twice, and no program waits for another.
-    """
-    id = "gluon/min_backward/split_two_launches"
+    """Several programs to one row, or strip of columns, leave counts in a workspace; a second launch writes."""
+    id, tensors = "gluon/min_backward/split_two_launches", (x, y, grad, out)
     rows, others = rows_with(x, out, y, grad)
-    tile = tiles.block(rows, BLOCK_BYTES)
-    plan, count = cut(rows, tile, device_of(x)), tile.count(rows)
+    tile = tiles.block(rows, tiles.BLOCK_BYTES)
+    plan, count = tiles.cut(rows, tile, device_of(x)), tile.count(rows)
     counts = x.new_empty((count, plan.parts, tile.rows), dtype=torch.int64)
-    place = (*tiles.place_arguments(rows, tile), *tiles.one_a_row(rows, tile, *others))
-    edges = 0 if tile.across else edges_of(rows)
-    kinds = (wide_type(x.dtype), edges, *tile.constants(tiles.is_far(rows, tile)))
-
-    def part(phase: object) -> Launch:
-        args = (x, y, grad, out, counts, *place, plan.parts, plan.span, plan.unit, plan.merged, phase, *kinds)
-        return bound(id, x, parts_kernel, count * plan.parts, args, tile.warps, tensors=4)
-
-    return sequence(part(LEAVE), part(WRITE))
+    place = (*tensors, counts, *tiles.place_arguments(rows, tile), *tiles.one_a_row(rows, tile, *others), *plan)
+    kinds = (wide_type(x.dtype), *tile.constants(rows))
+    both = ((*place, writes, *kinds) for writes in (False, True))
+    return sequence(*(bound(id, x, parts_kernel, count * plan.parts, args, tile.warps, tensors=4) for args in both))

@@ -6,6 +6,14 @@ Elements are compared as they are computed, half precision in float32; a masked 
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 
+from kernelzoo.kernels.gluon.words import row_start
+
+
+@gluon.jit
+def of_each(x, group, place, outer, inner, there, WIDE: gl.constexpr, ACROSS: gl.constexpr):
+    """What there is one of to each row, as it is computed."""
+    return gl.load(x + row_start(group, place, outer, inner, 1, ACROSS), there, other=0).to(WIDE)
+
 
 @gluon.jit
 def shares_of(grad, count, DTYPE: gl.constexpr):

@@ -1,17 +1,55 @@
-"""One program to a row, which it holds on chip: one read, one write."""
+"""A tile of whole rows to a program, which it holds on chip: one read, one write.
+
+Several short rows, one row, or a strip of columns where rows lie across memory: one kernel, whose layout is turned.
+"""
 
 import torch
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
 
-from kernelzoo.kernels.gluon.softmax.tiles import Numbers, launch_of_tiles, row_tile
-from kernelzoo.kernels.shared.jit import device_of
+from kernelzoo.kernels.gluon import tiles, words
+from kernelzoo.kernels.gluon.softmax.words import softmax_of, softmax_with_edges
+from kernelzoo.kernels.shared.jit import bound, device_of, wide_type
 from kernelzoo.launch import Launch
 from kernelzoo.layout import rows_of
 from kernelzoo.registry import register
-from kernelzoo.tables import of
+
+
+@gluon.jit
+def tile_kernel(
+    x, out, rows, n, inner, x_outer, x_n, x_inner, out_outer, out_n, out_inner, MULTIPLE: gl.constexpr,
+    WIDE: gl.constexpr, EDGES: gl.constexpr, ACROSS: gl.constexpr, FAR: gl.constexpr,
+    ROWS: gl.constexpr, COLS: gl.constexpr, LAYOUT: gl.constexpr, EDGE_LAYOUT: gl.constexpr,
+):  # fmt: skip
+    """COLS is the power of two that holds a row: what lies past its end is masked."""
+    words.await_last_launch()
+    DTYPE: gl.constexpr = out.dtype.element_ty
+    n, inner, x_n, out_n = words.scaled(n, inner, x_n, out_n, MULTIPLE, FAR, ACROSS)
+    group, place, there = words.rows_of_tile(gl.program_id(0), rows, inner, ACROSS, ROWS, LAYOUT)
+    there = there[:, None]
+    x_start = words.row_start(group, place, x_outer, x_inner, MULTIPLE, ACROSS)[:, None]
+    out_start = words.row_start(group, place, out_outer, out_inner, MULTIPLE, ACROSS)[:, None]
+    cols, here = words.elements(COLS, FAR, LAYOUT)
+    length = n
+    if EDGES:
+        length = words.inside_vectors(x_start, n, EDGES).to(gl.int32)
+        edge, known = words.edge_columns(x_start, there, n, EDGES, EDGE_LAYOUT)
+        edges = gl.load(words.edges_at(x, x_start, edge, EDGE_LAYOUT), known, other=float("-inf"))
+    mask = there & (cols < length)
+    tile = words.load_held(x + (words.aligned(x_start, EDGES) + here * x_n), mask, float("-inf"))
+    out_here = out + (words.aligned(out_start, EDGES) + here * out_n)
+    if EDGES:
+        result, edges = softmax_with_edges(tile.to(WIDE), edges.to(WIDE), LAYOUT, EDGE_LAYOUT)
+        gl.store(out_here, result.to(DTYPE), mask)
+        gl.store(words.edges_at(out, out_start, edge, EDGE_LAYOUT), edges.to(DTYPE), known)
+    else:
+        gl.store(out_here, softmax_of(tile.to(WIDE)).to(DTYPE), mask)
 
 
 @register("gluon", "softmax", "fused")
 def fused(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """One program per row, which it holds on chip: all warps lie along the row."""
-    id, device = "gluon/softmax/fused", device_of(x)
-    return launch_of_tiles(id, x, out, row_tile(of(Numbers, device.index), device, rows_of(x, out), 1, id))
+    """Whole rows to a program, which it holds on chip: several short ones, one, or a strip of columns."""
+    id, rows, device = "gluon/softmax/fused", rows_of(x, out), device_of(x)
+    tile = tiles.held(id, device, rows, 1)
+    args = (x, out, *tiles.place_arguments(rows, tile), wide_type(x.dtype), *tile.constants(rows))
+    return bound(id, x, tile_kernel, tile.count(rows), args, tile.warps, **tiles.held_options(device, tile))

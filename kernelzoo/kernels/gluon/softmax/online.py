@@ -7,24 +7,12 @@ import torch
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 
-from kernelzoo.kernels.gluon import tiles
+from kernelzoo.kernels.gluon import tiles, words
 from kernelzoo.kernels.gluon.softmax.words import exponential, taken_in
-from kernelzoo.kernels.gluon.words import (
-    aligned,
-    await_last_launch,
-    edge_columns,
-    end_of_vectors,
-    inside_vectors,
-    row_start,
-    rows_of_tile,
-)
-from kernelzoo.kernels.shared.jit import bound, edges_of, wide_dtype, wide_type
+from kernelzoo.kernels.shared.jit import bound, wide_dtype, wide_type
 from kernelzoo.launch import Launch
 from kernelzoo.layout import rows_of
 from kernelzoo.registry import register
-
-BLOCK_BYTES = 16384
-"""Of a block of the running pair: 16 float32 elements to each of 256 threads, with a maximum and a sum for each."""
 
 
 @gluon.jit
@@ -33,35 +21,27 @@ def online_kernel(
     WIDE: gl.constexpr, LOWEST: gl.constexpr, EDGES: gl.constexpr, ACROSS: gl.constexpr, FAR: gl.constexpr,
     ROWS: gl.constexpr, BLOCK: gl.constexpr, LAYOUT: gl.constexpr, EDGE_LAYOUT: gl.constexpr,
 ):  # fmt: skip
-    await_last_launch()
+    words.await_last_launch()
     DTYPE: gl.constexpr = out.dtype.element_ty
-    STEP: gl.constexpr = gl.int64 if FAR else gl.int32
-    n = gl.cast(n, gl.int64)
-    if ACROSS:
-        inner = gl.cast(inner, gl.int64) * MULTIPLE
-        x_n = gl.cast(x_n, STEP) * MULTIPLE
-        out_n = gl.cast(out_n, STEP) * MULTIPLE
-    else:
-        n *= MULTIPLE
-    group, place, there = rows_of_tile(gl.program_id(0), rows, inner, ACROSS, ROWS, LAYOUT)
+    n, inner, x_n, out_n = words.scaled(gl.cast(n, gl.int64), inner, x_n, out_n, MULTIPLE, FAR, ACROSS)
+    group, place, there = words.rows_of_tile(gl.program_id(0), rows, inner, ACROSS, ROWS, LAYOUT)
     there = there[:, None]
-    x_start = row_start(group, place, x_outer, x_inner, MULTIPLE, ACROSS)[:, None]
-    out_start = row_start(group, place, out_outer, out_inner, MULTIPLE, ACROSS)[:, None]
-    cols = gl.arange(0, BLOCK, gl.SliceLayout(0, LAYOUT))[None, :]
-    here = cols.to(STEP)
+    x_start = words.row_start(group, place, x_outer, x_inner, MULTIPLE, ACROSS)[:, None]
+    out_start = words.row_start(group, place, out_outer, out_inner, MULTIPLE, ACROSS)[:, None]
+    cols, here = words.elements(BLOCK, FAR, LAYOUT)
     # Every lane keeps a pair of its own, and lanes meet once, after the loop. A maximum starts at the lowest finite
     # number, so that no difference of two is -inf - -inf.
     top = gl.full([ROWS, BLOCK], LOWEST, WIDE, LAYOUT)
     total = gl.full([ROWS, BLOCK], 0.0, WIDE, LAYOUT)
     length = n
     if EDGES:
-        length = inside_vectors(x_start, n, EDGES)
-        edge, known = edge_columns(x_start, there, n, EDGES, EDGE_LAYOUT)
-        edges = gl.load(x + (gl.convert_layout(x_start, EDGE_LAYOUT) + edge), known, other=float("-inf")).to(WIDE)
-        out_edges = out + (gl.convert_layout(out_start, EDGE_LAYOUT) + edge)
-    x_start = aligned(x_start, EDGES)
-    out_start = aligned(out_start, EDGES)
-    longest = end_of_vectors(n, EDGES)
+        length = words.inside_vectors(x_start, n, EDGES)
+        edge, known = words.edge_columns(x_start, there, n, EDGES, EDGE_LAYOUT)
+        edges = gl.load(words.edges_at(x, x_start, edge, EDGE_LAYOUT), known, other=float("-inf")).to(WIDE)
+        out_edges = words.edges_at(out, out_start, edge, EDGE_LAYOUT)
+    x_start = words.aligned(x_start, EDGES)
+    out_start = words.aligned(out_start, EDGES)
+    longest = words.end_of_vectors(n, EDGES)
     for start in range(0, longest, BLOCK):
         block = x + (x_start + start * x_n) + here * x_n
         tile = gl.load(block, there & (cols < length - start), other=float("-inf"))
@@ -87,13 +67,9 @@ def online_kernel(
 
 @register("gluon", "softmax", "online")
 def online(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """One pass over blocks that keeps a running (max, sum) pair in each lane, then a pass that writes.
-
-    After Milakov and Gimelshein, "Online normalizer calculation for softmax" (arXiv 1805.02867).
-    """
+    """One pass over blocks that keeps a running (max, sum) pair in each lane, then a pass that writes."""
     rows = rows_of(x, out)
-    tile = tiles.block(rows, BLOCK_BYTES)
-    edges = 0 if tile.across else edges_of(rows)
-    kinds = (wide_type(x.dtype), tiles.lowest(wide_dtype(x.dtype)), edges)
-    args = (x, out, *tiles.place_arguments(rows, tile), *kinds, *tile.constants(tiles.is_far(rows, tile)))
+    tile = tiles.block(rows, tiles.BLOCK_BYTES)
+    kinds = (wide_type(x.dtype), tiles.lowest(wide_dtype(x.dtype)), *tile.constants(rows))
+    args = (x, out, *tiles.place_arguments(rows, tile), *kinds)
     return bound("gluon/softmax/online", x, online_kernel, tile.count(rows), args, tile.warps)

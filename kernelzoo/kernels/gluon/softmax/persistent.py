@@ -9,15 +9,12 @@ from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.ampere import async_copy
 
 from kernelzoo.errors import UnsupportedProblemError
-from kernelzoo.kernels.gluon import tiles
-from kernelzoo.kernels.gluon.softmax.tiles import Numbers, row_tile
+from kernelzoo.kernels.gluon import tiles, words
 from kernelzoo.kernels.gluon.softmax.words import exponential, zero_if_empty
-from kernelzoo.kernels.gluon.words import await_last_launch
 from kernelzoo.kernels.shared.jit import bound, device_of, edges_of, row_arguments, wide_type
 from kernelzoo.launch import Launch
-from kernelzoo.layout import rows_of
+from kernelzoo.layout import power_of_two, rows_of
 from kernelzoo.registry import register
-from kernelzoo.tables import of
 
 copy = async_copy.async_load if hasattr(async_copy, "async_load") else async_copy.async_copy_global_to_shared
 """Starts a copy to shared memory (``cp.async``). Triton before 3.9 calls it by another name."""
@@ -47,7 +44,7 @@ def persistent_kernel(
     WIDE: gl.constexpr, COLS: gl.constexpr, STAGES: gl.constexpr, LAYOUT: gl.constexpr,
 ):  # fmt: skip
     """A thread reads only what it has copied itself: it waits for its own copies, and for no other thread."""
-    await_last_launch()
+    words.await_last_launch()
     n *= MULTIPLE
     cols = gl.arange(0, COLS, LAYOUT)
     ring = gl.allocate_shared_memory(x.dtype.element_ty, [STAGES, COLS], gl.SwizzledSharedLayout(1, 1, 1, [0]))
@@ -79,15 +76,14 @@ def persistent(x: torch.Tensor, out: torch.Tensor) -> Launch:
     id, rows, device = "gluon/softmax/persistent", rows_of(x, out), device_of(x)
     vector = tiles.vector_of(rows)
     if vector != rows.whole_vector or edges_of(rows):
-        words = "asynchronous copies are of 16 bytes, and these rows are not whole vectors of so many"
-        raise UnsupportedProblemError(id, words)
-    tile = row_tile(of(Numbers, device.index), device, rows, 1, id)
-    stages = min(STAGES, (device.shared_per_block - REDUCTION_BYTES) // (tile.cols * rows.itemsize))
-    warps = device.warps(tile.cols * tiles.wide_bytes(rows) // THREAD_BYTES)
+        why = "asynchronous copies are of 16 bytes, and these rows are not whole vectors of so many"
+        raise UnsupportedProblemError(id, why)
+    tiles.check_held(id, rows, 1)
+    cols = power_of_two(rows.n)
+    stages = min(STAGES, (device.shared_per_block - REDUCTION_BYTES) // (cols * rows.itemsize))
+    warps = device.warps(cols * tiles.wide_bytes(rows) // THREAD_BYTES)
     layout = gl.BlockedLayout([vector], [tiles.LANES], [warps], [0])
-    args = (x, out, *row_arguments(rows), wide_type(x.dtype), tile.cols, stages, layout)
-
-    def programs(resident: int) -> int:
-        return min(rows.total, device.multiprocessors * resident)
-
-    return bound(id, x, persistent_kernel, programs, args, warps)
+    args = (x, out, *row_arguments(rows), wide_type(x.dtype), cols, stages, layout)
+    return bound(
+        id, x, persistent_kernel, lambda at_once: min(rows.total, device.multiprocessors * at_once), args, warps
+    )

@@ -8,11 +8,8 @@ from triton.experimental.gluon import language as gl
 
 from kernelzoo.device import Device
 from kernelzoo.errors import UnsupportedProblemError
-from kernelzoo.kernels.gluon import tiles
-from kernelzoo.kernels.gluon.pairs import as_pair, as_word, awaited
-from kernelzoo.kernels.gluon.softmax.halves import empty_word, halves, in_line, not_before, words_at
+from kernelzoo.kernels.gluon import tiles, words
 from kernelzoo.kernels.gluon.softmax.words import exponential, taken_in
-from kernelzoo.kernels.gluon.words import await_last_launch
 from kernelzoo.kernels.shared.jit import bound, device_of, edges_of, row_arguments, wide_dtype, wide_type
 from kernelzoo.kernels.shared.split import split
 from kernelzoo.launch import Launch
@@ -27,16 +24,6 @@ class Team(NamedTuple):
     registers: int
     resident: int
 
-    @property
-    def threads(self) -> int:
-        """Each awaits one pair: so many programs take a row at the most."""
-        return self.warps * tiles.LANES
-
-
-def team_of(device: Device) -> Team:
-    """The program of a device: what suffices on an H200 spills a few registers elsewhere."""
-    return Team(8, 128, 2) if device.arch in ("", "sm_90") else Team(4, 168, 3)
-
 
 HELD_BYTES, BLOCK_BYTES = 256, 64
 """Of a share, as it is held, that a thread has: as computed, or of half precision two numbers to a word. And as
@@ -49,6 +36,71 @@ EXCHANGE_ELEMENTS = 2048
 """What an exchange takes, as elements that a program reads and writes meanwhile."""
 
 
+@gluon.jit
+def as_word(top, total):
+    """A pair in float32 as one word of 64 bits, which never are all set: top is no NaN."""
+    low = top.to(gl.uint32, bitcast=True).to(gl.uint64)
+    return (total.to(gl.uint32, bitcast=True).to(gl.uint64) << 32 | low).to(gl.int64, bitcast=True)
+
+
+@gluon.jit
+def as_pair(word):
+    """The pair in float32 that ``as_word`` made a word of."""
+    return word.to(gl.int32).to(gl.float32, bitcast=True), (word >> 32).to(gl.int32).to(gl.float32, bitcast=True)
+
+
+@gluon.jit
+def awaited(slots, there):
+    """The 64-bit words in memory there, each as soon as not all of its bits are set any more; 0 where there is none."""
+    return gl.inline_asm_elementwise(
+        """
+        {
+            .reg .pred missing, none;
+            mov.b64 $0, 0;
+            setp.eq.s32 none, $2, 0;
+            @none bra DONE;
+        AGAIN:
+            ld.relaxed.gpu.global.b64 $0, [$1];
+            setp.eq.s64 missing, $0, -1;
+            @missing bra AGAIN;
+        DONE:
+        }
+        """,
+        "=l,l,r",
+        [slots, there.to(gl.int32)],
+        gl.int64,
+        is_pure=False,
+        pack=1,
+    )
+
+
+@gluon.jit
+def halves(packed, DTYPE: gl.constexpr):
+    """The two numbers of half precision in each word of 32 bits, in float32."""
+    if gl.bfloat16 == DTYPE:  # the upper half of a float32
+        low = (packed << 16).to(gl.float32, bitcast=True)
+        high = (packed & -65536).to(gl.float32, bitcast=True)
+    else:
+        low = packed.to(gl.int16).to(DTYPE, bitcast=True).to(gl.float32)
+        high = (packed >> 16).to(gl.int16).to(DTYPE, bitcast=True).to(gl.float32)
+    return low, high
+
+
+@gluon.jit
+def in_line(low, high, LAYOUT: gl.constexpr):
+    """The numbers of words, which follow each other in memory; LAYOUT has them on the same threads."""
+    return gl.convert_layout(gl.reshape(gl.join(low, high), [2 * low.shape[0]]), LAYOUT)
+
+
+@gluon.jit
+def not_before(packed, value, never):
+    """packed, which the compiler can't unpack before it has value: it would keep them unpacked, in twice the registers.
+
+    never is False, but not for all that the compiler knows.
+    """
+    return packed ^ -((value < 0) & never).to(gl.int32)
+
+
 @gluon.jit(do_not_specialize=["parts", "span", "blocks"])
 def split_kernel(
     x, out, pairs, arrivals, rows, n, inner, x_outer, x_n, x_inner, out_outer, out_n, out_inner,
@@ -57,7 +109,7 @@ def split_kernel(
     LAYOUT: gl.constexpr, WORD_LAYOUT: gl.constexpr, LANE_LAYOUT: gl.constexpr,
 ):  # fmt: skip
     """A share is blocks of BLOCK elements, which are read twice, and up to HELD elements, which stay in registers."""
-    await_last_launch()
+    words.await_last_launch()
     DTYPE: gl.constexpr = out.dtype.element_ty
     WORDS: gl.constexpr = 2 if WIDE == gl.float64 else 1  # noqa: SIM300  # of 64 bits to a pair
     n = gl.cast(n, gl.int64) * MULTIPLE
@@ -72,6 +124,7 @@ def split_kernel(
     # Words are held in pieces, one of which is unpacked at a time.
     PIECE: gl.constexpr = WORDS_EACH * THREADS
     PIECES: gl.constexpr = HELD // 2 // PIECE if PACKED else 0
+    EMPTY: gl.constexpr = -0x7F0080 if gl.bfloat16 == DTYPE else -0x3FF0400  # two of -inf, as an int32
     if PACKED:
         word = gl.arange(0, PIECE, WORD_LAYOUT)
         piece_cols = gl.arange(0, 2 * PIECE, LAYOUT)
@@ -114,8 +167,8 @@ def split_kernel(
             held = []
             words_left = length // 8 * 4
             for i in gl.static_range(PIECES):
-                place = words_at(x + (x_body + kept)) + (word + i * PIECE)
-                held += [gl.load(place, word < words_left - i * PIECE, other=empty_word(DTYPE))]
+                place = (x + (x_body + kept)).to(gl.pointer_type(gl.int32), bitcast=True) + (word + i * PIECE)
+                held += [gl.load(place, word < words_left - i * PIECE, other=EMPTY)]
             largest = gl.full([PIECE], LOWEST, WIDE, WORD_LAYOUT)
             for i in gl.static_range(PIECES):
                 low, high = halves(held[i], DTYPE)
@@ -142,20 +195,20 @@ def split_kernel(
         if EDGES:
             total += gl.sum(exponential(edges - top), 0)
         # All bits set is what no number is, nor any NaN from here: a pair that isn't there yet.
-        words = pairs + (mine * rows + row) * (WORDS * parts)
-        others = words + (1 - 2 * mine) * rows * (WORDS * parts)
+        slots = pairs + (mine * rows + row) * (WORDS * parts)
+        others = slots + (1 - 2 * mine) * rows * (WORDS * parts)
         if WORDS == 2:
             two = gl.where(total == total, total, float("nan")).to(gl.int64, bitcast=True)
-            gl.atomic_xchg(words + part, top.to(gl.int64, bitcast=True), sem="relaxed")
-            gl.atomic_xchg(words + parts + part, two, sem="relaxed")
+            gl.atomic_xchg(slots + part, top.to(gl.int64, bitcast=True), sem="relaxed")
+            gl.atomic_xchg(slots + parts + part, two, sem="relaxed")
             gl.store(others + part, gl.to_tensor(-1).to(gl.int64))
             gl.store(others + parts + part, gl.to_tensor(-1).to(gl.int64))
-            row_tops = awaited(words + lane, peer).to(gl.float64, bitcast=True)
-            row_totals = awaited(words + parts + lane, peer).to(gl.float64, bitcast=True)
+            row_tops = awaited(slots + lane, peer).to(gl.float64, bitcast=True)
+            row_totals = awaited(slots + parts + lane, peer).to(gl.float64, bitcast=True)
         else:
-            gl.atomic_xchg(words + part, as_word(top, total), sem="relaxed")
+            gl.atomic_xchg(slots + part, as_word(top, total), sem="relaxed")
             gl.store(others + part, gl.to_tensor(-1).to(gl.int64))
-            row_tops, row_totals = as_pair(awaited(words + lane, peer))
+            row_tops, row_totals = as_pair(awaited(slots + lane, peer))
         # Every program merges all pairs of its rows in the same order, so that all agree to the bit.
         row_tops = gl.where(peer, row_tops, LOWEST)
         row_top = gl.max(row_tops, 0)
@@ -185,24 +238,17 @@ def split_kernel(
     gl.atomic_add(arrivals, 1, sem="relaxed")
 
 
-class Shares(NamedTuple):
-    """Programs to a row, and whether they hold all of it."""
-
-    parts: int
-    holds: bool
-
-
-def shares(rows: int, n: int, held: int, most: int, resident: int) -> Shares:
-    """As few programs to a row as hold it, or as many more as take least time; all that there are, if none can."""
+def programs_to_a_row(rows: int, n: int, held: int, most: int, resident: int) -> int:
+    """As few as hold it, or as many more as take least time; all that there are, if none can."""
     least, most = cdiv(n, held), min(most, resident)
     if least > most:
-        return Shares(most, False)
+        return most
 
     def time(parts: int) -> int:
         return cdiv(rows, resident // parts) * (cdiv(n, parts) + EXCHANGE_ELEMENTS)
 
     # No power of two alone: 132 multiprocessors are shared by 3 or 11 as well.
-    return Shares(min(range(least, most + 1), key=time), True)
+    return min(range(least, most + 1), key=time)
 
 
 @register("gluon", "softmax", "split_grid")
@@ -213,20 +259,23 @@ def split_grid(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """
     id, rows, device = "gluon/softmax/split_grid", rows_of(x, out), device_of(x)
     if rows.across or not device.is_nvidia:
-        words = "neighbours of a row must be nearest in memory" if rows.across else "its programs can't wait here"
-        raise UnsupportedProblemError(id, words)
+        why = "neighbours of a row must be nearest in memory" if rows.across else "its programs can't wait here"
+        raise UnsupportedProblemError(id, why)
     return exchanging(id, x, out, rows, device)
 
 
 def exchanging(id: str, x: torch.Tensor, out: torch.Tensor, rows: Rows, device: Device) -> Launch:
     """The launch, on a device whose programs may wait for each other."""
-    wide, team = wide_dtype(x.dtype), team_of(device)
-    held, block = (bytes // tiles.wide_bytes(rows) * team.threads for bytes in (HELD_BYTES, BLOCK_BYTES))
+    wide = wide_dtype(x.dtype)
+    # What suffices on an H200 spills a few registers elsewhere.
+    team = Team(8, 128, 2) if device.arch in ("", "sm_90") else Team(4, 168, 3)
+    threads = team.warps * tiles.LANES  # each awaits one pair: so many programs take a row at the most
+    held, block = (bytes // tiles.wide_bytes(rows) * threads for bytes in (HELD_BYTES, BLOCK_BYTES))
     unit, inside, resident = tiles.vector_of(rows), tiles.inside(rows), team.resident * device.multiprocessors
     packed = rows.itemsize == 2 and unit == rows.whole_vector
     held *= 1 + packed
-    found = shares(rows.total, inside, held - unit, team.threads, resident)
-    plan = split(rows.total, inside, found.parts, unit, resident)
+    parts = programs_to_a_row(rows.total, inside, held - unit, threads, resident)
+    plan = split(rows.total, inside, parts, unit, resident)
     blocks = cdiv(max(0, plan.span - held), block)
     layout = gl.BlockedLayout([unit], [tiles.LANES], [team.warps], [0])
     word_layout = gl.BlockedLayout([max(1, unit // 2)], [tiles.LANES], [team.warps], [0])
@@ -235,7 +284,7 @@ def exchanging(id: str, x: torch.Tensor, out: torch.Tensor, rows: Rows, device: 
     arrivals = x.new_zeros(1, dtype=torch.int64)
     place = (x, out, pairs, arrivals, *row_arguments(rows), plan.parts, plan.span // unit, blocks, unit)
     kinds = (wide_type(x.dtype), tiles.lowest(wide), edges_of(rows))
-    sizes = (packed, held, block if blocks else 0, team.threads)
+    sizes = (packed, held, block if blocks else 0, threads)
     args = (*place, *kinds, *sizes, layout, word_layout, lanes)
     options = {"maxnreg": team.registers, "launch_cooperative_grid": True}
     return bound(id, x, split_kernel, plan.blocks, args, team.warps, **options)

@@ -1,20 +1,61 @@
-"""One program to a row, of which it holds both inputs on chip: each is read once, and the result written."""
+"""A tile of whole rows of both inputs to a program, which it holds on chip: each is read once, and the result written.
+
+A masked element counts as 0 in both inputs, and so adds nothing.
+"""
 
 import torch
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
 
-from kernelzoo.kernels.gluon.softmax.tiles import Numbers, row_tile
-from kernelzoo.kernels.gluon.softmax_backward.tile_kernel import launch_of_tiles
-from kernelzoo.kernels.shared.jit import device_of
+from kernelzoo.kernels.gluon import tiles, words
+from kernelzoo.kernels.shared.jit import bound, device_of, wide_type
 from kernelzoo.launch import Launch
 from kernelzoo.layout import rows_with
 from kernelzoo.registry import register
-from kernelzoo.tables import of
+
+
+@gluon.jit
+def tile_kernel(
+    grad, y, out, rows, n, inner, grad_outer, grad_n, grad_inner, out_outer, out_n, out_inner, MULTIPLE: gl.constexpr,
+    y_outer, y_n, y_inner, WIDE: gl.constexpr, EDGES: gl.constexpr, ACROSS: gl.constexpr, FAR: gl.constexpr,
+    ROWS: gl.constexpr, COLS: gl.constexpr, LAYOUT: gl.constexpr, EDGE_LAYOUT: gl.constexpr,
+):  # fmt: skip
+    """COLS is the power of two that holds a row."""
+    words.await_last_launch()
+    DTYPE: gl.constexpr = out.dtype.element_ty
+    n, inner, grad_n, y_n = words.scaled(n, inner, grad_n, y_n, MULTIPLE, FAR, ACROSS)
+    _, _, out_n, _ = words.scaled(n, inner, out_n, out_n, MULTIPLE, FAR, ACROSS)
+    group, place, there = words.rows_of_tile(gl.program_id(0), rows, inner, ACROSS, ROWS, LAYOUT)
+    there = there[:, None]
+    grad_start = words.row_start(group, place, grad_outer, grad_inner, MULTIPLE, ACROSS)[:, None]
+    y_start = words.row_start(group, place, y_outer, y_inner, MULTIPLE, ACROSS)[:, None]
+    out_start = words.row_start(group, place, out_outer, out_inner, MULTIPLE, ACROSS)[:, None]
+    cols, here = words.elements(COLS, FAR, LAYOUT)
+    length = n
+    if EDGES:
+        length = words.inside_vectors(grad_start, n, EDGES).to(gl.int32)
+        edge, known = words.edge_columns(grad_start, there, n, EDGES, EDGE_LAYOUT)
+        grad_edges = gl.load(words.edges_at(grad, grad_start, edge, EDGE_LAYOUT), known, other=0).to(WIDE)
+        y_edges = gl.load(words.edges_at(y, y_start, edge, EDGE_LAYOUT), known, other=0).to(WIDE)
+    mask = there & (cols < length)
+    grad_here = grad + (words.aligned(grad_start, EDGES) + here * grad_n)
+    grads = words.load_held(grad_here, mask, 0).to(WIDE)
+    weights = words.load_held(y + (words.aligned(y_start, EDGES) + here * y_n), mask, 0).to(WIDE)
+    total = gl.sum(grads * weights, 1, keep_dims=True)
+    if EDGES:
+        total += gl.convert_layout(gl.sum(grad_edges * y_edges, 1, keep_dims=True), LAYOUT)
+        edges = y_edges * (grad_edges - gl.convert_layout(total, EDGE_LAYOUT))
+        gl.store(words.edges_at(out, out_start, edge, EDGE_LAYOUT), edges.to(DTYPE), known)
+    gl.store(out + (words.aligned(out_start, EDGES) + here * out_n), (weights * (grads - total)).to(DTYPE), mask)
 
 
 @register("gluon", "softmax_backward", "fused")
 def fused(grad: torch.Tensor, y: torch.Tensor, out: torch.Tensor) -> Launch:
-    """One program per row, of which it holds both inputs on chip: all warps lie along the row."""
+    """Whole rows of both inputs to a program, which it holds: several short ones, one, or a strip of columns."""
     id, device = "gluon/softmax_backward/fused", device_of(grad)
     rows, (weights,) = rows_with(grad, out, y)
-    tile = row_tile(of(Numbers, device.index), device, rows, 2, id, weights)
-    return launch_of_tiles(id, (grad, y, out), tile)
+    tile = tiles.held(id, device, rows, 2, weights)
+    kinds = (wide_type(grad.dtype), *tile.constants(rows, weights))
+    args = (grad, y, out, *tiles.place_arguments(rows, tile, weights), *kinds)
+    options = tiles.held_options(device, tile)
+    return bound(id, grad, tile_kernel, tile.count(rows), args, tile.warps, tensors=3, **options)

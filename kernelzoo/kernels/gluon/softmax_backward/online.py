@@ -4,18 +4,8 @@ import torch
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 
-from kernelzoo.kernels.gluon import tiles
-from kernelzoo.kernels.gluon.softmax.online import BLOCK_BYTES
-from kernelzoo.kernels.gluon.words import (
-    aligned,
-    await_last_launch,
-    edge_columns,
-    end_of_vectors,
-    inside_vectors,
-    row_start,
-    rows_of_tile,
-)
-from kernelzoo.kernels.shared.jit import bound, edges_of, wide_type
+from kernelzoo.kernels.gluon import tiles, words
+from kernelzoo.kernels.shared.jit import bound, wide_type
 from kernelzoo.launch import Launch
 from kernelzoo.layout import rows_with
 from kernelzoo.registry import register
@@ -27,35 +17,27 @@ def online_kernel(
     y_outer, y_n, y_inner, WIDE: gl.constexpr, EDGES: gl.constexpr, ACROSS: gl.constexpr, FAR: gl.constexpr,
     ROWS: gl.constexpr, BLOCK: gl.constexpr, LAYOUT: gl.constexpr, EDGE_LAYOUT: gl.constexpr,
 ):  # fmt: skip
-    await_last_launch()
+    words.await_last_launch()
     DTYPE: gl.constexpr = out.dtype.element_ty
-    STEP: gl.constexpr = gl.int64 if FAR else gl.int32
-    n = gl.cast(n, gl.int64)
-    if ACROSS:
-        inner = gl.cast(inner, gl.int64) * MULTIPLE
-        grad_n = gl.cast(grad_n, STEP) * MULTIPLE
-        y_n = gl.cast(y_n, STEP) * MULTIPLE
-        out_n = gl.cast(out_n, STEP) * MULTIPLE
-    else:
-        n *= MULTIPLE
-    group, place, there = rows_of_tile(gl.program_id(0), rows, inner, ACROSS, ROWS, LAYOUT)
+    n, inner, grad_n, y_n = words.scaled(gl.cast(n, gl.int64), inner, grad_n, y_n, MULTIPLE, FAR, ACROSS)
+    _, _, out_n, _ = words.scaled(n, inner, out_n, out_n, MULTIPLE, FAR, ACROSS)
+    group, place, there = words.rows_of_tile(gl.program_id(0), rows, inner, ACROSS, ROWS, LAYOUT)
     there = there[:, None]
-    grad_start = row_start(group, place, grad_outer, grad_inner, MULTIPLE, ACROSS)[:, None]
-    y_start = row_start(group, place, y_outer, y_inner, MULTIPLE, ACROSS)[:, None]
-    out_start = row_start(group, place, out_outer, out_inner, MULTIPLE, ACROSS)[:, None]
-    cols = gl.arange(0, BLOCK, gl.SliceLayout(0, LAYOUT))[None, :]
-    here = cols.to(STEP)
+    grad_start = words.row_start(group, place, grad_outer, grad_inner, MULTIPLE, ACROSS)[:, None]
+    y_start = words.row_start(group, place, y_outer, y_inner, MULTIPLE, ACROSS)[:, None]
+    out_start = words.row_start(group, place, out_outer, out_inner, MULTIPLE, ACROSS)[:, None]
+    cols, here = words.elements(BLOCK, FAR, LAYOUT)
     length = n
     if EDGES:
-        length = inside_vectors(grad_start, n, EDGES)
-        edge, known = edge_columns(grad_start, there, n, EDGES, EDGE_LAYOUT)
-        grad_edges = gl.load(grad + (gl.convert_layout(grad_start, EDGE_LAYOUT) + edge), known, other=0).to(WIDE)
-        y_edges = gl.load(y + (gl.convert_layout(y_start, EDGE_LAYOUT) + edge), known, other=0).to(WIDE)
-        out_edges = out + (gl.convert_layout(out_start, EDGE_LAYOUT) + edge)
-    grad_start = aligned(grad_start, EDGES)
-    y_start = aligned(y_start, EDGES)
-    out_start = aligned(out_start, EDGES)
-    longest = end_of_vectors(n, EDGES)
+        length = words.inside_vectors(grad_start, n, EDGES)
+        edge, known = words.edge_columns(grad_start, there, n, EDGES, EDGE_LAYOUT)
+        grad_edges = gl.load(words.edges_at(grad, grad_start, edge, EDGE_LAYOUT), known, other=0).to(WIDE)
+        y_edges = gl.load(words.edges_at(y, y_start, edge, EDGE_LAYOUT), known, other=0).to(WIDE)
+        out_edges = words.edges_at(out, out_start, edge, EDGE_LAYOUT)
+    grad_start = words.aligned(grad_start, EDGES)
+    y_start = words.aligned(y_start, EDGES)
+    out_start = words.aligned(out_start, EDGES)
+    longest = words.end_of_vectors(n, EDGES)
     running = gl.full([ROWS, BLOCK], 0.0, WIDE, LAYOUT)
     for start in range(0, longest, BLOCK):
         mask = there & (cols < length - start)
@@ -78,9 +60,8 @@ def online_kernel(
 def online(grad: torch.Tensor, y: torch.Tensor, out: torch.Tensor) -> Launch:
     """One pass over blocks that keeps a running sum in each lane, then a pass that reads again and writes."""
     rows, (weights,) = rows_with(grad, out, y)
-    tile = tiles.block(rows, BLOCK_BYTES, weights)
-    edges = 0 if tile.across else edges_of(rows, weights)
-    kinds = (wide_type(grad.dtype), edges, *tile.constants(tiles.is_far(rows, tile, weights)))
+    tile = tiles.block(rows, tiles.BLOCK_BYTES, weights)
+    kinds = (wide_type(grad.dtype), *tile.constants(rows, weights))
     args = (grad, y, out, *tiles.place_arguments(rows, tile, weights), *kinds)
     id = "gluon/softmax_backward/online"
     return bound(id, grad, online_kernel, tile.count(rows), args, tile.warps, tensors=3)

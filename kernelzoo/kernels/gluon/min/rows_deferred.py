@@ -1,0 +1,54 @@
+"""Blocks of rows, or of columns side by side, whose running minimum stays a tile until they have ended."""
+
+import torch
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
+
+from kernelzoo.kernels.gluon import tiles, words
+from kernelzoo.kernels.gluon.min.tiles import block_tile, kinds, plain
+from kernelzoo.kernels.shared.jit import bound, device_of
+from kernelzoo.launch import Launch
+from kernelzoo.layout import rows_of
+from kernelzoo.registry import register
+
+
+@gluon.jit
+def rows_deferred_kernel(
+    x, out, rows, n, inner, x_outer, x_n, x_inner, out_outer, out_n, out_inner, MULTIPLE: gl.constexpr,
+    WIDE: gl.constexpr, IDENTITY: gl.constexpr, EDGES: gl.constexpr, ACROSS: gl.constexpr, FAR: gl.constexpr,
+    ROWS: gl.constexpr, BLOCK: gl.constexpr, LAYOUT: gl.constexpr, EDGE_LAYOUT: gl.constexpr,
+):  # fmt: skip
+    words.await_last_launch()
+    n, inner, x_n, _ = words.scaled(gl.cast(n, gl.int64), inner, x_n, out_n, MULTIPLE, FAR, ACROSS)
+    group, place, there = words.rows_of_tile(gl.program_id(0), rows, inner, ACROSS, ROWS, LAYOUT)
+    in_rows = there[:, None]
+    x_start = words.row_start(group, place, x_outer, x_inner, MULTIPLE, ACROSS)[:, None]
+    cols, here = words.elements(BLOCK, FAR, LAYOUT)
+    length = n
+    if EDGES:
+        length = words.inside_vectors(x_start, n, EDGES)
+        edge, known = words.edge_columns(x_start, in_rows, n, EDGES, EDGE_LAYOUT)
+        edges = gl.load(words.edges_at(x, x_start, edge, EDGE_LAYOUT), known, other=IDENTITY).to(WIDE)
+    x_start = words.aligned(x_start, EDGES)
+    running = gl.full([ROWS, BLOCK], IDENTITY, WIDE, LAYOUT)
+    for start in range(0, words.end_of_vectors(n, EDGES), BLOCK):
+        block_here = x + (x_start + start * x_n) + here * x_n
+        mask = in_rows & (cols < length - start)
+        block = gl.load(block_here, mask, other=IDENTITY, eviction_policy="evict_first")
+        running = words.lower(running, block.to(WIDE))
+    least = gl.reduce(running, 1, words.lower)
+    if EDGES:
+        least = words.lower(least, gl.convert_layout(gl.reduce(edges, 1, words.lower), gl.SliceLayout(1, LAYOUT)))
+    out_start = words.row_start(group, place, out_outer, out_inner, 1, ACROSS)
+    gl.store(out + out_start, least.to(out.dtype.element_ty), there)
+
+
+@register("gluon", "min", "rows_deferred")
+def rows_deferred(x: torch.Tensor, out: torch.Tensor) -> Launch:
+    """Parallel over rows, or strips of columns; the running minimum stays a tile, reduced across lanes once, at the
+    end."""
+    x, out = plain(x), plain(out)
+    rows = rows_of(x, out)
+    tile = block_tile(device_of(x), rows)
+    args = (x, out, *tiles.place_arguments(rows, tile), *kinds(rows, x.dtype, tile))
+    return bound("gluon/min/rows_deferred", x, rows_deferred_kernel, tile.count(rows), args, tile.warps)
