@@ -435,7 +435,7 @@ def test_keepdims_is_another_name_of_keepdim(backend: str) -> None:
         torch.tensor(values(3, 4), device=device),
         *([] if owner.emulator else [MAKERS[library](values(3, 4), device)]),
     ):
-        for call in (owner.min, kernelzoo.min, lambda x, *given, **named: owner.vecdot(x, x, *given, **named)):
+        for call in (owner.min, kernelzoo.min, lambda x, *given, **named: kernelzoo.vecdot(x, x, *given, **named)):
             for kept in ({"keepdims": True}, {"keepdims": True, "keepdim": True}):
                 assert tuple(call(x, **kept).shape) == (3, 1)
             for gone in ({"keepdims": False}, {"keepdims": False, "keepdim": False}, {"keepdims": None}):

@@ -8,9 +8,9 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import commands
+import form_tables
 import options
 import pytest
-import reading
 import torch
 from scripts import loaded
 
@@ -179,22 +179,8 @@ def test_tables_say_what_is_registered() -> None:
 
 
 def test_tables_are_made_of_the_code() -> None:
-    """``python tests/described/reading.py`` writes them."""
-    assert markers.insert(KERNELS.read_text(encoding="utf-8"), reading.blocks(), KERNELS.name)[1] == []
-
-
-def test_a_form_is_read_in_few_lines() -> None:
-    """From the public call on."""
-    read = {language: reading.common_lines() + reading.own_lines(language) for language in reading.FUSED}
-    assert {language: lines for language, lines in read.items() if lines > reading.MOST_LINES} == {}
-
-
-def test_lines_are_lines_of_code() -> None:
-    assert reading.lines("layout.py:cdiv") == 2  # beside a docstring
-    assert reading.lines("kernels/cupy/row.cuh:begin") == 5  # beside #if and #endif
-    assert reading.lines("kernels/cupy/softmax/pairs.cuh:merge") == 5
-    with pytest.raises(StopIteration):
-        reading.lines("layout.py:nowhere")
+    """``python tests/described/form_tables.py`` writes them."""
+    assert markers.insert(KERNELS.read_text(encoding="utf-8"), form_tables.blocks(), KERNELS.name)[1] == []
 
 
 def test_documents_are_short() -> None:

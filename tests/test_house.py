@@ -82,8 +82,6 @@ ONLY_SOME = {
 }
 
 
-
-
 @cache
 def modules() -> dict[str, Path]:
     """Every module of the package by its dotted name, less the package's own."""
@@ -242,7 +240,7 @@ def test_a_form_has_one_name_in_every_language() -> None:
         if lacking:
             missing.add(f"{op}/{name}")
     for language in SELECTIONS:
-        for key, (kind, _) in registered(language).items():
+        for key in registered(language):
             alone = None if key in kinds else "/".join(key)
             assert alone in {None, *ONE_ALONE}, f"{language}/{alone} is nowhere else"
     assert missing == set(ONLY_SOME)

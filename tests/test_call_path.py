@@ -1,0 +1,32 @@
+"""A learner reads down: what a call enters up to its launch stays short."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SCRIPT = Path(__file__).parent / "described" / "call_path.py"
+
+# Files and lines of code of a first call and of a repeated one; in Triton's interpreter no launch is kept.
+LONGEST = {
+    ("triton", "softmax", "fused"): (19, 605, 19, 605),
+    ("triton", "min", "rows"): (19, 625, 19, 625),
+    ("cpu", "softmax", "fused"): (16, 545, 6, 98),
+    ("cpu", "min", "rows"): (16, 555, 6, 105),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("form", LONGEST, ids="/".join)
+def test_a_call_enters_few_lines(form: tuple[str, str, str]) -> None:
+    pytest.importorskip("triton" if form[0] == "triton" else "numba")
+    command = [sys.executable, str(SCRIPT), *form]
+    run = subprocess.run(
+        command, capture_output=True, text=True, env={**os.environ, "TRITON_INTERPRET": "1"}, check=True
+    )
+    entered = tuple(map(int, run.stdout.split()))
+    assert all(now <= most for now, most in zip(entered, LONGEST[form], strict=True)), entered
