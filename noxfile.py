@@ -444,4 +444,5 @@ def gallery(session: nox.Session) -> None:
 def docs(session: nox.Session) -> None:
     """The documents as a site, into site/; the API reference is read from the source, and nothing is imported."""
     session.install("-c", str(CONSTRAINTS), *GROUPS(PROJECT, "docs"))
-    session.run("mkdocs", "build", "--strict", *session.posargs, env={"NO_MKDOCS_2_WARNING": "1"})
+    session.run("python", ".ci/site.py")
+    session.run("zensical", "build", "--strict", "-f", "mkdocs.yml", *session.posargs)
