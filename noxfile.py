@@ -158,6 +158,13 @@ def tests_all(session: nox.Session) -> None:
         session.notify(name)
 
 
+@nox.session(venv_backend="none")
+def nightly(session: nox.Session) -> None:
+    """Each language's tests, in an environment of its own: all that is interpreted, emulated or compiled at length."""
+    for language in LANGUAGES:
+        session.notify(f"tests-{language}")
+
+
 # Python, torch and triton: each torch with the triton that its build for GPUs pins, other tritons with the torch of the
 # constraints, and the oldest triton that is taken with the oldest torch. None of these runs unless it is named.
 COMBINATIONS = (
@@ -446,3 +453,18 @@ def docs(session: nox.Session) -> None:
     session.install("-c", str(CONSTRAINTS), *GROUPS(PROJECT, "docs"))
     session.run("python", ".ci/site.py")
     session.run("zensical", "build", "--strict", "-f", "mkdocs.yml", *session.posargs)
+
+
+@nox.session
+def dist(session: nox.Session) -> None:
+    """The sdist and the wheel built of it, in dist/, with the checks that an index makes and a run of the wheel."""
+    session.install("-c", str(CONSTRAINTS), *GROUPS(PROJECT, "dist"))
+    shutil.rmtree("dist", ignore_errors=True)
+    session.run("python", "-m", "hatchling", "build", "-t", "sdist")
+    (sdist,) = Path("dist").glob("*.tar.gz")
+    session.run("pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "-w", "dist", str(sdist))
+    session.run("twine", "check", "--strict", *map(str, Path("dist").iterdir()))
+    (wheel,) = Path("dist").resolve().glob("*.whl")
+    session.install("-c", str(CONSTRAINTS), str(wheel))
+    with session.chdir(session.create_tmp()):  # away from the sources
+        session.run("kernelzoo", "verify", "torch/min/eager", "--dtype", "float32")

@@ -21,14 +21,14 @@ from kernelzoo.report import markers
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[1]
+if not (ROOT / "docs" / "records").is_dir():
+    pytest.skip("an sdist has no records, which pages link to", allow_module_level=True)
 pages = loaded(ROOT / "bench" / "pages.py")
 
 PAGES = [
     *sorted(ROOT.glob("docs/**/*.md")),
     *ROOT.glob("examples/*/README.md"),
-    ROOT / "README.md",
-    ROOT / "CHANGELOG.md",
-    ROOT / "CONTRIBUTING.md",
+    *sorted(ROOT.glob("*.md")),
 ]
 KERNELS = ROOT / "docs" / "kernels.md"
 OPERATIONS = ROOT / "docs" / "operations.md"

@@ -80,7 +80,8 @@ def linked(folder: Path) -> Path:
 @pytest.fixture(scope="module")
 def environments(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
     """Paths of one environment without kernelzoo and of one with its wheel."""
-    pytest.importorskip("hatchling", reason="hatchling, which builds the wheel, is not installed")
+    for needed in ("hatchling", "hatch_fancy_pypi_readme"):
+        pytest.importorskip(needed, reason=f"{needed}, which builds the wheel, is not installed")
     folder = tmp_path_factory.mktemp("installed")
     command = (sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder / "wheel"))
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
