@@ -53,17 +53,17 @@ OPERATIONS = tuple(
 
 # A form that not every GPU language has, and why the others haven't.
 ONLY_SOME = {
-    "softmax/fused_packed": "Triton keeps two halves in a register only by a kernel of its own; the others' fused does",
     "softmax/multi_row_loop": "the guarded loop over rows is shown once, where a tile of rows is the language's own",
-    "softmax/multi_row_ragged": "Triton masks a tile as a whole; the others read edges lane by lane in multi_row_tile",
     "softmax/multi_row_shared": "Triton has no shared memory that a program could fill as one piece",
+    "softmax/multi_row_thread": "few rows to a thread are few lanes' in Triton",
     "softmax/split_cluster": "Triton has no words for thread-block clusters",
+    "softmax/split_grid": "Triton's split, which is one form",
     "softmax/split_ring": "bulk copies that a warp waits for, tile by tile, are CUDA C's alone",
-    "softmax/split_two_launches": "for devices whose blocks can't wait for each other: AMD's, and Numba's simulator",
+    "softmax/split_two_launches": "for devices whose blocks can't wait for each other: Numba's simulator",
     "softmax/columns_cluster": "Triton has no words for clusters, nor for shared memory",
     "softmax/columns_ragged": "Triton has no words for clusters, nor for shared memory",
-    "softmax/columns_two_launches": "for devices whose blocks can't wait for each other: Triton's AMD ones",
-    "softmax/columns_two_passes": "the others' columns read again what they can't hold",
+    "softmax/columns_flat": "few columns are strips in Triton, whose tiles are no piece of memory",
+    "softmax/columns_grid": "Triton's split, which takes columns too",
     "softmax_backward/split_cluster": "Triton has no words for thread-block clusters",
     "softmax_backward/split_two_launches": "for devices whose blocks can't wait for each other: Triton's AMD ones",
     "min_backward/fused_bits": "a kernel of its own in Triton, whose fused holds elements; CUDA C's fused holds bits",

@@ -77,7 +77,9 @@ def test_wrong_words_and_completion_import_no_torch() -> None:
     ]
     completed = {
         "kernelzoo ver": ["verify"],
-        "kernelzoo verify triton/softmax/fused": ["triton/softmax/fused", "triton/softmax/fused_packed"],
+        "kernelzoo verify triton/softmax/multi_row_l": [
+            f"triton/softmax/multi_row_{name}" for name in ("lanes", "loop")
+        ],
         "kernelzoo list --op softmax_b": ["softmax_backward", "softmax_backward_finish"],
         "kernelzoo list --backend cpu,tr": ["cpu,triton"],
         "kernelzoo verify --dtype bf": ["bfloat16"],

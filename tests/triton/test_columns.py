@@ -1,4 +1,4 @@
-"""Columns shared by several programs, and few columns as one piece of memory, in Triton's interpreter.
+"""Columns shared by several programs, in Triton's interpreter.
 
 Its programs run one after the other, so softmax takes the form of two launches; on a device the gate of each race and
 the contract's cases check the one that exchanges pairs. Tiles are made small here, so that small tensors need many. Run
@@ -46,8 +46,7 @@ def softmax(dtypes: list[str]) -> int:
     from one_input import SOFTMAX, launched
 
     from kernelzoo.kernels.triton.softmax.columns import whole_strips
-    from kernelzoo.kernels.triton.softmax.columns_flat import by_blocks
-    from kernelzoo.kernels.triton.softmax.columns_two_launches import strips_in_parts
+    from kernelzoo.kernels.triton.softmax.split_columns import strips_in_parts, tiles_in_parts
     from kernelzoo.kernels.triton.softmax.strips import Strips
     from kernelzoo.launch import Launch
     from kernelzoo.layout import rows_of
@@ -76,11 +75,8 @@ def softmax(dtypes: list[str]) -> int:
         packed = columns.multiple == 8 and tiling.columns >= 16
         return bind(x, out, columns, tiling._replace(packed=packed))
 
-    def flat(x: torch.Tensor, out: torch.Tensor) -> Launch:
-        columns = rows_of(x, out).columns
-        assert columns is not None
-        least = math.lcm(columns.inner, 16 // x.element_size())
-        return by_blocks(x, out, columns, 1024 // least * least)
+    def tiles(x: torch.Tensor, out: torch.Tensor) -> Launch:
+        return tiles_in_parts(x, out, rows_of(x, out))
 
     for dtype in (getattr(torch, name) for name in dtypes):
         for shape, axis in (((64, 48), 0), ((70, 40), 0), ((3, 37, 33), 1), ((2, 129, 96), 1)):
@@ -89,7 +85,7 @@ def softmax(dtypes: list[str]) -> int:
                 tiling = Strips(wide, elements, 32, 40, 128, False)
                 check(strips, x, axis)
         for shape in ((1000, 33), (3001, 7), (512, 16), (300, 100), (40, 127)):
-            check(flat, drawn(shape, dtype, 0), 0)
+            check(tiles, drawn(shape, dtype, 0), 0)
     print(done)
     return 0 if done == 21 * len(dtypes) else 1
 

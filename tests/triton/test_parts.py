@@ -5,7 +5,6 @@ import random
 import pytest
 
 pytest.importorskip("triton")
-from kernelzoo.kernels.triton.softmax.columns_two_passes import FEW_PARTS, MANY_PARTS, across_parts
 from kernelzoo.kernels.triton.softmax.parts import Numbers, SplitTiling, split_parts
 from kernelzoo.layout import cdiv
 
@@ -44,27 +43,3 @@ def test_the_first_of_the_best_of_all_choices() -> None:
         itemsize, sms, moved = drawn.choice((2, 4, 8)), drawn.choice((16, 108, 132, 148)), drawn.choice((2, 3))
         problem = knobs, rows, n, itemsize, drawn.choice(TILINGS), sms, moved
         assert split_parts(*problem) == of_all(*problem), problem
-
-
-def of_all_across(knobs: Numbers, tiles: int, n: int, itemsize: int, columns: int, resident: int) -> int:
-    """The same across rows."""
-    held = cdiv(n, columns)
-
-    def time(parts: int) -> float:
-        groups = min(tiles, resident // parts)
-        again = 1.2 + 0.6 * (1 - parts / held) if parts < held else 1.0
-        move = max(groups * parts, 0.8 * resident) * cdiv(n, parts) / (knobs.bytes_per_us / (2 * itemsize))
-        return float(cdiv(tiles, groups) * (again * move + 1 + knobs.exchange_us / groups))
-
-    most = min(resident, MANY_PARTS, cdiv(n, 64))
-    return min((parts for parts in range(1, most + 1) if parts <= FEW_PARTS or parts < held), key=time)
-
-
-def test_the_first_of_the_best_across_rows() -> None:
-    drawn = random.Random(0)
-    for _ in range(600):
-        knobs = Numbers(bytes_per_us=drawn.choice((300000, 4200000, 6500000)), exchange_us=drawn.choice((5, 10, 20)))
-        tiles, resident = drawn.choice((1, 2, 7, 64, 500, drawn.randint(1, 3000))), drawn.choice((32, 264, 528))
-        n, itemsize, columns = int(2 ** drawn.uniform(6, 21)), drawn.choice((64, 128)), drawn.choice((512, 1024))
-        problem = knobs, tiles, n, itemsize, columns, resident
-        assert across_parts(*problem) == of_all_across(*problem), problem

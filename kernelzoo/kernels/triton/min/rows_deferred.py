@@ -14,7 +14,7 @@ from kernelzoo.kernels.shared.jit import bound, device_of, edges_of, row_argumen
 from kernelzoo.kernels.triton.lanes import WARPS, lanes_of
 from kernelzoo.kernels.triton.min.lowest import body_and_edges, end_of_vectors, folded, lower, lowest, nothing_yet
 from kernelzoo.kernels.triton.min.tiles import Numbers, block_tile, fold_of, identity, once_tile, plain
-from kernelzoo.kernels.triton.words import await_last_launch, ragged_tile, row_start, whole_vectors
+from kernelzoo.kernels.triton.words import await_last_launch, row_start, whole_vectors
 from kernelzoo.launch import Launch
 from kernelzoo.layout import Rows, cdiv, power_of_two, rows_of
 from kernelzoo.registry import register
@@ -56,19 +56,35 @@ def rows_ragged_kernel(
     WIDE: tl.constexpr, IDENTITY: tl.constexpr, EDGES: tl.constexpr,
     ROWS: tl.constexpr, PACKS: tl.constexpr, LANES: tl.constexpr,
 ):  # fmt: skip
-    """Short rows with edges that LANES threads share, the edges read by whole vectors as well."""
+    """Short rows that LANES threads share: whole vectors, and the two in which each row begins and ends.
+
+    What of these is foreign is left out. Of rows from safe on, the last vector may reach past the memory: those edges
+    are read one by one.
+    """
     await_last_launch()
     n *= MULTIPLE
     row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
     at_row = row[:, None, None]
+    in_rows = at_row < rows
     x_start = row_start(at_row, inner, x_outer, x_inner, MULTIPLE)
     before, inside = whole_vectors(x_start, n, EDGES)
     before, inside = before.to(tl.int32), inside.to(tl.int32)
     body = (x_start + EDGES - 1) // EDGES * EDGES
     after = n - before - inside
-    tile, _, edges, _, _ = ragged_tile(
-        x, body, at_row, at_row < rows, safe, before, inside, after, WIDE, IDENTITY, EDGES, LANES, PACKS, "evict_first"
-    )
+    cols = tl.arange(0, LANES * EDGES)[None, None, :]
+    first = tl.arange(0, PACKS)[None, :, None] * (LANES * EDGES)
+    mask = in_rows & (cols < inside - first)
+    tile = tl.load(x + body + cols + first, mask, other=IDENTITY, eviction_policy="evict_first").to(WIDE)
+    side = tl.arange(0, 2)[None, :, None]
+    lane = tl.arange(0, EDGES)[None, None, :]
+    at = tl.where(side == 0, -EDGES, inside) + lane
+    there = in_rows & (tl.where(side == 0, before, after) > 0)
+    own = there & tl.where(side == 0, lane >= EDGES - before, lane < after)
+    whole = there & ((side == 0) | (at_row < safe))
+    edges = tl.load(x + body + at, whole, other=IDENTITY)
+    if (tl.program_id(0).to(tl.int64) + 1) * ROWS > safe:
+        edges = tl.where(whole, edges, tl.load(x + body + at, own & ~whole, other=IDENTITY))
+    edges = tl.where(own, edges.to(WIDE), IDENTITY)
     least = tl.reduce(tl.reduce(tile, 1, lower), 1, lower)
     least = lower(least, tl.reduce(tl.reduce(edges, 1, lower), 1, lower))
     tl.store(out + row_start(row, inner, out_outer, out_inner, 1), least.to(out.dtype.element_ty), row < rows)

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import torch
 
 from kernelzoo.device import Device
-from kernelzoo.kernels.triton.softmax.tiles import tile_columns
+from kernelzoo.kernels.triton.softmax.fused import tile_columns
 from kernelzoo.layout import Rows, power_of_two
 from kernelzoo.tables import knob, numbers
 

@@ -6,7 +6,8 @@ from kernelzoo.device import Device
 from kernelzoo.kernels.shared.jit import device_of, edges_of
 from kernelzoo.kernels.triton.min_backward.columns import WHOLE
 from kernelzoo.kernels.triton.softmax.choose import FEW_ROWS
-from kernelzoo.kernels.triton.softmax.tiles import ON_CHIP_BYTES, Numbers, row_tile, wide_bytes
+from kernelzoo.kernels.triton.softmax.fused import ON_CHIP_BYTES, wide_bytes
+from kernelzoo.kernels.triton.softmax.tiles import Numbers, row_tile
 from kernelzoo.kernels.triton.strips import whole_strip
 from kernelzoo.layout import rows_of
 from kernelzoo.registry import chooser

@@ -8,7 +8,7 @@ from kernelzoo.device import Device
 from kernelzoo.kernels.shared.jit import bound, device_of, edges_of, row_arguments, wide_type
 from kernelzoo.kernels.triton.min_backward.arguments import one_a_row
 from kernelzoo.kernels.triton.min_backward.words import gradient_tile
-from kernelzoo.kernels.triton.softmax.tiles import Numbers, row_columns, row_warps
+from kernelzoo.kernels.triton.softmax.fused import Numbers, row_columns, row_warps
 from kernelzoo.kernels.triton.words import await_last_launch, row_start
 from kernelzoo.launch import Launch
 from kernelzoo.layout import Rows, power_of_two, rows_with

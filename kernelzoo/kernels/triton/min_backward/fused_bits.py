@@ -11,7 +11,7 @@ from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.shared.jit import bound, device_of, edges_of, row_arguments, wide_type
 from kernelzoo.kernels.triton.min_backward.arguments import one_a_row
 from kernelzoo.kernels.triton.min_backward.words import shares_of
-from kernelzoo.kernels.triton.softmax.tiles import tile_columns
+from kernelzoo.kernels.triton.softmax.fused import tile_columns
 from kernelzoo.kernels.triton.softmax.words import READ
 from kernelzoo.kernels.triton.words import await_last_launch, edge_columns, row_start, whole_vectors
 from kernelzoo.launch import Launch

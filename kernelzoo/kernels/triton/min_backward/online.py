@@ -7,13 +7,11 @@ import triton.language as tl
 from kernelzoo.kernels.shared.jit import bound, device_of, edges_of, row_arguments, wide_type
 from kernelzoo.kernels.triton.min_backward.arguments import one_a_row
 from kernelzoo.kernels.triton.min_backward.words import shares_of
-from kernelzoo.kernels.triton.softmax import tiles
-from kernelzoo.kernels.triton.softmax.online import Numbers, column_tile
+from kernelzoo.kernels.triton.softmax.online import column_tile
 from kernelzoo.kernels.triton.words import await_last_launch, edge_columns, row_start, whole_vectors
 from kernelzoo.launch import Launch
 from kernelzoo.layout import cdiv, rows_with
 from kernelzoo.registry import register
-from kernelzoo.tables import of
 
 
 @triton.jit
@@ -68,7 +66,6 @@ def online(x: torch.Tensor, y: torch.Tensor, grad: torch.Tensor, out: torch.Tens
     """One pass over column blocks that keeps a running count in each lane, then a pass that reads again and writes."""
     rows, others = rows_with(x, out, y, grad)
     device, edges = device_of(x), edges_of(rows)
-    side, block = column_tile(of(Numbers, device.index), rows)
-    warps = tiles.tile_warps(of(tiles.Numbers, device.index), device, rows, side * block)
+    side, block, warps = column_tile(device, rows)
     args = (x, y, grad, out, *row_arguments(rows), *one_a_row(others), wide_type(x.dtype), edges, side, block)
     return bound("triton/min_backward/online", x, online_kernel, cdiv(rows.total, side), args, warps, tensors=4)

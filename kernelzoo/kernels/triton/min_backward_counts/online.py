@@ -6,16 +6,11 @@ import triton.language as tl
 
 from kernelzoo.kernels.shared.jit import bound, device_of, edges_of, row_arguments, wide_type
 from kernelzoo.kernels.triton.min_backward.arguments import one_a_row
-from kernelzoo.kernels.triton.softmax import tiles
-from kernelzoo.kernels.triton.softmax.online import Numbers, column_tile
+from kernelzoo.kernels.triton.softmax.online import PASS_TILE, column_tile
 from kernelzoo.kernels.triton.words import await_last_launch, edge_columns, row_start, whole_vectors
 from kernelzoo.launch import Launch
 from kernelzoo.layout import cdiv, rows_with
 from kernelzoo.registry import register
-from kernelzoo.tables import of
-
-TILE = 1024
-"""Elements of a tile of short rows at the least."""
 
 
 @triton.jit
@@ -56,9 +51,7 @@ def online(x: torch.Tensor, y: torch.Tensor, count: torch.Tensor) -> Launch:
     """One pass over column blocks that keeps a running count in each lane; one read of a row."""
     rows, others = rows_with(x, count, y)
     device, edges = device_of(x), edges_of(rows)
-    side, block = column_tile(of(Numbers, device.index), rows)
-    side = max(side, min(16, TILE // block))
+    side, block, warps = column_tile(device, rows, PASS_TILE)
     args = (x, y, count, *row_arguments(rows), *one_a_row(others), wide_type(x.dtype), edges, side, block)
-    warps = tiles.tile_warps(of(tiles.Numbers, device.index), device, rows, side * block)
     programs = cdiv(rows.total, side)
     return bound("triton/min_backward_counts/online", x, count_kernel, programs, args, warps, tensors=3)

@@ -7,16 +7,11 @@ import triton.language as tl
 from kernelzoo.kernels.shared.jit import bound, device_of, edges_of, row_arguments, wide_type
 from kernelzoo.kernels.triton.min_backward.arguments import one_a_row
 from kernelzoo.kernels.triton.min_backward.words import quotient
-from kernelzoo.kernels.triton.softmax import tiles
-from kernelzoo.kernels.triton.softmax.online import Numbers, column_tile
+from kernelzoo.kernels.triton.softmax.online import PASS_TILE, column_tile
 from kernelzoo.kernels.triton.words import await_last_launch, edge_columns, row_start, whole_vectors
 from kernelzoo.launch import Launch
 from kernelzoo.layout import cdiv, rows_with
 from kernelzoo.registry import register
-from kernelzoo.tables import of
-
-TILE = 1024
-"""Elements of a tile of short rows at the least."""
 
 
 @triton.jit
@@ -59,11 +54,9 @@ def blocks(x: torch.Tensor, y: torch.Tensor, grad: torch.Tensor, count: torch.Te
     """A program to a block of a row: one read, one write."""
     rows, others = rows_with(x, out, y, grad, count)
     device, edges = device_of(x), edges_of(rows)
-    side, block = column_tile(of(Numbers, device.index), rows)
-    side = max(side, min(16, TILE // block))
+    side, block, warps = column_tile(device, rows, PASS_TILE)
     shares = cdiv(rows.n, block)
     constants = wide_type(x.dtype), edges, side, block
     args = (x, y, grad, count, out, *row_arguments(rows), *one_a_row(others), shares, *constants)
-    warps = tiles.tile_warps(of(tiles.Numbers, device.index), device, rows, side * block)
     programs = cdiv(rows.total, side) * shares
     return bound("triton/min_backward_finish/blocks", x, finish_kernel, programs, args, warps, tensors=5)

@@ -1,25 +1,173 @@
 """Whole columns, a strip of them to a program, which it holds in registers: one read, one write."""
 
-import torch
+from typing import Any
 
+import torch
+import triton
+import triton.language as tl
+
+from kernelzoo.device import Device
 from kernelzoo.errors import UnsupportedProblemError
-from kernelzoo.kernels.shared.jit import bound, device_of
-from kernelzoo.kernels.triton.softmax.columns_kernel import columns_kernel
-from kernelzoo.kernels.triton.softmax.pairs import WRITE
-from kernelzoo.kernels.triton.softmax.strips import Strips, strip_arguments, strip_options, strips_or_raise
+from kernelzoo.kernels.shared.jit import bound, column_arguments, device_of, wide_dtype, wide_type
+from kernelzoo.kernels.triton.softmax.halves import empty_words, halves, larger_bfloat16, larger_float16, not_before
+from kernelzoo.kernels.triton.softmax.pairs import EXCHANGE, LEAVE, WRITE, as_pair, as_word, found_words
+from kernelzoo.kernels.triton.softmax.strips import Strips, strip_options, strip_parts, strips_of
+from kernelzoo.kernels.triton.softmax.words import exponential
+from kernelzoo.kernels.triton.words import await_last_launch
 from kernelzoo.launch import Launch
-from kernelzoo.layout import Columns, rows_of
+from kernelzoo.layout import Columns, cdiv, power_of_two, rows_of
 from kernelzoo.registry import register
 
 
-@register("triton", "softmax", "columns")
-def columns(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """A strip of whole columns to a program, which it holds in registers."""
-    by_columns, strips = strips_or_raise(rows_of(x, out), device_of(x), "triton/softmax/columns")
-    if strips.elements < by_columns.n:
-        words = f"a program holds {strips.elements} elements of a column; got {by_columns.n}"
-        raise UnsupportedProblemError("triton/softmax/columns", words)
-    return whole_strips(x, out, by_columns, strips)
+@triton.jit
+def side_by_side(low, high, COLUMNS: tl.constexpr):
+    """What belongs to the lower and to the upper halves of words, as that of their columns."""
+    return tl.reshape(tl.join(low, high), [low.shape[0], COLUMNS])
+
+
+@triton.jit
+def of_halves(columns, COLUMNS: tl.constexpr):
+    """``side_by_side``, undone."""
+    return tl.split(tl.reshape(columns, [columns.shape[0], COLUMNS // 2, 2]))
+
+
+@triton.jit(do_not_specialize=["parts", "span"])
+def columns_kernel(
+    x, out, pairs, arrivals, outer, n, inner, x_outer, x_n, x_inner, out_outer, out_n, out_inner,
+    MULTIPLE: tl.constexpr, parts, span,
+    WIDE: tl.constexpr, LOWEST: tl.constexpr, PACKED: tl.constexpr, PAIRS: tl.constexpr, PHASE: tl.constexpr,
+    FAR: tl.constexpr, EVEN: tl.constexpr, FOUR: tl.constexpr,
+    ELEMENTS: tl.constexpr, COLUMNS: tl.constexpr, PARTS: tl.constexpr,
+):  # fmt: skip
+    """Columns side by side, in strips of COLUMNS: a program holds span elements of each, and writes what it read.
+
+    PACKED: two columns of half precision to a word.
+    """
+    await_last_launch()
+    DTYPE: tl.constexpr = out.dtype.element_ty
+    inner = tl.cast(inner, tl.int64) * MULTIPLE
+    strips = (inner + COLUMNS - 1) // COLUMNS
+    tiles = outer * strips
+    program = tl.program_id(0)
+    part = program % parts
+    groups = tl.num_programs(0) // parts
+    lane = tl.arange(0, COLUMNS)[None, :]
+    depth = tl.arange(0, ELEMENTS)[:, None]
+    begin = part.to(tl.int64) * span
+    length = tl.maximum(tl.minimum(n - begin, span), 0).to(tl.int32)
+    peer = tl.arange(0, PARTS)[:, None]
+    # Launches alternate between two sets of pairs: each clears the next one's.
+    mine = tl.load(arrivals) // tl.num_programs(0) % 2 if PHASE == EXCHANGE else tl.cast(0, tl.int64)
+    for i in range((program // parts).to(tl.int64), tiles, groups):
+        tile = tl.cast(i, tl.int64)
+        # 0, but not for all that the compiler knows: it would keep in registers what is the same for all tiles.
+        nothing = tile >> 62
+        nothing = nothing if FAR else nothing.to(tl.int32)
+        first = tile % strips * COLUMNS
+        there = first + lane < inner
+        x_step = (x_n + nothing) * MULTIPLE
+        x_start = x + tile // strips * x_outer * MULTIPLE + begin * x_step
+        in_rows = depth < length + nothing
+        if PACKED:
+            word = tl.arange(0, COLUMNS // 2)[None, :]
+            x_start = (x_start + first).to(tl.pointer_type(tl.int32), bitcast=True) + word
+            here = x_start + depth * ((x_n + nothing) * (MULTIPLE // 2))
+            held = tl.load(here) if EVEN else tl.load(here, in_rows & (first + 2 * word < inner), empty_words(DTYPE))
+        else:
+            here = x_start + (first + lane) * x_inner + depth * x_step
+            held = tl.load(here) if EVEN else tl.load(here, in_rows & there, float("-inf"))
+            held = held.to(WIDE)
+        if PHASE != WRITE or PARTS == 1:
+            # Maxima are finite: see online_kernel.
+            if PACKED:
+                if PAIRS:
+                    if tl.bfloat16 == DTYPE:
+                        largest = tl.reduce(held, 0, larger_bfloat16, keep_dims=True)
+                    else:
+                        largest = tl.reduce(held, 0, larger_float16, keep_dims=True)
+                    low_top, high_top = halves(largest, DTYPE)
+                else:
+                    low, high = halves(held, DTYPE)
+                    low_top, high_top = tl.max(low, 0, keep_dims=True), tl.max(high, 0, keep_dims=True)
+                low_top, high_top = tl.maximum(low_top, LOWEST), tl.maximum(high_top, LOWEST)
+                low, high = halves(held, DTYPE)
+                low_total = tl.sum(exponential(low - low_top), 0, keep_dims=True)
+                high_total = tl.sum(exponential(high - high_top), 0, keep_dims=True)
+                top = side_by_side(low_top, high_top, COLUMNS)
+                total = side_by_side(low_total, high_total, COLUMNS)
+            else:
+                top = tl.maximum(tl.max(held, 0, keep_dims=True), LOWEST)
+                held = exponential(held - top)
+                total = tl.sum(held, 0, keep_dims=True)
+        if PARTS == 1:
+            all_top = top
+            inverse = 1.0 / total
+            factor = inverse
+        else:
+            words = pairs + (mine * tiles + tile) * (COLUMNS * parts) + lane
+            own = words + part * COLUMNS
+            if PHASE == EXCHANGE:
+                # All bits set is what no pair is: one that isn't there yet.
+                tl.atomic_xchg(own, as_word(top, total), there, sem="relaxed")
+                tl.store(own + (1 - 2 * mine) * tiles * (COLUMNS * parts), tl.full([1, COLUMNS], -1, tl.int64), there)
+            elif PHASE == LEAVE:
+                tl.store(own, as_word(top, total), there)
+            if PHASE != LEAVE:
+                known = (peer < parts) & there
+                tops, totals = as_pair(found_words(words + peer * COLUMNS, known, parts, PHASE, FOUR))
+                # Every program merges all pairs of its columns in the same order, so that all agree to the bit.
+                tops = tl.where(known, tops, LOWEST)
+                all_top = tl.max(tops, 0, keep_dims=True)
+                terms = tl.where(known, totals * exponential(tops - all_top), 0.0)
+                inverse = 1.0 / tl.sum(terms, 0, keep_dims=True)
+                if not PACKED:
+                    if PHASE == WRITE:
+                        held = exponential(held - all_top)
+                        factor = inverse
+                    else:
+                        factor = exponential(top - all_top) * inverse
+        if PHASE != LEAVE:
+            if PACKED:
+                low_top, high_top = of_halves(all_top, COLUMNS)
+                low_inverse, high_inverse = of_halves(inverse, COLUMNS)
+                low, high = halves(not_before(held, low_inverse, parts < 0, True), DTYPE)
+                low = (exponential(low - low_top) * low_inverse).to(DTYPE)
+                result = side_by_side(low, (exponential(high - high_top) * high_inverse).to(DTYPE), COLUMNS)
+            else:
+                result = (held * factor).to(DTYPE)
+                if MULTIPLE == 1:  # no factor is negative, but the compiler would keep what it knows of each element
+                    in_rows = depth < length + (factor < 0).to(tl.int32)
+            out_step = (out_n + nothing) * MULTIPLE
+            out_start = out + tile // strips * out_outer * MULTIPLE + begin * out_step
+            here = out_start + (first + lane) * out_inner + depth * out_step
+            if EVEN:
+                tl.store(here, result)
+            else:
+                tl.store(here, result, in_rows & there)
+    if PHASE == EXCHANGE:
+        tl.atomic_add(arrivals, 1, sem="relaxed")
+
+
+def strip_arguments(
+    x: torch.Tensor,
+    out: torch.Tensor,
+    columns: Columns,
+    strips: Strips,
+    workspace: tuple[torch.Tensor | int, torch.Tensor | int],
+    phase: object,
+    device: Device,
+) -> tuple[Any, ...]:
+    """The arguments of columns_kernel; workspace: pairs and arrivals."""
+    parts = strip_parts(columns, strips, device)
+    span = cdiv(columns.n, parts)
+    lanes = power_of_two(parts)
+    far = strips.elements * max(columns.x_n, columns.out_n) >= 2**31
+    even = columns.n == strips.elements * parts and columns.inner % strips.columns == 0
+    pairwise = strips.packed and device.capability >= 80
+    place = (x, out, *workspace, *column_arguments(columns), parts, span)
+    kinds = (wide_type(x.dtype), torch.finfo(wide_dtype(x.dtype)).min, strips.packed, pairwise, phase)
+    four = lanes * strips.columns >= 4 * strips.threads
+    return (*place, *kinds, far, even, four, strips.elements, strips.columns, lanes)
 
 
 def whole_strips(x: torch.Tensor, out: torch.Tensor, columns: Columns, strips: Strips) -> Launch:
@@ -30,3 +178,17 @@ def whole_strips(x: torch.Tensor, out: torch.Tensor, columns: Columns, strips: S
     programs, warps = columns.strips(strips.columns), device.warps(strips.threads)
     options = strip_options(strips, device)
     return bound("triton/softmax/columns", x, columns_kernel, programs, args, warps, **options)
+
+
+@register("triton", "softmax", "columns")
+def columns(x: torch.Tensor, out: torch.Tensor) -> Launch:
+    """A strip of whole columns to a program, which it holds in registers."""
+    columns = rows_of(x, out).columns
+    strips = strips_of(columns, device_of(x)) if columns is not None else None
+    if columns is None or strips is None or strips.elements < columns.n:
+        words = (
+            "it takes columns side by side, of at most 32 bits an element, of which whole strips fill programs of this "
+            f"device; got {rows_of(x, out).n} elements to each of {rows_of(x, out).total}"
+        )
+        raise UnsupportedProblemError("triton/softmax/columns", words)
+    return whole_strips(x, out, columns, strips)

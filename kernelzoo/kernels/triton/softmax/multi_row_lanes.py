@@ -1,8 +1,11 @@
 """Short rows that begin anywhere in vectors: a few lanes of a warp to each, which read its elements side by side.
 
 Where rows of half precision follow each other without a gap, lanes have words of two numbers: of a row of even length,
-or of two rows of odd length. Elsewhere they have single elements.
+or of two rows of odd length. So many rows are a *unit*. In each *round* its lanes have words side by side; the word in
+which the first of two rows ends is known when the kernel is compiled. Elsewhere lanes have single elements.
 """
+
+from typing import NamedTuple
 
 import torch
 import triton
@@ -10,9 +13,7 @@ import triton.language as tl
 
 from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.shared.jit import bound, device_of, row_arguments, wide_type
-from kernelzoo.kernels.triton import lanes
-from kernelzoo.kernels.triton.lanes import MOST, WARPS
-from kernelzoo.kernels.triton.pairs import either, load_words, side_of, store_words
+from kernelzoo.kernels.triton.lanes import WARPS, lanes_of
 from kernelzoo.kernels.triton.softmax.halves import empty_words, halves, words_of
 from kernelzoo.kernels.triton.softmax.words import READ, exponential, softmax_of, zero_if_empty
 from kernelzoo.kernels.triton.words import await_last_launch, row_start
@@ -24,8 +25,8 @@ from kernelzoo.tables import knob, numbers, of
 LEAST = 4
 """Elements to a lane at the least, and less than twice as many."""
 
-LONGEST = {2: 64, 4: 48}
-"""Elements of a row, by the bytes of one, up to which lanes do better than whole vectors and their edges."""
+MOST = 128
+"""Elements of a row at the most: a lane's loads are all unrolled."""
 
 
 @numbers
@@ -39,6 +40,40 @@ class Numbers:
         unit="words",
         why="to a lane of one row, above which it has twice as many lanes",
     )
+
+
+@triton.jit
+def load_words(x, start, lane, WORDS: tl.constexpr, LANES: tl.constexpr):
+    """The words of each unit, by rounds; -inf past its end."""
+    place = x.to(tl.pointer_type(tl.int32), bitcast=True) + (start + lane)
+    empty = empty_words(x.dtype.element_ty)
+    words = []
+    for first in tl.static_range(0, WORDS, LANES):
+        if first + LANES <= WORDS:
+            words += [tl.load(place + first, eviction_policy=READ)]
+        else:
+            words += [tl.load(place + first, lane < WORDS - first, other=empty, eviction_policy=READ)]
+    return words
+
+
+@triton.jit
+def store_words(out, start, lane, there, words, WORDS: tl.constexpr, LANES: tl.constexpr):
+    """Write what ``load_words`` would read."""
+    place = out.to(tl.pointer_type(tl.int32), bitcast=True) + (start + lane)
+    for first in tl.static_range(0, WORDS, LANES):
+        tl.store(place + first, words[first // LANES], there & (lane < WORDS - first))
+
+
+@triton.jit
+def either(one, two, lane, FIRST: tl.constexpr, LANES: tl.constexpr, LAST: tl.constexpr):
+    """One up to the unit's word LAST, two beyond it, in the round that begins with its word FIRST."""
+    if FIRST + LANES - 1 <= LAST:
+        result = one
+    elif FIRST > LAST:
+        result = two
+    else:
+        result = tl.where(lane <= LAST - FIRST, one, two)
+    return result
 
 
 @triton.jit
@@ -88,7 +123,7 @@ def words_kernel(
     unit = tl.program_id(0).to(tl.int64) * UNITS + tl.arange(0, UNITS)
     lane = tl.arange(0, LANES)[None, :]
     # Units past the last are read as that one.
-    words = load_words(x, tl.minimum(unit, units - 1)[:, None] * WORDS, lane, WORDS, LANES, empty_words(DTYPE), READ)
+    words = load_words(x, tl.minimum(unit, units - 1)[:, None] * WORDS, lane, WORDS, LANES)
     top = tl.full([UNITS, LANES], float("-inf"), tl.float32)
     second_top = top
     lows, highs = [], []
@@ -133,9 +168,33 @@ def words_kernel(
         tl.store(out + place, softmax_of(last, 0).to(DTYPE), cols < N)
 
 
+class Units(NamedTuple):
+    """Rows of a unit, its words, and the word of it that is the last to hold a number of the first row; lanes to each,
+    units of a program, and how many there are."""
+
+    rows: int
+    words: int
+    middle: int
+    lanes: int
+    side: int
+    many: int
+
+
+def units_of(rows: Rows, numbers: Numbers, warp_size: int) -> Units | None:
+    """Units of rows; None where these are not one piece of memory on 16 bytes, of half precision."""
+    each = 1 + rows.n % 2
+    if rows.dtype not in ("float16", "bfloat16") or not (rows.one_piece and rows.aligned) or rows.total < each:
+        return None
+    words = rows.n * each // 2
+    lanes = lanes_of(words, numbers.lane_words)
+    lanes = min(warp_size, 2 * lanes if each == 1 and cdiv(words, lanes) > numbers.lane_most else lanes)
+    middle = rows.n // 2 if each == 2 else cdiv(words, lanes) * lanes
+    return Units(each, words, middle, lanes, WARPS * warp_size // lanes, rows.total // each)
+
+
 def pays(rows: Rows) -> bool:
     """Whether rows are no whole vectors, and short."""
-    return lanes.pays(rows, LONGEST)
+    return not rows.across and rows.itemsize <= 4 and rows.n % rows.whole_vector > 0 and rows.n <= MOST
 
 
 @register("triton", "softmax", "multi_row_lanes")
@@ -144,10 +203,11 @@ def multi_row_lanes(x: torch.Tensor, out: torch.Tensor) -> Launch:
     id, rows, device = "triton/softmax/multi_row_lanes", rows_of(x, out), device_of(x)
     if rows.across or rows.n > MOST:
         raise UnsupportedProblemError(id, f"it takes rows of up to {MOST} elements along memory; got {rows.n}")
-    knobs = of(Numbers, device.index)
-    side, units = side_of(rows, knobs.lane_words, LEAST, device.warp_size, knobs.lane_most)
+    units = units_of(rows, of(Numbers, device.index), device.warp_size)
     if units:
         sizes = (rows.n, units.rows, units.words, units.middle, units.side, units.lanes, power_of_two(rows.n))
         return bound(id, x, words_kernel, cdiv(units.many, units.side), (x, out, rows.total, *sizes), WARPS)
-    args = (x, out, *row_arguments(rows), wide_type(x.dtype), rows.n, side, WARPS * device.warp_size // side)
+    lanes = min(device.warp_size, lanes_of(rows.n, LEAST))
+    side = WARPS * device.warp_size // lanes
+    args = (x, out, *row_arguments(rows), wide_type(x.dtype), rows.n, side, lanes)
     return bound(id, x, lanes_kernel, cdiv(rows.total, side), args, WARPS)

@@ -7,8 +7,10 @@ import torch
 import triton
 import triton.language as tl
 
+from kernelzoo.device import Device
 from kernelzoo.kernels.shared.jit import bound, device_of, edges_of, row_arguments, wide_dtype, wide_type
 from kernelzoo.kernels.triton.softmax import tiles
+from kernelzoo.kernels.triton.softmax.fused import wide_bytes
 from kernelzoo.kernels.triton.softmax.words import exponential
 from kernelzoo.kernels.triton.words import await_last_launch, edge_columns, row_start, whole_vectors
 from kernelzoo.launch import Launch
@@ -22,6 +24,10 @@ class Numbers:
     online_bytes: int = knob(  # 16 float32 elements to each of 256 threads, with a maximum and a sum for each
         16384, among=(8192, 16384, 32768), unit="bytes", why="of a block of the running pair"
     )
+
+
+PASS_TILE = 1024
+"""Elements of a tile of short rows at the least, where a pass is all of an operation."""
 
 
 @triton.jit
@@ -81,13 +87,16 @@ def online_kernel(
         tl.store(out + (out_body + here * out_n), result.to(out.dtype.element_ty), mask)
 
 
-def column_tile(knobs: Numbers, rows: Rows) -> tuple[int, int]:
-    """(ROWS, BLOCK) of a tile of part of a row, or of part of a line's worth of rows where memory runs across."""
-    elements = knobs.online_bytes // tiles.wide_bytes(rows)
-    if rows.across:
-        side = tiles.LINE_BYTES // rows.itemsize
-        return side, elements // side
-    return 1, min(elements, power_of_two(rows.n))
+def column_tile(device: Device, rows: Rows, least: int = 0) -> tuple[int, int, int]:
+    """(ROWS, BLOCK, warps) of a tile of part of a row, or of part of a line's worth of rows where memory runs across.
+
+    least: elements of a tile of short rows, which are up to 16.
+    """
+    elements = of(Numbers, device.index).online_bytes // wide_bytes(rows)
+    side = tiles.LINE_BYTES // rows.itemsize if rows.across else 1
+    block = elements // side if rows.across else min(elements, power_of_two(rows.n))
+    side = max(side, min(16, least // block))
+    return side, block, tiles.tile_warps(of(tiles.Numbers, device.index), device, rows, side * block)
 
 
 @register("triton", "softmax", "online")
@@ -96,11 +105,10 @@ def online(x: torch.Tensor, out: torch.Tensor) -> Launch:
 
     After Milakov and Gimelshein, "Online normalizer calculation for softmax" (arXiv 1805.02867).
     """
-    rows, device = rows_of(x, out), device_of(x)
-    side, block = column_tile(of(Numbers, device.index), rows)
+    rows = rows_of(x, out)
+    side, block, warps = column_tile(device_of(x), rows)
     lowest = torch.finfo(wide_dtype(x.dtype)).min
     args = (x, out, *row_arguments(rows), wide_type(x.dtype), lowest, edges_of(rows), side, block)
-    warps = tiles.tile_warps(of(tiles.Numbers, device.index), device, rows, side * block)
     if rows.itemsize == 8 and not rows.across:
         warps *= 2  # its long exponentials want more threads
     return bound("triton/softmax/online", x, online_kernel, cdiv(rows.total, side), args, warps)

@@ -3,12 +3,19 @@
 import triton
 import triton.language as tl
 
+from kernelzoo.device import Device
+
 EXCHANGE = tl.constexpr(0)
 """What a launch does: programs of a row run at once, exchange their pairs, and write; or only..."""
 LEAVE = tl.constexpr(1)
 """...leave their pairs for another launch, or..."""
 WRITE = tl.constexpr(2)
 """...read them and write."""
+
+
+def phases_on(device: Device) -> tuple[object, ...]:
+    """What the launches of programs that share rows do: an exchange where programs may wait for each other."""
+    return (EXCHANGE,) if device.is_nvidia else (LEAVE, WRITE)
 
 
 @triton.jit

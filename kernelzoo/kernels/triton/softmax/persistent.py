@@ -9,7 +9,7 @@ import triton.language as tl
 
 from kernelzoo.kernels.shared.jit import bound, device_of, edges_of, row_arguments, wide_type
 from kernelzoo.kernels.triton.softmax import tiles
-from kernelzoo.kernels.triton.softmax.words import softmax_row
+from kernelzoo.kernels.triton.softmax.fused import row_columns, softmax_row
 from kernelzoo.kernels.triton.words import await_last_launch, row_start
 from kernelzoo.launch import Launch
 from kernelzoo.layout import rows_of
@@ -53,7 +53,7 @@ def persistent(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """
     rows, device = rows_of(x, out), device_of(x)
     edges = edges_of(rows)
-    columns = tiles.row_columns(rows, edges, "triton/softmax/persistent")
+    columns = row_columns(rows, edges, "triton/softmax/persistent")
     warps = tiles.tile_warps(of(tiles.Numbers, device.index), device, rows, columns)
     # All rows under way but the one in registers lie in shared memory: the longest are fewer.
     stages = of(Numbers, device.index).stages or (4 if device.shared_per_block > 200 * 1024 else 2)

@@ -1,6 +1,6 @@
-"""Several programs to a row's shard, on each of several ranks: the exchange of split_kernel, and one between ranks.
+"""Several programs to a row's shard, on each of several ranks: the exchange of ``split``, and one between ranks.
 
-Programs of a rank merge their pairs as ``split_grid``'s do. One of them puts the shard's pair into every rank's memory,
+Programs of a rank merge their pairs as ``split``'s do. One of them puts the shard's pair into every rank's memory,
 and all wait for those of the others, in their own. All programs of a rank run at once (a co-operative launch) and take
 rows in order, so that the first row which any rank lacks is under way on all.
 """
@@ -11,7 +11,7 @@ import triton.language as tl
 from kernelzoo.kernels.triton.shares import columns_left, store_numbers
 from kernelzoo.kernels.triton.softmax.halves import not_before
 from kernelzoo.kernels.triton.softmax.pairs import as_pair, as_word, awaited
-from kernelzoo.kernels.triton.softmax.split_kernel import load_logits, store_share, taken_in
+from kernelzoo.kernels.triton.softmax.split import load_logits, store_share, taken_in
 from kernelzoo.kernels.triton.softmax.words import exponential
 from kernelzoo.kernels.triton.words import INTERPRETED, await_last_launch, edge_columns, row_start, whole_vectors
 

@@ -8,7 +8,7 @@ import torch
 from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.shared.jit import bound, device_of
 from kernelzoo.kernels.triton.softmax.ranks_kernel import ranks_kernel
-from kernelzoo.kernels.triton.softmax.split_plan import split_plan
+from kernelzoo.kernels.triton.softmax.split import split_plan
 from kernelzoo.launch import Launch
 from kernelzoo.layout import power_of_two
 

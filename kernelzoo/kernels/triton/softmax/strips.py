@@ -1,14 +1,10 @@
-"""Strips of columns that programs hold in registers: how wide and how deep they are, and the kernel's arguments."""
+"""Strips of columns that programs hold in registers: how wide and how deep they are."""
 
 from typing import Any, NamedTuple
 
-import torch
-
 from kernelzoo.device import Device
-from kernelzoo.errors import UnsupportedProblemError
-from kernelzoo.kernels.shared.jit import column_arguments, wide_dtype, wide_type
 from kernelzoo.kernels.triton.softmax.tiles import SECTOR_BYTES
-from kernelzoo.layout import Columns, Rows, cdiv, power_of_two
+from kernelzoo.layout import Columns, cdiv, power_of_two
 
 MANY_STRIP_PARTS = 64
 """Programs to a strip of columns above which it is made narrower: each awaits a pair of all columns from all others. Of
@@ -87,28 +83,6 @@ def strip_parts(columns: Columns, strips: Strips, device: Device) -> int:
     return cdiv(columns.n, cdiv(columns.n, most))
 
 
-def strips_or_raise(rows: Rows, device: Device, implementation: str) -> tuple[Columns, Strips]:
-    """The problem by columns, and its strips. Raises UnsupportedProblemError where there are none."""
-    columns = rows.columns
-    strips = strips_of(columns, device) if columns is not None else None
-    if columns is None or strips is None:
-        words = (
-            "it takes columns side by side, of at most 32 bits an element, of which strips fill programs of this device"
-        )
-        raise UnsupportedProblemError(implementation, words)
-    return columns, strips
-
-
-def in_parts(strips: Strips, n: int) -> Strips:
-    """Strips of which no program holds whole columns of n elements.
-
-    Programs that wait for each other are all resident: a thread has no more registers than leave room for them.
-    """
-    if strips.elements < n:
-        return strips
-    return strips._replace(elements=power_of_two(n) // 2, registers=strips.registers or LONG_REGISTERS)
-
-
 def shared_programs(columns: Columns, strips: Strips, device: Device) -> int:
     """Programs of a launch whose strips have several each: as many strips at a time as the device holds."""
     parts = strip_parts(columns, strips, device)
@@ -118,25 +92,3 @@ def shared_programs(columns: Columns, strips: Strips, device: Device) -> int:
 def strip_options(strips: Strips, device: Device) -> dict[str, Any]:
     """What the compiler is told of registers."""
     return {"maxnreg": strips.registers} if device.is_nvidia and strips.registers else {}
-
-
-def strip_arguments(
-    x: torch.Tensor,
-    out: torch.Tensor,
-    columns: Columns,
-    strips: Strips,
-    workspace: tuple[torch.Tensor | int, torch.Tensor | int],
-    phase: object,
-    device: Device,
-) -> tuple[Any, ...]:
-    """The arguments of columns_kernel; workspace: pairs and arrivals."""
-    parts = strip_parts(columns, strips, device)
-    span = cdiv(columns.n, parts)
-    lanes = power_of_two(parts)
-    far = strips.elements * max(columns.x_n, columns.out_n) >= 2**31
-    even = columns.n == strips.elements * parts and columns.inner % strips.columns == 0
-    pairwise = strips.packed and device.capability >= 80
-    place = (x, out, *workspace, *column_arguments(columns), parts, span)
-    kinds = (wide_type(x.dtype), torch.finfo(wide_dtype(x.dtype)).min, strips.packed, pairwise, phase)
-    four = lanes * strips.columns >= 4 * strips.threads
-    return (*place, *kinds, far, even, four, strips.elements, strips.columns, lanes)

@@ -1,4 +1,4 @@
-"""Words of softmax that its kernels share: the exponential, and a row that one program holds on chip.
+"""Words of softmax that its kernels share: the exponential, and tiles of whole rows.
 
 All kernels subtract the maximum first and scale by log2(e) after (``exponential`` does), since the other order loses
 bits on rows with a large offset. ``tl.max`` drops a NaN, and the sum brings it back: exp(NaN - max) is NaN.
@@ -9,8 +9,6 @@ either end an edge of fewer elements than that. Else EDGES is 0.
 
 import triton
 import triton.language as tl
-
-from kernelzoo.kernels.triton.words import edge_columns, whole_vectors
 
 READ: tl.constexpr = tl.constexpr("evict_last")
 """How long the L2 cache keeps the elements of rows that a program holds: longer than the results. Read lines that stay
@@ -45,27 +43,3 @@ def softmax_with_edges(x, edges, AXIS: tl.constexpr):
     edges = exponential(edges - top)
     inverse = 1.0 / (tl.sum(exponentials, AXIS, keep_dims=True) + tl.sum(edges, AXIS, keep_dims=True))
     return exponentials * inverse, edges * inverse
-
-
-@triton.jit
-def softmax_row(
-    x, x_start, x_n, out, out_start, out_n, n, cols, WIDE: tl.constexpr, EDGES: tl.constexpr
-):  # fmt: skip
-    """Softmax of one row that is held on chip."""
-    if EDGES:
-        before, inside = whole_vectors(x_start, n, EDGES)
-        before, inside = before.to(tl.int32), inside.to(tl.int32)
-        x_body = x + (x_start + EDGES - 1) // EDGES * EDGES + cols
-        out_body = out + (out_start + EDGES - 1) // EDGES * EDGES + cols
-        mask = cols < inside
-        edge, known = edge_columns(tl.arange(0, 2 * EDGES), before, inside, n, EDGES)
-        edges = tl.load(x + x_start + edge, known, other=float("-inf"))
-        tile = tl.load(x_body, mask, other=float("-inf"), eviction_policy=READ)
-        result, edges = softmax_with_edges(tile.to(WIDE), edges.to(WIDE), 0)
-        tl.store(out_body, result.to(out.dtype.element_ty), mask)
-        tl.store(out + out_start + edge, edges.to(out.dtype.element_ty), known)
-    else:
-        mask = cols < n
-        here = cols.to(tl.int64)
-        tile = tl.load(x + x_start + here * x_n, mask, other=float("-inf"), eviction_policy=READ)
-        tl.store(out + out_start + here * out_n, softmax_of(tile.to(WIDE), 0).to(out.dtype.element_ty), mask)

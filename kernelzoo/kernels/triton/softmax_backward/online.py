@@ -5,13 +5,11 @@ import triton
 import triton.language as tl
 
 from kernelzoo.kernels.shared.jit import bound, device_of, edges_of, row_arguments, wide_type
-from kernelzoo.kernels.triton.softmax import tiles
-from kernelzoo.kernels.triton.softmax.online import Numbers, column_tile
+from kernelzoo.kernels.triton.softmax.online import column_tile
 from kernelzoo.kernels.triton.words import await_last_launch, edge_columns, row_start, whole_vectors
 from kernelzoo.launch import Launch
 from kernelzoo.layout import cdiv, rows_with
 from kernelzoo.registry import register
-from kernelzoo.tables import of
 
 
 @triton.jit
@@ -67,8 +65,7 @@ def online(grad: torch.Tensor, y: torch.Tensor, out: torch.Tensor) -> Launch:
     """One pass over column blocks that keeps a running sum in each lane, then a pass that reads again and writes."""
     rows, (weights,) = rows_with(grad, out, y)
     device, edges = device_of(grad), edges_of(rows, weights)
-    side, block = column_tile(of(Numbers, device.index), rows)
-    warps = tiles.tile_warps(of(tiles.Numbers, device.index), device, rows, side * block)
+    side, block, warps = column_tile(device, rows)
     args = (grad, y, out, *row_arguments(rows, weights), wide_type(grad.dtype), edges, side, block)
     programs = cdiv(rows.total, side)
     return bound("triton/softmax_backward/online", grad, online_kernel, programs, args, warps, tensors=3)

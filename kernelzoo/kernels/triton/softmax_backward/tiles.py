@@ -2,7 +2,7 @@
 
 from kernelzoo.device import Device
 from kernelzoo.errors import UnsupportedProblemError
-from kernelzoo.kernels.triton.softmax.tiles import ON_CHIP_BYTES, tile_columns, wide_bytes
+from kernelzoo.kernels.triton.softmax.fused import ON_CHIP_BYTES, tile_columns, wide_bytes
 from kernelzoo.layout import Rows, power_of_two
 
 ROW_ELEMENTS, DOUBLE_ELEMENTS = 16, 8

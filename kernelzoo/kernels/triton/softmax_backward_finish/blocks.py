@@ -6,16 +6,11 @@ import triton.language as tl
 
 from kernelzoo.kernels.shared.jit import bound, device_of, edges_of, row_arguments, wide_type
 from kernelzoo.kernels.triton.min_backward.arguments import one_a_row
-from kernelzoo.kernels.triton.softmax import tiles
-from kernelzoo.kernels.triton.softmax.online import Numbers, column_tile
+from kernelzoo.kernels.triton.softmax.online import PASS_TILE, column_tile
 from kernelzoo.kernels.triton.words import await_last_launch, edge_columns, row_start, whole_vectors
 from kernelzoo.launch import Launch
 from kernelzoo.layout import cdiv, rows_with
 from kernelzoo.registry import register
-from kernelzoo.tables import of
-
-TILE = 1024
-"""Elements of a tile of short rows at the least."""
 
 
 @triton.jit
@@ -59,11 +54,9 @@ def blocks(grad: torch.Tensor, y: torch.Tensor, total: torch.Tensor, out: torch.
     """A program to a block of a row: one read of both inputs, one write."""
     rows, (weights, *others) = rows_with(grad, out, y, total)
     device, edges = device_of(grad), edges_of(rows, weights)
-    side, block = column_tile(of(Numbers, device.index), rows)
-    side = max(side, min(16, TILE // block))
+    side, block, warps = column_tile(device, rows, PASS_TILE)
     count = cdiv(rows.n, block)
     constants = wide_type(grad.dtype), edges, side, block
     args = (grad, y, total, out, *row_arguments(rows, weights), *one_a_row(others), count, *constants)
-    warps = tiles.tile_warps(of(tiles.Numbers, device.index), device, rows, side * block)
     programs = cdiv(rows.total, side) * count
     return bound("triton/softmax_backward_finish/blocks", grad, finish_kernel, programs, args, warps, tensors=4)

@@ -6,17 +6,12 @@ import triton.language as tl
 
 from kernelzoo.kernels.shared.jit import bound, device_of, edges_of, row_arguments, wide_dtype, wide_type
 from kernelzoo.kernels.triton.min_backward.arguments import one_a_row
-from kernelzoo.kernels.triton.softmax import tiles
-from kernelzoo.kernels.triton.softmax.online import Numbers, column_tile
+from kernelzoo.kernels.triton.softmax.online import PASS_TILE, column_tile
 from kernelzoo.kernels.triton.softmax.words import exponential
 from kernelzoo.kernels.triton.words import await_last_launch, edge_columns, row_start, whole_vectors
 from kernelzoo.launch import Launch
 from kernelzoo.layout import cdiv, rows_with
 from kernelzoo.registry import register
-from kernelzoo.tables import of
-
-TILE = 1024
-"""Elements of a tile of short rows at the least."""
 
 
 @triton.jit
@@ -70,10 +65,8 @@ def online(x: torch.Tensor, maximum: torch.Tensor, total: torch.Tensor) -> Launc
     """
     rows, others = rows_with(x, total, maximum)
     device, edges = device_of(x), edges_of(rows)
-    side, block = column_tile(of(Numbers, device.index), rows)
-    side = max(side, min(16, TILE // block))
+    side, block, warps = column_tile(device, rows, PASS_TILE)
     lowest = torch.finfo(wide_dtype(x.dtype)).min
     constants = wide_type(x.dtype), lowest, edges, side, block
     args = (x, maximum, total, *row_arguments(rows), *one_a_row(others), *constants)
-    warps = tiles.tile_warps(of(tiles.Numbers, device.index), device, rows, side * block)
     return bound("triton/softmax_pairs/online", x, pairs_kernel, cdiv(rows.total, side), args, warps, tensors=3)

@@ -1,13 +1,29 @@
-"""Several programs to one row, each with a share in registers: the kernel of split_grid and split_two_launches."""
+"""Several programs to one row, each with a share of it in registers, or to a strip of columns.
 
+They exchange (maximum, sum) pairs in one co-operative launch where they can wait for each other; elsewhere one launch
+leaves the pairs, and another merges them and writes.
+"""
+
+from typing import Any, NamedTuple
+
+import torch
 import triton
 import triton.language as tl
 
+from kernelzoo.errors import UnsupportedProblemError
+from kernelzoo.kernels.shared.jit import bound, device_of, edges_of, row_arguments, wide_dtype, wide_type
+from kernelzoo.kernels.shared.split import split as split_rows
 from kernelzoo.kernels.triton.shares import columns_left, in_two, load_share, store_halves, store_numbers
+from kernelzoo.kernels.triton.softmax import parts
 from kernelzoo.kernels.triton.softmax.halves import empty_words, halves, larger_bfloat16, larger_float16, not_before
-from kernelzoo.kernels.triton.softmax.pairs import EXCHANGE, LEAVE, WRITE, as_pair, as_word, awaited
+from kernelzoo.kernels.triton.softmax.pairs import EXCHANGE, LEAVE, WRITE, as_pair, as_word, awaited, phases_on
+from kernelzoo.kernels.triton.softmax.split_columns import split_columns
 from kernelzoo.kernels.triton.softmax.words import exponential
 from kernelzoo.kernels.triton.words import await_last_launch, edge_columns, row_start, whole_vectors
+from kernelzoo.launch import Launch, sequence
+from kernelzoo.layout import cdiv, rows_of
+from kernelzoo.registry import register
+from kernelzoo.tables import of
 
 
 @triton.jit
@@ -205,3 +221,57 @@ def split_kernel(
                     store_share(out_block, out_n, left, block, row_top, inverse, DTYPE, WIDE, THREADS, BLOCK, VECTOR)
     if PHASE == EXCHANGE:
         tl.atomic_add(arrivals, 1, sem="relaxed")
+
+
+class SplitPlan(NamedTuple):
+    """Programs and warps of a launch, registers of a thread, and the arguments before and after PHASE."""
+
+    programs: int
+    warps: int
+    registers: int
+    before: tuple[Any, ...]
+    after: tuple[Any, ...]
+
+
+def split_plan(x: torch.Tensor, out: torch.Tensor, implementation: str) -> SplitPlan:
+    """How programs share rows of x. Raises UnsupportedProblemError for columns, whose packs a thread can't hold."""
+    rows, device = rows_of(x, out), device_of(x)
+    if rows.across:
+        raise UnsupportedProblemError(implementation, "neighbours of a row must be nearest in memory, not its next row")
+    knobs = of(parts.Numbers, device.index)
+    vector, edges = rows.whole_vector, edges_of(rows)
+    inside = parts.inside_of(rows)
+    words = parts.holds_words(knobs, device, rows)
+    tilings = parts.split_tilings(rows, words, device)
+    tiling, most = parts.split_parts(knobs, rows.total, inside, rows.itemsize, tilings, device.multiprocessors)
+    plan = split_rows(rows.total, inside, most, vector, tiling.programs * device.multiprocessors)
+    beyond = max(0, plan.span - tiling.held * tiling.threads * vector)
+    blocks = cdiv(beyond, tiling.block * tiling.threads * vector)
+    wide = wide_dtype(x.dtype)
+    pairs = x.new_full((2, rows.total, wide.itemsize // 4, plan.parts), -1, dtype=torch.int64)
+    arrivals = x.new_zeros(1, dtype=torch.int64)
+    place = (x, out, pairs, arrivals, *row_arguments(rows), plan.parts, plan.span // vector, blocks)
+    kinds = (wide_type(x.dtype), torch.finfo(wide).min, edges, words, words and device.capability >= 80)
+    sizes = (vector, tiling.threads, tiling.held, tiling.block if blocks else 0, tiling.threads)
+    return SplitPlan(plan.blocks, device.warps(tiling.threads), tiling.registers, (*place, *kinds), sizes)
+
+
+@register("triton", "softmax", "split")
+def split(x: torch.Tensor, out: torch.Tensor) -> Launch:
+    """Several programs to one row, which they hold on chip while they exchange (max, sum) pairs: one launch.
+
+    All programs run at once (a co-operative launch), so that they may wait for each other. Where that can't be had, on
+    AMD devices and in the interpreter, one launch leaves the pairs and a second merges them and writes. Strips of
+    columns likewise.
+    """
+    columns, device = rows_of(x, out).columns, device_of(x)
+    if columns is not None:
+        return split_columns(x, out, columns)
+    plan = split_plan(x, out, "triton/softmax/split")
+
+    def part(phase: object) -> Launch:
+        args = (*plan.before, phase, *plan.after)
+        waits = {"maxnreg": plan.registers, "launch_cooperative_grid": True} if phase is EXCHANGE else {}
+        return bound("triton/softmax/split", x, split_kernel, plan.programs, args, plan.warps, **waits)
+
+    return sequence(*(part(phase) for phase in phases_on(device)))

@@ -1,0 +1,116 @@
+"""Columns that several programs share: strips that they hold while they exchange pairs, or tiles read twice."""
+
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+
+from kernelzoo.kernels.shared.jit import bound, device_of, row_arguments, wide_dtype, wide_type
+from kernelzoo.kernels.shared.split import split
+from kernelzoo.kernels.triton.softmax.columns import columns_kernel, strip_arguments
+from kernelzoo.kernels.triton.softmax.pairs import EXCHANGE, LEAVE, WRITE, phases_on
+from kernelzoo.kernels.triton.softmax.strips import Strips, shared_programs, strip_options, strip_parts, strips_of
+from kernelzoo.kernels.triton.softmax.tiles import LINE_BYTES
+from kernelzoo.kernels.triton.softmax.words import exponential
+from kernelzoo.kernels.triton.words import await_last_launch, row_start
+from kernelzoo.launch import Launch, sequence
+from kernelzoo.layout import Columns, Rows, cdiv, power_of_two, rows_of
+
+ID = "triton/softmax/split"
+
+TILE_BYTES, THREADS, PROGRAMS, MANY_PARTS, LEAST_PART = 32768, 256, 2, 512, 64
+"""Of a tile as it is computed, its threads, how many such programs share an SM, programs to a tile's rows at the most,
+and elements of a row that are worth one."""
+
+
+@triton.jit(do_not_specialize=["parts", "span", "blocks"])
+def split_across_kernel(
+    x, out, pairs, rows, n, inner, x_outer, x_n, x_inner, out_outer, out_n, out_inner,
+    MULTIPLE: tl.constexpr, parts, span, blocks, WIDE: tl.constexpr, LOWEST: tl.constexpr, PHASE: tl.constexpr,
+    VECTOR: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr, PARTS: tl.constexpr,
+):  # fmt: skip
+    """A launch that leaves pairs, or one that reads them and writes: rows side by side, in tiles of ROWS."""
+    await_last_launch()
+    n = tl.cast(n, tl.int64) * MULTIPLE
+    program = tl.program_id(0)
+    part = program % parts
+    groups = tl.num_programs(0) // parts
+    lanes = tl.arange(0, PARTS)[None, :]
+    cols = tl.arange(0, COLS).to(tl.int64)[None, :]
+    begin = part.to(tl.int64) * span * VECTOR
+    end = tl.minimum(n, begin + tl.cast(span, tl.int64) * VECTOR)
+    for i in range(program // parts, (rows - 1) // ROWS + 1, groups):  # rows + ROWS may be past 2^31
+        row = tl.cast(i, tl.int64) * ROWS + tl.arange(0, ROWS)[:, None]
+        in_rows = row < rows
+        x_start = row_start(row, inner, x_outer, x_inner, MULTIPLE)
+        out_start = row_start(row, inner, out_outer, out_inner, MULTIPLE)
+        tops = pairs + row * (2 * parts)
+        totals = tops + parts
+        if PHASE == LEAVE:
+            top = tl.full([ROWS, 1], LOWEST, WIDE)  # finite: see online_kernel
+            total = tl.zeros_like(top)
+            for k in range(blocks):
+                here = begin + k * COLS + cols
+                tile = tl.load(x + (x_start + here * x_n), in_rows & (here < end), other=float("-inf")).to(WIDE)
+                new_top = tl.maximum(top, tl.max(tile, 1, keep_dims=True))
+                terms = tl.sum(exponential(tile - new_top), 1, keep_dims=True)
+                total = total * exponential(top - new_top) + terms
+                top = new_top
+            tl.store(tops + part, top, in_rows)
+            tl.store(totals + part, total, in_rows)
+        else:
+            there = in_rows & (lanes < parts)
+            row_tops = tl.load(tops + lanes, there, other=LOWEST, volatile=True)
+            row_totals = tl.load(totals + lanes, there, other=0.0, volatile=True)
+            row_top = tl.max(row_tops, 1, keep_dims=True)
+            inverse = 1.0 / tl.sum(row_totals * exponential(row_tops - row_top), 1, keep_dims=True)
+            for k in range(blocks):
+                here = begin + (blocks - 1 - k) * COLS + cols  # backwards: what was read last is likeliest in L2 still
+                mask = in_rows & (here < end)
+                tile = tl.load(x + (x_start + here * x_n), mask, other=float("-inf")).to(WIDE)
+                result = (exponential(tile - row_top) * inverse).to(out.dtype.element_ty)
+                tl.store(out + (out_start + here * out_n), result, mask)
+
+
+def split_columns(x: torch.Tensor, out: torch.Tensor, columns: Columns) -> Launch:
+    """The launch, or the two, over strips where programs can hold their parts of them, else over tiles."""
+    strips = strips_of(columns, device_of(x))
+    if strips is not None and strips.elements < columns.n:
+        return strips_in_parts(x, out, columns, strips)
+    return tiles_in_parts(x, out, rows_of(x, out))
+
+
+def strips_in_parts(x: torch.Tensor, out: torch.Tensor, columns: Columns, strips: Strips) -> Launch:
+    """The launch, or the two, of these strips, of which programs hold parts of columns."""
+    device = device_of(x)
+    parts, tiles = strip_parts(columns, strips, device), columns.strips(strips.columns)
+    pairs = x.new_full((2, tiles, parts, strips.columns), -1, dtype=torch.int64)
+    arrivals = x.new_zeros(1, dtype=torch.int64)
+    programs, warps = shared_programs(columns, strips, device), device.warps(strips.threads)
+
+    def part(phase: object) -> Launch:
+        args = strip_arguments(x, out, columns, strips, (pairs, arrivals), phase, device)
+        waits: dict[str, Any] = {"launch_cooperative_grid": True} if phase is EXCHANGE else {}
+        return bound(ID, x, columns_kernel, programs, args, warps, **strip_options(strips, device), **waits)
+
+    return sequence(*(part(phase) for phase in phases_on(device)))
+
+
+def tiles_in_parts(x: torch.Tensor, out: torch.Tensor, rows: Rows) -> Launch:
+    """The two launches of tiles, of which programs have parts of rows; as many programs as the device holds."""
+    device, wide, side = device_of(x), wide_dtype(x.dtype), LINE_BYTES // rows.itemsize
+    tiles, columns = cdiv(rows.total, side), TILE_BYTES // wide.itemsize // side
+    resident = PROGRAMS * device.multiprocessors
+    most = max(1, min(resident // tiles, MANY_PARTS, cdiv(rows.n, LEAST_PART)))
+    plan = split(tiles, rows.n, most, rows.whole_vector, resident)
+    pairs = x.new_empty((rows.total, 2, plan.parts), dtype=wide)
+    place = (x, out, pairs, *row_arguments(rows), plan.parts, plan.span // rows.whole_vector, cdiv(plan.span, columns))
+    kinds = (wide_type(x.dtype), torch.finfo(wide).min)
+    sizes = (rows.whole_vector, side, columns, power_of_two(plan.parts))
+
+    def part(phase: object) -> Launch:
+        args = (*place, *kinds, phase, *sizes)
+        return bound(ID, x, split_across_kernel, plan.blocks, args, device.warps(THREADS))
+
+    return sequence(part(LEAVE), part(WRITE))
