@@ -41,45 +41,18 @@ FLOOR = {name: floor for floor, names in enumerate(FLOORS) for name in names}
 
 GPU_LANGUAGES = ("cupy", "numba", "triton")
 SELECTIONS = ("cute", "cutile", "gluon", "helion")
-"""GPU languages that show some of the forms, each of which another has, or a chooser in its place, but for..."""
-ONE_ALONE = {
-    "min/split_two_launches": "Helion has no barrier that must stand before a program counts itself as arrived",
+"""GPU languages that show some of the forms."""
+NAMED = {
+    "softmax": ("fused", "multi_row", "persistent", "online", "split"),
+    "min": ("rows", "rows_deferred", "atomic_eager", "atomic_batched", "split"),
+    "softmax_backward": ("fused", "online"),
+    "min_backward": ("fused", "online"),
 }
-"""...those that the language needs in the place of another one."""
+"""What every other GPU language has."""
 
 OPERATIONS = tuple(
     sorted(path.stem for path in (PACKAGE / "kernels" / "triton").iterdir() if (path / "choose.py").exists())
 )
-
-# A form that not every GPU language has, and why the others haven't.
-ONLY_SOME = {
-    "softmax/multi_row_loop": "the guarded loop over rows is shown once, where a tile of rows is the language's own",
-    "softmax/multi_row_shared": "Triton has no shared memory that a program could fill as one piece",
-    "softmax/multi_row_thread": "few rows to a thread are few lanes' in Triton",
-    "softmax/split_cluster": "Triton has no words for thread-block clusters",
-    "softmax/split_grid": "Triton's split, which is one form",
-    "softmax/split_ring": "bulk copies that a warp waits for, tile by tile, are CUDA C's alone",
-    "softmax/split_two_launches": "for devices whose blocks can't wait for each other: Numba's simulator",
-    "softmax/columns_cluster": "Triton has no words for clusters, nor for shared memory",
-    "softmax/columns_ragged": "Triton has no words for clusters, nor for shared memory",
-    "softmax/columns_flat": "few columns are strips in Triton, whose tiles are no piece of memory",
-    "softmax/columns_grid": "Triton's split, which takes columns too",
-    "softmax_backward/split_cluster": "Triton has no words for thread-block clusters",
-    "softmax_backward/split_two_launches": "for devices whose blocks can't wait for each other: Triton's AMD ones",
-    "min_backward/fused_bits": "a kernel of its own in Triton, whose fused holds elements; CUDA C's fused holds bits",
-    "min_backward/split_two_launches": "for devices whose blocks can't wait for each other: Triton's AMD ones",
-    "softmax_backward/split": "a chooser where a language has several forms to choose from",
-    "min_backward/split": "a chooser where a language has several forms to choose from",
-    "min/rows_deferred_block": "a tile of Triton's rows_deferred, which is one form",
-    "min/rows_deferred_lanes": "a tiling of Numba's rows_deferred_block, and a tile of Triton's rows_deferred",
-    "min/rows_deferred_thread": "a tile of Triton's rows_deferred, which is one form",
-    "min/rows_deferred_shared": "Triton has no shared memory that a program could fill as one piece",
-    "min/split_cluster": "Triton has no words for thread-block clusters",
-    "min/columns_cluster": "Numba's blocks share columns in a cluster; the others' meet in memory, as columns_split",
-    "min/columns_flat": "few columns are strips in Triton, whose tiles are no piece of memory",
-    "min/columns_split": "Numba's blocks share columns in a cluster, as columns_cluster; Triton's split takes them",
-    "min/split_arrival": "Triton's split, which is one form",
-}
 
 
 @cache
@@ -228,22 +201,13 @@ def test_a_form_has_a_file_of_its_name(language: str) -> None:
         assert path.stem == (name if kind == "register" else "choose"), f"{language}/{op}/{name} stands in {path.name}"
 
 
-def test_a_form_has_one_name_in_every_language() -> None:
-    """A form that some language lacks says why. A name may be a form here and a chooser there."""
-    kinds: dict[tuple[str, str], set[str]] = {}
-    missing = set()
+def test_named_forms_are_in_every_language() -> None:
+    """As a form, or as a chooser that stands for several."""
     for language in GPU_LANGUAGES:
-        for key, (kind, _) in registered(language).items():
-            kinds.setdefault(key, set()).add(kind)
-    for op, name in kinds:
-        lacking = [language for language in GPU_LANGUAGES if (op, name) not in registered(language)]
-        if lacking:
-            missing.add(f"{op}/{name}")
-    for language in SELECTIONS:
-        for key in registered(language):
-            alone = None if key in kinds else "/".join(key)
-            assert alone in {None, *ONE_ALONE}, f"{language}/{alone} is nowhere else"
-    assert missing == set(ONLY_SOME)
+        lacking = [
+            f"{op}/{name}" for op, names in NAMED.items() for name in names if (op, name) not in registered(language)
+        ]
+        assert lacking == [], language
 
 
 def test_no_program_hides_a_module_of_python() -> None:

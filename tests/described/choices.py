@@ -34,7 +34,7 @@ CHOICES: dict[str, dict[str, tuple[tuple[tuple[int, ...], str, int], ...]]] = {
         "multi_row_tile": (((6, 176640), B, 0), ((64, 50000), B, 0), ((100000, 12, 8), F, 1)),
         "columns": (((65, 50000), B, 0),),
     },
-    "triton/softmax_backward": {"multi_row_tile": (((6, 176640), B, 0), ((64, 12, 4096), F, 1))},
+    "triton/softmax_backward": {"fused": (((6, 176640), B, 0), ((64, 12, 4096), F, 1))},
     "triton/min": {
         "rows_deferred": (
             ((20000, 15), B, -1),

@@ -45,7 +45,8 @@ def softmax(dtypes: list[str]) -> int:
     import torch
     from one_input import SOFTMAX, launched
 
-    from kernelzoo.kernels.triton.softmax.columns import whole_strips
+    from kernelzoo.kernels.triton.softmax.columns import launch_of_strips
+    from kernelzoo.kernels.triton.softmax.pairs import WRITE
     from kernelzoo.kernels.triton.softmax.split_columns import strips_in_parts, tiles_in_parts
     from kernelzoo.kernels.triton.softmax.strips import Strips
     from kernelzoo.launch import Launch
@@ -71,9 +72,10 @@ def softmax(dtypes: list[str]) -> int:
     def strips(x: torch.Tensor, out: torch.Tensor) -> Launch:
         columns = rows_of(x, out).columns
         assert columns is not None
-        bind = whole_strips if tiling.elements >= columns.n else strips_in_parts
-        packed = columns.multiple == 8 and tiling.columns >= 16
-        return bind(x, out, columns, tiling._replace(packed=packed))
+        held = tiling._replace(packed=columns.multiple == 8 and tiling.columns >= 16)
+        if tiling.elements >= columns.n:
+            return launch_of_strips("a test", x, out, columns, held, WRITE)
+        return strips_in_parts(x, out, columns, held)
 
     def tiles(x: torch.Tensor, out: torch.Tensor) -> Launch:
         return tiles_in_parts(x, out, rows_of(x, out))

@@ -48,10 +48,10 @@ def strips_are_right(dtypes: list[str]) -> int:
         span = -(-across.n // parts)
         strip = strips.Strip(columns, elements, 32, 40, 128, -(-across.n // span), span)
         if parts == 1:
-            return launch_of_columns("a test", tensors, across, strip, WRITE)
+            return launch_of_columns("a test", tensors, strip, WRITE)
         words = torch.full((2, across.strips(columns), strip.parts, columns), -1, dtype=torch.int64)
         shared = words, torch.zeros(1, dtype=torch.int64)
-        return sequence(*(launch_of_columns("a test", tensors, across, strip, p, shared) for p in (LEAVE, WRITE)))
+        return sequence(*(launch_of_columns("a test", tensors, strip, p, *shared) for p in (LEAVE, WRITE)))
 
     for name, launch_of_columns in launchers.items():
         op = operations.OPERATIONS[name]
@@ -168,7 +168,7 @@ if not INTERPRETED and __name__ != "__main__":
 
     @pytest.mark.parametrize("axis", [0, 1])
     def test_minima_are_counted_as_integers_and_divided_to_the_nearest(axis: int) -> None:
-        for variant in ("online", "split_grid", "columns" if axis == 0 else "fused"):
+        for variant in ("online", "split", "fused"):
             for program in programs(OPERATIONS["min_backward"], variant, (4096, 4096), axis, torch.float32, "sm_90"):
                 assert occurrences(r"div\.rn\.f32", program) and not occurrences(r"div\.full|\.f64", program)
 

@@ -71,7 +71,8 @@ def test_every_implementation_is_shown(on_h200: Answers) -> None:
 def test_threads_have_whole_rows_across_memory(
     op: str, shape: tuple[int, int], dtype: str, single: int, rows: int
 ) -> None:
-    (kernel,) = inspect.inspect(f"triton/{op}/multi_row_tile", shape, dtype, dim=0, arch="sm_90")
+    form = "multi_row_tile" if op == "softmax" else "fused"
+    (kernel,) = inspect.inspect(f"triton/{op}/{form}", shape, dtype, dim=0, arch="sm_90")
     assert (kernel.constants["SINGLE"], kernel.constants["ROWS"]) == (single, rows)
 
 

@@ -3,8 +3,8 @@
 from typing import Any, NamedTuple
 
 from kernelzoo.device import Device
-from kernelzoo.kernels.triton.softmax.tiles import LINE_BYTES, SECTOR_BYTES
-from kernelzoo.layout import VECTOR_BYTES, Columns, cdiv, power_of_two
+from kernelzoo.kernels.triton.softmax.tiles import FEW_ROWS, LINE_BYTES, SECTOR_BYTES
+from kernelzoo.layout import VECTOR_BYTES, Columns, Rows, cdiv, power_of_two
 
 HELD_PARTS, MANY_PARTS = 64, 512
 """Programs to a strip of columns, at the most, that hold their parts, and that read them twice: each reads what all of
@@ -51,23 +51,25 @@ class Strip(NamedTuple):
         return {"maxnreg": self.registers} if device.is_nvidia else {}
 
 
-def whole_strip(columns: Columns, device: Device, inputs: int) -> Strip:
-    """A strip of whole columns to a program, which holds so many inputs of it if they fit, else goes through it twice.
+def whole_strip(rows: Rows, device: Device, inputs: int) -> Strip | None:
+    """A strip of whole columns to a program, which holds so many inputs of it; None where it can't, or tiles do better.
 
     A strip is a line of memory wide, or down to a sector if it fits then.
     """
+    columns = rows.columns
+    if columns is None or rows.n <= FEW_ROWS:
+        return None
     threads, programs, registers, room = _program(columns, device, inputs)
     elements = power_of_two(columns.n)
     wide = _width(columns)
-    narrow = wide
-    while narrow * elements > room and narrow * columns.itemsize > SECTOR_BYTES:
-        narrow //= 2
-    if narrow * elements > room:
-        return Strip(wide, room * inputs // 4 // wide, threads, programs, registers, 1, columns.n)
-    threads = max(32, min(threads, threads * narrow * elements // room))
+    while wide * elements > room and wide * columns.itemsize > SECTOR_BYTES:
+        wide //= 2
+    if wide * elements > room:
+        return None
+    threads = max(32, min(threads, threads * wide * elements // room))
     if columns.multiple * columns.itemsize < VECTOR_BYTES:
         threads *= 2  # elements that are read one by one take registers for their addresses
-    return Strip(narrow, elements, threads, programs, registers, 1, columns.n)
+    return Strip(wide, elements, threads, programs, registers, 1, columns.n)
 
 
 def shared_strip(columns: Columns, device: Device, inputs: int) -> Strip:

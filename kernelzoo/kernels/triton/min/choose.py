@@ -38,16 +38,14 @@ def auto(x: torch.Tensor, out: torch.Tensor) -> str:
         strips = across.strips(columns.column_tile(knobs, across).columns)
         idle = strips < knobs.across_percent / 100 * device.multiprocessors
         return "split" if idle and layout.n > knobs.short_across else "columns"
-    bytes = layout.n * layout.itemsize
+    bytes, edges = layout.n * layout.itemsize, edges_of(layout)
     if bytes > knobs.row_bytes and layout.total < knobs.crowd * device.multiprocessors:
         # Half as many rows as SMs fill the device if each is read at once.
-        once = 2 * layout.total >= device.multiprocessors and once_tile(
-            knobs, layout, x.dtype, device, edges_of(layout)
-        )
+        once = 2 * layout.total >= device.multiprocessors and once_tile(knobs, layout, x.dtype, device, edges)
         return "rows_deferred" if once else "split"
     # Integers as the minimum takes them spill registers in rows.
     if bytes > knobs.row_bytes or not x.dtype.is_floating_point:
         return "rows_deferred"
     # Of rows longer than a block, with edges, a smaller tile wastes less.
-    longer = edges_of(layout) and layout.n > SMALL_TILES.get(layout.itemsize, layout.n)
+    longer = edges and layout.n > SMALL_TILES.get(layout.itemsize, layout.n)
     return "rows_deferred" if longer else "rows"

@@ -1,5 +1,5 @@
-"""Columns side by side, a strip of them to a program or to several: the kernel of columns, and of both forms of split
-where rows lie across memory."""
+"""Columns side by side, a strip of them to a program or to several: the kernel of fused and of split where rows lie
+across memory."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ from kernelzoo.kernels.triton.softmax.pairs import EXCHANGE, LEAVE, WRITE, found
 from kernelzoo.kernels.triton.strips import Strip
 from kernelzoo.kernels.triton.words import await_last_launch
 from kernelzoo.launch import Launch
-from kernelzoo.layout import Columns, rows_with
+from kernelzoo.layout import rows_with
 
 
 @triton.jit
@@ -109,25 +109,22 @@ def columns_kernel(
 
 
 def launch_of_columns(
-    implementation: str,
-    tensors: tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor],
-    columns: Columns,
-    strip: Strip,
-    phase: object,
-    workspace: tuple[torch.Tensor, torch.Tensor] | None = None,
+    id: str, tensors: tuple[torch.Tensor, ...], strip: Strip, phase: object, *shared: torch.Tensor
 ) -> Launch:
-    """The launch of these strips. workspace: counts and arrivals of those that several programs share."""
+    """The launch of these strips. shared: counts and arrivals of those that several programs share."""
     x, y, grad, out = tensors
     device = device_of(x)
     rows, others = rows_with(x, out, y, grad)
+    columns = rows.columns
+    assert columns is not None
     strides = one_a_row(by_columns(rows, other) for other in others)
     far = strip.elements * max(columns.x_n, columns.out_n) >= 2**31
     four = strip.lanes * strip.columns >= 4 * strip.threads
     # Whole columns leave no counts, and a launch of the canonical tensors alone can be moved to others.
-    place = (*tensors, *(workspace or (0, 0)), *column_arguments(columns), *strides, strip.parts, strip.span)
+    place = (*tensors, *(shared or (0, 0)), *column_arguments(columns), *strides, strip.parts, strip.span)
     args = (*place, wide_type(x.dtype), phase, strip.holds, far, four, strip.elements, strip.columns, strip.lanes)
     options: dict[str, Any] = strip.options(device) if strip.parts > 1 else {}
-    if phase == EXCHANGE:
+    if phase is EXCHANGE:
         options["launch_cooperative_grid"] = True
     grid, warps = strip.grid(columns, device), device.warps(strip.threads)
-    return bound(implementation, x, columns_kernel, grid, args, warps, tensors=4, **options)
+    return bound(id, x, columns_kernel, grid, args, warps, tensors=4, **options)

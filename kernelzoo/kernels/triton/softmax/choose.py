@@ -4,15 +4,7 @@ import torch
 
 from kernelzoo.device import Device
 from kernelzoo.kernels.shared.jit import device_of, edges_of
-from kernelzoo.kernels.triton.softmax import (
-    fused,
-    multi_row_lanes,
-    multi_row_loop,
-    online,
-    parts,
-    persistent,
-    tiles,
-)
+from kernelzoo.kernels.triton.softmax import fused, multi_row_lanes, multi_row_loop, online, parts, persistent, tiles
 from kernelzoo.kernels.triton.softmax.strips import Strips, strips_of
 from kernelzoo.layout import Columns, Rows, rows_of
 from kernelzoo.registry import chooser
@@ -20,9 +12,6 @@ from kernelzoo.tables import knob, launch_table, of
 
 ONLINE_ROWS = 6
 """Rows of float64 per multiprocessor from which online takes those that no program holds."""
-
-FEW_ROWS = 64
-"""Elements of columns up to which tiles of rows are as good as strips."""
 
 LONE_ROW = 2**14
 """Elements above which an SM holds one row."""
@@ -104,4 +93,4 @@ def _long_columns(knobs: Knobs, device: Device, rows: Rows, columns: Columns) ->
 
 def _strips(columns: Columns | None, device: Device) -> Strips | None:
     """Strips, where they are better than tiles."""
-    return strips_of(columns, device) if columns is not None and columns.n > FEW_ROWS else None
+    return strips_of(columns, device) if columns is not None and columns.n > tiles.FEW_ROWS else None

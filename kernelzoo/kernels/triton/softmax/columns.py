@@ -6,12 +6,11 @@ import torch
 import triton
 import triton.language as tl
 
-from kernelzoo.device import Device
 from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.shared.jit import bound, column_arguments, device_of, wide_dtype, wide_type
 from kernelzoo.kernels.triton.softmax.halves import empty_words, halves, larger_bfloat16, larger_float16, not_before
 from kernelzoo.kernels.triton.softmax.pairs import EXCHANGE, LEAVE, WRITE, as_pair, as_word, found_words
-from kernelzoo.kernels.triton.softmax.strips import Strips, strip_options, strip_parts, strips_of
+from kernelzoo.kernels.triton.softmax.strips import Strips, strip_parts, strips_of
 from kernelzoo.kernels.triton.softmax.words import exponential
 from kernelzoo.kernels.triton.words import await_last_launch
 from kernelzoo.launch import Launch
@@ -148,36 +147,27 @@ def columns_kernel(
         tl.atomic_add(arrivals, 1, sem="relaxed")
 
 
-def strip_arguments(
-    x: torch.Tensor,
-    out: torch.Tensor,
-    columns: Columns,
-    strips: Strips,
-    workspace: tuple[torch.Tensor | int, torch.Tensor | int],
-    phase: object,
-    device: Device,
-) -> tuple[Any, ...]:
-    """The arguments of columns_kernel; workspace: pairs and arrivals."""
-    parts = strip_parts(columns, strips, device)
-    span = cdiv(columns.n, parts)
+def launch_of_strips(
+    id: str, x: torch.Tensor, out: torch.Tensor, columns: Columns, strips: Strips, phase: object, *shared: torch.Tensor
+) -> Launch:
+    """The launch over strips, whole or in parts, as many at a time as the device holds. shared: pairs and arrivals."""
+    device = device_of(x)
+    parts, groups = strip_parts(columns, strips, device), columns.strips(strips.columns)
+    if parts > 1:
+        groups = min(groups, strips.programs * device.multiprocessors // parts)
     lanes = power_of_two(parts)
     far = strips.elements * max(columns.x_n, columns.out_n) >= 2**31
     even = columns.n == strips.elements * parts and columns.inner % strips.columns == 0
     pairwise = strips.packed and device.capability >= 80
-    place = (x, out, *workspace, *column_arguments(columns), parts, span)
+    # Whole columns leave no pairs, and a launch of x and out alone can be moved to others.
+    place = (x, out, *(shared or (0, 0)), *column_arguments(columns), parts, cdiv(columns.n, parts))
     kinds = (wide_type(x.dtype), torch.finfo(wide_dtype(x.dtype)).min, strips.packed, pairwise, phase)
     four = lanes * strips.columns >= 4 * strips.threads
-    return (*place, *kinds, far, even, four, strips.elements, strips.columns, lanes)
-
-
-def whole_strips(x: torch.Tensor, out: torch.Tensor, columns: Columns, strips: Strips) -> Launch:
-    """The launch of these strips, of which programs hold whole columns."""
-    device = device_of(x)
-    none = (0, 0)  # whole columns leave no pairs, and a launch of x and out alone can be moved to others
-    args = strip_arguments(x, out, columns, strips, none, WRITE, device)
-    programs, warps = columns.strips(strips.columns), device.warps(strips.threads)
-    options = strip_options(strips, device)
-    return bound("triton/softmax/columns", x, columns_kernel, programs, args, warps, **options)
+    args = (*place, *kinds, far, even, four, strips.elements, strips.columns, lanes)
+    options: dict[str, Any] = {"maxnreg": strips.registers} if device.is_nvidia and strips.registers else {}
+    if phase is EXCHANGE:
+        options["launch_cooperative_grid"] = True
+    return bound(id, x, columns_kernel, groups * parts, args, device.warps(strips.threads), **options)
 
 
 @register("triton", "softmax", "columns")
@@ -191,4 +181,4 @@ def columns(x: torch.Tensor, out: torch.Tensor) -> Launch:
             f"device; got {rows_of(x, out).n} elements to each of {rows_of(x, out).total}"
         )
         raise UnsupportedProblemError("triton/softmax/columns", words)
-    return whole_strips(x, out, columns, strips)
+    return launch_of_strips("triton/softmax/columns", x, out, columns, strips, WRITE)

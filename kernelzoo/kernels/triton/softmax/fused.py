@@ -1,7 +1,4 @@
-"""One program to a row, which it holds on chip: one read, one write.
-
-After Triton's tutorial (python/tutorials/02-fused-softmax.py) in its first form.
-"""
+"""One program to a row, which it holds on chip: one read, one write."""
 
 import torch
 import triton

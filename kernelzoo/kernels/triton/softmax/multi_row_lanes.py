@@ -13,7 +13,6 @@ import triton.language as tl
 
 from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.shared.jit import bound, device_of, row_arguments, wide_type
-from kernelzoo.kernels.triton.lanes import WARPS, lanes_of
 from kernelzoo.kernels.triton.softmax.halves import empty_words, halves, words_of
 from kernelzoo.kernels.triton.softmax.words import READ, exponential, softmax_of, zero_if_empty
 from kernelzoo.kernels.triton.words import await_last_launch, row_start
@@ -21,6 +20,9 @@ from kernelzoo.launch import Launch
 from kernelzoo.layout import Rows, cdiv, power_of_two, rows_of
 from kernelzoo.registry import register
 from kernelzoo.tables import knob, numbers, of
+
+WARPS = 4
+"""Of a program."""
 
 LEAST = 4
 """Elements to a lane at the least, and less than twice as many."""
@@ -178,6 +180,11 @@ class Units(NamedTuple):
     lanes: int
     side: int
     many: int
+
+
+def lanes_of(n: int, least: int) -> int:
+    """Lanes to a row, a power of two, of so many elements each at the least."""
+    return max(1, power_of_two(cdiv(n, least) + 1) // 2)
 
 
 def units_of(rows: Rows, numbers: Numbers, warp_size: int) -> Units | None:

@@ -1,7 +1,4 @@
-"""A running (maximum, sum) pair in each lane over blocks of a row, then a pass that writes.
-
-After Milakov and Gimelshein, "Online normalizer calculation for softmax" (arXiv 1805.02867).
-"""
+"""A running (maximum, sum) pair in each lane over blocks of a row, then a pass that writes."""
 
 import torch
 import triton

@@ -1,13 +1,18 @@
-"""How many programs take a row, by an estimate of the time that each choice takes."""
+"""How many programs share a row, by an estimate of the time that each choice takes, and their launches."""
 
 import math
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import torch
 
 from kernelzoo.device import Device
-from kernelzoo.kernels.shared.jit import edges_of, packed
+from kernelzoo.kernels.shared.jit import bound, device_of
+from kernelzoo.kernels.shared.split import split
+from kernelzoo.kernels.triton.softmax.pairs import EXCHANGE, phases_on
+from kernelzoo.launch import Launch, sequence
 from kernelzoo.layout import Rows, cdiv
-from kernelzoo.tables import knob, numbers
+from kernelzoo.tables import knob, numbers, of
 
 
 @numbers
@@ -38,17 +43,6 @@ class SplitTiling(NamedTuple):
     registers: int
     held: int
     block: int
-
-
-def inside_of(rows: Rows) -> int:
-    """Elements of a row that programs share: its whole vectors at the most, or all."""
-    edges = edges_of(rows)
-    return rows.n // edges * edges if edges else rows.n
-
-
-def holds_words(knobs: Numbers, device: Device, rows: Rows) -> bool:
-    """Whether halves are held as they are read, two to a register."""
-    return packed(rows) and rows.total * inside_of(rows) > knobs.wide_elements * device.multiprocessors
 
 
 def split_tilings(rows: Rows, words: bool, device: Device) -> tuple[SplitTiling, ...]:
@@ -125,3 +119,49 @@ def split_parts(
             weigh(tiling, groups, range(max(parts, cdiv(n, cdiv(n, idle))) if idle > parts else parts, last + 1))
             parts = last + 1
     return best
+
+
+class RowPlan(NamedTuple):
+    """Programs and warps of a launch, registers of a thread, programs to a row, and what the kernel is told: parts,
+    span and blocks, and behind PHASE, VECTOR, THREADS, HELD, BLOCK and PARTS."""
+
+    programs: int
+    warps: int
+    registers: int
+    parts: int
+    place: tuple[int, int, int]
+    sizes: tuple[int, int, int, int, int]
+
+
+def row_plan(rows: Rows, edges: int, words: bool, device: Device, inputs: int = 1, gradient: bool = False) -> RowPlan:
+    """How programs share rows of so many inputs, which they hold as words of two halves or as numbers."""
+    vector = rows.whole_vector
+    inside = rows.n // edges * edges if edges else rows.n
+    tilings = split_tilings(rows, words, device)
+    if inputs > 1:  # half as much of each input as of a softmax's one, in the same registers
+        tilings = tuple(t._replace(held=t.held // 2, block=min(2, t.block // 2)) for t in tilings)
+    problem = rows.total, inside, rows.itemsize, tilings, device.multiprocessors
+    tiling, most = split_parts(of(Numbers, device.index), *problem, 1 + inputs)
+    resident, held = tiling.programs * device.multiprocessors, tiling.held * tiling.threads * vector
+    # Of a gradient, programs that hold all of their part pay for a few more of them.
+    if gradient and (least := cdiv(inside, held)) <= min(1.25 * most, tiling.threads, resident):
+        most = max(most, least)
+    plan = split(rows.total, inside, most, vector, resident)
+    blocks = cdiv(max(0, plan.span - held), tiling.block * tiling.threads * vector)
+    sizes = (vector, tiling.threads, tiling.held, tiling.block if blocks else 0, tiling.threads)
+    place = (plan.parts, plan.span // vector, blocks)
+    return RowPlan(plan.blocks, device.warps(tiling.threads), tiling.registers, plan.parts, place, sizes)
+
+
+def launch_in_parts(
+    id: str, x: torch.Tensor, kernel: Any, plan: RowPlan, args: tuple[Any, ...], tensors: int = 2
+) -> Launch:
+    """The launch, or the two, of programs that share rows. args: the kernel's, as far as PHASE."""
+
+    def part(phase: object) -> Launch:
+        waits: dict[str, Any] = {}
+        if phase is EXCHANGE:
+            waits = {"maxnreg": plan.registers, "launch_cooperative_grid": True}
+        return bound(id, x, kernel, plan.programs, (*args, phase, *plan.sizes), plan.warps, tensors=tensors, **waits)
+
+    return sequence(*(part(phase) for phase in phases_on(device_of(x))))

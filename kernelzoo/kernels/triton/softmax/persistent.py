@@ -1,7 +1,4 @@
-"""A grid that fills the device once and strides over the rows, the next rows' loads in flight.
-
-After Triton's tutorial (python/tutorials/02-fused-softmax.py) in its last form.
-"""
+"""A grid that fills the device once and strides over the rows, the next rows' loads in flight."""
 
 import torch
 import triton

@@ -4,24 +4,23 @@ They exchange (maximum, sum) pairs in one co-operative launch where they can wai
 leaves the pairs, and another merges them and writes.
 """
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 import triton
 import triton.language as tl
 
 from kernelzoo.errors import UnsupportedProblemError
-from kernelzoo.kernels.shared.jit import bound, device_of, edges_of, row_arguments, wide_dtype, wide_type
-from kernelzoo.kernels.shared.split import split as split_rows
+from kernelzoo.kernels.shared.jit import device_of, edges_of, packed, row_arguments, wide_dtype, wide_type
 from kernelzoo.kernels.triton.shares import columns_left, in_two, load_share, store_halves, store_numbers
-from kernelzoo.kernels.triton.softmax import parts
 from kernelzoo.kernels.triton.softmax.halves import empty_words, halves, larger_bfloat16, larger_float16, not_before
-from kernelzoo.kernels.triton.softmax.pairs import EXCHANGE, LEAVE, WRITE, as_pair, as_word, awaited, phases_on
+from kernelzoo.kernels.triton.softmax.pairs import EXCHANGE, LEAVE, WRITE, as_pair, as_word, awaited
+from kernelzoo.kernels.triton.softmax.parts import Numbers, RowPlan, launch_in_parts, row_plan
 from kernelzoo.kernels.triton.softmax.split_columns import split_columns
 from kernelzoo.kernels.triton.softmax.words import exponential
 from kernelzoo.kernels.triton.words import await_last_launch, edge_columns, row_start, whole_vectors
-from kernelzoo.launch import Launch, sequence
-from kernelzoo.layout import cdiv, rows_of
+from kernelzoo.launch import Launch
+from kernelzoo.layout import rows_of
 from kernelzoo.registry import register
 from kernelzoo.tables import of
 
@@ -223,37 +222,24 @@ def split_kernel(
         tl.atomic_add(arrivals, 1, sem="relaxed")
 
 
-class SplitPlan(NamedTuple):
-    """Programs and warps of a launch, registers of a thread, and the arguments before and after PHASE."""
+def split_plan(x: torch.Tensor, out: torch.Tensor, implementation: str) -> tuple[RowPlan, tuple[Any, ...]]:
+    """How programs share rows of x, and the kernel's arguments as far as PHASE.
 
-    programs: int
-    warps: int
-    registers: int
-    before: tuple[Any, ...]
-    after: tuple[Any, ...]
-
-
-def split_plan(x: torch.Tensor, out: torch.Tensor, implementation: str) -> SplitPlan:
-    """How programs share rows of x. Raises UnsupportedProblemError for columns, whose packs a thread can't hold."""
+    Raises UnsupportedProblemError for columns, whose packs a thread can't hold.
+    """
     rows, device = rows_of(x, out), device_of(x)
     if rows.across:
         raise UnsupportedProblemError(implementation, "neighbours of a row must be nearest in memory, not its next row")
-    knobs = of(parts.Numbers, device.index)
-    vector, edges = rows.whole_vector, edges_of(rows)
-    inside = parts.inside_of(rows)
-    words = parts.holds_words(knobs, device, rows)
-    tilings = parts.split_tilings(rows, words, device)
-    tiling, most = parts.split_parts(knobs, rows.total, inside, rows.itemsize, tilings, device.multiprocessors)
-    plan = split_rows(rows.total, inside, most, vector, tiling.programs * device.multiprocessors)
-    beyond = max(0, plan.span - tiling.held * tiling.threads * vector)
-    blocks = cdiv(beyond, tiling.block * tiling.threads * vector)
-    wide = wide_dtype(x.dtype)
+    edges, wide = edges_of(rows), wide_dtype(x.dtype)
+    inside = rows.n // edges * edges if edges else rows.n
+    # Of few halves, numbers are held, whose exponentials are computed once.
+    most = of(Numbers, device.index).wide_elements * device.multiprocessors
+    words = packed(rows) and rows.total * inside > most
+    plan = row_plan(rows, edges, words, device)
     pairs = x.new_full((2, rows.total, wide.itemsize // 4, plan.parts), -1, dtype=torch.int64)
     arrivals = x.new_zeros(1, dtype=torch.int64)
-    place = (x, out, pairs, arrivals, *row_arguments(rows), plan.parts, plan.span // vector, blocks)
     kinds = (wide_type(x.dtype), torch.finfo(wide).min, edges, words, words and device.capability >= 80)
-    sizes = (vector, tiling.threads, tiling.held, tiling.block if blocks else 0, tiling.threads)
-    return SplitPlan(plan.blocks, device.warps(tiling.threads), tiling.registers, (*place, *kinds), sizes)
+    return plan, (x, out, pairs, arrivals, *row_arguments(rows), *plan.place, *kinds)
 
 
 @register("triton", "softmax", "split")
@@ -264,14 +250,8 @@ def split(x: torch.Tensor, out: torch.Tensor) -> Launch:
     AMD devices and in the interpreter, one launch leaves the pairs and a second merges them and writes. Strips of
     columns likewise.
     """
-    columns, device = rows_of(x, out).columns, device_of(x)
+    columns = rows_of(x, out).columns
     if columns is not None:
         return split_columns(x, out, columns)
-    plan = split_plan(x, out, "triton/softmax/split")
-
-    def part(phase: object) -> Launch:
-        args = (*plan.before, phase, *plan.after)
-        waits = {"maxnreg": plan.registers, "launch_cooperative_grid": True} if phase is EXCHANGE else {}
-        return bound("triton/softmax/split", x, split_kernel, plan.programs, args, plan.warps, **waits)
-
-    return sequence(*(part(phase) for phase in phases_on(device)))
+    plan, args = split_plan(x, out, "triton/softmax/split")
+    return launch_in_parts("triton/softmax/split", x, split_kernel, plan, args)

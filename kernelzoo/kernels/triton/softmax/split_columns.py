@@ -1,16 +1,14 @@
 """Columns that several programs share: strips that they hold while they exchange pairs, or tiles read twice."""
 
-from typing import Any
-
 import torch
 import triton
 import triton.language as tl
 
 from kernelzoo.kernels.shared.jit import bound, device_of, row_arguments, wide_dtype, wide_type
 from kernelzoo.kernels.shared.split import split
-from kernelzoo.kernels.triton.softmax.columns import columns_kernel, strip_arguments
-from kernelzoo.kernels.triton.softmax.pairs import EXCHANGE, LEAVE, WRITE, phases_on
-from kernelzoo.kernels.triton.softmax.strips import Strips, shared_programs, strip_options, strip_parts, strips_of
+from kernelzoo.kernels.triton.softmax.columns import launch_of_strips
+from kernelzoo.kernels.triton.softmax.pairs import LEAVE, WRITE, phases_on
+from kernelzoo.kernels.triton.softmax.strips import Strips, strip_parts, strips_of
 from kernelzoo.kernels.triton.softmax.tiles import LINE_BYTES
 from kernelzoo.kernels.triton.softmax.words import exponential
 from kernelzoo.kernels.triton.words import await_last_launch, row_start
@@ -84,17 +82,9 @@ def split_columns(x: torch.Tensor, out: torch.Tensor, columns: Columns) -> Launc
 def strips_in_parts(x: torch.Tensor, out: torch.Tensor, columns: Columns, strips: Strips) -> Launch:
     """The launch, or the two, of these strips, of which programs hold parts of columns."""
     device = device_of(x)
-    parts, tiles = strip_parts(columns, strips, device), columns.strips(strips.columns)
-    pairs = x.new_full((2, tiles, parts, strips.columns), -1, dtype=torch.int64)
-    arrivals = x.new_zeros(1, dtype=torch.int64)
-    programs, warps = shared_programs(columns, strips, device), device.warps(strips.threads)
-
-    def part(phase: object) -> Launch:
-        args = strip_arguments(x, out, columns, strips, (pairs, arrivals), phase, device)
-        waits: dict[str, Any] = {"launch_cooperative_grid": True} if phase is EXCHANGE else {}
-        return bound(ID, x, columns_kernel, programs, args, warps, **strip_options(strips, device), **waits)
-
-    return sequence(*(part(phase) for phase in phases_on(device)))
+    place = (2, columns.strips(strips.columns), strip_parts(columns, strips, device), strips.columns)
+    shared = x.new_full(place, -1, dtype=torch.int64), x.new_zeros(1, dtype=torch.int64)
+    return sequence(*(launch_of_strips(ID, x, out, columns, strips, p, *shared) for p in phases_on(device)))
 
 
 def tiles_in_parts(x: torch.Tensor, out: torch.Tensor, rows: Rows) -> Launch:

@@ -35,8 +35,7 @@ def split_ranks(
     """
     if not device_of(x).is_nvidia or x.itemsize > 4:
         raise UnsupportedProblemError(ID, "it takes up to 32 bits an element, on NVIDIA's devices")
-    plan = split_plan(x, out, ID)
+    plan, args = split_plan(x, out, ID)
     options = {"maxnreg": plan.registers, "launch_cooperative_grid": True}
     between = (words, peers, state[:1], state[1:], late, limit, rank, ranks, power_of_two(ranks))
-    args = (*plan.before, *between, *plan.after)
-    return bound(ID, x, ranks_kernel, plan.programs, args, plan.warps, **options)
+    return bound(ID, x, ranks_kernel, plan.programs, (*args, *between, *plan.sizes), plan.warps, **options)

@@ -1,6 +1,6 @@
 """Strips of columns that programs hold in registers: how wide and how deep they are."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from kernelzoo.device import Device
 from kernelzoo.kernels.triton.softmax.tiles import SECTOR_BYTES
@@ -81,14 +81,3 @@ def strip_parts(columns: Columns, strips: Strips, device: Device) -> int:
     room = strips.programs * device.multiprocessors // columns.strips(strips.columns)
     most = max(least, min(room, MANY_STRIP_PARTS, cdiv(columns.n, 64)))
     return cdiv(columns.n, cdiv(columns.n, most))
-
-
-def shared_programs(columns: Columns, strips: Strips, device: Device) -> int:
-    """Programs of a launch whose strips have several each: as many strips at a time as the device holds."""
-    parts = strip_parts(columns, strips, device)
-    return min(columns.strips(strips.columns), strips.programs * device.multiprocessors // parts) * parts
-
-
-def strip_options(strips: Strips, device: Device) -> dict[str, Any]:
-    """What the compiler is told of registers."""
-    return {"maxnreg": strips.registers} if device.is_nvidia and strips.registers else {}

@@ -8,6 +8,8 @@ from kernelzoo.tables import knob, numbers
 LINE_BYTES, SECTOR_BYTES = 128, 32
 """Rows across which memory is contiguous are taken by the cache line, at the least by the sector of a line."""
 
+FEW_ROWS = 64
+"""Elements of columns up to which tiles of rows are as good as strips."""
 
 SINGLE_LEAST, SINGLE_LONGEST = {2: 2, 4: 5, 8: 5}, 64
 """Elements of rows across memory, by the bytes of one, from and up to which threads read single ones."""

@@ -2,11 +2,9 @@
 
 import torch
 
-from kernelzoo.device import Device
 from kernelzoo.kernels.shared.jit import device_of, edges_of
-from kernelzoo.kernels.triton.softmax.choose import FEW_ROWS
-from kernelzoo.kernels.triton.softmax.tiles import Numbers, row_tile
-from kernelzoo.kernels.triton.softmax_backward.tiles import capacity
+from kernelzoo.kernels.triton.softmax.tiles import FEW_ROWS, LINE_BYTES, Numbers, row_tile
+from kernelzoo.kernels.triton.softmax_backward.fused import capacity
 from kernelzoo.kernels.triton.strips import whole_strip
 from kernelzoo.layout import rows_with
 from kernelzoo.registry import chooser
@@ -20,28 +18,13 @@ def auto(grad: torch.Tensor, y: torch.Tensor, out: torch.Tensor) -> str:
     Across rows, tiles of short columns, and strips of longer ones; several programs to each that none holds.
     """
     rows, (weights,) = rows_with(grad, out, y)
-    device = device_of(grad)
-    many = not device.is_nvidia  # where several programs to a row would read it twice, so may one
-    if rows.columns is not None and rows.n > FEW_ROWS:
-        strip = whole_strip(rows.columns, device, 2)
-        many = many and strip.grid(rows.columns, device) >= device.multiprocessors
-        return "columns" if strip.holds or many else _split(device)
-    if row_tile(of(Numbers, device.index), device, rows, edges_of(rows, weights)) is not None:
-        return "multi_row_tile"
-    if rows.n <= capacity(rows):
+    device, edges = device_of(grad), edges_of(rows, weights)
+    if rows.across and rows.n > FEW_ROWS:
+        held, programs = whole_strip(rows, device, 2) is not None, rows.total * rows.itemsize // LINE_BYTES
+    else:
+        tile = row_tile(of(Numbers, device.index), device, rows, edges)
+        held, programs = tile is not None or rows.n <= capacity(rows), rows.total
+    if held:
         return "fused"
-    return "online" if many and rows.total >= device.multiprocessors else _split(device)
-
-
-@chooser("triton", "softmax_backward", "split")
-def split(grad: torch.Tensor, y: torch.Tensor, out: torch.Tensor) -> str:
-    """Several programs to one row, which they hold on chip while they exchange sums: one launch.
-
-    All programs run at once (a co-operative launch), so that they may wait for each other. Where that can't be had, on
-    AMD devices and in the interpreter, one launch leaves the sums and a second adds them up and writes.
-    """
-    return _split(device_of(grad))
-
-
-def _split(device: Device) -> str:
-    return "split_grid" if device.is_nvidia else "split_two_launches"
+    # Where several programs to a row would read it twice, so may one.
+    return "online" if not device.is_nvidia and programs >= device.multiprocessors else "split"

@@ -1,5 +1,5 @@
-"""Columns side by side, a strip of them to a program or to several: the kernel of columns, and of both forms of split
-where rows lie across memory."""
+"""Columns side by side, a strip of them to a program or to several: the kernel of fused and of split where rows lie
+across memory."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ from kernelzoo.kernels.triton.softmax.pairs import (
 from kernelzoo.kernels.triton.strips import Strip
 from kernelzoo.kernels.triton.words import await_last_launch
 from kernelzoo.launch import Launch
-from kernelzoo.layout import Columns, rows_with
+from kernelzoo.layout import rows_with
 
 
 @triton.jit
@@ -121,25 +121,22 @@ def columns_kernel(
 
 
 def launch_of_columns(
-    implementation: str,
-    tensors: tuple[torch.Tensor, torch.Tensor, torch.Tensor],
-    columns: Columns,
-    strip: Strip,
-    phase: object,
-    workspace: tuple[torch.Tensor, torch.Tensor] | None = None,
+    id: str, tensors: tuple[torch.Tensor, ...], strip: Strip, phase: object, *shared: torch.Tensor
 ) -> Launch:
-    """The launch of these strips. workspace: sums and arrivals of those that several programs share."""
+    """The launch of these strips. shared: sums and arrivals of those that several programs share."""
     grad, y, out = tensors
     device = device_of(grad)
     rows, (weights,) = rows_with(grad, out, y)
+    columns = rows.columns
+    assert columns is not None
     weights = by_columns(rows, weights)
     far = strip.elements * max(columns.x_n, columns.out_n, weights.n) >= 2**31
     four = strip.lanes * strip.columns >= 4 * strip.threads
     # Whole columns leave no sums, and a launch of the canonical tensors alone can be moved to others.
-    place = (*tensors, *(workspace or (0, 0)), *column_arguments(columns, weights), strip.parts, strip.span)
+    place = (*tensors, *(shared or (0, 0)), *column_arguments(columns, weights), strip.parts, strip.span)
     args = (*place, wide_type(grad.dtype), phase, strip.holds, far, four, strip.elements, strip.columns, strip.lanes)
     options: dict[str, Any] = strip.options(device) if strip.parts > 1 else {}
-    if phase == EXCHANGE:
+    if phase is EXCHANGE:
         options["launch_cooperative_grid"] = True
     grid, warps = strip.grid(columns, device), device.warps(strip.threads)
-    return bound(implementation, grad, columns_kernel, grid, args, warps, tensors=3, **options)
+    return bound(id, grad, columns_kernel, grid, args, warps, tensors=3, **options)

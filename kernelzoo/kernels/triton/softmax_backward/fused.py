@@ -1,40 +1,113 @@
-"""One program to a row, of which it holds both inputs on chip: each is read once, and the result written."""
+"""A tile of rows to a program, which holds both inputs: one long row, several short ones, or a strip of columns."""
 
 import torch
 import triton
 import triton.language as tl
 
+from kernelzoo.device import Device
+from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.shared.jit import bound, device_of, edges_of, row_arguments, wide_type
-from kernelzoo.kernels.triton.softmax_backward.tiles import row_columns, row_warps
-from kernelzoo.kernels.triton.softmax_backward.words import gradient_tile
-from kernelzoo.kernels.triton.words import await_last_launch, row_start
+from kernelzoo.kernels.triton.softmax import tiles
+from kernelzoo.kernels.triton.softmax.fused import ON_CHIP_BYTES, tile_columns, wide_bytes
+from kernelzoo.kernels.triton.softmax.pairs import WRITE
+from kernelzoo.kernels.triton.softmax.words import READ
+from kernelzoo.kernels.triton.softmax_backward.columns_kernel import launch_of_columns
+from kernelzoo.kernels.triton.strips import whole_strip
+from kernelzoo.kernels.triton.words import await_last_launch, edge_columns, row_start, whole_vectors
 from kernelzoo.launch import Launch
-from kernelzoo.layout import rows_with
+from kernelzoo.layout import Rows, cdiv, power_of_two, rows_with
 from kernelzoo.registry import register
+from kernelzoo.tables import of
+
+ID = "triton/softmax_backward/fused"
+
+ROW_ELEMENTS, DOUBLE_ELEMENTS = 16, 8
+"""Of each input, to a thread of a program that holds one row, and of float64: half of what a softmax's threads hold of
+their one."""
+
+FULL_ROW_BYTES = 32768
+"""Rows longer than that, as computed and without edges, take the most threads that a program may have."""
 
 
 @triton.jit
 def fused_kernel(
     grad, y, out, rows, n, inner, grad_outer, grad_n, grad_inner, out_outer, out_n, out_inner,
-    MULTIPLE: tl.constexpr, y_outer, y_n, y_inner, WIDE: tl.constexpr, EDGES: tl.constexpr, COLS: tl.constexpr,
+    MULTIPLE: tl.constexpr, y_outer, y_n, y_inner,
+    WIDE: tl.constexpr, EDGES: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr, SINGLE: tl.constexpr,
 ):  # fmt: skip
-    """Program r has row r. COLS is the power of two that holds it: ``gradient_tile`` masks what lies past its end."""
+    """Program p has ROWS rows from p * ROWS on. COLS is the power of two that holds one; a masked element counts as 0
+    in both inputs, and so adds nothing."""
     await_last_launch()
+    DTYPE: tl.constexpr = out.dtype.element_ty
     n *= MULTIPLE
-    row = tl.program_id(0).to(tl.int64)
+    if SINGLE:  # a zero of which the compiler knows no divisor: a thread has all of a row, and no vector of neighbours
+        grad_n += tl.program_id(1)
+        y_n += tl.program_id(1)
+        out_n += tl.program_id(1)
+    row = (tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS))[:, None]
+    in_rows = row < rows
     grad_start = row_start(row, inner, grad_outer, grad_inner, MULTIPLE)
     y_start = row_start(row, inner, y_outer, y_inner, MULTIPLE)
     out_start = row_start(row, inner, out_outer, out_inner, MULTIPLE)
-    cols = tl.arange(0, COLS)
-    gradient_tile(grad, grad_start, grad_n, y, y_start, y_n, out, out_start, out_n, row < rows, n, cols, WIDE, EDGES, 0)
+    cols = tl.arange(0, COLS)[None, :]
+    if EDGES:
+        before, inside = whole_vectors(grad_start, n, EDGES)
+        before, inside = before.to(tl.int32), inside.to(tl.int32)
+        mask = in_rows & (cols < inside)
+        edge, known = edge_columns(tl.arange(0, 2 * EDGES)[None, :], before, inside, n, EDGES)
+        known = known & in_rows
+        grad_edges = tl.load(grad + (grad_start + edge), known, other=0).to(WIDE)
+        y_edges = tl.load(y + (y_start + edge), known, other=0).to(WIDE)
+        here = (grad_start + EDGES - 1) // EDGES * EDGES + cols
+        grad_tile = tl.load(grad + here, mask, other=0, eviction_policy=READ).to(WIDE)
+        here = (y_start + EDGES - 1) // EDGES * EDGES + cols
+        y_tile = tl.load(y + here, mask, other=0, eviction_policy=READ).to(WIDE)
+        total = tl.sum(grad_tile * y_tile, 1, keep_dims=True) + tl.sum(grad_edges * y_edges, 1, keep_dims=True)
+        here = (out_start + EDGES - 1) // EDGES * EDGES + cols
+        tl.store(out + here, (y_tile * (grad_tile - total)).to(DTYPE), mask)
+        tl.store(out + (out_start + edge), (y_edges * (grad_edges - total)).to(DTYPE), known)
+    else:
+        mask = in_rows & (cols < n)
+        here = cols.to(tl.int64)
+        grad_tile = tl.load(grad + (grad_start + here * grad_n), mask, other=0, eviction_policy=READ).to(WIDE)
+        y_tile = tl.load(y + (y_start + here * y_n), mask, other=0, eviction_policy=READ).to(WIDE)
+        result = y_tile * (grad_tile - tl.sum(grad_tile * y_tile, 1, keep_dims=True))
+        tl.store(out + (out_start + here * out_n), result.to(DTYPE), mask)
+
+
+def capacity(rows: Rows) -> int:
+    """Elements of the longest row of which one program holds both inputs."""
+    return ON_CHIP_BYTES // 2 // wide_bytes(rows)
+
+
+def row_warps(device: Device, rows: Rows, edges: int) -> int:
+    """Warps for one row: no more than the row itself can feed, however wide its tile is."""
+    threads = rows.n // (DOUBLE_ELEMENTS if rows.itemsize == 8 else ROW_ELEMENTS)
+    if rows.n * wide_bytes(rows) > FULL_ROW_BYTES and not edges:
+        threads = 1024
+    return device.warps(power_of_two(max(32, threads) + 1) // 2)
 
 
 @register("triton", "softmax_backward", "fused")
 def fused(grad: torch.Tensor, y: torch.Tensor, out: torch.Tensor) -> Launch:
-    """One program per row, of which it holds both inputs on chip: each is read once, and the result written."""
+    """A row, several short ones or a strip of columns to a program, which holds both inputs: two reads, one write."""
+    tensors = (grad, y, out)
     rows, (weights,) = rows_with(grad, out, y)
     device, edges = device_of(grad), edges_of(rows, weights)
-    columns = row_columns(rows, edges, "triton/softmax_backward/fused")
-    args = (grad, y, out, *row_arguments(rows, weights), wide_type(grad.dtype), edges, columns)
-    warps = row_warps(device, rows, edges)
-    return bound("triton/softmax_backward/fused", grad, fused_kernel, rows.total, args, warps, tensors=3)
+    strip = whole_strip(rows, device, 2)
+    if strip is not None:
+        return launch_of_columns(ID, tensors, strip, WRITE)
+    numbers = of(tiles.Numbers, device.index)
+    tile = tiles.row_tile(numbers, device, rows, edges)
+    if tile is not None:
+        side, columns = tile
+        warps = tiles.tile_warps(numbers, device, rows, 2 * side * columns) if rows.across else 1  # of both inputs
+    elif rows.n <= capacity(rows):
+        side, columns = 1, tile_columns(rows.n, edges)
+        warps = row_warps(device, rows, edges)
+    else:
+        words = f"a row of both inputs must fit on chip, {capacity(rows)} of {rows.dtype} each; got {rows.n}"
+        raise UnsupportedProblemError(ID, words)
+    single = tile is not None and tiles.single(rows)
+    args = (*tensors, *row_arguments(rows, weights), wide_type(grad.dtype), edges, side, columns, single)
+    return bound(ID, grad, fused_kernel, cdiv(rows.total, side), args, warps, tensors=3)

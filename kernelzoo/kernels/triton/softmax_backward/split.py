@@ -1,13 +1,34 @@
-"""Several programs to one row, each with a share of both inputs in registers: the kernel of split_grid and
-split_two_launches where rows lie along memory."""
+"""Several programs to one row, each with a share of both inputs in registers, or to a strip of columns.
 
+They exchange sums in one co-operative launch where they can wait for each other; elsewhere one launch leaves them,
+and another adds them up and writes.
+"""
+
+import torch
 import triton
 import triton.language as tl
 
+from kernelzoo.kernels.shared.jit import device_of, edges_of, packed, row_arguments, wide_type
 from kernelzoo.kernels.triton.shares import columns_left, in_two, load_share, store_halves, store_numbers
 from kernelzoo.kernels.triton.softmax.halves import halves, not_before
-from kernelzoo.kernels.triton.softmax.pairs import EXCHANGE, LEAVE, WRITE, awaited, number_as_word, word_as_number
+from kernelzoo.kernels.triton.softmax.pairs import (
+    EXCHANGE,
+    LEAVE,
+    WRITE,
+    awaited,
+    number_as_word,
+    phases_on,
+    word_as_number,
+)
+from kernelzoo.kernels.triton.softmax.parts import launch_in_parts, row_plan
+from kernelzoo.kernels.triton.softmax_backward.columns_kernel import launch_of_columns
+from kernelzoo.kernels.triton.strips import shared_strip
 from kernelzoo.kernels.triton.words import await_last_launch, edge_columns, row_start, whole_vectors
+from kernelzoo.launch import Launch, sequence
+from kernelzoo.layout import rows_with
+from kernelzoo.registry import register
+
+ID = "triton/softmax_backward/split"
 
 
 @triton.jit
@@ -137,3 +158,26 @@ def split_kernel(
                     store_gradient(here, out_n, left, one, two, total, 0, WIDE, THREADS, BLOCK, VECTOR)
     if PHASE == EXCHANGE:
         tl.atomic_add(arrivals, 1, sem="relaxed")
+
+
+@register("triton", "softmax_backward", "split")
+def split(grad: torch.Tensor, y: torch.Tensor, out: torch.Tensor) -> Launch:
+    """Several programs to one row, which they hold on chip while they exchange sums: one launch.
+
+    All programs run at once (a co-operative launch), so that they may wait for each other. Where that can't be had, on
+    AMD devices and in the interpreter, one launch leaves the sums and a second adds them up and writes. Strips of
+    columns likewise.
+    """
+    tensors = (grad, y, out)
+    rows, (weights,) = rows_with(grad, out, y)
+    device, columns = device_of(grad), rows.columns
+    arrivals = grad.new_zeros(1, dtype=torch.int64)
+    if columns is not None:
+        strip = shared_strip(columns, device, 2)
+        sums = grad.new_full((2, columns.strips(strip.columns), strip.parts, strip.columns), -1, dtype=torch.int64)
+        return sequence(*(launch_of_columns(ID, tensors, strip, p, sums, arrivals) for p in phases_on(device)))
+    edges, words = edges_of(rows, weights), packed(rows, weights)
+    plan = row_plan(rows, edges, words, device, 2, gradient=True)
+    sums = grad.new_full((2, rows.total, plan.parts), -1, dtype=torch.int64)
+    args = (*tensors, sums, arrivals, *row_arguments(rows, weights), *plan.place, wide_type(grad.dtype), edges, words)
+    return launch_in_parts(ID, grad, split_kernel, plan, args, tensors=3)
