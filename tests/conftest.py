@@ -133,7 +133,7 @@ def _sample(items: list[pytest.Item]) -> set[pytest.Item]:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Test the shipped launch tables, unless KERNELZOO_TABLES is set. Where TRITON_INTERPRET, NUMBA_ENABLE_CUDASIM,
-    KERNELZOO_EVALUATE_CUTILE, KERNELZOO_EMULATE_CUDA or _PTX has kernels run on the host, make ready what they run in.
+    KERNELZOO_EVALUATE_CUTILE or KERNELZOO_EMULATE_PTX has kernels run on the host, make ready what they run in.
     """
     for plugin, marker in (("xdist", "xdist_group(name)"), ("timeout", "timeout(seconds)")):
         if not config.pluginmanager.has_plugin(plugin):

@@ -1,15 +1,15 @@
 """Mends Triton's interpreter, in which Gluon's kernels run too, or Numba's simulator, evaluates cuTile's tiles, or
-emulates CUDA C++ or PTX, in the process that fuzzes, which is given this file as a module:
+emulates PTX, in the process that fuzzes, which is given this file as a module:
 
     TRITON_INTERPRET=1 kernelzoo fuzz 'triton/*' --module tests/emulators.py --cases 200
     TRITON_INTERPRET=1 kernelzoo fuzz 'helion/*' --module tests/emulators.py --cases 200
     TRITON_INTERPRET=1 kernelzoo fuzz 'gluon/*' --module tests/emulators.py --cases 200
     KERNELZOO_EVALUATE_CUTILE=1 kernelzoo fuzz 'cutile/*' --module tests/emulators.py --cases 200
     NUMBA_ENABLE_CUDASIM=1 kernelzoo fuzz 'numba/*' --module tests/emulators.py --cases 24
-    KERNELZOO_EMULATE_CUDA=1 kernelzoo fuzz 'cupy/*' --module tests/emulators.py --cases 200
+    KERNELZOO_EMULATE_PTX=cupy kernelzoo fuzz 'cupy/*' --module tests/emulators.py --cases 200
 
-A second takes some ten cases of the first, and one of Numba's. PTX, of the language that
-KERNELZOO_EMULATE_PTX names, is for pytest.
+A second takes some ten cases of the first, and one of Numba's. KERNELZOO_EMULATE_PTX may also name
+another language, for pytest.
 """
 
 import importlib.util
@@ -25,7 +25,7 @@ for variable, value, name in (
     ("TRITON_INTERPRET", "1", "helion/bound_once.py"),
     ("KERNELZOO_EVALUATE_CUTILE", "1", "cutile/evaluated.py"),
     ("NUMBA_ENABLE_CUDASIM", "1", "numba/simulator.py"),
-    ("KERNELZOO_EMULATE_CUDA", "1", "cupy/emulator.py"),
+    ("KERNELZOO_EMULATE_PTX", "cupy", "cupy/compiled_cupy.py"),
     ("KERNELZOO_EMULATE_PTX", "triton", "triton/compiled_triton.py"),
     ("KERNELZOO_EMULATE_PTX", "triton", "helion/bound_once.py"),
     ("KERNELZOO_EMULATE_PTX", "numba", "numba/compiled_numba.py"),

@@ -299,6 +299,16 @@ def test_memory_ends_within_a_word() -> None:
         kernel.launch(1, 1, [x.ctypes.data], memory=[(x.ctypes.data, 14)])
 
 
+def test_a_launch_that_begins_early_waits_before_it_touches_memory() -> None:
+    x = np.zeros(1, "u4")
+    waits, loads = "griddepcontrol.wait;", "ld.global.u32 r5, [rd1];"
+    run(waits + loads, x, dependent=True)
+    for early in (loads + waits, f"setp.eq.u32 p1, r0, 3; @!p1 {waits} {loads}"):
+        run(early, x)
+        with pytest.raises(ptx.PtxError, match="uses memory before it waits for the launches before it"):
+            run(early, x, dependent=True)
+
+
 def test_parameters_are_checked_and_taken_as_the_driver_takes_them() -> None:
     text = """
         .version 8.7 .target sm_90 .address_size 64

@@ -1,16 +1,18 @@
-"""The CUDA C++ kernels of examples/operations: emulated where KERNELZOO_EMULATE_CUDA is 1, else compiled by NVRTC."""
+"""The CUDA C++ kernels of examples/operations: compiled by NVRTC, and run where KERNELZOO_EMULATE_PTX is cupy."""
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
+from typing import Any
 
 import example_operations
 import pytest
-from scripts import loaded
 
 cupy = pytest.importorskip("cupy", reason="CuPy is not installed")
 torch = pytest.importorskip("torch", reason="torch is not installed")
@@ -18,10 +20,10 @@ torch = pytest.importorskip("torch", reason="torch is not installed")
 import kernelzoo  # noqa: E402  (after the skips)
 from kernelzoo.check.running import check  # noqa: E402
 
-EMULATED = os.environ.get("KERNELZOO_EMULATE_CUDA") == "1"
+EMULATED = os.environ.get("KERNELZOO_EMULATE_PTX") == "cupy"
 
-emulated = pytest.mark.skipif(not EMULATED, reason="emulator only: run with KERNELZOO_EMULATE_CUDA=1")
-compiled = pytest.mark.skipif(EMULATED, reason="an emulator needs no NVRTC")
+emulated = pytest.mark.skipif(not EMULATED, reason="emulator only: run with KERNELZOO_EMULATE_PTX=cupy")
+compiled = pytest.mark.skipif(EMULATED, reason="for a process without the emulator")
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -33,14 +35,40 @@ def examples() -> Iterator[dict[str, ModuleType]]:
 @emulated
 @pytest.mark.parametrize("op", example_operations.NAMES)
 def test_passes(op: str, examples: dict[str, ModuleType], monkeypatch: pytest.MonkeyPatch) -> None:
-    emulator = loaded(Path(__file__).parent / "raw_kernel.py")
-    monkeypatch.setattr(examples[op], "cupy", emulator.cupy)
+    stream = SimpleNamespace(null=contextlib.nullcontext())
+    monkeypatch.setattr(examples[op], "cupy", SimpleNamespace(RawKernel=run, cuda=SimpleNamespace(Stream=stream)))
     monkeypatch.setattr(examples[op], "need_gpu", lambda id, x: None)
     monkeypatch.setattr(torch.cuda, "current_stream", lambda device: SimpleNamespace(cuda_stream=0))
     found = example_operations.few_cases(op)
     assert len(found) > 30
     for case in found:
         check(kernelzoo.implementation(f"mine/{op}/cuda_c"), case, "cpu")
+
+
+def run(code: str, name: str, options: tuple[str, ...]) -> Callable[..., None]:
+    """In the place of ``cupy.RawKernel``."""
+    import compiled_cupy  # which conftest.py has loaded
+
+    kernel = compiled_cupy.kernel(code, name, 90, *options, f"-I{headers()}")
+
+    def launch(grid: tuple[int], block: tuple[int], args: Sequence[Any]) -> None:
+        kernel.launch(grid, block, [ctypes.c_double(arg) if isinstance(arg, float) else arg for arg in args])
+
+    return launch
+
+
+def headers() -> Path:
+    """Where those of CUDA are."""
+    try:
+        cupy.cuda.nvrtc.getVersion()
+        from cupy import _environment
+
+        found = Path(_environment.get_cuda_path() or "", "include")
+    except Exception as error:  # a missing library shows as an ImportError, OSError or RuntimeError, by CuPy's version
+        pytest.skip(f"NVRTC can't be loaded: {error}")
+    if not (found / "cuda_fp16.h").exists():
+        pytest.skip("the headers of CUDA are not installed")
+    return found
 
 
 @compiled
@@ -64,16 +92,7 @@ def test_argmin_compiles_for_integers(dtype: str, examples: dict[str, ModuleType
 
 def program(module: ModuleType, op: str, dtype: str) -> tuple[str, str]:
     """PTX, and the assembler's log, of what the example hands to CuPy, with the options that CuPy adds."""
-    try:
-        nvrtc = cupy.cuda.nvrtc
-        nvrtc.getVersion()
-        from cupy import _environment
-
-        headers = Path(_environment.get_cuda_path() or "", "include")
-    except Exception as error:  # a missing library shows as an ImportError, OSError or RuntimeError, by CuPy's version
-        pytest.skip(f"NVRTC can't be loaded: {error}")
-    if not (headers / "cuda_fp16.h").exists():
-        pytest.skip("the headers of CUDA are not installed")
+    nvrtc = cupy.cuda.nvrtc
     given: list[tuple[str, tuple[str, ...]]] = []
     with pytest.MonkeyPatch.context() as patch:
         kernel = SimpleNamespace(RawKernel=lambda code, name, options: given.append((code, options)))
@@ -81,7 +100,7 @@ def program(module: ModuleType, op: str, dtype: str) -> tuple[str, str]:
         module.compiled.__wrapped__(dtype)
     ((code, options),) = given
     made = nvrtc.createProgram(code, f"{op}.cu", (), ())
-    added = (f"-I{headers}", "-ftz=true", "-arch=sm_90", "--device-as-default-execution-space", "--ptxas-options=-v")
+    added = (f"-I{headers()}", "-ftz=true", "-arch=sm_90", "--device-as-default-execution-space", "--ptxas-options=-v")
     try:
         nvrtc.compileProgram(made, (*options, *added))
     except nvrtc.NVRTCError:

@@ -12,12 +12,13 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from kernelzoo import user_cache
 from kernelzoo.kernels.shared import code_cache
 
-_FLAGS = ("-std=c++17", "-O1", "-fPIC", "-shared", "-w", "-fno-exceptions", "-fno-rtti")
+_FLAGS = ("-std=c++17", "-fPIC", "-shared", "-w", "-fno-exceptions", "-fno-rtti")
 
 
 class CompilerError(RuntimeError):
@@ -50,6 +51,20 @@ def _folder() -> Path:
             if time.time() - file.stat().st_mtime > 7 * 24 * 3600:
                 file.unlink()
     return folder
+
+
+def kept(make: Callable[[], bytes], *key: str) -> bytes:
+    """What was made once for such a key, or is made now."""
+    file = _folder() / _digest(*key)
+    if file.exists():
+        os.utime(file)
+        return file.read_bytes()
+    content = make()
+    with tempfile.TemporaryDirectory(dir=_folder()) as folder:
+        made = Path(folder, "content")
+        made.write_bytes(content)
+        os.replace(made, file)
+    return content
 
 
 def compiled(code: str, *flags: str, header: str = "") -> Path:

@@ -12,7 +12,7 @@ from kernelzoo.check.case import Case
 from kernelzoo.check.cases import cases
 from kernelzoo.operations import MAPPED
 
-_EMULATORS = ("TRITON_INTERPRET", "KERNELZOO_EVALUATE_CUTILE", "KERNELZOO_EMULATE_CUDA", "KERNELZOO_EMULATE_PTX")
+_EMULATORS = ("TRITON_INTERPRET", "KERNELZOO_EVALUATE_CUTILE", "KERNELZOO_EMULATE_PTX")
 
 _SPECIAL = ("special-values", "mostly-minus-inf", "extremes")
 _SHAPE = re.compile(r"\d+(x\d+)*")

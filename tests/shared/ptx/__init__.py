@@ -17,6 +17,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import itertools
+import pickle
 import re
 import threading
 from collections.abc import Iterable, Sequence
@@ -53,6 +54,7 @@ class _Launch(ctypes.Structure):
         ("spans", ctypes.c_void_p),
         ("span_count", ctypes.c_uint32),
         ("checks_spans", ctypes.c_uint32),
+        ("dependent", ctypes.c_uint32),
     )  # fmt: skip
 
 
@@ -64,21 +66,27 @@ class _Span(ctypes.Structure):
 
 def load(text: str) -> dict[str, Kernel]:
     """The kernels of a module by name. Raises PtxError, which quotes what it doesn't know."""
-    code, kernels = translated(text)
+    code, kernels = pickle.loads(host_compiler.kept(lambda: pickle.dumps(translated(text)), _translator(), text))
     library = _library(code)
     return {name: Kernel(name, kernel, library) for name, kernel in kernels.items()}
 
 
 @functools.cache
+def _translator() -> str:
+    """All that makes C++ of PTX."""
+    return "".join(file.read_text(encoding="utf-8") for file in sorted(HERE.glob("*.py")))
+
+
+@functools.cache
 def _machine() -> Any:
     """machine.cpp, whose functions the kernels' libraries find."""
-    return ctypes.CDLL(str(host_compiler.compiled(_source("machine.cpp"), *_FLAGS)), mode=ctypes.RTLD_GLOBAL)
+    return ctypes.CDLL(str(host_compiler.compiled(_source("machine.cpp"), "-O2", *_FLAGS)), mode=ctypes.RTLD_GLOBAL)
 
 
 def _library(code: str) -> Any:
     """The library of a module's kernels."""
     _machine()
-    library = host_compiler.compiled(code, *_FLAGS, "-fvisibility=hidden", header=_source("machine.hpp"))
+    library = host_compiler.compiled(code, "-Og", *_FLAGS, "-fvisibility=hidden", header=_source("machine.hpp"))
     return ctypes.CDLL(str(library))
 
 
@@ -112,6 +120,7 @@ class Kernel:
         shared_bytes: int = 0,
         cluster: int | Sequence[int] = 1,
         cooperative: bool = False,
+        dependent: bool = False,
         memory: Iterable[Any] | None = None,
         seed: int | None = None,
     ) -> None:
@@ -121,8 +130,9 @@ class Kernel:
         arguments: each parameter's value, as bytes, a ctypes object, or an integer; or ``kernelParams`` of the driver,
         a ctypes array of pointers to them. cluster: what the kernel itself says if it is 1. memory: what it may touch,
         as tensors or ``(address, bytes)``, with False behind it for what it may only read; None: anything, and nothing
-        is checked. cooperative: all blocks are there at once. seed: of the order in which threads run; another at each
-        launch if it is None.
+        is checked. cooperative: all blocks are there at once. dependent: it may begin before the launch before it has
+        ended, so that it must wait for that (griddepcontrol.wait) before it touches memory. seed: of the order in which
+        threads run; another at each launch if it is None.
         """
         axes, kernel = [_three(sizes) for sizes in (grid, block, cluster)], self._kernel
         if kernel.cluster and cluster == 1:
@@ -150,6 +160,7 @@ class Kernel:
             ctypes.addressof(held),
             len(spans),
             memory is not None,
+            dependent,
         )
         message = ctypes.create_string_buffer(4096)
         with _lock:

@@ -19,8 +19,9 @@ def trap(i: Instruction) -> None:
 
 @instruction("griddepcontrol")
 def dependent(i: Instruction) -> None:
-    """Nothing: launches come one after the other here."""
-    i.take("wait", "launch_dependents")
+    """Launches come one after the other here; that one waits for those before it is noted."""
+    if i.take("wait", "launch_dependents") == "wait":
+        i.to.do("t.goes_on = true;")
 
 
 @instruction("setmaxnreg", "nanosleep")

@@ -133,6 +133,7 @@ static bool wait_for_others(Thread& t, u32 why, u32 at = 0) {
 }
 
 bool ask_later(Thread& t) {
+  if (random_below(4) == 0) return false;
   append(state.asleep, &t);
   return true;
 }
@@ -161,6 +162,7 @@ u64 time_passed() {
 }
 
 void find_span(u64 address, u32 bytes, bool writes) {
+  if (launch->dependent && !state.running->goes_on) fail("uses memory before it waits for the launches before it");
   if (!launch->checks_spans) return;
   const Span* nearest = nullptr;
   u64 distance = ~0ull;
@@ -333,6 +335,7 @@ static void run_all() {
     if ((++state.turns & 0xffff) == 0 && time(nullptr) - state.began > LONGEST) stuck("the launch takes too long");
     Thread& t = *next_thread();
     state.running = &t;
+    if (launch->dependent && !t.goes_on) last_span = {0, 0, 0};
     const u32 stopped = launch->step(t, launch->parameters);
     if (stopped == ENDED) thread_ended(t);
     if (stopped == LATER) {

@@ -28,6 +28,7 @@ struct Thread {
   u8* local;  // its own memory
   u64 received[4];
   bool agreed;
+  bool goes_on;  // behind the launches before this one
   u32 carry, fuel;
   u32 waits, waits_at;
   List<Copy> copies;
@@ -45,7 +46,7 @@ struct Launch {
   u32 thread_bytes, local_bytes, static_bytes, dynamic_at, shared_end;
   u64 seed;
   const struct Span* spans;
-  u32 span_count, checks_spans;
+  u32 span_count, checks_spans, dependent;
 };
 
 // Memory that a launch was given.

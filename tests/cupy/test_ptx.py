@@ -1,15 +1,15 @@
-"""Every CUDA C++ kernel executed on the host, by the emulator beside this file: each of its threads, in another order
-each time. The contract is test_conformance.py's, over tensors of up to 2^17 elements; here are the kernels that need
-larger ones, or a device made up, to be reached; and kernels broken on purpose, which must not pass.
+"""What NVRTC makes of every CUDA C++ kernel, run on the host: its PTX, in the emulator of tests/shared/ptx.
+
+The contract is test_conformance.py's, over tensors of up to 2^17 elements; here are the kernels that need larger ones,
+or a device made up, to be reached; and kernels broken on purpose, which must not pass.
 
 The emulator stands in for the device in the whole process, so that this runs in one of its own:
 
-    KERNELZOO_EMULATE_CUDA=1 python -m pytest tests/cupy/test_emulated.py
+    KERNELZOO_EMULATE_PTX=cupy python -m pytest tests/cupy/test_ptx.py
 """
 
 from __future__ import annotations
 
-import ctypes
 import itertools
 import math
 import os
@@ -24,16 +24,17 @@ import pytest
 pytest.importorskip("cupy", reason="CuPy is not installed")
 import torch
 
-if os.environ.get("KERNELZOO_EMULATE_CUDA") != "1":
-    pytest.skip("emulator only: run with KERNELZOO_EMULATE_CUDA=1, in a process of its own", allow_module_level=True)
+if os.environ.get("KERNELZOO_EMULATE_PTX") != "cupy":
+    pytest.skip("emulator only: run with KERNELZOO_EMULATE_PTX=cupy", allow_module_level=True)
 
-import emulator  # which conftest.py has loaded, and installed
+import compiled_cupy  # which conftest.py has loaded, and installed
 import host_compiler
 
 if not host_compiler.compiler():
     pytest.skip("no C++ compiler: install g++ or clang++, or the package ziglang", allow_module_level=True)
 
 from one_input import MIN
+from ptx import PtxError
 
 import kernelzoo
 import kernelzoo.kernels.cupy as backend
@@ -43,7 +44,7 @@ from kernelzoo.kernels.cupy import compiler
 from kernelzoo.kernels.cupy.softmax.choose import Knobs
 
 INF = float("inf")
-SIX, OLD = emulator.DEVICES[90], emulator.DEVICES[80]
+SIX, OLD = compiled_cupy.DEVICES[90], compiled_cupy.DEVICES[80]
 ONE, TWO = replace(SIX, multiprocessors=1), replace(SIX, multiprocessors=2)
 SMALL = replace(SIX, shared_per_block=50 * KIB)  # two tiles to a ring
 SMALL_NEW = replace(SMALL, arch="sm_120")  # whose clusters are smaller
@@ -79,26 +80,14 @@ class Case:
 
 CASES = [
     Case("softmax/fused", "fused", "float32", (3, 1030)),
-    Case("softmax/fused", "fused", "bfloat16", (3, 5003)),
     Case("softmax/persistent", "persistent", "float32", (40, 1030)),
     Case("softmax/multi_row_tile", "multi_row", "float32", (37, 300)),
     Case("softmax/multi_row_tile", "multi_row", "float32", (37, 64)),
     Case("softmax/multi_row_shared", "multi_row_shared", "bfloat16", (133, 67)),
-    Case("softmax/multi_row_shared", "multi_row_shared", "float16", (301, 25)),
-    Case("softmax/multi_row_shared", "multi_row_shared", "float32", (133, 67)),
     Case("softmax/multi_row_thread", "multi_row_thread", "bfloat16", (2500, 5)),
-    Case("softmax/multi_row_thread", "multi_row_thread", "float16", (1301, 17)),
-    Case("softmax/multi_row_thread", "multi_row_thread", "bfloat16", (301, 36)),
-    Case("softmax/multi_row_thread", "multi_row_thread", "float32", (701, 7)),
-    Case("softmax/multi_row_thread", "multi_row_thread", "float32", (301, 34)),
     Case("softmax/multi_row_lanes", "multi_row_lanes", "bfloat16", (301, 129)),
-    Case("softmax/multi_row_lanes", "multi_row_lanes", "float16", (133, 67)),
-    Case("softmax/multi_row_lanes", "multi_row_lanes", "bfloat16", (61, 202)),
-    Case("softmax/multi_row_lanes", "multi_row_lanes", "float32", (133, 67)),
-    Case("softmax/multi_row_lanes", "multi_row_lanes", "float32", (61, 255)),
     Case("softmax/online", "online", "float32", (3, 5003)),
     Case("softmax/split_cluster", "split", "float32", (2, 5003)),
-    Case("softmax/split_cluster", "split", "float64", (2, 5003)),
     Case("softmax/split_cluster", "split", "bfloat16", (4, 122903), device=TWO),
     Case("softmax/split_ring", "split", "float32", (2, 40003), knobs=RING),
     Case("softmax/split_ring", "split", "bfloat16", (2, 270003), device=SMALL_NEW, knobs=ONE_ROW_AT_A_TIME),
@@ -108,29 +97,15 @@ CASES = [
     Case("softmax/split_grid", "split", "float16", (5, 60003), device=OLD),
     Case("softmax/split_grid", "split", "float64", (2, 15003), device=OLD_ONE),
     Case("softmax/columns", "auto", "float32", (130, 45), 0),
-    Case("softmax/columns", "auto", "bfloat16", (49, 77), 0),
-    Case("softmax/columns", "auto", "float32", (5, 49, 45), 1),
-    Case("softmax/multi_row_tile", "auto", "bfloat16", (6, 77), 0),
-    Case("softmax/multi_row_tile", "auto", "float32", (5, 48, 45), 1),
-    Case("softmax/columns", "columns", "bfloat16", (1100, 48), 0),
-    Case("softmax/columns", "auto", "float32", (700, 48), 0),
-    Case("softmax/columns", "columns", "float64", (300, 20), 0),
     Case("softmax/columns_grid", "split", "bfloat16", (1030, 48), 0, OLD),
     Case("softmax/columns_grid", "split", "float32", (7, 130, 48), 1, OLD_ONE),
     Case("softmax/columns_flat", "columns_flat", "float32", (2000, 5), 0),
-    Case("softmax/columns_flat", "columns_flat", "bfloat16", (30000, 33), 0),
     Case("softmax/columns_flat", "split", "bfloat16", (4100, 513), 0, OLD),
-    Case("softmax/columns_flat", "columns_flat", "float32", (300, 1537), 0),
-    Case("softmax/columns_grid", "auto", "bfloat16", (2050, 200), 0),
     Case("softmax/columns_grid", "auto", "float16", (1030, 400), 0, TWO),
     Case("softmax/columns_grid", "auto", "float32", (5000, 40), 0, ONE),
-    Case("softmax/columns_grid", "columns_grid", "float64", (70, 12), 0),
-    Case("softmax/columns_grid", "columns_grid", "float32", (300, 45), 0),
     Case("softmax/columns_flat", "split", "float32", (33000, 16), 0, OLD),
     Case("softmax/columns_cluster", "split", "float64", (200, 48), 0),
     Case("softmax/columns_cluster", "split", "float64", (70, 48), 0, ONE),
-    Case("softmax/columns_cluster", "columns_cluster", "bfloat16", (1000, 48), 0),
-    Case("softmax/columns_cluster", "split", "float64", (200, 33), 0),
     Case("softmax/columns_ragged", "split", "bfloat16", (2, 500, 61), 1),
     Case("softmax/columns_ragged", "split", "float32", (3, 101, 29), 1, ONE),
     Case("min/rows", "rows", "float32", (3, 5003)),
@@ -138,22 +113,13 @@ CASES = [
     Case("min/rows_deferred_lanes", "rows_deferred", "int8", (40, 300)),
     Case("min/rows_deferred_shared", "rows_deferred_shared", "bfloat16", (200, 33)),
     Case("min/rows_deferred_thread", "rows_deferred", "bfloat16", (2500, 5)),
-    Case("min/rows_deferred_thread", "rows_deferred", "float16", (301, 33)),
-    Case("min/rows_deferred_thread", "rows_deferred", "int16", (701, 6)),
-    Case("min/rows_deferred_thread", "rows_deferred", "float32", (701, 7)),
     Case("min/split_arrival", "split", "float32", (3, 50003)),
     Case("min/split_arrival", "split", "int64", (2, 30003), device=OLD),
     Case("min/split_cluster", "split", "float64", (13, 5003)),
-    Case("min/split_cluster", "split", "float16", (13, 120003)),
     Case("min/columns", "rows_deferred", "float32", (130, 45), 0),
-    Case("min/columns", "rows_deferred", "int8", (70, 300), 0),
-    Case("min/columns", "rows_deferred", "bfloat16", (49, 333), 0),
-    Case("min/rows_deferred_lanes", "rows_deferred", "bfloat16", (14, 333), 0),
-    Case("min/rows_deferred_lanes", "auto", "float32", (3, 48, 45), 1),
     Case("min/columns_split", "split", "bfloat16", (1000, 45), 0),
     Case("min/columns_split", "split", "float64", (3, 3000, 9), 1, OLD),
     Case("min/columns_flat", "split", "float32", (20001, 3), 0),
-    Case("min/columns_flat", "split", "int16", (9000, 5), 0),
     Case("min/atomic_eager", "atomic_eager", "float32", (40, 5003)),
     Case("min/atomic_eager", "atomic_eager", "float16", (40, 5003)),
     Case("min/atomic_batched", "atomic_batched", "float32", (200, 5003)),
@@ -161,18 +127,12 @@ CASES = [
     Case("softmax_backward/fused", "fused", "float32", (3, 1030)),
     Case("softmax_backward/fused", "fused", "bfloat16", (3, 5003), apart=True),
     Case("softmax_backward/multi_row_tile", "multi_row_tile", "float32", (37, 300)),
-    Case("softmax_backward/multi_row_tile", "multi_row_tile", "float32", (801, 64)),
     Case("softmax_backward/multi_row_tile", "multi_row_tile", "float16", (37, 77), apart=True),
-    Case("softmax_backward/multi_row_tile", "auto", "float32", (6, 77), 0),
-    Case("softmax_backward/multi_row_tile", "auto", "bfloat16", (5, 48, 45), 1),
     Case("softmax_backward/online", "online", "float32", (3, 5003)),
     Case("softmax_backward/online", "online", "float16", (2, 9003), apart=True),
     Case("softmax_backward/columns", "auto", "float32", (130, 45), 0),
-    Case("softmax_backward/columns", "columns", "bfloat16", (1500, 48), 0),
-    Case("softmax_backward/columns", "columns", "float32", (6, 400), 0),
     Case("softmax_backward/columns", "columns", "float64", (3000, 20), 0, SMALL),
     Case("softmax_backward/split_cluster", "split", "float32", (2, 5003)),
-    Case("softmax_backward/split_cluster", "split", "float64", (2, 5003)),
     Case("softmax_backward/split_cluster", "split", "bfloat16", (4, 122903), device=TWO),
     Case("softmax_backward/split_cluster", "split", "float16", (2, 9003), apart=True),
     Case("softmax_backward/split_grid", "split", "float32", (2, 9003), device=OLD),
@@ -181,17 +141,10 @@ CASES = [
     Case("softmax_backward/split_grid", "split", "float64", (2, 30003), device=OLD_ONE),
     Case("softmax_backward/split_grid", "split", "bfloat16", (1030, 48), 0, OLD),
     Case("softmax_backward/split_grid", "split", "float32", (7, 130, 48), 1, OLD_ONE),
-    Case("softmax_backward/split_grid", "auto", "float32", (5000, 5), 0),
     Case("min_backward/fused", "fused", "float32", (3, 1030)),
-    Case("min_backward/fused", "fused", "bfloat16", (2, 90003)),
     Case("min_backward/multi_row_tile", "multi_row_tile", "float32", (37, 300)),
-    Case("min_backward/multi_row_tile", "multi_row_tile", "float64", (801, 32)),
-    Case("min_backward/multi_row_tile", "auto", "float32", (6, 77), 0),
-    Case("min_backward/multi_row_tile", "auto", "bfloat16", (5, 48, 45), 1),
     Case("min_backward/online", "online", "float32", (3, 5003)),
-    Case("min_backward/online", "online", "float16", (2, 9003)),
     Case("min_backward/columns", "auto", "float32", (130, 45), 0),
-    Case("min_backward/columns", "columns", "bfloat16", (3000, 48), 0),
     Case("min_backward/columns", "columns", "float64", (9000, 20), 0, SMALL),
     Case("min_backward/split_grid", "split_grid", "float32", (2, 50003)),
     Case(
@@ -199,7 +152,6 @@ CASES = [
     ),
     Case("min_backward/split_grid", "split_grid", "float64", (5, 9003), device=OLD),
     Case("min_backward/split_grid", "split_grid", "bfloat16", (1030, 48), 0, OLD),
-    Case("min_backward/split_grid", "auto", "float32", (5000, 5), 0),
 ]
 
 
@@ -233,12 +185,12 @@ def values(case: Case) -> tuple[tuple[torch.Tensor, ...], operations.Expected]:
 
 def run(case: Case, launches: int = 1, edit: Callable[[str], str] = str, seed: int = 0) -> set[tuple[str, str]]:
     """Launch it, in orders that follow from the seed; which kernels of which forms ran. Raises AssertionError if a
-    result is wrong, or other bits than the one before, and EmulatorError."""
+    result is wrong, or other bits than the one before, and PtxError."""
     inputs, right = values(case)
     before, implementation = [x.clone() for x in inputs], kernelzoo.implementation(f"cupy/{case.op}/{case.variant}")
     registry.language("cupy")
     table = case.knobs or tables.declared("cupy", case.op)()
-    with emulator.device(case.device, edit) as machine, tables.using(table):
+    with compiled_cupy.device(case.device, edit) as machine, tables.using(table):
         machine.seeds = itertools.count(1000 * seed)
         (out,) = implementation.operation.allocate(implementation.operation.arguments(inputs, case.dim))
         launch = implementation.launch(*inputs, dim=case.dim, out=out)
@@ -292,180 +244,37 @@ def test_every_kernel_is_reached() -> None:
             assert names == {name for case in CASES if case.form == form for _, name in run(case)}
 
 
-@dataclass(frozen=True)
-class Broken:
-    """A form with a fault: what stands in its source, what is put there instead, and in what words it shows."""
-
-    fault: str
-    form: str
-    before: str
-    after: str
-    words: str
-
-
 BROKEN = [
-    # What a thread reads before another has written it, or writes before another has read it.
-    Broken(
-        "no barrier of the block",
-        "softmax/fused",
-        "__syncthreads();\n  return merge_slots",
-        "return merge_slots",
-        "wrong",
-    ),
-    Broken(
-        "no barrier before the slots are written again",
-        "softmax/columns_grid",
-        "__syncthreads();  // the slots are read",
-        "//",
-        "wrong",
-    ),
-    Broken(
-        "no barrier of the warp", "softmax/columns_ragged", "__syncwarp();  // lanes read what others", "//", "wrong"
-    ),
-    Broken(
-        "no barrier before a block is counted",
-        "min/columns_split",
-        "u32 before;\n  __syncthreads();",
-        "u32 before;",
-        "wrong",
-    ),
-    Broken("copies not waited for", "min/rows_deferred_shared", "wait_async();", "", "wrong|nothing has waited for"),
-    Broken(
-        "lanes' copies not waited for",
-        "softmax/multi_row_lanes",
-        "wait_async();\n    __syncwarp();",
-        "wait_async();",
-        "wrong|nothing has waited",
-    ),
-    Broken(
-        "what lanes wrote not waited for",
-        "softmax/multi_row_thread",
-        "lane = threadIdx.x % 32;\n    __syncwarp();",
-        "lane = threadIdx.x % 32;",
-        "wrong",
-    ),
-    Broken(
-        "half the copies not waited for", "softmax/columns_cluster", "wait_async();", "", "wrong|nothing has waited"
-    ),
-    Broken("a tile not waited for", "softmax/split_ring", "wait_for(&full[at.slot], at.parity);", "", "waited for"),
-    Broken("a packet of the launch before", "softmax/split_ring", "WORDS) >> 32) + 1", "WORDS) >> 32)", "wrong"),
-    Broken("no one to wait for", "softmax/split_grid", "count_up(arrived) / chunks + 1", "0", "wrong"),
-    Broken("pairs not waited for", "softmax/columns_grid", "missing |= got[i][k] == 0", "missing = false", "wrong"),
-    Broken("pairs of the launch before", "softmax/columns_grid", "/ gridDim.x & 1", "* 0", "wrong"),
-    Broken("pairs never cleared", "softmax/columns_grid", "next[k * WIDE] = 0;", ";", "wrong"),
-    # Clusters, and barriers in shared memory.
-    Broken(
-        "no wait for the cluster's start", "min/split_cluster", "cluster_wait();", "", "known to have started|no mb"
-    ),
-    Broken(
-        "no wait for its pairs",
-        "softmax/split_cluster",
-        "wait_for(&met, 0);",
-        "",
-        "wrong|has ended|amid a phase",
-    ),
-    Broken(
-        "armed, never waited for", "softmax/columns_cluster", "if (cluster_size() > 1) {", "if (true) {", "mbarrier"
-    ),
-    Broken("fewer bytes than expected", "min/split_cluster", "parts * warps * 8", "parts * warps * 8 + 8", "no thread"),
-    Broken("a tile never released", "softmax/split_ring", "release(slot);", "", "no thread can go on|amid a phase"),
-    Broken(
-        "one arrival too few", "softmax/split_ring", "empty[k], WARPS", "empty[k], WARPS + 1", "no thread|amid a ph"
-    ),
-    Broken("not fenced", "min/split_cluster", "fence_barriers();\n  }", "}", "not fenced"),
-    # Lanes, masks and fills.
-    Broken(
-        "lanes that have left",
-        "softmax/multi_row_tile",
-        "const auto all = merge_held<LANES>",
-        "if (r >= p.rows) return; const auto all = merge_held<LANES>",
-        "ended",
-    ),
-    Broken("the last word read whole", "softmax/columns_ragged", "x_end - word >= 16", "true", "reads"),
-    Broken("no mask at the edge", "softmax/fused", "live && lane < row.edges ?", "live ?", "wrong|memory"),
-    Broken("zero for nothing", "softmax/fused", "raw = Bytes16{{even, odd, even, odd}};", "raw = {};", "wrong"),
-    Broken("no empty row", "softmax/split_ring", "m == lowest<W>() ? W(0) : m", "m", "wrong"),
-    Broken("what is past the end", "min/rows", "(j < to ? j : to - 1) * V", "j * V", "wrong|reads|memory"),
-    Broken(
-        "written past the end",
-        "min/atomic_eager",
-        "if (r < p.rows) *(Word",
-        "*(Word",
-        "wrote .* memory that it was given",
-    ),
-    Broken("copied past the end", "softmax/split_ring", "(left < TILE ? left : TILE) * 16", "TILE * 16", "reads"),
-    Broken("off a word's boundary", "min/rows", "head = before < p.n ? before : (int)p.n;", "", "no multiple"),
-    Broken(
-        "an array too small",
-        "softmax/online",
-        "__shared__ Pair<W> slots[32];",
-        "__shared__ Pair<W> slots[2];",
-        "behind|bounds",
-    ),
-    Broken(
-        "read before the launch before it has ended", "min/rows", 'asm volatile("griddepcontrol.wait;"', "//", "launch"
-    ),
-    # The gradients.
-    *(
-        Broken(fault, f"{op}/{form}", before, after, words)
-        for op in ("softmax_backward", "min_backward")
-        for form, fault, before, after, words in (
-            ("fused", "no barrier", "__syncthreads();\n  return sum_of_slots", "return sum_of_slots", "wrong"),
-            ("fused", "no mask", "load_kept_if(inside(i)", "load_kept_if(true", "wrong|reads|memory"),
-            ("fused", "no mask at the edge", "walk.left = edges - e", "walk.left = 1", "wrong|memory"),
-            ("fused", "off a word's boundary", "head = before < p.n ? before : (int)p.n;", "", "no multiple"),
-            ("multi_row_tile", "lanes that don't meet", "sum_of_lanes<LANES>(held[k].sum())", "held[k].sum()", "wrong"),
-            ("online", "the first batch not written", "while (i > 0)", "while (i > ITEMS)", "wrong"),
-            ("online", "the edges not added", "    run.add(sums[0]);\n  }\n  const", "  }\n  const", "wrong"),
-            ("columns", "no barrier", "__syncthreads();\n    Total all", "Total all", "wrong"),
-            ("columns", "no barrier before the results", "= all;\n    __syncthreads();", "= all;", "wrong"),
-            ("columns", "no mask", "live ? end - first : 0", "end - first", "wrong|reads|memory"),
-            ("columns", "one batch for all", "batch.restore(memory, b)", "batch.restore(memory, 0)", "wrong"),
-            ("split_grid", "blocks that don't wait", "meet(arrived + r, chunks);", "__syncthreads();", "wrong"),
-            ("split_grid", "strips that don't wait", "meet(arrived + g, parts);", "__syncthreads();", "wrong"),
-            ("split_grid", "the rest not read again", "walk.inside(i); i += BATCH", "false; i += BATCH", "wrong"),
-            ("split_grid", "edges of every block", "if (chunk > 0) at_edge.left = 0;", "", "wrong"),
-        )
-    ),
-    Broken(
-        "another boundary",
-        "softmax_backward/fused",
-        "in_packed = misalignment(in[INPUTS - 1] + head) == 0;",
-        "",
-        "no multiple",
-    ),
-    Broken("copies not waited for", "softmax_backward/split_cluster", "wait_async();", "", "wrong|nothing has waited"),
-    Broken("sums not waited for", "softmax_backward/split_cluster", "wait_for(&met, 0);", "", "wrong|waited for|ended"),
-    Broken(
-        "fewer bytes",
-        "softmax_backward/split_cluster",
-        "warps * sizeof(u64)",
-        "warps * 4",
-        "no thread|wrong|phase|has ended",
-    ),
-    Broken(
-        "too early for others", "softmax_backward/split_cluster", "cluster_wait();  //", "//", "known to have started"
-    ),
-    Broken("past the end", "min_backward/fused", " & there", "", "wrong"),
-    Broken("every column's bits", "min_backward/columns", "__popc(bits[word] & own)", "__popc(bits[word])", "wrong"),
+    ("softmax/fused", "__syncthreads();\n  return merge_slots", "return merge_slots", "wrong"),
+    ("softmax/columns_ragged", "__syncwarp();  // lanes read what others", "//", "wrong"),
+    ("softmax/columns_ragged", "x_end - word >= 16", "true", "reads"),
+    ("softmax/multi_row_tile", "const auto all = merge", "if (r >= p.rows) return; const auto all = merge", "ended"),
+    ("softmax/split_cluster", "wait_for(&met, 0);", "", "wrong|has ended"),
+    ("softmax/split_grid", "count_up(arrived) / chunks + 1", "0", "wrong"),
+    ("softmax/split_ring", "WORDS) >> 32) + 1", "WORDS) >> 32)", "wrong"),
+    ("softmax/online", "__shared__ Pair<W> slots[32];", "__shared__ Pair<W> slots[2];", "shared memory, which a block"),
+    ("softmax/fused", "raw = Bytes16{{even, odd, even, odd}};", "raw = {};", "wrong"),
+    ("min/rows_deferred_shared", "wait_async();", "", "wrong|nothing has waited for"),
+    ("min/rows", "head = before < p.n ? before : (int)p.n;", "", "no multiple"),
+    ("min/rows", 'asm volatile("griddepcontrol.wait;"', "//", "before it waits for the launches"),
+    ("min/atomic_eager", "if (r < p.rows) *(Word", "*(Word", "writes"),
+    ("softmax_backward/split_cluster", "cluster_wait();  //", "//", "known to have started"),
+    ("min_backward/columns", "__popc(bits[word] & own)", "__popc(bits[word])", "wrong"),
 ]
+"""A form, what stands in its source, what is put there instead, and in what words that shows."""
 
 
-@pytest.mark.sampled(3)
-@pytest.mark.parametrize("broken", BROKEN, ids=lambda broken: f"{broken.form}: {broken.fault}")
-def test_broken_kernels_are_found(broken: Broken) -> None:
+@pytest.mark.parametrize(("form", "before", "after", "words"), BROKEN, ids=[fault[0] for fault in BROKEN])
+def test_broken_kernels_are_found(form: str, before: str, after: str, words: str) -> None:
     """A fault shows in one of some orders, and most in each."""
-    cases = sorted((case for case in CASES if case.form == broken.form), key=lambda case: math.prod(case.shape))
-    assert broken.before in compiler.source(file_of(broken.form))
-
-    def faulty(source: str) -> str:
-        return source.replace(broken.before, broken.after)
+    cases = sorted((case for case in CASES if case.form == form), key=lambda case: math.prod(case.shape))
+    assert before in compiler.source(file_of(form))
 
     def in_many_orders() -> None:
         for seed, case in itertools.product(range(20), cases):
-            run(case, 2, faulty, seed)
+            run(case, 2, partial(_replaced, before, after), seed)
 
-    with pytest.raises((AssertionError, emulator.EmulatorError), match=broken.words):
+    with pytest.raises((AssertionError, PtxError), match=words):
         in_many_orders()
 
 
@@ -476,7 +285,7 @@ def test_a_thread_without_a_finite_element_scales_by_nothing(variant: str) -> No
     x[-1] = -1000
     careless = ("own[k] = m[k];", "own[k] = zero_if_empty(m[k]);")
     for edit, right in ((str, True), (lambda source: source.replace(*careless), False)):
-        with emulator.device(SIX, edit):
+        with compiled_cupy.device(SIX, edit):
             out = kernelzoo.get("cupy").softmax(x, 0, variant=variant)
         assert bool((out[-1] == 1).all() and (out[:-1] == 0).all()) == right
 
@@ -489,7 +298,7 @@ def test_subnormal_numbers_are_told_apart() -> None:
     assert kernelzoo.get("cupy").min(x)[1] < 0
     careless = "const float x = __uint_as_float(a), y = __uint_as_float(b); return x < y ? a : b;"
     least = re.compile(r'asm\("\{\.reg \.f32 x, y;.*?\n  return a;', re.DOTALL)
-    with emulator.device(SIX, lambda source: least.sub(careless, source)), pytest.raises(AssertionError):
+    with compiled_cupy.device(SIX, lambda source: least.sub(careless, source)), pytest.raises(AssertionError):
         MIN.assert_close(kernelzoo.get("cupy").min(x), x)
 
 
@@ -515,26 +324,5 @@ def test_gradients_of_subnormal_numbers() -> None:
         operation = operations.OPERATIONS[name]
         assert before in compiler.source(file_of(f"{name}/multi_row_tile"))
         operation.assert_close(getattr(backend, name)(*inputs), inputs)
-        with emulator.device(SIX, partial(_replaced, before, after)), pytest.raises(AssertionError):
+        with compiled_cupy.device(SIX, partial(_replaced, before, after)), pytest.raises(AssertionError):
             operation.assert_close(getattr(backend, name)(*inputs), inputs)
-
-
-def test_ptx_that_is_not_known_is_named() -> None:
-    with pytest.raises(emulator.EmulatorError, match=r"'red\.async\.something;'"):
-        emulator.translated('asm volatile("red.async"\n ".something;" :: "r"(f(a, b)) : "memory");')
-
-
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
-def test_half_precision_converts_like_torch(dtype: torch.dtype) -> None:
-    """Every half, and between each and the next the tie, what lies beside it, and what overflows."""
-    every = torch.arange(65536, dtype=torch.int32).to(torch.int16).view(dtype)
-    wide = every.float()
-    up = torch.nextafter(wide, torch.tensor(INF))
-    ties = torch.cat([wide, up, torch.nextafter(wide, torch.tensor(-INF)), wide * (1 + 2**-9), wide * (1 + 2**-12)])
-    runtime = emulator.runtime()
-    narrow = getattr(
-        runtime, {torch.float16: "_ZN3ptx13float_to_halfEf", torch.bfloat16: "_ZN3ptx15float_to_bfloatEf"}[dtype]
-    )
-    narrow.argtypes, narrow.restype = [ctypes.c_float], ctypes.c_uint16
-    made = torch.tensor([narrow(v) for v in ties.tolist()], dtype=torch.int32).to(torch.int16).view(dtype)
-    torch.testing.assert_close(made, ties.to(dtype), rtol=0, atol=0, equal_nan=True)
