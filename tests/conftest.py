@@ -12,7 +12,7 @@ from kernelzoo.check.cases import Case
 
 # Test modules are imported by path, each by itself: this is how they find what several languages share. Not this folder
 # itself: its folders would pass for languages that aren't installed.
-sys.path[:0] = [str(Path(__file__).parent / name) for name in ("described", "shared")]
+sys.path[:0] = [str(Path(__file__).parent / name) for name in ("described", "shared", "emulation")]
 
 from sampled import needed, number_of  # noqa: E402  (found on that path)
 from scripts import loaded  # noqa: E402

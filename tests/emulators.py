@@ -17,7 +17,8 @@ import os
 import sys
 from pathlib import Path
 
-sys.path.append(str(Path(__file__).parent / "shared"))  # where fuzzing loads this file, and no test does
+# Where fuzzing loads this file, and no test does.
+sys.path += [str(Path(__file__).parent / name) for name in ("shared", "emulation")]
 
 for variable, value, name in (
     ("TRITON_INTERPRET", "1", "triton/interpreter.py"),

@@ -1,4 +1,4 @@
-"""Runs the CUDA C++ kernels on the host as NVRTC has made them: their PTX, in the emulator of tests/shared/ptx.
+"""Runs the CUDA C++ kernels on the host as NVRTC has made them: their PTX, in the emulator of tests/emulation.
 ``install()`` makes that the backend's ``stand_in``, for this process; tensors are on the CPU then.
 """
 
@@ -9,13 +9,10 @@ import ctypes
 import functools
 import itertools
 import os
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
-
-sys.path.append(str(Path(__file__).parents[1] / "shared"))  # where fuzzing loads this file by its path alone
 
 import host_compiler
 import ptx
@@ -59,7 +56,7 @@ def kernel(code: str, name: str, capability: int, *options: str) -> ptx.Kernel:
 class Machine:
     """What launch.py asks in place of CuPy and the driver: a described device, whose kernels run here."""
 
-    name = "the emulator of tests/shared/ptx"
+    name = "the emulator of tests/emulation"
 
     def __init__(self, device: Device, edit: Callable[[str], str] = str) -> None:
         self.device, self.edit = device, edit

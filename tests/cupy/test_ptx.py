@@ -1,4 +1,4 @@
-"""What NVRTC makes of every CUDA C++ kernel, run on the host: its PTX, in the emulator of tests/shared/ptx.
+"""What NVRTC makes of every CUDA C++ kernel, run on the host: its PTX, in the emulator of tests/emulation.
 
 The contract is test_conformance.py's, over tensors of up to 2^17 elements; here are the kernels that need larger ones,
 or a device made up, to be reached; and kernels broken on purpose, which must not pass.

@@ -1,4 +1,4 @@
-"""What the compiler makes of CuTe's kernels, run on the host: their PTX, in the emulator of tests/shared/ptx, with
+"""What the compiler makes of CuTe's kernels, run on the host: their PTX, in the emulator of tests/emulation, with
 special values in the rows. ``KERNELZOO_EMULATE_PTX=cute`` does so for all of the contract."""
 
 from __future__ import annotations

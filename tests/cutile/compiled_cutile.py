@@ -1,4 +1,4 @@
-"""Runs cuTile's kernels on the host as its compiler has made them: their PTX, in the emulator of tests/shared/ptx.
+"""Runs cuTile's kernels on the host as its compiler has made them: their PTX, in the emulator of tests/emulation.
 ``install()`` does so for this process; tensors are on the CPU then.
 
 Evaluated (evaluated.py), a kernel's source runs; this shows what tileiras makes of it, with clusters and parameters.
@@ -7,13 +7,9 @@ Evaluated (evaluated.py), a kernel's source runs; this shows what tileiras makes
 from __future__ import annotations
 
 import functools
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
-
-sys.path.append(str(Path(__file__).parents[1] / "shared"))  # where fuzzing loads this file by its path alone
 
 import ptx
 
@@ -32,7 +28,7 @@ class Machine:
     """Few multiprocessors, so that small problems are many for them."""
 
     def __str__(self) -> str:
-        return "the emulator of tests/shared/ptx"
+        return "the emulator of tests/emulation"
 
     def launch(self, program: Any, programs: int, views: Sequence[Any], integers: Sequence[int]) -> Callable[[], None]:
         code = cubin.ptx(compiler.compiled(program, self.device.capability))

@@ -1,4 +1,4 @@
-"""Runs Numba's kernels on the host as Numba's compiler has made them: their PTX, in the emulator of tests/shared/ptx.
+"""Runs Numba's kernels on the host as Numba's compiler has made them: their PTX, in the emulator of tests/emulation.
 ``install()`` does so for this process; tensors are on the CPU then.
 
 The simulator runs a kernel's source, with no clusters and no dynamic shared memory; this shows what is compiled, with
@@ -74,5 +74,5 @@ def install() -> None:
     devices.of = lambda x: DEVICE
     launch.Loaded, launch.compiled = Emulated, _compiled
     launch.driver = SimpleNamespace(load=lambda text, name, index: _kernels(text.decode())[name])
-    backend.probe, backend.emulator = (lambda: ("cpu",)), (lambda: "the emulator of tests/shared/ptx")
+    backend.probe, backend.emulator = (lambda: ("cpu",)), (lambda: "the emulator of tests/emulation")
     backend.compiled_elements = 2**15

@@ -1,5 +1,5 @@
 """Runs kernels of Triton, Gluon and Helion on the host as Triton's compiler has made them: their PTX, in the emulator
-of tests/shared/ptx. ``install()`` does so for this process; tensors are on the CPU then.
+of tests/emulation. ``install()`` does so for this process; tensors are on the CPU then.
 
 The interpreter runs a kernel's source; this shows what the compiler makes of it, layouts and shared memory included.
 """
@@ -109,5 +109,5 @@ def install() -> None:
         importlib.import_module("kernelzoo.kernels.helion.launch").launch_of = launch_of_helion
     for name in LANGUAGES:
         package = importlib.import_module(f"kernelzoo.kernels.{name}")
-        package.probe, package.emulator = (lambda: ("cpu",)), (lambda: "the emulator of tests/shared/ptx")
+        package.probe, package.emulator = (lambda: ("cpu",)), (lambda: "the emulator of tests/emulation")
         package.compiled_elements = 2**15
