@@ -79,8 +79,6 @@ def test_a_launch_says_all_that_its_shape_says(library: Library) -> None:
     assert launch["attributes"] == {2: (1, 0, 0), 4: (4, 1, 1), 6: (1, 0, 0)}
     driver.fixed(5, Shape(264, 128), Parameters.of_words(48, 64, 42), A100)()
     assert library.launches[-1]["attributes"] == {} and library.launches[-1]["values"] == [48, 64, 42]
-    driver.fixed(5, Shape(264, 128, cluster=4, kernel_says_cluster=True), Parameters.of_words(0, 0, 0), H200)()
-    assert library.launches[-1]["attributes"] == {6: (1, 0, 0)}
 
 
 def test_a_launch_of_any_number_of_tensors_keeps_what_follows_them(library: Library) -> None:

@@ -231,7 +231,7 @@ def test_what_is_written_as_ours_is_listed_without_parsing(tmp_path: Path) -> No
     files = [path for name in BUILT_IN.values() for path in Path(packages._folders(name)[0]).glob("*/*.py")]
     listed = {path: packages._written(path) for path in files}
     assert listed == {path: list(packages._decorated(path, tuple(operations.BUILT_IN))) for path in files}
-    assert sum(map(len, listed.values())) > 250
+    assert sum(map(len, listed.values())) > 150
     ours = '@register("triton", "min", "rows")\ndef rows(x: Tensor) -> Launch:\n    """By rows.\n\n    More."""\n'
     path = tmp_path / "rows.py"
     path.write_text(ours)

@@ -1,7 +1,7 @@
 """Runs cuTile's kernels on the host as its compiler has made them: their PTX, in the emulator of tests/emulation.
 ``install()`` does so for this process; tensors are on the CPU then.
 
-Evaluated (evaluated.py), a kernel's source runs; this shows what tileiras makes of it, with clusters and parameters.
+Evaluated (evaluated.py), a kernel's source runs; this shows what tileiras makes of it, with its parameters.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Machine:
 
         def run() -> None:
             memory = [(view.tensor.data_ptr(), (view.extent + 1) * view.tensor.element_size()) for view in views]
-            kernel.launch(programs * program.blocks, threads, arguments, cluster=program.blocks, memory=memory)
+            kernel.launch(programs, threads, arguments, memory=memory)
 
         return run
 

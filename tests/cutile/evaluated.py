@@ -68,7 +68,7 @@ class RawMemory:
 
     def __init__(self, elements: torch.Tensor) -> None:
         assert elements.is_contiguous()
-        self.elements = elements
+        self.elements = elements.view(-1)
 
     def load_offset(self, offset: torch.Tensor, *, mask: torch.Tensor, padding_value: float) -> torch.Tensor:
         found = torch.full(offset.shape, padding_value, dtype=self.elements.dtype)
@@ -227,7 +227,7 @@ class Machine:
         from kernelzoo.device import Device
 
         self.language = language
-        # With clusters, and few multiprocessors: a row of a small problem is cut into some parts.
+        # Few multiprocessors: a row of a small problem is cut into some parts.
         self.device = Device("sm_90", str(self), 2, 4096, 0.0, 1024, 1, 2048, 2048)
 
     def __str__(self) -> str:

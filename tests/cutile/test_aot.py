@@ -76,9 +76,9 @@ def taken(op: operations.Operation, form: str, dtype: Any, arch: str) -> list[li
     """The launches of a form for some problems, at least one of which it takes."""
     found = []
     for shape, axis in (((4096, 4096), 1), ((1 << 18, 64), 1), ((512, 4096), 0)):
-        if axis == 0 and "columns" not in form and form != "split_two_launches":
+        if axis == 0 and form in ("online", "rows"):
             continue  # where rows are read one by one
-        if shape[1] == 64 and form not in ("multi_row_tile", "rows", "rows_deferred_block"):
+        if shape[1] == 64 and form not in ("fused", "rows", "rows_deferred"):
             continue  # which is less than a vector to a thread
         try:
             found.append(programs(op, form, shape, axis, dtype, arch))
@@ -104,8 +104,6 @@ def test_auto_spills_no_register(op: Any, arch: str, shape: tuple[int, ...], axi
 def test_every_form_reads_and_writes_16_bytes_at_a_time(
     op: operations.Operation, form: str, arch: str, dtype: Any
 ) -> None:
-    if form == "split_cluster" and arch == "sm_80":
-        pytest.skip("sm_80 has no clusters, and the form refuses it")
     launches = taken(op, form, dtype, arch)
     assert launches
     for made in launches:
@@ -115,24 +113,11 @@ def test_every_form_reads_and_writes_16_bytes_at_a_time(
 
 
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
-@pytest.mark.parametrize(
-    ("op", "form", "n"),
-    [
-        ("softmax", "fused", 781),
-        ("softmax", "fused", 12345),
-        ("softmax", "split_cluster", 50257),
-        ("softmax_backward", "fused", 7001),
-    ],
-    ids=str,
-)
-def test_rows_that_start_anywhere_are_read_and_written_by_vectors_inside(
-    op: str, form: str, n: int, dtype: Any
-) -> None:
+@pytest.mark.parametrize(("op", "n"), [("softmax", 781), ("softmax", 12345), ("softmax_backward", 7001)], ids=str)
+def test_rows_that_start_anywhere_are_read_and_written_by_vectors_inside(op: str, n: int, dtype: Any) -> None:
     """Of a row's ends each thread has one element of each input at the most."""
-    if form == "split_cluster" and dtype == torch.float64:
-        n = 20001
-    (program,) = programs(operations.OPERATIONS[op], form, (777, n), 1, dtype, "sm_90")
-    assert program.compiled.name == "ragged_kernel" and not program.compiled.local_bytes
+    (program,) = programs(operations.OPERATIONS[op], "fused", (777, n), 1, dtype, "sm_90")
+    assert program.compiled.constants["PACK"] == 16 // dtype.itemsize and not program.compiled.local_bytes
     alone = {direction: occurrences(rf"{direction}\.global\S*\.b(?:16|32|64)\s", program) for direction in ("ld", "st")}
     assert occurrences(LOAD, program) and occurrences(STORE, program)
     vectors = {direction: occurrences(rf"{direction}\.global\S*\.v\S*", program) for direction in ("ld", "st")}
@@ -153,14 +138,14 @@ def test_rows_that_start_anywhere_are_read_and_written_by_vectors_inside(
 def test_rows_that_start_anywhere_and_one_alone_are_read_by_vectors_inside(op: str, shape: tuple[int, int]) -> None:
     """Also rows of half precision of which a program could hold several."""
     for program in programs(operations.OPERATIONS[op], "auto", shape, 1, torch.bfloat16, "sm_90"):
-        assert "ragged_" in program.compiled.name and occurrences(VECTORS, program), str(program)
+        assert program.compiled.constants["PACK"] == 8 and occurrences(VECTORS, program), str(program)
 
 
 @pytest.mark.parametrize("dtype", [*FLOATS, torch.int32, torch.uint8], ids=str)
-@pytest.mark.parametrize("form", ["rows", "rows_deferred_block", "split_arrival"])
+@pytest.mark.parametrize("form", ["rows", "rows_deferred", "split"])
 def test_minima_of_rows_that_start_anywhere_read_vectors_inside(form: str, dtype: Any) -> None:
     (program,) = programs(MIN, form, (77, 50257), 1, dtype, "sm_90")
-    assert program.compiled.name.startswith("ragged_") and not program.compiled.local_bytes
+    assert program.compiled.constants["PACK"] == 16 // dtype.itemsize and not program.compiled.local_bytes
     assert occurrences(VECTORS, program), program.ptx[:9000]
 
 
@@ -168,16 +153,12 @@ def test_minima_of_rows_that_start_anywhere_read_vectors_inside(form: str, dtype
 @pytest.mark.parametrize("arch", ARCHITECTURES_HERE)
 @pytest.mark.parametrize(("op", "form"), FORMS, ids=lambda value: getattr(value, "name", value))
 def test_a_compiled_kernel_is_what_a_launch_takes_it_for(op: operations.Operation, form: str, arch: str) -> None:
-    """Its threads, its clusters, and its parameters, whose order is that of cuTile's calling convention."""
-    if form == "split_cluster" and arch == "sm_80":
-        pytest.skip("sm_80 has no clusters, and the form refuses it")
+    """Its threads, and its parameters, whose order is that of cuTile's calling convention."""
     for made in taken(op, form, torch.bfloat16, arch):
         for program in made:
             code = program.ptx
             assert re.findall(r"\.reqntid (\d+)", code) == [str(program.step.threads)]
-            clusters = re.findall(r"\.reqnctapercluster (\d+)", code)
-            assert clusters == ([str(program.step.cluster)] if program.step.cluster > 1 else [])
-            assert (".blocksareclusters" in code) == (program.step.cluster > 1)
+            assert ".reqnctapercluster" not in code
             arrays = [known for known in program.step.constants if isinstance(known, compiler.Array)]
             expected = []
             for array in arrays:
@@ -218,7 +199,7 @@ def test_every_kernel_begins_by_waiting_for_the_launch_before() -> None:
         for function in vars(module).values()
         if isinstance(function, ct.kernel)
     }
-    assert len(kernels) >= 13
+    assert len(kernels) >= 14
     for kernel in kernels:
         (definition,) = ast.parse(inspect.getsource(kernel._pyfunc)).body
         assert isinstance(definition, ast.FunctionDef)
@@ -229,8 +210,6 @@ def test_every_kernel_begins_by_waiting_for_the_launch_before() -> None:
 @pytest.mark.parametrize(("op", "form"), FORMS, ids=lambda value: getattr(value, "name", value))
 def test_launches_wait_before_they_touch_memory(op: operations.Operation, form: str) -> None:
     for arch, early in (("sm_90", True), ("sm_80", False)):
-        if form == "split_cluster" and not early:
-            continue
         for program in (program for made in taken(op, form, torch.bfloat16, arch) for program in made):
             code = program.ptx
             assert code.count("griddepcontrol.wait") == early
@@ -249,8 +228,8 @@ def test_sums_are_in_a_fixed_order(op: operations.Operation, form: str) -> None:
 
 @pytest.mark.parametrize("arch", ARCHITECTURES_HERE)
 def test_last_arriver_is_ordered_by_release_and_acquire(arch: str) -> None:
-    for form, shape, axis in (("split_arrival", (16, 262144), 1), ("columns_split", (262144, 64), 0)):
-        (program,) = programs(MIN, form, shape, axis, torch.float32, arch)
+    for shape, axis in (((16, 262144), 1), ((262144, 64), 0)):
+        (program,) = programs(MIN, "split", shape, axis, torch.float32, arch)
         before, arrival, after = program.ptx.partition("atom.global.acq_rel.add.u32")
         assert arrival
         # The partial result is stored, then all threads meet, then one of them arrives.
@@ -263,10 +242,10 @@ def test_a_minimum_keeps_nan(dtype: Any) -> None:
     """In float64, for which there is no such instruction, it is asked for."""
     for form, shape, axis in (
         ("rows", (4096, 5003), 1),
-        ("rows_deferred_block", (4096, 40000), 1),
-        ("split_arrival", (16, 262144), 1),
-        ("columns", (512, 4096), 0),
-        ("columns_split", (262144, 64), 0),
+        ("rows_deferred", (4096, 40000), 1),
+        ("split", (16, 262144), 1),
+        ("rows_deferred", (512, 4096), 0),
+        ("split", (262144, 64), 0),
     ):
         (program,) = programs(MIN, form, shape, axis, dtype, "sm_90")
         if dtype == torch.float64:
@@ -296,7 +275,7 @@ def test_large_arrays_have_offsets_of_64_bits() -> None:
         assert {known.index for known in program.step.constants if isinstance(known, compiler.Array)} == {index}
         assert bool(occurrences(r"\.param \.u32", program)) == (index == "int32")
     expanded = torch.empty(1, dtype=torch.int8, device="meta").expand(2, (1 << 32) + 1)
-    for form in ("rows", "split_arrival"):
+    for form in ("rows", "split"):
         (program,) = bound(MIN, form, expanded, 1, "sm_90")
         assert {known.index for known in program.step.constants if isinstance(known, compiler.Array)} == {"int64"}
 
@@ -332,12 +311,12 @@ def test_machine_code_is_compiled_once_and_kept(tmp_path: Path, monkeypatch: pyt
     x = torch.empty(64, 64, 1, device="meta")
     with assumed(ARCHITECTURES["sm_90"]):
         rows = rows_of(x, x)
-        tile = tiles.row_tile(rows, 1, "cutile/softmax/fused")
+        tile = tiles.held("cutile/softmax/fused", ARCHITECTURES["sm_90"], rows, 1)
         views = tiles.seen_all(rows, tile, (x, x))
-    from kernelzoo.kernels.cutile.softmax.tile_kernel import tile_kernel
+    from kernelzoo.kernels.cutile.softmax.fused import tile_kernel
 
     known = tuple(view.known("int32") for view in views)
-    program = compiler.Program(tile_kernel, known, 0, (tile.axis, tile.shape), 4)
+    program = compiler.Program(tile_kernel, known, 1, (0, tile.axis, tile.shape), 4)
     made = compiler.compiled(program, 90)
     (kept,) = (tmp_path / "kernelzoo" / "cutile").iterdir()
     assert read(kept.parent, kept.name) == made
@@ -353,8 +332,6 @@ def test_a_row_too_long_for_the_chip_is_refused() -> None:
         if op is not MIN:
             with pytest.raises(UnsupportedProblemError, match="must fit on chip"):
                 programs(op, "fused", (4, 32769), 1, torch.float32, "sm_90")
-    with pytest.raises(UnsupportedProblemError, match="rows of 2048 to 131072"):
-        programs(SOFTMAX, "split_cluster", (4, 131073), 1, torch.float32, "sm_90")
 
 
 @pytest.mark.parametrize("arch", ["sm_75", "gfx942"])
@@ -364,11 +341,11 @@ def test_other_architectures_are_refused_by_name(arch: str) -> None:
 
 
 def test_a_kernel_is_shown() -> None:
-    (shown,) = inspected("cutile/softmax/split", (512, 50000), "fp32", arch="sm_90")
-    assert shown.implementation == "cutile/softmax/split_cluster" and shown.language == "cuTile"
+    (shown,) = inspected("cutile/softmax/auto", (512, 16384), "fp32", arch="sm_90")
+    assert shown.implementation == "cutile/softmax/fused" and shown.language == "cuTile"
     assert shown.ptx is not None and ".entry tile_kernel" in shown.ptx and "%arg0" not in shown.ptx
-    assert shown.grid == (512 * 4, 1, 1) and shown.block == (256, 1, 1) and shown.cluster == (4, 1, 1)
-    assert shown.constants["SHAPE"] == "(1, 1, 65536)" and shown.registers and not shown.local_bytes
+    assert shown.grid == (512, 1, 1) and shown.block == (128, 1, 1) and shown.cluster == (1, 1, 1)
+    assert shown.constants["SHAPE"] == "(1, 1, 16384)" and shown.registers and not shown.local_bytes
     assert (shown.sass is None) == (shown.sass_missing is not None)
 
 

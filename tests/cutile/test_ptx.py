@@ -86,7 +86,7 @@ def test_compiled_minima_of_integers(dtype: Any, monkeypatch: pytest.MonkeyPatch
     """Nothing is as low as what lies past a row's end would be, were it taken in."""
     monkeypatch.setattr(backend, "stand_in", Machine())
     op, most = operations.OPERATIONS["min"], 1 if dtype == torch.bool else torch.iinfo(dtype).max
-    for form, shape, axis in (("rows", (5, 100), 1), ("split_arrival", (2, 20003), 1), ("columns", (45, 33), 0)):
+    for form, shape, axis in (("rows", (5, 100), 1), ("split", (2, 20003), 1), ("rows_deferred", (45, 33), 0)):
         x = torch.full(shape, most, dtype=dtype)
         x.select(1 - axis, 1).select(0, 3).fill_(0)
         args = operations.Arguments((x,), (axis,))
@@ -97,7 +97,7 @@ def test_compiled_minima_of_integers(dtype: Any, monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.sampled(3, "form")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int32, torch.uint8], ids=str)
-@pytest.mark.parametrize("form", ["rows", "rows_deferred_block", "split_arrival"])
+@pytest.mark.parametrize("form", ["rows", "rows_deferred", "split"])
 def test_minima_of_rows_that_start_anywhere(form: str, dtype: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Several blocks of vectors and the ends of a row: the least is each element once, and a NaN too."""
     monkeypatch.setattr(backend, "stand_in", Machine())

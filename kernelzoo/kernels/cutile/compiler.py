@@ -60,8 +60,6 @@ class Program:
     constants: tuple[Any, ...]
     warps: int
     """Of a block, at the most."""
-    blocks: int = 1
-    """Blocks of a cluster, which is one program."""
     occupancy: int | None = None
     """Programs that the compiler is to let fit on a multiprocessor, if it is told."""
 
@@ -79,12 +77,12 @@ class Program:
         """Its constants by name, and how it is compiled."""
         names = list(inspect.signature(self.function).parameters)[-len(self.constants) :]
         constants = dict(zip(names, self.constants, strict=True))
-        return {**constants, "num_worker_warps": self.warps, "num_ctas": self.blocks}
+        return {**constants, "num_worker_warps": self.warps}
 
     @property
     def identity(self) -> str:
         """What makes it another kernel than the others of this package."""
-        kinds = (self.arrays, self.integers, self.constants, self.warps, self.blocks, self.occupancy)
+        kinds = (self.arrays, self.integers, self.constants, self.warps, self.occupancy)
         return repr((self.function.__module__, self.function.__qualname__, kinds))
 
 
@@ -142,8 +140,7 @@ _compiling = threading.RLock()
 
 def to_cubin(program: Program, capability: int) -> bytes:
     """Machine code for a compute capability (90 for 9.0), with its PTX in it. Needs no GPU."""
-    warps, blocks, occupancy = program.warps, program.blocks, program.occupancy
-    kernel = program.kernel.replace_hints(num_worker_warps=warps, num_ctas=blocks, occupancy=occupancy)
+    kernel = program.kernel.replace_hints(num_worker_warps=program.warps, num_ctas=1, occupancy=program.occupancy)
     made = io.BytesIO()
     # cuTile's own cache on disk would be a second one, in a folder that others may write to.
     with _compiling, replaced(default_tile_context.config, cache_dir=None):

@@ -12,8 +12,6 @@ if _why := compiler.lacking():
 def refusal(variant: str, arch: str) -> str:
     """Why no kernel is compiled for that architecture, as words that follow the id; "" if they are."""
     least = 10 * LEAST_CAPABILITY[0] + LEAST_CAPABILITY[1]
-    if variant == "split_cluster":
-        least = 90
     allowed = [name for name, device in ARCHITECTURES.items() if device.capability >= least]
     return "" if arch in allowed else f"is not compiled for {arch}; allowed: {', '.join(allowed)}"
 

@@ -15,7 +15,7 @@ import torch
 
 import kernelzoo.kernels.cutile as package
 from kernelzoo import device as devices
-from kernelzoo.device import Device, attached
+from kernelzoo.device import Device
 from kernelzoo.errors import GridTooLargeError
 from kernelzoo.kernels.cutile import compiler
 from kernelzoo.kernels.cutile.compiler import Array, Program
@@ -85,10 +85,9 @@ def bound(
     constants: Sequence[Any],
     programs: int,
     warps: int,
-    blocks: int = 1,
     occupancy: int | None = None,
 ) -> Launch:
-    """Compile a kernel for its arguments and return its launch over so many programs, each a cluster of blocks.
+    """Compile a kernel for its arguments and return its launch over so many programs.
 
     tensors: the canonical ones, as the bind takes them. views: the kernel's arrays, of these or of a workspace;
     integers and constants follow them. occupancy: programs that must fit on a multiprocessor. Raises GridTooLargeError.
@@ -97,16 +96,15 @@ def bound(
         raise GridTooLargeError(id, programs, MAX_PROGRAMS)
     index = "int64" if any(view.far for view in views) else "int32"
     known = tuple(view.known(index) for view in views)
-    program = Program(kernel, known, len(integers), tuple(constants), warps, blocks, occupancy)
+    program = Program(kernel, known, len(integers), tuple(constants), warps, occupancy)
     device, recorder = device_of(tensors[0]), recording.get()
     if recorder is not None:
         threads = compiler.threads(program, device.capability) if recorder.compiles else warps * WARP
         return recorder.launch(
             Step(
                 f"{program.name}, {warps} warps",
-                (programs * blocks,),
+                (programs,),
                 threads,
-                cluster=blocks,
                 arguments=tuple(integers),
                 build=partial(compiler.described, program, device.capability) if recorder.compiles else None,
                 constants=(*program.arrays, *program.constants),
@@ -115,12 +113,8 @@ def bound(
     if package.stand_in is not None:
         launch: Launch = package.stand_in.launch(program, programs, views, integers)
         return launch
-    # A block's threads are the kernel's own, and a launch says 1; and so it is with the blocks of a cluster.
-    shape = Shape(programs, 1, cluster=blocks, kernel_says_cluster=True)
-    function = _loaded(program, device)
-    with attached(device.index):
-        driver.allow(function, shape)
-    return _launched(function, shape, tensors, views, integers, device)
+    shape = Shape(programs, 1)  # a block's threads are the kernel's own, and a launch says 1
+    return _launched(_loaded(program, device), shape, tensors, views, integers, device)
 
 
 def parameters(tensors: Sequence[torch.Tensor], views: Sequence[View], integers: Sequence[int]) -> Parameters:

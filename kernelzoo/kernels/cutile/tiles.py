@@ -12,6 +12,7 @@ from kernelzoo.device import Device
 from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.cutile.launch import View
 from kernelzoo.layout import VECTOR_BYTES, Rows, Strides, cdiv, power_of_two
+from kernelzoo.tables import knob, numbers, of
 
 LINE_BYTES, SECTOR_BYTES = 128, 32
 """Rows that lie across memory are taken by the cache line, at the least by the sector of a line."""
@@ -84,66 +85,84 @@ def across(rows: Rows, wide: int, depth: int, inputs: int = 1) -> Tile:
     return Tile((1, depth, wide), 1, _warps(wide * depth * wide_bytes(rows) * inputs))
 
 
-def row_tile(rows: Rows, inputs: int, id: str) -> Tile:
-    """A tile of one row. inputs: how many tensors of n elements a row are held.
+# --- Tiles of whole rows, which a program holds ----------------------------------------------------------------------
 
-    Raises UnsupportedProblemError if no program can hold a row.
-    """
-    most = HELD_BYTES // wide_bytes(rows) // inputs
-    if rows.n > most:
-        raise UnsupportedProblemError(id, f"a row must fit on chip, {most} of {rows.dtype}; got {rows.n}")
-    cols = power_of_two(rows.n)
+
+@numbers
+class Numbers:
+    """Shipped values are those of an H200."""
+
+    tile_bytes: int = knob(
+        8192, among=(4096, 8192, 16384), unit="bytes", why="of short rows as computed, which a program holds"
+    )
+    tiles_per_sm: int = knob(
+        16, among=(4, 8, 16, 32), unit="tiles", why="such tiles are made no larger than leaves each SM so many"
+    )
+    ragged: int = knob(
+        256, among=(128, 256, 512), unit="elements",
+        why="of a row in half precision that begins anywhere, from which on a program has one, and reads vectors",
+    )  # fmt: skip
+    half: int = knob(
+        1024, among=(512, 1024), unit="elements", why="of any other row in half precision, from which on it does"
+    )
+    wide: int = knob(384, among=(384, 512, 1024), unit="elements", why="of a row in float32, from which on it does")
+
+
+def longest(rows: Rows, inputs: int) -> int:
+    """Elements of the longest rows that a program holds, of so many inputs; across memory at least a sector of them."""
+    if rows.columns is None:
+        return HELD_BYTES // wide_bytes(rows) // inputs
+    least = min(SECTOR_BYTES // rows.itemsize, power_of_two(rows.columns.inner))
+    return STRIP_BYTES // wide_bytes(rows) // inputs // least
+
+
+def held(id: str, device: Device, rows: Rows, inputs: int, alone: bool = False) -> Tile:
+    """Short rows side by side, unless alone; one row; or of rows that lie across memory a strip, a line wide if it
+    fits. inputs: how many tensors of n elements a row are held. Raises UnsupportedProblemError if none fits."""
+    if rows.n > (most := longest(rows, inputs)):
+        raise UnsupportedProblemError(id, f"a row must fit on chip, {most} of {rows.dtype} laid out so; got {rows.n}")
+    cols, columns = power_of_two(rows.n), rows.columns
+    if columns is not None:
+        wide = min(LINE_BYTES // rows.itemsize, power_of_two(columns.inner))
+        return across(rows, min(wide, STRIP_BYTES // wide_bytes(rows) // inputs // cols), cols, inputs)
+    knobs = of(Numbers, device.index)
+    many = _short_rows(knobs, rows)
+    if many > 1 and not alone:
+        even = power_of_two(1 + rows.total // (knobs.tiles_per_sm * device.multiprocessors))
+        return along(rows, min(many, max(2, even)), cols, inputs)
     return Tile((1, 1, cols), 2, _warps(cols * wide_bytes(rows) * inputs))
 
 
-def short_tile(bytes: int, tiles_per_sm: int, device: Device, rows: Rows, inputs: int) -> Tile | None:
-    """A tile of short rows side by side, of so many bytes as computed of each input; None where that is no two rows."""
-    cols = power_of_two(rows.n)
-    many = bytes // wide_bytes(rows) // cols
-    if rows.across or many < 2:
-        return None
-    even = power_of_two(1 + rows.total // (tiles_per_sm * device.multiprocessors))
-    return along(rows, min(many, max(2, even)), cols, inputs)
+def _short_rows(knobs: Numbers, rows: Rows) -> int:
+    """How many rows a tile has room for."""
+    return knobs.tile_bytes // wide_bytes(rows) // power_of_two(rows.n)
 
 
-def strip(rows: Rows, inputs: int, id: str) -> Tile:
-    """A tile of whole columns, which a program holds.
-
-    Raises UnsupportedProblemError where rows don't lie across memory, or no program holds them.
-    """
-    across_or_refuse(rows, id)
-    made = strip_or_none(rows, inputs)
-    if made is None:
-        raise UnsupportedProblemError(id, f"no program holds columns of {rows.n} elements")
-    return made
-
-
-def strip_or_none(rows: Rows, inputs: int) -> Tile | None:
-    """``strip``, None where there is none: a line of memory of columns, or down to a sector if they fit then."""
-    columns = rows.columns
-    if columns is None:
-        return None
-    depth, wide = power_of_two(rows.n), min(LINE_BYTES // rows.itemsize, power_of_two(columns.inner))
-    room = STRIP_BYTES // wide_bytes(rows) // inputs
-    while wide * depth > room and wide * rows.itemsize > SECTOR_BYTES:
-        wide //= 2
-    return across(rows, wide, depth, inputs) if wide * depth <= room else None
+def is_alone(device: Device, rows: Rows, x: torch.Tensor) -> bool:
+    """Whether a program is better given one row than several: of several that begin anywhere it reads elements alone,
+    and how a tile of long ones lies on threads is the compiler's choice."""
+    knobs = of(Numbers, device.index)
+    if _short_rows(knobs, rows) < 2:
+        return True
+    if rows.itemsize > 2:
+        return rows.n >= knobs.wide
+    return rows.n >= (knobs.ragged if is_ragged(rows, x) else knobs.half)
 
 
-def block(rows: Rows, bytes: int, inputs: int = 1, elements: int = HELD_BYTES) -> Tile:
-    """A tile of so many bytes as computed and so many elements at the most, for kernels that go through rows in blocks:
-    a part of one row, or of each of a line's worth of columns. inputs: how many such tiles are held at a time."""
-    room, columns = min(bytes // wide_bytes(rows), elements), rows.columns
+# --- Blocks and parts of longer rows ---------------------------------------------------------------------------------
+
+BLOCK_BYTES = 16384
+"""Of a block of a running pair: 16 float32 elements to each of 256 threads, with a maximum and a sum for each."""
+
+
+def block(rows: Rows, bytes: int, inputs: int = 1) -> Tile:
+    """A tile of so many bytes as computed, for kernels that go through rows in blocks: a part of one row, or of each of
+    a line's worth of columns. inputs: how many such tiles are held at a time."""
+    room, columns = bytes // wide_bytes(rows), rows.columns
     if columns is None:
         return along(rows, 1, min(room, power_of_two(rows.n)), inputs)
     wide = min(LINE_BYTES // rows.itemsize, power_of_two(columns.inner), room)
     return across(rows, wide, min(power_of_two(rows.n), room // wide), inputs)
-
-
-def across_or_refuse(rows: Rows, id: str) -> None:
-    """Raise UnsupportedProblemError where rows don't lie across memory."""
-    if rows.columns is None:
-        raise UnsupportedProblemError(id, "it takes columns, and the rows of this problem don't lie across memory")
 
 
 class Cut(NamedTuple):
@@ -168,20 +187,34 @@ def cut(rows: Rows, tile: Tile, device: Device) -> Cut:
     return Cut(cdiv(blocks, span), span)
 
 
+def streamed(device: Device, rows: Rows) -> str:
+    """The form of a gradient for rows that no program holds, which are read twice: by one program if they are many, by
+    several if they are few."""
+    many = block(rows, BLOCK_BYTES, 2).count(rows) >= CROWD * device.multiprocessors
+    return "online" if many else "split_two_launches"
+
+
+# --- Rows that begin anywhere in vectors -----------------------------------------------------------------------------
+
+
 def is_ragged(rows: Rows, x: torch.Tensor) -> bool:
     """Whether rows follow each other without a gap, and begin anywhere in vectors though the first begins with one."""
     return rows.ragged and not flat(x).far
 
 
-def inside_sizes(rows: Rows) -> tuple[int, int]:
-    """Of rows that are ragged: elements of a vector, and the power of two that holds a row's whole vectors."""
+def ragged(rows: Rows, tile: Tile, x: torch.Tensor, *others: torch.Tensor) -> tuple[int, Tile]:
+    """(pack, tile): elements of a vector, and what a program has of the whole vectors inside such a row; 0 and the tile
+    where rows are no such ones, of others too, or it has several."""
+    beside = all(one.is_contiguous() and one.data_ptr() % VECTOR_BYTES == 0 for one in others)
+    if tile.shape[:2] != (1, 1) or not is_ragged(rows, x) or not beside:
+        return 0, tile
     pack = VECTOR_BYTES // rows.itemsize
-    return pack, power_of_two(rows.n // pack) * pack
+    return pack, tile._replace(shape=(1, 1, min(tile.block, power_of_two(rows.n // pack) * pack)))
 
 
 def flat(tensor: torch.Tensor) -> View:
-    """A tensor that is one piece of memory, as one axis."""
-    return View(tensor, (tensor.numel(),), (1,))
+    """A tensor that is one piece of memory, along the last axis."""
+    return View(tensor, (1, 1, tensor.numel()), (0, 0, 1))
 
 
 # --- Tensors as arrays ----------------------------------------------------------------------------------------------
@@ -201,20 +234,15 @@ def seen(rows: Rows, tile: Tile, tensor: torch.Tensor, strides: Strides) -> View
     return View(tensor, (columns.outer, rows.n, columns.inner), (apart[0], strides.n, apart[1]))
 
 
-def of_x(rows: Rows) -> Strides:
-    """The strides of a problem's first tensor."""
-    return Strides(rows.x_outer, rows.x_n, rows.x_inner, rows.x_phase)
-
-
-def of_out(rows: Rows) -> Strides:
-    """The strides of a problem's output."""
-    return Strides(rows.out_outer, rows.out_n, rows.out_inner, rows.out_phase)
-
-
-def seen_all(rows: Rows, tile: Tile, tensors: Sequence[torch.Tensor], others: Sequence[Strides] = ()) -> list[View]:
-    """All of a problem's tensors. others: the strides of those between the first and the output."""
-    strides = (of_x(rows), *others, of_out(rows))
-    return [seen(rows, tile, tensor, one) for tensor, one in zip(tensors, strides, strict=True)]
+def seen_all(
+    rows: Rows, tile: Tile, tensors: Sequence[torch.Tensor], others: Sequence[Strides] = (), pack: int = 0
+) -> list[View]:
+    """All of a problem's tensors; as one row after the other where these are ragged, and pack is not 0. others: the
+    strides of those between the first and the output."""
+    x = Strides(rows.x_outer, rows.x_n, rows.x_inner, rows.x_phase)
+    strides = (x, *others, Strides(rows.out_outer, rows.out_n, rows.out_inner, rows.out_phase))
+    found = zip(tensors, strides, strict=True)
+    return [flat(tensor) if pack and tensor.ndim == 3 else seen(rows, tile, tensor, one) for tensor, one in found]
 
 
 def left(rows: Rows, tile: Tile, plan: Cut, x: torch.Tensor, dtype: torch.dtype) -> View:

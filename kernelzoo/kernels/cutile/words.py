@@ -97,61 +97,33 @@ def ends(SHAPE, AXIS):
     return (SHAPE[0], SHAPE[1]) if AXIS == 2 else (SHAPE[0], SHAPE[2])
 
 
+# --- Rows that begin anywhere in vectors, PACK elements each ---------------------------------------------------------
+#
+# Each row is a tile, of an array that has all of them one after the other along its last axis. Whole vectors inside of
+# it are an array as well, and what is left of it at its ends is read by elements.
+
+
 def inside_of(x, number, n, PACK):
-    """The whole vectors inside a row of a flat array of rows, an array: such a row begins anywhere."""
+    """The whole vectors inside such a row; all of x where rows begin with a vector, and PACK is 0."""
+    if PACK == 0:
+        return x
     first = number * n
-    return x.slice(0, (first + (PACK - 1)) // PACK * PACK, (first + n) // PACK * PACK)
+    return x.slice(2, (first + (PACK - 1)) // PACK * PACK, (first + n) // PACK * PACK)
 
 
-def block_inside(inside, block, padding, SIZE):
-    """A block of such an array as it is computed, ``padding`` past its end, after the load: see ``taken``."""
-    if block < inside.shape[0] // SIZE:
-        return whole_inside(inside, block, SIZE)
-    return masked_inside(inside, block, padding, SIZE)
-
-
-def taken_inside(inside, block, padding, SIZE, WHOLE):
-    """The same of a block that is known to be whole, or not."""
-    if WHOLE:
-        return whole_inside(inside, block, SIZE)
-    return masked_inside(inside, block, padding, SIZE)
-
-
-def whole_inside(inside, block, SIZE):
-    """``block_inside``, where the block is whole."""
-    return ct.astype(ct.load(inside, (block,), (SIZE,), check_bounds=False, allow_tma=False), wide(inside))
-
-
-def stretches_inside(inside, begin, end, SIZE):
-    """Blocks of such an array as ``stretches_of`` has those of rows."""
-    whole = max(begin, min(end, inside.shape[0] // SIZE))
-    return (True, begin, whole), (False, whole, end)
-
-
-def masked_inside(inside, block, padding, SIZE):
-    """``block_inside``, where the block is not whole."""
-    tile = ct.astype(ct.load(inside, (block,), (SIZE,), allow_tma=False), wide(inside))
-    return ct.where(ct.arange(SIZE, dtype=ct.int32) < inside.shape[0] - block * SIZE, tile, padding)
-
-
-def places_of_ends(number, n, PACK):
-    """Where in a row its first elements and its last are, as many as a vector has; and which of them are outside of
-    ``inside_of``."""
+def ends_of(x, number, n, padding, dtype, PACK):
+    """The ends of such a row, as many elements as a vector has: their places, which of these are outside of
+    ``inside_of``, and the elements there as they are computed, ``padding`` elsewhere."""
     first = number * n
-    place = ct.arange(2 * PACK, dtype=ct.int32)
+    place = ct.reshape(ct.arange(2 * PACK, dtype=ct.int32), (1, 1, 2 * PACK))
     place = ct.where(place < PACK, place, place + (n - 2 * PACK))
     before, after = (first + (PACK - 1)) // PACK * PACK - first, (first + n) // PACK * PACK - first
-    return place, (place < before) | (place >= after)
+    outside = (place < before) | (place >= after)
+    found = x.slice(2, first, first + n).get_raw_memory().load_offset(place, mask=outside, padding_value=padding)
+    return place, outside, ct.astype(found, dtype)
 
 
-def ends_of(x, number, n, padding, PACK):
-    """The ends of such a row as they are computed: their places, which of these are outside of ``inside_of``, and the
-    elements there, ``padding`` elsewhere."""
-    place, outside = places_of_ends(number, n, PACK)
-    found = memory_of(x, number, n).load_offset(place, mask=outside, padding_value=padding)
-    return place, outside, ct.astype(found, wide(x))
-
-
-def memory_of(x, number, n):
-    """A row of a flat array of rows, element by element."""
-    return x.slice(0, number * n, number * n + n).get_raw_memory()
+def store_ends(out, number, n, place, outside, ends):
+    """Elements at the places of such a row that are outside."""
+    row = out.slice(2, number * n, number * n + n).get_raw_memory()
+    row.store_offset(place, ct.astype(ends, out.dtype), mask=outside)

@@ -33,8 +33,6 @@ class Shape:
     cooperative: bool = False
     """The blocks wait for each other, so all of them must run at once."""
     grid_y: int = 1
-    kernel_says_cluster: bool = False
-    """Whether the kernel itself declares its clusters, which the launch then needn't."""
 
 
 @dataclass(frozen=True)
@@ -133,7 +131,7 @@ def _attributes(shape: Shape, device: Device) -> Any:
     found: list[tuple[int, tuple[int, ...]]] = []
     if shape.cooperative:
         found.append((_COOPERATIVE, (1,)))
-    if shape.cluster > 1 and not shape.kernel_says_cluster:
+    if shape.cluster > 1:
         found.append((_CLUSTER_DIMENSION, (shape.cluster, 1, 1)))
     if device.dependent_launches:
         # The launch may be prepared while the kernel before it ends; every kernel begins by waiting for that, so that

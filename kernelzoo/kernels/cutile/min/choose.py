@@ -4,7 +4,7 @@ import torch
 
 from kernelzoo.kernels.cutile.launch import device_of
 from kernelzoo.kernels.cutile.min import tiles
-from kernelzoo.kernels.cutile.min.tiles import column_tile, plain, row_tile
+from kernelzoo.kernels.cutile.min.tiles import block_tile, plain, row_tile
 from kernelzoo.kernels.cutile.tiles import is_ragged
 from kernelzoo.layout import rows_of
 from kernelzoo.registry import chooser
@@ -38,21 +38,15 @@ def auto(x: torch.Tensor, out: torch.Tensor) -> str:
     rows, device = rows_of(x, out), device_of(x)
     knobs = of(Knobs, device.index)
     if rows.across:
-        few = 2 * column_tile(rows, "cutile/min/columns").count(rows) < device.multiprocessors
-        return "columns_split" if few and rows.n > SHORT_COLUMNS else "columns"
+        few = 2 * block_tile(device, rows).count(rows) < device.multiprocessors
+        return "split" if few and rows.n > SHORT_COLUMNS else "rows_deferred"
     if rows.n * rows.itemsize > knobs.row_bytes and rows.total < knobs.crowd * device.multiprocessors:
-        return "split_arrival"
-    tile = row_tile(knobs, knobs.block_bytes, rows)
+        return "split"
+    tile = row_tile(device, rows, at_once=True)
     one_block = tile.shape[:2] == (1, 1) and tile.block >= rows.n and rows.itemsize == 2
     if one_block and (is_ragged(rows, x) or tile.block <= UNROLLED):
         # Reduced at once, ragged elements change places in shared memory; over a short block, a loop is unrolled far.
-        return "rows_deferred_block"
+        return "rows_deferred"
     # Of bytes a block that is reduced at once takes more registers than there are.
     many = rows.total >= knobs.deferred * device.multiprocessors and rows.itemsize > 1
-    return "rows" if tile.block >= rows.n or many else "rows_deferred_block"
-
-
-@chooser("cutile", "min", "split")
-def split(x: torch.Tensor, out: torch.Tensor) -> str:
-    """Several programs to one row, or to a strip of columns; the last to arrive joins their minima: one launch."""
-    return "columns_split" if rows_of(x, out).across else "split_arrival"
+    return "rows" if tile.block >= rows.n or many else "rows_deferred"

@@ -2,10 +2,10 @@
 
 import torch
 
-from kernelzoo.kernels.cutile import tiles
-from kernelzoo.kernels.cutile.tiles import Tile, along
+from kernelzoo.device import Device
+from kernelzoo.kernels.cutile.tiles import Tile, along, block
 from kernelzoo.layout import Rows, power_of_two
-from kernelzoo.tables import knob, numbers
+from kernelzoo.tables import knob, numbers, of
 
 TILE_ELEMENTS = 8192
 """A block of elements narrower than two bytes ends here."""
@@ -37,22 +37,23 @@ def plain(x: torch.Tensor) -> torch.Tensor:
     return x.view(torch.uint8) if x.dtype == torch.bool else x
 
 
-def row_tile(knobs: Numbers, bytes: int, rows: Rows) -> Tile:
-    """Several short rows, or a block of one row, of so many bytes."""
-    cols = power_of_two(rows.n)
+def row_tile(device: Device, rows: Rows, *, at_once: bool = False) -> Tile:
+    """Several short rows, or a block of one row, of so many bytes as are reduced at once, or stay a block."""
+    knobs, cols = of(Numbers, device.index), power_of_two(rows.n)
     many = min(knobs.tile_bytes // rows.itemsize, SHORT_ELEMENTS if rows.itemsize == 2 else TILE_ELEMENTS) // cols
     if many > 1:
         return along(rows, many, cols)
+    bytes = knobs.block_bytes if at_once else knobs.deferred_bytes
     return along(rows, 1, min(cols, bytes // rows.itemsize, TILE_ELEMENTS))
 
 
-def column_tile(rows: Rows, id: str) -> Tile:
-    """A block of columns side by side. Raises UnsupportedProblemError where rows don't lie across memory."""
-    tiles.across_or_refuse(rows, id)
-    return tiles.block(rows, 16384)
+def block_tile(device: Device, rows: Rows) -> Tile:
+    """``row_tile`` of what stays a block, or a block of columns side by side."""
+    return block(rows, 16384) if rows.across else row_tile(device, rows)
 
 
-def kinds(rows: Rows, dtype: torch.dtype, tile: Tile) -> tuple[object, ...]:
-    """IDENTITY, FLOAT, RAGGED, AXIS and SHAPE of a kernel."""
+def kinds(rows: Rows, dtype: torch.dtype, tile: Tile, pack: int) -> tuple[object, ...]:
+    """IDENTITY, FLOAT, MASKED, PACK, AXIS and SHAPE of a kernel."""
     floats = dtype.is_floating_point
-    return identity(dtype), floats, not floats and rows.n % tile.block != 0, tile.axis, tile.shape
+    masked = not floats and (pack > 0 or rows.n % tile.block != 0)
+    return identity(dtype), floats, masked, pack, tile.axis, tile.shape

@@ -2,7 +2,7 @@
 
 import cuda.tile as ct
 
-from kernelzoo.kernels.cutile.words import block_at, inside_rows
+from kernelzoo.kernels.cutile.words import block_at, ends_of, inside_rows
 
 
 def lower(a, b):
@@ -15,10 +15,16 @@ def least_of(x, AXIS):
     return ct.min(x, AXIS, keepdims=True, propagate_nan=True)
 
 
-def block_of(x, group, strip, block, IDENTITY, FLOAT, RAGGED, AXIS, SHAPE):
-    """A block of a tile's rows. Past their end it is infinity, or of integers, if RAGGED, IDENTITY."""
+def block_of(x, group, strip, block, IDENTITY, FLOAT, MASKED, AXIS, SHAPE):
+    """A block of a tile's rows. Past their end it is infinity, or of integers, if MASKED, IDENTITY."""
     padding = ct.PaddingMode.POS_INF if FLOAT else ct.PaddingMode.ZERO
     tile = ct.load(x, block_at(group, strip, block, AXIS), SHAPE, padding_mode=padding, allow_tma=False)
-    if RAGGED:
+    if MASKED:
         tile = ct.where(inside_rows(x, block, AXIS, SHAPE), tile, IDENTITY)
     return tile
+
+
+def least_end(x, number, n, IDENTITY, PACK):
+    """The minimum of what a row that begins anywhere has outside of whole vectors."""
+    _, _, ends = ends_of(x, number, n, IDENTITY, x.dtype, PACK)
+    return least_of(ends, 2)

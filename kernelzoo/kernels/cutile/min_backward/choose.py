@@ -2,26 +2,14 @@
 
 import torch
 
+from kernelzoo.kernels.cutile import tiles
 from kernelzoo.kernels.cutile.launch import device_of
-from kernelzoo.kernels.cutile.softmax.online import BLOCK_BYTES
-from kernelzoo.kernels.cutile.softmax.tiles import Numbers, short_tile
-from kernelzoo.kernels.cutile.tiles import HELD_BYTES, block, strip_or_none, wide_bytes
 from kernelzoo.layout import rows_of
 from kernelzoo.registry import chooser
-from kernelzoo.tables import of
 
 
 @chooser("cutile", "min_backward", "auto")
 def auto(x: torch.Tensor, y: torch.Tensor, grad: torch.Tensor, out: torch.Tensor) -> str:
-    """Tiles of short rows, a program per row that fits on chip; longer rows are read twice: by one program if they are
-    many, by several if they are few. Across rows, strips of columns, and the same for longer ones."""
-    rows, device = rows_of(x, out), device_of(x)
-    if rows.columns is not None:
-        if strip_or_none(rows, 1) is not None:
-            return "columns"
-    elif short_tile(of(Numbers, device.index), device, rows, 1) is not None:
-        return "multi_row_tile"
-    elif rows.n <= HELD_BYTES // wide_bytes(rows):
-        return "fused"
-    many = block(rows, BLOCK_BYTES, 2).count(rows) >= 4 * device.multiprocessors
-    return "online" if many else "split_two_launches"
+    """Rows that a program holds; longer ones are read twice, by one program if they are many, else by several."""
+    rows = rows_of(x, out)
+    return "fused" if rows.n <= tiles.longest(rows, 1) else tiles.streamed(device_of(x), rows)

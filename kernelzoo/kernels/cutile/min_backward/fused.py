@@ -1,16 +1,33 @@
-"""One program to a row, which it holds on chip: one read, one write."""
+"""A tile of whole rows to a program, which it holds on chip: one read, one write."""
 
+import cuda.tile as ct
 import torch
 
-from kernelzoo.kernels.cutile.min_backward.tile_kernel import launch_of_tiles
-from kernelzoo.kernels.cutile.tiles import row_tile
+from kernelzoo.kernels.cutile import tiles
+from kernelzoo.kernels.cutile.launch import bound, device_of
+from kernelzoo.kernels.cutile.min_backward.words import one_a_row, shares_of
+from kernelzoo.kernels.cutile.words import block_at, taken, tile_of
 from kernelzoo.launch import Launch
-from kernelzoo.layout import rows_of
+from kernelzoo.layout import rows_with
 from kernelzoo.registry import register
+
+
+@ct.kernel
+def tile_kernel(x, y, grad, out, AXIS: ct.Constant[int], SHAPE: ct.Constant[tuple]):
+    ct.grid_dependency_control_wait()
+    group, strip = tile_of(ct.bid(0), x, AXIS, SHAPE)
+    place = block_at(group, strip, 0, AXIS)
+    equal = taken(x, place, float("nan"), AXIS, SHAPE) == one_a_row(y, group, strip, AXIS, SHAPE)
+    count = ct.sum(ct.astype(equal, ct.int32), AXIS, keepdims=True)
+    each, rest = shares_of(one_a_row(grad, group, strip, AXIS, SHAPE), count, out.dtype)
+    ct.store(out, place, ct.where(equal, each, rest), allow_tma=False)
 
 
 @register("cutile", "min_backward", "fused")
 def fused(x: torch.Tensor, y: torch.Tensor, grad: torch.Tensor, out: torch.Tensor) -> Launch:
-    """One program per row, which it holds on chip."""
-    id = "cutile/min_backward/fused"
-    return launch_of_tiles(id, (x, y, grad, out), row_tile(rows_of(x, out), 1, id))
+    """Whole rows to a program, which it holds on chip: several short ones, one, or a strip of columns."""
+    id, tensors = "cutile/min_backward/fused", (x, y, grad, out)
+    rows, others = rows_with(x, out, y, grad)
+    tile = tiles.held(id, device_of(x), rows, 1)
+    views = tiles.seen_all(rows, tile, tensors, others)
+    return bound(id, tile_kernel, tensors, views, (), (tile.axis, tile.shape), tile.count(rows), tile.warps)

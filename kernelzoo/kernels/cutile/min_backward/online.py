@@ -6,7 +6,7 @@ import torch
 from kernelzoo.kernels.cutile import tiles
 from kernelzoo.kernels.cutile.launch import bound
 from kernelzoo.kernels.cutile.min_backward.words import one_a_row, shares_of
-from kernelzoo.kernels.cutile.softmax.online import BLOCK_BYTES, FIT
+from kernelzoo.kernels.cutile.softmax.online import FIT
 from kernelzoo.kernels.cutile.words import block_at, lanes_of, stretches_of, sums_of, taken_of, tile_of
 from kernelzoo.launch import Launch
 from kernelzoo.layout import rows_with
@@ -42,7 +42,7 @@ def online(x: torch.Tensor, y: torch.Tensor, grad: torch.Tensor, out: torch.Tens
     """One pass over blocks that keeps a running count in each lane, then a pass that reads again and writes."""
     tensors = (x, y, grad, out)
     rows, others = rows_with(x, out, y, grad)
-    tile = tiles.block(rows, BLOCK_BYTES, 2)
+    tile = tiles.block(rows, tiles.BLOCK_BYTES, 2)
     views, id = tiles.seen_all(rows, tile, tensors, others), "cutile/min_backward/online"
     constants = (tile.fold(rows), tile.axis, tile.shape)
     occupancy = tile.occupancy(rows, FIT)

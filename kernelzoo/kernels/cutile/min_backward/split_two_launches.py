@@ -8,7 +8,7 @@ import torch
 from kernelzoo.kernels.cutile import tiles
 from kernelzoo.kernels.cutile.launch import bound, device_of
 from kernelzoo.kernels.cutile.min_backward.words import one_a_row, shares_of
-from kernelzoo.kernels.cutile.softmax.online import BLOCK_BYTES, FIT
+from kernelzoo.kernels.cutile.softmax.online import FIT
 from kernelzoo.kernels.cutile.words import block_at, lanes_of, slim, stretches_of, sums_of, taken_of, tile_of
 from kernelzoo.launch import Launch, sequence
 from kernelzoo.layout import rows_with
@@ -61,13 +61,10 @@ def write_kernel(
 
 @register("cutile", "min_backward", "split_two_launches")
 def split_two_launches(x: torch.Tensor, y: torch.Tensor, grad: torch.Tensor, out: torch.Tensor) -> Launch:
-    """Several programs to one row, or strip of columns, leave counts in a workspace; a second launch writes.
-
-    It reads every row twice, and no program waits for another.
-    """
+    """Several programs to one row, or strip of columns, leave counts in a workspace; a second launch writes."""
     id, tensors = "cutile/min_backward/split_two_launches", (x, y, grad, out)
     rows, others = rows_with(x, out, y, grad)
-    tile = tiles.block(rows, BLOCK_BYTES, 2)
+    tile = tiles.block(rows, tiles.BLOCK_BYTES, 2)
     plan = tiles.cut(rows, tile, device_of(x))
     views = tiles.seen_all(rows, tile, tensors, others)
     counts = tiles.left(rows, tile, plan, x, torch.int64)

@@ -1,20 +1,49 @@
-"""One program to a row, which it holds on chip: one read, one write."""
+"""A tile of whole rows to a program, which it holds on chip: one read, one write.
 
+Several short rows, one row, or a strip of columns where rows lie across memory: one kernel, along another axis.
+"""
+
+import cuda.tile as ct
 import torch
 
-from kernelzoo.kernels.cutile.softmax.ragged_kernel import launch_of_ragged
-from kernelzoo.kernels.cutile.softmax.tile_kernel import launch_of_tiles
-from kernelzoo.kernels.cutile.tiles import is_ragged, row_tile
+from kernelzoo.kernels.cutile import tiles
+from kernelzoo.kernels.cutile.launch import bound, device_of
+from kernelzoo.kernels.cutile.softmax.words import exponential, inverse_of, zero_if_empty
+from kernelzoo.kernels.cutile.words import block_at, ends_of, inside_of, store_ends, taken, tile_of, wide
 from kernelzoo.launch import Launch
 from kernelzoo.layout import rows_of
 from kernelzoo.registry import register
 
 
+@ct.kernel
+def tile_kernel(x, out, n, PACK: ct.Constant[int], AXIS: ct.Constant[int], SHAPE: ct.Constant[tuple]):
+    """Along rows the tile is the power of two that holds one: past its end it is -inf."""
+    ct.grid_dependency_control_wait()
+    group, strip = tile_of(ct.bid(0), x, AXIS, SHAPE)
+    place = block_at(0 if PACK else group, strip, 0, AXIS)
+    tile = taken(inside_of(x, group, n, PACK), place, -float("inf"), AXIS, SHAPE)
+    top = ct.max(tile, AXIS, keepdims=True)
+    if PACK:
+        places, outside, ends = ends_of(x, group, n, -float("inf"), wide(x), PACK)
+        top = ct.maximum(top, ct.max(ends, AXIS, keepdims=True))
+    top = zero_if_empty(top)
+    tile = exponential(tile - top)
+    total = ct.sum(tile, AXIS, keepdims=True)
+    if PACK:
+        ends = exponential(ends - top)
+        total = total + ct.sum(ends, AXIS, keepdims=True)
+    inverse = inverse_of(total)
+    ct.store(inside_of(out, group, n, PACK), place, ct.astype(tile * inverse, out.dtype), allow_tma=False)
+    if PACK:
+        store_ends(out, group, n, places, outside, ends * inverse)
+
+
 @register("cutile", "softmax", "fused")
 def fused(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """One program per row, which it holds on chip."""
-    id, rows = "cutile/softmax/fused", rows_of(x, out)
-    tile = row_tile(rows, 1, id)
-    if is_ragged(rows, x):
-        return launch_of_ragged(id, x, out, rows, tile.warps)
-    return launch_of_tiles(id, x, out, rows, tile)
+    """Whole rows to a program, which it holds on chip: several short ones, one, or a strip of columns."""
+    id, rows, device = "cutile/softmax/fused", rows_of(x, out), device_of(x)
+    alone = tiles.is_alone(device, rows, x)
+    tile = tiles.held(id, device, rows, 1, alone)
+    pack, tile = tiles.ragged(rows, tile, x) if alone else (0, tile)
+    views, constants = tiles.seen_all(rows, tile, (x, out), pack=pack), (pack, tile.axis, tile.shape)
+    return bound(id, tile_kernel, (x, out), views, (rows.n,), constants, tile.count(rows), tile.warps)

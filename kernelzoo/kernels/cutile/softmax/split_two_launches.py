@@ -7,10 +7,20 @@ import torch
 
 from kernelzoo.kernels.cutile import tiles
 from kernelzoo.kernels.cutile.launch import bound, device_of
-from kernelzoo.kernels.cutile.softmax.online import BLOCK_BYTES, FIT
-from kernelzoo.kernels.cutile.softmax.ragged_parts_kernel import launch_ragged_in_parts
+from kernelzoo.kernels.cutile.softmax.online import FIT
 from kernelzoo.kernels.cutile.softmax.words import exponential, inverse_of, lowest, taken_in
-from kernelzoo.kernels.cutile.words import block_at, lanes_of, slim, stretches_of, taken_of, tile_of, wide
+from kernelzoo.kernels.cutile.words import (
+    block_at,
+    ends_of,
+    inside_of,
+    lanes_of,
+    slim,
+    store_ends,
+    stretches_of,
+    taken_of,
+    tile_of,
+    wide,
+)
 from kernelzoo.launch import Launch, sequence
 from kernelzoo.layout import rows_of
 from kernelzoo.registry import register
@@ -18,32 +28,41 @@ from kernelzoo.registry import register
 
 @ct.kernel
 def leave_kernel(
-    x, tops, totals, parts, span, FOLD: ct.Constant[int], AXIS: ct.Constant[int], SHAPE: ct.Constant[tuple]
-):
-    """A program has span blocks of a tile's rows, of which it leaves one pair to each row."""
+    x, tops, totals, n, parts, span,
+    PACK: ct.Constant[int], FOLD: ct.Constant[int], AXIS: ct.Constant[int], SHAPE: ct.Constant[tuple],
+):  # fmt: skip
+    """A program has span blocks of a tile's rows, of which it leaves one pair to each row; the first has ends too."""
     ct.grid_dependency_control_wait()
     group, strip = tile_of(ct.bid(0) // parts, x, AXIS, SHAPE)
     part = ct.bid(0) % parts
+    inside, first_group = inside_of(x, group, n, PACK), 0 if PACK else group
     top = lowest(x, lanes_of(SHAPE, AXIS, FOLD))
     total = ct.zeros(lanes_of(SHAPE, AXIS, FOLD), wide(x))
-    end = min(part * span + span, ct.num_tiles(x, AXIS, SHAPE))
-    stretches = stretches_of(x, strip, part * span, end, AXIS, SHAPE)
+    end = min(part * span + span, ct.num_tiles(inside, AXIS, SHAPE))
+    stretches = stretches_of(inside, strip, part * span, end, AXIS, SHAPE)
     for WHOLE, first, last in ct.static_iter(stretches):
         for i in range(first, last):
             # Backwards, as the blocks that are read last are likeliest to be in L2 still when the others write.
-            place = block_at(group, strip, first + last - 1 - i, AXIS)
-            block = taken_of(x, place, -float("inf"), AXIS, SHAPE, WHOLE)
+            place = block_at(first_group, strip, first + last - 1 - i, AXIS)
+            block = taken_of(inside, place, -float("inf"), AXIS, SHAPE, WHOLE)
             top, total = taken_in(top, total, block, AXIS, FOLD)
     row_top = ct.max(top, AXIS, keepdims=True)
     row_total = ct.sum(total * exponential(top - row_top), AXIS, keepdims=True)
+    if PACK:  # noqa: SIM102  # known as it is compiled
+        if part == 0:
+            _, _, ends = ends_of(x, group, n, -float("inf"), wide(x), PACK)
+            higher = ct.maximum(row_top, ct.max(ends, AXIS, keepdims=True))
+            of_ends = ct.sum(exponential(ends - higher), AXIS, keepdims=True)
+            row_total = row_total * exponential(row_top - higher) + of_ends
+            row_top = higher
     ct.store(tops, block_at(group, strip, part, AXIS), row_top, allow_tma=False)
     ct.store(totals, block_at(group, strip, part, AXIS), row_total, allow_tma=False)
 
 
 @ct.kernel
 def write_kernel(
-    x, out, tops, totals, parts, span,
-    PARTS: ct.Constant[int], AXIS: ct.Constant[int], SHAPE: ct.Constant[tuple],
+    x, out, tops, totals, n, parts, span,
+    PARTS: ct.Constant[int], PACK: ct.Constant[int], AXIS: ct.Constant[int], SHAPE: ct.Constant[tuple],
 ):  # fmt: skip
     """Every program merges all pairs of its rows in the same order, so that all agree to the bit. PARTS is the power of
     two that holds them."""
@@ -56,31 +75,32 @@ def write_kernel(
     every_total = ct.load(totals, place, pairs, padding_mode=ct.PaddingMode.ZERO, allow_tma=False)
     top = ct.max(every_top, AXIS, keepdims=True)
     inverse = inverse_of(ct.sum(every_total * exponential(every_top - top), AXIS, keepdims=True))
-    end = min(part * span + span, ct.num_tiles(x, AXIS, SHAPE))
-    stretches = stretches_of(x, strip, part * span, end, AXIS, SHAPE)
+    inside, target, first_group = inside_of(x, group, n, PACK), inside_of(out, group, n, PACK), 0 if PACK else group
+    end = min(part * span + span, ct.num_tiles(inside, AXIS, SHAPE))
+    stretches = stretches_of(inside, strip, part * span, end, AXIS, SHAPE)
     for WHOLE, first, last in ct.static_iter(stretches):
         for i in range(first, last):
             # The index is the loop's own: see online.
-            place = block_at(group, strip, i, AXIS)
-            result = exponential(taken_of(x, place, -float("inf"), AXIS, SHAPE, WHOLE) - top) * inverse
-            ct.store(out, place, ct.astype(result, out.dtype), check_bounds=not WHOLE, allow_tma=False)
+            place = block_at(first_group, strip, i, AXIS)
+            result = exponential(taken_of(inside, place, -float("inf"), AXIS, SHAPE, WHOLE) - top) * inverse
+            ct.store(target, place, ct.astype(result, out.dtype), check_bounds=not WHOLE, allow_tma=False)
+    if PACK:  # noqa: SIM102  # known as it is compiled
+        if part == 0:
+            places, outside, ends = ends_of(x, group, n, -float("inf"), wide(x), PACK)
+            store_ends(out, group, n, places, outside, exponential(ends - top) * inverse)
 
 
 @register("cutile", "softmax", "split_two_launches")
 def split_two_launches(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """Several programs to one row, or strip of columns, leave (max, sum) pairs; a second launch merges them and writes.
-
-    It reads every row twice, and no program waits for another.
-    """
+    """Several programs to one row, or strip of columns, leave pairs (max, sum); a second launch merges and writes."""
     id, rows = "cutile/softmax/split_two_launches", rows_of(x, out)
-    tile = tiles.block(rows, BLOCK_BYTES, 2)
+    tile = tiles.block(rows, tiles.BLOCK_BYTES, 2)
     plan = tiles.cut(rows, tile, device_of(x))
-    if tile.shape[:2] == (1, 1) and tiles.is_ragged(rows, x):
-        return launch_ragged_in_parts(id, x, out, rows, tile, plan)
-    source, target = tiles.seen_all(rows, tile, (x, out))
+    pack, tile = tiles.ragged(rows, tile, x)
+    source, target = tiles.seen_all(rows, tile, (x, out), pack=pack)
     pairs = [tiles.left(rows, tile, plan, x, tiles.wide_dtype(x.dtype)) for _ in range(2)]
-    constants, programs = (tile.axis, tile.shape), tile.count(rows) * plan.parts
-    of_all = partial(bound, id, warps=tile.warps, programs=programs, occupancy=tile.occupancy(rows, FIT))
-    leave = of_all(leave_kernel, (x, out), (source, *pairs), plan, (tile.fold(rows), *constants))
-    write = of_all(write_kernel, (x, out), (source, target, *pairs), plan, (plan.merged, *constants))
+    numbers, constants, programs = (rows.n, *plan), (tile.axis, tile.shape), tile.count(rows) * plan.parts
+    of_all = partial(bound, id, warps=tile.warps, programs=programs, occupancy=tile.occupancy(rows, FIT, pack > 0))
+    leave = of_all(leave_kernel, (x, out), (source, *pairs), numbers, (pack, tile.fold(rows), *constants))
+    write = of_all(write_kernel, (x, out), (source, target, *pairs), numbers, (plan.merged, pack, *constants))
     return sequence(leave, write)

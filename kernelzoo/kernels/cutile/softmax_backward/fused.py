@@ -1,20 +1,61 @@
-"""One program to a row, which it holds on chip: one read, one write."""
+"""A tile of whole rows of both inputs to a program, which it holds on chip: each is read once, and the result written.
 
+Past a row's end both inputs are 0, and so add nothing.
+"""
+
+import cuda.tile as ct
 import torch
 
-from kernelzoo.kernels.cutile.softmax_backward.ragged_kernel import are_ragged, launch_of_ragged
-from kernelzoo.kernels.cutile.softmax_backward.tile_kernel import launch_of_tiles
-from kernelzoo.kernels.cutile.tiles import row_tile
+from kernelzoo.kernels.cutile import tiles
+from kernelzoo.kernels.cutile.launch import bound, device_of
+from kernelzoo.kernels.cutile.words import (
+    block_at,
+    ends_of,
+    inside_of,
+    is_whole,
+    store_ends,
+    taken_masked,
+    taken_whole,
+    tile_of,
+    wide,
+)
 from kernelzoo.launch import Launch
-from kernelzoo.layout import rows_of
+from kernelzoo.layout import rows_with
 from kernelzoo.registry import register
+
+
+def both(grad, y, place, AXIS, SHAPE):
+    """A tile of each input as it is computed, 0 past the ends of rows: all of both is asked for before either is used,
+    see ``taken``."""
+    if is_whole(grad, place, SHAPE):
+        return taken_whole(grad, place, SHAPE), taken_whole(y, place, SHAPE)
+    return taken_masked(grad, place, 0.0, AXIS, SHAPE), taken_masked(y, place, 0.0, AXIS, SHAPE)
+
+
+@ct.kernel
+def tile_kernel(grad, y, out, n, PACK: ct.Constant[int], AXIS: ct.Constant[int], SHAPE: ct.Constant[tuple]):
+    ct.grid_dependency_control_wait()
+    group, strip = tile_of(ct.bid(0), grad, AXIS, SHAPE)
+    place = block_at(0 if PACK else group, strip, 0, AXIS)
+    grads, weights = both(inside_of(grad, group, n, PACK), inside_of(y, group, n, PACK), place, AXIS, SHAPE)
+    total = ct.sum(grads * weights, AXIS, keepdims=True)
+    if PACK:
+        _, _, grad_ends = ends_of(grad, group, n, 0.0, wide(grad), PACK)
+        places, outside, y_ends = ends_of(y, group, n, 0.0, wide(grad), PACK)
+        total = total + ct.sum(grad_ends * y_ends, AXIS, keepdims=True)
+    result = ct.astype(weights * (grads - total), out.dtype)
+    ct.store(inside_of(out, group, n, PACK), place, result, allow_tma=False)
+    if PACK:
+        store_ends(out, group, n, places, outside, y_ends * (grad_ends - total))
 
 
 @register("cutile", "softmax_backward", "fused")
 def fused(grad: torch.Tensor, y: torch.Tensor, out: torch.Tensor) -> Launch:
-    """One program per row of both inputs, which it holds on chip."""
-    id, rows = "cutile/softmax_backward/fused", rows_of(grad, out)
-    tile = row_tile(rows, 2, id)
-    if are_ragged(rows, grad, y):
-        return launch_of_ragged(id, (grad, y, out), rows, tile.warps)
-    return launch_of_tiles(id, (grad, y, out), tile)
+    """Whole rows of both inputs to a program, which it holds: several short ones, one, or a strip of columns."""
+    id, tensors, device = "cutile/softmax_backward/fused", (grad, y, out), device_of(grad)
+    rows, others = rows_with(grad, out, y)
+    alone = tiles.is_alone(device, rows, grad)
+    tile = tiles.held(id, device, rows, 2, alone)
+    pack, tile = tiles.ragged(rows, tile, grad, y) if alone else (0, tile)
+    views, constants = tiles.seen_all(rows, tile, tensors, others, pack), (pack, tile.axis, tile.shape)
+    return bound(id, tile_kernel, tensors, views, (rows.n,), constants, tile.count(rows), tile.warps)

@@ -5,7 +5,6 @@ import torch
 
 from kernelzoo.kernels.cutile import tiles
 from kernelzoo.kernels.cutile.launch import bound
-from kernelzoo.kernels.cutile.softmax.online import BLOCK_BYTES
 from kernelzoo.kernels.cutile.words import block_at, lanes_of, stretches_of, sums_of, taken_of, tile_of, wide
 from kernelzoo.launch import Launch
 from kernelzoo.layout import rows_with
@@ -44,7 +43,7 @@ def online(grad: torch.Tensor, y: torch.Tensor, out: torch.Tensor) -> Launch:
     """One pass over blocks that keeps a running sum in each lane, then a pass that reads again and writes."""
     tensors = (grad, y, out)
     rows, others = rows_with(grad, out, y)
-    tile = tiles.block(rows, BLOCK_BYTES, 2)
+    tile = tiles.block(rows, tiles.BLOCK_BYTES, 2)
     views, id = tiles.seen_all(rows, tile, tensors, others), "cutile/softmax_backward/online"
     constants = (tile.fold(rows), tile.axis, tile.shape)
     occupancy = tile.occupancy(rows, FIT)

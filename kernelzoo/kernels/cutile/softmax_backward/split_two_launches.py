@@ -7,7 +7,6 @@ import torch
 
 from kernelzoo.kernels.cutile import tiles
 from kernelzoo.kernels.cutile.launch import bound, device_of
-from kernelzoo.kernels.cutile.softmax.online import BLOCK_BYTES
 from kernelzoo.kernels.cutile.softmax_backward.online import FIT
 from kernelzoo.kernels.cutile.words import (
     block_at,
@@ -70,13 +69,10 @@ def write_kernel(
 
 @register("cutile", "softmax_backward", "split_two_launches")
 def split_two_launches(grad: torch.Tensor, y: torch.Tensor, out: torch.Tensor) -> Launch:
-    """Several programs to one row, or strip of columns, leave sums in a workspace; a second launch writes.
-
-    It reads every row twice, and no program waits for another.
-    """
+    """Several programs to one row, or strip of columns, leave sums in a workspace; a second launch writes."""
     id, tensors = "cutile/softmax_backward/split_two_launches", (grad, y, out)
     rows, others = rows_with(grad, out, y)
-    tile = tiles.block(rows, BLOCK_BYTES, 2)
+    tile = tiles.block(rows, tiles.BLOCK_BYTES, 2)
     plan = tiles.cut(rows, tile, device_of(grad))
     views = tiles.seen_all(rows, tile, tensors, others)
     sums = tiles.left(rows, tile, plan, grad, tiles.wide_dtype(grad.dtype))

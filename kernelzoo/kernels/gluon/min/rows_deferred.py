@@ -45,8 +45,7 @@ def rows_deferred_kernel(
 
 @register("gluon", "min", "rows_deferred")
 def rows_deferred(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """Parallel over rows, or strips of columns; the running minimum stays a tile, reduced across lanes once, at the
-    end."""
+    """Parallel over rows, or strips of columns; the running minimum stays a tile, reduced once, at the end."""
     x, out = plain(x), plain(out)
     rows = rows_of(x, out)
     tile = block_tile(device_of(x), rows)

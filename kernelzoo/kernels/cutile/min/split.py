@@ -1,0 +1,61 @@
+"""Several programs take a row, or a strip of columns, in parts; the last to arrive joins their minima: one launch."""
+
+import cuda.tile as ct
+import torch
+
+from kernelzoo.kernels.cutile import tiles
+from kernelzoo.kernels.cutile.launch import View, bound, device_of
+from kernelzoo.kernels.cutile.min.tiles import block_tile, kinds, plain
+from kernelzoo.kernels.cutile.min.words import block_of, least_end, least_of, lower
+from kernelzoo.kernels.cutile.words import block_at, ends, inside_of, slim, tile_of
+from kernelzoo.launch import Launch
+from kernelzoo.layout import rows_of
+from kernelzoo.registry import register
+
+
+@ct.kernel
+def split_kernel(
+    x, out, partials, arrivals, n, parts, span, PARTS: ct.Constant[int], PARTS_MASKED: ct.Constant[bool],
+    IDENTITY: ct.Constant, FLOAT: ct.Constant[bool], MASKED: ct.Constant[bool],
+    PACK: ct.Constant[int], AXIS: ct.Constant[int], SHAPE: ct.Constant[tuple],
+):  # fmt: skip
+    """A program has span blocks of a tile's rows. PARTS is the power of two that holds the minima of all."""
+    ct.grid_dependency_control_wait()
+    number = ct.bid(0) // parts
+    part = ct.bid(0) % parts
+    group, strip = tile_of(number, x, AXIS, SHAPE)
+    inside, first = inside_of(x, group, n, PACK), 0 if PACK else group
+    running = ct.full(SHAPE, IDENTITY, x.dtype)
+    for i in range(part * span, min(part * span + span, ct.num_tiles(inside, AXIS, SHAPE))):
+        running = lower(running, block_of(inside, first, strip, i, IDENTITY, FLOAT, MASKED, AXIS, SHAPE))
+    least = least_of(running, AXIS)
+    if PACK:  # noqa: SIM102  # known as it is compiled
+        if part == 0:
+            least = lower(least, least_end(x, group, n, IDENTITY, PACK))
+    ct.store(partials, block_at(group, strip, part, AXIS), least, allow_tma=False)
+    # The arrival's release hands this program's minima to the device, and the last program to arrive acquires those of
+    # all others.
+    order, scope = ct.MemoryOrder.ACQ_REL, ct.MemoryScope.DEVICE
+    if ct.atomic_add(arrivals, number, 1, memory_order=order, memory_scope=scope) == parts - 1:
+        every = slim(SHAPE, AXIS, PARTS)
+        found = block_of(partials, group, strip, 0, IDENTITY, FLOAT, PARTS_MASKED, AXIS, every)
+        ct.store(out, (group, strip), ct.reshape(least_of(found, AXIS), ends(SHAPE, AXIS)), allow_tma=False)
+        ct.scatter(arrivals, number, 0)  # for the next launch
+
+
+@register("cutile", "min", "split")
+def split(x: torch.Tensor, out: torch.Tensor) -> Launch:
+    """Several programs to one row, or strip of columns; the last to arrive reduces what they leave: one launch.
+
+    The launch leaves its counts of arrivals at zero, and so may be repeated.
+    """
+    id, x, out = "cutile/min/split", plain(x), plain(out)
+    rows, device = rows_of(x, out), device_of(x)
+    tile = block_tile(device, rows)
+    plan, count = tiles.cut(rows, tile, device), tile.count(rows)
+    pack, tile = tiles.ragged(rows, tile, x)
+    partials, arrivals = tiles.left(rows, tile, plan, x, x.dtype), x.new_zeros(count, dtype=torch.int32)
+    views = (*tiles.seen_all(rows, tile, (x, out), pack=pack), partials, View(arrivals, (count,), (1,)))
+    masked = not x.dtype.is_floating_point and plan.parts != plan.merged
+    constants = (plan.merged, masked, *kinds(rows, x.dtype, tile, pack))
+    return bound(id, split_kernel, (x, out), views, (rows.n, *plan), constants, count * plan.parts, tile.warps)
