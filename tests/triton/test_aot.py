@@ -290,9 +290,13 @@ def test_a_thread_has_a_short_row_across_memory(dtype: Any) -> None:
     assert programs(MIN, "auto", (49, 176640), 0, dtype, "sm_90")[0].name == "columns_kernel"
 
 
-@pytest.mark.parametrize(("op", "odd", "whole"), [(SOFTMAX, 17, 20), (MIN, 7, 4)], ids=["softmax", "min"])
-def test_lanes_are_for_short_rows_that_are_no_whole_vectors(op: operations.Operation, odd: int, whole: int) -> None:
-    shapes = ((2000003, odd), (64, odd), (2000003, whole), (64, 65))
+@pytest.mark.parametrize(
+    ("op", "odd", "whole", "long"), [(SOFTMAX, 17, 20, 129), (MIN, 7, 4, 65)], ids=["softmax", "min"]
+)
+def test_lanes_are_for_short_rows_that_are_no_whole_vectors(
+    op: operations.Operation, odd: int, whole: int, long: int
+) -> None:
+    shapes = ((2000003, odd), (64, odd), (2000003, whole), (64, long))
     taken = ["lanes_kernel" in programs(op, "auto", shape, 1, torch.float32, "sm_90")[0].name for shape in shapes]
     assert taken == [True, True, False, False]
 

@@ -43,23 +43,28 @@ def fused_kernel(
     if SINGLE:  # a zero of which the compiler knows no divisor: a thread has all of a row, and no vector of neighbours
         x_n += tl.program_id(1)
         out_n += tl.program_id(1)
-    row = (tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS))[:, None]
+    row, cols = tl.program_id(0).to(tl.int64), tl.arange(0, COLS)
+    AXIS: tl.constexpr = 0 if ROWS == 1 else 1
+    if ROWS > 1:
+        row = (row * ROWS + tl.arange(0, ROWS))[:, None]
+        cols = cols[None, :]
     in_rows = row < rows
     x_start = row_start(row, inner, x_outer, x_inner, MULTIPLE)
     out_start = row_start(row, inner, out_outer, out_inner, MULTIPLE)
     least = tl.load(y + row_start(row, inner, y_outer, y_inner, 1), in_rows, other=0).to(WIDE)
     slope = tl.load(grad + row_start(row, inner, grad_outer, grad_inner, 1), in_rows, other=0).to(WIDE)
-    cols = tl.arange(0, COLS)[None, :]
     if EDGES:
         before, inside = whole_vectors(x_start, n, EDGES)
         before, inside = before.to(tl.int32), inside.to(tl.int32)
         mask = in_rows & (cols < inside)
-        edge, known = edge_columns(tl.arange(0, 2 * EDGES)[None, :], before, inside, n, EDGES)
+        lane = tl.arange(0, 2 * EDGES)
+        edge, known = edge_columns(lane[None, :] if AXIS == 1 else lane, before, inside, n, EDGES)
         known = known & in_rows
         edges_equal = tl.load(x + (x_start + edge), known, other=float("nan")).to(WIDE) == least
         here = (x_start + EDGES - 1) // EDGES * EDGES + cols
         equal = tl.load(x + here, mask, other=float("nan"), eviction_policy=READ).to(WIDE) == least
-        count = tl.sum(equal.to(tl.int32), 1, keep_dims=True) + tl.sum(edges_equal.to(tl.int32), 1, keep_dims=True)
+        count = tl.sum(equal.to(tl.int32), AXIS, keep_dims=True)
+        count += tl.sum(edges_equal.to(tl.int32), AXIS, keep_dims=True)
         each, rest = shares_of(slope, count, DTYPE)
         here = (out_start + EDGES - 1) // EDGES * EDGES + cols
         tl.store(out + here, tl.where(equal, each, rest), mask)
@@ -69,7 +74,7 @@ def fused_kernel(
         here = cols.to(tl.int64)
         tile = tl.load(x + (x_start + here * x_n), mask, other=float("nan"), eviction_policy=READ)
         equal = tile.to(WIDE) == least
-        each, rest = shares_of(slope, tl.sum(equal.to(tl.int32), 1, keep_dims=True), DTYPE)
+        each, rest = shares_of(slope, tl.sum(equal.to(tl.int32), AXIS, keep_dims=True), DTYPE)
         tl.store(out + (out_start + here * out_n), tl.where(equal, each, rest), mask)
 
 
@@ -93,13 +98,11 @@ def fused(x: torch.Tensor, y: torch.Tensor, grad: torch.Tensor, out: torch.Tenso
         return launch_of_columns(ID, tensors, strip, WRITE)
     numbers = of(tiles.Numbers, device.index)
     tile = tiles.row_tile(numbers, device, rows, edges)
+    side, columns = tile or (1, row.row_columns(rows, edges, ID))
     if tile is None:
-        side, columns = 1, row.row_columns(rows, edges, ID)
         warps = warps_of(rows, device, edges)
     else:
-        side, columns = tile
         warps = tiles.tile_warps(numbers, device, rows, side * columns) if rows.across else 1
     place = (*row_arguments(rows), *one_a_row(others))
-    single = tile is not None and tiles.single(rows)
-    args = (*tensors, *place, wide_type(x.dtype), edges, side, columns, single)
+    args = (*tensors, *place, wide_type(x.dtype), edges, side, columns, tiles.single(rows))
     return bound(ID, x, fused_kernel, cdiv(rows.total, side), args, warps, tensors=4)

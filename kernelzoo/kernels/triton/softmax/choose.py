@@ -74,8 +74,7 @@ def multi_row(x: torch.Tensor, out: torch.Tensor) -> str:
 
 
 def _multi_row(knobs: Knobs, device: Device, rows: Rows) -> str:
-    strips = _strips(rows.columns, device)
-    if strips is not None and strips.elements >= rows.n:
+    if (strips := _strips(rows.columns, device)) and strips.elements >= rows.n:
         return "columns"
     if multi_row_lanes.pays(rows):
         return "multi_row_lanes"
@@ -83,8 +82,7 @@ def _multi_row(knobs: Knobs, device: Device, rows: Rows) -> str:
 
 
 def _long_columns(knobs: Knobs, device: Device, rows: Rows, columns: Columns) -> str:
-    strips = _strips(columns, device)
-    if strips is not None:
+    if strips := _strips(columns, device):
         return "columns" if strips.elements >= rows.n else "split"
     side, *_ = online.column_tile(device, rows)
     many = rows.total >= knobs.online_percent / 100 * device.multiprocessors * side

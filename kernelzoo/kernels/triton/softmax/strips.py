@@ -10,9 +10,6 @@ MANY_STRIP_PARTS = 64
 """Programs to a strip of columns above which it is made narrower: each awaits a pair of all columns from all others. Of
 more than twice as many, columns are read twice."""
 
-LONG_REGISTERS = 168
-"""Of each of 128 threads, of which three programs share an SM: parts of columns, but for an H200."""
-
 
 class Strips(NamedTuple):
     """A program that holds a strip of columns: how many, up to how many elements of each, its threads, how many such
@@ -52,7 +49,7 @@ def strips_of(columns: Columns, device: Device) -> Strips | None:
     # What suffices there spills a few registers on other architectures, which get more: 0 are as many as it takes.
     registers = 128
     if device.arch not in ("", "sm_90"):
-        threads, programs, registers = 128, 3, 0 if whole <= 1024 else LONG_REGISTERS
+        threads, programs, registers = 128, 3, 0 if whole <= 1024 else 168
         elements = whole if whole <= 1024 else elements // 2
     wide = 64 * each * threads // elements
     if whole > 1024 and cdiv(n, elements) > MANY_STRIP_PARTS:

@@ -44,17 +44,21 @@ def fused_kernel(
         grad_n += tl.program_id(1)
         y_n += tl.program_id(1)
         out_n += tl.program_id(1)
-    row = (tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS))[:, None]
+    row, cols = tl.program_id(0).to(tl.int64), tl.arange(0, COLS)
+    AXIS: tl.constexpr = 0 if ROWS == 1 else 1
+    if ROWS > 1:
+        row = (row * ROWS + tl.arange(0, ROWS))[:, None]
+        cols = cols[None, :]
     in_rows = row < rows
     grad_start = row_start(row, inner, grad_outer, grad_inner, MULTIPLE)
     y_start = row_start(row, inner, y_outer, y_inner, MULTIPLE)
     out_start = row_start(row, inner, out_outer, out_inner, MULTIPLE)
-    cols = tl.arange(0, COLS)[None, :]
     if EDGES:
         before, inside = whole_vectors(grad_start, n, EDGES)
         before, inside = before.to(tl.int32), inside.to(tl.int32)
         mask = in_rows & (cols < inside)
-        edge, known = edge_columns(tl.arange(0, 2 * EDGES)[None, :], before, inside, n, EDGES)
+        lane = tl.arange(0, 2 * EDGES)
+        edge, known = edge_columns(lane[None, :] if AXIS == 1 else lane, before, inside, n, EDGES)
         known = known & in_rows
         grad_edges = tl.load(grad + (grad_start + edge), known, other=0).to(WIDE)
         y_edges = tl.load(y + (y_start + edge), known, other=0).to(WIDE)
@@ -62,7 +66,7 @@ def fused_kernel(
         grad_tile = tl.load(grad + here, mask, other=0, eviction_policy=READ).to(WIDE)
         here = (y_start + EDGES - 1) // EDGES * EDGES + cols
         y_tile = tl.load(y + here, mask, other=0, eviction_policy=READ).to(WIDE)
-        total = tl.sum(grad_tile * y_tile, 1, keep_dims=True) + tl.sum(grad_edges * y_edges, 1, keep_dims=True)
+        total = tl.sum(grad_tile * y_tile, AXIS, keep_dims=True) + tl.sum(grad_edges * y_edges, AXIS, keep_dims=True)
         here = (out_start + EDGES - 1) // EDGES * EDGES + cols
         tl.store(out + here, (y_tile * (grad_tile - total)).to(DTYPE), mask)
         tl.store(out + (out_start + edge), (y_edges * (grad_edges - total)).to(DTYPE), known)
@@ -71,7 +75,7 @@ def fused_kernel(
         here = cols.to(tl.int64)
         grad_tile = tl.load(grad + (grad_start + here * grad_n), mask, other=0, eviction_policy=READ).to(WIDE)
         y_tile = tl.load(y + (y_start + here * y_n), mask, other=0, eviction_policy=READ).to(WIDE)
-        result = y_tile * (grad_tile - tl.sum(grad_tile * y_tile, 1, keep_dims=True))
+        result = y_tile * (grad_tile - tl.sum(grad_tile * y_tile, AXIS, keep_dims=True))
         tl.store(out + (out_start + here * out_n), result.to(DTYPE), mask)
 
 
@@ -108,6 +112,5 @@ def fused(grad: torch.Tensor, y: torch.Tensor, out: torch.Tensor) -> Launch:
     else:
         words = f"a row of both inputs must fit on chip, {capacity(rows)} of {rows.dtype} each; got {rows.n}"
         raise UnsupportedProblemError(ID, words)
-    single = tile is not None and tiles.single(rows)
-    args = (*tensors, *row_arguments(rows, weights), wide_type(grad.dtype), edges, side, columns, single)
+    args = (*tensors, *row_arguments(rows, weights), wide_type(grad.dtype), edges, side, columns, tiles.single(rows))
     return bound(ID, grad, fused_kernel, cdiv(rows.total, side), args, warps, tensors=3)
