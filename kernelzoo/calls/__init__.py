@@ -1,1 +1,1 @@
-"""One call of a backend: its methods, the launches that it keeps, and what torch sees of it."""
+"""The path of one call: a backend's methods, its cached launches, and what torch sees of the call."""

@@ -1,9 +1,8 @@
-"""Arrays of other libraries than torch, in and out: of NumPy, CuPy, Numba and JAX, and of any that follows DLPack or
-``__cuda_array_interface__``.
+"""Arrays of NumPy, CuPy, Numba, JAX, and any library with DLPack or ``__cuda_array_interface__``.
 
-A kernel reads the array's own memory, which may be read-only, on the stream on which its library works. Only what no
-tensor can be is copied first: negative strides, the other byte order, unaligned elements. The result is an array of
-that library. Torch follows no call on them: they have no gradient.
+A kernel reads the array's own memory, which may be read-only, on the stream of its library. Negative strides, the other
+byte order and unaligned elements are copied first, since no tensor holds them. The result is an array of the same
+library. Torch does not follow these calls, so they have no gradient.
 """
 
 from __future__ import annotations
@@ -23,24 +22,24 @@ from kernelzoo.torch_private import current_stream
 
 
 class Library:
-    """How arrays of one library become tensors, and tensors become its arrays. This one is for those that follow the
-    standard of array APIs, as JAX does, or DLPack alone; what such a library can't hold comes back as a tensor."""
+    """Converts arrays of one library to tensors and back. This one is for array-API libraries such as JAX, and for
+    DLPack alone. A result that the library can't hold comes back as a tensor."""
 
     def tensor(self, x: Any) -> torch.Tensor:
-        """The same memory as a tensor, ready on the stream that is current."""
+        """The same memory as a tensor, ready on the current stream."""
         return from_dlpack(x)
 
     def copied(self, x: Any) -> torch.Tensor | None:
-        """A copy, where no tensor can lie as the array does; else None."""
+        """A copy of an array whose layout no tensor has; else None."""
         if _steps_back(x) and self.device(x) != "cpu":
             raise ValueError("it has a negative stride; pass a contiguous copy")
         if self.device(x) != "cpu":
             return None
         import numpy
 
-        try:  # the process ends where torch's own reader meets a negative stride
+        try:  # torch's own reader ends the process at a negative stride
             read = numpy.from_dlpack(x)
-        except Exception:  # what NumPy has no name for, bfloat16 say
+        except Exception:  # a dtype without a name in NumPy, such as bfloat16
             return None
         return NumPy().copied(read)
 
@@ -50,27 +49,27 @@ class Library:
         return tensor if namespace is None else namespace().from_dlpack(tensor)
 
     def device(self, x: Any) -> str:
-        """The type of device that it is on, in torch's words."""
+        """The array's device type, as torch names it."""
         kind, _ = x.__dlpack_device__()
         return {1: "cpu", 2: "cuda", 10: "cuda", 13: "cuda"}.get(int(kind), f"DLPack's device {int(kind)}")
 
     def stream(self, x: Any) -> int | None:
-        """The stream to work on; None: the one that is current in torch, for which DLPack makes it ready."""
+        """The stream to work on. None is torch's current one, for which DLPack makes the array ready."""
         return None
 
     def writable(self, x: Any) -> bool:
-        """Whether it may be written into."""
+        """Whether the array may be written."""
         module = type(x).__module__.partition(".")[0]
         return module not in ("jax", "jaxlib")
 
 
 class NumPy(Library):
-    """On the host. bfloat16 is that of ml_dtypes, which torch does not know by name."""
+    """NumPy arrays, on the host. Their bfloat16 is that of ml_dtypes, whose name torch does not know."""
 
     def tensor(self, x: Any) -> torch.Tensor:
         if x.dtype.name == "bfloat16":
             return self.tensor(x.view("int16")).view(torch.bfloat16)
-        if not x.flags.writeable:  # of which torch would warn
+        if not x.flags.writeable:  # torch would warn of it
             import numpy
 
             x = numpy.asarray(_Writable(x, "__array_interface__"))
@@ -119,7 +118,7 @@ class CuPy(Library):
 
 
 class Interface(Library):
-    """``__cuda_array_interface__``, of Numba's device arrays and others that have no DLPack."""
+    """Arrays with ``__cuda_array_interface__`` and no DLPack, such as Numba's device arrays."""
 
     def tensor(self, x: Any) -> torch.Tensor:
         return torch.as_tensor(_Writable(x))
@@ -149,7 +148,7 @@ class Interface(Library):
 
 
 class Numba(Interface):
-    """On the stream that an array is bound to, or Numba's default stream."""
+    """Numba's device arrays, on the stream that an array is bound to, or Numba's default stream."""
 
     def array(self, tensor: torch.Tensor, like: Any) -> Any:
         from numba import cuda
@@ -161,10 +160,10 @@ class Numba(Interface):
 
 
 class _Writable:
-    """The interface of an array as if it could be written into, which torch asks for. Nothing writes into inputs."""
+    """An array's interface, marked as writable. Torch asks for that, and no kernel writes into an input."""
 
     def __init__(self, x: Any, name: str = "__cuda_array_interface__") -> None:
-        self._x = x  # keeps the memory
+        self._x = x  # keeps the memory alive
         interface = getattr(x, name)
         setattr(self, name, {**interface, "data": (interface["data"][0], False)})
 
@@ -180,7 +179,7 @@ _libraries: dict[type, Library] = {}
 
 
 def library_of(x: Any, name: str) -> Library:
-    """The library of an array. Raises InputTypeError for what is no array."""
+    """The library of an array. Raises InputTypeError for anything else."""
     kind = type(x)
     found = _libraries.get(kind)
     if found is None:
@@ -214,7 +213,7 @@ def _library_of(x: Any, name: str) -> Library:
 
 
 def _is_tracer(x: Any) -> bool:
-    """Whether JAX traces what is done with x, which has no memory then."""
+    """Whether x is a JAX tracer, which has no memory."""
     core = sys.modules.get("jax.core")
     return core is not None and isinstance(x, core.Tracer)
 
@@ -224,7 +223,7 @@ def _tensor(x: Any, name: str, library: Library) -> tuple[torch.Tensor, bool]:
     try:
         copy = library.copied(x)
         return (library.tensor(x), False) if copy is None else (copy, True)
-    except Exception as error:  # what another library may raise
+    except Exception as error:  # another library may raise anything
         said = str(error).partition("\n")[0]
         raise InputTypeError(
             f"{name} is a {_kind(x)} that torch can't read: {type(error).__name__}: {said}; convert it to a dtype that "
@@ -234,33 +233,30 @@ def _tensor(x: Any, name: str, library: Library) -> tuple[torch.Tensor, bool]:
 
 @contextmanager
 def _on(stream: int | None, x: Any) -> Iterator[None]:
-    """Within the context, torch works on a stream of the library of x; on its own, if that is None."""
+    """A context in which torch works on that stream of x's library; None changes nothing."""
     if stream is None:
         yield
         return
-    if stream == 2:  # the name of a thread's own in CUDA
+    if stream == 2:  # the thread's own default stream in CUDA
         raise DeviceError(
             f"the current stream of {type(x).__module__} is the thread's own default stream, which torch can't take; "
             "call within another stream"
         )
     device = _index(x)
-    default = stream in (0, 1)  # which are two names of one
+    default = stream in (0, 1)  # both name the default stream
     there = torch.cuda.default_stream(device) if default else torch.cuda.ExternalStream(stream, device)  # type: ignore[no-untyped-call]
     with torch.cuda.stream(there):
         yield
 
 
 def device_type(x: Any) -> str:
-    """The type of device that a tensor or an array is on, such as ``"cuda"``; "" for what ``torch.fx`` traces.
-
-    Raises InputTypeError.
-    """
+    """The device type of a tensor or array, such as ``"cuda"``; "" for ``torch.fx``. Raises InputTypeError."""
     if isinstance(x, torch.Tensor):
         return x.device.type
     if isinstance(x, torch.fx.Proxy):
         return ""
     numpy = sys.modules.get("numpy")
-    if numpy is not None and isinstance(x, numpy.ndarray):  # torch.compile's too, of which it sees no more
+    if numpy is not None and isinstance(x, numpy.ndarray):  # also in torch.compile, which shows no more of it
         return "cpu"
     library = library_of(x, "x")
     try:
@@ -270,13 +266,13 @@ def device_type(x: Any) -> str:
 
 
 def converted(x: Any, dtype: Any) -> Any:
-    """A tensor or an array in another dtype: torch's, or its library's. Raises InputTypeError."""
+    """A tensor or array in another dtype: torch's, or its library's. Raises InputTypeError."""
     if isinstance(x, torch.Tensor):
         if not isinstance(dtype, torch.dtype):
             raise InputTypeError(f"dtype is a torch.dtype for a tensor, got {dtype!r}")
         check_storage(x, "x")
         return x.to(dtype)
-    if torch.compiler.is_dynamo_compiling():  # which sees into NumPy's alone
+    if torch.compiler.is_dynamo_compiling():  # it traces only NumPy's arrays
         return x.astype(dtype_name(dtype) if isinstance(dtype, torch.dtype) else dtype)
     library_of(x, "x")
     if not hasattr(x, "astype"):
@@ -297,7 +293,7 @@ def run(
     variant: str,
     out: Any,
 ) -> Any:
-    """A call on arrays, all of one library: the results as its arrays, or ``out``.
+    """Run a call on arrays of one library; returns its arrays, or ``out``.
 
     Raises InputTypeError, OutputError, DeviceError, and what a call on tensors raises.
     """
@@ -356,14 +352,14 @@ def run(
 
 
 def _index(x: Any) -> int:
-    """The number of the GPU that an array is on."""
+    """The index of the array's GPU."""
     if hasattr(x, "__dlpack_device__"):
         return int(x.__dlpack_device__()[1])
     return torch.as_tensor(_Writable(x)).get_device()
 
 
 def _outs(op: Operation, out: Any, library: Library, first: Any) -> Any:
-    """The arrays of a caller's to write into, as tensors."""
+    """The caller's output arrays as tensors."""
     several = isinstance(out, list | tuple) and len(op.outputs) > 1
     tensors = []
     for name, array in zip(op.outputs, out if several else (out,), strict=False):

@@ -1,7 +1,7 @@
 """The derivatives of an operation, for autograd, ``torch.func`` and forward mode.
 
-An operation says in its class what its gradient is: another operation, whose kernels then run, or ``"reference"``, the
-derivative of its own reference, which torch composes. Forward mode and what maps over a batch are made of the same.
+An operation's class names its gradient: another operation, whose kernels then run, or ``"reference"``. The latter is
+the derivative of its reference, composed of torch's operations. Forward mode and ``vmap`` use the same rules.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Tensors = tuple[torch.Tensor, ...]
 
 
 class Call(NamedTuple):
-    """What a call is told beside its tensors."""
+    """A call's backend, operation and arguments, without its tensors."""
 
     backend: Any
     """A :class:`kernelzoo.Backend`."""
@@ -33,11 +33,11 @@ class Call(NamedTuple):
     variant: str
 
     def __call__(self, *inputs: torch.Tensor, out: Any = None, seen: bool = False) -> Any:
-        """The call as a user makes it: a tensor, or a tuple of them. ``seen``: torch has seen it already."""
+        """Make the call as a user does; returns a tensor or a tuple. ``seen``: torch has seen it already."""
         return self.backend._run(self.op, inputs, self.dim, self.keepdim, self.scalars, self.variant, out, seen)
 
     def followed(self, *inputs: torch.Tensor) -> Any:
-        """The same for plain tensors of which some require a gradient. Raises GradientError."""
+        """Make the call on plain tensors, some of which require a gradient. Raises GradientError."""
         refuse(self.op)
         return applied(Differentiable, self.op)(self, *inputs)
 
@@ -54,14 +54,14 @@ def one(results: Sequence[Any]) -> Any:
 
 
 class Rule(NamedTuple):
-    """The operation that is another's gradient, and what it needs of a call."""
+    """The operation that is another's gradient, and what must be saved for it."""
 
     op: Operation | None
-    """None: the gradient of the reference."""
+    """None stands for the derivative of the reference."""
     saved: tuple[int, ...]
-    """Which inputs, by number."""
+    """Indices of the inputs to save."""
     names: tuple[str, ...]
-    """Of what is saved: these inputs, and ``y``, the output, if that is needed."""
+    """Names of the saved tensors: those inputs, and ``y`` if the output is needed."""
 
 
 @functools.cache
@@ -75,11 +75,10 @@ def rule_of(op: Operation) -> Rule:
 
 
 def gradients(call: Call, saved: Tensors, grads: Tensors) -> tuple[torch.Tensor | None, ...]:
-    """The gradient of each input, by what the rule has saved of the call, and the gradients of its outputs.
-    Differentiable again."""
+    """The gradient of each input, from the saved tensors and the outputs' gradients. It is differentiable again."""
     rule, _, names = rule_of(call.op)
     for name, x in zip((*names, "grad"), (*saved, grads[0]), strict=True):
-        if x is not None:  # the gradient of an output that nobody asks for
+        if x is not None:  # None is the gradient of an output that nobody uses
             check_storage(x, name)
     if rule is None:
         return _of_reference(call, saved, grads)
@@ -103,7 +102,7 @@ def _by_rule(call: Call, rule: Operation, inputs: Tensors, dim: Dims) -> Tensors
 
 
 def _over_axes(call: Call, rule: Operation, tensors: dict[str, torch.Tensor]) -> Tensors:
-    """The gradient of a reduction over several axes, or of one that keeps them: those behind the others, as one."""
+    """The gradient of a reduction over several axes, or with ``keepdim``. The reduced axes are merged into one."""
     rows = {name for name, declared in rule.inputs.items() if declared.names == ROW}
     shape = next(tensor.shape for name, tensor in tensors.items() if name in rows)
     dims = axes_of(call.dim, len(shape))
@@ -127,7 +126,7 @@ def _of_reference(call: Call, inputs: Tensors, grads: Sequence[torch.Tensor | No
 
 
 def _of_floats(call: Call, inputs: Tensors, places: Sequence[int]) -> Callable[..., Tensors]:
-    """The results that are floats, as a function of the inputs at some places."""
+    """The floating-point results, as a function of the inputs at ``places``."""
 
     def function(*given: torch.Tensor) -> Tensors:
         whole = dict(zip(places, given, strict=True))
@@ -138,7 +137,7 @@ def _of_floats(call: Call, inputs: Tensors, places: Sequence[int]) -> Callable[.
 
 
 def composed(call: Call, *inputs: torch.Tensor) -> Any:
-    """The call's results by the operation's reference, composed of torch's own operations and rounded as they round."""
+    """The results of the operation's reference, composed of torch's operations, with their rounding."""
     op = call.op
     dims = axes_of(call.dim, inputs[0].ndim) if op.by_rows else ()
     args = Arguments(inputs, dims, call.keepdim, op.scalars_of(call.scalars))
@@ -149,7 +148,7 @@ def composed(call: Call, *inputs: torch.Tensor) -> Any:
 
 
 def tangents(call: Call, inputs: Tensors, given: Sequence[torch.Tensor | None]) -> Any:
-    """The tangents of the outputs, by those of the inputs: of the reference, whose gradient is linear, transposed."""
+    """The tangents of the outputs: the reference's gradient is linear, and is transposed."""
     moved = {i: t for i, t in enumerate(given) if t is not None}
     function = _of_floats(call, inputs, list(moved))
     results, pull, *_ = torch.func.vjp(function, *(inputs[i] for i in moved))
@@ -164,7 +163,7 @@ def tangents(call: Call, inputs: Tensors, given: Sequence[torch.Tensor | None]) 
 
 
 def batched(call: Call, size: int, in_dims: Sequence[int | None], inputs: Tensors) -> tuple[Any, Any]:
-    """A call on a batch: its results, and the axis of the batch in each. By rows, the batch is one more axis."""
+    """Run a call on a batch; returns its results and the batch axis of each. By rows, the batch is one more axis."""
     op = call.op
     ndim = inputs[0].ndim - (in_dims[0] is not None)
     if op.by_rows and all(names in (ROW, ("outer", "inner")) for names in op.axes) and ndim:
@@ -198,7 +197,7 @@ def refuse(op: Operation) -> None:
 
 
 class Differentiable(torch.autograd.Function):
-    """A call whose input requires a gradient, and which nothing else follows."""
+    """A call whose input requires a gradient, outside ``torch.func`` and forward mode."""
 
     @staticmethod
     def forward(ctx: Any, call: Call, *inputs: torch.Tensor) -> Any:
@@ -213,8 +212,8 @@ class Differentiable(torch.autograd.Function):
 
 @functools.cache
 def applied(kind: type[torch.autograd.Function], op: Operation) -> Callable[..., Any]:
-    """The ``apply`` of such a function, whose node in the graph has the operation's name, as torch's own have: without
-    its check for ``torch.func``, which takes as long as a call."""
+    """The ``apply`` of an autograd function whose node is named after the operation. It skips torch's check for
+    ``torch.func``, which takes as long as a call."""
     found: Callable[..., Any] = super(torch.autograd.Function, named(kind, op)).apply
     return found
 
@@ -230,7 +229,7 @@ def title(op: Operation) -> str:
 
 
 class Ready:
-    """A call on one tensor that requires a gradient, of which all is known but the addresses: its launch is kept."""
+    """A cached launch of one tensor that requires a gradient; only addresses are unknown."""
 
     def __init__(self, call: Call, at: Callable[[int, int], bool | None], result: tuple[Any, ...]) -> None:
         rule = rule_of(call.op)
@@ -241,20 +240,20 @@ class Ready:
         self.plain = plain and bool(call.backend.variants(rule.op.name if rule.op is not None else ""))
         names = [*rule.names, "grad"]
         self.order = [names.index(name) for name in rule.op.inputs] if self.plain and rule.op is not None else []
-        """Where the gradient's inputs are among what is saved and, behind it, the gradient of the output."""
+        """Indices of the gradient's inputs in the saved tensors followed by the output's gradient."""
 
     def function(self) -> Callable[[torch.Tensor], Any]:
-        """The call, without a step of Python's before torch's."""
+        """The call, without a Python frame before torch's."""
         return functools.partial(applied(Straight, self.call.op), self)
 
 
 class Straight(torch.autograd.Function):
-    """The call of a :class:`Ready`, and its gradient by as few steps."""
+    """The call of a :class:`Ready`, and its gradient, in as few steps as possible."""
 
     @staticmethod
     def forward(ctx: Any, ready: Ready, x: torch.Tensor) -> Any:
         result = ready.allocate(*ready.result)
-        if ready.at(x.data_ptr(), result.data_ptr()) is not None:  # on another stream than before, say
+        if ready.at(x.data_ptr(), result.data_ptr()) is not None:  # another stream than before, for example
             result = ready.call(x)
         ctx.ready = ready
         if not ready.saves_input:
@@ -276,14 +275,14 @@ class Straight(torch.autograd.Function):
 
 
 def save(ctx: Any, call: Call, inputs: Tensors, results: Any) -> None:
-    """Keep of a call what its gradient needs, and no more."""
+    """Save what the gradient of a call needs."""
     _, saved, names = rule_of(call.op)
     ctx.call = call
     ctx.save_for_backward(*[inputs[i] for i in saved], *several(results)[: len(names) - len(saved)])
 
 
 class Transformed(Differentiable):
-    """The same for what ``torch.func`` transforms, and for forward mode."""
+    """The same under ``torch.func`` transforms and in forward mode."""
 
     @staticmethod
     def forward(call: Call, *inputs: torch.Tensor) -> Any:  # type: ignore[override]

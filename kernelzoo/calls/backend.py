@@ -1,4 +1,4 @@
-"""One call of a backend: checks, binds and launches it; and the fast path of a repeated call."""
+"""One call of a backend: checks, bind and launch, and the fast path of a repeated call."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from kernelzoo.torch_private import allocator, carries_tangents, is_watched
 if TYPE_CHECKING:
     from kernelzoo.signatures import Operations
 else:
-    Operations = object  # the methods of operations come with them
+    Operations = object  # :class:`Undeclared` and ``_declared`` add the methods of operations
 
 
 class Backend(Operations):
@@ -51,23 +51,23 @@ class Backend(Operations):
     def __init__(self, language: registry.Language) -> None:
         for name in operations.OPERATIONS:
             if name in operations.BUILT_IN:
-                operations.OPERATIONS[name]  # torch.compile finds no method that is not there yet
+                operations.OPERATIONS[name]  # torch.compile finds only methods that are there
             elif name not in vars(Backend):
                 setattr(Backend, name, Undeclared(name))
         self.name = language.name
         self.devices = language.devices
         """Device types that this backend takes on this machine, such as ``("cuda",)``."""
         self.emulator = language.emulator
-        """What runs the kernels in place of a device (an interpreter, a simulator), or "". Never to be timed."""
+        """The interpreter or simulator that runs the kernels, or "" on a device. Its times mean nothing."""
         self.on_host = language.devices == ("cpu",) and not language.emulator
-        """Whether it takes tensors on the host alone."""
+        """Whether it takes host tensors only."""
         self._binds, self._check = language.binds, language.check
         self._cache = LaunchCache(self)
         self._find = self._cache.find
         self._allocate = allocator("cpu" if self.on_host else "cuda")
         self._table_chosen, self._follows = tables.chosen.get, torch.is_grad_enabled
         self._wrote = torch.autograd.graph.increment_version
-        self._is_compiling = torch.compiler.is_dynamo_compiling  # and not while exporting, which runs what is here
+        self._is_compiling = torch.compiler.is_dynamo_compiling  # False while exporting, which runs this code
 
     def __repr__(self) -> str:
         return f"<kernelzoo backend {self.name!r} on {', '.join(self.devices)}>"
@@ -91,12 +91,12 @@ class Backend(Operations):
         out: Any,
         seen: bool = False,
     ) -> Any:
-        """A call of an operation: its output, or a tuple of them. ``seen``: torch has seen it already."""
+        """Run an operation; returns its output, or a tuple. ``seen``: torch has seen the call already."""
         if self._is_compiling():
             return self._dispatch(op, inputs, dim, keepdim, scalars, variant, out)
         watched = not seen and (is_watched() or has_torch_function(inputs))
         given = () if out is None else tuple(out) if isinstance(out, list | tuple) else (out,)
-        # A launch that was bound with a table of ``tables.using`` is not kept.
+        # A launch bound with a table of ``tables.using`` is not cached.
         cacheable = not (watched or self._table_chosen() or (seen and carries_tangents()))
         if cacheable:
             cached, addresses = self._find(op, inputs, given, dim, keepdim, scalars, variant)
@@ -127,7 +127,7 @@ class Backend(Operations):
         watched: bool,
         cacheable: bool,
     ) -> Any:
-        """The same where no launch is cached."""
+        """Bind and launch a call that is not cached."""
         told = dim, keepdim, scalars, variant
         if not plain_dim(dim) and plain_dim(plain := normalize_dim(dim, op.several_axes)):
             return self._run(op, inputs, plain, *told[1:], out, seen)
@@ -147,8 +147,9 @@ class Backend(Operations):
         return out if out is not None else outs[0] if len(outs) == 1 else outs
 
     def _dispatch(self, op: Operation, inputs: tuple[Any, ...], dim: Dims, *told: Any) -> Any:
-        """A call of which torch must see something; NotImplemented, if it need not."""
-        from kernelzoo.calls import autograd, torch_library  # a tenth of a second's work at first, and few need it
+        """Dispatch a call through torch; NotImplemented if torch need not see it."""
+        # Their import takes a tenth of a second, and few calls need it
+        from kernelzoo.calls import autograd, torch_library
 
         keepdim, scalars, variant, out = told
         dim = dim if plain_dim(dim) else normalize_dim(dim, op.several_axes)
@@ -156,7 +157,7 @@ class Backend(Operations):
         return torch_library.dispatch(call, inputs, out)
 
     def _run_on_arrays(self, op: Operation, inputs: tuple[Any, ...], *told: Any) -> Any:
-        """A call on arrays of another library than torch."""
+        """A call on arrays of a library other than torch."""
         from kernelzoo.calls import arrays
 
         return arrays.run(self, op, inputs, *told)
@@ -171,7 +172,7 @@ class Backend(Operations):
         variant: str,
         out: Any,
     ) -> tuple[Launch | None, tuple[Any, ...]]:
-        """Check, bind and launch a call: the launch, and the outputs."""
+        """Check, bind and launch a call; returns the launch and the outputs."""
         bind = self._binds.get((op.name, variant)) if isinstance(variant, str) else None
         if bind is None:
             variant, bind = self._only_variant(op, variant)
@@ -188,7 +189,7 @@ class Backend(Operations):
         return launch, outs
 
     def _only_variant(self, op: Operation, variant: str) -> tuple[str, Bind]:
-        """What ``auto`` means where there is one variant alone. Raises UnknownNameError."""
+        """The variant that ``auto`` means where only one is registered. Raises UnknownNameError."""
         known = self.variants(op.name)
         if variant != "auto" or len(known) != 1:
             raise UnknownNameError(f"{self.name} {op.name} variant", variant, known)
@@ -213,7 +214,8 @@ def get(name: str) -> Backend:
 
 
 def _kept(table: dict[Any, Backend], key: Any, backend: Backend) -> Backend:
-    """Keep a backend in a table, unless torch.compile traces this: its code is for the table as it was."""
+    """Store a backend in a table. While torch.compile traces it does not, since the compiled code assumes the old
+    table."""
     if not torch.compiler.is_dynamo_compiling():
         table[key] = backend
     return backend
@@ -221,9 +223,9 @@ def _kept(table: dict[Any, Backend], key: Any, backend: Backend) -> Backend:
 
 @constant
 def _load(name: str) -> bool:
-    """Put a backend into ``_loaded``: True, since an object is no constant to torch.compile."""
+    """Put a backend into ``_loaded``. It returns True, since torch.compile takes no object for a constant."""
     if name not in vars(_loaded):
-        with uninterrupted():  # what stops half-way through the imports of a language can't be imported again
+        with uninterrupted():  # an import that was interrupted can't be repeated
             language = registry.language(name)
         vars(_loaded).setdefault(name, Backend(language))
     return True
@@ -231,19 +233,16 @@ def _load(name: str) -> bool:
 
 @unscripted
 def best(op: str, x: torch.Tensor) -> Backend:
-    """The best backend for an operation on the device of a tensor or an array that can run here.
-
-    Raises InputTypeError, DeviceError.
-    """
+    """The best backend for an operation on the device of a tensor or array. Raises InputTypeError, DeviceError."""
     try:
-        device = "cuda" if x.is_cuda is True else "cpu" if x.is_cpu is True else ""  # quicker than its text
+        device = "cuda" if x.is_cuda is True else "cpu" if x.is_cpu is True else ""  # faster than the device's text
     except AttributeError:
         device = ""
     if not device:
         from kernelzoo.calls import arrays, torch_library
 
         device = arrays.device_type(x)
-        if not device:  # before torch.fx runs what it traces here
+        if not device:  # torch.fx is tracing
             return torch_library.Recorded(function)  # type: ignore[return-value]
     backend = _best.get((op, device))
     return _kept(_best, (op, device), get(_best_name(op, device))) if backend is None else backend
@@ -251,7 +250,7 @@ def best(op: str, x: torch.Tensor) -> Backend:
 
 @constant
 def _best_name(op: str, device: str) -> str:
-    if device == "cuda" and device not in get(registry.BASELINE).devices:  # it is a fake tensor's
+    if device == "cuda" and device not in get(registry.BASELINE).devices:  # a fake tensor
         device = "meta"
     refusals = []
     for name in registry.preferred(op, device):
@@ -269,11 +268,11 @@ def _best_name(op: str, device: str) -> str:
 
 
 functions: dict[str, Callable[..., Any]] = {}
-"""The public function of each operation, by name: its call by the best backend."""
+"""The public function of each operation by name, which calls the best backend."""
 
 
 def _declared(op: Operation) -> None:
-    """Give backends the method of an operation, and make its function. Raises RegistrationError for a name that is
+    """Add the method of an operation to backends, and make its function. Raises RegistrationError for a name that is
     taken."""
     taken = vars(Backend).get(op.name)
     if taken is not None and not isinstance(taken, Undeclared) and op.name not in functions:
@@ -290,7 +289,7 @@ def function(name: str) -> Callable[..., Any]:
 
 _backends: dict[str, Backend] = {}
 _loaded = SimpleNamespace()
-"""The same by attribute, which torch.compile looks up when it is asked for."""
+"""The loaded backends as attributes, which torch.compile looks up."""
 _best: dict[tuple[str, str], Backend] = {}
 
 

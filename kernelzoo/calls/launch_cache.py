@@ -1,4 +1,4 @@
-"""The launches that a backend keeps, by all that they depend on except addresses: a repeated call binds nothing."""
+"""A backend's cached launches, by everything they depend on except addresses. A repeated call binds nothing."""
 
 from __future__ import annotations
 
@@ -19,45 +19,45 @@ Result: TypeAlias = "tuple[tuple[int, ...], tuple[int, ...], torch.dtype]"
 """Shape, strides and dtype of an output."""
 
 MAX_LAUNCHES = 4096
-"""Launches that a backend keeps. A program that needs more starts again with none."""
+"""Most launches that a backend caches. One more empties the cache."""
 
 MAX_WORKSPACE_BYTES = 2**26
-"""Bytes of workspaces that it keeps with them; likewise. One has some KB."""
+"""Most bytes of workspace in the cache, likewise. One launch has some KB."""
 
 
 @dataclass(slots=True, eq=False)
 class CachedLaunch:
-    """A launch on any addresses, and the call that it is for."""
+    """A launch that takes any addresses, and the call that it is for."""
 
     variant: str
     dim: Dims
     keepdim: bool
     scalars: Mapping[str, Any]
     guard: Callable[..., bool]
-    """Whether tensors have the dtypes, devices, shapes and strides of that call's."""
+    """Whether tensors have the dtypes, devices, shapes and strides of that call."""
     offsets: list[int]
     """Addresses of the tensors modulo 16."""
     spans: list[int]
     """Bytes from the first element of each tensor to the end of its last."""
     device: int | None
-    """Index of the GPU; None where there is no other."""
+    """Index of the GPU; None on the host."""
     run: Callable[..., bool | None]
-    """Launches on addresses. It returns True, and has launched nothing, where the call must be bound anew."""
+    """Launches on addresses. It returns True, and launches nothing, where the call must be bound anew."""
     results: tuple[Result, ...]
-    """The outputs to allocate; none where they are the caller's."""
+    """The outputs to allocate; empty if the caller passes them."""
     places: list[bool | None]
-    """How the caller's outputs lie to the other tensors; see ``relative_places``."""
+    """How the caller's outputs overlap the other tensors; see ``relative_places``."""
     differentiable: Callable[..., Any] | None
     """The same call for inputs that require a gradient."""
     following: CachedLaunch | None = None
-    """What the call after one like it used, the last time."""
+    """The launch that followed this one last time."""
 
     def addresses(self, tensors: Sequence[torch.Tensor]) -> list[int]:
-        """The addresses of such tensors, if the launch can run on them as they lie; else none."""
+        """The addresses of the tensors, if the launch can run on them; else an empty list."""
         found = []
-        for i, x in enumerate(tensors):  # zip() takes as long as all the rest
+        for i, x in enumerate(tensors):  # zip() would double the time of this loop
             address, storage = x.data_ptr(), x.untyped_storage()
-            # A view into a storage that was freed has an address too, of a few bytes; and len() looks up no attribute.
+            # A view into a freed storage still has a small address. len() of the storage needs no attribute lookup.
             if not address or address % 16 != self.offsets[i]:
                 return []
             if address + self.spans[i] > storage.data_ptr() + len(storage):
@@ -70,7 +70,7 @@ class CachedLaunch:
 
 @dataclass(slots=True, eq=False)
 class CachedArrays:
-    """A launch on any addresses for arrays of another library: its device, and each result as that library has it."""
+    """A launch on any addresses for arrays of another library, with its device and result types."""
 
     run: Callable[..., bool | None]
     device: int
@@ -83,13 +83,13 @@ class LaunchCache:
     def __init__(self, backend: Any) -> None:
         self.arrays: dict[Key, CachedArrays] = {}
         self.copied: set[Key] = set()
-        """Keys of layouts that are copied. Their copies have launches that can be cached."""
+        """Keys of layouts that are copied. The launches of their copies can be cached."""
         self._launches: dict[Key, CachedLaunch] = {}
         self._expected: dict[tuple[Operation, int], CachedLaunch] = {}
-        """Of an operation and so many outputs of the caller: what the next call is likely to use, which is what came
-        after the call before it the last time. So layouts in turn, as the layers of a model have them, need no key."""
+        """The launch that the next call is likely to use: the one that followed the last call before. So the
+        alternating layouts of a model's layers need no key."""
         self._previous: dict[tuple[Operation, int], CachedLaunch] = {}
-        """The same: what the call before used."""
+        """The launch of the last call."""
         self._workspace_bytes = 0
         self._backend, self._on_host, self._tensor = backend, backend.on_host, torch.Tensor
 
@@ -103,13 +103,13 @@ class LaunchCache:
         scalars: Mapping[str, Any],
         variant: str,
     ) -> tuple[CachedLaunch | None, list[int]]:
-        """The launch for a call and the addresses of its tensors; no addresses if there is none. ``outs``: the
-        caller's."""
+        """The cached launch of a call, and its tensors' addresses; none if there is no launch. ``outs``: the caller's
+        outputs."""
         tensors, place = inputs + outs, (op, len(outs))
         cached = self._expected.get(place)
         if cached is not None and variant is cached.variant and dim is cached.dim and keepdim is cached.keepdim:
             dense = scalars == cached.scalars
-            for x in tensors:  # of a nested tensor, the guard would end the process
+            for x in tensors:  # the guard would end the process for a nested tensor
                 dense = dense and isinstance(x, self._tensor) and not x.is_nested
             if dense and cached.guard(*tensors) and (addresses := cached.addresses(tensors)):
                 if cached.following is not cached:
@@ -123,13 +123,13 @@ class LaunchCache:
         if cached is None:
             return None, []
         tensors = inputs + outs
-        if not cached.guard(*tensors):  # it was made in another of torch's modes
+        if not cached.guard(*tensors):  # it was made in another torch mode
             cached.guard = make_tensor_guard(*tensors)
         self._expect((op, len(outs)), cached)
         return cached, cached.addresses(tensors)
 
     def _expect(self, place: tuple[Operation, int], cached: CachedLaunch) -> None:
-        """Note what a call used, and with it what the next one is likely to use."""
+        """Record which launch a call used, and what the next call is likely to use."""
         previous = self._previous.get(place)
         if previous is not None:
             previous.following = cached
@@ -146,8 +146,8 @@ class LaunchCache:
         scalars: Mapping[str, Any],
         variant: str,
     ) -> Key | None:
-        """All that a launch depends on except the addresses. None for a call that is not cached: tensors that are not
-        plain, on another kind of device, or in need of a check that the key can't replace."""
+        """All that a launch depends on except addresses; None for a call that is not cached. Not cached are unusual
+        tensors, other device types, and calls whose checks the key can't replace."""
         if not plain_dim(dim) or type(variant) is not str or type(keepdim) is not bool or is_jit_traced():
             return None
         casts = bool(op.autocast) and torch.is_autocast_enabled("cuda")
@@ -163,7 +163,8 @@ class LaunchCache:
                     return None
                 found += kind, gradient, x.dtype, x.shape, x.stride(), at % 16, device
             hash(key := tuple(found))
-        except (AttributeError, RuntimeError, TypeError):  # no tensor; a sparse one; one in torch.vmap; an odd scalar
+        # No tensor, a sparse one, one in torch.vmap, or an odd scalar
+        except (AttributeError, RuntimeError, TypeError):
             return None
         return key
 
@@ -176,7 +177,7 @@ class LaunchCache:
         launch: Launch | None,
         outs: tuple[torch.Tensor, ...],
     ) -> None:
-        """Keep the launch of a call for its key, if it can run on other addresses. ``given``: outputs of the caller."""
+        """Cache the launch of a call, if it can run on other addresses. ``given``: outputs of the caller."""
         if not _is_movable(launch):
             if isinstance(launch, Copied) and not given and len(self.copied) < MAX_LAUNCHES:
                 self.copied.add(key)
@@ -209,14 +210,14 @@ class LaunchCache:
         self._expect((op, len(given)), cached)  # type: ignore[arg-type]
 
     def keep_arrays(self, key: Key, launch: Launch | None, x: torch.Tensor, results: list[tuple[Any, Any]]) -> None:
-        """Keep the launch of a call on arrays, of which x is the first as a tensor."""
+        """Cache the launch of a call on arrays; x is the first one as a tensor."""
         if _is_movable(launch):
             before = self.arrays.get(key)
             run = self._movable(launch, x, before.run if before is not None else None)
             self.arrays[key] = CachedArrays(run, x.get_device(), results)
 
     def _differentiable(self, op: Any, inputs: Sequence[torch.Tensor], *told: Any) -> Callable[..., Any] | None:
-        """The call by which inputs that require a gradient get one; None if none does."""
+        """The call for inputs that require a gradient; None if none does."""
         if not any(x.requires_grad for x in inputs):
             return None
         from kernelzoo.calls.autograd import Call, Ready
@@ -227,19 +228,19 @@ class LaunchCache:
         return Ready(call, run, results[0]).function() if straight else call.followed
 
     def _movable(self, launch: Movable, x: torch.Tensor, before: Any) -> Callable[..., bool | None]:
-        """What launches on any addresses; one with a workspace on the streams it was bound on."""
+        """The launch as a function of addresses. One with a workspace runs only on the streams it was bound on."""
         own = _own_bytes(launch)
         if len(self._launches) + len(self.arrays) >= MAX_LAUNCHES or self._workspace_bytes + own > MAX_WORKSPACE_BYTES:
             self.forget()
         self._workspace_bytes += own
-        if not isinstance(launch, WithWorkspace) or self._on_host:  # where one call ends before the next begins
+        if not isinstance(launch, WithWorkspace) or self._on_host:  # where calls do not overlap
             return launch.at
         at = before if isinstance(before, OnStreams) else OnStreams(x.get_device())
         at.keep(launch)
         return at
 
     def forget(self) -> None:
-        """Keep no launch."""
+        """Empty the cache."""
         self._workspace_bytes = 0
         tables: tuple[Any, ...] = (self._launches, self._expected, self._previous, self.arrays, self.copied)
         for table in tables:
@@ -247,7 +248,7 @@ class LaunchCache:
 
 
 def _is_movable(launch: Launch | None) -> TypeGuard[Movable]:
-    """Whether a launch can run on other addresses, and has little memory of its own."""
+    """Whether a launch can run on other addresses, with a small workspace."""
     return isinstance(launch, Movable) and _own_bytes(launch) <= MAX_WORKSPACE_BYTES
 
 
@@ -256,8 +257,7 @@ def _own_bytes(launch: Movable) -> int:
 
 
 def relative_places(addresses: Sequence[int], spans: Sequence[int]) -> list[bool | None]:
-    """Of each tensor to each before it: True where both begin at one address, False where they have no memory in
-    common, None where they may."""
+    """How each tensor lies to each before it: True at the same address, False if disjoint, else None."""
     found: list[bool | None] = []
     for i, at in enumerate(addresses):
         for j in range(i):

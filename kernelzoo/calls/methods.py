@@ -1,5 +1,4 @@
-"""How an operation is called: the method of a backend, and the function of this package, with a signature and a
-docstring made from the operation's class."""
+"""The method and the public function of an operation, with signature and docstring from its class."""
 
 from __future__ import annotations
 
@@ -26,27 +25,27 @@ class _Dim:
 
 
 _DIM = _Dim()
-"""The default of ``axis``: None is a value of NumPy's."""
+"""The default of ``axis``, since None is a value in NumPy."""
 
 
 _UNSAID: Any = object()
-"""The default of ``keepdim`` within: False, the one that a signature shows, would not tell that none was given."""
+"""The internal default of ``keepdim``. False would hide whether the caller passed it."""
 
 
 _NO_SCALARS: dict[str, Any] = {}
 
 lookup: list[Callable[[str], Any]] = []
-"""What gets a backend by its name: the module of backends, which knows this one, puts it here."""
+"""Gets a backend by name. The module of backends puts it here, since it imports this one."""
 
 
 def is_plain(op: Operation) -> bool:
-    """Whether a call is one tensor ``x`` and a dim, for which there is a fast path."""
+    """Whether a call takes one tensor ``x`` and a dim, for which there is a fast path."""
     return op.by_rows and list(op.inputs) == ["x"] and not op.scalars and len(op.outputs) == 1
 
 
 def signature_of(op: Operation) -> inspect.Signature:
-    """Of the function: inputs, ``dim`` and ``keepdim`` where it has them; by name ``axis``, ``keepdims``, scalars,
-    ``dtype``, ``variant`` and ``out``."""
+    """The function's signature: inputs, ``dim``, ``keepdim``; by keyword ``axis``, ``keepdims``, scalars, ``dtype``,
+    ``variant``, ``out``."""
 
     def named(name: str, default: Any) -> inspect.Parameter:
         return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default)
@@ -63,14 +62,14 @@ def signature_of(op: Operation) -> inspect.Signature:
 
 
 def constant(function: FunctionT) -> FunctionT:
-    """A function whose result is a constant to torch.compile, which runs it as it traces and looks no closer. What
-    ``torch.compiler.assume_constant_result`` does, which first imports torch's compiler, a second's work."""
+    """Marks a function's result as a constant for torch.compile. ``torch.compiler.assume_constant_result`` does the
+    same, but importing torch's compiler takes a second."""
     function._dynamo_marked_constant = True  # type: ignore[attr-defined]
     return function
 
 
 def unscripted(function: FunctionT) -> FunctionT:
-    """A function that torch.jit.script refuses, saying what to call there."""
+    """Makes torch.jit.script refuse a function, and say what to call instead."""
     function.__script_unsupported = (  # type: ignore[attr-defined]
         f"kernelzoo's {function.__qualname__} can't be scripted; call torch.ops.kernelzoo there, which import "
         'kernelzoo.nn defines, as in torch.ops.kernelzoo.softmax(x, dim, "torch", "auto"), or use torch.compile'
@@ -79,14 +78,14 @@ def unscripted(function: FunctionT) -> FunctionT:
 
 
 def _axis(dim: Any, axis: Any) -> Any:
-    """The axis of a call that names one. Raises AxisError where it names two."""
+    """The axis of a call that passes ``axis``. Raises AxisError if it passes ``dim`` too."""
     if type(dim) is not int or dim != -1:
         raise AxisError(f"axis is another name of dim; got both, dim={dim!r} and axis={axis!r}")
     return axis
 
 
 def _keeps(keepdim: Any, keepdims: Any) -> Any:
-    """What a call says under either name. Raises InputTypeError where it says two things."""
+    """The value of ``keepdim`` or ``keepdims``. Raises InputTypeError if they differ."""
     if keepdims is None:
         return False if keepdim is _UNSAID else keepdim
     if not isinstance(keepdims, bool):
@@ -97,7 +96,7 @@ def _keeps(keepdim: Any, keepdims: Any) -> Any:
 
 
 def _converted(x: Any, dtype: Any) -> Any:
-    from kernelzoo.calls import arrays  # which imports torch
+    from kernelzoo.calls import arrays  # it imports torch
 
     return arrays.converted(x, dtype)
 
@@ -159,7 +158,7 @@ def method_of(op: Operation) -> Callable[..., Any]:
             for name in named:
                 wrong = wrong or name not in known or name in placed[: len(given)]
             if wrong:
-                signature.bind(*given, **named)  # which says what, and takes longer than a call
+                signature.bind(*given, **named)  # it raises the right error, and is slower than a call
             dim, axis = said.get("dim", -1), said.get("axis", _DIM)
             return self._run(
                 op,
@@ -175,8 +174,8 @@ def method_of(op: Operation) -> Callable[..., Any]:
 
 
 class Undeclared:
-    """The method of an operation whose module was not imported yet. Looked up, it imports it, and the method takes its
-    place. A ``__getattr__`` would do the same, and slow down every attribute in Python 3.11."""
+    """The method of an operation that is not imported yet. The first look-up imports it and replaces this one.
+    ``__getattr__`` would slow down every attribute in Python 3.11."""
 
     def __init__(self, op: str) -> None:
         self.op = op
@@ -187,7 +186,7 @@ class Undeclared:
 
 
 def function_of(op: Operation, best: Callable[[str, Any], Any]) -> Callable[..., Any]:
-    """The function of this package that calls an operation, by the best backend."""
+    """The package's function for an operation, which calls the best backend."""
     name = op.name
     made: Callable[..., Any]
     if is_plain(op) and not op.reduces:
@@ -206,8 +205,8 @@ def function_of(op: Operation, best: Callable[[str, Any], Any]) -> Callable[...,
 
 
 class Declared:
-    """The public function of an operation that anybody's module declares. Another process that gets it by pickle
-    imports that module first: an attribute of this package, as which a function is pickled, is not there before."""
+    """The public function of an operation from a user's module. Unpickling imports that module first, since only it
+    adds the function to this package."""
 
     def __init__(self, call: Callable[..., Any], op: Operation) -> None:
         self._call, self._declared_in = call, op.module
@@ -226,20 +225,19 @@ class Declared:
 
 
 def unpickled_function(module: str, name: str) -> Any:
-    """The public function of an operation that a module declares."""
+    """The public function of an operation from a user's module."""
     importlib.import_module(module)
     return getattr(importlib.import_module(_PACKAGE), name)
 
 
 def pickled(backend: str, binds: Mapping[tuple[str, str], Any]) -> tuple[Callable[..., Any], tuple[str, list[str]]]:
-    """What pickle keeps of a backend with these implementations: its name, and the modules of others that declare or
-    register what it has."""
+    """The pickled form of a backend: its name, and the user modules that declare or register its operations."""
     modules = {bind.__module__ for bind in binds.values()} | {OPERATIONS[op].module for op, _ in binds}
     return unpickled_backend, (backend, sorted(name for name in modules if not name.startswith(f"{_PACKAGE}.")))
 
 
 def unpickled_backend(name: str, modules: Sequence[str]) -> Any:
-    """The backend of that name, after these modules were imported, where they can be."""
+    """The backend of that name, after importing those of the modules that can be imported."""
     for module in modules:
         with suppress(ImportError):
             importlib.import_module(module)
@@ -255,7 +253,7 @@ def _named(made: Any, op: Operation, *, method: bool) -> Callable[..., Any]:
         self = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
         own = own.replace(parameters=[self, *own.parameters.values()])
     made.__name__, made.__doc__, made.__signature__ = op.name, op.doc, own
-    # By these it is pickled.
+    # Pickle looks it up by these.
     made.__module__ = f"{_PACKAGE}.calls.backend" if method else _PACKAGE
     made.__qualname__ = f"Backend.{op.name}" if method else op.name
     unscripted(made)

@@ -1,7 +1,7 @@
-"""Operations as torch's own, ``torch.ops.kernelzoo.softmax`` and the like: for what torch traces, maps or wraps.
+"""Operations as torch's own, such as ``torch.ops.kernelzoo.softmax``, for calls that torch traces, maps or wraps.
 
-A call of a backend takes this way by itself where it must. To load a program that ``torch.export`` saved, import
-``kernelzoo.nn`` first, which defines those of kernelzoo.
+A backend's call takes this way where it must. Import ``kernelzoo.nn`` before loading a program that ``torch.export``
+saved: it defines them.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ _TYPES = {bool: "bool", int: "int", float: "float", str: "str"}
 
 
 def dispatch(call: Call, inputs: Sequence[Any], out: Any) -> Any:
-    """The results of a call of which torch must see something: a gradient, a tangent, a trace, a mode, a profile, a
-    batch, a wrapper; or NotImplemented, if it need not.
+    """Run a call that torch must see; NotImplemented if it need not. Torch must see gradients, tangents, traces, modes,
+    profiles, batches and wrappers.
 
     Raises GradientError, InputTypeError, OutputError.
     """
@@ -77,7 +77,7 @@ def dispatch(call: Call, inputs: Sequence[Any], out: Any) -> Any:
 
 
 def _of_arrays(call: Call, inputs: Sequence[Any], out: Any, tracing: bool) -> Any:
-    """A call on what is no tensor: arrays, or what ``torch.fx.symbolic_trace`` gives."""
+    """A call on arrays, or on a proxy of ``torch.fx.symbolic_trace``."""
     if any(isinstance(x, torch.fx.Proxy) for x in inputs):
         results = overload(call.op)(*_flat(call, inputs))
         return results if out is None else out.copy_(results)
@@ -94,7 +94,7 @@ def _of_arrays(call: Call, inputs: Sequence[Any], out: Any, tracing: bool) -> An
 
 
 def _overridden(call: Call, tensors: Sequence[Any], out: Any) -> Any:
-    """What a mode of torch's functions, or the class of a tensor, makes of the call: of the backend's method."""
+    """The call of the backend's method through a torch function mode or a tensor subclass."""
     op = call.op
     said = dict(call.scalars)
     if call.variant != "auto":
@@ -106,7 +106,7 @@ def _overridden(call: Call, tensors: Sequence[Any], out: Any) -> Any:
 
 
 class Recorded:
-    """The best backend for what ``torch.fx.symbolic_trace`` gives, which is on no device yet: a call is one of the
+    """The best backend for a proxy of ``torch.fx.symbolic_trace``, which has no device yet. It records a call of the
     public function."""
 
     def __init__(self, function: Callable[[str], Callable[..., Any]]) -> None:
@@ -122,7 +122,7 @@ class Recorded:
 
 
 def _into(out: Any, results: Any) -> Any:
-    """The results, written into the caller's outputs where there are any, as torch sees it. Raises OutputError."""
+    """Copy the results into the caller's outputs, if any, as torch operations. Raises OutputError."""
     if out is None:
         return results
     for y, made in zip(several(out), several(results), strict=True):
@@ -141,13 +141,13 @@ def _cast(x: torch.Tensor, dtype: str) -> torch.Tensor:
 
 
 def _is_recorded() -> bool:
-    """Whether ``make_fx`` or ``torch.export`` traces, maybe before torch dispatches: then in a mode of functions."""
+    """Whether ``make_fx`` or ``torch.export`` traces, even before torch dispatches."""
     tracer = sys.modules.get("torch.fx.experimental.proxy_tensor")
     return tracer is not None and tracer.get_proxy_mode() is not None
 
 
 def _is_seen(x: torch.Tensor) -> bool:
-    """Whether someone sees what torch's dispatcher does with a tensor, and not what a kernel does with its memory."""
+    """Whether torch's dispatcher must see the call: a kernel that reads the memory would go unseen."""
     return is_hidden(x) or is_wrapper(x) or x.is_meta
 
 
@@ -171,7 +171,7 @@ def _dispatched(call: Call, tensors: list[torch.Tensor]) -> Any:
 
 
 def _schema(op: Operation) -> str:
-    """All that a call is told, by position."""
+    """The schema of torch's operation: all arguments by position."""
     arguments = [f"Tensor {name}" for name in op.inputs]
     if op.by_rows:
         arguments.append("int[] dim" if op.several_axes else "int dim")
@@ -193,21 +193,21 @@ def _flat(call: Call, inputs: Sequence[torch.Tensor]) -> list[Any]:
 
 
 def _call_of(op: Operation, flat: Sequence[Any]) -> tuple[Call, tuple[torch.Tensor, ...]]:
-    """What :func:`_flat` made, taken apart."""
+    """The call and inputs of a flat argument list; the inverse of :func:`_flat`."""
     (get,), count = lookup, len(op.inputs)
     dim, *rest = flat[count:]
     told = op, tuple(dim) if op.by_rows and op.several_axes else dim, *rest
     try:
         backend, dim, keepdim, scalars, variant = _told(*told)
-    except TypeError:  # a scalar that torch traces as a symbol has no hash
+    except TypeError:  # a symbolic scalar has no hash
         backend, dim, keepdim, scalars, variant = _told.__wrapped__(*told)
     return Call(get(backend), op, dim, keepdim, scalars, variant), tuple(flat[:count])
 
 
 @functools.lru_cache(1024, typed=True)
 def _told(op: Operation, *rest: Any) -> tuple[str, Dims, bool, dict[str, Any], str]:
-    """Of a call beside tensors: backend, axes, keepdim, scalars and variant. The same objects for all calls alike,
-    since a repeated call is known by them, and torch makes new ones for each."""
+    """Backend, axes, keepdim, scalars and variant of a flat argument list. Cached, since a repeated call is recognised
+    by the identity of these objects."""
     left = list(rest)
     dim: Any = left.pop(0) if op.by_rows else -1
     keepdim = left.pop(0) if op.reduces else False
@@ -239,7 +239,7 @@ def _define(op: Operation) -> Any:
 
     def prepare(ctx: Any, inputs: Any, output: Any) -> None:
         call, tensors = _call_of(op, inputs)
-        type(ctx).__name__ = f"{title(op)}Backward"  # of the node; torch makes one class for each operation
+        type(ctx).__name__ = f"{title(op)}Backward"  # names the node; torch makes one class for each operation
         save(ctx, call, tensors, output)
 
     def derive(ctx: Any, *grads: Any) -> Any:
@@ -273,7 +273,7 @@ _overloads: dict[str, Any] = {}
 
 
 def overload(op: Operation) -> Any:
-    """Torch's operation for one of ours, defined when it is first asked for."""
+    """Torch's operation for one of ours, defined on first use."""
     found = _overloads.get(op.name)
     if found is None:
         _defined(op.name)
@@ -283,7 +283,7 @@ def overload(op: Operation) -> Any:
 
 @constant
 def _defined(name: str) -> bool:
-    """Define torch's operation: True, since it is no constant to torch.compile itself."""
+    """Define torch's operation. It returns True, since torch.compile takes no operation for a constant."""
     with _lock:
         if name not in _overloads:
             _overloads[name] = _define(OPERATIONS[name])
@@ -295,7 +295,7 @@ def _defined(name: str) -> bool:
 
 @functools.cache
 def _shard(op: Operation) -> None:
-    """Tell DTensor that rows may be anywhere: each device computes its own, and nothing is sent."""
+    """Register the sharding with DTensor: rows may be on any device, and nothing is sent."""
     from torch.distributed.tensor import Replicate, Shard
     from torch.distributed.tensor.experimental import register_sharding
 

@@ -1,8 +1,7 @@
-"""What each operation means, once: what it takes, its canonical form, its reference, its tolerance, its bytes.
+"""What each operation means, defined once: inputs, canonical form, reference, tolerance and bytes moved.
 
-An operation is a class under :func:`operation`, in a file of its own here, or in anybody's module. Everything that
-checks, times or shows an implementation asks the :class:`Operation` that the decorator makes of it. Nothing here knows
-how a kernel computes.
+An operation is a class decorated with :func:`operation`, in a file here or in a user's module. The decorator makes an
+:class:`Operation`, which every check, benchmark and report asks. Nothing here knows how a kernel computes.
 """
 
 from __future__ import annotations

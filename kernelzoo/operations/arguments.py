@@ -1,4 +1,4 @@
-"""The arguments of a call: their checks, which are the same for every operation."""
+"""Checks of a call's arguments, the same for every operation."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ _SHORT = {
 
 @dataclass(frozen=True, eq=False)
 class Arguments:
-    """What an operation is asked: tensors and scalars that were checked."""
+    """The checked tensors and scalars of a call."""
 
     inputs: tuple[torch.Tensor, ...]
-    """In the order in which the operation declares them."""
+    """In the order of the operation's declaration."""
     dims: tuple[int, ...] = ()
-    """The axes that are reduced, sorted and not negative; of an operation by rows."""
+    """The reduced axes, sorted and non-negative. Empty unless the operation is by rows."""
     keepdim: bool = False
     scalars: tuple[Any, ...] = ()
 
@@ -75,8 +75,8 @@ def check_tensor(x: object, name: str = "x") -> None:
 
 
 def check_input(x: object, name: str, op: str, dtypes: Sequence[str]) -> None:
-    """Check one input: a dense tensor of one of these dtypes, without a gradient or a tangent that would be lost, and
-    of no transform that can't see what a kernel does.
+    """Check that an input is a dense tensor of an allowed dtype. It must not lose a gradient or tangent, nor belong to
+    a transform that can't see into a kernel.
 
     Raises InputTypeError, GradientError.
     """
@@ -90,7 +90,7 @@ def check_input(x: object, name: str, op: str, dtypes: Sequence[str]) -> None:
 
 
 def _check_closely(x: object, name: str, op: str, dtypes: Sequence[str]) -> None:
-    """The same for a tensor that is not an ordinary one, which may be legal nevertheless."""
+    """The full check, for a tensor that :func:`check_input` can't accept at once but that may be legal."""
     import torch
 
     check_tensor(x, name)
@@ -111,13 +111,13 @@ def _check_closely(x: object, name: str, op: str, dtypes: Sequence[str]) -> None
 
 
 def check_storage(x: torch.Tensor, name: str) -> None:
-    """Raise InputTypeError if the storage of a tensor that torch does not trace was freed or shrunk."""
+    """Raise InputTypeError if the storage of an untraced tensor was freed or shrunk."""
     if reason := without_storage(x):
         raise InputTypeError(f"{name} {reason}")
 
 
 def without_storage(x: torch.Tensor) -> str:
-    """What is wrong with a tensor whose storage was freed or shrunk; "" if nothing is, or torch only traces it."""
+    """Why a tensor's storage can't be used: freed or shrunk. "" if it can, or torch only traces the tensor."""
     import torch
 
     from kernelzoo.torch_private import is_hidden, is_transformed
@@ -130,7 +130,7 @@ def without_storage(x: torch.Tensor) -> str:
 
 
 def has_tangent(x: torch.Tensor) -> bool:
-    """Whether a tensor carries a tangent of forward-mode differentiation, of whatever level is entered."""
+    """Whether a tensor carries a forward-mode tangent, at any level."""
     from torch.autograd import forward_ad
 
     from kernelzoo.torch_private import carries_tangents, is_transformed
@@ -141,8 +141,8 @@ def has_tangent(x: torch.Tensor) -> bool:
 
 
 def no_memory(x: torch.Tensor) -> str:
-    """Why what a kernel does with the memory of a tensor would pass by whoever wraps it or traces it; "" if nobody
-    does. Torch's own kernels can run while torch traces with fake tensors; see :func:`check_untraced`."""
+    """Why a kernel must not read this tensor's memory: torch or a wrapper would not see the result. "" if it may.
+    Torch's own kernels can run on fake tensors; see :func:`check_untraced`."""
     from kernelzoo.torch_private import is_hidden, is_jit_traced, is_transformed
 
     if is_transformed(x):
@@ -157,22 +157,22 @@ def no_memory(x: torch.Tensor) -> str:
 
 
 def is_wrapper(x: torch.Tensor) -> bool:
-    """Whether its class says in Python what torch's operations do with it."""
+    """Whether the tensor's class defines ``__torch_dispatch__``."""
     import torch
 
     return type(x).__torch_dispatch__ is not torch.Tensor.__torch_dispatch__
 
 
 def is_traced(x: torch.Tensor) -> bool:
-    """Whether torch is tracing (make_fx, torch.export), or only pretends to compute."""
+    """Whether torch traces (make_fx, torch.export) or the tensor is fake."""
     from kernelzoo.torch_private import is_traced_by_mode
 
     return is_traced_by_mode() or (is_wrapper(x) and hasattr(x, "fake_mode"))
 
 
 def needs_torch_dispatch(inputs: Sequence[Any]) -> bool:
-    """Whether torch may have to see what is done with a tensor: for a gradient, a tangent, a trace, a batch or a cast.
-    Quick to say no; :func:`kernelzoo.calls.torch_library.dispatch` looks closer."""
+    """Whether torch may have to see a call, for a gradient, tangent, trace, batch or cast. A fast first test;
+    :func:`kernelzoo.calls.torch_library.dispatch` decides."""
     import torch
 
     from kernelzoo.torch_private import carries_tangents, count_modes, is_plain
@@ -187,7 +187,7 @@ def needs_torch_dispatch(inputs: Sequence[Any]) -> bool:
 
 
 def check_untraced(inputs: Sequence[torch.Tensor], backend: str) -> None:
-    """Raise InputTypeError where torch traces: it sees its own kernels, and would take others for nothing at all."""
+    """Raise InputTypeError where torch traces, since it sees only its own kernels."""
     if any(map(is_traced, inputs)):
         raise InputTypeError(
             f"torch is tracing, or takes a fake tensor for a real one, and can't see what kernels of {backend!r} do; "
@@ -203,8 +203,8 @@ def check_output(
     inputs: Sequence[tuple[str, torch.Tensor]],
     inplace: str = "",
 ) -> None:
-    """Check a caller's output: a tensor of that shape and dtype on the inputs' device, that overlaps none of them nor
-    itself. With ``inplace`` it may be that input itself.
+    """Check a caller's output: its shape, dtype and device, and that it overlaps no input and not itself. With
+    ``inplace`` it may be that input.
 
     Raises OutputError.
     """
@@ -245,13 +245,13 @@ def same_memory(a: torch.Tensor, b: torch.Tensor) -> bool:
 
 
 def plain_dim(dim: object) -> bool:
-    """Whether equal axes mean the same: True and 1.0 equal 1, and are none."""
+    """Whether a dim can be a cache key. True and 1.0 equal 1, but are not axes."""
     return type(dim) is int or (type(dim) is tuple and all(type(axis) is int for axis in dim))
 
 
 def normalize_dim(dim: Any, several: bool) -> Any:
-    """The axis or axes of a call that names them otherwise: by an integer of NumPy's; by a list, or None for all, where
-    there may be several. What is none of these comes back as it is."""
+    """Convert other ways to name axes: NumPy integers, and lists or None where several are allowed. Anything else is
+    returned unchanged."""
     if dim is None and several:
         return ()
     if isinstance(dim, list | tuple):
@@ -264,7 +264,7 @@ def _plain_axis(axis: Any) -> Any:
 
 
 def axes_of(dim: Dims, ndim: int) -> tuple[int, ...]:
-    """The axes of a call, sorted, non-negative and distinct; an empty tuple is all of them. Raises AxisError."""
+    """The axes of a call, sorted, non-negative and distinct. An empty tuple means all. Raises AxisError."""
     if type(dim) is int and -ndim <= dim < ndim:
         return (dim % ndim,)
     return _several_axes(dim, ndim)

@@ -1,10 +1,8 @@
-"""From any tensors to the canonical form of an operation by rows: strided views with the axes ``(outer, n, inner)`` or
-``(outer, inner)``, without a copy.
+"""Strided views of any tensors in canonical form: axes ``(outer, n, inner)`` or ``(outer, inner)``, without a copy.
 
-``n`` is the axis of a row, and one *row* is a pair (outer, inner). Any axis of a tensor, and most sliced, stepped,
-transposed or expanded ones, is such a view. All strides are free, offsets need 64 bits, no size is zero. ``inner`` is 1
-for the last axis of a contiguous tensor. A layout that three axes can't say is first copied, inside the launch, and so
-in its time.
+``n`` is the axis of a row, and one *row* is a pair (outer, inner). Most sliced, stepped, transposed or expanded tensors
+have such a view for any axis. Strides are arbitrary, offsets need 64 bits, and no size is zero. ``inner`` is 1 for the
+last axis of a contiguous tensor. Other layouts are copied first, inside the launch, so the copy is timed.
 """
 
 from __future__ import annotations
@@ -19,11 +17,11 @@ if TYPE_CHECKING:
 
 
 Group: TypeAlias = "tuple[int, tuple[int, ...], bool]"
-"""Some neighbouring axes seen as one: size, stride in each tensor, and a mark that must agree to merge."""
+"""Neighbouring axes merged into one: size, stride in each tensor, and a mark. Only equal marks merge."""
 
 
 def runs_of(axes: Sequence[Group]) -> list[Group]:
-    """Merge neighbouring axes of one mark where all strides allow it; axes of size 1 drop out."""
+    """Merge neighbouring axes of the same mark where all strides allow it. Axes of size 1 drop out."""
     merged: list[Group] = []
     for size, strides, mark in axes:
         if size == 1:
@@ -38,8 +36,8 @@ def runs_of(axes: Sequence[Group]) -> list[Group]:
 
 
 def merge(kept: Sequence[Group]) -> list[Group]:
-    """Like runs_of, for kept axes marked by whether they follow the row's axis. Two on both sides may still merge when
-    the row's axis doesn't stand between them in memory; if not, that only costs the name of an axis."""
+    """Like runs_of, for kept axes marked by whether they follow the row's axis. More than two are merged across that
+    axis too, if memory order allows."""
     runs = runs_of(kept)
     return runs if len(runs) <= 2 else runs_of([(*run[:2], False) for run in runs])
 
@@ -54,7 +52,7 @@ def outer_inner(groups: list[Group], tensors: int) -> tuple[Group, Group]:
 
 
 def readable(x: torch.Tensor) -> tuple[torch.Tensor, Launch | None]:
-    """X as plain memory: a lazily negated view (the imaginary part of a conjugate) is negated by a copy."""
+    """X as plain memory, and the launch that copies it there: a lazily negated view needs one."""
     if not x.is_neg():
         return x, None
     import torch
@@ -68,7 +66,8 @@ Launched: TypeAlias = "Callable[[Sequence[torch.Tensor], Sequence[torch.Tensor]]
 
 
 def through_copies(launched: Launched, inputs: Sequence[torch.Tensor], outs: Sequence[torch.Tensor]) -> Launch:
-    """Copy the inputs in and the results out, where their layouts need it, around the launch of contiguous tensors."""
+    """A launch that copies inputs in and results out where their layouts need it. ``launched`` binds contiguous
+    tensors."""
     steps: list[Launch] = []
     own: list[torch.Tensor] = []
 
@@ -100,8 +99,8 @@ def launch_rows(
 ) -> Launch:
     """Bind tensors along one axis of the first, by their canonical views.
 
-    ``axes`` names those of every input and output: ``outer n inner``, ``outer inner`` (without that axis, no matter
-    whether it is kept at size 1), or others, which are bound as they are.
+    ``axes`` names the axes of every input and output: ``outer n inner``, or ``outer inner`` (kept at size 1 or not).
+    Tensors with other axes are bound as they are.
     """
     tensors = [*inputs, *outs]
     x = inputs[0]
@@ -109,7 +108,7 @@ def launch_rows(
     kept_dims = [d for d in range(x.ndim) if d != dim]
     strides = [_kept_strides(tensor, names, dim, x.ndim) for tensor, names in zip(tensors, axes, strict=True)]
     rows = [i for i, s in enumerate(strides) if s is not None]
-    # The axis of a row that is one element long says nothing of what is before and after it.
+    # With one element per row, axes before and after the row's axis are alike.
     reduces = not any("n" in names for names in axes[len(inputs) :])
     after = [d > dim and not (reduces and n == 1) for d in kept_dims]
     kept: list[Group] = [
@@ -117,7 +116,7 @@ def launch_rows(
     ]
     groups = merge(kept)
     if len(groups) > 2:
-        # More row axes than the canonical form has: copy what can't be read in place, write what can't in place.
+        # More row axes than the canonical form has: copy the tensors that have no such view.
         return through_copies(lambda xs, to: launch_rows(bind, xs, to, axes, dim), inputs, outs)
     outer, inner = outer_inner(groups, len(rows))
     views = []
@@ -135,7 +134,7 @@ def launch_rows(
 
 
 def _kept_strides(tensor: torch.Tensor, names: tuple[str, ...], dim: int, ndim: int) -> tuple[int, ...] | None:
-    """Strides of the axes beside the row's; None of a tensor that has none of them."""
+    """Strides of the axes beside the row's; None for a tensor without these axes."""
     if "outer" not in names:
         return None
     strides = tensor.stride()
@@ -143,10 +142,10 @@ def _kept_strides(tensor: torch.Tensor, names: tuple[str, ...], dim: int, ndim: 
 
 
 def launch_reduced(bind: Bind, x: torch.Tensor, out: torch.Tensor, dims: tuple[int, ...]) -> Launch:
-    """Bind a reduction over several axes, or none, of one tensor into another, whose parts may be reduced in any order.
+    """Bind a reduction over any number of axes of one tensor. Its parts may be reduced in any order.
 
-    ``out`` has no reduced axes. Several reduced axes that are not one in memory are reduced one after the other, the
-    one of the smallest stride (the cheapest to read) first, which leaves the least for the others.
+    ``out`` has no reduced axes. Reduced axes that do not merge in memory are reduced one after the other. The smallest
+    stride comes first: it is the cheapest to read.
     """
     out_strides = iter(out.stride())
     axes: list[Group] = [

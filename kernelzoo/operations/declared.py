@@ -1,4 +1,4 @@
-"""What the class of an operation is made of: inputs, scalars, outputs, samples."""
+"""The parts of an operation's class: inputs, scalars, outputs, samples."""
 
 from __future__ import annotations
 
@@ -10,29 +10,29 @@ if TYPE_CHECKING:
     import torch
 
 ROW = ("outer", "n", "inner")
-"""The axes of a tensor that an operation takes by rows. ``n`` is the axis of a row; ``outer`` and ``inner`` stand for
-any number of axes before it and after it, so that a caller names the axis by ``dim``."""
+"""The axes of a tensor of an operation by rows. ``n`` is the axis ``dim`` of a call; ``outer`` and ``inner`` stand for
+the axes before and after it."""
 
 WIDE = "wide"
-"""As the dtype of an input or an output: float32, or float64 where the first input has that."""
+"""A dtype that means float32, or float64 where the first input is float64."""
 
 Size: TypeAlias = "int | str"
-"""A number, or the name of an axis or a scalar whose value it is."""
+"""A number, or the name of an axis or scalar with that value."""
 
 
 @dataclass(frozen=True)
 class Input:
     """A tensor that an operation reads.
 
-    ``axes``: names, separated by blanks. If those of the first input are ``"outer n inner"``, the operation is one by
-    rows: it takes tensors of any rank and an axis ``dim``, and the other tensors have ``"outer n inner"`` (the same
-    shape), ``"outer inner"`` (one element a row), ``"n"`` or ``""`` (one element). Otherwise each name is one axis.
+    ``axes``: names, separated by blanks. If the first input has ``"outer n inner"``, the operation is by rows: it takes
+    any rank and an axis ``dim``. Its other tensors then have ``"outer n inner"`` (the same shape), ``"outer inner"``
+    (one element a row), ``"n"`` or ``""`` (one element). Otherwise each name is one axis.
 
-    ``dtype``: one name, or several that are allowed; "" for the dtype of the first input, "wide" for float32, of
-    float64 float64.
+    ``dtype``: one name, or several that are allowed. "" is the dtype of the first input. "wide" is float32, or float64
+    for float64.
 
-    ``low``, ``high``: integers are drawn from low up to, not including, high. ``also``: values that are drawn now and
-    then besides. Each is a number, or the name of an axis or a scalar.
+    ``low``, ``high``: range of random integers, without ``high``. ``also``: values that are drawn now and then. Each is
+    a number, or the name of an axis or a scalar.
     """
 
     axes: str
@@ -48,7 +48,7 @@ class Input:
 
 @dataclass(frozen=True)
 class Scalar:
-    """A number that an operation takes, with its default, and other values that checks try."""
+    """A number that an operation takes: its default, and other values for checks to try."""
 
     default: Any
     also: tuple[Any, ...] = ()
@@ -58,9 +58,8 @@ class Scalar:
 class Output:
     """A tensor that an operation writes.
 
-    ``axes``: as for :class:`Input`. ``dtype``: a name, "wide", or an input's name, whose dtype it has; "" for the first
-    one's.
-    ``inplace``: the name of an input that a caller may pass as ``out`` as well.
+    ``axes``: as for :class:`Input`. ``dtype``: a name, "wide", or the name of an input with that dtype; "" for the
+    first. ``inplace``: the name of an input that a caller may also pass as ``out``.
     """
 
     axes: str
@@ -74,11 +73,11 @@ class Output:
 
 @dataclass(frozen=True)
 class Sample:
-    """Inputs that one operation alone is to be tried on, beside those that all are."""
+    """Inputs to try on one operation only, beside those for all operations."""
 
     name: str
-    """Begins with the dtype of the first input."""
+    """It begins with the dtype of the first input."""
     shape: tuple[int, ...]
-    """Of the first input."""
+    """The shape of the first input."""
     make: Callable[[], torch.Tensor | tuple[torch.Tensor, ...]] = field(repr=False)
-    """Makes them on the CPU, the same each time."""
+    """Makes the inputs on the CPU, the same each time."""

@@ -1,4 +1,4 @@
-"""``@kernelzoo.operation``: makes an operation of a class, and keeps it by name."""
+"""The decorator ``@kernelzoo.operation``, which makes an operation from a class and registers it by name."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from kernelzoo.operations.signature import parameters
 ClassT = TypeVar("ClassT", bound=type)
 
 declared: dict[str, Operation] = {}
-"""The operations that were declared in this process, by name."""
+"""The operations declared in this process, by name."""
 
 on_declared: list[Callable[[Operation], None]] = []
-"""Called with each operation when it is declared."""
+"""Callbacks that get each operation when it is declared."""
 
 _FUNCTIONS = {
     "reference": "the result in float64",
@@ -49,7 +49,7 @@ _GIVEN = {
     "samples": (),
     "flops": ("n", "rows"),
 }
-"""What a function may ask for besides inputs and scalars."""
+"""Parameters that a function may have besides inputs and scalars."""
 
 
 def operation(
@@ -58,38 +58,36 @@ def operation(
     """Declare an operation by a class, and hand the class back unchanged.
 
     The class has :class:`~kernelzoo.Input`, :class:`~kernelzoo.Scalar` and :class:`~kernelzoo.Output` attributes, and
-    functions without ``self``. Each is given what it names among its parameters: the inputs and scalars by their names,
-    ``n`` (the length of a row), and what is listed here. Of an operation by rows, tensors come in canonical form, with
-    the axes (outer, n, inner), so that rows lie along axis 1.
+    functions without ``self``. Their parameters are inputs and scalars by name, ``n`` (the length of a row), and those
+    listed here. For an operation by rows, tensors come in canonical form: axes (outer, n, inner), rows along axis 1.
 
     - ``reference`` (needed): the result, or a tuple of results. If the operation rounds, floats come as float64.
-    - ``error(ref, ..., unit, tiny)``: how far off each element may be, absolute, in float64, before the result is
-      rounded to a half precision; ``ref`` is the result, ``unit`` the unit roundoff of the arithmetic, 2^-24, for
-      float64 2^-53, and ``tiny`` its smallest normal number, 2^-126, for float64 2^-1022: what is smaller may count as
-      zero. Without it, a result must equal the reference.
-    - ``domain``: a dict from an input's name to a function of (torch.finfo, n): the largest finite number it may hold,
-      or the least and the largest.
-    - ``finite``: a tuple of inputs of that domain which hold no infinity, though they may hold NaN.
-    - ``special(ref, ...)``: a result whose NaN and infinities are due; without it, those of the reference.
+    - ``reference`` (needed): the result, or a tuple of results. If the operation rounds, floats come as float64.
+    - ``error(ref, ..., unit, tiny)``: the absolute error allowed in each element, in float64, before rounding to a half
+      precision. ``ref`` is the result, and ``unit`` the unit roundoff: 2^-24, for float64 2^-53. ``tiny`` is the
+      smallest normal number, below which a value may count as zero. Without ``error``, it must equal the reference.
+    - ``domain``: a dict from an input's name to a function of (torch.finfo, n). It returns the largest finite number
+      allowed, or the least and the largest.
+    - ``finite``: a tuple of inputs of that domain without infinities, though they may hold NaN.
+    - ``special(ref, ...)``: a result with the NaN and infinities that are due. Without it, those of the reference are.
     - ``exact(...)``: for float64, the result as (high, low, scale) in pairs of float64; only ``accuracy`` needs it.
     - ``sample(x, generator)``: makes the first input's values out of standard normal ones, in place.
-    - ``others(..., generator)``: the other inputs that go with the first, a tuple, given all as they were drawn: what
-      ``min_backward`` takes for a minimum must be one.
-    - ``samples()``: a tuple of :class:`~kernelzoo.operations.Sample`, inputs to be tried beside all others.
+    - ``others(..., generator)``: a tuple of companion inputs that match the first, from all inputs as drawn. For
+      example, ``min_backward`` needs the true minimum.
+    - ``samples()``: a tuple of :class:`~kernelzoo.operations.Sample`, more inputs to try.
     - ``flops(n, rows, ...)``: arithmetic operations of a call, for reports.
     - ``decisive``: a number that decides the result of a row of plain values (20.0).
     - ``takes_empty``: whether a reduction has a result for an axis without elements.
-    - ``gradient``: the name of the operation that computes the gradient of the first input, of which an input called
-      ``grad`` is the gradient of the output, ``y`` the output, and others are inputs of this one; or ``"reference"``,
-      the derivative of the reference, which must then be made of what torch can differentiate.
+    - ``gradient``: the operation that computes the first input's gradient. Its input ``grad`` is the output's gradient,
+      ``y`` the output, and others are inputs of this one. Or ``"reference"``, if torch can differentiate that.
     - ``autocast``: the dtype to which ``torch.autocast`` casts half precision on a GPU.
     - ``converts``: whether a call, of one input, takes ``dtype``, to which the input is converted first.
 
-    ``dtypes``: of the first input. ``name``: the operation's, if it is not the class's. ``several_axes``: a reduction
-    of one input that takes a tuple of axes, and whose parts may be reduced in any order. ``in_torch``: the name of
-    torch's own function for it, which takes ``(x, dim, out=)``.
+    ``dtypes``: of the first input. ``name``: of the operation, if not that of the class. ``several_axes``: a reduction
+    of one input that takes a tuple of axes, in any order. ``in_torch``: the name of torch's function ``(x, dim,
+    out=)``.
 
-    Raises RegistrationError if the class says something that can't be.
+    Raises RegistrationError for an inconsistent class.
 
     >>> import kernelzoo, torch
     >>> @kernelzoo.operation(dtypes=kernelzoo.FLOATS)
@@ -147,7 +145,7 @@ def _faults(
     several_axes: bool,
     hooks: dict[str, Any],
 ) -> Sequence[tuple[object, str]]:
-    """What may be wrong, and whether it is."""
+    """Each possible fault of a declaration: whether it occurs, and its message."""
     taken = {"self", "dim", "keepdim", "axis", "keepdims", "dtype", "variant", "out"}
     taken |= {"n", "unit", "ref", "tiny", "generator"}
     by_rows = bool(inputs) and next(iter(inputs.values())).names == ROW

@@ -1,4 +1,4 @@
-"""Arithmetic in pairs of float64, ``high + low``, for exact results of operations that round float64."""
+"""Double-double arithmetic, ``high + low`` of float64, for exact results of operations that round float64."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ if TYPE_CHECKING:
     import torch
 
 Exact: TypeAlias = "tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None]"
-"""``(high + low) * 2^scale``; no low is 0, no scale is 0."""
+"""``(high + low) * 2^scale``. No low means 0, no scale means 0."""
 
 
 def scaled(x: torch.Tensor, exponent: torch.Tensor) -> torch.Tensor:
-    """``x * 2^exponent`` for exponents to 2000 on either side, exact but where the result is subnormal."""
+    """``x * 2^exponent`` for exponents from -2000 to 2000. Exact unless the result is subnormal."""
     half = (exponent / 2).floor_()
     return x.mul(half.exp2()).mul_((exponent - half).exp2_())
 
 
 def two_sum(a: torch.Tensor, b: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """``a + b`` rounded, and what the rounding left (Knuth)."""
+    """``a + b`` rounded, and the rounding error (Knuth)."""
     total = a + b
     part = total - a
     return total, (a - (total - part)).add_(b - part)
 
 
 def two_product(a: torch.Tensor, b: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """``a * b`` rounded, and what the rounding left (Dekker, Veltkamp)."""
+    """``a * b`` rounded, and the rounding error (Dekker, Veltkamp)."""
     product = a * b
     a_high, a_low = _halves(a)
     b_high, b_low = _halves(b)
@@ -41,7 +41,7 @@ def _halves(a: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def summed(high: torch.Tensor, low: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """The sum of each row of pairs, as a pair, by halves."""
+    """The sum of each row of (high, low) pairs, as a pair, by pairwise summation."""
     import torch
 
     while high.size(1) > 1:
@@ -60,7 +60,7 @@ _STEPS = 256
 
 @functools.cache
 def _table() -> tuple[list[float], list[float], list[float]]:
-    """2^(j / _STEPS) in pairs, and log(2) / _STEPS in three parts, the first two of 32 bits."""
+    """2^(j / _STEPS) as pairs, and log(2) / _STEPS in three parts. The first two parts have 32 bits."""
     from decimal import Decimal, localcontext
 
     with localcontext() as context:
@@ -78,10 +78,10 @@ def _table() -> tuple[list[float], list[float], list[float]]:
 
 
 def exponential(t: torch.Tensor, t_low: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """``e^(t + t_low)`` as high, low and scale, good to 2^-60 of itself.
+    """``e^(t + t_low)`` as high, low and scale, with a relative error below 2^-60.
 
-    The argument is reduced by n * log(2) / 256, so that what is left is below 2^-9: its square and higher powers, at
-    2^-19 and less, need no more than float64; the rest is a table of pairs.
+    The argument is reduced by n * log(2) / 256 to below 2^-9. Its square and higher powers, below 2^-18, need only
+    float64. The rest comes from a table of pairs.
     """
     import torch
 
@@ -89,7 +89,7 @@ def exponential(t: torch.Tensor, t_low: torch.Tensor) -> tuple[torch.Tensor, tor
     n = (t * (_STEPS / math.log(2))).add_(0.5).floor_()
     r, r_low = two_sum(t - n * c1, n * -c2)
     r, r_low = two_sum(r, r_low.add_(t_low).sub_(n * c3))
-    tail = r / 5040  # r^2/2 + ... + r^7/5040, from behind
+    tail = r / 5040  # r^2/2 + ... + r^7/5040, by Horner's scheme
     for factorial in (720, 120, 24, 6, 2):
         tail = tail.add_(1 / factorial).mul_(r)
     tail = tail.mul_(r)

@@ -1,4 +1,4 @@
-"""What is right for each element of a result: bounds, and how they are made without loosening or tightening any."""
+"""The bounds within which each element of a result is right, rounded exactly."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Bounds:
-    """What is right for each element of one output: anything from ``lower`` to ``upper``, and NaN where these are NaN.
+    """The right values of one output: from ``lower`` to ``upper``, and NaN where these are NaN.
 
-    Both are in the output's own shape and dtype, rounded inwards, so that no value that is wrong in float64 gets by.
+    Both have the output's shape and dtype. They are rounded inwards, so no value that is wrong in float64 passes.
     """
 
     name: str
-    """Of the operation, and of the output if it has several."""
+    """The operation's name, with the output's if there are several."""
     lower: torch.Tensor
     upper: torch.Tensor
 
     def check(self, actual: torch.Tensor) -> None:
-        """Raise ContractError, with the first wrong element, unless the whole of ``actual`` is right."""
+        """Raise ContractError, with the first wrong element, unless every element is right."""
         for what, given, want in (
             ("shape", tuple(actual.shape), tuple(self.lower.shape)),
             ("dtype", actual.dtype, self.lower.dtype),
@@ -34,7 +34,7 @@ class Bounds:
         ):
             if given != want:
                 raise ContractError(f"result has {what} {given}, must have {want}", "wrong kind of result")
-        # A NaN is never within two bounds; where one is due is asked only when something is not.
+        # A NaN lies within no bounds. Whether one is due is tested only if some element is outside.
         right = (actual >= self.lower).logical_and_(actual <= self.upper)
         if bool(right.all()):
             return
@@ -47,7 +47,7 @@ class Bounds:
             where = tuple(int(i) for i in torch.unravel_index(first, wrong.shape))
             got, lower, upper = (tensor[where].item() for tensor in (actual, self.lower, self.upper))
             bounds = f"{lower!r}" if lower == upper or lower != lower else f"{lower!r} to {upper!r}"
-            # Where every wrong element stands in the place of a NaN, and none is a NaN itself, NaN is what was lost.
+            # If every wrong element should be NaN and none is, the kernel drops NaN.
             dropped = bool(((self.lower != self.lower) | ~wrong).all())
             error, unit = _beyond(got, lower, upper, actual.dtype)
             raise ContractError(
@@ -64,7 +64,7 @@ class Bounds:
 
 @dataclass(frozen=True)
 class Expected:
-    """What is right for the outputs of a call: bounds of each."""
+    """The bounds of each output of a call."""
 
     outputs: tuple[Bounds, ...]
 
@@ -75,14 +75,14 @@ class Expected:
 
 
 def bounds_of(exact: torch.Tensor, error: torch.Tensor, dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
-    """The least and the greatest right value in a float dtype: of a result that is exact but for ``error``, both in
-    float64. NaN and infinities are due where ``exact`` has them."""
+    """The least and the greatest right value in a float dtype. ``exact`` and ``error`` are float64. NaN and infinities
+    are due where ``exact`` has them."""
     import torch
 
     lower = rounded_to(exact - error, dtype, up=True)
     upper = rounded_to(exact + error, dtype, up=False)
     info = torch.finfo(dtype)
-    # An honest result may overflow where the largest number is within the error, and need not.
+    # Where the largest number is within the error, both a finite result and an overflow are right.
     lower, upper = lower.clamp(max=info.max), upper.clamp(min=-info.max)
     upper = upper.masked_fill(exact + error > info.max, math.inf)
     lower = lower.masked_fill(exact - error < -info.max, -math.inf)
@@ -92,7 +92,7 @@ def bounds_of(exact: torch.Tensor, error: torch.Tensor, dtype: torch.dtype) -> t
 
 
 def _beyond(got: float, lower: float, upper: float, dtype: torch.dtype) -> tuple[float | None, str]:
-    """How far a wrong element lies beyond the nearest right value, and in what; None where that is no number."""
+    """The distance from the nearest right value, and its unit. The distance is None for NaN or infinity."""
     nearest = lower if got < lower else upper
     if not dtype.is_floating_point:
         return abs(int(got) - int(nearest)), "1"
@@ -106,13 +106,12 @@ def _beyond(got: float, lower: float, upper: float, dtype: torch.dtype) -> tuple
 
 
 def rounded_to(exact: torch.Tensor, dtype: torch.dtype, *, up: bool) -> torch.Tensor:
-    """Float64 in another float dtype, rounded up or down: the least value of it that is no less, or the greatest no
-    greater."""
+    """Float64 rounded up or down to another float dtype."""
     import torch
 
     rounded = exact.to(dtype)
     missed = rounded.double() < exact if up else rounded.double() > exact
-    # The next value up has the next bits as an integer, the next value down those before; below zero the other way.
+    # The next value up is the next integer of the bits, the next down the one before. Below zero it is reversed.
     bits = rounded.view({2: torch.int16, 4: torch.int32, 8: torch.int64}[dtype.itemsize])
     before = rounded.signbit().eq_(up)
     bits.add_(missed & ~before).add_(missed & before, alpha=-1)

@@ -1,4 +1,4 @@
-"""The operations that are known: ours, those of other distributions, and those that a user's module declared."""
+"""The known operations: built-in ones, those of other distributions, and those of a user's module."""
 
 from __future__ import annotations
 
@@ -14,31 +14,32 @@ from kernelzoo.operations.declaring import declared
 from kernelzoo.operations.meaning import Operation
 
 ENTRY_POINTS = "kernelzoo.operations"
-"""Entry-point group of operations in other packages: name = the operation, value = the module that declares it."""
+"""Entry-point group of operations in other packages. The name is the operation, the value the module that declares it.
+"""
 
 
 MAPPED = ("softmax", "min")
-"""Of ours, those whose speed is measured on every shape of a set where nobody says which."""
+"""Built-in operations that are benchmarked by default on every shape of a set."""
 
 BUILT_IN = (
     *(*MAPPED, "softmax_backward", "min_backward"),
     *("softmax_pairs", "softmax_merge", "softmax_finish"),
     *("vecdot", "softmax_backward_finish", "min_backward_counts", "min_backward_finish"),
 )
-"""Ours: a file each in this folder."""
+"""The built-in operations, each in a file of this folder."""
 
 
 @cache
 def homes() -> dict[str, str]:
-    """The module of each operation that is announced, by name. Nothing is imported."""
-    import importlib.metadata  # slow to import, and only this needs it
+    """The module of each announced operation, by name. It imports none."""
+    import importlib.metadata  # slow to import, and only needed here
 
     others = {point.name: point.value for point in importlib.metadata.entry_points(group=ENTRY_POINTS)}
     return others | {name: f"{__package__}.{name}" for name in BUILT_IN}
 
 
 class Operations(Mapping[str, Operation]):
-    """All known operations by name; an announced one is imported when it is asked for."""
+    """All known operations by name. An announced one is imported on first use."""
 
     def __getitem__(self, name: str) -> Operation:
         if name not in declared:
@@ -61,7 +62,7 @@ OPERATIONS = Operations()
 
 
 def described(op: Operation) -> dict[str, Any]:
-    """What an operation takes and gives, as JSON can hold it; its functions stay behind."""
+    """An operation's signature as JSON. Its functions are left out."""
     return {
         "name": op.name,
         "doc": op.doc,
@@ -84,7 +85,7 @@ def described(op: Operation) -> dict[str, Any]:
 
 
 def learn(said: Mapping[str, Any]) -> None:
-    """Know an operation that another process has described: what it takes and gives, and not what is right."""
+    """Register an operation that another process described, by its signature only."""
 
     def made(kind: Any, part: str) -> dict[str, Any]:
         return {

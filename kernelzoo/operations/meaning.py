@@ -1,4 +1,4 @@
-"""An operation: how a call of it is launched, what is right, and what it is tried on."""
+"""An operation: how to launch it, what is right, and which inputs to try."""
 
 from __future__ import annotations
 
@@ -23,15 +23,14 @@ if TYPE_CHECKING:
 
 
 class Operation(Signature):
-    """One operation: what is right, and all that a check, a benchmark or a report must know to handle it.
+    """One operation: what is right, and all that a check, a benchmark or a report needs.
 
-    :func:`kernelzoo.operation` makes it of a class. The canonical form, which an implementation binds, has three axes
-    of the first input, ``(outer, n, inner)``, if the operation is one by rows; see
+    :func:`kernelzoo.operation` makes it from a class. Implementations bind its canonical form; see
     :mod:`kernelzoo.operations.canonical`.
     """
 
     def launch(self, bind: Bind, args: Arguments, outs: Sequence[torch.Tensor]) -> Launch:
-        """Bring checked arguments and outputs to canonical form, bind them, and return the launch, copies included."""
+        """Bind checked arguments and outputs in canonical form; returns the launch, copies included."""
         if any(x.is_neg() for x in args.inputs):
             return self._launch_negated(bind, args, outs)
         if args.scalars:
@@ -39,7 +38,8 @@ class Operation(Signature):
         return self._launch_rows(bind, args, outs) if self.by_rows else bind(*args.inputs, *outs)
 
     def _launch_negated(self, bind: Bind, args: Arguments, outs: Sequence[torch.Tensor]) -> Launch:
-        """The same where an input is a lazily negated view (the imaginary part of a conjugate): it is copied first."""
+        """The launch where an input is a lazily negated view (the imaginary part of a conjugate), which is copied
+        first."""
         plain = [readable(x) for x in args.inputs]
         launch = self.launch(bind, replace(args, inputs=tuple(x for x, _ in plain)), outs)
         return sequence(*(copy for _, copy in plain), launch)
@@ -54,7 +54,7 @@ class Operation(Signature):
         if not self.several_axes:
             return launch_rows(bind, inputs, outs, self.axes, dims[0])
         x, (out,) = inputs[0], outs
-        if out.ndim == x.ndim and len(dims):  # keepdim: the reduced axes, of size 1, say nothing
+        if out.ndim == x.ndim and len(dims):  # keepdim: drop the reduced axes, which have size 1
             kept = [d for d in range(out.ndim) if d not in dims]
             out = out.as_strided([out.size(d) for d in kept], [out.stride(d) for d in kept])
         return launch_reduced(bind, x, out, dims)
@@ -71,23 +71,23 @@ class Operation(Signature):
         return known
 
     def reference(self, args: Arguments) -> tuple[torch.Tensor, ...]:
-        """The exact results as float64 can say them, of the inputs as they are (already quantised)."""
+        """The exact results in float64, for the inputs as they are (already quantised)."""
         rows = Rows(self, args)
         inputs = [self._wide(x) for x in rows.inputs]
         results = _several(self.call("reference", self._known(inputs, args)))
         return tuple(rows.back(i, result) for i, result in enumerate(results))
 
     def computed(self, inputs: Sequence[torch.Tensor], args: Arguments) -> Any:
-        """The reference's results on inputs in canonical form, as they are."""
+        """The reference's results on inputs in canonical form, unconverted."""
         return self.call("reference", self._known(inputs, args))
 
     def _wide(self, x: torch.Tensor) -> torch.Tensor:
         return x.double() if self.rounds and x.is_floating_point() else x
 
     def expect(self, args: Arguments) -> Expected:
-        """What is right for this call, to the documented tolerance: made once, it checks any number of results.
+        """The bounds of right results for this call, made once for any number of checks.
 
-        An operation that rounds nothing must be equal by value: -0.0 equals +0.0, NaN exactly where it must be.
+        An operation that rounds nothing must be equal by value: -0.0 equals +0.0, and NaN stands exactly where it must.
         """
         import torch
 
@@ -128,9 +128,8 @@ class Operation(Signature):
 
     @staticmethod
     def _rounding(exact: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-        """What the output's dtype may add to the error of the arithmetic: half a unit in the last place where it is a
-        half precision, and the smallest normal number (half the smallest subnormal for float16), below which a result
-        may flush to zero."""
+        """The error that the output's dtype adds. It is half a unit in the last place for a half precision, plus the
+        smallest normal number, since results may flush to zero. For float16 that is half the smallest subnormal."""
         import torch
 
         floor = 2.0**-25 if dtype == torch.float16 else torch.finfo(dtype).tiny
@@ -138,15 +137,15 @@ class Operation(Signature):
         return exact.abs().mul_(half).nan_to_num_(0.0, 0.0, 0.0).add_(floor)
 
     def allowance(self, args: Arguments, exact: torch.Tensor) -> torch.Tensor:
-        """How far off an element of the first output may be, of an operation that rounds, in the canonical form."""
+        """The allowed error of each element of the first output, for an operation that rounds, in canonical form."""
         rows = Rows(self, args)
         known = self._known([self._wide(x) for x in rows.inputs], args)
         error: torch.Tensor = self._errors(known, (exact,))[0]
         return error + self._rounding(exact, self.out_dtypes(args)[0])
 
     def exact(self, args: Arguments) -> Exact:
-        """The exact first output of an operation that rounds, within a hundredth of a ulp of it, in the canonical form;
-        for float64 in pairs, if the operation can."""
+        """The first output of an operation that rounds, in canonical form, to a hundredth of a ulp. For float64 it is a
+        pair, if the operation has ``exact``."""
         import torch
 
         rows = Rows(self, args)
@@ -159,11 +158,11 @@ class Operation(Signature):
 
     @property
     def exact_dtypes(self) -> tuple[str, ...]:
-        """Dtypes for which :meth:`exact` is exact enough to count errors in units in the last place."""
+        """Dtypes for which :meth:`exact` suffices to count errors in ulp."""
         return self.dtypes if "exact" in self.hooks else tuple(d for d in self.dtypes if d != "float64")
 
     def flops(self, args: Arguments) -> int | None:
-        """Arithmetic operations of a call; None if the operation does not say."""
+        """Arithmetic operations of a call; None if the operation does not define them."""
         if "flops" not in self.hooks:
             return None
         sizes = {
@@ -188,24 +187,26 @@ class Operation(Signature):
         sizes: Mapping[str, int] | None = None,
         scalars: Mapping[str, Any] | None = None,
     ) -> tuple[torch.Tensor, ...]:
-        """Random inputs, on the generator's device, whose right answer no constant, zero or row-shifted output can pass
-        for. ``scalars``: those of the call that are not at their default, since inputs may be drawn by them."""
+        """Random inputs whose right result is not constant, zero or equal between rows.
+
+        ``scalars``: those of the call that are not at their default, since drawing may depend on them. The generator's
+        device is used.
+        """
         return draw(self, shape, dtype, dim, sizes or {}, scalars or {}, generator=generator)
 
     def completed(
         self, inputs: tuple[torch.Tensor, ...], dim: Dims = -1, *, generator: torch.Generator
     ) -> tuple[torch.Tensor, ...]:
-        """The inputs, those beside the first in values that go with it, where the operation says which."""
+        """The inputs, with companion inputs that match the first where the operation defines them."""
         return completed(self, inputs, dim, generator)
 
     def samples(self) -> tuple[Sample, ...]:
-        """Inputs that this operation alone is to be tried on."""
+        """Inputs to try on this operation only."""
         return tuple(self.hooks["samples"]()) if "samples" in self.hooks else ()
 
     def confined(self, number: int, x: torch.Tensor, n: int) -> torch.Tensor:
-        """An input whose finite values are within the operation's domain, a hundredth below the largest, since an
-        honest sum may round up; and its infinities, if it may have none. Changed in place. ``n``: the length of a
-        row."""
+        """Clamp an input in place to the operation's domain, 1% below the limit, since an honest sum may round up.
+        Infinities stay if the domain allows them. ``n``: the length of a row."""
         import torch
 
         name = list(self.inputs)[number]
@@ -220,7 +221,7 @@ class Operation(Signature):
         return x
 
     def assert_close(self, actual: Any, inputs: Any, dim: Dims = -1, keepdim: bool = False, **scalars: Any) -> None:
-        """Check a result, or a tuple of them, of inputs (one, or a tuple). Raises ContractError, an AssertionError."""
+        """Check a result, or a tuple of results, for these inputs. Raises ContractError, an AssertionError."""
         args = self.arguments(_several(inputs), dim, keepdim, scalars)
         self.expect(args).check(_several(actual))
 
@@ -236,8 +237,7 @@ def _one(results: Sequence[Any]) -> Any:
 def _as_due(
     lower: torch.Tensor, upper: torch.Tensor, exact: torch.Tensor, special: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Bounds where the policy for special values, and not the reference, says what is due: its NaN and infinities
-    exactly, and any number where it has one and the reference has none."""
+    """Bounds that follow ``special`` for NaN and infinities. Any number is right where only the reference has none."""
     free = special.isfinite() & ~exact.isfinite()
     due = special.to(lower.dtype)
     kept = special.isfinite()

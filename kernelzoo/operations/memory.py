@@ -1,4 +1,4 @@
-"""Which memory a tensor spans: whether two share any, or one names an element twice; asked before a kernel writes."""
+"""Tests whether tensors overlap in memory, with each other or themselves, before a kernel writes."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ def overlap(a: torch.Tensor, b: torch.Tensor) -> bool:
     try:
         return bool(np.shares_memory(_addresses(a), _addresses(b), max_work=100_000))  # type: ignore[arg-type]  # any number of steps will do
     except (np.exceptions.TooHardError, ValueError):
-        return True  # not proved apart, and a wrong guess would corrupt the input
+        return True  # not proved disjoint, and a wrong guess would corrupt the input
 
 
 def _addresses(x: torch.Tensor) -> object:
-    """A NumPy array over the tensor's addresses, to be asked about and never read: they may be a device's."""
+    """A NumPy array over the tensor's addresses, never to be read: they may be on a device."""
     import numpy as np
 
     class Memory:
@@ -50,7 +50,7 @@ def _addresses(x: torch.Tensor) -> object:
 
 
 def overlaps_itself(x: torch.Tensor) -> bool:
-    """Whether two indices may name one element: a sufficient test, exact for what slicing and stepping make."""
+    """Whether two indices may share an address. A sufficient test, exact for sliced and stepped tensors."""
     if x.is_contiguous():
         return False
     reach = 0

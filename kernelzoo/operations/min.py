@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 class min:
     """Minimum of ``x`` along one axis or a tuple of axes (an empty tuple: all of them), as ``torch.amin``.
 
-    dim is the last axis where none is given, while ``torch.amin`` takes all axes; None is all of them for both. x:
-    float16, bfloat16, float32, float64, bool, uint8 or int8 to int64, any rank. Returns the values only, with
-    x's dtype. A NaN in the reduced axis gives NaN. Raises EmptyReductionError if the reduced axis is empty.
+    dim defaults to the last axis, unlike ``torch.amin``; None means all axes for both. x: float16, bfloat16, float32,
+    float64, bool, uint8 or int8 to int64, any rank. Returns the values only, with x's dtype. A NaN in the reduced axis
+    gives NaN. Raises EmptyReductionError if the reduced axis is empty.
     """
 
     x = Input("outer n inner")
@@ -28,4 +28,4 @@ class min:
 
     @staticmethod
     def reference(x: torch.Tensor) -> torch.Tensor:
-        return x.amin(1)  # a minimum rounds nothing: exact in any dtype
+        return x.amin(1)  # exact in any dtype

@@ -1,4 +1,4 @@
-"""The gradient of a minimum's input, from that of the minimum."""
+"""The gradient of a minimum."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ class min_backward:
     """Gradient of a minimum along one axis, shared evenly among equal minima, as that of ``torch.amin``.
 
     x: float16, bfloat16, float32 or float64, any rank. y: x's minimum along ``dim``, without that axis. grad: gradient
-    of y, of its shape. Each element that equals its row's y gets ``grad / count``, where ``count`` is the number of
-    these elements in its row, and every other one ``grad * 0 / count``. So a row without such an element, as one with a
-    NaN is, becomes NaN. Returns a contiguous tensor of x's shape and dtype.
+    of y, of its shape. Each element that equals its row's y gets ``grad / count``, and every other one ``grad * 0 /
+    count``. ``count`` is the number of these elements in the row. So a row without one, such as a row with a NaN,
+    becomes NaN. Returns a contiguous tensor of x's shape and dtype.
     """
 
     x = Input("outer n inner")
@@ -40,7 +40,7 @@ class min_backward:
 
     @staticmethod
     def sample(x: torch.Tensor, n: int, generator: torch.Generator) -> torch.Tensor:
-        """The least value of each row stands at up to three random places."""
+        """Put the least value of each row at up to three random places."""
         import torch
 
         row, device = (x.size(0), 1, x.size(2)), generator.device
@@ -51,5 +51,5 @@ class min_backward:
 
     @staticmethod
     def others(x: torch.Tensor, grad: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """The minimum that belongs to x."""
+        """The minimum of x, and the gradient as drawn."""
         return x.amin(1), grad

@@ -1,4 +1,4 @@
-"""How many minima a part of a row holds: what the gradient of a minimum asks of each part."""
+"""The number of minima in a part of a row, which the gradient of a minimum needs."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ class min_backward_counts:
 
     x: float16, bfloat16, float32 or float64, any rank. y: one number a row, of x's dtype, without the axis ``dim``.
     Returns a tensor of y's shape, float32, of float64 float64: exact to 2^24 there, and above that to half a unit in
-    the last place. A NaN equals nothing. Counts of parts of a row add up to that of the row (``vecdot`` with ones),
-    which finishes each part (``min_backward_finish``).
+    the last place. A NaN equals nothing. Counts of parts add up to that of the row (``vecdot`` with ones).
+    ``min_backward_finish`` then finishes each part.
     """
 
     x = Input("outer n inner")
@@ -40,5 +40,5 @@ class min_backward_counts:
 
     @staticmethod
     def others(x: torch.Tensor) -> tuple[torch.Tensor]:
-        """The minimum that belongs to x."""
+        """The minimum of x."""
         return (x.amin(1),)

@@ -1,4 +1,4 @@
-"""A part of a minimum's gradient, from the number of minima of its whole row."""
+"""The gradient of a minimum in a part of a row, from the number of minima in the whole row."""
 
 from __future__ import annotations
 
@@ -20,11 +20,12 @@ def _counts(dtype: torch.finfo, n: int) -> tuple[float, float]:
 
 @operation(dtypes=FLOATS)
 class min_backward_finish:
-    """Gradient of a part of a minimum's rows: ``grad / count`` where x equals y, and ``grad * 0 / count`` elsewhere.
+    """Gradient of a minimum in a part of each row: ``grad / count`` where x equals y, and ``grad * 0 / count``
+    elsewhere.
 
     x: float16, bfloat16, float32 or float64, any rank. y, grad: the minimum of the whole row and its gradient, of x's
-    dtype, without the axis ``dim``. count: how many minima the whole row has, float32, of float64 float64, of their
-    shape; see ``min_backward_counts``. It is 1 or more, or 0 of a row with a NaN, all of which becomes NaN. Returns a
+    dtype, without the axis ``dim``. count: how many minima the whole row has, of their shape; float32, of float64
+    float64. See ``min_backward_counts``. It is 1 or more; it is 0 for a row with a NaN, which becomes NaN. Returns a
     contiguous tensor of x's shape and dtype.
     """
 
@@ -51,7 +52,7 @@ class min_backward_finish:
     def others(
         x: torch.Tensor, grad: torch.Tensor, generator: torch.Generator
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """The minimum that belongs to x; as many minima as x has, and up to three in other parts of the row."""
+        """The minimum of x, the gradient as drawn, and the minima in x plus up to three outside it."""
         import torch
 
         least = x.amin(1)

@@ -1,4 +1,4 @@
-"""The canonical form for references: tensors reshaped, and copied where they must be, and cut into parts."""
+"""Tensors in canonical form for references: reshaped, copied where needed, and cut into parts."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ if TYPE_CHECKING:
 
 
 class Rows:
-    """The inputs of a call in canonical form, and the way back for its outputs."""
+    """The inputs of a call in canonical form, and the inverse for its outputs."""
 
     def __init__(self, op: Signature, args: Arguments) -> None:
         self._shapes = op.out_shapes(args)
         inputs = [x.resolve_neg() for x in args.inputs]
         self.inputs: list[torch.Tensor] = inputs
         self.out_shapes = list(self._shapes)
-        """Of the outputs, in canonical form."""
+        """Shapes of the outputs in canonical form."""
         if not op.by_rows:
             return
         x, dims = inputs[0], args.dims
         shape = tuple(x.shape)
-        if len(dims) > 1 or not dims:  # the reduced axes behind the others, as one
+        if len(dims) > 1 or not dims:  # move the reduced axes behind the others, as one
             kept = [d for d in range(x.ndim) if d not in dims]
             x = x.permute((*kept, *dims))
             outer, n, inner = math.prod(shape[d] for d in kept), math.prod(shape[d] for d in dims), 1
@@ -46,27 +46,27 @@ class Rows:
         self.out_shapes = [sizes.get(names, shape) for names, shape in outs]
 
     def back(self, number: int, out: torch.Tensor) -> torch.Tensor:
-        """An output of canonical form in its own shape."""
+        """An output in canonical form, restored to its own shape."""
         return out.reshape(self._shapes[number])
 
     @staticmethod
     def of_scalars(
         axes: Sequence[tuple[str, ...]], inputs: Sequence[torch.Tensor], outs: Sequence[torch.Tensor]
     ) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
-        """The tensors of a call on a scalar as if it were a vector of one element."""
+        """The tensors of a call, with a scalar as a vector of one element."""
         tensors = [*inputs, *outs]
         turned = [t.view(1) if names == ROW else t for t, names in zip(tensors, axes, strict=True)]
         return turned[: len(inputs)], turned[len(inputs) :]
 
 
 _PART = 2**20
-"""Elements whose float64 temporaries exist at once: 8 MB each, and some five of them."""
+"""Most elements of float64 temporaries at once: 8 MB each, and about five of them."""
 
 
 def parts(
     by_rows: bool, axes: Sequence[tuple[str, ...]], tensors: Sequence[torch.Tensor]
 ) -> Iterable[list[torch.Tensor]]:
-    """Tensors of canonical form in parts of whole rows, of up to _PART elements of the first if a row has no more."""
+    """Parts of whole rows of tensors in canonical form. Each has at most _PART elements of the first, or one row."""
     x = tensors[0]
     count = -(-x.numel() // _PART)
     if not by_rows or count <= 1:

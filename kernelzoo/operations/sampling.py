@@ -1,4 +1,4 @@
-"""Random values, drawn on the generator's device."""
+"""Random inputs, drawn on the generator's device."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def draw(
 def completed(
     op: Signature, inputs: tuple[torch.Tensor, ...], dim: Dims, generator: torch.Generator
 ) -> tuple[torch.Tensor, ...]:
-    """The inputs, those beside the first in values that go with it, where the operation says which."""
+    """The inputs, with companion inputs that match the first where the operation defines them."""
     if "others" not in op.hooks or not inputs[0].numel():
         return inputs
     args = Arguments(inputs, axes_of(dim, inputs[0].ndim) if op.by_rows else ())
@@ -76,7 +76,7 @@ def _first(
         rows = x.view(math.prod(shape[: dims[0]]), shape[dims[0]], -1) if op.by_rows else x
         drawn: torch.Tensor = op.call("sample", {**known, "x": rows, "generator": generator})
         return drawn.view(shape).to(kind)
-    if op.by_rows:  # each row has a width and a place of its own, so that no row passes for another
+    if op.by_rows:  # each row has its own scale and offset, so that no row equals another
         row = row_shape(shape, dim)
         width, place = (torch.rand(row, dtype=x.dtype, generator=generator, device=generator.device) for _ in range(2))
         x.mul_(width.mul_(1.5).add_(0.5)).add_(place.mul_(4).sub_(2))
@@ -85,9 +85,8 @@ def _first(
 
 
 def decide(x: torch.Tensor, dims: tuple[int, ...], decisive: float, generator: torch.Generator) -> torch.Tensor:
-    """Put one element beyond all others into each row, at a random place, on the side of a value that decides it: a
-    kernel that leaves a part of a row unread is wrong in as many rows. Of bool, into some of those that are all true;
-    see :func:`plain`. Changed in place."""
+    """Put one decisive element into each row, at a random place, in place. So a kernel that skips part of a row gets
+    many rows wrong. For bool it clears elements of some all-true rows; see :func:`plain`."""
     import torch
 
     if not x.numel():
@@ -107,7 +106,7 @@ def decide(x: torch.Tensor, dims: tuple[int, ...], decisive: float, generator: t
 def places(
     x: torch.Tensor, dims: tuple[int, ...], generator: torch.Generator, part: tuple[int, int] = (0, 1)
 ) -> tuple[torch.Tensor, ...]:
-    """The index of one element of each row, at random. ``part``: the number of the part of a row, and of parts."""
+    """The index of one random element of each row. ``part``: the part to draw from, and the number of parts."""
     import torch
 
     row = [1 if d in dims else size for d, size in enumerate(x.shape)]
@@ -131,7 +130,7 @@ def as_declared(
     generator: torch.Generator,
     dim: Dims = (),
 ) -> torch.Tensor:
-    """Values as their declaration says, else plain ones."""
+    """Values in the declared range, else plain ones."""
     import torch
 
     def value(said: Any) -> Any:
@@ -147,20 +146,20 @@ def as_declared(
         x = torch.randint(low, max(high, low + 1), shape, dtype=kind, generator=generator, device=generator.device)
     for said in declared.also:
         rare = torch.rand(shape, generator=generator, device=generator.device) < 0.1
-        if x.numel() > 1:  # and one at least
+        if x.numel() > 1:  # at least one
             rare.view(-1)[torch.randint(x.numel(), (1,), generator=generator, device=generator.device)] = True
         x.masked_fill_(rare, value(said))
     return x
 
 
 def row_shape(shape: tuple[int, ...], dim: Dims) -> list[int]:
-    """The shape with the reduced axes at 1."""
+    """The shape with size 1 for the reduced axes."""
     dims = axes_of(dim, len(shape))
     return [1 if d in dims else size for d, size in enumerate(shape)]
 
 
 def normal(shape: tuple[int, ...], dtype: str, *, generator: torch.Generator) -> torch.Tensor:
-    """Standard normal, in float64 for float64 and in float32 for every other dtype."""
+    """Standard normal values: float64 for float64, float32 for every other dtype."""
     import torch
 
     wide = torch.float64 if dtype == "float64" else torch.float32
@@ -168,7 +167,7 @@ def normal(shape: tuple[int, ...], dtype: str, *, generator: torch.Generator) ->
 
 
 def plain(shape: tuple[int, ...], dtype: str, dim: Dims, *, generator: torch.Generator) -> torch.Tensor:
-    """Normal for floats; for integers, each row has a range of its own; of bool, half of the rows are all true."""
+    """Normal values for floats, and integers in a range of each row's own. For bool, half of the rows are all true."""
     import torch
 
     kind = getattr(torch, dtype)
@@ -179,7 +178,7 @@ def plain(shape: tuple[int, ...], dtype: str, dim: Dims, *, generator: torch.Gen
     if not kind.is_floating_point:
         info = torch.iinfo(kind)
         lowest, step = info.min // 2 if info.min else 0, min(info.max // 2, 2**30)
-        # With a number below them all, and one above.
+        # Each row's range leaves a number below and one above.
         base = torch.randint(lowest + 1, info.max // 2, row, dtype=kind, generator=generator, device=generator.device)
         return base + torch.randint(0, step, shape, dtype=kind, generator=generator, device=generator.device)
     return normal(shape, dtype, generator=generator).to(kind)

@@ -1,4 +1,4 @@
-"""What an operation takes and gives, and what follows from that."""
+"""What an operation takes and returns, and what follows from that."""
 
 from __future__ import annotations
 
@@ -34,18 +34,17 @@ if TYPE_CHECKING:
     import torch
 
 ELEMENTS = 2**60 - 1
-"""Of a tensor at most: with eight bytes each, memory has no more addresses."""
+"""Most elements of a tensor: with eight bytes each, memory has no more addresses."""
 
 Hook = Callable[..., Any]
-"""A function of the operation's class. It is given those of the following that it names: the inputs, the scalars,
-``n``, ``unit``, ``tiny``, ``ref``, ``generator``."""
+"""A function of the operation's class. Its parameters are any of the inputs, the scalars, ``n``, ``unit``, ``tiny``,
+``ref`` and ``generator``."""
 
 
 class Signature:
-    """What an operation takes and gives, and all that follows from that: checks, shapes, dtypes, bytes.
+    """What an operation takes and returns, and what follows: checks, shapes, dtypes, bytes.
 
-    :func:`kernelzoo.operation` makes it of a class. The canonical form, which an implementation binds, has three axes
-    of the first input, ``(outer, n, inner)``, if the operation is one by rows; see
+    :func:`kernelzoo.operation` makes it from a class. Implementations bind its canonical form; see
     :mod:`kernelzoo.operations.canonical`.
     """
 
@@ -63,36 +62,35 @@ class Signature:
         in_torch: str,
     ) -> None:
         self.name = name
-        """Of the method of a backend that calls it."""
+        """The name of the backend's method that calls it."""
         self.doc = doc
         self.module = ""
-        """That of its class; "" where another process described it."""
+        """The module of its class; "" where another process described it."""
         self.inputs, self.scalars, self.outputs = dict(inputs), dict(scalars), dict(outputs)
         self.dtypes = dtypes
         """Names of the dtypes of the first input, without ``torch.``."""
         self.hooks = dict(hooks)
         self.several_axes = several_axes
-        """Whether it takes a tuple of axes, and reduces them in any order."""
+        """Whether it reduces a tuple of axes, in any order."""
         self.in_torch = in_torch
-        """Name of torch's own function for it, which takes ``(x, dim, out=)``; "" if there is none."""
+        """Name of torch's function ``(x, dim, out=)`` for it; "" if there is none."""
         first, *_ = self.inputs.values()
         self.by_rows = first.names == ROW
         """Whether it takes tensors of any rank and an axis ``dim``."""
         self.reduces = self.by_rows and not any("n" in out.names for out in self.outputs.values())
-        """Whether a row becomes one element of each output. Its method then takes ``keepdim``."""
+        """Whether a row becomes one element of each output. A call then takes ``keepdim``."""
         self.needs_element = self.reduces and not hooks.get("takes_empty", False)
-        """Whether an empty reduced axis is an EmptyReductionError; else the output is empty too."""
+        """Whether an empty reduced axis raises EmptyReductionError. Otherwise the output is empty too."""
         self.alike = not any(out.dtype for out in self.outputs.values())
         """Whether all outputs have the dtype of the first input."""
         self.rounds = "error" in hooks
-        """Whether it rounds, so that errors are counted in units in the last place. Otherwise an element equals that of
-        the reference, or is wrong."""
+        """Whether it rounds, so that errors are counted in ulp. Otherwise an element must equal the reference."""
         self.gradient: str = hooks.get("gradient", "")
-        """The operation that is its gradient, or ``"reference"``; "" if it has none."""
+        """The operation that computes its gradient, or ``"reference"``; "" if it has none."""
         self.autocast: str = hooks.get("autocast", "")
         """The dtype to which ``torch.autocast`` casts half precision on a GPU, or ""."""
         self.converts: bool = hooks.get("converts", False)
-        """Whether a call takes ``dtype``, to which it converts its input first."""
+        """Whether a call takes ``dtype``, to which its input is converted first."""
         self.decisive: float = hooks.get("decisive", 20.0)
         """A number that decides the result of a row of plain values."""
 
@@ -101,13 +99,13 @@ class Signature:
 
     @property
     def writes_all(self) -> bool:
-        """Whether as many bytes are written as read, so that a copy is the fastest it could be; else it is a read."""
+        """Whether it writes as many bytes as it reads. Its limit is then a copy, else a read."""
         return not self.reduces
 
     @property
     def narrowest(self) -> str:
-        """The dtype of which most elements fit into memory, and which is not bool; with a sign, if there is one."""
-        # Of two as narrow the signed one, which has a value that no other passes for. Bits are told by the name.
+        """The narrowest dtype except bool, signed if possible, so that memory holds the most elements."""
+        # Signed, since its least value can't be mistaken for another. The width is in the name.
         taken = (dtype for dtype in self.dtypes if dtype != "bool")
         return min(taken, key=lambda dtype: (int(re.findall(r"\d+", dtype)[0]), dtype.startswith("u")))
 
@@ -119,7 +117,7 @@ class Signature:
 
     @property
     def sizes(self) -> tuple[str, ...]:
-        """Axes whose size the shape of the first input does not give."""
+        """Names of axes whose size the shape of the first input does not give."""
         known = {*ROW} if self.by_rows else {*self.axes[0]}
         return tuple(dict.fromkeys(a for names in self.axes for a in names if a not in known and not a.isdigit()))
 
@@ -147,10 +145,7 @@ class Signature:
                 )
 
     def check_tensors(self, inputs: Sequence[Any], dim: Dims = -1, keepdim: bool = False) -> tuple[int, ...]:
-        """Check all but whether a reduced axis is empty, as that of a shard may be; the axes.
-
-        Raises as ``arguments`` does.
-        """
+        """Check all but empty reduced axes, which a shard may have; returns the axes. Raises as ``arguments`` does."""
         names = list(self.inputs)
         x = inputs[0]
         if self.by_rows and not self.several_axes and (not isinstance(dim, int) or isinstance(dim, bool)):
@@ -165,7 +160,7 @@ class Signature:
         return dims
 
     def scalars_of(self, given: Mapping[str, Any] | Sequence[Any]) -> tuple[Any, ...]:
-        """The scalars of a call, in order: those given, by name or all of them, and the defaults of the others."""
+        """The scalars of a call in order, with defaults where none is given. They are given by name, or all of them."""
         if not self.scalars:
             return ()
         if isinstance(given, Mapping):
@@ -207,7 +202,7 @@ class Signature:
         keepdim: bool = False,
         sizes: Mapping[str, int] | None = None,
     ) -> tuple[tuple[int, ...], ...]:
-        """Shapes of all inputs and outputs, by that of the first input and the sizes of axes that it has not."""
+        """Shapes of all inputs and outputs, from the first input's shape and the sizes of other axes."""
         known = dict(sizes or {})
         if not self.by_rows:
             known.update(zip(self.axes[0], shape, strict=True))
@@ -271,10 +266,7 @@ class Signature:
         return outs
 
     def check_outs(self, outs: Sequence[object], args: Arguments) -> None:
-        """Check a caller's outputs: each of the right shape, dtype and device, and without overlap.
-
-        Raises OutputError.
-        """
+        """Check a caller's outputs: the shape, dtype and device of each, and that none overlap. Raises OutputError."""
         before = list(zip(self.inputs, args.inputs, strict=True))
         several = len(self.outputs) > 1
         if len(outs) != len(self.outputs):
@@ -286,12 +278,12 @@ class Signature:
             before.append((name, out))  # type: ignore[arg-type]  # it is a tensor, by now
 
     def call(self, hook: str, known: Mapping[str, Any]) -> Any:
-        """The result of a function of the operation's class, given what it names."""
+        """Call a function of the operation's class with the parameters it names."""
         function = self.hooks[hook]
         return function(**{name: known[name] for name in parameters(function)})
 
     def bytes_moved(self, args: Arguments) -> int:
-        """Bytes of device memory that the best possible implementation moves: each input read once, each output
+        """Fewest bytes of device memory that an implementation must move. Each input is read once and each output
         written once. An expanded axis counts once."""
         read = sum(distinct(x) * x.element_size() for x in args.inputs)
         outs = zip(self.out_shapes(args), self.out_dtypes(args), strict=True)
@@ -300,8 +292,7 @@ class Signature:
     def meta(
         self, shape: tuple[int, ...], dtype: str, dim: Dims = -1, sizes: Mapping[str, int] | None = None
     ) -> Arguments:
-        """Contiguous inputs without memory, by which shapes and bytes are known. Raises NoRoomError for none that could
-        have any."""
+        """Contiguous inputs without memory, for shapes and bytes. Raises NoRoomError if no memory could hold them."""
         import torch
 
         dims = axes_of(dim, len(shape)) if self.by_rows else ()
@@ -315,7 +306,7 @@ class Signature:
         return Arguments(inputs, dims, False, self.scalars_of(()))
 
     def dtype_of(self, name: str, dtype: str) -> str:
-        """The dtype of an input where the first has ``dtype``: of several, the first that is declared."""
+        """The dtype of an input where the first has ``dtype``. It is the first declared of several."""
         wanted = self.inputs[name].dtype
         if name == next(iter(self.inputs)) or not wanted:
             return dtype
@@ -325,7 +316,7 @@ class Signature:
 
 
 def _named_shape(names: tuple[str, ...], sizes: Mapping[str, int], unknown: int | None = None) -> tuple[int, ...]:
-    """The shape of a tensor by the names of its axes, some of which are numbers. Raises KeyError."""
+    """The shape of a tensor, from the names of its axes; some are numbers. Raises KeyError."""
     found = ((int(a) if a.isdigit() else sizes.get(a, unknown)) for a in names)
     return tuple(sizes[a] if size is None else size for a, size in zip(names, found, strict=True))
 
@@ -337,7 +328,7 @@ def _no_memory(outs: Sequence[tuple[tuple[int, ...], torch.dtype]], error: Runti
 
 
 def _is_empty(size: Any) -> bool:
-    """Whether a size is 0; not, where torch traces it and only the data will tell."""
+    """Whether a size is 0. False for a symbolic size of a trace, which only the data decides."""
     if type(size) is int:
         return size == 0
     from torch.fx.experimental.symbolic_shapes import guard_or_false
@@ -346,12 +337,12 @@ def _is_empty(size: Any) -> bool:
 
 
 def wide_name(dtype: str) -> str:
-    """What WIDE stands for where the first input has a dtype."""
+    """The dtype for WIDE where the first input has this dtype."""
     return "float64" if dtype == "float64" else "float32"
 
 
 def parameters(function: Hook) -> tuple[str, ...]:
-    """Names of a function's parameters, or those that it says itself."""
+    """Names of a function's parameters, or of those that it lists itself."""
     if said := getattr(function, "names", ()):
         return tuple(said)
     return function.__code__.co_varnames[: function.__code__.co_argcount + function.__code__.co_kwonlyargcount]

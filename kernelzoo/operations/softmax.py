@@ -1,4 +1,4 @@
-"""Softmax over one axis: the exponentials of a row, less its maximum, divided by their sum."""
+"""Softmax over one axis: exponentials of a row less its maximum, divided by their sum."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class softmax:
 
     @staticmethod
     def reference(x: torch.Tensor) -> torch.Tensor:
-        # Not torch.softmax, which adds a row up in order: torch.sum adds pairwise, and so is right in float64 too.
+        # torch.softmax adds a row up in order. torch.sum adds pairwise, and so is right in float64 too.
         exponentials = (x - x.amax(1, keepdim=True)).exp_()
         return exponentials / exponentials.sum(1, keepdim=True)
 
@@ -40,20 +40,19 @@ class softmax:
     def error(ref: torch.Tensor, x: torch.Tensor, n: int, unit: float) -> torch.Tensor:
         """The error that honest arithmetic can make.
 
-        With u the unit roundoff of the arithmetic (2^-24, for float64 2^-53) and d = max - x of the element, the
-        allowed relative error is u * (16 + 4 * d + sqrt(n) / 2): the exponential's argument carries d, and the sum the
-        random walk of n additions in order, which is how torch itself adds up an axis that is not the last.
-        An offset common to the row is no excuse: the bound does not grow with the size of x.
+        The relative error is at most u * (16 + 4 * d + sqrt(n) / 2), with d = max - x and u = 2^-24, for float64 2^-53.
+        The exponential's argument carries d. The square root is the random walk of n additions in order, as torch adds
+        up an axis that is not the last. The bound does not grow with the size of x.
         """
         depth = (x.amax(1, keepdim=True) - x).clamp_(0, 1100).nan_to_num_(0)
         return depth.mul_(4 * unit).add_(unit * (16 + math.sqrt(n) / 2)).mul_(ref)
 
     @staticmethod
     def exact(x: torch.Tensor) -> Exact:
-        """In pairs of float64, good to 2^-60.
+        """The result in double-double, good to 2^-60.
 
-        The exponential's argument is exact as a pair, the sum is a tree of pairs. The scale keeps results that are
-        subnormal in float64 whole.
+        The exponential's argument is exact as a pair, and the sum is a tree of pairs. The scale keeps results exact
+        that are subnormal in float64.
         """
         import torch
 
@@ -75,7 +74,7 @@ class softmax:
 
     @staticmethod
     def sample(x: torch.Tensor, n: int, generator: torch.Generator) -> torch.Tensor:
-        """One element of each row raised to hold about half of the row's weight, at any width."""
+        """Raise one element of each row so that it holds about half of the row's weight, for any row length."""
         import torch
 
         row, device = (x.size(0), 1, x.size(2)), generator.device
@@ -90,14 +89,14 @@ class softmax:
 
 
 def equal_terms(width: int) -> torch.Tensor:
-    """Rows of a maximum and many equal terms, each of which a sum in order would round up by almost half a unit in its
-    last place: 38 additions in a row are too many for the contract."""
+    """Rows of a maximum and many equal terms, which a sum in order rounds up each time. Each rounding is almost half a
+    ulp, so 38 additions in order break the contract."""
     import torch
 
     x = torch.empty(8, width)
     for row, depth in zip(x, torch.linspace(4.5, 6, 8).tolist(), strict=True):
         near = depth + torch.arange(4096) * 2.0**-21  # neighbours in float32
-        units = torch.exp(-near.double()) * 2**23  # of the last place of a sum from 1 up
+        units = torch.exp(-near.double()) * 2**23  # in ulp of a sum from 1 up
         row.fill_(-near[(units.frac() - 0.55).abs().argmin()])
         row[0] = 0
     return x

@@ -1,4 +1,4 @@
-"""The gradient of a softmax's input, from that of its output."""
+"""The gradient of a softmax."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     import torch
 
 LARGEST = 3.4028234663852886e38
-"""Of float32."""
+"""Largest float32."""
 
 
 def _largest(dtype: torch.finfo, n: int) -> float:
-    """The sum of n products, times another number, must not overflow in float32 (of float64, in float64)."""
+    """Largest input: n products summed, times another, must not overflow float32, or float64 for float64."""
     return math.cbrt(max(dtype.max, LARGEST) / max(n, 1)) / 2
 
 
@@ -36,7 +36,7 @@ class softmax_backward:
     out = Output("outer n inner")
     gradient = "reference"
     domain = MappingProxyType({"grad": _largest, "y": _largest})
-    finite = ("y",)  # torch's kernels take an infinite one for NaN, or for infinity
+    finite = ("y",)  # torch's kernels treat an infinite y as NaN or as infinity
 
     @staticmethod
     def reference(grad: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
@@ -46,9 +46,9 @@ class softmax_backward:
     def error(grad: torch.Tensor, y: torch.Tensor, n: int, unit: float, tiny: float) -> torch.Tensor:
         """The error that honest arithmetic can make.
 
-        With u the unit roundoff, the sum of products is off by u * (8 + sqrt(n) / 2) of the sum of their sizes, the
-        random walk of n additions in order; the difference and the last product add four roundings. A product that is
-        subnormal may count as zero.
+        With u the unit roundoff, the sum of products is off by u * (8 + sqrt(n) / 2) of the sum of their sizes. The
+        square root is the random walk of n additions in order. The difference and the last product add four roundings.
+        A subnormal product may count as zero.
         """
         products = grad * y
         size = products.abs().sum(1, keepdim=True)
@@ -58,7 +58,7 @@ class softmax_backward:
 
     @staticmethod
     def others(y: torch.Tensor, n: int, generator: torch.Generator) -> tuple[torch.Tensor]:
-        """A softmax of y's own values, one element of each row raised to hold about half of it."""
+        """A softmax of y's values, with one element of each row raised to about half of its weight."""
         import torch
 
         place = torch.randint(0, n, (y.size(0), 1, y.size(2)), generator=generator, device=generator.device)

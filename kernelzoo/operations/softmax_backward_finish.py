@@ -1,4 +1,4 @@
-"""A part of a softmax's gradient, from the number that its whole row has in common."""
+"""The gradient of a softmax in a part of a row, from the total of the whole row."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ if TYPE_CHECKING:
     import torch
 
 LARGEST = 3.4028234663852886e38
-"""Of float32."""
+"""Largest float32."""
 
 
 def _largest(dtype: torch.finfo, n: int) -> float:
-    """A difference times a third number must not overflow in float32 (of float64, in float64)."""
+    """Largest input: a difference times a third number must not overflow float32, or float64 for float64."""
     return math.sqrt(max(dtype.max, LARGEST)) / 2
 
 
 @operation(dtypes=FLOATS)
 class softmax_backward_finish:
-    """Gradient of a part of each row of a softmax, by the total of the whole row: ``y * (grad - total)``.
+    """Gradient of a softmax in a part of each row: ``y * (grad - total)``, with the total of the whole row.
 
     grad: gradient of the softmax's output, float16, bfloat16, float32 or float64, any rank. y: that output, of grad's
     shape and dtype, which no softmax makes infinite. total: the row's ``vecdot(grad, y)``, without the axis ``dim``,
@@ -44,12 +44,12 @@ class softmax_backward_finish:
 
     @staticmethod
     def error(grad: torch.Tensor, y: torch.Tensor, total: torch.Tensor, unit: float, tiny: float) -> torch.Tensor:
-        """Of the difference and of the product, whose operands may count as zero where they are subnormal."""
+        """The error of the difference and the product, whose subnormal operands may count as zero."""
         around = total.abs().unsqueeze(1) + grad.abs()
         return around.mul_(4 * unit).add_(tiny).mul_(y.abs()).add_(tiny).nan_to_num_(0.0, 0.0, 0.0)
 
     @staticmethod
     def others(grad: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """A softmax of y's own values, and the total that belongs to both."""
+        """A softmax of y's values, and the total of the drawn gradient and it."""
         weights = (y.float() if y.itemsize < 4 else y).softmax(1)
         return weights, (grad.to(weights.dtype) * weights).sum(1)

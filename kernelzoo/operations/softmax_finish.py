@@ -1,4 +1,4 @@
-"""A part of a softmax's row from the pair of the whole row."""
+"""Softmax of a part of a row, from the (max, sum) state of the whole row."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ def _sums(dtype: torch.finfo, n: int) -> tuple[float, float]:
 
 @operation(dtypes=FLOATS)
 class softmax_finish:
-    """Softmax of a part of each row, by the pair of the whole row: ``exp(min(x - maximum, 0)) / total``.
+    """Softmax of a part of each row, from the (max, sum) state of the whole: ``exp(min(x - maximum, 0)) / total``.
 
-    x: float16, bfloat16, float32 or float64, any rank. maximum, total: the pair of ``softmax_pairs`` or
-    ``softmax_merge``, without the axis ``dim``: a total is 1 or more, or 0 beside a maximum of -inf. Returns a
-    contiguous tensor of x's shape and dtype. A NaN in x stays one; a NaN in a row's pair, or that pair of a row of
-    -inf, makes NaN of the whole row.
+    x: float16, bfloat16, float32 or float64, any rank. maximum, total: the state from ``softmax_pairs`` or
+    ``softmax_merge``, without the axis ``dim``. A total is 1 or more, or 0 beside a maximum of -inf. Returns a
+    contiguous tensor of x's shape and dtype. A NaN in x stays one. A NaN in a row's state, or the state of a row of
+    -inf, makes the whole row NaN.
     """
 
     x = Input("outer n inner")
@@ -39,14 +39,14 @@ class softmax_finish:
 
     @staticmethod
     def error(ref: torch.Tensor, x: torch.Tensor, maximum: torch.Tensor, unit: float, tiny: float) -> torch.Tensor:
-        """Of the exponential, whose argument carries x's depth below the maximum, and of a division; either may be
-        zero where it is below the normal numbers."""
+        """The error of the exponential, whose argument carries x's depth below the maximum, and of a division. Either
+        may be zero below the normal numbers."""
         depth = (maximum.unsqueeze(1) - x).clamp_(0, 1100).nan_to_num_(0)
         return depth.mul_(4 * unit).add_(8 * unit).mul_(ref.abs()).add_(2 * tiny).nan_to_num_(0.0, 0.0, 0.0)
 
     @staticmethod
     def others(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """The pair that belongs to x."""
+        """The (max, sum) state of x."""
         wide = x.float() if x.itemsize < 4 else x
         top = wide.amax(1)
         return top, (wide - top.unsqueeze(1)).exp_().sum(1)

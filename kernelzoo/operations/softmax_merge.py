@@ -1,4 +1,4 @@
-"""The pair of a softmax's row from those of its parts."""
+"""The (max, sum) state of a row, merged from those of its parts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def _largest(dtype: torch.finfo, n: int) -> float:
 
 @operation(dtypes=("float32", "float64"))
 class softmax_merge:
-    """Pairs merged along one axis: the largest ``maximum``, and ``sum(total * exp(maximum - largest))``.
+    """Merge (max, sum) states along one axis: the largest ``maximum``, and ``sum(total * exp(maximum - largest))``.
 
     maximum: float32 or float64, any rank. total: of maximum's shape and dtype, finite or NaN; see ``softmax_pairs``.
     Returns two tensors without that axis. A part whose maximum is -inf counts as ``total * 0``. A NaN in either, or a
@@ -36,7 +36,7 @@ class softmax_merge:
     @staticmethod
     def reference(maximum: torch.Tensor, total: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         top = maximum.amax(1, keepdim=True)
-        half = ((maximum - top) / 2).exp_()  # e^distance may be no normal number where a term is one
+        half = ((maximum - top) / 2).exp_()  # exp(distance) may underflow where the term does not
         terms = (total * half * half).where(maximum != -math.inf, total * 0).sum(1)
         return top[:, 0].masked_fill(terms.isnan(), math.nan), terms
 
@@ -44,7 +44,7 @@ class softmax_merge:
     def error(
         ref: tuple[torch.Tensor, ...], maximum: torch.Tensor, total: torch.Tensor, n: int, unit: float, tiny: float
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """The maximum is exact. A term has its exponential's error, which grows with its depth, and a product's."""
+        """The maximum is exact. A term has the error of its exponential, which grows with depth, and of a product."""
         depth = (maximum.amax(1, keepdim=True) - maximum).clamp_(0, 2200).nan_to_num_(0)
         half = (depth / -2).exp_()
         sizes = total.abs() * half * half
@@ -53,7 +53,7 @@ class softmax_merge:
 
     @staticmethod
     def others(maximum: torch.Tensor, n: int, generator: torch.Generator) -> tuple[torch.Tensor]:
-        """Sums of 1 and more."""
+        """Totals of 1 and more."""
         import torch
 
         drawn = torch.rand(maximum.shape, generator=generator, device=generator.device)

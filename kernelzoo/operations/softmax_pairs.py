@@ -1,4 +1,4 @@
-"""What a part of a softmax's row says of itself: its maximum, and the sum of its exponentials."""
+"""The (max, sum) state of a part of a softmax's row."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
 @operation(dtypes=FLOATS)
 class softmax_pairs:
-    """The pair of each row along one axis: its ``maximum``, and ``total = sum(exp(x - maximum))``.
+    """The (max, sum) state of each row along one axis: ``maximum``, and ``total = sum(exp(x - maximum))``.
 
     x: float16, bfloat16, float32 or float64, any rank. Returns two tensors without that axis, float32, of float64
-    float64. A row of -inf alone has the pair (-inf, 0); a row with a NaN or +inf has two NaN. Pairs of parts of a row
-    merge to that of the row (``softmax_merge``), which finishes each part (``softmax_finish``).
+    float64. A row of -inf alone has the state (-inf, 0); a row with a NaN or +inf has two NaN. ``softmax_merge`` merges
+    the states of parts to that of the row. ``softmax_finish`` then finishes each part.
     """
 
     x = Input("outer n inner")

@@ -1,4 +1,4 @@
-"""The dot product of two rows: what a softmax's gradient asks of each row, or of a part of one."""
+"""The dot product of two rows, which the gradient of a softmax needs of each row or part."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     import torch
 
 LARGEST = 3.4028234663852886e38
-"""Of float32."""
+"""Largest float32."""
 
 
 def _largest(dtype: torch.finfo, n: int) -> float:
-    """The sum of n products must not overflow in float32 (of float64, in float64)."""
+    """Largest input: a sum of n products must not overflow float32, or float64 for float64."""
     return math.sqrt(max(dtype.max, LARGEST) / max(n, 1)) / 2
 
 
@@ -27,7 +27,7 @@ class vecdot:
     """Dot product of two tensors along one axis, ``sum(x * y)``, as ``torch.linalg.vecdot``, but in float32 at least.
 
     x: float16, bfloat16, float32 or float64, any rank. y: of x's shape and dtype. Returns a tensor without that axis,
-    float32, of float64 float64. Those of parts of a row add up to that of the row: a ``vecdot`` with ones, in the order
+    float32, of float64 float64. The products of parts add up to that of the row: a ``vecdot`` with ones, in the order
     of parts.
     """
 
@@ -42,7 +42,7 @@ class vecdot:
 
     @staticmethod
     def error(x: torch.Tensor, y: torch.Tensor, n: int, unit: float, tiny: float) -> torch.Tensor:
-        """Of the sum of products' sizes, the random walk of n additions in order. A product that is subnormal may count
-        as zero."""
+        """The error of a sum in order: a random walk of n additions over the sizes. A subnormal product may count as
+        zero."""
         sizes = (x * y).abs_().sum(1)
         return sizes.mul_(unit * (8 + math.sqrt(n) / 2)).add_(n * tiny).nan_to_num_(0.0, 0.0, 0.0)
