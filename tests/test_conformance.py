@@ -31,7 +31,9 @@ MEANT = {
 } | {
     # Sums so large beside others that the exponential between them, itself no normal number, counts.
     "softmax_merge": tuple(
-        fuzz.Case(dtype, (200, 5), fuzz.Layout((5, 1)), values=values, others=(fuzz.Other("total", values="wide"),))
+        fuzz.Case(
+            dtype, (200, 5), fuzz.Layout((5, 1)), values=values, companions=(fuzz.Companion("total", values="wide"),)
+        )
         for dtype, values in (("float32", "spread"), ("float64", "spikes"))
     ),
     # Differences of two subnormal numbers, which count where the third is large.
@@ -41,7 +43,7 @@ MEANT = {
             (40, 83),
             fuzz.Layout((83, 1)),
             values="subnormal",
-            others=(fuzz.Other("y", values="offset"), fuzz.Other("total", values="subnormal")),
+            companions=(fuzz.Companion("y", values="offset"), fuzz.Companion("total", values="subnormal")),
         ),
     ),
 }

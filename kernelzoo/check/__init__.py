@@ -1,1 +1,1 @@
-"""What is right: the contract as cases, fuzzing, accuracy, and the pytest plug-in that runs the cases."""
+"""Correctness: the contract as cases, fuzzing, accuracy, and the pytest plug-in that runs the cases."""

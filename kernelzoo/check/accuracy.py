@@ -1,18 +1,17 @@
-"""Accuracy: the error of every element of a result, in units in the last place, over many values of many kinds.
+"""Accuracy: the error of every element of a result in ulp, over many kinds of values.
 
-**A unit in the last place (ulp)** is that of the output's dtype at the exact value y, before y is rounded: with p bits
-of precision and the smallest normal number 2^e, it is 2^(max(floor(log2 |y|), e) - p + 1). So below the smallest normal
-number, zero included, it is the smallest subnormal number. The error is ``|result - y| / ulp``: a correctly rounded
-result is at most 0.5 off. A NaN where none is due, an infinity, or no NaN where one is due, is infinitely far off.
+**A unit in the last place (ulp)** is that of the output's dtype at the exact, unrounded value y. With p bits
+of precision and the smallest normal number 2^e, it is 2^(max(floor(log2 |y|), e) - p + 1). Below the smallest normal
+number, and at zero, it is the smallest subnormal number. The error is ``|result - y| / ulp``, at most 0.5 if correctly
+rounded. A wrong NaN, a missing NaN and a wrong infinity count as infinitely far off.
 
-**The exact value** is what the operation says (:meth:`kernelzoo.operations.Operation.exact`): in float64 for the three
-narrower dtypes, within some 2^-50 of itself, a millionth of a ulp of float32; for float64 in pairs of float64, within
-2^-60 of itself, a hundredth of a ulp; an operation that has no such pairs is not measured in float64. Where an
-operation rounds nothing, its elements are right or wrong. Errors in ulp are those of the first output; of all others an
-element is within the contract's bounds or wrong.
+**The exact value** comes from the operation (:meth:`kernelzoo.operations.Operation.exact`). It is float64 for the three
+narrower dtypes, to about 2^-50 or a millionth of a float32 ulp. For float64 it is a pair of float64, to 2^-60 or a
+hundredth of a ulp. An operation without such pairs is not measured in float64. Errors in ulp are those of the first
+output. Other outputs, and operations that round nothing, are right or wrong.
 
-**Where results are subnormal** the contract lets them flush to zero, which is up to 2^(p-1) ulp. So ``worst``, the mean
-and the percentile are over the elements whose exact value is a normal number, and the others have a worst of their own.
+**Subnormal results** may flush to zero, which is up to 2^(p-1) ulp. So ``worst``, the mean and the percentile cover
+elements whose exact value is normal. The others have a worst error of their own.
 """
 
 from __future__ import annotations
@@ -40,32 +39,32 @@ if TYPE_CHECKING:
 
 
 def torch_id(op: str) -> str:
-    """The id of torch's own function, which is measured with every operation that rounds; "" if there is none."""
+    """The id of torch's function, measured with every operation that rounds; "" if there is none."""
     operation = operations.OPERATIONS[op]
     return f"torch.{operation.in_torch}" if operation.rounds and operation.in_torch else ""
 
 
 def is_torchs(id: str) -> bool:
-    """Whether an id is that of a function of torch's own, and not of an implementation."""
+    """Whether an id names a function of torch, not an implementation."""
     return "/" not in id
 
 
 def dtypes(op: str) -> tuple[str, ...]:
-    """Dtypes in which an operation's errors can be known: one that rounds must say its result exactly enough."""
+    """Dtypes in which the errors can be measured. An operation that rounds must give its exact result."""
     operation = operations.OPERATIONS[op]
     return operation.exact_dtypes if operation.rounds else operation.dtypes
 
 
 _BINS = 64
-"""Of the histogram of errors, to one ulp."""
+"""Bins of the error histogram per ulp."""
 
 _HIGHEST = 1024
-"""Ulp at which the histogram ends; what is farther off is counted there."""
+"""The end of the histogram in ulp. Larger errors count in its last bin."""
 
 
 @dataclass
 class Tally:
-    """What is known of one implementation and dtype so far."""
+    """Running totals of one implementation and dtype."""
 
     id: str
     op: str
@@ -74,23 +73,23 @@ class Tally:
     """Elements of the inputs."""
     problems: int = 0
     refused: int = 0
-    """Problems that this variant can't take."""
+    """Problems that the variant refused."""
     wrong: int = 0
-    """Elements beyond the contract's allowance, or a NaN, an infinity or an element that must be equal and is not."""
+    """Elements beyond the allowed error, or with a wrong NaN, infinity or exact value."""
     worst: float = 0.0
     worst_at: dict[str, Any] = field(default_factory=dict)
-    """The problem in which the worst error was, and the contract's allowance in ulp for that element."""
+    """The problem with the worst error, and the allowed error of that element in ulp."""
     worst_subnormal: float = 0.0
     total: float = 0.0
     normal: int = 0
-    """Elements that the mean and the percentile are of."""
+    """Elements that count in the mean and the percentile."""
     histogram: Any = None
     same_bits: bool = True
     seconds: float = 0.0
     unavailable: str = ""
 
     def row(self) -> dict[str, Any]:
-        """As a row of the record; what an operation that rounds nothing has not is None."""
+        """The totals as a row of the record. For an operation that rounds nothing, errors in ulp are None."""
         rounds = operations.OPERATIONS[self.op].rounds and self.normal > 0
         return {
             "id": self.id,
@@ -114,7 +113,7 @@ class Tally:
         }
 
     def _percentile(self, share: float) -> float:
-        """The upper edge of the bin that it is in."""
+        """The upper edge of the percentile's bin."""
         counts = self.histogram.cumsum(0)
         return float((counts < share * counts[-1]).sum() + 1) / _BINS
 
@@ -129,9 +128,9 @@ def measure(
     *,
     progress: Callable[[str], None] = lambda id: None,
 ) -> list[dict[str, Any]]:
-    """Rows for implementations of one operation and dtype, on the same values; see :meth:`Tally.row`.
+    """Measure implementations of one operation and dtype on the same values; returns their rows.
 
-    Each problem is run twice, over outputs that held something else. ``progress`` is told who is next.
+    See :meth:`Tally.row`. Each problem runs twice, over different old output contents. ``progress`` gets the next id.
     """
     import torch
 
@@ -190,8 +189,8 @@ def _bound(truth: Truth, id: str, outs: Sequence[torch.Tensor]) -> Launch:
 
 
 class Truth:
-    """The right results of one problem: of the first output to a fraction of a ulp if it is rounded, of the others what
-    the contract allows."""
+    """The right results of one problem. A rounded first output is known to a fraction of a ulp, and others by their
+    bounds."""
 
     def __init__(self, operation: operations.Operation, args: Arguments, problem: Problem) -> None:
         self.operation, self.args, self.problem = operation, args, problem
@@ -209,19 +208,19 @@ class Truth:
 
 
 def _outside(bounds: Bounds, result: torch.Tensor) -> torch.Tensor:
-    """What is not within bounds, and not NaN where it must be."""
+    """Which elements are out of bounds, and not NaN where NaN is due."""
     right = (result >= bounds.lower) & (result <= bounds.upper)
     return ~right & ~((result != result) & (bounds.lower != bounds.lower))
 
 
 class Rounded:
-    """The exact first output of one problem, as ``(high + low) * 2^scale``, and the ulp there, at the same scale."""
+    """The exact first output of one problem as ``(high + low) * 2^scale``, and its ulp at that scale."""
 
     def __init__(self, operation: operations.Operation, args: Arguments, problem: Problem) -> None:
         import torch
 
         self._operation, self._problem = operation, problem
-        # Rows along the last axis of x, whose matrices are all (rows, length).
+        # Rows along the last axis of x, as matrices (rows, length).
         self._turns = [operation.by_rows and problem.dim == 0 and names == ROW for names in operation.axes]
         if operation.by_rows and problem.dim == 0:
             inputs = zip(args.inputs, self._turns, strict=False)
@@ -237,8 +236,7 @@ class Rounded:
             exponent = exponent.add_(self._scale)
         self._nan = self._high != self._high
         self._bounded = self._exact().abs() > 0.99 * info.max
-        """Where no error in ulp is counted, and the result is within the contract's bounds or wrong: next to infinity,
-        and where the operation has a rule of its own for special values."""
+        """Elements checked against bounds instead of ulp: near infinity, and where the operation has ``special``."""
         self._bounds: Bounds | None = None
         if "special" in operation.hooks or bool(self._bounded.any()):
             self._bounds = operation.expect(args).outputs[0]
@@ -249,11 +247,11 @@ class Rounded:
         self._unit = scaled(torch.ones_like(unit), unit if self._scale is None else unit.sub_(self._scale))
 
     def _exact(self) -> torch.Tensor:
-        """The exact result as float64 says it."""
+        """The exact result in float64."""
         return self._high if self._scale is None else scaled(self._high, self._scale)
 
     def count(self, tally: Tally, result: torch.Tensor) -> None:
-        """Add the errors of a result."""
+        """Add the errors of one result."""
         import torch
 
         turned = result.t() if self._turns[len(self._args.inputs)] else result
@@ -264,7 +262,7 @@ class Rounded:
         if self._low is not None:
             off.sub_(self._low)
         ulps = off.abs_().div_(self._unit)
-        # NaN must meet NaN; what is not a number otherwise is infinitely far off.
+        # A NaN must match a NaN. Any other NaN or infinity is infinitely far off.
         ulps = torch.where(self._nan, torch.where(rows != rows, 0.0, math.inf), ulps.nan_to_num_(math.inf, math.inf))
         allowed = self._allowed()
         tally.wrong += int(((ulps > allowed) & ~self._bounded).sum())
@@ -292,7 +290,7 @@ class Rounded:
         tally.worst_subnormal = max(tally.worst_subnormal, float(ulps.where(subnormal, 0.0).max()))
 
     def _allowed(self) -> torch.Tensor:
-        """The contract's allowance for each element, in ulp."""
+        """The allowed error of each element, in ulp."""
         allowed = self._operation.allowance(self._args, self._exact())
         if self._scale is not None:
             allowed = scaled(allowed, -self._scale)

@@ -1,4 +1,4 @@
-"""The values that accuracy is measured on: rows of many kinds and lengths, along the last axis and the first."""
+"""The inputs for accuracy: rows of many kinds and lengths, along the last axis and the first."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ if TYPE_CHECKING:
 
 
 LENGTHS = (7, 33, 128, 781, 2048, 4097, 50257, 262144, 2**20)
-"""Rows along the last axis: short, odd, a vocabulary, long."""
+"""Lengths along the last axis: short, odd, a vocabulary, long."""
 
 ACROSS = (33, 781, 4097)
-"""Rows along the first axis, side by side."""
+"""Lengths along the first axis."""
 
 _AT_ONCE = 2**22
-"""Elements of a problem: 32 MB in float64, and some thirty such at the most."""
+"""Most elements of a problem: 32 MB in float64, and about thirty such tensors at once."""
 
 _FEW = 33
-"""Elements of an axis with a name, unless it is the last or the first of the first input."""
+"""Size of a named axis that is not the first or last of the first input."""
 
 Family: TypeAlias = "Callable[[torch.Tensor, torch.Generator, torch.dtype], torch.Tensor]"
-"""Makes rows of values out of standard normal ones of shape (rows, length), in float64."""
+"""Makes rows of values in float64 from standard normal ones of shape (rows, length)."""
 
 
 def _index(x: torch.Tensor) -> torch.Tensor:
@@ -44,7 +44,7 @@ def _uniform(x: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
 
 
 def _deepest(kind: torch.dtype) -> float:
-    """How far below the maximum an element's exponential is next to nothing in that dtype."""
+    """The depth below the maximum at which an exponential vanishes in that dtype."""
     import torch
 
     info = torch.finfo(kind)
@@ -52,7 +52,7 @@ def _deepest(kind: torch.dtype) -> float:
 
 
 def _one_above(x: torch.Tensor, above: torch.Tensor | float) -> torch.Tensor:
-    """The first element of each row that much above the others."""
+    """Raise the first element of each row by ``above``."""
     x = x.clone()
     x[:, :1] += above
     return x
@@ -61,8 +61,9 @@ def _one_above(x: torch.Tensor, above: torch.Tensor | float) -> torch.Tensor:
 FAMILIES: dict[str, Family] = {
     "normal": lambda x, generator, kind: x,
     "wide": lambda x, generator, kind: _uniform(x, generator).mul_(100).sub_(50),
-    # A few units in the last place around one value, and one value alone: sums of equal terms, whose errors add up,
-    # and quotients of one and a length, which fall between two numbers of a half precision.
+    # Values a few ulp apart, and equal values. Errors of sums of equal terms add up. A quotient of one and a length
+    # falls
+    # between two numbers of a half precision.
     "near-equal": lambda x, generator, kind: x.mul(_eps(kind)).add_(1).mul_(x[:, :1] + 3),
     "equal": lambda x, generator, kind: x[:, :1].expand(x.shape),
     "equal below one": lambda x, generator, kind: _one_above(x[:, :1].expand(x.shape), x[:, :1].abs() + 0.5),
@@ -73,15 +74,15 @@ FAMILIES: dict[str, Family] = {
     "ladder up": lambda x, generator, kind: _index(x).remainder(1000).mul_(0.01).expand(x.shape),
     "ladder down": lambda x, generator, kind: _index(x).remainder_(200).mul_(-0.125).expand(x.shape),
     "masked": lambda x, generator, kind: x.masked_fill(_uniform(x, generator) < 0.5, -math.inf),
-    # Large terms between small ones, each of which a running sum rounds away in another direction.
+    # Large terms between small ones, which a running sum rounds in different directions.
     "two scales": lambda x, generator, kind: x * 0.1 - 12.0 * _index(x).remainder_(2),
-    # Powers of two in their order: the terms double, or halve, as far as the dtype goes.
+    # Powers of two in order: the terms halve as far as the dtype goes.
     "halving": lambda x, generator, kind: _index(x).remainder_(40).mul_(-math.log(2)) + x * _eps(kind),
 }
-"""What the first input of an operation that rounds is tried on, by name."""
+"""Families of values for the first input of an operation that rounds, by name."""
 
 SAMPLE = "sample"
-"""Inputs as the operation's own checks draw them, where no family of values says all of them."""
+"""Inputs from the operation's own sampling, where it has no family of values."""
 
 
 def _eps(kind: torch.dtype) -> float:
@@ -92,7 +93,7 @@ def _eps(kind: torch.dtype) -> float:
 
 @dataclass(frozen=True)
 class Problem:
-    """Rows of one family and length, along the last axis or the first; or tensors whose axes have names."""
+    """Rows of one family and length along the last axis or the first, or tensors with named axes."""
 
     family: str
     length: int
@@ -100,9 +101,9 @@ class Problem:
     rows: int
     seed: int
     named: tuple[int, ...] = ()
-    """The shape of the first input, if its axes have names."""
+    """The shape of the first input, if it has named axes."""
     sizes: tuple[tuple[str, int], ...] = ()
-    """Of the axes that it has not."""
+    """Sizes of the axes that the first input does not have."""
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -119,7 +120,7 @@ def _families(op: operations.Operation, dtype: str) -> tuple[str, ...]:
 
 
 def problems(op: str, dtype: str, values: int, seed: int) -> Iterator[Problem]:
-    """Problems of about so many values in all, each family and length having the same share of them."""
+    """Problems with about that many values in total, shared evenly among families and lengths."""
     operation = operations.OPERATIONS[op]
     if not operation.by_rows:
         yield from _by_axes(operation, values, seed)
@@ -131,7 +132,7 @@ def problems(op: str, dtype: str, values: int, seed: int) -> Iterator[Problem]:
     for family in names:
         for length, dim in kinds:
             rows = round(share / length)
-            if not rows:  # not one is in their share: one for several families then
+            if not rows:  # too few values for one row of each family: share them
                 rows = int(number % round(length / share) == 0)
             number += 1
             while rows > 0:
@@ -141,8 +142,8 @@ def problems(op: str, dtype: str, values: int, seed: int) -> Iterator[Problem]:
 
 
 def _by_axes(operation: operations.Operation, values: int, seed: int) -> Iterator[Problem]:
-    """Of each length along the last axis of the first input; the first axis has what is left of its share, and every
-    other one a few elements."""
+    """Problems for each length of the last axis of the first input. The first axis gets the rest of the share, other
+    axes a few elements."""
     axes = operation.axes[0]
     lengths = [int(axes[-1])] if axes[-1].isdigit() else [length for length in LENGTHS if length <= 4097]
     for number, length in enumerate(lengths):
@@ -179,7 +180,7 @@ def _first(problem: Problem, op: operations.Operation, dtype: str, generator: to
         flat = bits(x).view(problem.shape)
         spread = flat if problem.dim == -1 else flat.t()
         for number, name in enumerate(fuzz_values.specials(dtype)):
-            # One of each kind in every sixteenth row or so, where there are as many rows.
+            # One special value of each kind in about every sixteenth row.
             spread[number::16, problem.seed % rows.size(1)] = fuzz_values.special(name, dtype)
         return op.confined(0, x, problem.length)
     normal = torch.randn(

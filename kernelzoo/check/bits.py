@@ -1,4 +1,4 @@
-"""Tensors as the bits they are."""
+"""Tensors as their bits."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ if TYPE_CHECKING:
 
 
 def poison_like(x: torch.Tensor) -> torch.Tensor:
-    """A tensor whose every element has other bits than that of x."""
+    """A tensor that differs from x in the bits of every element."""
     import torch
 
     return ~x if x.dtype == torch.bool else (bits(x) ^ 0x55).view(x.dtype)
 
 
 def bits(x: torch.Tensor) -> torch.Tensor:
-    """The tensor's elements as integers, so that NaN and the two zeros compare as the bits they are."""
+    """The tensor's elements as integers, so that NaN and signed zeros compare by their bits."""
     import torch
 
     if x.dtype == torch.bool:

@@ -1,4 +1,4 @@
-"""One problem of the contract's suite, and how its inputs are drawn."""
+"""One problem of the conformance suite, and how its inputs are drawn."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ Make: TypeAlias = "Callable[[str, torch.Generator], Inputs]"
 
 @dataclass(frozen=True)
 class Case:
-    """One problem: how to make the inputs (on a device, from a seeded generator), and the arguments of the call.
+    """One problem: how to make its inputs on a device from a seeded generator, and the call's arguments.
 
     ``inputs`` raises NoRoomError where the machine has no room for them.
     """
 
     op: str
     name: str
-    """Begins with the dtype of the first input."""
+    """It begins with the dtype of the first input."""
     make: Make
     dim: operations.Dims = -1
     keepdim: bool = False
     core: bool = False
-    """Part of the small set that slow-to-bind implementations are checked on."""
+    """Whether it is one of the few cases for implementations that are slow to bind."""
     elements: int = 0
-    """Elements of the first input, for suites that must leave out the large ones."""
+    """Elements of the first input, for suites that leave out large cases."""
     place: Callable[[torch.Tensor], torch.Tensor] | None = None
-    """Lays out memory for each output, and is given the right result; None: new contiguous tensors."""
+    """Makes each output's memory, given the right result. None makes new contiguous tensors."""
     scalars: tuple[tuple[str, Any], ...] = ()
     """Scalars that are not at their default, by name."""
 
@@ -67,7 +67,7 @@ def on(device: str, inputs: Iterable[torch.Tensor]) -> Inputs:
 
 
 def beside(op: str, x: torch.Tensor, dim: int, generator: torch.Generator) -> Inputs:
-    """The first input that is given, and others drawn for it."""
+    """The given first input, and companion inputs drawn for it."""
     others = sample(op, tuple(x.shape), operations.dtype_name(x.dtype), dim, generator=generator)[1:]
     return operations.OPERATIONS[op].completed((x, *on(str(x.device), others)), dim, generator=generator)
 

@@ -35,24 +35,24 @@ def cases(op: str) -> tuple[Case, ...]:
     return tuple(sorted(found, key=lambda case: case.elements))
 
 
-# One element either side of the powers of two and of every block size in use, odd and prime lengths, one column.
+# Odd and prime lengths, one column, and one element around each power of two and block size in use.
 _WIDTHS = (1, 2, 3, 5, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 128, 129, 255, 256, 257, 511, 512, 513, 781)
 _LONG = (1023, 1024, 1025, 2047, 2048, 2049, 4095, 4096, 4097, 5003, 8191, 8192, 8193)
 _LONGER = (12672, 16383, 16384, 16385, 32767, 32768, 32769, 50257, 65535, 65536, 65537, 131072, 151936, 262144, 1048577)
 _LONGEST = 2**23
 _TAILS = (2, 17, 129, 781)
-"""Of lengths in every dtype, those that end within a tile, a vector or a word: each form meets them in every dtype."""
+"""Lengths for every dtype that end within a tile, a vector or a word."""
 _MANY = ((37, 129), (133, 65), (265, 33), (1823, 781), (4097, 3), (65537, 2), (1048576, 64), (16, 262144), (5, 3000017))
 
 
-# Other axes than the last, long ones: at whole vectors and odd widths, few columns and many, of one matrix and several.
-# The first of each in every floating dtype, the others in float32 and bfloat16.
+# Long axes other than the last: odd and aligned widths, few and many columns, one matrix and several. The first of
+# each is in every floating dtype, the others in float32 and bfloat16.
 _COLUMNS = (
     *(((9001, 64), 0), ((3, 2049, 37), 1), ((20011, 33), 0), ((1100, 600), 0), ((100, 4099), 0), ((1030, 517), 0)),
     *(((5, 1025, 96), 1), ((2, 4099, 40), 1)),
 )
 RULED = 36
-"""Rows of the rules of special values that a float has, and two plain ones; nothing is imported to count them."""
+"""Rows with the special values of a float, plus two plain ones. A constant, so that torch is not imported to count."""
 _SPECIAL_COLUMNS = ((130, RULED), (2049, 37), (2049, 64), (20011, 37))
 
 
@@ -65,7 +65,7 @@ def _shapes(op: str) -> Iterator[Case]:
     shapes = [(3, n) for n in _WIDTHS] + [(2, n) for n in _LONG] + [(1, n) for n in (*_LONGER, _LONGEST)] + list(_MANY)
     for shape in shapes:
         for dtype in dtypes:
-            # Every length in float32; in the other dtypes the short ones and those next to a power of two.
+            # Every length in float32. Other dtypes take the short ones and those next to a power of two.
             if (
                 dtype == "float32"
                 or shape[1] in (1, 2, 17, 128, 129, 781, 4097, 16385, 65537, 262144)
@@ -90,7 +90,7 @@ def _main_dtypes(op: str) -> tuple[str, ...]:
 
 
 def _layouts(op: str) -> Iterator[Case]:
-    """Views of a larger tensor: name, shape of the base, the view, and the axis."""
+    """Views of a larger tensor: name, base shape, view and axis."""
     views: tuple[tuple[str, tuple[int, ...], Callable[[torch.Tensor], torch.Tensor], int], ...] = (
         ("scalar", (), lambda x: x, -1),
         ("vector", (300,), lambda x: x, 0),
@@ -164,7 +164,7 @@ def _viewed(
 ) -> Inputs:
     import torch
 
-    # Values are drawn in the view's own shape, so that each of its rows has its peak, where the view can be written.
+    # Values are drawn in the view's shape where it can be written, so that each of its rows has its peak.
     memory = sample(op, base, dtype, generator=generator)[0]
     x = view(memory)
     if x.numel() == memory.numel() and not overlaps_itself(x):
@@ -182,7 +182,7 @@ def _negated(op: str, device: str, generator: torch.Generator) -> Inputs:
 
 
 def _reductions(op: str) -> Iterator[Case]:
-    """Reductions over several axes, with and without keepdim, and over integer tensors of other layouts."""
+    """Reductions over several axes, with and without keepdim, and over other layouts of integer tensors."""
     shape = (3, 6, 5, 7)
     for dims in ((), (0,), (1, 2), (0, 3), (0, 2), (1, 3), (-1, -2, -3), (0, 1, 2, 3), (0, 1, 3)):
         for keepdim in (False, True):
@@ -252,7 +252,7 @@ def _special_columns(op: str, shape: tuple[int, int], dtype: str, device: str, g
 
 
 def _special_rows(op: str, width: int, dtype: str, device: str, generator: torch.Generator) -> Inputs:
-    """One row for each rule of the contract, between plain rows that must not be touched by their neighbours."""
+    """One row for each special value, between plain rows that must not be affected."""
     return beside(op, _with_rules(op, width, dtype, generator).to(device), -1, generator)
 
 
@@ -265,7 +265,7 @@ def _with_rules(op: str, width: int, dtype: str, generator: torch.Generator) -> 
 
 
 def _hollow(op: str, dtype: str, device: str, generator: torch.Generator) -> Inputs:
-    """Rows of -inf but for an end far below zero: whole shares of a row hold nothing, wherever it is cut."""
+    """Rows of -inf except an end far below zero. So any split of a row has parts that hold nothing."""
     x = sample(op, (2, 2556), dtype, generator=generator)[0].sub_(1000)
     x[0, :-512], x[1, 512:] = -math.inf, -math.inf
     return beside(op, operations.OPERATIONS[op].confined(0, x, x.size(1)).to(device), -1, generator)
@@ -284,14 +284,15 @@ def _extremes(op: str, dtype: str, device: str, generator: torch.Generator) -> I
 
 
 def _far_apart(op: str) -> Iterator[Case]:
-    """A few short rows with more than 2^31 elements from the first to the last, in x and in ``out``.
+    """A few short rows that span more than 2^31 elements, in x and in ``out``.
 
-    A 32-bit offset wraps around to a decoy. Nothing else of that memory is touched, so that it costs next to nothing on
-    the host, where it is never made; on a GPU it is 6 GB for int8 and 9 GB for float16.
+    A 32-bit offset wraps around to a decoy. The rest is never touched, so the host commits little memory. A GPU needs 6
+    GB for int8 and 9 GB for float16.
     """
     dtype = operations.OPERATIONS[op].narrowest
-    # A stride that fits in 32 bits while its multiples don't, and one that does not; the last row is past 2^32 elements
-    # in int8. Whole words apart, and not.
+    # One stride fits in 32 bits while its multiples do not, and one does not fit. One is a multiple of 16 bytes, one
+    # not.
+    # The last row of int8 is past 2^32 elements.
     layouts = [("2^30", 5 if dtype == "int8" else 3, 2**30 + 1024, 64), ("2^30+1", 3, 2**30 + 1, 65)]
     if dtype == "int8":
         layouts.append(("2^31", 3, 2**31 + 1024, 64))
@@ -322,17 +323,17 @@ def _far_input(
 
 
 def _far(stride: int, values: torch.Tensor) -> torch.Tensor:
-    """The same values, laid out so that each of the first axis starts ``stride`` elements after the one before it."""
+    """A copy of the values with ``stride`` elements between steps of the first axis."""
     import torch
 
     count, width = values.size(0), values[0].numel()
-    below = 2**31  # room for the offsets that wrap around to a negative number
+    below = 2**31  # room for offsets that wrap to negative
     try:
         memory = torch.empty(below + (count - 1) * stride + width, dtype=values.dtype, device=values.device)
-    except RuntimeError as error:  # a CPU's and a GPU's have only that in common
+    except RuntimeError as error:  # the only common base of CPU and GPU errors
         raise NoRoomError(f"no room for {count} rows that lie {stride} elements apart: {error}") from error
     for row in range(count):
         wrapped = (row * stride + below) % 2**32
-        memory[wrapped : wrapped + width] = -128  # no right result holds it, and no row of a case is constant
+        memory[wrapped : wrapped + width] = -128  # no right result holds it, since no row of a case is constant
     far = memory.as_strided((count, *values.shape[1:]), (stride, *values[0].contiguous().stride()), below)
     return far.copy_(values)

@@ -1,4 +1,4 @@
-"""Cases of what is not the first input of an operation by rows: other inputs, scalars, axes named one by one."""
+"""Cases of companion inputs, scalars and named axes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def others(operation: operations.Operation) -> Iterator[Case]:
-    """Inputs beside the first: special values in each, every layout of steps, and the values of scalars."""
+    """Cases of companion inputs and scalars: special values, stepped layouts, and scalar values."""
     op, shape = operation.name, (5, 300)
     for dtype in [d for d in ("float32", "bfloat16") if d in operation.dtypes] or operation.dtypes[:1]:
         for number, (name, declared) in enumerate(operation.inputs.items()):
@@ -55,12 +55,12 @@ def _stepped_other(
     return tuple(inputs)
 
 
-# Sizes of axes: ones, odd ones, and either side of blocks in use.
+# Sizes of axes: one, odd sizes, and sizes around the blocks in use.
 _SIZES = (1, 3, 16, 17, 33, 64, 65, 127, 130, 2, 31, 256, 100, 5)
 
 
 def by_axes(operation: operations.Operation) -> Iterator[Case]:
-    """Cases of an operation whose axes are named one by one: sizes, special values in each input, scalars."""
+    """Cases of an operation with named axes: sizes, special values in each input, scalars."""
     first = operation.axes[0]
     axes = [axis for axis in dict.fromkeys((*first, *operation.sizes)) if not axis.isdigit()]
     for dtype in operation.dtypes:

@@ -1,4 +1,4 @@
-"""Asks a launch for rows in which one element decides: whether all of a long row is read."""
+"""Tests whether a launch reads all of a long row, with inputs in which one element decides."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     import torch
 
 PROBES = 128
-"""Elements of long rows, one after the other each of which decides a row: with a fiftieth of them unread, 128 places at
-random pass in 8 of 100 cases, and one in each 128th part of a row never does if what is unread is in one piece."""
+"""Probed elements of a long row. If a fiftieth is unread, 128 random places miss it in 8 of 100 cases. One in each
+128th of a row never misses a contiguous piece that long."""
 
 _LONG = 2**19
 
@@ -28,10 +28,10 @@ def probe_all_elements(
     outs: Sequence[torch.Tensor],
     generator: torch.Generator | None = None,
 ) -> None:
-    """Few long rows, each of which becomes one element, tell little of whether all of them was read: a minimum tells of
-    one place. Ask many times, with one that decides. A result that rounds adds all places up, and is asked less.
+    """Check that long rows are read whole: make one element decisive, launch, and repeat at many places.
 
-    Raises ContractError. The inputs are left as they were.
+    A few long rows alone show little: a minimum depends on one element. A result that rounds sums all elements, so it
+    needs fewer probes. Raises ContractError. The inputs are restored.
     """
     import torch
 
@@ -46,7 +46,7 @@ def probe_all_elements(
     kept = x.clone()
     if is_bool:
         x.fill_(low)
-    elif not x.is_floating_point():  # so that there is one below, and one above
+    elif not x.is_floating_point():  # leaves room for one value below and one above
         x.clamp_(torch.iinfo(x.dtype).min + 1, torch.iinfo(x.dtype).max - 1)
     most = x.amin(args.dims, keepdim=True) if low else x.amax(args.dims, keepdim=True)
     decisive = ~most if is_bool else most - 1 if low else most + 1

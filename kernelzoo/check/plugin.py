@@ -24,34 +24,34 @@ if TYPE_CHECKING:
 
 
 class Conformance:
-    """Subclass it in a test module, named ``Test...``; see :mod:`kernelzoo.testing`."""
+    """The conformance suite. Subclass it in a test module as ``Test...``; see :mod:`kernelzoo.testing`."""
 
     backends: ClassVar[tuple[str, ...] | None] = None
-    """Names of the backends to check; None: all that are registered."""
+    """Names of the backends to check; None for all registered ones."""
     core_only: ClassVar[tuple[str, ...]] = ()
-    """Ids that take seconds to bind each problem. They are checked on the core cases alone, as are those that a
-    backend's package names in ``SLOW_TO_BIND``."""
+    """Ids that take seconds to bind each problem. They run the core cases only, as do those in the ``SLOW_TO_BIND`` of
+    a backend's package."""
 
     @staticmethod
     def device(backend: str) -> str:
-        """The device of the inputs: the last kind that the backend takes here, a GPU where there is one."""
+        """The device of the inputs: the last type that the backend takes here, so a GPU if there is one."""
         return get(backend).devices[-1]
 
     @classmethod
     def takes_core_only(cls, implementation: registry.Implementation) -> bool:
-        """Whether only the core cases are for it."""
+        """Whether an implementation runs the core cases only."""
         return implementation.id in cls.core_only or running.slow_to_bind(implementation.id)
 
     @classmethod
     def takes(cls, implementation: registry.Implementation, case: Case) -> bool:
-        """Whether this suite holds an implementation to a case; a suite with no time for all may take a sample."""
+        """Whether an implementation runs a case. Override it to run a sample."""
         return True
 
     @classmethod
     def pytest_generate_tests(cls, metafunc: pytest.Metafunc) -> None:
         if "implementation" not in metafunc.fixturenames:
             return
-        # A backend that is not known is an error here, and not a suite without tests.
+        # An unknown backend is an error here, not a suite without tests.
         names = (None,) if cls.backends is None else cls.backends
         chosen = [i for name in names for i in registry.implementations(name)]
         if "case" in metafunc.fixturenames:
@@ -73,7 +73,7 @@ class Conformance:
 
     @pytest.fixture(autouse=True)
     def _runnable(self, request: pytest.FixtureRequest) -> None:
-        """Skip what can't run here, with the reason, and what is too large for the place where it runs."""
+        """Skip what can't run here, with the reason, and cases too large for this machine."""
         params: dict[str, Any] = request.node.callspec.params if hasattr(request.node, "callspec") else {}
         if "implementation" not in params:
             return
@@ -85,7 +85,7 @@ class Conformance:
                 pytest.fail(f"a required backend is missing: {error}", pytrace=False)
             pytest.skip(str(error))
         if "case" in params and params["case"].elements > limit:
-            pytest.skip(f"{params['case'].elements} elements are too many for where {backend} runs here ({limit})")
+            pytest.skip(f"{params['case'].elements} elements exceed the limit of {backend} here, {limit}")
 
     def test_conforms(self, implementation: registry.Implementation, case: Case) -> None:
         try:
@@ -94,10 +94,10 @@ class Conformance:
             pytest.skip(str(refusal))
 
     def test_takes_a_case(self, implementation: registry.Implementation) -> None:
-        """A variant that skips everything is not checked at all: each must take one case, ``auto`` every one.
+        """Each variant must take at least one case, and ``auto`` every one: otherwise nothing is checked.
 
-        A form for columns may refuse every row along the last axis, and one for half precision all of float32. Where
-        kernels are emulated, the smallest case that a form takes is enough: the large ones cost a minute.
+        A form for columns may refuse every row along the last axis, and one for half precision all of float32. In an
+        emulator the smallest case is enough, since large ones take a minute.
         """
         backend = get(implementation.backend)
         device = self.device(implementation.backend)
@@ -125,7 +125,7 @@ class Conformance:
         pytest.fail("; ".join(refusals))
 
     def test_strided_out(self, implementation: registry.Implementation) -> None:
-        """``out`` may be any view that holds each element once; what lies between its elements stays as it was."""
+        """``out`` may be any view that holds each element once. The memory between its elements must not change."""
         import torch
 
         if self.takes_core_only(implementation):
@@ -153,7 +153,7 @@ class Conformance:
                 assert bool((frame == torch.full_like(frame, 7)).all()), name
 
     def test_wrong_device(self, implementation: registry.Implementation) -> None:
-        """Inputs on another device than the backend's, where there is one; and without memory, beside an ``out``."""
+        """Inputs on another device than the backend's, if there is one, and on meta beside an ``out``."""
         import torch
 
         backend, operation = get(implementation.backend), implementation.operation
@@ -170,13 +170,12 @@ class Conformance:
 
 
 def _main(operation: Operation) -> int:
-    """The place of the dtype that most variants take."""
+    """The index of the dtype that most variants take."""
     return operation.dtypes.index("float32") if "float32" in operation.dtypes else 0
 
 
 def _examples(operation: Operation) -> Iterator[list[Case]]:
-    """Cases of which each variant takes some, smallest first: along the last axis, along the first, and in another
-    dtype."""
+    """Cases along the last axis, along the first, and in another dtype. Each variant takes one of them."""
     main = operation.dtypes[_main(operation)]
     other = "float16" if "float16" in operation.dtypes else operation.dtypes[-1]
     shapes = ((100, 33), (64, 256), (16, 4096), (4, 65536)) if operation.by_rows else ((16, 64), (100, 33), (128, 256))
@@ -197,7 +196,7 @@ def _example(operation: Operation, shape: tuple[int, ...], dim: int, dtype: str)
 
 
 def _sizes(operation: Operation, shape: tuple[int, ...]) -> tuple[tuple[int, ...], dict[str, int]]:
-    """The shape of the first input, and the sizes of all axes with names: those of the shape in turn."""
+    """The shape of the first input, and sizes of all named axes, from the shape in turn."""
     if operation.by_rows:
         return shape, {}
     axes = dict.fromkeys(axis for axis in (*operation.axes[0], *operation.sizes) if not axis.isdigit())

@@ -1,4 +1,4 @@
-"""Runs a case through an implementation as a user's call would, and compares the result with the right one."""
+"""Runs a case through an implementation as a user's call would, and checks the result."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 
 def slow_to_bind(id: str) -> bool:
-    """Whether an implementation takes seconds to bind a problem, as its backend's package says; if so it is checked on
-    the core cases alone."""
+    """Whether an implementation takes seconds to bind a problem, as its backend's package says. It runs the core cases
+    only."""
     backend, _, variant = id.split("/")
     package = packages().get(backend)
     with suppress(BackendUnavailableError), importing(backend, tuple(OPERATIONS)):
@@ -33,7 +33,7 @@ def slow_to_bind(id: str) -> bool:
 
 
 def largest(implementation: Implementation) -> int:
-    """Elements of the largest input to try: few in an interpreter or a simulator, many on a GPU."""
+    """Most elements of an input to try: few in an interpreter or a simulator, many on a GPU."""
     backend = get(implementation.backend)
     if backend.devices[-1] == "cuda":
         return 2**27
@@ -41,14 +41,13 @@ def largest(implementation: Implementation) -> int:
 
 
 def compiled_elements(backend: str) -> int:
-    """Elements of the largest input where an emulator runs what is compiled and not interpreted, as it sets
-    ``compiled_elements`` of the backend's package; else 0."""
+    """Most elements where an emulator runs compiled code: ``compiled_elements`` of the backend's package, else 0."""
     package = packages().get(backend)
     return getattr(importlib.import_module(package), "compiled_elements", 0) if package is not None else 0
 
 
 def check(implementation: Implementation, case: Case, device: str) -> None:
-    """Run one case through one implementation, as a user's call would; ContractError says what is wrong.
+    """Run one case through one implementation as a user's call would. Raises ContractError if a result is wrong.
 
     Raises UnsupportedProblemError where the variant refuses the problem, NoRoomError where the machine can't hold it.
     """
@@ -56,7 +55,7 @@ def check(implementation: Implementation, case: Case, device: str) -> None:
 
 
 def check_on(implementation: Implementation, case: Case, inputs: Inputs) -> None:
-    """The same for the case's inputs, made already."""
+    """Run one case on its inputs, as :func:`check` does."""
     import torch
 
     before = [bits(x).clone() for x in inputs]
@@ -77,12 +76,12 @@ def check_on(implementation: Implementation, case: Case, inputs: Inputs) -> None
             raise ContractError("the result shares memory with the input", "wrong kind of result")
     if not any(out.numel() for out in first):
         return
-    # A launch runs again and again. A NaN poison would hide in a row that must be NaN, any other in a row that happens
-    # to hold it: bits that differ from the first result's everywhere show every element that is not written.
+    # A launch runs again and again. Any fixed poison hides where a row holds it by right. So every element gets bits
+    # that differ from the first result.
     outs = tuple(case.place(out) if case.place else torch.empty_like(out) for out in first)
     launch = implementation.launch_checked(args, outs)
     right = [bits(out) for out in first]
-    if case.place:  # an out of another layout may be written in another order, and so be rounded otherwise
+    if case.place:  # another layout of out may change the order of writes, and so the rounding
         _poison(outs, first)
         _run(launch)
         expected.check(outs)
@@ -96,7 +95,7 @@ def check_on(implementation: Implementation, case: Case, inputs: Inputs) -> None
                 if bool(unwritten.any()):
                     raise _unwritten(unwritten, out.shape, f"launched for the {time} time: ")
                 raise ContractError(f"launched for the {time} time, the same input gave other bits", "not repeatable")
-    # By now the layout is known, and a backend may take a shorter way on a GPU: other memory, the same bits.
+    # A repeated call may take a faster path on a GPU. Other memory must give the same bits.
     if args.x.is_cuda and not _same(call(case.inputs(str(args.x.device))), first):
         raise ContractError("the same values elsewhere in memory gave other bits", "not repeatable")
     probe_all_elements(operation, args, launch, outs)
@@ -105,7 +104,7 @@ def check_on(implementation: Implementation, case: Case, inputs: Inputs) -> None
 
 
 def calling(implementation: Implementation, case: Case, inputs: Inputs, out: object = None) -> tuple[torch.Tensor, ...]:
-    """Call as a user does: the outputs."""
+    """Call as a user does; returns the outputs."""
     operation = implementation.operation
     method = getattr(get(implementation.backend), case.op)
     named: dict[str, Any] = {"dim": case.dim} if operation.by_rows else {}
@@ -122,7 +121,7 @@ def _same(a: Inputs, b: Inputs) -> bool:
 
 
 def _poison(outs: Inputs, first: Inputs) -> Inputs:
-    """Fill outputs with other bits than those of the first result; hand out what they are filled with."""
+    """Fill outputs with bits that differ from the first result; returns the fill."""
     found = tuple(map(poison_like, first))
     for out, poison in zip(outs, found, strict=True):
         out.copy_(poison)
@@ -130,7 +129,7 @@ def _poison(outs: Inputs, first: Inputs) -> Inputs:
 
 
 def _check_in_place(implementation: Implementation, case: Case, inputs: Inputs, first: Inputs) -> None:
-    """An output that may be one of the inputs gives the same bits there."""
+    """Check that an in-place output gives the same bits."""
     names = list(implementation.operation.inputs)
     if case.place or len(first) > 1 or not implementation.operation.outputs:
         return
@@ -163,8 +162,8 @@ def _run(launch: Launch) -> None:
 
 
 def _cause(error: ContractError, implementation: Implementation, args: Arguments, result: Inputs) -> ContractError:
-    """Why a result is wrong, where that can be told: elements of out that no launch writes, over two different fills,
-    or a launch that returns its result. Else the error itself."""
+    """The likely cause of a wrong result: elements that no launch writes, or a launch that returns its result. Else the
+    error itself."""
     import torch
 
     if error.place is None:
@@ -184,7 +183,7 @@ def _cause(error: ContractError, implementation: Implementation, args: Arguments
                 kept[number] &= (bits(out) == bits(fill)).view(out.shape)
     except ContractError as cause:
         return cause
-    except Exception:  # it ran once, and what it raises now is not what is told
+    except Exception:  # it ran once, so a new error is not the cause
         return error
     for unwritten, out in zip(kept, result, strict=True):
         if bool(unwritten.any()):
@@ -193,13 +192,12 @@ def _cause(error: ContractError, implementation: Implementation, args: Arguments
 
 
 def _unwritten(kept: torch.Tensor, shape: torch.Size, words: str) -> ContractError:
-    """The finding for elements that still hold what they held before."""
+    """The error for elements that still hold their old contents."""
     import torch
 
     place = tuple(int(i) for i in torch.unravel_index(kept.flatten().view(torch.uint8).argmax(), shape))
     return ContractError(
-        f"{words}not all was written: {int(kept.sum())} of {kept.numel()} elements of out still hold what they held "
-        f"before; first at {place}",
+        f"{words}{int(kept.sum())} of {kept.numel()} elements of out were not written; first at {place}",
         "leaves out unwritten",
         place=place,
     )

@@ -1,4 +1,4 @@
-"""The special values of each dtype, a rule of the contract each."""
+"""The special values of each dtype, one for each rule of the contract."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ FLOAT_RULES = (
     "one subnormal, the least",
     "one subnormal, the greatest",
 )
-"""Names of the rules of a float of up to 32 bits, for lists of cases, which import no torch."""
+"""Rule names for floats up to 32 bits, for lists of cases that import no torch."""
 
 
 def rules(dtype: str) -> tuple[str, ...]:
@@ -55,15 +55,16 @@ def rules(dtype: str) -> tuple[str, ...]:
 
 
 def special_rows(dtype: str) -> dict[str, Callable[[torch.Tensor], object]]:
-    """The special values that a dtype has, one rule of the contract each: its name, and what writes it into a plain
-    row, a tensor of one axis. The rules that kernels break most often come first. Where a place is any, the row's plain
-    values decide it."""
+    """A function for each special value of a dtype, by name, which writes it into a plain row.
+
+    The rules that kernels break most often come first. Where the place is free, the row's values decide it.
+    """
     import torch
 
     from kernelzoo.check.bits import bits
 
     def among(row: torch.Tensor, rest: float | torch.Tensor, *values: float) -> None:
-        """Fill a row with the rest, but for these values, each at a place that is any."""
+        """Fill a row with ``rest``, and put these values at places that its values decide."""
         steps = torch.arange(1, row.numel() + 1, device=row.device)
         place = int((bits(row).long() * steps).sum())
         row.copy_(rest) if isinstance(rest, torch.Tensor) else row.fill_(rest)
@@ -82,7 +83,7 @@ def special_rows(dtype: str) -> dict[str, Callable[[torch.Tensor], object]]:
     if not kind.is_floating_point:
         least, most = torch.iinfo(kind).min, torch.iinfo(kind).max
         return {
-            "the largest value alone": lambda row: row.fill_(most),  # the identity itself, everywhere
+            "the largest value alone": lambda row: row.fill_(most),  # equals the identity everywhere
             "the smallest value at the end": lambda row: row[-1].fill_(least),
             "the smallest value at the start": lambda row: row[0].fill_(least),
             "the smallest value alone": lambda row: row.fill_(least),
@@ -95,8 +96,9 @@ def special_rows(dtype: str) -> dict[str, Callable[[torch.Tensor], object]]:
     def ladder(row: torch.Tensor, depth: float) -> None:
         row.copy_(torch.linspace(0, -depth, row.numel(), dtype=torch.float64, device=row.device))
 
-    # Exponentials down to the least that float32, or float64, has; rows of one value, whose own exponential overflows
-    # or vanishes; plain values of other sizes; what differs by one bit; what flushes to zero.
+    # Exponentials down to the least of float32 or float64, and equal values whose own exponential overflows or
+    # vanishes.
+    # Also values of other sizes, values one bit apart, and values that flush to zero.
     wider: dict[str, Callable[[torch.Tensor], object]] = {
         "a ladder down to -103": lambda row: ladder(row, 103),
         **({"a ladder down to -745": lambda row: ladder(row, 745)} if dtype == "float64" else {}),
@@ -110,7 +112,7 @@ def special_rows(dtype: str) -> dict[str, Callable[[torch.Tensor], object]]:
         "a NaN": lambda row: row[row.numel() // 2].fill_(nan),
         "+inf": lambda row: row[row.numel() // 2].fill_(inf),
         "-inf alone": lambda row: row.fill_(-inf),
-        # Whole blocks of -inf in a legal row, in front, behind, and everywhere but once.
+        # Whole blocks of -inf in a legal row: in front, behind, and everywhere but once.
         "-inf in the front half": lambda row: row[: row.numel() // 2].fill_(-inf),
         "a NaN with its sign bit set, at the start": lambda row: row[0].copy_(_negative_nan(kind)),
         "-inf at the start, NaN at the end": lambda row: (row[0].fill_(-inf), row[-1].fill_(nan)),
@@ -122,8 +124,8 @@ def special_rows(dtype: str) -> dict[str, Callable[[torch.Tensor], object]]:
         "the largest value alone": lambda row: row.fill_(info.max),
         "the largest value, the smallest after it": lambda row: (row.fill_(-info.max), row[0].fill_(info.max)),
         "normal and subnormal": lambda row: (row.fill_(info.tiny), row[::2].fill_(-info.tiny / 2)),
-        "an offset": lambda row: row.add_(1000.0),  # common to the row, it changes nothing in a softmax
-        # Below zero, what stands for "nothing read yet" must not pass for the maximum.
+        "an offset": lambda row: row.add_(1000.0),  # a common offset does not change a softmax
+        # Below zero, a placeholder for "nothing read yet" must not become the maximum.
         "a negative offset": lambda row: row.sub_(1000.0),
         "a negative offset, -inf in the front half": lambda row: (
             row.sub_(1000.0),

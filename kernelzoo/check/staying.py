@@ -1,4 +1,4 @@
-"""What lets no kernel end a process of tests as if all of them had passed."""
+"""Keeps a kernel from ending the test process with status 0."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import NoReturn
 
 @contextmanager
 def staying() -> Iterator[None]:
-    """Within the context, ``os._exit(0)`` raises RuntimeError in this process, which costs the test that calls it."""
+    """A context in which ``os._exit(0)`` raises RuntimeError in this process. So only the calling test fails."""
     leave, process = os._exit, os.getpid()
 
     def left(status: int) -> NoReturn:
-        if status == 0 and os.getpid() == process:  # a child that a test forked ends so
+        if status == 0 and os.getpid() == process:  # a forked child may exit so
             raise RuntimeError("called os._exit(0), which would end pytest with the status of success")
         leave(status)
 

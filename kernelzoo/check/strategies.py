@@ -1,4 +1,4 @@
-"""Inputs that Hypothesis draws."""
+"""Inputs for Hypothesis."""
 
 from __future__ import annotations
 
@@ -14,9 +14,11 @@ if TYPE_CHECKING:
 
 
 def tensors(op: str, largest: int = 9) -> SearchStrategy[Any]:
-    """A Hypothesis strategy: an input on the CPU, of every dtype of an operation, and of any rank to 5, each axis at
-    most ``largest`` long: permuted, sliced, stepped, expanded; special values among the floats. For an operation of
-    several inputs, a tuple of them, to be taken along the last axis. Needs Hypothesis."""
+    """A Hypothesis strategy for inputs on the CPU: every dtype of an operation, and any rank up to 5.
+
+    Axes have at most ``largest`` elements. Tensors are permuted, sliced, stepped or expanded, and floats hold special
+    values. Several inputs come as a tuple, for a call along the last axis. Needs Hypothesis.
+    """
     from hypothesis import strategies as st
 
     operation = operations.OPERATIONS[op]
@@ -26,7 +28,7 @@ def tensors(op: str, largest: int = 9) -> SearchStrategy[Any]:
         dtype = draw(st.sampled_from(operation.dtypes))
         if operation.by_rows:
             shape = tuple(draw(st.lists(st.integers(1, largest), min_size=0, max_size=5)))
-            while math.prod(shape) > 2000:  # what an interpreter runs in a moment
+            while math.prod(shape) > 2000:  # an interpreter must run it quickly
                 shape = shape[:-1]
             x = _viewed(draw, _drawn(draw, operation, 0, shape, dtype, {}))
             sizes = {"n": x.size(-1) if x.ndim else 1}
@@ -73,12 +75,12 @@ def _drawn(
         flat = x.view(-1)
         for _ in range(draw(st.integers(0, 3))):
             flat[draw(st.integers(0, x.numel() - 1))] = draw(st.sampled_from(special))
-    # Whatever view is made of it, no row is longer.
+    # No view of it has a longer row.
     return operation.confined(number, x, 3 * max(1, x.numel()) if operation.by_rows else 0)
 
 
 def _viewed(draw: DrawFn, x: torch.Tensor) -> torch.Tensor:
-    """A view of a tensor: permuted, sliced, stepped, expanded."""
+    """A view of a tensor: permuted, sliced, stepped or expanded."""
     from hypothesis import strategies as st
 
     if x.ndim:
@@ -91,7 +93,7 @@ def _viewed(draw: DrawFn, x: torch.Tensor) -> torch.Tensor:
 
 
 def _laid_out(draw: DrawFn, x: torch.Tensor) -> torch.Tensor:
-    """A tensor of that shape and those values: permuted, stepped and not at the start of its memory."""
+    """A tensor of that shape and values: permuted, stepped and not at the start of its memory."""
     import torch
     from hypothesis import strategies as st
 

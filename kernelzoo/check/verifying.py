@@ -1,4 +1,4 @@
-"""Runs the checks of one implementation, and writes down each finding."""
+"""Runs the checks of one implementation, and records its findings."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Finding:
-    """One case that failed. ``dataclasses.asdict`` makes JSON of it."""
+    """One failed case. ``dataclasses.asdict`` turns it into JSON."""
 
     id: str
     case: str
@@ -34,17 +34,17 @@ class Finding:
     """One of :data:`kernelzoo.errors.KINDS`."""
     reason: str
     dtype: str = ""
-    """Of the input, as are shape and strides."""
+    """Dtype of the input. Shape and strides are its own too."""
     shape: tuple[int, ...] | None = None
     strides: tuple[int, ...] | None = None
     dim: int | tuple[int, ...] | None = None
     place: tuple[int, ...] | None = None
-    """Where in the result the first wrong element lies; None where no element is to blame."""
+    """Index of the first wrong element in the result; None where no element is wrong."""
     got: str | None = None
     expected: str | None = None
-    """The right value there, or the range of right values."""
+    """The right value there, or its range."""
     error: float | None = None
-    """How far the element lies beyond the nearest right value, in ``unit``; None where that is no number."""
+    """Distance from the nearest right value in ``unit``; None for NaN or infinity."""
     unit: str = ""
     """``ulp`` (units in the last place), or ``1`` for integers."""
 
@@ -56,14 +56,14 @@ class Found:
     passed: int = 0
     refused: int = 0
     no_room: int = 0
-    """Cases that this machine's memory, or an emulator's patience, can't hold."""
+    """Cases too large for this machine's memory or for an emulator."""
     left_out: int = 0
-    """Cases that an implementation was not asked, since it takes seconds to bind each; a case named is asked."""
+    """Cases left out because the implementation takes seconds to bind each. A case given by name always runs."""
     findings: list[Finding] = field(default_factory=list)
     unavailable: str = ""
     """Why it can't run here, or ""."""
     weak: tuple[str, ...] = ()
-    """What the bounds of its operation accept, and should not; see :func:`kernelzoo.check.weak.weak`."""
+    """Wrong results that its operation's bounds accept; see :func:`kernelzoo.check.weak.weak`."""
 
     def document(self) -> dict[str, Any]:
         return asdict(self)
@@ -73,7 +73,7 @@ class Found:
 class Check:
     """One check: its name, the dtype of its input, and how it runs.
 
-    ``run`` is given a function that takes what is known of the input (fields of Finding), before the kernel runs.
+    ``run`` gets a callback for what is known of the input (fields of Finding), which it calls before the kernel runs.
     """
 
     name: str
@@ -81,11 +81,11 @@ class Check:
     run: Callable[[Callable[[dict[str, Any]], None]], object]
     too_large: bool = False
     empty: bool = False
-    """Whether its input has no element, so that no kernel is ever asked."""
+    """Whether its input is empty, so that no kernel runs."""
 
 
 def checks(implementation: Implementation, device: torch.device, *, whole: bool) -> list[Check]:
-    """The contract's cases; without ``whole``, the core cases alone for an implementation that is slow to bind."""
+    """The contract's cases. Without ``whole``, an implementation that is slow to bind gets the core cases only."""
     limit = running.largest(implementation)
     core_only = not whole and running.slow_to_bind(implementation.id)
     return [
@@ -109,7 +109,7 @@ def _run_case(implementation: Implementation, case: Case, device: str, about: Ca
 
 
 def chosen(among: Sequence[Check], patterns: Sequence[str], dtypes: Sequence[str]) -> list[Check]:
-    """The checks that some pattern names, of some dtype; no pattern, or no dtype, stands for all."""
+    """The checks that match any pattern and dtype. No pattern, or no dtype, matches all."""
     return [
         check
         for check in among
@@ -128,15 +128,15 @@ def verify(
 ) -> Found:
     """Run checks of one implementation.
 
-    ``whole``: they are all that there are, so that one which refuses them all is a finding. ``progress`` is told the
-    name of a check before it runs, and again with what is known of its input before the kernel runs.
+    ``whole``: these are all checks, so refusing all of them is a finding. ``progress`` gets the name of a check before
+    it runs, and again with its input before the kernel runs.
 
     Raises DeviceLostError if the implementation broke the device for this process.
     """
     found = Found(left_out=_left_out(implementation, among))
     for check in among:
         if check.too_large:
-            found.no_room += not whole  # it was asked for
+            found.no_room += not whole  # it was named
             continue
         progress(check.name, {})
         _judge(found, implementation, check, device, progress)
@@ -151,7 +151,7 @@ def verify(
 
 
 def _left_out(implementation: Implementation, among: Sequence[Check]) -> int:
-    """The number of cases beside the core of the dtypes at hand, if none of them is asked."""
+    """The number of cases of these dtypes left out, if only core cases run."""
     if not running.slow_to_bind(implementation.id):
         return 0
     dtypes, names = {check.dtype for check in among}, {check.name for check in among}
@@ -166,7 +166,7 @@ def _judge(
     device: torch.device,
     progress: Callable[[str, dict[str, Any]], None],
 ) -> None:
-    """Run one check, and add its result to what was found."""
+    """Run one check, and record its result."""
     known: dict[str, Any] = {"dtype": check.dtype}
 
     def about(facts: dict[str, Any]) -> None:
@@ -179,7 +179,7 @@ def _judge(
     try:
         check.run(about)
         found.passed += 1
-    except BackendUnavailableError as error:  # a compiler is missing, say, which shows at the first bind
+    except BackendUnavailableError as error:  # a missing compiler shows at the first bind
         found.unavailable = str(error)
     except NoRoomError:
         found.no_room += 1
@@ -193,7 +193,7 @@ def _judge(
         got = None if error.place is None or error.got is None else repr(error.got)
         place, expected = error.place, error.expected or None
         add(error.kind, str(error), place=place, got=got, expected=expected, error=error.error, unit=error.unit)
-    except Exception as error:  # anything else that a kernel may raise is a finding
+    except Exception as error:  # any other error of a kernel is a finding
         add("raises", f"raised {type(error).__name__}: {error}")
     else:
         return

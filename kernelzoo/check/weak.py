@@ -1,4 +1,4 @@
-"""Whether the bounds of an operation tell wrong results from right ones: a check that can't fail checks nothing."""
+"""Tests whether an operation's bounds reject wrong results."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ if TYPE_CHECKING:
     import torch
 
 _LENGTH, _ROWS, _SIZE = 65536, 4, 128
-"""Of the rows that are tried, how many they are, and of each axis of an operation that is none by rows."""
+"""Length and number of the rows to try, and the size of each named axis."""
 
 WRONG: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "zeros": lambda right: right * 0,
     "each row in the place of the next": lambda right: right.roll(1, 0),
     "results that are 1 % too large": lambda right: right + right / 100 if right.is_floating_point() else right + 1,
 }
-"""What no bound should take for right, by name."""
+"""Wrong results that bounds must reject, by name."""
 
 
 def weak(operation: Operation) -> tuple[str, ...]:
-    """Of :data:`WRONG`, what the bounds accept in place of a plain result; empty if they tell all apart."""
+    """Names of the :data:`WRONG` results that the bounds accept; empty if they reject all."""
     import torch
 
     kind = next((name for name in ("float32", "bfloat16") if name in operation.dtypes), operation.dtypes[0])
@@ -40,7 +40,7 @@ def weak(operation: Operation) -> tuple[str, ...]:
     for name, wrong in WRONG.items():
         made = tuple(wrong(out).to(out.dtype) for out in right)
         if all(torch.equal(a, b) for a, b in zip(made, right, strict=True)):
-            continue  # it is no other result: of one row, or where all is zero
+            continue  # it equals the right result: one row, or all zeros
         try:
             expected.check(made)
         except ContractError:

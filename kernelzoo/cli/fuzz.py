@@ -310,7 +310,7 @@ def _words(text: str, op: str) -> str:
     told.append(f"values {case.values!r}")
     told += [f"{name} at element {place}" for name, place in case.specials]
     told += ["x lazily negated"] if case.negated else []
-    told += [f"{other.name} {_said(other.said())}" for other in case.others]
+    told += [f"{companion.name} {_said(companion.said())}" for companion in case.companions]
     told += [f"a wrong call: {case.fault}"] if case.fault else []
     return ", ".join(told)
 

@@ -15,7 +15,7 @@ from registered import forget
 import kernelzoo
 from kernelzoo import operations
 from kernelzoo.check import fuzz
-from kernelzoo.check.fuzz import Case, Layout, Other, contiguous, running, values
+from kernelzoo.check.fuzz import Case, Companion, Layout, contiguous, running, values
 from kernelzoo.check.fuzz.placing import inputs
 from kernelzoo.launch import Bind, Launch, void
 from kernelzoo.registry import Implementation
@@ -204,13 +204,13 @@ def test_a_failure_becomes_simple(enter: Enter, drawn: dict[str, list[Case]]) ->
     simple = shrunk(enter("rms_norm", takes_weight_for_contiguous), drawn["rms_norm"])
     assert simple.elements == 2 and simple.outs == () and simple.scalars == () and simple.specials == ()
     assert simple.x == Layout(contiguous(simple.shape))
-    (weight,) = simple.others
+    (weight,) = simple.companions
     assert weight.layout is not None and weight.layout.strides != (1,)
-    assert replace(weight, layout=None) == Other("weight")
+    assert replace(weight, layout=None) == Companion("weight")
 
     simple = shrunk(enter("pick", takes_no_unknown), drawn["pick"])
     assert simple.elements * dict(simple.sizes)["N"] <= 8
-    assert (simple.outs, simple.others, simple.x) == ((), (), Layout(contiguous(simple.shape)))
+    assert (simple.outs, simple.companions, simple.x) == ((), (), Layout(contiguous(simple.shape)))
 
     simple = shrunk(enter("row_sum", sums_whole_blocks), drawn["row_sum"])
     assert simple.shape[0] == 1 and simple.shape[1] in (2, 9) and simple.values == "normal"
@@ -232,11 +232,11 @@ def test_cases_are_many_kinds_and_legal(op: str) -> None:
         "empty": lambda case: not math.prod(case.out_shapes(op)[0]),
     }
     if op != "row_sum":
-        several["other strides"] = lambda case: any(o.layout and sum(o.layout.strides) > 1 for o in case.others)
-        several["other offset"] = lambda case: any(o.layout and o.layout.offset for o in case.others)
+        several["other strides"] = lambda case: any(o.layout and sum(o.layout.strides) > 1 for o in case.companions)
+        several["other offset"] = lambda case: any(o.layout and o.layout.offset for o in case.companions)
     if op == "rms_norm":
-        several["other values"] = lambda case: any(other.values for other in case.others)
-        several["other specials"] = lambda case: any(other.specials for other in case.others)
+        several["other values"] = lambda case: any(other.values for other in case.companions)
+        several["other specials"] = lambda case: any(other.specials for other in case.companions)
         several["eps"] = lambda case: case.scalars == (("eps", 0.5),)
     counts = Counter(name for case in cases for name, holds in several.items() if holds(case))
     assert {name for name in several if not counts[name]} == set(), counts
@@ -260,8 +260,8 @@ def test_values_are_within_what_the_operation_says() -> None:
 
 
 def test_json_has_what_is_not_at_its_default() -> None:
-    weight = Other("weight", "", Layout((2,), 3), "wide", (("nan", 0),), True)
-    case = Case("float32", (3, 4), Layout((4, 1)), others=(weight,), scalars=(("eps", 0.5),))
+    weight = Companion("weight", "", Layout((2,), 3), "wide", (("nan", 0),), True)
+    case = Case("float32", (3, 4), Layout((4, 1)), companions=(weight,), scalars=(("eps", 0.5),))
     assert str(case) == (
         '{"dtype":"float32","shape":[3,4],"dim":-1,"strides":[4,1],"values":"normal","seed":0,'
         '"weight":{"strides":[2],"offset":3,"values":"wide","specials":[["nan",0]],"negated":true},'
@@ -314,7 +314,9 @@ def test_every_fault_raises_its_error(op: str, enter: Enter) -> None:
 
 
 def test_a_fault_beside_a_negated_input_raises_its_error(enter: Enter) -> None:
-    case = Case("float16", (), Layout((), 0), -1, fault="an axis out of range", others=(Other("weight", negated=True),))
+    case = Case(
+        "float16", (), Layout((), 0), -1, fault="an axis out of range", companions=(Companion("weight", negated=True),)
+    )
     found = running.run(enter("rms_norm", RIGHT["rms_norm"]), [case], CPU)
     assert (found.wrong, found.faults) == ([], 1)
 

@@ -187,7 +187,7 @@ def test_findings_have_a_kind_a_place_and_a_command(
     low = float(double["expected"].split()[0])
     assert float(double["got"]) == pytest.approx(2 * low, rel=1e-5)
     half = found["half"][0]
-    assert half["place"] == [0, 1] and "still hold what they held before" in half["reason"]
+    assert half["place"] == [0, 1] and "elements of out were not written" in half["reason"]
     drop = found["drops"][0]
     assert (drop["expected"], drop["error"]) == ("nan", None) and drop["place"] is not None
     none, tensor = found["none"][0]["reason"], found["tensor"][0]["reason"]

@@ -1,4 +1,4 @@
-"""A call written down: everything about it, as JSON."""
+"""A call described completely as JSON."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ from kernelzoo.errors import KernelZooError
 from kernelzoo.operations.declared import ROW
 
 FAR = 2**30
-"""Elements from one row to the next of a case that is ``far``, more or less: multiples of it don't fit 32 bits."""
+"""Fewest elements between rows of a case that is ``far``. Multiples of it exceed 32 bits."""
 
 
 class CaseError(KernelZooError, ValueError):
-    """The text describes no case."""
+    """The text is not a valid case."""
 
 
 @dataclass(frozen=True)
 class Layout:
-    """Where the elements of a tensor lie: strides, and the offset of the first from a 16-byte boundary, in elements."""
+    """The layout of a tensor: strides, and the first element's offset from a 16-byte boundary, in elements."""
 
     strides: tuple[int, ...]
     offset: int = 0
 
 
 Specials = tuple[tuple[str, int], ...]
-"""Special values and where they go: the number of the element in memory, modulo how many there are."""
+"""Special values and their places: the element's number in memory, modulo the number of elements."""
 
 
 def word_of(name: str) -> str:
-    """What an input beside the first is called in JSON: its name, if a case has no other use of it.
+    """The JSON key of a companion input: its name, prefixed where a case has a key of that name.
 
     >>> word_of("weight"), word_of("values")
     ('weight', 'input values')
@@ -46,25 +46,25 @@ WORDS = (
     *("dtype", "shape", "dim", "strides", "offset", "keepdim", "out", "values", "seed", "specials", "negated"),
     *("scalars", "sizes", "fault"),
 )
-"""Of a case in JSON."""
+"""Keys of a case in JSON."""
 
 
 @dataclass(frozen=True)
-class Other:
-    """An input beside the first."""
+class Companion:
+    """A companion input: one beside the first."""
 
     name: str
     dtype: str = ""
-    """"": the one that the operation says, which may be that of the first input."""
+    """Empty for the dtype that the operation declares."""
     layout: Layout | None = None
-    """None: contiguous, at a 16-byte boundary."""
+    """None for a contiguous tensor at a 16-byte boundary."""
     values: str = ""
-    """"": the first family of its dtype."""
+    """Empty for the first family of its dtype."""
     specials: Specials = ()
     negated: bool = False
 
     def said(self) -> dict[str, Any]:
-        """As JSON, without what is at its default."""
+        """As JSON, without default values."""
         said: dict[str, Any] = {"dtype": self.dtype} if self.dtype else {}
         said |= {"strides": self.layout.strides} if self.layout else {}
         said |= {"offset": self.layout.offset} if self.layout and self.layout.offset else {}
@@ -75,33 +75,33 @@ class Other:
 
 @dataclass(frozen=True)
 class Case:
-    """One call. ``fault`` names what is wrong with it, see FAULTS; the rest is then as it would be without."""
+    """One call. ``fault`` names what is wrong with it (see FAULTS); the rest describes the call without it."""
 
     dtype: str
-    """Of the first input, as are shape, values, seed, specials and negated."""
+    """Dtype of the first input. Shape, values, seed, specials and negated are its own too."""
     shape: tuple[int, ...]
     x: Layout
-    """Of the first input."""
+    """Layout of the first input."""
     dim: Any = -1
-    """None for an operation that is not by rows."""
+    """None unless the operation is by rows."""
     keepdim: bool = False
     outs: tuple[Layout, ...] = ()
-    """Of each output; none: the call makes its own."""
+    """Layout of each output. Empty if the call makes its own."""
     values: str = "normal"
     seed: int = 0
     specials: Specials = ()
     negated: bool = False
-    """X is a lazily negated view."""
+    """Whether x is a lazily negated view."""
     fault: str = ""
-    others: tuple[Other, ...] = ()
-    """Inputs beside the first, of which something is not at its default, in the order of the operation."""
+    companions: tuple[Companion, ...] = ()
+    """Companion inputs that differ from the default, in the operation's order."""
     scalars: tuple[tuple[str, Any], ...] = ()
     """Scalars that are not at their default, by name."""
     sizes: tuple[tuple[str, int], ...] = ()
-    """Of the axes that the first input has not, by name."""
+    """Sizes of the axes that the first input does not have, by name."""
 
     def __str__(self) -> str:
-        """Compact JSON, without what is at its default."""
+        """Compact JSON, without default values."""
         said: dict[str, Any] = {"dtype": self.dtype, "shape": self.shape}
         said |= {"dim": self.dim} if self.dim is not None else {}
         said |= {"strides": self.x.strides}
@@ -112,7 +112,7 @@ class Case:
         said |= {"values": self.values, "seed": self.seed}
         said |= {"specials": self.specials} if self.specials else {}
         said |= {"negated": True} if self.negated else {}
-        said |= {word_of(other.name): other.said() for other in self.others}
+        said |= {word_of(companion.name): companion.said() for companion in self.companions}
         said |= {"scalars": dict(self.scalars)} if self.scalars else {}
         said |= {"sizes": dict(self.sizes)} if self.sizes else {}
         said |= {"fault": self.fault} if self.fault else {}
@@ -124,42 +124,43 @@ class Case:
 
     @property
     def far(self) -> bool:
-        """Whether x spans more memory than is ever filled or compared."""
+        """Whether x spans too much memory to fill or compare."""
         return any(stride >= FAR for stride in self.x.strides)
 
     @property
     def axes(self) -> tuple[int, ...]:
-        """The axes that are reduced, where nothing is wrong with them."""
+        """The reduced axes of a call without a fault."""
         return () if self.dim is None else operations.axes_of(self.dim, len(self.shape))
 
     @property
     def layout(self) -> tuple[object, ...]:
-        """All that a kernel may be compiled for."""
-        others = tuple((other.name, other.dtype, other.layout) for other in self.others)
-        return self.dtype, self.shape, self.x, self.dim, self.keepdim, self.outs, others, self.scalars, self.sizes
+        """Everything that a compiled kernel may depend on."""
+        companions = tuple((companion.name, companion.dtype, companion.layout) for companion in self.companions)
+        return self.dtype, self.shape, self.x, self.dim, self.keepdim, self.outs, companions, self.scalars, self.sizes
 
     def shapes(self, op: str) -> tuple[tuple[int, ...], ...]:
-        """Of all inputs and outputs."""
+        """Shapes of all inputs and outputs."""
         return operations.OPERATIONS[op].shapes(self.shape, self.axes, self.keepdim, dict(self.sizes))
 
     def out_shapes(self, op: str) -> tuple[tuple[int, ...], ...]:
         return self.shapes(op)[len(operations.OPERATIONS[op].inputs) :]
 
-    def each_other(self, op: str) -> Iterator[tuple[Other, tuple[int, ...]]]:
-        """Every input beside the first, and its shape."""
-        known = {other.name: other for other in self.others}
+    def each_companion(self, op: str) -> Iterator[tuple[Companion, tuple[int, ...]]]:
+        """Every companion input, and its shape."""
+        known = {companion.name: companion for companion in self.companions}
         for name, shape in zip(list(operations.OPERATIONS[op].inputs)[1:], self.shapes(op)[1:], strict=False):
-            yield known.get(name, Other(name)), shape
+            yield known.get(name, Companion(name)), shape
 
-    def with_other(self, op: str, *changed: Other) -> Case:
-        """The case with these in the place of those of their names."""
-        known = {other.name: other for other in (*self.others, *changed)}
-        named = (known.get(name, Other(name)) for name in list(operations.OPERATIONS[op].inputs)[1:])
-        return replace(self, others=tuple(other for other in named if other != Other(other.name)))
+    def with_companion(self, op: str, *changed: Companion) -> Case:
+        """The case with these companion inputs in place of those of the same names."""
+        known = {companion.name: companion for companion in (*self.companions, *changed)}
+        named = (known.get(name, Companion(name)) for name in list(operations.OPERATIONS[op].inputs)[1:])
+        return replace(
+            self, companions=tuple(companion for companion in named if companion != Companion(companion.name))
+        )
 
     def free_sizes(self, op: str) -> tuple[int, ...]:
-        """The sizes by which all shapes are known: of the axes of x or, where axes have names, of each that is no
-        number."""
+        """The sizes that determine all shapes: those of x by rows, else those of all named axes."""
         operation = operations.OPERATIONS[op]
         if operation.by_rows:
             return self.shape
@@ -167,7 +168,7 @@ class Case:
         return tuple(known[axis] for axis in free_axes(operation))
 
     def with_sizes(self, op: str, sizes: Sequence[int]) -> Case:
-        """The case with these in the place of ``free_sizes``, and the strides that it has."""
+        """The case with these ``free_sizes``. Its strides stay."""
         operation = operations.OPERATIONS[op]
         if operation.by_rows:
             return replace(self, shape=tuple(sizes))
@@ -176,18 +177,18 @@ class Case:
 
 
 def free_axes(operation: operations.Operation) -> tuple[str, ...]:
-    """Of an operation whose axes have names: those that have no fixed size."""
+    """The named axes of an operation that have no fixed size."""
     return tuple(axis for axis in dict.fromkeys((*operation.axes[0], *operation.sizes)) if not axis.isdigit())
 
 
 def named_sizes(operation: operations.Operation, sizes: dict[str, int]) -> tuple[tuple[int, ...], dict[str, int]]:
-    """The shape of the first input, and the sizes of the axes that it has not."""
+    """The shape of the first input, and the sizes of axes that it does not have."""
     shape = tuple(int(axis) if axis.isdigit() else sizes[axis] for axis in operation.axes[0])
     return shape, {axis: sizes[axis] for axis in operation.sizes}
 
 
 def families(op: str, name: str, dtype: str) -> tuple[str, ...]:
-    """The families of values that an input of that dtype may have: integers with a range have those of it alone."""
+    """The families of values for an input of that dtype. Integers with a declared range have only that."""
     operation = operations.OPERATIONS[op]
     declared = operation.inputs[name]
     if "others" in operation.hooks and name != next(iter(operation.inputs)):
@@ -198,7 +199,7 @@ def families(op: str, name: str, dtype: str) -> tuple[str, ...]:
 
 
 def specials(op: str, name: str, dtype: str) -> tuple[str, ...]:
-    """Names of the special values that an input of that dtype may have."""
+    """Names of the special values for an input of that dtype."""
     return () if families(op, name, dtype) == (values.DECLARED,) else values.specials(dtype)
 
 
@@ -212,13 +213,13 @@ def contiguous(shape: Sequence[int]) -> tuple[int, ...]:
 
 
 def span(shape: Sequence[int], strides: Sequence[int]) -> int:
-    """Elements of memory from the first to the last, both counted; 0 if there are none."""
+    """Elements of memory from the first to the last, inclusive; 0 if the tensor is empty."""
     if not math.prod(shape):
         return 0
     return 1 + sum((size - 1) * stride for size, stride in zip(shape, strides, strict=True))
 
 
-# What may be wrong with a call, and the error that it must raise. The module faulty makes such calls.
+# Possible faults of a call, and the error each must raise. The module faulty makes such calls.
 
 FAULTS: dict[str, str] = {
     "an axis out of range": "AxisError",
@@ -247,7 +248,7 @@ _OF_INPUTS = ("another shape of an input", "an input elsewhere", "another dtype 
 
 
 def faults(op: str, dtype: str) -> tuple[str, ...]:
-    """What may be wrong with a call of an operation on a tensor of that dtype."""
+    """The faults that a call of an operation on that dtype can have."""
     operation = operations.OPERATIONS[op]
     not_for = {*(_OF_AXES if not operation.by_rows else ()), *(_OF_INPUTS if len(operation.inputs) < 2 else ())}
     not_for |= {"outs upon each other"} if len(operation.outputs) < 2 else set()
@@ -256,7 +257,7 @@ def faults(op: str, dtype: str) -> tuple[str, ...]:
 
 
 def place_of(names: tuple[str, ...], axis: int, axes: Sequence[int], keepdim: bool) -> int | None:
-    """Where an axis of x stands in a tensor by rows with those axes; None if it is not there."""
+    """The position of an axis of x in a tensor with those axes; None if it lacks the axis."""
     if names == ROW or (keepdim and names == ("outer", "inner")):
         return axis
     if names == ("outer", "inner") and axis not in axes:

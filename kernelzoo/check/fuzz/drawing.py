@@ -1,4 +1,4 @@
-"""Random cases from a seed."""
+"""Draws random cases from a seed."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 GROUP = 8
-"""Cases that share a layout: all that a language compiles a kernel for stays the same, or nearly, so that a run is not
-spent on compiling. Sizes differ among them by multiples of 16 within one power of two; values, and specials, differ."""
+"""Cases in a row that share a layout, so that kernels are seldom compiled anew. Sizes differ by multiples of 16 within
+one power of two. Values and specials differ."""
 
 
 def largest(implementation: Implementation) -> int:
-    """Elements of the largest input to draw: few where kernels are interpreted, most where launches are cheap."""
+    """Most elements of an input: few where kernels are interpreted, most where launches are cheap."""
     backend = get(implementation.backend)
     if backend.devices[-1] == "cuda":
         return 2**20
@@ -45,16 +45,16 @@ def largest(implementation: Implementation) -> int:
 
 
 class Choose(Protocol):
-    """One of several, each as likely as any other: of a seeded generator, or of Hypothesis."""
+    """Chooses uniformly, from a seeded generator or Hypothesis."""
 
     def __call__(self, among: Sequence[T], /) -> T: ...
 
 
 def draw(op: str, count: int, seed: int, elements: int, alike: int = GROUP) -> list[Case]:
-    """So many cases of an operation, all different, of at most so many elements; the same for the same arguments.
+    """Draw ``count`` different cases of at most ``elements`` elements, the same for the same arguments.
 
-    ``alike`` of them in a row share a layout; see GROUP. A plain generator draws them, not Hypothesis, which varies
-    the example before: most of its layouts repeat, or differ in one respect, and each takes longer to draw.
+    ``alike`` in a row share a layout; see GROUP. A plain generator draws them. Hypothesis would repeat most layouts,
+    and takes longer.
     """
     cases = dict[str, Case]()
     layouts = set[Case]()
@@ -68,7 +68,7 @@ def draw(op: str, count: int, seed: int, elements: int, alike: int = GROUP) -> l
 
 
 def strategy(op: str, elements: int) -> SearchStrategy[Case]:
-    """The same as a Hypothesis strategy, for property tests: one case of at most so many elements. Needs Hypothesis."""
+    """A Hypothesis strategy for one case of at most that many elements. Needs Hypothesis."""
     from hypothesis import strategies as st
 
     @st.composite
@@ -82,7 +82,7 @@ def strategy(op: str, elements: int) -> SearchStrategy[Case]:
     return drawn()
 
 
-# Lengths that no tile divides; the others are powers of two, or one more or less, or small, or all that is left.
+# Lengths that no tile divides. Others are powers of two, one more or less, small, or all that is left.
 _ODD = (3, 5, 6, 7, 10, 11, 13, 24, 37, 61, 100, 127, 251, 509, 781, 1000, 1021, 2053, 5003, 9973, 50257, 99991, 524309)
 
 
@@ -95,21 +95,21 @@ def _drawn(choose: Choose, op: str, elements: int) -> Case:
         if _chance(choose, 40):
             layouts = (_layout(choose, shape, room, read_alone=False) for shape in case.out_shapes(op))
             case = replace(case, outs=tuple(layouts))
-        for other, shape in list(case.each_other(op)):
-            wanted = operation.inputs[other.name].dtype
+        for companion, shape in list(case.each_companion(op)):
+            wanted = operation.inputs[companion.name].dtype
             dtype = choose(wanted) if isinstance(wanted, tuple) else ""
             layout: Layout | None = _layout(choose, shape, room, read_alone=True)
             layout = None if layout == Layout(contiguous(shape)) else layout
-            # The first dtype is what none stands for.
-            dtype = "" if dtype and dtype == operation.dtype_of(other.name, case.dtype) else dtype
-            case = case.with_other(op, replace(other, dtype=dtype, layout=layout))
+            # An empty dtype stands for the first one.
+            dtype = "" if dtype and dtype == operation.dtype_of(companion.name, case.dtype) else dtype
+            case = case.with_companion(op, replace(companion, dtype=dtype, layout=layout))
     drawn = ((name, choose((scalar.default, *scalar.also))) for name, scalar in operation.scalars.items())
     scalars = tuple((name, value) for name, value in drawn if value != operation.scalars[name].default)
     return replace(case, scalars=scalars)
 
 
 def _drawn_by_rows(choose: Choose, op: str, elements: int) -> Case:
-    """Dtype, shape, axis, and where x lies."""
+    """Dtype, shape, axis and layout of x for an operation by rows."""
     operation = operations.OPERATIONS[op]
     dtype = choose(operation.dtypes)
     rank = choose((2,) * 8 + (3,) * 6 + (1,) * 2 + (4, 4, 5, 5, 6, 0))
@@ -130,7 +130,7 @@ def _drawn_by_rows(choose: Choose, op: str, elements: int) -> Case:
 
 
 def _drawn_by_axes(choose: Choose, op: str, elements: int) -> Case:
-    """The same where axes have names: a size of each, that of one now and then 0, if no output has an element then."""
+    """Dtype and sizes for an operation with named axes. Now and then a size is 0 if that makes all outputs empty."""
     operation = operations.OPERATIONS[op]
     dtype, axes = choose(operation.dtypes), free_axes(operation)
     sizes = list(_shape(choose, len(axes), (), elements))
@@ -144,17 +144,17 @@ def _drawn_by_axes(choose: Choose, op: str, elements: int) -> Case:
 
 
 def _chance(choose: Choose, percent: int) -> bool:
-    return choose(range(100)) >= 100 - percent  # so that Hypothesis finds the plain case the simplest
+    return choose(range(100)) >= 100 - percent  # makes Hypothesis shrink towards the plain case
 
 
 def _order(choose: Choose, count: int) -> list[int]:
-    """A permutation."""
+    """A random permutation."""
     left = list(range(count))
     return [left.pop(choose(range(len(left)))) for _ in range(count)]
 
 
 def _shape(choose: Choose, rank: int, reduced: Sequence[int], elements: int) -> tuple[int, ...]:
-    """Sizes that share a number of elements, of any order of magnitude; mostly long rows and few of them."""
+    """Random sizes that share a number of elements of any magnitude. Most shapes are a few long rows."""
     left = int(2 ** (choose(range(3, 21)) / 20 * math.log2(elements)))
     sizes = [1] * rank
     kept = [d for d in range(rank) if d not in reduced]
@@ -173,10 +173,8 @@ def _shape(choose: Choose, rank: int, reduced: Sequence[int], elements: int) -> 
 
 
 def _layout(choose: Choose, shape: Sequence[int], room: int, *, read_alone: bool) -> Layout:
-    """Strides and an offset: contiguous, permuted, stepped, padded and, where it is only read, expanded or overlapping.
-
-    Within so many elements of memory.
-    """
+    """A random layout within ``room`` elements: contiguous, permuted, stepped or padded. One that is only read may also
+    be expanded or overlap itself."""
     offset = choose((0, 0, 0, 0, 0, 0, 0, 0, 1, 2, 3, 4, 5, 7, 8, 12, 15))
     kind = choose(("contiguous",) * 3 + ("permuted", "gaps", "permuted gaps") * 2 + ("read alone",) * 2)
     rank = len(shape)
@@ -185,20 +183,20 @@ def _layout(choose: Choose, shape: Sequence[int], room: int, *, read_alone: bool
     strides, step = [0] * rank, 1
     for d in reversed(_order(choose, rank) if "permuted" in kind else range(rank)):
         strides[d] = step * (choose((1, 1, 2, 3)) if "gaps" in kind else 1)
-        # What is longer than that is a slice of longer rows.
+        # The padding makes it a slice of longer rows.
         step = strides[d] * shape[d] + (choose((0, 0, 1, 3, 8, 16)) if "gaps" in kind else 0)
     if kind == "read alone" and read_alone:
-        # Rows that are all the same, or windows that overlap.
+        # Equal rows, or overlapping windows.
         d = choose(range(rank))
         strides[d] = choose((0, 0, 1, 2, max(1, strides[d] // 2)))
     return Layout(tuple(strides), offset) if span(shape, strides) <= room else Layout(contiguous(shape), offset)
 
 
 def _group(choose: Choose, op: str, case: Case, elements: int, alike: int) -> Iterator[Case]:
-    """A case and others like it, which the same kernels take: see GROUP."""
+    """A case and similar ones for the same compiled kernels; see GROUP."""
     for number in range(alike):
         like = case
-        if number and case.far:  # one such is enough: it takes gigabytes
+        if number and case.far:  # one is enough, since it takes gigabytes
             like = replace(case, x=Layout(contiguous(case.shape)))
         if number >= alike // 2 and like.elements and not like.far:
             like = _resized(choose, op, like, elements)
@@ -210,20 +208,20 @@ def _families(op: str, case: Case) -> tuple[str, ...]:
 
 
 def _filled(choose: Choose, op: str, case: Case, family: str) -> Case:
-    """The case with values, and now and then with something wrong in the call."""
+    """The case with values, and now and then a fault."""
     operation = operations.OPERATIONS[op]
     case = replace(case, values=family, seed=choose(range(2**31)))
     names = specials(op, next(iter(operation.inputs)), case.dtype)
     if choose((False, True)) and names:
         case = replace(case, specials=_specials(choose, names, case.elements))
-    for other, shape in list(case.each_other(op)):
-        dtype = other.dtype or operation.dtype_of(other.name, case.dtype)
-        plain, *more = families(op, other.name, dtype)
-        drawn, names = choose((plain, *more)), specials(op, other.name, dtype)
-        other = replace(other, values="" if drawn == plain else drawn)
+    for companion, shape in list(case.each_companion(op)):
+        dtype = companion.dtype or operation.dtype_of(companion.name, case.dtype)
+        plain, *more = families(op, companion.name, dtype)
+        drawn, names = choose((plain, *more)), specials(op, companion.name, dtype)
+        companion = replace(companion, values="" if drawn == plain else drawn)
         if choose((False, False, True)) and names:
-            other = replace(other, specials=_specials(choose, names, math.prod(shape)))
-        case = case.with_other(op, replace(other, negated=dtype in operations.FLOATS and _chance(choose, 3)))
+            companion = replace(companion, specials=_specials(choose, names, math.prod(shape)))
+        case = case.with_companion(op, replace(companion, negated=dtype in operations.FLOATS and _chance(choose, 3)))
     if case.far:
         return case
     if math.prod(case.free_sizes(op)) and _chance(choose, 5):
@@ -232,14 +230,14 @@ def _filled(choose: Choose, op: str, case: Case, family: str) -> Case:
 
 
 def _specials(choose: Choose, names: Sequence[str], elements: int) -> tuple[tuple[str, int], ...]:
-    """Often at either end, where a block or a row begins or ends."""
+    """Random special values, often at either end of the memory, where blocks or rows begin or end."""
     last = max(1, elements)
     count = choose((1, 1, 1, 2, 3))
     return tuple((choose(names), choose((0, -1, choose(range(last))))) for _ in range(count))
 
 
 def _resized(choose: Choose, op: str, case: Case, elements: int) -> Case:
-    """The case with sizes that differ by a multiple of 16 within one power of two, its strides made to fit."""
+    """The case with sizes enlarged by multiples of 16 within one power of two, and strides to match."""
     sizes = list(case.free_sizes(op))
     for d, size in enumerate(sizes):
         if size > 1:
@@ -253,16 +251,16 @@ def _resized(choose: Choose, op: str, case: Case, elements: int) -> Case:
         x=_refit(case.shape, case.x, resized.shape),
         outs=tuple(_refit(shape, layout, new) for shape, layout, new in outs),
     )
-    new_shapes = [shape for _, shape in resized.each_other(op)]
+    new_shapes = [shape for _, shape in resized.each_companion(op)]
     refitted = [
-        replace(other, layout=_refit(shape, other.layout, new) if other.layout else None)
-        for (other, shape), new in zip(case.each_other(op), new_shapes, strict=True)
+        replace(companion, layout=_refit(shape, companion.layout, new) if companion.layout else None)
+        for (companion, shape), new in zip(case.each_companion(op), new_shapes, strict=True)
     ]
-    return resized.with_other(op, *refitted)
+    return resized.with_companion(op, *refitted)
 
 
 def _refit(shape: Sequence[int], layout: Layout, new: Sequence[int]) -> Layout:
-    """The layout for a tensor of other sizes: axes in the same order in memory, as far apart beyond each other."""
+    """The layout for another size: the same axis order in memory, and the same gaps."""
     strides = list(layout.strides)
     axes = sorted(range(len(shape)), key=lambda d: (layout.strides[d], shape[d]))
     for inner, outer in itertools.pairwise(axes):

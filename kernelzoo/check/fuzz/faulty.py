@@ -1,4 +1,4 @@
-"""Calls that are wrong in one way each."""
+"""Makes calls with one fault each."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Call:
-    """A call that would be right, and what may take the place of its arguments."""
+    """A valid call, and the replacements for its arguments."""
 
     def __init__(self, op: Operation, case: Case, inputs: Inputs) -> None:
         self.op, self.case, self.inputs = op, case, inputs
@@ -25,38 +25,37 @@ class Call:
         self.first = next(iter(op.inputs))
 
     def outs(self) -> list[torch.Tensor]:
-        """Right ones."""
+        """Valid outputs."""
         args = self.op.arguments(self.inputs, -1 if self.case.dim is None else self.case.dim, self.case.keepdim)
         return list(self.op.allocate(args))
 
     def with_out(self, change: Callable[[torch.Tensor], object]) -> dict[str, Any]:
-        """One out, made of the right one, among those that are right."""
+        """The ``out`` argument with one output changed."""
         outs: list[Any] = list(self.outs())
         place = self.seed % len(outs)
         outs[place] = change(outs[place])
         return {"out": outs[0] if len(outs) == 1 else tuple(outs)}
 
-    def with_other(self, change: Callable[[int], torch.Tensor]) -> dict[str, Any]:
-        """One input beside the first, made of its number."""
+    def with_companion(self, change: Callable[[int], torch.Tensor]) -> dict[str, Any]:
+        """One companion input, made from its index."""
         number = 1 + self.seed % (len(self.inputs) - 1)
         return {list(self.op.inputs)[number]: change(number)}
 
     def gradient(self) -> dict[str, Any]:
-        """One of the inputs that can have a gradient."""
+        """One floating-point input that requires a gradient."""
         able = [name for name, x in zip(self.op.inputs, self.inputs, strict=True) if x.is_floating_point()]
         name = able[self.seed % len(able)]
         return {name: dict(zip(self.op.inputs, self.inputs, strict=True))[name].detach().requires_grad_()}
 
     def within(self, right: torch.Tensor) -> object:
-        """An out that begins where an input begins, and is not that input where it may be; no tensor at all where it
-        could only be that."""
+        """An out that overlaps an input and is not a legal in-place output. "out" where no such tensor exists."""
         import torch
 
         number = self.seed % len(self.inputs)
         number = number if self.inputs[number].numel() else 0
         x, shape, wide = self.inputs[number], tuple(right.shape), right.element_size()
         storage = x.untyped_storage()
-        # One element farther on it is within x as well, if x has so many.
+        # One element farther also lies within x, if x has two.
         for further in (0, 1):
             start = x.storage_offset() * x.element_size() // wide + further
             fits = (start + span(shape, contiguous(shape))) * wide <= storage.nbytes()
@@ -73,7 +72,7 @@ class Call:
         return list(self.op.inputs)[number] in allowed and same_memory(out, self.inputs[number])
 
     def upon_each_other(self) -> dict[str, Any]:
-        """Outs that begin at one address."""
+        """Outs that begin at the same address."""
         import torch
 
         outs = self.outs()
@@ -83,7 +82,7 @@ class Call:
         return {"out": tuple(same)}
 
     def another_shape(self, number: int) -> torch.Tensor:
-        """An axis too many, or one of an axis that an earlier input has already."""
+        """A tensor with an extra axis, or with one size that contradicts an earlier input."""
         x, names = self.inputs[number], self.op.axes[number]
         before = {axis for earlier in self.op.axes[:number] for axis in earlier}
         fixed = [d for d in range(x.ndim) if self.op.by_rows or names[d] in before or names[d].isdigit()]
@@ -94,7 +93,7 @@ class Call:
 
 
 def _upon_itself(out: torch.Tensor) -> object:
-    """An out of one element, expanded; none at all where one is right."""
+    """An expanded single element, as an out that overlaps itself; "out" for an output of one element."""
     return out.new_empty(1).expand(out.shape) if math.prod(out.shape) > 1 else "out"
 
 
@@ -112,13 +111,13 @@ def _sparse(x: torch.Tensor) -> torch.Tensor:
 
 FAULTY: dict[str, Callable[[Call], dict[str, Any]]] = {
     "an axis out of range": lambda call: {"dim": max(call.x.ndim, 1) if call.seed % 2 else -call.x.ndim - 2},
-    "no axis": lambda call: {"dim": "" if call.op.several_axes else None},  # of which None would be all of them
+    "no axis": lambda call: {"dim": "" if call.op.several_axes else None},  # None would mean all axes
     "half an axis": lambda call: {"dim": 0.5},
     "an axis twice": lambda call: {"dim": (0, -max(call.x.ndim, 1))},
     "another dtype": lambda call: {call.first: _complex(call.x)},
     "a list": lambda call: {call.first: [1.0, 2.0]},
     "a sparse tensor": lambda call: {call.first: _sparse(call.x)},
-    # All of them alone are none: torch's own calls take tensors without memory too.
+    # A call with all tensors on meta is legal in torch.
     "a tensor elsewhere": lambda call: (
         call.with_out(lambda out: out)
         | {name: x.to("meta") for name, x in zip(call.op.inputs, call.inputs, strict=True)}
@@ -130,9 +129,9 @@ FAULTY: dict[str, Callable[[Call], dict[str, Any]]] = {
     "out within x": lambda call: call.with_out(call.within),
     "out upon itself": lambda call: call.with_out(_upon_itself),
     "out that is none": lambda call: {"out": [1.0]},
-    "another shape of an input": lambda call: call.with_other(call.another_shape),
-    "an input elsewhere": lambda call: call.with_other(lambda number: call.inputs[number].to("meta")),
-    "another dtype of an input": lambda call: call.with_other(lambda number: _complex(call.inputs[number])),
+    "another shape of an input": lambda call: call.with_companion(call.another_shape),
+    "an input elsewhere": lambda call: call.with_companion(lambda number: call.inputs[number].to("meta")),
+    "another dtype of an input": lambda call: call.with_companion(lambda number: _complex(call.inputs[number])),
     "outs upon each other": lambda call: call.upon_each_other(),
 }
-"""How each of :data:`kernelzoo.check.fuzz.case.FAULTS` is made: arguments of the call, in place of the right ones."""
+"""How to make each of :data:`kernelzoo.check.fuzz.case.FAULTS`: the arguments to replace."""

@@ -1,4 +1,4 @@
-"""Cases read back from their JSON."""
+"""Reads cases back from JSON."""
 
 from __future__ import annotations
 
@@ -7,12 +7,22 @@ from collections.abc import Iterable
 from typing import Any
 
 from kernelzoo import operations
-from kernelzoo.check.fuzz.case import Case, CaseError, Layout, Other, contiguous, families, faults, specials, word_of
+from kernelzoo.check.fuzz.case import (
+    Case,
+    CaseError,
+    Companion,
+    Layout,
+    contiguous,
+    families,
+    faults,
+    specials,
+    word_of,
+)
 from kernelzoo.errors import KernelZooError
 
 
 def parse(text: str, op: str) -> Case:
-    """The case that ``str`` of one wrote down. Raises CaseError."""
+    """The case that ``str(case)`` wrote. Raises CaseError."""
     try:
         case = _parsed(json.loads(text), operations.OPERATIONS[op])
         _check(case, op, text)
@@ -24,11 +34,11 @@ def parse(text: str, op: str) -> Case:
 
 
 def _parsed(said: dict[str, Any], op: operations.Operation) -> Case:
-    others = list(op.inputs)[1:]
-    # What only some operations have is not among the words of every case.
+    companions = list(op.inputs)[1:]
+    # Keys of some operations are not among those of every case.
     known = {"dtype", "shape", "dim", "strides", "offset", "keepdim", "out", "values", "seed", "specials"}
     known -= set() if op.by_rows else {"dim", "keepdim"}
-    known |= {*map(word_of, others)} | ({"scalars"} if op.scalars else set()) | ({"sizes"} if op.sizes else set())
+    known |= {*map(word_of, companions)} | ({"scalars"} if op.scalars else set()) | ({"sizes"} if op.sizes else set())
     _check_words("a case", said, known, {"negated", "fault"})
     shape, dim = tuple(map(int, said["shape"])), said.get("dim", -1)
     outs = said.get("out") or []
@@ -44,15 +54,15 @@ def _parsed(said: dict[str, Any], op: operations.Operation) -> Case:
         _specials(said.get("specials", ())),
         bool(said.get("negated", False)),
         said.get("fault", ""),
-        tuple(_other(name, said[word_of(name)]) for name in others if said.get(word_of(name))),
+        tuple(_companion(name, said[word_of(name)]) for name in companions if said.get(word_of(name))),
         tuple((name, said["scalars"][name]) for name in op.scalars if name in said.get("scalars", {})),
         tuple((name, int(said["sizes"][name])) for name in op.sizes),
     )
 
 
-def _other(name: str, said: dict[str, Any]) -> Other:
+def _companion(name: str, said: dict[str, Any]) -> Companion:
     _check_words(name, said, {"dtype", "strides", "offset", "values", "specials", "negated"}, set())
-    return Other(
+    return Companion(
         name,
         operations.full_dtype(said.get("dtype", "")),
         _layout(said["strides"], said.get("offset", 0)) if "strides" in said else None,
@@ -76,7 +86,7 @@ def _check_words(what: str, said: dict[str, Any], known: set[str], rare: set[str
 
 
 def _check(case: Case, op: str, text: str) -> None:
-    """Raise CaseError for what is no call of that operation."""
+    """Raise CaseError for a case that is no call of that operation."""
     operation = operations.OPERATIONS[op]
     first, *_ = operation.inputs
     for kind, name, names in (
@@ -87,24 +97,26 @@ def _check(case: Case, op: str, text: str) -> None:
             raise CaseError(f"a case has no {kind} {name!r}; known: {', '.join(filter(None, names))}")
     if not operation.by_rows and len(case.shape) != len(operation.axes[0]):
         raise CaseError(f"{first} has the axes {' '.join(operation.axes[0])}; got {text}")
-    given = [(Other(first, case.dtype, case.x, case.values, case.specials), case.shape), *case.each_other(op)]
-    for other, shape in given:
-        dtype, wanted = operation.dtype_of(other.name, case.dtype), operation.inputs[other.name].dtype
-        if other.name != first and other.dtype:
+    given = [(Companion(first, case.dtype, case.x, case.values, case.specials), case.shape), *case.each_companion(op)]
+    for companion, shape in given:
+        dtype, wanted = operation.dtype_of(companion.name, case.dtype), operation.inputs[companion.name].dtype
+        if companion.name != first and companion.dtype:
             allowed = wanted if isinstance(wanted, tuple) else (dtype,)
-            dtype = other.dtype
+            dtype = companion.dtype
             if dtype not in allowed:
-                raise CaseError(f"{other.name} of {op} has no dtype {dtype!r}; known: {', '.join(allowed)}")
-        kinds = [("values", other.values, families(op, other.name, dtype))] if other.values else []
+                raise CaseError(f"{companion.name} of {op} has no dtype {dtype!r}; known: {', '.join(allowed)}")
+        kinds = [("values", companion.values, families(op, companion.name, dtype))] if companion.values else []
         for kind, name, names in (
             *kinds,
-            *(("special value", name, specials(op, other.name, dtype)) for name, _ in other.specials),
+            *(("special value", name, specials(op, companion.name, dtype)) for name, _ in companion.specials),
         ):
             if name not in names:
                 raise CaseError(f"a case of {dtype} has no {kind} {name!r}; known: {', '.join(names)}")
-        strides, offset = (other.layout.strides, other.layout.offset) if other.layout else (contiguous(shape), 0)
+        strides, offset = (
+            (companion.layout.strides, companion.layout.offset) if companion.layout else (contiguous(shape), 0)
+        )
         if len(strides) != len(shape) or min((*shape, *strides, offset), default=0) < 0:
-            raise CaseError(f"a case has as many strides as axes, and nothing negative; got {text}")
+            raise CaseError(f"a case has as many strides as axes, and no negative number; got {text}")
     shapes = case.out_shapes(op)
     if case.outs and len(case.outs) != len(shapes):
         raise CaseError(f"out of {text} must have {len(shapes)} layouts")

@@ -1,4 +1,4 @@
-"""Puts the tensors of a case into memory of their own, among elements that tell of it if they are read or written."""
+"""Puts the tensors of a case into memory with guard elements, which reveal reads or writes out of bounds."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kernelzoo.check.case import NoRoomError
 from kernelzoo.check.fuzz import values
-from kernelzoo.check.fuzz.case import Case, Layout, Other, contiguous, families, span
+from kernelzoo.check.fuzz.case import Case, Companion, Layout, contiguous, families, span
 from kernelzoo.operations import Operation
 from kernelzoo.operations.memory import overlaps_itself
 from kernelzoo.operations.sampling import as_declared
@@ -18,19 +18,19 @@ if TYPE_CHECKING:
     import torch
 
 _GUARD = 256
-"""Elements on either side of a tensor that must not be written, whole 16-byte vectors of any dtype."""
+"""Guard elements on either side of a tensor, in whole 16-byte vectors of any dtype."""
 
 _BELOW = 2**31
-"""Elements in front of a case that is far, for offsets that wrap around to a negative number."""
+"""Elements in front of a far case, for offsets that wrap to negative."""
 
 Placed: TypeAlias = "tuple[torch.Tensor, torch.Tensor]"
-"""Memory, and the tensor in it."""
+"""A stretch of memory, and the tensor in it."""
 
 Draw: TypeAlias = "Callable[[tuple[int, ...]], torch.Tensor]"
 
 
 def bits(x: torch.Tensor) -> torch.Tensor:
-    """A contiguous tensor's elements as integers, in the same memory."""
+    """A contiguous tensor's elements as integers, sharing its memory."""
     import torch
 
     if x.dtype == torch.bool:
@@ -39,14 +39,14 @@ def bits(x: torch.Tensor) -> torch.Tensor:
 
 
 def inputs(op: Operation, case: Case, generator: torch.Generator) -> list[Placed]:
-    """Every input, on the generator's device. Raises NoRoomError."""
+    """Every input of a case, on the generator's device. Raises NoRoomError."""
     import torch
 
     from kernelzoo.torch_private import negated
 
-    first = Other(next(iter(op.inputs)), case.dtype, case.x, case.values, case.specials, case.negated)
+    first = Companion(next(iter(op.inputs)), case.dtype, case.x, case.values, case.specials, case.negated)
     placed = list[Placed]()
-    for number, (given, shape) in enumerate([(first, case.shape), *case.each_other(op.name)]):
+    for number, (given, shape) in enumerate([(first, case.shape), *case.each_companion(op.name)]):
         dtype = given.dtype or op.dtype_of(given.name, case.dtype)
         draw = partial(_values, op, case, number, given, dtype, generator, placed[0][1] if number else None)
         if case.far and not number:
@@ -62,16 +62,16 @@ def _values(
     op: Operation,
     case: Case,
     number: int,
-    given: Other,
+    given: Companion,
     dtype: str,
     generator: torch.Generator,
     first: torch.Tensor | None,
     shape: tuple[int, ...],
 ) -> torch.Tensor:
-    """The values of one input, within the operation's domain. ``first``: the first input, for one beside it."""
+    """The values of one input, within the operation's domain. ``first``: the first input, for a companion input."""
     import torch
 
-    generator.manual_seed(case.seed ^ number * 0x9E3779B9)  # one of its own, so that no two inputs are equal
+    generator.manual_seed(case.seed ^ number * 0x9E3779B9)  # a seed of its own, so that no two inputs are equal
     family = given.values or families(op.name, given.name, dtype)[0]
     if (
         family == values.DECLARED
@@ -93,25 +93,25 @@ def _values(
 
 
 def _going_with(op: Operation, case: Case, first: torch.Tensor, generator: torch.Generator) -> tuple[torch.Tensor, ...]:
-    """All inputs, the others as they go with the first."""
-    others = [name for name in op.inputs if name != next(iter(op.inputs))]
-    shapes = case.shapes(op.name)[1 : 1 + len(others)]
+    """All inputs, with companion inputs that match the first."""
+    companions = [name for name in op.inputs if name != next(iter(op.inputs))]
+    shapes = case.shapes(op.name)[1 : 1 + len(companions)]
     drawn = (
         as_declared(op.inputs[name], shape, op.dtype_of(name, case.dtype), _known(op, case), generator)
-        for name, shape in zip(others, shapes, strict=True)
+        for name, shape in zip(companions, shapes, strict=True)
     )
     return op.completed((first, *drawn), case.dim, generator=generator)
 
 
 def _length(op: Operation, case: Case) -> int:
-    """Of a row; of an axis without elements, to which a scalar's limit is nothing, 1."""
+    """The length of a row, at least 1, since a limit divides by it."""
     if not op.by_rows:
         return 0
     return max(1, math.prod(case.shape[d] for d in case.axes) if case.shape else 1)
 
 
 def _known(op: Operation, case: Case) -> dict[str, Any]:
-    """What an input's range may name: axes and scalars."""
+    """The axes and scalars that an input's range may name."""
     scalars = {name: scalar.default for name, scalar in op.scalars.items()} | dict(case.scalars)
     if op.by_rows:
         return {**scalars, "n": _length(op, case)}
@@ -119,8 +119,7 @@ def _known(op: Operation, case: Case) -> dict[str, Any]:
 
 
 def _input(shape: tuple[int, ...], layout: Layout, kind: torch.dtype, draw: Draw, device: torch.device) -> Placed:
-    """Memory with a tensor in it. All else in it is NaN, or the least integer, so that reading it gives a wrong
-    result."""
+    """Memory with a tensor in it. The rest is NaN or the least integer, so that reading it gives a wrong result."""
     import torch
 
     extent = span(shape, layout.strides)
@@ -130,7 +129,7 @@ def _input(shape: tuple[int, ...], layout: Layout, kind: torch.dtype, draw: Draw
     x = memory.as_strided(shape, layout.strides, start)
     if not extent:
         return memory, x
-    # Each element once: expanded axes have one, and windows that overlap are one stretch of memory.
+    # Write each element once: one for an expanded axis, one stretch for overlapping windows.
     sizes = [size if stride else 1 for size, stride in zip(shape, layout.strides, strict=True)]
     core = memory.as_strided(sizes, layout.strides, start)
     if overlaps_itself(core):
@@ -140,7 +139,7 @@ def _input(shape: tuple[int, ...], layout: Layout, kind: torch.dtype, draw: Draw
 
 
 def _far_input(case: Case, draw: Draw, device: torch.device) -> Placed:
-    """Rows too far apart for 32 bits, and decoys where their offsets wrap around to; the rest is never touched."""
+    """Rows too far apart for 32-bit offsets, with decoys where those wrap to. The rest is never touched."""
     import torch
 
     kind = getattr(torch, case.dtype)
@@ -159,7 +158,7 @@ def _far_input(case: Case, draw: Draw, device: torch.device) -> Placed:
 
 
 def output(shape: tuple[int, ...], layout: Layout, dtype: torch.dtype, pattern: int, device: torch.device) -> Placed:
-    """A board of one pattern, and an out of that layout in the middle of it."""
+    """Memory filled with one pattern, and an out of that layout in the middle."""
     import torch
 
     extent = span(shape, layout.strides)

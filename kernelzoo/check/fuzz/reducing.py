@@ -1,4 +1,4 @@
-"""Making a case that fails simpler."""
+"""Reduces a failing case to a simpler one."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from kernelzoo import operations
-from kernelzoo.check.fuzz.case import Case, Layout, Other, contiguous, families, place_of, specials
+from kernelzoo.check.fuzz.case import Case, Companion, Layout, contiguous, families, place_of, specials
 
 
 def reduce(op: str, case: Case, fails: Callable[[Case], bool], tries: int) -> Case:
-    """A simpler case that still fails: none of its simplifications does, or so many were tried."""
+    """A simpler case that still fails, after at most ``tries`` tries or when no simplification fails."""
     tried = {str(case)}
     found = True
     while found:
@@ -42,10 +42,10 @@ def simpler(op: str, case: Case) -> Iterator[Case]:
             yield replace(case, x=replace(case.x, offset=0))
         if case.x.strides != plain.strides:
             yield replace(case, x=replace(case.x, strides=plain.strides))
-    for other in case.others:
-        yield case.with_other(op, Other(other.name))
-        for plainer in _plainer(other):
-            yield case.with_other(op, plainer)
+    for companion in case.companions:
+        yield case.with_companion(op, Companion(companion.name))
+        for plainer in _plainer(companion):
+            yield case.with_companion(op, plainer)
     for name, _ in case.scalars:
         yield replace(case, scalars=tuple(scalar for scalar in case.scalars if scalar[0] != name))
     for i, (out, shape) in enumerate(zip(case.outs, case.out_shapes(op), strict=False)):
@@ -79,25 +79,25 @@ def _fewer(said: tuple[tuple[str, int], ...]) -> Iterator[tuple[tuple[str, int],
 
 
 def _nearer(said: tuple[tuple[str, int], ...], elements: int) -> Iterator[tuple[tuple[str, int], ...]]:
-    """One special value nearer to the first element."""
+    """One special value closer to the first element."""
     for i, (name, at) in enumerate(said if elements else ()):
         for place in sorted({0, at % elements // 2, at % elements} - {at}):
             if place < at or at < 0:
                 yield (*said[:i], (name, place), *said[i + 1 :])
 
 
-def _plainer(other: Other) -> Iterator[Other]:
-    """An input with less about it."""
-    if other.layout is not None:
-        yield replace(other, layout=None)
-        if other.layout.offset:
-            yield replace(other, layout=replace(other.layout, offset=0))
-    for fewer in _fewer(other.specials):
-        yield replace(other, specials=fewer)
-    if other.negated:
-        yield replace(other, negated=False)
-    if other.dtype:
-        yield Other(other.name, layout=other.layout)
+def _plainer(companion: Companion) -> Iterator[Companion]:
+    """A companion input with fewer settings."""
+    if companion.layout is not None:
+        yield replace(companion, layout=None)
+        if companion.layout.offset:
+            yield replace(companion, layout=replace(companion.layout, offset=0))
+    for fewer in _fewer(companion.specials):
+        yield replace(companion, specials=fewer)
+    if companion.negated:
+        yield replace(companion, negated=False)
+    if companion.dtype:
+        yield Companion(companion.name, layout=companion.layout)
 
 
 def _plainer_values(op: str, case: Case) -> Iterator[Case]:
@@ -109,23 +109,23 @@ def _plainer_values(op: str, case: Case) -> Iterator[Case]:
         yield replace(case, seed=0)
     for nearer in _nearer(case.specials, case.elements):
         yield replace(case, specials=nearer)
-    for other, shape in case.each_other(op):
-        dtype = other.dtype or operations.OPERATIONS[op].dtype_of(other.name, case.dtype)
-        named = families(op, other.name, dtype)
-        for family in ("", *named[1 : named.index(other.values)]) if other.values else ():
-            yield case.with_other(op, replace(other, values=family))
-        for nearer in _nearer(other.specials, math.prod(shape)):
-            yield case.with_other(op, replace(other, specials=nearer))
+    for companion, shape in case.each_companion(op):
+        dtype = companion.dtype or operations.OPERATIONS[op].dtype_of(companion.name, case.dtype)
+        named = families(op, companion.name, dtype)
+        for family in ("", *named[1 : named.index(companion.values)]) if companion.values else ():
+            yield case.with_companion(op, replace(companion, values=family))
+        for nearer in _nearer(companion.specials, math.prod(shape)):
+            yield case.with_companion(op, replace(companion, specials=nearer))
 
 
 def _plainest(op: str, case: Case) -> Iterator[Case]:
-    """The same values in the dtype that readers know best."""
+    """The same values in the most familiar dtype."""
     operation = operations.OPERATIONS[op]
     plainest = "float32" if case.dtype in operations.FLOATS else "int32"
     if case.dtype == plainest or plainest not in operation.dtypes or case.far:
         return
     first, *_ = operation.inputs
-    for given in (Other(first, values=case.values, specials=case.specials), *case.others):
+    for given in (Companion(first, values=case.values, specials=case.specials), *case.companions):
         own = given.dtype or operation.dtype_of(given.name, plainest)
         known = {"", *families(op, given.name, own), *specials(op, given.name, own)}
         if not {given.values, *(name for name, _ in given.specials)} <= known:
@@ -134,7 +134,7 @@ def _plainest(op: str, case: Case) -> Iterator[Case]:
 
 
 def _without_axis(op: str, case: Case, axis: int) -> Iterator[Case]:
-    """The case with one axis fewer; the only reduced one stays."""
+    """The case with one axis fewer. The only reduced axis stays."""
     if case.fault or not isinstance(case.dim, int | tuple) or case.far:
         return
     rank, axes = len(case.shape), case.axes
@@ -156,12 +156,12 @@ def _without_axis(op: str, case: Case, axis: int) -> Iterator[Case]:
         dim=left if isinstance(case.dim, tuple) else left[0],
         outs=tuple(dropped(layout, names, case.keepdim) for layout, names in outs),
     )
-    yield fewer.with_other(
+    yield fewer.with_companion(
         op,
         *(
-            replace(other, layout=dropped(other.layout, operation.inputs[other.name].names, False))
-            for other in case.others
-            if other.layout is not None
+            replace(companion, layout=dropped(companion.layout, operation.inputs[companion.name].names, False))
+            for companion in case.companions
+            if companion.layout is not None
         ),
     )
 
@@ -171,7 +171,7 @@ def _dropped(values: tuple[int, ...], place: int) -> tuple[int, ...]:
 
 
 def _sized(op: str, case: Case, place: int, size: int) -> Case:
-    """The case with another size of one axis, in every tensor that has it; what was contiguous is so again."""
+    """The case with another size of one axis in every tensor. Contiguous tensors stay so."""
     sizes = case.free_sizes(op)
     smaller = case.with_sizes(op, (*sizes[:place], size, *sizes[place + 1 :]))
     old, new = case.shapes(op), smaller.shapes(op)
@@ -181,10 +181,10 @@ def _sized(op: str, case: Case, place: int, size: int) -> Case:
         was_contiguous = layout.strides == contiguous(old[number])
         return replace(layout, strides=contiguous(new[number])) if was_contiguous else layout
 
-    others = [
-        replace(other, layout=fitted(other.layout, number))
-        for number, (other, _) in enumerate(case.each_other(op), 1)
-        if other.layout is not None
+    companions = [
+        replace(companion, layout=fitted(companion.layout, number))
+        for number, (companion, _) in enumerate(case.each_companion(op), 1)
+        if companion.layout is not None
     ]
     outs = tuple(fitted(out, inputs + i) for i, out in enumerate(case.outs))
-    return replace(smaller, x=fitted(case.x, 0), outs=outs).with_other(op, *others)
+    return replace(smaller, x=fitted(case.x, 0), outs=outs).with_companion(op, *companions)

@@ -1,9 +1,8 @@
-"""Runs the cases of fuzzing through an implementation, the way a user's call goes, and holds them to the contract.
+"""Runs fuzzing cases through an implementation as user calls, and checks them against the contract.
 
-Each case is called twice, over memory that holds something else. The results must be right to the operation's own
-tolerance and the same to the bit; every byte around every input and output, and between their elements, must stay as
-it was; what is wrong with a call must raise its documented error, and nothing else may raise any. Where an output may
-be one of the inputs, a third call writes it there.
+Each case is called twice, over different old memory contents. Results must be within the operation's tolerance, and
+equal to the bit. Bytes around and between the elements of every tensor must not change. A fault must raise its
+documented error, and no other call may raise. Where an output may be an input, a third call works in place.
 """
 
 from __future__ import annotations
@@ -30,33 +29,33 @@ if TYPE_CHECKING:
     import torch
 
 AT_ONCE = 32
-"""Cases that are queued on a GPU before its results are read."""
+"""Cases queued on a GPU before their results are read."""
 
 SLOW = 0.02
-"""Seconds that a first call takes longer than the second if something was compiled or loaded for it."""
+"""A first call that takes this many seconds longer than the second compiled or loaded something."""
 
 Check = tuple[str, "torch.Tensor"]
-"""What is wrong if the tensor, a bool on the device, is true."""
+"""A message, and a bool tensor on the device that says whether it applies."""
 
 
 @dataclass
 class Found:
-    """The results of some cases."""
+    """The results of several cases."""
 
     right: int = 0
-    """Cases with the right result, to the bit twice."""
+    """Cases with the right result, twice with the same bits."""
     refused: int = 0
-    """Cases that this variant refused, as it may, with UnsupportedProblemError."""
+    """Cases that the variant refused with UnsupportedProblemError, as it may."""
     faults: int = 0
-    """Calls that were wrong, and got their documented error."""
+    """Faulty calls that raised their documented error."""
     no_room: int = 0
-    """Cases for which this machine has no memory."""
+    """Cases that do not fit into this machine's memory."""
     compiled: int = 0
-    """Calls that took SLOW longer the first time than the second."""
+    """Cases whose first call took SLOW longer than the second."""
     wrong: list[tuple[int, str]] = field(default_factory=list)
-    """The number of each case that failed, and why."""
+    """The number of each failed case, and why."""
     unavailable: str = ""
-    """Why the implementation can't run here; nothing is counted then."""
+    """Why the implementation can't run here. Nothing is counted then."""
 
 
 def run(
@@ -69,8 +68,8 @@ def run(
 ) -> Found:
     """Run cases through one implementation.
 
-    ``progress`` is told the number of the case that comes next, and of the first that the device may still be at work
-    on. On a GPU that is another one, unless ``one_by_one``.
+    ``progress`` gets the number of the next case, and of the oldest case that the device may still run. They differ on
+    a GPU unless ``one_by_one``.
     """
     import torch
 
@@ -87,9 +86,9 @@ def run(
                 runner.settle()
                 waiting = number + 1
             if case.far and device.type == "cuda":
-                torch.cuda.empty_cache()  # gigabytes that other processes on the device may need
+                torch.cuda.empty_cache()  # other processes on the device may need the gigabytes
         runner.settle()
-    except RuntimeError as error:  # a GPU tells of what a kernel did whenever it is next asked for anything
+    except RuntimeError as error:  # a GPU reports a kernel's error at a later call
         runner.survives(str(error))
         raise
     return runner.found
@@ -97,7 +96,7 @@ def run(
 
 class _Runner:
     def __init__(self, implementation: Implementation, device: torch.device, *, in_words: bool) -> None:
-        """``in_words``: wait for the device after each call, and say which element is wrong."""
+        """``in_words``: wait for the device after each call, and report the wrong element."""
         import torch
 
         self.found = Found()
@@ -108,7 +107,7 @@ class _Runner:
         self._pending: list[tuple[int, list[Check]]] = []
 
     def add(self, number: int, case: Case) -> None:
-        """Start a case; what can be known without waiting for the device is counted at once."""
+        """Start a case. What is known without waiting for the device is counted at once."""
         import torch
 
         found = self.found
@@ -137,7 +136,7 @@ class _Runner:
                 self._pending.append((number, checks))
 
     def settle(self) -> None:
-        """Wait for the device, and count what is pending."""
+        """Wait for the device, and count the pending cases."""
         import torch
 
         if not self._pending:
@@ -153,7 +152,7 @@ class _Runner:
         self._pending.clear()
 
     def survives(self, words: str) -> None:
-        """Raise DeviceLostError if the device answers no more."""
+        """Raise DeviceLostError if the device no longer responds."""
         device_lives(self._device, self._implementation.id, words)
 
     def _checks(self, case: Case) -> list[Check]:
@@ -192,7 +191,7 @@ class _Runner:
                 expected.check(found)
             checks += _wrong(expected, found, "" if own else " in out")
             for name, (board, out), clean in zip(op.outputs, boards, self._boards(case, args, pattern), strict=False):
-                # out, copied onto an untouched board, must give this board: nothing else has changed.
+                # Copying out onto a clean board must give this board: nothing else has changed.
                 clean[1].copy_(out)
                 whose = name if len(op.outputs) > 1 else "out"
                 checks.append(
@@ -209,7 +208,7 @@ class _Runner:
         return checks + self._in_place(case, placed, expected)
 
     def _in_place(self, case: Case, placed: Sequence[Placed], expected: Expected) -> list[Check]:
-        """The same call with an input as out, where the operation has one output that may be one."""
+        """Call with an input as out, where the only output may be one."""
         op = self._operation
         (declared, *more) = op.outputs.values()
         if more or not declared.inplace or case.far:
@@ -231,7 +230,7 @@ class _Runner:
         return [*_wrong(expected, [out], f" with {declared.inplace} as out"), (words, _differ(board, clean))]
 
     def _boards(self, case: Case, args: Arguments, pattern: int) -> list[Placed]:
-        """Memory of one pattern for each output, and the output in it."""
+        """Memory of one pattern for each output, with the output in it."""
         shapes, dtypes = self._operation.out_shapes(args), self._operation.out_dtypes(args)
         layouts = case.outs or [Layout(contiguous(shape)) for shape in shapes]
         return [
@@ -240,8 +239,8 @@ class _Runner:
         ]
 
     def _call(self, case: Case, inputs: Sequence[Any], arguments: dict[str, Any]) -> Any:
-        """Call as a user does, with other arguments in the place of those of the case. Raises _RaisedError for what no
-        call of this kind may raise."""
+        """Call as a user does, with ``arguments`` in place of the case's. Raises _RaisedError for an error that no call
+        may raise."""
         import torch
 
         op = self._operation
@@ -258,7 +257,7 @@ class _Runner:
             raise _RaisedError(f"raised {type(error).__name__}: {error}", error) from error
 
     def _expect_error(self, case: Case, inputs: Sequence[torch.Tensor], arguments: dict[str, Any], name: str) -> None:
-        """Make a call with other arguments, which must raise that error and nothing else. Raises AssertionError."""
+        """Make a faulty call, which must raise that error. Raises AssertionError."""
         import torch
 
         before = [bits(x.resolve_neg().contiguous()).clone() for x in inputs]
@@ -275,7 +274,7 @@ class _Runner:
                 raise AssertionError(f"raised {name}, and changed {input_name}")
 
     def _check_results(self, result: object, args: Arguments, outs: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
-        """What a call returned, as a tuple; ``outs`` are those that it was given."""
+        """A call's result as a checked tuple. ``outs``: the outputs it was given."""
         op = self._operation
         several = len(op.outputs) > 1
         found = result if several else (result,)
@@ -292,7 +291,7 @@ class _Runner:
 def _check_result(
     what: str, result: object, args: Arguments, shape: tuple[int, ...], dtype: torch.dtype, *, own: bool
 ) -> None:
-    """Raise AssertionError for a result of another kind. ``own``: the call made it."""
+    """Raise AssertionError for a result of the wrong kind. ``own``: the call allocated it."""
     import torch
 
     if not isinstance(result, torch.Tensor):
@@ -309,7 +308,7 @@ def _check_result(
 
 
 class _RaisedError(Pickled, Exception):
-    """A call raised what it may not, for all that is known of it."""
+    """A call raised an error that its case does not allow."""
 
     def __init__(self, words: str, error: Exception) -> None:
         super().__init__(words)
@@ -317,19 +316,18 @@ class _RaisedError(Pickled, Exception):
 
 
 def _identity(x: torch.Tensor) -> tuple[object, ...]:
-    """What a tensor is, apart from its values."""
+    """Everything about a tensor except its values."""
     storage = x.untyped_storage()
     return type(x), x.dtype, x.shape, x.stride(), x.data_ptr(), storage.data_ptr(), storage.nbytes()
 
 
 def _differ(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-    """Whether two tensors differ in a bit."""
+    """Whether two tensors differ in any bit, as a tensor."""
     return (bits(a.contiguous()) != bits(b.contiguous())).any()
 
 
 def _wrong(expected: Expected, outs: Sequence[torch.Tensor], where: str) -> list[Check]:
-    """Whether an element of an output is wrong: as ``expected.check`` says it in words, without waiting for the
-    device."""
+    """Checks for wrong elements of each output, without waiting for the device."""
     return [
         (f"{bounds.name}: wrong elements{where}", _beyond(bounds, out))
         for bounds, out in zip(expected.outputs, outs, strict=True)

@@ -1,7 +1,7 @@
-"""Named families of values, drawn on a device from a seed: what fills the tensors of fuzzing.
+"""Named families of values for fuzzing, drawn on a device from a seed.
 
-A family takes ``(shape, dtype, generator)`` and draws on the generator's device. A special value is one element of a
-dtype that kernels are known to break on. Both have names, so that a case can be written down.
+A family takes ``(shape, dtype, generator)``. A special value is one element of a dtype that often breaks kernels. Both
+have names, so that a case can be written down.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ if TYPE_CHECKING:
     import torch
 
 DECLARED = "declared"
-"""The family of an input whose operation says which values it has; it needs the rest of the call, and is drawn by
-:func:`kernelzoo.operations.sampling.as_declared`."""
+"""The family for an input whose operation declares its values. It needs the rest of the call;
+:func:`kernelzoo.operations.sampling.as_declared` draws it."""
 
 Family: TypeAlias = "Callable[[tuple[int, ...], torch.dtype, torch.Generator], torch.Tensor]"
 
 
 def families(dtype: str) -> tuple[str, ...]:
-    """Names of the families that a dtype has, the plainest first."""
+    """Names of a dtype's families, the plainest first."""
     return tuple(_table(dtype))
 
 
 def draw(family: str, shape: tuple[int, ...], dtype: str, generator: torch.Generator) -> torch.Tensor:
-    """Values of a named family, a new contiguous tensor on the generator's device."""
+    """Values of a named family, as a new contiguous tensor on the generator's device."""
     import torch
 
     kind = getattr(torch, dtype)
@@ -41,7 +41,7 @@ def specials(dtype: str) -> tuple[str, ...]:
 
 
 def special(name: str, dtype: str) -> int:
-    """A special value, as the integer of its width that has the same bits."""
+    """The bits of a special value, as an integer of the same width."""
     import torch
 
     kind = getattr(torch, dtype)
@@ -70,10 +70,10 @@ def _infinity(bits: int, mantissa: int) -> int:
     return (1 << (bits - 1)) - (1 << mantissa)
 
 
-# Bit patterns of a float of so many bits, so many of them mantissa.
+# Bit patterns of a float, from its width and mantissa width.
 _SPECIAL_FLOATS: dict[str, Callable[[int, int], int]] = {
     "nan": lambda bits, mantissa: _infinity(bits, mantissa) | 1 << (mantissa - 1),
-    "-nan": lambda bits, mantissa: (1 << bits) - 1,  # every bit set: the sign and the whole payload
+    "-nan": lambda bits, mantissa: (1 << bits) - 1,  # all bits set: the sign and the whole payload
     "signaling nan": lambda bits, mantissa: _infinity(bits, mantissa) | 1,
     "inf": _infinity,
     "-inf": lambda bits, mantissa: _infinity(bits, mantissa) | 1 << (bits - 1),
@@ -103,7 +103,7 @@ def _normal(shape: tuple[int, ...], kind: torch.dtype, generator: torch.Generato
 
 
 def _uniform(shape: tuple[int, ...], kind: torch.dtype, generator: torch.Generator) -> torch.Tensor:
-    """From 0 to 1."""
+    """Values from 0 to 1."""
     import torch
 
     return torch.rand(shape, dtype=torch.float64 if kind.itemsize == 8 else torch.float32, **_here(generator))
@@ -114,7 +114,7 @@ def _signs(shape: tuple[int, ...], kind: torch.dtype, generator: torch.Generator
 
 
 def _wide(shape: tuple[int, ...], kind: torch.dtype, generator: torch.Generator) -> torch.Tensor:
-    """Every exponent that the dtype has, both signs."""
+    """Every exponent of the dtype, both signs."""
     import torch
 
     info = torch.finfo(kind)
@@ -124,7 +124,7 @@ def _wide(shape: tuple[int, ...], kind: torch.dtype, generator: torch.Generator)
 
 
 def _subnormal(shape: tuple[int, ...], kind: torch.dtype, generator: torch.Generator) -> torch.Tensor:
-    """Below the smallest normal number, zeros of both signs among them."""
+    """Values below the smallest normal number, with zeros of both signs."""
     import torch
 
     return _normal(shape, torch.float64, generator).mul_(torch.finfo(kind).tiny / 4)
@@ -135,7 +135,7 @@ def _constant(shape: tuple[int, ...], kind: torch.dtype, generator: torch.Genera
 
 
 def _close(shape: tuple[int, ...], kind: torch.dtype, generator: torch.Generator) -> torch.Tensor:
-    """A few units in the last place around one value."""
+    """Values a few ulp apart."""
     import torch
 
     steps = torch.randint(-3, 4, shape, **_here(generator))
@@ -143,7 +143,7 @@ def _close(shape: tuple[int, ...], kind: torch.dtype, generator: torch.Generator
 
 
 def _ladder(shape: tuple[int, ...], kind: torch.dtype, generator: torch.Generator) -> torch.Tensor:
-    """Down by three quarters from element to element, over 100 of them, then again."""
+    """Values that fall by three quarters from element to element, over 100 elements, then again."""
     import torch
 
     steps = torch.arange(math.prod(shape), dtype=torch.float32, device=generator.device).remainder_(100)
@@ -151,7 +151,7 @@ def _ladder(shape: tuple[int, ...], kind: torch.dtype, generator: torch.Generato
 
 
 def _masked(shape: tuple[int, ...], kind: torch.dtype, generator: torch.Generator) -> torch.Tensor:
-    """Half of them -inf, in runs of 32 as in a causal mask, and alone."""
+    """Half -inf, in runs of 32 as in a causal mask, and single."""
     import torch
 
     runs = torch.rand(math.prod(shape) // 32 + 1, **_here(generator)).repeat_interleave(32)[: math.prod(shape)]
@@ -160,7 +160,7 @@ def _masked(shape: tuple[int, ...], kind: torch.dtype, generator: torch.Generato
 
 
 def _low(shape: tuple[int, ...], kind: torch.dtype, generator: torch.Generator) -> torch.Tensor:
-    """As masked, and far below zero, where a zero in the place of a maximum of nothing is larger than all of them."""
+    """Masked values far below zero. A zero that stands for the maximum of nothing exceeds them all."""
     return _masked(shape, kind, generator).sub_(300.0)
 
 
@@ -172,7 +172,7 @@ def _extremes(shape: tuple[int, ...], kind: torch.dtype, generator: torch.Genera
 
 
 def _bits(shape: tuple[int, ...], kind: torch.dtype, generator: torch.Generator) -> torch.Tensor:
-    """Any bits; a float that is not finite is made zero, since one of them would decide the whole row."""
+    """Any bits. Values that are not finite become zero, since one decides a whole row."""
     import torch
 
     words = torch.empty(shape, dtype=torch.int64, device=generator.device).random_(-(2**63), None, generator=generator)
@@ -183,21 +183,21 @@ def _bits(shape: tuple[int, ...], kind: torch.dtype, generator: torch.Generator)
 
 
 def _few(shape: tuple[int, ...], kind: torch.dtype, generator: torch.Generator) -> torch.Tensor:
-    """Few different integers, so that the least stands in many places."""
+    """Few different integers, so that the minimum occurs often."""
     import torch
 
     return torch.randint(0 if torch.iinfo(kind).min == 0 else -2, 4, shape, **_here(generator))
 
 
 def _highest(shape: tuple[int, ...], kind: torch.dtype, generator: torch.Generator) -> torch.Tensor:
-    """The largest integers, which are next to a minimum's identity."""
+    """The largest integers, close to a minimum's identity."""
     import torch
 
     return torch.randint(0, 3, shape, **_here(generator)).neg_().add_(torch.iinfo(kind).max)
 
 
 def _ends(shape: tuple[int, ...], kind: torch.dtype, generator: torch.Generator) -> torch.Tensor:
-    """The least integer, rarely, among the largest."""
+    """The largest integers, and rarely the least."""
     import torch
 
     info = torch.iinfo(kind)
