@@ -65,7 +65,7 @@ def _absence(name: str, device: str) -> str:
         command = re.search(r"pip install (?:'[^']*'|\S+)", remedy)
         return f"{error.reason}; {command[0] if command else re.split(r'[,;] | [(]', remedy)[0]}"
     if backend.emulator:
-        return f"{backend.emulator} is running, whose time says nothing about a device's"
+        return f"{backend.emulator} runs here, and its times mean nothing"
     if device not in backend.devices:
         return f"it takes tensors on {' or '.join(backend.devices)} here; name it with --device"
     return ""

@@ -156,7 +156,7 @@ def _run(launch: Launch) -> None:
     result: object = launch()  # type: ignore[func-returns-value]  # which is what is checked here
     if result is not None:
         raise ContractError(
-            f"a launch returns nothing, and writes its result into out; this one returned {type(result)}",
+            f"a launch writes into out and returns None; this one returned {type(result)}",
             "wrong kind of result",
         )
 

@@ -1,7 +1,4 @@
-"""Measuring: problems, clocks, ceilings, and the race that puts implementations side by side.
-
-Knows implementations, and no backend by name.
-"""
+"""Measuring: problems, clocks, ceilings, and the race between implementations. It names no backend."""
 
 from kernelzoo.device import device_lives
 from kernelzoo.errors import DeviceLostError

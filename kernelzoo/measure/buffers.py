@@ -1,4 +1,4 @@
-"""The tensors that a gate checks: their rows, batches of sets with what is right for them, and guarded memory."""
+"""The tensors that a gate checks: rows, batches of sets with their right results, and guarded memory."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ Set = tuple[Tensors, Tensors]
 Index = tuple[int, ...]
 
 GUARD = 2**15
-"""Bytes on either side of a tensor that must not be written: a write past an end lands there."""
+"""Guard bytes on either side of a tensor, where a write out of bounds shows."""
 
 SPIN = 4_000_000
-"""Clock cycles (2 ms at 2 GHz) that hold a stream up: ten times what the host needs to queue what is behind them."""
+"""Clock cycles that delay a stream: 2 ms at 2 GHz, ten times what the host needs to queue the work behind."""
 
 BATCH = 2**22
-"""Elements of small sets that are checked together, so that thousands of them cost few operations."""
+"""Elements of small sets checked together, so that thousands of sets need few operations."""
 
 
 class Rows:
-    """Finds one row of x, and what belongs to it in out; a row's index names its place on the axes that are kept."""
+    """Finds a row of x and its part of out. A row's index is its position on the axes that are not reduced."""
 
     def __init__(self, x: torch.Tensor, reduced: tuple[int, ...]) -> None:
         self._kept = [d for d in range(x.ndim) if d not in reduced]
@@ -42,7 +42,7 @@ class Rows:
         self.count = math.prod(self._sizes)
 
     def index(self, row: int) -> Index:
-        """Of the row of that number."""
+        """The index of the row of that number."""
         places = []
         for size in reversed(self._sizes):
             row, place = divmod(row, size)
@@ -50,7 +50,7 @@ class Rows:
         return tuple(reversed(places))
 
     def of(self, place: Index) -> Index:
-        """Of the row that an element of x is in."""
+        """The index of the row that holds an element of x."""
         return tuple(place[d] for d in self._kept)
 
     def x(self, x: torch.Tensor, index: Index) -> torch.Tensor:
@@ -60,21 +60,21 @@ class Rows:
         return x
 
     def out(self, out: torch.Tensor, index: Index) -> torch.Tensor:
-        """What belongs to that row in out, with all its axes."""
+        """The part of out that belongs to a row, with all its axes."""
         for d, i in zip(self._kept if out.ndim == self._ndim else range(out.ndim), index, strict=True):
             out = out.narrow(d, i, 1)
         return out
 
     def write(self, x: torch.Tensor, index: Index, write: Callable[[torch.Tensor], object]) -> None:
-        """Let ``write`` fill a row of x, as a tensor of one axis."""
+        """Fill a row of x by ``write``, which gets it as a tensor of one axis."""
         row = self.x(x, index)
         flat = row.flatten()
         write(flat)
-        if flat.data_ptr() != row.data_ptr():  # several axes that are not one in memory
+        if flat.data_ptr() != row.data_ptr():  # the row's axes do not merge in memory
             row.copy_(flat.view(row.shape))
 
     def right(self, expected: operations.Expected, results: Tensors, index: Index) -> bool:
-        """Whether what belongs to one row is right."""
+        """Whether the results of one row are right."""
         try:
             for bounds, result in zip(expected.outputs, results, strict=True):
                 lower, upper = self.out(bounds.lower, index), self.out(bounds.upper, index)
@@ -85,9 +85,9 @@ class Rows:
 
 
 class Batch:
-    """Some sets, or a large one, what is right for them, and a copy of their inputs.
+    """Several small sets or one large set, their right results, and copies of their inputs.
 
-    The tensors of several sets are stacked: as more rows, of which one reference is computed. One set is as it is.
+    Several sets are stacked as more rows, with a single reference.
     """
 
     def __init__(
@@ -97,10 +97,10 @@ class Batch:
         poisons: Sequence[float | None],
         originals: Tensors | None = None,
     ) -> None:
-        """``originals``: copies of the inputs of a single set; by default they are made here."""
+        """``originals``: copies of the inputs of a single set, made here by default."""
         import torch
 
-        # These are aliases of the sets' tensors, with version counters of their own.
+        # Aliases of the sets' tensors, with their own version counters.
         self.inputs = [tuple(x.data for x in inputs) for inputs, _ in sets]
         self.outs = [tuple(out.data for out in outs) for _, outs in sets]
         self._names = list(problem.operation.inputs)
@@ -118,7 +118,7 @@ class Batch:
         )
 
     def poison(self) -> None:
-        """Fill the outputs with values that are wrong everywhere, and that only this gate knows."""
+        """Fill the outputs with wrong values that only this gate knows."""
         for number, poison in enumerate(self._poisons):
             lower = self._expected.outputs[number].lower
             for place, outs in enumerate(self.outs):
@@ -128,7 +128,7 @@ class Batch:
                     outs[number].fill_(poison)
 
     def check(self) -> None:
-        """Raise AssertionError unless each output is right for its inputs, and these as they were."""
+        """Raise AssertionError unless all outputs are right and all inputs unchanged."""
         results = tuple(self._all(outs) for outs in zip(*self.outs, strict=True))
         for bounds, result, poison in zip(self._expected.outputs, results, self._poisons, strict=True):
             try:
@@ -149,11 +149,11 @@ class Batch:
                 raise ContractError(f"{whose} was changed", "changes its input")
 
     def check_results(self, results: Tensors) -> None:
-        """The same for the results of one set that lie elsewhere."""
+        """The check for results of one set that are elsewhere in memory."""
         self._expected.check(results)
 
     def of(self, place: int) -> tuple[Tensors, list[operations.Bounds]]:
-        """Of one set, the copies of its inputs, and what is right for its outputs: to be changed with it."""
+        """Views of one set's input copies and right results, for changes."""
         if not self._stacked:
             return self.originals, list(self._expected.outputs)
         originals = (x if i in self._shared else x[place] for i, x in enumerate(self.originals))
@@ -172,7 +172,7 @@ class Batch:
 
 
 def shared_inputs(operation: operations.Operation) -> tuple[int, ...]:
-    """The numbers of inputs that all rows share, and that have no place for more rows."""
+    """Indices of the inputs that all rows share, so that they can't be stacked."""
     if not operation.by_rows:
         return ()
     axes = operation.axes[: len(operation.inputs)]
@@ -180,7 +180,7 @@ def shared_inputs(operation: operations.Operation) -> tuple[int, ...]:
 
 
 class Guarded:
-    """A tensor like another, between random bytes: reading those gives wrong results, and writing them is detected."""
+    """A copy of a tensor between random bytes. Reading those gives wrong results, and writing them is detected."""
 
     def __init__(self, like: torch.Tensor, generator: torch.Generator) -> None:
         import torch
@@ -195,7 +195,7 @@ class Guarded:
         self._right = [guard.clone() for guard in self._guards]
 
     def mend(self) -> int:
-        """The number of bytes around the tensor that have changed; puts them back."""
+        """Restore the guard bytes; returns how many had changed."""
         changed = 0
         for guard, right in zip(self._guards, self._right, strict=True):
             changed += int((guard != right).sum())
@@ -204,7 +204,7 @@ class Guarded:
 
 
 def parts(operation: operations.Operation, sets: Sequence[Set]) -> Iterator[Sequence[Set]]:
-    """The first set alone, the others by as many as may be checked together."""
+    """The first set alone, and groups of the others that may be checked together."""
     yield sets[:1]
     x = sets[0][0][0]
     step = max(1, BATCH // max(1, x.numel())) if operation.by_rows and x.ndim else 1
@@ -213,7 +213,7 @@ def parts(operation: operations.Operation, sets: Sequence[Set]) -> Iterator[Sequ
 
 
 def poison_of(dtype: torch.dtype, python: random.Random) -> float | None:
-    """A random value that no right result holds, and that is below every minimum; None for bool, which has none."""
+    """A random value below every minimum, which no right result holds; None for bool."""
     if dtype.is_floating_point:
         return -python.uniform(10, 1000)
     import torch
@@ -222,14 +222,14 @@ def poison_of(dtype: torch.dtype, python: random.Random) -> float | None:
 
 
 def equal(a: torch.Tensor, b: torch.Tensor) -> bool:
-    """To the bit."""
+    """Whether two tensors are equal to the bit."""
     import torch
 
     return torch.equal(bits(a), bits(b))
 
 
 def metadata(tensor: torch.Tensor) -> dict[str, Any]:
-    """What a tensor is, apart from the values in its memory. Of a type that is not torch's own, that alone."""
+    """Everything about a tensor except its values. For a class that is not torch's, the class only."""
     import torch
 
     found: dict[str, Any] = {"type": type(tensor)}
@@ -251,7 +251,7 @@ def fill(tensors: Iterable[torch.Tensor], values: Iterable[torch.Tensor]) -> Non
 
 
 def same(a: Tensors, b: Tensors) -> bool:
-    """To the bit."""
+    """Whether two tuples of tensors are equal to the bit."""
     return all(equal(x, y) for x, y in zip(a, b, strict=True))
 
 
@@ -264,7 +264,7 @@ def wait(x: torch.Tensor) -> None:
 
 @contextmanager
 def held_up(x: torch.Tensor, stream: Any) -> Iterator[None]:
-    """Make a stream the current one, if one is given, and keep it busy for a while. On the host, do nothing."""
+    """A context with the given stream as the current one, kept busy for a while. On the host it does nothing."""
     if not x.is_cuda:
         yield
         return

@@ -1,7 +1,7 @@
-"""The clock of whole calls, as a user makes them: ``kernelzoo.get(backend).softmax(x, dim)``, beside torch's own.
+"""The clock of whole calls as a user makes them: ``kernelzoo.get(backend).softmax(x, dim)``, and torch's own.
 
-A bound launch is what runs once all is planned; a call plans, or finds what is kept, and makes its own outputs. On a
-GPU the host's time is what is counted, and nothing is waited for; on the host a call returns when it is done.
+A call looks up or makes the launch, and allocates its outputs. On a GPU only the host's time counts, without waiting.
+On the host a call returns when it is done.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Call:
-    """A whole call on one set. As a launch, it puts the results where the gate looks for them; timed, it does not."""
+    """A whole call on one set. As a launch it delivers the results to the gate; when timed it does not."""
 
     __slots__ = ("call", "outs")
 
@@ -36,7 +36,7 @@ class Call:
         self.deliver(self.call())
 
     def deliver(self, result: Any) -> None:
-        """Copy what the call returned. Raises ContractError for another shape or dtype, which a copy would adapt."""
+        """Copy a call's result to the set. Raises ContractError for another shape or dtype, which a copy would hide."""
         made = result if isinstance(result, tuple) else (result,)
         for out, one in zip(self.outs, made, strict=True):
             if (one.shape, one.dtype) != (out.shape, out.dtype):
@@ -46,7 +46,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Called(registry.Implementation):
-    """An implementation that is called whole. The baseline is torch's own function, where torch has the operation."""
+    """An implementation that is called whole. The baseline is torch's function, if it has one."""
 
     @classmethod
     def of(cls, one: registry.Implementation) -> Called:
@@ -76,20 +76,20 @@ class Called(registry.Implementation):
 
 
 def function_of(operation: operations.Operation, id: str) -> str:
-    """The name of torch's function that is called for an id: for the baseline alone, where there is one; or ""."""
+    """The name of torch's function to call for an id; "" unless it is the baseline and torch has one."""
     return operation.in_torch if id == registry.baseline(operation.name) else ""
 
 
 class CallClock(WallClock):
-    """``time.perf_counter`` around whole calls; ``base`` is the clock of the same device's launches.
+    """``time.perf_counter`` around whole calls; ``base`` is the same device's clock of launches.
 
-    On a GPU a sample is of fewer calls than a stream queues, begun when the device is idle. The result of a call is
-    dropped when the next call on the same inputs has made its own.
+    On a GPU a sample holds fewer calls than a stream can queue, and starts on an idle device. A result is dropped when
+    the next call on the same inputs has made its own.
     """
 
     name = "call"
-    _CALLS = 120  # in one sample on a GPU: of up to eight kernels each, fewer than the 1024 that a stream queues
-    _QUEUE = 20e-3  # seconds of work to queue up meanwhile, at most
+    _CALLS = 120  # most calls of a GPU sample: of up to eight kernels each, fewer than the 1024 that a stream queues
+    _QUEUE = 20e-3  # most seconds of queued work
 
     def __init__(self, base: Clock, device: torch.device, op: str) -> None:
         super().__init__()
@@ -122,7 +122,7 @@ class CallClock(WallClock):
         return Sampler(turn, count, upcoming, probe, deliver)
 
     def _count(self, calls: Sequence[Call]) -> int:
-        """Calls in one sample: of each set once at most, or of all of them twice at least (see WallClock)."""
+        """Calls in one sample: each set at most once, or every set at least twice (see WallClock)."""
         self._wait()
         started = perf_counter()
         for call in calls[:2]:
@@ -142,7 +142,7 @@ class CallClock(WallClock):
             first = (probe.number - probed) % sets
         chosen = [(place % sets, calls[place % sets].call) for place in range(first, first + count)]
         self._next = (first + count) % sets
-        if count <= sets:  # another lane's turn has cooled the code down, and taken the place of the last call
+        if count <= sets:  # warms the code up, and replaces the last call
             calls[first - 1].call()
         seconds = _seconds(chosen[:probed], results)
         if probe:
@@ -157,7 +157,7 @@ class CallClock(WallClock):
         return self.base.submit(launches)
 
     def settle(self, hot: Sequence[torch.Tensor], *, writes: bool) -> None:
-        """The host's time to submit is of no data; but its queue must be empty."""
+        """Empty the queue. The cache does not matter to the time of submission."""
         if self._gpu:
             self._wait()
         else:

@@ -1,4 +1,4 @@
-"""What this device can do at best, measured in the same run as what is compared with it."""
+"""The limits of this device, measured in the same run as the results."""
 
 from __future__ import annotations
 
@@ -22,29 +22,27 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Ceilings:
-    """Bytes per second of device memory, and the seconds that the smallest kernel in a CUDA graph takes."""
+    """Bytes per second of device memory, and seconds of the smallest kernel in a CUDA graph."""
 
     copy: float
     read: float
     floor: float
 
     def bandwidth(self, op: str) -> float:
-        """The ceiling that bounds an operation: reading and writing alike, or (almost) reading alone."""
+        """The bandwidth that limits an operation: that of a copy, or of reading only."""
         return self.copy if operations.OPERATIONS[op].writes_all else self.read
 
     def limit(self, op: str, bytes_moved: int) -> float:
-        """Seconds that the best possible implementation takes: launch floor + bytes / ceiling."""
+        """Seconds of the best possible implementation: launch floor + bytes / bandwidth."""
         return self.floor + bytes_moved / self.bandwidth(op)
 
 
 def ceilings(device: torch.device) -> Ceilings:
-    """Measure the ceilings of a GPU: the best of several kernels that only copy, and of several that only read.
+    """Measure a GPU's ceilings: the best of several kernels that copy, that read, and that do nothing.
 
-    A contiguous ``copy_`` is no such kernel: in a CUDA graph it runs on the copy engine, at two thirds of the speed.
-    Among the readers is each operation that reduces, by each backend that a call tries, where it passes for right: no
-    plain sum of torch's reads as fast as they do, and a ceiling that a kernel passes through is none. So it is with
-    those that copy, and each operation that writes all, and with the floor: a backend may have a way to launch that
-    takes less than torch's smallest kernel.
+    A contiguous ``copy_`` is left out: in a CUDA graph it runs on the copy engine, at two thirds of the speed. The
+    choice of each preferred backend takes part if its result is right. None of torch's sums reads as fast, and a kernel
+    must not exceed the ceiling. Copies and the launch floor include them too.
     """
     import torch
 
@@ -52,7 +50,7 @@ def ceilings(device: torch.device) -> Ceilings:
     ours = [operations.OPERATIONS[name] for name in operations.MAPPED]
     copying = [op for op in ours if op.writes_all]
     reading = [op for op in ours if op.reduces]
-    count = 2**28  # 1 GiB of float32: 20 times the L2, and a launch's floor is below 1 % of it
+    count = 2**28  # 1 GiB of float32: 20 times the L2, and the launch floor is below 1 % of it
     with torch.cuda.device(device):
         x = torch.randn(count, device=device)
         y = torch.empty_like(x)
@@ -76,7 +74,7 @@ def ceilings(device: torch.device) -> Ceilings:
             try:
                 sampler = clock.prepare([lambda: void(launch())] * 2)
                 return min(sampler() for _ in range(5))
-            except ContractError:  # what is no kernel in a graph is no ceiling
+            except ContractError:  # no kernel in a graph
                 return math.inf
 
         bytes_read = count * x.element_size()
@@ -88,16 +86,15 @@ def ceilings(device: torch.device) -> Ceilings:
 
 
 _FASTER = 4.0
-"""A kernel on the host may be so many times faster than a copy of memory: one that only reads moves two thirds of the
-bytes, and a processor's own cache holds some of the data."""
+"""A host kernel may exceed the copy bandwidth by this factor. One that only reads moves two thirds of the bytes, and
+caches hold part of the data."""
 
 
 def beyond_memory(bytes_moved: int, seconds: float, volume: int) -> str:
-    """Why so many bytes can't have been moved in so many seconds, on the host, from data of a volume of bytes; or "".
+    """Why the host can't have moved so many bytes in that time; or "". ``volume``: bytes of all data in rotation.
 
-    They are compared with a copy that is measured now, by all processors that there are and by one, in turns: where
-    other programs run, all wait for the one that is taken away. A busy host is slow at times: it is measured again
-    until it allows the time, at most 50 times.
+    The bound is a copy measured now, by all processors and by one in turns: with one processor taken away, all threads
+    wait. A busy host varies, so the copy is repeated at most 50 times until it allows the time.
     """
     import torch
 
@@ -120,21 +117,21 @@ def beyond_memory(bytes_moved: int, seconds: float, volume: int) -> str:
         torch.set_num_threads(threads)
     return (
         f"{seconds * 1e6:.2f} us is {bytes_moved / seconds / (2 * half / best):.0f} times as fast as this host copies"
-        f" memory ({2 * half / best / 1e9:.0f} GB/s): an error, and no result"
+        f" memory ({2 * half / best / 1e9:.0f} GB/s): a measurement error"
     )
 
 
 def has_copy(sets: Sequence[Set]) -> bool:
-    """Whether a plain copy does what must be done: one input is read, and as many bytes are written."""
+    """Whether a copy moves the same bytes: one input, and one output of its size."""
     inputs, outs = sets[0]
     return len(inputs) == len(outs) == 1 and inputs[0].nbytes == outs[0].nbytes
 
 
 def copies(sets: Sequence[Set]) -> list[Launch]:
-    """A launch for each of these inputs and outputs that does no more than to read the one and write the other.
+    """A launch for each set that only copies its input to its output.
 
-    By a kernel of torch's that copies words of 4 bytes, or of 2 where there is an odd number of those; ``copy_`` would
-    be none (see above). What an operation takes beyond this is its own; what this takes beyond the limit, the device's.
+    It is a kernel of torch that copies 4-byte words, or 2-byte words if their number is odd. ``copy_`` would run on the
+    copy engine.
     """
     import torch
 
@@ -149,9 +146,9 @@ def copies(sets: Sequence[Set]) -> list[Launch]:
 
 
 def _choices(operations: Sequence[operations.Operation], x: torch.Tensor, out: torch.Tensor) -> Iterator[Launch]:
-    """The choice of each backend that a call tries on a GPU, for operations on each row, where it is right.
+    """The ``auto`` launches of the preferred GPU backends, for operations on each row. Wrong ones are left out.
 
-    The others' imports would take a process ten seconds more.
+    Importing the other backends would take ten seconds more.
     """
     for implementation in (i for op in operations for i in registry.implementations(op=op.name)):
         if implementation.variant != "auto" or implementation.backend not in registry.PREFERENCE["cuda"]:
@@ -160,9 +157,9 @@ def _choices(operations: Sequence[operations.Operation], x: torch.Tensor, out: t
             if registry.language(implementation.backend).emulator:
                 continue
             launch = implementation.launch(x, dim=-1, out=out)
-            out.fill_(math.nan)  # of the one before it, which was right
+            out.fill_(math.nan)  # overwrites the previous, right result
             launch()
             implementation.operation.assert_close(out, x)
-        except (KernelZooError, AssertionError, RuntimeError):  # it can't run, is wrong, or broke: no ceiling
+        except (KernelZooError, AssertionError, RuntimeError):  # unavailable, wrong or broken: no ceiling
             continue
         yield launch

@@ -1,7 +1,7 @@
-"""The clocks of launches. Each says what it is, and no two meet in one table.
+"""The clocks of launches. Each describes itself, and no table mixes two.
 
-``DeviceClock`` times launches on the GPU between CUDA events, captured in a CUDA graph so that the host never starves
-the device. ``WallClock`` times them on the host. Whole calls have a clock of their own: :mod:`kernelzoo.measure.calls`.
+``DeviceClock`` times a CUDA graph of launches between events, so that the host never starves the device. ``WallClock``
+times them on the host. Whole calls have their own clock: :mod:`kernelzoo.measure.calls`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import random
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from time import perf_counter  # the clock as it was before any module was loaded
+from time import perf_counter  # bound before any module is loaded
 from typing import TYPE_CHECKING, Any
 
 from kernelzoo.errors import ContractError
@@ -27,32 +27,32 @@ if TYPE_CHECKING:
 
 
 OF_CALLS = ("call", "submit")
-"""Clocks by which a time is of a call and not of a kernel: bytes per second would say nothing."""
+"""Clocks that time calls, not kernels, so that bytes per second mean nothing."""
 
 _NOT_SUPPORTED = 801  # CUDA_ERROR_NOT_SUPPORTED
 
 
 @dataclass(frozen=True)
 class Sampler:
-    """Called, it gives the seconds that one launch takes, averaged over a run through the sets."""
+    """A callable that returns the seconds of one launch, averaged over a run through the sets."""
 
     run: Callable[[], float]
     launches: int
-    """In a run."""
+    """Launches in a run."""
     upcoming: Callable[[], Sequence[int]]
-    """The numbers of the sets that the next run launches on, in the order in which it is done with them."""
+    """The numbers of the sets that the next run launches on, in the order of their last launches."""
     probe: Probe | None = None
-    """What changes a set in the midst of each run, if that launches on it several times."""
+    """Changes a set in the middle of a run, if the run launches on it several times."""
     deliver: Callable[[], None] = lambda: None
-    """After a run, brings the results to the sets, if it left them elsewhere."""
+    """Copies a run's results to the sets, if they are elsewhere."""
     queue: Callable[[], None] | None = None
-    """Puts a run in the device's queue and waits for nothing; None where a run is the host's."""
+    """Queues a run on the device without waiting; None for runs on the host."""
 
     def __call__(self) -> float:
         return self.run()
 
     def delivered(self) -> float:
-        """A run, and its results brought to the sets."""
+        """A run whose results are in the sets."""
         seconds = self.run()
         self.deliver()
         return seconds
@@ -63,9 +63,9 @@ class Clock(ABC):
 
     name: str
     detail: str
-    """What is read, and between what; the state of the cache is the caller's to say."""
+    """What is timed, and how. The caller adds the state of the cache."""
     sets_bytes: int
-    """The rotated sets together must hold this many bytes for the data to be cold."""
+    """Total bytes of the rotated sets for cold data."""
 
     @abstractmethod
     def prepare(self, launches: Sequence[Launch], probe: Probe | None = None) -> Sampler:
@@ -73,38 +73,37 @@ class Clock(ABC):
 
     @abstractmethod
     def submit(self, launches: Sequence[Launch]) -> float | None:
-        """Seconds the host takes to submit one launch, or None where that is the launch itself."""
+        """Seconds the host takes to submit one launch; None where that is the launch itself."""
 
     @abstractmethod
     def forget(self) -> None:
-        """Between two lanes' turns: make the cache forget what a kernel asked it to keep (``evict_last``).
+        """Between two lanes, drop what a kernel asked the cache to keep (``evict_last``).
 
-        Else the next lane finds some of its input there, which is the same: on an H200 a copy gained 1 to 3 % by such a
-        kernel before it.
+        Else the next lane finds part of its input there. On an H200 a copy gained 1 to 3 % after such a kernel.
         """
 
     @abstractmethod
     def settle(self, hot: Sequence[torch.Tensor], *, writes: bool) -> None:
-        """Before a turn: bring the cache back to what it is between two launches, whatever was done since the last.
+        """Before a turn, bring the cache to its usual state between launches.
 
-        Hot, these tensors are in it; cold (none), other data is, half of it written if the operation ``writes`` as much
-        as it reads.
+        Hot means that these tensors are cached. Cold (none) means that other data is. Half of that is written if the
+        operation ``writes`` as much as it reads.
         """
 
 
 class DeviceClock(Clock):
-    """CUDA events around a replayed CUDA graph that holds a launch for every set, some times over.
+    """CUDA events around a replayed CUDA graph with one or more launches for every set.
 
-    The events and the graph are queued behind a kernel that spins, so that all of them wait on the device and no time
-    of the host's is counted. The launch of each kernel within the graph is counted: about a microsecond on an H200.
+    Events and graph are queued behind a spinning kernel, so the host's time does not count. The launch of each kernel
+    within the graph counts: about a microsecond on an H200.
     """
 
     name = "device"
     detail = "CUDA graph between events"
-    _RUN = 4e-3  # seconds of work in one replay, at least: 500 times what events, a graph's start and a probe cost
-    _SPIN = 200_000  # clock cycles (0.1 ms) that hide the host's submission of one replay
-    _SUBMITS = 200  # launches to average the host's time over, at most: fewer than the 1024 that a stream queues
-    _QUEUE = 20e-3  # seconds of work to queue up meanwhile, at most
+    _RUN = 4e-3  # least seconds of work in a replay: 500 times the cost of events, graph start and probe
+    _SPIN = 200_000  # clock cycles (0.1 ms) that hide the submission of a replay
+    _SUBMITS = 200  # most launches to average the host's time over: fewer than the 1024 that a stream queues
+    _QUEUE = 20e-3  # most seconds of queued work
 
     def __init__(self, device: torch.device) -> None:
         import torch
@@ -115,15 +114,15 @@ class DeviceClock(Clock):
         keeps = torch.version.cuda is not None and torch.cuda.get_device_capability(device) >= (8, 0)
         self._reset = ctypes.CDLL("libcuda.so.1").cuCtxResetPersistingL2Cache if keeps else None
         stream: Any = torch.cuda.Stream
-        self._stream = stream(device)  # torch's own for captures is the first that any device asks for
-        self._counts = torch.version.cuda is not None  # the nodes of graphs; ROCm's are not looked at
+        self._stream = stream(device)  # torch's default capture stream belongs to the first device that used it
+        self._counts = torch.version.cuda is not None  # ROCm's graph nodes are not read
 
     def forget(self) -> None:
         status = self._reset() if self._reset is not None else 0
-        if status == _NOT_SUPPORTED:  # by a part of a device (MIG), say, whose cache keeps nothing on request
+        if status == _NOT_SUPPORTED:  # for example on part of a device (MIG), whose cache keeps nothing on request
             self._reset = None
         elif status:
-            raise RuntimeError(f"the L2 cache can't be made to forget: CUDA error {status}")
+            raise RuntimeError(f"the L2 cache can't be reset: CUDA error {status}")
 
     def prepare(self, launches: Sequence[Launch], probe: Probe | None = None) -> Sampler:
         import torch
@@ -135,13 +134,14 @@ class DeviceClock(Clock):
         graph = self._capture(launches, count)
         estimate = min(self._replay(graph, count) for _ in range(2)) * count
         if estimate < self._RUN:
-            # A prime number of launches: else a kernel that works on every second would meet the probe alike each turn.
+            # A prime number of launches: else a kernel that works on every second one would always meet the probe
+            # alike.
             count = _prime(sets * min(int(self._RUN / estimate) + 1, max(1, 4096 // sets)))
             graph = self._capture(launches, count, probe if count > sets else None)
             self._replay(graph, count)
 
         def sample(_alive: Sequence[Launch] = tuple(launches)) -> float:
-            # A graph holds addresses: the launches must live on, for the workspaces they own.
+            # A graph holds addresses: the launches must live on, since they own workspaces.
             return self._replay(graph, count)
 
         upcoming = [(count + i) % sets for i in range(sets)]
@@ -175,8 +175,9 @@ class DeviceClock(Clock):
         import torch
 
         graph = torch.cuda.CUDAGraph()
-        # The outer context restores the stream where a capture fails, which torch's does not. Relaxed: another thread,
-        # a compiler's worker say, may talk to the driver meanwhile.
+        # The outer context restores the stream where a capture fails. "Relaxed" allows other threads, such as a
+        # compiler's, to
+        # call the driver.
         outer = torch.cuda.stream(torch.cuda.current_stream(self.device))
         with outer, torch.cuda.graph(graph, stream=self._stream, capture_error_mode="relaxed"):
             work()
@@ -203,10 +204,9 @@ class DeviceClock(Clock):
 
         from kernelzoo.torch_private import spin
 
-        event: Any = torch.cuda.Event  # torch does not type it
+        event: Any = torch.cuda.Event  # torch has no type for it
         start, end = event(enable_timing=True), event(enable_timing=True)
-        # A graph is of the device that it was captured on, and events are of the current one, which anything that was
-        # loaded meanwhile may have changed.
+        # The graph belongs to its device, and events to the current one, which loaded code may have changed.
         with torch.cuda.device(self.device):
             spin(self._SPIN)
             start.record()
@@ -238,9 +238,9 @@ class WallClock(Clock):
 
     name = "wall"
     detail = "time.perf_counter around the launch"
-    sets_bytes = 128 * 2**20  # past the last-level cache of a desktop processor
-    _RUN = 1e-3  # seconds in one sample, at least: 1000 times the clock's own resolution and cost
-    _AHEAD = 20e-3  # seconds of a launch to which some 0.1 ms of cold code make no difference
+    sets_bytes = 128 * 2**20  # exceeds the last-level cache of a desktop processor
+    _RUN = 1e-3  # least seconds of a sample: 1000 times the clock's resolution and cost
+    _AHEAD = 20e-3  # launches longer than this need no warm-up: cold code costs about 0.1 ms
 
     def __init__(self) -> None:
         self._next = 0
@@ -250,9 +250,7 @@ class WallClock(Clock):
             launch()
         once = max(min(self._run(launches, 1) for _ in range(3)), 1e-7)
         count = max(1, int(self._RUN / once))
-        if count > len(
-            launches
-        ):  # twice on each, or it is left to chance whether it is the last launch that is checked
+        if count > len(launches):  # each set twice, or the last launch might not be the one checked
             count = max(count, 2 * len(launches))
         probe = probe if count >= 2 * len(launches) else None
         ahead = int(count < len(launches) and once < self._AHEAD)
@@ -263,7 +261,7 @@ class WallClock(Clock):
         return Sampler(lambda: self._run(launches, count, ahead, probe), count, upcoming, probe)
 
     def _run(self, launches: Sequence[Launch], count: int, ahead: int = 0, probe: Probe | None = None) -> float:
-        # Begin each sample where the last one ended, or a single launch would always meet the same set.
+        # Begin where the last sample ended, or a single launch would always use the same set.
         sets, first, probed = len(launches), self._next, count
         if probe:  # any launch, and often the first or the last
             chance = random.SystemRandom()
@@ -271,7 +269,7 @@ class WallClock(Clock):
             first = (probe.number - probed) % sets
         chosen = [launches[(first + i) % sets] for i in range(count)]
         self._next = (first + count) % sets
-        # What was done since the last turn has cooled the code, if not the data, down. The set is that before.
+        # Warm up the code with the previous set, which leaves the data cold.
         for launch in [launches[first - 1]] * ahead:
             launch()
         started = perf_counter()
@@ -294,10 +292,10 @@ class WallClock(Clock):
         return None
 
     def forget(self) -> None:
-        """A processor's cache can't be asked to keep anything."""
+        """Nothing: a processor's cache can't be asked to keep data."""
 
     def settle(self, hot: Sequence[torch.Tensor], *, writes: bool) -> None:
-        """Cold, what was touched since is a small part of the sets."""
+        """Load the hot tensors. For cold data nothing is needed, since little of the sets was touched."""
         for tensor in hot:
             tensor.clone()
 

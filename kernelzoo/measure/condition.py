@@ -1,7 +1,7 @@
-"""The state of the device while samples are taken: did other work, or a change of clock, disturb them?
+"""Watches the device while samples are taken, for other work or a change of clock.
 
-A GPU is watched through NVML (the package nvidia-ml-py), a host through Linux's scheduler. If neither is there, nothing
-is watched, and :func:`unwatched` says why; measuring goes on.
+A GPU is read through NVML (the package nvidia-ml-py), a host through Linux's scheduler. Without either, measuring goes
+on unwatched, and :func:`unwatched` says why.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     import torch
 
 DISTURBED = "disturbed"
-"""The flag of a result with samples that were taken while the device was disturbed."""
+"""The flag of a result with samples from a disturbed device."""
 
 MOVED = 0.02
-"""A clock that moved by more than this share, or a thread that waited for that share of the time, is a disturbance."""
+"""The share by which a clock moves, or of the time that a thread waits, that counts as a disturbance."""
 
-# Clock event reasons (nvml.h) that slow a GPU down. Not idle, and not limits that a user set: these are the same for
-# all samples.
+# Clock event reasons (nvml.h) that slow a GPU down. Idle and user-set limits are left out: they affect all samples
+# alike.
 _SLOWING = {
     0x04: "software power cap",
     0x08: "hardware slowdown",
@@ -32,7 +32,7 @@ _SLOWING = {
     0x40: "hardware thermal slowdown",
     0x80: "hardware power brake",
 }
-_CLOCK_SM, _CLOCK_MEMORY, _TEMPERATURE_GPU = 1, 2, 0  # nvml.h's own numbers
+_CLOCK_SM, _CLOCK_MEMORY, _TEMPERATURE_GPU = 1, 2, 0  # constants of nvml.h
 
 _TASKS = Path("/proc/self/task")
 
@@ -64,31 +64,30 @@ class Watch(ABC):
 
     @abstractmethod
     def read(self) -> Condition:
-        """The condition now. Takes well under a millisecond, and never raises."""
+        """The condition now. It takes well under a millisecond, and never raises."""
 
     @abstractmethod
     def disturbed(self, before: Condition, after: Condition) -> str:
-        """Why samples taken between the two can't be trusted, or ""."""
+        """Why samples between two readings can't be trusted, or ""."""
 
     def _now(self) -> float:
         return time.perf_counter() - self._began
 
 
 class _Gpu(Watch):
-    """Samples are disturbed if at either end something slows the clocks, if the SM's or the memory's clock has
-    changed, or if another process came to the device.
+    """Samples are disturbed by throttling at either reading, a changed SM or memory clock, or a new process.
 
-    A GPU at rest lowers its clock, and needs milliseconds of work to raise it again: samples taken in that time count
-    as disturbed. So give the device some work before the first reading.
+    A GPU at rest lowers its clock, and needs milliseconds of work to raise it: samples in that time count as disturbed.
+    So give the device some work before the first reading.
 
-    A disturbance that begins and ends between the two readings is not seen. Nor is a process that was on the device
-    before: it may be idle. If it is not, the samples spread; ``Condition.processes`` tells how many there are.
+    A disturbance between two readings is not seen. Nor is a process that was there before, which may be idle. If it is
+    not, the samples spread; ``Condition.processes`` has the number.
     """
 
     def __init__(self, nvml: Any, handle: Any) -> None:
         super().__init__()
         self._nvml, self._handle = nvml, handle
-        # Drivers before 535 know the reasons by their old name.
+        # Drivers before 535 use the old name of the reasons.
         self._reasons = nvml.nvmlDeviceGetCurrentClocksEventReasons
         if self._ask(self._reasons) is None:
             self._reasons = nvml.nvmlDeviceGetCurrentClocksThrottleReasons
@@ -117,11 +116,11 @@ class _Gpu(Watch):
             if was and now and abs(now - was) > MOVED * was:
                 return f"the {name} clock went from {was} to {now} MHz"
         if before.processes is not None and after.processes is not None and after.processes > before.processes:
-            return f"another process came to the device: {after.processes} compute on it, {before.processes} did"
+            return f"another process came to the device: {after.processes} use it, {before.processes} before"
         return ""
 
     def _ask(self, function: Callable[..., Any], *arguments: int) -> Any:
-        """NVML's answer about the device, or None if this device or driver has none."""
+        """NVML's answer about the device; None if the device or driver has none."""
         try:
             return function(self._handle, *arguments)
         except self._nvml.NVMLError:
@@ -129,16 +128,15 @@ class _Gpu(Watch):
 
 
 class _Host(Watch):
-    """Samples are disturbed if a thread of this process was ready to run and waited for a processor for more than 2 %
-    of the time: other processes had it, or there are more threads than processors.
+    """Samples are disturbed if a ready thread of this process waited for a processor over 2 % of the time.
 
-    Linux counts that wait in nanoseconds for each thread, which is exact enough for a millisecond; /proc/stat counts
-    whole ticks of 10 ms, and /proc/pressure/cpu the waits of every process. On two processors shared with other work,
-    samples of 2 to 4 ms that had not waited spread by 2 to 8 %, and all of them by 16 to 200 %. What it does not see:
-    work on the same core's other thread, on the same memory, or on the same physical machine, and a clock that changes.
+    Linux counts this wait in nanoseconds for each thread. /proc/stat counts ticks of 10 ms, and /proc/pressure/cpu
+    includes every process. On two shared processors, samples of 2 to 4 ms that had not waited spread by 2 to 8 %. All
+    of them spread by 16 to 200 %. Not seen are a changed clock, and work on the core's other thread or the same
+    physical machine.
 
-    ``waited_s`` is the sum, over the readings, of the longest wait of a thread: a kernel on all threads may be delayed
-    by that much. The sum over the threads would grow with their number.
+    ``waited_s`` sums the longest wait of any thread over the readings, since that delays a kernel on all threads. A sum
+    over threads would grow with their number.
     """
 
     def __init__(self) -> None:
@@ -175,7 +173,7 @@ def _open(device: torch.device) -> Watch | str:
         return _open_gpu(device)
     if device.type == "cpu":
         return _Host() if _waits() else f"this system does not count how long threads wait ({_TASKS}/*/schedstat)"
-    return f"nothing here knows how to ask a device of type {device.type!r}"
+    return f"a device of type {device.type!r} can't be watched"
 
 
 def _open_gpu(device: torch.device) -> Watch | str:
@@ -194,7 +192,7 @@ def nvml_of(device: torch.device) -> tuple[Any, Any] | str:
     if not torch.cuda.is_available():
         return "torch sees no GPU"
     try:
-        pynvml.nvmlInit()  # NVML counts these calls; a repeated one is cheap
+        pynvml.nvmlInit()  # NVML counts these calls, and a repeated one is cheap
         return pynvml, _handle(pynvml, torch.cuda.get_device_properties(device))
     except pynvml.NVMLError as error:
         return f"NVML does not know the device: {error}"
@@ -203,25 +201,25 @@ def nvml_of(device: torch.device) -> tuple[Any, Any] | str:
 def _handle(nvml: Any, properties: Any) -> Any:
     """NVML's handle of the device that torch describes. Raises NVMLError.
 
-    NVML numbers the devices of the machine; torch numbers those of CUDA_VISIBLE_DEVICES, in that order. Both know a
-    device's UUID and its place on the bus. A slice of a GPU (MIG) has a UUID of its own, which NVML needs in another
-    form; its place on the bus is that of the whole GPU, whose clocks it has.
+    NVML numbers all devices, torch only those of CUDA_VISIBLE_DEVICES. Both know the UUID and the bus address. A slice
+    of a GPU (MIG) has its own UUID, which NVML takes in another form. It shares the bus address and clocks of the whole
+    GPU.
     """
     try:
         return nvml.nvmlDeviceGetHandleByUUID(f"GPU-{properties.uuid}")
     except nvml.NVMLError:
-        if not hasattr(properties, "pci_bus_id"):  # a torch that does not tell
+        if not hasattr(properties, "pci_bus_id"):  # an old torch
             raise
         place = f"{properties.pci_domain_id:08x}:{properties.pci_bus_id:02x}:{properties.pci_device_id:02x}.0"
         return nvml.nvmlDeviceGetHandleByPciBusId(place)
 
 
 def _waits() -> dict[str, int]:
-    """Nanoseconds that each thread of this process has waited for a processor while it was ready to run."""
+    """Nanoseconds that each ready thread of this process has waited for a processor."""
     waits = {}
     try:
         threads = os.listdir(_TASKS)
-    except OSError:  # no Linux
+    except OSError:  # not Linux
         return {}
     for thread in threads:
         try:

@@ -1,7 +1,6 @@
-"""Problems drawn at random, as ``random:COUNT`` names them: the same for the same seed, wherever they are drawn.
+"""Random problems, named ``random:COUNT``: the same for the same seed on any machine.
 
-A map is chosen by whoever writes the kernels. A sample is not: what a kernel does badly between the points of the map
-comes out in it.
+Authors of kernels choose the map of problems. A random sample shows what a kernel does badly between its points.
 """
 
 from __future__ import annotations
@@ -12,29 +11,29 @@ from collections.abc import Iterator, Sequence
 
 PREFIX = "random:"
 MOST = 10_000
-"""Problems of a sample."""
+"""Most problems of a sample."""
 
 SMALLEST, LARGEST = 2**16, 10**9
-"""Bytes of an input and an output of its size."""
+"""Bounds on the bytes of input and output together."""
 
 _LONGEST = 24
-"""Rows and lengths are drawn up to 2 to this power."""
+"""The base-2 logarithm of the largest number of rows or length."""
 
 _STEPS = (1, 1, 2, 16)
-"""What the last axis is a multiple of: half are odd, where few rows are aligned; the others even, or such that all rows
-are aligned to a vector."""
+"""The last axis is a multiple of one of these. Half the problems are odd, where few rows are aligned. The others are
+even, or aligned to a vector."""
 
 
 def count_of(shape_set: str) -> int:
-    """Of ``"random:200"`` 200; 0 for what names no sample."""
+    """The count in ``"random:200"``; 0 if the text names no sample."""
     digits = shape_set.removeprefix(PREFIX)
     known = shape_set.startswith(PREFIX) and re.fullmatch(r"[1-9]\d{0,4}", digits, re.ASCII)
     return int(digits) if known and int(digits) <= MOST else 0
 
 
 def drawn(count: int, seed: int, dtypes: Sequence[str]) -> Iterator[tuple[tuple[int, int], str, int]]:
-    """Shape, dtype and axis of so many different problems: log-uniform over the rows and the length of the reduced
-    axis, which is the last or the first. A longer sample begins with the shorter ones."""
+    """``count`` different problems: shape, dtype and axis. Rows and length are log-uniform, and the reduced axis is the
+    last or the first. A longer sample begins with the shorter ones."""
     chance = random.Random(f"kernelzoo {seed}")
     seen = set[tuple[tuple[int, int], str, int]]()
     while len(seen) < count:

@@ -1,8 +1,8 @@
-"""The energy of a launch: NVML's energy counter, read while what was timed runs again without a pause.
+"""The energy of a launch, from NVML's energy counter while the timed work runs again without a pause.
 
-The counter is that of the whole GPU, idle power and other processes included: nothing is subtracted. It moves in steps,
-some of them as long as a tenth of a second. So a span begins and ends where the counter was seen to move, and holds
-several steps; what a launch takes is the mean power of the span times the seconds of a launch.
+The counter covers the whole GPU, with idle power and other processes. It moves in steps of up to a tenth of a second.
+So a span begins and ends at a step and holds several. A launch's energy is the span's mean power times the launch's
+seconds.
 """
 
 from __future__ import annotations
@@ -23,43 +23,43 @@ if TYPE_CHECKING:
     import torch
 
 LEAST = 0.2
-"""Seconds of launches in a span, at least."""
+"""Least seconds of launches in a span."""
 
 STEPS = 4
-"""Steps of the counter in a span, at least: how late each is seen varies, which counts once in so many."""
+"""Fewest steps of the counter in a span. The delay at which a step is seen varies."""
 
 WARM = 0.05
-"""Seconds of launches before a span may begin: a clock rises, and what the counter then tells is of work."""
+"""Seconds of launches before a span may begin, so that the clock is up."""
 
 STILL = 1.0
 """Seconds of launches in which a counter must move."""
 
-_PAUSE = 0.5e-3  # seconds between two readings: a 400th of a span, and time that NVML leaves to others
-_AHEAD = 20e-3  # seconds of work that wait on the device, so that a host that is held up does not let it idle
+_PAUSE = 0.5e-3  # seconds between readings: a 400th of a span
+_AHEAD = 20e-3  # seconds of work queued on the device, so that it stays busy if the host is delayed
 
 
 class EnergyError(KernelZooError, RuntimeError):
-    """This device has no energy counter that can be read."""
+    """This device has no readable energy counter."""
 
 
 @dataclass(frozen=True)
 class Energy:
-    """Of one launch, and how well the counter told it; or why it did not."""
+    """The energy of one launch and the quality of its reading, or why there is none."""
 
     joules: float = 0.0
-    """A launch's."""
+    """Joules of a launch."""
     launches: int = 0
-    """In the span."""
+    """Launches in the span."""
     span: float = 0.0
-    """Seconds."""
+    """Length of the span in seconds."""
     launch: float = 0.0
-    """Seconds of a launch in this run, which heat may make longer than a sample's."""
+    """Seconds of a launch in this run; heat may make it longer than in a sample."""
     step: float = 0.0
-    """Seconds from one move of the counter to the next (median)."""
+    """Median seconds between moves of the counter."""
     step_joules: float = 0.0
-    """By which it moves (median)."""
+    """Median joules by which it moves."""
     unknown: str = ""
-    """Why it is not known."""
+    """Why the energy is unknown."""
 
 
 class Meter:
@@ -69,7 +69,7 @@ class Meter:
         self._nvml, self._handle = nvml, handle
 
     def joules(self) -> float:
-        """Since the driver was loaded. Raises EnergyError."""
+        """Joules since the driver was loaded. Raises EnergyError."""
         try:
             return float(self._nvml.nvmlDeviceGetTotalEnergyConsumption(self._handle)) / 1e3
         except self._nvml.NVMLError as error:
@@ -77,7 +77,7 @@ class Meter:
 
 
 def meter(device: torch.device) -> Meter:
-    """The counter of the device's energy. Raises EnergyError, which says what is missing."""
+    """The energy counter of the device. Raises EnergyError, which says what is missing."""
     if device.type != "cuda":
         raise EnergyError(f"the energy of a launch is read from a GPU's counter, and {device.type!r} has none")
     found = nvml_of(device)
@@ -89,17 +89,17 @@ def meter(device: torch.device) -> Meter:
 
 
 class Work(Protocol):
-    """What keeps a device at work."""
+    """Work that keeps a device busy."""
 
     def more(self) -> None:
-        """See that enough waits to be done; returns at once."""
+        """Queue enough work; returns at once."""
 
     def end(self) -> float:
-        """Wait for all of it; the seconds that one run took, on average."""
+        """Wait for all work; returns the mean seconds of a run."""
 
 
 class Replays:
-    """Runs of a queue, one right after the other; ``seconds`` is what one takes, about."""
+    """Runs of a queue back to back, which take about ``seconds`` each."""
 
     def __init__(self, queue: Callable[[], None], seconds: float, device: torch.device) -> None:
         self._queue, self._device = queue, device
@@ -129,7 +129,7 @@ class Replays:
 
 
 def of(work: Work, launches: int, meter: Meter) -> Energy:
-    """The energy of a launch, of which each run of the ``work`` holds so many."""
+    """The energy of a launch. Each run of the ``work`` holds ``launches`` of them."""
     work.more()
     began = moved = perf_counter()
     moves: list[tuple[float, float]] = []

@@ -1,4 +1,4 @@
-"""What a result was measured on: the device's name, and the version of everything that had a part in it."""
+"""What a result was measured on: the device's name, and the versions of everything involved."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import importlib.metadata
 import platform
 from pathlib import Path
 
-# Distributions whose versions change what is measured, where installed.
+# Distributions that affect results, where installed.
 _DISTRIBUTIONS = (
     "kernelzoo",
     "torch",
@@ -52,7 +52,7 @@ def device_name(device: str) -> str:
 
 @functools.cache
 def gpu_uuid(device: str) -> str | None:
-    """What tells a GPU from all others, such as ``GPU-0a1b...``; None of the host."""
+    """The UUID of a GPU, such as ``GPU-0a1b...``; None for the host."""
     if not device.startswith("cuda"):
         return None
     import torch
@@ -62,7 +62,7 @@ def gpu_uuid(device: str) -> str | None:
 
 @functools.cache
 def versions(device: str) -> dict[str, str]:
-    """Versions by name: Python, the distributions that matter and are installed, CUDA or ROCm, and the driver."""
+    """Versions by name: Python, relevant installed distributions, CUDA or ROCm, and the driver."""
     found = {"python": platform.python_version()}
     for name in _DISTRIBUTIONS:
         try:

@@ -1,8 +1,7 @@
-"""The first call: what compiling costs, in a process that has called nothing yet, its caches on disk empty or filled.
+"""The cost of compiling: the first call in a new process, with empty or filled disk caches.
 
-Each figure is of one call in a new process, by the host's clock, and no sample of many: it says seconds or
-milliseconds, and not which of two is a little faster. Run as ``python -m kernelzoo.measure.first_call``, it is that
-process.
+Each figure is a single call by the host's clock. It shows seconds against milliseconds, not small differences. Run as
+``python -m kernelzoo.measure.first_call``, this module is that process.
 """
 
 from __future__ import annotations
@@ -35,9 +34,9 @@ CLASSES: dict[str, tuple[tuple[Shape, int], tuple[Shape, int]]] = {
     "few very long rows": (((16, 262144), -1), ((12, 250000), -1)),
     "columns": (((4096, 1024), 0), ((3072, 1536), 0)),
 }
-"""Two shapes of each class of problems, and the axis that is reduced: the second is to find the first one's kernels."""
+"""Two shapes for each class of problems, and the reduced axis. The second should reuse the first one's kernels."""
 
-# Where languages, torch and the driver keep what they compile.
+# Where languages, torch and the driver cache compiled code.
 _CACHES = (
     *("TRITON_CACHE_DIR", "CUPY_CACHE_DIR", "NUMBA_CACHE_DIR", "CUDA_CACHE_PATH", "TORCHINDUCTOR_CACHE_DIR"),
     "XDG_CACHE_HOME",
@@ -48,7 +47,7 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True)
 class FirstCall:
-    """The first calls of an implementation on one class of problems, in milliseconds; None is what was not reached."""
+    """First-call times in milliseconds of an implementation on one class of problems; None if not reached."""
 
     id: str
     problem_class: str
@@ -60,21 +59,21 @@ class FirstCall:
     reason: str = ""
     device: str = ""
     table: str | None = None
-    """The launch table in force, where the backend has any."""
+    """The launch table in use, if the backend has any."""
     load_ms: float | None = None
-    """Importing the language and looking for a device; torch and its context are there before."""
+    """To import the language and look for a device, after torch and its context."""
     empty_ms: float | None = None
-    """First call in a process, nothing cached on disk."""
+    """First call in a process with empty disk caches."""
     stored_ms: float | None = None
-    """First call in another process, which finds on disk what the first has compiled."""
+    """First call in another process, which finds the first one's compiled code on disk."""
     second_ms: float | None = None
     """First call on the second shape, in the first process."""
     second_files: int | None = None
-    """Files that the second shape added to the caches: 0 if it found all its kernels."""
+    """Files that the second shape added to the caches; 0 if all kernels were reused."""
     call_ms: float | None = None
-    """The second call on the first shape: what remains once all is compiled."""
+    """Second call on the first shape, when everything is compiled."""
     cache_bytes: int | None = None
-    """On disk, after both shapes."""
+    """Bytes of the disk caches after both shapes."""
 
 
 def first_calls(
@@ -85,7 +84,8 @@ def first_calls(
     *,
     patience: float,
 ) -> Iterator[FirstCall]:
-    """Measure implementations, each class of problems in two new processes; one row if a backend can't run here."""
+    """Measure implementations, each class of problems in two new processes. A backend that can't run here gets one
+    row."""
     unavailable = set[str]()
     for id in ids:
         for dtype in dtypes:
@@ -114,7 +114,7 @@ def first_call(
     request = {"id": id, "dtype": dtype, "problems": shapes, "device": device, "modules": list(modules)}
     with tempfile.TemporaryDirectory(prefix="kernelzoo-first-") as folder:
         environment = {**children.environment(), **dict.fromkeys(_CACHES, folder)}
-        if (stored := user_cache.folder("tables")).is_dir():  # the tables in force are no cache of compiled kernels
+        if (stored := user_cache.folder("tables")).is_dir():  # launch tables are no compilation cache
             shutil.copytree(stored, Path(folder, "kernelzoo", "tables"))
         empty = _asked({**request, "folder": folder}, environment, patience)
         if empty["outcome"] != "measured":
@@ -127,7 +127,7 @@ def first_call(
 
 
 def _asked(request: Json, environment: dict[str, str], patience: float) -> Json:
-    """What a new process answers."""
+    """The reply of a new process."""
     try:
         done = subprocess.run(
             [sys.executable, "-P", "-m", "kernelzoo.measure.first_call"],
@@ -150,7 +150,7 @@ def _asked(request: Json, environment: dict[str, str], patience: float) -> Json:
 
 
 def _measured(request: Json) -> Json:
-    """In the new process: one call on each shape, and a second on the first."""
+    """Call each shape once, and the first again, in the new process."""
     import torch
 
     device = torch.device(request["device"])
@@ -158,13 +158,13 @@ def _measured(request: Json) -> Json:
     for module in request["modules"]:
         definitions.load_file(module)
     backend_name, op, variant = request["id"].split("/")
-    torch.ones(1, device=device).add_(1).cpu()  # the device's context is torch's cost, and no backend's
+    torch.ones(1, device=device).add_(1).cpu()  # the device's context is torch's cost
     try:
         backend, found["load_ms"] = _timed(lambda: backends.get(backend_name), device)
     except BackendUnavailableError as error:
         return {**found, "outcome": "refused", "reason": str(error)}
     if backend.emulator:
-        return {**found, "outcome": "refused", "reason": f"{backend.emulator} is running, which is never timed"}
+        return {**found, "outcome": "refused", "reason": f"{backend.emulator} runs here, and is never timed"}
     found["table"] = tables.label(backend_name, op, device.index or 0) if device.type == "cuda" else None
     problems = [Problem(op, tuple(shape), request["dtype"], dim) for shape, dim in request["problems"]]
     generator = torch.Generator(device).manual_seed(0)
@@ -188,7 +188,7 @@ def _measured(request: Json) -> Json:
 
 
 def _timed(run: Any, device: Any) -> tuple[Any, float]:
-    """What a function returns, and the milliseconds until the device has done it."""
+    """A function's result, and the milliseconds until the device is done."""
     import torch
 
     started = time.perf_counter()
@@ -213,10 +213,10 @@ def main() -> None:
         found = _measured(json.load(sys.stdin))
     except KernelZooError as error:
         found = {"outcome": "refused", "reason": str(error)}
-    except Exception as error:  # whatever a kernel raises, it costs this row
+    except Exception as error:  # any error of a kernel costs only this row
         found = {"outcome": "failed", "reason": f"raised {type(error).__name__}: {error}"}
     print("\n" + json.dumps(found), flush=True)
-    os._exit(0)  # what a language does at exit is not asked
+    os._exit(0)  # skips what a language does at exit
 
 
 def rows(found: Sequence[FirstCall]) -> list[Json]:

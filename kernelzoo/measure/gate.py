@@ -1,4 +1,4 @@
-"""The gate: an implementation is timed only after it passed these checks, in the memory that it is timed in."""
+"""The gate: an implementation is timed only after it passes these checks in the memory used for timing."""
 
 from __future__ import annotations
 
@@ -44,20 +44,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Admitted:
-    """An implementation that has passed: what may be timed."""
+    """An implementation that has passed and may be timed."""
 
     launches: list[Launch]
-    """Bound to each of the sets, in their order."""
+    """Its launches, one for each set in order."""
     first_call: float
-    """Seconds to bind and to run the first time, compilation included unless a cache held it."""
+    """Seconds of the first bind and run, including compilation unless it was cached."""
 
 
 class Gate:
-    """Checks implementations of one problem in the memory of ``sets``, pairs (inputs, outputs) of contiguous tensors.
+    """Checks implementations of one problem on ``sets``, pairs (inputs, outputs) of contiguous tensors.
 
-    The right results are computed once, for all implementations. They and the copies that restore the inputs take some
-    three times the bytes of the sets, five for few long rows. Each gate draws other values; an error names the ``seed``
-    that repeats them.
+    The right results are computed once for all implementations. With the input copies they take three times the bytes
+    of the sets, five for few long rows. Each gate draws other values; an error names the ``seed`` that repeats them.
     """
 
     def __init__(self, problem: Problem, sets: Sequence[Set], *, seed: int | None = None) -> None:
@@ -78,8 +77,8 @@ class Gate:
             first, *others = parts(operation, self.sets)
             self._batches = [Batch(problem, first, poisons, self._original)]
             self._batches += [Batch(problem, part, poisons) for part in others]
-            # A launch sees the version counters of the tensors it was given, and could tell by them that something was
-            # written. These are aliases, with counters of their own.
+            # A launch could tell from a tensor's version counter that it was written. These aliases have their own
+            # counters.
             (self._inputs,), (self._outs,) = self._batches[0].inputs, self._batches[0].outs
             self._x = self._inputs[0]
             self._first = tuple(map(torch.empty_like, self._outs))
@@ -91,12 +90,10 @@ class Gate:
     def admit(self, implementation: registry.Implementation, *, special: bool = True) -> Admitted:
         """Bind one implementation to every set, and check it.
 
-        First the results of all sets, over outputs that held something else, against the float64 reference. Then, in
-        the memory of the first set: fresh data with every special value of the contract, read in the order of the
-        current stream, without which a GPU may still be at work; a single changed element; the first data again, which
-        must give the same bits, on another stream too. The inputs, the bytes around x and out, and the tensors
-        themselves must stay as they were. Without ``special``, the same checks on ordinary values only: for an
-        implementation whose user waived the special values.
+        First, the results of all sets are compared with the float64 reference. Then the first set gets fresh data with
+        every special value, read in stream order, and a single changed element. The first data must give the same bits
+        again, on another stream too. Inputs, guard bytes and the tensors themselves must not change. Without
+        ``special`` only ordinary values are used, for an implementation whose user waived the special ones.
 
         Raises AssertionError, which says what is wrong; KernelZooError where the implementation refuses the problem;
         and whatever the implementation raises.
@@ -108,7 +105,7 @@ class Gate:
             wait(self._x)
             bound = time.perf_counter()
             launches += [self._bound(implementation, *one) for one in self.sets[1:]]
-            for batch in self._batches:  # not before, or what was bound could have written what the launch does not
+            for batch in self._batches:  # only now, since binding could write what the launch does not
                 batch.poison()
             wait(self._x)
             run = time.perf_counter()
@@ -135,7 +132,7 @@ class Gate:
         return Admitted(launches, first_call)
 
     def check_timed(self, sampler: Callable[[], float], *, special: bool = True) -> None:
-        """Check what was timed: sample once more over other outputs, and over fresh data in the first set.
+        """Check what was timed: sample again over poisoned outputs, with fresh data in the first set.
 
         Raises AssertionError, which says what is wrong.
         """
@@ -149,7 +146,7 @@ class Gate:
             self.stirring.hold()
             heads = [outs[0].view(-1)[:1] for batch in self._batches for outs in batch.outs]
             before = bits(torch.cat(heads))
-            for _ in self.sets:  # one sample of the wall clock may run through some of the sets only
+            for _ in self.sets:  # one sample of the wall clock may miss some sets
                 sampler()
                 if not bool((bits(torch.cat(heads)) == before).any()):
                     break
@@ -160,7 +157,7 @@ class Gate:
                 batch.check()
 
     def _values(self, special: bool) -> list[_Fresh]:
-        """Fresh data with special values, or without any, which is only drawn where somebody asks for it."""
+        """Fresh data with special values, or without any. The latter is drawn on first use."""
         if special:
             return self._fresh
         if self._plain is None:
@@ -171,8 +168,8 @@ class Gate:
         return _Fresh(inputs, self.problem.operation.expect(self.problem.arguments(inputs)), rules)
 
     def _draw(self, generator: torch.Generator) -> list[_Fresh]:
-        """Fresh data with the special values in some of its rows, every other row at most; then, for each other input
-        of floats, fresh data with a NaN in that."""
+        """Fresh data with special values in at most every other row. For each companion input of floats, fresh data
+        with a NaN in it."""
         operation = self.problem.operation
         first = next(iter(operation.inputs.values()))
         rules = list(special_rows(self.problem.dtype).items()) if first.low is None and first.high is None else []
@@ -180,7 +177,8 @@ class Gate:
         if self._rows is not None and rules:
             count = self._rows.count
             at_once = min(len(rules), (count + 1) // 2)
-            # Few rows take several passes; where one is long, too few for every rule, and the most telling come first.
+            # Few rows take several passes. Long rows get too few passes for every rule; those that matter most come
+            # first.
             passes = min(-(-len(rules) // at_once), max(1 if elements > 2**26 else 4, 2**24 // elements))
             length = elements // count
             for i in range(passes):
@@ -212,7 +210,7 @@ class Gate:
             told = f", in rows of {' / '.join(wrong)}" if 0 < len(wrong) < len(fresh.rules) else ""
             raise retold(error, f"right at first, wrong on fresh data in the same memory{told}: {error}") from None
         if not same(self._inputs, fresh.inputs):
-            raise ContractError("the input was changed, when there was fresh data in it", "changes its input")
+            raise ContractError("the input was changed while it held fresh data", "changes its input")
 
     def _bound(self, implementation: registry.Implementation, inputs: Tensors, outs: Tensors) -> Launch:
         try:
@@ -222,7 +220,7 @@ class Gate:
             raise ContractError(str(error), "returns no launch") from None
 
     def _check_guards(self, implementation: registry.Implementation) -> None:
-        """The first data in memory whose surroundings are known."""
+        """Check the first data in memory between guard bytes."""
         inputs, outs = (tuple(g.inner for g in guarded) for guarded in (self._guarded_inputs, self._guarded_outs))
         fill(outs, map(poison_like, self._first))
         try:
@@ -232,7 +230,7 @@ class Gate:
             operation = self.problem.operation
             names, guards = (*operation.inputs, *operation.outputs), (*self._guarded_inputs, *self._guarded_outs)
             written = {name: guard.mend() for name, guard in zip(names, guards, strict=True)}
-            changed = not same(inputs, self._inputs)  # which hold the first data again
+            changed = not same(inputs, self._inputs)  # they hold the first data again
             fill(inputs, self._inputs)
         for name, count in written.items():
             if count:
@@ -241,14 +239,16 @@ class Gate:
                     "writes outside its output",
                 )
         if changed:
-            raise ContractError("the input was changed, when it lay elsewhere in memory", "changes its input")
+            raise ContractError("the input was changed where it lay elsewhere in memory", "changes its input")
         try:
             self._batches[0].check_results(outs)
         except AssertionError as error:
-            raise retold(error, f"right in one place, wrong elsewhere in memory, among random bytes: {error}") from None
+            raise retold(
+                error, f"right in one place, wrong elsewhere in memory, between random bytes: {error}"
+            ) from None
 
     def _check_one_element(self, launch: Launch, special: bool) -> None:
-        """One element in one place is all that differs from the first data: its row must follow, and no other."""
+        """Change one element of the first data. Its row must change, and no other."""
         place, rows, operation = self._place, self._rows, self.problem.operation
         fill(self._inputs, self._original)
         self._x[place] = self._telling(special)
@@ -282,10 +282,10 @@ class Gate:
         import torch
 
         operation, kind = self.problem.operation, self._x.dtype
-        if kind.is_floating_point:  # of the ordinary values, one that decides its row
+        if kind.is_floating_point:  # an ordinary value that decides its row
             return math.nan if special else operation.decisive
         declared = next(iter(operation.inputs.values()))
-        if declared.low is not None or declared.high is not None:  # any legal value: that of another element
+        if declared.low is not None or declared.high is not None:  # another element's value, which is legal
             return self._original[0].view(-1)[self.seed % self._x.numel()].item()
         return kind != torch.bool and torch.iinfo(kind).min
 
@@ -300,21 +300,20 @@ class Gate:
             )
 
     def _check_stream(self, launch: Launch, special: bool) -> None:
-        """Under a current stream that is not the default one, inputs and outputs holding something else until its turn
-        comes."""
+        """Check a launch on another stream, with other inputs and outputs until it runs."""
         import torch
 
         fill(self._inputs, self._values(special)[0].inputs)
         fill(self._outs, map(poison_like, self._first))
-        stream: Any = torch.cuda.Stream  # torch does not type it
+        stream: Any = torch.cuda.Stream  # torch has no type for it
         if not same(self._launched(launch, self._original, stream(self._x.device)), self._first):
             raise ContractError("under another current stream, the same input gave other bits", "not repeatable")
 
     def _launched(self, launch: Launch, values: Tensors, stream: object = None) -> Tensors:
-        """What the outputs hold for a reader on the current stream, right after the inputs were filled on it.
+        """The outputs for a reader on the current stream, right after the inputs were filled on it.
 
-        The stream is delayed, so that work on another stream overtakes it. A launch that does nothing, or comes late,
-        leaves what the outputs held before. The results lie in the guarded outputs.
+        The stream is delayed, so that work on another stream comes too early. A launch that does nothing, or comes
+        late, leaves the old outputs. The results lie in the guarded outputs.
         """
         results = tuple(guarded.inner for guarded in self._guarded_outs)
         wait(self._x)
@@ -332,13 +331,13 @@ class Gate:
                 name = "an output" if any(tensor is out for _, outs in self.sets for out in outs) else "an input"
                 changes = ", ".join(f"{key} was {before[key]}, is {now[key]}" for key in now if now[key] != before[key])
                 raise ContractError(
-                    f"a launch writes into out, and leaves the tensors as they are; of {name}, {changes}",
+                    f"a launch must not change the tensors themselves: of {name}, {changes}",
                     "changes its tensors",
                 )
 
     @contextmanager
     def _undone(self) -> Iterator[None]:
-        """Whatever happens within, the sets are left as they were, but for what out holds; an error says the seed."""
+        """A context that restores the sets, except outputs. An error gets the seed."""
         failed = True
         try:
             with on_device_of(self._x):
@@ -362,12 +361,12 @@ class _Fresh:
     inputs: Tensors
     expected: operations.Expected
     rules: dict[Index, str]
-    """Which special values are in which row."""
+    """The special values by row."""
 
 
 @contextmanager
 def _its_own() -> Iterator[None]:
-    """An assertion inside an implementation is its own failure, not a finding of the gate."""
+    """Turns an assertion inside an implementation into its failure, not a finding of the gate."""
     try:
         yield
     except AssertionError as error:
@@ -379,6 +378,6 @@ def _run(launch: Launch) -> None:
         result: object = launch()  # type: ignore[func-returns-value]  # which is what is checked here
     if result is not None:
         raise ContractError(
-            f"a launch returns nothing, and writes its result into out; this one returned {type(result)}",
+            f"a launch writes into out and returns None; this one returned {type(result)}",
             "wrong kind of result",
         )

@@ -1,4 +1,4 @@
-"""The GPUs that a sweep is spread over, one measuring process each."""
+"""The GPUs of a sweep, each with a measuring process."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from kernelzoo.errors import KernelZooError
 
 
 class GpusError(KernelZooError, ValueError):
-    """These GPUs are not here, or can't be told apart."""
+    """These GPUs are missing, or can't be told apart."""
 
 
 @dataclass(frozen=True)
 class Gpu:
-    """One GPU, for the life of a measuring process."""
+    """One GPU for the lifetime of a measuring process."""
 
     index: int
-    """As ``cuda:INDEX`` names it in this process."""
+    """Its index, as in ``cuda:INDEX``."""
     visible: str
-    """What ``CUDA_VISIBLE_DEVICES`` must be for a process to see it alone."""
+    """The ``CUDA_VISIBLE_DEVICES`` of a process that sees only this GPU."""
 
 
 def chosen(text: str) -> list[Gpu]:
-    """The GPUs that ``"all"`` or a list such as ``"0,1"`` names; none for "".
+    """The GPUs of ``"all"`` or a list such as ``"0,1"``; none for "".
 
-    The numbers are torch's: where ``CUDA_VISIBLE_DEVICES`` is set, places in it. Raises GpusError.
+    The numbers are torch's: positions in ``CUDA_VISIBLE_DEVICES`` where it is set. Raises GpusError.
     """
     if not text:
         return []
@@ -36,21 +36,21 @@ def chosen(text: str) -> list[Gpu]:
     known = _count() if entries is None else len(entries)
     if text == "all":
         if not known:
-            raise GpusError("--gpus all, and there is no GPU here; kernelzoo doctor says what is missing")
+            raise GpusError("--gpus all: there is no GPU here; kernelzoo doctor says what is missing")
         wanted = list(range(known))
     else:
         words = text.split(",")
         if not all(word.isascii() and word.isdigit() for word in words) or len(set(map(int, words))) < len(words):
-            raise GpusError(f"no GPUs {text!r}; write all, or each number once, such as 0,1")
+            raise GpusError(f"--gpus takes no {text!r}; write all, or each number once, such as 0,1")
         wanted = [int(word) for word in words]
-    # Without NVML nothing is known: a process that finds no such GPU says so when it starts.
+    # Without NVML nothing is known. A process that finds no such GPU reports it at its start.
     if (known or entries is not None) and (beyond := [index for index in wanted if index >= known]):
         raise GpusError(f"no GPU {beyond[0]} here; there are {known}, numbered from 0")
     return [Gpu(index, str(index) if entries is None else entries[index]) for index in wanted]
 
 
 def _count() -> int:
-    """The GPUs of this machine by NVML, which takes no second, where torch takes several; 0 if it can't be asked."""
+    """The number of GPUs by NVML, which takes far less than torch's seconds; 0 if it can't be asked."""
     try:
         import pynvml
 

@@ -1,4 +1,4 @@
-"""What a CUDA graph holds: whether each of the launches that were captured in it is the same work."""
+"""The nodes of a CUDA graph: whether all captured launches do the same work."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from kernelzoo.errors import ContractError
 _KERNEL = 0  # CU_GRAPH_NODE_TYPE_KERNEL
 
 Nodes = Counter[tuple[int, ...]]
-"""How often each kernel, with its grid and block, and each other kind of node is in a graph."""
+"""Counts of each kernel with its grid and block, and of each other kind of node."""
 
 
 class _Kernel(ctypes.Structure):
-    """CUDA_KERNEL_NODE_PARAMS_v2, of which a kernel is known by its function or its handle, and by its sizes."""
+    """CUDA_KERNEL_NODE_PARAMS_v2. A kernel is identified by its function or handle, and its sizes."""
 
     _fields_ = (
         ("function", ctypes.c_void_p),
@@ -27,8 +27,8 @@ class _Kernel(ctypes.Structure):
 
 
 def nodes_of(stream: int) -> Nodes:
-    """Those of the graph that this stream, a CUDA handle, is captured into."""
-    driver = ctypes.CDLL("libcuda.so.1")  # once: a graph has thousands of nodes
+    """The nodes of the graph that this stream, a CUDA handle, is captured into."""
+    driver = ctypes.CDLL("libcuda.so.1")  # loaded once, since a graph has thousands of nodes
     state, number, graph, count = ctypes.c_int(), ctypes.c_uint64(), ctypes.c_void_p(), ctypes.c_size_t()
     outputs = map(ctypes.byref, (state, number, graph))
     _call(driver, "cuStreamGetCaptureInfo_v2", ctypes.c_void_p(stream), *outputs, None, None)
@@ -47,11 +47,11 @@ def nodes_of(stream: int) -> Nodes:
 
 
 def alike(found: Nodes, apart: Nodes, launches: int) -> None:
-    """Raises ContractError unless so many launches may each be the same nodes; those ``apart`` are no launch's."""
+    """Raise ContractError unless all launches can be the same nodes. Those in ``apart`` belong to no launch."""
     uneven = [count for count in (found - apart).values() if count % launches]
     if uneven:
         raise ContractError(
-            f"its {launches} launches in a CUDA graph are not alike: a kernel of theirs is there {uneven[0]} times",
+            f"its {launches} launches in a CUDA graph differ: one kernel occurs {uneven[0]} times",
             "not repeatable",
         )
 

@@ -1,4 +1,4 @@
-"""Measuring behind a guard: in a process that may crash, hang or lose its device, which costs one row and no other."""
+"""Measuring in a guarded process. If it crashes, hangs or loses its device, one row is lost."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from kernelzoo.measure.sample_audit import Turns
 from kernelzoo.measure.worker_process import IMPORTING, DiedError, GuardError, Json, Progress, WorkerProcess, quiet
 
 _DEATHS = 4
-"""Processes that one implementation may break in one batch of cases: each takes seconds to replace."""
+"""Processes that one implementation may break in one batch of cases, since a new one takes seconds."""
 
 
 class Guard(WorkerProcess):
-    """Lets implementations run in a process of its own, and replaces that process when one of them breaks it.
+    """Runs implementations in a process of its own, and replaces it when one of them breaks it.
 
-    ``modules`` are paths of Python files that register implementations: they run there and never here. ``patience`` is
-    the seconds that one step (compile and check, or one sample) may take before it counts as hung. Use it as a context
-    manager. Raises GuardError if the process can't start.
+    ``modules`` are Python files that register implementations, loaded only there. ``patience``: seconds that one step
+    (compile and check, or one sample) may take before it counts as hung. Use it as a context manager. Raises GuardError
+    if the process can't start.
     """
 
     def __init__(
@@ -34,14 +34,14 @@ class Guard(WorkerProcess):
         super().__init__(device, modules, patience=patience, gpu=gpu)
 
     def close(self) -> None:
-        """End the process, and the one of the second clock."""
+        """End the process, and that of the second clock."""
         super().close()
         if self._checker is not None:
             self._checker.close()
 
     def ceilings(self) -> list[float] | None:
-        """Copy and read bandwidth in bytes per second and the launch floor in seconds, measured once on this device;
-        None on the host."""
+        """Copy and read bandwidth and the launch floor, in bytes per second and seconds; None on the host. Measured
+        once."""
         if self._ceilings is None:
             try:
                 self._ceilings = self._ask({"do": "ceilings"}, quiet, at_least=IMPORTING)["ceilings"]
@@ -65,15 +65,14 @@ class Guard(WorkerProcess):
         waive: Sequence[str] = (),
         progress: Progress = lambda stage, id: None,
     ) -> tuple[list[Json], list[Json]]:
-        """Measure implementations on one problem: the entries of a results file, and the failures. ``timed``: their
-        launches (``device``), or whole calls (``call``). ``energy``: of a launch, too.
+        """Measure implementations on one problem; returns entries of a results file, and failures.
 
-        An id ``backend/op/variant@label`` is a lane of its own, bound with the knobs that ``tables`` has for it. Ids in
-        ``waive`` are timed if they are right on ordinary values, as :func:`kernelzoo.measure.race` says.
+        ``timed``: their launches (``device``), or whole calls (``call``). ``energy``: measure the energy of a launch
+        too. An id ``backend/op/variant@label`` is a lane bound with the knobs in ``tables``. Ids in ``waive`` are timed
+        if they are right on ordinary values; see :func:`kernelzoo.measure.race`.
 
-        An implementation that kills the process, hangs, or breaks its device is a failure, and the others are measured
-        again without it, in a new process. With ``cross_check``, cold results of a GPU are timed by the profiler's
-        clock too.
+        An implementation that kills the process, hangs or breaks its device is a failure. The others are measured again
+        in a new process. With ``cross_check``, cold GPU results are timed by the profiler too.
         """
         left, lost = list(ids), list[Json]()
         lanes = {id: dict(values) for id, values in (tables or {}).items()}
@@ -96,20 +95,20 @@ class Guard(WorkerProcess):
                 return self._signed(done["entries"], lost + done["failed"])
             except DiedError as error:
                 self._restart()
-                # Nobody in hand: it died between them, so that none of them can be blamed, and none has a result.
+                # Nobody was running: it died between them. None can be blamed, and none has a result.
                 blamed = [error.id] if error.id in left else left
                 lost += [record.failure(problem, id, "failed", error.reason) for id in blamed]
                 left = [id for id in left if id not in blamed]
         return self._signed([], lost)
 
     def _signed(self, entries: list[Json], failed: list[Json]) -> tuple[list[Json], list[Json]]:
-        """The results of a race, each with the GPU that it was run on."""
+        """The results of a race, each with its GPU."""
         for facts in (*(entry["extra_info"] for entry in entries), *failed):
             facts["gpu"] = self.about.gpu
         return entries, failed
 
     def unmetered(self) -> str:
-        """Why the energy of a launch can't be had on this device, or ""."""
+        """Why the energy of a launch can't be measured on this device, or ""."""
         return str(self._answered({"do": "unmetered"})["reason"])
 
     def tables(self, backends: Sequence[str], ops: Sequence[str]) -> Json:
@@ -117,24 +116,23 @@ class Guard(WorkerProcess):
         return self._answered({"do": "tables", "backends": list(backends), "ops": list(ops)})
 
     def plans(self, id: str, problems: Sequence[Problem], values: Sequence[Mapping[str, int]]) -> list[list[str]]:
-        """What tables make of problems; see :func:`kernelzoo.measure.planning.plans`."""
+        """The plans that tables make of problems; see :func:`kernelzoo.measure.planning.plans`."""
         request = {"do": "plans", "id": id, "problems": [_shape(p) for p in problems]}
         found: list[list[str]] = self._answered({**request, "values": [dict(one) for one in values]})["plans"]
         return found
 
     def _answered(self, request: Json) -> Json:
-        """The answer to a request that runs no kernel. Raises GuardError if the process dies over it."""
+        """The reply to a request that runs no kernel. Raises GuardError if the process dies."""
         try:
             return self._ask(request, quiet, at_least=IMPORTING)
         except DiedError as error:
             self._restart()
-            raise GuardError(f"{request['do']} could not be had: {error.reason}") from None
+            raise GuardError(f"{request['do']} could not be answered: {error.reason}") from None
 
     def cross_check(self, problem: Problem, ids: Sequence[str], progress: Progress) -> dict[str, float]:
-        """Seconds per launch by the profiler's clock, by id; those that it tells nothing of are left out.
+        """Seconds per launch by the profiler's clock, by id. Ids without a time are left out.
 
-        In a second process, since a profiler slows down the one that it has been in. A second opinion that can't be
-        had is none, and costs the first nothing.
+        It runs in a second process, which a profiler slows down. If it fails, the first clock's results stand.
         """
         try:
             if self._checker is None:
@@ -158,11 +156,11 @@ class Guard(WorkerProcess):
         dtypes: Sequence[str] = (),
         seed: int = 0,
     ) -> Json:
-        """Check one implementation against the contract, and by the gate on some problems; the document of a
-        :class:`kernelzoo.check.verifying.Found`.
+        """Check one implementation against the contract, and by the gate on some problems.
 
-        ``cases`` are names or globs and ``dtypes`` names: without any, all. ``seed`` chooses the gate's values. A case
-        that kills the process, or hangs, ends the check with that finding.
+        Returns a :class:`kernelzoo.check.verifying.Found` as JSON. ``cases`` are names or globs; without any, or
+        without ``dtypes``, all are run. ``seed`` chooses the gate's values. A case that kills the process or hangs ends
+        the check with that finding.
         """
         request = {"do": "verify", "id": id, "problems": [_shape(p) for p in problems], "seed": seed}
         try:
@@ -176,8 +174,8 @@ class Guard(WorkerProcess):
             return Found(findings=[Finding(id, case, kind, reason, **known)]).document()
 
     def largest(self, id: str) -> Json:
-        """What fuzzing must know of an implementation: ``unavailable`` (why it can't run here, or ""), ``elements`` of
-        the largest case to make up for it, ``emulator`` (what runs it in place of a device, or "")."""
+        """What fuzzing needs of an implementation: ``unavailable`` (why it can't run here), ``elements`` of the largest
+        case, and ``emulator``. The first and the last may be ""."""
         try:
             return self._ask({"do": "largest", "id": id}, quiet, at_least=IMPORTING)
         except DiedError as error:
@@ -185,14 +183,14 @@ class Guard(WorkerProcess):
             return {"unavailable": f"importing its backend: {error.reason}", "elements": 0, "emulator": ""}
 
     def fuzz(self, id: str, cases: Sequence[str]) -> Json:
-        """Run cases of fuzzing through one implementation; see :class:`kernelzoo.check.fuzz.running.Found`.
+        """Run fuzzing cases through one implementation; see :class:`kernelzoo.check.fuzz.running.Found`.
 
-        A case that kills the process, or hangs, is one of those that are ``wrong``, and the others are run without it:
-        up to so many of them (_DEATHS), after which the rest is left.
+        A case that kills the process or hangs counts as ``wrong``, and the others run without it. After _DEATHS such
+        cases the rest is skipped.
         """
         total: Json = {"wrong": [], "unavailable": ""}
         deaths = 0
-        spans = [(0, len(cases), "")]  # first, one past the last, and of suspects, which run one by one, of what
+        spans = [(0, len(cases), "")]  # first, one past the last, and the reason for a suspect, which runs alone
         while spans:
             start, stop, suspicion = spans.pop(0)
             at = [0, 0]
@@ -206,7 +204,7 @@ class Guard(WorkerProcess):
             except DiedError as error:
                 self._restart()
                 waiting, number = (start + place for place in at)
-                # Nothing was told of what came before: that is run again.
+                # No progress was reported for the previous cases, so they run again.
                 if waiting == number:
                     total["wrong"].append([number, error.reason])
                     again = [(start, number, suspicion), (number + 1, stop, suspicion)]
@@ -218,7 +216,7 @@ class Guard(WorkerProcess):
                     break
                 continue
             if suspicion and not found["wrong"]:
-                found["wrong"].append([stop - 1 - start, f"{suspicion}; not so when run one by one"])
+                found["wrong"].append([stop - 1 - start, f"{suspicion}; it passed when run alone"])
             for name, value in found.items():
                 if name == "wrong":
                     total["wrong"] += [[start + number, words] for number, words in value]
@@ -234,8 +232,7 @@ class Guard(WorkerProcess):
         """Rows of accuracy for implementations of one operation and dtype; see
         :func:`kernelzoo.check.accuracy.measure`.
 
-        An implementation that kills the process or hangs has a row that says so in ``failed``, and the others are
-        measured again without it.
+        One that kills the process or hangs gets a row with ``failed``. The others are measured again without it.
         """
         left, lost = list(ids), list[Json]()
         request = {"do": "accuracy", "op": op, "dtype": dtype, "values": values, "seed": seed}
@@ -255,7 +252,7 @@ def _shape(problem: Problem) -> Json:
 
 
 def _unlike(problem: Problem, ids: Sequence[str], cache: str, done: Json) -> str:
-    """What of a race's answer is not what was asked for: each id once, on this problem, with times that can be."""
+    """How the answer to a race differs from the request; or "". Each id must occur once, with possible times."""
     facts = {"op": problem.op, **record.described(problem)}
     asked = json.dumps(facts, sort_keys=True)
     try:
@@ -276,13 +273,13 @@ def _unlike(problem: Problem, ids: Sequence[str], cache: str, done: Json) -> str
 
 
 def _doubted(problem: Problem, turns: Turns, done: Json) -> list[Json]:
-    """Take the entries that the guard's own clock says can't be true out of an answer: the failures in their place."""
+    """Remove the entries that the guard's own clock contradicts; returns failures for them."""
     kept, lost = [], []
     for entry in done["entries"]:
         id = entry["extra_info"]["id"]
         words = turns.doubt(id, entry["stats"]["data"])
         if words:
-            lost.append(record.failure(problem, id, "wrong", f"{words}: an error, and no result"))
+            lost.append(record.failure(problem, id, "wrong", f"{words}: a measurement error"))
         else:
             kept.append(entry)
     done["entries"] = kept

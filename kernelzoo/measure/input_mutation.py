@@ -1,6 +1,6 @@
-"""InputMutation: something in what is to be timed is changed before each turn, and is what is checked after it.
+"""Changes inputs and outputs before each timed turn, and checks the results after it.
 
-No launch is for show: whichever a kernel leaves out, or serves from what it has kept, stale or poisoned results stay.
+So a kernel that skips a launch, or returns a cached result, leaves stale or poisoned results behind.
 """
 
 from __future__ import annotations
@@ -22,55 +22,55 @@ if TYPE_CHECKING:
     import torch
 
 _SETS = 256
-"""Sets that a turn stirs, at most: others each time, and any launch that is left out may be of one of them."""
+"""Most sets that a turn changes. They vary, so that a skipped launch may be on any of them."""
 _ROWS = 64
-"""Rows that a turn draws anew, at most."""
+"""Most rows that a turn redraws."""
 _ELEMENTS = {"cpu": 2**16, "cuda": 2**21}
-"""Their elements, at most, since a reference is made of all; a row that is longer is drawn now and then."""
+"""Most elements of those rows, since each needs a reference. A longer row is redrawn now and then."""
 _TOUCHED = 128
-"""One in so many of the elements that a turn reads may be written just before it, and so be in a cache."""
+"""One in this many elements that a turn reads may be written just before, and so be in a cache."""
 _PIECE = 16
-"""Elements that are poisoned in one place."""
+"""Elements poisoned in one place."""
 
 Unit = tuple[int, Index]
-"""The number of a set, and a row of it; a set of no rows is one."""
+"""The number of a set, and a row of it. A set without rows is one unit."""
 Spans = list[tuple[int, list[int]]]
-"""For each input, how many elements of a row change, and the first of them in each row."""
+"""For each input, how many elements of a row change, and where they begin in each row."""
 
 
 Buffers = tuple["torch.Tensor", "torch.Tensor", "torch.Tensor", "torch.Tensor"]
-"""Memory, the places in it that change, what is written there, and what was found there later."""
+"""A tensor, the places that change in it, the values written there, and those found later."""
 
 
 @dataclass
 class Probe:
-    """Elements of one set that change in the midst of a turn, and results that are taken right after the next launch.
+    """Changes elements of one set in the middle of a turn, and takes results right after the next launch.
 
-    Where a turn launches on a set several times, nothing else tells whether each of these does its work. It is a few
-    small copies between fixed addresses, so that a CUDA graph can hold it.
+    Where a turn launches on a set several times, only this tells whether each launch works. It is a few small copies
+    between fixed addresses, so that a CUDA graph can hold it.
     """
 
     number: int
-    """Of the set."""
+    """The number of the set."""
     inputs: list[Buffers]
     outs: list[Buffers]
 
     def before(self) -> None:
-        """Right before a launch on the set."""
+        """Change the set right before a launch on it."""
         for memory, places, value, _ in self.inputs:
             memory.index_copy_(0, places, value)
-        for memory, places, value, _ in self.outs:  # added, so that a zero leaves a result as it is, whatever it is
+        for memory, places, value, _ in self.outs:  # an addition, so that zero changes nothing
             memory.index_add_(0, places, value)
 
     def after(self) -> None:
-        """Right after it."""
+        """Take the results right after that launch."""
         import torch
 
         for memory, places, _, found in self.outs:
             torch.index_select(memory, 0, places, out=found)
 
     def hold(self) -> None:
-        """From now on, change nothing."""
+        """Change nothing from now on."""
         for memory, places, value, _ in self.inputs:
             value.copy_(memory[places])
         for _, _, value, _ in self.outs:
@@ -78,7 +78,7 @@ class Probe:
 
 
 class InputMutation:
-    """Changes the sets of these batches, which then hold what is right for the changed ones."""
+    """Changes the sets of these batches, and their right results with them."""
 
     def __init__(self, problem: Problem, batches: Sequence[Batch], generator: torch.Generator, seed: int) -> None:
         self._problem, self._generator, self._python = problem, generator, random.Random(seed)
@@ -97,7 +97,7 @@ class InputMutation:
         self._last = 0
 
     def probe(self) -> Probe | None:
-        """A new probe, in another set than the first if there are several."""
+        """A new probe. It is not on the first set if there are several."""
         if not self._x.numel():
             return None
         import torch
@@ -124,19 +124,19 @@ class InputMutation:
             probe.hold()
 
     def before(self, numbers: Sequence[int], probe: Probe | None = None) -> None:
-        """Change something in sets that are to be launched on, named in the order of the launches.
+        """Change some of the sets to be launched on, which are in launch order.
 
-        Random parts of random rows are drawn anew, or turned round, which no sum tells. Of half of the sets, what was
-        right for these rows is poisoned, and random pieces of outputs are; of the others it stays, and is wrong now.
-        ``probe``: one that will come into the turn.
+        Random parts of random rows are redrawn, or reversed, which a sum does not show. In half of the sets the results
+        of these rows, and random pieces of outputs, are poisoned. In the others the old results stay, and are now
+        wrong. ``probe``: the one of the coming turn.
         """
         self._due, self._last = [], numbers[-1]
         if not self._x.numel():
             return
         probed = self._aim(probe) if probe is not None else []
         chosen = self._python.sample(numbers, min(_SETS, len(numbers)))
-        chosen = list(dict.fromkeys([numbers[-1], *chosen]))  # first the last, whose work may still be under way
-        # Now and then, a few elements of each set are all that changes: no sample that a kernel takes need hold them.
+        chosen = list(dict.fromkeys([numbers[-1], *chosen]))  # the last one first, since its work may still be running
+        # Now and then only a few elements of each set change, which a kernel that samples its input may miss.
         subtle = self._length <= _ELEMENTS[self._x.device.type] // len(chosen) and self._python.random() < 0.3
         poisoned = {number for number in chosen if not subtle and self._python.random() < 0.5}
         count = self._count(len(numbers))
@@ -145,7 +145,7 @@ class InputMutation:
         if units := units.difference(probed):
             self._redraw(sorted(units), 0 if subtle else len(numbers), poisoned)
         self._poison([number for number in chosen if number in poisoned])
-        if probe is not None and not probed:  # of the values that are there now
+        if probe is not None and not probed:  # keeps the present values
             probe.hold()
 
     def after(self) -> None:
@@ -153,8 +153,8 @@ class InputMutation:
         import torch
 
         wait(self._x)
-        taken = [torch.stack(parts) for parts, _ in reversed(self._due)]  # at once, or late work might be done by then
-        spoiled = []  # who writes now does work that was not timed
+        taken = [torch.stack(parts) for parts, _ in reversed(self._due)]  # at once, before late work can finish
+        spoiled = []  # detects a write after this point, which was not timed
         for out in self._sets[self._last][0].outs[self._sets[self._last][1]] if self._due else ():
             places = torch.tensor([self._python.randrange(out.numel()) for _ in range(_PIECE)], device=out.device)
             memory, results = out.view(-1), out.view(-1)[places]
@@ -168,19 +168,19 @@ class InputMutation:
             try:
                 bounds.check(right)
             except AssertionError as error:
-                raise retold(error, f"of what was changed between two launches, {error}") from None
+                raise retold(error, f"after a change between two launches: {error}") from None
         for memory, places, results, poison in spoiled:
             if not equal(memory[places], poison):
                 raise ContractError("an output was written after the launch had returned", "not repeatable")
             memory[places] = results
 
     def restore(self) -> None:
-        """Let all inputs be what the results are checked against, after a turn that did not end."""
+        """Restore the inputs after a turn that did not end."""
         for batch in dict.fromkeys(batch for batch, _ in self._sets):
             batch.restore()
 
     def _count(self, sets: int) -> int:
-        """How many rows are drawn anew in a turn."""
+        """How many rows to redraw in a turn."""
         if self._length > (most := _ELEMENTS[self._x.device.type]):
             return int(self._python.random() < max(0.25, most / self._length))
         if not self._by_rows:
@@ -192,11 +192,11 @@ class InputMutation:
         return self._python.choice(numbers), tuple(self._python.randrange(size) for size in self._sizes)
 
     def _width(self, tensor: torch.Tensor, names: tuple[str, ...]) -> int:
-        """The elements of a row, or of what belongs to it."""
+        """Elements of a row, or of its part of another tensor."""
         return tensor.numel() if not self._by_rows else self._length if names == ROW else 1
 
     def _spans(self, rows: int, most: int) -> Spans:
-        """Random ones of one random length, or of whole rows."""
+        """Random spans of one random length, or whole rows."""
         spans = []
         for x, names in zip(self._sets[0][0].inputs[0], self._names[0], strict=True):
             width = self._width(x, names)
@@ -205,7 +205,7 @@ class InputMutation:
         return spans
 
     def _row(self, tensor: torch.Tensor, names: tuple[str, ...], index: Index) -> torch.Tensor:
-        """One row, or what belongs to it, as a tensor of one axis."""
+        """One row, or its part of another tensor, as a tensor of one axis."""
         if not self._by_rows:
             return tensor.view(-1)
         strides, length = self._strides(tensor, names), self._length if names == ROW else 1
@@ -213,7 +213,7 @@ class InputMutation:
         return tensor.as_strided((length,), (strides[-1] if names == ROW else 1,), first)
 
     def _pieces(self, unit: Unit, spans: Spans, row: int = 0) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
-        """What changes of a set's inputs, and of its outputs what surely changes with it."""
+        """The parts of a set's inputs that change, and the parts of its outputs that must change with them."""
         (batch, place), index = self._sets[unit[0]], unit[1]
         inputs = [
             self._row(batch.inputs[place][i], self._names[0][i], index).narrow(0, spans[i][1][row], spans[i][0])
@@ -230,7 +230,7 @@ class InputMutation:
     def _drawn(
         self, units: Sequence[Unit], spans: Spans, *, turned: bool = False
     ) -> tuple[list[torch.Tensor], list[Bounds]]:
-        """Inputs of rows that are new within their spans, and what is right for the outputs: a row for each unit."""
+        """Inputs that are new within their spans, and the right results. They have one row for each unit."""
         import torch
 
         operation = self._problem.operation
@@ -258,7 +258,7 @@ class InputMutation:
         return inputs, [Bounds(b.name, b.lower.view(len(units), -1), b.upper.view(len(units), -1)) for b in found]
 
     def _follow(self, units: Sequence[Unit], inputs: list[torch.Tensor], right: list[Bounds]) -> None:
-        """Let the batches hold this, and these rows be checked."""
+        """Store these rows in the batches, and have them checked."""
         for row, (number, index) in enumerate(units):
             originals, known_right = self._sets[number][0].of(self._sets[number][1])
             for i in self._changing:
@@ -283,7 +283,7 @@ class InputMutation:
                 self._spoil(out, out)
 
     def _poison(self, numbers: Sequence[int]) -> None:
-        """Pieces of the outputs of these sets."""
+        """Poison pieces of the outputs of these sets."""
         import torch
 
         if not numbers:
@@ -306,14 +306,14 @@ class InputMutation:
             self._due.append((pieces, Bounds(self._problem.operation.name, lower, upper)))
 
     def _spoil(self, out: torch.Tensor, right: torch.Tensor) -> None:
-        """Write what is not right, and no constant that could be known."""
+        """Write a wrong value that can't be guessed."""
         if out.is_floating_point():
             out.fill_(-self._python.uniform(10, 1000))
         else:
             out.copy_(poison_like(right))
 
     def _aim(self, probe: Probe) -> list[Unit]:
-        """Give a probe other rows and values; the rows, or none for one that is too long to do so each time."""
+        """Give a probe other rows and values; returns the rows. None of a row too long to redraw each time."""
         import torch
 
         batch, place = self._sets[probe.number]
@@ -353,7 +353,7 @@ class InputMutation:
         return tuple(reversed(places))
 
     def _strides(self, tensor: torch.Tensor, names: tuple[str, ...]) -> tuple[int, ...]:
-        """Of the axes that a row's index names, and of its own after them; of one axis of memory where it has none."""
+        """Strides of the axes in a row's index, followed by the row's own. (1,) for a tensor without rows."""
         if not self._by_rows:
             return (1,)
         strides = tensor.stride()
@@ -361,7 +361,7 @@ class InputMutation:
 
 
 def _places(strides: Sequence[int], index: Index, within: Sequence[int]) -> list[int]:
-    """In memory, of elements of a row, or of what belongs to it."""
+    """Offsets in memory of elements of a row, or of its part of another tensor."""
     first = sum(i * stride for i, stride in zip(index, strides, strict=False))
     step = strides[len(index)] if len(strides) > len(index) else 0
     return [first + place * step for place in within]

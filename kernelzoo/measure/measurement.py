@@ -1,4 +1,4 @@
-"""What a race tells of one implementation on one problem."""
+"""The result of a race for one implementation on one problem."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from kernelzoo.measure.problems import Problem
 Cache = Literal["cold", "hot"]
 
 BREAKS = "breaks the contract"
-"""The flag of an implementation that is right on ordinary values alone, and was timed on request."""
+"""The flag of an implementation that is right only on ordinary values, and was timed on request."""
 
 
 @dataclass
 class Measurement:
-    """One implementation on one problem: samples, or the reason why there are none."""
+    """One implementation on one problem: samples, or why there are none."""
 
     implementation: registry.Implementation
     problem: Problem
@@ -28,41 +28,39 @@ class Measurement:
     clock_detail: str
     cache: Cache = "cold"
     race: str = ""
-    """Names the race: the samples of two measurements of one race are paired, round by round."""
+    """The name of the race. Samples of two measurements of one race are paired by round."""
     form: str = ""
-    """The id of the form that was bound; of a chooser, the form that it chose."""
+    """The id of the form that was bound; for a chooser, the form it chose."""
     rounds: int = 0
-    """Those that were asked for; of a race that goes on until it tells something there may be more samples."""
+    """Rounds asked for. A race that continues until its verdict is clear may have more samples."""
     samples: list[float] = field(default_factory=list)
     """Seconds per launch, one per round, in the order of the rounds."""
     submit: float | None = None
-    """Seconds of the host's time to submit one bound launch; None on the host, where the launch is that time."""
+    """Seconds of the host to submit one bound launch; None on the host, where that is the launch."""
     first_call: float | None = None
-    """Seconds to bind and to run the first time, with compilation unless a cache had the kernel."""
+    """Seconds of the first bind and run, including compilation unless it was cached."""
     cupti: float | None = None
-    """Seconds per launch by a second clock, the profiler's; None if it was not asked or can't tell."""
+    """Seconds per launch by the profiler's clock; None if not asked or unknown."""
     copy: float | None = None
-    """Seconds that a plain copy of the same input to the same output took in the same rounds (median); None where the
-    operation writes less than it reads."""
+    """Median seconds of a copy of the same data in the same rounds; None unless as many bytes are written as read."""
     limit: float | None = None
-    """Seconds that the best possible implementation takes on this device; None where no ceiling was measured."""
+    """Seconds of the best possible implementation on this device; None without measured ceilings."""
     energy: Energy | None = None
-    """Of a launch; None if it was not asked."""
+    """Energy of a launch; None if not asked."""
     repeated_rounds: int = 0
-    """Rounds of the race that were measured again, because the device was disturbed."""
+    """Rounds of the race that were repeated because the device was disturbed."""
     disturbed_rounds: int = 0
-    """Rounds that count although the device was disturbed: it never came to rest."""
+    """Rounds that count although the device was disturbed, since it never settled."""
     condition: tuple[Condition, Condition] | None = None
-    """The device's state before the race and after."""
+    """The device's state before and after the race."""
     refused: str = ""
-    """Why it can't take this problem or can't run here, which is no fault."""
+    """Why it refuses this problem or can't run here, which is no fault."""
     breaks: str = ""
-    """What the gate found, if the implementation is timed on request: it is right on ordinary values and breaks the
-    contract on special ones."""
+    """The gate's finding, for an implementation timed on request: right on ordinary values, wrong on special ones."""
     wrong: str = ""
-    """What the gate found. A wrong implementation is not timed; if it is wrong after timing, it has no result."""
+    """The gate's finding. A wrong implementation is not timed, or loses its result."""
     failed: str = ""
-    """The unexpected error that was raised."""
+    """The unexpected error that it raised."""
 
     @property
     def median(self) -> float:
@@ -70,7 +68,7 @@ class Measurement:
 
     @property
     def gb_per_s(self) -> float:
-        """Bytes that must be moved, per second, in units of 1e9."""
+        """Necessary bytes per second, in units of 1e9."""
         return self.bytes / self.median / 1e9
 
     @property
@@ -79,13 +77,13 @@ class Measurement:
 
     @property
     def of_limit(self) -> float | None:
-        """Share of the limit reached; None where there is no limit, or the cache is hot, which knows no such limit."""
+        """Share of the limit reached; None without a limit, or for a hot cache, to which it does not apply."""
         return None if self.limit is None or self.cache == "hot" else self.limit / self.median
 
     @property
     def flags(self) -> tuple[str, ...]:
-        """What a reader of this time must know: the implementation breaks the contract; the host submits launches more
-        slowly than the device runs them; two clocks disagree; the device was disturbed in every round."""
+        """Caveats of this time: a broken contract, slow submission by the host, clocks that disagree, or a device
+        disturbed in every round."""
         found = [BREAKS] if self.breaks else []
         if self.clock == "device" and self.submit is not None and self.median < self.submit:
             found.append("host-bound")

@@ -1,7 +1,7 @@
-"""A sweep over the GPUs of a Ray cluster: one actor a GPU, which keeps a guard there.
+"""A sweep over the GPUs of a Ray cluster, with one actor and guard for each GPU.
 
-A worker that is lost, with its process or its host, is replaced, and its race is run again. Nothing else is: what a
-kernel breaks is the guard's business, on its own host.
+A worker lost with its process or host is replaced, and its race runs again. What a kernel breaks is left to the guard
+on that host.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ TRIES = 4
 """Workers that one race may lose before the sweep goes on without it."""
 
 STARTING = 2 * IMPORTING
-"""Seconds that a worker may take to start; after that its GPU is taken for gone."""
+"""Seconds that a worker may take to start before its GPU counts as lost."""
 
 
 class RayMissingError(KernelZooError, RuntimeError):
-    """Ray is not installed, or there is no cluster with a GPU."""
+    """Ray is not installed, or no cluster has a GPU."""
 
 
 @contextlib.contextmanager
 def cluster(address: str) -> Iterator[None]:
-    """Within the context, this process is connected to the cluster of the address, else of ``RAY_ADDRESS``, else to one
-    that is started on this machine. Raises RayMissingError."""
+    """A context in which this process is connected to a Ray cluster. It is that of the address, else of
+    ``RAY_ADDRESS``, else a new one on this machine. Raises RayMissingError."""
     try:
         import ray
     except ImportError:
@@ -53,16 +53,16 @@ def cluster(address: str) -> Iterator[None]:
         raise RayMissingError(f"no Ray cluster can be used: {str(error).partition(chr(10))[0]}") from error
     finally:
         if threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGTERM, ends)  # Ray would end this process, and say nothing of how to go on
+            signal.signal(signal.SIGTERM, ends)  # Ray would end this process without a word on how to continue
     try:
         yield
     finally:
-        with contextlib.redirect_stdout(sys.stderr):  # where it tells at last what it has not told yet
+        with contextlib.redirect_stdout(sys.stderr):  # Ray prints late output here
             ray.shutdown()
 
 
 def starts(device: str, modules: Sequence[str], patience: float) -> list[Callable[[], RayWorker]]:
-    """What starts a worker for each GPU of the cluster. Raises RayMissingError if it has none."""
+    """A starter of a worker for each GPU of the cluster. Raises RayMissingError if it has none."""
     import ray
 
     count = int(ray.cluster_resources().get("GPU", 0))
@@ -74,7 +74,7 @@ def starts(device: str, modules: Sequence[str], patience: float) -> list[Callabl
 
 
 class RayWorker:
-    """A guard on one GPU of the cluster, from the outside; it answers one request at a time.
+    """The local side of a guard on one GPU of the cluster, which answers one request at a time.
 
     Raises GuardError if it can't start, or if its host has another kernelzoo or other modules.
     """
@@ -88,7 +88,7 @@ class RayWorker:
     def _start(self) -> About:
         import ray
 
-        # The pieces below run there: the class is found by its name, in the kernelzoo of that host.
+        # The actor's class is found by name, in the kernelzoo of that host.
         made = ray.remote(num_gpus=1, num_cpus=0, max_restarts=0, max_task_retries=0)(_There)
         self._actor = made.remote(*self._given)
         try:
@@ -110,14 +110,13 @@ class RayWorker:
         return found
 
     def ceilings(self) -> list[float] | None:
-        """Nothing here: each guard measures those of its GPU before its first race."""
+        """None: each guard measures its GPU's ceilings before its first race."""
         return None
 
     def race(self, problem: Problem, ids: Sequence[str], **how: Any) -> tuple[list[Json], list[Json]]:
-        """See :meth:`kernelzoo.measure.guard.Guard.race`; its progress is not told here.
+        """See :meth:`kernelzoo.measure.guard.Guard.race`; progress is not reported.
 
-        Raises LostError if there is no GPU for another worker in place of a lost one, GuardError for a race that has
-        lost too many.
+        Raises LostError if no GPU is left to replace a lost worker, GuardError for a race that lost too many.
         """
         how = {name: value for name, value in how.items() if name != "progress"}
         found: tuple[list[Json], list[Json]] = self._retried(
@@ -141,23 +140,23 @@ class RayWorker:
         return self._actor
 
     def _retried(self, do: Callable[[], T], what: str) -> T:
-        """What it returns, with another worker if one is lost. Raises RaceLostError after too many of them."""
+        """The result of ``do``, with a new worker if one is lost. Raises RaceLostError after too many losses."""
         for left in reversed(range(TRIES)):
             try:
                 return do()
             except _LostError as error:
                 self._end()
                 if not left:
-                    raise RaceLostError(f"{what} has lost {TRIES} workers, the last one so: {error}") from None
+                    raise RaceLostError(f"{what} has lost {TRIES} workers, the last one by: {error}") from None
         raise AssertionError
 
     def close(self) -> None:
-        """End the worker, and its guard with it."""
+        """End the worker and its guard."""
         self._over.set()
         self._end()
 
     def _asked(self, answer: Any) -> Any:
-        """The answer. Raises GuardError as the guard did, _LostError if the worker is gone."""
+        """A remote answer. Raises GuardError as the guard did, _LostError if the worker is gone."""
         import ray
 
         try:
@@ -174,16 +173,16 @@ class RayWorker:
 
         actor, self._actor = self._actor, None
         if actor is not None:
-            with contextlib.suppress(Exception):  # it is gone, or Ray is
+            with contextlib.suppress(Exception):  # it or Ray is gone
                 ray.kill(actor)
 
 
 class _LostError(Exception):
-    """A worker, and whatever it was doing."""
+    """The worker is lost, with its work."""
 
 
 class _There:
-    """Keeps a guard, in a process that Ray started with one GPU."""
+    """The remote side: a guard in a process that Ray started with one GPU."""
 
     def __init__(self, device: str, modules: list[str], patience: float) -> None:
         self._given = device, modules, patience
@@ -191,7 +190,7 @@ class _There:
         self._host = socket.gethostname()
 
     def opened(self) -> tuple[About, Json]:
-        """What the guard found, and digests of what runs here."""
+        """What the guard found, and digests of the code there."""
         import ray
 
         device, modules, patience = self._given

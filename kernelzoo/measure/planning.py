@@ -1,6 +1,6 @@
-"""What a launch table makes of problems: which plans it changes, without compiling a kernel; and lanes bound with one.
+"""The plans that launch tables make of problems, without compiling a kernel, and lanes bound with a table.
 
-Needs the languages, and so runs in the measuring process, or in one that only describes a device.
+It imports languages, so it runs in the measuring process or in one for a simulated device.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ if TYPE_CHECKING:
     from kernelzoo.launch import Launch
 
 Values = Mapping[str, int]
-"""Knobs of a table that are not as shipped."""
+"""Knobs of a table that differ from the shipped ones."""
 
 REFUSED = "refused"
-"""What stands for the plan of a problem that the implementation refuses."""
+"""The plan of a problem that the implementation refuses."""
 
 _LARGEST = 2**26
-"""Elements of a problem: the sets that are rotated, and the gate's copies, are some eight times its bytes."""
+"""Most elements of a problem. Rotated sets and the gate's copies take about eight times its bytes."""
 
 
 @dataclass(frozen=True)
 class Lane(registry.Implementation):
-    """An implementation that is bound with a table of its own, whatever is in force; its name says so."""
+    """An implementation bound with a launch table of its own, which its name mentions."""
 
     table: Any = None
     label: str = ""
@@ -61,15 +61,15 @@ class Lane(registry.Implementation):
 
 
 def lane(name: str, values: Values) -> Lane:
-    """The lane of a name, ``backend/op/variant@label``, with these values. Raises TableError for what isn't allowed."""
+    """The lane named ``backend/op/variant@label`` with these values. Raises TableError for illegal ones."""
     id, _, label = name.partition("@")
     i = registry.implementation(id)
-    registry.language(i.backend)  # which declares its tables
+    registry.language(i.backend)  # it declares its tables
     return Lane(i.backend, i.op, i.variant, i.summary, i.chooses, _made(i, values), label)
 
 
 def declarations(backend: str, op: str) -> dict[str, Any] | None:
-    """What a loaded backend declares for an operation: its knobs, and its variants, ``auto`` first."""
+    """The knobs that a loaded backend declares for an operation, and its variants, ``auto`` first."""
     table = tables.declared(backend, op)
     if table is None:
         return None
@@ -86,10 +86,10 @@ def declarations(backend: str, op: str) -> dict[str, Any] | None:
 
 
 def plans(id: str, problems: Sequence[Problem], values: Sequence[Values], device: torch.device) -> list[list[str]]:
-    """For each problem, the plan that each table makes of it, as a digest: equal digests are equal launches.
+    """For each problem, a digest of the plan by each table. Equal digests are equal launches.
 
-    Nothing is compiled and nothing runs. On the device ``meta`` tensors have no memory. A problem that the device has
-    no room for counts as refused.
+    Nothing is compiled and nothing runs. On the device ``meta`` tensors have no memory. A problem without room on the
+    device counts as refused.
     """
     import torch
 
@@ -134,8 +134,8 @@ def _made(implementation: registry.Implementation, values: Values) -> Any:
 
 
 def pool(op: str, dtypes: Sequence[str], multiprocessors: int) -> list[Problem]:
-    """Problems to tune on: rows from a few to many, some about the number of SMs, of lengths on both sides of powers of
-    two, and other axes than the last."""
+    """Problems to tune on: few to many rows, some near the number of SMs. Lengths are around powers of two, and the
+    axis is not always the last."""
     m = multiprocessors
     rows = sorted({8, 16, 40, m // 2 + 1, m - 1, m, 2 * m + 1, 3 * m, 1000, 4096, 20011, 100003, 499979})
     lengths = (
@@ -163,14 +163,14 @@ def _elements(shape: Sequence[int]) -> int:
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# On a device that is described and not there
+# On a simulated device
 
 
 class Described:
-    """A process in which a backend plans for an architecture's device; a bench that can't measure.
+    """A process in which a backend plans for a simulated device. It can't measure.
 
-    Use it as a context manager. Raises InspectionError if the backend can't be led to such a device or the process
-    dies, BackendUnavailableError if its language can't be imported.
+    Use it as a context manager. Raises InspectionError if the backend can't simulate that device or the process dies,
+    BackendUnavailableError if its language can't be imported.
     """
 
     def __init__(self, backend: str, arch: str) -> None:
@@ -213,12 +213,12 @@ class Described:
         return found
 
     def race(self, id: str, problem: Problem, values: Mapping[str, Values], rounds: int) -> Any:
-        """Raises InspectionError."""
-        raise InspectionError(f"{id} can't be measured on {self._arch}, which is described and not here")
+        """Raises InspectionError, since nothing is measured."""
+        raise InspectionError(f"{id} can't be measured on {self._arch}, a simulated device")
 
     def _ask(self, request: dict[str, Any]) -> Any:
         assert self._process.stdin is not None and self._process.stdout is not None
-        with suppress(OSError):  # a process that is gone answers nothing
+        with suppress(OSError):  # a dead process gives no answer
             self._process.stdin.write(json.dumps(request) + "\n")
             self._process.stdin.flush()
         line = self._process.stdout.readline()
@@ -244,7 +244,7 @@ def _answer(backend: str, request: dict[str, Any]) -> Any:
 def main(backend: str, arch: str) -> None:
     """The process of :class:`Described`: requests and replies are lines of JSON."""
     replies = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what a language prints is no answer
+    os.dup2(2, 1)  # keeps a language's output apart from replies
     with inspect.on_described(backend, ARCHITECTURES[arch]):
         for line in sys.stdin:
             print(json.dumps(_answer(backend, json.loads(line))), file=replies, flush=True)

@@ -1,4 +1,4 @@
-"""The benches' options, as a pytest plugin: a conftest below the root is read too late to add ``--backend``."""
+"""The benchmarks' options as a pytest plugin. A conftest below the root is read too late to add ``--backend``."""
 
 from collections.abc import Iterator
 
@@ -10,7 +10,7 @@ from kernelzoo.measure.drawn import PREFIX
 from kernelzoo.measure.problems import SETS
 
 TABLE = {"columns": ["median", "iqr"], "sort": "median"}
-"""Of pytest-benchmark's table, what fits 80 columns: its options, where none are given."""
+"""Default options of pytest-benchmark for a table of 80 columns."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -48,7 +48,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.hookimpl(tryfirst=True)  # before pytest-benchmark reads its options
 def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("--benchmark-only", default=False):
-        config.option.verbose = config.option.verbose or -1  # the benches print lines of their own
+        config.option.verbose = config.option.verbose or -1  # the benchmarks print their own lines
         for option, usual in TABLE.items():
             if f"--benchmark-{option}" not in " ".join(config.invocation_params.args):
                 setattr(config.option, f"benchmark_{option}", usual)

@@ -1,4 +1,4 @@
-"""What is measured: an operation on a shape and dtype, and the named sets of shapes."""
+"""The problems to measure: an operation on a shape and dtype, and named sets of shapes."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Problem:
-    """One operation on contiguous inputs: over the axis ``dim`` of the first one, if the operation is one by rows."""
+    """One operation on contiguous inputs. By rows, it works along the axis ``dim`` of the first."""
 
     op: str
     shape: tuple[int, ...]
-    """Of the first input."""
+    """Shape of the first input."""
     dtype: str
-    """Of the first input."""
+    """Dtype of the first input."""
     dim: int = -1
     sizes: tuple[tuple[str, int], ...] = ()
-    """Of axes that the first input has not, by name."""
+    """Sizes of axes that the first input does not have, by name."""
     scalars: tuple[tuple[str, Any], ...] = ()
-    """Those that are not at their default, by name."""
+    """Scalars that are not at their default, by name."""
 
     @property
     def operation(self) -> operations.Operation:
@@ -46,13 +46,13 @@ class Problem:
 
     @property
     def axes(self) -> dict[str, int]:
-        """The size of each axis by name, of an operation that is none by rows."""
+        """The size of each named axis, for an operation that is not by rows."""
         named = zip(self.operation.axes[0], self.shape, strict=True)
         return {axis: size for axis, size in named if not axis.isdigit()} | dict(self.sizes)
 
     @property
     def meta(self) -> operations.Arguments:
-        """Its arguments, of tensors without memory."""
+        """The call's arguments, as tensors without memory."""
         found = self.operation.meta(self.shape, self.dtype, self.dim, dict(self.sizes))
         return replace(found, scalars=self.operation.scalars_of(dict(self.scalars)))
 
@@ -62,7 +62,7 @@ class Problem:
         return self.operation.bytes_moved(self.meta)
 
     def inputs(self, generator: torch.Generator) -> tuple[torch.Tensor, ...]:
-        """Fresh random inputs on the generator's device, see :meth:`kernelzoo.operations.Operation.sample`."""
+        """New random inputs on the generator's device; see :meth:`kernelzoo.operations.Operation.sample`."""
         sizes = dict(self.sizes)
         return self.operation.sample(self.shape, self.dtype, self.dim, generator=generator, sizes=sizes)
 
@@ -73,7 +73,7 @@ class Problem:
         return implementation.launch(*inputs, dim=self.dim, out=tuple(outs), **dict(self.scalars))
 
     def arguments(self, inputs: Sequence[torch.Tensor]) -> operations.Arguments:
-        """The arguments of its call on these inputs."""
+        """The arguments of a call on these inputs."""
         return self.operation.arguments(inputs, self.dim, scalars=dict(self.scalars))
 
 
@@ -81,7 +81,7 @@ Shape = tuple[int, ...]
 
 _SWEEP = (*((4096, columns) for columns in range(256, 12673, 128)), (1823, 781), (16, 262144))
 _QUICK = (*((4096, columns) for columns in (256, 512, 1024, 2048, 4096, 8192)), (1823, 781), (16, 262144))
-# Short rows, rows a bit off a power of two, vocabularies (GPT-2, Llama 3, Qwen 2.5 and Gemma), few very long rows.
+# Short rows, rows near a power of two, vocabularies (GPT-2, Llama 3, Qwen 2.5, Gemma), and few very long rows.
 _FULL = (
     (1048576, 64),
     (1000003, 33),
@@ -105,13 +105,13 @@ _FULL = (
     (1, 16777259),
 )
 
-# The map by which the backends are scored: the kinds above, some of the sweep, and odd and prime lengths from the
-# shortest rows to the longest, where vector loads, tilings by powers of two and even splits all come out ragged.
+# The map for scoring backends: the kinds above, some of the sweep, and odd and prime lengths. Odd lengths leave
+# remainders in vector loads, power-of-two tiles and even splits.
 _MAP = (
     *_FULL,
     *((4096, columns) for columns in (256, 768, 1024, 2048, 4096, 6144, 12672)),
     (1823, 781),
-    # A batch's rows: about as many as there are multiprocessors, and too short for several of them.
+    # A batch's rows: about as many as SMs, and too short to split.
     *((128, 8192), (264, 12288), (67, 16381), (397, 5003)),
     (64, 4194304),
     *((499979, 61), (100003, 127), (20011, 509), (9973, 1021), (4099, 2053), (1009, 9973)),
@@ -129,9 +129,9 @@ def _last(shapes: Iterable[Shape]) -> tuple[tuple[Shape, int], ...]:
 
 
 SETS: dict[str, Callable[[str], tuple[tuple[Shape, int], ...]]] = {
-    # On a laptop in under two minutes: float32 everywhere, the other dtypes on three shapes that differ in kind.
+    # Under two minutes on a laptop: float32 everywhere, other dtypes on three different shapes.
     "quick": lambda dtype: _last(_QUICK if dtype == "float32" else ((4096, 1024), (1823, 781), (16, 262144))),
-    # The field's standard figure: bytes per second against columns, and two shapes with a history.
+    # Bandwidth against columns, the usual figure, and two well-known shapes.
     "sweep": lambda dtype: _last(_SWEEP),
     "full": lambda dtype: _last(_FULL),
     "map": lambda dtype: _last(_MAP),
@@ -140,7 +140,7 @@ SETS: dict[str, Callable[[str], tuple[tuple[Shape, int], ...]]] = {
 
 
 def label(shape_set: str, seed: int) -> str:
-    """How results name a set: a sample with its seed."""
+    """The name of a set in results. A sample has its seed."""
     return f"{shape_set}, seed {seed}" if count_of(shape_set) else shape_set
 
 
@@ -150,9 +150,9 @@ def problems(
     dtypes: tuple[str, ...] = ("float32", "bfloat16"),
     seed: int = 0,
 ) -> tuple[Problem, ...]:
-    """The problems of a named set, or so many of each operation as ``random:COUNT`` says, drawn by the seed.
+    """The problems of a named set, or of ``random:COUNT`` for each operation.
 
-    Raises UnknownNameError for a set, an operation or a dtype that isn't known.
+    Raises UnknownNameError for an unknown set, operation or dtype.
     """
     dtypes, count = tuple(map(operations.full_dtype, dtypes)), count_of(shape_set)
     if shape_set not in SETS and not count:

@@ -1,8 +1,8 @@
-"""What a kernel must leave alone in its process: compared after it was bound and after each of its turns.
+"""Process state that a kernel must not change, compared after binding and after each turn.
 
-Threads and processes: a language may start native threads for itself (OpenMP's, Numba's and torch's pools), which
-nothing tells apart from a kernel's own, so they are not counted; the thread counts are compared instead. A thread that
-runs Python, or a child process, is the kernel's, unless it is of torch's compiler (``_threads``, ``_children``).
+A language may start native threads (OpenMP's, Numba's and torch's pools). Nothing tells them from a kernel's, so only
+their counts are compared. A thread that runs Python, or a child process, belongs to the kernel. The exception is
+torch's compiler (``_threads``, ``_children``).
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ from kernelzoo.measure import trusted
 KIND = "changes the process"
 
 _ENDING = 0.2
-"""Seconds that a thread or a child may take to end."""
+"""Seconds that a thread or a child process may take to end."""
 
 
 @dataclass(frozen=True)
 class Piece:
-    """One thing that is compared, by its name in a message."""
+    """One piece of state, by its name in a message."""
 
     name: str
     read: Callable[[], Any]
     undo: Callable[[Any], object] | None = None
-    """Make it again what it was; None where nothing can."""
+    """Restores the old value; None where nothing can."""
     left: bool = False
-    """Whether it is a tuple of things, of which a kernel leaves new ones behind."""
+    """Whether it is a tuple to which a kernel adds."""
     config: bool = True
-    """Whether a file of kernels may change it for all when it is loaded."""
+    """Whether a file of kernels may change it on loading."""
 
 
 def _cut(length: Callable[[], int], pop: Callable[[], object], before: tuple[object, ...]) -> None:
@@ -52,18 +52,18 @@ def _cut(length: Callable[[], int], pop: Callable[[], object], before: tuple[obj
 
 
 def _cut_modes(length: Callable[[], int], modes: Any, before: tuple[object, ...]) -> None:
-    """A mode that is popped says nothing, and calls would go on as if it were there."""
+    """Pop new modes, and clear torch's flag, which a pop leaves set."""
     _cut(length, modes._pop_mode, before)
     modes._is_in_torch_dispatch_mode = length() > 0
 
 
 def _pieces() -> list[Piece]:
-    """Modes and hooks come first, since the others are read through what they may answer for."""
+    """All pieces of state. Modes and hooks come first, since they may affect reading the others."""
     import torch
     from torch import overrides
     from torch.utils import _python_dispatch as dispatch
 
-    c: Any = torch._C  # torch does not type what is below
+    c: Any = torch._C  # torch has no types for these
     t: Any = torch
     functions: Any = overrides
     modes: Any = dispatch
@@ -127,7 +127,7 @@ def _pieces() -> list[Piece]:
 
 
 class Watch:
-    """The state of this process, and :mod:`kernelzoo.measure.trusted`'s, as they are now.
+    """A snapshot of this process and of :mod:`kernelzoo.measure.trusted`.
 
     >>> import torch
     >>> watch = Watch()
@@ -138,7 +138,7 @@ class Watch:
 
     def __init__(self) -> None:
         with contextlib.suppress(ImportError):
-            # Compilers show bars of progress, and their monitor would be a thread that a kernel leaves.
+            # Compilers show progress bars, whose monitor thread would be blamed on a kernel.
             import tqdm
 
             tqdm.tqdm.monitor_interval = 0
@@ -147,18 +147,18 @@ class Watch:
         self._before = [(piece, piece.read()) for piece in _pieces()]
 
     def changes(self, *, config: bool = True) -> list[str]:
-        """What was changed, in words; it is undone, where that is possible. Without ``config``, settings that are a
-        user's to choose do not count."""
+        """Descriptions of what changed, undone where possible. Without ``config``, settings that a user may choose do
+        not count."""
         undone, lasting = self._changes(config)
         return lasting + undone
 
     def _changes(self, config: bool) -> tuple[list[str], list[str]]:
-        """What is undone now, and what can't be."""
+        """Changes that were undone, and changes that can't be."""
         undone, lasting = list[str](), list[str]()
         if new := _tasks() - self._tasks:
             self._tasks |= new
             _begun(new)
-        if replaced := self._trusted.replaced():  # first: what follows relies on them
+        if replaced := self._trusted.replaced():  # first, since the rest relies on them
             undone.append(f"replaced {trusted.told(replaced)}")
         for piece, before in self._before:
             now = piece.read()
@@ -169,15 +169,15 @@ class Watch:
             if piece.left and piece.undo is None and not (now := _waited(piece, before)):
                 continue
             words = _words(piece, before, now)
-            with contextlib.suppress(Exception):  # what can't be undone differs still
+            with contextlib.suppress(Exception):  # if it can't be undone, it still differs
                 if piece.undo is not None:
                     piece.undo(before)
             (undone if piece.undo is not None and piece.read() == before else lasting).append(words)
         return undone, lasting
 
     def check(self, id: str) -> None:
-        """Raises ContractError, which names what an implementation changed, if all of it could be undone; else
-        DeviceLostError, since nothing can be measured in this process any more."""
+        """Raise ContractError for changes that were all undone, else DeviceLostError. After a lasting change this
+        process can't measure."""
         undone, lasting = self._changes(True)
         words = "; ".join(lasting + undone)
         if lasting:
@@ -187,7 +187,7 @@ class Watch:
 
     @contextmanager
     def left_alone(self, id: str) -> Iterator[None]:
-        """Check after what is done within, whether it raises or not: a change explains what else went wrong."""
+        """A context that is checked at its end, even after an error: a change may explain it."""
         try:
             yield
         finally:
@@ -212,7 +212,7 @@ def _name(value: Any) -> str:
 
 
 def _waited(piece: Piece, before: tuple[object, ...]) -> tuple[object, ...]:
-    """Those that don't end by themselves, given a moment."""
+    """What is left of the new entries after some time to end."""
     until = time.monotonic() + _ENDING
     while set(now := piece.read()) - set(before):
         if time.monotonic() > until:
@@ -222,7 +222,7 @@ def _waited(piece: Piece, before: tuple[object, ...]) -> tuple[object, ...]:
 
 
 def _monitoring() -> tuple[object, ...]:
-    monitoring: Any = getattr(sys, "monitoring", None)  # of Python 3.12 and later
+    monitoring: Any = getattr(sys, "monitoring", None)  # Python 3.12 and later
     if monitoring is None:
         return ()
     tools = [(monitoring.get_tool(n), n) for n in range(6)]
@@ -230,8 +230,8 @@ def _monitoring() -> tuple[object, ...]:
 
 
 def _overrides(library: Any) -> tuple[str, ...]:
-    """Kernels that Python registered for operators of torch on the devices that are measured. torch's compiler
-    registers others."""
+    """Kernels that Python registered for torch's operators on the measured devices. torch's compiler registers
+    others."""
     impls: set[str] = getattr(library, "_impls", set())
     return tuple(sorted(name for name in impls if name.startswith("aten/") and name.endswith(("/CPU", "/CUDA"))))
 
@@ -241,7 +241,7 @@ def _keys(c: Any) -> tuple[int, int]:
 
 
 def _numba_threads() -> int | None:
-    """None as long as Numba has the number that it starts with; to ask earlier would start its threads."""
+    """Numba's thread count; None while it is the default. Asking earlier would start the threads."""
     parallel: Any = sys.modules.get("numba.np.ufunc.parallel")
     if parallel is None or not parallel._is_initialized:
         return None
@@ -258,7 +258,7 @@ _SMALLEST, _TINY = sys.float_info.min, 2.0**-60
 
 
 def _arithmetic() -> str:
-    """How this thread computes, found by computing; nothing else tells on every architecture."""
+    """The rounding and subnormal mode of this thread, by a computation. No other way works on every architecture."""
     flushes = _SMALLEST * 0.5 == 0
     rounds = 1.0 + _TINY != 1.0 or -1.0 - _TINY != -1.0 or 1.0 - _TINY != 1.0
     return "other than IEEE 754's" if flushes or rounds else "IEEE 754's"
@@ -300,7 +300,7 @@ def _stop_timers(before: tuple[bool, ...]) -> None:
 
 
 _COMPILERS = ("TORCHINDUCTOR_", "_TORCHINDUCTOR_", "TRITON_", "KMP_")
-"""Variables of the environment that languages set for their compilers and threads."""
+"""Environment variables that languages set for their compilers and threads."""
 
 
 def _environment() -> dict[str, str]:
@@ -320,27 +320,26 @@ def _tasks() -> set[str]:
 
 
 def _begun(tasks: set[str]) -> None:
-    """Wait until these threads wait for something themselves, or for a moment: Python does not know of a thread of its
-    own before that has run, and whoever ran next would be blamed for it."""
+    """Wait until these threads block, or for a short time. Python lists a thread only after it has run, so the next
+    implementation would be blamed."""
     until = time.monotonic() + _ENDING
     while tasks and time.monotonic() < until:
-        time.sleep(0.002)  # leaves them the interpreter
+        time.sleep(0.002)  # releases the interpreter
         tasks = {task for task in tasks if _state(f"self/task/{task}") == "R"}
 
 
 def _state(task: str) -> str:
-    """A letter of proc(5), as R of one that runs and Z of one that has ended; nothing of one that is gone."""
+    """The state letter of proc(5), such as R (running) and Z (ended); "" for a thread that is gone."""
     with contextlib.suppress(OSError):
         return Path(f"/proc/{task}/stat").read_text().rpartition(")")[2].split()[0]
     return ""
 
 
 def _threads() -> tuple[str, ...]:
-    """The threads that run Python, but for those of torch's compiler: a pool that waits for work, and the reader of its
-    processes' answers."""
+    """Threads that run Python, except torch's compiler: its idle pool, and the reader of its processes' answers."""
     pool: Any = getattr(sys.modules.get("torch._inductor.async_compile"), "AsyncCompile", None)
     begun = pool is not None and pool.pool.cache_info().currsize
-    own = {t.ident for t in tuple(pool.pool()._threads)} if begun else set()  # a copy: the pool may grow meanwhile
+    own = {t.ident for t in tuple(pool.pool()._threads)} if begun else set()  # a copy, since the pool may grow
     names = {thread.ident: thread.name for thread in threading.enumerate()}
     return tuple(
         f"{names.get(ident, 'without a name')} ({ident})"
@@ -357,7 +356,7 @@ def _stack(frame: FrameType | None) -> Iterator[FrameType]:
 
 
 def _children() -> tuple[str, ...]:
-    """The child processes that have not ended, but for those in which torch's compiler compiles."""
+    """Child processes that run, except those of torch's compiler."""
     found = []
     for task in os.listdir("/proc/self/task"):
         with contextlib.suppress(OSError):

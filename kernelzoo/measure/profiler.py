@@ -1,7 +1,7 @@
-"""A second clock to hold the first against: the device's own timestamps of each kernel, as CUPTI records them.
+"""A second clock to check the first: the device's timestamps of each kernel, recorded by CUPTI.
 
-It shares nothing with :class:`kernelzoo.measure.clocks.DeviceClock` but the launches: no CUDA graph, no events, and no
-division of one time by the number of launches. A kernel that a graph did not capture, say, shows here.
+It shares only the launches with :class:`kernelzoo.measure.clocks.DeviceClock`: no graph, no events, no division by the
+number of launches. So it shows a kernel that a graph did not capture.
 """
 
 from __future__ import annotations
@@ -19,42 +19,39 @@ if TYPE_CHECKING:
     from kernelzoo.launch import Launch
 
 APART, ABOVE = 0.03, 10e-6
-"""Two clocks that differ by more than this share disagree, on what takes longer than so many seconds."""
+"""Two clocks disagree if they differ by more than this share, on times above so many seconds."""
 
 BETWEEN = 1e-6
-"""Seconds from one kernel to the next that the device clock counts and CUPTI's busy time leaves out: 0.3 to 0.8 us were
-seen on an H200 for launches of one kernel, 1.4 for two."""
+"""Seconds between kernels that only the device clock counts. On an H200: 0.3 to 0.8 us for launches of one kernel, 1.4
+for two."""
 
-_LAUNCHES = 512  # in one run, at most: a stream queues 1024 kernels, and then makes the host wait
-_CYCLES = 2e9  # of the device's clock in a second, at most: what it spins must not end too soon
-_LONGEST = 0.2  # seconds to spin, at most
+_LAUNCHES = 512  # most launches in a run: a stream queues 1024 kernels, and then blocks the host
+_CYCLES = 2e9  # most clock cycles per second, so that the spinning does not end too soon
+_LONGEST = 0.2  # most seconds to spin
 
 
 def kernel_seconds(launches: Sequence[Launch], device: torch.device, *, repeats: int = 5) -> float | None:
-    """Seconds of device activity in one launch, as CUPTI tells it through torch.profiler; None where it does not.
+    """Seconds of device activity in one launch, by CUPTI through torch.profiler; None where unknown.
 
-    launches: one for each of the rotated sets, so that the data is as cold as for the device clock. They run
-    ``repeats`` times through, each time queued up behind a spinning kernel, so that they run back to back however slow
-    the host is under the profiler.
+    launches: one for each rotated set, so that the data is as cold as for the device clock. They run ``repeats`` times,
+    each time queued behind a spinning kernel. So they run back to back even if the profiler slows the host.
 
-    What is added up are the kernels, fills and copies of the launches, where two overlap once; the result is the
-    median over the runs. What lies between two kernels is left out, since in a stream that CUPTI watches it is not what
-    it is between two nodes of a graph. So the device clock should tell this time and, for each kernel, what the device
-    takes from one node to the next: little beside the kernels that :func:`disagree` judges.
+    Kernels, fills and copies are added up, and overlaps count once. The result is the median over the runs. Gaps
+    between kernels are left out, since CUPTI changes them. So the device clock shows this time plus the gap of each
+    kernel. That is little beside the kernels that :func:`disagree` judges.
 
-    None without a GPU, without CUPTI, while another profiler has it, and where too few runs were recorded whole: CUPTI
-    loses the first kernels of a session at times. CUPTI may stay in the process, and slow its later launches: time
-    nothing there afterwards.
+    None without a GPU, without CUPTI, beside another profiler, or with too few complete runs: CUPTI may lose the first
+    kernels of a session. CUPTI may slow later launches, so time nothing in this process afterwards.
     """
     import torch
 
     from kernelzoo.torch_private import spin
 
-    tools: Any = torch.profiler  # torch does not type it
+    tools: Any = torch.profiler  # torch has no types for it
     if device.type != "cuda" or tools.ProfilerActivity.CUDA not in tools.supported_activities():
         return None
     count = min(len(launches), _LAUNCHES)
-    rotated = itertools.cycle(launches)  # a run begins where the last one ended, or some sets would be met too often
+    rotated = itertools.cycle(launches)  # a run begins where the last one ended, so that all sets are used alike
     with torch.cuda.device(device):
         index = torch.cuda.current_device()
         torch.cuda.synchronize()
@@ -66,10 +63,10 @@ def kernel_seconds(launches: Sequence[Launch], device: torch.device, *, repeats:
         session = tools.profile(activities=[tools.ProfilerActivity.CUDA], acc_events=True)
         try:
             session.start()
-        except RuntimeError:  # another profiler is at work
+        except RuntimeError:  # another profiler is active
             return None
         try:
-            for _ in range(repeats + 1):  # one more, for those that CUPTI loses
+            for _ in range(repeats + 1):  # one more for kernels that CUPTI loses
                 spin(int(_CYCLES * min(_LONGEST, 4 * submit + 1e-3)))
                 for launch in itertools.islice(rotated, count):
                     launch()
@@ -80,9 +77,9 @@ def kernel_seconds(launches: Sequence[Launch], device: torch.device, *, repeats:
 
 
 def disagree(device_seconds: float, cupti_seconds: float) -> bool:
-    """Whether the two clocks tell times that differ by more than 3 %, on a kernel above 10 us.
+    """Whether two clocks differ by more than 3 % on a kernel above 10 us.
 
-    The device clock may tell a microsecond more, which lies between two kernels and is no part of CUPTI's.
+    The device clock may show a microsecond more, the gap between kernels.
     """
     more = device_seconds - cupti_seconds
     apart = -more if more < 0 else max(0.0, more - BETWEEN)
@@ -91,25 +88,25 @@ def disagree(device_seconds: float, cupti_seconds: float) -> bool:
 
 @dataclass(frozen=True, order=True)
 class Activity:
-    """What the device did from one time to another, in microseconds."""
+    """One activity of the device: start and end in microseconds."""
 
     start: float
     end: float
     spins: bool = False
-    """Whether it is the spinning kernel, with which a run begins."""
+    """Whether it is the spinning kernel that begins a run."""
 
 
 def per_launch(activities: Iterable[Activity], launches: int, repeats: int) -> float | None:
-    """Seconds of activity in one launch: the median over the runs that were recorded whole.
+    """Seconds of activity in one launch: the median over complete runs.
 
-    Each run begins with a spinning kernel and is of so many launches. None if fewer than half of the ``repeats`` runs
-    are whole: all those count as whole that hold as many activities as the fullest, and one for each launch at least.
+    Each run begins with a spinning kernel. None if fewer than half of the ``repeats`` runs are complete. Complete runs
+    have as many activities as the largest, and at least one for each launch.
     """
     runs: list[list[Activity]] = []
     for activity in sorted(activities):
         if activity.spins:
             runs.append([])
-        elif runs:  # what comes before the first spinning kernel is the rest of a run whose beginning is lost
+        elif runs:  # activities before the first spinning kernel belong to an incomplete run
             runs[-1].append(activity)
     fullest = max(map(len, runs), default=0)
     whole = [run for run in runs if len(run) == fullest]
@@ -119,7 +116,7 @@ def per_launch(activities: Iterable[Activity], launches: int, repeats: int) -> f
 
 
 def _busy(run: Sequence[Activity]) -> float:
-    """Microseconds in which something ran; activities come sorted by their start."""
+    """Microseconds with any activity; activities are sorted by their start."""
     busy, until = 0.0, float("-inf")
     for activity in run:
         busy += max(0.0, activity.end - max(activity.start, until))
@@ -128,7 +125,7 @@ def _busy(run: Sequence[Activity]) -> float:
 
 
 def _activities(events: Iterable[Any], index: int) -> Iterator[Activity]:
-    """Of torch.profiler's events, the device's own: kernels, fills and copies on the device of that index.
+    """The kernels, fills and copies of torch.profiler's events on the device of that index.
 
     A kernel of no duration is one whose times CUPTI lost.
     """

@@ -1,4 +1,4 @@
-"""The race: several implementations of one problem, checked, then timed in interleaved rounds on the same inputs."""
+"""The race: implementations of one problem, checked, then timed in interleaved rounds on the same inputs."""
 
 from __future__ import annotations
 
@@ -33,20 +33,20 @@ if TYPE_CHECKING:
     import torch
 
 Timed = Literal["device", "call"]
-"""What is timed: bound launches, or whole calls (see :mod:`kernelzoo.measure.calls`)."""
+"""What to time: bound launches, or whole calls (see :mod:`kernelzoo.measure.calls`)."""
 Stage = Literal["check", "time", "energy", "cross-check"]
-"""What is done now: the gate, the samples, the energy, or the second clock."""
+"""The current step: the gate, the samples, the energy, or the second clock."""
 
 Turned = Callable[[str, float | None, int], None]
-"""Told of each turn, before and after: whose it is, the sample (before: None), and of how many launches it is."""
+"""Called before and after each turn with the id, the sample (None before), and its number of launches."""
 
 BEYOND = 1.05
-"""A cold result this many times faster than the device's own limit is an error of the measurement."""
+"""A cold result above the device's limit by this factor is a measurement error."""
 
 _STRAY = 2.0
-"""Seconds to wait for a thread that a turn started, so that it disturbs no other."""
+"""Seconds to wait for a thread that a turn started, so that it disturbs no other turn."""
 
-_AS_TIMED = "right when checked alone, wrong as it was timed: "
+_AS_TIMED = "right when checked alone, wrong when timed: "
 
 
 def race(
@@ -64,32 +64,32 @@ def race(
     progress: Callable[[Stage, str], None] = lambda stage, id: None,
     turned: Turned = lambda id, sample, launches: None,
 ) -> dict[str, Measurement]:
-    """Measure implementations of one problem on one device; the result has every id, in the order given.
+    """Measure implementations of one problem on one device; returns every id in the given order.
 
-    The inputs are new random data. Cold: several sets of inputs, so that no launch finds its data in the cache. Hot:
-    one set, launched repeatedly. Each implementation is bound to each set and goes through the gate (see
-    :class:`kernelzoo.measure.gate.Gate`). Those that pass are timed in interleaved rounds: each gives one sample a
-    round, in an order that is shuffled each time. Before a sample, the sets that it launches on are stirred, and after
-    it they are checked (see :mod:`kernelzoo.measure.input_mutation`): who is wrong has no result, the others go on. A
-    round in which the device was disturbed (see :mod:`kernelzoo.measure.condition`) is measured again, for at most
-    ``rounds`` rounds. At the end, what was timed (a CUDA graph, for example) is checked on fresh data. If the operation
-    writes as much as it reads, a plain copy of the same data is timed in the same rounds. ``until_clear``: as long as
-    some verdict against the first implementation is UNCLEAR, and nothing stayed disturbed, the rounds are doubled, at
-    most to four times as many. ``timed``: whole calls pass the gate as the launches do; they have no limit.
+    The inputs are new random data. Cold: several sets in rotation, so that no launch finds its data in the cache. Hot:
+    one set, launched repeatedly. Each implementation is bound to each set and passes
+    :class:`kernelzoo.measure.gate.Gate`. Then all are timed in interleaved rounds: one sample each, in shuffled order.
+    Inputs change before a sample, and results are checked after it; see :mod:`kernelzoo.measure.input_mutation`. A
+    wrong implementation loses its result.
 
-    With ``ceilings``, a cold result that is more than 5 % faster than its limit counts as wrong. An id in ``waive`` may
-    be wrong on special values (NaN, infinities, a dtype's largest): if it is right on all others, it is timed, and its
-    result says that it breaks the contract. ``progress`` is called before each step, and ``turned`` right before each
-    turn and after it, with the sample and the number of launches that it is of. What changes the process (see
-    :mod:`kernelzoo.measure.process_state`) is wrong. A cold result on the host that is faster than memory is, too.
+    A round with a disturbed device is repeated, for at most ``rounds`` rounds; see :mod:`kernelzoo.measure.condition`.
+    At the end, the timed object (for example a CUDA graph) is checked on fresh data. If the operation writes as much as
+    it reads, a copy is timed in the same rounds. ``until_clear``: double the rounds, up to fourfold, while a verdict
+    against the first implementation is UNCLEAR. It stops if the device stays disturbed. ``timed``: whole calls pass the
+    same gate, and have no limit.
 
-    Raises DeviceLostError if an implementation broke the device for this process, or left behind what can't be undone;
-    EnergyError if the device has no counter of it.
+    With ``ceilings``, a cold result more than 5 % faster than its limit is wrong. So is a cold host result faster than
+    memory, and a change of the process; see :mod:`kernelzoo.measure.process_state`. An id in ``waive`` may be wrong on
+    special values (NaN, infinities, a dtype's largest). It is timed, and its result says that it breaks the contract.
+    ``progress`` is called before each step. ``turned`` is called before and after each turn.
+
+    Raises DeviceLostError if an implementation broke the device for this process, or made a lasting change. Raises
+    EnergyError if the device has no energy counter.
     """
     import torch
 
     clock, watched = clock_for(device), device
-    if timed == "call":  # it is the host that is timed, and may be disturbed
+    if timed == "call":  # the host is timed, and may be disturbed
         clock, watched, ceilings = CallClock(clock, device, problem.op), torch.device("cpu"), None
     meter = energies.meter(device) if energy else None
     detail = f"{clock.detail}, {_CACHES[cache][device.type == 'cuda']}"
@@ -99,7 +99,7 @@ def race(
         try:
             sets = rotated(problem, device, clock, cache)
             gate = Gate(problem, sets)
-        except (RuntimeError, MemoryError) as error:  # for the host's memory, torch raises a plain RuntimeError
+        except (RuntimeError, MemoryError) as error:  # torch raises a plain RuntimeError for host memory
             if not (isinstance(error, torch.OutOfMemoryError | MemoryError) or "can't allocate memory" in str(error)):
                 raise
             if type(error) is RuntimeError:
@@ -121,7 +121,7 @@ def race(
             progress("energy" if meter else "check", id)
             with _its_own_row(measurement, device, state, _AS_TIMED):
                 if meter and sampler.queue is not None:
-                    gate.stirring.hold()  # what its probe wrote in its last turn may be stale since
+                    gate.stirring.hold()  # what its probe wrote last may be stale
                     work = energies.Replays(sampler.queue, measurement.median * sampler.launches, device)
                     measurement.energy = energies.of(work, sampler.launches, meter)
                     progress("check", id)
@@ -131,7 +131,7 @@ def race(
                 if (measurement.of_limit or 0) > BEYOND:
                     measurement.wrong = (
                         f"{measurement.median * 1e6:.2f} us is {measurement.of_limit:.2f} times faster than this device"
-                        f" can move the bytes ({measurement.limit * 1e6:.2f} us): an error, and no result"
+                        f" can move the bytes ({measurement.limit * 1e6:.2f} us): a measurement error"
                     )
                     measurement.samples.clear()
             elif measurement.samples and cache == "cold" and device.type == "cpu":
@@ -149,10 +149,10 @@ def cross_check(
     *,
     progress: Callable[[Stage, str], None] = lambda stage, id: None,
 ) -> dict[str, float]:
-    """Seconds per launch by a second clock, the profiler's (see :mod:`kernelzoo.measure.profiler`), by id.
+    """Seconds per launch by the profiler's clock, by id; see :mod:`kernelzoo.measure.profiler`.
 
-    On new cold data, for implementations that have been through a race; without those that the profiler can't time. To
-    be called in a process that times nothing afterwards: the profiler stays loaded, and slows it down.
+    It uses new cold data, for implementations that have passed a race. Those that the profiler can't time are left out.
+    The process must time nothing afterwards: the profiler slows it down.
     """
     import torch
 
@@ -178,7 +178,7 @@ _CACHES = {
 
 @contextmanager
 def _its_own_row(measurement: Measurement, device: torch.device, state: Watch, when: str = "") -> Iterator[None]:
-    """What one implementation raises, or changes of this process, costs its own row, and leaves that without samples.
+    """A context in which an implementation's error or change of the process costs only its own row.
 
     Raises DeviceLostError for what can't be undone.
     """
@@ -188,13 +188,13 @@ def _its_own_row(measurement: Measurement, device: torch.device, state: Watch, w
         with state.left_alone(measurement.implementation.id):
             try:
                 yield
-            except DeviceLostError as raised:  # by the implementation: an error like any other
+            except DeviceLostError as raised:  # raised by the implementation, like any other error
                 raise RuntimeError(str(raised)) from raised
         return
     except DeviceLostError:
         raise
     except KernelZooError as refusal:
-        if when:  # it took the problem, and is in hand
+        if when:  # it accepted the problem, and is now running
             measurement.failed = f"raised {type(refusal).__name__}: {refusal}"
         else:
             measurement.refused = str(refusal)
@@ -215,7 +215,7 @@ def _admit(measurement: Measurement, gate: Gate, clock: Clock, *, waived: bool) 
     """Pass one implementation through the gate, warm it up and capture it. Raises AssertionError if it is wrong."""
     backend = backends.get(measurement.implementation.backend)
     if backend.emulator:
-        raise KernelZooError(f"{backend.emulator} is running, whose time says nothing about a device's")
+        raise KernelZooError(f"{backend.emulator} runs here, and its times mean nothing")
     try:
         admitted = gate.admit(measurement.implementation)
     except AssertionError as error:
@@ -233,9 +233,9 @@ def _admit(measurement: Measurement, gate: Gate, clock: Clock, *, waived: bool) 
 
 
 def form_of(implementation: registry.Implementation, args: Arguments, outs: Sequence[torch.Tensor]) -> str:
-    """The id of the form that an implementation would launch for arguments that it takes; nothing is launched.
+    """The id of the form that an implementation would launch; nothing is launched.
 
-    If it takes several launches, the form of the first.
+    With several launches, it is the form of the first.
     """
     forms = list[str]()
 
@@ -249,11 +249,11 @@ def form_of(implementation: registry.Implementation, args: Arguments, outs: Sequ
 
 @dataclass
 class _Race:
-    """What turns need."""
+    """The state of a race."""
 
     results: dict[str, Measurement]
     lanes: dict[str, Sampler]
-    """Of those that are right so far."""
+    """The lanes that are right so far."""
     gate: Gate
     clock: Clock
     device: torch.device
@@ -263,8 +263,8 @@ class _Race:
     turned: Turned
 
     def round(self) -> dict[str, float]:
-        """One turn of each lane, in random order; before each the sets are stirred, and after it that is checked.
-        Those that are found wrong, or raise, are out of the race."""
+        """Run one turn of each lane in random order, with changed inputs, and check it. A lane that is wrong or raises
+        leaves the race."""
         sampled = {}
         for id in random.sample(list(self.lanes), len(self.lanes)):
             self.progress("time", id)
@@ -281,7 +281,7 @@ class _Race:
                 for stray in set(threading.enumerate()) - threads:
                     stray.join(_STRAY)
             result = self.results[id]
-            if id not in sampled or result.refused or result.wrong or result.failed:  # after its turn, too
+            if id not in sampled or result.refused or result.wrong or result.failed:  # found after its turn
                 sampled.pop(id, None)
                 del self.lanes[id]
                 self.gate.stirring.restore()
@@ -295,7 +295,7 @@ class _Race:
 
 
 def _rounds(race: _Race, copy: Sampler | None, rounds: int, until_clear: bool) -> None:
-    """Time the lanes in interleaved rounds, until there are enough samples; each round gives one of every lane."""
+    """Time the lanes in interleaved rounds until there are enough samples, one of every lane in each round."""
     from kernelzoo.measure.statistics import LONGEST, settled  # imports numpy, which a report does without
 
     results, lanes = race.results, race.lanes
@@ -303,7 +303,7 @@ def _rounds(race: _Race, copy: Sampler | None, rounds: int, until_clear: bool) -
     copied: list[float] = []
     watcher = watch(race.watched)
     start = watcher.read() if watcher else None
-    race.round()  # a warm-up, not counted: it brings the device to its working clock
+    race.round()  # an uncounted warm-up, which raises the clock
     repeated = disturbed = 0
     for _ in range((1 + longest) * rounds):
         before = watcher.read() if watcher else None

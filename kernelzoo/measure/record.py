@@ -1,6 +1,6 @@
-"""Results on disk, in the JSON layout of pytest-benchmark, whether pytest or the command line measured them.
+"""Results on disk, in the JSON layout of pytest-benchmark.
 
-``pytest-benchmark compare`` reads what the command line wrote, and the report reads both.
+``pytest-benchmark compare`` reads them too. They may come from pytest or from the command line.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ Json = dict[str, Any]
 
 
 class RecordError(KernelZooError, ValueError):
-    """A results file can't be written, or can't be continued: it is of another kind, device, version or setting."""
+    """A results file can't be written or continued: its kind, device, version or setting differs."""
 
 
 def extra_info(measured: Measurement, device: str, ceilings: Ceilings | None, shape_set: str) -> Json:
-    """The facts of a result beside its samples; the report reads nothing else."""
+    """The facts of a result beside its samples; the report reads only these."""
     problem, implementation = measured.problem, measured.implementation
     return {
         "id": implementation.id,
@@ -91,7 +91,7 @@ def _energy(measured: Energy | None) -> Json | None:
 
 
 def table_of(implementation: Implementation, device: str) -> str | None:
-    """The name of the launch table that an implementation was bound with on a device; None if it has none."""
+    """The name of the launch table that an implementation uses on a device; None if it has none."""
     return tables.label(implementation.backend, implementation.op, _index(device))
 
 
@@ -100,7 +100,7 @@ def _index(device: str) -> int:
 
 
 def entry(measured: Measurement, device: str, ceilings: Ceilings | None, shape_set: str) -> Json:
-    """One of a results file's ``benchmarks``, as pytest-benchmark itself would have written it."""
+    """One of a results file's ``benchmarks``, as pytest-benchmark writes it."""
     data = measured.samples
     middle, quartiles = statistics.median(data), _quartiles(data)
     spread = statistics.stdev(data) if len(data) > 1 else 0.0
@@ -145,14 +145,14 @@ def cross_checked(entry: Json, seconds: float) -> None:
 
 
 def described(problem: Problem) -> Json:
-    """The facts of a problem, the operation aside; sizes of further axes and scalars where it has any."""
+    """A problem as JSON without its operation, with sizes of other axes and scalars if it has any."""
     found: Json = {"shape": list(problem.shape), "dim": problem.dim, "dtype": problem.dtype}
     found |= {} if problem.operation.by_rows else {"axes": problem.axes}
     return found | ({"scalars": dict(problem.scalars)} if problem.scalars else {})
 
 
 def failure(problem: Problem, id: str, outcome: str, reason: str) -> Json:
-    """Why an implementation has no result on a problem: ``refused``, ``wrong`` or ``failed``, in words."""
+    """Why an implementation has no result on a problem: ``refused``, ``wrong`` or ``failed``, and the reason."""
     return {"id": id, "op": problem.op, **described(problem), "outcome": outcome, "reason": reason}
 
 
@@ -165,7 +165,7 @@ def failure_of(measured: Measurement) -> Json | None:
 
 
 def machine(device: str) -> Json:
-    """This machine, as the head of a results file describes it."""
+    """This machine, for the head of a results file."""
     return {
         "machine": platform.machine(),
         "system": platform.system(),
@@ -178,7 +178,8 @@ def machine(device: str) -> Json:
 
 
 def source(modules: Sequence[Path]) -> Json:
-    """Digests of kernelzoo's own files, and of the ``modules`` by name; of one in a package, of all files there."""
+    """Digests of kernelzoo's files, and of each of the ``modules``. A module in a package counts with all files
+    there."""
     by_name = {m.name: _digest([file for one in modules if one.name == m.name for file in _run(one)]) for m in modules}
     return {"sha256": _sources(), "modules": by_name}
 
@@ -190,8 +191,8 @@ def _run(module: Path) -> list[Path]:
 
 
 class Record:
-    """A results file that grows problem by problem. Each time the whole file is written beside the old one, and then
-    replaces it: however a run ends, the file is complete and holds all that was measured until then."""
+    """A results file that grows problem by problem. Each write replaces the whole file at once, so it is always
+    complete."""
 
     def __init__(
         self,
@@ -204,12 +205,12 @@ class Record:
         modules: Sequence[Path] = (),
         shard: Json | None = None,
     ) -> None:
-        """``device``: as :func:`kernelzoo.measure.device_name` gives it. ``shard``: the facts of a
-        :class:`kernelzoo.measure.shards.Shard`, if the file is to hold one.
+        """``device``: as from :func:`kernelzoo.measure.device_name`. ``shard``: facts of a
+        :class:`kernelzoo.measure.shards.Shard`, if any.
 
-        With ``resume``, the results in the file are kept, if it exists. Raises RecordError if it is no results file of
-        kernelzoo, or was measured on another device, by another kernelzoo (its files are compared), with other contents
-        of the ``modules``, or with other ``versions`` or ``rounds``, if these are given, or if it holds another shard.
+        With ``resume``, an existing file is continued. Raises RecordError if it is no results file, or holds another
+        shard. The device, kernelzoo's files and the ``modules`` must be the same, and ``versions`` and ``rounds`` if
+        given.
         """
         now = source(modules)
         self.path = path
@@ -239,12 +240,11 @@ class Record:
         return list(self._document["kernelzoo"]["failed"])
 
     def employ(self, workers: Sequence[Json]) -> None:
-        """Add those who measure what is added from now on; they are written with the next results."""
+        """Add workers to the record; they are written with the next results."""
         self._document["kernelzoo"]["workers"] = [*self._document["kernelzoo"].get("workers", []), *workers]
 
     def missing(self, problem: Problem, ids: Sequence[str], cache: str = "cold", timed: str = "device") -> list[str]:
-        """The ids, of these, without a result or failure in the file for this problem, state of the cache, and what is
-        timed. A failure counts for all."""
+        """Those of the ids that lack a result or failure for this problem, cache state and kind of timing."""
         infos = [e["extra_info"] for e in self._document["benchmarks"]]
         infos = [info for info in infos if (info["clock"] == "call") == (timed == "call")]
         held = {key(info) for info in infos if info.get("cache", "cold") == cache} | {
@@ -262,13 +262,13 @@ class Record:
         try:
             write(self.path, grown)
         except OSError as error:
-            there = f"; it is whole, without the last {len(entries)} results" if self.path.exists() else ""
+            there = f"; it is complete except for the last {len(entries)} results" if self.path.exists() else ""
             raise RecordError(f"{self.path} can't be written: {error.strerror}{there}") from error
         self._document = grown
 
 
 def write(path: Path, document: Json) -> None:
-    """Write a results file whole, or not at all. Raises OSError."""
+    """Write a results file completely or not at all. Raises OSError."""
     text = json.dumps(document, indent=1, allow_nan=False).encode()
     files.write_whole(path, gzip.compress(text, mtime=0) if files.true(path).suffix == ".gz" else text)
 
@@ -301,7 +301,7 @@ def _resumed(path: Path, device: str, versions: Mapping[str, str] | None, rounds
 
 
 def _check_source(path: Path, document: Json, now: Json) -> None:
-    """Raise RecordError if other files of kernelzoo, or of a module of the same name, measured what is in the file."""
+    """Raise RecordError if other files of kernelzoo, or of a module of the same name, made the file."""
     then = document["kernelzoo"].get("source", {"sha256": "", "modules": {}})
     if then["sha256"] != now["sha256"]:
         old = document.get("commit_info")
@@ -317,7 +317,7 @@ def _check_source(path: Path, document: Json, now: Json) -> None:
 
 
 def _check_shard(path: Path, held: Json | None, now: Json | None) -> None:
-    """Raise RecordError if the file holds another shard, or a shard where a whole sweep is asked for."""
+    """Raise RecordError if the file holds another shard, or a shard where a whole sweep is expected."""
     if held == now:
         return
     there, here = (f"shard {of['number']}/{of['of']} of a sweep" if of else "a whole sweep" for of in (held, now))
@@ -326,7 +326,7 @@ def _check_shard(path: Path, held: Json | None, now: Json | None) -> None:
 
 
 def _differing(there: Mapping[str, str], here: Mapping[str, str]) -> str:
-    """The first version that differs, in words, or ""."""
+    """The first version that differs, as text, or ""."""
     for name in dict.fromkeys([*there, *here]):
         if there.get(name) != here.get(name):
             return f"{name} {there.get(name, 'absent')}, and this is {name} {here.get(name, 'absent')}"
@@ -334,7 +334,7 @@ def _differing(there: Mapping[str, str], here: Mapping[str, str]) -> str:
 
 
 def key(of: Mapping[str, Any]) -> tuple[Any, ...]:
-    """What a result or a failure is of: the implementation and the problem."""
+    """The implementation and problem of a result or failure, as a key."""
     further = (tuple(sorted(of.get(key, {}).items())) for key in ("axes", "scalars"))
     return of["id"], of["op"], tuple(of["shape"]), of["dim"], of["dtype"], *further
 
@@ -343,15 +343,15 @@ _HOME = Path(__file__).resolve().parents[1]
 
 
 def commit() -> Json:
-    """The commit of kernelzoo's own sources, as in pytest-benchmark's files; empty where git does not keep them."""
-    clean = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}  # those of a hook, say
+    """The commit of kernelzoo's sources, as in pytest-benchmark's files; empty outside git."""
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}  # for example of a hook
 
     def git(*words: str) -> str:
         options = {"cwd": _HOME, "env": clean, "capture_output": True, "text": True, "timeout": 10, "check": True}
         return str(subprocess.run(["git", *words], **options).stdout).strip()  # type: ignore[call-overload]
 
     try:
-        git("ls-files", "--error-unmatch", "__init__.py")  # it may be installed inside of another repository
+        git("ls-files", "--error-unmatch", "__init__.py")  # it may be installed inside another repository
         return {"id": git("rev-parse", "HEAD"), "dirty": bool(git("status", "--porcelain", "--", "."))}
     except (OSError, subprocess.SubprocessError):
         return {"id": "", "dirty": False}
@@ -382,5 +382,5 @@ def _micro(seconds: float | None) -> float | None:
 
 
 def _round(value: float, digits: int = 5) -> float:
-    """To significant digits; no clock here is more exact."""
+    """Rounded to significant digits; no clock here is more exact."""
     return round(value, digits - 1 - math.floor(math.log10(value))) if value > 0 else value

@@ -1,10 +1,10 @@
-"""How samples that were measured elsewhere reach pytest-benchmark's own statistics."""
+"""Passes samples measured elsewhere to pytest-benchmark's statistics."""
 
 from __future__ import annotations
 
 
 class Replay:
-    """A timer whose time passes in samples already measured: load them, then time ``step`` once for each."""
+    """A timer that replays samples: load them, then time ``step`` once for each."""
 
     def __init__(self) -> None:
         self.now = 0.0

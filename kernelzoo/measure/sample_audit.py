@@ -1,8 +1,7 @@
-"""Turns as the guard sees them: what a turn took by the guard's own clock, beside what the measuring process claims.
+"""Checks claimed samples against the guard's own clock.
 
-The guard hears when a turn begins and ends. It hears late where the machine is busy, so that a single turn tells
-nothing. But no turn can take less than it does: where each of an implementation's turns took far longer than was
-claimed, the claim is false.
+The guard hears when a turn begins and ends, late on a busy machine, so a single turn proves nothing. But no turn takes
+less than claimed. If each of an implementation's turns took far longer than claimed, the claim is false.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 _TIMES, _LATE, _FEWEST = 3.0, 10e-3, 3
-"""A claim is false if each of at least so many turns took more than three times as long and 10 ms more."""
+"""A claim is false if each of this many turns took over three times as long, plus 10 ms."""
 
 
 class Turns:
@@ -20,7 +19,7 @@ class Turns:
 
     >>> turns = Turns()
     >>> turns.doubt("mine/softmax/only", [1e-6])
-    'the guard has not seen the turns of which it is'
+    'the guard has not seen the turns of these samples'
     """
 
     def __init__(self) -> None:
@@ -31,8 +30,8 @@ class Turns:
     def heard(
         self, progress: Callable[[str, str], None], more: Callable[[], dict[str, Any]]
     ) -> Callable[[str, str], None]:
-        """A listener to the process's words, which passes on those that are not of a turn. ``more`` tells what came
-        with the last of them."""
+        """A progress listener that records turns, and passes on all else. ``more`` gives the data of the last
+        message."""
 
         def listen(stage: str, id: str) -> None:
             now = time.perf_counter()
@@ -58,7 +57,7 @@ class Turns:
         """Why the samples in an answer can't be true, or ""."""
         claims, false = self._claims.get(id, []), self._false.get(id, [])
         if not set(samples) <= set(claims) or len(samples) > len(claims):
-            return "the guard has not seen the turns of which it is"
+            return "the guard has not seen the turns of these samples"
         if _FEWEST <= len(false) == len(claims):
             claimed, took = min(false, key=lambda turn: turn[1] / max(turn[0], 1e-9))
             return f"a turn said to take {claimed * 1e3:.2f} ms took {took * 1e3:.0f} ms by the guard's clock"

@@ -1,4 +1,4 @@
-"""What a results file may hold, as a JSON schema says it: ``results.schema.json`` beside this file."""
+"""Validates results files by the JSON schema in ``results.schema.json``."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from jsonschema.validators import extend
 from kernelzoo.files import printable
 
 FORMAT = 1
-"""The newest layout that is known here of the object ``kernelzoo`` in a results file."""
+"""The newest known layout of the object ``kernelzoo`` in a results file."""
 
 
 def wrong(document: Any) -> str:
-    """What is wrong with a document as a results file: where, what is there and what is allowed; or ""."""
+    """The first error of a document as a results file: where, what and what is allowed; or ""."""
     if not isinstance(document, dict) or not isinstance(document.get("benchmarks"), list):
         return "holds no list 'benchmarks', so it is no results file; kernelzoo bench -o FILE.json writes one"
     ours = document.get("kernelzoo")
     format = ours.get("format") if isinstance(ours, dict) else None
-    if isinstance(format, int) and format > FORMAT:  # whatever else it holds then
+    if isinstance(format, int) and format > FORMAT:  # it may hold anything else
         return (
             f"is of format {format:.30g}, and this kernelzoo reads formats up to {FORMAT}; "
             "read it with the kernelzoo that wrote it, or a newer one"
@@ -37,7 +37,7 @@ def wrong(document: Any) -> str:
 
 
 def is_name(value: object) -> bool:
-    """An identifier, as the registry takes them; that also makes it safe as a part of a file's name."""
+    """Whether it is an identifier, as in the registry. Such a name is also safe in a file name."""
     return isinstance(value, str) and value.isidentifier()
 
 
@@ -64,7 +64,7 @@ def _schema() -> Any:
 
 @cache
 def _fits() -> Callable[[Any], bool]:
-    """Whether a document fits, in a fiftieth of the time that jsonschema takes, which then says what doesn't."""
+    """A fast test of the schema, in a fiftieth of jsonschema's time. That one then names the error."""
     schema = _schema()
     known: dict[str, Callable[[Any], bool]] = {}
 
@@ -122,7 +122,7 @@ def _validator() -> Any:
     formats = FormatChecker(formats=())
     for name, right in _FORMATS.items():
         formats.checks(name)(lambda v, right=right: not isinstance(v, str) or right(v))
-    # In the schema's own terms 1.0 is an integer; nothing here writes one so.
+    # JSON schema takes 1.0 as an integer; nothing here writes one so.
     strict = Draft202012Validator.TYPE_CHECKER.redefine(
         "integer", lambda _, value: isinstance(value, int) and not isinstance(value, bool)
     )
@@ -130,9 +130,9 @@ def _validator() -> Any:
 
 
 def _words(document: Any, error: ValidationError) -> str:
-    """Names the entry of a list, such as ``benchmarks[3] (its name)``, the object in it, and the object's field."""
+    """An error as text: the entry of a list, such as ``benchmarks[3] (its name)``, and the field in it."""
     place = list(error.absolute_path)
-    told = next((i + 1 for i, key in enumerate(place) if isinstance(key, int)), 0)  # past the entry's number
+    told = next((i + 1 for i, key in enumerate(place) if isinstance(key, int)), 0)  # after the entry's number
     where = f": {' '.join(map(str, place[: told - 1]))}[{place[told - 1]}]" if told else ""
     bench = place[0] == "benchmarks"
     if bench and isinstance(entry := document["benchmarks"][place[1]], dict):

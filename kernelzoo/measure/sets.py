@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def draw_sets(problem: Problem, device: torch.device, *, count: int) -> list[Set]:
-    """Sets of new inputs and outputs, to rotate through. Inputs that all rows share have the same values in each."""
+    """Sets of new inputs and outputs. Inputs that all rows share have the same values in each."""
     import torch
 
     generator = torch.Generator(device).manual_seed(random.getrandbits(48))
@@ -30,7 +30,7 @@ def draw_sets(problem: Problem, device: torch.device, *, count: int) -> list[Set
 
 
 def rotated(problem: Problem, device: torch.device, clock: Clock, cache: str) -> list[Set]:
-    """Cold: so many sets that together they exceed the cache, from 2 to 2048. Hot: one. Raises NoRoomError."""
+    """Cold: 2 to 2048 sets that together exceed the cache. Hot: one set. Raises NoRoomError."""
     one = max(1, problem.bytes)
     count = 1 if cache == "hot" else min(max(2, -(-clock.sets_bytes // one)), 2048)
     if device.type == "cpu" and one * count > free_memory():

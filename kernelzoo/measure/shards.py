@@ -1,4 +1,4 @@
-"""Parts of one sweep that are measured apart, by anyone's scheduler, and put together again."""
+"""Parts of one sweep, measured apart by any scheduler, and merged."""
 
 from __future__ import annotations
 
@@ -20,31 +20,31 @@ T = TypeVar("T")
 
 
 class ShardError(KernelZooError, ValueError):
-    """No such shard, or files that are not the shards of one sweep, each once."""
+    """No such shard, or files that are not all shards of one sweep."""
 
 
 @dataclass(frozen=True)
 class Shard:
-    """Every ``of``-th problem of a sweep, from the ``number``-th on; counted from 1."""
+    """Every ``of``-th problem of a sweep, starting with the ``number``-th, counted from 1."""
 
     number: int
     of: int
 
     def part(self, plan: Sequence[T]) -> list[T]:
-        """What of the plan is its own. Raises ShardError if that is nothing."""
+        """The shard's part of a plan. Raises ShardError if it is empty."""
         if self.of > len(plan):
             raise ShardError(f"no shard of {self.of}: the sweep has {len(plan)} problems")
         return list(plan[self.number - 1 :: self.of])
 
     def facts(self, plan: Sequence[tuple[Problem, Sequence[str]]], how: Mapping[str, Any]) -> Json:
-        """What its file says of it: the sweep that it is of, and what it was asked."""
+        """The shard as JSON: its sweep, and what was asked."""
         whole = [_asked(problem, ids) for problem, ids in plan]
         sweep = hashlib.sha256(json.dumps([whole, how], sort_keys=True).encode()).hexdigest()
         return {"number": self.number, "of": self.of, "sweep": sweep, "asked": self.part(whole)}
 
 
 def parsed(text: str) -> Shard | None:
-    """``"2/4"`` as the second of four shards; None of "". Raises ShardError."""
+    """``"2/4"`` as the second of four shards; None for "". Raises ShardError."""
     if not text:
         return None
     match = re.fullmatch(r"(\d{1,6})/(\d{1,6})", text, re.ASCII)
@@ -55,10 +55,9 @@ def parsed(text: str) -> Shard | None:
 
 
 def merged(paths: Sequence[Path]) -> Json:
-    """One results file of the files of all shards of a sweep.
+    """Merge the files of all shards of a sweep.
 
-    Raises ShardError for a double (a shard twice, or a result) and for a gap (a shard that is missing, or a result of
-    one), and for files of different sweeps, or measured by different kernelzoos.
+    Raises ShardError for a duplicate or missing shard or result, or for files of different sweeps or kernelzoos.
     """
     by_number: dict[int, tuple[Path, Json]] = {}
     for path in paths:
@@ -104,7 +103,7 @@ def _read(path: Path) -> Json:
 
 
 def _check_rows(path: Path, document: Json) -> None:
-    """Raise ShardError unless the file has one result, or failure, of each that its shard was asked, and no other."""
+    """Raise ShardError unless the file has exactly one result or failure for each that was asked."""
     shard = document["kernelzoo"]["shard"]
     asked, held = _keys(shard["asked"]), set[object]()
     for row in (*(entry["extra_info"] for entry in document["benchmarks"]), *document["kernelzoo"].get("failed", [])):

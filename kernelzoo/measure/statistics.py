@@ -1,7 +1,7 @@
-"""Statistics of samples: intervals of a median and of a ratio of medians, and the verdicts that follow from them.
+"""Intervals of a median and of a ratio of medians, and the verdicts from them.
 
-Every interval is computed from order statistics, without random numbers: equal samples give equal intervals.
-docs/records/statistics.md says how often each of them is right; tests/measure/test_statistics.py simulates it.
+All intervals come from order statistics, without random numbers, so equal samples give equal intervals.
+docs/records/statistics.md says how often each is right; tests/measure/test_statistics.py simulates it.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from numpy.typing import NDArray
 from kernelzoo.errors import KernelZooError
 
 FEWEST = 6
-"""The fewest samples for an interval of the median at 95 %: the whole range of five has 93.75 %."""
+"""Fewest samples for an interval of the median at 95 %: the range of five has 93.75 %."""
 
 CAUTION = 3.5
-"""Standard errors above the measured autocorrelation that an interval of paired rounds allows for. Fewer let the races
-of kernels with themselves differ too often while their rounds hang together; statistics.md has the simulation."""
+"""Standard errors added to the measured autocorrelation for the interval of paired rounds. With fewer, races of a
+kernel with itself differ too often; statistics.md has the simulation."""
 
 LONGEST = 4
-"""A race that tells nothing after the rounds asked for goes on, to this many times as many at most."""
+"""A race without a verdict may run up to this many times the rounds asked for."""
 
 
 class SamplesError(KernelZooError, ValueError):
-    """Samples without a meaning: none at all, a time that is not positive, or numbers of rounds that differ."""
+    """Samples without a meaning: none, a time that is not positive, or unequal numbers of rounds."""
 
 
 @dataclass(frozen=True)
@@ -40,17 +40,16 @@ class Interval:
     mid: float
     high: float
     lag: float = 0.0
-    """Of paired rounds: how much each hangs together with the one before (lag-1), where that is more than chance; 0
-    where it isn't."""
+    """Lag-1 autocorrelation of paired rounds; 0 if it is not significant."""
 
     @property
     def relative_half_width(self) -> float:
-        """Half the range over the estimate; infinite where too few samples bound it."""
+        """Half the range over the estimate; infinite for too few samples."""
         return (self.high - self.low) / 2 / self.mid
 
 
 class Verdict(StrEnum):
-    """What follows from a ratio of times."""
+    """The conclusion from a ratio of times."""
 
     FASTER = auto()
     SLOWER = auto()
@@ -60,36 +59,34 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True)
 class Regression:
-    """New samples compared with a baseline's."""
+    """New samples compared with a baseline."""
 
     ratio: Interval
-    """Time over that of the baseline."""
+    """Time over the baseline's time."""
     slower: bool
-    """Slower by more than is allowed, even at the interval's low end."""
+    """The whole interval is above the allowed slowdown."""
     unclear: bool
-    """The interval holds the limit: these samples can't tell."""
+    """The interval contains the allowed slowdown, so that these samples can't tell."""
 
 
 def median_interval(samples: Sequence[float], *, confidence: float = 0.95) -> Interval:
-    """The median of the samples, and an interval for the median of what they are drawn from.
+    """The median of the samples, and an interval for the true median.
 
-    The interval of order statistics (the k-th smallest and the k-th largest sample, which hold the median with a
-    probability that the binomial distribution gives), interpolated between two k to the confidence asked for
-    (Hettmansperger and Sheather, Statistics & Probability Letters 4, 1986). It assumes no shape of the noise, nor
-    symmetry. Fewer samples than any such interval needs, six at 95 %, give (-inf, median, inf).
+    The interval lies between the k-th smallest and the k-th largest sample, with k from the binomial distribution. It
+    is interpolated between two k to the requested confidence (Hettmansperger and Sheather, Statistics & Probability
+    Letters 4, 1986). The noise may have any shape. Fewer than six samples at 95 % give (-inf, median, inf).
 
-    Simulated: the share of 20,000 experiments in which the 95 % interval holds the median, in percent.
+    Simulated share of 20,000 experiments, in percent, in which the 95 % interval holds the true median:
 
         samples                           6     7     9    11    15    25
         normal noise                   94.9  94.7  95.2  94.9  94.9  95.2
         skewed (lognormal)             95.0  94.5  94.9  94.5  95.1  95.0
         a tenth of them far outliers   95.0  94.8  95.0  94.9  95.0  94.8
         two modes, 65 to 35            93.9  94.8  94.5  95.6  94.9  95.0
-        drift: neighbours correlate by 0.5
-                                       79.0  78.0  80.0  79.8  79.5  79.6
+        autocorrelation of 0.5         79.0  78.0  80.0  79.8  79.5  79.6
         percentile bootstrap, normal   93.5  87.2  96.6  93.5  93.1  95.0
 
-    So interleaved rounds are needed all the same: samples that drift hold less information. Compare implementations by
+    So rounds must be interleaved: autocorrelated samples hold less information. Compare implementations by
     :func:`ratio_interval`, not by two of these intervals.
 
     Raises SamplesError if there are no samples.
@@ -107,22 +104,19 @@ def ratio_interval(
 ) -> Interval:
     """The time of ``samples`` over that of ``baseline``: below 1 is faster.
 
-    paired: sample i of both is from round i of one race. The estimate is the median of the rounds' ratios, and its
-    interval that of :func:`median_interval`, on logarithms, so that swapping the two inverts it. What slows a whole
-    round down cancels, which it does not in the ratio of the two medians. Where the two differ much in the skew of
-    their noise, the median ratio is not exactly the ratio of the medians. Rounds that hang together tell less than
-    their number says, so the interval is widened by sqrt((1 + a) / (1 - a)): a is the largest autocorrelation of
-    neighbours that these rounds don't rule out, which is more the fewer they are. 15 rounds widen it about fourfold.
-    ``independent`` widens nothing: the rounds are taken to tell as much as their number says.
+    paired: sample i of both is from round i of one race. The estimate is the median of the rounds' ratios. Its
+    :func:`median_interval` is on logarithms, so that swapping the two inverts it. Unlike in a ratio of medians, what
+    slows a whole round cancels. With different skew the two are not exactly equal. Autocorrelated rounds hold less
+    information, so the interval is widened by sqrt((1 + a) / (1 - a)). Here a is the largest lag-1 autocorrelation that
+    these rounds allow. 15 rounds widen it about fourfold. ``independent`` widens nothing.
 
-    Not paired: two runs, each with samples of its own, and the ratio of their medians. Its interval joins those of the
-    two medians (MOVER: Zou and Donner, Statistics in Medicine 27, 2008). What differed between the two runs, the
-    temperature or the machine, is no part of it.
+    Not paired: the ratio of the medians of two runs. Its interval combines those of the medians (MOVER: Zou and Donner,
+    Statistics in Medicine 27, 2008). Differences between the runs, such as temperature or machine, are not included.
 
-    Simulated, the interval of a race holds the true ratio in 98 % of races at least, whether neighbouring rounds are
-    correlated by 0, 0.5 or 0.9; that of two runs in 97 to 100 %, and in 84 % if each has a drift of its own.
+    Simulated, at least 98 % of races hold the true ratio, for autocorrelations of 0, 0.5 and 0.9. For two runs it is 97
+    to 100 %, and 84 % if each drifts.
 
-    Raises SamplesError if there are no samples, if a time is not positive, or if paired samples differ in number.
+    Raises SamplesError without samples, for a time that is not positive, or for unequal numbers of paired samples.
     """
     times, base = _logarithms(samples), _logarithms(baseline)
     if paired:
@@ -139,18 +133,16 @@ def ratio_interval(
 
 
 def verdict(ratio: Interval, *, margin: float = 0.01, disturbed: bool = False) -> Verdict:
-    """What follows from the ratio of two times: SAME, FASTER, SLOWER or UNCLEAR.
+    """The verdict on the ratio of two times: SAME, FASTER, SLOWER or UNCLEAR.
 
-    SAME if the whole interval lies within 1 - margin and 1 + margin, whether or not it holds 1: a difference that
-    small is no reason to prefer either. FASTER if the whole interval lies below that, SLOWER if above. UNCLEAR
-    otherwise; if the device stayed ``disturbed``; and where neighbouring rounds hang together by more than chance,
-    instead of FASTER and SLOWER up to a factor of two. :func:`why_unclear` tells them apart.
+    SAME if the whole interval lies between 1 - margin and 1 + margin: so small a difference does not matter. FASTER if
+    it lies below, SLOWER if above. UNCLEAR otherwise, and if the device stayed ``disturbed``. Significantly
+    autocorrelated rounds are UNCLEAR too, up to a factor of two. :func:`why_unclear` gives the reason.
 
         >>> verdict(Interval(0.985, 0.987, 0.989)), verdict(Interval(0.985, 0.99, 0.995))
         (<Verdict.FASTER: 'faster'>, <Verdict.UNCLEAR: 'unclear'>)
 
-    Simulated, a race of a kernel with itself says FASTER or SLOWER 2 times in 100 at most, however large its noise is
-    and if neighbouring rounds are correlated by 0.9.
+    Simulated, at most 2 % of a kernel's races with itself are FASTER or SLOWER, even with an autocorrelation of 0.9.
     """
     if disturbed:
         return Verdict.UNCLEAR
@@ -163,18 +155,18 @@ def verdict(ratio: Interval, *, margin: float = 0.01, disturbed: bool = False) -
 
 
 def why_unclear(ratio: Interval, *, margin: float = 0.01, disturbed: bool = False) -> str:
-    """Why :func:`verdict` says UNCLEAR of the same, or "" if it doesn't."""
+    """Why :func:`verdict` says UNCLEAR for these arguments, or ""."""
     if verdict(ratio, margin=margin, disturbed=disturbed) is not Verdict.UNCLEAR:
         return ""
     if disturbed:
         return "the device stayed disturbed"
     if ratio.lag:
-        return f"rounds hang together (lag-1 autocorrelation {ratio.lag:.2f})"
-    return f"the interval holds a difference of {margin:.0%}"
+        return f"rounds are autocorrelated (lag 1: {ratio.lag:.2f})"
+    return f"the interval contains a difference of {margin:.0%}"
 
 
 def settled(lanes: Sequence[Sequence[float]]) -> bool:
-    """Whether no more rounds are needed: each lane's verdict against the first is known, or can't be."""
+    """Whether no more rounds are needed: the verdict of each lane against the first is clear, or can't be."""
     base, *others = lanes
     return len(base) < FEWEST or all(
         verdict(ratio_interval(other, base, paired=True)) is not Verdict.UNCLEAR for other in others
@@ -184,14 +176,14 @@ def settled(lanes: Sequence[Sequence[float]]) -> bool:
 def noisy(samples: Sequence[float], allowed: float) -> str:
     """Why these samples can't be a baseline for later ones, or "".
 
-    allowed: the slowdown that a comparison allows, 0.05 for 5 %. If the baseline's own median is less certain than
-    that, a regression can't be told from noise.
+    allowed: the slowdown that a comparison allows, 0.05 for 5 %. A less certain median can't tell a regression from
+    noise.
     """
     if len(samples) < FEWEST:
-        return f"{len(samples)} samples, and a baseline needs {FEWEST} at least"
+        return f"{len(samples)} samples; a baseline needs at least {FEWEST}"
     half = median_interval(samples).relative_half_width
     if half > allowed:
-        return f"its median is only known to within ±{half:.1%}, and the slowdown allowed is {allowed:.1%}"
+        return f"its median is uncertain by ±{half:.1%}, and the slowdown allowed is {allowed:.1%}"
     return ""
 
 
@@ -205,10 +197,8 @@ def regression(
 ) -> Regression:
     """Whether ``samples`` are slower than ``against`` by more than ``allowed``.
 
-    ``disturbed``: either was measured beside other work, which moves whole runs. Then only what is slower by more than
-    that in its fastest sample, compared with the slowest of the others, is surely slower.
-
-    Raises SamplesError as :func:`ratio_interval` does.
+    ``disturbed``: other work may have moved whole runs. Then they are only slower if their fastest sample exceeds the
+    slowest of ``against`` by that much. Raises SamplesError as :func:`ratio_interval` does.
     """
     ratio = ratio_interval(samples, against, paired=paired)
     slower = ratio.low > 1 + allowed and not (disturbed and min(samples) <= (1 + allowed) * max(against))
@@ -242,16 +232,16 @@ def _median(array: NDArray[np.float64], confidence: float) -> Interval:
 
 
 def _widened(interval: Interval, rounds: NDArray[np.float64]) -> Interval:
-    """For rounds that may hang together by as much as they don't rule out; and by how much they do, if surely.
+    """Widen an interval by the autocorrelation that the rounds allow, and record it if it is significant.
 
-    The autocorrelation is that of ranks (Bartels, JASA 77, 1982), which far outliers don't hide. Its standard error is
-    1 / sqrt(n) where there is none, and "surely" is a test at 5 %.
+    It is the autocorrelation of ranks (Bartels, JASA 77, 1982), which outliers don't hide. Its standard error is 1 /
+    sqrt(n) without autocorrelation; the test is at 5 %.
     """
     count = len(rounds)
     if math.isinf(interval.high) or interval.low == interval.high:
         return interval
     ordered = np.sort(rounds)
-    ranks = ordered.searchsorted(rounds) + ordered.searchsorted(rounds, "right")  # equal rounds share theirs
+    ranks = ordered.searchsorted(rounds) + ordered.searchsorted(rounds, "right")  # ties share a rank
     steps, spread = ranks[1:] - ranks[:-1], ranks - count
     lag = 1 - float(steps @ steps / (spread @ spread)) / 2
     error = 1 / math.sqrt(count)
@@ -263,11 +253,11 @@ def _widened(interval: Interval, rounds: NDArray[np.float64]) -> Interval:
 
 @lru_cache(maxsize=256)
 def _bounds(count: int, confidence: float) -> tuple[int, float] | None:
-    """Which order statistic from either end bounds the median, and the weight of the next one inwards.
+    """The order statistic from either end that bounds the median, and the weight of the next one inwards.
 
-    None if not even the whole range holds the median with that confidence.
+    None if the whole range does not reach that confidence.
     """
-    outside = [0]  # of 2^count equally likely cases, those with fewer than k samples below the median: k = 0, 1, ...
+    outside = [0]  # outside[k]: of 2^count equally likely cases, those with fewer than k samples below the median
     for k in range(count // 2 + 1):
         outside.append(outside[-1] + math.comb(count, k))
     holds = [1 - 2 * cases / 2**count for cases in outside]  # holds[k]: between the k-th smallest and k-th largest
@@ -282,7 +272,7 @@ def _bounds(count: int, confidence: float) -> tuple[int, float] | None:
 
 
 def _difference(one: Interval, other: Interval) -> Interval:
-    """MOVER: the interval of one estimate less another that is independent of it."""
+    """The MOVER interval of the difference of two independent estimates."""
     mid = one.mid - other.mid
     return Interval(
         mid - math.hypot(one.mid - one.low, other.high - other.mid),

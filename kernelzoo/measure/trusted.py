@@ -1,7 +1,7 @@
-"""What a module could replace to be believed: the clock, the checks, the record, and what they call.
+"""Detects replaced code that results depend on: the clock, the checks, the record, and what they call.
 
-In one process nothing stops a module from replacing these. So they are remembered before any module is loaded, and
-compared afterwards: what was replaced is named, and put back. See docs/records/threat-model.md.
+A module can replace any of these in its process. So they are stored before modules are loaded, compared afterwards, and
+put back. See docs/records/threat-model.md.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ from kernelzoo import operations
 _PYTHON = (builtins, gc, json, json.decoder, json.encoder, math, os, random, secrets, statistics, sys, threading, time)
 _CHANGES = {
     "sys": {"excepthook", "displayhook", "breakpointhook", "unraisablehook", "last_type", "last_value", "last_exc"},
-    "torch": {"Storage"},  # which follows the default dtype
+    "torch": {"Storage"},  # it follows the default dtype
 }
-"""What a program is meant to replace, or replaces by what it does."""
+"""Attributes that programs may replace, or that change by use."""
 
 _CONSTANT = (int, float, str, tuple, frozenset)
 
 
 class Trusted:
-    """The functions, classes and constants of kernelzoo, and those of torch and Python that it calls, as they are now.
+    """A snapshot of kernelzoo's functions, classes and constants, and of those of torch and Python that it calls.
 
-    To be made before the first module is loaded. torch must be imported.
+    Make it before loading a module, after importing torch.
     """
 
     def __init__(self) -> None:
@@ -51,7 +51,7 @@ class Trusted:
         ]
 
     def replaced(self) -> list[str]:
-        """The names of all that was replaced since, which is put back.
+        """The names of everything replaced since, which is put back.
 
         >>> import time, torch
         >>> trusted, honest = Trusted(), time.perf_counter
@@ -60,9 +60,9 @@ class Trusted:
         (['time.perf_counter'], True)
         """
         found = []
-        for held, place, name, value, function, code, defaults, keywords in self._known:  # thousands, at each turn
+        for held, place, name, value, function, code, defaults, keywords in self._known:  # thousands in each turn
             if held.get(name) is not value:
-                if _by_torch(held.get(name)):  # torch's compiler replaces some of torch's own functions
+                if _by_torch(held.get(name)):  # torch's compiler replaces some of torch's functions
                     continue
                 found.append(f"{place}.{name}")
                 _put(self._owners[place], name, value)
@@ -84,7 +84,7 @@ class Trusted:
 
 
 def told(names: list[str]) -> str:
-    """The first of some names, in words; of many, how many more there are."""
+    """The first names as text, and how many more there are."""
     return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
 
 
@@ -92,12 +92,12 @@ _before: list[Trusted] = []
 
 
 def take() -> None:
-    """Remember everything now, for :func:`taken`: the measuring process does so before it loads a module."""
+    """Take the snapshot for :func:`taken`, before the measuring process loads a module."""
     _before[:] = [Trusted()]
 
 
 def taken() -> Trusted:
-    """What was remembered before modules were loaded; where nobody did, all as it is now."""
+    """The snapshot from before modules were loaded, or a new one."""
     return _before[0] if _before else Trusted()
 
 
@@ -106,7 +106,7 @@ def _held(owner: object) -> Mapping[str, object]:
 
 
 def _owners() -> Iterator[tuple[str, Any]]:
-    """What holds functions, by its name: modules, classes, and the operations that are declared."""
+    """The owners of functions by name: modules, classes and declared operations."""
     import torch
 
     for name, module in list(sys.modules.items()):
@@ -131,12 +131,12 @@ def _watched(place: str, name: str, value: object) -> bool:
 
 
 def _function(value: Any) -> Any:
-    """The Python function inside a method or a property, or what was given."""
+    """The Python function inside a method or property, or the value itself."""
     return value.fget if isinstance(value, property) else getattr(value, "__func__", value)
 
 
 def _inside(value: object) -> tuple[Any, Any, Any]:
-    """What could be replaced in a function of Python's without replacing the function."""
+    """The replaceable parts of a Python function: code, defaults and keyword defaults."""
     function = _function(value)
     if not isinstance(function, types.FunctionType):
         return None, None, None
@@ -144,9 +144,9 @@ def _inside(value: object) -> tuple[Any, Any, Any]:
 
 
 def _hides(owner: object, name: str) -> bool:
-    """Whether a new name hides one that was found elsewhere before: a built-in, or an inherited one."""
+    """Whether a new name hides a built-in or inherited one."""
     if isinstance(owner, types.ModuleType):
-        if isinstance(vars(owner)[name], types.ModuleType):  # of a package, that was imported
+        if isinstance(vars(owner)[name], types.ModuleType):  # an imported submodule
             return False
         return owner.__name__.startswith(f"{__name__.partition('.')[0]}.") and hasattr(builtins, name)
     if isinstance(owner, dict):

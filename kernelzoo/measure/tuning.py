@@ -1,8 +1,7 @@
-"""Tuning: a launch table's knobs turned one after the other, by coordinate descent over measured races.
+"""Tunes a launch table's knobs by coordinate descent over measured races.
 
-Nothing here knows a language or a device: a :class:`Bench` says which plans a table makes, and measures. A change is
-taken where the interval of a ratio says that it is faster, at a confidence that holds for all changes tried together,
-and the table that comes of it must be faster than the shipped one on problems that it was not tuned on.
+It knows no language and no device: a :class:`Bench` plans and measures. A change is accepted if it is faster with the
+confidence needed for all changes together. The final table must be faster than the shipped one on held-out problems.
 """
 
 from __future__ import annotations
@@ -20,57 +19,57 @@ from kernelzoo.measure.statistics import Interval, Verdict, ratio_interval, verd
 from kernelzoo.tables import Knob
 
 SLOWEST = 0.03
-"""No problem may be slower by more than this share, however much faster the others are."""
+"""Largest slowdown of any problem, however much faster the others are."""
 
 CONFIDENCE = 0.95
-"""That no change of a table is taken by chance, and that the table as a whole is faster."""
+"""Confidence that no accepted change is due to chance, and that the whole table is faster."""
 
 PROBLEMS = 8
-"""That a knob is measured on."""
+"""Problems that a knob is measured on."""
 
 HELD_OUT = 24
-"""Problems at most, of each implementation, that a table is verified on."""
+"""Most held-out problems for each implementation to verify a table on."""
 
 PASSES = 2
-"""Over the knobs: a second if the first changed something."""
+"""Passes over the knobs. The second runs only if the first changed something."""
 
 VERIFYING = 0.25
-"""Share of the time that is left for verifying."""
+"""Share of the time reserved for verifying."""
 
 Values = dict[str, int]
 
 
 class TuningError(KernelZooError, ValueError):
-    """What is asked for can't tell anything."""
+    """The request can't give a verdict."""
 
 
 class Bench(Protocol):
-    """Where tables are planned and measured."""
+    """Plans and measures tables."""
 
     def plans(self, id: str, problems: Sequence[Problem], values: Sequence[Values]) -> list[list[str]]:
-        """For each problem, what each table makes of it: equal words are equal launches, ``refused`` is none."""
+        """For each problem, the plan of each table. Equal texts are equal launches; ``refused`` is none."""
 
     def race(
         self, id: str, problem: Problem, values: Mapping[str, Values], rounds: int
     ) -> tuple[dict[str, list[float]], dict[str, str]]:
-        """Seconds of an implementation by each table, a sample a round, from one race; and why others have none."""
+        """Seconds of an implementation with each table, from one race; and why a table has none."""
 
 
 @dataclass(frozen=True)
 class Site:
-    """Where a knob shows: an implementation, and problems whose plans differ between the knob's values."""
+    """Where a knob has an effect: an implementation, and problems whose plans depend on its value."""
 
     id: str
     problems: tuple[Problem, ...]
     plans: tuple[tuple[str, ...], ...]
     """For each problem, the plan of each value."""
     affected: int
-    """How many problems of the pool it changes, of which ``problems`` are a few."""
+    """How many problems of the pool it affects; ``problems`` are some of them."""
 
 
 @dataclass(frozen=True)
 class Trial:
-    """One value of a knob, measured against the value that it had."""
+    """One value of a knob, measured against the current value."""
 
     knob: str
     value: int
@@ -78,18 +77,18 @@ class Trial:
     id: str
     problems: tuple[str, ...]
     ratio: Interval | None = None
-    """Time over that of the other value: the geometric mean over the problems."""
+    """Time over that of the current value: the geometric mean over the problems."""
     worst: float | None = None
     """The largest ratio of a single problem."""
     verdict: str = ""
     taken: bool = False
     reason: str = ""
-    """Why there is no ratio, or why it was not taken though it was faster."""
+    """Why there is no ratio, or why a faster value was not accepted."""
 
 
 @dataclass(frozen=True)
 class Verified:
-    """A whole table against the shipped one."""
+    """A whole table compared with the shipped one."""
 
     values: Values
     ratio: Interval | None
@@ -97,32 +96,31 @@ class Verified:
     verdict: str
     problems: tuple[str, ...]
     held_out: bool
-    """Whether the problems are others than the table was tuned on."""
+    """Whether the table was not tuned on these problems."""
 
 
 @dataclass
 class Outcome:
-    """What tuning a table came to."""
+    """The outcome of tuning a table."""
 
     backend: str
     op: str
     values: Values = field(default_factory=dict)
-    """Knobs to be stored: those that are better than shipped. Empty if none is."""
+    """Knobs to store, which are better than shipped. Empty if none is."""
     trials: list[Trial] = field(default_factory=list)
     verified: list[Verified] = field(default_factory=list)
     unmeasured: dict[str, str] = field(default_factory=dict)
     """Knobs that were not measured, and why."""
     findings: list[str] = field(default_factory=list)
-    """Values with which an implementation was wrong, or failed."""
+    """Values with which an implementation was wrong or failed."""
     seconds: float = 0.0
 
 
 class Tuner:
     """Tunes one table.
 
-    ids: the implementations that use it, best to measure first. pool: problems; those of every second shape are kept
-    to verify on. ``tell`` is told of each step, with the share that is done. Raises TuningError if the rounds are too
-    few for any verdict.
+    ids: the implementations that use it, the best to measure first. pool: the problems; every second shape is held out.
+    ``tell`` gets each step and the share done. Raises TuningError if the rounds are too few for a verdict.
     """
 
     def __init__(
@@ -149,10 +147,10 @@ class Tuner:
             raise TuningError(f"{rounds} rounds can't tell {tests} changes apart from chance; at least {least} can")
 
     def surveys(self) -> list[Site | None]:
-        """Where each knob shows, the others being as shipped; None if nowhere in the pool."""
+        """Where each knob has an effect with the others as shipped; None if nowhere in the pool."""
         left, found = list(self.knobs), dict[str, Site]()
         for id in self.ids:
-            if left:  # all at once: to plan may take a process
+            if left:  # at once, since planning may take a process
                 tables = [{knob.name: value} for knob in left for value in knob.among]
                 plans = [iter(of_tables) for of_tables in self.bench.plans(id, self.pool, tables)]
                 for knob in left:
@@ -163,7 +161,7 @@ class Tuner:
         return [found.get(knob.name) for knob in self.knobs]
 
     def survey(self, knob: Knob, values: Values) -> Site | None:
-        """Where a knob shows, the others being as they are; None if nowhere in the pool."""
+        """Where a knob has an effect with the others as they are; None if nowhere in the pool."""
         now = values.get(knob.name, knob.shipped)
         for id in self.ids:
             plans = self.bench.plans(id, self.pool, [{**values, knob.name: value} for value in knob.among])
@@ -172,7 +170,7 @@ class Tuner:
         return None
 
     def run(self) -> Outcome:
-        """Turn the knobs, verify what comes of it, and say what is better than shipped."""
+        """Tune the knobs, verify the result, and report what is better than shipped."""
         backend, op, _ = self.ids[0].split("/")
         outcome, started = Outcome(backend, op), self._clock()
         until = started + self._limit * (1 - VERIFYING)
@@ -219,11 +217,11 @@ class Tuner:
     def _races(
         self, knob: Knob, now: int, site: Site, current: Values, outcome: Outcome
     ) -> tuple[list[dict[int, list[float]]], dict[int, str]]:
-        """For each problem, samples by value, equal plans sharing theirs; and the values that were lost on any."""
+        """For each problem, samples by value, where equal plans share theirs; and the values lost on any problem."""
         races, lost = list[dict[int, list[float]]](), dict[int, str]()
         for problem, plans in zip(site.problems, site.plans, strict=True):
             plan_of = dict(zip(knob.among, plans, strict=True))
-            # One lane a plan; the value at hand first, so that its plan goes by its name.
+            # One lane for each plan. The current value comes first, so that its plan has its name.
             lanes = {plan_of[value]: value for value in (*reversed(knob.among), now) if value not in lost}
             tables = {f"{knob.name}={value}": {**current, knob.name: value} for value in lanes.values()}
             samples, failed = self.bench.race(site.id, problem, tables, self.rounds)
@@ -246,7 +244,7 @@ class Tuner:
         races: Sequence[dict[int, list[float]]],
         lost: Mapping[int, str],
     ) -> Trial:
-        """One value against that at hand, on the problems where it makes another plan."""
+        """Judge one value against the current one, on the problems where their plans differ."""
         at = [knob.among.index(value), knob.among.index(now)]
         differ = [k for k, plans in enumerate(site.plans) if plans[at[0]] != plans[at[1]]]
         ids = tuple(site.problems[k].id for k in differ)
@@ -254,7 +252,7 @@ class Tuner:
             return Trial(knob.name, value, now, site.id, ids, reason=lost[value])
         pairs = [(races[k][value], races[k][now]) for k in differ if races[k][value] and races[k][now]]
         if not pairs:
-            return Trial(knob.name, value, now, site.id, ids, reason="no problem here tells it from the value at hand")
+            return Trial(knob.name, value, now, site.id, ids, reason="no problem here tells it from the current value")
         ratio, worst = _combined(pairs, self.confidence)
         said = verdict(ratio)
         reason = ""
@@ -263,7 +261,8 @@ class Tuner:
         return Trial(knob.name, value, now, site.id, ids, ratio, worst, said.value, reason=reason)
 
     def _verify(self, current: Values, outcome: Outcome) -> None:
-        """Hold the table against the shipped one; leave out what makes a problem slow, until it is better or empty."""
+        """Verify the table against the shipped one. Knobs that slow a problem are removed until it is better or
+        empty."""
         values = dict(current)
         while values:
             self._tell("verifying", 1 - VERIFYING)
@@ -298,7 +297,8 @@ class Tuner:
         return Verified(dict(values), ratio, worst, verdict(ratio).value, ids, held_out), slow
 
     def _changed(self, values: Values, problems: Sequence[Problem]) -> list[tuple[str, Problem]]:
-        """Where a table makes other plans than the shipped one: of ``auto``, and of what only other variants show."""
+        """The implementations and problems with a changed plan: first ``auto``, then variants that alone show a
+        knob."""
         found, shown = list[tuple[str, Problem]](), set[str]()
         for id in self.ids:
             left = [name for name in values if name not in shown]
@@ -315,13 +315,13 @@ class Tuner:
             if not told:
                 continue
             shown |= told
-            # Of every knob some, then the others evenly.
+            # Some for every knob, then the others evenly.
             first = [next(problem for problem, names in differ if name in names) for name in sorted(told)]
             found += [(id, problem) for problem in _some(first, [problem for problem, _ in differ], HELD_OUT)]
         return found
 
     def _blamed(self, id: str, problem: Problem, values: Values) -> set[str]:
-        """Which knobs make a problem slow: those without which it is faster, or all that show there."""
+        """The knobs that slow a problem: those whose removal makes it faster, else all that affect it."""
         without = {name: {k: v for k, v in values.items() if k != name} for name in values}
         ((whole, *rest),) = self.bench.plans(id, [problem], [values, *without.values()])
         left = {name: of for (name, of), plan in zip(without.items(), rest, strict=True) if plan != whole}
@@ -338,7 +338,7 @@ class Tuner:
 
 
 def _site(id: str, knob: Knob, now: int, pool: Sequence[Problem], plans: Sequence[Sequence[str]]) -> Site | None:
-    """Where the knob's values make different plans: of each value a problem that tells it from the one at hand."""
+    """Where the knob's values give different plans. Each value has a problem that tells it from the current one."""
     affected = {
         problem: tuple(of_values)
         for problem, of_values in zip(pool, plans, strict=True)
@@ -357,7 +357,7 @@ def _site(id: str, knob: Knob, now: int, pool: Sequence[Problem], plans: Sequenc
 
 
 def _some(first: Sequence[Problem], others: Sequence[Problem], most: int) -> list[Problem]:
-    """The first problems, each once, and of the others as many as are wanted, evenly spread."""
+    """The first problems without duplicates, and evenly spread others up to ``most``."""
     chosen = list(dict.fromkeys(first))
     rest = [problem for problem in others if problem not in chosen]
     wanted = min(len(rest), max(0, most - len(chosen)))
@@ -365,9 +365,9 @@ def _some(first: Sequence[Problem], others: Sequence[Problem], most: int) -> lis
 
 
 def _combined(pairs: Sequence[tuple[Sequence[float], Sequence[float]]], confidence: float) -> tuple[Interval, float]:
-    """The geometric mean of ratios over problems, round by round, with its interval; and the largest of them.
+    """The geometric mean of ratios over problems by round, with its interval, and the largest ratio.
 
-    Seven rounds can't show that they don't hang together; what is taken wrongly fails on the problems held out.
+    Seven rounds can't exclude autocorrelation. What is accepted wrongly fails on the held-out problems.
     """
     logs = [[math.log(one / other) for one, other in zip(*pair, strict=True)] for pair in pairs]
     means = [math.exp(math.fsum(of_round) / len(of_round)) for of_round in zip(*logs, strict=True)]

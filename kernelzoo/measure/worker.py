@@ -1,7 +1,7 @@
-"""The measuring process, in which implementations run; :mod:`kernelzoo.measure.guard` starts it and talks to it.
+"""The measuring process that runs implementations, started by :mod:`kernelzoo.measure.guard`.
 
-Requests are lines of JSON on standard input, replies are lines of JSON to the file descriptor given, each with the
-request's number. What a kernel prints goes to standard output and error, which the guard keeps.
+Requests are lines of JSON on standard input. Replies are lines of JSON on the given file descriptor, with the request's
+number. Standard output and error of a kernel go to the guard.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def main(descriptor: int, lifeline: int) -> None:
         Path("/proc/self/oom_score_adj").write_text("1000")
     faulthandler.enable()
     worker = Worker(os.fdopen(descriptor, "w", buffering=1))
-    os.register_at_fork(after_in_child=partial(os.close, descriptor))  # a child of a kernel's answers nothing
+    os.register_at_fork(after_in_child=partial(os.close, descriptor))  # a forked child must not reply
     warnings.showwarning = worker.warn
     requests: queue.SimpleQueue[str] = queue.SimpleQueue()
     threading.Thread(target=_read, args=(requests,), daemon=True).start()
@@ -53,20 +53,20 @@ def main(descriptor: int, lifeline: int) -> None:
         try:
             reply: dict[str, Any] = {"done": handle(**request)}
         except KernelZooError as error:
-            # Of the one in hand it is no refusal, but what it did: it may raise any error, and name any other in it.
+            # An error of the running implementation is its failure, not a refusal of the request.
             words = error.reason if isinstance(error, DeviceLostError) else f"raised {type(error).__name__}: {error}"
             reply = {"lost": words} if worker.in_hand else {"error": str(error)}
         worker.say(**reply)
 
 
 def _end_with(lifeline: int) -> None:
-    """End this process, and all that it starts, when the guard ends, whatever a kernel does here meanwhile: another
-    process waits for that. A thread could not, since a kernel may hold Python's lock, or close its files."""
+    """End this process and its children when the guard ends, whatever a kernel does. A second process waits for that: a
+    kernel could hold Python's lock, or close a thread's files."""
     if child := os.fork():
         os.waitpid(child, 0)
         os.close(lifeline)
         return
-    if os.fork() == 0:  # nobody's child, which no kernel that waits for its own ever meets
+    if os.fork() == 0:  # reparented, so that a kernel that waits for its children never meets it
         with contextlib.suppress(BaseException):
             for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
                 signal.signal(number, signal.SIG_IGN)
@@ -88,21 +88,21 @@ class OpenError(KernelZooError, RuntimeError):
 
 
 class Worker:
-    """Answers requests; one method for each."""
+    """Answers requests, with a method for each."""
 
     def __init__(self, replies: IO[str]) -> None:
         self._replies, self._process = replies, os.getpid()
         self.number = 0
-        """Of the request; its replies echo it."""
+        """The request's number, which its replies repeat."""
         self.in_hand = False
-        """Whether an implementation is, since this request."""
+        """Whether this request is running an implementation."""
         self._device: Any = None
         self._ceilings: measure.Ceilings | None = None
         self._weak: dict[str, tuple[str, ...]] = {}
-        """What the bounds of an operation accept, and should not."""
+        """Wrong results that the bounds of an operation accept."""
 
     def on_open(self, device: str, modules: list[str], ceilings: list[float] | None) -> dict[str, Any]:
-        """Load the user's modules and choose the device; reply with all that can be measured."""
+        """Load the user's modules and choose the device; reply with everything that can be measured."""
         import torch
 
         trusted.take()
@@ -110,13 +110,13 @@ class Worker:
         for path in modules:
             definitions.load_reported(path)
             if changed := before.changes(config=False):
-                raise OpenError(f"{path}: {'; '.join(changed)}; a file of kernels leaves this process as it is")
+                raise OpenError(f"{path}: {'; '.join(changed)}; a file of kernels must not change the process")
         try:
             self._device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
             if self._device.type == "cuda":
                 self._device = torch.device("cuda", self._device.index or 0)
                 torch.empty(1, device=self._device)
-        except (RuntimeError, AssertionError) as error:  # a torch without CUDA asserts
+        except (RuntimeError, AssertionError) as error:  # torch without CUDA asserts
             raise OpenError(f"device {device!r} can't be used: {str(error).partition(chr(10))[0]}") from error
         if self._device.type not in ("cpu", "cuda"):  # elsewhere a launch may return before it is done
             raise OpenError(f"device {device!r} can't be measured on; allowed: cpu, cuda, cuda:1 and so on")
@@ -132,11 +132,11 @@ class Worker:
         }
 
     def on_confirm(self) -> dict[str, Any]:
-        """Nothing: that this process is done with what it was asked before, and says nothing more of it."""
+        """An empty reply, which confirms that the previous request is finished."""
         return {}
 
     def on_unmetered(self) -> dict[str, Any]:
-        """Why the energy of a launch can't be had on this device, or ""."""
+        """Why the energy of a launch can't be measured on this device, or ""."""
         try:
             energies.meter(self._device)
         except energies.EnergyError as error:
@@ -162,13 +162,13 @@ class Worker:
         tables: dict[str, dict[str, int]],
         waive: list[str],
     ) -> dict[str, Any]:
-        """Measure one problem: entries of a results file. An id in ``tables`` is bound with that launch table."""
+        """Measure one problem; reply with entries of a results file. An id in ``tables`` is bound with that table."""
         measured = measure.race(
             _problem(problem),
             [planning.lane(id, tables[id]) if id in tables else registry.implementation(id) for id in ids],
             self._device,
             rounds=rounds,
-            until_clear=not tables,  # tuning combines races of as many rounds each
+            until_clear=not tables,  # tuning combines races of equal rounds
             cache=cache,
             timed=timed,
             energy=energy,
@@ -184,13 +184,13 @@ class Worker:
         }
 
     def on_tables(self, backends: list[str], ops: list[str]) -> dict[str, Any]:
-        """The launch tables that can be tuned on this device, the card, and why other backends can't be tuned."""
+        """The launch tables to tune on this device, the card, and why other backends can't be tuned."""
         card = tables.card(self._device.index) if self._device.type == "cuda" else None
         found: dict[str, Any] = {"card": asdict(card) if card else None, "declared": [], "unavailable": {}}
         for name in backends:
             try:
                 backend = registry.language(name)
-            except Exception as error:  # a broken installation may raise anything when it is imported
+            except Exception as error:  # a broken installation may raise anything on import
                 found["unavailable"][name] = str(error) if isinstance(error, KernelZooError) else repr(error)
                 continue
             if backend.emulator or self._device.type not in backend.devices:
@@ -207,15 +207,15 @@ class Worker:
         return {"plans": planning.plans(id, [_problem(problem) for problem in problems], values, self._device)}
 
     def on_cross_check(self, problem: dict[str, Any], ids: list[str]) -> dict[str, float]:
-        """Time by the profiler's clock; afterwards this process must not be used for a race."""
+        """Time by the profiler's clock. This process must not run a race afterwards."""
         chosen = [registry.implementation(id) for id in ids]
         return measure.cross_check(_problem(problem), chosen, self._device, progress=self._tell)
 
     def on_verify(
         self, id: str, problems: list[dict[str, Any]], cases: list[str], dtypes: list[str], seed: int
     ) -> dict[str, Any]:
-        """The contract's cases, then the gate at the problems' own shapes; see
-        :class:`kernelzoo.check.verifying.Found`. Of these, those that ``cases`` name and that are of ``dtypes``."""
+        """Run the contract's cases, then the gate at the problems' shapes; see
+        :class:`kernelzoo.check.verifying.Found`. ``cases`` and ``dtypes`` select some."""
         implementation = registry.implementation(id)
         device = self._place(id)
         if isinstance(device, str):
@@ -237,13 +237,13 @@ class Worker:
         return replace(found, weak=self._weak[implementation.op]).document()
 
     def on_fuzz(self, id: str, cases: list[str], one_by_one: bool) -> dict[str, Any]:
-        """Run cases of fuzzing; the fields of :class:`kernelzoo.check.fuzz.running.Found`."""
+        """Run fuzzing cases; reply with the fields of :class:`kernelzoo.check.fuzz.running.Found`."""
         import torch
 
         from kernelzoo.check import fuzz
         from kernelzoo.check.fuzz import running
 
-        torch.set_num_threads(1)  # several of these processes share the processor
+        torch.set_num_threads(1)  # several such processes share the processor
         implementation = registry.implementation(id)
         device = self._place(id)
         if isinstance(device, str):
@@ -263,8 +263,8 @@ class Worker:
 
         from kernelzoo.check import accuracy
 
-        torch.set_num_threads(1)  # several of these processes share the processor
-        # All implementations of a request are of one backend, or torch's own function: one device for all.
+        torch.set_num_threads(1)  # several such processes share the processor
+        # All implementations of a request are of one backend, or torch's function: one device for all.
         places = {id: self._place(id) for id in ids}
         device = next((place for place in places.values() if not isinstance(place, str)), None)
         rows = [
@@ -280,7 +280,7 @@ class Worker:
         return {"rows": rows}
 
     def on_largest(self, id: str) -> dict[str, Any]:
-        """The number of elements of the largest case for an implementation, and the emulator that runs it, if any."""
+        """The elements of the largest case for an implementation, and the emulator that runs it, if any."""
         from kernelzoo.check import fuzz
 
         implementation = registry.implementation(id)
@@ -291,13 +291,13 @@ class Worker:
         return {"unavailable": "", "elements": fuzz.largest(implementation), "emulator": emulator}
 
     def _place(self, id: str) -> torch.device | str:
-        """The device to run an implementation or torch's own function on, or why it can't run here."""
+        """The device for an implementation or torch's function, or why it can't run here."""
         import torch
 
         backend, *rest = id.split("/")
         try:
             devices = registry.language(backend).devices if rest else (self._device.type,)
-        except Exception as error:  # a broken installation may raise anything when it is imported
+        except Exception as error:  # a broken installation may raise anything on import
             return str(error) if isinstance(error, KernelZooError) else f"importing {backend}: {error!r}"
         return self._device if self._device.type in devices else torch.device(devices[-1])
 
@@ -310,7 +310,7 @@ class Worker:
         file: TextIO | None = None,
         line: str | None = None,
     ) -> None:
-        """Pass on what the user must know; print the rest."""
+        """Pass a warning for the user on; print any other."""
         if issubclass(category, CacheWarning):
             self.say(warning=str(message))
         else:
@@ -321,7 +321,7 @@ class Worker:
         self.say(stage=stage, id=id, **more)
 
     def say(self, **reply: Any) -> None:
-        """Reply. A process that a kernel forked, by the C library perhaps, goes no further than this."""
+        """Send a reply. A forked process, perhaps from C, ends here."""
         if os.getpid() != self._process:
             os._exit(1)
         print(json.dumps({**reply, "number": self.number}), file=self._replies, flush=True)
@@ -339,7 +339,7 @@ def _admit(
     seed: int,
     about: Callable[[dict[str, Any]], None],
 ) -> None:
-    random.seed(seed)  # of the inputs
+    random.seed(seed)  # for the inputs
     sets = measure.draw_sets(problem, device, count=2)
     x = sets[0][0][0]
     about({"dtype": problem.dtype, "shape": tuple(x.shape), "strides": x.stride(), "dim": problem.dim})

@@ -1,7 +1,7 @@
-"""Several workers that share a sweep: each takes the next problem as it becomes free, and no race is ever split.
+"""Workers that share a sweep. Each takes the next problem when it is free, and no race is split.
 
-A worker is a :class:`kernelzoo.measure.guard.Guard`, bound to one GPU of this machine, or stands for one elsewhere (see
-:mod:`kernelzoo.measure.over_ray`).
+A worker is a :class:`kernelzoo.measure.guard.Guard` bound to one GPU of this machine, or one elsewhere; see
+:mod:`kernelzoo.measure.over_ray`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from kernelzoo.measure.problems import Problem
 from kernelzoo.measure.worker_process import About, GuardError, Json
 
 AGREE = 1.02
-"""A card that takes more than this many times as long as the fastest of its model is flagged."""
+"""A card slower than the fastest of its model by this factor is flagged."""
 
 SLOWER = "slower card"
 """The flag of results of such a card."""
@@ -30,15 +30,15 @@ R = TypeVar("R")
 
 
 class LostError(KernelZooError, RuntimeError):
-    """A worker is gone by no fault of the problem in its hands, which another one takes."""
+    """A worker is lost by no fault of its problem, which another worker takes."""
 
 
 class RaceLostError(GuardError):
-    """A task that can't be done, whoever takes it; its worker goes on."""
+    """A task that no worker can do. Its worker goes on."""
 
 
 class Worker(Protocol):
-    """What measures, one race at a time."""
+    """Measures one race at a time."""
 
     @property
     def about(self) -> About: ...
@@ -56,9 +56,9 @@ class Worker(Protocol):
 
 
 class WorkerPool:
-    """The workers of one sweep, all started at once. Use it as a context manager.
+    """The workers of one sweep, started together.
 
-    Raises GuardError if one of them can't start, or two are on one GPU.
+    Use it as a context manager. Raises GuardError if one can't start, or two are on one GPU.
     """
 
     def __init__(self, starts: Sequence[Callable[[], Worker]]) -> None:
@@ -90,7 +90,7 @@ class WorkerPool:
 
     @property
     def devices(self) -> str:
-        """The names of the devices, each once."""
+        """The names of the devices, without duplicates."""
         return " and ".join(sorted({worker.about.device_name for worker in self.workers}))
 
     def close(self) -> None:
@@ -102,16 +102,16 @@ class WorkerPool:
             worker.close()
 
     def each(self, do: Callable[[Worker], R]) -> list[R]:
-        """What all workers return, at once; in their order. Raises what one of them raises."""
+        """The results of all workers, run at the same time, in their order. Raises what one of them raises."""
         found = dict(_at_once([lambda worker=worker: do(worker) for worker in self.workers]))  # type: ignore[misc]
         return [found[place] for place in sorted(found)]
 
     def hand_out(self, tasks: Sequence[T], do: Callable[[Worker, T], R]) -> Iterator[tuple[Worker, T, R]]:
-        """Have each task done by one worker, and yield what becomes of it as it comes, in this thread.
+        """Have each task done by one worker, and yield each result as it comes, in this thread.
 
-        A worker that raises takes no more tasks, unless it is RaceLostError; the task in its hands is not done, unless
-        it is LostError: then another worker takes that. Such an error, or a GuardError, is raised at the end, once all
-        is done that can be; any other at once.
+        A worker that raises anything but RaceLostError gets no more tasks. Its task is lost, unless it raised
+        LostError: then another worker takes it. LostError and GuardError are raised at the end, once all other tasks
+        are done; any other error at once.
         """
         left, said = deque(tasks), queue.SimpleQueue[tuple[Worker, T | None, R | None, BaseException | None]]()
         busy = 0
@@ -121,7 +121,7 @@ class WorkerPool:
             fit = True
             while fit:
                 with self._changed:
-                    while not left and busy and not self._over:  # one of the busy may be lost
+                    while not left and busy and not self._over:  # a busy worker may be lost
                         self._changed.wait()
                     if not left or self._over:
                         break
@@ -159,16 +159,16 @@ class WorkerPool:
 
 @dataclass(frozen=True)
 class Checked:
-    """One worker's time on the problem that all of them measured."""
+    """One worker's time on the problem that all workers measured."""
 
     problem: str
     id: str
     seconds: float | None
-    """None if it could not be measured there."""
+    """None if the measurement failed."""
     ratio: float | None
-    """Over the time of the fastest card of the same model."""
+    """Time over that of the fastest card of the same model."""
     why: str = ""
-    """Why it could not be measured."""
+    """Why the measurement failed."""
 
     @property
     def slower(self) -> bool:
@@ -187,7 +187,7 @@ class Checked:
 
 
 def compared(crew: WorkerPool, problem: Problem, id: str, **how: Any) -> list[Checked]:
-    """Measure one implementation on one problem on every worker at once: cards of one model should agree."""
+    """Measure one implementation on one problem on every worker at once. Cards of one model should agree."""
 
     def median(worker: Worker) -> tuple[float | None, str]:
         try:
@@ -219,8 +219,7 @@ def _outcome(start: Callable[[], Worker]) -> Worker | BaseException:
 
 
 def _at_once(calls: Sequence[Callable[[], R]]) -> Iterator[tuple[int, R]]:
-    """What each call returns, with its place, as it comes; in threads that end with this process. Raises what one
-    raises."""
+    """The index and result of each call as they come, from daemon threads. Raises what one raises."""
     said = queue.SimpleQueue[tuple[int, Any, BaseException | None]]()
 
     def run(place: int) -> None:

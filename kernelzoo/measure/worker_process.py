@@ -1,7 +1,7 @@
-"""The measuring process from the outside: it is started, asked, found dead or hung, and started again.
+"""The guard's side of the measuring process: starts it, asks it, and replaces it when it dies or hangs.
 
-Nothing that the process does is trusted. It may print without end, answer with nonsense, close the pipe of its answers,
-leave processes behind that hold the pipe open, or not end when it is killed.
+Nothing that the process does is trusted. It may print forever, answer nonsense, close its pipe or not end when killed.
+It may leave processes that hold the pipe open.
 """
 
 from __future__ import annotations
@@ -28,23 +28,23 @@ from kernelzoo.files import printable
 from kernelzoo.measure.gpus import Gpu
 
 IMPORTING = 180.0
-"""Seconds that a start may take, however short the patience with kernels: torch may be loaded from a cold disk."""
+"""Least seconds that a start may take, since torch may load from a cold disk."""
 
 _WORKER = [sys.executable, "-P", "-m", "kernelzoo.measure.worker"]
 
 _ENDING = 10.0
-"""Seconds to wait for the end of a process that was killed or answers no more; the driver may hold it for ever."""
+"""Seconds to wait for a killed process, which the driver may hold forever."""
 
 _LIVENESS = 1.0
 """Seconds between checks whether the process still exists."""
 
 _LONGEST = 64 * 2**20
-"""Bytes of one answer at most; the largest race takes a thousandth of that."""
+"""Most bytes of one answer; the largest race takes a thousandth of that."""
 
 Json = dict[str, Any]
 Progress = Callable[[str, str], None]
 Judge = Callable[[Json], str]
-"""What of an answer is not what was asked for, in words; or ""."""
+"""Says how an answer differs from the request; or ""."""
 
 
 class GuardError(KernelZooError, RuntimeError):
@@ -52,7 +52,7 @@ class GuardError(KernelZooError, RuntimeError):
 
 
 class DiedError(Pickled, Exception):
-    """The process died or was killed; ``id`` is the implementation that it was running, or ""."""
+    """The process died or was killed; ``id`` is the implementation it was running, or ""."""
 
     def __init__(self, id: str, reason: str) -> None:
         super().__init__(reason)
@@ -61,31 +61,30 @@ class DiedError(Pickled, Exception):
 
 @dataclass(frozen=True)
 class About:
-    """What the measuring process found: the device, and the implementations that it can measure."""
+    """What the measuring process found: the device, and the implementations it can measure."""
 
     device: str
     device_name: str
     versions: dict[str, str]
     summaries: dict[str, str]
-    """The first line of each implementation's docstring, by id; with those of the user's modules."""
+    """The first line of each implementation's docstring, by id, including the user's modules."""
     gpu: Json | None = None
-    """``index`` and ``uuid`` of the GPU, which every result names, and of another machine its ``host``; None on the
-    host."""
+    """``index`` and ``uuid`` of the GPU, and ``host`` for another machine, for every result; None on the host."""
     host: Json = field(default_factory=dict)
-    """What is recorded of another machine: ``machine``, as the head of a results file has it."""
+    """The record of another machine: ``machine``, as in the head of a results file."""
 
 
 class WorkerProcess:
     """A process of :mod:`kernelzoo.measure.worker` that answers one request at a time.
 
-    Use it as a context manager. With a ``gpu``, the process and those that replace it see no other GPU. Raises
-    GuardError if the process can't start.
+    Use it as a context manager. With a ``gpu``, it and its replacements see no other GPU. Raises GuardError if it can't
+    start.
     """
 
     def __init__(
         self, device: str = "", modules: Sequence[str] = (), *, patience: float = 180.0, gpu: Gpu | None = None
     ) -> None:
-        self._device = device or ("cuda" if gpu else "")  # a GPU that can't be used is no reason to take the host
+        self._device = device or ("cuda" if gpu else "")  # never fall back to the host for a GPU that can't be used
         self._modules, self._patience = [os.path.abspath(module) for module in modules], patience
         self._gpu, self._closed = gpu, False
         self._ceilings: list[float] | None = None
@@ -96,7 +95,7 @@ class WorkerProcess:
         self._said: _Tail | None = None
         self._number, self._in_hand = 0, ""
         self._told: Json = {}
-        """What came with the last word about a stage."""
+        """The data of the last progress message."""
         self.about = self._start()
 
     def __enter__(self) -> Self:
@@ -106,7 +105,7 @@ class WorkerProcess:
         self.close()
 
     def close(self) -> None:
-        """End the process, for good: a thread that still asks it something gets no new one."""
+        """End the process for good. A thread that still waits for it gets no new one."""
         self._closed = True
         self._stop()
 
@@ -170,7 +169,7 @@ class WorkerProcess:
                 self._lifeline = None
 
     def _ask(self, request: Json, progress: Progress, *, at_least: float = 0.0, judge: Judge = lambda done: "") -> Json:
-        """Send a request and wait for its answer. Each step may take the patience, or ``at_least`` if that is longer.
+        """Send a request and wait for its answer. Each step may take the patience, or ``at_least`` if longer.
 
         Raises DiedError, or GuardError for a refusal.
         """
@@ -178,13 +177,13 @@ class WorkerProcess:
         self._in_hand = ""
         done = self._answer(request, progress, patience)
         if words := judge(done):
-            raise DiedError(self._in_hand, f"the answer is not to what was asked: {words}")
-        # An answer that another gave in place of the process is followed by the process's own: this one is not next.
+            raise DiedError(self._in_hand, f"the answer does not match the request: {words}")
+        # If another process forged the answer, the true one follows and fails this check.
         self._answer({"do": "confirm"}, quiet, patience)
         return done
 
     def _answer(self, request: Json, progress: Progress, patience: float) -> Json:
-        """The answer to a request, whose number each reply bears: no other process knows it, and none twice."""
+        """The answer to a request. Each reply bears its secret, unique number."""
         assert self._process is not None and self._process.stdin is not None
         self._number, stage = secrets.randbits(63), ""
         try:
@@ -199,7 +198,7 @@ class WorkerProcess:
             if not line:
                 raise DiedError(self._in_hand, self._last_words())
             match _parsed(line):
-                case {"warning": str() as words}:  # of any thread, and at any time
+                case {"warning": str() as words}:  # from any thread, at any time
                     warnings.warn(printable(words), CacheWarning, stacklevel=2)
                 case {"done": dict() as done, "number": self._number}:
                     return done
@@ -211,10 +210,10 @@ class WorkerProcess:
                     self._in_hand, self._told = id, {str(key): value for key, value in more.items()}
                     progress(stage, id)
                 case _:
-                    raise DiedError(self._in_hand, f"something else writes where the process answers: {line[:80]!r}")
+                    raise DiedError(self._in_hand, f"something else wrote to the answer pipe: {line[:80]!r}")
 
     def _line(self, patience: float) -> bytes | None:
-        """The next reply; empty if the process has ended, None if it says nothing for so many seconds."""
+        """The next reply; empty if the process has ended, None after the patience."""
         assert self._replies is not None
         assert self._process is not None
         deadline = time.monotonic() + patience
@@ -222,9 +221,9 @@ class WorkerProcess:
             selector.register(self._replies, selectors.EVENT_READ)
             while b"\n" not in self._pending[-65536:]:
                 left = deadline - time.monotonic()
-                gone = self._process.poll() is not None  # asked before the last read, which then has all that it said
+                gone = self._process.poll() is not None  # asked before the last read, which then has everything
                 if not selector.select(0.0 if gone else max(0.0, min(left, _LIVENESS))):
-                    if gone:  # though a process that it started may hold the pipe open
+                    if gone:  # a process that it started may hold the pipe open
                         return b""
                     if left <= 0:
                         return None
@@ -240,21 +239,21 @@ class WorkerProcess:
         return bytes(line)
 
     def _last_words(self) -> str:
-        """How the process ended, and the end of what it printed."""
+        """How the process ended, and the end of its output."""
         assert self._process is not None and self._said is not None
         try:
             code = self._process.wait(_ENDING)
         except subprocess.TimeoutExpired:
-            return "the process closed what it answers through, and went on"
+            return "the process closed its answer pipe and went on"
         how = f"was killed by {_signal(-code)}" if code < 0 else f"ended with status {code}"
         if code == -signal.SIGKILL:
-            how += ", most often by the system for want of memory"
+            how += ", most often because memory ran out"
         said = _told([line.strip() for line in self._said.text().splitlines() if line.strip()])
         return f"the process {how}" + (f": {' | '.join(said)}" if said else "")
 
 
 class _Tail:
-    """Reads what a process prints, so that the process never blocks, and keeps the end of it."""
+    """Reads a process's output, so that it never blocks, and keeps the end."""
 
     _KEPT = 2**16
 
@@ -264,7 +263,7 @@ class _Tail:
         self._reader.start()
 
     def text(self) -> str:
-        """What was printed last, once the process has ended; processes that it started may still print."""
+        """The end of the output after the process has ended. Processes that it started may still print."""
         self._reader.join(_LIVENESS)
         return self._end.decode(errors="replace")
 
@@ -289,8 +288,7 @@ def _signal(number: int) -> str:
 
 
 def _told(lines: list[str]) -> list[str]:
-    """The lines that say why a process ended: of a crash or an exception, what it was and where; else the last
-    lines."""
+    """The lines that explain the end of a process: a crash or exception and its place, else the last lines."""
     frames = [index for index, line in enumerate(lines) if line.startswith('File "')]
     for index, line in enumerate(lines):
         if line.startswith("Fatal Python error"):

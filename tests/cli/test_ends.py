@@ -189,7 +189,10 @@ def test_a_disk_that_fills_up_ends_it_with_what_there_is(
     said = capsys.readouterr()
     told = json.loads(said.out)
     assert told["results"] == 2 and os.strerror(fault) in told["error"]
-    assert f"error: r.json can't be written: {os.strerror(fault)}; it is whole, without the last 2 results" in said.err
+    assert (
+        f"error: r.json can't be written: {os.strerror(fault)}; it is complete except for the last 2 results"
+        in said.err
+    )
     assert said.err.rstrip().endswith("--resume")
     assert len(json.loads(Path("r.json").read_text())["benchmarks"]) == 2
     monkeypatch.setattr(files.os, "fsync", sync)

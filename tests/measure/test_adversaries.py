@@ -24,7 +24,7 @@ from kernelzoo.registry import Bind, Launch
 from kernelzoo.report import markers
 
 CPU = torch.device("cpu")
-STIRRED = "of what was changed between two launches"
+STIRRED = "after a change between two launches"
 GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no GPU")
 
 Race = Callable[..., dict[str, Measurement]]

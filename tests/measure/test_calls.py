@@ -89,7 +89,7 @@ def test_what_is_wrong_only_when_it_is_called_has_no_time(
     assert len(launched.samples) == 3, launched
     (called,) = race(entrant(after(2, launches)), rounds=20)
     assert called.wrong and not called.samples
-    assert called.wrong.startswith("right when checked alone, wrong as it was timed: ") is passes
+    assert called.wrong.startswith("right when checked alone, wrong when timed: ") is passes
 
 
 def test_a_refusal_is_one_of_the_call_too(entrant: Callable[[Bind], registry.Implementation]) -> None:

@@ -81,7 +81,7 @@ ACTS = {
     "empties": "entries[-1] = {}",
     "excuses": "failed.append({**entries.pop()['extra_info'], 'outcome': 'measured', 'reason': ''})",
 }
-UNLIKE = "the answer is not to what was asked: "
+UNLIKE = "the answer does not match the request: "
 
 WORDS: dict[str, tuple[str, str]] = {
     "segfaults": ("Ends by SIGSEGV", "the process was killed by SIGSEGV"),
@@ -91,22 +91,22 @@ WORDS: dict[str, tuple[str, str]] = {
     "hangs": ("Hangs", "hung in check of hangs: no sign of life for 3 s"),
     "deaf": ("Hangs, and ignores every signal that can be", "hung in check of deaf"),
     "stops": ("Stops its process", "hung in check of stops"),
-    "closes": ("Closes every file, and hangs", "the process closed what it answers through, and went on"),
+    "closes": ("Closes every file, and hangs", "the process closed its answer pipe and went on"),
     "closes_and_leaves": ("Closes the pipe of its answers, and exits", "the process ended with status 7"),
     "forks": ("Leaves a child that hangs, and exits", "the process ended with status 5"),
     "floods": ("Prints 60 MiB, and exits", "the process ended with status 6: "),
     "garbles": (
         "Writes what is no text into the pipe of answers",
-        r"something else writes where the process answers: b'\xff\xfe nonsense'",
+        r"something else wrote to the answer pipe: b'\xff\xfe nonsense'",
     ),
-    "mistypes": ("Answers with a number", "something else writes where the process answers"),
-    "lists": ("Answers with a list", "something else writes where the process answers"),
-    "nests": ("Answers with 100,000 brackets", "something else writes where the process answers"),
-    "endless": ("Answers without end", "something else writes where the process answers: b'xxx"),
+    "mistypes": ("Answers with a number", "something else wrote to the answer pipe"),
+    "lists": ("Answers with a list", "something else wrote to the answer pipe"),
+    "nests": ("Answers with 100,000 brackets", "something else wrote to the answer pipe"),
+    "endless": ("Answers without end", "something else wrote to the answer pipe: b'xxx"),
     "halves": ("Answers half, and exits", "the process ended with status 8"),
-    "answers": ("Answers in place of its process", "something else writes where the process answers"),
-    "doubles": ("Says what it does under a number of its own", "something else writes where the process answers"),
-    "guesses": ("Answers under a number that it guessed", "something else writes where the process answers"),
+    "answers": ("Answers in place of its process", "something else wrote to the answer pipe"),
+    "doubles": ("Says what it does under a number of its own", "something else wrote to the answer pipe"),
+    "guesses": ("Answers under a number that it guessed", "something else wrote to the answer pipe"),
     "blames": ("Blames another", "fine"),
     "loses": ("Leaves its own row out of the answer", f"{UNLIKE}rows of ['fine', 'good']"),
     "repeats": ("Answers with a row twice", f"{UNLIKE}rows of ['fine', 'good', 'repeats', 'repeats']"),
@@ -273,7 +273,7 @@ def test_files_stay_open_no_longer_than_a_guard(guarded: Guard) -> None:
 def test_a_process_that_never_starts_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     for script, words in (
         ("raise SystemExit(9)", "ended with status 9"),
-        ("import os, sys; os.write(int(sys.argv[1]), b'?\\n'); import time; time.sleep(60)", "something else writes"),
+        ("import os, sys; os.write(int(sys.argv[1]), b'?\\n'); import time; time.sleep(60)", "something else wrote"),
     ):
         monkeypatch.setattr(worker_process, "_WORKER", [sys.executable, "-S", "-c", script])
         with pytest.raises(GuardError, match=words):

@@ -136,10 +136,10 @@ def test_what_is_disturbed_or_hangs_together_is_unclear() -> None:
     faster, same, near = Interval(0.6, 0.65, 0.7), Interval(0.995, 1.0, 1.005), Interval(0.985, 0.99, 0.995)
     assert verdict(faster, disturbed=True) is verdict(same, disturbed=True) is Verdict.UNCLEAR
     assert why_unclear(same, disturbed=True) == "the device stayed disturbed"
-    assert why_unclear(near) == "the interval holds a difference of 1%" and why_unclear(faster) == ""
+    assert why_unclear(near) == "the interval contains a difference of 1%" and why_unclear(faster) == ""
     drifting = replace(faster, lag=0.62)
     assert verdict(drifting) is verdict(replace(faster, low=1.6, high=1.9, lag=0.62)) is Verdict.UNCLEAR
-    assert why_unclear(drifting) == "rounds hang together (lag-1 autocorrelation 0.62)"
+    assert why_unclear(drifting) == "rounds are autocorrelated (lag 1: 0.62)"
     assert verdict(replace(same, lag=0.62)) is Verdict.SAME  # its interval allows for the most that is possible
     assert verdict(replace(faster, high=0.49, lag=0.62)) is Verdict.FASTER  # no drift makes that of nothing
     assert verdict(replace(faster, low=2.1, high=3.0, lag=0.62)) is Verdict.SLOWER
@@ -178,7 +178,7 @@ def test_what_is_too_noisy_for_a_baseline() -> None:
     steady = [1.0, 1.01, 0.99, 1.0, 1.02, 0.98, 1.0]
     assert noisy(steady, 0.05) == ""
     assert "±" in noisy(steady, 0.01) and "allowed is 1.0%" in noisy(steady, 0.01)
-    assert noisy(steady[:5], 0.05) == "5 samples, and a baseline needs 6 at least"
+    assert noisy(steady[:5], 0.05) == "5 samples; a baseline needs at least 6"
     assert noisy([], 0.05).startswith("0 samples")
     assert noisy([*steady, *steady, 5.0], 0.05) == ""  # one sample far out does not make the median uncertain
 

@@ -132,7 +132,7 @@ def write(path: Path, text: str) -> str:
     ],
 )
 def test_a_file_that_replaces_what_measures_is_refused(text: str, words: str, tmp_path: Path) -> None:
-    with pytest.raises(GuardError, match=f"kernels.py: {words}.*; a file of kernels leaves this process as it is"):
+    with pytest.raises(GuardError, match=f"kernels.py: {words}.*; a file of kernels must not change the process"):
         Guard("cpu", [write(tmp_path / "kernels.py", text)])
 
 

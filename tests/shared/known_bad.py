@@ -181,7 +181,7 @@ def changes_its_input(x: Tensor, out: Tensor) -> Launch:
     return launch
 
 
-@bad("min", "the input was changed, when there was fresh data in it", suite=True)
+@bad("min", "the input was changed while it held fresh data", suite=True)
 def tidies_its_input_up(x: Tensor, out: Tensor) -> Launch:
     """A zero is a zero, but no other bits than it was given."""
     return lambda: drop(out.copy_(x.add_(0.0).amin(1)))
@@ -200,7 +200,7 @@ def writes_past_its_output(x: Tensor, out: Tensor) -> Launch:
     return launch
 
 
-@bad("min", "right in one place, wrong elsewhere in memory, among random bytes: min: 1 of 64 ", suite=True)
+@bad("min", "right in one place, wrong elsewhere in memory, between random bytes: min: 1 of 64 ", suite=True)
 def reads_past_its_input(x: Tensor, out: Tensor) -> Launch:
     """A mask too few in the last block of the last row."""
     room = x.untyped_storage().nbytes() // x.element_size() - x.storage_offset() - x.numel()
@@ -236,14 +236,14 @@ def offsets_of_32_bits(x: Tensor, out: Tensor) -> Launch:
 
 @bad(
     "softmax",
-    r"a launch returns nothing, and writes its result into out; this one returned <class 'torch.Tensor'>",
+    r"a launch writes into out and returns None; this one returned <class 'torch.Tensor'>",
     suite=True,
 )
 def returns_a_tensor(x: Tensor, out: Tensor) -> Launch:
     return lambda: softmax(x)  # type: ignore[return-value]  # which is what is wrong with it
 
 
-@bad("softmax", "leaves the tensors as they are; of an output, address was")
+@bad("softmax", "must not change the tensors themselves: of an output, address was")
 def swaps_the_data_of_out(x: Tensor, out: Tensor) -> Launch:
     """The memory that out had is never written, and no kernel's time is needed for it."""
 
@@ -253,12 +253,16 @@ def swaps_the_data_of_out(x: Tensor, out: Tensor) -> Launch:
     return launch
 
 
-@bad("softmax", "leaves the tensors as they are; of an output, strides was .*address was", suite=True)
+@bad("softmax", "must not change the tensors themselves: of an output, strides was .*address was", suite=True)
 def sets_out_to_another_tensor(x: Tensor, out: Tensor) -> Launch:
     return lambda: drop(base(out).set_(softmax(x)[:, :, 0].t().contiguous().t()))
 
 
-@bad("softmax", "leaves the tensors as they are; of an output, dtype was torch.float32, is torch.float64", suite=True)
+@bad(
+    "softmax",
+    "must not change the tensors themselves: of an output, dtype was torch.float32, is torch.float64",
+    suite=True,
+)
 def sets_out_to_another_dtype(x: Tensor, out: Tensor) -> Launch:
     def launch() -> None:
         base(out).data = softmax(x.double())[:, :, 0]
@@ -266,7 +270,7 @@ def sets_out_to_another_dtype(x: Tensor, out: Tensor) -> Launch:
     return launch
 
 
-@bad("softmax", "leaves the tensors as they are; of an output, type was .*torch.Tensor.*, is .*Lazy")
+@bad("softmax", "must not change the tensors themselves: of an output, type was .*torch.Tensor.*, is .*Lazy")
 def makes_out_lazy(x: Tensor, out: Tensor) -> Launch:
     """Computes when somebody looks, which no clock does."""
 
@@ -283,7 +287,7 @@ def makes_out_lazy(x: Tensor, out: Tensor) -> Launch:
     return launch
 
 
-@bad("softmax", "leaves the tensors as they are; of an input, .*storage was")
+@bad("softmax", "must not change the tensors themselves: of an input, .*storage was")
 def grows_the_memory_of_x(x: Tensor, out: Tensor) -> Launch:
     def launch() -> None:
         out.copy_(softmax(x))

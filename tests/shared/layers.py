@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-_AS_TIMED = "right when checked alone, wrong as it was timed: "
+_AS_TIMED = "right when checked alone, wrong when timed: "
 
 FIRST, STIRRED, LAST = "first check", "stirred rows", "last check"
 CAPTURED = "captured launches"
@@ -16,16 +16,16 @@ SUITE = "conformance"
 WORDS = {
     STATE: r"(while it was timed, it )?(left .* behind|changed )",
     HARNESS: r"(while it was timed, it )?replaced ",
-    CAPTURED: r"its \d+ launches in a CUDA graph are not alike",
-    STIRRED: f"{_AS_TIMED}.*(of what was changed between two launches|written after the launch had returned)",
+    CAPTURED: r"its \d+ launches in a CUDA graph differ",
+    STIRRED: f"{_AS_TIMED}.*(after a change between two launches|written after the launch had returned)",
     LAST: _AS_TIMED,
     CLOCK: "a turn said to take|the guard has not seen",
-    LIMITS: ".*: an error, and no result$",
+    LIMITS: ".*: a measurement error$",
     RAISED: r"raised \w+: ",
     ENDED: r"the process (was killed|ended|closed)",
     HUNG: "hung ",
-    REPLIES: "something else writes where the process answers",
-    ANSWER: "the answer is not to what was asked: ",
+    REPLIES: "something else wrote to the answer pipe",
+    ANSWER: "the answer does not match the request: ",
 }
 """How what each says begins. Of wrong results, what none of these says is the first check's."""
 

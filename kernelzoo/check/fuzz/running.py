@@ -185,7 +185,7 @@ class _Runner:
             result = self._call(case, inputs, {} if own else {"out": _one([out for _, out in boards])})
             seconds.append(time.perf_counter() - started)
             if [_identity(tensor) for tensor in tensors] != were:
-                raise AssertionError("a call writes into out, and leaves the tensors themselves as they are")
+                raise AssertionError("a call must not change the tensors themselves")
             found = self._check_results(result, args, [out for _, out in boards])
             if self._in_words:
                 expected.check(found)
