@@ -1,6 +1,6 @@
 """How often verdicts are right, by simulation: ``python bench/verdicts.py [--insert docs/records/statistics.md]``.
 
-Races of a kernel with itself, whose rounds hang together more or less, through the functions that judge real ones:
+Races of a kernel with itself, whose rounds are more or less autocorrelated, through the functions that judge real ones:
 rounds are added as :func:`kernelzoo.measure.race` adds them. The seed is fixed, so that the table is always the same.
 """
 

@@ -1,6 +1,6 @@
-"""Tables and figures from benchmark results; ``python -m kernelzoo.report --help`` is the way in.
+"""Tables and figures from benchmark results; see ``python -m kernelzoo.report --help``.
 
-Reads the JSON that the benches write; imports no kernel language.
+It reads the JSON that the benchmarks write, and imports no kernel language.
 """
 
 from kernelzoo.report.reading import load

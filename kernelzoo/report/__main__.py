@@ -1,4 +1,4 @@
-"""``python -m kernelzoo.report RESULTS.json... [-o PAGE.html | -o FOLDER] [--insert FILE]``: the report of results."""
+"""``python -m kernelzoo.report RESULTS.json... [-o PAGE.html | -o FOLDER] [--insert FILE]``: a report of results."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from kernelzoo.report.reading import load
 from kernelzoo.report.results import BASELINE, Results, ResultsError
 
 OUTDATED, FAILED = 1, 2
-"""Exit statuses: ``--check`` found a document that would change; bad usage, or the report could not be made."""
+"""Exit statuses: ``--check`` found an outdated document; bad usage, or no report could be made."""
 
 
 def main(argv: Sequence[str] | None = None, program: str = "python -m kernelzoo.report") -> int:
     """Make a report; the exit status. Bad usage raises SystemExit."""
     options = _parsed(list(sys.argv[1:] if argv is None else argv), program)
     if hasattr(sys.stdout, "reconfigure"):
-        sys.stdout.reconfigure(errors="replace")  # a device's name may hold what the terminal can't show
+        sys.stdout.reconfigure(errors="replace")  # a device's name may have characters that the terminal lacks
     try:
         return _report(options)
     except KernelZooError as error:
@@ -122,7 +122,7 @@ def _parsed(arguments: Sequence[str], program: str) -> argparse.Namespace:
 
 
 def _refreshed(results: Results, paths: Sequence[Path]) -> dict[Path, tuple[str, list[str]]]:
-    """Every document with its blocks filled, and the names of the blocks that changed; nothing is written yet."""
+    """Every document with its blocks filled, and the names of changed blocks. Nothing is written yet."""
     text = sections.blocks(results)
     documents = {}
     for path in paths:

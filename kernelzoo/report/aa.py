@@ -1,8 +1,7 @@
-"""The A/A experiment, in which implementations race themselves: ``python -m kernelzoo.report.aa FILE.json [--insert
-FILE.md]``.
+"""The A/A experiment, races of implementations with themselves: ``python -m kernelzoo.report.aa FILE.json``.
 
-``bench/aa.py`` writes the file. Its block is printed, or put into a document between ``<!-- results:aa -->`` and
-``<!-- /results -->``.
+``bench/aa.py`` writes the file. Its block is printed, or with ``--insert FILE.md`` put into a document between ``<!--
+results:aa -->`` and ``<!-- /results -->``.
 """
 
 from __future__ import annotations
@@ -24,36 +23,37 @@ from kernelzoo.report.results import ResultsError
 from kernelzoo.report.table import Cell, Table, escape, significant
 
 WANTED = 0.95
-"""Share of the races of an implementation with itself that must say SAME."""
+"""Share of an implementation's races with itself that must say SAME."""
 
 NOTE = (
-    "Each race binds, checks and captures an implementation twice. `spread` is the largest less the smallest median of "
-    "the races, `sd` their standard deviation, both in percent of the median of all."
+    "Each race binds, checks and captures an implementation twice. `spread` is the range of the races' medians, and "
+    "`sd` their standard deviation, both in percent of the overall median."
 )
 
 HELD = (
-    " `slower than the race before` is what `--against FILE --allowed {allowed:.0%}` would call a slowdown, `too "
-    "noisy` what it would not compare."
+    " `slower than the race before` counts slowdowns by `--against FILE --allowed {allowed:.0%}`, and `too noisy` "
+    "races that it would not compare."
 )
 
 
 @dataclass(frozen=True)
 class Twin:
-    """One implementation in repeated races with itself; or why it was not raced."""
+    """One implementation in repeated races with itself, or why it did not race."""
 
     id: str
     refused: str
     """Why it can't run there, which is no fault."""
     failed: str
-    """Why it has no result: it is wrong, or it raised an error."""
+    """Why it has no result: it was wrong or raised an error."""
     medians: tuple[float, ...]
     """Seconds, one per race."""
     ratios: tuple[Interval, ...]
     """Time under the second name over that under the first, one per race."""
     said: tuple[Verdict, ...]
-    """The verdicts of the races; of an older file, which has none, those of its intervals."""
+    """The verdicts of the races. For an older file without verdicts, those of its intervals."""
     against: tuple[str, ...] = ()
-    """What ``--against`` would say of each race but the first beside the one before: ok, slower, unclear or noisy."""
+    """What ``--against`` says of each race after the first, compared with the one before: ok, slower, unclear or
+    noisy."""
 
     @property
     def verdicts(self) -> Counter[Verdict]:
@@ -61,7 +61,7 @@ class Twin:
 
     @property
     def passed(self) -> bool:
-        """Whether enough of the races say SAME; true for what can't run there."""
+        """Whether enough races say SAME. True if it can't run there."""
         return not self.failed and self.verdicts[Verdict.SAME] >= WANTED * len(self.ratios)
 
 
@@ -74,7 +74,7 @@ class Experiment:
     allowed: float = 0.05
 
     def table(self) -> Table:
-        """A line for each implementation that was raced."""
+        """A line for each implementation that raced."""
         headers = ["implementation", "races", "same", "faster or slower", "unclear", "median, µs", "spread", "sd"]
         raced = [twin for twin in self.twins if twin.ratios]
         held = any(twin.against for twin in raced)
@@ -104,7 +104,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def aa_block(path: Path) -> str:
-    """The block ``aa`` of a document, made of one run of the experiment. Raises ResultsError."""
+    """The block ``aa`` of a document, from one run of the experiment. Raises ResultsError."""
     experiment = load(path)
     reasons = {twin.id: (twin.refused or twin.failed).partition(";")[0] for twin in experiment.twins if not twin.ratios}
     without = [f"Not raced: {escape(f'{id}: {reason}')}" for id, reason in reasons.items()]
@@ -124,7 +124,7 @@ def load(path: Path) -> Experiment:
 
 
 def parse(document: Any) -> Experiment:
-    """An experiment as JSON holds it. Raises one of KeyError, TypeError, AttributeError, ValueError if it is none."""
+    """An experiment from JSON. Raises KeyError, TypeError, AttributeError or ValueError for anything else."""
     problem, versions = document["problem"], document["versions"]
     shape = ", ".join(map(str, problem["shape"]))
     with_versions = ", ".join(f"{name} {version}" for name, version in versions.items())

@@ -1,4 +1,4 @@
-"""What of a results file was measured later than the rest."""
+"""Rows of a results file that were measured later than the rest."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from kernelzoo.files import printable
 
 @dataclass(frozen=True)
 class Again:
-    """Backends whose rows of a file were measured later than the others (bench/again.py), and how torch's yardstick
-    did then: its time over the earlier one, over the problems."""
+    """Backends whose rows were measured later (bench/again.py), and torch's time then over its earlier time."""
 
     backends: tuple[str, ...]
     date: str
@@ -22,7 +21,7 @@ class Again:
 
     @classmethod
     def of(cls, one: Mapping[str, Any]) -> Again:
-        """What a results file says of it."""
+        """The facts in a results file."""
         yardstick = (float(one["yardstick"][name]) for name in ("mean", "least", "most"))
         return cls(tuple(map(printable, one["backends"])), printable(one["datetime"]), *yardstick)
 

@@ -1,4 +1,4 @@
-"""How much faster one row is than another, with an interval where the samples are there to make one."""
+"""How much faster one row is than another, with an interval if there are enough samples."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Comparison:
     row: Row
     base: Row
     interval: Interval | None
-    """None where a file holds no samples, or fewer than an interval needs."""
+    """None where a file holds too few samples or none."""
 
     @property
     def ratio(self) -> float:
@@ -31,29 +31,29 @@ class Comparison:
 
     @property
     def marks(self) -> list[str]:
-        """Those of the row, and the other's mark of a disturbance."""
+        """The marks of the row, and the mark of a disturbance of the other."""
         return notes.marks([*([BREAKS] if self.row.breaks else []), *([DISTURBED] if self.disturbed else [])])
 
     @property
     def disturbed(self) -> bool:
-        """Whether other work got into either of the two: neither is then known to be faster."""
+        """Whether other work disturbed either. Then neither is known to be faster."""
         return DISTURBED in self.row.flags or DISTURBED in self.base.flags
 
 
 @dataclass(frozen=True)
 class Change:
-    """What became of one group between an older run and a newer one."""
+    """How one group changed between an older and a newer run."""
 
     new: Group
     old: Group
     comparisons: tuple[Comparison, ...]
-    """Of each implementation on each problem that both measured, new over old; the worst slowdown first."""
+    """New over old for each implementation and problem that both measured, the worst slowdown first."""
     only_new: tuple[Row, ...]
     only_old: tuple[Row, ...]
 
 
 def compare(row: Row, base: Row) -> Comparison:
-    """Samples of one race are paired by round, which takes out what slowed both; others are not."""
+    """Compare two rows. Samples of one race are paired by round, which cancels common slowdowns."""
     interval = None
     if min(len(row.times), len(base.times)) >= FEWEST:
         paired = row.run == base.run and row.race == base.race != "" and len(row.times) == len(base.times)
@@ -62,12 +62,12 @@ def compare(row: Row, base: Row) -> Comparison:
 
 
 def one_card(row: Row, base: Row) -> bool:
-    """Whether one card measured both, as far as their files name it: no ratio is taken between two."""
+    """Whether one card measured both, as far as their files say. No ratio is taken between two cards."""
     return not (row.gpu and base.gpu) or row.gpu == base.gpu
 
 
 def to_baseline(selection: Selection) -> Mapping[tuple[Problem, str], Comparison]:
-    """Every row beside the baseline's on the same problem, by problem and name; the baseline's own are left out."""
+    """Comparisons of every row with the baseline on the same problem, by problem and name. The baseline is left out."""
     found = {}
     for (problem, name), row in selection.cells.items():
         base = selection.cells.get((problem, selection.baseline))
@@ -77,7 +77,7 @@ def to_baseline(selection: Selection) -> Mapping[tuple[Problem, str], Comparison
 
 
 def changes(new: Results, old: Results) -> list[Change]:
-    """The groups that both have, each with what both measured. Another device, card or clock is never compared."""
+    """The groups in both results, with what both measured. Different devices, cards or clocks are never compared."""
     olds = {(group.device, group.clock, group.cache): group for group in old.groups}
     found = []
     for group in new.groups:

@@ -1,4 +1,4 @@
-"""What a report says, as one JSON document."""
+"""A report as one JSON document."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Json = dict[str, Any]
 
 
 def document(results: Results) -> Json:
-    """Every group with its summary and rows, and what has no result. A ratio is a time over the baseline's."""
+    """Every group with its summary and rows, and everything without a result. A ratio is a time over the baseline's."""
     return {
         "baseline": results.baseline,
         "groups": [_group(group) for group in results.groups],
@@ -35,7 +35,7 @@ def _group(group: Group) -> Json:
 
 
 def _summary(selection: Selection, name: str) -> Json:
-    """The means of one implementation of one operation over the problems that it takes."""
+    """The means of one implementation and operation over its problems."""
     rows = selection.of(name)
     return {
         "id": rows[0].id,

@@ -1,7 +1,7 @@
-"""What the page's explorer draws, as data: every row with its numbers and their texts, by group, operation and dtype.
+"""The data of the page's explorer: every row with its numbers and texts, by group, operation and dtype.
 
-The texts are those of the tables, made by the same functions; the numbers only place a point or sort a line. So the
-page's own script computes nothing that a reader could quote.
+The texts are those of the tables, from the same functions. The numbers only place points and sort lines. So the page's
+script computes nothing that a reader could quote.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ FIELDS = (
     *("verdict", "marks", "shade", "form", "run", "samples", "copy", "submit", "first", "cupti", "repeated", "flags"),
     *("breaks", "table", "mj", "perGb", "energyRatio", "watts"),
 )
-"""What each row holds, in this order; what is empty at its end is left out."""
+"""The fields of each row, in this order. Empty fields at the end are left out."""
 
 SHORT, MIDDLE = 1024, 16384
 CLASSES = {
@@ -48,7 +48,7 @@ CLASSES = {
     "odd": "odd lengths",
     "axis": "other axes than the last",
 }
-"""Kinds of problems that a reader may choose, by name in the page's address."""
+"""Kinds of problems to choose from, by their name in the page's address."""
 
 
 def document(results: Results, styles: Mapping[str, Look]) -> Json:
@@ -83,7 +83,7 @@ def document(results: Results, styles: Mapping[str, Look]) -> Json:
 
 
 def slugs(results: Results) -> list[str]:
-    """A name for each group, for the page's address: it stays when other results are added."""
+    """A name for each group in the page's address, which stays when other results are added."""
     made: list[str] = []
     for group in results.groups:
         slug = re.sub(r"[^a-z0-9]+", "-", group.label.lower()).strip("-")
@@ -94,8 +94,8 @@ def slugs(results: Results) -> list[str]:
 
 
 def lead(selection: Selection) -> list[str]:
-    """The implementations shown at first: the baseline, the auto of each backend, and all of another backend without
-    one; all of them, if these are fewer than two."""
+    """The implementations shown at first: the baseline, each backend's auto, and all of a backend without one. All, if
+    these are fewer than two."""
     known = {name.partition("/")[0] for name in selection.names if name.endswith("/auto") or name == selection.baseline}
     names = [
         name
@@ -116,7 +116,7 @@ def arguments(problem: Problem) -> str:
 
 
 def classes(problem: Problem) -> list[str]:
-    """The names of :data:`CLASSES` that a problem is of."""
+    """The names in :data:`CLASSES` that match a problem."""
     length = problem.length
     found = ["short" if length <= SHORT else "middle" if length <= MIDDLE else "long", "odd" if length % 2 else "even"]
     return found + ["axis"] * (problem.dim != len(problem.shape) - 1 and not problem.axes)

@@ -1,4 +1,4 @@
-"""The standard figure: GB/s against columns, a line for each implementation; bars if the results are no sweep."""
+"""The standard figure: GB/s against columns, a line for each implementation. Without a sweep, bars."""
 
 from __future__ import annotations
 
@@ -19,10 +19,9 @@ from kernelzoo.files import write_whole
 from kernelzoo.report.results import Group, Selection
 from kernelzoo.report.table import significant
 
-# Okabe and Ito's palette, which stays apart under the common colour blindnesses; their yellow is left out, as it is
-# too pale for a line on white, and a brown and a violet join. The baseline is black, the others of the zoo take the
-# colours in the registry's order (green, vermilion, brown, sky blue, orange, violet, purple, blue), and a backend from
-# another package takes the next spare colour.
+# Okabe and Ito's palette, which suits common colour blindness. Their yellow is too pale on white, so a brown and a
+# violet replace it. The baseline is black. Built-in backends take colours in the registry's order (green, vermilion,
+# brown, sky blue, orange, violet, purple, blue). Other backends take the spare colours.
 OWN = sorted(set(packages.BUILT_IN) - {registry.BASELINE})
 COLOURS = {
     registry.BASELINE: "#000000",
@@ -36,13 +35,13 @@ COLOURS = {
 }
 SPARE_COLOURS = ("#7F7F7F", "#882255")
 
-# A variant's place in its backend gives its line and marker. The first, the baseline or auto, is the plain thick line.
+# Line and marker by a variant's position in its backend. The first, the baseline or auto, is a thick plain line.
 LINES = ("-", "--", "-.", ":", (0, (7, 2)), (0, (3, 1, 1, 1, 1, 1)), (0, (1, 1)), (0, (7, 2, 1, 2)))
 MARKERS = ("", "o", "s", "^", "D", "v", "P", "X")
 
 STYLE: dict[Any, Any] = {
-    "text.parse_math": False,  # a dollar sign in a device's name is a dollar sign
-    "svg.hashsalt": "kernelzoo",  # the same results give the same file
+    "text.parse_math": False,  # a device's name may hold a dollar sign
+    "svg.hashsalt": "kernelzoo",  # makes the file reproducible
     "font.size": 10,
     "axes.spines.top": False,
     "axes.spines.right": False,
@@ -61,7 +60,7 @@ def draw(group: Group, op: str, dtype: str) -> Figure:
 
 
 def save(figure: Figure, path: Path) -> None:
-    """Write ``path`` with the suffixes .png and .svg; the same figure always gives the same SVG."""
+    """Write ``path`` as .png and .svg. The same figure always gives the same SVG."""
     with rc_context(STYLE):
         for suffix, options in (("png", {"dpi": 150}), ("svg", {"metadata": {"Date": None}})):
             drawn = io.BytesIO()
@@ -94,7 +93,7 @@ def _curves(group: Group, selection: Selection) -> Figure:
             markeredgecolor="white",
             markeredgewidth=0.6,
             markevery=(index % every, every),  # staggered, so that markers of close lines stay apart
-            zorder=2 if place == 0 else 3,  # auto lies under the sibling that it picks, whose markers show
+            zorder=2 if place == 0 else 3,  # draws auto below the variant it chose, whose markers show
         )
     ceiling = _ceiling(selection)
     if ceiling is not None:
@@ -110,7 +109,7 @@ def _curves(group: Group, selection: Selection) -> Figure:
 
 
 def _bars(group: Group, selection: Selection) -> Figure:
-    """A panel for each problem with a bar for each implementation, named at its side and valued at its end."""
+    """A panel for each problem, with a labelled bar for each implementation."""
     problems, names = selection.problems, selection.names
     across = min(3, len(problems))
     down = -(-len(problems) // across)
@@ -153,7 +152,7 @@ def _colours(selection: Selection) -> Mapping[str, str]:
 
 
 def _places(selection: Selection) -> Mapping[str, int]:
-    """The number of each implementation among those of its backend."""
+    """The position of each implementation in its backend."""
     places: dict[str, int] = {}
     seen: dict[str, int] = {}
     for name in selection.names:
@@ -163,13 +162,13 @@ def _places(selection: Selection) -> Mapping[str, int]:
 
 
 def _ceiling(selection: Selection) -> float | None:
-    """The measured bandwidth; of several runs, the median."""
+    """The measured bandwidth; the median of several runs."""
     known = [row.ceiling_gb_per_s for row in selection.rows if row.ceiling_gb_per_s is not None]
     return statistics.median(known) if known else None
 
 
 def _scale_columns(axes: Axes, columns: list[int]) -> None:
-    """A linear axis; or a logarithmic one if most counts, such as powers of two, would crowd at its start."""
+    """A linear axis, or a logarithmic one if most counts, such as powers of two, would crowd at its start."""
     crowded = sum(count < columns[0] + (columns[-1] - columns[0]) / 10 for count in columns)
     if crowded > len(columns) / 2:
         axes.set_xscale("log", base=2)

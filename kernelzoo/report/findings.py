@@ -1,8 +1,8 @@
 """The records of checks as tables: ``python -m kernelzoo.report.findings FILE.json [--insert F.md]``.
 
-A record is of one kind, which its ``format`` names (``kernelzoo-fuzz/1`` is of the kind ``fuzz``). It holds the
-command, the device and versions, the date and duration, and ``rows``, one flat object for each thing that was checked.
-The block of a kind is printed, or put into a document between ``<!-- results:KIND -->`` and ``<!-- /results -->``.
+A record's ``format`` names its kind (``kernelzoo-fuzz/1`` is of the kind ``fuzz``). It holds the command, the device
+and versions, the date and duration, and ``rows``, one flat object for each check. The block of a kind is printed, or
+put into a document between ``<!-- results:KIND -->`` and ``<!-- /results -->``.
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ COLUMNS = {
     ),
     "fuzz": ("id", "emulator", "cases", "right", "refused", "faults", "failed", "seed", "seconds"),
 }
-"""The columns of the kinds whose records have too many for a table."""
+"""The columns to show, for kinds with too many for a table."""
 
 
 @dataclass(frozen=True)
 class Findings:
-    """One file: its kind, where it comes from, and its rows with their values as text, by column."""
+    """One file: its kind, its source, and its rows as text by column."""
 
     kind: str
     caption: str
     rows: tuple[Mapping[str, str], ...]
 
     def table(self) -> Table:
-        """A line for each row; the columns of the kind that are not empty."""
+        """A line for each row, with the kind's columns that are not empty."""
         known = dict.fromkeys(name for row in self.rows for name, value in row.items() if value)
         columns = [name for name in COLUMNS.get(self.kind, known) if name in known]
         lines = [[Cell(row.get(name) or "-") for name in columns] for row in self.rows]
@@ -81,7 +81,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def blocks(paths: Sequence[Path]) -> dict[str, str]:
-    """A block for each kind, its files in the order given. Raises ResultsError."""
+    """A block for each kind, with its files in the given order. Raises ResultsError."""
     found: dict[str, list[str]] = {}
     for findings in map(load, paths):
         found.setdefault(findings.kind, []).extend([findings.caption, findings.table().markdown()])
@@ -96,7 +96,7 @@ def load(path: Path) -> Findings:
         raise ResultsError(str(error)) from error
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         wrong = f"{type(error).__name__}: {error}"
-        raise ResultsError(f"{path} holds no findings of kernelzoo's ({wrong})") from error
+        raise ResultsError(f"{path} is no record of kernelzoo ({wrong})") from error
 
 
 def _parsed(document: Any, file: str) -> Findings:
@@ -114,7 +114,7 @@ def _parsed(document: Any, file: str) -> Findings:
 
 
 def _by_section(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Of the cases checked under load: for each section and backend, how many ended in which way."""
+    """The cases checked under load: counts of each outcome by section and backend."""
     found: dict[tuple[str, str], dict[str, Any]] = {}
     for row in rows:
         section, backend = row["section"], row["implementation"].partition("/")[0]
@@ -135,7 +135,7 @@ def _by_section(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
 
 
 def _exact_together(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Of operations that don't round, one row for all dtypes of an implementation: how many results were wrong."""
+    """One row for all dtypes of an implementation that does not round: how many results were wrong."""
     found: dict[str, dict[str, Any]] = {}
     others = []
     for row in rows:
@@ -155,7 +155,7 @@ SUMMARIES: dict[str, Callable[[Sequence[Mapping[str, Any]]], list[Mapping[str, A
     "accuracy": _exact_together,
     "load": _by_section,
 }
-"""How the rows of a kind are summed up, if not each row is shown."""
+"""Summaries for kinds that do not show every row."""
 
 
 def _text(value: object) -> str:

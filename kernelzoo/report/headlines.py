@@ -1,4 +1,4 @@
-"""What some results say, in one sentence: how near the limit the best come, or how their times compare."""
+"""The result in one sentence: how near the limit the best come, or how their times compare."""
 
 from __future__ import annotations
 
@@ -11,12 +11,11 @@ from kernelzoo.report.results import Group, Problem, Row, Selection, geometric_m
 
 
 def headline(group: Group, selection: Selection) -> str:
-    """Geometric means over the problems of a selection: shares of the limit where it is known, else ratios to the
-    baseline."""
+    """Geometric means over a selection's problems: shares of the limit if known, else ratios to the baseline."""
     told = [
         part
         for label, rows in score.sides(selection)
-        if label != score.ALL_OTHERS and (part := _means(f"the {label}", list(rows.values()), selection))
+        if label != score.ALL_OTHERS and (part := _means(f"the {label}s", list(rows.values()), selection))
     ]
     base = [row for row in selection.rows if row.name == selection.baseline]
     if any(row.of_limit for row in base):
@@ -36,13 +35,13 @@ def _means(label: str, rows: Sequence[Row], selection: Selection) -> str:
     if share is not None:
         return f"{label} {'reaches' if label == selection.baseline else 'reach'} {share:.0%} of the limit{of}{but}"
     ratio = geometric_mean(selection.ratio(row) for row in rows)
-    if ratio is None or label == f"the {score.OTHERS}":  # the others hold the baseline itself
+    if ratio is None or label == f"the {score.OTHERS}s":  # the peers include the baseline
         return ""
     return f"{label} take {ratio:.2f} times as long as {selection.baseline}{of}{but}"
 
 
 def fastest(selection: Selection, names: Sequence[str]) -> str:
-    """Which backend is how often the fastest, in words; what breaks the contract is left out."""
+    """How often each backend is the fastest, as text. Implementations that break the contract are left out."""
     wins, unsure, waived = Counter[str](), 0, 0
     for problem in selection.problems:
         rows = _rows(selection, problem, names)

@@ -1,7 +1,7 @@
-"""What became faster or slower over the results of many commits, and in which of them.
+"""Speed changes over the results of many commits.
 
-Each row is compared with the last run at which its time had changed, not with the run before: a drift of small steps is
-found as soon as they come to more than is asked for.
+Each row is compared with the last run at which its time had changed, not with the previous run. So small steps are
+found once they add up to the threshold.
 """
 
 from __future__ import annotations
@@ -20,27 +20,27 @@ Key = tuple[str, Problem]
 
 @dataclass(frozen=True)
 class Step:
-    """The run at which one implementation's time on a problem changed, and that since which it had not."""
+    """The run at which an implementation's time on a problem changed, and the run of its previous change."""
 
     label: str
     """The device, clock and state of the cache."""
     comparison: Comparison
-    """Of the run at which it changed, over that since which it had not."""
+    """The run of this change over that of the previous change."""
     verdict: Verdict
     of_baseline: float | None
-    """What the baseline's time became between the same two runs, as a ratio: what the machine or torch did."""
+    """The baseline's time ratio between the same two runs, which shows changes of the machine or torch."""
     last: bool
     """Whether no later run measured the row."""
 
     @property
     def relative(self) -> float | None:
-        """Now over before, less what the baseline changed by."""
+        """Now over before, relative to the baseline's change."""
         return None if self.of_baseline is None else self.comparison.ratio / self.of_baseline
 
 
 @dataclass(frozen=True)
 class Point:
-    """One run: what it measured again, and what had changed by then."""
+    """One run: what it measured again, and what had changed."""
 
     run: Run
     label: str
@@ -48,7 +48,7 @@ class Point:
     again: int
     """Results that an earlier run has too."""
     untold: int
-    """Of these, how many can't be compared: no samples, disturbed, or of another card."""
+    """How many of these can't be compared: no samples, disturbed, or of another card."""
     steps: tuple[Step, ...]
 
     def count(self, kind: Verdict) -> int:
@@ -56,28 +56,26 @@ class Point:
 
 
 def history(paths: Sequence[Path], by: float, op: Sequence[str] = ()) -> list[Point]:
-    """The runs, by device and then by date. A change is one whose whole interval lies beyond ``by``, such as 0.05.
+    """The runs, by device and then by date.
 
-    ``op``: these operations only. Raises ResultsError for a file that can't be read, and where no two runs measured the
-    same.
+    A change is one whose whole interval lies beyond ``by``, such as 0.05. ``op``: these operations only. Raises
+    ResultsError for a file that can't be read, and if no two runs measured the same.
     """
     if len(paths) < 2:
-        raise ResultsError("a history takes the results files of two runs or more")
+        raise ResultsError("a history needs the results files of at least two runs")
     by_place: dict[tuple[str, str, str], list[Group]] = {}
     for path in paths:
         for group in load([path]).groups:
             by_place.setdefault((group.device, group.clock, group.cache), []).append(group)
     points = [point for groups in by_place.values() for point in _points(groups, by, op)]
     if not any(point.again for point in points):
-        raise ResultsError("no two of these runs measured the same on one device, by one clock: there is no history")
+        raise ResultsError("no two of these runs measured the same on one device and clock, so there is no history")
     return points
 
 
 def _points(groups: Sequence[Group], by: float, ops: Sequence[str]) -> list[Point]:
     """The runs of one device, clock and state of the cache."""
-    ordered = sorted(
-        groups, key=lambda group: group.rows[0].run.date
-    )  # stable: as they were named, where dates are one
+    ordered = sorted(groups, key=lambda group: group.rows[0].run.date)  # stable: the given order for equal dates
     runs = [[row for row in group.rows if not ops or row.op in ops] for group in ordered]
     measured: list[dict[Key, Row]] = [{(row.id, row.problem): row for row in rows} for rows in runs]
     newest = {key: place for place, rows in enumerate(measured) for key in rows}

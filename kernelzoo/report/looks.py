@@ -1,4 +1,4 @@
-"""How an implementation looks in every figure of the page, and the order in which figures and tables show problems."""
+"""The colour and symbol of each implementation on the page, and the order of problems."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ from dataclasses import dataclass
 from kernelzoo import packages, registry
 from kernelzoo.report.results import BASELINE, Problem, Row
 
-# A backend's hue and the shades of its variants, the first for auto (of the baseline: for what it is measured by). All
-# have a contrast of 3 or more both to white and to the page's dark background, so that a point keeps its colour
-# whatever the reader prefers. The baseline is grey, the others of the zoo take the hues in the registry's order, and a
-# backend from another package takes the next spare hue.
+# A hue for each backend, and shades for its variants; the first is for auto or the baseline. All have a contrast of at
+# least 3 to white and to the page's dark background. The baseline is grey. Built-in backends take hues in the
+# registry's order, and others take the spare hues.
 GREYS = ("#7a7a7a", "#988d7a", "#626c7e", "#859382", "#746677", "#98807c", "#607a7b")
 HUES = (
     ("#1b9247", "#04a786", "#547a00", "#749f2b", "#0c7e65", "#019f68", "#3d892a"),  # green
@@ -33,20 +32,20 @@ SPARE_COLOURS = (
     ("#8f6a45", "#a37b52", "#866646"),  # brown
     ("#5f9a1e", "#7d8a00", "#6e7200"),  # lime
 )
-# Beside the shade, a variant's symbol tells it from its siblings, without colour too. Observable Plot's names.
+# A symbol tells a variant from its siblings without colour. The names are Observable Plot's.
 SYMBOLS = ("circle", "square", "triangle", "diamond", "star", "wye", "cross")
 
 
 @dataclass(frozen=True)
 class Look:
-    """The colour and the symbol of an implementation."""
+    """An implementation's colour and symbol."""
 
     colour: str
     symbol: str
 
 
 def looks(rows: Iterable[Row]) -> Mapping[str, Look]:
-    """A look for each implementation, by id. It depends only on which implementations there are."""
+    """A look for each implementation, by id. It depends only on the set of implementations."""
     ids = sorted(
         {(row.backend, row.op, row.variant) for row in rows},
         key=lambda i: (i[0], i[1], f"{i[0]}/{i[2]}" != BASELINE, i[2] != "auto", i[2]),
@@ -57,15 +56,15 @@ def looks(rows: Iterable[Row]) -> Mapping[str, Look]:
         shades = COLOURS.get(backend) or next(spare)
         for op, of_op in itertools.groupby(of_backend, lambda i: i[1]):
             for place, (_, _, variant) in enumerate(of_op):
-                # All symbols once, then again in the next shade: no two alike among the first dozens. Each backend
-                # begins with another symbol, so that what is shown at first differs in more than colour.
+                # All symbols once, then again in the next shade, so the first dozens differ. Each backend begins with
+                # another symbol.
                 shade = (place + place // len(SYMBOLS)) % len(shades)
                 found[f"{backend}/{op}/{variant}"] = Look(shades[shade], SYMBOLS[(turn + place) % len(SYMBOLS)])
     return found
 
 
 def by_length(problems: Iterable[Problem]) -> list[Problem]:
-    """Short rows before long ones: the length says more about a kernel's speed than the number of rows."""
+    """Short rows before long ones: length says more about a kernel's speed than the number of rows."""
     return sorted(problems, key=lambda problem: (problem.length, math.prod(problem.shape), problem))
 
 

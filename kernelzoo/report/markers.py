@@ -11,10 +11,10 @@ MARKER = re.compile(r"^<!-- (?:results:(?P<name>\S+)|(?P<end>/results)) -->[ \t]
 
 
 def insert(document: str, text: Mapping[str, str], where: str) -> tuple[str, list[str]]:
-    """The document with each block's text between its markers, and the names of the blocks that this changes.
+    """Insert each block's text between its markers; returns the document and the names of changed blocks.
 
-    A marker stands alone on its line. Raises ResultsError for markers that don't pair up, for a block that ``text``
-    doesn't hold, and for a document that has no markers.
+    A marker stands alone on its line. Raises ResultsError for markers without a pair, for a block that ``text`` lacks,
+    and for a document without markers.
     """
     newline = "\r\n" if "\r\n" in document else "\n"
     parts: list[str] = []

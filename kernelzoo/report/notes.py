@@ -1,4 +1,4 @@
-"""The marks behind names and times, and the line below a table that says what each mark means and what to do."""
+"""The marks behind names and times, and their explanations below a table."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ DAGGER, TILDE = "†", "~"
 
 NOTES = {
     DAGGER: "breaks the contract on special values; it was timed on request (--waive) and never counts as the best.",
-    TILDE: "disturbed: other work, or a clock that changed, got into this measurement. Stop other programs (kernelzoo "
-    "doctor names suspects) and measure again before you rank these.",
+    TILDE: "disturbed by other work or a changed clock. Stop other programs (kernelzoo doctor names suspects) and "
+    "measure again before you rank these.",
 }
-"""What each mark means, in the order in which marks stand."""
+"""The meaning of each mark, in the order in which marks stand."""
 
 _MARKS = {BREAKS: DAGGER, DISTURBED: TILDE}
 
 
 def marks(flags: Iterable[str]) -> list[str]:
-    """The marks of these flags of a result; other flags have none."""
+    """The marks of a result's flags. Some flags have none."""
     found = {_MARKS[flag] for flag in flags if flag in _MARKS}
     return [mark for mark in NOTES if mark in found]
 
@@ -31,27 +31,27 @@ def marked(text: str, flags: Iterable[str]) -> str:
 
 
 def unmarked(flags: Iterable[str]) -> list[str]:
-    """The flags that no mark stands for."""
+    """The flags without a mark."""
     return [flag for flag in flags if flag not in _MARKS]
 
 
 def costs(rows: Iterable[tuple[str, str]]) -> list[str]:
-    """A line for each choice of the baseline's backend that took another form than the baseline, given ids and forms:
-    it is slower for the contract's sake, and what it is compared with is the baseline all the same."""
+    """A line for each choice of the baseline's backend that is another form than the baseline, from ids and forms. The
+    contract makes it slower, and the ratio is still to the baseline."""
     found: dict[tuple[str, str], None] = {}
     for id, form in rows:
         backend, op, _ = id.split("/")
         if backend == registry.BASELINE and form not in ("", id, registry.baseline(op)):
             found[id, form.rpartition("/")[2]] = None
     return [
-        f"{id} took {form}, where {registry.baseline(id.split('/')[1])} may miss the contract: "
-        "the ratio is what the contract costs in torch"
+        f"{id} chose {form}, since {registry.baseline(id.split('/')[1])} may break the contract: "
+        "the ratio is the cost of the contract in torch"
         for id, form in found
     ]
 
 
 def lines(results: Sequence[Collection[str]]) -> list[str]:
-    """A line for each mark that results bear, given the marks of each; with how many bear it, where not all do."""
+    """A line for each mark in the results. It has the number of marked results, unless all are."""
     found = []
     for mark, note in NOTES.items():
         count = sum(mark in marks for marks in results)

@@ -1,4 +1,4 @@
-"""What the page holds packed, since it is large and asked for later: every two compared, and the sources of forms."""
+"""Compressed data of the page, used only on request: comparisons of every two rows, and sources of forms."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ ROOT = PACKAGE.parent
 
 
 def packed(results: Results) -> str:
-    """JSON, compressed, in base64, that a page's script can read by the means of any browser.
+    """JSON, compressed, as base64, which a page's script can read in any browser.
 
-    ``pairs`` is by group and subject, as in the explorer's document: for two names by their places, ``"1 4"``, what the
-    samples say of the time of the first over that of the second, problem by problem. ``sources`` is text by path.
+    ``pairs`` is by group and subject, as in the explorer's document. The key ``"1 4"`` names two implementations by
+    number. Its value has the ratio of their times for each problem. ``sources`` is text by path.
     """
     forms = {row.form or row.id for group in results.groups for row in group.rows}
     document = {
@@ -43,8 +43,8 @@ def packed(results: Results) -> str:
 
 
 def pairs(selection: Selection) -> dict[str, list[str]]:
-    """Every two on each problem that both take, where their samples give an interval: the ratio, its ends, the number
-    of the verdict and the marks. What is compared with the baseline stands in its rows."""
+    """Comparisons of every two implementations on each common problem, if their samples give an interval. Each has the
+    ratio, its ends, the verdict's number and the marks. Those with the baseline are in its rows."""
     found = {}
     problems = looks.by_length(selection.problems)
     for (one, name), (other, base) in combinations(enumerate(selection.names), 2):
@@ -56,7 +56,7 @@ def pairs(selection: Selection) -> dict[str, list[str]]:
 
 
 def sources(form: str) -> list[str]:
-    """Where the source of a form stands, from the package's folder on; none for what others wrote."""
+    """Paths of a form's sources, relative to the package's folder; none for forms of others."""
     paths = packages.files(form, tuple(operations.OPERATIONS))
     return [path.relative_to(ROOT).as_posix() for path in paths if path.is_relative_to(PACKAGE)]
 

@@ -1,7 +1,7 @@
-"""The report as one page of HTML: everything is in the file, and it fetches nothing.
+"""The report as one HTML page that holds everything and fetches nothing.
 
-Results files are untrusted: the template escapes every text, the explorer's data is JSON that its script only ever
-sets as text, and the page's own policy allows no other script and no request.
+Results files are untrusted. The template escapes every text, and the explorer's script sets its JSON only as text. The
+page's policy allows no other script and no request.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from kernelzoo.report.page_changes import differences
 from kernelzoo.report.results import Group, Results
 
 VENDOR = (("vendor/d3.min.js", "vendor/LICENSE.d3"), ("vendor/plot.umd.min.js", "vendor/LICENSE.plot"))
-"""D3 7.9.0 and Observable Plot 0.6.17 as npm ships them (web/vendor/README.md), each under its licence."""
+"""D3 7.9.0 and Observable Plot 0.6.17 from npm (web/vendor/README.md), each with its licence."""
 
 OURS = ("state.js", "charts.js", "tables.js", "page.js")
 
@@ -40,7 +40,7 @@ class Part:
     facts: Sequence[tuple[str, str]]
     runs: Grid
     notes: Sequence[str]
-    """What the marks in its tables mean."""
+    """Explanations of the marks in its tables."""
     summaries: Sequence[Grid]
     scores: Sequence[Grid]
     gaps: Sequence[Grid]
@@ -49,7 +49,7 @@ class Part:
 
 
 def write_page(results: Results, path: Path, *, against: Results | None = None, title: str) -> None:
-    """Write the whole report of ``results`` into one file, and what changed since ``against``.
+    """Write the whole report of ``results`` into one file, with the changes since ``against``.
 
     The same results give the same file. Raises OSError if it can't be written.
     """
@@ -80,7 +80,7 @@ def write_page(results: Results, path: Path, *, against: Results | None = None, 
 
 
 def embedded(data: object) -> str:
-    """JSON that can stand in a script element: no text in it can end the element, or begin another."""
+    """JSON for a script element: no text in it can end the element or begin another."""
     text = json.dumps(data, separators=(",", ":"), allow_nan=False)
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
 
@@ -92,11 +92,11 @@ def _file(name: str) -> str:
 
 def _part(group: Group, id: str, styles: Mapping[str, looks.Look]) -> Part:
     facts = [("device", group.device), ("clock", f"{group.clock}: {sections.clocks(group.rows)}")]
-    if group.clock not in OF_CALLS:  # where the cache does not matter
+    if group.clock not in OF_CALLS:  # the cache matters to kernels only
         facts.append(("cache", group.cache))
     facts += [*sections.limits(group.rows), *page_tables.conditions(group.rows), *sections.versions(group.rows)]
     if group.repeated:
-        facts.append(("left out", f"{group.repeated} results of older runs; a ratio may be of two runs"))
+        facts.append(("left out", f"{group.repeated} results of older runs; a ratio may compare two runs"))
     return Part(
         id=id,
         heading=group.label,

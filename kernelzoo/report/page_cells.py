@@ -1,4 +1,4 @@
-"""What every table of the page is made of: cells, grids, and the text and shades of ratios."""
+"""The parts of the page's tables: cells, grids, and the text and shades of ratios."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from kernelzoo.report.results import Run
 from kernelzoo.report.table import Table, significant
 
 Shade = tuple[int, int, int]
-WORST, BEST = (246, 240, 228), (84, 160, 222)  # share of the limit; black text is readable on both, and in between
-FASTER, EQUAL, SLOWER = (72, 178, 160), (247, 247, 247), (234, 150, 78)  # ratio to the baseline, the same
+WORST, BEST = (246, 240, 228), (84, 160, 222)  # share of the limit; black text is readable on all shades
+FASTER, EQUAL, SLOWER = (72, 178, 160), (247, 247, 247), (234, 150, 78)  # ratio to the baseline, likewise
 
 
 @dataclass(frozen=True)
@@ -29,31 +29,31 @@ class Td:
     kind: str = ""
     """Its CSS classes."""
     shade: str = ""
-    """Its background, on which the text is black."""
+    """Its background, with black text."""
     swatch: str = ""
-    """The colour that the implementation has in the figures."""
+    """The implementation's colour in the figures."""
 
 
 @dataclass(frozen=True)
 class Grid:
-    """A table of the page; the first cell of a row is its heading."""
+    """A table of the page. The first cell of a row is its heading."""
 
     caption: str
     headers: Sequence[str]
     rows: Sequence[Sequence[Td]]
     op: str = ""
-    """The operation that it is about; empty for more than one."""
+    """Its operation; empty for several."""
 
     @property
     def body(self) -> Markup:
-        """The rows as HTML. Here and not in the template: a page may have a hundred thousand cells."""
+        """The rows as HTML. The template would be too slow for a hundred thousand cells."""
         return Markup(
             "".join(f"<tr>{_html(row[0], 'th', 'row')}{''.join(map(_html, row[1:]))}</tr>\n" for row in self.rows)
         )
 
     @property
     def heads(self) -> list[tuple[str, bool]]:
-        """Each header, and whether there are numbers below it."""
+        """Each header, and whether its column holds numbers."""
         first = self.rows[0] if self.rows else [Td("")] * len(self.headers)
         return [(text, "number" in cell.kind) for text, cell in zip(self.headers, first, strict=True)]
 
@@ -92,7 +92,7 @@ def interval_text(comparison: Comparison) -> str:
 
 
 def ratio_text(value: float) -> str:
-    """Two decimals; three near 1, where two would hide a small difference. An end of an interval may be any number."""
+    """Two decimals, or three near 1, where two would hide a small difference. It may be infinite or NaN."""
     if value >= 1e6:
         return f"{value:.0e}"
     return f"{value:.3f}" if 0.9 <= value < 1.1 else f"{value:.2f}" if value < 100 else f"{value:.0f}"
@@ -107,7 +107,7 @@ def known(value: float | None) -> str:
 
 
 def ratio_shade(ratio: float) -> str:
-    """White at 1, full colour from four times faster or slower."""
+    """The shade of a ratio: white at 1, full colour from a factor of four."""
     if ratio < 1:
         return mix(EQUAL, FASTER, (1 / max(ratio, 1 / 4) - 1) / 3)
     return mix(EQUAL, SLOWER, (min(ratio, 4) - 1) / 3)

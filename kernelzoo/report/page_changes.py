@@ -1,4 +1,4 @@
-"""The part of the page about changes since an older run."""
+"""The page's part about changes since an older run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kernelzoo.report.results import Group, Results, Row, geometric_mean
 from kernelzoo.report.table import significant
 
 FEW = 25
-"""Lines of a table of the largest changes; another table, closed at first, has all."""
+"""Lines of the table of the largest changes. A second table, closed at first, has all."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Difference:
 
 
 def differences(new: Results, old: Results) -> tuple[Sequence[str], Sequence[Difference]]:
-    """What can't be compared, in words; and the differences of what can."""
+    """What can't be compared, as text, and the changes of the rest."""
     found = compare.changes(new, old)
     alone = [
         f"{group.label}: only in the {name} results"
@@ -95,7 +95,7 @@ def _by_id(rows: Iterable[Row]) -> list[tuple[str, str]]:
 
 
 def _differing(change: Change) -> Grid | None:
-    """What differs between the two runs, apart from the results."""
+    """What differs between the two runs besides the results."""
 
     def facts(group: Group) -> dict[str, str]:
         runs = [run for run, _ in group.runs()]

@@ -1,4 +1,4 @@
-"""The tables of the page that are no part of the explorer: summaries, scores, files, flags, and missing results."""
+"""The page's tables outside the explorer: summaries, scores, files, flags, and missing results."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from kernelzoo.report.page_cells import Grid, Td, date, grid_of, ratio_shade
 from kernelzoo.report.results import OUTCOMES, Failure, Group, Problem, Results, Row
 
 LONG = 1000
-"""Characters of a reason that are shown."""
+"""Most characters of a reason."""
 
 FEW = 12
-"""Problems named beside a reason."""
+"""Most problems named beside a reason."""
 
 VALUES = re.compile(
     r", in rows of [^:]*|torch\.\w+|[-+]?\b(?:\d[\d.]*(?:e[-+]?\d+)?|nan|inf)\b(?: to [-+]?\d\S*)?|[(),]"
 )
-"""What reasons of one kind differ in: numbers, places, dtypes, and the special values that a row held."""
+"""Parts in which reasons of one kind differ: numbers, places, dtypes and special values."""
 
 UNITS = {"mhz": " MHz", "c": " °C", "w": " W", "s": " s"}
-"""The unit of a device's state, by the end of its name."""
+"""The unit of a state of the device, by the end of its name."""
 
 
 def runs(group: Group) -> Grid:
@@ -85,7 +85,7 @@ def scores(group: Group, kind: str) -> list[Grid]:
 
 
 def remarks(group: Group) -> Grid | None:
-    """The flags of rows, and the problems whose rounds were repeated."""
+    """The flags of rows, and problems with repeated rounds."""
     found: dict[tuple[str, str], list[str]] = {}
     for row in sorted(group.rows, key=lambda row: (row.id, row.problem)):
         for flag in row.flags:
@@ -117,8 +117,8 @@ def breaking(results: Results) -> Grid | None:
 
 
 def failures(results: Results) -> Grid | None:
-    """What has no time, a line for each reason, the worst outcome first: reasons that differ only in values, or in
-    the implementation that they name, are one."""
+    """A line for each reason why something has no time, the worst outcome first. Reasons count as one if only values or
+    implementation names differ."""
     found: dict[tuple[str, str], list[Failure]] = {}
     for failure in sorted(results.failed, key=lambda f: (-OUTCOMES.index(f.outcome), f.id, f.problem)):
         words = failure.reason.replace(failure.id, "").replace(failure.id.replace(f"/{failure.op}/", "/"), "")

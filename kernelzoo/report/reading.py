@@ -1,7 +1,6 @@
-"""Read benchmark results: the JSON of pytest-benchmark with the ``extra_info`` that ``kernelzoo bench`` writes.
+"""Reads benchmark results: the JSON of pytest-benchmark with the ``extra_info`` of ``kernelzoo bench``.
 
-Everything that a report needs is checked here, once: against the schema of results, then for what no schema can say.
-The tables and figures can trust it.
+Everything a report needs is checked here once, by the schema and then in code. Tables and figures can trust it.
 """
 
 from __future__ import annotations
@@ -37,9 +36,9 @@ WRITTEN = "results files are written by kernelzoo bench -o FILE.json (or by pyte
 
 
 def load(paths: Iterable[str | Path]) -> Results:
-    """Read results files. What several runs measured is taken from the newest run. Raises ResultsError.
+    """Read results files. If several runs measured the same, the newest counts. Raises ResultsError.
 
-    Records of bench/counters.py may stand among them: what they counted belongs to the rows of the others.
+    Records of bench/counters.py may be among them, and belong to the rows of the other files.
     """
     newest: dict[Key, dict[tuple[str, Problem], Row]] = {}
     repeated: dict[Key, int] = {}
@@ -50,14 +49,14 @@ def load(paths: Iterable[str | Path]) -> Results:
     failed = [failure for file in files for failure in file.failed]
     counters = {key: facts for file in files for key, facts in file.counters.items()}
     if not rows and not failed:
-        raise ResultsError(f"what a profiler counted has no times to report; name the results beside it: {WRITTEN}")
+        raise ResultsError(f"a profiler's counts have no times to report; name the results too: {WRITTEN}")
     if not rows:
         first = failed[0]
         raise ResultsError(
             f"{first.run.file} holds no results: everything was {_any(OUTCOMES)}, the first {first.id} on "
             f"{first.problem} {first.problem.dtype}: {first.reason}"
         )
-    for row in sorted(rows, key=lambda row: row.run.date):  # stable: of two runs of one date the later given wins
+    for row in sorted(rows, key=lambda row: row.run.date):  # stable: for equal dates the later file wins
         key = row.device, row.clock, row.cache
         known = newest.setdefault(key, {})
         repeated[key] = repeated.get(key, 0) + ((row.id, row.problem) in known)
@@ -81,7 +80,7 @@ Key = tuple[str, str, str]
 
 @dataclass(frozen=True)
 class _File:
-    """What one file holds: what was timed and what has no time, or what a profiler counted."""
+    """The contents of one file: rows and failures, or a profiler's counts."""
 
     rows: list[Row] = field(default_factory=list)
     failed: list[Failure] = field(default_factory=list)
@@ -119,7 +118,7 @@ def _read(path: Path) -> _File:
         )
     rows: list[Row] = []
     seen: dict[tuple[object, ...], int] = {}
-    same: dict[Problem, Problem] = {}  # equal ones are one object, which is found faster
+    same: dict[Problem, Problem] = {}  # equal problems become one object, for faster look-up
     for index, entry in enumerate(data["benchmarks"]):
         row = _row(run, entry, same, f"{path}: benchmarks[{index}] ({printable(str(entry.get('name', 'no name')))})")
         first = seen.setdefault((row.id, row.problem, row.device, row.clock, row.cache), index)
@@ -133,7 +132,7 @@ def _read(path: Path) -> _File:
 
 
 def _counters(path: Path, record: Mapping[str, Any]) -> Mapping[tuple[str, str, str], Counters]:
-    """What a profiler counted of each launch, by device, id and problem."""
+    """A profiler's counts for each launch, by device, id and problem."""
     found = {}
     try:
         device = printable(record["environment"]["device"])
@@ -147,14 +146,14 @@ def _counters(path: Path, record: Mapping[str, Any]) -> Mapping[tuple[str, str, 
 
 
 def _kind(document: object) -> str:
-    """The command that wrote a record, as the record says itself in a format such as "kernelzoo-fuzz/1"; or ""."""
+    """The command that wrote a record, from a format such as "kernelzoo-fuzz/1"; or ""."""
     format = document.get("format") if isinstance(document, dict) else None
     match = re.fullmatch(r"kernelzoo-([a-z-]+)/\d+", format) if isinstance(format, str) else None
     return match[1] if match else ""
 
 
 def _subject(entry: Mapping[str, Any], where: str) -> tuple[str, str, str, Problem]:
-    """What every entry names: backend, op, variant, and the problem. Raises ResultsError where they don't agree."""
+    """The backend, op, variant and problem of an entry. Raises ResultsError where they contradict each other."""
     id, shape, dim = entry["id"], entry["shape"], entry["dim"]
     backend, op, variant = id.split("/")
     for key, part in (("backend", backend), ("op", op), ("variant", variant)):
@@ -166,7 +165,7 @@ def _subject(entry: Mapping[str, Any], where: str) -> tuple[str, str, str, Probl
 
 
 def _row(run: Run, entry: Mapping[str, Any], same: dict[Problem, Problem], where: str) -> Row:
-    """A row of an entry that fits the schema. Raises ResultsError where its fields don't go together."""
+    """The row of an entry that fits the schema. Raises ResultsError if its fields contradict each other."""
     extra, stats = entry["extra_info"], entry["stats"]
     id = f"{extra['backend']}/{extra['op']}/{extra['variant']}"
     if extra["id"] != id:
@@ -185,9 +184,9 @@ def _row(run: Run, entry: Mapping[str, Any], same: dict[Problem, Problem], where
     cache = extra.get("cache", "cold")
     seconds = statistics.median(times) if times else float(stats["median"])
     said = {"median": stats["median"] * 1e6, "GB/s": extra.get("gb_per_s"), "of limit": extra.get("of_limit")}
-    if ceiling is None or cache == "hot":  # the ceiling is the memory's, which hot data never meets
+    if ceiling is None or cache == "hot":  # hot data does not reach memory's ceiling
         of_limit = None
-    else:  # an unknown floor counts as zero, which makes the share smaller, never larger
+    else:  # an unknown floor counts as zero, which only makes the share smaller
         of_limit = ((floor or 0.0) / 1e6 + bytes / ceiling / 1e9) / seconds
     if not times and "of_limit" in extra:
         of_limit = extra["of_limit"]
@@ -233,11 +232,11 @@ def _row(run: Run, entry: Mapping[str, Any], same: dict[Problem, Problem], where
 _ENERGY = tuple(field.name for field in fields(Energy))
 
 ROUNDED = 1e-3
-"""Figures that differ by no more than this share of them are the same, rounded: files hold five digits."""
+"""Figures within this share are equal, since files hold five digits."""
 
 
 def _differing(said: Mapping[str, Any], ours: Mapping[str, float | None]) -> Iterator[str]:
-    """What a file's own figures say otherwise than its samples."""
+    """Where a file's summary contradicts its samples."""
     for name, figure in said.items():
         found = ours[name]
         if not isinstance(figure, int | float) or found is None:
@@ -252,7 +251,7 @@ def _float(value: float | None) -> float | None:
 
 
 def _leaves(value: object, name: str = "") -> Iterator[tuple[str, str | float]]:
-    """The texts, numbers and truths in an object, however deep, by the name that each has there."""
+    """The texts, numbers and booleans of a nested object, by name."""
     if isinstance(value, dict):
         for key, inner in value.items():
             yield from _leaves(inner, printable(key))
@@ -270,13 +269,12 @@ def _gpu(value: object) -> str:
 
 
 def _by_card(key: Key, rows: Sequence[Row]) -> dict[Key, list[Row]]:
-    """The rows of a group, with groups of their own for what other cards measured of a problem: ratios are taken within
-    a group, and never between two cards. Of a problem the card of the baseline stays, or else the first; a row that was
-    measured again says beside which card's it stands."""
+    """Split a group's rows by card where several cards measured one problem, since ratios are within one card. The
+    baseline's card keeps the group, or else the first. A row measured again names the card beside which it stands."""
     cards: dict[tuple[str, Problem], str] = {}
     for row in sorted(rows, key=lambda row: row.name != BASELINE):  # stable
         cards.setdefault((row.op, row.problem), row.card)
-        cards[row.op, row.problem] = cards[row.op, row.problem] or row.card  # a file that names none may be of any
+        cards[row.op, row.problem] = cards[row.op, row.problem] or row.card  # a file without a card may be of any
     found: dict[Key, list[Row]] = {key: []}
     for row in rows:
         apart = row.card not in ("", cards[row.op, row.problem])

@@ -13,7 +13,7 @@ from kernelzoo.report.table import Cell, Table, significant
 
 BLANK = Cell("-")
 
-UNRANKED = "What took fewer problems is unranked, beside the `best ranked` mean on them."
+UNRANKED = "Implementations with fewer problems are unranked; `best ranked` is the best mean on the same problems."
 
 
 def ranked(
@@ -21,11 +21,11 @@ def ranked(
     mean: Callable[[Sequence[Row]], float | None],
     best: Callable[[Iterable[float]], float] = min,
 ) -> dict[str, float | None]:
-    """The names in the order of every table that ranks: those that took all problems that any took, the best mean
-    first; below them, unranked, those that took fewer, the most problems first, then by name.
+    """The names in the order of ranked tables: those that took all problems, by their mean. Unranked ones follow, by
+    their number of problems and name.
 
-    ``best``: min or max. With an unranked name stands the best mean of a ranked one that keeps the contract on the same
-    problems; with a ranked name None.
+    ``best``: min or max. The value of an unranked name is the best ranked mean on its problems, without contract
+    breakers. The value of a ranked name is None.
     """
     every = {row.problem for rows in taken.values() for row in rows}
     means = {name: mean(rows) for name, rows in taken.items() if len(rows) == len(every)}
@@ -73,7 +73,7 @@ def summary_table(selection: Selection) -> Table:
 
 
 def covered(rows: Sequence[Row], selection: Selection, there: float | None = None) -> str:
-    """Of how many problems there are rows, how many of these are disturbed, and the best ranked mean there."""
+    """The number of problems with rows, how many of them are disturbed, and the best ranked mean there."""
     disturbed = sum(TILDE in row.marks for row in rows)
     told = f"{len(rows)} of {len(selection.problems)}" + (f", {disturbed} {TILDE}" if disturbed else "")
     return told if there is None else f"{told}; best ranked {there:.2f}"
@@ -85,13 +85,13 @@ def _by_ratio(selection: Selection) -> dict[str, float | None]:
 
 
 def _spare(selection: Selection, *others: str) -> list[str]:
-    """With the problems, unless some line is unranked for them."""
+    """The columns to drop first. They include the number of problems unless some line is unranked."""
     partial = len(selection.rows) < len(selection.names) * len(selection.problems)
     return [*others, *["problems"] * (not partial)]
 
 
 def ratio_table(selection: Selection) -> Table | None:
-    """The ratio to the baseline of every implementation on the readable problems; None if nothing can be compared."""
+    """The ratio of every implementation to the baseline on the readable problems; None if nothing can be compared."""
     names = [name for name in selection.names if name != selection.baseline and selection.mean_ratio(name) is not None]
     lines = []
     for problem in selection.readable():
@@ -111,7 +111,7 @@ def ratio_table(selection: Selection) -> Table | None:
 
 
 def time_table(selection: Selection, problems: Sequence[Problem]) -> Table:
-    """Times and GB/s: a line for each shape, a column for each implementation."""
+    """Times and GB/s, with a line for each shape and a column for each implementation."""
 
     def line(problem: Problem) -> list[Cell]:
         rows = [selection.cells.get((problem, name)) for name in selection.names]
@@ -123,7 +123,7 @@ def time_table(selection: Selection, problems: Sequence[Problem]) -> Table:
 
 
 def breaking_table(results: Results) -> Table:
-    """What was timed although it breaks the contract: a line for each implementation."""
+    """What was timed although it breaks the contract, with a line for each implementation."""
     found: dict[str, list[Row]] = {}
     for group in results.groups:
         for row in group.rows:
@@ -134,7 +134,7 @@ def breaking_table(results: Results) -> Table:
 
 
 def failure_table(results: Results) -> Table:
-    """What has no time, and why: a line for each implementation, outcome and reason, the worst outcome first."""
+    """What has no time and why, by implementation, outcome and reason. The worst outcome comes first."""
     found: dict[tuple[str, str, str, str], list[str]] = {}
     for failure in sorted(results.failed, key=lambda f: (-OUTCOMES.index(f.outcome), f.id, f.problem)):
         key = failure.id, failure.outcome, failure.reason, failure.run.file
@@ -147,7 +147,7 @@ def failure_table(results: Results) -> Table:
 
 
 def call_table(selection: Selection) -> Table:
-    """Whole calls: a line for each implementation, in the order of :func:`ranked` by their ratio to the baseline's."""
+    """Whole calls, with a line for each implementation, in the order of :func:`ranked` by ratio to the baseline."""
     lines = []
     for name, there in _by_ratio(selection).items():
         rows, mean, submit = selection.of(name), selection.mean_ratio(name), selection.median_submit_us(name)
@@ -169,7 +169,7 @@ def call_table(selection: Selection) -> Table:
 
 
 def submit_table(selection: Selection) -> Table:
-    """The host's time to submit a call: a line for each way of calling, the fastest first."""
+    """The host's time to submit a call, with a line for each way to call, the fastest first."""
     rows = sorted(selection.rows, key=lambda row: row.seconds)
     lines = [
         [
@@ -188,8 +188,7 @@ def _ratio_cell(selection: Selection, row: Row) -> Cell:
 
 
 def marks_of(rows: Iterable[Row], *, counted: bool = False) -> str:
-    """The marks that any of these rows bears; where a column has :func:`covered`, which counts the disturbed ones,
-    without theirs."""
+    """The marks of any of these rows. Disturbed ones are left out where a column of :func:`covered` counts them."""
     borne = {mark for row in rows for mark in row.marks} - ({TILDE} if counted else set())
     return "".join(f" {mark}" for mark in (DAGGER, TILDE) if mark in borne)
 

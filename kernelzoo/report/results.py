@@ -1,4 +1,4 @@
-"""Results of benchmarks: rows, the groups that may share a table, and what tables and figures select of them."""
+"""Benchmark results: rows, the groups that may share a table, and selections of them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kernelzoo.report.again import Again
 from kernelzoo.report.energy import Energy
 
 BASELINE = f"{registry.BASELINE}/{registry.BASELINE_VARIANT}"
-"""Backend and variant that ratios are to by default: what a user would call without kernelzoo."""
+"""The default baseline: what a user would call without kernelzoo."""
 
 CLOCKS = ("device", "wall", "call", "submit")
 CACHES = ("cold", "hot")
@@ -25,12 +25,12 @@ OUTCOMES = ("refused", "wrong", "failed")
 
 
 class ResultsError(KernelZooError, ValueError):
-    """A results file, or a document to be refreshed from one, is not what it should be."""
+    """A results file, or a document with results, is invalid."""
 
 
 @dataclass(frozen=True, order=True)
 class Problem:
-    """What one launch works on. Ordered by rank, then axis, then size: the order of every table."""
+    """The problem of a launch. Its order (rank, axis, size) is that of every table."""
 
     rank: int = field(init=False, repr=False)
     dim: int
@@ -38,14 +38,14 @@ class Problem:
     shape: tuple[int, ...]
     dtype: str
     axes: tuple[tuple[str, int], ...] = ()
-    """All of them, with their names, of an operation that is none by rows."""
+    """All axes with their names, for an operation that is not by rows."""
     scalars: tuple[tuple[str, Any], ...] = ()
-    """Those that are not at their default."""
+    """Scalars that are not at their default."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "rank", len(self.shape))
         key = self.dim, self.shape, self.dtype, self.axes, self.scalars
-        object.__setattr__(self, "_hash", hash(key))  # asked for a million times by a page of 20,000 rows
+        object.__setattr__(self, "_hash", hash(key))  # computed once: a page of 20,000 rows asks a million times
 
     def __hash__(self) -> int:
         return int(self.__dict__["_hash"])
@@ -67,12 +67,12 @@ class Problem:
 
     @property
     def length(self) -> int:
-        """Of the reduced axis."""
+        """Length of the reduced axis."""
         return self.shape[self.dim]
 
     @property
     def is_matrix(self) -> bool:
-        """Whether it is rows by columns, reduced along the columns, as the points of a sweep are."""
+        """Whether it is rows by columns, reduced along the columns, like the points of a sweep."""
         return len(self.shape) == 2 and self.dim == 1 and not self.axes
 
 
@@ -95,57 +95,58 @@ class Row:
     op: str
     variant: str
     form: str
-    """The id of the form that ran, which of ``auto`` is the one it chose; empty where the file doesn't say."""
+    """The id of the form that ran; for ``auto`` the one it chose. Empty where unknown."""
     problem: Problem
     seconds: float
     """Median time of one launch."""
     bytes: int
-    """What the operation must move, whatever the implementation does move."""
+    """Bytes that the operation must move, whatever the implementation moves."""
     device: str
     clock: str
-    """``"device"``, ``"wall"``; ``"call"``, of whole calls; or ``"submit"``, the host's time to submit one. The last
-    two say nothing of a kernel."""
+    """``"device"``, ``"wall"``, ``"call"`` for whole calls, or ``"submit"`` for the host's submission. The last two do
+    not time a kernel."""
     clock_detail: str
     submit_us: float | None
     """The host's time to submit one launch."""
     ceiling_gb_per_s: float | None
-    """The fastest that this device moved bytes in the same run: a copy or a read, as the operation does."""
+    """The best bandwidth in the same run: of a copy or a read, as for the operation."""
     floor_us: float | None
     """The time of the smallest launch."""
     copy_us: float | None
-    """Time of a plain copy of the same data in the same rounds; None where the operation writes less than it reads."""
+    """Time of a copy of the same data in the same rounds; None where fewer bytes are written than read."""
     of_limit: float | None
-    """Share reached of what the device allows; None where no ceiling was measured, or the cache was hot."""
+    """Share of the device's limit reached; None without a measured ceiling, or with a hot cache."""
     shape_set: str
     versions: tuple[tuple[str, str], ...]
     samples: int
     times: tuple[float, ...] = field(repr=False)
-    """Every sample, in seconds and in the order of the rounds; empty where the file holds none."""
+    """Every sample in seconds, in the order of the rounds; empty if not in the file."""
     cache: str
-    """``"cold"``, or ``"hot"``: the same data again and again."""
+    """``"cold"``, or ``"hot"`` for the same data in every launch."""
     race: str
-    """Rows of one file and one race were measured in the same rounds: their samples are paired. Empty if unknown."""
+    """Rows with the same file and race were measured in the same rounds, so their samples are paired. Empty if
+    unknown."""
     repeated_rounds: int
-    """Rounds of the race that were measured again, because something disturbed the device."""
+    """Rounds of the race that were repeated because the device was disturbed."""
     first_call_ms: float | None
     cupti_us: float | None
     """Time of one launch by the profiler's clock."""
     flags: tuple[str, ...]
-    """What a reader of this time should know, such as that the host can't keep up with it."""
+    """Caveats of this time, for example that the host can't keep up."""
     breaks: str
-    """How it breaks the contract, where it was timed on request; empty for all that keep it."""
+    """How it breaks the contract, if it was timed on request; else empty."""
     condition: tuple[tuple[str, str | float], ...]
-    """The device's state around the race (clocks, temperature), by name; a name may come more than once."""
+    """The device's state around the race (clocks, temperature), by name. A name may occur twice."""
     energy: Energy | None = None
-    """None where it was not measured."""
+    """None if not measured."""
     gpu: str = ""
-    """The UUID of the card; empty where the file names none."""
+    """The UUID of the card; empty if not in the file."""
     beside: str = ""
-    """That of the card whose rows this one stands beside, having been measured again on another of the model."""
+    """The card beside whose rows it stands, if it was measured again on another card of the model."""
     table: str = ""
-    """The launch table that it was bound with; empty where the file names none."""
+    """The launch table it was bound with; empty if not in the file."""
     differs: tuple[str, ...] = ()
-    """Where the file's own summary is not what its samples give, in words; the row has what the samples give."""
+    """Where the file's summary contradicts its samples, as text. The row has what the samples give."""
 
     @property
     def id(self) -> str:
@@ -153,17 +154,17 @@ class Row:
 
     @property
     def card(self) -> str:
-        """Whose group it is in."""
+        """The card of its group."""
         return self.beside or self.gpu
 
     @property
     def name(self) -> str:
-        """The id where the operation is known from the place."""
+        """The id without the operation."""
         return f"{self.backend}/{self.variant}"
 
     @property
     def chosen(self) -> str:
-        """The name of the form that ran, where it is not the implementation itself: where ``auto``, say, chose it."""
+        """The name of the form that ran, if it is another one, for example the choice of ``auto``."""
         return "" if self.form == self.id else self.form.rpartition("/")[2]
 
     @property
@@ -177,7 +178,7 @@ class Row:
 
     @property
     def can_be_best(self) -> bool:
-        """Whether it may be shown as the best: it keeps the contract, and nothing disturbed its measurement."""
+        """Whether it may be shown as the best: it keeps the contract, and its measurement was not disturbed."""
         return not self.marks
 
     @property
@@ -190,13 +191,13 @@ class Row:
 
     @property
     def j_per_gb(self) -> float | None:
-        """Energy by the bytes that the operation must move."""
+        """Energy per byte that the operation must move."""
         return None if self.energy is None else 1e6 * self.energy.launch_mj / self.bytes
 
 
 @dataclass(frozen=True)
 class Failure:
-    """One implementation that has no time on one problem, and why."""
+    """An implementation without a time on one problem, and why."""
 
     run: Run
     backend: str
@@ -204,7 +205,7 @@ class Failure:
     variant: str
     problem: Problem
     outcome: str
-    """``"refused"``: it can't take the problem, which is no fault; ``"wrong"``: its result is; ``"failed"``: it raised
+    """``"refused"``: it can't take the problem, which is no fault. ``"wrong"``: its result is. ``"failed"``: it raised
     an error, crashed or hung."""
     reason: str
 
@@ -215,14 +216,14 @@ class Failure:
 
 @dataclass(frozen=True)
 class Group:
-    """The rows of one device, clock and state of the cache; rows of two groups never share a table or a figure."""
+    """The rows of one device, clock and cache state. Rows of two groups never share a table or a figure."""
 
     device: str
     clock: str
     cache: str
     rows: tuple[Row, ...]
     repeated: int
-    """Rows left out since a newer run measured the same again."""
+    """Rows left out because a newer run measured the same."""
     baseline: str = BASELINE
 
     @property
@@ -230,7 +231,7 @@ class Group:
         return f"{self.device}, {self.clock} clock" + (", hot cache" if self.cache == "hot" else "")
 
     def runs(self) -> list[tuple[Run, list[Row]]]:
-        """The files that the rows are from, each with its rows."""
+        """The files of the rows, each with its rows."""
         found: dict[Run, list[Row]] = {}
         for row in self.rows:
             found.setdefault(row.run, []).append(row)
@@ -251,7 +252,7 @@ class Group:
 
 @dataclass(frozen=True)
 class Selection:
-    """The rows of one operation in one group, of one dtype or of all: what a table or a figure shows."""
+    """The rows of one operation in a group, of one dtype or of all. Tables and figures show a selection."""
 
     rows: tuple[Row, ...]
     baseline: str = BASELINE
@@ -262,7 +263,8 @@ class Selection:
 
     @cached_property
     def names(self) -> list[str]:
-        """Implementations: the baseline, the rest of its backend, then by backend; ``auto`` before its siblings."""
+        """Implementation names: the baseline, the rest of its backend, then by backend; ``auto`` before its
+        siblings."""
         names = {(row.backend, row.variant) for row in self.rows}
         first, _, variant = self.baseline.partition("/")
         order = sorted(names, key=lambda n: (n != (first, variant), n[0] != first, n[0], n[1] != "auto", n[1]))
@@ -277,12 +279,12 @@ class Selection:
         return [self.cells[problem, name] for problem in self.problems if (problem, name) in self.cells]
 
     def ratio(self, row: Row) -> float | None:
-        """Its time over the baseline's on the same problem (below 1 is faster), or None without a baseline."""
+        """Its time over the baseline's on the same problem (below 1 is faster); None without a baseline."""
         base = self.cells.get((row.problem, self.baseline))
         return None if base is None else row.seconds / base.seconds
 
     def energy_ratio(self, row: Row) -> float | None:
-        """Its energy over the baseline's on the same problem (below 1 is less), or None where one is unknown."""
+        """Its energy over the baseline's on the same problem (below 1 is less); None if either is unknown."""
         base = self.cells.get((row.problem, self.baseline))
         if row.energy is None or base is None or base.energy is None:
             return None
@@ -302,17 +304,17 @@ class Selection:
         return statistics.median(submits) if submits else None
 
     def sweep(self) -> list[Problem]:
-        """The matrices of the row count that has the most column counts: the points of the standard figure."""
+        """The matrices of the row count with the most column counts: the points of the standard figure."""
         return max(self._by_row_count().values(), key=len, default=[])
 
     @cached_property
     def is_sweep(self) -> bool:
-        """Whether a curve over columns shows what there is: points enough at one row count, most of the problems."""
+        """Whether a curve over columns represents the results: enough points at one row count, and most problems."""
         points = len(self.sweep())
         return points >= SWEEP and 2 * points >= len(self.problems)
 
     def readable(self) -> list[Problem]:
-        """The problems for a table that is read at a glance: of a long sweep only the powers of two and the ends."""
+        """The problems for a table read at a glance. Of a long sweep it has the powers of two and the ends."""
         hidden: set[Problem] = set()
         for problems in self._by_row_count().values():
             if len(problems) > READABLE:
@@ -332,27 +334,27 @@ class Selection:
         return found
 
 
-SWEEP = 6  # points of a curve: fewer are told better by themselves
-READABLE = 10  # lines of one sweep in a table that still fit one screen together with the other shapes
+SWEEP = 6  # least points of a curve
+READABLE = 10  # most lines of one sweep in a table, which then fits one screen with the other shapes
 
 
 Counters = tuple[tuple[str, str], ...]
-"""What a profiler counted of one launch (registers, blocks, bytes), by name."""
+"""A profiler's counts of one launch (registers, blocks, bytes), by name."""
 
 
 @dataclass(frozen=True)
 class Results:
-    """All that some results files hold, by device, clock and state of the cache."""
+    """The contents of results files, by device, clock and cache state."""
 
     groups: tuple[Group, ...]
     failed: tuple[Failure, ...] = ()
-    """What has no time, in the order of the files; a file doesn't say of which group it would have been."""
+    """Everything without a time, in the order of the files. A file does not say to which group it belongs."""
     baseline: str = BASELINE
     counters: Mapping[tuple[str, str, str], Counters] = field(default_factory=dict)
-    """What a profiler counted, by device, id and problem in words (``float32 (8, 8)``); only the page shows it."""
+    """A profiler's counts by device, id and problem as text (``float32 (8, 8)``). Only the page shows them."""
 
     def relative_to(self, baseline: str) -> Results:
-        """The same with every ratio taken to this ``backend/variant``. Raises ResultsError if it has no results."""
+        """The results with ratios to another ``backend/variant``. Raises ResultsError if it has no results."""
         known = {row.name for group in self.groups for row in group.rows}
         if baseline not in known:
             raise ResultsError(f"no results of {baseline!r} to take ratios to; known: {', '.join(sorted(known))}")
@@ -361,7 +363,7 @@ class Results:
         )
 
     def differing(self) -> list[str]:
-        """A line for each row whose file's own summary is not what its samples give."""
+        """A line for each row whose file's summary contradicts its samples."""
         return [
             f"{row.run.file}: {row.id} on {row.problem.dtype} {row.problem}: {'; '.join(row.differs)}"
             for group in self.groups
@@ -387,6 +389,6 @@ class Results:
 
 
 def geometric_mean(values: Iterable[float | None]) -> float | None:
-    """Over the values that are known; None if there are none."""
+    """The geometric mean of the known values; None if there are none."""
     known = [value for value in values if value is not None]
     return math.exp(math.fsum(map(math.log, known)) / len(known)) if known else None

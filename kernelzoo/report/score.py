@@ -1,6 +1,6 @@
-"""How near the limit each implementation comes over a map of problems, where it falls short, and to whom it loses.
+"""Scores over a map of problems: how near the limit each implementation is, and where it falls short or loses.
 
-An implementation's *score* is the geometric mean of limit / time over the problems that it takes: 1.00 is the best
+The *score* is the geometric mean of limit / time over the problems that an implementation takes. 1.00 is the best
 possible on the device.
 """
 
@@ -21,21 +21,21 @@ if TYPE_CHECKING:
     from kernelzoo.measure.statistics import Verdict
 
 SHORT = 0.8
-"""A problem whose share of the limit is below this is listed as a shortfall."""
+"""A share of the limit below this counts as a shortfall."""
 
 NEAR = 1.1
-"""A variant within this factor of the fastest of its backend is near it."""
+"""A variant within this factor of its backend's fastest is near it."""
 
-ZOO, OTHERS, COPY = "best of our variants", "best of the others", "a plain copy"
+ZOO, OTHERS, COPY = "best kernelzoo variant", "best peer", "a plain copy"
 ALL_OTHERS = f"{OTHERS}, with {DAGGER}"
 
-MOST_LINES = 40  # of a list of problems, the worst first
-WORST = 10  # problems against each side, of a distribution
+MOST_LINES = 40  # in a list of problems, the worst first
+WORST = 10  # worst cases against each side
 
 
 def score_table(group: Group, op: str) -> Table | None:
-    """A line for each implementation in the order of :func:`ranked`, then the best of our variants and of the others on
-    each problem, and a plain copy of the same data where that was measured; None without limits."""
+    """Scores by implementation in the order of :func:`ranked`, then of the best kernelzoo variant, the best peer and a
+    plain copy. None without limits."""
     selection = group.select(op)
     if not any(row.of_limit is not None for row in selection.rows):
         return None
@@ -53,7 +53,7 @@ def score_table(group: Group, op: str) -> Table | None:
 
 
 def shortfall_table(group: Group, op: str) -> Table | None:
-    """Problems on which the best of our variants reaches less than ``SHORT`` of the limit, the worst first."""
+    """Problems on which the best kernelzoo variant reaches less than ``SHORT`` of the limit, the worst first."""
     selection = group.select(op)
     zoo = dict(sides(selection)).get(ZOO, {})
     short = [row for row in zoo.values() if row.of_limit is not None and row.of_limit < SHORT]
@@ -70,10 +70,10 @@ def shortfall_table(group: Group, op: str) -> Table | None:
 
 
 def behind_table(group: Group, op: str) -> Table | None:
-    """Problems on which another project's kernel is faster than the best of our variants, the widest gap first.
+    """Problems on which a peer is faster than the best kernelzoo variant, the widest gap first.
 
-    The verdict says whether the samples can tell the gap from noise; without samples there is no verdict. Kernels that
-    break the contract count here, and are marked.
+    The verdict says whether samples can tell the gap from noise. Peers that break the contract count here, and are
+    marked.
     """
     from kernelzoo.report.compare import compare  # imports numpy, which a report without gaps does not need
 
@@ -96,8 +96,8 @@ def behind_table(group: Group, op: str) -> Table | None:
 
 
 def spread_table(group: Group, op: str) -> Table | None:
-    """The speed of our kernels in units of the best of the others, and of a plain copy, as a distribution over the
-    problems: of the best of our variants, and of each backend's choice."""
+    """The distribution of kernelzoo's speed relative to the best peer and a plain copy. It has the best variant and
+    each backend's choice."""
     selection = group.select(op)
     kernels = {ZOO: list(dict(sides(selection)).get(ZOO, {}).values())}
     kernels |= {f"{backend}/auto": selection.of(f"{backend}/auto") for backend in _own_backends(selection)}
@@ -117,8 +117,7 @@ def spread_table(group: Group, op: str) -> Table | None:
 
 
 def worst_table(group: Group, op: str) -> Table | None:
-    """The problems on which the best of our variants is slowest in units of the best of the others, and of a plain
-    copy: ten of each."""
+    """The worst cases of the best kernelzoo variant relative to the best peer and a plain copy, ten of each."""
     selection = group.select(op)
     zoo = dict(sides(selection)).get(ZOO, {})
     lines = []
@@ -127,25 +126,25 @@ def worst_table(group: Group, op: str) -> Table | None:
         for speed, row in speeds[:WORST]:
             other = Cell(significant(base[row.problem] * 1e6))
             lines.append([_problem(row.problem), *_timed(row), Cell(label), other, Cell(f"{speed:.2f}")])
-    headers = ["problem", ZOO, "µs", "compared with", "µs", "its time / ours"]
+    headers = ["problem", ZOO, "µs", "compared with", "µs", "its time / kernelzoo's"]
     return Table(headers, lines) if lines else None
 
 
 def _measures(selection: Selection) -> Iterator[tuple[str, dict[Problem, float]]]:
-    """What a distribution is compared with: seconds of the best of the others that keep the contract, and of a copy."""
+    """Seconds of the best peer that keeps the contract, and of a copy, by problem."""
     others = dict(sides(selection)).get(OTHERS, {})
     yield OTHERS, {problem: row.seconds for problem, row in others.items()}
     yield COPY, {row.problem: row.copy_us / 1e6 for row in selection.rows if row.copy_us}
 
 
 def _speeds(rows: Iterable[Row], base: Mapping[Problem, float]) -> list[tuple[float, Row]]:
-    """The slowest first."""
+    """Speeds relative to a base, the slowest first."""
     speeds = [(base[row.problem] / row.seconds, row) for row in rows if row.problem in base]
     return sorted(speeds, key=lambda one: one[0])
 
 
 def variant_table(group: Group, op: str) -> Table | None:
-    """The time of each variant over that of the fastest variant of its backend."""
+    """The time of each variant over that of its backend's fastest variant."""
     selection = group.select(op)
     own = _own_backends(selection)
     fastest: dict[tuple[str, Problem], float] = {}
@@ -166,8 +165,8 @@ def variant_table(group: Group, op: str) -> Table | None:
 
 
 def sides(selection: Selection) -> Iterator[tuple[str, dict[Problem, Row]]]:
-    """The fastest row of each problem: of our own kernels; of all others that keep the contract; and of all others, if
-    some of them break it."""
+    """The fastest row of each problem: of kernelzoo, and of peers that keep the contract. A third one has all peers, if
+    some break it."""
     own = _own_backends(selection)
     others = [row for row in selection.rows if row.backend not in own]
     found = [
@@ -186,7 +185,7 @@ def sides(selection: Selection) -> Iterator[tuple[str, dict[Problem, Row]]]:
 
 
 def _own_backends(selection: Selection) -> list[str]:
-    """Backends whose kernels are written here: all built-in ones but the one that they are measured by."""
+    """Built-in backends except the baseline's."""
     own = set(packages.BUILT_IN) - {registry.BASELINE}
     return sorted({row.backend for row in selection.rows} & own)
 
@@ -217,14 +216,14 @@ def _share(row: Row) -> Cell:
 
 
 def _copy_share(row: Row) -> Cell:
-    """What a plain copy of the same data reaches of the limit."""
+    """The share of the limit of a plain copy of the same data."""
     if row.of_limit is None or row.copy_us is None:
         return Cell("-")
     return _share(_copied(row))
 
 
 def _copies(selection: Selection) -> list[Row]:
-    """A row for each problem, with the time of a plain copy for its own."""
+    """A row for each problem, with the time of a plain copy as its own."""
     return list({row.problem: _copied(row) for row in selection.rows if row.copy_us and row.of_limit}.values())
 
 
@@ -243,7 +242,7 @@ def _timed(row: Row) -> tuple[Cell, Cell]:
 
 
 def _best(row: Row) -> Cell:
-    """The name, and the form that it chose where that is known."""
+    """The name, and the form that it chose if known."""
     return Cell(" ".join([row.name, *([f"({row.chosen})"] if row.chosen else []), *row.marks]), id=row.id)
 
 

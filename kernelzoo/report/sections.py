@@ -1,8 +1,8 @@
-"""What a report says: its sections as Markdown, the whole report of them, and generated blocks in other documents.
+"""The sections of a report as Markdown, whole reports, and generated blocks of documents.
 
-A block's name is what a document asks for between ``<!-- results:NAME -->`` and ``<!-- /results -->``: ``environment``,
-``summary``, ``score``, ``spread``, ``worst``, ``shortfall``, ``behind``, ``variants``, ``call``, ``submit``,
-``host-ratios``, or ``table-OP-DTYPE`` such as ``table-softmax-float32``.
+A document names a block between ``<!-- results:NAME -->`` and ``<!-- /results -->``: ``environment``, ``summary``,
+``score``, ``spread``, ``worst``, ``shortfall``, ``behind``, ``variants``, ``call``, ``submit``, ``host-ratios``, or
+``table-OP-DTYPE`` such as ``table-softmax-float32``.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from kernelzoo.report.table import Table, escape, significant
 from kernelzoo.terminal import wrapped
 
 CALLS_NOTE = (
-    "The time of a whole call: on a GPU the host's, which is not waited for. Ratios are to torch's own call where "
-    "torch has the operation: below 1 is faster; `worst` is the largest. `host submit` is of a launch that is bound. "
+    "The time of a whole call: on a GPU the host's time, without waiting for the device. Ratios are to torch's own "
+    "call, if it has one: below 1 is faster. `worst` is the largest ratio. `host submit` is of a bound launch. "
     + UNRANKED
 )
 TIMES_NOTE = "Median time of a launch in µs, and GB/s in brackets; the fastest of each row in bold."
@@ -39,8 +39,8 @@ def summary_note(baseline: str) -> str:
     return (
         f"`time / {baseline}` is the time divided by that of {baseline.replace('/', ' ')}: below 1 is faster. "
         "`of limit` is the limit of the device divided by the time: 100% is the best possible. The limit is the time "
-        "of the smallest launch, plus the bytes that must move at the measured ceiling. Both are geometric means over "
-        f"the problems that an implementation takes. {UNRANKED}"
+        "of the smallest launch, plus that of the necessary bytes at the measured ceiling. Both are geometric means "
+        f"over the problems that an implementation takes. {UNRANKED}"
     )
 
 
@@ -127,8 +127,8 @@ def environment(results: Results) -> str:
 
 
 def terminal(results: Results, width: int = 0) -> str:
-    """The ratios to the baseline in plain text: for each operation a summary, and on the host every problem. Tables
-    are no wider than ``width``; 0 is no limit."""
+    """The ratios to the baseline as plain text: a summary of each operation, and on the host every problem. Tables are
+    at most ``width`` wide; 0 is no limit."""
 
     def prose(text: str) -> str:
         return "\n".join(wrapped(text, width or len(text)))
@@ -162,8 +162,8 @@ def terminal(results: Results, width: int = 0) -> str:
     return "\n\n".join(parts)
 
 
-MOST = 5  # of such lines in the terminal; a report has all
-DIFFERING_NOTE = "A file's own summary says otherwise than its samples; every number here is from the samples."
+MOST = 5  # such lines in the terminal; a report has all
+DIFFERING_NOTE = "A file's summary contradicts its samples; all numbers here are from the samples."
 
 BREAKING_NOTE = (
     "Right on ordinary values, wrong on special ones (NaN, infinities, a dtype's largest). Timed because it was named "
@@ -176,7 +176,7 @@ def _caption(group: Group) -> str:
 
 
 def _calls(group: Group) -> list[str]:
-    """Whole calls: for each operation the means, and the ratio on every problem."""
+    """Whole calls: the means of each operation, and the ratio on every problem."""
     parts = []
     for op in group.operations():
         selection = group.select(op)
@@ -199,7 +199,7 @@ def _summaries(group: Group) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class Scores:
-    """One way to look at how near the limit a group comes."""
+    """One kind of score table: its caption, function and footer."""
 
     caption: str
     table: Callable[[Group, str], Table | None]
@@ -210,37 +210,37 @@ SCORES = {
     "score": Scores(
         "share of the limit, over all problems",
         score.score_table,
-        "`score` is the geometric mean of limit / time: 1.00 is the best possible on the device. Even and odd are the "
-        "lengths of the reduced axis. The last lines take, on each problem, the fastest of our variants, of all "
-        f"others, and a plain copy of the data. {UNRANKED}",
+        "`score` is the geometric mean of limit / time: 1.00 is the best possible on the device. Even and odd are "
+        "lengths of the reduced axis. The last lines take the fastest variant, the fastest peer and a plain copy on "
+        f"each problem. {UNRANKED}",
     ),
     "spread": Scores(
-        "speed in units of another's, over all problems",
+        "speed relative to the best peer and a copy, over all problems",
         score.spread_table,
-        "The other's time divided by ours: above 1 is faster. `mean` is the geometric mean; one problem in ten is "
-        "below the `tenth percentile`. The others are those that keep the contract.",
+        "Its time divided by that of the kernel: above 1 is faster. `mean` is the geometric mean. One problem in ten "
+        "is below the `tenth percentile`. Peers that break the contract are left out.",
     ),
     "worst": Scores(
-        f"the worst {score.WORST} compared with each",
+        f"the {score.WORST} worst cases against each",
         score.worst_table,
-        f"The {score.WORST} problems on which the best of our variants is slowest, compared with the best of the "
-        "others and with a plain copy.",
+        f"The {score.WORST} problems on which the best kernelzoo variant is slowest, compared with the best peer and "
+        "with a plain copy.",
     ),
     "shortfall": Scores(
         "far from the limit",
         score.shortfall_table,
-        f"Problems on which the best of our variants reaches less than {score.SHORT:.0%} of the limit.",
+        f"Problems on which the best kernelzoo variant reaches less than {score.SHORT:.0%} of the limit.",
     ),
     "behind": Scores(
-        "where another project is faster",
+        "where a peer is faster",
         score.behind_table,
-        "Problems on which another project's kernel is faster than the best of our variants.",
+        "Problems on which a peer is faster than the best kernelzoo variant.",
     ),
     "variants": Scores(
         "each variant compared with the fastest of its backend",
         score.variant_table,
-        "Time divided by that of the fastest variant of the same backend: the best and the median over the problems "
-        f"that the variant takes, and the number of problems where it is within {score.NEAR - 1:.0%}.",
+        "Time divided by that of the backend's fastest variant: the best and the median over the problems that the "
+        f"variant takes, and the number of problems where it is within {score.NEAR - 1:.0%}.",
     ),
 }
 
@@ -251,7 +251,7 @@ def _energies(rows: Iterable[Row], results: Results) -> list[str]:
 
 
 def _scores(group: Group, kind: str) -> list[str]:
-    """A table for each operation, or "none" if there is nothing to list; nothing if no limit was measured."""
+    """A table for each operation, or "none" if it is empty. Nothing without a measured limit."""
     made = SCORES[kind]
     parts = []
     for op in group.operations():
@@ -294,8 +294,8 @@ def _environment(group: Group) -> Iterator[str]:
         yield from (f"- {escape(f'{again} ({run.file})')}" for again in run.again)
     if group.repeated:
         yield (
-            f"- {escape(group.label)}: results of older runs left out: {group.repeated}; a newer run measured the "
-            "same, so a ratio may be of two runs"
+            f"- {escape(group.label)}: results of older runs left out: {group.repeated}; newer runs measured the same, "
+            "so a ratio may compare two runs"
         )
 
 
@@ -324,7 +324,7 @@ def versions(rows: Iterable[Row]) -> list[tuple[str, str]]:
 
 
 def clocks(rows: Iterable[Row]) -> str:
-    """The most frequent detail of the clock; any other with the implementations that it timed."""
+    """The most frequent detail of the clock, and others with their implementations."""
     ids: dict[str, list[str]] = {}
     for row in rows:
         ids.setdefault(row.clock_detail, []).append(row.id)

@@ -1,4 +1,4 @@
-"""One table of a report, written as Markdown or as plain text."""
+"""One table of a report, as Markdown or as plain text."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ class Cell:
     text: str
     best: bool = False
     id: str = ""
-    """The implementation that the text names, since the text may hold more than its id."""
+    """The implementation's id, since the text may hold more."""
 
 
 @dataclass(frozen=True)
 class Table:
-    """A row of headers and rows of as many cells. The first column holds names, the others figures."""
+    """Headers, and rows of as many cells. The first column holds names, the others figures."""
 
     headers: Sequence[str]
     rows: Sequence[Sequence[Cell]]
     spare: Sequence[str] = ()
-    """Headers of the columns that a narrow terminal does without, the least needed first."""
+    """Headers of columns that a narrow terminal drops, the least needed first."""
     matrix: bool = False
-    """Whether all columns but the first are alike, so that a narrow terminal shows some of them at a time."""
+    """Whether all columns but the first are alike, so that a narrow terminal shows them in parts."""
 
     def markdown(self) -> str:
         lines = [
@@ -40,8 +40,8 @@ class Table:
         return "\n".join(lines)
 
     def text(self, width: int = 0) -> str:
-        """Aligned columns; the best of a row bears a star. Columns that exceed the width follow below, each part with
-        the first column again; 0 is no limit."""
+        """Aligned columns, with a star at the best of a row. Columns beyond the width follow below with the first
+        column again. A width of 0 is no limit."""
         rows = [[cell.text + "*" * cell.best for cell in row] for row in self.rows]
         if not self.matrix or not width:
             fitted = fit(self.headers, rows, width or 10**6, range(1, len(self.headers)), self.spare)
@@ -67,6 +67,6 @@ def significant(value: float) -> str:
 
 
 def escape(text: str) -> str:
-    """Text that Markdown shows as it is: no emphasis, link, HTML, comment marker or new column comes of it."""
+    """Text that Markdown shows unchanged, without emphasis, links, HTML, comments or new columns."""
     text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return re.sub(r"([\\`*\[\]|#~$]|(?<!\w)_|_(?!\w))", r"\\\1", text)

@@ -1,4 +1,4 @@
-"""Write a report: one page, or a folder with Markdown and figures."""
+"""Writes a report: one page, or a folder with Markdown and figures."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ def is_page(path: Path) -> bool:
 
 
 def check_output(path: Path) -> None:
-    """Raise ResultsError for what is neither the name of a page nor that of a folder, FileError for a place that is not
-    there."""
+    """Check the path of a page or folder. Raises ResultsError for any other name, FileError if its place does not
+    exist."""
     check_folder(path)
     if path.is_dir() or is_page(path):
         return
@@ -33,9 +33,9 @@ def write(
 ) -> str:
     """Write one self-contained page if ``path`` ends in .html, else ``path``/report.md and its figures.
 
-    Returns a sentence that says what was written. ``against``: older results, with which the page compares.
-    ``figures=False`` leaves out the figures of report.md. Raises ResultsError for a path of another kind and for a
-    missing package, OSError if something can't be written.
+    Returns a sentence that says what was written. ``against``: older results for the page to compare. ``figures=False``
+    leaves out the figures of report.md. Raises ResultsError for another kind of path or a missing package, OSError if
+    something can't be written.
     """
     check_output(path)
     if is_page(path):
@@ -53,14 +53,14 @@ def write(
 
 
 def _draw(results: Results, directory: Path) -> dict[tuple[str, str, str], str]:
-    """Draw every figure into a folder; their names by label of the group, operation and dtype."""
+    """Draw every figure into a folder; returns their names by label, operation and dtype."""
     try:
         from kernelzoo.report import figure
     except ImportError as error:
         raise ResultsError(f"figures need matplotlib ({error}); pip install 'kernelzoo[report]'") from error
     drawn = {}
     for group, suffix in zip(results.groups, _suffixes(results), strict=True):
-        if group.clock in OF_CALLS:  # a table says it all
+        if group.clock in OF_CALLS:  # a table is enough
             continue
         for op in group.operations():
             for dtype in group.dtypes(op):
@@ -71,7 +71,7 @@ def _draw(results: Results, directory: Path) -> dict[tuple[str, str, str], str]:
 
 
 def _suffixes(results: Results) -> list[str]:
-    """A suffix for the figures of each group, so that their names differ; empty if there is only one group."""
+    """A suffix for the figures of each group, which makes their names differ; empty for a single group."""
     if sum(group.clock not in OF_CALLS for group in results.groups) == 1:
         return [""] * len(results.groups)
     slugs = [re.sub(r"[^a-z0-9]+", "-", f"-{group.device}-{group.clock}".lower()) for group in results.groups]

@@ -116,7 +116,7 @@ def test_what_a_profiler_counted_stands_with_its_result(entry, write, made, tmp_
     other = record | {"environment": {"device": "another"}}
     path.write_text(json.dumps(other))
     assert made(load([write([entry()]), path])).subjects()[0]["counters"] == {}
-    with pytest.raises(ResultsError, match="has no times to report"):
+    with pytest.raises(ResultsError, match="have no times to report"):
         load([path])
     path.write_text(json.dumps(record | {"rows": [{}]}))
     with pytest.raises(ResultsError, match="no record of bench/counters"):
@@ -177,11 +177,11 @@ def test_the_energy_of_a_launch_stands_with_its_result(entry, write, made) -> No
 def test_the_headline_says_how_near_the_limit_or_how_fast(sweep, host, entry, write, made) -> None:
     first = made(load([write(sweep)])).data()["groups"][0]["subjects"][1]["headline"]
     assert first.startswith(
-        "softmax, float32, on NVIDIA H200, device clock, 100 problems: the best of our variants reach "
+        "softmax, float32, on NVIDIA H200, device clock, 100 problems: the best kernelzoo variants reach "
     )
     assert "torch/eager reaches" in first and "The fastest: triton on 100." in first
     (on_host,) = made(load([write(host)])).subjects()
-    assert "the best of our variants take 0.95 times as long as torch/eager." in on_host["headline"]
+    assert "the best kernelzoo variants take 0.95 times as long as torch/eager." in on_host["headline"]
     waived = [entry(data=[10.0] * 9), entry("rival/softmax/library", us=5.0, breaks="NaN is dropped")]
     assert "torch on 1; † never counts" in made(load([write(waived)])).subjects()[0]["headline"]
 

@@ -83,7 +83,7 @@ def test_devices_are_apart_and_operations_are_chosen(entry, write) -> None:
 
 
 def test_one_file_is_no_history(runs) -> None:
-    with pytest.raises(ResultsError, match="two runs or more"):
+    with pytest.raises(ResultsError, match="at least two runs"):
         history(runs(5.0), BY)
 
 

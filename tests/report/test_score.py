@@ -35,9 +35,9 @@ def test_score_is_the_mean_share_with_the_worst_named(group) -> None:
     # triton: 1, 1/4, 1, so the cube root of 1/4; even lengths 1 and 1/4; the odd one 1.
     assert lines["triton/auto"] == ["0.63", "0.50", "1.00", "0.25", "float32 (8, 8)", "3 of 3"]
     assert lines["cupy/auto"] == ["0.50", "0.50", "-", "0.50", "float32 (4, 4)", "2 of 3; best ranked 0.50"]
-    assert lines["best of our variants"] == ["0.79", "0.71", "1.00", "0.50", "float32 (8, 8)", "3 of 3"]
-    assert lines["best of the others"] == ["0.37", "0.45", "0.25", "0.25", "float32 (3, 5)", "3 of 3"]
-    assert list(lines)[-2:] == ["best of our variants", "best of the others"]
+    assert lines["best kernelzoo variant"] == ["0.79", "0.71", "1.00", "0.50", "float32 (8, 8)", "3 of 3"]
+    assert lines["best peer"] == ["0.37", "0.45", "0.25", "0.25", "float32 (3, 5)", "3 of 3"]
+    assert list(lines)[-2:] == ["best kernelzoo variant", "best peer"]
 
 
 def test_what_took_fewer_problems_is_never_ranked(group) -> None:
@@ -102,7 +102,7 @@ def test_what_breaks_the_contract_is_marked_and_no_best(entry, write) -> None:
     results = load([write(rows)])
     lines = {row[0]: row[1] for row in texts(score.score_table(results.groups[0], "softmax"))}
     assert lines["rival/auto †"] == "0.80"
-    assert lines["best of the others"] == "0.25" and lines["best of the others, with †"] == "0.80"
+    assert lines["best peer"] == "0.25" and lines["best peer, with †"] == "0.80"
     assert texts(score.behind_table(results.groups[0], "softmax"))[0][3:6] == ["rival/auto †", "2.50", "1.60"]
     report = sections.report(results, "R", {})
     assert "**4.00 (" in report and "2.50 (0.20) †" in report and "## Timed although it breaks the contract" in report
@@ -127,7 +127,7 @@ def test_blocks_and_report_hold_them(group, entry, write) -> None:
     assert blocks["score"].startswith("**NVIDIA H200, device clock**\n\nsoftmax:\n\n| implementation | score |")
     for block in ("shortfall", "behind", "variants"):  # nothing falls short, and auto alone was timed
         assert blocks[block].startswith("**NVIDIA H200, device clock**\n\nsoftmax: none\n\n")
-    assert "| best of our variants | 0.90 |" in sections.report(results, "t", {})
+    assert "| best kernelzoo variant | 0.90 |" in sections.report(results, "t", {})
 
 
 def test_an_implementation_without_limits_beside_others_has_no_score(entry, write) -> None:
@@ -153,23 +153,23 @@ def test_spread_is_a_distribution_of_speeds_and_worst_its_end(entry, write) -> N
     results = load([write(entries)])
     group = results.groups[0]
     lines = {tuple(line[:2]): line[2:] for line in texts(score.spread_table(group, "softmax"))}
-    copied = lines["best of our variants", "a plain copy"]
+    copied = lines["best kernelzoo variant", "a plain copy"]
     # 80, 20, ... 40/11, 40/12: the tenth percentile is the second from below, and a tenth of the way to the third.
     assert copied == ["8.01", "3.67", "3.33", "float32 (4, 96)", "12 of 12"]
     assert lines["triton/auto", "a plain copy"][0] == "7.56"
-    assert lines["cupy/auto", "best of the others"] == [*["0.50"] * 3, "float32 (4, 8)", "1 of 12"]
+    assert lines["cupy/auto", "best peer"] == [*["0.50"] * 3, "float32 (4, 8)", "1 of 12"]
     worst = texts(score.worst_table(group, "softmax"))
     assert len(worst) == 20 and worst[0] == [
         "float32 (4, 96)",
         "triton/auto",
         "12.0",
-        "best of the others",
+        "best peer",
         "0.25",
         "0.02",
     ]
     assert [line[0] for line in worst[10:]] == [f"float32 (4, {8 * n})" for n in range(12, 2, -1)]
     terminal = sections.terminal(results)
-    assert "tenth percentile" in terminal and "its time / ours" in terminal
+    assert "tenth percentile" in terminal and "its time / kernelzoo's" in terminal
     plain = load([write([entry() | {"shape_set": "map"}, *(e for e in [entry("triton/softmax/auto", copy_us=1.0)])])])
     assert "tenth percentile" not in sections.terminal(plain)  # a map is summed up by its scores
-    assert sections.blocks(results)["spread"].count("| best of our variants |") == 2
+    assert sections.blocks(results)["spread"].count("| best kernelzoo variant |") == 2

@@ -1,16 +1,16 @@
 "use strict";
 // The figures, drawn by Observable Plot from the rows that are shown.
 
-const NARROW = 560; // CSS pixels: below it, a figure is a telephone's
-const LISTED = 60; // shapes that still have a line each
-const WIDER = 3; // times: how far an interval may widen its axis beyond the ratios themselves
+const NARROW = 560; // CSS pixels: narrower figures are laid out for a phone
+const LISTED = 60; // most shapes with a line each
+const WIDER = 3; // factor by which intervals may extend an axis beyond the ratios
 
 const UNITS = ["B", "KB", "MB", "GB", "TB", "PB"];
 const bytesText = (bytes) => {
   const power = Math.min(UNITS.length - 1, Math.floor(Math.log10(bytes) / 3 + 1e-9));
   return `${+(bytes / 1000 ** power).toPrecision(3)} ${UNITS[power]}`;
 };
-// As many of 1, 2, 5 in each power of ten as there is room for.
+// Ticks at 1, 2 and 5 in each power of ten, as many as fit.
 const logTicks = ([low, high], most) => {
   const powers = d3.range(Math.floor(Math.log10(low)), Math.ceil(Math.log10(high)) + 1);
   for (const digits of [[1, 1.5, 2, 3, 5, 7], [1, 2, 5], [1, 3], [1]]) {
@@ -19,7 +19,7 @@ const logTicks = ([low, high], most) => {
     if (digits.length === 1) return ticks.filter((_, i) => i % Math.ceil(ticks.length / most) === 0);
   }
 };
-// An axis with words of our own: on a logarithmic one Observable Plot would leave some out.
+// An axis with its own labels: on a logarithmic one Observable Plot would omit some.
 const axis = (of, ticks, text, options = {}) => [
   of === "x" ? Plot.gridX(ticks) : Plot.gridY(ticks),
   (of === "x" ? Plot.axisX : Plot.axisY)(ticks, { text, tickSize: 4, ...options }),
@@ -33,7 +33,7 @@ const plain = (value) => String(+value.toPrecision(3));
 
 const FIXED = { color: { type: "identity" }, symbol: { type: "identity" } };
 
-// What stands beside the pointer.
+// The text beside the pointer.
 const words = (row) =>
   [
     `${row.marked}, ${shapeText(row.problem)}`,
@@ -94,14 +94,14 @@ function limitFigure(rows, width) {
   });
 }
 
-// A line for each shape; or, where these are many, a point over the bytes.
+// A line for each shape, or points over the bytes if there are many shapes.
 function ratioFigure(rows, width) {
   const drawn = rows.filter((row) => row.ratio && row.name !== DATA.baseline);
   if (!drawn.length) return null;
   const names = unique(drawn.map((row) => row.name));
   const shapes = shapesOf(drawn);
   const listed = shapes.length <= LISTED;
-  // An interval of noise may span thirty powers of ten: what lies far beyond all ratios is cut off at the edge.
+  // An interval of noise may span thirty powers of ten, so it is cut off far beyond all ratios.
   const [least, largest] = d3.extent(drawn, (row) => row.ratio);
   const low = d3.min(drawn, (row) => Math.max(row.low || row.ratio, least / WIDER));
   const high = d3.max(drawn, (row) => Math.min(row.high || row.ratio, largest * WIDER));
@@ -150,7 +150,7 @@ function ratioFigure(rows, width) {
   });
 }
 
-// Energy by the bytes, over the time of a launch.
+// Energy per byte, over the time of a launch.
 function energyFigure(rows, width) {
   const drawn = rows.filter((row) => row.mj);
   if (!drawn.length) return null;
@@ -176,7 +176,7 @@ const shapesOf = (rows) => {
   return d3.sort(shapes, (s) => s.length, (s) => s.bytes, (s) => s.key);
 };
 
-// On a telephone shapes go down, with their values; else across, with values where a cell has room for one.
+// Shapes are rows on a phone, with values, else columns, with values where they fit.
 function heatFigure(rows, width) {
   const shapes = shapesOf(rows);
   const names = d3.sort(unique(rows.map((row) => row.name)), (name) => rows.find((row) => row.name === name).place);

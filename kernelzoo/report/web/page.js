@@ -1,7 +1,7 @@
 "use strict";
-// What the reader sees: filters, and everything drawn again when one changes.
+// The filters, and the redrawing when one changes.
 
-const PAPER = 690; // CSS pixels: what A4 and Letter both hold between margins of 12 mm
+const PAPER = 690; // CSS pixels: the width of A4 and Letter within margins of 12 mm
 const at = (id) => document.getElementById(id);
 
 const choice = (label, key, options) => {
@@ -69,7 +69,7 @@ function drawFigure(id, draw, rows, width) {
   const made = rows.length ? draw(rows, width || box.clientWidth) : null;
   figure.hidden = !made;
   if (!made) return;
-  // A press chooses what the pointer is nearest to, which Observable Plot says in the figure's value.
+  // A press chooses the nearest point, which Observable Plot gives as the figure's value.
   made.addEventListener("click", () => made.value && pick(made.value));
   made.style.cursor = "pointer";
   box.replaceChildren(made);
@@ -87,7 +87,7 @@ function drawCompare(rows) {
   section.hidden = names.length < 2;
   if (section.hidden) return;
   const others = names.filter((name) => name !== DATA.baseline);
-  const beside = DATA.baseline.split("/")[0]; // another language says more than another way of the same one
+  const beside = DATA.baseline.split("/")[0]; // prefers another language to another variant
   const usual = others.find((name) => name.endsWith("/auto") && !name.startsWith(`${beside}/`)) ?? others[0];
   const one = names.includes(state.one) ? state.one : usual;
   const other = names.includes(state.other) && state.other !== one ? state.other : names.find((name) => name !== one);
@@ -132,7 +132,7 @@ function drawTools(rows) {
   tools.replaceChildren(...(both ? [choice("upwards", "y", [["", "share of the limit"], ["speed", "GB/s, and the roofline"]])] : []));
 }
 
-// Tables about one operation or group, where the reader has chosen another.
+// Hides tables of operations or groups that are not chosen.
 function hideOthers() {
   for (const made of document.querySelectorAll("[data-op]")) made.hidden = made.dataset.op !== state.op;
   for (const { id } of DATA.groups) if (at(id)) at(id).hidden = id !== state.device;
@@ -153,7 +153,7 @@ function draw() {
   drawTools(rows);
   drawFigure("limit", limitFigure, rows);
   drawDetails();
-  // The rest lies below the first screen, and waits until that is there.
+  // The rest is below the first screen, and is drawn after it.
   cancelAnimationFrame(later);
   later = requestAnimationFrame(() => setTimeout(() => {
     drawFigure("ratios", ratioFigure, rows);
@@ -194,7 +194,7 @@ if (DATA.groups.length) {
   let waiting = 0;
   let printing = false;
   addEventListener("resize", () => {
-    if (innerWidth === width) return; // a telephone's bars come and go
+    if (innerWidth === width) return; // a phone's bars come and go
     width = innerWidth;
     clearTimeout(waiting);
     waiting = setTimeout(() => printing || draw(), 60); // paper is narrower than the window

@@ -1,5 +1,5 @@
 "use strict";
-// The data, what the reader has chosen of it, and the page's address, which says the same.
+// The data, the reader's choices, and the page's address, which holds them.
 // Everything in the data is untrusted: it is only ever set as text.
 
 const DATA = JSON.parse(document.getElementById("data").textContent);
@@ -18,7 +18,7 @@ function element(tag, attributes = {}, ...children) {
 const unique = (values) => [...new Set(values)];
 const zipped = (fields, values) => Object.fromEntries(fields.map((field, i) => [field, values[i] ?? ""]));
 
-// A subject's rows as objects, made when it is first asked for.
+// A subject's rows as objects, made on first use.
 function rowsOf(group, subject) {
   if (subject.decoded) return subject.decoded;
   subject.shapes = subject.problems.map(([text, bytes, length, args, classes], place) => ({
@@ -44,8 +44,8 @@ function rowsOf(group, subject) {
   return subject.decoded;
 }
 
-// What is large and asked for later: every two compared, and the sources of forms. Null until it is there, and for ever
-// in a browser that can't decompress.
+// Large data for later: comparisons of every two, and sources of forms. Null until it is loaded, and forever in a browser
+// that can't decompress.
 let packed = null;
 let unpacking = null;
 
@@ -56,7 +56,7 @@ async function unpack() {
   DATA.groups.forEach((group, i) => group.subjects.forEach((subject, j) => { subject.pairs = packed.pairs[i][j]; }));
 }
 
-// Calls back once it is there.
+// Calls back once that is loaded.
 function unpacked(then) {
   if (packed) return then();
   if (typeof DecompressionStream === "undefined") return undefined;
@@ -70,7 +70,7 @@ const dtypesOf = (group, op) => group.subjects.filter((s) => s.op === op).map((s
 const subjectsOf = (group) =>
   group.subjects.filter((s) => s.op === state.op && (state.dtype === "all" || s.dtype === state.dtype));
 
-// What the address may say. Each of these is put back to what is there, if it says something else.
+// The parts of the address. An invalid one is replaced by what is shown.
 const KEYS = ["device", "op", "dtype", "class", "variants", "backend", "y", "one", "other", "q", "sort", "point", "view"];
 const state = {};
 
@@ -100,8 +100,7 @@ function settle() {
   if (!names.includes(state.other)) state.other = "";
 }
 
-// The address of what is shown, and of a part of it. The operation and dtype always stand there: an address outlives new
-// results, which may change what is shown first.
+// The address of the view or of a part. It always has the operation and dtype, since new results may change the default.
 function address(view = "") {
   const said = new URLSearchParams();
   for (const key of KEYS) {

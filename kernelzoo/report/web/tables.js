@@ -1,14 +1,14 @@
 "use strict";
-// Tables: sorting and searching of those that are in the page, the table of every result, the two compared, one result.
+// Tables: sorting and searching, the table of every result, comparisons of two, and one result.
 
-const STEP = 150; // rows that are added at a time: a page may hold twenty thousand
+const STEP = 150; // rows added at a time: a page may hold twenty thousand
 
 const number = (text) => {
   const found = parseFloat(text);
   return Number.isNaN(found) ? null : found;
 };
 
-// Numbers by their size, texts by their letters; what is empty last, whichever way it goes.
+// Orders numbers by size and texts by letters, with empty cells last in both directions.
 function order(values, down) {
   const numbers = values.map(number);
   const numeric = values.every((text, i) => text === "" || text === "-" || numbers[i] !== null);
@@ -19,7 +19,7 @@ function order(values, down) {
   return [...values.keys()].sort((a, b) => empty(a) - empty(b) || (empty(a) ? 0 : turn * compare(place(a), place(b))) || a - b);
 }
 
-// Gives a heading a button that sorts by its column; `chosen` is told of a press.
+// Gives a heading a button that sorts by its column, and calls `chosen` when pressed.
 function sortButton(heading, chosen) {
   const button = element("button", { type: "button", className: "sort" }, ...heading.childNodes);
   heading.replaceChildren(button);
@@ -44,7 +44,7 @@ const matches = (query) => {
   return (text) => wanted.every((word) => text.toLowerCase().includes(word));
 };
 
-// Makes a table that is in the page sortable, and searchable if it is long.
+// Makes a table of the page sortable, and searchable if it is long.
 function enhance(table) {
   const head = table.tHead.rows[0];
   const body = table.tBodies[0];
@@ -96,7 +96,7 @@ const COLUMNS = [
 ];
 const TEXTUAL = new Set(["implementation", "form", "shape", "95 % interval", "verdict", "flags"]);
 
-// A table in a box of its own. `lines` are arrays of texts or [text, node]; more of them come by a button.
+// A table in its own box. `lines` are arrays of texts or [text, node]; a button shows more of them.
 function tableOf(caption, headers, lines, { sort = null, sorted = () => {}, picked = null } = {}) {
   const head = element("tr");
   headers.forEach((text, column) => {
@@ -159,7 +159,7 @@ function resultsTable(rows, picked, changed) {
 
 const roughly = (value) => `≈ ${value.toPrecision(2)}`;
 
-// Two implementations on each problem that both take. What the samples gave is taken as it is; else the medians' ratio.
+// Two implementations on each common problem: the ratio from samples if there is one, else that of medians.
 function compared(rows, one, other) {
   const lines = [];
   let rough = false;
@@ -170,7 +170,7 @@ function compared(rows, one, other) {
     let [a, b] = [one, other].map((name) => here.find((row) => row.name === name));
     if (!a || !b) continue;
     const subject = a.subject;
-    // They were compared one way round: the baseline below, else the earlier name above.
+    // Each pair was compared once: with the baseline as denominator, else with the earlier name as numerator.
     if (a.name === DATA.baseline || (b.name !== DATA.baseline && a.place > b.place)) [a, b] = [b, a];
     label = `${a.name} / ${b.name}`;
     const pair = subject.pairs?.[`${a.place} ${b.place}`]?.[shape.place];
@@ -192,7 +192,7 @@ function compared(rows, one, other) {
   return { lines, rough, label, headers };
 }
 
-// A file of this kernelzoo, closed at first.
+// A source file of kernelzoo, closed at first.
 function sourceOf(path) {
   const code = element("pre", { className: "scroll source", tabIndex: 0 }, "This browser can't unpack it.");
   const box = element("details", {}, element("summary", {}, path), code);
@@ -200,7 +200,7 @@ function sourceOf(path) {
   return box;
 }
 
-// One result: what was measured, how it ran, how to repeat it, and where its source stands.
+// One result: what was measured, how it ran, how to repeat it, and its source.
 function detailsOf(row, closed) {
   const [file, date, commit] = row.run;
   const form = row.form ? `${row.backend}/${row.subject.op}/${row.form}` : row.id;
