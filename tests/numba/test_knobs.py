@@ -52,37 +52,32 @@ def test_every_value_of_every_knob_keeps_within_the_device(arch: str, op: str) -
 
 
 @pytest.mark.parametrize(
-    ("shape", "dtype", "lanes", "threads", "blocks"),
+    ("shape", "dtype", "lanes", "threads", "form"),
     [
-        ((8192, 8192), "bfloat16", 8, 512, 1),  # a strip for each SM
-        ((8192, 8192), "float32", 8, 256, 1),  # two
-        ((4096, 4096), "bfloat16", 8, 512, 2),
-        ((2048, 2048), "bfloat16", 8, 256, 4),
-        ((16384, 1000), "bfloat16", 8, 256, 8),
-        ((65536, 256), "float32", 8, 512, 8),
-        ((65536, 256), "bfloat16", 4, 512, 8),
-        ((100, 65537), "bfloat16", 32, 256, 1),
-        ((65536, 64), "bfloat16", None, 0, 0),  # as one piece of memory
-        ((65536, 64), "float32", None, 0, 0),
+        ((8192, 8192), "bfloat16", 8, 512, "columns"),  # a strip for each SM
+        ((8192, 8192), "float32", 8, 256, "columns"),  # two
+        ((4096, 4096), "bfloat16", 8, 512, "columns"),
+        ((2048, 2048), "bfloat16", 4, 512, "columns"),
+        ((65536, 256), "float32", 4, 512, "split_arrival"),
+        ((100, 65537), "bfloat16", 32, 256, "columns"),
     ],
     ids=str,
 )
 def test_minima_of_columns_fill_the_device(
-    shape: tuple[int, int], dtype: str, lanes: int | None, threads: int, blocks: int
+    shape: tuple[int, int], dtype: str, lanes: int, threads: int, form: str
 ) -> None:
     import torch
 
     from kernelzoo.device import ARCHITECTURES
     from kernelzoo.kernels.numba.launch import view
-    from kernelzoo.kernels.numba.min import choose, strips
+    from kernelzoo.kernels.numba.min import choose, columns
 
     x = torch.empty((1, *shape), dtype=getattr(torch, dtype), device="meta")
     v = view(x, torch.empty_like(x[:, 0]))
     device = ARCHITECTURES["sm_90"]
-    assert choose.is_flat(v, device) == (lanes is None)
-    if lanes is not None:
-        cut = strips.cut(v, device.multiprocessors, choose.Knobs(), strips.CLUSTER)
-        assert cut is not None and (cut[1].lanes, cut[1].threads, cut[2]) == (lanes, threads, blocks)
+    cut = columns.cut(v, device.multiprocessors)
+    assert cut is not None and (cut[1].lanes, cut[1].threads) == (lanes, threads)
+    assert choose.best(v, device, choose.Knobs()) == form
 
 
 def test_a_few_kernels_are_right_at_other_values() -> None:

@@ -32,7 +32,6 @@ from kernelzoo.kernels.numba.columns import in_one_piece, side_by_side
 from kernelzoo.kernels.numba.disk import folder, store, stored
 from kernelzoo.kernels.numba.launch import View, view
 from kernelzoo.kernels.numba.source import Source, compiled, shown, to_ptx
-from kernelzoo.kernels.numba.thread_rows import share
 from kernelzoo.kernels.shared import cubin
 
 registry.import_kernels("numba", "kernelzoo.kernels.numba")  # every form is then a name of its operation's package
@@ -108,7 +107,7 @@ def softmax_kernels(v: View) -> dict[str, Source]:
 
 
 def min_kernels(v: View) -> dict[str, Source]:
-    by_rows, by_slabs = minima.rows_tiling.rows_tiling(v, MIN), minima.atomics.slab_tiling(v)
+    by_rows, by_slabs = minima.tiling.rows_tiling(v, MIN), minima.atomics.slab_tiling(v)
     found = {
         "rows": minima.rows.rows_kernel(v.dtype, by_rows),
         "rows_deferred": minima.rows_deferred_block.rows_deferred_kernel(v.dtype, by_rows),
@@ -117,18 +116,8 @@ def min_kernels(v: View) -> dict[str, Source]:
         "split": minima.split_arrival.split_kernel(v.dtype, minima.split_arrival.split_tiling(v)),
         "fill": minima.atomics.fill_kernel(v.dtype),
     }
-    deep = minima.words.deep(v.dtype, v.whole_vector)
-    if minima.choose.is_short(v, H200, MIN):
-        found["tile"] = minima.rows_deferred_shared.rows_deferred_tile_kernel(v.dtype)
-    if (own := share(v, MIN.thread_bytes)) is not None:
-        found[f"thread_{own.word}"] = minima.rows_deferred_thread.rows_deferred_thread_kernel(own)
-    if not v.across and v.n > 1000:
-        found["cluster"] = minima.split_cluster.cluster_kernel(v.dtype, minima.split_cluster.cluster_tiling(v))
-    if minima.choose.is_flat(v, H200):
-        found["flat"] = minima.columns_flat.flat_kernel(v.dtype, deep)
-    if minima.strips.strips(v, 8, 256) is not None:
-        for blocks, name in ((1, "columns"), (2, "columns_cluster")):
-            found[name] = minima.strips.columns_kernel(v.dtype, deep, blocks > 1)
+    if minima.columns.cut(v, H200.multiprocessors) is not None:
+        found["columns"] = minima.columns.columns_kernel(v.dtype, minima.tiling.deep(v.dtype, v.whole_vector))
     if v.itemsize < 4:
         found["narrow"] = minima.atomics.narrow_kernel(v.dtype)
     return found
@@ -248,8 +237,6 @@ SLOWER = {
     ),
     # The loop over a thread's rows is not unrolled.
     *(("softmax", "bfloat16", "odd_short", "thread_4", capability) for capability in ((10, 0), (12, 0))),
-    # Four words, for edges that come with the first tile, which is worth 5 to 20 % on an H200.
-    ("min", "bfloat16", "cluster", "cluster", (12, 0)),
     *(
         ("softmax", dtype, shape, name, capability)
         for dtype, shape, name in (
@@ -411,11 +398,6 @@ def expected_instructions(op: str, dtype: str, name: str, v: View) -> Iterator[s
         ("softmax", "float64", 3000017, 5, "multi_row_shared"),
         ("softmax", "bfloat16", 300007, 200, "multi_row_tile"),  # of whole vectors
         ("softmax", "bfloat16", 150001, 259, "multi_row_tile"),
-        ("min", "bfloat16", 3000017, 5, "rows_deferred_thread"),
-        ("min", "float64", 3000017, 5, "rows_deferred_thread"),
-        ("min", "bfloat16", 100003, 5, "rows_deferred_shared"),
-        ("min", "bfloat16", 1000003, 33, "rows_deferred_shared"),
-        ("min", "int8", 3000017, 5, "rows_deferred_shared"),
     ],
 )
 def test_short_rows_have_the_form_that_is_for_them(op: str, dtype: str, rows: int, n: int, form: str) -> None:
@@ -446,13 +428,10 @@ def test_remaining_dtypes_of_min_compile() -> None:
 
 
 def test_clusters_send_64_bits() -> None:
-    """A number of float64 or int64, and a pair of them: what the dtypes above don't send."""
-    pairs = softmax_kernels(look(SHAPES["cluster"], "float64", "softmax"))["cluster"]
-    minimum = min_kernels(look(SHAPES["cluster"], "int64", "min"))["cluster"]
-    for source, kind in ((pairs, r"\.v2\.b64"), (minimum, r"\.b64")):
-        made = shown(source, (9, 0))
-        assert count(rf"st\.async\S*::bytes{kind} \[", made.ptx) == 1
-        assert made.registers > 0
+    """A pair of float64: what the dtypes above don't send."""
+    made = shown(softmax_kernels(look(SHAPES["cluster"], "float64", "softmax"))["cluster"], (9, 0))
+    assert count(r"st\.async\S*::bytes\.v2\.b64 \[", made.ptx) == 1
+    assert made.registers > 0
 
 
 def test_machine_code_is_kept_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -49,16 +49,13 @@ registry.language("numba")
 CHOOSERS = [i for i in SOFTMAX + MIN if i.chooses]  # which only hand on to the others
 # Of clusters, of blocks that wait for each other, or of more shared memory than the simulator has: tested one by one,
 # with ``one_block``.
-ALONE = (
-    *("numba/softmax/split_cluster", "numba/softmax/split_grid", "numba/softmax/columns_ragged"),
-    *("numba/min/split_cluster", "numba/min/columns_cluster"),
-)
+ALONE = (*("numba/softmax/split_cluster", "numba/softmax/split_grid", "numba/softmax/columns_ragged"),)
 FORMS = [i for i in SOFTMAX + MIN if i not in CHOOSERS and i.id not in ALONE]
 COLUMNS = [i for i in FORMS if i.variant.startswith("columns")]
 NAMED = [i for i in FORMS if i not in COLUMNS]
 SOFTMAX_NAMED = [i for i in NAMED if i in SOFTMAX]
-THREAD = ("multi_row_thread", "multi_row_lanes", "rows_deferred_thread")  # of whole short rows to a thread, or lanes
-SHORT = ("multi_row_tile", "multi_row_shared", "rows_deferred_shared", *THREAD)  # of rows up to some length
+THREAD = ("multi_row_thread", "multi_row_lanes")  # of whole short rows to a thread, or lanes
+SHORT = ("multi_row_tile", "multi_row_shared", *THREAD)  # of rows up to some length
 FLOATS = [torch.float32, torch.bfloat16, torch.float16, torch.float64]
 INTEGERS = [torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64]
 # One of 8 bits, which the atomics widen, and one of 64, which they take as it is, for each variant; for one, all.
@@ -67,7 +64,6 @@ FEW = [torch.int8, torch.int64]
 WHOLE_ROWS = {
     "multi_row_thread": [torch.float32, torch.bfloat16, torch.float16],
     "multi_row_lanes": [torch.float32, torch.bfloat16, torch.float16],
-    "rows_deferred_thread": [*FLOATS, torch.int32, torch.int64],
 }
 
 
@@ -186,7 +182,6 @@ def test_equal_terms(implementation: kernelzoo.Implementation, width: int) -> No
     [
         *(("softmax/multi_row_thread", n) for n in (2, 3, 5, 9, 17, 26, 34)),
         *(("softmax/multi_row_lanes", n) for n in (3, 45, 90, 101, 129, 255)),
-        *(("min/rows_deferred_thread", n) for n in (2, 3, 5, 9, 17, 26, 34)),
     ],
     ids=str,
 )
@@ -212,7 +207,7 @@ def test_short_rows_of_a_thread_or_lanes(variant: str, dtype: torch.dtype, n: in
     run(implementation, x)
 
 
-@pytest.mark.parametrize("variant", ["softmax/multi_row_thread", "softmax/multi_row_lanes", "min/rows_deferred_thread"])
+@pytest.mark.parametrize("variant", ["softmax/multi_row_thread", "softmax/multi_row_lanes"])
 def test_whole_rows_off_a_vectors_boundary_are_refused(variant: str) -> None:
     implementation = kernelzoo.implementation(f"numba/{variant}")
     x = values((41, 5), torch.float32)
@@ -390,8 +385,6 @@ def one_block(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
     """A device of one multiprocessor with clusters, each of as many blocks as ``simulator.clusters_of`` says. Returns
     what changes it."""
     from kernelzoo.kernels.numba import launch
-    from kernelzoo.kernels.numba.min import split_cluster as min_cluster
-    from kernelzoo.kernels.numba.min import strips
     from kernelzoo.kernels.numba.softmax import (
         columns,
         columns_cluster,
@@ -420,7 +413,7 @@ def one_block(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
     kernels = (
         *(split_cluster.cluster_kernel, split_grid.grid_kernel),
         *(columns_cluster.held_kernel, columns_ragged.ragged_kernel, columns_flat.flat_kernel),
-        *(columns.columns_kernel, min_cluster.cluster_kernel, strips.columns_kernel),
+        columns.columns_kernel,
         gradient_cluster.cluster_kernel,
     )
     for kernel in kernels:
@@ -608,73 +601,6 @@ def test_columns_in_turns(
     operations.OPERATIONS["softmax"].assert_close(out, x, 0)
 
 
-@pytest.mark.sampled(2)
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int8, torch.float64], ids=str)
-def test_minimum_in_a_cluster(dtype: torch.dtype, one_block: Callable[..., None]) -> None:
-    from kernelzoo.kernels.numba.launch import Simulated, view
-    from kernelzoo.kernels.numba.min.split_cluster import LINE, cluster_kernel, cluster_tiling
-
-    x = values((4, 1003), dtype)
-    if dtype.is_floating_point:
-        x[1, 700] = NAN
-        x[2] = INF
-    out = torch.empty_like(x[:, 0])
-    v = view(x[:, :, None], out[:, None])
-    source = cluster_kernel(v.dtype, cluster_tiling(v))
-    call = Simulated(source).call(v.total * 3, *v.offsets, 3, 3 * LINE, threads=64)
-    with simulator.clusters_of(3):
-        call(x, out)()
-    operations.OPERATIONS["min"].assert_close(out, x, 1)
-
-
-@pytest.mark.sampled(4)
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int8, torch.float64], ids=str)
-@pytest.mark.parametrize("shape", [(2, 203, 47), (1, 90, 64)], ids=str)
-def test_minimum_of_columns_in_a_cluster(
-    shape: tuple[int, ...], dtype: torch.dtype, one_block: Callable[..., None]
-) -> None:
-    """Of a strip that has fewer rows than the others, and of those that have as many."""
-    from kernelzoo.kernels.numba.columns import offsets
-    from kernelzoo.kernels.numba.launch import Simulated, view
-    from kernelzoo.kernels.numba.min import strips
-
-    x = values(shape, dtype)
-    if dtype.is_floating_point:
-        x[0, 80, 1] = NAN
-        x[0, :, 2] = INF
-    out = torch.empty_like(x[:, 0])
-    v = view(x, out)
-    found = strips.strips(v, 2, 64)
-    assert found is not None
-    c, s = found
-    source = strips.columns_kernel(v.dtype, strips.AT_ONCE, True)
-    grid = c.outer * s.across * 3
-    call = Simulated(source).call(grid, *offsets(c), v.x_phase, 3, *s.offsets, threads=s.threads)
-    with simulator.clusters_of(3):
-        call(x, out)()
-    operations.OPERATIONS["min"].assert_close(out, x, 1)
-
-
-@pytest.mark.sampled(4)
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int8, torch.float64], ids=str)
-@pytest.mark.parametrize("shape", [(1100, 33), (1025, 7), (1030, 48)], ids=str)
-def test_minimum_of_columns_as_one_piece_of_memory(
-    shape: tuple[int, int], dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from kernelzoo.kernels.numba.min import columns_flat, strips
-
-    monkeypatch.setattr(columns_flat, "FLAT_THREADS", 128)
-    monkeypatch.setattr(strips, "are_few", lambda *_: True)  # as on a device of many SMs, at a width of whole vectors
-    columns_flat.flat_kernel.cache_clear()
-    x = values(shape, dtype)
-    if dtype.is_floating_point:
-        x[3, 1] = NAN
-        x[:, 2] = INF
-        x[7, 3] = -INF
-    run(kernelzoo.implementation("numba/min/split"), x, 0, launches=2)
-    columns_flat.flat_kernel.cache_clear()
-
-
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int8, torch.float64], ids=str)
 @pytest.mark.parametrize(
@@ -686,10 +612,10 @@ def test_minimum_of_columns_by_strips(
 ) -> None:
     """Rows that begin anywhere in a vector, in one strip and in several; what no whole vector covers at the ends
     of x; threads that have no element at all."""
-    from kernelzoo.kernels.numba.min import strips
+    from kernelzoo.kernels.numba.min import columns
 
-    monkeypatch.setattr(strips, "MOST_THREADS", 128)
-    strips.columns_kernel.cache_clear()
+    monkeypatch.setattr(columns, "MOST_THREADS", 128)
+    columns.columns_kernel.cache_clear()
     memory = values((start + math.prod(shape),), dtype)
     x = memory[start:].view(shape)
     if dtype.is_floating_point:
@@ -701,7 +627,7 @@ def test_minimum_of_columns_by_strips(
         x[..., place, column] = lowest
     memory[:start] = 2 * lowest if dtype.is_floating_point else -128  # a neighbour that is no row's
     run(kernelzoo.implementation("numba/min/rows_deferred"), x, -2)
-    strips.columns_kernel.cache_clear()
+    columns.columns_kernel.cache_clear()
 
 
 def gradient(op: str, a: torch.Tensor, b: torch.Tensor, dim: int) -> tuple[torch.Tensor, ...]:

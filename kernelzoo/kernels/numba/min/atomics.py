@@ -15,7 +15,8 @@ from numba.cuda import types
 from kernelzoo.device import Device
 from kernelzoo.kernels.numba.dtypes import WIDE, computed_in, highest
 from kernelzoo.kernels.numba.launch import BindView, View, prepare, within_grid
-from kernelzoo.kernels.numba.min.words import deep, folding
+from kernelzoo.kernels.numba.min.arithmetic import folding
+from kernelzoo.kernels.numba.min.tiling import deep
 from kernelzoo.kernels.numba.row import Tiling, access, begin, elements, reductions, word_type
 from kernelzoo.kernels.numba.source import Source
 from kernelzoo.launch import Launch, owning, sequence

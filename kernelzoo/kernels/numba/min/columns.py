@@ -1,13 +1,181 @@
-"""Whole columns, each by one block: the rows of a strip, read in vectors across them, go down its threads."""
+"""Rows side by side in memory, read in vectors of 16 bytes across them, wherever they begin: one block to a strip."""
+
+from dataclasses import dataclass
+from functools import cache
+from math import gcd
+
+from numba import cuda
+from numba.cuda import types
 
 from kernelzoo.device import Device
-from kernelzoo.kernels.numba.launch import BindView, View, planned
-from kernelzoo.kernels.numba.min.strips import Numbers, by_strips
+from kernelzoo.errors import UnsupportedProblemError
+from kernelzoo.kernels.numba.columns import offsets, quotient, side_by_side
+from kernelzoo.kernels.numba.dtypes import WIDE, highest, itemsize
+from kernelzoo.kernels.numba.launch import BindView, View, planned, prepare, within_grid
+from kernelzoo.kernels.numba.min.tiling import deep
+from kernelzoo.kernels.numba.row import Tiling, elements, spread, word_type
+from kernelzoo.kernels.numba.source import Source
+from kernelzoo.kernels.numba.words import WARP, machine, minimum
+from kernelzoo.layout import VECTOR_BYTES, Columns, Rows, cdiv
 from kernelzoo.registry import register
+
+MOST_THREADS = 512
+"""Of a block."""
+AT_ONCE = 8
+"""Vectors for each thread, or there are fewer threads."""
+MOST_WIDE = 256
+"""Rows of a strip."""
+
+
+@cache
+def columns_kernel(dtype: str, tiles: int) -> Source:
+    """Each thread goes down ``tiles`` whole aligned vectors at a time, wherever the rows begin.
+
+    A block takes a strip of ``wide`` neighbouring rows, ``across`` to a group. ``lanes`` threads read the vectors that
+    their elements of one place lie in, neighbours' along with them; ``depths`` places that far down, a period after
+    which rows begin at the same places in vectors, come the next. So each lane of a thread's vectors stays with one
+    row, all the way, and they meet at the end, without the neighbours'.
+    """
+    kind, HIGHEST = WIDE[dtype], highest(dtype)
+    VEC = VECTOR_BYTES // itemsize(dtype)
+    LOW_BITS, SHIFT, TILES = VEC - 1, VEC.bit_length() - 1, tiles
+    WORD, WORDS = word_type(dtype, VEC), Tiling(1, 1, 1, VEC).words(dtype)
+    HELD = WORDS * tiles
+    PITCH = MOST_THREADS + WARP // VEC  # neighbouring elements, which neighbouring threads read, are in other banks
+    PLACES = VEC * PITCH
+    IDENTITY = spread(dtype, VEC, HIGHEST)
+    load_vector, _ = machine.vector_functions(dtype, VEC)
+    load, store = elements(dtype)
+    PACKED = machine.is_packed(dtype, VEC)
+    low, high, _, _, least_of = machine.word_functions(dtype)
+    combine = least_of if PACKED else minimum
+
+    def columns(
+        x, out, groups, neighbours, n, x_group, x_step, out_group, out_step, phase, across, lanes, wide, depths
+    ):
+        held = cuda.local.array(HELD, WORD)
+        least = cuda.local.array(WORDS, WORD)
+        places = cuda.shared.array(PLACES, kind)
+        minima = cuda.shared.array(MOST_THREADS, kind)
+        t, threads = types.int64(cuda.threadIdx.x), types.int64(cuda.blockDim.x)
+        depth = quotient(t, lanes)
+        lane = t - depth * lanes
+        block = types.int64(cuda.blockIdx.x)
+        group = quotient(block, across)
+        column = (block - group * across) * wide
+        live = min(wide, neighbours - column)
+        source = group * x_group + column
+        every = (groups - 1) * x_group + (n - 1) * x_step + neighbours
+        head, tail = -phase & LOW_BITS, every - (phase + every & LOW_BITS)  # between them, x is whole vectors
+        begins = lane * VEC - (phase + source + depth * x_step & LOW_BITS)
+        i = depth
+        end = n if depth < depths and begins < live else types.int64(0)
+        if source + begins + i * x_step < 0:
+            i += depths
+        if source + begins + (n - 1) * x_step >= tail:
+            end = min(end, n - 1)
+        at, step = source + begins + i * x_step, depths * x_step
+        for k in range(WORDS):
+            least[k] = IDENTITY
+        while i < end:
+            for tile in range(TILES):
+                for k in range(WORDS):
+                    held[tile * WORDS + k] = IDENTITY
+                load_vector(x, at + tile * step, held, tile * WORDS, i + tile * depths < end)
+            for tile in range(TILES):
+                for k in range(WORDS):
+                    least[k] = combine(least[k], held[tile * WORDS + k])
+            i += TILES * depths
+            at += TILES * step
+        for k in range(WORDS):
+            if PACKED:
+                places[2 * k * PITCH + t] = low(least[k])
+                places[(2 * k + 1) * PITCH + t] = high(least[k])
+            else:
+                places[k * PITCH + t] = least[k]
+        cuda.syncthreads()
+
+        # Of each row: its places by as many threads as there are for it, then these by one.
+        sharers, sharer = quotient(threads, wide), quotient(t, wide)
+        row = t - sharer * wide
+        value = HIGHEST
+        if row < live:
+            depth = sharer if sharer < sharers else depths
+            while depth < depths:
+                j = row + (phase + source + depth * x_step & LOW_BITS)
+                value = minimum(value, places[(j & LOW_BITS) * PITCH + depth * lanes + (j >> SHIFT)])
+                depth += sharers
+            if sharer == 0:  # what lies in no whole vector
+                if source + row < head:
+                    value = minimum(value, load(x, source + row))
+                if source + row + (n - 1) * x_step >= tail:
+                    value = minimum(value, load(x, source + row + (n - 1) * x_step))
+        minima[t] = value
+        cuda.syncthreads()
+        if t < live:
+            for sharer in range(1, sharers):
+                value = minimum(value, minima[sharer * wide + t])
+            store(out, group * out_group + (column + t) * out_step, value)
+
+    return Source(columns, (dtype, dtype), MOST_THREADS, (dtype, tiles), 2)
+
+
+@dataclass(frozen=True)
+class Strips:
+    """How ``columns_kernel`` cuts columns."""
+
+    across: int
+    """Strips of a group of rows."""
+    lanes: int
+    wide: int
+    depths: int
+
+    @property
+    def threads(self) -> int:
+        return cdiv(max(self.lanes * self.depths, self.wide), WARP) * WARP
+
+
+def strips(v: Rows, lanes: int, threads: int) -> tuple[Columns, Strips] | None:
+    """Strips of up to so many vectors, for blocks of up to so many threads; None if vectors don't cover the rows."""
+    c, vec = side_by_side(v), v.whole_vector
+    if c is None or not vec <= c.inner <= c.x_n or (c.outer > 1 and c.x_outer < c.inner):
+        return None
+    extra = vec - 1 if c.vector == 1 else 0  # elements of neighbours beside the rows of a strip
+    period = vec // gcd(vec, c.x_n)
+    most = min(lanes, MOST_WIDE // vec, threads // period) * vec - extra
+    across = cdiv(c.inner, most)
+    wide = cdiv(c.inner, across)
+    if not extra:
+        wide = cdiv(wide, vec) * vec
+    lanes = cdiv(wide + extra, vec)
+    depths = min(threads // lanes // period, cdiv(c.n, AT_ONCE * period)) * period
+    return c, Strips(across, lanes, wide, depths)
+
+
+def cut(v: Rows, processors: int) -> tuple[Columns, Strips] | None:
+    """Columns and their strips: narrow ones, 128 bytes, so that blocks meet little; wider where that alone makes more
+    blocks than run at once, so that each has more to read. A block has twice the threads where an SM gets but one, and
+    half the width where two thirds of the SMs would be idle all the same."""
+    found = None
+    for lanes in (8, 16, 32, 64):
+        found = strips(v, lanes, MOST_THREADS // 2)
+        if found is None or found[0].outer * found[1].across <= 2 * processors:
+            break
+    if found is not None and found[0].outer * found[1].across <= processors:
+        found = strips(v, lanes, MOST_THREADS) or found
+        if 3 * found[0].outer * found[1].across < processors and v.n >= 4 * found[1].depths * AT_ONCE:
+            found = strips(v, 4, MOST_THREADS) or found
+    return found
 
 
 @register("numba", "min", "columns")
-@planned(Numbers)
-def columns(v: View, device: Device, numbers: Numbers) -> BindView:
+@planned()
+def columns(v: View, device: Device, _: None) -> BindView:
     """Columns by strips, each of them whole by one block."""
-    return by_strips("numba/min/columns", v, device, numbers, 1)
+    id, found = "numba/min/columns", cut(v, device.multiprocessors)
+    if found is None:
+        raise UnsupportedProblemError(id, "these are no columns side by side that are as wide as a vector")
+    c, s = found
+    kernel = prepare(columns_kernel(v.dtype, deep(v.dtype, v.whole_vector)), device)
+    arguments = (*offsets(c), v.x_phase, s.across, s.lanes, s.wide, s.depths)
+    return kernel.call(within_grid(id, c.outer * s.across), *arguments, threads=s.threads)

@@ -1,7 +1,7 @@
-"""How the forms that are parallel over rows hold them: in ``rows`` and ``rows_deferred_block`` alike."""
+"""How blocks hold the rows of a minimum."""
 
+from kernelzoo.kernels.numba.dtypes import itemsize
 from kernelzoo.kernels.numba.launch import View
-from kernelzoo.kernels.numba.min.words import deep
 from kernelzoo.kernels.numba.row import Tiling
 from kernelzoo.kernels.numba.words import WARP
 from kernelzoo.layout import cdiv, power_of_two
@@ -22,6 +22,12 @@ class Numbers:
     stacked: int = knob(
         2, among=(1, 2, 4), unit="vectors", why="in flight to a thread of short rows, over its rows together"
     )
+
+
+def deep(dtype: str, vec: int) -> int:
+    """Vectors that a thread has in flight: eight, which is 128 bytes, or 128 kB on an SM of 1024 threads; fewer of the
+    narrow integers, which are widened at once. Of single elements, eight as well."""
+    return 8 if vec == 1 or itemsize(dtype) >= 4 or dtype in ("float16", "bfloat16") else 32 // vec
 
 
 def rows_tiling(v: View, numbers: Numbers) -> Tiling:
