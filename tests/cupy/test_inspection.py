@@ -84,7 +84,7 @@ def assert_whole(kernel: Kernel, id: str) -> None:
         assert kernel.sass is None and kernel.sass_missing is not None
 
 
-@pytest.mark.parametrize("op", sorted({i.op for i in kernelzoo.implementations("cupy")}))
+@pytest.mark.parametrize("op", sorted({i.op for i in IMPLEMENTATIONS}))
 def test_auto_shows_the_sibling_that_it_hands_on_to(op: str, on_h200: Answers) -> None:
     assert_same_as_sibling(on_h200, op, "cupy")
 

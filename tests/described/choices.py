@@ -59,9 +59,9 @@ CHOICES: dict[str, dict[str, tuple[tuple[tuple[int, ...], str, int], ...]]] = {
     },
     "cupy/min_backward": {"multi_row_tile": (((48, 50000), B, 0),), "columns": (((49, 50000), B, 0),)},
     "cupy/min": {
-        "rows_deferred_lanes": (((3251, 123), B, -1), ((40000, 111), B, -1), ((48, 50000), F, 0), ((6, 99, 8), B, 0)),
-        "rows_deferred_shared": (((100000, 101), B, -1),),
-        "rows_deferred_thread": (((20000, 15), B, -1),),
+        "rows_deferred_lanes": (((3251, 123), B, -1), ((20000, 15), B, -1), ((48, 50000), F, 0), ((6, 99, 8), B, 0)),
+        "rows_deferred_block": (((61, 99991), F, -1), ((67, 524309), F, -1)),
+        "split_arrival": (((31, 262147), F, -1), ((64, 524309), F, -1)),
         "columns": (((512, 129), F, 0), ((139, 328), B, 0), ((49, 50000), F, 0)),
         "columns_split": (((513, 129), F, 0),),
     },
