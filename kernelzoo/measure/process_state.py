@@ -337,7 +337,9 @@ def _state(task: str) -> str:
 
 def _threads() -> tuple[str, ...]:
     """Threads that run Python, except torch's compiler: its idle pool, and the reader of its processes' answers."""
-    pool: Any = getattr(sys.modules.get("torch._inductor.async_compile"), "AsyncCompile", None)
+    from kernelzoo.torch_private import inductor_pool
+
+    pool: Any = inductor_pool()
     begun = pool is not None and pool.pool.cache_info().currsize
     own = {t.ident for t in tuple(pool.pool()._threads)} if begun else set()  # a copy, since the pool may grow
     names = {thread.ident: thread.name for thread in threading.enumerate()}
