@@ -29,10 +29,9 @@ from kernelzoo.device import ARCHITECTURES, assumed  # noqa: E402
 from kernelzoo.errors import GridTooLargeError, UnsupportedProblemError  # noqa: E402
 from kernelzoo.inspect import inspect as inspected  # noqa: E402
 from kernelzoo.kernels.cute import compiler, launch  # noqa: E402
-from kernelzoo.kernels.cute.tiles import problem, row_tile  # noqa: E402
+from kernelzoo.kernels.cute.tiles import held, problem  # noqa: E402
 from kernelzoo.kernels.shared import cubin  # noqa: E402
 from kernelzoo.launch import recorded  # noqa: E402
-from kernelzoo.layout import rows_of  # noqa: E402
 
 BINDS = Binds("cute")
 bind, bound, programs = BINDS.bind, BINDS.bound, BINDS.programs
@@ -72,8 +71,8 @@ def taken(op: operations.Operation, form: str, dtype: Any, arch: str) -> list[li
     """The launches of a form for some problems, at least one of which it takes."""
     found = []
     for shape, axis in (((4096, 4096), 1), ((1 << 18, 64), 1), ((256, 4096), 0)):
-        if axis == 0 and form in ("fused", "rows", "rows_deferred_block", "split_arrival"):
-            continue  # these read rows one by one, or are a form of columns by another name
+        if axis == 0 and form == "rows":
+            continue  # which reads rows one by one
         try:
             found.append(programs(op, form, shape, axis, dtype, arch))
         except UnsupportedProblemError:
@@ -146,7 +145,7 @@ def test_a_compiled_kernel_is_what_a_launch_takes_it_for(op: operations.Operatio
 def test_parameters_stand_where_the_kernel_reads_them() -> None:
     """The addresses of the canonical tensors come first, where a launch on other addresses writes them."""
     x, out, room = torch.empty(6, 8, 5), torch.empty(6, 5), torch.empty(4)
-    given = problem(rows_of(x, out))
+    given = problem(x, out)
     made = launch.parameters((x, out), (room,), given, (3, 7))
     addresses = x.data_ptr(), out.data_ptr(), room.data_ptr()
     assert made == (*addresses, 8, 30, 5, 40, 5, 1, 5, 0, 1, 3, 7)
@@ -166,7 +165,7 @@ def test_every_kernel_begins_by_waiting_for_the_launch_before() -> None:
         (definition,) = ast.parse(inspect.getsource(kernel)).body
         assert isinstance(definition, ast.FunctionDef)
         first = next(s for s in definition.body if not isinstance(getattr(s, "value", None), ast.Constant))
-        assert ast.unparse(first) == "wait(EARLY)", kernel
+        assert ast.unparse(first).endswith(" = words.begin(EARLY)"), kernel
 
 
 @pytest.mark.parametrize(("op", "form"), FORMS, ids=lambda value: getattr(value, "name", value))
@@ -192,8 +191,8 @@ def test_sums_are_in_a_fixed_order(op: operations.Operation, form: str) -> None:
 
 @pytest.mark.parametrize("arch", ARCHITECTURES_HERE)
 def test_last_arriver_is_ordered_by_release_and_acquire(arch: str) -> None:
-    for form, shape, axis in (("split_arrival", (16, 262144), 1), ("columns_split", (262144, 64), 0)):
-        (program,) = programs(MIN, form, shape, axis, torch.float32, arch)
+    for shape, axis in (((16, 262144), 1), ((262144, 64), 0)):
+        (program,) = programs(MIN, "split", shape, axis, torch.float32, arch)
         before, arrival, after = program.ptx.partition("atom.global.acq_rel.add.u32")  # of the device, unless it says
         assert arrival
         # The partial result is stored, then all threads meet, then one of them arrives.
@@ -225,10 +224,10 @@ def test_a_minimum_keeps_nan(dtype: Any) -> None:
     """In float64, for which there is no such instruction, it is asked for."""
     for form, shape, axis in (
         ("rows", (4096, 5003), 1),
-        ("rows_deferred_block", (4096, 40000), 1),
-        ("split_arrival", (16, 262144), 1),
-        ("columns", (512, 4096), 0),
-        ("columns_split", (262144, 64), 0),
+        ("rows_deferred", (4096, 40000), 1),
+        ("split", (16, 262144), 1),
+        ("rows_deferred", (512, 4096), 0),
+        ("split", (262144, 64), 0),
     ):
         (program,) = programs(MIN, form, shape, axis, dtype, "sm_90")
         if dtype == torch.float64:
@@ -254,7 +253,7 @@ def test_offsets_have_64_bits_and_long_rows_are_counted_so() -> None:
                 assert kinds[-9 - len(program.step.arguments) :][:3] == [numbers] * 3
                 assert occurrences(r"ma?(?:d\.lo|ul\.lo)\.s64", program)
     expanded = torch.empty(1, dtype=torch.int8, device="meta").expand(2, (1 << 32) + 1)
-    for form in ("rows_deferred_block", "split_arrival"):
+    for form in ("rows_deferred", "split"):
         (program,) = bound(MIN, form, expanded, 1, "sm_90")
         assert occurrences(r"setp\.\w+\.[su]64", program)
 
@@ -273,10 +272,10 @@ def test_machine_code_is_compiled_once_and_kept(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setenv("HOME", str(tmp_path))
     x = torch.empty(64, 64, 1, device="meta")
-    from kernelzoo.kernels.cute.softmax.tile_kernel import tile_kernel
+    from kernelzoo.kernels.cute.softmax.fused import tile_kernel
 
-    given = problem(rows_of(x, x))
-    tile = row_tile(given, 1, "cute/softmax/fused")
+    given = problem(x, x)
+    tile = held("cute/softmax/fused", given, 1)
     program = compiler.Program(tile_kernel, (compiler.Pointer("float32", 16),) * 2, 2, 0, (), tile)
     made = compiler.compiled(program, 90)
     (kept,) = (tmp_path / "kernelzoo" / "cute").iterdir()
@@ -379,8 +378,8 @@ def test_rows_that_start_anywhere_are_read_by_whole_vectors_inside(dtype: Any) -
         (SOFTMAX, "fused", (1823, 781)),
         (SOFTMAX, "split_cluster", (64, 5003)),
         (SOFTMAX, "online", (777, 50257)),
-        (MIN, "rows_deferred_block", (777, 50257)),
-        (MIN, "split_arrival", (16, 262145)),
+        (MIN, "rows_deferred", (777, 50257)),
+        (MIN, "split", (16, 262145)),
     ):
         for program in programs(op, form, shape, 1, dtype, "sm_90"):
             assert program.compiled.constants["vector"] == 16 // dtype.itemsize

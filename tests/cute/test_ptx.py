@@ -25,7 +25,6 @@ import kernelzoo  # noqa: E402
 from kernelzoo import operations  # noqa: E402
 from kernelzoo.errors import UnsupportedProblemError  # noqa: E402
 from kernelzoo.kernels.cute import tiles  # noqa: E402
-from kernelzoo.layout import rows_of  # noqa: E402
 
 BINDS = Binds("cute")
 bind = BINDS.bind
@@ -91,7 +90,7 @@ def test_compiled_minima_of_integers(dtype: Any, monkeypatch: pytest.MonkeyPatch
     """Nothing is as low as what lies past a row's end would be, were it taken in."""
     monkeypatch.setattr(backend, "stand_in", Machine())
     op, most = operations.OPERATIONS["min"], 1 if dtype == torch.bool else torch.iinfo(dtype).max
-    for form, shape, axis in (("rows", (5, 100), 1), ("split_arrival", (2, 20003), 1), ("columns", (45, 33), 0)):
+    for form, shape, axis in (("rows", (5, 100), 1), ("split", (2, 20003), 1), ("rows_deferred", (45, 33), 0)):
         x = torch.full(shape, most, dtype=dtype)
         x.select(1 - axis, 1).select(0, 3).fill_(0)
         args = operations.Arguments((x,), (axis,))
@@ -100,17 +99,19 @@ def test_compiled_minima_of_integers(dtype: Any, monkeypatch: pytest.MonkeyPatch
         assert torch.equal(outs[0], x.long().amin(axis).to(dtype))
 
 
-IN_BLOCKS = [f for f in FORMS if f[1] in ("online", "rows", "rows_deferred_block") or "split" in f[1]]
+TURNED = ("fused", "rows_deferred", "split")
+"""Forms whose threads are laid out along columns where rows lie across memory."""
+AXES = [(op, form, axis) for op, form in FORMS for axis in (1, 0) if axis == 1 or form in TURNED]
+IN_BLOCKS = [one for one in AXES if one[1] not in ("fused", "split_cluster")]
 
 
-@pytest.mark.parametrize(
-    ("op", "form"), [f for f in IN_BLOCKS if f[1] != "split_cluster"], ids=lambda value: getattr(value, "name", value)
-)
-def test_rows_of_several_blocks(op: operations.Operation, form: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("op", "form", "axis"), IN_BLOCKS, ids=lambda value: getattr(value, "name", value))
+def test_rows_of_several_blocks(
+    op: operations.Operation, form: str, axis: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Parts of which the last has fewer blocks, and sums of which many are equal: the emulator knows where a tensor
     ends, and in which order of threads a barrier is missed."""
     monkeypatch.setattr(backend, "stand_in", Machine())
-    axis = 0 if "columns" in form else 1
     shape = (1408, 160) if axis == 0 else (10, 10240 if op.name == "softmax_backward" else 20480)
     x = torch.randint(0, 500, shape, generator=torch.Generator().manual_seed(3)) / 50
     x.select(axis, 700).fill_(-1)  # what another warp than the one that writes has, in the first block
@@ -135,18 +136,17 @@ def test_what_lies_past_a_row_is_no_minimum(monkeypatch: pytest.MonkeyPatch) -> 
     x[:, 3] = x[:, 36] = 0
     inputs = x, x.amin(1), torch.ones(5)
     args = operations.Arguments(inputs, (1,))
-    for form in ("fused", "multi_row_tile", "online", "split_two_launches"):
+    for form in ("fused", "online", "split_two_launches"):
         outs = op.allocate(args)
         op.launch(bind(op, form), args, outs)()
         assert torch.equal(outs[0], (1 - x) / 2)
 
 
-@pytest.mark.parametrize(("op", "form"), FORMS, ids=lambda value: getattr(value, "name", value))
-def test_numbers_of_64_bits(op: operations.Operation, form: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("op", "form", "axis"), AXES, ids=lambda value: getattr(value, "name", value))
+def test_numbers_of_64_bits(op: operations.Operation, form: str, axis: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """The kernels of rows, and of numbers of rows, past 2^30: here every problem is taken for such a one."""
     monkeypatch.setattr(backend, "stand_in", Machine())
     monkeypatch.setattr(tiles, "FAR", 2)
-    axis = 0 if "columns" in form else 1
     shape = (100, 36) if axis == 0 else (7, 2060 if "cluster" in form or "split" in form else 100)
     x = torch.randn((2, *shape), generator=torch.Generator().manual_seed(4)).half()[:, :, ::2]
     axis += 1
@@ -160,21 +160,22 @@ def test_numbers_of_64_bits(op: operations.Operation, form: str, monkeypatch: py
     outs = op.allocate(args)
     op.launch(bind(op, form), args, outs)()
     torch.testing.assert_close(outs[0].double(), _expected(op, axis, inputs), rtol=2e-3, atol=1e-4)
-    assert tiles.block(tiles.problem(rows_of(x, x))).far
+    assert tiles.block(tiles.problem(x, x)).far
 
 
-@pytest.mark.sampled(2, "op", "form")
+@pytest.mark.sampled(2, "op", "form", "short")
 @pytest.mark.parametrize(
-    ("op", "form"), [f for f in FORMS if "columns" not in f[1]], ids=lambda v: getattr(v, "name", v)
-)
+    ("op", "form", "short"), [(*f, False) for f in FORMS] + [(*f, True) for f in FORMS if f[1] == "fused"],
+    ids=lambda v: getattr(v, "name", v),
+)  # fmt: skip
 @pytest.mark.parametrize("dtype", [torch.float16, torch.float32], ids=str)
 def test_rows_that_start_anywhere(
-    op: operations.Operation, form: str, dtype: Any, monkeypatch: pytest.MonkeyPatch
+    op: operations.Operation, form: str, short: bool, dtype: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Vectors over the ends of rows: of neighbours' elements none is taken in, and none is written."""
     monkeypatch.setattr(backend, "stand_in", Machine())
     # Of a long row, one block by its length and two by where it starts.
-    count, n = (19, 141) if form == "multi_row_tile" else (8, 16384 // dtype.itemsize - 1)
+    count, n = (19, 141) if short else (8, 16384 // dtype.itemsize - 1)
     x = torch.randint(1, 9, (count, n), generator=torch.Generator().manual_seed(5)).to(dtype)
     x[::3] -= 8.5
     x[::5, 0] = x[::5, -1] = -float("inf")  # neither is a neighbour's
@@ -185,7 +186,7 @@ def test_rows_that_start_anywhere(
     }.get(op.name, (x,))
     args = operations.Arguments(inputs, (1,))
     outs = op.allocate(args)
-    assert tiles.problem(rows_of(x.unsqueeze(2), x.unsqueeze(2))).shifted
+    assert tiles.problem(x.unsqueeze(2), x.unsqueeze(2)).shifted
     op.launch(bind(op, form), args, outs)()
     tolerance = {"rtol": 2e-3, "atol": 1e-4} if dtype == torch.float16 else {"rtol": 1e-5, "atol": 1e-6}
     torch.testing.assert_close(outs[0].double(), _expected(op, 1, inputs), equal_nan=True, **tolerance)

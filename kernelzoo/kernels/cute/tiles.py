@@ -5,7 +5,6 @@ neighbours in memory, and more of them further along its rows. Where rows lie al
 row; where they lie across it, one element of each of several rows.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -14,7 +13,7 @@ import torch
 
 from kernelzoo.device import Device
 from kernelzoo.errors import UnsupportedProblemError
-from kernelzoo.layout import Layout, Rows, Strides, cdiv, power_of_two
+from kernelzoo.layout import Layout, Strides, cdiv, power_of_two, rows_with
 
 WARP = 32
 """Threads of a warp."""
@@ -116,16 +115,16 @@ class Problem:
         return beside == 1 and not any(number % width for number in (group, apart, count, self.phases[tensor]))
 
 
-def problem(rows: Rows, others: Sequence[Strides] = ()) -> Problem:
-    """A problem by its rows. others: of tensors between the first and the output."""
-    across = rows.columns is not None
+def problem(x: torch.Tensor, out: torch.Tensor, *beside: torch.Tensor) -> Problem:
+    """The problem of a launch. beside: the tensors between the first and the output."""
+    rows, others = rows_with(x, out, *beside)
     first = Strides(rows.x_outer, rows.x_n, rows.x_inner, rows.x_phase)
     last = Strides(rows.out_outer, rows.out_n, rows.out_inner, rows.out_phase)
     tensors = (first, *others, last)
     places = tuple(
         Place(one.outer, one.n, one.inner) if rows.inner > 1 else Place(0, one.n, one.outer) for one in tensors
     )
-    return Problem(rows, across, places, tuple(one.phase for one in tensors))
+    return Problem(rows, rows.columns is not None, places, tuple(one.phase for one in tensors))
 
 
 @dataclass(frozen=True)
@@ -246,35 +245,6 @@ def most_each(given: Problem, vector: int, inputs: int, bytes: int = HELD_BYTES)
     return max(1, bytes // given.wide_bytes // vector // inputs)
 
 
-def row_tile(given: Problem, inputs: int, id: str) -> Tile:
-    """A tile of one row, which a block holds. inputs: how many tensors of n elements a row are held.
-
-    Raises UnsupportedProblemError if no block can hold a row.
-    """
-    if not holds_row(given, inputs):
-        most = longest_row(given, inputs)
-        raise UnsupportedProblemError(
-            id, f"a row must fit on chip, {most} of {given.rows.dtype} laid out so; got {given.n}"
-        )
-    vector = 1 if given.across else given.vector()
-    vectors, most = cdiv(given.room, vector), most_each(given, vector, inputs)
-    usual = min(most, max(4, 8 // vector))
-    threads = min(MOST_THREADS, max(WARP, power_of_two(cdiv(vectors, usual))))
-    plain = given if not given.across else replace(given, across=False)
-    return tile(plain, threads, threads, vector, cdiv(vectors, threads))
-
-
-def longest_row(given: Problem, inputs: int) -> int:
-    """Elements of the longest row that a block holds."""
-    vector = 1 if given.across else given.vector()
-    return MOST_THREADS * most_each(given, vector, inputs) * vector - (given.room - given.n)
-
-
-def holds_row(given: Problem, inputs: int) -> bool:
-    """Whether a block can hold a row."""
-    return given.n <= longest_row(given, inputs)
-
-
 SHORT_THREADS = 128
 """Of a block of short rows, each of which has no more than a warp's."""
 
@@ -283,28 +253,6 @@ SHORT_VECTORS = 4
 
 SHORT_ELEMENTS = 4
 """Of a short row that has no vectors, to a thread: so many at the least, and less than twice as many."""
-
-
-def short_tile(given: Problem, inputs: int, elements: int = SHORT_ELEMENTS) -> Tile | None:
-    """A tile of short rows side by side, None where a row is no warp's, or rows lie across memory. elements: to a
-    thread, where rows have no vectors."""
-    vector = given.vector()
-    vectors = cdiv(given.room, vector)
-    if given.across or vectors > WARP * SHORT_VECTORS or given.total < 2:
-        return None
-    usual = min(most_each(given, vector, inputs), elements if vector == 1 else max(2, 4 // vector))
-    lanes = min(WARP, power_of_two(cdiv(vectors, usual)))
-    if vector == 1 and cdiv(vectors, usual) < lanes and cdiv(vectors, lanes // 2) <= most_each(given, 1, inputs):
-        lanes //= 2
-    return tile(given, SHORT_THREADS, lanes, vector, cdiv(vectors, lanes))
-
-
-def short_or_refuse(given: Problem, inputs: int, id: str) -> Tile:
-    """``short_tile``. Raises UnsupportedProblemError where there is none."""
-    made = short_tile(given, inputs)
-    if made is None:
-        raise UnsupportedProblemError(id, f"no warp holds a row of {given.n} elements along memory, of several")
-    return made
 
 
 STRIP_THREADS = 256
@@ -325,30 +273,48 @@ def _across(given: Problem, vector: int, bytes: int, threads: int) -> int:
     return min(threads // min(beside, WARP), power_of_two(given.n))
 
 
-def strip_or_none(given: Problem, inputs: int) -> Tile | None:
-    """A tile of whole columns, which a block holds: None where none does, or rows don't lie across memory."""
+def longest_row(given: Problem, inputs: int) -> int:
+    """Elements of the longest row that a block holds, of so many inputs; across memory at least a sector of them."""
     vector = given.vector()
-    for bytes, threads in STRIPS if given.across else ():
-        lanes = _across(given, vector, bytes, threads)
-        each = cdiv(given.n, lanes)
-        if each <= most_each(given, vector, inputs):
-            return tile(given, threads, lanes, vector, each)
-    return None
+    most = most_each(given, vector, inputs)
+    if given.across:
+        return _across(given, vector, *STRIPS[-1]) * most
+    return MOST_THREADS * most * vector - (given.room - given.n)
 
 
-def strip(given: Problem, inputs: int, id: str) -> Tile:
-    """``strip_or_none``. Raises UnsupportedProblemError where there is none."""
-    across_or_refuse(given, id)
-    made = strip_or_none(given, inputs)
-    if made is None:
-        raise UnsupportedProblemError(id, f"no block holds columns of {given.n} elements")
-    return made
+def held(id: str, given: Problem, inputs: int) -> Tile:
+    """A tile that a block holds: short rows side by side, one row, or of rows that lie across memory a strip. inputs:
+    how many tensors of n elements a row are held. Raises UnsupportedProblemError if no block holds a row."""
+    if given.n > (longest := longest_row(given, inputs)):
+        words = f"a row must fit on chip, {longest} of {given.rows.dtype} laid out so; got {given.n}"
+        raise UnsupportedProblemError(id, words)
+    vector = given.vector()
+    most = most_each(given, vector, inputs)
+    if given.across:
+        found = ((threads, _across(given, vector, bytes, threads)) for bytes, threads in STRIPS)
+        threads, lanes = next((threads, lanes) for threads, lanes in found if cdiv(given.n, lanes) <= most)
+        return tile(given, threads, lanes, vector, cdiv(given.n, lanes))
+    short = short_tile(given, inputs)
+    if short is not None:
+        return short
+    vectors = cdiv(given.room, vector)
+    usual = min(most, max(4, 8 // vector))
+    threads = min(MOST_THREADS, max(WARP, power_of_two(cdiv(vectors, usual))))
+    return tile(given, threads, threads, vector, cdiv(vectors, threads))
 
 
-def across_or_refuse(given: Problem, id: str) -> None:
-    """Raise UnsupportedProblemError where rows don't lie across memory."""
-    if not given.across:
-        raise UnsupportedProblemError(id, "it takes columns, and the rows of this problem don't lie across memory")
+def short_tile(given: Problem, inputs: int, elements: int = SHORT_ELEMENTS) -> Tile | None:
+    """A tile of short rows side by side, None where a row is no warp's, or rows lie across memory. elements: to a
+    thread, where rows have no vectors."""
+    vector = given.vector()
+    vectors = cdiv(given.room, vector)
+    if given.across or vectors > WARP * SHORT_VECTORS or given.total < 2:
+        return None
+    usual = min(most_each(given, vector, inputs), elements if vector == 1 else max(2, 4 // vector))
+    lanes = min(WARP, power_of_two(cdiv(vectors, usual)))
+    if vector == 1 and cdiv(vectors, usual) < lanes and cdiv(vectors, lanes // 2) <= most_each(given, 1, inputs):
+        lanes //= 2
+    return tile(given, SHORT_THREADS, lanes, vector, cdiv(vectors, lanes))
 
 
 def block(given: Problem, inputs: int = 1) -> Tile:
@@ -388,6 +354,13 @@ def cut(given: Problem, made: Tile, device: Device) -> Cut:
     parts = max(1, min(blocks, max(2, min(wanted, MOST_PARTS, made.rows * given.n // LEAST_PART))))
     span = cdiv(blocks, parts)
     return Cut(cdiv(blocks, span), span)
+
+
+def streamed(device: Device, given: Problem, inputs: int) -> str:
+    """The form of a gradient for rows that no block holds, which are read twice: by one block if they are many, by
+    several if they are few."""
+    many = block(given, inputs).count(given.total) >= CROWD * device.multiprocessors
+    return "online" if many else "split_two_launches"
 
 
 def wide_dtype(dtype: torch.dtype) -> torch.dtype:

@@ -27,10 +27,11 @@ class Strides(NamedTuple):
     row: Int64
 
 
-def wait(EARLY):
-    """Begin when the launch before has ended, where a launch may be prepared earlier."""
+def begin(EARLY):
+    """This block's number; first in every kernel, as it waits for the launch before where one is prepared early."""
     if EARLY:
         cute.arch.griddepcontrol_wait()
+    return cute.arch.block_idx()[0]
 
 
 # --- Where things are ------------------------------------------------------------------------------------------------
@@ -116,6 +117,12 @@ def exists(row, rows, TILE):
     return cutlass.Boolean(True) if TILE.full else row < rows.total
 
 
+def place_of(number, rows, strides, TILE):
+    """Of the tile of that number, a thread's first row, its first element there, and whether there is such a row."""
+    row = first_row(number, TILE)
+    return row, first_element(start_of(row, rows, strides, TILE), TILE), exists(row, rows, TILE)
+
+
 # --- In and out ------------------------------------------------------------------------------------------------------
 
 
@@ -183,15 +190,15 @@ def wide(held, TILE):
     return [[widened(held[v, i], TILE) for v in range(TILE.vector)] for i in range(TILE.each)]
 
 
-def narrowed(values, dtype, TILE):
-    """Such lists as elements of a dtype, in registers. Converted together, half precision takes two at once."""
+def write(values, target, here, element, end, TILE):
+    """Such lists to a tensor, up to the end of the row. Converted together, half precision takes two at once."""
     wide = cute.make_rmem_tensor((TILE.vector, TILE.each), wide_type(TILE))
     for i, vector in enumerate(values):
         for v, value in enumerate(vector):
             wide[v, i] = value
-    held = cute.make_rmem_tensor((TILE.vector, TILE.each), dtype)
-    held.store(wide.load().to(dtype))
-    return held
+    held = cute.make_rmem_tensor((TILE.vector, TILE.each), target.element_type)
+    held.store(wide.load().to(target.element_type))
+    store(held, target, here, element, end, TILE)
 
 
 # --- Together --------------------------------------------------------------------------------------------------------
@@ -218,7 +225,7 @@ def of_rows(mine, TILE):
 
 
 def within(mine, join, TILE):
-    """One value of each of a thread's rows: every thread has got that of all of them when they meet."""
+    """One value of each of a thread's rows, of its own elements."""
     return [tree(row, join) for row in by_row(mine, TILE)]
 
 
@@ -240,6 +247,11 @@ def met(mine, join, TILE):
     leave(left, room[None, place, along // TILE.together], along % TILE.together == 0)
     cute.arch.sync_threads()
     return [tree([room[r, place, party] for party in range(TILE.meeting)], join) for r in range(TILE.rows_each)]
+
+
+def reduced(values, join, TILE):
+    """One value of each of a thread's rows, joined over all elements: every thread that shares a row gets it."""
+    return met(within(values, join, TILE), join, TILE)
 
 
 @cute.jit
@@ -305,6 +317,12 @@ def leave_rows(
     """One value of each of a thread's rows, written by one of the threads that have got it."""
     if leaves:
         cute.autovec_copy(mine, cute.make_tensor(out + start, cute.make_layout((TILE.rows_each,), stride=(stride,))))
+
+
+def leave_part(mine, room, row, part, parts, rows, here, TILE):
+    """What a part has of each of a thread's rows, to its place in a workspace, see ``left_at``."""
+    place, apart = left_at(row, part, parts, rows, TILE)
+    leave_rows(one_each(mine, room.dtype), room, place, apart, here & (thread_of(TILE)[1] == 0), TILE)
 
 
 def one_each(mine, dtype):

@@ -5,7 +5,6 @@ import torch
 from kernelzoo.kernels.cute.launch import device_of
 from kernelzoo.kernels.cute.min.tiles import plain, row_tile
 from kernelzoo.kernels.cute.tiles import block, problem
-from kernelzoo.layout import rows_of
 from kernelzoo.registry import chooser
 from kernelzoo.tables import knob, launch_table, of
 
@@ -32,17 +31,11 @@ class Knobs:
 @chooser("cute", "min", "auto")
 def auto(x: torch.Tensor, out: torch.Tensor) -> str:
     """By rows where there are enough of them for all of the device, otherwise by parts of rows."""
-    given, device = problem(rows_of(plain(x), plain(out))), device_of(x)
+    given, device = problem(plain(x), plain(out)), device_of(x)
     knobs = of(Knobs, device.index)
     if given.across:
         few = block(given).count(given.total) < knobs.columns_crowd * device.multiprocessors
-        return "columns_split" if few and given.n > SHORT_COLUMNS else "columns"
+        return "split" if few and given.n > SHORT_COLUMNS else "rows_deferred"
     if given.n * given.rows.itemsize > knobs.row_bytes and given.total < knobs.crowd * device.multiprocessors:
-        return "split_arrival"
-    return "rows" if row_tile(given).block >= given.n else "rows_deferred_block"
-
-
-@chooser("cute", "min", "split")
-def split(x: torch.Tensor, out: torch.Tensor) -> str:
-    """Several blocks to one row, or to a strip of columns; the last to arrive joins their minima: one launch."""
-    return "columns_split" if rows_of(x, out).across else "split_arrival"
+        return "split"
+    return "rows" if row_tile(given).block >= given.n else "rows_deferred"

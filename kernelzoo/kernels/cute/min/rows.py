@@ -4,27 +4,13 @@ import cutlass
 import torch
 from cutlass import const_expr, cute
 
+from kernelzoo.kernels.cute import words
 from kernelzoo.kernels.cute.launch import bound
 from kernelzoo.kernels.cute.min.tiles import plain, row_tile
 from kernelzoo.kernels.cute.min.words import block_of, identity, taken_in, write_rows
 from kernelzoo.kernels.cute.tiles import problem
-from kernelzoo.kernels.cute.words import (
-    Rows,
-    Strides,
-    blocks_of,
-    exists,
-    first_element,
-    first_row,
-    lower,
-    met,
-    running,
-    scalars,
-    start_of,
-    wait,
-    within,
-)  # fmt: skip
+from kernelzoo.kernels.cute.words import Rows, Strides
 from kernelzoo.launch import Launch
-from kernelzoo.layout import rows_of
 from kernelzoo.registry import register
 
 
@@ -33,24 +19,22 @@ def rows_kernel(
     x: cute.Pointer, out: cute.Pointer, rows: Rows, x_at: Strides, out_at: Strides,
     TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr,
 ):  # fmt: skip
-    wait(EARLY)
-    tile, _, _ = cute.arch.block_idx()
-    row = first_row(tile, TILE)
-    first = first_element(start_of(row, rows, x_at, TILE), TILE)
-    here, start = exists(row, rows, TILE), start_of(row, rows, x_at, TILE)
-    kept = running(identity(TILE), TILE)
-    for i in cutlass.range(blocks_of(rows, TILE)):
+    tile = words.begin(EARLY)
+    row, first, here = words.place_of(tile, rows, x_at, TILE)
+    start = words.start_of(row, rows, x_at, TILE)
+    kept = words.running(identity(TILE), TILE)
+    for i in cutlass.range(words.blocks_of(rows, TILE)):
         values = block_of(x, start, first + i * TILE.block, rows, x_at, here, TILE)
-        least = met(within(values, lower, TILE), lower, TILE)
+        least = words.reduced(values, words.lower, TILE)
         taken_in(kept, [least] if TILE.across else [[value] for value in least], TILE)
         if const_expr(TILE.meeting > 1):
             cute.arch.sync_threads()  # before the room is written again
-    write_rows(scalars(kept), out, row, rows, out_at, here, TILE)
+    write_rows(words.scalars(kept), out, row, rows, out_at, here, TILE)
 
 
 @register("cute", "min", "rows")
 def rows(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """Parallel over rows; every block of a row is reduced to a scalar before it is combined."""
     x, out = plain(x), plain(out)
-    given = problem(rows_of(x, out))
+    given = problem(x, out)
     return bound("cute/min/rows", rows_kernel, (x, out), given, row_tile(given))

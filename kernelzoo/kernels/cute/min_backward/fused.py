@@ -1,15 +1,34 @@
-"""One block to a row, which it holds in registers: each input is read once."""
+"""A tile of whole rows to a block, which holds them in registers: one read, one write."""
 
+import cutlass
 import torch
+from cutlass import cute
 
-from kernelzoo.kernels.cute.min_backward.tile_kernel import given_by, launch_of_tiles
-from kernelzoo.kernels.cute.tiles import row_tile
+from kernelzoo.kernels.cute import tiles, words
+from kernelzoo.kernels.cute.launch import bound
+from kernelzoo.kernels.cute.min_backward.words import counted, equal_to, given_to, of_each, shares_of
+from kernelzoo.kernels.cute.words import Rows, Strides
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
 
 
+@cute.kernel
+def tile_kernel(
+    x: cute.Pointer, y: cute.Pointer, grad: cute.Pointer, out: cute.Pointer, rows: Rows, x_at: Strides, y_at: Strides,
+    grad_at: Strides, out_at: Strides, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr,
+):  # fmt: skip
+    tile = words.begin(EARLY)
+    row, element, here = words.place_of(tile, rows, x_at, TILE)
+    least = of_each(y, y_at, row, rows, here, TILE)
+    equal = equal_to(least, x, x_at, words.start_of(row, rows, x_at, TILE), rows.n, element, here, TILE)
+    counts = words.reduced(counted(equal), words.add, TILE)
+    results = given_to(equal, shares_of(of_each(grad, grad_at, row, rows, here, TILE), counts), TILE)
+    target = words.seen(out, words.start_of(row, rows, out_at, TILE), element, out_at, TILE, 3)
+    words.write(results, target, here, element, rows.n, TILE)
+
+
 @register("cute", "min_backward", "fused")
 def fused(x: torch.Tensor, y: torch.Tensor, grad: torch.Tensor, out: torch.Tensor) -> Launch:
-    """One block per row, which it holds in registers."""
-    id, given = "cute/min_backward/fused", given_by(x, y, grad, out)
-    return launch_of_tiles(id, (x, y, grad, out), given, row_tile(given, 1, id))
+    """Whole rows to a block, which holds them in registers: several short ones, one, or a strip of columns."""
+    id, given = "cute/min_backward/fused", tiles.problem(x, out, y, grad)
+    return bound(id, tile_kernel, (x, y, grad, out), given, tiles.held(id, given, 1))

@@ -4,35 +4,10 @@ import cutlass
 import torch
 from cutlass import Int32, Int64, cute
 
-from kernelzoo.kernels.cute import tiles
+from kernelzoo.kernels.cute import tiles, words
 from kernelzoo.kernels.cute.launch import bound, device_of
-from kernelzoo.kernels.cute.min_backward.tile_kernel import given_by
 from kernelzoo.kernels.cute.min_backward.words import counted, equal_to, given_to, long, of_each, shares_of
-from kernelzoo.kernels.cute.words import (
-    Rows,
-    Strides,
-    add,
-    exists,
-    first_element,
-    first_row,
-    leave_rows,
-    left_at,
-    met,
-    more,
-    narrowed,
-    one_a_row,
-    one_each,
-    running,
-    scalars,
-    seen,
-    share_of,
-    start_of,
-    store,
-    stretch_of,
-    thread_of,
-    wait,
-    within,
-)  # fmt: skip
+from kernelzoo.kernels.cute.words import Rows, Strides
 from kernelzoo.launch import Launch, sequence
 from kernelzoo.registry import register
 
@@ -44,21 +19,19 @@ def leave_kernel(
     TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr,
 ):  # fmt: skip
     """A block has span blocks of a tile's rows, of which it leaves one count to each row."""
-    wait(EARLY)
-    number, _, _ = cute.arch.block_idx()
-    tile, part = share_of(number, parts)
-    row = first_row(tile, TILE)
-    first = first_element(start_of(row, rows, x_at, TILE), TILE)
-    here, start = exists(row, rows, TILE), start_of(row, rows, x_at, TILE)
+    number = words.begin(EARLY)
+    tile, part = words.share_of(number, parts)
+    row, first, here = words.place_of(tile, rows, x_at, TILE)
+    start = words.start_of(row, rows, x_at, TILE)
     least = of_each(y, y_at, row, rows, here, TILE)
     # Every thread counts for itself, in 32 bits, and threads meet once, after the loop, in 64.
-    mine = running(0, TILE, Int32)
-    begin, end = stretch_of(part, span, rows, TILE)
+    mine = words.running(0, TILE, Int32)
+    begin, end = words.stretch_of(part, span, rows, TILE)
     for i in cutlass.range(begin, end):
         equal = equal_to(least, x, x_at, start, rows.n, first + i * TILE.block, here, TILE)
-        more(mine, within(counted(equal), add, TILE), add)
-    left = one_each(met(long(scalars(mine)), add, TILE), Int64)
-    leave_rows(left, counts, *left_at(row, part, parts, rows, TILE), here & (thread_of(TILE)[1] == 0), TILE)
+        words.more(mine, words.within(counted(equal), words.add, TILE), words.add)
+    found = words.met(long(words.scalars(mine)), words.add, TILE)
+    words.leave_part(found, counts, row, part, parts, rows, here, TILE)
 
 
 @cute.kernel
@@ -67,35 +40,30 @@ def write_kernel(
     x_at: Strides, y_at: Strides, grad_at: Strides, out_at: Strides, parts: cutlass.Int32, span: cutlass.Int32,
     TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr,
 ):  # fmt: skip
-    wait(EARLY)
-    number, _, _ = cute.arch.block_idx()
-    tile, part = share_of(number, parts)
-    row = first_row(tile, TILE)
-    first = first_element(start_of(row, rows, x_at, TILE), TILE)
-    here = exists(row, rows, TILE)
-    every = running(0, TILE, Int64)
-    for other in cutlass.range(thread_of(TILE)[1], parts, TILE.lanes):
-        more(every, scalars(one_a_row(counts, *left_at(row, other, parts, rows, TILE), here, TILE)), add)
-    found = met(scalars(every), add, TILE)
+    number = words.begin(EARLY)
+    tile, part = words.share_of(number, parts)
+    row, first, here = words.place_of(tile, rows, x_at, TILE)
+    every = words.running(0, TILE, Int64)
+    for other in cutlass.range(words.thread_of(TILE)[1], parts, TILE.lanes):
+        left = words.one_a_row(counts, *words.left_at(row, other, parts, rows, TILE), here, TILE)
+        words.more(every, words.scalars(left), words.add)
+    found = words.met(words.scalars(every), words.add, TILE)
     least = of_each(y, y_at, row, rows, here, TILE)
     shares = shares_of(of_each(grad, grad_at, row, rows, here, TILE), found)
-    x_start, out_start = start_of(row, rows, x_at, TILE), start_of(row, rows, out_at, TILE)
-    begin, end = stretch_of(part, span, rows, TILE)
+    x_start, out_start = words.start_of(row, rows, x_at, TILE), words.start_of(row, rows, out_at, TILE)
+    begin, end = words.stretch_of(part, span, rows, TILE)
     for i in cutlass.range(begin, end):
         # Backwards: what was read last is likeliest to be in L2 still.
         element = first + (begin + end - 1 - i) * TILE.block
         equal = equal_to(least, x, x_at, x_start, rows.n, element, here, TILE)
-        target = seen(out, out_start, element, out_at, TILE, 3)
-        store(narrowed(given_to(equal, shares, TILE), out.dtype, TILE), target, here, element, rows.n, TILE)
+        target = words.seen(out, out_start, element, out_at, TILE, 3)
+        words.write(given_to(equal, shares, TILE), target, here, element, rows.n, TILE)
 
 
 @register("cute", "min_backward", "split_two_launches")
 def split_two_launches(x: torch.Tensor, y: torch.Tensor, grad: torch.Tensor, out: torch.Tensor) -> Launch:
-    """Several blocks to one row, or strip of columns, leave counts in a workspace; a second launch writes.
-
-    It reads every row twice, and no block waits for another.
-    """
-    id, tensors, given = "cute/min_backward/split_two_launches", (x, y, grad, out), given_by(x, y, grad, out)
+    """Several blocks to one row, or strip of columns, leave counts in a workspace; a second launch writes."""
+    id, tensors, given = "cute/min_backward/split_two_launches", (x, y, grad, out), tiles.problem(x, out, y, grad)
     tile = tiles.block(given)
     plan = tiles.cut(given, tile, device_of(x))
     counts = x.new_empty(given.total * plan.parts, dtype=torch.int64)

@@ -12,31 +12,13 @@ from cutlass import Int32, Int64, cute
 
 from kernelzoo.device import Device
 from kernelzoo.errors import UnsupportedProblemError
-from kernelzoo.kernels.cute import tiles
+from kernelzoo.kernels.cute import tiles, words
 from kernelzoo.kernels.cute.launch import bound, device_of
 from kernelzoo.kernels.cute.softmax.words import exponential, merged, zero_if_empty
 from kernelzoo.kernels.cute.tiles import MOST_THREADS, WARP, Problem, Tile, most_each, problem
-from kernelzoo.kernels.cute.words import (
-    Rows,
-    Strides,
-    add,
-    exists,
-    first_element,
-    first_row,
-    higher,
-    loaded,
-    met,
-    narrowed,
-    seen,
-    start_of,
-    store,
-    wait,
-    wide,
-    wide_type,
-    within,
-)  # fmt: skip
+from kernelzoo.kernels.cute.words import Rows, Strides
 from kernelzoo.launch import Launch
-from kernelzoo.layout import cdiv, power_of_two, rows_of
+from kernelzoo.layout import cdiv, power_of_two
 from kernelzoo.registry import register
 
 MOST_BLOCKS = 16
@@ -60,32 +42,30 @@ def cluster_kernel(
     BLOCKS: cutlass.Constexpr, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr,
 ):  # fmt: skip
     """A block has one tile of its cluster's row."""
-    wait(EARLY)
-    kind = wide_type(TILE)
+    number = words.begin(EARLY)
+    kind = words.wide_type(TILE)
     room = cute.arch.alloc_smem(Int32, BLOCKS * kind.width // 16, 16)  # a pair, in words, of each block
     barrier = cute.arch.alloc_smem(Int64, 1, 8)
     open_barrier(barrier)
-    number, _, _ = cute.arch.block_idx()
     rank = cute.arch.block_idx_in_cluster()
-    row = first_row(number // BLOCKS, TILE)
-    element = first_element(start_of(row, rows, x_at, TILE), TILE) + rank * TILE.block
-    here = exists(row, rows, TILE)
-    source = seen(x, start_of(row, rows, x_at, TILE), element, x_at, TILE, 0)
-    target = seen(out, start_of(row, rows, out_at, TILE), element, out_at, TILE, 1)
-    values = wide(loaded(source, here, element, rows.n, -float("inf"), TILE), TILE)
-    (top,) = met(within(values, higher, TILE), higher, TILE)
+    row, element, here = words.place_of(number // BLOCKS, rows, x_at, TILE)
+    element += rank * TILE.block
+    source = words.seen(x, words.start_of(row, rows, x_at, TILE), element, x_at, TILE, 0)
+    target = words.seen(out, words.start_of(row, rows, out_at, TILE), element, out_at, TILE, 1)
+    values = words.wide(words.loaded(source, here, element, rows.n, -float("inf"), TILE), TILE)
+    (top,) = words.reduced(values, words.higher, TILE)
     less = zero_if_empty(top)
     values = [[exponential(value - less) for value in vector] for vector in values]
-    (total,) = met(within(values, add, TILE), add, TILE)
+    (total,) = words.reduced(values, words.add, TILE)
     send(top, total, room, barrier, BLOCKS)
     pairs = cute.make_tensor(cute.recast_ptr(room, dtype=kind), cute.make_layout((2, BLOCKS)))
     theirs = cute.arch.lane_idx() % BLOCKS  # lanes have a pair each, in the same order in all warps and blocks
-    row_top = zero_if_empty(over_blocks(pairs[0, theirs], higher, BLOCKS))
+    row_top = zero_if_empty(over_blocks(pairs[0, theirs], words.higher, BLOCKS))
     # A block of -inf alone says so: its 0 in the place of -inf could be far above all that the row has.
-    row_total = over_blocks(merged(pairs[0, theirs], pairs[1, theirs], row_top), add, BLOCKS)
+    row_total = over_blocks(merged(pairs[0, theirs], pairs[1, theirs], row_top), words.add, BLOCKS)
     scale = exponential(top - row_top) * (1.0 / row_total)
     values = [[value * scale for value in vector] for vector in values]
-    store(narrowed(values, out.dtype, TILE), target, here, element, rows.n, TILE)
+    words.write(values, target, here, element, rows.n, TILE)
 
 
 def over_blocks(value, join, BLOCKS):
@@ -147,7 +127,7 @@ def cluster_tile(given: Problem, device: Device) -> tuple[Tile, int] | None:
 @register("cute", "softmax", "split_cluster")
 def split_cluster(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """Several blocks of a thread-block cluster to each row, which they hold on chip: one read, one write."""
-    id, given, device = "cute/softmax/split_cluster", problem(rows_of(x, out)), device_of(x)
+    id, given, device = "cute/softmax/split_cluster", problem(x, out), device_of(x)
     made = cluster_tile(given, device)
     if made is None:
         most = MOST_BLOCKS * MOST_THREADS * most_each(given, given.vector(), 1) * given.vector()

@@ -4,37 +4,11 @@ import cutlass
 import torch
 from cutlass import Int64, cute
 
-from kernelzoo.kernels.cute import tiles
+from kernelzoo.kernels.cute import tiles, words
 from kernelzoo.kernels.cute.launch import bound, device_of
 from kernelzoo.kernels.cute.softmax.words import lowest, merged, rescaled, scaled, taken_in
-from kernelzoo.kernels.cute.words import (
-    Rows,
-    Strides,
-    add,
-    exists,
-    first_element,
-    first_row,
-    higher,
-    leave_rows,
-    left_at,
-    loaded,
-    met,
-    narrowed,
-    of_rows,
-    one_each,
-    running,
-    scalars,
-    seen,
-    share_of,
-    start_of,
-    store,
-    stretch_of,
-    thread_of,
-    wait,
-    wide,
-)  # fmt: skip
+from kernelzoo.kernels.cute.words import Rows, Strides
 from kernelzoo.launch import Launch, sequence
-from kernelzoo.layout import rows_of
 from kernelzoo.registry import register
 
 
@@ -44,24 +18,20 @@ def leave_kernel(
     out_at: Strides, parts: cutlass.Int32, span: cutlass.Int32, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr,
 ):  # fmt: skip
     """A block has span blocks of a tile's rows, of which it leaves one pair to each row."""
-    wait(EARLY)
-    number, _, _ = cute.arch.block_idx()
-    tile, part = share_of(number, parts)
-    row = first_row(tile, TILE)
-    first = first_element(start_of(row, rows, x_at, TILE), TILE)
-    here, start = exists(row, rows, TILE), start_of(row, rows, x_at, TILE)
-    top, total = running(lowest(TILE), TILE), running(0, TILE)
-    begin, end = stretch_of(part, span, rows, TILE)
+    number = words.begin(EARLY)
+    tile, part = words.share_of(number, parts)
+    row, first, here = words.place_of(tile, rows, x_at, TILE)
+    start = words.start_of(row, rows, x_at, TILE)
+    top, total = words.running(lowest(TILE), TILE), words.running(0, TILE)
+    begin, end = words.stretch_of(part, span, rows, TILE)
     for i in cutlass.range(begin, end):
         element = first + i * TILE.block
-        source = seen(x, start, element, x_at, TILE, 0)
-        taken_in(top, total, wide(loaded(source, here, element, rows.n, -float("inf"), TILE), TILE), TILE)
-    row_tops = met(scalars(top), higher, TILE)
-    row_totals = met(rescaled(scalars(top), scalars(total), row_tops), add, TILE)
-    place, apart = left_at(row, part, parts, rows, TILE)
-    leaves = here & (thread_of(TILE)[1] == 0)
-    leave_rows(one_each(row_tops, tops.dtype), tops, place, apart, leaves, TILE)
-    leave_rows(one_each(row_totals, totals.dtype), totals, place, apart, leaves, TILE)
+        source = words.seen(x, start, element, x_at, TILE, 0)
+        taken_in(top, total, words.wide(words.loaded(source, here, element, rows.n, -float("inf"), TILE), TILE), TILE)
+    row_tops = words.met(words.scalars(top), words.higher, TILE)
+    row_totals = words.met(rescaled(words.scalars(top), words.scalars(total), row_tops), words.add, TILE)
+    words.leave_part(row_tops, tops, row, part, parts, rows, here, TILE)
+    words.leave_part(row_totals, totals, row, part, parts, rows, here, TILE)
 
 
 @cute.kernel
@@ -70,29 +40,26 @@ def write_kernel(
     out_at: Strides, parts: cutlass.Int32, span: cutlass.Int32, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr,
 ):  # fmt: skip
     """Every block merges all pairs of its rows in the same order, so that all agree to the bit."""
-    wait(EARLY)
-    number, _, _ = cute.arch.block_idx()
-    tile, part = share_of(number, parts)
-    row = first_row(tile, TILE)
-    first = first_element(start_of(row, rows, x_at, TILE), TILE)
-    here = exists(row, rows, TILE)
-    top, total = running(lowest(TILE), TILE), running(0, TILE)
-    for other in cutlass.range(thread_of(TILE)[1], parts, TILE.lanes):
-        place, apart = left_at(row, other, parts, rows, TILE)
+    number = words.begin(EARLY)
+    tile, part = words.share_of(number, parts)
+    row, first, here = words.place_of(tile, rows, x_at, TILE)
+    top, total = words.running(lowest(TILE), TILE), words.running(0, TILE)
+    for other in cutlass.range(words.thread_of(TILE)[1], parts, TILE.lanes):
+        place, apart = words.left_at(row, other, parts, rows, TILE)
         merge(top, total, tops, totals, place, apart, here, TILE)
-    row_tops = met(scalars(top), higher, TILE)
-    row_totals = met(rescaled(scalars(top), scalars(total), row_tops), add, TILE)
-    every_top, every_scale = of_rows(row_tops, TILE), of_rows([1.0 / value for value in row_totals], TILE)
-    x_start, out_start = start_of(row, rows, x_at, TILE), start_of(row, rows, out_at, TILE)
-    begin, end = stretch_of(part, span, rows, TILE)
+    row_tops = words.met(words.scalars(top), words.higher, TILE)
+    row_totals = words.met(rescaled(words.scalars(top), words.scalars(total), row_tops), words.add, TILE)
+    every_top, every_scale = words.of_rows(row_tops, TILE), words.of_rows([1.0 / value for value in row_totals], TILE)
+    x_start, out_start = words.start_of(row, rows, x_at, TILE), words.start_of(row, rows, out_at, TILE)
+    begin, end = words.stretch_of(part, span, rows, TILE)
     for i in cutlass.range(begin, end):
         # Backwards: what was read last is likeliest to be in L2 still.
         element = first + (begin + end - 1 - i) * TILE.block
-        source = seen(x, x_start, element, x_at, TILE, 0)
-        target = seen(out, out_start, element, out_at, TILE, 1)
-        values = wide(loaded(source, here, element, rows.n, -float("inf"), TILE), TILE)
+        source = words.seen(x, x_start, element, x_at, TILE, 0)
+        target = words.seen(out, out_start, element, out_at, TILE, 1)
+        values = words.wide(words.loaded(source, here, element, rows.n, -float("inf"), TILE), TILE)
         results = scaled(values, every_top, every_scale)
-        store(narrowed(results, out.dtype, TILE), target, here, element, rows.n, TILE)
+        words.write(results, target, here, element, rows.n, TILE)
 
 
 @cute.jit
@@ -105,18 +72,15 @@ def merge(
         layout = cute.make_layout((TILE.rows_each,), stride=(apart,))
         other_top, other_total = cute.make_tensor(tops + place, layout), cute.make_tensor(totals + place, layout)
         for r in cutlass.range_constexpr(TILE.rows_each):
-            risen = higher(top[r], other_top[r])
+            risen = words.higher(top[r], other_top[r])
             total[r] = merged(top[r], total[r], risen) + merged(other_top[r], other_total[r], risen)
             top[r] = risen
 
 
 @register("cute", "softmax", "split_two_launches")
 def split_two_launches(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """Several blocks to one row, or strip of columns, leave (max, sum) pairs; a second launch merges them and writes.
-
-    It reads every row twice, and no block waits for another.
-    """
-    id, given = "cute/softmax/split_two_launches", tiles.problem(rows_of(x, out))
+    """Several blocks to one row, or strip of columns, leave pairs (max, sum); a second launch merges and writes."""
+    id, given = "cute/softmax/split_two_launches", tiles.problem(x, out)
     tile = tiles.block(given)
     plan, wide = tiles.cut(given, tile, device_of(x)), tiles.wide_dtype(x.dtype)
     pairs = [x.new_empty(given.total * plan.parts, dtype=wide) for _ in range(2)]

@@ -1,15 +1,34 @@
-"""One block to a row, which it holds in registers: each input is read once."""
+"""A tile of whole rows of both inputs to a block, which holds them in registers: each is read once."""
 
+import cutlass
 import torch
+from cutlass import cute
 
-from kernelzoo.kernels.cute.softmax_backward.tile_kernel import given_by, launch_of_tiles
-from kernelzoo.kernels.cute.tiles import row_tile
+from kernelzoo.kernels.cute import tiles, words
+from kernelzoo.kernels.cute.launch import bound
+from kernelzoo.kernels.cute.softmax_backward.words import elements_of, gradient, products
+from kernelzoo.kernels.cute.words import Rows, Strides
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
 
 
+@cute.kernel
+def tile_kernel(
+    grad: cute.Pointer, y: cute.Pointer, out: cute.Pointer, rows: Rows, grad_at: Strides, y_at: Strides,
+    out_at: Strides, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr,
+):  # fmt: skip
+    tile = words.begin(EARLY)
+    row, element, here = words.place_of(tile, rows, grad_at, TILE)
+    grads = elements_of(grad, grad_at, words.start_of(row, rows, grad_at, TILE), rows.n, element, here, TILE, 0)
+    weights = elements_of(y, y_at, words.start_of(row, rows, y_at, TILE), rows.n, element, here, TILE, 1)
+    totals = words.reduced(products(grads, weights), words.add, TILE)
+    results = gradient(grads, weights, words.of_rows(totals, TILE))
+    target = words.seen(out, words.start_of(row, rows, out_at, TILE), element, out_at, TILE, 2)
+    words.write(results, target, here, element, rows.n, TILE)
+
+
 @register("cute", "softmax_backward", "fused")
 def fused(grad: torch.Tensor, y: torch.Tensor, out: torch.Tensor) -> Launch:
-    """One block per row, which it holds in registers."""
-    id, given = "cute/softmax_backward/fused", given_by(grad, y, out)
-    return launch_of_tiles(id, (grad, y, out), given, row_tile(given, 2, id))
+    """Whole rows of both inputs to a block, which holds them: several short ones, one, or a strip of columns."""
+    id, given = "cute/softmax_backward/fused", tiles.problem(grad, out, y)
+    return bound(id, tile_kernel, (grad, y, out), given, tiles.held(id, given, 2))

@@ -1,0 +1,67 @@
+"""Several blocks take a row, or a strip of columns, in parts; the last to arrive joins their minima: one launch."""
+
+import cutlass
+import torch
+from cutlass import Int64, cute
+
+from kernelzoo.kernels.cute import tiles, words
+from kernelzoo.kernels.cute.launch import bound, device_of
+from kernelzoo.kernels.cute.min.tiles import plain
+from kernelzoo.kernels.cute.min.words import block_of, identity, last_to_arrive, taken_in, write_rows
+from kernelzoo.kernels.cute.words import Rows, Strides
+from kernelzoo.launch import Launch
+from kernelzoo.registry import register
+
+
+@cute.kernel
+def split_kernel(
+    x: cute.Pointer, out: cute.Pointer, partials: cute.Pointer, arrivals: cute.Pointer, rows: Rows, x_at: Strides,
+    out_at: Strides, parts: cutlass.Int32, span: cutlass.Int32, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr,
+):  # fmt: skip
+    """A block has span blocks of a tile's rows."""
+    number = words.begin(EARLY)
+    tile, part = words.share_of(number, parts)
+    row, first, here = words.place_of(tile, rows, x_at, TILE)
+    start = words.start_of(row, rows, x_at, TILE)
+    _, along = words.thread_of(TILE)
+    kept = words.running(identity(TILE), TILE)
+    begin, end = words.stretch_of(part, span, rows, TILE)
+    for i in cutlass.range(begin, end):
+        taken_in(kept, block_of(x, start, first + i * TILE.block, rows, x_at, here, TILE), TILE)
+    least = words.met(words.scalars(kept), words.lower, TILE)
+    words.leave_part(least, partials, row, part, parts, rows, here, TILE)
+    if last_to_arrive(arrivals, tile, parts):
+        every = words.running(identity(TILE), TILE)
+        for other in cutlass.range(along, parts, TILE.lanes):
+            joined(every, partials, *words.left_at(row, other, parts, rows, TILE), here, TILE)
+        write_rows(words.met(words.scalars(every), words.lower, TILE), out, row, rows, out_at, here, TILE)
+        thread, _, _ = cute.arch.thread_idx()
+        if thread == 0:
+            cute.make_tensor(arrivals + tile, cute.make_layout((1,)))[0] = 0  # for the next launch
+
+
+@cute.jit
+def joined(
+    kept: cute.Tensor, partials: cute.Pointer, start: Int64, stride: Int64, here: cutlass.Boolean,
+    TILE: cutlass.Constexpr,
+):  # fmt: skip
+    """What another block has left of each of a thread's rows."""
+    if here:
+        left = cute.make_tensor(partials + start, cute.make_layout((TILE.rows_each,), stride=(stride,)))
+        for r in cutlass.range_constexpr(TILE.rows_each):
+            kept[r] = words.lower(kept[r], words.widened(left[r], TILE))
+
+
+@register("cute", "min", "split")
+def split(x: torch.Tensor, out: torch.Tensor) -> Launch:
+    """Several blocks to one row, or strip of columns; the last to arrive reduces what they leave: one launch.
+
+    The launch leaves its counts of arrivals at zero, and so may be repeated.
+    """
+    x, out = plain(x), plain(out)
+    given = tiles.problem(x, out)
+    tile = tiles.block(given)
+    plan, count = tiles.cut(given, tile, device_of(x)), tile.count(given.total)
+    room, arrivals = x.new_empty(given.total * plan.parts), x.new_zeros(count, dtype=torch.int32)
+    blocks = count * plan.parts
+    return bound("cute/min/split", split_kernel, (x, out), given, tile, (), plan, (room, arrivals), blocks)
