@@ -1,8 +1,7 @@
-"""One hierarchy: every error this package raises is a ``KernelZooError`` and also the builtin that a user expects.
+"""Every error of this package is a ``KernelZooError`` and also the builtin that a user expects.
 
 Each message says what was given, what is allowed, and what to do. All but DeviceLostError and PeerError are raised
-before anything is launched. One class stands apart: a ContractError is what a check finds wrong with a kernel, an
-``AssertionError``.
+before a launch. A ContractError is a check's finding about a kernel, and an ``AssertionError`` instead.
 """
 
 from __future__ import annotations
@@ -12,10 +11,9 @@ from typing import Any
 
 
 class Pickled:
-    """An exception that is pickled and copied with its message and its fields, whatever its class is made with. Stands
-    before the builtin among a class's bases.
+    """An exception that is pickled and copied with its message and fields. It precedes the builtin among the bases.
 
-    Python's own way calls the class with the message alone: in a process pool, which then waits for ever.
+    Python calls the class with the message alone, which fails in a process pool that then waits forever.
     """
 
     def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
@@ -35,8 +33,8 @@ class KernelZooError(Pickled, Exception):
 class UnknownNameError(KernelZooError, ValueError, LookupError):
     """A backend, operation or variant of that name is not registered.
 
-    The message names the close ones, and lists all that are known, or how many where they are many. A ``ValueError`` as
-    for any bad argument, and a ``LookupError`` since a look-up failed.
+    The message suggests close names, and lists all known ones, or their number if there are many. It is a
+    ``ValueError`` as for any bad argument, and a ``LookupError`` since a look-up failed.
     """
 
     def __init__(self, kind: str, name: object, known: Iterable[str]) -> None:
@@ -48,11 +46,11 @@ class UnknownNameError(KernelZooError, ValueError, LookupError):
 
 
 _LISTED = 30
-"""Names that a message lists where it has a better suggestion."""
+"""Most names listed beside a suggestion."""
 
 
 def close(name: str, known: Sequence[str], count: int = 3) -> list[str]:
-    """The known names that are spelt much like this one, the closest first."""
+    """The known names with a similar spelling, the closest first."""
     from difflib import get_close_matches  # only a mistake needs it
 
     return get_close_matches(name, known, count, cutoff=0.65)
@@ -61,8 +59,8 @@ def close(name: str, known: Sequence[str], count: int = 3) -> list[str]:
 class BackendUnavailableError(KernelZooError, ImportError, RuntimeError):
     """A known backend cannot run on this machine: a package, a driver or a device is missing.
 
-    ``reason`` says what is missing, and ``remedy`` how to fix it. An ``ImportError`` since most often a package is not
-    installed, a ``RuntimeError`` since otherwise the device is missing.
+    ``reason`` says what is missing, and ``remedy`` how to fix it. It is an ``ImportError``, since most often a package
+    is missing, and a ``RuntimeError``, since otherwise the device is.
     """
 
     def __init__(self, backend: str, reason: str, remedy: str) -> None:
@@ -71,28 +69,28 @@ class BackendUnavailableError(KernelZooError, ImportError, RuntimeError):
 
 
 class RegistrationError(KernelZooError, ValueError):
-    """An implementation was registered under an id that is taken, or that is not well formed."""
+    """An implementation was registered under an id that is taken or malformed."""
 
 
 class LaunchError(KernelZooError, TypeError):
-    """An implementation returned something else than a launch, a function that runs the kernel."""
+    """An implementation returned something other than a launch, a function that runs the kernel."""
 
     def __init__(self, id: str, returned: object) -> None:
         name = f"{type(returned).__module__}.{type(returned).__qualname__}".removeprefix("builtins.")
         kind = "None" if returned is None else f"{'an' if name[0] in 'aeiou' else 'a'} {name}"
         super().__init__(
-            f"{id} returned {kind}, not a launch; return a function that runs the kernel: it takes no argument and "
+            f"{id} returned {kind}, not a launch; return a function without arguments that runs the kernel and "
             "writes its result into out"
         )
         self.id = id
 
 
 class InputTypeError(KernelZooError, TypeError):
-    """The input is not a dense tensor of a dtype that the operation takes, or its storage was freed or shrunk."""
+    """The input is no dense tensor of a dtype that the operation takes, or its storage was freed or shrunk."""
 
 
 class ShapeError(KernelZooError, ValueError):
-    """An input has another shape than the first input, or the operation, asks for."""
+    """An input's shape does not match the first input or the operation."""
 
 
 class AxisError(KernelZooError, IndexError):
@@ -102,7 +100,7 @@ class AxisError(KernelZooError, IndexError):
 class EmptyReductionError(KernelZooError, ValueError, IndexError):
     """The axis to reduce is empty, and the operation has no result for no elements.
 
-    A ``ValueError``, as Python's ``min(())`` and NumPy raise, and an ``IndexError``, as ``torch.amin`` raises.
+    It is a ``ValueError``, as from Python's ``min(())`` and NumPy, and an ``IndexError``, as from ``torch.amin``.
     """
 
 
@@ -111,12 +109,11 @@ class DeviceError(KernelZooError, ValueError):
 
 
 class OutputError(KernelZooError, ValueError):
-    """``out`` has the wrong shape, dtype or device, overlaps the input or itself, is not a tensor, or has no memory."""
+    """``out`` has the wrong shape, dtype or device, overlaps the input or itself, or is no tensor with memory."""
 
 
 class GradientError(KernelZooError, RuntimeError):
-    """A gradient or a tangent would be lost: the operation has none, or ``out`` is given. To drop it silently would be
-    worse."""
+    """A gradient or tangent would be lost: the operation has none, or ``out`` is given."""
 
 
 class UnsupportedProblemError(KernelZooError, ValueError):
@@ -128,14 +125,14 @@ class UnsupportedProblemError(KernelZooError, ValueError):
 
 
 class GridTooLargeError(UnsupportedProblemError):
-    """One variant needs more blocks than a grid holds; ``auto`` takes such a problem in parts."""
+    """One variant needs more blocks than a grid holds; ``auto`` splits such a problem."""
 
     def __init__(self, implementation: str, blocks: int, most: int) -> None:
         super().__init__(implementation, f"it needs {blocks} blocks, a grid holds {most}")
 
 
 class CacheWarning(RuntimeWarning):
-    """Machine code can't be stored on disk, or what is stored can't be trusted: each process compiles for itself."""
+    """Machine code can't be stored on disk, or stored code can't be trusted, so each process compiles for itself."""
 
 
 class InspectionError(KernelZooError, RuntimeError):
@@ -143,12 +140,12 @@ class InspectionError(KernelZooError, RuntimeError):
 
 
 class NoRoomError(KernelZooError, MemoryError, RuntimeError):
-    """This machine has not the memory, or the address space, that is asked for. A ``RuntimeError``, as torch's own."""
+    """The machine lacks memory or address space. It is a ``RuntimeError``, as torch's own."""
 
 
 class DeviceLostError(KernelZooError, RuntimeError):
-    """An implementation broke the device's context (an illegal access, say), or left behind what can't be undone: this
-    process can measure no more."""
+    """An implementation broke the device's context, for example by an illegal access, or made a lasting change. This
+    process can't measure any more."""
 
     def __init__(self, id: str, reason: str) -> None:
         super().__init__(f"{id} broke the device or this process: {reason}")
@@ -179,7 +176,7 @@ KINDS = (
 
 
 class ContractError(Pickled, AssertionError):
-    """What a check finds wrong with a kernel. It is no KernelZooError: the caller did nothing wrong."""
+    """A check's finding about a kernel. It is no KernelZooError, since the caller did nothing wrong."""
 
     def __init__(
         self,
@@ -196,15 +193,15 @@ class ContractError(Pickled, AssertionError):
         self.kind = kind
         """One of KINDS."""
         self.place = None if place is None else tuple(place)
-        """Where in the result the first wrong element lies."""
+        """Index of the first wrong element in the result."""
         self.got = got
         self.expected = expected
-        """The right value at that place, or the range of right values, in words."""
+        """The right value at that place, or its range, as text."""
         self.error, self.unit = error, unit
-        """How far the element lies beyond the nearest right value, and in what: ``ulp``, or ``1`` for integers."""
+        """Distance from the nearest right value, and its unit: ``ulp``, or ``1`` for integers."""
 
     def within(self, words: str, kind: str = "") -> ContractError:
-        """The same finding, told in other words, or found to be of another kind."""
+        """The same finding with another message, or of another kind."""
         return ContractError(
             words,
             kind or self.kind,
@@ -217,5 +214,5 @@ class ContractError(Pickled, AssertionError):
 
 
 def retold(error: AssertionError, words: str) -> AssertionError:
-    """An assertion told in other words; a finding keeps its kind and its place."""
+    """An assertion with another message. A finding keeps its kind and its place."""
     return error.within(words) if isinstance(error, ContractError) else AssertionError(words)

@@ -1,8 +1,7 @@
-"""The command line: ``kernelzoo list | doctor | verify | fuzz | accuracy | bench | merge | compare | inspect | tune |
-history | report``.
+"""The command line ``kernelzoo``, with a function for each command that returns the exit status.
 
-Each command is a function that returns the exit status. Its options stand in its signature. It imports what it needs
-when it runs: ``kernelzoo --help``, the completion of a shell and the refusal of a wrong name load no torch.
+A command's options are in its signature. It imports what it needs when it runs, so help, completion and refusals load
+no torch.
 """
 
 from __future__ import annotations
@@ -42,11 +41,11 @@ WRONG, UNUSABLE, INTERRUPTED = 1, 2, 130
 """Exit statuses beside 0: something is wrong or slower; bad usage, or something is missing here; interrupted."""
 
 _HYPHEN = "\u2011"
-"""A hyphen at which no line is broken."""
+"""A hyphen without a line break."""
 
 
 class _Whole:
-    """A command whose help cuts no name, at a hyphen neither, and names no type of Python's."""
+    """A command whose help breaks no name at a hyphen, and shows no Python types."""
 
     def get_help(self, ctx: Any) -> str:
         return str(super().get_help(ctx)).replace(_HYPHEN, "-")  # type: ignore[misc]
@@ -72,7 +71,7 @@ app = typer.Typer(
     name="kernelzoo",
     cls=_Group,
     help=(
-        "The same GPU operations side by side in several kernel languages, checked and measured honestly.\n\n"
+        "Compare the same GPU operations in several kernel languages: check them and measure them.\n\n"
         "With --json, which every command takes, standard output is one JSON document and nothing else.\n\n"
         "Exit status: 0 all is well; 1 something is wrong or slower (a finding, a failed row, a regression); "
         "2 bad usage, or something is missing on this machine; 130 interrupted."
@@ -98,7 +97,7 @@ def _root(
 
 
 def _help(command: Callable[..., int]) -> str:
-    """A docstring without the line breaks within its paragraphs, which typer would keep."""
+    """A docstring without the line breaks inside paragraphs, which typer would keep."""
     return "\n\n".join(" ".join(part.split()) for part in (command.__doc__ or "").split("\n\n"))
 
 
@@ -144,7 +143,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = list(sys.argv[1:] if arguments is None else arguments)
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="replace")  # a device's name may hold what the terminal can't show
+            stream.reconfigure(errors="replace")  # a device's name may have characters that the terminal lacks
     with _terminated():
         return _run(given)
 
@@ -152,14 +151,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(given: list[str]) -> int:
     try:
         status = typer.main.get_command(app).main(given, prog_name="kernelzoo", standalone_mode=False)
-    except (_InterruptedError, KeyboardInterrupt, typer.Abort):  # of a command that has nothing to keep
+    except (_InterruptedError, KeyboardInterrupt, typer.Abort):  # the command had nothing to keep
         return _refuse("interrupted", given, INTERRUPTED)
     except KernelZooError as error:
         return _refuse(str(error), given)
     except OSError as error:
         return _refuse(f"{error.filename or 'input or output'}: {error.strerror or error}", given)
     except Exception as error:
-        if not hasattr(error, "format_message"):  # what typer, or the click in it, raises for bad usage
+        if not hasattr(error, "format_message"):  # typer or click raised it for bad usage
             raise
         command = getattr(getattr(error, "ctx", None), "command_path", None) or _command(given)
         message = error.format_message().rstrip(".")
@@ -169,18 +168,18 @@ def _run(given: list[str]) -> int:
 
 
 def _command(given: list[str]) -> str:
-    """The command that was given, for an error that does not hold it."""
+    """The command in the arguments, for an error that does not name it."""
     commands = {info.name for info in app.registered_commands}
     return " ".join(["kernelzoo", *[word for word in given if word in commands][:1]])
 
 
 @contextmanager
 def _terminated() -> Iterator[None]:
-    """Within the context, SIGTERM and SIGHUP end a command as Ctrl-C does: cleanly, and saying how to go on."""
+    """A context in which SIGTERM and SIGHUP end a command cleanly, like Ctrl-C."""
     signals = (signal.SIGTERM, signal.SIGHUP) if threading.current_thread() is threading.main_thread() else ()
     before = {number: signal.getsignal(number) for number in signals}
     for number in signals:
-        if before[number] == signal.SIG_DFL:  # nohup's, for one, is left alone
+        if before[number] == signal.SIG_DFL:  # nohup's handler, for example, stays
             signal.signal(number, signal.default_int_handler)
     try:
         yield

@@ -34,10 +34,10 @@ def accuracy(
     to: options.RunRecord = None,
     json: options.Json = False,
 ) -> int:
-    """Measure the error of every element of the results, in units in the last place (ulp), on random and hard values.
+    """Measure the error of every element, in units in the last place (ulp), on random and hard values.
 
     The exact result is computed in float64, and for float64 in pairs of float64. torch's own function is measured too,
-    for comparison. Each problem is run twice and must give the same bits. A minimum must be exact.
+    for comparison. Each problem runs twice and must give the same bits. A minimum must be exact.
 
     Exit status: 0; 1 if an error is larger than the contract allows, a minimum is wrong, bits differ, or a kernel
     fails; 2 for an unknown name, or if nothing could be measured.
@@ -62,7 +62,7 @@ def accuracy(
         about = guards.first.about
         known = set(about.summaries)
         if module and not ids:
-            known -= {i.id for i in registry.implementations()}  # no module is ever run in this process
+            known -= {i.id for i in registry.implementations()}  # this process runs no module
         chosen = options.select(known, *asked)
         tasks = _tasks(chosen, options.words(dtype))
         bar.expect(len(tasks), len(tasks))
@@ -130,7 +130,7 @@ Task = tuple[str, str, list[str]]
 
 
 def _tasks(ids: Sequence[str], dtypes: Sequence[str]) -> list[Task]:
-    """Implementations that are measured on the same values. Raises UnknownNameError for a dtype that no chosen
+    """The tasks: implementations measured on the same values. Raises UnknownNameError for a dtype that no chosen
     operation takes."""
     from kernelzoo import operations
     from kernelzoo.check import accuracy as engine

@@ -1,4 +1,4 @@
-"""Comparing new results with a results file, row by row: on the same card, by the same clock, or not at all."""
+"""Compares new results with a results file by row, only on the same card and clock."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Entry = dict[str, Any]
 
 @dataclass(frozen=True)
 class Held:
-    """One new result compared with its row in the file; or ``refusal``, why they can't be compared."""
+    """One new result compared with its row in the file; or ``refusal``, why it can't be compared."""
 
     id: str
     problem: str
@@ -25,7 +25,7 @@ class Held:
     """Time over that in the file."""
     interval: tuple[float, float] | None = None
     slower: bool = False
-    """Slower than is allowed, or there is no result now and the file has one."""
+    """Slower than allowed, or without a result that the file has."""
     unclear: bool = False
     refusal: str = ""
 
@@ -35,7 +35,7 @@ class Held:
 
 
 class Old:
-    """The rows of a results file. Raises ResultsError if it is none."""
+    """The rows of a results file. Raises ResultsError for any other file."""
 
     def __init__(self, path: Path) -> None:
         from kernelzoo.report.reading import load
@@ -47,7 +47,7 @@ class Old:
                 self._rows.setdefault((row.id, row.problem), []).append(row)
 
     def hold(self, described: Entry, entries: Sequence[Entry], failed: Sequence[Entry], allowed: float) -> list[Held]:
-        """Compare the results of one problem, see :func:`kernelzoo.cli.rows.described`, with the file."""
+        """Compare the results of one problem with the file; see :func:`kernelzoo.cli.rows.described`."""
         from kernelzoo.report.results import Problem
 
         problem = Problem.of(described)

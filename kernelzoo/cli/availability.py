@@ -1,4 +1,4 @@
-"""Whether a backend can run here; if not, why, and how to fix it."""
+"""Whether a backend can run here, or why not and how to fix it."""
 
 from __future__ import annotations
 
@@ -10,18 +10,19 @@ from kernelzoo.errors import BackendUnavailableError, KernelZooError
 
 @dataclass(frozen=True)
 class Availability:
-    """``devices`` is empty if it can't run here; then ``reason`` says why, and ``remedy`` how to fix it."""
+    """Where a backend can run. ``devices`` is empty if it can't run here; then there is a ``reason`` and a
+    ``remedy``."""
 
     backend: str
     devices: tuple[str, ...] = ()
     emulator: str = ""
-    """What runs the kernels in place of a device. It is for checking and never timed."""
+    """The emulator that runs the kernels, for checks only."""
     reason: str = ""
     remedy: str = ""
     tables: str = ""
-    """The launch tables in use on the first GPU, in words, or ""."""
+    """The launch tables in use on the first GPU as text, or ""."""
     tried: bool = True
-    """Whether it was loaded; else there may be devices that it runs on."""
+    """Whether it was loaded. If not, its devices are unknown."""
 
     @property
     def words(self) -> str:
@@ -34,7 +35,7 @@ class Availability:
 
 
 def availability(backend: str) -> Availability:
-    """Load the backend and its language; whatever that raises is the reason."""
+    """Load the backend and its language. Any error is the reason why it can't run."""
     from kernelzoo.calls import backend as backends
 
     try:
@@ -49,7 +50,7 @@ def availability(backend: str) -> Availability:
             reason=f"the package {error.name} is not installed",
             remedy=f"install it with: pip install {error.name}",
         )
-    except Exception as error:  # a package that is installed and broken may raise anything as it is imported
+    except Exception as error:  # a broken package may raise anything on import
         return Availability(
             backend, reason=f"importing it raised {type(error).__name__}: {error}", remedy="reinstall that package"
         )
@@ -58,7 +59,7 @@ def availability(backend: str) -> Availability:
 
 
 def launch_tables(backend: str, device: int = 0) -> str:
-    """The launch tables of a loaded backend in use on a GPU, and why a stored one is not used, in words."""
+    """The launch tables in use on a GPU as text, and why a stored one is not used. The backend is loaded."""
     from kernelzoo import operations, tables
 
     with warnings.catch_warnings(record=True) as ignored:

@@ -55,7 +55,7 @@ FirstCall = Annotated[
     bool,
     typer.Option(
         "--first-call",
-        help="Measure something else: the time of the first call, with the caches on disk empty and filled.",
+        help="Measure the first call in a process instead, with empty and with filled disk caches.",
     ),
 ]
 
@@ -93,16 +93,14 @@ def bench(
     """Measure implementations on a set of problems, and write the results to a file after each problem.
 
     Each implementation is checked before it is timed. If one is wrong, crashes or hangs, only its own row is lost. A
-    race whose verdicts are unclear takes up to four times --rounds.
-    However the run ends, the file is complete up to that point, and --resume continues it. Dtypes are float32 and
-    bfloat16 by default.
+    race with unclear verdicts takes up to four times --rounds. However the run ends, the file is complete up to that
+    point, and --resume continues it. Dtypes are float32 and bfloat16 by default.
 
-    With several GPUs, each takes the next problem as it becomes free. The largest problem is measured on all of them
-    first: results of a card more than 2 % slower than the fastest are flagged.
+    With several GPUs, each takes the next problem when it is free. The largest problem is first measured on all of
+    them. Results of a card more than 2 % slower than the fastest are flagged.
 
-    With --first-call, the command measures how long the first call in a process takes, and how much a second shape of
-    the same class adds, for each backend's variant auto or the variants named. It has its own problems; the dtype is
-    float32 by default.
+    With --first-call, the command measures the first call in a process, and what a second shape of the class adds. It
+    uses the variant auto of each backend, or those named, and its own problems, in float32 by default.
 
     Exit status: 0; 1 if a row is wrong or failed; 2 for bad usage, or if nothing could be measured; 130 after Ctrl-C.
     """
@@ -129,7 +127,7 @@ def bench(
     asked = (wanted, options.words(backend), options.words(variant))
     part, places = shards.parsed(shard), _places(engine, address, gpus, device)
     options.select_early(module, (), *asked)
-    if not module:  # else names may be added by what the measuring process runs
+    if not module:  # else the measuring process may add names
         sizes.problems(wanted, shape, options.words(dtype), shapes, dim, axes, workloads=workload, seed=seed)
     shape_set = "custom" if shape or axes or workload else measure.label(shapes, seed)
     measuring.check_energy(energy, clock)
@@ -158,14 +156,14 @@ def bench(
             )
             ids = options.select(about.summaries, (), *asked)
             how = replace(how, waive=options.choose(ids, options.words(waive)) if waive else ())
-            # The baseline first: rounds are added until the verdicts against the first are clear.
+            # The baseline comes first: rounds are added until the verdicts against it are clear.
             of = {op: sorted(_of(ids, op), key=lambda id: id != registry.baseline(op)) for op in wanted}
             whole = [(problem, of[problem.op]) for problem in problems]
             record = Record(
                 path,
                 crew.devices,
                 resume=resume,
-                # Of a cluster each result names its own; in one race they are always the same.
+                # In a cluster, each result has the versions of its host.
                 versions=about.versions if engine == "local" else None,
                 rounds=rounds,
                 modules=list(map(Path, modules)),
@@ -225,13 +223,13 @@ def bench(
 
 
 def _places(engine: str, address: str, gpus: str, device: str) -> list[Gpu]:
-    """The GPUs here that were asked for by ``--gpus``. Raises for options that don't go together."""
+    """The GPUs here that ``--gpus`` names. Raises for contradictory options."""
     if engine not in ("local", "ray"):
         raise UnknownNameError("engine", engine, ("local", "ray"))
     if engine == "ray" and (gpus or device):
         raise options.OptionError("--engine ray takes every GPU of the cluster: leave out --gpus and --device")
     if address and engine != "ray":
-        raise options.OptionError("--address is that of a Ray cluster: add --engine ray")
+        raise options.OptionError("--address names a Ray cluster: add --engine ray")
     return check_gpus(gpus, device)
 
 
@@ -239,7 +237,7 @@ def _places(engine: str, address: str, gpus: str, device: str) -> list[Gpu]:
 def _crew(
     places: Sequence[Gpu], engine: str, address: str, device: str, modules: Sequence[str], patience: float
 ) -> Iterator[WorkerPool]:
-    """The workers: on GPUs named, on a cluster's, or one on the device."""
+    """The workers: on the named GPUs, on a cluster's, or one on the device."""
     from kernelzoo.measure.guard import Guard
     from kernelzoo.measure.worker_pool import WorkerPool
 
@@ -265,7 +263,7 @@ def _of(ids: Sequence[str], op: str) -> list[str]:
 
 
 def _check_backends(guard: Worker, ids: Sequence[str], backends: Sequence[str]) -> None:
-    """Raise OptionError if backends were named and none of them can run here, before a problem is measured."""
+    """Raise OptionError if backends were named and none can run here, before anything is measured."""
     first = {id.split("/")[0]: id for id in reversed(ids)} if backends else {}
     reasons = [guard.largest(id)["unavailable"] for id in first.values()]
     if reasons and all(reasons):
@@ -297,8 +295,8 @@ def _first_calls(
     modules = options.check_modules(module)
     dtypes = options.words(dtype) or ("float32",)
     if not module:
-        sizes.problems(ops, (), dtypes)  # raises for a name that isn't known
-    with Bar(), Guard(device, modules) as guard:  # lists what there is; each call has a process of its own
+        sizes.problems(ops, (), dtypes)  # raises for unknown names
+    with Bar(), Guard(device, modules) as guard:  # lists what there is; each call gets its own process
         about = guard.about
     ids = options.select(about.summaries, (), *asked)
     return first_calls(ids, dtypes, about, modules, patience, to, json)
@@ -306,4 +304,4 @@ def _first_calls(
 
 def _again(path: Path, given: Path | None, resumed: bool) -> str:
     command = ["kernelzoo", *sys.argv[1:], *([] if given else ["-o", str(path)]), *([] if resumed else ["--resume"])]
-    return f"{path} is whole; to continue: {shlex.join(command)}"
+    return f"{path} is complete; to continue: {shlex.join(command)}"

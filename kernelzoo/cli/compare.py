@@ -1,4 +1,4 @@
-"""``kernelzoo compare``: a few implementations on a few problems in detail, and against an older results file."""
+"""``kernelzoo compare``: a few implementations on a few problems in detail, also against an older results file."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Baseline = Annotated[
 ]
 Against = Annotated[
     Path | None,
-    typer.Option("--against", metavar="FILE", help="An older results file of this device, to be at least as fast as."),
+    typer.Option("--against", metavar="FILE", help="An older results file of this device to compare with."),
 ]
 Allowed = Annotated[str, typer.Option("--allowed", metavar="SHARE", help="The slowdown that --against allows.")]
 Output = Annotated[
@@ -63,13 +63,12 @@ def compare(
     to: Output = None,
     json: options.Json = False,
 ) -> int:
-    """Compare implementations on one problem or a few: times, ratios to a baseline, intervals, and a verdict on each.
+    """Compare implementations on one or a few problems: times, ratios to a baseline, intervals and verdicts.
 
-    The baseline is what a user would call without kernelzoo, and is measured too if it is not named. The verdicts
-    FASTER, SLOWER (by more than 1 %) and SAME (within 1 %) hold at 95 %; UNCLEAR: these samples can't tell, even those
-    of four times --rounds, which are taken then. By default the shape is
-    4096x4096 and the dtype float32. With --against, each row is compared with the file's row of the same problem,
-    device, clock and cache.
+    The baseline is what a user would call without kernelzoo; it is measured too. The verdicts FASTER, SLOWER (by more
+    than 1 %) and SAME (within 1 %) hold at 95 %. UNCLEAR: even four times --rounds, which are taken then, can't tell.
+    By default the shape is 4096x4096 and the dtype float32. With --against, each row is compared with the file's row of
+    the same problem, device, clock and cache.
 
     Exit status: 0; 1 if a row is wrong or failed, or slower than --against by more than --allowed; 2 for bad usage, if
     nothing could be measured, or if --against can't be judged.
@@ -158,7 +157,7 @@ def _op(id: str) -> str:
 
 
 def _baseline(known: dict[str, str], asked: str, op: str, ids: Sequence[str]) -> str:
-    """The id that ratios are to: the one asked for; or the registry's baseline, or else the first id. Raises
+    """The baseline of the ratios: the id asked for, else the registry's baseline, else the first id. Raises
     OptionError."""
     if not asked:
         return usual if (usual := registry.baseline(op)) in known else ids[0]

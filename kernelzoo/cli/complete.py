@@ -1,4 +1,4 @@
-"""What a shell completes: ids, operations, backends, variants and dtypes. Nothing heavy is imported for it."""
+"""Shell completion of ids, operations, backends, variants and dtypes, without heavy imports."""
 
 from __future__ import annotations
 
@@ -19,27 +19,27 @@ def dtypes() -> list[str]:
 
 
 def some_ids(incomplete: str) -> list[str]:
-    """Ids that begin so."""
+    """Ids with that beginning."""
     return [id for id in ids() if id.startswith(incomplete)]
 
 
 def some_ops(incomplete: str) -> list[str]:
-    """Operations; the last word of several with commas."""
+    """Operations; completes the last of several with commas."""
     return _last_word(incomplete, OPERATIONS)
 
 
 def some_backends(incomplete: str) -> list[str]:
-    """Backends, as operations."""
+    """Backends, completed as operations."""
     return _last_word(incomplete, registry.backends())
 
 
 def some_variants(incomplete: str) -> list[str]:
-    """Variants, as operations."""
+    """Variants, completed as operations."""
     return _last_word(incomplete, sorted({id.split("/")[2] for id in ids()}))
 
 
 def some_dtypes(incomplete: str) -> list[str]:
-    """Dtypes, as operations."""
+    """Dtypes, completed as operations."""
     return _last_word(incomplete, dtypes())
 
 

@@ -1,4 +1,4 @@
-"""What looks wrong with a machine, each thing with how to fix it."""
+"""Suspicious facts about a machine, each with its remedy."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from kernelzoo.packages import requirement, unfit
 
 @dataclass(frozen=True)
 class Machine:
-    """What the doctor found; the rules below read nothing else."""
+    """What the doctor found. The rules below read nothing else."""
 
     packages: Mapping[str, str] = field(default_factory=dict)
-    """Versions of the installed distributions that matter, by name."""
+    """Versions of relevant installed distributions, by name."""
     torch_pins: str = ""
-    """The version of triton that the installed torch asks for, or ""."""
+    """The triton version that the installed torch requires, or ""."""
     environment: Mapping[str, str] = field(default_factory=dict)
     cores: int = 1
     load: float = 0.0
-    """Processes that wanted to run, averaged over the last minute."""
+    """Processes ready to run, averaged over a minute."""
     governor: str = ""
-    """How the processor's clock is governed, or "" if unknown."""
+    """The governor of the processor's clock, or "" if unknown."""
     looks: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """What :mod:`kernelzoo.cli.probe` answered, by its names."""
+    """The answers of :mod:`kernelzoo.cli.probe`, by name."""
 
     def look(self, name: str) -> Mapping[str, Any]:
-        """One answer, empty where it failed."""
+        """One answer; empty if it failed."""
         found = self.looks.get(name, {})
         return {} if "error" in found else found
 
@@ -39,14 +39,14 @@ class Machine:
 
 @dataclass(frozen=True)
 class Suspicion:
-    """Something that spoils a run or a number, and the way out."""
+    """Something that spoils a run or a number, and its remedy."""
 
     what: str
     remedy: str
 
 
 def suspicions(machine: Machine) -> list[Suspicion]:
-    """All that is suspicious, what breaks things first."""
+    """All suspicions, the most harmful first."""
     return [found for rule in (_packages, _toolkit, _hidden, _busy, _environment, _clocks) for found in rule(machine)]
 
 
@@ -72,7 +72,7 @@ def _packages(machine: Machine) -> Iterator[Suspicion]:
 
 
 def _toolkit(machine: Machine) -> Iterator[Suspicion]:
-    """Code that a newer toolkit makes may not load on an older driver."""
+    """Compilers newer than the driver, which may not load their code."""
     driver = machine.look("driver").get("cuda")
     if not driver:
         return
@@ -90,7 +90,7 @@ def _toolkit(machine: Machine) -> Iterator[Suspicion]:
 
 
 def _hidden(machine: Machine) -> Iterator[Suspicion]:
-    """GPUs that are there, and that torch doesn't see."""
+    """GPUs that torch doesn't see."""
     there = len(machine.look("nvml").get("devices", []))
     torch = machine.look("torch")
     if not torch or len(machine.devices) >= there:
@@ -119,29 +119,28 @@ def _busy(machine: Machine) -> Iterator[Suspicion]:
         if others:
             yield Suspicion(
                 f"GPU {index} is used by other processes: {', '.join(map(str, others))}",
-                "times of a shared GPU are not to be trusted; end those processes, or measure later",
+                "times of a shared GPU can't be trusted; end those processes, or measure later",
             )
-    # Where a container hides others' processes, the memory that they hold still shows; 2 GiB is more than a context
-    # of ours and the driver's own need.
+    # A container may hide other processes, but not their memory. 2 GiB exceed our context plus the driver's needs.
     for index, device in enumerate(machine.devices):
         held = device["memory_bytes"] - device["free_bytes"]
         if held > 2**31 and not any(d.get("processes") for d in machine.look("nvml").get("devices", [])):
             yield Suspicion(
                 f"{held / 2**30:.1f} GiB of GPU {index}'s memory are taken, by processes that don't show here",
-                "see nvidia-smi on the host; times of a shared GPU are not to be trusted",
+                "see nvidia-smi on the host; times of a shared GPU can't be trusted",
             )
     if machine.load > 0.5 * machine.cores:
         yield Suspicion(
             f"the processor is busy: a load of {machine.load:.1f} on {machine.cores} cores",
-            "times on the host, and of submitting to a GPU, will be noisy; wait, or end what runs",
+            "host and submit times will be noisy; wait, or end other programs",
         )
 
 
 _SWITCHES = {
     "TRITON_INTERPRET": "Triton's kernels run in its interpreter, which is never timed",
     "NUMBA_ENABLE_CUDASIM": "Numba's kernels run in its simulator, which is never timed",
-    "CUDA_LAUNCH_BLOCKING": "every launch waits for the device, so that submit times say nothing",
-    "PYTORCH_NO_CUDA_MEMORY_CACHING": "every allocation waits for the device, so that times of whole calls say nothing",
+    "CUDA_LAUNCH_BLOCKING": "every launch waits for the device, so submit times mean nothing",
+    "PYTORCH_NO_CUDA_MEMORY_CACHING": "every allocation waits for the device, so times of whole calls mean nothing",
 }
 
 
@@ -161,13 +160,13 @@ def _environment(machine: Machine) -> Iterator[Suspicion]:
         and machine.environment.get("OMP_WAIT_POLICY", "").upper() != "PASSIVE"
     ):
         yield Suspicion(
-            "after each call torch's idle threads spin for a while, and slow down Numba's on the host",
+            "torch's idle threads spin for a while after each call, and slow down Numba's on the host",
             "OMP_WAIT_POLICY=PASSIVE kernelzoo ..., for times on the host",
         )
 
 
 def _compiles_for_the_host(look: tuple[str, Mapping[str, Any]]) -> bool:
-    """Whether this is a backend that has kernels for the host."""
+    """Whether this backend has kernels for the host."""
     name, found = look
     own = name.startswith("backend:") and name.partition(":")[2] != registry.BASELINE
     return own and "cpu" in found.get("devices", ()) and not found.get("emulator")
@@ -176,7 +175,7 @@ def _compiles_for_the_host(look: tuple[str, Mapping[str, Any]]) -> bool:
 def _clocks(machine: Machine) -> Iterator[Suspicion]:
     if machine.devices and (error := machine.looks.get("nvml", {}).get("error")):
         yield Suspicion(
-            f"NVML can't be asked ({error}), so that rounds in which a GPU's clocks changed are not seen",
+            f"NVML can't be asked ({error}), so rounds with changed GPU clocks go unnoticed",
             "pip install nvidia-ml-py, and see that the container shows libnvidia-ml.so.1",
         )
     if machine.governor and machine.governor not in ("performance", "schedutil"):

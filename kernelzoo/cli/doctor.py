@@ -1,4 +1,4 @@
-"""``kernelzoo doctor``: what this machine has, what each backend lacks, and what would spoil a measurement."""
+"""``kernelzoo doctor``: what this machine has, what each backend lacks, and what would disturb a measurement."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _LABELS = {
 
 
 def doctor(json: options.Json = False) -> int:
-    """Examine this machine: devices, driver, toolkits, versions, what each backend lacks, what would disturb measuring.
+    """Examine this machine: devices, driver, tools, versions, missing parts of backends, and disturbances.
 
     Exit status: 0; 1 if no backend but torch can run here.
     """
@@ -58,7 +58,7 @@ def doctor(json: options.Json = False) -> int:
 
 
 def examine() -> Machine:
-    """Examine everything, each thing in a separate process."""
+    """Examine everything, each part in a separate process."""
     from kernelzoo import registry
     from kernelzoo.cli import probe
 
@@ -72,7 +72,7 @@ def examine() -> Machine:
         cores=len(os.sched_getaffinity(0)),
         load=load,
         governor=governor.read_text().strip() if governor.exists() else "",
-        # In this order: other users of a GPU are seen before our own processes use it, then its free memory.
+        # In this order: other users of a GPU before our processes use it, then free memory.
         looks={
             **probe.look([name for name in probe.LOOKS if name != "torch"]),
             **probe.look(["torch"]),
@@ -82,16 +82,16 @@ def examine() -> Machine:
 
 
 def packages() -> dict[str, str]:
-    """Versions of the installed packages that matter; of two of one name, the one that Python imports."""
+    """Versions of relevant installed packages. Of two with one name, the one that Python imports."""
     return {
         name: found.version
-        for found in reversed(list(importlib.metadata.distributions()))  # the first on the path comes last, and stays
+        for found in reversed(list(importlib.metadata.distributions()))  # the first on the path comes last and wins
         if (name := (found.metadata["Name"] or "").lower()) and _PACKAGES.fullmatch(name)
     }
 
 
 def _pin(distribution: str, wanted: str) -> str:
-    """The exact version of another distribution that one requires, or ""."""
+    """The exact version of a distribution that another requires, or ""."""
     try:
         asked = importlib.metadata.requires(distribution) or []
     except importlib.metadata.PackageNotFoundError:

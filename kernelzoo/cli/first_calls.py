@@ -1,4 +1,4 @@
-"""``kernelzoo bench --first-call``: how long the first call takes, by implementation and class of problems."""
+"""``kernelzoo bench --first-call``: the time of the first call, by implementation and class of problems."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def first_calls(
     to: Path | None,
     json: bool,
 ) -> int:
-    """Measure, print and write the record; the exit status."""
+    """Measure, print and write the record; returns the exit status."""
     from kernelzoo.cli.progress import Bar
     from kernelzoo.files import write_whole
     from kernelzoo.measure import first_call as first
@@ -74,8 +74,8 @@ def _show(found: Sequence[FirstCall]) -> None:
     output.note(console, "Milliseconds by the host's clock, one call each; two new processes for each row.")
     table = output.table(
         *("implementation", "class", "shapes", ">first call, empty cache", ">first call, filled cache"),
-        *(">second shape", ">files it added", ">loading", ">repeated call"),
-        spare=("files it added", "loading", "shapes", "repeated call"),
+        *(">second shape", ">files added", ">loading", ">repeated call"),
+        spare=("files added", "loading", "shapes", "repeated call"),
     )
     for one in found:
         if one.outcome == "measured":

@@ -20,19 +20,19 @@ if TYPE_CHECKING:
     from kernelzoo.measure.guard import Guard
 
 _BATCH = 128
-"""Cases that a process gets at a time. Where a kernel breaks the process, these are run again."""
+"""Cases that a process gets at a time, which run again if a kernel breaks the process."""
 
 _ENOUGH = 20
-"""Failures of one implementation after which its other cases are skipped."""
+"""Failures of one implementation after which its remaining cases are skipped."""
 
 _REDUCED = 3
-"""Failures of one implementation that are made simpler and printed. The JSON has all, the others as they were drawn."""
+"""Failures of one implementation to reduce and print. The JSON has all, the rest as drawn."""
 
 _TRIES, _COSTLY = 400, 5
 """Simpler cases to try for one failure, and how many of them may cost a process."""
 
 _SLOW_TO_BIND = 100
-"""How many times fewer cases an implementation gets that takes seconds to bind each problem."""
+"""An implementation that is slow to bind gets this many times fewer cases."""
 
 
 def fuzz(
@@ -59,11 +59,11 @@ def fuzz(
 ) -> int:
     """Try implementations on random cases: dtypes, shapes, axes, strides, offsets, values, wrong calls.
 
-    Each case is checked against the whole contract. A few of those that fail are made simpler and shown, each with the
-    command that repeats it. Kernels run in separate processes: one that crashes or hangs is a failure. Without an ID,
-    all are tried; with a --module, those that it adds.
+    Each case is checked against the whole contract. A few failures are reduced to simpler cases and shown, each with
+    the command that repeats it. Kernels run in separate processes: one that crashes or hangs is a failure. Without an
+    ID, all are tried; with a --module, those that it adds.
 
-    Exit status: 0; 1 for any failure; 2 for an unknown name, or where what was asked for can't run here.
+    Exit status: 0; 1 for any failure; 2 for an unknown name, or if what was asked for can't run here.
     """
     from kernelzoo import registry
     from kernelzoo.check import fuzz as engine
@@ -84,7 +84,7 @@ def fuzz(
         about = guards.first.about
         known = set(about.summaries)
         if module and not ids:
-            known -= {i.id for i in registry.implementations()}  # no module is ever run in this process
+            known -= {i.id for i in registry.implementations()}  # this process runs no module
         chosen = options.select(known, ids or [], *names)
         if case is not None:
             works = [_Work(id, seed, [engine.parse(case, id.split("/")[1])]) for id in chosen]
@@ -94,7 +94,8 @@ def fuzz(
             batches = sum(-(-len(work.cases) // _BATCH) for work in works)
             whole = guards.finish(_Share(works, guards, bar).step, guards.processes(jobs, batches))
     for work in works:
-        work.failures = [failure for failure in work.failures if failure]  # less those that were being made simpler
+        # Drop failures whose reduction was interrupted.
+        work.failures = [failure for failure in work.failures if failure]
     rows = [work.row() for work in works]
     failures = [failure for work in works for failure in work.failures]
     for failure in failures:
@@ -130,7 +131,7 @@ class _Work:
         unavailable: str = "",
         asked: int = 0,
     ) -> None:
-        """``asked``: the cases asked for, where it gets fewer."""
+        """``asked``: the number asked for, if it gets fewer."""
         self.id, self.cases, self.asked = id, cases, asked or len(cases)
         self.op = id.split("/")[1]
         self.failures: list[dict[str, Any]] = []
@@ -158,7 +159,7 @@ class _Work:
         self._layouts |= {case.layout for case in batch}
 
     def row(self) -> dict[str, Any]:
-        """A row of the record. ``cases`` are those that were run."""
+        """A row of the record. ``cases`` counts those that ran."""
         backend, op, variant = self.id.split("/")
         failed = len(self.failures)
         return {
@@ -179,7 +180,7 @@ class _Work:
 
 
 def _works(guard: Guard, ids: Sequence[str], count: int, seed: int, alike: int) -> Iterator[_Work]:
-    """The work of each implementation. Those of one operation and one size limit get the same cases."""
+    """The work of each implementation. With the same operation and size limit they get the same cases."""
     from kernelzoo.check import fuzz as engine
     from kernelzoo.check.running import slow_to_bind
 
@@ -198,7 +199,7 @@ def _works(guard: Guard, ids: Sequence[str], count: int, seed: int, alike: int) 
 
 
 class _Share:
-    """Hands out the work in batches. A process stays with one implementation as long as that has cases left."""
+    """Hands out the work in batches. A process stays with one implementation while it has cases."""
 
     def __init__(self, works: Sequence[_Work], guards: Guards, bar: Bar) -> None:
         self._works, self._guards, self._lock, self._bar = works, guards, guards.lock, bar
@@ -209,7 +210,7 @@ class _Share:
         with self._lock:
             work = self._of.get(guard)
             batch = work.take() if work is not None else ()
-            while not batch:  # the process takes an implementation that is not begun, or the one with most cases left
+            while not batch:  # take an implementation that has not begun, or the one with most cases left
                 left = [work for work in self._works if work.next < len(work.cases)]
                 if not left:
                     return False
@@ -223,7 +224,7 @@ class _Share:
         return True
 
     def _try(self, guard: Guard, work: _Work, batch: Sequence[Case]) -> None:
-        """Run a batch, and make the failing cases simpler."""
+        """Run a batch, and reduce the failing cases."""
         from kernelzoo.check import fuzz as engine
 
         started = time.monotonic()
@@ -262,7 +263,7 @@ class _Share:
 
 
 def _costly(words: str) -> bool:
-    """Whether a failure ended the process, by the words of the guard."""
+    """Whether a failure ended the process, by the guard's message."""
     return words.startswith(("the process ", "hung"))
 
 
@@ -283,7 +284,7 @@ def _print(works: Sequence[_Work], seed: int) -> None:
     for work in works:
         shown = list({failure["case"]: failure for failure in work.failures[:_REDUCED]}.values())
         if shown:
-            console.print(f"\n{work.id}: {len(work.failures)} failures, the first made simpler", style="red")
+            console.print(f"\n{work.id}: {len(work.failures)} failures, the first reduced", style="red")
         for failure in shown:
             console.print(f"  case   {_words(failure['case'], work.op)}")
             console.print(f"  found  {output.brief(failure['reason'])}")
@@ -296,7 +297,7 @@ def _print(works: Sequence[_Work], seed: int) -> None:
 
 
 def _words(text: str, op: str) -> str:
-    """A case for a reader: what differs from a plain call on a contiguous tensor."""
+    """How a case differs from a plain call on a contiguous tensor, as text."""
     from kernelzoo.check.fuzz import contiguous, parse
 
     case = parse(text, op)
@@ -320,7 +321,7 @@ def _said(facts: dict[str, Any]) -> str:
 
 
 def _again(id: str, case: str, modules: Sequence[Path], device: str) -> str:
-    """The command that runs one case again."""
+    """The command that repeats one case."""
     named = [word for module in modules for word in ("--module", str(module))]
     named += ["--device", device] if device else []
     return shlex.join(["kernelzoo", "fuzz", id, *named, "--case", case])

@@ -1,4 +1,4 @@
-"""Several measuring processes that share the work of one command."""
+"""Several measuring processes for one command."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ if TYPE_CHECKING:
 
 
 def check_gpus(text: str, device: str) -> list[Gpu]:
-    """The GPUs that ``--gpus`` names; none without it. Raises GpusError, or OptionError beside ``--device``."""
+    """The GPUs that ``--gpus`` names; none without it. Raises GpusError, or OptionError together with ``--device``."""
     from kernelzoo.measure.gpus import chosen
 
     if text and device:
-        raise options.OptionError("--gpus says which devices there are: leave out --device")
+        raise options.OptionError("--gpus chooses the devices: leave out --device")
     return chosen(text)
 
 
 class Guards:
-    """Starts one process at once, and more when there is work for them: with ``gpus``, each on the next of them.
+    """Starts one process at once, and more when there is work. With ``gpus``, each is on the next GPU.
 
     Use it as a context manager.
     """
@@ -33,7 +33,7 @@ class Guards:
     def __init__(self, start: Callable[[Gpu | None], Guard], gpus: Sequence[Gpu] = ()) -> None:
         self._start, self._gpus = start, gpus
         self.lock = threading.Lock()
-        """For data that the threads share."""
+        """Guards data that the threads share."""
         self._over = threading.Event()
         self._error: BaseException | None = None
         self.first = self._started(0)
@@ -49,18 +49,19 @@ class Guards:
 
     @property
     def gpus(self) -> list[dict[str, Any]]:
-        """The GPUs of the processes, each once; empty where none was asked for."""
+        """The GPUs of the processes, without duplicates; empty if none was asked for."""
         found = [guard.about.gpu for guard in self._guards if guard.about.gpu] if self._gpus else []
         return [gpu for place, gpu in enumerate(found) if gpu not in found[:place]]
 
     def processes(self, jobs: int, tasks: int) -> int:
-        """How many to use: so many jobs, or one for each core; at least one for each GPU, and none without a task."""
+        """The number of processes: ``jobs``, or one for each core. At least one for each GPU, and at most one for each
+        task."""
         return min(max(jobs or len(os.sched_getaffinity(0)), len(self._gpus)), tasks)
 
     def run(self, step: Callable[[Guard], bool], processes: int) -> None:
-        """Call ``step`` repeatedly, in a thread for each process, until it returns False because nothing is left.
+        """Call ``step`` repeatedly in a thread for each process, until it returns False.
 
-        If a step raises, the others end theirs, and the error is raised again.
+        If a step raises, all threads end, and the error is raised again.
         """
         threads = [threading.Thread(target=self._steps, args=(step, i), daemon=True) for i in range(processes)]
         for thread in threads:
@@ -72,7 +73,7 @@ class Guards:
             raise self._error
 
     def finish(self, step: Callable[[Guard], bool], processes: int) -> bool:
-        """The same; False if Ctrl-C ended it. Then :attr:`over` is true, and a step must add nothing to what it has."""
+        """Run the steps; False if Ctrl-C ended them. Then :attr:`over` is true, and a step must add nothing."""
         try:
             self.run(step, processes)
         except KeyboardInterrupt:
@@ -83,7 +84,7 @@ class Guards:
 
     @property
     def over(self) -> bool:
-        """Whether the work is ended: asked by a step that holds the lock."""
+        """Whether the work has ended. A step asks while it holds the lock."""
         return self._over.is_set()
 
     def _started(self, number: int) -> Guard:

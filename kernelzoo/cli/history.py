@@ -1,4 +1,4 @@
-"""``kernelzoo history``: what became faster or slower over the results of many commits."""
+"""``kernelzoo history``: speed changes over the results of many commits."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ Files = Annotated[list[Path], typer.Argument(metavar="RESULTS.json...", help="Fi
 By = Annotated[str, typer.Option("--by", metavar="SHARE", help="The least change that counts.")]
 
 MOST = 40
-"""Changes that are printed, the worst slowdowns first; the JSON has all."""
+"""Most changes to print, the worst slowdowns first. The JSON has all."""
 
 
 def history(files: Files, *, op: options.Ops, by: By = "5%", json: options.Json = False) -> int:
-    """Show what became faster or slower over results files of several commits, and in which of them.
+    """Show speed changes over results files of several commits, and in which commit each occurred.
 
     Files are ordered by the date of their run. A change is one whose whole 95 % interval lies beyond --by. Each row is
-    compared with the last run at which it had changed, so that a slow drift is found too. Nothing is measured.
+    compared with the last run at which it had changed. So a slow drift is found too. Nothing is measured.
 
-    Exit status: 0; 1 if a row is slower in the last run that measured it; 2 for bad usage, or where no two files
-    measured the same.
+    Exit status: 0; 1 if a row is slower in the last run that measured it; 2 for bad usage, or if no two files measured
+    the same.
     """
     from kernelzoo.measure.statistics import Verdict
     from kernelzoo.report import history as found
@@ -68,7 +68,7 @@ def _change(step: Step) -> dict[str, Any]:
 
 
 def _worst_first(step: Step) -> tuple[bool, float]:
-    """Slowdowns before speedups, the largest of each first."""
+    """A sort key: slowdowns before speedups, the largest of each first."""
     return step.comparison.ratio < 1, -abs(math.log(step.comparison.ratio))
 
 

@@ -1,4 +1,4 @@
-"""``kernelzoo inspect``: what a kernel is compiled to, with or without a GPU."""
+"""``kernelzoo inspect``: the compiled code of a kernel, with or without a GPU."""
 
 from __future__ import annotations
 
@@ -67,12 +67,12 @@ def inspect(
     results: Results = None,
     json: options.Json = False,
 ) -> int:
-    """Show the kernels that one call launches: registers, shared memory, grid, occupancy; source, PTX, machine code.
+    """Show the kernels that one call launches: registers, shared memory, grid, occupancy; source, PTX, SASS.
 
-    It also shows the time that no kernel can beat: the bytes that must be moved, divided by the bandwidth in the
-    device's data sheet, or by the ceilings in --results. Nothing is run, and no GPU is needed: a device of the
-    architecture is assumed, and named. --source alone prints the files of the form, and needs no language installed.
-    With --module, kernels of your own: their launch is followed on tensors without values.
+    It also shows the limit: the necessary bytes divided by the bandwidth in the data sheet, or by the ceilings in
+    --results. Nothing runs, and no GPU is needed: a device of the architecture is simulated, and named. --source alone
+    prints the files of the form, and needs no language installed. With --module, your kernels' launches are followed on
+    tensors without values.
 
     Exit status: 0; 2 for an unknown name, a problem that the variant refuses, or a missing language or compiler.
     """
@@ -121,8 +121,8 @@ def inspect(
 
 
 def _show_files(id: str, module: str | None, inspected: Callable[[], tuple[Kernel, ...]], json: bool) -> None:
-    """Print the files of a form; of a chooser, those of the form that it chooses, or its own without its language. Of
-    what a user's module registers, that module."""
+    """Print the files of a form, or of the form that a chooser chooses. Without its language they are the chooser's
+    own. For a user's kernel, print its module."""
     from kernelzoo import operations, packages, registry
 
     forms, note = [id], ""
@@ -147,16 +147,16 @@ def _show_files(id: str, module: str | None, inspected: Callable[[], tuple[Kerne
 
 @dataclass(frozen=True)
 class Limit:
-    """The time that no kernel can beat on a problem."""
+    """The shortest possible time for a problem."""
 
     us: float
     bytes: int
     by: str
-    """What it is predicted by, in words."""
+    """Its source, as text."""
 
 
 def _limit(problem: Problem, arch: str, results: Path | None) -> Limit | None:
-    """None for a host without ``results``, of whose memory no data sheet tells. Raises ResultsError."""
+    """The limit of a problem; None on a host without ``results``, since no data sheet has it. Raises ResultsError."""
     from kernelzoo.device import ARCHITECTURES
     from kernelzoo.report.reading import load
     from kernelzoo.report.results import ResultsError
@@ -185,7 +185,7 @@ def _print_summary(kernel: Kernel) -> None:
 
 
 def _facts(kernel: Kernel) -> dict[str, str]:
-    """What is known of a kernel, in words."""
+    """Facts about a kernel as text."""
     spilled = "" if not kernel.local_bytes else f", {kernel.local_bytes} bytes of local memory"
     facts: dict[str, Any] = {
         "implementation": kernel.implementation,
@@ -213,7 +213,7 @@ def _by(sizes: tuple[int, ...] | None) -> str | None:
 
 
 def _print_code(kernel: Kernel, what: str) -> None:
-    """The code itself: highlighted on a terminal, as it is anywhere else."""
+    """Print the code, highlighted on a terminal."""
     code = getattr(kernel, what)
     console = output.console()
     if code is None:
@@ -233,7 +233,7 @@ def _print_text(console: Console, code: str, lexer: str) -> None:
 
 
 def _lexer(kernel: Kernel, what: str) -> str:
-    """The name by which Pygments knows the code's language."""
+    """The name of the code's language in Pygments."""
     if what == "ptx":
         return "ptx"
     if what == "sass":

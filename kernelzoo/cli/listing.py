@@ -22,7 +22,7 @@ def list_implementations(
 ) -> int:
     """Show every implementation: its id, what it is, what it takes, and whether it can run here.
 
-    Backends of other packages are read and not run: kernelzoo doctor tells whether they can run here.
+    Code of other packages' backends is read, not run: kernelzoo doctor tells whether they can run here.
 
     Exit status: 0; 2 for an unknown name, or a --module that fails.
     """
@@ -38,7 +38,7 @@ def list_implementations(
             known = sorted(guard.about.summaries.items())
     chosen = options.select((id for id, _ in known), (), wanted, backends)
     names, others = {id.split("/")[0] for id in chosen}, {name for name, _, _ in packages.announced()}
-    # What only a module knows runs wherever torch does.
+    # A backend that only a module knows runs wherever torch does.
     probed = {name: name if name in packages.BUILT_IN else registry.BASELINE for name in names - others}
     answers = seen(sorted({*probed.values()}))
     here = {
@@ -71,7 +71,7 @@ def list_implementations(
 
 
 def seen(backends: Sequence[str]) -> dict[str, Availability]:
-    """Which of our backends can run here. Nothing is loaded; what only loading can tell is asked of other processes."""
+    """Which built-in backends can run here. This process loads none; others answer what only loading can tell."""
     from kernelzoo import unloaded
     from kernelzoo.cli.availability import Availability
     from kernelzoo.errors import BackendUnavailableError
@@ -100,14 +100,14 @@ def seen(backends: Sequence[str]) -> dict[str, Availability]:
 
 
 def _not_loaded(backend: str) -> Availability:
-    """Of a backend that another package announces, nothing is run: what is known of it is read off its source."""
+    """The availability of another package's backend, whose source is read and not run."""
     from kernelzoo import operations, packages
     from kernelzoo.cli.availability import Availability
 
     if reason := packages.unreadable(backend, tuple(operations.OPERATIONS)):
         return Availability(backend, reason=reason, remedy=packages.MEND)
     told = "kernelzoo doctor tells whether it runs here"
-    return Availability(backend, reason="it is another's package", remedy=told, tried=False)
+    return Availability(backend, reason="it belongs to another package", remedy=told, tried=False)
 
 
 def _print(rows: list[dict[str, Any]], here: dict[str, Availability]) -> None:

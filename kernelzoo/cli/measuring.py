@@ -1,4 +1,4 @@
-"""Measuring problem by problem in the measuring process: what ``bench`` and ``compare`` have in common."""
+"""Measures problem by problem in the measuring process, for ``bench`` and ``compare``."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 Row = dict[str, Any]
 Plan = Sequence[tuple["Problem", Sequence[str]]]
-"""What is to be measured: each problem, and the ids of the implementations to measure on it."""
+"""The problems to measure, each with the ids of its implementations."""
 
 
 @dataclass(frozen=True)
@@ -38,13 +38,13 @@ class How:
     label: str
     """The name of the set of shapes in the results file."""
     energy: bool = False
-    """Whether that of a launch is measured too."""
+    """Whether the energy of a launch is measured too."""
     waive: Sequence[str] = ()
-    """Ids that are timed although they break the contract on special values."""
+    """Ids to time although they break the contract on special values."""
 
     @property
     def options(self) -> dict[str, Any]:
-        """Those of a race."""
+        """The options of a race."""
         names = ("rounds", "cache", "timed", "energy", "cross_check", "label", "waive")
         return {name: getattr(self, name) for name in names}
 
@@ -52,16 +52,16 @@ class How:
 def check_energy(energy: bool, clock: str) -> None:
     """Raise OptionError for the energy of whole calls."""
     if energy and clock == "call":
-        raise OptionError("--energy is of launches, not of whole calls; leave --clock call out")
+        raise OptionError("--energy measures launches, not whole calls; leave out --clock call")
 
 
 def sweep(
     crew: WorkerPool, plan: Plan, how: How, bar: Bar, slower: Collection[str] = ()
 ) -> Iterator[tuple[Problem, list[Row], list[Row]]]:
-    """Measure the plan with all workers: each problem, on one of them, as soon as it is measured. Results of the
-    GPUs whose UUIDs are ``slower`` are flagged.
+    """Measure the plan with all workers, and yield each problem with its results as soon as it is measured.
 
-    Raises GuardError at the end if a worker was lost for good; the others go on without it.
+    Results of the GPUs whose UUIDs are in ``slower`` are flagged. Raises GuardError at the end if a worker was lost for
+    good; the others continue.
     """
     from kernelzoo.measure.worker_pool import SLOWER
 
@@ -89,7 +89,7 @@ def sweep(
 
 
 def compare_cards(crew: WorkerPool, plan: Plan, how: How, bar: Bar) -> list[Checked]:
-    """One implementation on the largest problem of the plan, on every card; empty where there is one card."""
+    """Measure one implementation on the plan's largest problem on every card; empty for a single card."""
     from kernelzoo.measure.worker_pool import compared
 
     if len(crew.workers) < 2 or not plan:
@@ -100,7 +100,7 @@ def compare_cards(crew: WorkerPool, plan: Plan, how: How, bar: Bar) -> list[Chec
 
 
 def employed(crew: WorkerPool, checked: Sequence[Checked]) -> list[Row]:
-    """The workers as a results file names them: GPU, device, versions, and the time by which cards are compared."""
+    """The workers as in a results file: GPU, device, versions, and the time that compares the cards."""
     checks: list[Row | None] = [check.document() for check in checked] or [None] * len(crew.workers)
     return [
         {"gpu": about.gpu, "device": about.device_name, "versions": about.versions, **about.host, "check": check}
@@ -125,14 +125,14 @@ def tell_cards(workers: Sequence[Row], console: Console) -> None:
 
 
 def named(gpu: Row | None, device: str) -> str:
-    """A worker in words: ``GPU 1``, or ``GPU 1 of HOST``."""
+    """A worker's name: ``GPU 1``, or ``GPU 1 of HOST``."""
     if not gpu:
         return device
     return f"GPU {gpu['index']}" + (f" of {gpu['host']}" if gpu.get("host") else "")
 
 
 def races(guard: Guard, plan: Plan, how: How, bar: Bar) -> Iterator[tuple[Problem, list[Row], list[Row]]]:
-    """Measure the plan: each problem with its entries and failures, as soon as it is measured."""
+    """Measure the plan, and yield each problem with its entries and failures as soon as it is measured."""
     if plan and how.energy:
         _check_meter(guard)
     if plan and how.timed != "call":
@@ -152,9 +152,9 @@ def races(guard: Guard, plan: Plan, how: How, bar: Bar) -> Iterator[tuple[Proble
 
 
 def _check_meter(worker: Worker) -> None:
-    """Raise OptionError where the energy of a launch can't be had."""
+    """Raise OptionError if the energy of a launch can't be measured."""
     if why := worker.unmetered():
-        raise OptionError(f"--energy can't be had here: {why}")
+        raise OptionError(f"--energy is not available here: {why}")
 
 
 def _tell(bar: Bar, problem: Problem, stage: str, id: str) -> None:
@@ -167,11 +167,10 @@ def _steps(ids: Sequence[str], how: How) -> int:
 
 @contextmanager
 def prepared(path: Path, *, resume: bool | None = None) -> Iterator[None]:
-    """Check that a results file can be written, before an hour is spent on measuring, and keep other processes from
-    writing to it meanwhile. ``resume`` is None for a command that can't resume.
+    """A context that reserves a results file: it checks that the file can be written, and keeps other processes out.
 
-    Raises OptionError if the file exists and is not to be resumed, or if its folder can't be written to; FileError if
-    there is no such folder, or another process is writing to the file.
+    ``resume`` is None for a command that can't resume. Raises OptionError if the file exists and is not to be resumed,
+    or its folder can't be written. Raises FileError without such a folder, or while another process writes the file.
     """
     check_folder(path)
     with claimed(path):

@@ -1,4 +1,4 @@
-"""``kernelzoo merge``: puts the shards of one sweep together."""
+"""``kernelzoo merge``: merges the shards of one sweep."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ Output = Annotated[Path, typer.Option("-o", "--output", metavar="FILE.json[.gz]"
 
 
 def merge(files: Files, *, to: Output, json: options.Json = False) -> int:
-    """Put the results of all shards of one sweep into one file.
+    """Merge the results of all shards of one sweep into one file.
 
-    Every shard must be there once, and whole: a double and a gap are refused, and so are shards of different sweeps.
+    Every shard must be there once and complete. Duplicates, gaps and shards of different sweeps are refused.
 
-    Exit status: 0; 2 for bad usage, or files that don't make one whole.
+    Exit status: 0; 2 for bad usage, or files that don't make a whole sweep.
     """
     from kernelzoo.measure import record, shards
 

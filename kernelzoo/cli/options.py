@@ -1,4 +1,4 @@
-"""The options that several commands share, and what their values may be."""
+"""The options that several commands share, and checks of their values."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def words(values: Iterable[str]) -> tuple[str, ...]:
     return tuple(word for value in values for word in value.split(",") if word)
 
 
-# The callbacks below run while the command line is parsed, before anything heavy is imported or started. A file that
-# --module names may add backends and operations, whose names are checked once it has run.
+# These callbacks run while the command line is parsed, before anything heavy is imported or started. A --module may
+# add backends and operations, whose names are checked after it ran.
 
 
 def _known_ops(context: typer.Context, value: list[str]) -> list[str]:
@@ -48,7 +48,7 @@ def _full_dtypes(value: list[str]) -> list[str]:
 
 
 def full_dtype(name: str) -> str:
-    """The full name of a dtype, which may be abbreviated (fp16, bf16). Raises UnknownNameError."""
+    """The full name of a dtype that may be abbreviated (fp16, bf16). Raises UnknownNameError."""
     full, known = operations.full_dtype(name), complete.dtypes()
     if full not in known:
         raise UnknownNameError("dtype", name, known)
@@ -187,9 +187,9 @@ Modules = Annotated[
         metavar="FILE",
         default_factory=list,
         show_default=False,
-        help="A file that registers kernels; or, as --definition and --solution,"
-        " flashinfer-bench's JSON. Only a process of its own runs it.",
-        is_eager=True,  # the names that it adds are unknown to the callbacks above
+        help="A file that registers kernels, or flashinfer-bench's JSON as --definition and --solution."
+        " It runs in a separate process.",
+        is_eager=True,  # the callbacks above must know that it may add names
     ),
 ]
 Device = Annotated[
@@ -227,7 +227,7 @@ Waive = Annotated[
 Patience = Annotated[
     float,
     typer.Option(
-        "--patience", metavar="SECONDS", min=0.1, help="A kernel that gives no sign of life for so long counts as hung."
+        "--patience", metavar="SECONDS", min=0.1, help="A kernel without a sign of life for this long counts as hung."
     ),
 ]
 Seed = Annotated[
@@ -246,7 +246,7 @@ def shape(text: str) -> tuple[int, ...]:
     """``"4096x1024"`` as (4096, 1024). Raises OptionError."""
     sizes = text.lower().split("x")
     if not all(size.isascii() and size.isdigit() and int(size) for size in sizes):
-        # Sizes with something else between them, in brackets perhaps.
+        # Sizes with other separators, perhaps in brackets.
         digits = [size for size in re.split(r"[\s,;×x*()\[\]]+", text.lower()) if size]
         like = len(digits) > 1 and all(size.isascii() and size.isdigit() and int(size) for size in digits)
         meant = f"did you mean --shape {'x'.join(digits)}? " if like else ""
@@ -255,7 +255,7 @@ def shape(text: str) -> tuple[int, ...]:
 
 
 def shapes_of(texts: Sequence[str]) -> list[str]:
-    """Each shape that these texts name. Raises OptionError."""
+    """Each shape in these texts. Raises OptionError."""
     return list(words(_several_shapes(list(texts))))
 
 
@@ -271,22 +271,22 @@ def axes(text: str) -> dict[str, int]:
 
 
 def check_cache(cache: str) -> str:
-    """``cache`` itself. Raises UnknownNameError."""
+    """Check the name of a cache state, and return it. Raises UnknownNameError."""
     if cache not in ("cold", "hot"):
         raise UnknownNameError("state of the cache", cache, ("cold", "hot"))
     return cache
 
 
 def check_clock(clock: str) -> str:
-    """``clock`` itself. Raises UnknownNameError."""
+    """Check the name of a clock, and return it. Raises UnknownNameError."""
     if clock not in ("device", "call"):
         raise UnknownNameError("clock", clock, ("device", "call"))
     return clock
 
 
 def check_modules(modules: Sequence[Path]) -> list[str]:
-    """The modules' paths as text. Says on standard error that they will run, and which backends of other distributions
-    will; no other foreign code is ever run. Raises OptionError for a path that isn't there."""
+    """The modules' paths as text. It prints which modules and other packages' backends will run; no other foreign code
+    runs. Raises OptionError for a missing path."""
     from kernelzoo import packages
 
     for module in modules:
@@ -310,10 +310,9 @@ def select(
     backends: Sequence[str] = (),
     variants: Sequence[str] = (),
 ) -> tuple[str, ...]:
-    """The ids that the patterns name, or all, of these operations, backends and variants, where any are given.
+    """The ids that match the patterns, operations, backends and variants. Empty ones match all.
 
-    Raises UnknownNameError for a name that no id has, OptionError for a pattern that names nothing or where nothing is
-    left.
+    Raises UnknownNameError for an unknown name, OptionError for a pattern without a match or an empty result.
     """
     ids = sorted(known)
     for place, kind, names in ((0, "backend", backends), (1, "operation", ops), (2, "variant", variants)):
@@ -339,24 +338,23 @@ def select_early(
     backends: Sequence[str] = (),
     variants: Sequence[str] = (),
 ) -> tuple[str, ...]:
-    """The same from the names known here, before any process starts: an unknown name is refused at once.
+    """As :func:`select` from the names known here, to refuse an unknown name before any process starts.
 
-    With modules, which may add names, nothing is selected and nothing refused.
+    With modules, which may add names, nothing is selected or refused.
     """
     return () if modules else select(complete.ids(), patterns, ops, backends, variants)
 
 
 def choose_early(modules: Sequence[object], patterns: Sequence[str], ops: Sequence[str] = ()) -> tuple[str, ...]:
-    """What :func:`choose` finds among the names known here, as :func:`select_early`."""
+    """As :func:`choose` from the names known here; see :func:`select_early`."""
     return () if modules else choose(complete.ids(), patterns, ops)
 
 
 def choose(known: Iterable[str], patterns: Sequence[str], ops: Sequence[str] = ()) -> tuple[str, ...]:
-    """The ids that the patterns name, each once, in the patterns' order.
+    """The ids that match the patterns, without duplicates, in the patterns' order.
 
-    A pattern is an id or a glob of ids, such as ``triton/softmax/*``; where ``ops`` are given, ``backend/variant``
-    too, or ``backend`` for its ``auto`` (all its variants, if it has none). Raises OptionError for one that names
-    nothing.
+    A pattern is an id or a glob of ids, such as ``triton/softmax/*``. With ``ops`` it may be ``backend/variant``, or
+    ``backend`` for its ``auto`` (or for all variants, without an ``auto``). Raises OptionError for one without a match.
     """
     ids, chosen = sorted(known), list[str]()
     for pattern in patterns:
@@ -370,7 +368,7 @@ def choose(known: Iterable[str], patterns: Sequence[str], ops: Sequence[str] = (
 
 
 def _full(pattern: str, ids: Sequence[str], ops: Sequence[str]) -> list[str]:
-    """Patterns of whole ids that a shorthand stands for."""
+    """The patterns of whole ids for a shorthand."""
     parts = pattern.split("/")
     if len(parts) == 3 or not ops:
         return [pattern]
@@ -384,10 +382,10 @@ def _full(pattern: str, ids: Sequence[str], ops: Sequence[str]) -> list[str]:
 def missing(
     patterns: Sequence[str], backends: Sequence[str], unavailable: Mapping[str, str], chosen: Sequence[str]
 ) -> list[str]:
-    """Why what was asked for by name can't run here, each reason once.
+    """Why what was named can't run here, each reason once.
 
-    By name: an id, or a backend of which nothing runs, by ``--backend`` or as the first word of a pattern. What a glob
-    such as ``*`` covers was not asked for by name. ``unavailable`` holds reasons by id, of the ids ``chosen``.
+    Named means an id, or a backend of which nothing runs: in ``--backend`` or as a pattern's first word. Matches of a
+    glob such as ``*`` don't count. ``unavailable`` holds reasons by id, for the ids in ``chosen``.
     """
     named = {*backends, *(pattern.split("/")[0] for pattern in patterns)}
     absent = {id.split("/")[0] for id in chosen} - {id.split("/")[0] for id in chosen if id not in unavailable}

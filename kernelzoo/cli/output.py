@@ -1,4 +1,4 @@
-"""What commands print: tables for people on standard output, progress on standard error, or one JSON document."""
+"""The output of commands: tables on standard output, progress on standard error, or one JSON document."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
 
 def console(*, errors: bool = False) -> Console:
-    """Standard output, or standard error. Brackets and colons in the text have no meaning. Only the terminal itself
-    breaks lines, so that a command in the text can be copied whole."""
+    """A console for standard output or standard error, without markup. Only the terminal breaks lines, so that a
+    printed command can be copied whole."""
     from rich.console import Console as RichConsole
 
     class Console(RichConsole):
         def render_str(self, text: str, **options: Any) -> Text:
-            """Text may come from files and kernels: none of their control characters reaches the terminal."""
+            """Texts of files and kernels lose their control characters here."""
             return super().render_str("\n".join(map(_visible, text.split("\n"))), **options)
 
     plain: dict[str, Any] = {"stderr": errors, "markup": False, "emoji": False, "highlight": False, "soft_wrap": True}
@@ -39,7 +39,8 @@ def console(*, errors: bool = False) -> Console:
 
 @contextmanager
 def ours_alone() -> Iterator[None]:
-    """Within the context, what a library's threads print goes to standard error: standard output is this thread's."""
+    """A context in which only this thread prints to standard output. Prints of a library's threads go to standard
+    error."""
     before = sys.stdout
     sys.stdout = cast(TextIO, _Ours(before, threading.current_thread()))
     try:
@@ -65,9 +66,9 @@ class Table:
     """A table for a terminal; :func:`show` prints it."""
 
     columns: Sequence[str]
-    """Titles. One that begins with ``>`` is aligned to the right."""
+    """Titles. One that begins with ``>`` is right-aligned."""
     spare: Sequence[str] = ()
-    """Titles of columns that a narrow terminal does without, the least needed first."""
+    """Titles of columns that a narrow terminal drops, the least needed first."""
     rows: list[list[str]] = field(default_factory=list)
     styles: list[str | None] = field(default_factory=list)
 
@@ -81,18 +82,18 @@ class Table:
 
 
 def table(*columns: str, spare: Sequence[str] = ()) -> Table:
-    """An empty table; without any title it has no heading."""
+    """An empty table. Without titles it has no heading."""
     return Table([_visible(column) for column in columns], spare)
 
 
 def show(console: Console, table: Table) -> None:
-    """Print a table in the width that there is; see :func:`kernelzoo.terminal.fit`."""
+    """Print a table in the terminal's width; see :func:`kernelzoo.terminal.fit`."""
     right = [index for index, column in enumerate(table.columns) if column.startswith(">")]
     titles = [column.removeprefix(">") for column in table.columns]
     fitted = fit(titles, table.rows, console.width, right, table.spare)
     for line in fitted.head:
         console.print(line, style="bold")
-    # Rows of one style at a time: each call takes a fifth of a millisecond.
+    # Rows of one style at a time, since each call takes a fifth of a millisecond.
     for style, rows in groupby(zip(fitted.rows, table.styles, strict=True), lambda row: row[1]):
         console.print("\n".join(line for lines, _ in rows for line in lines), style=style)
     for line in fitted.notes:
@@ -100,7 +101,7 @@ def show(console: Console, table: Table) -> None:
 
 
 def note(console: Console, text: str) -> None:
-    """Print prose, wrapped to the width that there is."""
+    """Print prose, wrapped to the terminal's width."""
     for line in wrapped(text, console.width):
         console.print(line)
 
@@ -111,7 +112,7 @@ def emit(document: dict[str, Any]) -> None:
 
 
 def finite(value: Any) -> Any:
-    """The same with null for infinity and NaN, which JSON does not have."""
+    """A JSON value with null for infinity and NaN."""
     if isinstance(value, dict):
         return {key: finite(part) for key, part in value.items()}
     if isinstance(value, list | tuple):
@@ -120,11 +121,11 @@ def finite(value: Any) -> Any:
 
 
 BRIEF = 400
-"""Characters of a reason that are printed; the JSON and the results file have the whole."""
+"""Characters of a reason to print. The JSON and the results file have all."""
 
 
 def brief(text: str) -> str:
-    """On one line; of a long text, such as a compiler's, the beginning and the end."""
+    """A text on one line; for a long one, the beginning and the end."""
     line = printable(text)
     if len(line) <= BRIEF:
         return line
@@ -132,7 +133,7 @@ def brief(text: str) -> str:
 
 
 def number(value: float | None, digits: int = 3) -> str:
-    """To significant digits, with an exponent only for what is tiny; a dash for none."""
+    """A number in significant digits, with an exponent only for tiny ones; a dash for None."""
     if value is None:
         return "-"
     if value < 1e-4 or not math.isfinite(value):
@@ -142,7 +143,7 @@ def number(value: float | None, digits: int = 3) -> str:
 
 
 def interval(low: float | None, high: float | None, digits: int = 3) -> str:
-    """``[low, high]``, or nothing where there are too few samples for it."""
+    """``[low, high]``, or nothing for too few samples."""
     if low is None or high is None or not (math.isfinite(low) and math.isfinite(high)):
         return ""
     return f" [{number(low, digits)}, {number(high, digits)}]"
@@ -153,15 +154,15 @@ def percent(share: float | None) -> str:
 
 
 def interrupted(done: str, to: Path | None, *more: str) -> int:
-    """Say after Ctrl-C what was done until then, such as "3 of 9 cases", and whether it is kept; the exit status."""
+    """Print after Ctrl-C what was done, such as "3 of 9 cases", and whether it is kept. Returns the exit status."""
     kept = f"kept in {to}" if to and to.exists() else "nothing is kept" + ("" if to else ", as no -o names a file")
     console(errors=True).print("; ".join([f"interrupted after {done}", kept, *more]))
     return 130
 
 
 def absent(unavailable: Mapping[str, str], missing: Sequence[str]) -> None:
-    """Say what can't run here, each reason once: as an error what was asked for by name (see ``options.missing``), and
-    as skipped the rest. ``unavailable`` holds reasons by id."""
+    """Print what can't run here, each reason once: an error for what was named (see ``options.missing``), else as
+    skipped. ``unavailable`` holds reasons by id."""
     for reason in dict.fromkeys(unavailable.values()):
         if reason in missing:
             console(errors=True).print(f"error: {brief(reason)}")
@@ -171,5 +172,5 @@ def absent(unavailable: Mapping[str, str], missing: Sequence[str]) -> None:
 
 
 def some(ids: Sequence[str]) -> str:
-    """Up to three ids by name, more by their number."""
+    """Up to three ids by name, or their number."""
     return ", ".join(ids) if len(ids) <= 3 else f"{len(ids)} implementations"

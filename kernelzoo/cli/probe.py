@@ -1,6 +1,6 @@
-"""Examines one part of this machine: ``python -m kernelzoo.cli.probe NAME``, JSON on standard output.
+"""Examines one part of this machine: ``python -m kernelzoo.cli.probe NAME`` prints JSON.
 
-Each part is examined in a separate process: what crashes, at import even, costs one answer; see :func:`look`.
+Each part has its own process, so that a crash, even at import, costs one answer; see :func:`look`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from kernelzoo import children
 
 Facts = dict[str, Any]
 
-_PATIENCE = 120  # seconds for all of them together: they import every language, from a cold disk perhaps
+_PATIENCE = 120  # seconds for all together: they import every language, perhaps from a cold disk
 
 
 def torch() -> Facts:
@@ -52,7 +52,7 @@ def torch() -> Facts:
 
 
 def driver() -> Facts:
-    """The newest CUDA that the driver supports, by the driver's library."""
+    """The newest CUDA that the driver supports."""
     library = ctypes.CDLL("libcuda.so.1")
     version = ctypes.c_int()
     status = library.cuDriverGetVersion(ctypes.byref(version))
@@ -62,7 +62,7 @@ def driver() -> Facts:
 
 
 def nvml() -> Facts:
-    """The devices by NVIDIA's management library: clocks, persistence mode, other processes."""
+    """The devices by NVML: clocks, persistence mode, other processes."""
     import pynvml
 
     pynvml.nvmlInit()
@@ -73,7 +73,7 @@ def nvml() -> Facts:
         def ask(question: str, *arguments: Any, _handle: Any = handle) -> Any:
             try:
                 return getattr(pynvml, question)(_handle, *arguments)
-            except pynvml.NVMLError:  # not every card, nor every container, answers everything
+            except pynvml.NVMLError:  # not every card or container answers everything
                 return None
 
         others = ask("nvmlDeviceGetComputeRunningProcesses")
@@ -135,9 +135,9 @@ LOOKS: dict[str, Callable[[], Facts]] = {
 
 
 def look(names: Sequence[str]) -> dict[str, Facts]:
-    """What each look, or ``backend:NAME``, found. Each runs in a separate process, all at once.
+    """The answers of these parts, or ``backend:NAME``, examined in parallel processes.
 
-    One that fails, crashes or hangs gives ``{"error": in words}``.
+    One that fails, crashes or hangs gives ``{"error": text}``.
     """
     running = {
         name: subprocess.Popen(
@@ -179,10 +179,10 @@ def main(name: str) -> None:
             found = asdict(availability(name.removeprefix("backend:")))
         else:
             found = LOOKS[name]()
-    except Exception as error:  # whatever is wrong there, it is the answer
+    except Exception as error:  # any error is the answer
         found = {"error": f"{type(error).__name__}: {' '.join(str(error).split())}"}
     print("\n" + json.dumps(found), flush=True)
-    os._exit(0)  # a broken library may crash at exit, and has no more to say
+    os._exit(0)  # a broken library may crash at exit
 
 
 if __name__ == "__main__":

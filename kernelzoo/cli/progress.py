@@ -14,11 +14,9 @@ from kernelzoo.files import printable
 
 
 class Bar:
-    """A progress bar: items done of all, the time left, and what is done now. Where standard error is no terminal, a
-    line for each item done instead.
+    """A progress bar with the items done, the time left and the current step. Without a terminal, a line for each item.
 
-    Use it as a context manager. Without ``steps``, the bar only shows that the command is at work, until
-    :meth:`expect` says how much there is to do.
+    Use it as a context manager. Without ``steps`` it only shows activity, until :meth:`expect` gives their number.
     """
 
     def __init__(self, steps: int | None = None) -> None:
@@ -31,7 +29,7 @@ class Bar:
             TimeRemainingColumn(),
             TextColumn("{task.fields[count]}{task.description}", markup=False),
             console=self._console,
-            refresh_per_second=2,  # more would take time from what is measured on the host
+            refresh_per_second=2,  # more would take time from host measurements
             transient=True,
             disable=not self._console.is_terminal,
         )
@@ -39,7 +37,7 @@ class Bar:
         self._task = self._bar.add_task("" if steps else "starting the measuring process", total=steps, count="")
         self._items = ""
         self._lock = threading.RLock()
-        """Several workers may tell of their progress at once."""
+        """Several workers may report at once."""
         self._number = 0
         self._done = 0
         self._item = 0
@@ -53,12 +51,12 @@ class Bar:
         self._bar.stop()
 
     def expect(self, steps: int, items: int = 0) -> None:
-        """Say how many steps there are, and of how many items; the time left is counted from now."""
+        """Set the number of steps and items. The time left counts from now."""
         self._steps, self._items, self._started = steps, f"/{items}" if items else "", time.monotonic()
         self._bar.reset(self._task, total=steps)
 
     def item(self, steps: int) -> None:
-        """Begin an item that is worth so many steps. The one before is done."""
+        """Begin an item of that many steps, which ends the previous one."""
         with self._lock:
             self._done += self._item
             self._item = steps
@@ -67,14 +65,14 @@ class Bar:
             self._bar.update(self._task, completed=self._done, count=count)
 
     def step(self, words: str) -> None:
-        """Say what is done next."""
+        """Show the next step."""
         with self._lock:
             self._bar.update(self._task, description=printable(words))
             if self._steps and self._bar.tasks[0].completed < self._done + self._item:
                 self._bar.advance(self._task)
 
     def say(self, words: str) -> None:
-        """Where there is no bar, print a line about the item just done, with the time left."""
+        """Without a bar, print a line about the finished item, with the time left."""
         done = self._done + self._item
         if not self._console.is_terminal and done:
             left = (time.monotonic() - self._started) / done * (self._steps - done)
@@ -82,7 +80,7 @@ class Bar:
 
     @contextmanager
     def aside(self) -> Iterator[None]:
-        """Hide the bar while something else is printed to the same terminal."""
+        """A context that hides the bar while other text is printed."""
         self._bar.stop()
         yield
         self._bar.start()

@@ -1,4 +1,4 @@
-"""The record of a run: its command, its device, and one flat row for each thing that it measured or checked."""
+"""The record of a run: its command and device, and a flat row for each result."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Recording:
 
     @property
     def seconds(self) -> float:
-        """Since it began."""
+        """Seconds since it began."""
         return time.monotonic() - self._clock
 
     def document(self, about: About, rows: list[dict[str, Any]], **more: Any) -> dict[str, Any]:
@@ -44,7 +44,7 @@ class Recording:
 
 
 def check_output(path: Path | None) -> None:
-    """Raise OptionError or FileError unless a file can be written there. One that exists is replaced at the end."""
+    """Raise OptionError or FileError unless a file can be written there. An existing one is replaced at the end."""
     if path is not None:
         check_folder(path)
         if path.is_dir():
@@ -52,7 +52,7 @@ def check_output(path: Path | None) -> None:
 
 
 def check_new(path: Path | None) -> None:
-    """Raise OptionError for a file that exists, FileError where none can be made."""
+    """Raise OptionError for an existing file, FileError where none can be made."""
     if path is not None:
         check_folder(path)
         if path.exists():
@@ -60,7 +60,7 @@ def check_new(path: Path | None) -> None:
 
 
 def write(path: Path, document: dict[str, Any]) -> None:
-    """Write the file whole or not at all."""
+    """Write the file completely or not at all."""
     from kernelzoo.files import write_whole
 
     write_whole(path, (json.dumps(document, indent=1) + "\n").encode())

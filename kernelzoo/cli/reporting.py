@@ -1,4 +1,4 @@
-"""``kernelzoo report``: what results files hold, as ``python -m kernelzoo.report`` prints, draws and writes it."""
+"""``kernelzoo report``: the same as ``python -m kernelzoo.report``."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True}
 
 
 def report(context: typer.Context) -> int:
-    """Show what results files hold: tables here, or one page, or a folder with figures, or blocks in documents.
+    """Show the contents of results files: tables here, a page, a folder with figures, or blocks in documents.
 
     Exit status: 0; 1 if --check finds a document that would change; 2 for bad usage, or a file that can't be read.
     """
@@ -17,5 +17,5 @@ def report(context: typer.Context) -> int:
 
     try:
         return main(context.args, "kernelzoo report")
-    except SystemExit as exit:  # the parser's, for --help and for bad usage
+    except SystemExit as exit:  # the parser exits after --help and for bad usage
         return int(exit.code or 0)

@@ -1,4 +1,4 @@
-"""What was measured on one problem, as rows: for a table, and for JSON."""
+"""The results of one problem as rows, for tables and JSON."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Row = dict[str, Any]
 def rows(entries: Sequence[Row], failed: Sequence[Row], baseline: str) -> list[Row]:
     """The rows of one problem, the fastest first, then those without a result.
 
-    entries, failed: as :meth:`kernelzoo.measure.guard.Guard.race` returns them. A ratio is the time over that of the id
+    entries, failed: as from :meth:`kernelzoo.measure.guard.Guard.race`. A ratio is the time over that of the id
     ``baseline`` in the same race; below 1 is faster.
     """
     by_id = {entry["extra_info"]["id"]: entry for entry in entries}
@@ -67,7 +67,7 @@ def _measured(entry: Row, baseline: Row | None) -> Row:
 
 
 def described(problem: Problem, entries: Sequence[Row], found: Sequence[Row], baseline: str) -> Row:
-    """One problem as JSON: what it is, how it was timed, and its rows."""
+    """One problem as JSON: its facts, how it was timed, and its rows."""
     from kernelzoo.measure import record
 
     info = entries[0]["extra_info"] if entries else {}
@@ -82,10 +82,10 @@ def described(problem: Problem, entries: Sequence[Row], found: Sequence[Row], ba
 
 
 class Tables:
-    """Prints the problems of one run, each as a table. What holds for several tables is said once, above the first."""
+    """Prints each problem of a run as a table. Facts common to several tables are printed once above the first."""
 
     def __init__(self, console: Console, *, full: bool = False) -> None:
-        """full: show the intervals of the medians and the host's times too."""
+        """full: also show the intervals of the medians and the host's times."""
         self._console, self._full = console, full
         self._how = self._ratio = ""
         self._tables = 0
@@ -93,7 +93,7 @@ class Tables:
         self._marks: list[list[str]] = []
 
     def show(self, described: Row) -> None:
-        """Print one problem's rows; columns that are empty throughout are left out."""
+        """Print one problem's rows, without columns that are empty."""
         from kernelzoo.report import energy, notes
 
         measured = [row for row in described["rows"] if row["outcome"] == "measured"]
@@ -121,7 +121,7 @@ class Tables:
             rounds = "1 disturbed round was" if again == 1 else f"{again} disturbed rounds were"
             self._console.print(f"{rounds} measured again")
         for row in measured:
-            if row.get("unclear") and not notes.marks(row["flags"]):  # a mark has a note of its own
+            if row.get("unclear") and not notes.marks(row["flags"]):  # a mark has its own note
                 output.note(self._console, f"UNCLEAR, {row['id']}: {row['unclear']}")
         for line in notes.costs((row["id"], row["form"] or "") for row in measured):
             if line not in self._noted:
@@ -141,7 +141,7 @@ class Tables:
         self._console.print()
 
     def end(self) -> None:
-        """After several tables, say once more what their marks mean, and how many results bear them."""
+        """After several tables, print the notes of their marks, with the number of marked results."""
         from kernelzoo.report import notes
 
         for line in notes.lines(self._marks) if self._tables > 1 else ():
@@ -173,13 +173,13 @@ _SPARE = (
     *("first call, ms", "submit, µs", "95 %, µs", "form", "of limit", "GB/s", "95 % interval"),
     *("flags", "energy ratio", "energy, mJ", "ratio"),
 )
-"""Columns that a narrow terminal does without, the least needed first."""
+"""Columns that a narrow terminal drops, the least needed first."""
 
 _STYLES = {"FASTER": "green", "SLOWER": "red"}
 
 
 def _form(row: Row) -> str:
-    """Which form ran, where it is not the implementation itself."""
+    """The form that ran, if it is not the implementation itself."""
     form: str = row["form"] or row["id"]
     return "" if form == row["id"] else form.rpartition("/")[2]
 
@@ -189,7 +189,7 @@ def _interval(row: Row) -> str:
 
 
 def tell_without_result(console: Console, problems: Sequence[Row]) -> None:
-    """Print what is not in the tables."""
+    """Print the lines for results outside the tables."""
     for line in without_result(problems):
         console.print(line)
     for line in not_taken(problems):
@@ -197,11 +197,11 @@ def tell_without_result(console: Console, problems: Sequence[Row]) -> None:
 
 
 _NOT_TAKEN = re.compile(r"\S+ can't take this problem: (.*?)(?:; variant='auto' takes every legal input)?", re.DOTALL)
-"""What a form says of a problem that it can't take; see UnsupportedProblemError."""
+"""The message of a form that refuses a problem; see UnsupportedProblemError."""
 
 
 def not_taken(problems: Sequence[Row]) -> list[str]:
-    """A line for each reason for which forms don't take problems. Reasons that differ in their numbers are one."""
+    """A line for each reason why forms refuse problems. Reasons that differ only in numbers count as one."""
     told: dict[str, list[tuple[str, str]]] = {}
     for row in (row for described in problems for row in described["rows"] if row["outcome"] == "refused"):
         if found := _NOT_TAKEN.fullmatch(row["reason"]):
@@ -216,9 +216,8 @@ def not_taken(problems: Sequence[Row]) -> list[str]:
 
 
 def without_result(problems: Sequence[Row]) -> list[str]:
-    """Lines for what is not in the tables: how implementations break the contract that were timed all the same, once
-    each; then each wrong or failed row; then the refusals, one line for each reason, or for all backends that this
-    machine lacks if there are many. What forms don't take is told by :func:`not_taken`."""
+    """Lines for broken contracts, then for wrong or failed rows, then for refusals by reason. Many missing backends
+    share one line. :func:`not_taken` has the problems that forms refuse."""
     lines, refusals = list[str](), dict[str, list[str]]()
     breaking: dict[str, str] = {}
     for described in problems:

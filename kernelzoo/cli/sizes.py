@@ -1,4 +1,4 @@
-"""The problems that the options for shapes, axes and dtypes stand for."""
+"""The problems for the options of shapes, axes and dtypes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SHAPE = "4096x4096"
 
 
 def usual(ops: Iterable[str], sized: bool) -> list[str]:
-    """The shape where none is given, of operations by rows."""
+    """The default shape of operations by rows."""
     return [] if sized or not all(OPERATIONS[op].by_rows for op in ops) else [SHAPE]
 
 
@@ -37,12 +37,10 @@ def problems(
     workloads: Sequence[Path] = (),
     seed: int = 0,
 ) -> tuple[Problem, ...]:
-    """The problems of some shapes and ``--axes`` or, without any, of a named set of shapes.
+    """The problems of some shapes and ``--axes``, else of a named set of shapes.
 
-    ``dtypes``: without any, the ``usual`` ones that an operation takes, or else its first. ``seed``: of a set that is
-    drawn.
-
-    Raises UnknownNameError for an operation, a dtype or a set that isn't known, OptionError for a shape or an axis.
+    ``dtypes``: by default those of ``usual`` that an operation takes, or else its first. ``seed``: of a random set.
+    Raises UnknownNameError for an unknown operation, dtype or set, OptionError for a shape or an axis.
     """
     from kernelzoo import measure
 
@@ -57,7 +55,7 @@ def problems(
                 example = ",".join(f"{axis}=1024" for axis in axes_of(op))
                 raise OptionError(f"{op} takes --axes{' in place of --shape' if shapes else ''}, such as {example}")
             for dtype in kinds:
-                measure.problems("quick", (op,), (dtype,))  # raises for a name that isn't known
+                measure.problems("quick", (op,), (dtype,))  # raises for unknown names
             found += [_sized(op, dtype, axes(text)) for dtype in kinds for text in sizes]
             found += [_of_workload(op, dtype, one) for dtype in kinds for path in workloads for one in read(path)[1]]
             continue
@@ -71,7 +69,7 @@ def problems(
 
 
 def shapes_with(dim: int, shapes: Sequence[str]) -> list[tuple[int, ...]]:
-    """The sizes of shapes that all have such an axis, and fit into some memory. Raises OptionError."""
+    """The sizes of shapes, after checking that all have the axis and fit into memory. Raises OptionError."""
     sizes = [shape(text) for text in shapes_of(shapes)]
     for size in sizes:
         _check_room("x".join(map(str, size)), size)
@@ -87,7 +85,7 @@ def _check_room(text: str, sizes: Iterable[int]) -> None:
 
 
 def _of_workload(op: str, dtype: str, workload: Mapping[str, Any]) -> Problem:
-    """The problem of a workload; values that lie in a file are drawn anew. Raises OptionError."""
+    """The problem of a workload. Values from a file are drawn anew. Raises OptionError."""
     scalars = {name: given["value"] for name, given in workload["inputs"].items() if given["type"] == "scalar"}
     if strange := {*scalars} - {*OPERATIONS[op].scalars}:
         raise OptionError(
@@ -104,7 +102,7 @@ def axes_of(op: str) -> tuple[str, ...]:
 
 
 def _sized(op: str, dtype: str, given: Mapping[str, int]) -> Problem:
-    """The problem of such sizes; of an operation by rows, outer and inner may be left out. Raises OptionError."""
+    """The problem of such sizes. By rows, outer and inner may be missing. Raises OptionError."""
     from kernelzoo import measure
 
     operation, wanted = OPERATIONS[op], axes_of(op)

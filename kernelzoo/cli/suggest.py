@@ -1,4 +1,4 @@
-"""What a pattern that names no implementation was meant to be."""
+"""Suggestions for a pattern that matches no implementation."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from kernelzoo.errors import close
 
 
 def unknown(pattern: str, ids: Sequence[str], ops: Sequence[str]) -> str:
-    """The message for a pattern that names nothing."""
+    """The message for a pattern without a match."""
     wanted = f" of {' or '.join(ops)}" if ops else ""
     near = _meant(pattern, [id for id in ids if not ops or id.split("/")[1] in ops], short=bool(ops))
     meant = f"did you mean {' or '.join(near)}?" if near else "kernelzoo list shows them all"
@@ -18,13 +18,13 @@ def unknown(pattern: str, ids: Sequence[str], ops: Sequence[str]) -> str:
     return f"no implementation {pattern!r}{wanted}; {meant}" + (f" With --op, {pattern!r} is enough" if short else "")
 
 
-# Where the words of a pattern may stand in an id; and those of a shorthand, where --op is given.
+# Possible positions of a pattern's words in an id, and of a shorthand's words with --op.
 _PLACES = {1: ((0,), (1,), (2,)), 2: ((0, 1), (0, 2), (1, 2)), 3: ((0, 1, 2),)}
 _SHORT = {1: ((0,),), 2: ((0, 2),), 3: ((0, 1, 2),)}
 
 
 def _meant(pattern: str, ids: Sequence[str], *, short: bool) -> list[str]:
-    """Patterns, shorthands or ids that are spelt like this one and name something; the closest first."""
+    """Patterns, shorthands or ids with a match and a similar spelling, the closest first."""
     parts = pattern.split("/")
     columns = [sorted(set(column)) for column in zip(*(id.split("/") for id in ids), strict=True)]
     found: list[tuple[float, str]] = []

@@ -1,4 +1,4 @@
-"""``kernelzoo tune``: measure the launch tables on this card, and store what is faster than the shipped ones."""
+"""``kernelzoo tune``: measures launch tables on this card, and stores those faster than the shipped ones."""
 
 from __future__ import annotations
 
@@ -76,14 +76,14 @@ def tune(
 ) -> int:
     """Measure the launch tables on this card, and store those that are faster than the shipped ones.
 
-    A launch table holds the numbers (knobs) that decide how a kernel is launched; the shipped ones were chosen on an
+    A launch table holds the numbers (knobs) that decide how a kernel is launched. The shipped tables were chosen on an
     H200. The command tries other values of each knob, on problems whose launches it changes. It keeps a change that is
-    faster at 95 % over all changes tried. It stores a table that is faster as a whole on other problems, with no
-    problem slower by more than 3 %. Dtypes are float32 and bfloat16 by default. With KERNELZOO_TABLES=shipped in the
+    faster at 95 % over all changes tried. It stores a table that is faster as a whole on other problems. No problem may
+    be slower by more than 3 %. Dtypes are float32 and bfloat16 by default. With KERNELZOO_TABLES=shipped in the
     environment, stored tables are ignored.
 
     Exit status: 0, whether or not anything faster was found; 1 if a kernel was wrong or failed with some value; 2 for
-    bad usage, or if there is no GPU to tune for; 130 after Ctrl-C: tables that were finished by then are stored.
+    bad usage, or if there is no GPU to tune for; 130 after Ctrl-C, which keeps finished tables.
     """
     from kernelzoo import operations, registry, tables
     from kernelzoo.cli.guards import Guards, check_gpus
@@ -96,7 +96,7 @@ def tune(
     wanted = options.words(op) or tuple(
         name for name, known in operations.OPERATIONS.items() if {*usual} <= {*known.dtypes}
     )
-    problems("quick", wanted, dtypes)  # raises for a name that isn't known
+    problems("quick", wanted, dtypes)  # raises for unknown names
     backends = options.words(backend) or registry.backends()
     for name in backends:
         if name not in registry.backends():
@@ -105,9 +105,7 @@ def tune(
         raise options.OptionError("--dry-run changes nothing and measures nothing: leave out --reset and -o")
     recording.check_new(to)
     if arch and not dry_run:
-        raise options.OptionError(
-            "--arch describes a device that is not here, where nothing can be measured; add --dry-run"
-        )
+        raise options.OptionError("--arch simulates a device, which can't be measured; add --dry-run")
     if dry_run and arch:
         listed, absent = list[Json](), dict[str, str]()
         with Bar() as bar:
@@ -158,7 +156,7 @@ class Session:
 
     guards: Guards
     processes: int
-    """One, or one for each GPU: each tunes a table at a time."""
+    """One, or one for each GPU. Each tunes a table at a time."""
     bar: Bar
     card: Card
     rounds: int
@@ -166,7 +164,7 @@ class Session:
     started: float
 
     def run(self, found: Json, dtypes: Sequence[str], to: Path | None, *, json: bool) -> int:
-        """Tune, store and print; the exit status."""
+        """Tune, store and print; returns the exit status."""
         _check_folder(self.card)
         console, errors = output.console(), output.console(errors=True)
         done: dict[int, tuple[Json, Outcome, Guard]] = {}
@@ -249,7 +247,7 @@ class Session:
         return 1 if findings else 0
 
     def _check_card(self, guard: Guard) -> None:
-        """Raise OptionError for a GPU of another model, whose times say nothing of this card's."""
+        """Raise OptionError for a GPU of another model, whose times don't apply to this card."""
         if guard is not self.guards.first and guard.tables((), ())["card"] != asdict(self.card):
             raise options.OptionError(
                 f"{guard.about.device_name} is no {self.card}: a table is for one card; name GPUs of one model"
@@ -285,7 +283,7 @@ class _Teller:
 
 
 def _check_folder(card: Card) -> None:
-    """Check that a table can be stored, before an hour is spent on measuring it. Raises OptionError."""
+    """Check that a table can be stored, before it is measured for an hour. Raises OptionError."""
     from kernelzoo import tables
 
     try:

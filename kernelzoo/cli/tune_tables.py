@@ -1,4 +1,4 @@
-"""What ``kernelzoo tune`` measures and prints: tuners of launch tables, their knobs, and every trial as a row."""
+"""What ``kernelzoo tune`` measures and prints: tuners of launch tables, knobs, and trials as rows."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def knobs_of(one: Json) -> list[Knob]:
 
 
 def rows(one: Json, outcome: Outcome) -> list[Json]:
-    """Flat rows: every trial, then the knobs that were not measured, then each verification."""
+    """Flat rows: every trial, then unmeasured knobs, then each verification."""
     rows = []
     common = {"backend": one["backend"], "op": one["op"]}
     for trial in outcome.trials:
@@ -123,8 +123,7 @@ def show(console: Console, one: Json, outcome: Outcome) -> None:
 def described(
     backend: str, arch: str, ops: Sequence[str], dtypes: Sequence[str], rounds: int, absent: dict[str, str]
 ) -> list[Json]:
-    """Knobs and the problems that they would be measured on, on a described device. If the backend can't plan for it,
-    ``absent`` says why."""
+    """Knobs and their problems on a simulated device. ``absent`` gets the reason if the backend can't plan for it."""
     from kernelzoo.device import ARCHITECTURES
     from kernelzoo.measure import planning
     from kernelzoo.measure.tuning import Tuner, TuningError
@@ -163,7 +162,7 @@ def _where(site: Site | None) -> Json:
 def list_knobs(
     listed: Sequence[Json], where: str, rounds: int, minutes: float, absent: Mapping[str, str], json: bool
 ) -> int:
-    """Print what a run would measure; the exit status."""
+    """Print what a run would measure; returns the exit status."""
     from kernelzoo.measure import tuning
 
     if json:

@@ -1,4 +1,4 @@
-"""``kernelzoo verify``: checks implementations against the contract, and times nothing."""
+"""``kernelzoo verify``: checks implementations against the contract, without timing."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ _DTYPES = ("float32", "bfloat16")
 """The dtypes of these shapes."""
 
 _SIZE = 300
-"""Of each axis, of operations that are not by rows."""
+"""The size of each axis, for operations that are not by rows."""
 
 _FEW = 5
-"""Cases of one kind of finding that are printed: one in full, the others by name. The JSON has them all."""
+"""Cases of one kind of finding to print: one in full, the others by name. The JSON has all."""
 
 Case = Annotated[
     list[str],
@@ -64,7 +64,7 @@ def verify(
     They run in a separate process: one that crashes or hangs is a finding. Without an ID, all are checked; with a
     --module, those that it adds.
 
-    Exit status: 0; 1 for any finding; 2 for an unknown name, or where what was asked for can't run here.
+    Exit status: 0; 1 for any finding; 2 for an unknown name, or if what was asked for can't run here.
     """
     from kernelzoo import registry
     from kernelzoo.cli.guards import Guards, check_gpus
@@ -73,7 +73,7 @@ def verify(
 
     patterns, ops, backends = ids or [], options.words(op), options.words(backend)
     early = options.select_early(module, patterns, ops, backends)
-    if not module:  # which may add operations
+    if not module:  # it may add operations
         _check_cases(case, dtype, dict.fromkeys(id.split("/")[1] for id in early))
     seed = secrets.randbits(32) if seed is None else seed
     results: dict[str, Any] = {}
@@ -85,7 +85,7 @@ def verify(
         about = guards.first.about
         known = set(about.summaries)
         if module and not ids:
-            known -= {i.id for i in registry.implementations()}  # no module is ever run in this process
+            known -= {i.id for i in registry.implementations()}  # this process runs no module
         chosen = options.select(known, patterns, ops, backends)
         left = list(reversed(chosen))
         with Bar(len(chosen)) as bar:
@@ -141,7 +141,7 @@ def verify(
 
 
 def _problems(id: str, dtypes: Sequence[str]) -> tuple[Problem, ...]:
-    """The large shapes, of an operation that this process knows; of the dtypes that it takes."""
+    """The large shapes in the dtypes that an operation takes, if this process knows it."""
     op = id.split("/")[1]
     operation = OPERATIONS[op]
     known = [dtype for dtype in dtypes or _DTYPES if dtype in operation.dtypes]
@@ -155,7 +155,7 @@ def _problems(id: str, dtypes: Sequence[str]) -> tuple[Problem, ...]:
 
 
 def _check_cases(patterns: Sequence[str], dtypes: Sequence[str], ops: Iterable[str]) -> None:
-    """Raise OptionError for a case that no operation has, or has of none of the dtypes."""
+    """Raise OptionError for a case that no operation has in one of the dtypes."""
     from kernelzoo.check.cases import cases
 
     if not patterns and not dtypes:
@@ -175,7 +175,7 @@ def _check_cases(patterns: Sequence[str], dtypes: Sequence[str], ops: Iterable[s
 
 
 def _again(finding: dict[str, Any], modules: Sequence[Path], device: str, seed: int) -> str:
-    """The command that runs one case again."""
+    """The command that repeats one case."""
     given = [word for module in modules for word in ("--module", str(module))]
     given += ["--device", device] if device else []
     if finding["case"]:

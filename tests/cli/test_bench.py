@@ -148,7 +148,7 @@ def test_a_run_that_is_ended_can_be_resumed(
     assert 2 <= len(held) < 8
     if end == signal.SIGINT:
         assert process.returncode == 130
-        assert f"{path} is whole; to continue: kernelzoo " in err and err.rstrip().endswith("--resume")
+        assert f"{path} is complete; to continue: kernelzoo " in err and err.rstrip().endswith("--resume")
         assert shlex.split(err.strip().splitlines()[-1].partition("to continue: ")[2])[1:-1] == [*map(str, options)]
     else:
         assert process.returncode == -signal.SIGKILL

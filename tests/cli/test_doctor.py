@@ -73,7 +73,7 @@ def test_an_empty_machine_is_not_suspicious() -> None:
         (
             {"looks": {**GOOD, "nvml": {**NVML, "devices": [{"processes": [41, 42]}]}}},
             "GPU 0 is used by other processes: 41, 42",
-            "not to be trusted",
+            "can't be trusted",
         ),
         (
             {"looks": {**GOOD, "torch": {**TORCH, "devices": [{**GPU, "free_bytes": 70 * 2**30}]}}},

@@ -67,6 +67,6 @@ def test_without_a_counter_it_is_said_before_anything_is_measured(
     shape = small if command == ("bench",) else ("--shape", "32x64")
     status, told = answer(*command, *shape, "--op", "softmax", "--device", "cpu", "--energy")
     assert status == 2
-    assert "--energy can't be had here" in told["error"] and "'cpu' has none" in told["error"]
+    assert "--energy is not available here" in told["error"] and "'cpu' has none" in told["error"]
     status, told = answer(*command, *shape, "--op", "softmax", "--energy", "--clock", "call")
-    assert status == 2 and "--energy is of launches" in told["error"]
+    assert status == 2 and "--energy measures launches" in told["error"]

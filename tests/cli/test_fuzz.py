@@ -81,7 +81,7 @@ def test_failures_can_be_pasted_and_cost_no_other(kernelzoo: Callable[..., Any],
     assert done.returncode == 1
     lines = re.findall(r"^  repeat kernelzoo (fuzz .*--case .*)$", done.stdout, re.MULTILINE)
     assert 1 <= len(lines) <= 3 and "seed 3" in done.stdout
-    assert "failures, the first made simpler" in done.stdout and "more; --json has them all" in done.stdout
+    assert "failures, the first reduced" in done.stdout and "more; --json has them all" in done.stdout
     assert len(re.findall("^  case   .*, dim=-?[0-9]", done.stdout, re.MULTILINE)) == len(lines)
     again = kernelzoo(*shlex.split(lines[0]))
     assert again.returncode == 1 and "elements wrong; first at" in again.stdout
