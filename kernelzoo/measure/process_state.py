@@ -357,8 +357,13 @@ def _stack(frame: FrameType | None) -> Iterator[FrameType]:
         frame = frame.f_back
 
 
+_LEGAL_CHILDREN = ("/torch/_inductor/compile_worker/", "from multiprocessing.resource_tracker import main")
+"""In the command line of torch's compiler, and of the process that counts what Python's multiprocessing shares: Numba
+starts the latter with its threads, from Python 3.14 on."""
+
+
 def _children() -> tuple[str, ...]:
-    """Child processes that run, except those of torch's compiler."""
+    """Child processes that run, except those of torch's compiler and multiprocessing's resource tracker."""
     found = []
     for task in os.listdir("/proc/self/task"):
         with contextlib.suppress(OSError):
@@ -366,6 +371,6 @@ def _children() -> tuple[str, ...]:
                 children = names.read().split()
             for child in children:
                 command = Path(f"/proc/{child}/cmdline").read_text().split("\0")
-                if _state(child) != "Z" and "/torch/_inductor/compile_worker/" not in " ".join(command):
+                if _state(child) != "Z" and not any(legal in " ".join(command) for legal in _LEGAL_CHILDREN):
                     found.append(f"{os.path.basename(command[0])} ({child})")
     return tuple(found)

@@ -13,6 +13,7 @@ import time
 import types
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from multiprocessing.resource_tracker import ResourceTracker
 
 import numba
 import pytest
@@ -378,3 +379,13 @@ def test_a_timer_of_the_user_s_goes_on() -> None:
     finally:
         signal.setitimer(signal.ITIMER_VIRTUAL, 0)
         signal.setitimer(signal.ITIMER_PROF, 0)
+
+
+def test_the_resource_tracker_of_python_is_no_kernel_s_child() -> None:
+    """Numba starts one with its threads, from Python 3.14 on."""
+    tracker, watch = ResourceTracker(), Watch()
+    tracker.ensure_running()
+    try:
+        assert watch.changes() == []
+    finally:
+        tracker._stop()
